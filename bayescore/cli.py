@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bayescore.parser import parse_priors, parser
+from bayescore.parser import parse_group_prior, parse_priors, parser
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -72,19 +72,10 @@ def sample(args: argparse.Namespace, console: Console) -> None:
     from bayescore.samplers.sample import sample as draw
 
     check_output(args.output, args.core)
-    prior = parse_priors(args.prior)
+    prior, beside = parse_priors(args.prior), parse_group_prior(args.group_prior)
     core = read_coreset(args.core)
-    idata = draw(
-        core,
-        args.family,
-        prior,
-        sampler=args.sampler,
-        draws=args.draws,
-        tune=args.tune,
-        chains=args.chains,
-        random_seed=args.seed,
-        progressbar=not args.quiet,
-    )
+    settings = {name: getattr(args, name) for name in ("sampler", "draws", "tune", "chains")} | beside
+    idata = draw(core, args.family, prior, random_seed=args.seed, progressbar=not args.quiet, **settings)
     check_whole(idata, args.chains, args.draws)
     write_posterior(idata, args.output)
     state = health(read_posterior(idata, "posterior"))
@@ -203,7 +194,7 @@ def fit(args: argparse.Namespace, console: Console) -> None:
 
     check_folder(args.output, "--output")
     prior = None if args.prior is None else parse_priors(args.prior)
-    settings = {"prior": prior, **_roles(args)}
+    settings = {"prior": prior, **parse_group_prior(args.group_prior), **_roles(args)}
     settings |= {name: getattr(args, name) for name in ("positive", "max_seconds", "family", "cluster", "strata")}
     rows = [own for own in (args.formula, args.rows) if own is not None]
     _saved(fitted(*rows, random_state=args.seed, progressbar=not args.quiet, **settings), args.output, console)
@@ -214,10 +205,19 @@ def update(args: argparse.Namespace, console: Console) -> None:
     from bayescore.fitting import files, read_fit
 
     output = files.check_folder(args.output or args.model, "--output")
-    if args.rows is None and args.data is None:
-        raise ValueError("give a file of new rows, or --data with one of all rows")
-    settings = {"data": args.data, "missing": args.missing, "progressbar": not args.quiet}
-    _saved(read_fit(args.model).update(args.rows, **settings), output, console)
+    if not args.rows and args.data is None:
+        raise ValueError("give files of new rows, or --data with one of all rows")
+    if gone := [path for path in args.rows if isinstance(path, Path) and not path.exists()]:
+        raise FileNotFoundError(f"rows={str(gone[0])!r} does not exist; give files of new rows")
+    found, settings = read_fit(args.model), {"missing": args.missing, "progressbar": not args.quiet}
+    for path in args.rows[:-1]:
+        try:
+            found = found.update(path, **settings)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
+        found.save(output)  # an error of a later file costs that one
+        console.print(f"{path}: {found.level}, {found.coreset.n_total:,} rows so far")
+    _saved(found.update(*args.rows[-1:], data=args.data, **settings), output, console)
 
 
 def predict(args: argparse.Namespace, console: Console) -> None:

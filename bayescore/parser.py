@@ -2,7 +2,7 @@
 
 import argparse
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NoReturn
@@ -14,18 +14,29 @@ def parse_prior(text: str) -> Any:
     """Return the prior that `text` names, such as "normal(0, 4)" or "cauchy(0, 2.5)"."""
     from bayescore.models.priors import PRIORS
 
-    kinds = {re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower(): kind for name, kind in PRIORS.items()}
+    return _parsed(text, "--prior", PRIORS, "normal(0,4)")
+
+
+def parse_group_prior(text: str | None) -> Any:
+    """Return the prior of sds of groups' effects that `text` names, such as "half_normal(1)", as an option of verbs."""
+    from bayescore.models.group_priors import GROUP_PRIORS
+
+    return {} if text is None else {"group_prior": _parsed(text, "--group-prior", GROUP_PRIORS, "half_normal(1)")}
+
+
+def _parsed(text: str, option: str, known: Mapping[str, Any], example: str) -> Any:
+    kinds = {re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower(): kind for name, kind in known.items()}
     match = _PRIOR.fullmatch(text.lower())
     if match is None or match[1] not in kinds:
-        raise ValueError(f"--prior {text!r} is unknown; write one of {', '.join(kinds)} with numbers: normal(0,4)")
+        raise ValueError(f"{option} {text!r} is unknown; write one of {', '.join(kinds)} with numbers: {example}")
     try:
         numbers = [float(part) for part in match[2].split(",") if part.strip()]
     except ValueError as error:
-        raise ValueError(f"--prior {text!r}: {error}; write normal(0,4)") from None
+        raise ValueError(f"{option} {text!r}: {error}; write {example}") from None
     try:
         return kinds[match[1]](*numbers)
     except TypeError:
-        raise ValueError(f"--prior {text!r} has the wrong number of parameters") from None
+        raise ValueError(f"{option} {text!r} has the wrong number of parameters") from None
 
 
 def parse_priors(text: str) -> Any:
@@ -83,12 +94,14 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--strata", help="column of the strata that the clusters were drawn from")
     p.add_argument("--family", default="logistic", help=f"{families} (default: %(default)s)")
     p.add_argument("--prior", help="prior in units of the columns, or by name (default: normal(0, 2.5 / sd of each))")
+    _add_group_prior(p)
     p.add_argument("--max-seconds", type=float, default=600.0, help="limit of a further try (default: %(default)s)")
     p.add_argument("-o", "--output", type=Path, required=True, help="folder to write")
 
     p = commands.add_parser("update", parents=[common], help="more rows for a fit, without reading the old ones")
     p.add_argument("model", type=Path, help="folder that fit wrote")
-    p.add_argument("rows", type=_rows, nargs="?", help="file of new rows, with the columns of the old")
+    several = "files of new rows, with the columns of the old: each updates the fit in turn"
+    p.add_argument("rows", type=_rows, nargs="*", help=several)
     p.add_argument("--data", type=_rows, help="file of all rows, old and new, to certify by them")
     p.add_argument(
         "--missing", default="raise", choices=("raise", "drop"), help="rows that miss something (default: %(default)s)"
@@ -127,6 +140,7 @@ def parser() -> argparse.ArgumentParser:
         default="normal(0,4)",
         help="prior, or by name 'age=normal(0,1);*=cauchy(0,2)' (default: %(default)s)",
     )
+    _add_group_prior(p)
     p.add_argument("--draws", type=int, default=1000, help="draws of each chain (default: %(default)s)")
     p.add_argument("--tune", type=int, default=1000, help="draws of warm-up (default: %(default)s)")
     p.add_argument("--chains", type=int, default=4, help="chains (default: %(default)s)")
@@ -165,6 +179,10 @@ def _add_roles(p: argparse.ArgumentParser) -> None:
     p.add_argument("--groups", action="append", metavar="COLUMN", help="column of groups; again for another factor")
     _add_counts(p)
     p.add_argument("--positive", help="label that is +1 (default: the second in sorted order)")
+
+
+def _add_group_prior(p: argparse.ArgumentParser) -> None:
+    p.add_argument("--group-prior", help="prior of sds of groups' effects (default: half_student_t(3,2.5))")
 
 
 def _add_counts(p: argparse.ArgumentParser) -> None:

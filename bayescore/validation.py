@@ -32,6 +32,14 @@ class OneOnlyError(DataError):
     """Rows have one label, or one level of a factor, and others may have more."""
 
 
+class ColumnError(DataError):
+    """The data lack the column that has a role, such as "offset"."""
+
+    def __init__(self, message: str, role: str = "") -> None:  # with a default the error can be pickled
+        super().__init__(message)
+        self.role = role
+
+
 class RowError(DataError):
     """One row cannot be used; `row` is its position, so that whoever knows the files can name one."""
 

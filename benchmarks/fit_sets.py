@@ -1,9 +1,11 @@
 """`fit` with its defaults on data sets of many kinds: the level that it ends on, its tries, rows and seconds.
 
 Published sets come from ../shared/data, the others are made. `seconds` is wall time of `fit` and `find_map` that of the
-mode of all rows in memory, reading included in neither; groups have none. `mean` and `sd` are the largest errors of
-coefficients and log sds beside the posterior of all rows, in its sds and relative, `noise` the Monte Carlo error of a
-difference of means. All rows are sampled where there are at most 100,000, 20,000 with groups.
+mode of all rows in memory, of `(1 | g)` with the effects integrated out; several group terms have none. Reading and
+compiling are included in neither. `mean` and `sd` are the largest errors of coefficients and log sds beside the
+posterior of all rows, in its sds and relative. `mean_chance` and `sd_chance` are what the largest of so many would
+exceed with a probability of at most 1% if both were draws of one posterior: an error below may be Monte Carlo error.
+All rows are sampled where there are at most 100,000, 20,000 with groups.
 """
 
 import time
@@ -13,8 +15,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.stats import norm
 
 import bayescore as bc
+from bayescore.compiled import compile_seconds
+from bayescore.data.design import one_intercept
 from bayescore.diagnostics.mcse import mcse_mean
 from benchmarks.multilevel_terms import figures
 from benchmarks.problems import PROBLEMS, SHARED
@@ -22,6 +27,7 @@ from benchmarks.several_terms import aggression
 from benchmarks.tables import known_rows, publish
 
 WHOLE, WHOLE_GROUPED = 100_000, 20_000  # rows, without and with groups, of which the whole posterior is drawn too
+CHANCE = 0.01
 
 
 def _rows(n: int, n_groups: int = 0, seed: int = 0, *, crossed: int = 0) -> pd.DataFrame:
@@ -84,6 +90,11 @@ SETS: dict[str, tuple[Callable[[], pd.DataFrame], str | None, dict[str, Any]]] =
     "contraception": (lambda: _read("contraception"), "use ~ age + I(age**2) + urban + (1 | district)", {}),
     "wells, probit": (lambda: _read("posteriordb_wells"), None, {"family": "probit"}),
     "wells, cloglog": (lambda: _read("posteriordb_wells"), None, {"family": "cloglog"}),
+    "nmes1988, poisson": (
+        lambda: _read("nmes1988"),
+        "visits ~ hospital + chronic + age + gender + school",
+        {"family": "poisson"},
+    ),
     "quasi-separated": (lambda: _problem("quasi-separated"), None, {}),
 }
 
@@ -93,45 +104,65 @@ def parameters(idata: Any) -> np.ndarray:
     return np.concatenate([own for kind, own in figures(idata).items() if kind != "u"], axis=2)
 
 
-def beside(own: np.ndarray, whole: np.ndarray) -> dict[str, float]:
-    """Return the largest differences of means and sds, and the Monte Carlo error of a mean, in sds."""
+def beside(own: np.ndarray, whole: np.ndarray, ess: float = np.inf) -> dict[str, float]:
+    """Return the largest differences of means and sds, in sds, and what they would be by chance.
+
+    Draws are of shape (chain, draw, k). Resampled ones tell no more than `ess` draws do, whatever their chains say.
+    """
     sd = whole.std(axis=(0, 1))
+    noise, spread = (np.hypot(first, second) / sd for first, second in zip(errors(own), errors(whole), strict=True))
+    noise, spread = np.maximum(noise, ess**-0.5), np.maximum(spread, (2.0 * ess) ** -0.5)
+    z = norm.isf(0.5 * CHANCE / len(sd))
     return {
         "mean": float((np.abs(own.mean(axis=(0, 1)) - whole.mean(axis=(0, 1))) / sd).max()),
+        "mean_chance": float(z * noise.max()),
         "sd": float(np.abs(own.std(axis=(0, 1)) / sd - 1.0).max()),
-        "noise": float((np.hypot(mcse_mean(own), mcse_mean(whole)) / sd).max()),
+        "sd_chance": float(z * spread.max()),
     }
+
+
+def errors(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the Monte Carlo errors of means and of sds."""
+    center, sd = draws.mean(axis=(0, 1)), draws.std(axis=(0, 1))
+    return mcse_mean(draws), mcse_mean((draws - center) ** 2) / (2.0 * sd)
+
+
+def timed(work: Callable[[], Any]) -> tuple[Any, float]:
+    """Return what work returns, and its seconds without compiling."""
+    begin = time.perf_counter()
+    with compile_seconds() as compiled:
+        found = work()
+    return found, max(time.perf_counter() - begin - sum(compiled), 0.0)
 
 
 def one(name: str) -> dict[str, Any]:
     """Return the row of a set."""
     load, formula, options = SETS[name]
     rows = load()
-    label = "y" if formula is None else formula.split("~")[0].strip()
-    first = (rows.drop(columns=label), rows[label]) if formula is None else (formula, rows)
-    begin = time.perf_counter()
-    fit = bc.fit(*first, **options, random_state=0, progressbar=False)
-    seconds = time.perf_counter() - begin
+    first = (rows.drop(columns="y"), rows["y"]) if formula is None else (formula, rows)
+    fit, seconds = timed(lambda: bc.fit(*first, **options, random_state=0, progressbar=False))
     tries = sum(step.what == "certify" for step in fit.story)
     row = {"data": name, "rows": len(rows), "level": fit.level, "tries": tries, "coreset": len(fit.coreset)}
     row |= {"method": fit.coreset.method, "seconds": seconds, "find_map": np.nan}
-    if len(rows) > (WHOLE if fit.coreset.group is None else WHOLE_GROUPED):
-        return row | {"mean": np.nan, "sd": np.nan, "noise": np.nan}
+    if fit.level == "not certified":
+        print(f"{name}: {fit.certificate.text}")
     told = {"design": fit.coreset.design, "progressbar": False, **options}
-    full = bc.all_rows(rows, **(told if formula else told | {"label": label}))
-    prior = bc.priors.Normal(0, 2.5)
-    if full.group is None:
-        begin = time.perf_counter()
-        bc.find_map(full, prior=prior)
-        row["find_map"] = time.perf_counter() - begin
+    full = bc.all_rows(rows, **(told if formula else told | {"label": "y"}))
+    prior = bc.priors.Normal(0, 2.5)  # the default of `fit`, on the standardised columns of its design
+    if not full.groups or one_intercept(full.groups):
+        _, row["find_map"] = timed(lambda: bc.find_map(full, prior=prior))
+    if len(rows) > (WHOLE if full.group is None else WHOLE_GROUPED):
+        return row | dict.fromkeys(("mean", "mean_chance", "sd", "sd_chance"), np.nan)
     whole = bc.sample(full, prior=prior, draws=2000, ess=4000, random_seed=1, progressbar=False)
-    return row | beside(parameters(fit.idata), parameters(whole))
+    resampled = "resampled" in fit.idata.posterior.attrs.get("corrected", "")
+    ess = fit.certificate.ess if resampled else np.inf
+    return row | beside(parameters(fit.idata), parameters(whole), ess)
 
 
 def main(only: list[str] | None = None) -> None:
-    """Write the table; with `only` the other rows stay as they are."""
+    """Write the table, again after each set; with `only` the other rows stay as they are."""
     warnings.filterwarnings("ignore")
     rows = {row["data"]: row for row in known_rows("fit_sets")} if only else {}
     for name in only or SETS:
         rows[name] = one(name)
-    publish("fit_sets", [rows[name] for name in SETS if name in rows], digits=3)
+        publish("fit_sets", [rows[name] for name in SETS if name in rows], digits=3)

@@ -85,10 +85,11 @@ def finish_stream(
     **about: Any,
 ) -> Coreset:
     """Return rows of a stream as a coreset, with the labels, groups and totals of the stream so far."""
+    design = replace(design, groups=known.groupings)
     return finish(
         known.settled(rows),
         shortfall=None if shortfall is None else shortfall.mirrored(known.sign),
-        design=replace(design, groups=known.groupings),
+        design=design.with_weights() if known.weighted else design,
         classes=known.classes,
         n_total=known.n_rows,
         weight_total=known.weight_total,

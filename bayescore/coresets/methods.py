@@ -8,7 +8,7 @@ from bayescore.coresets.auto import Auto
 from bayescore.coresets.merge_reduce import MergeReduce
 from bayescore.coresets.method import Method
 from bayescore.coresets.single import SINGLE
-from bayescore.models.priors import Prior, prior_from_dict
+from bayescore.models.priors import Prior, given_from_dict, given_to_dict
 from bayescore.validation import check_choice
 
 METHODS: dict[str, type[Method]] = {"auto": Auto, **SINGLE, "merge_reduce": MergeReduce}
@@ -54,8 +54,8 @@ def method_to_dict(method: Method) -> dict[str, Any]:
     for name, value in method.given.items():
         if isinstance(value, Method):
             options[name] = {"method": method_to_dict(value)}
-        elif isinstance(value, Prior):
-            options[name] = {"prior": value.to_dict()}
+        elif isinstance(value, Prior | Mapping):
+            options[name] = {"prior": given_to_dict(value)}
         elif isinstance(value, int | float | str | tuple | list):
             options[name] = value
         else:
@@ -69,6 +69,6 @@ def method_from_dict(stored: Mapping[str, Any]) -> Method:
     def option(value: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        return method_from_dict(value["method"]) if "method" in value else prior_from_dict(value["prior"])
+        return method_from_dict(value["method"]) if "method" in value else given_from_dict(value["prior"])
 
     return method_of(stored["name"], {name: option(value) for name, value in stored["options"].items()})

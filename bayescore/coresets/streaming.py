@@ -17,6 +17,7 @@ from bayescore.coresets.finish import check_names, finish_stream, warn_if_groups
 from bayescore.coresets.method import Method, check_serves
 from bayescore.coresets.methods import METHODS, method_from_dict, method_to_dict
 from bayescore.coresets.separation.separability import warn_if_separable
+from bayescore.coresets.stream_options import check_designed, check_roles
 from bayescore.coresets.stream_state import Streamed, StreamState, check_stored, rows_from_arrays, rows_to_arrays
 from bayescore.data.checkpoint import Arrays, read_checkpoint, write_checkpoint
 from bayescore.data.coreset import Coreset
@@ -29,8 +30,6 @@ from bayescore.data.sources.intake import Block, Intake
 from bayescore.models.families import Family, check_exposure, check_family
 from bayescore.types import WeightedData
 from bayescore.validation import DataError, RandomState, check_integer, check_seed, warn
-
-ROLES = ("label", "weights", "offset", "trials", "exposure", "positive", "missing")
 
 
 class StreamingCoreset:
@@ -88,13 +87,11 @@ class StreamingCoreset:
         method.check(self.size, self.family)
         if not method.knows_groups:
             _ = self._begun(Design(("x",)))  # raises errors that no rows are needed for
-        for name in roles or {}:
-            if name not in ROLES:
-                raise TypeError(f"roles has {name!r}; the names are {', '.join(ROLES)}")
+        check_roles(roles or {}, known, classes)
         labels = () if classes is None else two_classes(classes, "classes", (roles or {}).get("positive"))
         self._intake: Intake | DesignedIntake
         if formula is not None or design is not None:
-            self._check_designed(formula, design, classes)
+            check_designed(formula, design, classes, intercept=self.intercept)
             own = {**(roles or {}), **({"positive": Classes(*labels)} if labels else {})}
             self._intake = DesignedIntake(own, formula, known.counts, design)
         else:
@@ -106,15 +103,6 @@ class StreamingCoreset:
         self._design: Design | None = None
         self._cutter: Cutter
         self._state: StreamState
-
-    def _check_designed(self, formula: str | None, design: Design | None, classes: object) -> None:
-        if formula is not None and design is not None:
-            raise TypeError(f"formula={formula!r} and design are both given; give one of them")
-        given = "design" if formula is None else f"formula={formula!r}"
-        if self.intercept:
-            raise ValueError(f"intercept=True is given beside {given}, which says whether there is one; leave it out")
-        if design is not None and design.classes is not None and classes is not None:
-            raise ValueError(f"classes={classes!r} is given beside design, which has {design.classes}; leave it out")
 
     @property
     def n_rows(self) -> int:

@@ -28,6 +28,7 @@ def stream(
     offset: str | None = None,
     trials: str | None = None,
     exposure: str | None = None,
+    groups: str | list[str] | None = None,
     positive: Any = None,
     missing: str | None = None,
     **options: Any,
@@ -40,7 +41,7 @@ def stream(
         ``"merge_reduce"`` keeps a tree of reductions: a leaf of rows and log2(leaves) + 1 nodes of 4 `size` rows.
         ``"online"`` draws rows, and keeps `size` of them and a block of about 8 MB. ``"multilevel"`` keeps pseudo-rows
         of groups and up to eight such blocks. A method may come with its options, ``MergeReduce("condensed")``.
-        ``"multilevel"`` is the default where formula or design have group terms, else ``"merge_reduce"``.
+        ``"multilevel"`` is the default where there are groups, else ``"merge_reduce"``.
     size : int, optional
         Rows of the coreset, at most; ``"multilevel"`` takes none, the others need one.
     formula : str, optional
@@ -60,6 +61,8 @@ def stream(
         Seed, by either name, kept as ``core.random_state``.
     label, weights, offset, trials, exposure : str, optional
         With a formula or a design: columns of every block, as in `build_coreset`.
+    groups : str or list of str, optional
+        With a formula that has no group terms: columns of grouping factors, whose intercepts vary.
     positive, missing : optional
         With a formula or a design: as in `build_coreset`.
     **options
@@ -100,13 +103,14 @@ def stream(
         check_design(design)
     seed = one_seed(random_state, random_seed)
     if method is None:
-        grouped = bool(parsed(formula).groups) if formula is not None else design is not None and bool(design.groups)
-        method = "multilevel" if grouped else "merge_reduce"
+        terms = design is not None and design.groups if formula is None else parsed(formula).groups
+        method = "multilevel" if terms or groups is not None else "merge_reduce"
     named = {"label": label, "weights": weights, "offset": offset, "trials": trials, "exposure": exposure}
-    for name, value in named.items():
-        if value is not None and not isinstance(value, str):
+    for name, value in {**named, "groups": groups}.items():
+        columns = value if name == "groups" and isinstance(value, list) else [value]
+        if not all(own is None or isinstance(own, str) for own in columns):
             raise TypeError(f"{name} must be the name of a column: give an array of a block's rows to partial_fit")
-    roles = {**named, "positive": positive, "missing": missing}
+    roles = {**named, "groups": groups, "positive": positive, "missing": missing}
     return StreamingCoreset(
         method_of(method, options),
         size,

@@ -12,6 +12,8 @@ from bayescore.data.factors import Levels
 from bayescore.data.tables import feature_matrix
 from bayescore.types import INTERCEPT, FloatArray, WeightedData
 
+ARRAY = ""  # stands for the name of a column where there is none
+
 
 @jit
 def _scale(raw: FloatArray, center: FloatArray, scale: FloatArray, design: FloatArray) -> None:
@@ -62,7 +64,7 @@ class Design:
     classes: tuple[Any, Any] | None = field(default=None, kw_only=True, compare=False)  # says nothing of the columns
     groups: tuple[Grouping, ...] = field(default=(), kw_only=True)
     raw_levels: Levels = field(default=(), kw_only=True)  # of the raw columns that hold text
-    # columns of label, weights and trials, for rows that follow the design
+    # columns of label, weights and trials, for rows that follow the design; `ARRAY` for weights that are no column
     roles: tuple[tuple[str, str], ...] = field(default=(), kw_only=True, compare=False)
 
     @property
@@ -79,6 +81,20 @@ class Design:
     def constant(self) -> int | None:
         """Position of the intercept's column of ones, or None."""
         return 0 if self.intercept else None
+
+    @property
+    def weighted(self) -> bool:
+        """Whether rows have weights: of counts only their products with exposures are known."""
+        return "weights" in dict(self.roles)
+
+    @property
+    def role_columns(self) -> dict[str, str]:
+        """Columns of rows that follow the design, by role."""
+        return {role: name for role, name in self.roles if name != ARRAY}
+
+    def with_weights(self) -> Self:
+        """Return the design of rows whose weights are no column."""
+        return self if self.weighted else replace(self, roles=(*self.roles, ("weights", ARRAY)))
 
     def raw_coefficients(self, beta: FloatArray) -> FloatArray:
         r"""Return coefficients in units of the columns before they were scaled, both of shape (..., D).

@@ -1,6 +1,8 @@
 """Opens rows with a design: a formula, a known design, or the default coding of columns of text as factors."""
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import reduce
 from operator import add
@@ -12,7 +14,7 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset, open_rows
 from bayescore.data.design import Design, Grouping, check_design
 from bayescore.data.factors import Levels, Selection, check_levels
-from bayescore.data.formulas.design import FormulaDesign, formula_design
+from bayescore.data.formulas.design import FormulaDesign, formula_design, formula_of
 from bayescore.data.formulas.learning import learner, learnt_design, varying
 from bayescore.data.formulas.parsing import parsed
 from bayescore.data.labels import Classes
@@ -23,7 +25,7 @@ from bayescore.data.sources.groups import Grouper, check_groupings
 from bayescore.data.sources.paired import RATES
 from bayescore.limits import MAX_LEVELS, MAX_LEVELS_NAMED
 from bayescore.types import NO_GROUP, WeightedData
-from bayescore.validation import DataError, check_alone, shown_apart, warn
+from bayescore.validation import ColumnError, DataError, check_alone, shown_apart, warn
 
 
 def open_designed(
@@ -70,6 +72,8 @@ def open_designed(
     roles = tuple((role, column) for role, column in named.items() if isinstance(column, str))
     if roles:
         dataset.design = replace(dataset.design, roles=roles)
+    if beside.get("weights") is not None:
+        dataset.design = dataset.design.with_weights()
     if dataset.rereadable and not (first or isinstance(data, WeightedData) or beside.get("clusters")):
         single = not any(beside.get(name) is not None for name in ("trials", "weights")) and not beside.get("counts")
         check_groupings(dataset.design, dataset.source.n_rows, single=single)
@@ -127,8 +131,9 @@ def open_in(
         if design.formula is not None:
             label = _label(data, y, label, parsed(design.formula).response, design.formula)
     factors = [grouping.name for grouping in design.groups]
+    given = {"offset": offset, "exposure": beside.get("exposure"), "groups": groups}
     if has_named_columns(data):
-        roles = dict(design.roles)
+        roles = design.role_columns
         offset = design.offset if offset is None else offset
         groups = groups if groups is not None else factors or None
         label = label if label is not None or y is not None else roles.get("label")
@@ -147,11 +152,14 @@ def open_in(
     ready = isinstance(data, Source | WeightedData)  # their codes are there
     if learn_groups and factors and groups is not None and not ready:
         asked = {**beside, "offset": offset, "groups": groups, "positive": positive, "counts": counts}
-        found = open_rows(data, y, label=label, progress=progress, selection=selection, **asked).design.groups
+        with _saying_missing(design, **given), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the rows are opened again below
+            found = open_rows(data, y, label=label, progress=progress, selection=selection, **asked).design.groups
         design = with_levels(design, found)
     groupers = None if ready else tuple(Grouper(grouping, new_groups) for grouping in design.groups) or None
     beside |= {"offset": offset, "groups": groups, "groupers": groupers, "positive": positive, "counts": counts}
-    dataset = open_rows(data, y, label=label, progress=progress, selection=selection, **beside)
+    with _saying_missing(design, **given):
+        dataset = open_rows(data, y, label=label, progress=progress, selection=selection, **beside)
     if design.classes is not None and tuple(dataset.source.classes) != tuple(design.classes):
         raise DataError(
             f"data has the labels {tuple(dataset.source.classes)}, {whose} {tuple(design.classes)}, the second +1; "
@@ -174,7 +182,28 @@ def open_in(
     if len(dataset.design.groups) != len(factors) and clusters is None:
         has = ", ".join(repr(grouping.name) for grouping in dataset.design.groups) or "none"
         raise DataError(f"data has the groups {has}, {whose} {', '.join(map(repr, factors)) or 'none'}; give the same")
+    if beside.get("weights") is not None or dataset.rows.design.weighted:
+        design = design.with_weights()
     return Dataset(dataset.rows, design, progress=progress)
+
+
+@contextmanager
+def _saying_missing(design: Design, **given: Any) -> Iterator[None]:
+    """Say that a role is missing which a design remembers, and rows lack: the name of an array is that of no column."""
+    try:
+        yield
+    except ColumnError as error:
+        role, groups = error.role.partition("[")[0], ", ".join(own.name for own in design.groups)
+        known = {"offset": design.offset, "exposure": design.exposure, "groups": groups}.get(role)
+        formula = formula_of(design)
+        by_formula = role == "groups" and formula is not None and bool(parsed(formula).groups)
+        if not known or given[role] is not None or by_formula:
+            raise
+        none = ", 0 for none" if role == "offset" else ""
+        raise DataError(
+            f"{role} is missing: earlier rows had one, and {role}={known!r} is not a column of the data; give {role}=, "
+            f"one for each row{none}"
+        ) from None
 
 
 def with_levels(design: Design, found: Sequence[Grouping]) -> Design:

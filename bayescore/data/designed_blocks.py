@@ -58,6 +58,11 @@ class DesignedIntake:
         """The grouping factors, with their levels so far."""
         return () if self.design is None else self.design.groups
 
+    @property
+    def weighted(self) -> bool:
+        """Whether rows have weights."""
+        return self.design is not None and self.design.weighted
+
     def settled(self, rows: WeightedData) -> WeightedData:
         """Return rows of these blocks with their final labels and codes, which they have."""
         return rows

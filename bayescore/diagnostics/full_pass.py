@@ -30,8 +30,14 @@ def full_rows(core: Coreset, data: Any, y: Any, *, progress: bool, **beside: Any
             raise DataError(
                 f"data has the labels {data.classes}, the coreset {core.classes}; give the data it came from"
             )
-        return Dataset(data.as_source(), core.design, progress=progress)
+        design = core.design.with_weights() if data.design.weighted else core.design
+        return Dataset(data.as_source(), design, progress=progress)
     return open_in(core.design, data, y, progress=progress, whose="the coreset was built from", **beside)
+
+
+def has_weights(data: Any, weights: Any) -> bool:
+    """Whether the full data are given with weights, or are a coreset of rows that had some."""
+    return weights is not None or (isinstance(data, Coreset) and data.design.weighted)
 
 
 def check_finite(dataset: Dataset, sums: FloatArray | float) -> None:

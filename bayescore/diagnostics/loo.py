@@ -15,7 +15,7 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.counts import events_of
 from bayescore.data.passes.map import map_stream
 from bayescore.data.passes.threads import one_blas_thread
-from bayescore.diagnostics.full_pass import check_weight, full_rows
+from bayescore.diagnostics.full_pass import check_weight, full_rows, has_weights
 from bayescore.diagnostics.leave_out import psis_loo
 from bayescore.diagnostics.loo_draws import loo_draws, too_far, weights_of
 from bayescore.diagnostics.loo_pass import loo_pass
@@ -91,7 +91,7 @@ def loo(
     True
     """
     check_integer(max_draws, "max_draws", low=100)
-    model = loo_draws("idata", idata, core, max_draws, weighted=weights is not None)
+    model = loo_draws("idata", idata, core, max_draws, weighted=has_weights(data, weights))
     beside = {"label": label, "weights": weights, "offset": offset, "groups": groups, "trials": trials}
     beside["exposure"] = exposure
     dataset = full_rows(core, data, y, progress=progressbar, missing=missing, **beside)

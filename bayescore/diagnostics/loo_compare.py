@@ -29,7 +29,7 @@ from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.diagnostics.elpd import PassSums, count_moments, draws_variance
-from bayescore.diagnostics.full_pass import check_weight, full_rows
+from bayescore.diagnostics.full_pass import check_weight, full_rows, has_weights
 from bayescore.diagnostics.full_weights import FullWeights
 from bayescore.diagnostics.leave_out import psis_loo
 from bayescore.diagnostics.loo_draws import LooDraws, loo_draws, too_far, weights_of
@@ -121,7 +121,7 @@ def loo_compare(
     for name, given in models.items():
         if not isinstance(given, tuple) or len(given) != 2:
             raise TypeError(f"models[{name!r}] is a {type(given).__name__}; give (posterior, coreset)")
-        model = loo_draws(str(name), *given, max_draws, weighted=weights is not None)
+        model = loo_draws(str(name), *given, max_draws, weighted=has_weights(data, weights))
         designs.setdefault(model.core.design, []).append(model)
     by_design = list(designs.values())
     first = by_design[0][0]

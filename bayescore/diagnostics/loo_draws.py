@@ -52,7 +52,7 @@ def loo_draws(name: str, idata: Any, core: Coreset, max_draws: int, *, weighted:
             f"{name}: the spread of its draws is {posterior.attrs['spread']}, of which no row can be left out; give "
             "those of the model's own posterior, fit.cluster_robust(None).idata"
         )
-    if core.counts and (weighted or "weights" in dict(core.design.roles)):
+    if core.counts and (weighted or core.design.weighted):
         exponential = posterior.family.exponential
         why = ", which cannot be told from exposures" if exponential else ""
         raise DataError(

@@ -39,13 +39,13 @@ class Labels:
         if cluster is None:
             refuse_strata(strata)
         named = has_named_columns(given.data)
-        if given.once:
-            raise DataError("cluster is given, and the rows came once and are gone; give a file or a table")
         if isinstance(given.data, Coreset | Source | WeightedData) or callable(given.data):
             raise DataError(
                 f"cluster is given, and data is a {type(given.data).__name__}, which has no clusters of its rows; fit "
                 "a file, a table or arrays"
             )
+        if given.once:
+            raise DataError("cluster is given, and the rows came once and are gone; give a file or a table")
         both = {name: own for name, own in zip(ARGUMENTS, (cluster, strata), strict=True) if own is not None}
         n_rows = len(given.data) if is_table(given.data) else None
         for name, own in both.items():

@@ -18,7 +18,6 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
 from dataclasses import fields
 from importlib.metadata import version
 from pathlib import Path
@@ -37,7 +36,7 @@ from bayescore.fitting.frames import Frame, frames_from_arrays, frames_to_arrays
 from bayescore.fitting.given import Given
 from bayescore.fitting.parts import FitParts
 from bayescore.fitting.story import Step
-from bayescore.models.priors import Prior, prior_from_dict
+from bayescore.models.priors import given_from_dict, given_to_dict
 from bayescore.samplers.files import load_posterior, write_posterior
 from bayescore.validation import DataError, json_object
 
@@ -111,7 +110,7 @@ def _write(fit: FitParts, folder: Path) -> None:
         "version": version("bayescore"),
         "level": fit.level,
         "story": [step.to_dict() for step in fit.story],
-        "prior": _prior_to_dict(fit.prior),
+        "prior": None if fit.prior is None else given_to_dict(fit.prior),
         "seed": fit.seed,
         "max_seconds": fit.max_seconds,
         "roles": roles,
@@ -125,7 +124,7 @@ def _write(fit: FitParts, folder: Path) -> None:
     (folder / ABOUT).write_text(json.dumps({"sha256": _sha256(text.encode()), "fit": about}, indent=1), "utf-8")
 
 
-def read_parts(folder: str | Path, data: Any = None, y: Any = None, *, progressbar: bool = True) -> dict[str, Any]:
+def read_parts(folder: str | Path, data: Any, y: Any, *, progressbar: bool) -> dict[str, Any]:
     """Return the fields of the fit that `save_fit` wrote; raise `DataError` naming a file that was changed since."""
     source = check_path(folder, "folder")
     if not (source / ABOUT).is_file():
@@ -171,7 +170,7 @@ def read_parts(folder: str | Path, data: Any = None, y: Any = None, *, progressb
         "drawn": load_posterior(source / "drawn.nc"),
         "certificate": Certificate(**figures),
         "story": tuple(Step(**step) for step in about["story"]),
-        "prior": _prior_from_dict(about["prior"]),
+        "prior": None if about["prior"] is None else given_from_dict(about["prior"]),
         "seed": about["seed"],
         "max_seconds": about["max_seconds"],
         "given": given,
@@ -183,20 +182,6 @@ def read_parts(folder: str | Path, data: Any = None, y: Any = None, *, progressb
 def _named(value: Any) -> bool:
     """Whether a role is the name of a column, or several: arrays are given again with the rows."""
     return isinstance(value, str) or (isinstance(value, list | tuple) and all(isinstance(own, str) for own in value))
-
-
-def _prior_to_dict(prior: Prior | Mapping[str, Prior] | None) -> Any:
-    if isinstance(prior, Mapping):
-        return {"by_name": {str(name): own.to_dict() for name, own in prior.items()}}
-    return None if prior is None else prior.to_dict()
-
-
-def _prior_from_dict(stored: Any) -> Prior | Mapping[str, Prior] | None:
-    if stored is None:
-        return None
-    if "by_name" in stored:
-        return {name: prior_from_dict(own) for name, own in stored["by_name"].items()}
-    return prior_from_dict(stored)
 
 
 def _sha256(content: bytes) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from bayescore.coresets.streaming import StreamingCoreset
 from bayescore.data.coreset import Coreset
 from bayescore.data.source import Source
 from bayescore.data.sources.blocks import is_stream
@@ -13,8 +14,9 @@ from bayescore.fitting.given import Given
 from bayescore.fitting.route import Route
 from bayescore.fitting.scaling import check_priors
 from bayescore.models.families import Family, check_family
+from bayescore.models.group_priors import GroupPrior
 from bayescore.models.priors import Prior
-from bayescore.validation import DataError, RandomState, check_positive, check_seed
+from bayescore.validation import RandomState, check_positive, check_seed
 
 _ELSEWHERE = dict.fromkeys(("bernoulli", "binomial", "logit"), "logistic")  # in brms, rstanarm, bambi, statsmodels
 
@@ -25,6 +27,7 @@ def fit(
     *,
     family: str | Family | None = None,
     prior: Prior | Mapping[str, Prior] | None = None,
+    group_prior: GroupPrior | None = None,
     label: str | None = None,
     weights: Any = None,
     offset: Any = None,
@@ -52,13 +55,15 @@ def fit(
     .. math:: c_d \sim N(0, (2.5 / \mathrm{sd}(x_d))^2), \qquad \alpha \sim N(0, 2.5^2)
 
     for the coefficient c_d of a column, sd(x) its sd over all rows, and the intercept \alpha where all columns are at
-    their means. The sd of a group term's effects has the prior HalfStudentT(3, 2.5).
+    their means. `Fit.prior_summary` states all priors.
 
     Parameters
     ----------
     formula : str, or rows
         Label and terms, "clicked ~ age * device + (1 | county)", with the rows as `data`. Or the rows X, of any kind
-        that `build_coreset` takes, with the labels as `data` or their column as `label`.
+        that `build_coreset` takes, with the labels as `data` or their column as `label`. Or a coreset, such as that of
+        a stream: if it misses a part of its rows the level is "not certified", and the text tells its own estimate of
+        its error.
     data : rows, or labels
         Rows for a formula; labels, any two classes, for rows X.
     family : str or Family, optional
@@ -68,11 +73,14 @@ def fit(
         Of the coefficients in units of the data's columns, one for all or by their names (``{"age": Normal(0, 1)}``).
         "Intercept" is that at the columns' means, as in rstanarm and brms. A horseshoe or a multivariate prior is on
         the standardised columns.
+    group_prior : HalfStudentT or HalfNormal, default HalfStudentT(3, 2.5)
+        Of the sds of group terms' effects; those of slopes are of the standardised columns.
     label, weights, offset, trials, exposure, groups, positive, missing
         As in `build_coreset`; the fit remembers them.
     cluster, strata : str or array, optional
         Clusters of rows that depend on each other, and strata that these were drawn from: the spread of the draws is
-        cluster-robust, as `Fit.cluster_robust` makes it of a fit.
+        cluster-robust, as `Fit.cluster_robust` makes it of a fit. An error of that last step, or an interrupt, has the
+        finished fit as its attribute ``fit``.
     intercept : bool
         Whether rows X get an intercept; a formula says so itself.
     max_seconds : float
@@ -126,16 +134,18 @@ def fit(
         check_priors(prior)
         check_curvature(prior, "give another")
         check_labels(known, cluster, strata, counts=_of_counts(family))
-    found = fit_given(known, family, prior, max_seconds=max_seconds, random_state=random_state)
+    found = fit_given(known, family, prior, group_prior=group_prior, max_seconds=max_seconds, random_state=random_state)
     if not clustered:
         return found
     try:
         return found.cluster_robust(cluster, strata=strata)
-    except DataError as error:
-        raise DataError(
-            f"{error}. The fit was made and is gone: to keep it fit without cluster and strata, then try labels by "
-            "fit.cluster_robust, which does not sample again"
-        ) from None
+    except (Exception, KeyboardInterrupt) as error:
+        error.fit = found  # type: ignore[union-attr]
+        error.add_note(
+            "The fit was made, and only its cluster-robust spread is missing: it is the attribute fit of this error "
+            "(in a session sys.last_value.fit), whose cluster_robust does not sample again"
+        )
+        raise
 
 
 def fit_given(
@@ -143,6 +153,7 @@ def fit_given(
     family: str | None,
     prior: Prior | Mapping[str, Prior] | None,
     *,
+    group_prior: GroupPrior | None = None,
     max_seconds: float,
     random_state: RandomState,
 ) -> Fit:
@@ -150,9 +161,11 @@ def fit_given(
     check_priors(prior)
     check_positive(max_seconds, "max_seconds")
     seed = check_seed(random_state)
+    given.check_group_prior(group_prior)
+    given.check_lossy(family, prior)
     if isinstance(prior, Mapping) and not given.once:
         given.check_names(prior, counts=_of_counts(family))
-    route = Route(given, family, prior, seed, max_seconds)
+    route = Route(given, family, prior, seed, max_seconds, group_prior=group_prior)
     route.run()
     return Fit.of(route)
 
@@ -173,11 +186,8 @@ def _given(formula: Any, data: Any, intercept: bool, label: str | None) -> dict[
         raise TypeError(f"data={data!r} is a formula, which comes first: fit(formula, rows)")
     if isinstance(formula, str) and is_table(data):
         raise TypeError(f"formula={formula!r} has no '~': give label and terms, 'y ~ x', or rows and labels, fit(X, y)")
-    if isinstance(formula, Coreset) and not formula.lossless:
-        raise DataError(
-            f"formula is a coreset of the method {formula.method!r}, which misses a part of its rows: give the rows, "
-            "or use sample(core) and certify(idata, core, rows)"
-        )
+    if isinstance(formula, StreamingCoreset):
+        raise TypeError("formula is a stream: give the coreset of its rows so far, fit(stream.coreset())")
     brings_labels = label is not None or is_stream(formula) or callable(formula)
     if data is None and not brings_labels and not isinstance(formula, Coreset | Source):
         raise TypeError(

@@ -38,7 +38,8 @@ class Fit(FitClusters):
     max_seconds : float
         As given to `fit`.
     given : Given, optional
-        The rows and the roles of their columns; None of a fit that was read from files, or updated without all rows.
+        The rows and the roles of their columns; None of a fit of a coreset that misses a part of them, or that was read
+        from files, or updated without all rows.
     frames : tuple of Frame
         What is known of rows that are not read again, of a fit that was updated.
     robust : InferenceData, optional
@@ -64,7 +65,7 @@ class Fit(FitClusters):
         found = route.certificate
         if not found.trusted:
             warn(f"the draws are not certified: {found.text} The story says what was tried (fit.story)")
-        settings = route.prior, route.seed, route.max_seconds, route.given
+        settings = route.prior, route.seed, route.max_seconds, None if route.given.lossy else route.given
         return cls(route.core, route.drawn, found, tuple(route.story), *settings)
 
     @classmethod
@@ -116,7 +117,7 @@ class Fit(FitClusters):
         return cls.of(route_of_draws(idata, core, (data, y), roles, model=model, progressbar=progressbar))
 
     def with_prior(self, prior: Prior | Mapping[str, Prior] | None) -> Self:
-        """Return the fit under another prior, from the same coreset, certified anew.
+        """Return the fit under another prior of the coefficients, from the same coreset, certified anew.
 
         Parameters
         ----------
@@ -142,7 +143,8 @@ class Fit(FitClusters):
         """
         self._check_model_spread("with_prior")
         check_priors(prior)
-        route = Route(self.rows_given, self.coreset.family, prior, self.seed, self.max_seconds)
+        settings = self.coreset.family, prior, self.seed, self.max_seconds
+        route = Route(self.rows_given, *settings, group_prior=self.group_prior)
         route.story = [step for step in self.story if step.what in ("build", "update")]
         route.core = self.coreset
         route.design_prior()  # names of coefficients
@@ -245,7 +247,7 @@ class Fit(FitClusters):
         return f"<div>{lines}</div>{self.summary().to_html(float_format=lambda x: f'{x:.4g}')}"
 
 
-def read_fit(folder: str | Path, data: Any = None, y: Any = None) -> Fit:
+def read_fit(folder: str | Path, data: Any = None, y: Any = None, *, progressbar: bool = True) -> Fit:
     """Read a fit that `Fit.save` wrote.
 
     Parameters
@@ -255,6 +257,8 @@ def read_fit(folder: str | Path, data: Any = None, y: Any = None) -> Fit:
     data, y : rows and labels, optional
         Those that the fit was made of, for answers that need them (another prior, averages over all rows, `loo`). The
         fit remembers which columns play which role; arrays of weights and the like are not kept.
+    progressbar : bool
+        Show progress of answers that read these rows, as `fit` does.
 
     Returns
     -------
@@ -280,4 +284,4 @@ def read_fit(folder: str | Path, data: Any = None, y: Any = None) -> Fit:
     >>> again.level, bool((again.summary() == fit.summary()).all(axis=None))
     ('certified', True)
     """
-    return Fit(**read_parts(folder, data, y))
+    return Fit(**read_parts(folder, data, y, progressbar=progressbar))

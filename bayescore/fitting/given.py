@@ -10,11 +10,15 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.data.designed import open_designed
 from bayescore.data.formulas.parsing import parsed
+from bayescore.data.source import Source
 from bayescore.data.sources.blocks import is_stream
 from bayescore.diagnostics.certificate import Certificate, certify
 from bayescore.diagnostics.full_pass import full_rows
+from bayescore.models.group_priors import check_group_prior
 from bayescore.models.priors import Prior, prior_of
-from bayescore.types import INTERCEPT
+from bayescore.models.priors.named import OTHERS
+from bayescore.types import INTERCEPT, WeightedData
+from bayescore.validation import DataError, check_alone
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,8 +35,13 @@ class Given:
 
     @property
     def once(self) -> bool:
-        """Whether the rows can be read once only."""
-        return is_stream(self.data)
+        """Whether the rows can be read once only, or are gone: those that a coreset misses a part of."""
+        return is_stream(self.data) or self.lossy
+
+    @property
+    def lossy(self) -> bool:
+        """Whether there is no more of the rows than a coreset that misses a part of them."""
+        return isinstance(self.data, Coreset) and not self.data.lossless
 
     @property
     def whole(self) -> bool:
@@ -57,7 +66,9 @@ class Given:
         return self.has_intercept and not self.once and not isinstance(self.data, Coreset)
 
     def build(self, **options: Any) -> Coreset:
-        """Return a coreset."""
+        """Return a coreset; one that is given in place of rows stays as it is."""
+        if isinstance(self.data, Coreset) and self.lossy:
+            return self.data
         return build_coreset(self.data, self.y, **self.told(), positive=self.positive, **self._design(), **options)
 
     def everything(self, family: str) -> Coreset:
@@ -72,6 +83,65 @@ class Given:
         if core.lossless and (self.once or not core.counts):  # only rows of the data tell the dispersion of counts
             return certify(idata, core, core, progressbar=self.progressbar, **own)
         return certify(idata, core, self.data, self.y, **self.told(), **own)
+
+    @property
+    def gone(self) -> str:
+        """Why no draws can be held against the rows, and what is known of their error."""
+        if not isinstance(self.data, Coreset):
+            return (
+                "The rows came once, so that no draws can be held against them; give a callable that returns a fresh "
+                "iterator of blocks each time, or a file."
+            )
+        params, own = self.data.params, "It has no estimate of its error"
+        if "mean_error" in params:
+            mean, sd = params["mean_error"], params["sd_error"]
+            own = f"By its own estimate means are off by about {mean:.2g} sd, and sds by {100.0 * sd:.2g}%"
+        elif "moved" in params:
+            own = (
+                f"The posterior moved by {params['moved']:.2g} sds after earlier rows were condensed (limit "
+                f"{params['moved_limit']:.2g}), and means are off to second order in that"
+            )
+        return (
+            f"The rows are a coreset of the method {self.data.method!r}, which misses a part of the data. {own}. No "
+            "draws can be held against the data without them: fit.update(data=rows) certifies."
+        )
+
+    def check_group_prior(self, prior: Any) -> None:
+        """Raise if a prior of the sds of effects is none, or there can be no groups."""
+        if prior is None:
+            return
+        check_group_prior(prior)
+        if self.formula is not None:
+            grouped = bool(parsed(self.formula).groups)
+        elif isinstance(self.data, WeightedData):
+            grouped = self.data.group is not None
+        else:  # blocks may bring groups of their own
+            grouped = self.once or callable(self.data) or isinstance(self.data, Source)
+        if not grouped and self.roles.get("groups") is None:
+            raise DataError(
+                f"group_prior={prior} is for effects of groups, and the model has none; give a term (1 | g), or leave "
+                "it out"
+            )
+
+    def check_lossy(self, family: str | None, prior: Any) -> None:
+        """Raise if arguments do not go with a coreset that misses a part of its rows."""
+        if not (isinstance(self.data, Coreset) and self.lossy):
+            return
+        core = self.data
+        check_alone("a coreset", **self.roles, positive=self.positive)
+        if family not in (None, core.family):
+            raise DataError(
+                f"family={family!r} is given, and the coreset was built for {core.family!r}; leave it out, or build "
+                "another from the rows"
+            )
+        if isinstance(prior, Mapping):
+            prior_of(prior, core.feature_names)
+        default = prior is None or (isinstance(prior, Mapping) and OTHERS not in prior)
+        if default and core.pseudo.any() and core.design.scale is None:
+            raise DataError(
+                "prior is missing: the default one goes by the sds of columns, which pseudo-rows do not tell; give a "
+                'prior, such as prior=bc.priors.Normal(0, 2.5), and by name one of all others, "*"'
+            )
 
     def rows(self, core: Coreset) -> Dataset:
         """Return the rows in the design of a coreset."""

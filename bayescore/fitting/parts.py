@@ -12,7 +12,9 @@ from bayescore.diagnostics.certificate import Certificate
 from bayescore.fitting.frames import Frame
 from bayescore.fitting.given import Given
 from bayescore.fitting.story import Step
+from bayescore.models.group_priors import GroupPrior
 from bayescore.models.priors import Prior
+from bayescore.samplers.grouped import group_prior_of
 from bayescore.samplers.inference_data import Posterior, read_posterior
 from bayescore.validation import DataError
 
@@ -43,8 +45,8 @@ class FitParts:
         if self.given is not None:
             return self.given
         raise DataError(
-            "the fit was read from files, or updated, and does not have all its rows: give them, read_fit(folder, "
-            "data) or fit.update(data=rows)"
+            "the fit was made of a coreset, read from files, or updated, and does not have all its rows: give them, "
+            "read_fit(folder, data) or fit.update(data=rows)"
         )
 
     @property
@@ -58,6 +60,11 @@ class FitParts:
         if self.robust is not None:
             return self.robust
         return self.drawn if self.certificate.idata is None else self.certificate.idata
+
+    @property
+    def group_prior(self) -> GroupPrior | None:
+        """The prior of the sds of groups' effects; None without groups, and of a model of your own."""
+        return group_prior_of(self.drawn.posterior.attrs)
 
     @property
     def spread(self) -> str:

@@ -2,6 +2,7 @@
 
 from bayescore.data.design import terms_text
 from bayescore.fitting.parts import FitParts
+from bayescore.models.group_priors import DEFAULT_GROUP_PRIOR
 
 
 def printed_lines(fit: FitParts) -> list[str]:
@@ -24,4 +25,5 @@ def printed_lines(fit: FitParts) -> list[str]:
         default += f", Normal(0, 2.5) of the intercept {where}"
     if "posterior_of" not in fit.drawn.posterior.attrs:
         default = "that of a model of your own"
-    return [*lines, f"  prior: {default if fit.prior is None else fit.prior}"]
+    lines += [f"  prior: {default if fit.prior is None else fit.prior}"]
+    return lines if fit.group_prior in (None, DEFAULT_GROUP_PRIOR) else [*lines, f"  group prior: {fit.group_prior}"]

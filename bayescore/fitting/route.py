@@ -31,6 +31,7 @@ from bayescore.diagnostics.results import Level
 from bayescore.fitting.given import Given
 from bayescore.fitting.scaling import DEFAULT_SCALE, design_prior
 from bayescore.fitting.story import Step, overheard, words
+from bayescore.models.group_priors import GroupPrior
 from bayescore.models.priors import Normal, Prior
 from bayescore.progress import say, step
 from bayescore.samplers.inference_data import read_posterior
@@ -42,6 +43,7 @@ LONG = 10.0  # seconds of a step that are said beforehand
 TRIES = 3  # of escalation, after the first
 DRAWS, TUNE, MAX_DRAWS = 1000, 1000, 500  # the verbs' own defaults
 MAX_BYTES = 2 << 30  # of the matrix of all rows
+_ROUNDING = 1e-8  # share of a column's largest entry, below which its sd is 0
 FAILURES = (RuntimeError, ArithmeticError, np.linalg.LinAlgError)  # of a posterior that is hard; others are bad input
 
 T = TypeVar("T")
@@ -58,6 +60,7 @@ class Route:
     max_seconds: float
     story: list[Step] = field(default_factory=list)
     in_design: Prior | None = None  # the prior of the coreset's columns, where it is known
+    group_prior: GroupPrior | None = None
 
     def __post_init__(self) -> None:
         self.seeds = [int(each) for each in np.random.SeedSequence(self.seed).generate_state(2 + 2 * TRIES)]
@@ -72,7 +75,7 @@ class Route:
         """Go from the first build to draws that are certified, or to the end of what may be tried."""
         own = {"prior": Normal(0.0, DEFAULT_SCALE)} if self.given.standardize else {}
         try:
-            self.build("the default build", **own)
+            self.build("the rows are a coreset" if self.given.lossy else "the default build", **own)
         except FAILURES as error:
             if self.given.once:
                 raise
@@ -120,6 +123,7 @@ class Route:
             "tune": self.tune,
             "sampler": self.sampler,
             "random_seed": self.next_seed(),
+            **({} if self.group_prior is None else {"group_prior": self.group_prior}),
         }
 
         def draw() -> Any:
@@ -146,8 +150,7 @@ class Route:
 
         def judge() -> Certificate:
             if self.given.once and not self.core.lossless:
-                return _refused(self.drawn, "The rows came once, so that no draws can be held against them; give a "
-                                "callable that returns a fresh iterator of blocks each time, or a file.")  # fmt: skip
+                return _refused(self.drawn, self.given.gone)
             try:
                 return self.given.certify(self.drawn, self.core, self.max_draws)
             except (DataError, *FAILURES) as error:
@@ -266,10 +269,13 @@ class Route:
         """
         if self.given.standardize:
             return None
+        if self.given.lossy and self.core.design.scale is not None:
+            return None
         lead = 0 if isinstance(self.given.data, Coreset) else int(self.core.design.intercept)
         if self.given.once:
-            share, X = self.core.weights / self.core.weights.sum(), self.core.X[:, lead:]
-            return np.append(np.ones(lead), np.sqrt(share @ (X - share @ X) ** 2))
+            share, X = self.core.weights / self.core.weights.sum(), self.core.X
+            sds = np.sqrt(share @ (X - share @ X) ** 2)
+            return np.where(sds > _ROUNDING * np.abs(X).max(axis=0), sds, 0.0)
         return np.append(np.ones(lead), self.given.undesigned(counts=self.core.counts).scan.sd)
 
     def design_prior(self) -> Prior:

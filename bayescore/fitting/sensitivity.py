@@ -119,6 +119,7 @@ class FitPriors(FitParts):
     def _drawn_again(self, prior: Prior) -> Any:
         """Draw from the coreset's posterior under another prior."""
         own = self.drawn.posterior
+        of_groups: Any = {} if self.group_prior is None else {"group_prior": self.group_prior}
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "the cap of max_gradients", UserWarning)
             return sample(
@@ -131,6 +132,7 @@ class FitPriors(FitParts):
                 chains=own.sizes["chain"],
                 random_seed=self.seed,
                 progressbar=False,
+                **of_groups,
             )
 
 

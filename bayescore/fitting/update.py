@@ -165,6 +165,7 @@ def updated(fit: FitParts, new: tuple[Any, Any, dict[str, Any]], data: Any, *, p
         fit.max_seconds,
         story=list(fit.story),
         in_design=prior_from_dict(story["prior"]),
+        group_prior=fit.group_prior,
     )
     route.core, route.drawn = fit.coreset, fit.drawn
     if rows is None:
@@ -200,7 +201,7 @@ def _all_rows(core: Coreset, data: Any, roles: dict[str, Any], *, progressbar: b
     """Return all rows, with the roles of columns that the coreset remembers."""
     rows, y = data if isinstance(data, tuple) and len(data) == 2 else (data, None)
     formula, design = formula_of(core.design), core.design
-    known: dict[str, Any] = dict(design.roles) if has_named_columns(rows) else {}
+    known: dict[str, Any] = design.role_columns if has_named_columns(rows) else {}
     if known and design.offset is not None:
         known["offset"] = design.offset
     if known and design.exposure is not None:

@@ -18,8 +18,12 @@ class GroupPrior:
     sigma: float
 
     def __post_init__(self) -> None:
-        for name, value in asdict(cast(Any, self)).items():
+        for name, value in self.parameters().items():
             object.__setattr__(self, name, check_positive(value, f"group_prior: {name}"))
+
+    def parameters(self) -> dict[str, float]:
+        """Return the parameters by name."""
+        return asdict(cast(Any, self))
 
     @property
     def table(self) -> tuple[float, float]:
@@ -79,6 +83,7 @@ class HalfNormal(GroupPrior):
     nu = math.inf
 
 
+GROUP_PRIORS: dict[str, type[GroupPrior]] = {"HalfStudentT": HalfStudentT, "HalfNormal": HalfNormal}
 DEFAULT_GROUP_PRIOR = HalfStudentT()
 LKJ_ETA = 2.0
 """Of the prior of correlations, proportional to det(R)^(eta - 1): weakly against those near 1."""
@@ -109,10 +114,9 @@ def check_group_prior(prior: Any) -> GroupPrior:
 
 def group_prior_to_dict(prior: GroupPrior) -> dict[str, Any]:
     """Return class and parameters as plain JSON values."""
-    return {"kind": type(prior).__name__, **asdict(cast(Any, prior))}
+    return {"kind": type(prior).__name__, **prior.parameters()}
 
 
 def group_prior_from_dict(stored: dict[str, Any]) -> GroupPrior:
     """Return the prior that `group_prior_to_dict` stored."""
-    kinds: dict[str, type[GroupPrior]] = {"HalfStudentT": HalfStudentT, "HalfNormal": HalfNormal}
-    return kinds[stored["kind"]](**{name: float(value) for name, value in stored.items() if name != "kind"})
+    return GROUP_PRIORS[stored["kind"]](**{name: float(value) for name, value in stored.items() if name != "kind"})

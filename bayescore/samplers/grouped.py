@@ -1,11 +1,17 @@
 """What samplers of rows with groups share: the prior of sds, the memory of effects, and what draws say of groups."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from bayescore.data.design import Grouping, terms_text
-from bayescore.models.group_priors import DEFAULT_GROUP_PRIOR, GroupPrior, check_group_prior, group_prior_to_dict
+from bayescore.models.group_priors import (
+    DEFAULT_GROUP_PRIOR,
+    GroupPrior,
+    check_group_prior,
+    group_prior_from_dict,
+    group_prior_to_dict,
+)
 from bayescore.samplers.method import Option, Request
 from bayescore.validation import DataError
 
@@ -39,3 +45,8 @@ def tell_groups(idata: Any, groups: Sequence[Grouping], group_prior: GroupPrior,
         group_prior=json.dumps(group_prior_to_dict(group_prior)),
         effects_of=json.dumps({name: draws_digest(posterior[name].values) for name in names}),
     )
+
+
+def group_prior_of(attrs: Mapping[str, Any]) -> GroupPrior | None:
+    """Return the prior that `tell_groups` wrote into a posterior's attributes; None where there is none."""
+    return group_prior_from_dict(json.loads(attrs["group_prior"])) if "group_prior" in attrs else None

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bayescore.models.group_priors import LKJ_ETA, GroupPrior
 from bayescore.models.priors import Prior, prior_from_dict
+from bayescore.samplers.grouped import group_prior_of
 from bayescore.samplers.inference_data import Posterior, read_posterior
 from bayescore.validation import DataError
 
@@ -27,7 +29,8 @@ def prior_summary(idata: Any) -> pd.DataFrame:
     -------
     DataFrame
         A row for each coefficient, columns `prior` and `in_data_units`; the two differ where the coreset was built
-        with ``standardize=True``. Of a `MultivariateNormal` prior the marginal ones.
+        with ``standardize=True``. Of a `MultivariateNormal` prior the marginal ones. With groups also a row for the sd
+        of each kind of effect, and for the correlations of those of one factor.
 
     Raises
     ------
@@ -49,7 +52,7 @@ def prior_summary(idata: Any) -> pd.DataFrame:
     found = described(posterior)
     if found is None:
         raise DataError("idata does not tell its prior; give what bayescore.sample returned for a coreset")
-    return found
+    return pd.concat([found, _of_groups(posterior)])
 
 
 def described(posterior: Posterior) -> pd.DataFrame | None:
@@ -67,6 +70,30 @@ def described(posterior: Posterior) -> pd.DataFrame | None:
         raw[constant] = f"{_text(each[constant])}, at the columns' means"
     index = pd.Index(posterior.features, name="feature")
     return pd.DataFrame({"prior": [_text(own) for own in each], "in_data_units": raw}, index=index)
+
+
+def _of_groups(posterior: Posterior) -> pd.DataFrame:
+    """Return the priors of sds and correlations of effects of groups, with the columns of `described`."""
+    rows, prior, design = {}, group_prior_of(posterior.attrs), posterior.design
+    for own in () if prior is None or design is None else design.groups:
+        assert prior is not None
+        assert design is not None
+        several = len(own.effects) > 1
+        at = ", at the columns' means" if several and design.scale is not None else ""
+        for effect in own.effects:
+            name, scale = f"sigma_{own.name}[{effect}]" if several else f"sigma_{own.name}", 1.0
+            if design.scale is not None and effect != "1":
+                scale = design.scale[design.names.index(effect) - int(design.intercept)]
+            rows[name] = _group_text(prior), f"{_group_text(prior, scale)}{at if effect == '1' else ''}"
+        if several:
+            rows[f"rho_{own.name}"] = f"LKJ(eta={LKJ_ETA:g})", f"LKJ(eta={LKJ_ETA:g}){at}"
+    index = pd.Index(list(rows), name="feature", dtype=object)
+    return pd.DataFrame(list(rows.values()), index=index, columns=["prior", "in_data_units"])
+
+
+def _group_text(prior: GroupPrior, scale: float = 1.0) -> str:
+    shown = {name: value / scale if name == "sigma" else value for name, value in prior.parameters().items()}
+    return f"{type(prior).__name__}({', '.join(f'{name}={value:.4g}' for name, value in shown.items())})"
 
 
 def _text(prior: Prior, scale: float = 1.0) -> str:

@@ -168,7 +168,10 @@ def test_arrays_with_groups(monkeypatch):
         bc.stream("multilevel").partial_fit(rows[["age"]], rows["y"])
 
 
-@pytest.mark.parametrize(("formula", "options"), [(FLAT, {"size": 60}), (GROUPED, {})])
+BY_NAME = {"age": Normal(0.0, 0.1), "*": Normal(0.0, 2.0)}
+
+
+@pytest.mark.parametrize(("formula", "options"), [(FLAT, {"size": 60}), (GROUPED, {}), (GROUPED, {"prior": BY_NAME})])
 def test_a_checkpoint_goes_on_to_the_same_bits(formula, options, tmp_path, monkeypatch):
     monkeypatch.setattr(Multilevel, "stream_block", lambda *_: 2000)
     stream = fed(MONTHS[:4], bc.stream(formula=formula, weights="w", positive="no", random_state=1, **options))
@@ -181,6 +184,7 @@ def test_a_checkpoint_goes_on_to_the_same_bits(formula, options, tmp_path, monke
     assert core.design == whole.design
     assert core.design.roles == whole.design.roles == (("label", "y"), ("weights", "w"))
     assert core.classes == whole.classes == ("yes", "no")
+    assert core.params.get("prior") == whole.params.get("prior")
     np.testing.assert_array_equal(core.index, whole.index)
 
 
@@ -256,6 +260,44 @@ def test_effects_that_move_are_warned_of_where_coefficients_do_not(monkeypatch):
     control = streamed(swinging(0.0))
     assert control.params["moved"] < control.params["moved_limit"]
     assert off(control, full, monkeypatch)[0] < 0.05
+
+
+def test_groups_beside_a_formula_are_as_group_terms(tmp_path):
+    """A column of every block, as in `build_coreset`; the method for groups is then the default."""
+    named = fed(MONTHS[:2], bc.stream(formula="y ~ age", groups="g", random_state=1))
+    named.save(tmp_path / "half")
+    core, one = bc.StreamingCoreset.load(tmp_path / "half").coreset(), named.coreset()
+    term = fed(MONTHS[:2], bc.stream(formula="y ~ age + (1 | g)", random_state=1)).coreset()
+    assert core.method == "multilevel"
+    assert core.groups == term.groups
+    assert core.rows_digest == one.rows_digest == term.rows_digest
+    two = fed(MONTHS[:1], bc.stream(formula="y ~ age", groups=["g", "h"], random_state=1)).coreset()
+    assert [own.name for own in two.groups] == ["g", "h"]
+
+
+@pytest.mark.parametrize("role", ["offset", "exposure", "groups"])
+def test_an_array_that_a_later_block_lacks_is_named_by_its_argument(role):
+    name, formula = {"offset": "off", "exposure": "t", "groups": "g"}[role], "y ~ age"
+    options = {"family": "poisson"} if role == "exposure" else {}
+    if options:
+        formula = "c ~ age"
+    rows, beside = MONTHS[0].drop(columns=name), MONTHS[0][name].to_numpy()
+    options |= {"method": "multilevel"} if role == "groups" else {"size": 60}
+    stream = bc.stream(formula=formula, random_state=1, **options)
+    given = {"trials" if role == "exposure" else role: {"g": beside} if role == "groups" else beside}
+    n_rows = stream.partial_fit(rows, **given).n_rows
+    with pytest.raises(DataError, match=f"block 1: {role} is missing: earlier rows had one.*give {role}=, one"):
+        stream.partial_fit(rows)
+    assert stream.partial_fit(rows, **given).n_rows == 2 * n_rows
+    with pytest.raises(DataError, match=f"{role} is missing: earlier rows had one.*give {role}="):
+        bc.build_coreset(rows, design=stream.coreset().design, label=formula[0], family=stream.family, **QUIET)
+
+
+@pytest.mark.parametrize("option", [{"classes": (0, 1)}, {"positive": 1}, {"classes": (0, 1, 2)}])
+@pytest.mark.parametrize("formula", ["c ~ age", None])
+def test_counts_have_no_positive_label(option, formula):
+    with pytest.raises(DataError, match="family='poisson' takes counts, which have no positive label; leave it out"):
+        bc.stream(size=60, formula=formula, family="poisson", **option)
 
 
 def test_negative_binomial_counts_of_groups(monkeypatch):
@@ -362,6 +404,8 @@ def test_a_block_that_is_refused_changes_nothing(formula, options):
         ({}, {"missing": "no"}, ValueError, "missing='no'"),
         ({}, {"design": bc.build_coreset(MONTHS[0], formula=GROUPED, **QUIET).design}, TypeError, "both given"),
         ({}, {"formula": None, "size": 9, "weights": "w"}, TypeError, "weights='w' goes with a formula or a design"),
+        ({}, {"groups": "h"}, DataError, "groups is given beside formula=.*, which has group terms"),
+        ({}, {"groups": np.ones(3)}, TypeError, "groups must be the name of a column"),
     ],
 )
 def test_a_beginning_that_is_refused(change, options, error, message):
@@ -383,12 +427,14 @@ def test_labels_named_beforehand_need_not_be_in_the_first_block():
         bc.stream(design=design, classes=("yes", "no"))
 
 
-def test_rows_that_miss_something_are_left_out():
-    block = MONTHS[0].assign(age=MONTHS[0]["age"].where(MONTHS[0].index != 7))
-    stream = bc.stream(formula=FLAT, size=60, missing="drop", random_state=1)
-    with pytest.warns(UserWarning, match="left out 1 of 6,000 rows"):
-        stream.partial_fit(block)
-    assert stream.partial_fit(MONTHS[1]).n_rows == 2 * ROWS - 1
+@pytest.mark.parametrize(("formula", "options"), [(FLAT, {"size": 60}), (GROUPED, {})])
+def test_rows_that_miss_something_are_left_out_with_one_warning_a_block(formula, options):
+    stream = bc.stream(formula=formula, missing="drop", random_state=1, **options)
+    for block in MONTHS[:2]:
+        with pytest.warns(UserWarning, match="left out 1 of 6,000 rows") as caught:
+            stream.partial_fit(block.assign(age=block["age"].where(block.index != 7)))
+        assert len(caught) == 1
+    assert stream.partial_fit(MONTHS[2]).n_rows == 3 * ROWS - 2
 
 
 def test_another_method_says_that_it_ignores_groups():

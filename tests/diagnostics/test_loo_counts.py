@@ -133,6 +133,57 @@ def test_counts_with_weights_have_no_elpd():
         bc.loo(drawn, core, X, Y, **about, **QUIET)
 
 
+def pieces(w):
+    """Return rows in blocks with weights, as a callable, and the coreset of a stream of them."""
+    X, half = ROWS[["a", "b"]].to_numpy(), len(ROWS) // 2
+    parts = [slice(None, half), slice(half, None)]
+    stream = bc.stream(size=200, family="poisson", intercept=True, random_state=1)
+    for part in parts:
+        stream.partial_fit(X[part], Y[part], w[part], None, E[part])
+    blocks = [(X[part], Y[part], w[part], None, E[part]) for part in parts]
+    return lambda: iter(blocks), stream.coreset()
+
+
+@pytest.mark.parametrize("source", ["arrays", "blocks", "stream", "file"])
+def test_weights_that_are_no_column_are_remembered(source, tmp_path):
+    """The rows as a coreset do not tell weights from exposures: without memory they had an elpd and a dispersion."""
+    w = np.random.default_rng(4).uniform(0.5, 4.0, len(ROWS))
+    how, (blocks, of_stream) = {"family": "poisson", "intercept": True, **QUIET}, pieces(w)
+    X, about = ROWS[["a", "b"]].to_numpy(), {"weights": w, "exposure": E}
+    full = bc.all_rows(blocks, **how) if source == "blocks" else bc.all_rows(X, Y, **about, **how)
+    core = of_stream
+    if source != "stream":
+        core = bc.build_coreset(blocks if source == "blocks" else X, None if source == "blocks" else Y, random_state=1,
+                                **({} if source == "blocks" else about), **how)  # fmt: skip
+    if source == "file":
+        core.to_parquet(tmp_path / "core.parquet")
+        core = bc.read_coreset(tmp_path / "core.parquet")
+    drawn = bc.sample(core, random_seed=2, **QUIET)
+    found = bc.certify(drawn, core, full, **QUIET)
+    assert found.level in ("certified", "corrected")
+    assert found.dispersion is None
+    assert np.isnan(found.elpd_loo)
+    message = "a model of counts with weights, which cannot be told from exposures"
+    with pytest.raises(DataError, match=message):
+        bc.loo(drawn, core, full, **QUIET)
+    with pytest.raises(DataError, match=message):
+        bc.loo_compare({"one": (drawn, core), "two": (drawn, core)}, full, **QUIET)
+    if source == "blocks":
+        with pytest.raises(DataError, match=message):
+            bc.loo(drawn, core, blocks, **QUIET)
+
+
+def test_counts_without_weights_have_an_elpd_by_a_coreset_of_all_rows():
+    """The control."""
+    X = ROWS[["a", "b"]].to_numpy()
+    how = {"family": "poisson", "intercept": True, "exposure": E, **QUIET}
+    core, full = bc.build_coreset(X, Y, random_state=1, **how), bc.all_rows(X, Y, **how)
+    drawn = bc.sample(core, random_seed=2, **QUIET)
+    found = bc.certify(drawn, core, full, **QUIET)
+    assert found.dispersion is not None
+    assert elpd_of(bc.loo(drawn, core, full, **QUIET)) == pytest.approx(found.elpd_loo, abs=0.1)
+
+
 def test_a_family_whose_constant_is_wrong_is_refused():
     class Bare(type(POISSON)):
         name = "bare"

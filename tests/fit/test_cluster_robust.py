@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 import bayescore as bc
-from bayescore.fitting import clusters
+from bayescore.fitting import clusters, route
 from bayescore.fitting.cluster_sums import ClusterSums, cluster_sums, robust_map
 from bayescore.fitting.given import Given
 from bayescore.models.families import FAMILIES
@@ -455,9 +455,28 @@ def test_labels_that_alone_are_missing_stop_the_fit_before_work(rows, monkeypatc
     assert len(other) == len(one)
 
 
-def test_an_error_after_the_fit_names_the_way(rows):
-    with pytest.raises(DataError, match=r"the prior says so much.*fit without cluster and strata, then"):
-        bc.fit("passed ~ size", rows, cluster="school", prior=bc.priors.Normal(0, 0.02), **QUIET)
+@pytest.mark.parametrize("error", [DataError, KeyboardInterrupt, MemoryError])
+def test_an_error_after_the_fit_has_the_fit(rows, error, monkeypatch):
+    prior, sampled = bc.priors.Normal(0, 0.02), []
+    draw = route.sample
+    monkeypatch.setattr(route, "sample", lambda *given, **named: sampled.append(1) or draw(*given, **named))
+    if error is not DataError:
+        prior = bc.priors.Normal(0, 2.5)
+
+        def sums(*_):
+            raise error
+
+        monkeypatch.setattr(clusters, "cluster_sums", sums)
+    with pytest.raises(error, match="the prior says so much" if error is DataError else None) as caught:
+        bc.fit("passed ~ size", rows, cluster="school", prior=prior, **QUIET)
+    assert "the attribute fit of this error" in caught.value.__notes__[0]
+    fit = caught.value.fit
+    monkeypatch.undo()
+    assert fit.level == "certified"
+    assert fit.spread == ""
+    assert len(sampled) == 1
+    if error is not DataError:
+        assert fit.cluster_robust("school").spread.startswith("cluster-robust by 60 clusters")
 
 
 def test_weights_beside_exposure_and_trials_give_no_false_warning(rows, recwarn):

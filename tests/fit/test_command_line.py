@@ -26,12 +26,14 @@ def run(*words, capsys):
 
 
 def test_a_file_becomes_a_fit_and_predictions(folder, capsys):
-    fitted = ["fit", "rows.parquet", "y ~ age + (1 | g)", "--seed", "1", "--prior", "age=normal(0,1)", "-o", "model"]
+    fitted = ["fit", "rows.parquet", "y ~ age + (1 | g)", "--seed", "1", "--prior", "age=normal(0,1)"]
+    fitted += ["--group-prior", "half_normal(0.5)", "-o", "model"]
     status, out, err = run(*fitted, capsys=capsys)
     assert (status, err) == (0, "")
     fit = bc.read_fit("model")
     assert out.startswith(f"{fit.level}: ")
     assert fit.prior == {"age": bc.priors.Normal(0.0, 1.0)}
+    assert fit.group_prior == bc.priors.HalfNormal(0.5)
     for name in ("p.parquet", "p.csv"):
         status, out, err = run("predict", "model", "new.csv", "-o", name, capsys=capsys)
         assert (status, err) == (0, "")
@@ -65,6 +67,11 @@ def test_clusters_and_strata_are_columns(folder, capsys):
             "--cluster 'absent' is not a column",
         ),
         (("fit", "rows.parquet", "y ~ age", "--prior", "flat", "-o", "model"), "flat"),
+        (
+            ("fit", "rows.parquet", "y ~ age", "--group-prior", "half_normal", "-o", "model"),
+            "--group-prior 'half_normal'",
+        ),
+        (("fit", "rows.parquet", "y ~ age", "--group-prior", "half_normal(1)", "-o", "m"), "the model has none"),
         (("fit", "absent.parquet", "y ~ age", "-o", "model"), "absent.parquet"),
         (("fit", "rows.parquet", "y ~ age", "--max-seconds", "0", "-o", "model"), "--max-seconds"),
         (("fit", "rows.parquet", "y ~ age", "-o", "rows.parquet"), "rows.parquet"),

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import bayescore as bc
+from bayescore import progress
 from bayescore.fitting import files
 
 
@@ -40,6 +41,19 @@ def test_a_fit_is_read_as_it_was_written(fit, rows, tmp_path):
     with_rows = bc.read_fit(tmp_path / "model", rows)
     assert with_rows.slopes("x").equals(fit.slopes("x"))
     assert with_rows.with_prior(None).level in ("certified", "corrected")
+
+
+def test_answers_of_a_fit_that_was_read_show_progress_if_asked(fit, rows, tmp_path, monkeypatch):
+    fit.save(tmp_path / "model")
+    shown, display = [], progress._display
+    monkeypatch.setattr(progress, "_display", lambda enabled: (shown.append(enabled), display(enabled))[1])
+    for asked in (False, True):
+        again = bc.read_fit(tmp_path / "model", rows, **({} if asked else {"progressbar": False}))
+        again.slopes("x")
+        again.with_prior(None)
+        assert shown
+        assert set(shown) == {asked}
+        shown.clear()
 
 
 def test_a_file_that_was_changed_is_named(fit, tmp_path):

@@ -1,5 +1,6 @@
 """`fit`: the route from rows to certified draws, its story, and what it refuses before work starts."""
 
+import re
 import time
 import warnings
 from dataclasses import replace
@@ -89,6 +90,67 @@ def test_rows_that_come_once_are_never_certified(rows):
     assert fit.level == "not certified"
     assert repr(fit).startswith("not certified: The rows came once")
     assert len(fit.summary()) == 2
+
+
+def streamed(rows, formula, **options):
+    stream = bc.stream(formula=formula, random_state=1, **options)
+    for start in range(0, len(rows), 1500):
+        stream.partial_fit(rows[start : start + 1500])
+    return stream
+
+
+def test_a_coreset_of_a_stream_is_fitted_and_certified_once_the_rows_are_there(rows, flat, tmp_path):
+    core = streamed(rows, "clicked ~ age + device", size=150).coreset()
+    own = re.escape(f"By its own estimate means are off by about {core.params['mean_error']:.2g} sd")
+    with pytest.warns(UserWarning, match=f"not certified: The rows are a coreset of the method 'merge_reduce'.*{own}"):
+        fit = bc.fit(core, random_state=1, progressbar=False)
+    assert fit.coreset is core
+    assert repr(fit).startswith("not certified: The rows are a coreset")
+    assert fit.predict(rows[:2]).attrs["level"] == "not certified"
+    table, other = fit.summary(), flat.summary()
+    assert (np.abs(table["mean"] - other["mean"]) < 0.25 * other["sd"]).all()
+    assert fit.prior_summary()["prior"]["Intercept"] == "Normal(mu=0, sigma=2.5)"
+    sd = rows["age"].std(ddof=0)
+    given = float(re.search(r"sigma=([\d.]+)", fit.prior_summary()["prior"]["age"])[1])
+    assert given == pytest.approx(2.5 / sd, rel=0.1)
+    for asked in (fit.loo, fit.average_predictions, lambda: fit.cluster_robust("county"), lambda: fit.with_prior(None)):
+        with pytest.raises(bc.validation.DataError, match=r"made of a coreset.*fit.update\(data=rows\)"):
+            asked()
+    assert fit.update(data=rows, progressbar=False).level == "certified"
+    fit.save(tmp_path / "model")
+    assert bc.read_fit(tmp_path / "model").level == "not certified"
+    lossless = bc.all_rows(rows, formula="clicked ~ age + device", progressbar=False)  # the control
+    assert bc.fit(lossless, random_state=1, progressbar=False).level == "certified"
+
+
+def test_a_column_that_is_constant_up_to_rounding_has_no_sd(rows):
+    X, y = np.column_stack([np.full(len(rows), 0.1), rows["age"]]), rows["clicked"] == "yes"
+    core = bc.build_coreset(X, y, method="leverage", size=500, random_state=1, progressbar=False)
+    with pytest.warns(UserWarning, match="not certified"):
+        told = bc.fit(core, random_state=1, progressbar=False).prior_summary()["prior"]
+    assert told["x0"] == "Normal(mu=0, sigma=2.5)"
+
+
+def test_pseudo_rows_need_a_prior(rows):
+    stream = streamed(rows, "clicked ~ age + (1 | county)")
+    core, normal = stream.coreset(), bc.priors.Normal(0, 2.5)
+    for prior in (None, {"age": normal}):
+        with pytest.raises(ValueError, match=r"prior is missing: .*pseudo-rows do not tell"):
+            bc.fit(core, prior=prior, progressbar=False)
+    with pytest.warns(UserWarning, match="not certified: .*no estimate of its error"):
+        fit = bc.fit(core, prior={"age": normal, "*": normal}, random_state=1, progressbar=False)
+    assert len(fit.effects("county")) == 20
+    assert fit.update(data=rows, progressbar=False).level in ("certified", "corrected")
+    for options, message in (
+        ({"weights": "w"}, "weights is given, but data is a coreset"),
+        ({"family": "probit"}, "family='probit' is given, and the coreset was built for 'logistic'"),
+        ({"prior": {"height": normal, "*": normal}}, "'height' is no coefficient"),
+        ({"cluster": "county"}, "data is a Coreset, which has no clusters"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            bc.fit(core, **{"prior": normal, **options}, progressbar=False)
+    with pytest.raises(TypeError, match=r"give the coreset of its rows so far, fit\(stream.coreset\(\)\)"):
+        bc.fit(stream)
 
 
 def test_separated_rows_are_certified_under_the_default_prior():

@@ -124,3 +124,59 @@ def test_a_calibrated_fit_has_its_prior_still():
     table = fit.prior_sensitivity([0.5, 1.0])
     assert fit.coreset.method == "calibrated"
     assert (table["shift"].abs() < 0.5).all()
+
+
+@pytest.fixture(scope="module")
+def grouped():
+    rng = np.random.default_rng(5)
+    frame = pd.DataFrame({"x": rng.normal(3.0, 2.0, 3000), "g": rng.choice(list("abcdefgh"), 3000)})
+    u = dict(zip("abcdefgh", rng.normal(0.0, 0.8, 8), strict=True))
+    return frame.assign(y=0.3 * frame["x"] - 1.0 + frame["g"].map(u) + rng.logistic(size=3000) > 0)
+
+
+def test_the_prior_of_sds_of_effects_is_kept_by_all_that_draws_again(grouped, tmp_path):
+    """A prior near 0 pulls the sd of 8 effects far below where the default leaves it."""
+    tight, quiet = bc.priors.HalfNormal(0.05), {"progressbar": False}
+    fit = bc.fit("y ~ x + (1 | g)", grouped, group_prior=tight, random_state=1, **quiet)
+    default = bc.fit("y ~ x + (1 | g)", grouped, random_state=1, **quiet)
+    sigma = default.summary()["mean"]["sigma_g"]
+    assert sigma > 0.4
+    drawn = bc.sample(fit.coreset, prior=bc.priors.Normal(0.0, 2.5), group_prior=tight, random_seed=2, **quiet)
+    fit.save(tmp_path / "model")
+    with pytest.warns(UserWarning, match="not certified: The rows are a coreset"):
+        of_core = bc.fit(fit.coreset, prior=bc.priors.Normal(0.0, 2.5), group_prior=tight, random_state=1, **quiet)
+    for each in (
+        fit,
+        of_core,
+        fit.with_prior({"x": bc.priors.Normal(0.0, 1.0)}),
+        fit.update(grouped[:500], **quiet),
+        bc.read_fit(tmp_path / "model", grouped, **quiet).with_prior(None),
+        bc.Fit.of_draws(drawn, fit.coreset, grouped, **quiet).with_prior(None),
+    ):
+        assert each.summary()["mean"]["sigma_g"] < 0.6 * sigma
+        assert each.group_prior == tight
+        assert each.prior_summary()["prior"]["sigma_g"] == "HalfNormal(sigma=0.05)"
+        assert "group prior: HalfNormal(sigma=0.05)" in repr(each)
+    assert default.prior_summary()["in_data_units"]["sigma_g"] == "HalfStudentT(nu=3, sigma=2.5)"
+    assert "group prior" not in repr(default)
+    again = fit._drawn_again(bc.priors.Normal(0.0, 2.5))
+    assert float(again.posterior["sigma_g"].mean()) < 0.6 * sigma
+
+
+def test_priors_of_slopes_sds_and_correlations_are_stated(grouped):
+    fit = bc.fit(
+        "y ~ x + (1 + x | g)", grouped, group_prior=bc.priors.HalfNormal(1.0), random_state=1, progressbar=False
+    )
+    table = fit.prior_summary()["in_data_units"]
+    assert table["sigma_g[1]"] == "HalfNormal(sigma=1), at the columns' means"
+    assert table["sigma_g[x]"] == f"HalfNormal(sigma={1.0 / grouped['x'].std(ddof=0):.4g})"
+    assert table["rho_g"] == "LKJ(eta=2), at the columns' means"
+    assert set(table.index) >= {name for name in fit.summary().index if name.startswith("sigma_")}
+
+
+def test_a_group_prior_without_groups_is_refused_before_work_starts(grouped):
+    for rows in (("y ~ x", grouped), (grouped[["x"]], grouped["y"])):
+        with pytest.raises(ValueError, match=r"group_prior=.* and the model has none; give a term \(1 \| g\)"):
+            bc.fit(*rows, group_prior=bc.priors.HalfNormal(1.0), progressbar=False)
+    with pytest.raises(TypeError, match="is no prior of a group sd; use HalfStudentT or HalfNormal"):
+        bc.fit("y ~ x + (1 | g)", grouped, group_prior=bc.priors.Normal(), progressbar=False)

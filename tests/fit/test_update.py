@@ -133,3 +133,50 @@ def test_the_command_line_updates_a_folder(tmp_path, capsys):
     assert bc.read_fit(model).coreset.n_total == 8000
     assert main(["update", model]) == 2
     assert "--data" in capsys.readouterr().err
+
+
+def written(n):
+    """Write a file for each month here; return their names."""
+    names = [f"month-{seed:02d}.parquet" for seed in range(n)]
+    for seed, name in enumerate(names):
+        month(seed).to_parquet(name)
+    return names
+
+
+def test_files_from_the_command_line_update_one_after_another(tmp_path, capsys, monkeypatch):
+    """Those before one that cannot be used are in the fit."""
+    monkeypatch.chdir(tmp_path)
+    first, *later = written(3)
+    assert main(["fit", first, FORMULA, "-o", "model", "--quiet"]) == 0
+    capsys.readouterr()
+    assert main(["update", "model", *later, "--quiet"]) == 0
+    assert capsys.readouterr().out.startswith("month-01.parquet: certified, 8,000 rows so far\ncertified: ")
+    month(21).assign(device="watch").to_parquet("bad.parquet")
+    for files, message in (
+        (("bad.parquet", "gone"), "'gone' does not exist"),
+        (("bad.parquet", first), "bad.parquet: "),
+    ):
+        assert main(["update", "model", *files, "--quiet"]) == 2
+        assert message in capsys.readouterr().err
+        assert bc.read_fit("model").coreset.n_total == 12_000
+    assert main(["update", "model", first, "bad.parquet", "--quiet"]) == 2
+    assert bc.read_fit("model").coreset.n_total == 16_000
+
+
+@pytest.mark.slow
+def test_a_year_of_files_from_the_command_line(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = written(12)
+    assert main(["fit", names[0], FORMULA, "-o", "model", "--quiet"]) == 0
+    capsys.readouterr()
+    assert main(["update", "model", *names[1:], "--quiet"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:10] == [f"{name}: certified, {4000 * (k + 2):,} rows so far" for k, name in enumerate(names[1:-1])]
+    assert lines[10].startswith("certified: ")
+    table = bc.read_fit("model").summary()
+    fit = bc.fit(FORMULA, names[0], random_state=0, progressbar=False)
+    for name in names[1:]:
+        fit = fit.update(name, progressbar=False)
+    assert table.equals(fit.summary())
+    at_once = bc.fit(FORMULA, pd.concat(map(pd.read_parquet, names)), random_state=5, progressbar=False).summary()
+    assert (np.abs(table["mean"] - at_once["mean"]) < 0.2 * at_once["sd"]).all()

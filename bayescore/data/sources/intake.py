@@ -58,6 +58,7 @@ class Intake:
     group_columns: tuple[str, ...] = ()  # columns of blocks that are tables
     symmetric: bool = True  # whether the family is
     counts: bool = False  # whether it takes counts
+    weighted: bool = False  # whether some block has weights
 
     @classmethod
     def knowing(cls, classes: Sequence[Any], **known: Any) -> Self:
@@ -100,7 +101,8 @@ class Intake:
         """Return the design of the raw features, with the levels of groups so far."""
         assert self.names is not None
         known = self.names, intercept
-        return Design(*known, offset=self.offset, exposure=self.exposure, groups=self.groupings)
+        found = Design(*known, offset=self.offset, exposure=self.exposure, groups=self.groupings)
+        return found.with_weights() if self.weighted else found
 
     @property
     def sign(self) -> int:
@@ -172,6 +174,7 @@ class Intake:
             offset=None if o is None else OFFSET,
             exposure="exposure" if self.counts and second is not None else self.exposure,
             groups=tuple(own),
+            weighted=self.weighted or weights is not None,
         )
         return known, rows
 
@@ -215,7 +218,7 @@ class Intake:
         """Return what is known of the blocks of a stream as plain JSON values."""
         own = {
             name: getattr(self, name)
-            for name in ("names", "n_blocks", "n_rows", "weight", "offset", "exposure", "groups")
+            for name in ("names", "n_blocks", "n_rows", "weight", "offset", "exposure", "groups", "weighted")
         }
         return {**own, "survey": self.survey.to_dict()}
 

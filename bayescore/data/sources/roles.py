@@ -11,7 +11,7 @@ from bayescore.data.sources.columns import Columns
 from bayescore.data.sources.groups import GROUP, Given, Grouper, known_groupers
 from bayescore.data.sources.paired import BINOMIAL, RATES, Paired
 from bayescore.data.tables import check_numeric
-from bayescore.validation import DataError, check_alone, check_choice
+from bayescore.validation import ColumnError, DataError, check_alone, check_choice
 
 OFFSET = "offset"  # name of offsets that come as arrays
 MISSING = ("raise", "drop")
@@ -154,7 +154,7 @@ def resolve(
     named |= {f"groups[{k}]" if len(groups) > 1 else "groups": name for k, name in enumerate(groups)}
     for argument, name in named.items():
         if name is not None and name not in names:
-            raise DataError(f"{argument}={name!r} is not a column of the data; the columns are {listed}")
+            raise ColumnError(f"{argument}={name!r} is not a column of the data; the columns are {listed}", argument)
     if len(set(names)) < len(names):
         repeated = next(name for name in names if names.count(name) > 1)
         raise DataError(f"column {repeated!r} stands more than once in data; rename one")

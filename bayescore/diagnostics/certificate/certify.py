@@ -199,7 +199,7 @@ def certify(
     with one_blas_thread():  # the matrices are small, and threads of BLAS would wait for each other
         weigher = strategy(core, weigher_of(idata, posterior, core, dataset, model=model), posterior, family)
         merged = isinstance(data, Coreset) and data.method != "full"  # rows of a coreset do not tell the dispersion
-        merged = merged or weights is not None or "weights" in dict(core.design.roles)  # which would multiply it
+        merged = merged or core.design.weighted or dataset.design.weighted  # which would multiply it
         counts = partial(sampled_counts, dataset, family, ROWS, SEED) if family.counts and not merged else None
         elpd = counts is not None or not family.counts
         return certified_by(idata, posterior, weigher, max_draws, elpd=elpd, counts=counts)

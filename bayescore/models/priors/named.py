@@ -132,6 +132,20 @@ def _of_one(name: str, given: Any) -> Prior:
     return prior
 
 
+def given_to_dict(prior: Prior | Mapping[str, Prior]) -> dict[str, Any]:
+    """Return a prior as users give it, one or by name, as plain JSON values."""
+    if isinstance(prior, Mapping):
+        return {"by_name": {str(name): own.to_dict() for name, own in prior.items()}}
+    return prior.to_dict()
+
+
+def given_from_dict(stored: Mapping[str, Any]) -> Prior | dict[str, Prior]:
+    """Return the prior of `given_to_dict`."""
+    if "by_name" in stored:
+        return {name: prior_from_dict(own) for name, own in stored["by_name"].items()}
+    return prior_from_dict(stored)
+
+
 def prior_from_dict(stored: Mapping[str, Any]) -> Prior:
     """Return the prior that `Prior.to_dict` wrote; raise ValueError if its class is not registered."""
     kind = stored.get("kind")
