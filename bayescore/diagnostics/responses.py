@@ -21,7 +21,7 @@ from bayescore.data.dataset import Dataset
 from bayescore.models.families import Family
 from bayescore.models.posterior import log_likelihood_tiles
 from bayescore.models.predictor import Predictor
-from bayescore.types import FloatArray, WeightedData, stack
+from bayescore.types import NO_GROUP, FloatArray, IntArray, WeightedData, stack
 from bayescore.validation import DataError
 
 
@@ -71,35 +71,46 @@ class Responses:
 
 @dataclass(frozen=True, eq=False)
 class SampledCounts:
-    """A sample of the counts of data, the number of all, and the sum of their constants."""
+    """A sample of the counts of data, the number of all, and the sums of their constants by the first factor's groups.
+
+    The last sum, shape (G + 1,), is of counts in no group; without groups it is of all.
+    """
 
     responses: Responses
     n_rows: int
-    constant: float
+    constants: FloatArray
+
+    @property
+    def constant(self) -> float:
+        """The sum of all constants."""
+        return float(self.constants.sum())
 
     def some(self, size: int) -> "SampledCounts":
         """Return a sample of at most `size` of the sample."""
         chosen = np.sort(np.random.default_rng(size).permutation(len(self.responses))[:size])
         rows, events = self.responses.rows.take(chosen), self.responses.events
         assert events is not None
-        return SampledCounts(Responses(rows, events[chosen]), self.n_rows, self.constant)
+        return replace(self, responses=Responses(rows, events[chosen]))
 
 
 class _Block(NamedTuple):
-    """Of a block: sampled sides, the number of exposures, the sum of constants, and the sides at both ends.
+    """Of a block: sampled sides, the number of exposures, groups and sums of their constants, the sides at both ends.
 
     Its last row may be the events of a count whose exposure is the first row of the next block.
     """
 
     drawn: WeightedData
     n: int
-    constant: float
+    groups: IntArray
+    constants: FloatArray
     first: WeightedData
     last: WeightedData
 
 
-def sampled_counts(dataset: Dataset, family: Family, size: int, seed: int) -> SampledCounts:
+def sampled_counts(dataset: Dataset, family: Family, size: int, seed: int, n_groups: int = 0) -> SampledCounts:
     """Return about `size` counts, chosen by a hash of their places, which keeps their sides together; one pass.
+
+    `n_groups` is how many the first factor has.
 
     Raises `DataError` where rows have one side alone, as a coreset's have, or there are none.
     """
@@ -108,21 +119,31 @@ def sampled_counts(dataset: Dataset, family: Family, size: int, seed: int) -> Sa
     rows, events = events_of(stack([part.drawn for part in parts]))
     if not len(rows):
         raise DataError("data has no rows of counts; give at least one")
-    constant = sum(part.constant for part in parts)
+    constants = np.zeros(n_groups + 1)
+    for part in parts:
+        constants[part.groups] += part.constants
     for part, after in pairwise(parts):
         if part.last.y[0] > 0:
             y, exposure = part.last.weights, after.first.weights
-            constant += float((family.log_constant(y, exposure) - family.log_constant(np.zeros(1), exposure)).sum())
-    return SampledCounts(Responses(rows, events), sum(part.n for part in parts), constant)
+            more = family.log_constant(y, exposure) - family.log_constant(np.zeros(1), exposure)
+            constants[_first_groups(part.last)] += more
+    return SampledCounts(Responses(rows, events), sum(part.n for part in parts), constants)
+
+
+def _first_groups(rows: WeightedData) -> IntArray:
+    """Return codes of the first factor, shape (n,), -1 without one."""
+    return np.full(len(rows), NO_GROUP) if rows.group is None else rows.group[:, 0]
 
 
 def _of_block(share: float, seed: int, family: Family, _start: int, block: WeightedData) -> _Block:
     first = int(block.index.min())
     uniform = hash_uniforms(first, int(block.index.max()) - first + 1, seed)
     rows, events = events_of(block.take(slice(0, len(block) - int(block.y[-1] > 0))))
-    constant = float(family.log_constant(events, rows.weights).sum())
+    groups, places = np.unique(_first_groups(rows), return_inverse=True)
+    constants = np.zeros(len(groups))
+    np.add.at(constants, places, family.log_constant(events, rows.weights))
     ends = block.take(slice(0, 1)), block.take(slice(len(block) - 1, None))
-    return _Block(block.take(uniform[block.index - first] < share), len(rows), constant, *ends)
+    return _Block(block.take(uniform[block.index - first] < share), len(rows), groups, constants, *ends)
 
 
 def whole_counts(blocks: Iterator[WeightedData]) -> Iterator[WeightedData]:

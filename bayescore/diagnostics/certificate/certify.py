@@ -200,7 +200,9 @@ def certify(
         weigher = strategy(core, weigher_of(idata, posterior, core, dataset, model=model), posterior, family)
         merged = isinstance(data, Coreset) and data.method != "full"  # rows of a coreset do not tell the dispersion
         merged = merged or core.design.weighted or dataset.design.weighted  # which would multiply it
-        counts = partial(sampled_counts, dataset, family, ROWS, SEED) if family.counts and not merged else None
+        counts = None
+        if family.counts and not merged:
+            counts = partial(sampled_counts, dataset, family, ROWS, SEED, len(core.groups[0]) if core.groups else 0)
         elpd = counts is not None or not family.counts
         return certified_by(idata, posterior, weigher, max_draws, elpd=elpd, counts=counts)
 

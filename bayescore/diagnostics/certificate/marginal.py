@@ -62,9 +62,7 @@ class MarginalDraws(Weighed):
         return effects_table((self.grouping,), shares(self.weights.weights, self.sums), moments, self.sums.labels, slow)
 
     def elpd(self, counts: SampledCounts | None = None) -> dict[str, Any]:
-        """Return the expected log predictive density of a left-out group, summed over groups; none of counts."""
-        if counts is not None:  # whose constants are not known group by group
-            return {}
+        """Return the expected log predictive density of a left-out group, summed over groups."""
         w, log_p, sample = self.weights.log_ratio, self.sums.full.log_p[:, :-1], self.sums.sample
         looked_at = log_p.T if sample is None else sample.log_p.T
         smoothed, k = psislw(w - looked_at)
@@ -80,6 +78,8 @@ class MarginalDraws(Weighed):
             own, parts = each, [special.logsumexp(w) - special.logsumexp(w[:, None] - cut, axis=0) for cut in cuts]
             each = np.concatenate(parts)
             total = float(each.sum() + sample.each @ (own - each[sample.places]))
+        if counts is not None:
+            each, total = each + counts.constants[:-1], total + float(counts.constants[:-1].sum())
         return {"elpd_logo": total, "elpd_logo_se": math.sqrt(len(each) * float(each.var()))}
 
     def values(self, posterior: Posterior, kept: IntArray | None) -> dict[str, FloatArray]:
