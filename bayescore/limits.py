@@ -86,6 +86,9 @@ posterior sds, from rounding (measured, 5 columns: 0.02 sd at 4e14, 2 sd at 4e18
 MAX_OFFSET = 1e4
 """Size of an offset up to which likelihoods are finite (`families.Family`); more is an exposure, not its logarithm."""
 
+MAX_NUMBER = 1e100
+"""Size of a response that is a number, up to which sums of its squares are finite."""
+
 GROUP_BYTES = 400
 """Bytes, about, that a level of a grouping factor takes while levels are learnt, looked up and written."""
 

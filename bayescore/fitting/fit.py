@@ -18,7 +18,9 @@ from bayescore.models.group_priors import GroupPrior
 from bayescore.models.priors import Prior
 from bayescore.validation import RandomState, check_positive, check_seed
 
-_ELSEWHERE = dict.fromkeys(("bernoulli", "binomial", "logit"), "logistic")  # in brms, rstanarm, bambi, statsmodels
+_ELSEWHERE = dict.fromkeys(("bernoulli", "binomial", "logit"), "logistic") | {
+    "gaussian": "normal(sd)"
+}  # in brms, rstanarm, bambi, statsmodels
 
 
 def fit(
@@ -133,7 +135,7 @@ def fit(
     if clustered:
         check_priors(prior)
         check_curvature(prior, "give another")
-        check_labels(known, cluster, strata, counts=_of_counts(family))
+        check_labels(known, cluster, strata, response=_response(family))
     found = fit_given(known, family, prior, group_prior=group_prior, max_seconds=max_seconds, random_state=random_state)
     if not clustered:
         return found
@@ -164,14 +166,14 @@ def fit_given(
     given.check_group_prior(group_prior)
     given.check_lossy(family, prior)
     if isinstance(prior, Mapping) and not given.once:
-        given.check_names(prior, counts=_of_counts(family))
+        given.check_names(prior, response=_response(family))
     route = Route(given, family, prior, seed, max_seconds, group_prior=group_prior)
     route.run()
     return Fit.of(route)
 
 
-def _of_counts(family: str | None) -> bool:
-    return family is not None and check_family(family).counts
+def _response(family: str | None) -> str:
+    return check_family(family or "logistic").response
 
 
 def _given(formula: Any, data: Any, intercept: bool, label: str | None) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import xarray as xr
+from numpy.typing import NDArray
 
 from bayescore.fitting.tables import FitTables
 from bayescore.fitting.units import PROB, described, interval_names
@@ -86,8 +87,10 @@ class FitPredictions(FitTables):
         p = of_rows(posterior, new, partial(probabilities, seed=seed), offset, groups)
         values: Any = p.T
         if kind == "response":
-            values = _counts(p.T, posterior.family, rng) if self.coreset.counts else rng.random(p.T.shape) < p.T
-        attrs = {**self._about, "positive": str(self.coreset.classes[1])}
+            values = _responses(p.T, posterior.family, rng)
+        attrs = dict(self._about)
+        if self.coreset.response == "labels":
+            attrs["positive"] = str(self.coreset.classes[1])
         return xr.DataArray(values, dims=("sample", "row"), attrs=attrs)
 
     def poststratify(
@@ -128,7 +131,12 @@ class FitPredictions(FitTables):
         return self._labelled(found)
 
 
-def _counts(mean: FloatArray, family: Family, rng: np.random.Generator) -> IntArray:
+def _responses(mean: FloatArray, family: Family, rng: np.random.Generator) -> NDArray[Any]:
+    """Return responses drawn at their means."""
+    if family.quadratic:
+        return family.draw(mean, rng)
+    if not family.counts:
+        return np.asarray(rng.random(mean.shape) < mean)
     with np.errstate(divide="ignore"):  # of a rate of 0
         return family.draw(np.log(mean), rng).astype(np.int64)
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from bayescore.data.sources.paired import response_of
 from bayescore.diagnostics.formatting import number
 from bayescore.types import FloatArray
 
@@ -78,7 +79,8 @@ def data_facts(about: Mapping[str, Any], positive: float | None) -> dict[str, st
         if weight is not None and weight != n_total:
             found["Total weight"] = f"{weight:,.6g}"
     if classes:
-        found["Label"] = f"{about.get('label')}: {classes[1]} against {classes[0]}"
+        of_label = f"{about.get('label')}: {classes[1]} against {classes[0]}"
+        found["Label"] = f"{about.get('label')}: numbers" if response_of(classes) == "numbers" else of_label
         if positive is not None:
             found[f"Share of {classes[1]}"] = f"{number(100.0 * positive)}% of the rows' weight"
     if names:
