@@ -77,7 +77,7 @@ def parser() -> argparse.ArgumentParser:
     common.add_argument("--verbose", action="store_true", help="show the traceback of an error")
     seeded = Parser(add_help=False)
     seeded.add_argument("--seed", type=int, default=0, help="random seed (default: %(default)s)")
-    main = Parser(prog="bayescore", description="Bayesian regression of labels and counts, on coresets of large data.")
+    main = Parser(prog="bayescore", description="Bayesian regression of labels, counts and numbers, on coresets of large data.")
     main.add_argument("--version", action="version", version=f"bayescore {version('bayescore')}")
     commands = main.add_subparsers(required=True, metavar="COMMAND", dest="command")
 

@@ -343,6 +343,50 @@ def test_groups_fit_and_predict():
     assert math.isnan(found.certificate.elpd_logo)  # sums over all groups do not tell a group's own
 
 
+@pytest.mark.parametrize("formula", [FLAT, GROUPED, CROSSED])
+def test_units_of_y_do_not_matter(formula):
+    found = []
+    for unit in (1.0, 1e-6, 1e7):
+        family = bc.families.Normal(SD * unit)
+        own = bc.fit(formula, ROWS.assign(y=ROWS["y"] * unit), family=family, random_state=1, **QUIET)
+        assert own.level == "certified"
+        found.append(own.summary()[["mean", "sd"]].to_numpy() / unit)
+    for other in found[1:]:
+        np.testing.assert_allclose(other, found[0], rtol=1e-6)
+
+
+def test_clusters_give_the_sandwich():
+    clusters = np.arange(len(ROWS)) % 97
+    found = bc.fit(FLAT, ROWS, family=FAMILY, cluster=clusters, random_state=1, **QUIET).summary()["sd"].to_numpy()
+    gaps = Y - X @ np.linalg.lstsq(X, Y, rcond=None)[0]
+    scores = np.array([X[clusters == g].T @ gaps[clusters == g] for g in range(97)])
+    bread = np.linalg.inv(X.T @ X)
+    meat = scores.T @ scores * len(scores) / (len(scores) - 1.0)
+    np.testing.assert_allclose(found, np.sqrt(np.diag(bread @ meat @ bread)), rtol=0.05)  # noise of 4,000 draws
+
+
+def test_leave_one_out_names_the_better_sd(fit):
+    other = bc.fit(FLAT, ROWS, family="normal(5)", random_state=1, **QUIET)
+    models = {"3": (fit.idata, fit.coreset), "5": (other.idata, other.coreset)}
+    assert list(bc.loo_compare(models, ROWS, **QUIET).index) == ["3", "5"]
+
+
+def test_nuts_and_checks_for_arviz_know_numbers(fit):
+    core = bc.build_coreset(ROWS, formula=FLAT, family=FAMILY, standardize=True, **QUIET)
+    drawn = sample(core, sampler="nuts", draws=500, chains=2, random_seed=1, **QUIET).posterior["beta"].values
+    mode = bc.find_map(core)
+    assert (abs(drawn.mean(axis=(0, 1)) - mode.beta) / mode.sd).max() < 5.0 / math.sqrt(300.0)
+    check = bc.posterior_predictive(fit.idata, ROWS[:500], random_state=1)
+    np.testing.assert_array_equal(check["observed_data"]["y"].values, ROWS["y"][:500])
+    replicated = check["posterior_predictive"]["y"].values
+    assert abs((replicated - replicated.mean(axis=(0, 1))).std() / SD - 1.0) < 0.02
+    rows = bc.all_rows(ROWS[:9], design=fit.coreset.design, family=FAMILY, **QUIET)
+    wanted = stats.norm.logpdf(
+        Y[:9], (X[:9] @ fit.coreset.design.raw_coefficients(fit.idata.posterior["beta"].values).reshape(-1, 3).T).T, SD
+    )
+    np.testing.assert_allclose(bc.log_likelihood(fit.idata, rows).values.reshape(-1, 9), wanted, rtol=1e-9)
+
+
 def test_pymc_agrees(fit):
     core = bc.build_coreset(ROWS, formula=FLAT, family=FAMILY, **QUIET)
     model = bc.model(core, prior=PRIOR)

@@ -53,9 +53,9 @@ def build_coreset(
         with `label` naming the labels' column; a callable that returns a fresh iterator of blocks, (X, y) or (X, y,
         weights), each time; such an iterator, read once; or a coreset, to shrink it further.
     y : array, shape (N,), optional
-        Labels, any two classes; the second in sorted order is +1, of an ordered categorical the last. Or counts.
+        Labels of two classes, the second in sorted order +1, of an ordered categorical the last; or counts, or numbers.
     family : str or Family, optional
-        Such as "probit", "poisson" or "negative_binomial(2.5)"; by default that of a coreset `data`, else "logistic".
+        Such as "probit", "poisson" or "normal(2.5)"; by default that of a coreset `data`, else "logistic".
     method : str or Method
         {methods}
 

@@ -29,7 +29,7 @@ from scipy import optimize
 
 from bayescore.data.coreset import Coreset
 from bayescore.diagnostics.responses import SampledCounts
-from bayescore.limits import MAX_DISPERSION
+from bayescore.limits import MAX_DISPERSION, MAX_SD_RATIO
 from bayescore.models.families import Family
 from bayescore.models.predictor import Predictor
 from bayescore.types import FloatArray
@@ -57,21 +57,25 @@ class Dispersion:
 
     @property
     def over(self) -> bool:
-        """Whether counts are more spread than the model says, beyond chance and by more than `MAX_DISPERSION`."""
-        return self.pearson > MAX_DISPERSION and self.pearson > 1.0 + _SURE * self.se
+        """Whether responses are more spread than the model says, beyond chance and by more than matters."""
+        return self.pearson > self._limit and self.pearson > 1.0 + _SURE * self.se
 
     @property
     def under(self) -> bool:
         """Whether they are less spread, by as much."""
-        return self.pearson < 1.0 / MAX_DISPERSION and self.pearson < 1.0 - _SURE * self.se
+        return self.pearson < 1.0 / self._limit and self.pearson < 1.0 - _SURE * self.se
+
+    @property
+    def _limit(self) -> float:
+        return MAX_SD_RATIO**2 if self.numbers else MAX_DISPERSION
 
     @property
     def finding(self) -> str:
         """What was found, without what it does to intervals."""
         if self.numbers and self.size is not None:
             given = self.size / math.sqrt(self.pearson)
-            what = "more than" if self.over else "less than" if self.under else "as"
-            return f"The residuals' sd is {self.size:.4g}, {what} the family's {given:.4g} says"
+            what = "more than" if self.over else "less than" if self.under else "and"
+            return f"The residuals' sd is {self.size:.4g}, {what} the family's {given:.4g}"
         if not math.isfinite(self.pearson + self.se):
             return (
                 "Pearson's dispersion is not a number: fitted rates of some rows are 0 or beyond all numbers; an "
@@ -89,7 +93,7 @@ class Dispersion:
             factor = math.sqrt(self.pearson if self.over else 1.0 / self.pearson)
             return (
                 f"{self.finding}: intervals are too {'narrow' if self.over else 'wide'} by a factor of about "
-                f"{factor:.2g}; give family='normal({self.size:.4g})'"
+                f"{factor:.3g}; give family='normal({self.size:.4g})'"
             )
         other = "" if self.size is None else f"family='negative_binomial({self.size:.2g})'"
         if self.under:

@@ -33,7 +33,7 @@ class FitPredictions(FitTables):
         prob: float = PROB,
         random_state: RandomState = 0,
     ) -> Any:
-        """Return the posterior of P(y = +1 | x), or of the rate of counts, of new rows.
+        """Return the posterior of P(y = +1 | x), or of the rate of counts or mean of numbers, of new rows.
 
         Parameters
         ----------
@@ -41,7 +41,7 @@ class FitPredictions(FitTables):
             Raw features, as given to `fit`.
         kind : {"mean", "response", "draws"}
             Mean, sd and interval of each row's probability; draws of its label; or draws of its probability. Of counts
-            the rate, and counts of an exposure of 1.
+            the rate, and counts of an exposure of 1; of numbers the mean, and numbers with noise.
         offset, groups : array or str, optional
             As in `predict`; by default the columns of the fit's names.
         new_groups : {"sample", "average"}
@@ -56,7 +56,7 @@ class FitPredictions(FitTables):
         -------
         DataFrame or DataArray
             A data frame of n rows; or draws of shape (S, n), dims sample and row, of labels as bool, True for the class
-            that is +1. ``attrs["level"]`` is the level.
+            that is +1, of counts or numbers. ``attrs["level"]`` is the level.
 
         Raises
         ------
