@@ -1,6 +1,7 @@
 """Numbers with normal noise of a given sd: sums without loss, closed forms of the posterior, and what is refused."""
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -73,6 +74,19 @@ def test_the_density_is_scipys_and_draws_have_its_spread(sd):
     assert abs(drawn.mean() / sd - 7.0) < 5.0 / 200.0
     assert abs(drawn.std() / sd - 1.0) < 5.0 / math.sqrt(80_000)
     assert bc.families.register(family) is family
+
+
+def test_a_density_that_is_not_normal_is_refused():
+    @dataclass(frozen=True)
+    class Narrow(bc.families.Normal):
+        kind = "narrow"
+
+        def variance(self, eta):
+            return np.full(np.shape(eta), self.size)
+
+    with pytest.raises(ValueError, match=r"'narrow\(3\)': variance is 3 at eta = -3, and that of normal noise .* 9"):
+        bc.families.register(Narrow(3.0))
+    assert "narrow" not in SIZED
 
 
 def test_names_are_read_and_others_say_what_is_missing():
@@ -243,6 +257,18 @@ def test_sources_streams_updates_and_unions_say_the_same(tmp_path):
         np.testing.assert_allclose(bc.find_map(other, prior=PRIOR).beta, mean, rtol=1e-8)
 
 
+def test_streams_of_arrays_know_groups():
+    stream, order = bc.stream(family=FAMILY, intercept=True), np.argsort(-ROWS["g"].to_numpy(), kind="stable")
+    for part in np.array_split(order, 5):
+        stream.partial_fit(X[part, 1:], Y[part], groups={"g": ROWS["g"].to_numpy()[part]})
+    found = stream.coreset()
+    wanted = bc.build_coreset(X[:, 1:], Y, groups={"g": ROWS["g"].to_numpy()}, intercept=True, family=FAMILY, **QUIET)
+    assert len(found) == len(wanted)
+    own, other = (bc.find_map(core, prior=PRIOR) for core in (found, wanted))
+    np.testing.assert_allclose(own.beta, other.beta, rtol=1e-6)
+    np.testing.assert_allclose(own.sd, other.sd, rtol=1e-4)
+
+
 def test_a_coresets_file_is_read_back_and_other_programs_find_y(tmp_path):
     core = bc.build_coreset(ROWS, formula=GROUPED, family=FAMILY, **QUIET)
     core.to_parquet(tmp_path / "core.parquet")
@@ -341,6 +367,20 @@ def test_groups_fit_and_predict():
     new = found.predict(ROWS[:2].assign(g=99))
     assert (new["sd"] > 1.0).all()
     assert math.isnan(found.certificate.elpd_logo)  # sums over all groups do not tell a group's own
+    sigma = found.idata.posterior["sigma_g"].values
+    assert found.icc()["mean"].iloc[0] == pytest.approx((sigma**2 / (sigma**2 + SD**2)).mean(), rel=1e-6)
+
+
+def test_an_update_with_new_groups_is_a_fit_of_all_rows():
+    rows = ROWS.assign(g=np.where((ROWS.index > 3000) & (ROWS["g"] == 3), 77, ROWS["g"]))
+    found = bc.fit(GROUPED, rows[:2500], family=FAMILY, random_state=1, **QUIET).update(rows[2500:])
+    assert found.level == "certified"
+    assert found.coreset.lossless
+    assert set(found.coreset.groups[0].levels) == set(rows["g"])
+    once = bc.find_map(bc.build_coreset(rows, formula=GROUPED, family=FAMILY, **QUIET))
+    raw = found.coreset.design.raw_coefficients(found.idata.posterior["beta"].values).reshape(-1, 3)
+    assert (abs(raw[:, 1:].mean(axis=0) - once.beta[1:3]) / once.sd[1:3]).max() < 0.3
+    assert abs(raw[:, 1:].std(axis=0) / once.sd[1:3] - 1.0).max() < 0.15
 
 
 @pytest.mark.parametrize("formula", [FLAT, GROUPED, CROSSED])

@@ -80,14 +80,13 @@ class Sums:
         about = (a[inside] - mean[place]) * np.sqrt(w[inside])[:, None]
         if apart:
             parts = np.split(about[order], first[1:])
-            triangle = np.stack([triangular(part) for part in parts]) if parts else np.zeros((0, *2 * a.shape[1:]))
+            triangle = np.array([triangles(part) for part in parts]).reshape(-1, *2 * a.shape[1:])
         else:
-            triangle = triangular(np.vstack([about, squares[~inside]]))[None]
+            triangle = triangles(np.vstack([about, squares[~inside]]))[None]
         return cls(apart, codes, weight, mean, triangle, ends)
 
     def __add__(self, other: "Sums") -> "Sums":
-        both = np.vstack([self.codes, other.codes])
-        codes, place = np.unique(both, axis=0, return_inverse=True)
+        codes, place = np.unique(np.vstack([self.codes, other.codes]), axis=0, return_inverse=True)
         place, width = place.reshape(-1), self.mean.shape[1]
         parts = []
         for own, at in ((self, place[: len(self.codes)]), (other, place[len(self.codes) :])):
@@ -101,12 +100,16 @@ class Sums:
         (w, m, t), (v, n, u) = parts
         total = w + v
         share = v / total
-        between = (np.sqrt(w * share)[:, None] * (n - m))[:, None, :]  # of cells that both have
-        between = between if self.apart else between[w * v > 0.0].reshape(1, -1, width)
-        triangle = np.array([triangular(np.vstack(rows)) for rows in zip(t, u, between, strict=True)])
+        both = w * v > 0.0
+        between = (np.sqrt(w * share)[:, None] * (n - m))[both]
+        if self.apart:
+            triangle = t + u  # one of them is 0, but of cells that both have
+            triangle[both] = triangles(np.concatenate([t[both], u[both], between[:, None]], axis=1))
+        else:
+            triangle = triangles(np.vstack([t[0], u[0], between]))[None]
         ends = np.array([min(self.ends[0], other.ends[0]), max(self.ends[1], other.ends[1])])
         mean = np.where((w > 0.0)[:, None], m + share[:, None] * (n - m), n)
-        return Sums(self.apart, codes, total, mean, triangle.reshape(-1, width, width), ends)
+        return Sums(self.apart, codes, total, mean, triangle, ends)
 
     def rows(self) -> WeightedData:
         """Return the rows that say the same; raise `DataError` if all responses are one number."""
@@ -123,13 +126,13 @@ class Sums:
             group = np.vstack([self.codes, np.full((keep.sum(), F), NO_GROUP)])
         else:
             whole = np.concatenate([np.sqrt(self.weight)[:, None, None] * self.mean[:, None], self.triangle], axis=1)
-            triangles = np.array([triangular(each) for each in whole])
-            keep = np.asarray(triangles.any(axis=2))
+            found = triangles(whole)
+            keep = np.asarray(found.any(axis=2))
             keep[:, 0] |= ~keep.any(axis=1)
             each = self.weight / keep.sum(axis=1)
             cell = np.repeat(np.arange(len(whole)), keep.sum(axis=1))
             weights = each[cell]
-            a, group = triangles[keep] / np.sqrt(weights)[:, None], self.codes[cell]
+            a, group = found[keep] / np.sqrt(weights)[:, None], self.codes[cell]
         n = len(a)
         X, offset = np.ascontiguousarray(a[:, :-1]), np.ascontiguousarray(a[:, -1])
         index = np.full(n, NO_ROW)
@@ -143,13 +146,12 @@ class Sums:
         )
 
 
-def triangular(rows: FloatArray) -> FloatArray:
-    """Return the square triangle T with T'T that of the rows, shape (n, K), and a diagonal that is not negative."""
-    K = rows.shape[1]
-    found = np.zeros((K, K))
-    if len(rows):
-        T = np.linalg.qr(rows, mode="r")
-        found[: len(T)] = T * np.where(np.diagonal(T) < 0.0, -1.0, 1.0)[: len(T), None]
+def triangles(rows: FloatArray) -> FloatArray:
+    """Return square triangles T, shape (..., K, K), with T'T that of rows, (..., n, K), and no negative diagonal."""
+    T: FloatArray = np.asarray(np.linalg.qr(rows, mode="r"))
+    signs = np.where(np.diagonal(T, axis1=-2, axis2=-1) < 0.0, -1.0, 1.0)
+    found = np.zeros((*rows.shape[:-2], rows.shape[-1], rows.shape[-1]))
+    found[..., : T.shape[-2], :] = T * signs[..., None]
     return found
 
 

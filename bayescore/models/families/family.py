@@ -77,7 +77,8 @@ class Family(ABC):
     ratio : str, optional
         What the exponential of a coefficient is, such as an odds ratio.
     latent_variance : float, optional
-        Variance of the noise of a latent response whose sign is the label, for intraclass correlations.
+        Variance of the noise of a latent response whose sign is the label, or of the response itself if it is a number,
+        for intraclass correlations.
 
     Examples
     --------
@@ -101,7 +102,7 @@ class Family(ABC):
     reach: ClassVar[float] = 1e4
     scale: ClassVar[str] = "linear predictor"
     ratio: ClassVar[str | None] = None
-    latent_variance: ClassVar[float | None] = None
+    latent_variance: float | None = None
 
     @property
     def response(self) -> str:

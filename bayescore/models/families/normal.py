@@ -12,7 +12,7 @@ Gelman, Carlin, Stern, Dunson, Vehtari and Rubin (2013), Bayesian Data Analysis,
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -87,6 +87,8 @@ class Normal(Sized):
     3
     """
 
+    latent_variance: float = field(init=False, repr=False, compare=False)
+
     kind = "normal"
     number = "sd"
     unknown = (
@@ -103,6 +105,7 @@ class Normal(Sized):
         super().__post_init__()
         if not 1.0 / LARGEST_SD < self.size < LARGEST_SD:
             raise ValueError(f"sd={self.size:g} must be between {1.0 / LARGEST_SD:g} and {LARGEST_SD:g}; rescale y")
+        object.__setattr__(self, "latent_variance", self.size**2)
 
     @property
     def unit(self) -> float:
