@@ -156,10 +156,7 @@ def _model(
     fit = None if checked is None else check_model(best, checked)
     rows = "the coreset's weighted rows" if test is None else "test rows"
     note = "" if test is not None else _FEW if fit is not None else _NOT_LOOKED_AT
-    share, predicted, right = {
-        "counts": ("events by exposure", "rate", "of the predictions of rows with and without events"),
-        "numbers": ("mean of the responses", "mean", "of the responses and of those that the model gives"),
-    }.get(core.response, (f"share of {core.classes[1]}", "probability", "of the predictions of rows of either class"))
+    share, predicted, right = facts.words_of_fit(core.classes)
     words = f"Left, the {share} against the predicted {predicted}, with what the model would give; "
     words += f"right, histograms {right}"
     yield sections.Fit(

@@ -98,6 +98,15 @@ def data_facts(about: Mapping[str, Any], positive: float | None) -> dict[str, st
     return found
 
 
+def words_of_fit(classes: tuple[Any, Any]) -> tuple[str, str, str]:
+    """Return what is observed of a group of rows, what is predicted, and what histograms are of."""
+    of_labels = f"share of {classes[1]}", "probability", "of the predictions of rows of either class"
+    return {
+        "counts": ("events by exposure", "rate", "of the predictions of rows with and without events"),
+        "numbers": ("mean of the responses", "mean", "of the responses and of those that the model gives"),
+    }.get(response_of(classes), of_labels)
+
+
 def size_curve(about: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the predicted error for each size that the builder tried; empty where only one was."""
     curve = (about.get("params") or {}).get("size_curve") or []
