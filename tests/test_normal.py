@@ -17,6 +17,7 @@ from bayescore.models.families import SIZED, check_family, find_family
 from bayescore.models.group_priors import HalfStudentT, log_sigma_terms
 from bayescore.models.posterior import likelihood_terms
 from bayescore.samplers.sample import sample
+from bayescore.types import WeightedData
 from bayescore.validation import DataError
 from tests.counted import QUIET
 
@@ -498,5 +499,9 @@ def test_other_families_are_refused_for_a_coreset_of_numbers():
     labels = bc.build_coreset(X[:, 1:], np.median(Y) < Y, size=200, random_state=1, **QUIET)
     with pytest.raises(DataError, match="takes numbers, and the coreset was built of labels"):
         sample(labels, family=FAMILY, **QUIET)
+    with pytest.raises(DataError, match="have no offset, and those of a normal family have their responses"):
+        bc.find_map(WeightedData(X, np.ones(len(X), np.int8), np.ones(len(X)), np.arange(len(X))), family="normal(3)")
+    with pytest.raises(DataError, match=r"more than 5 classes .* for other numbers 'normal\(2.5\)'"):
+        bc.build_coreset(X, Y, **QUIET)
     with pytest.raises(DataError, match="beside no common intercept"):
         bc.build_coreset(ROWS, formula="y ~ 0 + a + (1 + a | g)", family=FAMILY, **QUIET)

@@ -22,6 +22,7 @@ from bayescore.models.group_priors import GroupPrior, HalfStudentT, check_group_
 from bayescore.models.priors import ByName, Normal, Prior, prior_of
 from bayescore.models.priors.named import OTHERS
 from bayescore.types import FloatArray, WeightedData
+from bayescore.validation import DataError
 
 DEFAULT_SCALE = 2.5
 """Sd of the default prior of a coefficient, in units of the linear predictor for one sd of its column."""
@@ -32,7 +33,8 @@ def moments(rows: WeightedData) -> tuple[FloatArray, FloatArray]:
 
     Without a column of ones means are 0, and sds root mean squares.
     """
-    assert rows.offset is not None
+    if rows.offset is None:
+        raise DataError("the rows have no offset, and those of a normal family have their responses y as -y there")
     values, w = np.column_stack([rows.X, -rows.offset]), rows.weights
     constant = rows.design.constant if isinstance(rows, Coreset) else None
     total = rows.weight_total if isinstance(rows, Coreset) else w.sum()
