@@ -391,9 +391,14 @@ def test_units_of_y_do_not_matter(formula):
         family = bc.families.Normal(SD * unit)
         own = bc.fit(formula, ROWS.assign(y=ROWS["y"] * unit), family=family, random_state=1, **QUIET)
         assert own.level == "certified"
+        assert own.summary()["ess_bulk"].min() > 800
         found.append(own.summary()[["mean", "sd"]].to_numpy() / unit)
     for other in found[1:]:
-        np.testing.assert_allclose(other, found[0], rtol=1e-6)
+        if formula == CROSSED:  # another path: within 5 Monte Carlo errors
+            assert (abs(other[:, 0] - found[0][:, 0]) / found[0][:, 1]).max() < 0.25
+            assert abs(other[:, 1] / found[0][:, 1] - 1.0).max() < 0.25
+        else:
+            np.testing.assert_allclose(other, found[0], rtol=1e-6)
 
 
 def test_clusters_give_the_sandwich():

@@ -132,7 +132,7 @@ def residual_dispersion(core: Coreset, predictor: Predictor, family: Family) -> 
 
     Degrees of freedom are rows less coefficients. None for rows with weights, which may count rows or be precisions.
     """
-    if core.weight_total != core.n_total or not core.lossless:
+    if core.design.weighted or core.weight_total != core.n_total or not core.lossless:
         return None
     squares = float(core.weights @ predictor.average(core, family).mean(axis=1) ** 2)
     freedom = max(core.n_total - core.n_features, 1)

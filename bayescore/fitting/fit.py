@@ -57,7 +57,7 @@ def fit(
     .. math:: c_d \sim N(0, (2.5 / \mathrm{sd}(x_d))^2), \qquad \alpha \sim N(0, 2.5^2)
 
     for the coefficient c_d of a column, sd(x) its sd over all rows, and the intercept \alpha where all columns are at
-    their means. Of numbers sds are times sd(y), and alpha is about the mean of y. `Fit.prior_summary` states all priors.
+    their means. Of numbers sds are times sd(y), and alpha is about y's mean. `Fit.prior_summary` states all priors.
 
     Parameters
     ----------
