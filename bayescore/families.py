@@ -4,6 +4,7 @@ from bayescore.models.families import Family, Sized, Symmetric, register
 from bayescore.models.families.cloglog import Cloglog
 from bayescore.models.families.logistic import Logistic
 from bayescore.models.families.negative_binomial import NegativeBinomial
+from bayescore.models.families.normal import Normal
 from bayescore.models.families.poisson import Poisson
 from bayescore.models.families.probit import Probit
 
@@ -12,6 +13,7 @@ __all__ = [
     "Family",
     "Logistic",
     "NegativeBinomial",
+    "Normal",
     "Poisson",
     "Probit",
     "Sized",

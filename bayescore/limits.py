@@ -79,12 +79,18 @@ FAMILYWISE_ALPHA = 0.01
 MAX_DISPERSION = 1.2
 """Pearson's dispersion of counts above which they are called overdispersed: intervals are then a tenth too narrow."""
 
+MAX_SD_RATIO = 1.02
+"""Residual sd over the sd given for normal noise, or its inverse, above which the residuals' is to be given."""
+
 MAX_TOTAL_WEIGHT = 1e15
 """Sum of the weights, and so of any, above which rows are refused: a fitted mode is off by 1.1e-9 sqrt(weight)
 posterior sds, from rounding (measured, 5 columns: 0.02 sd at 4e14, 2 sd at 4e18); weights are then meant relatively."""
 
 MAX_OFFSET = 1e4
 """Size of an offset up to which likelihoods are finite (`families.Family`); more is an exposure, not its logarithm."""
+
+MAX_NUMBER = 1e100
+"""Size of a response that is a number, up to which sums of its squares are finite."""
 
 GROUP_BYTES = 400
 """Bytes, about, that a level of a grouping factor takes while levels are learnt, looked up and written."""

@@ -77,11 +77,13 @@ def parser() -> argparse.ArgumentParser:
     common.add_argument("--verbose", action="store_true", help="show the traceback of an error")
     seeded = Parser(add_help=False)
     seeded.add_argument("--seed", type=int, default=0, help="random seed (default: %(default)s)")
-    main = Parser(prog="bayescore", description="Bayesian regression of labels and counts, on coresets of large data.")
+    main = Parser(
+        prog="bayescore", description="Bayesian regression of labels, counts and numbers, on coresets of large data."
+    )
     main.add_argument("--version", action="version", version=f"bayescore {version('bayescore')}")
     commands = main.add_subparsers(required=True, metavar="COMMAND", dest="command")
 
-    families = ", ".join((*FAMILIES, *(f"{kind}(SIZE)" for kind in SIZED)))
+    families = ", ".join((*FAMILIES, *(f"{kind}({own.number.upper()})" for kind, own in SIZED.items())))
     p = commands.add_parser("demo", parents=[common, seeded], help="the main job on built-in data, with a report")
     p.add_argument("--rows", type=int, default=1_000_000, help="rows to make (default: %(default)s)")
     p.add_argument("-o", "--output", type=Path, default=Path("demo"), help="folder to write (default: %(default)s)")

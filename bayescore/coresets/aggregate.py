@@ -12,11 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayescore.compiled import jit
-from bayescore.coresets.method import BuildInfo, BuildResult, Method
+from bayescore.coresets.method import BuildResult, Method
+from bayescore.coresets.sums import LosslessInfo, Sums, SumsState, cells_apart, summed
 from bayescore.data.dataset import Dataset
+from bayescore.data.design import Design
+from bayescore.data.passes.cutter import block_rows
 from bayescore.data.passes.tiles import TILE
 from bayescore.models.elementary import mix
-from bayescore.models.families import Family
+from bayescore.models.families import Family, check_family
 from bayescore.types import FloatArray, IntArray, LabelArray, WeightedData, stack
 
 
@@ -124,15 +127,11 @@ def _aggregate(dataset: Dataset, limit: float, salt: int) -> WeightedData | str:
 
 
 @dataclass(frozen=True)
-class LosslessInfo(BuildInfo):
-    """That nothing was lost."""
-
-    lossless: bool = True
-
-
-@dataclass(frozen=True)
 class Aggregate(Method):
-    """Merges identical rows: lossless, whatever their number. No options, and no size.
+    """Merges identical rows, or adds up all rows of numbers with normal noise: lossless. No options, and no size.
+
+    Numbers of a normal family become a row a column and one more, or as many a group (`coresets.sums`); only of these a
+    `stream` may have it.
 
     Examples
     --------
@@ -147,15 +146,29 @@ class Aggregate(Method):
     name: ClassVar[str] = "aggregate"
     one_pass: ClassVar[bool] = True
     takes_size: ClassVar[bool] = False
+    sums: ClassVar[bool] = True
     knows_groups: ClassVar[bool] = True
 
     def build(self, dataset: Dataset, size: int | None, seed: int, family: Family) -> BuildResult[LosslessInfo]:
-        """Merge identical rows."""
-        built = self.within(dataset, math.inf)
+        """Merge identical rows, or add up rows of numbers."""
+        built = self.within(dataset, math.inf, family)
         assert built is not None
         return built
 
-    def within(self, dataset: Dataset, limit: float) -> BuildResult[LosslessInfo] | None:
-        """Merge identical rows, unless more than `limit` are distinct."""
-        rows = aggregate(dataset, limit)
+    def within(self, dataset: Dataset, limit: float, family: Family) -> BuildResult[LosslessInfo] | None:
+        """Merge identical rows, unless more than `limit` are distinct, or add up all rows of numbers."""
+        rows = summed(dataset) if family.quadratic else aggregate(dataset, limit)
         return None if rows is None else BuildResult(rows, LosslessInfo(), self)
+
+    def stream_block(self, size: int, n_features: int) -> int:
+        """Return the rows of a canonical block."""
+        return block_rows(n_features)
+
+    def begin(self, size: int, design: Design, seed: int, family: str) -> SumsState:
+        """Return the sums before the first row; raise `ValueError` unless responses are numbers."""
+        if not check_family(family).quadratic:
+            raise ValueError(
+                f"method='aggregate' keeps every distinct row of family={family!r}, however many a stream brings: "
+                "give method='merge_reduce', or build_coreset the rows"
+            )
+        return SumsState(self, Sums.empty(len(design.names), len(design.groups), apart=cells_apart(design)))

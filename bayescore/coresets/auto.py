@@ -19,10 +19,11 @@ from bayescore.models.priors import Prior
 class Auto(Method):
     """The default: chooses a method by the rows, the family and the source; ``core.method`` says which.
 
-    Data with at most `size` distinct rows (for "auto" 1000, or 20 a column) are merged by `Aggregate`. Other rows with
-    groups go to `Multilevel`. Counts go to `Condensed` where `size` is left out and the error that it expects is within
-    the tolerance, as a pseudo-row of counts meets more of their likelihood than real rows do. All else goes to
-    `Calibrated`, but an iterator, whose rows come once, to `MergeReduce`.
+    Numbers with normal noise are added up by `Aggregate`. Other data with at most `size` distinct rows (for "auto"
+    1000, or 20 a column) are merged by it. Other rows with groups go to `Multilevel`. Counts go to `Condensed` where
+    `size` is left out and the error that it expects is within the tolerance, as a pseudo-row of counts meets more of
+    their likelihood than real rows do. All else goes to `Calibrated`, but an iterator, whose rows come once, to
+    `MergeReduce`.
 
     `Condensed` is never chosen for labels. Its pseudo-rows are often fewer and as accurate, but ``core.index``,
     averages over rows and the pages of reports need rows of the data. Ask for ``method="condensed"`` where fewest rows
@@ -41,6 +42,7 @@ class Auto(Method):
 
     name: ClassVar[str] = "auto"
     one_pass: ClassVar[bool] = True
+    sums: ClassVar[bool] = True
     size_options: ClassVar[tuple[str, ...]] = Calibrated.size_options
 
     def __post_init__(self) -> None:
@@ -55,6 +57,13 @@ class Auto(Method):
 
     def build(self, dataset: Dataset, size: int | None, seed: int, family: Family) -> BuildResult[Any]:
         """Build by the method that fits the rows."""
+        if family.quadratic:
+            if size is not None:
+                raise TypeError(
+                    f"size={size} is given, and method='aggregate', which 'auto' uses for family={family.name!r}, "
+                    "takes none: it loses nothing with a row a column; leave it out"
+                )
+            return Aggregate().build(dataset, None, seed, family)
         if not dataset.rereadable:
             if self.given:
                 raise TypeError(
@@ -62,7 +71,7 @@ class Auto(Method):
                     "iterator; leave it out, or pass data that can be read again"
                 )
             return MergeReduce().build(dataset, size, seed, family)
-        merged = Aggregate().within(dataset, self.draws(dataset, size))
+        merged = Aggregate().within(dataset, self.draws(dataset, size), family)
         if merged is not None:
             return merged
         if not dataset.design.groups:

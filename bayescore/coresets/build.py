@@ -53,9 +53,9 @@ def build_coreset(
         with `label` naming the labels' column; a callable that returns a fresh iterator of blocks, (X, y) or (X, y,
         weights), each time; such an iterator, read once; or a coreset, to shrink it further.
     y : array, shape (N,), optional
-        Labels, any two classes; the second in sorted order is +1, of an ordered categorical the last. Or counts.
+        Labels of two classes, the second in sorted order +1, of an ordered categorical the last; or counts, or numbers.
     family : str or Family, optional
-        Such as "probit", "poisson" or "negative_binomial(2.5)"; by default that of a coreset `data`, else "logistic".
+        Such as "probit", "poisson" or "normal(2.5)"; by default that of a coreset `data`, else "logistic".
     method : str or Method
         {methods}
 
@@ -147,7 +147,7 @@ def build_coreset(
     columns = {"label": label, "weights": weights, "offset": offset, "trials": trials, "exposure": exposure}
     columns |= {"groups": groups, "positive": positive, "missing": missing}
     if design is None:
-        columns |= {"formula": formula, "once": True, "counts": known.counts}
+        columns |= {"formula": formula, "once": True, "response": known.response}
         dataset = open_designed(data, y, progress=progressbar, **columns)
     else:
         _check_no_columns(intercept=intercept, standardize=standardize, formula=formula)
@@ -259,7 +259,7 @@ def all_rows(
     if design is None:
         if new_groups:
             raise ValueError("new_groups=True, but design is missing: all groups are new; give design=core.design")
-        dataset = open_designed(data, y, formula=formula, progress=progressbar, counts=known.counts, **columns)
+        dataset = open_designed(data, y, formula=formula, progress=progressbar, response=known.response, **columns)
         dataset = designed(dataset, intercept, standardize)
     else:
         _check_no_columns(intercept=intercept, standardize=standardize, formula=formula)

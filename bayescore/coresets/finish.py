@@ -67,7 +67,7 @@ def designed(
 def finish(rows: WeightedData, **about: Any) -> Coreset:
     """Return `rows` as a coreset with the fields `about`; warn if they have one label only."""
     check_exposure(check_family(about["family"]), about["design"].exposure)  # which blocks of rows bring
-    if len(set(rows.y.tolist())) < 2:
+    if len(set(rows.y.tolist())) < 2 and not check_family(about["family"]).quadratic:
         warn(
             f"all {len(rows)} rows of the coreset have one label; the posterior will be driven by the prior: "
             "ask for a larger size"

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Grouping
-from bayescore.data.sources.paired import RATES
+from bayescore.data.sources.paired import LABELS, response_of
 from bayescore.models.group_sums import codes_among
 from bayescore.types import FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError, warn
@@ -75,7 +75,7 @@ def _asked(dataset: Dataset) -> _Asked:
     for place, own in enumerate(design.groups):
         if columns := tuple(design.names.index(effect) for effect in own.effects if effect != "1"):
             slopes.append((place, columns))
-        if "1" in own.effects and dataset.source.classes != RATES.classes:
+        if "1" in own.effects and response_of(dataset.source.classes) == LABELS:
             labels.append(place)
     pairs = [
         (f, g)

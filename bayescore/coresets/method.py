@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, runtime_chec
 
 from bayescore.data.dataset import Dataset
 from bayescore.data.shortfall import Shortfall
-from bayescore.models.families import Family
+from bayescore.models.families import Family, check_family
 from bayescore.models.priors import Prior, prior_of
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import check_integer, check_positive
@@ -74,6 +74,8 @@ class Method(ABC):
         Options that determine the size, and so exclude `size`.
     needs_mu : bool
         Whether its guarantee needs a finite complexity mu, which separable labels do not have.
+    sums : bool
+        Whether it adds up rows of numbers with normal noise, of which other methods know nothing.
     knows_groups : bool
         Whether its rows represent the effects of groups, too.
     """
@@ -84,6 +86,7 @@ class Method(ABC):
     takes_size: ClassVar[bool] = True
     size_options: ClassVar[tuple[str, ...]] = ()
     needs_mu: ClassVar[bool] = False
+    sums: ClassVar[bool] = False
     knows_groups: ClassVar[bool] = False
 
     @property
@@ -158,6 +161,12 @@ class Method(ABC):
 
 def check_serves(method: Method, family: str, known: Mapping[str, type[Method]], argument: str = "method") -> None:
     """Raise unless a method serves a likelihood; the message names those of `known` that do."""
+    if check_family(family).quadratic and not method.sums:
+        fit = [kind.name for kind in known.values() if kind.sums]
+        raise ValueError(
+            f"{argument}={method.name!r} chooses rows, of labels or counts, and a few sums say all of "
+            f"family={family!r}: use {' or '.join(map(repr, fit)) or 'stream(method=None)'}"
+        )
     if method.families is None or family in method.families:
         return
     fit = [kind.name for kind in known.values() if kind.families is None or family in kind.families]

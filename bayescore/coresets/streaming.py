@@ -71,7 +71,9 @@ class StreamingCoreset:
         roles: Mapping[str, Any] | None = None,
     ) -> None:
         if not isinstance(method, Streamed):
-            fit = " or ".join(kind.__name__ for kind in METHODS.values() if issubclass(kind, Streamed))
+            fit = " or ".join(
+                kind.__name__ for kind in METHODS.values() if issubclass(kind, Streamed) and not kind.sums
+            )
             raise ValueError(f"method={method!r} takes no stream; give {fit}, or build_coreset the rows")
         self._method, self._streamed = method, method
         if size is None and method.takes_size:
@@ -93,13 +95,13 @@ class StreamingCoreset:
         if formula is not None or design is not None:
             check_designed(formula, design, classes, intercept=self.intercept)
             own = {**(roles or {}), **({"positive": Classes(*labels)} if labels else {})}
-            self._intake = DesignedIntake(own, formula, known.counts, design)
+            self._intake = DesignedIntake(own, formula, known.response, design)
         else:
             for name, value in (roles or {}).items():
                 raise TypeError(
                     f"{name}={value!r} goes with a formula or a design: give one, or arrays in each partial_fit(X, y)"
                 )
-            self._intake = Intake.of_counts() if known.counts else Intake.knowing(labels, symmetric=known.symmetric)
+            self._intake = Intake.of(known.response, labels, symmetric=known.symmetric)
         self._design: Design | None = None
         self._cutter: Cutter
         self._state: StreamState
@@ -268,7 +270,7 @@ class StreamingCoreset:
         stream = cls(method_from_dict(header["method"]), **header["options"])
         known, design = header["intake"], header["design"]
         if "formula" in known:
-            intake = DesignedIntake.from_dict(known, design, counts=check_family(stream.family).counts)
+            intake = DesignedIntake.from_dict(known, design, response=check_family(stream.family).response)
             assert intake.design is not None
             stream._intake, stream._design = intake, intake.design
         else:

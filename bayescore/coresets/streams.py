@@ -8,7 +8,7 @@ from bayescore.coresets.methods import method_of
 from bayescore.coresets.streaming import StreamingCoreset
 from bayescore.data.design import Design, check_design
 from bayescore.data.formulas.parsing import parsed
-from bayescore.models.families import Family
+from bayescore.models.families import Family, check_family
 from bayescore.validation import RandomState, one_seed
 
 
@@ -37,11 +37,12 @@ def stream(
 
     Parameters
     ----------
-    method : {"merge_reduce", "online", "multilevel"} or Method, optional
+    method : {"merge_reduce", "online", "multilevel", "aggregate"} or Method, optional
         ``"merge_reduce"`` keeps a tree of reductions: a leaf of rows and log2(leaves) + 1 nodes of 4 `size` rows.
         ``"online"`` draws rows, and keeps `size` of them and a block of about 8 MB. ``"multilevel"`` keeps pseudo-rows
         of groups and up to eight such blocks. A method may come with its options, ``MergeReduce("condensed")``.
-        ``"multilevel"`` is the default where there are groups, else ``"merge_reduce"``.
+        ``"multilevel"`` is the default where there are groups, else ``"merge_reduce"``. Of numbers with normal noise,
+        ``"normal(2.5)"``, ``"aggregate"`` keeps exact sums, and is the default.
     size : int, optional
         Rows of the coreset, at most; ``"multilevel"`` takes none, the others need one.
     formula : str, optional
@@ -102,6 +103,8 @@ def stream(
     if design is not None:
         check_design(design)
     seed = one_seed(random_state, random_seed)
+    if method is None and check_family(family).quadratic:
+        method = "aggregate"
     if method is None:
         terms = design is not None and design.groups if formula is None else parsed(formula).groups
         method = "multilevel" if terms or groups is not None else "merge_reduce"

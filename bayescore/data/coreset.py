@@ -19,11 +19,10 @@ import pyarrow.parquet as pq
 from bayescore.data.checkpoint import Arrays, digest
 from bayescore.data.counts import counts_of
 from bayescore.data.design import Design, Grouping
-from bayescore.data.formulas.design import formula_of
 from bayescore.data.shortfall import Shortfall, of_union
-from bayescore.data.shown import as_html, as_text, size_curve
+from bayescore.data.shown import as_html, as_text, coreset_lines
 from bayescore.data.sources import ArraySource
-from bayescore.data.sources.paired import RATES
+from bayescore.data.sources.paired import numbers_of, response_of
 from bayescore.data.sources.parquet import CORESET_KEY
 from bayescore.files import whole_file
 from bayescore.types import WeightedData, stack
@@ -98,9 +97,10 @@ class Coreset(WeightedData):
     def __post_init__(self) -> None:
         super().__post_init__()
         stands_for_many = bool(self.pseudo.any())
-        if self.design.offset is None and not stands_for_many and self.offset is not None and not self.offset.any():
+        has_one = self.design.offset is not None or stands_for_many or self.numbers
+        if not has_one and self.offset is not None and not self.offset.any():
             object.__setattr__(self, "offset", None)  # that rows had beside pseudo-rows
-        if (self.offset is None) != (self.design.offset is None and not stands_for_many):
+        if (self.offset is None) == has_one:
             raise ValueError(f"rows have {'no' if self.offset is None else 'an'} offset, unlike their design")
         if (0 if self.group is None else self.group.shape[1]) != len(self.design.groups):
             known = ", ".join(repr(grouping.name) for grouping in self.design.groups) or "none"
@@ -127,9 +127,19 @@ class Coreset(WeightedData):
         return WeightedData.take(self if self.shortfall is None else replace(self, shortfall=None), which)
 
     @property
+    def response(self) -> str:
+        """What responses are: "labels", "counts" or "numbers"."""
+        return response_of(self.classes)
+
+    @property
     def counts(self) -> bool:
         """Whether the labels are events and exposure."""
-        return tuple(self.classes) == RATES.classes
+        return self.response == "counts"
+
+    @property
+    def numbers(self) -> bool:
+        """Whether responses y are numbers, which rows have as offsets -y."""
+        return self.response == "numbers"
 
     @property
     def weight_ess(self) -> float:
@@ -149,16 +159,19 @@ class Coreset(WeightedData):
         badly. Pseudo-rows, which have the index -1, have an offset even if the data had none.
         """
         frame = pd.DataFrame(self.X, columns=list(self.feature_names), index=pd.Index(self.index, name="row"))
-        own = ["weight", *([] if self.offset is None else ["offset"]), *(grouping.name for grouping in self.groups)]
+        offset = None if self.numbers else self.offset
+        own = ["weight", *([] if offset is None else ["offset"]), *(grouping.name for grouping in self.groups)]
         if self.label in own:
             raise DataError(f"the label is named {self.label!r}, as the coreset's own column; rename the label")
         for name in (self.label, *own):
             if name in frame.columns:
                 raise DataError(f"a feature is named {name!r}, as the coreset's own column; rename the feature")
-        frame[self.label] = np.where(self.y > 0, self.classes[1], self.classes[0])
+        frame[self.label] = (
+            numbers_of(self)[1] if self.numbers else np.where(self.y > 0, self.classes[1], self.classes[0])
+        )
         frame["weight"] = self.weights
-        if self.offset is not None:
-            frame["offset"] = self.offset
+        if offset is not None:
+            frame["offset"] = offset
         if self.group is not None:
             for grouping, codes in zip(self.groups, self.group.T, strict=True):
                 frame[grouping.name] = pd.Categorical.from_codes(codes, pd.Index(grouping.levels))
@@ -175,6 +188,8 @@ class Coreset(WeightedData):
         DataError
             If pseudo-rows have no group but other rows have one, as within groups of a multilevel coreset.
         """
+        if self.numbers:
+            raise DataError("the responses are numbers, no counts: use to_frame, whose weights R's lm takes")
         return counts_of(self, self.to_frame(), self.label, rates=self.counts)
 
     def summary(self) -> dict[str, Any]:
@@ -272,29 +287,8 @@ class Coreset(WeightedData):
         """Whether the rows are all of the data's, or their sums, so that nothing is missed."""
         return self.method == "aggregate" or (self.method == "full" and len(self) == self.n_total)
 
-    def _lines(self) -> list[tuple[str, str]]:
-        share, n_pseudo = f"{self.n_total:,} ({len(self) / self.n_total:.2%})", int(self.pseudo.sum())
-        kept = f"for {share}: {n_pseudo:,} of pseudo-rows, with offsets" if n_pseudo else f"of {share}"
-        shown = {key: value for key, value in self.params.items() if isinstance(value, str | int | float | bool)}
-        return [
-            ("method", self.method),
-            ("family", self.family),
-            ("rows", f"{len(self):,} {kept}"),
-            *([] if (formula := formula_of(self.design)) is None else [("formula", formula)]),
-            ("features", f"{self.n_features}" + (" with intercept" if self.design.intercept else "")),
-            ("weight sum", f"{self.weights.sum():,.6g}"),
-            ("largest weight", f"{self.weights.max():,.6g}"),
-            ("weight ESS", f"{self.weight_ess:,.1f}"),
-            ("label", f"{self.label}: {self.classes[0]!r} = -1, {self.classes[1]!r} = +1"),
-            *([] if self.design.offset is None else [("offset", self.design.offset)]),
-            *(("group", f"{grouping.name} ({len(grouping):,} levels)") for grouping in self.groups),
-            *((key, f"{value:.6g}" if isinstance(value, float) else str(value)) for key, value in shown.items()),
-            *size_curve(self.params),
-            ("random_state", str(self.random_state)),
-        ]
-
     def __repr__(self) -> str:
-        return as_text("Coreset", self._lines())
+        return as_text("Coreset", coreset_lines(self))
 
     def _repr_html_(self) -> str:
-        return as_html("Coreset", self._lines())
+        return as_html("Coreset", coreset_lines(self))

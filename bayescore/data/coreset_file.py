@@ -13,6 +13,7 @@ from bayescore.data.design import Design
 from bayescore.data.formulas.design import read_design
 from bayescore.data.labels import signed_labels
 from bayescore.data.shortfall import Shortfall
+from bayescore.data.sources.paired import response_of
 from bayescore.data.sources.parquet import CORESET_KEY, LONGEST_TEXT
 from bayescore.files import check_path
 from bayescore.types import NO_ROW, IntArray
@@ -81,20 +82,23 @@ def read_coreset(path: str | Path) -> Coreset:
         classes = (about["classes"][0], about["classes"][1])
         index = np.frombuffer(metadata[INDEX_KEY], dtype="<i8").astype(np.int64)
         design = replace(read_design(about["design"]), roles=tuple(about.get("roles", {}).items()))
-        has_offset = design.offset is not None or (index == NO_ROW).any()
+        numbers_given = response_of(classes) == "numbers"
+        has_offset = not numbers_given and (design.offset is not None or (index == NO_ROW).any())
+        labels = frame[about["label"]].to_numpy()
+        offset = frame["offset"].to_numpy(dtype=np.float64) if has_offset else -labels if numbers_given else None
         numbers = None if SHORTFALL_KEY not in metadata else np.frombuffer(metadata[SHORTFALL_KEY], dtype="<f8")
         kept = {field.name: about[field.name] for field in fields(Coreset) if field.name in about}
         core = Coreset(
             np.ascontiguousarray(frame[about["feature_names"]].to_numpy(dtype=np.float64)),
-            signed_labels(frame[about["label"]].to_numpy(), classes, 0),
+            np.ones(len(labels), dtype=np.int8) if numbers_given else signed_labels(labels, classes, 0),
             frame["weight"].to_numpy(dtype=np.float64),
             index,
             **{**kept, "design": design, "classes": classes},
-            offset=frame["offset"].to_numpy(dtype=np.float64) if has_offset else None,
+            offset=offset,
             group=_group_codes(frame, design),
             shortfall=None if numbers is None else Shortfall.from_array(numbers, len(about["feature_names"])),
         )
-        n_own = (2 if core.offset is None else 3) + len(core.groups)
+        n_own = (3 if has_offset else 2) + len(core.groups)
         whole = table.num_columns == core.n_features + n_own and core.file_digest == about["sha256"]
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError):  # missing or wrong columns or facts
         raise changed from None

@@ -255,7 +255,7 @@ def open_rows(
         rows = data.as_source()
     elif once and is_stream(data):
         roles.check_none("an iterator of blocks (X, y) or (X, y, weights)", "positive", "groups")
-        rows = Stream(data, roles.positive, Given.of(roles.groups, None).names, counts=roles.counts)
+        rows = Stream(data, roles.positive, Given.of(roles.groups, None).names, response=roles.response)
     else:
         rows = as_source(data, y, selection=selection, **beside)
     if intercept and not rows.design.is_identity:

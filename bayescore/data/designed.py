@@ -22,7 +22,7 @@ from bayescore.data.source import Source
 from bayescore.data.sources import has_named_columns
 from bayescore.data.sources.blocks import is_stream
 from bayescore.data.sources.groups import Grouper, check_groupings
-from bayescore.data.sources.paired import RATES
+from bayescore.data.sources.paired import LABELS, response_of
 from bayescore.limits import MAX_LEVELS, MAX_LEVELS_NAMED
 from bayescore.types import NO_GROUP, WeightedData
 from bayescore.validation import ColumnError, DataError, check_alone, shown_apart, warn
@@ -75,7 +75,10 @@ def open_designed(
     if beside.get("weights") is not None:
         dataset.design = dataset.design.with_weights()
     if dataset.rereadable and not (first or isinstance(data, WeightedData) or beside.get("clusters")):
-        single = not any(beside.get(name) is not None for name in ("trials", "weights")) and not beside.get("counts")
+        single = (
+            not any(beside.get(name) is not None for name in ("trials", "weights"))
+            and beside.get("response", LABELS) == LABELS
+        )
         check_groupings(dataset.design, dataset.source.n_rows, single=single)
     levels: Levels = getattr(dataset.rows, "levels", ())
     if formula is not None:
@@ -144,20 +147,21 @@ def open_in(
     elif groups is not None and not factors:
         raise DataError(f"groups is given, but {whose} has none; leave it out")
     brings_labels = isinstance(data, Coreset | Source) or beside.get("trials") is not None
-    counts = design.classes == RATES.classes and not isinstance(data, Coreset | Source)
+    response = LABELS if isinstance(data, Coreset | Source) else response_of(design.classes)
+    counts = response == "counts"
     if counts and beside.get("exposure") is None and has_named_columns(data):
         beside["exposure"] = design.exposure
-    if positive is None and design.classes is not None and not (brings_labels or counts):
+    if positive is None and design.classes is not None and not brings_labels and response == LABELS:
         positive = Classes(*design.classes)
     ready = isinstance(data, Source | WeightedData)  # their codes are there
     if learn_groups and factors and groups is not None and not ready:
-        asked = {**beside, "offset": offset, "groups": groups, "positive": positive, "counts": counts}
+        asked = {**beside, "offset": offset, "groups": groups, "positive": positive, "response": response}
         with _saying_missing(design, **given), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the rows are opened again below
             found = open_rows(data, y, label=label, progress=progress, selection=selection, **asked).design.groups
         design = with_levels(design, found)
     groupers = None if ready else tuple(Grouper(grouping, new_groups) for grouping in design.groups) or None
-    beside |= {"offset": offset, "groups": groups, "groupers": groupers, "positive": positive, "counts": counts}
+    beside |= {"offset": offset, "groups": groups, "groupers": groupers, "positive": positive, "response": response}
     with _saying_missing(design, **given):
         dataset = open_rows(data, y, label=label, progress=progress, selection=selection, **beside)
     if design.classes is not None and tuple(dataset.source.classes) != tuple(design.classes):

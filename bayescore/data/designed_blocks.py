@@ -17,6 +17,7 @@ from bayescore.data.passes.exact import total_weight
 from bayescore.data.source import Source
 from bayescore.data.sources.blocks import LABEL
 from bayescore.data.sources.intake import Block
+from bayescore.data.sources.paired import LABELS
 from bayescore.types import NO_ROW, WeightedData
 from bayescore.validation import DataError, OneOnlyError
 
@@ -30,7 +31,7 @@ class DesignedIntake:
 
     roles: Mapping[str, Any]
     formula: str | None = None
-    counts: bool = False
+    response: str = LABELS
     design: Design | None = None
     label: str = LABEL
     n_blocks: int = 0
@@ -70,7 +71,7 @@ class DesignedIntake:
     def take(self, block: Block) -> tuple["DesignedIntake", Iterator[WeightedData]]:
         """Return what is known after another block, whose rows are checked, and the rows in the design."""
         own = block._asdict()
-        own["exposure" if self.counts else "trials"] = own.pop("beside")
+        own["exposure" if self.response == "counts" else "trials"] = own.pop("beside")
         data, y = own.pop("X"), own.pop("y")
         roles = {**self.roles, **{name: value for name, value in own.items() if value is not None}}
         if y is not None:
@@ -101,7 +102,7 @@ class DesignedIntake:
         if isinstance(data, Coreset | WeightedData | Source):
             raise DataError(f"the rows are a {type(data).__name__}; give a table, a path or an array")
         if self.design is None:
-            return open_designed(data, y, formula=self.formula, counts=self.counts, first=True, **roles)
+            return open_designed(data, y, formula=self.formula, response=self.response, first=True, **roles)
         if self.n_blocks:  # the design has the classes
             roles.pop("positive", None)
         whose = "the blocks before it" if self.n_blocks else "the design"
@@ -116,12 +117,12 @@ class DesignedIntake:
         return {**{name: getattr(self, name) for name in names}, **own}
 
     @classmethod
-    def from_dict(cls, fields: dict[str, Any], design: dict[str, Any], *, counts: bool) -> Self:
-        """Rebuild an intake from `to_dict`'s value and that of the design, for a family that takes `counts` or not."""
+    def from_dict(cls, fields: dict[str, Any], design: dict[str, Any], *, response: str) -> Self:
+        """Rebuild an intake from `to_dict`'s value and that of the design, for responses of a kind."""
         own = dict(fields)
         classes, by = own.pop("classes"), own.pop("design_roles")
         known = replace(read_design(design), classes=(classes[0], classes[1]), roles=tuple(by.items()))
-        return cls(**own, design=known, counts=counts)
+        return cls(**own, design=known, response=response)
 
 
 def _numbered_from(blocks: Iterable[WeightedData], start: int) -> Iterator[WeightedData]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from bayescore.data.coreset import Coreset
 from bayescore.data.design import Design
+from bayescore.data.sources.paired import response_of
 from bayescore.types import WeightedData
 from bayescore.validation import DataError, shown_apart
 
@@ -56,6 +57,8 @@ def check_same_design(data: WeightedData, names: tuple[str, ...], design: Design
     if data.n_features != len(names):
         raise DataError(f"{argument} has {data.n_features} features, the posterior {len(names)}; use the same design")
     own = data.design.offset if isinstance(data, Coreset) else data.offset  # pseudo-rows have one of their own
+    if design is not None and response_of(design.classes) == "numbers":
+        own = design.offset  # what rows have are their responses
     if design is not None and (own is None) != (design.offset is None):
         theirs = "had none" if design.offset is None else f"had one, {design.offset!r}"
         raise DataError(

@@ -4,6 +4,8 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bayescore.data.formulas.design import formula_of
+
 Lines = Sequence[tuple[str, str]]
 
 
@@ -28,3 +30,28 @@ def size_curve(params: Mapping[str, Any]) -> list[tuple[str, str]]:
     curve = params.get("size_curve", [])
     points = [f"{point['size']}: {max(point['mean_error'], point['sd_error']):.2g}" for point in curve]
     return [("error at size", ", ".join(points))] if len(points) > 1 else []
+
+
+def coreset_lines(core: Any) -> list[tuple[str, str]]:
+    """Return what a coreset prints of itself, by name."""
+    share, n_pseudo = f"{core.n_total:,} ({len(core) / core.n_total:.2%})", int(core.pseudo.sum())
+    kept = f"for {share}: {n_pseudo:,} of pseudo-rows, with offsets" if n_pseudo else f"of {share}"
+    kept = f"for {share}: their sums" if n_pseudo and core.numbers else kept
+    sides = "numbers" if core.numbers else f"{core.classes[0]!r} = -1, {core.classes[1]!r} = +1"
+    shown = {key: value for key, value in core.params.items() if isinstance(value, str | int | float | bool)}
+    return [
+        ("method", core.method),
+        ("family", core.family),
+        ("rows", f"{len(core):,} {kept}"),
+        *([] if (formula := formula_of(core.design)) is None else [("formula", formula)]),
+        ("features", f"{core.n_features}" + (" with intercept" if core.design.intercept else "")),
+        ("weight sum", f"{core.weights.sum():,.6g}"),
+        ("largest weight", f"{core.weights.max():,.6g}"),
+        ("weight ESS", f"{core.weight_ess:,.1f}"),
+        ("label", f"{core.label}: {sides}"),
+        *([] if core.design.offset is None else [("offset", core.design.offset)]),
+        *(("group", f"{grouping.name} ({len(grouping):,} levels)") for grouping in core.groups),
+        *((key, f"{value:.6g}" if isinstance(value, float) else str(value)) for key, value in shown.items()),
+        *size_curve(core.params),
+        ("random_state", str(core.random_state)),
+    ]

@@ -26,7 +26,7 @@ from bayescore.data.designed import open_in
 from bayescore.data.formulas.design import formula_of
 from bayescore.data.matching import check_same_design
 from bayescore.data.sources.memory import rows_source
-from bayescore.data.sources.paired import RATES
+from bayescore.data.sources.paired import response_of
 from bayescore.data.tables import feature_matrix, is_dask, is_table
 from bayescore.diagnostics.average_sums import EVERY_ROW, CellSums, Figures, cell_sums
 from bayescore.diagnostics.contrasts import Cells, Change, values_of
@@ -159,8 +159,7 @@ class AveragedRows(NamedTuple):
 
     def cells(self, **asked: Any) -> Cells:
         """Return `Cells` of these rows, whose columns tell what is asked."""
-        sides = self.posterior.family.counts and self.dataset.source.classes == RATES.classes
-        cells = Cells(self.design, self.designed, sides=sides, **asked)
+        cells = Cells(self.design, self.designed, response=response_of(self.dataset.source.classes), **asked)
         wanted = self.design.raw_names if cells.variable is not None else ()
         if cells.by in self.design.raw_names:
             wanted = (*wanted, str(cells.by))
@@ -257,7 +256,8 @@ def _rows(idata: Any, posterior: Posterior, data: Any) -> tuple[WeightedData, bo
     else:
         check_same_design(data, posterior.features, posterior.design, "data")
         _check_rows(data.pseudo, data.method if isinstance(data, Coreset) else None)
-        X, weights, offset, group, y = data.X, data.weights, data.offset, data.group, data.y
+        offset = None if posterior.family.quadratic else data.offset
+        X, weights, group, y = data.X, data.weights, data.group, data.y
     rows = positive_rows(X, offset, group).with_weights(weights)
     if posterior.family.counts:  # averages of rates are by exposure
         rows = rows.take(np.less(y, 0))

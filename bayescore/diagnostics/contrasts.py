@@ -12,6 +12,7 @@ import numpy as np
 
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design
+from bayescore.data.sources.paired import LABELS, numbers_of
 from bayescore.samplers.raw_columns import raw_column
 from bayescore.types import NO_GROUP, FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError
@@ -40,14 +41,16 @@ class Cells:
     values: tuple[float, ...] = (0.0,)  # of `by`; of text and of groups the codes
     variable: str | None = None
     contrasts: tuple[tuple[Change, ...], ...] = ((Change(),),)
-    sides: bool = False  # whether rows are sides of counts
+    response: str = LABELS  # what the rows' responses are
 
     def __len__(self) -> int:
         return len(self.contrasts) * len(self.values)
 
     def counted(self, block: WeightedData) -> WeightedData:
-        """Return a block, of sides of counts with those of the exposure alone: averages are of rates by exposure."""
-        return block.with_weights(np.where(block.y < 0, block.weights, 0.0)) if self.sides else block
+        """Return a block without its responses: of counts the exposures alone, as averages are of rates by exposure."""
+        if self.response == "numbers":
+            return numbers_of(block)[0]
+        return block.with_weights(np.where(block.y < 0, block.weights, 0.0)) if self.response == "counts" else block
 
     def column(self, block: WeightedData, name: str) -> FloatArray:
         """Return a raw column, or the codes of groups, shape (n,)."""

@@ -13,6 +13,8 @@ Where that is a gamma distribution of rates, counts are negative binomial. Their
 
 (Breslow 1984), whatever family the means were fitted with.
 
+Of numbers with normal noise V is the given variance, and phi the square of the residuals' sd over the given one.
+
 A sample of the rows tells both: each row has its count and its exposure in it, chosen by a hash of its place.
 
 References: McCullagh and Nelder (1989), Generalized Linear Models, section 6.2. Breslow (1984), Extra-Poisson variation
@@ -25,8 +27,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import optimize
 
+from bayescore.data.coreset import Coreset
 from bayescore.diagnostics.responses import SampledCounts
-from bayescore.limits import MAX_DISPERSION
+from bayescore.limits import MAX_DISPERSION, MAX_SD_RATIO
 from bayescore.models.families import Family
 from bayescore.models.predictor import Predictor
 from bayescore.types import FloatArray
@@ -43,26 +46,36 @@ class Dispersion:
     """Pearson's statistic of counts, `pearson`, its standard error if the model holds, and the rows that it is of.
 
     `size` is the negative binomial's under which the statistic is 1; None where counts spread no more than Poisson's.
+    Of numbers it is the sd under which the statistic is 1, the residuals'.
     """
 
     pearson: float
     se: float
     n_rows: int
     size: float | None = None
+    numbers: bool = False
 
     @property
     def over(self) -> bool:
-        """Whether counts are more spread than the model says, beyond chance and by more than `MAX_DISPERSION`."""
-        return self.pearson > MAX_DISPERSION and self.pearson > 1.0 + _SURE * self.se
+        """Whether responses are more spread than the model says, beyond chance and by more than matters."""
+        return self.pearson > self._limit and self.pearson > 1.0 + _SURE * self.se
 
     @property
     def under(self) -> bool:
         """Whether they are less spread, by as much."""
-        return self.pearson < 1.0 / MAX_DISPERSION and self.pearson < 1.0 - _SURE * self.se
+        return self.pearson < 1.0 / self._limit and self.pearson < 1.0 - _SURE * self.se
+
+    @property
+    def _limit(self) -> float:
+        return MAX_SD_RATIO**2 if self.numbers else MAX_DISPERSION
 
     @property
     def finding(self) -> str:
         """What was found, without what it does to intervals."""
+        if self.numbers and self.size is not None:
+            given = self.size / math.sqrt(self.pearson)
+            what = "more than" if self.over else "less than" if self.under else "and"
+            return f"The residuals' sd is {self.size:.4g}, {what} the family's {given:.4g}"
         if not math.isfinite(self.pearson + self.se):
             return (
                 "Pearson's dispersion is not a number: fitted rates of some rows are 0 or beyond all numbers; an "
@@ -76,6 +89,12 @@ class Dispersion:
         """What that means, and what to do."""
         if not (math.isfinite(self.pearson + self.se) and (self.over or self.under)):
             return self.finding
+        if self.numbers:
+            factor = math.sqrt(self.pearson if self.over else 1.0 / self.pearson)
+            return (
+                f"{self.finding}: intervals are too {'narrow' if self.over else 'wide'} by a factor of about "
+                f"{factor:.3g}; give family='normal({self.size:.4g})'"
+            )
         other = "" if self.size is None else f"family='negative_binomial({self.size:.2g})'"
         if self.under:
             return (
@@ -99,13 +118,26 @@ def dispersion(counts: SampledCounts, predictor: Predictor, family: Family) -> D
     assert events is not None
     if events.max() <= 1.0:
         return None
-    expected = rows.weights * predictor.average(rows, family.mean).mean(axis=1)
+    expected = rows.weights * predictor.average(rows, family).mean(axis=1)
     n = len(rows)
     with np.errstate(all="ignore"):  # rates of 0, or beyond all numbers: the text says so
         at, squares = np.log(expected), (events - expected) ** 2
         pearson = float((squares / family.variance(at)).mean())
         se = math.sqrt(float((2.0 + family.excess_kurtosis(at)).sum())) / n
         return Dispersion(pearson, se, n, _size(expected, squares))
+
+
+def residual_dispersion(core: Coreset, predictor: Predictor, family: Family) -> Dispersion | None:
+    """Return the statistic of numbers with normal noise, given rows or their exact sums and draws of the predictor.
+
+    Degrees of freedom are rows less coefficients. None for rows with weights, which may count rows or be precisions.
+    """
+    if core.design.weighted or core.weight_total != core.n_total or not core.lossless:
+        return None
+    squares = float(core.weights @ predictor.average(core, family).mean(axis=1) ** 2)
+    freedom = max(core.n_total - core.n_features, 1)
+    pearson = squares / freedom / family.unit**2
+    return Dispersion(pearson, math.sqrt(2.0 / freedom), core.n_total, family.unit * math.sqrt(pearson), numbers=True)
 
 
 def _size(expected: FloatArray, squares: FloatArray) -> float | None:

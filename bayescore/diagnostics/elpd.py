@@ -243,7 +243,9 @@ def elpd_loo(
     own = draws_variance(sums.log_likelihood.reshape(n_chains, -1, 1), weights, change)
     se = math.sqrt(max(square - elpd**2 / sums.weight, 0.0))
     mcse = math.sqrt(sampling + unknown + own + sums.error**2)
-    if elpd >= 0.0 or mcse > se:  # draws so far off that sums over them are: a log probability is negative
+    if (
+        elpd >= 0.0 and not family.quadratic
+    ) or mcse > se:  # draws so far off that sums over them are: a log probability is negative
         return about
     return replace(about, elpd_loo=elpd, elpd_loo_se=se, elpd_loo_mcse=mcse)
 

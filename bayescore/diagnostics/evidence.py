@@ -30,15 +30,16 @@ from scipy.special import logsumexp
 
 from bayescore.data.coreset import Coreset
 from bayescore.data.design import one_intercept, terms_text
-from bayescore.data.matching import feature_names, own_family
+from bayescore.data.matching import own_family
 from bayescore.diagnostics.formatting import number, with_error
 from bayescore.diagnostics.full_pass import full_rows
 from bayescore.diagnostics.proposal import propose_flat, propose_grouped
 from bayescore.diagnostics.psis import psislw
 from bayescore.limits import EQUAL_WEIGHTS_SD, MAX_K, MIN_ESS_EVIDENCE
+from bayescore.models.default_priors import group_prior_for, prior_for
 from bayescore.models.families import check_family
-from bayescore.models.group_priors import GroupPrior, check_group_prior
-from bayescore.models.priors import Prior, names, prior_of
+from bayescore.models.group_priors import GroupPrior
+from bayescore.models.priors import Prior, names
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError, RandomState, check_generator, check_integer, one_seed, warn
 
@@ -211,12 +212,12 @@ def log_evidence(
         )
     if group_prior is not None and core.group is None:
         raise DataError("group_prior is given, and core has no groups: leave it out")
-    if core.pseudo.any() and data is None:
+    if core.pseudo.any() and data is None and not known.quadratic:
         raise DataError(
             "core has pseudo-rows, which meet the log-likelihood up to a constant only and have no evidence; give the "
             "full data too, for theirs"
         )
-    chosen, spread = prior_of(prior, feature_names(core)), check_group_prior(group_prior)
+    chosen, spread = prior_for(prior, core, known), group_prior_for(group_prior, core, known)
     if not chosen.closed_form:
         raise ValueError(
             f"prior={chosen} has no density in closed form, which the evidence needs; use "
@@ -231,8 +232,7 @@ def log_evidence(
         raise TypeError(f"core is a {type(core).__name__}; with full data it must be a Coreset, which knows its design")
     dataset = None
     if isinstance(core, Coreset) and data is not None:
-        beside = {**roles, "missing": missing}
-        dataset = full_rows(core, data, y, progress=progressbar, **beside)
+        dataset = full_rows(core, data, y, progress=progressbar, missing=missing, **roles)
     rng = check_generator(one_seed(random_state, random_seed))
     if core.group is None:
         found = propose_flat(core, known, chosen, draws, rng)

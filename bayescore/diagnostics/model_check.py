@@ -6,7 +6,8 @@ p(x . beta_s + o), one set for each of some draws (posterior predictive check). 
 of these. Rows of large weight make the interval wide, so that weighted rows of a coreset can serve. They are kinder to
 the model than test rows, because it was fitted to them.
 
-Of counts the share is the rate of a group, events by exposure, and counts are replicated.
+Of counts the share is the rate of a group, events by exposure, and counts are replicated. Of numbers with normal noise
+it is the mean of y.
 
 Reference: Gelman, Meng and Stern (1996), Posterior predictive assessment of model fitness, Statistica Sinica 6.
 """
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bayescore.data.counts import events_of
+from bayescore.data.sources.paired import numbers_of
 from bayescore.samplers.inference_data import Posterior
 from bayescore.types import FloatArray, WeightedData
 
@@ -38,6 +40,7 @@ class ModelCheck:
     positive: FloatArray
     weights: FloatArray
     counts: bool = False  # whether shares are rates, events by exposure, and `positive` is whether there are events
+    replicated: FloatArray | None = None  # of numbers, of which `positive` are those observed: one set of the model's
 
     @property
     def ess(self) -> float:
@@ -56,18 +59,19 @@ def check_model(
     """Return the check of a posterior on weighted rows of its design; of many rows, on some spread evenly over them.
 
     Rows of known groups have the effects of these; p is averaged over the effect of an unknown group. Of counts the
-    weights are exposures and `events` the counts; without these rows are both sides of counts.
+    weights are exposures and `events` the counts; without these rows are both sides of counts. Of numbers `events` are
+    the responses; without these rows have them.
     """
-    if posterior.family.counts and events is None:
-        rows, events = events_of(rows)
+    if posterior.family.response != "labels" and events is None:
+        rows, events = events_of(rows) if posterior.family.counts else numbers_of(rows)
     if len(rows) > _ROWS:
         some = np.linspace(0, len(rows) - 1, _ROWS).round().astype(np.int64)
         rows, events = rows.take(some), None if events is None else events[some]
     rng, family, predictor = np.random.default_rng(seed), posterior.family, posterior.predictor(_DRAWS)
     draws = (predictor.take(slice(s, s + 1)) for s in range(len(predictor)))
-    each = [one.average(rows, family.mean)[:, 0] for one in draws]
+    each = [one.average(rows, family)[:, 0] for one in draws]
     p = np.mean(each, axis=0)
-    ess = rows.weights.sum() ** 2 / (rows.weights**2).sum() if events is None else events.sum()
+    ess = rows.weights.sum() ** 2 / (rows.weights**2).sum() if not family.counts or events is None else events.sum()
     n_groups = int(np.clip(ess / _EACH, 2, GROUPS))
     order = np.argsort(p, kind="stable")
     before = np.cumsum(rows.weights[order]) - 0.5 * rows.weights[order]
@@ -80,6 +84,11 @@ def check_model(
     def share(values: FloatArray) -> FloatArray:
         return np.asarray(np.bincount(group, w * values, len(used)) / total)
 
+    if events is not None and family.quadratic:
+        of_weight = np.sqrt(w) if (w >= 1.0).all() else np.ones(len(w))  # a row of weight w is w rows
+        sets = [p_of + (family.draw(p_of, rng) - p_of) / of_weight for p_of in each]
+        low, high = np.quantile([share(y) for y in sets], [0.5 * (1.0 - INTERVAL), 0.5 * (1.0 + INTERVAL)], axis=0)
+        return ModelCheck(share(p), share(events), low, high, p, events, w, replicated=sets[0])
     if events is not None:
         with np.errstate(divide="ignore"):  # of a rate of 0
             replicated = np.stack([share(family.draw(np.log(p_of), rng, w) / w) for p_of in each])

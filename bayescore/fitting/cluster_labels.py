@@ -102,7 +102,7 @@ def check_curvature(prior: Prior | Mapping[str, Prior] | None, remedy: str) -> N
             )
 
 
-def check_labels(given: Given, cluster: Any, strata: Any, *, counts: bool) -> None:
+def check_labels(given: Given, cluster: Any, strata: Any, *, response: str) -> None:
     """Raise before any work if labels of clusters cannot be those of the rows of a fit that is to be made."""
     by = Labels.of(cluster, strata, given)
     groups = () if given.formula is None else parsed(given.formula).groups
@@ -115,13 +115,13 @@ def check_labels(given: Given, cluster: Any, strata: Any, *, counts: bool) -> No
         )
     with by.told(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the build gives them
-        dataset = given.undesigned(counts=counts, groups=by.groups, clusters=True)
+        dataset = given.undesigned(response=response, groups=by.groups, clusters=True)
         survey = getattr(dataset.rows, "survey", None)
         for name in by.groups:
             if survey is not None and survey.levels[name].missing:
                 raise DataError(f"groups (column {name!r}) is missing in some rows: {MISSING_HINT}")
         drop, n_rows = given.roles.get("missing") == "drop", dataset.source.n_rows
-        if drop and given.undesigned(counts=counts).source.n_rows > n_rows:
+        if drop and given.undesigned(response=response).source.n_rows > n_rows:
             raise DataError(f"some rows miss a label of cluster or strata, and nothing else: {MISSING_HINT}")
         levels = tuple(each.levels for each in dataset.rows.design.groups)
         check_several(levels[0])

@@ -18,7 +18,9 @@ from bayescore.models.group_priors import GroupPrior
 from bayescore.models.priors import Prior
 from bayescore.validation import RandomState, check_positive, check_seed
 
-_ELSEWHERE = dict.fromkeys(("bernoulli", "binomial", "logit"), "logistic")  # in brms, rstanarm, bambi, statsmodels
+_ELSEWHERE = dict.fromkeys(("bernoulli", "binomial", "logit"), "logistic") | {
+    "gaussian": "normal(sd)"
+}  # in brms, rstanarm, bambi, statsmodels
 
 
 def fit(
@@ -43,7 +45,7 @@ def fit(
     random_state: RandomState = None,
     progressbar: bool = True,
 ) -> Fit:
-    r"""Fit a regression of yes/no data or counts: build a coreset, sample it, and certify the draws by all rows.
+    r"""Fit a regression of yes/no data, counts or numbers: build a coreset, sample it, and certify the draws.
 
     Where the certificate refuses, `fit` takes what it asks for: more draws, a larger coreset, in the end all rows.
     ``fit.story`` says what was done. A posterior for which that was not enough comes back too: its level is "not
@@ -55,7 +57,7 @@ def fit(
     .. math:: c_d \sim N(0, (2.5 / \mathrm{sd}(x_d))^2), \qquad \alpha \sim N(0, 2.5^2)
 
     for the coefficient c_d of a column, sd(x) its sd over all rows, and the intercept \alpha where all columns are at
-    their means. `Fit.prior_summary` states all priors.
+    their means. Of numbers sds are times sd(y), and alpha is about y's mean. `Fit.prior_summary` states all priors.
 
     Parameters
     ----------
@@ -68,7 +70,7 @@ def fit(
         Rows for a formula; labels, any two classes, for rows X.
     family : str or Family, optional
         "logistic" (default), "probit", "cloglog", or for counts "poisson" or "negative_binomial(2.5)", of a given size,
-        or another that is registered.
+        or for numbers "normal(2.5)", with noise of a given sd, or another that is registered.
     prior : prior or dict of str to prior, optional
         Of the coefficients in units of the data's columns, one for all or by their names (``{"age": Normal(0, 1)}``).
         "Intercept" is that at the columns' means, as in rstanarm and brms. A horseshoe or a multivariate prior is on
@@ -133,7 +135,7 @@ def fit(
     if clustered:
         check_priors(prior)
         check_curvature(prior, "give another")
-        check_labels(known, cluster, strata, counts=_of_counts(family))
+        check_labels(known, cluster, strata, response=_response(family))
     found = fit_given(known, family, prior, group_prior=group_prior, max_seconds=max_seconds, random_state=random_state)
     if not clustered:
         return found
@@ -164,14 +166,14 @@ def fit_given(
     given.check_group_prior(group_prior)
     given.check_lossy(family, prior)
     if isinstance(prior, Mapping) and not given.once:
-        given.check_names(prior, counts=_of_counts(family))
+        given.check_names(prior, response=_response(family))
     route = Route(given, family, prior, seed, max_seconds, group_prior=group_prior)
     route.run()
     return Fit.of(route)
 
 
-def _of_counts(family: str | None) -> bool:
-    return family is not None and check_family(family).counts
+def _response(family: str | None) -> str:
+    return check_family(family or "logistic").response
 
 
 def _given(formula: Any, data: Any, intercept: bool, label: str | None) -> dict[str, Any]:

@@ -80,7 +80,8 @@ class Given:
     def certify(self, idata: Any, core: Coreset, max_draws: int, model: Any = None) -> Certificate:
         """Return the certificate of draws of a coreset; a lossless one is held against itself."""
         own = {"model": model, "max_draws": max_draws}
-        if core.lossless and (self.once or not core.counts):  # only rows of the data tell the dispersion of counts
+        labels = core.response == "labels"  # of others only rows of the data tell elpd and dispersion
+        if core.lossless and (self.once or labels):
             return certify(idata, core, core, progressbar=self.progressbar, **own)
         return certify(idata, core, self.data, self.y, **self.told(), **own)
 
@@ -147,16 +148,16 @@ class Given:
         """Return the rows in the design of a coreset."""
         return full_rows(core, self.data, self.y, progress=self.progressbar, **self.roles)
 
-    def undesigned(self, *, counts: bool, **beside: Any) -> Dataset:
+    def undesigned(self, *, response: str, **beside: Any) -> Dataset:
         """Return the rows in the design of the formula, not standardised."""
-        roles = {**self.roles, "counts": counts, **beside}
+        roles = {**self.roles, "response": response, **beside}
         return open_designed(self.data, self.y, formula=self.formula, positive=self.positive, **roles)
 
-    def check_names(self, prior: Mapping[str, Prior], *, counts: bool) -> None:
+    def check_names(self, prior: Mapping[str, Prior], *, response: str) -> None:
         """Raise unless the names of a prior are those of coefficients, before a build reads the rows."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the build gives them
-            names = self.undesigned(counts=counts).design.names
+            names = self.undesigned(response=response).design.names
         added = self.formula is None and self.intercept and not isinstance(self.data, Coreset)
         prior_of(prior, (INTERCEPT, *names) if added else names)
 

@@ -136,7 +136,7 @@ class FitPictures(FitAverages):
         if found is not None:
             text = variable in dict(rows.design.raw_levels)
             points = np.arange(len(found[0])) if text else np.asarray(found[0], dtype=np.float64)
-        p = posterior.predictor().average(self._typical(rows, variable, points), posterior.family.mean)
+        p = posterior.predictor().average(self._typical(rows, variable, points), posterior.family)
         mean, _, low, high = described(p, prob).values()
         axes = drawing.canvas(plt.figure(), 7.0, 4.2).add_subplot()
         if found is None:
@@ -152,9 +152,11 @@ class FitPictures(FitAverages):
             axes.set_xticks(at, [drawing.short(str(level), 20) for level in found[0]])
         axes.set_xlabel(variable)
         core = self.coreset
-        what = f"rate of {core.label}" if core.counts else f"P({core.label} = {core.classes[1]})"
+        of_label = f"P({core.label} = {core.classes[1]})"
+        what = {"counts": f"rate of {core.label}", "numbers": f"mean of {core.label}"}.get(core.response, of_label)
         axes.set_ylabel(f"{what}, {prob:.0%} interval")
-        axes.set_ylim(0.0, None)
+        if not core.numbers:
+            axes.set_ylim(0.0, None)
         return axes
 
     def _typical(self, rows: RawRows, variable: str, points: FloatArray) -> WeightedData:

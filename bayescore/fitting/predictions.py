@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import xarray as xr
+from numpy.typing import NDArray
 
 from bayescore.fitting.tables import FitTables
 from bayescore.fitting.units import PROB, described, interval_names
@@ -32,7 +33,7 @@ class FitPredictions(FitTables):
         prob: float = PROB,
         random_state: RandomState = 0,
     ) -> Any:
-        """Return the posterior of P(y = +1 | x), or of the rate of counts, of new rows.
+        """Return the posterior of P(y = +1 | x), or of the rate of counts or mean of numbers, of new rows.
 
         Parameters
         ----------
@@ -40,7 +41,7 @@ class FitPredictions(FitTables):
             Raw features, as given to `fit`.
         kind : {"mean", "response", "draws"}
             Mean, sd and interval of each row's probability; draws of its label; or draws of its probability. Of counts
-            the rate, and counts of an exposure of 1.
+            the rate, and counts of an exposure of 1; of numbers the mean, and numbers with noise.
         offset, groups : array or str, optional
             As in `predict`; by default the columns of the fit's names.
         new_groups : {"sample", "average"}
@@ -55,7 +56,7 @@ class FitPredictions(FitTables):
         -------
         DataFrame or DataArray
             A data frame of n rows; or draws of shape (S, n), dims sample and row, of labels as bool, True for the class
-            that is +1. ``attrs["level"]`` is the level.
+            that is +1, of counts or numbers. ``attrs["level"]`` is the level.
 
         Raises
         ------
@@ -86,8 +87,10 @@ class FitPredictions(FitTables):
         p = of_rows(posterior, new, partial(probabilities, seed=seed), offset, groups)
         values: Any = p.T
         if kind == "response":
-            values = _counts(p.T, posterior.family, rng) if self.coreset.counts else rng.random(p.T.shape) < p.T
-        attrs = {**self._about, "positive": str(self.coreset.classes[1])}
+            values = _responses(p.T, posterior.family, rng)
+        attrs = dict(self._about)
+        if self.coreset.response == "labels":
+            attrs["positive"] = str(self.coreset.classes[1])
         return xr.DataArray(values, dims=("sample", "row"), attrs=attrs)
 
     def poststratify(
@@ -128,7 +131,12 @@ class FitPredictions(FitTables):
         return self._labelled(found)
 
 
-def _counts(mean: FloatArray, family: Family, rng: np.random.Generator) -> IntArray:
+def _responses(mean: FloatArray, family: Family, rng: np.random.Generator) -> NDArray[Any]:
+    """Return responses drawn at their means."""
+    if family.quadratic:
+        return family.draw(mean, rng)
+    if not family.counts:
+        return np.asarray(rng.random(mean.shape) < mean)
     with np.errstate(divide="ignore"):  # of a rate of 0
         return family.draw(np.log(mean), rng).astype(np.int64)
 

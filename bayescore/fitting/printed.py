@@ -20,9 +20,10 @@ def printed_lines(fit: FitParts) -> list[str]:
     if fit.spread:
         lines.append(f"  spread: {fit.spread}, not the model's own")
     where = "at their means" if core.design.center is not None else "where they are 0"
-    default = "default, Normal(0, 2.5 / sd) of each column"
+    unit = " sd(y)" if core.numbers else ""
+    default = f"default, Normal(0, 2.5{unit} / sd) of each column"
     if core.design.constant is not None:
-        default += f", Normal(0, 2.5) of the intercept {where}"
+        default += f", Normal({'mean(y)' if unit else '0'}, 2.5{unit}) of the intercept {where}"
     if "posterior_of" not in fit.drawn.posterior.attrs:
         default = "that of a model of your own"
     lines += [f"  prior: {default if fit.prior is None else fit.prior}"]

@@ -29,8 +29,9 @@ from bayescore.diagnostics.certificate.coefficients import bare_table
 from bayescore.diagnostics.health import Need, Remedy
 from bayescore.diagnostics.results import Level
 from bayescore.fitting.given import Given
-from bayescore.fitting.scaling import DEFAULT_SCALE, design_prior
+from bayescore.fitting.scaling import design_prior
 from bayescore.fitting.story import Step, overheard, words
+from bayescore.models.default_priors import DEFAULT_SCALE, autoscaled
 from bayescore.models.group_priors import GroupPrior
 from bayescore.models.priors import Normal, Prior
 from bayescore.progress import say, step
@@ -276,13 +277,14 @@ class Route:
             share, X = self.core.weights / self.core.weights.sum(), self.core.X
             sds = np.sqrt(share @ (X - share @ X) ** 2)
             return np.where(sds > _ROUNDING * np.abs(X).max(axis=0), sds, 0.0)
-        return np.append(np.ones(lead), self.given.undesigned(counts=self.core.counts).scan.sd)
+        return np.append(np.ones(lead), self.given.undesigned(response=self.core.response).scan.sd)
 
     def design_prior(self) -> Prior:
         """Return the prior of the columns of the coreset."""
         if self.in_design is not None:
             return self.in_design
-        return design_prior(self.prior, self.core.design, self.sds)
+        default = autoscaled(self.core) if self.core.numbers else None
+        return design_prior(self.prior, self.core.design, None if self.core.numbers else self.sds, default=default)
 
 
 def _refused(idata: Any, why: str) -> Certificate:
@@ -292,5 +294,6 @@ def _refused(idata: Any, why: str) -> Certificate:
 
 def called(core: Coreset) -> str:
     """Return the kind and the size of a coreset in words."""
-    kind = "exact, of few distinct rows" if core.lossless else f"{core.method!r}"
+    exact = "exact, as a normal likelihood is in sums" if core.numbers else "exact, of few distinct rows"
+    kind = exact if core.lossless else f"{core.method!r}"
     return f"{kind}, {len(core):,} rows"

@@ -12,7 +12,7 @@ import numpy as np
 from bayescore.coresets.sampling.draw import merge, uniform_rows
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design
-from bayescore.data.sources.paired import two_rows_each
+from bayescore.data.sources.paired import numbers_of, response_of, two_rows_each, with_response
 from bayescore.data.tables import feature_matrix
 from bayescore.diagnostics.averages import AveragedRows
 from bayescore.diagnostics.responses import sampled_counts
@@ -35,7 +35,7 @@ class RawRows:
     rows: WeightedData
     design: Design
     n_total: int
-    events: FloatArray | None = None  # of counts, where known; weights are then exposures
+    events: FloatArray | None = None  # of counts, where known; weights are then exposures. Of numbers the responses
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -49,10 +49,12 @@ class RawRows:
         return replace(self.rows, X=self.design.transform(self.rows.X if raw is None else raw))
 
     def sides(self) -> WeightedData:
-        """Return the rows in the design, of counts both sides of each."""
+        """Return the rows in the design, of counts both sides of each, of numbers with these."""
         rows = self.designed()
         if self.events is None:
             return rows
+        if response_of(self.design.classes) == "numbers":
+            return with_response(rows, self.events)
         return two_rows_each(rows.with_weights(np.ones(len(rows))), np.stack([self.events, rows.weights]))
 
     def levels(self, name: str) -> tuple[list[Any], IntArray] | None:
@@ -112,4 +114,7 @@ def _sample(given: Given, fit: FitParts) -> RawRows:
         return RawRows(found.responses.rows, design, found.n_rows, found.responses.events)
     one = partial(uniform_rows, size=MAX_ROWS, seed=_SEED)
     drawn = merge(list(opened.dataset.map(one, "drawing rows", canonical=True)), MAX_ROWS)
+    if fit.coreset.numbers:
+        rows, y = numbers_of(drawn.rows)
+        return RawRows(rows, design, drawn.total, y)
     return RawRows(drawn.rows, design, drawn.total)

@@ -6,7 +6,8 @@ the standardised columns, that is
 .. math:: c_d \sim N(0, (2.5 / \mathrm{sd}(x_d))^2), \qquad \alpha \sim N(0, 2.5^2),
 
 c_d the coefficient of a raw column, sd(x) the weighted population sd over all rows, \alpha the intercept where all
-columns are at their means. These are rstanarm's default priors for ``binomial(link = "logit")``. A prior that is given
+columns are at their means. These are rstanarm's default priors for ``binomial(link = "logit")``; those of numbers with
+normal noise are in units of y (`models.default_priors`). A prior that is given
 is on c_d and \alpha too, so that "Intercept" means the same as in rstanarm and brms.
 
 Reference: Gabry and Goodrich, Prior distributions for rstanarm models (vignette of rstanarm 2.32).
@@ -18,12 +19,10 @@ from typing import Any
 import numpy as np
 
 from bayescore.data.design import Design
+from bayescore.models.default_priors import DEFAULT_SCALE
 from bayescore.models.priors import ByName, Independent, Normal, Prior, check_prior, prior_of
 from bayescore.models.priors.named import OTHERS
 from bayescore.types import FloatArray
-
-DEFAULT_SCALE = 2.5
-"""Sd of the default prior of a coefficient, in units of the linear predictor for one sd of its column."""
 
 
 def column_scales(design: Design) -> FloatArray:
@@ -34,15 +33,23 @@ def column_scales(design: Design) -> FloatArray:
     return scales
 
 
-def design_prior(given: Prior | Mapping[str, Prior] | None, design: Design, sds: FloatArray | None = None) -> Prior:
+def design_prior(
+    given: Prior | Mapping[str, Prior] | None,
+    design: Design,
+    sds: FloatArray | None = None,
+    *,
+    default: Prior | None = None,
+) -> Prior:
     """Return the prior of the coefficients of a design, given one in units of the data's own columns.
 
-    By default it is that of this module; `sds` are those of the columns of a design that is not standardised, shape
-    (D,). Hierarchies and multivariate priors, whose parameters are not one coefficient's, stay as they are: they are
-    on the standardised columns.
+    By default it is `default`, in units of the design, or that of this module; `sds` are those of the columns of a
+    design that is not standardised, shape (D,). Hierarchies and multivariate priors, whose parameters are not one
+    coefficient's, stay as they are: they are on the standardised columns.
     """
     names = design.names
     if given is None:
+        if default is not None:
+            return default
         if sds is None:
             return Normal(0.0, DEFAULT_SCALE)
         return Normal(0.0, tuple((DEFAULT_SCALE / np.where(sds > 0.0, sds, 1.0)).tolist()))
@@ -51,7 +58,7 @@ def design_prior(given: Prior | Mapping[str, Prior] | None, design: Design, sds:
         return prior
     each = _each(prior, names, scales)
     if isinstance(prior, ByName) and isinstance(given, Mapping) and OTHERS not in given:
-        rest = design_prior(None, design, sds)
+        rest = design_prior(None, design, sds, default=default)
         for d, place in enumerate(prior.which):
             if prior.priors[place][0] == OTHERS:
                 each[d] = rest.of_coefficient(d, names[d], len(names))

@@ -28,7 +28,7 @@ from bayescore.fitting.frames import Frame, moved_too_far
 from bayescore.fitting.given import Given
 from bayescore.fitting.parts import FitParts
 from bayescore.fitting.route import FAILURES, Route, called
-from bayescore.fitting.scaling import DEFAULT_SCALE
+from bayescore.models.default_priors import DEFAULT_SCALE
 from bayescore.models.families import check_family
 from bayescore.models.predictor import Factor
 from bayescore.models.priors import MultivariateNormal, Normal, prior_from_dict

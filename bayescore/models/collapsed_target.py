@@ -7,6 +7,7 @@ r"""The marginal posterior of (beta, log sigma): rows in groups, each group's ef
 Samplers, certificates and `find_map` take `CollapsedTarget`.
 """
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -60,7 +61,7 @@ class CollapsedTarget:
         """Find the mode of rows in memory."""
         check_density(priors[0], "sampling with groups").parts(rows.n_features)
         look = look_at_rows(rows, family, n_groups, effect_multipliers(rows, effect_column(rows)))
-        start = np.append(np.zeros(rows.n_features), _START)
+        start = np.append(np.zeros(rows.n_features), _START + math.log(family.unit))
         point = marginal_mode(look, start, priors, n_groups, tolerance=_MODE_TOLERANCE)
         target = cls(rows, family, priors, n_groups, point, Rules.normal(n_groups))
         for _ in range(_TURNS):  # where effects are not normal the steps above end some sds off, or do not begin
@@ -79,6 +80,8 @@ class CollapsedTarget:
 
     def chosen_rules(self) -> Rules:
         """Return the rule that each group's effect asks for."""
+        if self.family.quadratic:  # effects are normal
+            return Rules.normal(self.n_groups)
         real, effects, third = slice(None, -1), self.point.effects, self.point.sums.own[:-1, THIRD]
         known = Known(
             self.point.theta, self.factor, effects.mean[real], effects.variance[real], third, effects.poor[real]

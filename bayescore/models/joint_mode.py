@@ -21,10 +21,10 @@ from bayescore.validation import DataError
 _STEPS = 100
 _NEAR = 0.05  # posterior sds, of the last step
 _LONGEST = 10.0
-_FIRST_SD = 0.5
+_FIRST_SD = 0.5  # of an effect, in units of the family
 _LEAST_SHARE = 0.1  # of the information on log sds
 _MOST = 1.0  # change of a log sd in a step
-_LEAST_SD = 1e-4  # of an effect, times its column's scale
+_LEAST_SD = 1e-4  # of an effect, times its column's scale, in the same units
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +56,7 @@ def joint_mode(rows: JointRows, family: Family, prior: Prior, group_prior: Group
     p, y, w = rows.rows.n_features, rows.rows.y, rows.rows.weights
     beta, effects = np.zeros(p), [np.zeros(shape) for shape in rows.shapes]
     size = [np.sqrt(np.maximum(w @ z**2 / w.sum(), np.finfo(float).tiny)) for z in rows.z]  # of the columns
-    covariances = [np.diag((_FIRST_SD / own) ** 2) for own in size]
+    covariances = [np.diag((_FIRST_SD * family.unit / own) ** 2) for own in size]
     for _ in range(_STEPS):
         _, score, c, _ = derivatives_of(rows.eta(beta, effects), y, family)
         terms = prior_part(beta, prior)
@@ -73,7 +73,8 @@ def joint_mode(rows: JointRows, family: Family, prior: Prior, group_prior: Group
             raise DataError(
                 "the joint mode of coefficients and effects is not finite: are offsets or columns too large?"
             )
-        share = min(1.0, _LONGEST / length) if length > 0.0 else 1.0
+        longest = np.inf if family.quadratic else _LONGEST
+        share = min(1.0, longest / length) if length > 0.0 else 1.0
         beta, at = beta + share * move[:p], p
         effects = [effects[0] + share * first, *effects[1:]]
         for f, (G, q) in enumerate(rows.shapes[1:], 1):
@@ -83,7 +84,7 @@ def joint_mode(rows: JointRows, family: Family, prior: Prior, group_prior: Group
         if share < 1.0:
             continue
         for f, own in enumerate(covariances):
-            covariances[f] = _again(effects[f], variances[f], own, (group_prior, _LEAST_SD / size[f]))
+            covariances[f] = _again(effects[f], variances[f], own, (group_prior, _LEAST_SD * family.unit / size[f]))
             change = 0.5 * np.log(np.diagonal(covariances[f]) / np.diagonal(own))
             moved = max(moved, float(np.abs(change).max()) * np.sqrt(len(effects[f])))
         if length < max(_NEAR, 0.05 * np.sqrt(sum(u.size for u in effects)) * _NEAR) and moved < 4.0 * _NEAR:

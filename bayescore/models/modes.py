@@ -14,11 +14,12 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.design import one_intercept, terms_text
 from bayescore.data.matching import check_flat, feature_names, own_family
 from bayescore.models.collapsed_target import CollapsedTarget
+from bayescore.models.default_priors import group_prior_for, prior_for
 from bayescore.models.families import check_family
-from bayescore.models.group_priors import GroupPrior, check_group_prior
+from bayescore.models.group_priors import GroupPrior
 from bayescore.models.newton import Mode, NoModeError, find_mode
 from bayescore.models.posterior import likelihood_terms, posterior
-from bayescore.models.priors import Prior, check_density, prior_of
+from bayescore.models.priors import Prior, check_density
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError
 
@@ -99,7 +100,7 @@ def find_map(
     True
     """
     family, names = own_family(data, family), feature_names(data)
-    chosen = prior_of(prior, names)
+    chosen = prior_for(prior, data, check_family(family, rows=data))
     if data.group is None:
         if group_prior is not None:
             raise DataError("group_prior is given, and the data have no groups: leave it out")
@@ -114,7 +115,7 @@ def find_map(
             f"intercept varies, (1 | g), and of no others. {NO_JOINT_MODE}: use sample, which draws them all"
         )
     check_density(chosen, "the MAP estimate")
-    priors = chosen, check_group_prior(group_prior)
+    priors = chosen, group_prior_for(group_prior, data, check_family(family))
     mode = CollapsedTarget.of(data, check_family(family, rows=data), priors, len(groups[0])).mode()
     return replace(mode, names=(*names, f"log sigma_{groups[0].name}"))
 

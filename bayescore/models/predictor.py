@@ -6,7 +6,7 @@ x is a row of the design matrix, o its offset, u the effects of its group by eac
 coefficients vary by that factor (1 for an intercept). A flat model has no factor, `(1 | g)` one with z = 1.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from scipy import sparse
 
 from bayescore.data.design import Design, Grouping, terms_text
 from bayescore.models.effect_draws import EffectDraws
+from bayescore.models.families import Family
 from bayescore.models.quadrature import normal_steps
 from bayescore.types import NO_GROUP, FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError
@@ -136,12 +137,15 @@ class Predictor:
                 found[new] += np.einsum("nq,sqr,nr->ns", z[new], covariance, z[new])
         return found
 
-    def average(self, rows: WeightedData, function: Callable[[FloatArray], FloatArray]) -> FloatArray:
+    def average(self, rows: WeightedData, family: Family) -> FloatArray:
         r"""Return \int f(eta + b) N(b; 0, v) db of rows, shape (n, S), v the `variance` of unknown groups' effects.
 
-        By quadrature at each draw. At b = 0 probabilities would be too far from one half.
+        f is the family's mean. By quadrature at each draw: at b = 0 probabilities would be too far from one half.
         """
-        eta, variance = self.eta(rows), self.variance(rows)
+        eta = self.eta(rows)
+        if family.quadratic:  # f is the identity
+            return eta
+        variance, function = self.variance(rows), family.mean
         new = variance.any(axis=1)
         found = np.empty_like(eta)
         found[~new] = function(eta[~new])

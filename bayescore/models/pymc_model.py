@@ -11,11 +11,12 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.design import one_intercept
 from bayescore.data.matching import check_flat, feature_names, own_family
 from bayescore.models.collapsed_target import CollapsedTarget
+from bayescore.models.default_priors import group_prior_for, prior_for
 from bayescore.models.families import Family, check_family
-from bayescore.models.group_priors import GroupPrior, check_group_prior
+from bayescore.models.group_priors import GroupPrior
 from bayescore.models.modes import find_map
 from bayescore.models.potential import weighted_potential
-from bayescore.models.priors import Prior, prior_of
+from bayescore.models.priors import Prior
 from bayescore.models.varying_graph import group_sd, scales_of, varying_effects
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError
@@ -82,7 +83,7 @@ def model(
         raise TypeError(f"data is {data!r:.60}; give a coreset, or the rows of all_rows")
     own = own_family(data, family) if family is None or isinstance(family, str) else family
     known = check_family(own, rows=data)
-    chosen, names = prior_of(prior, feature_names(data)), feature_names(data)
+    chosen, names = prior_for(prior, data, known), feature_names(data)
     groups = data.groups if isinstance(data, Coreset) else ()
     if not groups:
         check_flat(data, "a model")
@@ -98,7 +99,7 @@ def model(
         raise DataError(
             f"prior={type(chosen).__name__} is not for models with groups; use a prior with a density in closed form"
         )
-    core, spread = cast(Coreset, data), check_group_prior(group_prior)
+    core, spread = cast(Coreset, data), group_prior_for(group_prior, data, known)
     with pm.Model(coords={"feature": names}) as built:
         beta = chosen.variable()
         if one_intercept(groups):

@@ -216,4 +216,4 @@ def sums_of_piece(
     """Return sum w p over few rows of each level under each draw, shape (K, S)."""
     shares = np.zeros((n_levels, len(rows)))
     shares[codes, np.arange(len(rows))] = rows.weights
-    return np.asarray(shares @ predictor.average(rows, family.mean))
+    return np.asarray(shares @ predictor.average(rows, family))

@@ -165,7 +165,7 @@ def probabilities(
 ) -> FloatArray:
     """Return p of each of the rows, labels +1, at each draw, shape (n, S); a seed samples new groups."""
     if seed is None or new is None or not predictor.unknown(rows).any():
-        return predictor.average(rows, family.mean)
+        return predictor.average(rows, family)
     return family.mean(predictor.sampled(rows, new, seed))
 
 
@@ -180,7 +180,7 @@ def probability_tiles(
     for start in range(0, max(len(rows), 1), step):
         cut = slice(start, start + step)
         part = rows.take(cut)
-        p = predictor.average(part, family.mean)
+        p = predictor.average(part, family)
         mean = p.mean(axis=1)
         if seed is not None and new is not None and predictor.unknown(part).any():
             p = family.mean(predictor.sampled(part, new[cut], seed))
@@ -198,7 +198,7 @@ def _figures(
 ) -> FloatArray:
     """Return the mean of p over draws of each of the rows, labels +1, and quantiles `tail` and 1 - `tail`, if given."""
     if tail is None:
-        if not family.counts and not predictor.unknown(rows).any():  # a rate may be above 1
+        if family.response == "labels" and not predictor.unknown(rows).any():  # a rate may be above 1
             return np.exp(_log_mean(predictor, family, rows))[:, None]
         return np.concatenate([mean for mean, _ in probability_tiles(predictor, family, rows, None, None)])[:, None]
     tiles = probability_tiles(predictor, family, rows, new, seed)

@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from numpy.typing import NDArray
 
 from bayescore.data.counts import events_of
 from bayescore.data.designed import open_in
 from bayescore.data.matching import check_no_pseudo, check_same_design
+from bayescore.data.sources.paired import numbers_of
 from bayescore.data.tables import as_table, is_table
 from bayescore.samplers.inference_data import Posterior, made_here, read_posterior
 from bayescore.types import WeightedData
@@ -107,7 +109,8 @@ def posterior_predictive(
     -------
     InferenceData
         All groups of `idata`, and `posterior_predictive` and `observed_data`, each with a variable ``y`` of dims
-        (chain, draw, row) and (row,): 1 for the class that is +1, 0 for the other; or counts, at the rows' exposures.
+        (chain, draw, row) and (row,): 1 for the class that is +1, 0 for the other; or counts, at the rows'
+        exposures, or numbers.
 
     Notes
     -----
@@ -141,8 +144,7 @@ def posterior_predictive(
     data = data if isinstance(data, WeightedData) else _labelled_rows(posterior, data)
     check_same_design(data, posterior.features, posterior.design, "data")
     check_integer(max_draws, "max_draws", low=1)
-    counts = posterior.family.counts
-    data, observed = events_of(data) if counts else (data, (data.y > 0).astype(np.int8))
+    data, observed = _observed(data, posterior.family.response)
     other = np.flatnonzero(data.weights != 1.0)
     if len(other) and not posterior.family.exponential:  # whose weights are exposures
         raise DataError(
@@ -151,7 +153,7 @@ def posterior_predictive(
         )
     seed = check_seed(random_state)
     rng, predictor = np.random.default_rng(seed), posterior.predictor(max_draws)
-    labels = np.empty((len(predictor), len(data)), dtype=np.int64 if counts else np.int8)
+    labels = np.empty((len(predictor), len(data)), dtype=observed.dtype)
     new = predictor.unknown(data).any()
     for place in range(len(predictor)):  # a draw at a time: 8 bytes a row beside the result
         at = predictor.take(slice(place, place + 1))
@@ -170,6 +172,16 @@ def posterior_predictive(
     )
     found["observed_data"] = xr.Dataset({"y": ("row", observed)}, coords=rows, attrs=made_here())
     return found
+
+
+def _observed(rows: WeightedData, response: str) -> tuple[WeightedData, NDArray[Any]]:
+    """Return rows, one for each response, and the responses."""
+    if response == "numbers":
+        return numbers_of(rows)
+    if response == "counts":
+        rows, events = events_of(rows)
+        return rows, events.astype(np.int64)
+    return rows, (rows.y > 0).astype(np.int8)
 
 
 def _labelled_rows(posterior: Posterior, data: Any) -> WeightedData:

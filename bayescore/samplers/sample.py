@@ -15,9 +15,10 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.matching import feature_names, own_family
 from bayescore.data.passes.threads import available_cores
 from bayescore.limits import MAX_RHAT, MIN_ESS_A_CHAIN
+from bayescore.models.default_priors import group_prior_for, prior_for
 from bayescore.models.families import check_family
 from bayescore.models.moving import MOVED
-from bayescore.models.priors import Prior, prior_of
+from bayescore.models.priors import Prior
 from bayescore.samplers.inference_data import coefficients, draws_digest, made_here
 from bayescore.samplers.method import Request, Sampler
 from bayescore.samplers.moves import hand_over
@@ -121,8 +122,8 @@ def sample(
     'langevin'
     """
     check_choice(sampler, "sampler", (AUTO, *SAMPLERS))
-    family = check_family(own_family(core, family, "core"), rows=core).name
-    chosen_prior = prior_of(prior, feature_names(core))
+    known = check_family(own_family(core, family, "core"), rows=core)
+    family, chosen_prior = known.name, prior_for(prior, core, known)
     if chosen_prior.closed_form:
         chosen_prior.parts(core.n_features)  # shapes
     if "group_prior" in options and core.group is None:
@@ -130,6 +131,8 @@ def sample(
             f"group_prior={options['group_prior']!r} is for effects of groups, and core has none; leave "
             "it out, or build with groups= or a term (1 | g)"
         )
+    if known.quadratic and core.group is not None:
+        options["group_prior"] = group_prior_for(options.get("group_prior"), core, known)
     check_integer(draws, "draws", low=1)
     check_integer(tune, "tune", low=0)
     check_integer(chains, "chains", low=1)

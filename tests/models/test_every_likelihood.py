@@ -7,6 +7,7 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from scipy import stats
 
 import bayescore as bc
 from bayescore.coresets.calibration.pilot import LaplaceApproximation
@@ -14,6 +15,7 @@ from bayescore.data.passes.tiles import TILE
 from bayescore.models.families import FAMILIES, check_family, register
 from bayescore.models.families.logistic import Logistic
 from bayescore.models.families.negative_binomial import NegativeBinomial
+from bayescore.models.families.normal import Normal
 from bayescore.models.families.poisson import Poisson
 from bayescore.models.families.probit import Probit
 from bayescore.models.posterior import likelihood_terms, log_likelihoods, posterior
@@ -22,7 +24,7 @@ from tests.conftest import make_rows
 from tests.models.cauchit import Cauchit
 
 CAUCHIT = Cauchit()
-PACKAGED = [*FAMILIES.values(), NegativeBinomial(0.7), NegativeBinomial(30.0)]
+PACKAGED = [*FAMILIES.values(), NegativeBinomial(0.7), NegativeBinomial(30.0), Normal(0.4), Normal(2.5)]
 SIDES = pytest.mark.parametrize("side", [1, -1])
 EVERY = pytest.mark.parametrize("family", [*PACKAGED, CAUCHIT], ids=lambda family: family.name)
 
@@ -68,7 +70,11 @@ def test_derivatives_are_derivatives_of_log_probabilities(family, side):
         slope = tolerance * (of(eta + h, side) - of(eta - h, side)) / (2 * h)
         np.testing.assert_allclose(getattr(family, high)(eta, side), slope, rtol=1e-5, atol=1e-8)
     p = family.mean(eta)
-    if family.counts:
+    if family.quadratic:
+        np.testing.assert_array_equal(p, eta)
+        np.testing.assert_allclose(np.exp(family.log_p(eta, side)), stats.norm.pdf(eta, scale=family.size), rtol=1e-11)
+        np.testing.assert_allclose(family.variance(eta), family.size**2)
+    elif family.counts:
         np.testing.assert_allclose(p, np.exp(eta), rtol=1e-12)
         np.testing.assert_allclose(p * family.score(eta, 1), -family.score(eta, -1), rtol=1e-12)
         np.testing.assert_allclose(family.variance(eta), p + p**2 / (family.given() or (np.inf,))[0])

@@ -6,7 +6,6 @@ learns its labels on the way.
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple, NoReturn
 from zlib import crc32
@@ -19,6 +18,7 @@ from bayescore.data.factors import Levels, Selection
 from bayescore.data.labels import Classes
 from bayescore.data.sources.groups import Given, Grouper, groupers_of, known_groupers
 from bayescore.data.sources.intake import Block, Intake
+from bayescore.data.sources.paired import LABELS
 from bayescore.data.sources.roles import Roles
 from bayescore.data.sources.survey import Survey
 from bayescore.data.tables import is_dask, is_table
@@ -58,14 +58,18 @@ class Stream:
     label = LABEL
 
     def __init__(
-        self, blocks: Iterable[Any], positive: Any = None, group_columns: tuple[str, ...] = (), *, counts: bool = False
+        self,
+        blocks: Iterable[Any],
+        positive: Any = None,
+        group_columns: tuple[str, ...] = (),
+        *,
+        response: str = LABELS,
     ) -> None:
         self._blocks = _numbered(blocks)
         first = next(self._blocks, None)
         if first is None:
             raise DataError("data is an iterator without a block: was it read before?")
-        begin = Intake.of_counts if counts else Intake
-        self.intake = begin(positive=positive, group_columns=group_columns)
+        self.intake = Intake.of(response, positive=positive, group_columns=group_columns)
         known, _ = self.intake.take(first)
         self._blocks = chain([first], self._blocks)
         self.design = known.design()
@@ -124,7 +128,7 @@ class BlockSource:
     selection: Selection | None = None
     group_columns: tuple[str, ...] = ()
     groupers: tuple[Grouper, ...] = ()
-    counts: bool = False
+    response: str = LABELS
 
     @property
     def levels(self) -> Levels:
@@ -134,7 +138,7 @@ class BlockSource:
     def blocks(self) -> Iterator[WeightedData]:
         """Yield the rows in order; raise `DataError` at the end if they are not those of the first pass."""
         known = {"names": self.design.raw_names, "selection": self.selection, "group_columns": self.group_columns}
-        intake = Intake.of_counts(**known) if self.counts else Intake.knowing(self.classes, **known)
+        intake = Intake.of(self.response, self.classes, **known)
         found, text = Fingerprint(), [self.design.raw_names.index(name) for name, _ in self.levels]
         for given in _numbered(self.open()):
             intake, block = intake.take(given)
@@ -161,8 +165,7 @@ def callable_source(data: Callable[[], Iterable[Any]], roles: Roles, selection: 
         raise TypeError(f"data() returned a {type(given).__name__}; return an iterator of blocks (X, y)")
     columns = Given.of(roles.groups, None).names
     known = roles.positive if isinstance(roles.positive, Classes) else ()
-    begin = Intake.of_counts if roles.counts else partial(Intake.knowing, known)
-    intake = begin(selection=selection, positive=roles.positive, group_columns=columns)
+    intake = Intake.of(roles.response, known, selection=selection, positive=roles.positive, group_columns=columns)
     coded = () if selection is None else selection.levels or ()
     found = Fingerprint()
     for block in _numbered(given):
@@ -186,7 +189,7 @@ def callable_source(data: Callable[[], Iterable[Any]], roles: Roles, selection: 
         selection=selection,
         group_columns=columns,
         groupers=groupers,
-        counts=roles.counts,
+        response=roles.response,
     )
 
 

@@ -14,7 +14,7 @@ from bayescore.data.factors import Levels, codes, keeps_order
 from bayescore.data.labels import Classes, signed_labels
 from bayescore.data.passes.tiles import rows_of
 from bayescore.data.sources.groups import Grouper, groupers_of, groups_seen
-from bayescore.data.sources.paired import RATES, Paired, two_rows_each
+from bayescore.data.sources.paired import RATES, Paired
 from bayescore.data.sources.survey import MANY, Seen, Survey, merged, seen, without_views
 from bayescore.data.tables import as_floats, as_numbers
 from bayescore.types import LabelArray, WeightedData
@@ -32,7 +32,7 @@ class Columns:
     levels: Levels = ()
     text: tuple[str, ...] = ()  # features whose levels a source learns as it is opened
     offset: str | None = None
-    paired: Paired | None = None  # what kind of two numbers the label and `beside` are
+    paired: Paired | None = None  # what kind of number the label is, with `beside`
     beside: str | None = None
     drop: bool = False  # whether rows that miss something will be left out
     groups: tuple[str, ...] = ()
@@ -113,8 +113,8 @@ class Columns:
         if self.beside is not None:
             second = as_floats(batch.column(self.beside))
         pair = self.paired.read(as_floats(batch.column(self.label)), second, names, n_rows)
-        sides = self.paired.weights(pair, names, start, drop=self.drop)
-        return two_rows_each(WeightedData(X, np.ones(n_rows, np.int8), weights, index, **beside), sides)
+        rows = WeightedData(X, np.ones(n_rows, np.int8), weights, index, **beside)
+        return self.paired.rows(rows, pair, names, start, drop=self.drop)
 
     def _signs(self, column: pa.Array, start: int) -> LabelArray:
         if self.drop and (missing := np.asarray(column.is_null(nan_is_null=True))).any():

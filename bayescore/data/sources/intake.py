@@ -15,8 +15,8 @@ from bayescore.data.labels import signed_labels, sorted_labels, two_classes
 from bayescore.data.passes.exact import exact_weight, total_weight
 from bayescore.data.passes.scan import check_reach
 from bayescore.data.sources.groups import Grouper, groupers_of
-from bayescore.data.sources.paired import BINOMIAL, RATES, Paired, two_rows_each
-from bayescore.data.sources.roles import OFFSET
+from bayescore.data.sources.paired import BINOMIAL, LABELS, PAIRED, Paired
+from bayescore.data.sources.roles import OFFSET, Roles
 from bayescore.data.sources.row_filter import without_left_out
 from bayescore.data.sources.streaming_levels import beside_rows, coded_table, group_codes, recoded
 from bayescore.data.sources.survey import Seen, Survey, labels_of, merged
@@ -57,7 +57,7 @@ class Intake:
     positive: Any = None
     group_columns: tuple[str, ...] = ()  # columns of blocks that are tables
     symmetric: bool = True  # whether the family is
-    counts: bool = False  # whether it takes counts
+    response: str = LABELS  # what responses are, as the family says
     weighted: bool = False  # whether some block has weights
 
     @classmethod
@@ -66,9 +66,11 @@ class Intake:
         return cls(survey=Survey(labels=Seen.of(classes)), **known)
 
     @classmethod
-    def of_counts(cls, **known: Any) -> Self:
-        """Return an intake of no blocks, for counts."""
-        return cls.knowing(RATES.classes, counts=True, symmetric=False, **known)
+    def of(cls, response: str, classes: Sequence[Any] = (), **known: Any) -> Self:
+        """Return an intake of no blocks, for responses that are labels, maybe of known classes, counts or numbers."""
+        if (paired := PAIRED.get(response)) is None:
+            return cls.knowing(classes, **known)
+        return cls.knowing(paired.classes, response=response, **{**known, "symmetric": False})
 
     label: ClassVar[str] = "y"  # name of the labels
 
@@ -124,10 +126,12 @@ class Intake:
         """Return what is known after another block, and the block as weighted rows of raw features."""
         where, start = f"block {self.n_blocks}", self.survey.n_rows
         parts = block._asdict()
-        parts["exposure" if self.counts else "trials"] = parts.pop("beside")
+        parts["exposure" if self.response == "counts" else "trials"] = parts.pop("beside")
         check_aligned(**{f"{where}: {name}": part for name, part in parts.items()})
         X, y, weights, offset, second, groups = block
-        paired = RATES if self.counts else BINOMIAL if second is not None else None
+        paired = PAIRED.get(self.response, BINOMIAL if second is not None else None)
+        if self.response == "numbers":
+            Roles(response=self.response, offset=offset, trials=second)  # refuses them
         X, beside = beside_rows(X, groups, self.group_columns, where)
         levels: dict[str, Seen] = {}
         if self.selection is not None and is_table(X):
@@ -146,12 +150,11 @@ class Intake:
             raise DataError(f"{where} has {had} offset, unlike the blocks before it; give 0 for none")
         known_groups = self.groups if self.n_blocks else None
         codes, own = group_codes(beside, known_groups, self.survey, n, where)
-        sides = None
+        named, pair = (f"{where}: y", f"{where}: {'' if paired is None else paired.beside}"), None
         if paired is None:
-            signs, labels = self._signs(y, n, f"{where}: y")
+            signs, labels = self._signs(y, n, named[0])
         else:
-            named = f"{where}: y", f"{where}: {paired.beside}"
-            sides = paired.weights(paired.read(y, second, named, n), named, 0, drop=False)
+            pair = paired.read(y, second, named, n)
             signs, labels = np.ones(n, dtype=np.int8), self._counted(paired, where)
         survey = merged([self.survey, Survey(n, labels, levels | own, bool((w == 0.0).any()))], tuple(own))
         if (o is not None or not self.symmetric) and len(survey.labels.values) < 2:
@@ -161,8 +164,8 @@ class Intake:
                 "is +1: begin with a block of both, or name them as classes="
             )
         rows = WeightedData(raw, signs, w, np.arange(start, start + n), offset=o, group=codes)
-        if sides is not None:
-            rows = two_rows_each(rows, sides)
+        if paired is not None and pair is not None:
+            rows = paired.rows(rows, pair, named, 0, drop=False)
         rows = without_left_out(rows, drop=False)
         known = replace(
             self,
@@ -172,7 +175,7 @@ class Intake:
             n_rows=self.n_rows + len(rows),
             weight=self.weight + exact_weight(rows.weights),
             offset=None if o is None else OFFSET,
-            exposure="exposure" if self.counts and second is not None else self.exposure,
+            exposure="exposure" if self.response == "counts" and second is not None else self.exposure,
             groups=tuple(own),
             weighted=self.weighted or weights is not None,
         )
@@ -226,7 +229,7 @@ class Intake:
     def from_dict(cls, fields: dict[str, Any], *, like: "Intake") -> Self:
         """Rebuild an intake from `to_dict`'s value, for a family `like` another's."""
         own: dict[str, Any] = {"names": tuple(fields["names"]), "groups": tuple(fields["groups"])}
-        own |= {"symmetric": like.symmetric, "counts": like.counts}
+        own |= {"symmetric": like.symmetric, "response": like.response}
         return cls(**{**fields, **own, "survey": Survey.from_dict(fields["survey"])})
 
 

@@ -15,7 +15,7 @@ from bayescore.data.labels import signed_labels
 from bayescore.data.passes.tasks import InMemory
 from bayescore.data.sources.columns import Columns, ColumnSource
 from bayescore.data.sources.groups import GROUP, Given, coded, groupers_of, groups_seen, known_groupers
-from bayescore.data.sources.paired import two_rows_each
+from bayescore.data.sources.paired import MEASURED, check_numbers, two_rows_each, with_response
 from bayescore.data.sources.roles import OFFSET, Roles, named_roles, resolve
 from bayescore.data.sources.survey import Seen, Survey, labels_of, merged
 from bayescore.data.sparse import check_csr, check_dense, dense
@@ -37,6 +37,7 @@ class ArraySource(InMemory):
     index: IntArray | None = None
     offset: FloatArray | None = None
     sides: FloatArray | None = None  # weights of the two rows that each is, shape (2, n)
+    numbers: FloatArray | None = None  # responses that are numbers, shape (n,)
     group: IntArray | None = None
     survey: Survey = field(default_factory=Survey)
 
@@ -56,6 +57,8 @@ class ArraySource(InMemory):
             offset=None if self.offset is None else self.offset[cut],
             group=None if self.group is None else self.group[cut],
         )
+        if self.numbers is not None:
+            rows = with_response(rows, self.numbers[cut])
         yield rows if self.sides is None else two_rows_each(rows, self.sides[:, cut])
 
 
@@ -98,14 +101,17 @@ def array_source(data: Any, roles: Roles, selection: Selection | None = None) ->
         raise DataError(f"label={roles.label!r} names a column, but data is an array; give the labels as y")
     if roles.y is None:
         raise DataError("y is missing: give the labels, one for each row of data")
-    beside = "exposure" if roles.counts else "trials"
+    beside = "exposure" if roles.response == "counts" else "trials"
     for name, own in (("weights", roles.weights), ("offset", roles.offset), (beside, roles.beside)):
         if isinstance(own, str):
             raise DataError(f"{name}={own!r} names a column, but data is an array; give the {name} as an array")
-    weights, sides, offset = np.broadcast_to(np.float64(1.0), n_rows), None, None
+    weights, sides, numbers, offset = np.broadcast_to(np.float64(1.0), n_rows), None, None, None
     if (paired := roles.paired) is not None:
         pair = paired.read(roles.y, roles.beside, ("y", beside), n_rows)
-        sides = paired.weights(pair, ("y", beside), 0, drop=drop)
+        if paired == MEASURED:
+            numbers = check_numbers(pair[0], "y", drop=drop)
+        else:
+            sides = paired.weights(pair, ("y", beside), 0, drop=drop)
         y, labels_seen, classes = np.ones(n_rows, dtype=np.int8), Seen.of(paired.classes), paired.classes
     else:
         labels, labels_seen = labels_of(roles.y, n_rows)
@@ -140,6 +146,7 @@ def array_source(data: Any, roles: Roles, selection: Selection | None = None) ->
         design,
         offset=offset,
         sides=sides,
+        numbers=numbers,
         group=coded(given, groupers, drop=drop),
         survey=survey,
     )

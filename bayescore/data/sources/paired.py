@@ -1,9 +1,12 @@
-"""Responses of two numbers, which become two rows each: successes of trials, and counts of an exposure.
+"""Responses that are numbers: successes of trials and counts of an exposure, two rows each, and numbers with noise.
 
 A binomial count k of n has the log-likelihood k l+ + (n - k) l-, a count y of exposure E has y l+ + E l-. So the row of
 label +1 weighs k or y, and that of label -1 weighs n - k or E, each times the row's own weight.
+
+A number y with noise is one row of label +1 with the offset -y, so that its linear predictor is minus the residual.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,21 +14,30 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from bayescore.limits import MAX_NUMBER
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError, RowError, check_unmasked
 
 
 @dataclass(frozen=True)
 class Paired:
-    """One kind of response of two numbers."""
+    """One kind of response that is a number."""
 
-    beside: str  # role of the number beside the response
+    beside: str | None  # role of the number beside the response
     classes: tuple[Any, Any]  # what the sides are called
 
     def read(self, response: Any, beside: Any, names: tuple[str, str], n_rows: int) -> FloatArray:
         """Return response and the number beside it as floats, shape (2, n_rows); without the latter it is 1."""
         y = as_floats(response, n_rows, names[0])
         return np.stack([y, np.ones(n_rows) if beside is None else as_floats(beside, n_rows, names[1])])
+
+    def rows(
+        self, rows: WeightedData, pair: FloatArray, names: tuple[str, str], start: int, *, drop: bool
+    ) -> WeightedData:
+        """Return rows start, start + 1, ... with their responses; see `weights` for what is raised."""
+        if self == MEASURED:
+            return with_response(rows, check_numbers(pair[0], names[0], start, drop=drop))
+        return two_rows_each(rows, self.weights(pair, names, start, drop=drop))
 
     def weights(self, pair: FloatArray, names: tuple[str, str], start: int, *, drop: bool) -> FloatArray:
         """Return the weights of the sides +1 and -1 of rows start, start + 1, ..., shape (2, n).
@@ -53,6 +65,37 @@ class Paired:
 
 BINOMIAL = Paired("trials", (0, 1))
 RATES = Paired("exposure", ("exposure", "events"))
+MEASURED = Paired(None, ("", "number"))
+LABELS = "labels"
+PAIRED = {"counts": RATES, "numbers": MEASURED}
+"""Kinds of response by what a family calls them; labels are none."""
+
+
+def response_of(classes: Sequence[Any] | None) -> str:
+    """Return what responses with these two classes are called."""
+    own = None if classes is None else tuple(classes)
+    return next((name for name, paired in PAIRED.items() if paired.classes == own), LABELS)
+
+
+def with_response(rows: WeightedData, y: FloatArray) -> WeightedData:
+    """Return rows whose responses are the numbers y, shape (n,); the label is 0 where one is missing."""
+    there = ~np.isnan(y)
+    return replace(rows, y=there.astype(np.int8), offset=np.where(there, -y, 0.0))
+
+
+def numbers_of(rows: WeightedData) -> tuple[WeightedData, FloatArray]:
+    """Return rows without their responses, and the responses, shape (n,): `with_response` backwards."""
+    assert rows.offset is not None
+    return WeightedData(rows.X, rows.y, rows.weights, rows.index, group=rows.group), -rows.offset
+
+
+def check_numbers(y: FloatArray, name: str, start: int = 0, *, drop: bool = False) -> FloatArray:
+    """Return numbers; raise `RowError` where one is not finite. With `drop` NaN stays, for rows that are left out."""
+    bad = ~(np.abs(y) <= MAX_NUMBER) & ~(np.isnan(y) & drop)
+    _refuse(
+        bad, y, f"{name} is no finite number", start, "drop or mend such rows; missing='drop' leaves missing ones out"
+    )
+    return y
 
 
 def two_rows_each(rows: WeightedData, weights: FloatArray) -> WeightedData:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from bayescore.data.factors import Selection, is_text
 from bayescore.data.sources.columns import Columns
 from bayescore.data.sources.groups import GROUP, Given, Grouper, known_groupers
-from bayescore.data.sources.paired import BINOMIAL, RATES, Paired
+from bayescore.data.sources.paired import BINOMIAL, LABELS, PAIRED, Paired
 from bayescore.data.tables import check_numeric
 from bayescore.validation import ColumnError, DataError, check_alone, check_choice
 
@@ -27,7 +27,7 @@ class Roles:
     offset: Any = None
     trials: Any = None  # of each row; the labels are then successes
     exposure: Any = None  # of each row, where the labels are counts; 1 by default
-    counts: bool = False  # whether the labels are counts, as the family says
+    response: str = LABELS  # what responses are, labels, counts or numbers, as the family says
     positive: Any = None  # the label that is +1
     missing: str = "raise"  # what becomes of rows that miss something
     groups: Any = None  # a name, an array, or several in a list of names or a dict
@@ -38,7 +38,9 @@ class Roles:
 
     def __post_init__(self) -> None:
         check_choice(self.missing, "missing", MISSING)
-        if self.counts:
+        if self.response == "numbers":
+            self._check_numbers()
+        elif self.response == "counts":
             if self.trials is not None:
                 raise DataError("trials are given, but the family takes counts without an upper end; give exposure=")
             if self.positive is not None:
@@ -53,15 +55,27 @@ class Roles:
                 f"positive={self.positive!r} is given beside trials, of which successes are +1; leave it out"
             )
 
+    def _check_numbers(self) -> None:
+        remedies = {
+            "trials": "the family takes numbers, not successes of trials: leave it out, or give family='logistic'",
+            "exposure": "the family takes numbers, not counts: leave it out, or give family='poisson'",
+            "offset": "the family takes numbers, of which it can be subtracted beforehand: give y - offset as y",
+        }
+        for name, remedy in remedies.items():
+            if getattr(self, name) is not None:
+                raise DataError(f"{name} is given, but {remedy}")
+        if self.positive is not None:
+            raise DataError(f"positive={self.positive!r} is given, but the family takes numbers; leave it out")
+
     @property
     def paired(self) -> Paired | None:
-        """What kind of two numbers the response is; None where it is a label."""
-        return RATES if self.counts else BINOMIAL if self.trials is not None else None
+        """What kind of number the response is; None where it is a label."""
+        return PAIRED.get(self.response, BINOMIAL if self.trials is not None else None)
 
     @property
     def beside(self) -> Any:
         """The number beside the response, None where there is none."""
-        return self.exposure if self.counts else self.trials
+        return self.exposure if self.response == "counts" else self.trials
 
     @property
     def drop(self) -> bool:
@@ -82,7 +96,7 @@ class Roles:
         """Raise `DataError` if more than what is `allowed` is given beside data that are `what` and have their own."""
         given = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in allowed}
         check_alone(
-            what, **{name: value for name, value in given.items() if name not in ("missing", "counts", "clusters")}
+            what, **{name: value for name, value in given.items() if name not in ("missing", "response", "clusters")}
         )
         if self.drop:
             raise DataError(

@@ -36,7 +36,7 @@ from bayescore.diagnostics.certificate.provenance import altered
 from bayescore.diagnostics.certificate.strategy import strategy, weigher_of
 from bayescore.diagnostics.certificate.verdict import judge, verdict
 from bayescore.diagnostics.certificate.weigh import Weigher, corrected_idata
-from bayescore.diagnostics.dispersion import ROWS, SEED, dispersion
+from bayescore.diagnostics.dispersion import ROWS, SEED, dispersion, residual_dispersion
 from bayescore.diagnostics.error_family import risk
 from bayescore.diagnostics.formatting import number, with_error
 from bayescore.diagnostics.full_pass import full_rows
@@ -203,7 +203,9 @@ def certify(
         counts = None
         if family.counts and not merged:
             counts = partial(sampled_counts, dataset, family, ROWS, SEED, len(core.groups[0]) if core.groups else 0)
-        elpd = counts is not None or not family.counts
+        elpd = counts is not None or family.response == "labels"
+        if family.quadratic:  # sums of rows have no elpd
+            elpd = not isinstance(data, Coreset) or data.method == "full"
         return certified_by(idata, posterior, weigher, max_draws, elpd=elpd, counts=counts)
 
 
@@ -241,11 +243,11 @@ def certified_by(
     elif level is Level.CERTIFIED:  # too few to tell how good corrected ones are: those as they are
         corrected = idata
     sampled = counts() if trusted and counts is not None else None
-    over = None
-    if sampled is not None:
-        kept = read_posterior(idata if corrected is None else corrected, "idata")
-        family = check_family(posterior.attrs.get("family", weigher.core.family))
-        over = dispersion(sampled, kept.predictor(_DISPERSION_DRAWS), family)
+    over, core = None, weigher.core
+    if trusted and (sampled is not None or core.numbers):
+        kept = read_posterior(idata if corrected is None else corrected, "idata").predictor(_DISPERSION_DRAWS)
+        family = check_family(posterior.attrs.get("family", core.family))
+        over = residual_dispersion(core, kept, family) if sampled is None else dispersion(sampled, kept, family)
     return Certificate(
         level=level,
         text=text,

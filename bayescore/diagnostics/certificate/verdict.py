@@ -25,6 +25,11 @@ from bayescore.types import FloatArray, IntArray
 # more draws by these factors are what the text may ask for: beyond, they are no remedy
 _TIMES = (1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 _LEAST = 0.001  # smaller errors have no digits worth reading
+_ALL = "The draws are of all rows: nothing is to be weighed."
+_EXACT = (
+    "The coreset is exact: with normal noise of a given sd the likelihood is a quadratic, which sums over all rows say "
+    "without loss, so that nothing is to be weighed."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +101,7 @@ def _word(found: Judgement, weigher: Weigher) -> tuple[Level, str, Remedy | None
         )
         return Level.NOT_CERTIFIED, text, Remedy(Need.ROWS)
     if found.whole.exact:
-        return _word_of_all_rows(left, own)
+        return _word_of_all_rows(left, own, _EXACT if weigher.core.numbers else _ALL)
     exact, of_effects = _on_effects(found.effects)
     if close(raw) and risk(raw) <= MAX_FAILURE_PROBABILITY and weights.spread < MAX_LOG_RATIO_SD and exact:
         return Level.CERTIFIED, f"{k} and at worst {worst(raw)}{of_effects}.", None
@@ -117,9 +122,8 @@ def _word(found: Judgement, weigher: Weigher) -> tuple[Level, str, Remedy | None
     return Level.NOT_CERTIFIED, text, asked
 
 
-def _word_of_all_rows(own: list[ErrorFamily], draws: FloatArray) -> tuple[Level, str, Remedy | None]:
+def _word_of_all_rows(own: list[ErrorFamily], draws: FloatArray, said: str) -> tuple[Level, str, Remedy | None]:
     """Return the verdict on draws that were made from all rows, by their own figures alone."""
-    said = "The draws are of all rows: nothing is to be weighed."
     error = f"{worst(own)}, all of it Monte Carlo error"
     if risk(own) <= MAX_FAILURE_PROBABILITY:
         return Level.CERTIFIED, f"{said} At worst {error}.", None

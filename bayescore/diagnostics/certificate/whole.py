@@ -169,6 +169,8 @@ class Whole:
     def _left_out(self, at: IntArray) -> MarginalDraws | None:
         """Return what tells the elpd of left-out groups; None where that takes long."""
         inner = self.inner
+        if self.family.quadratic:  # rows of a group are in sums over all
+            return None
         if not isinstance(inner, Marginal) or len(self.core) * len(at) > _FEW:
             return None
         theta, arguments = inner.posterior.flat[at], inner.target.arguments()

@@ -156,19 +156,19 @@ def _model(
     fit = None if checked is None else check_model(best, checked)
     rows = "the coreset's weighted rows" if test is None else "test rows"
     note = "" if test is not None else _FEW if fit is not None else _NOT_LOOKED_AT
-    share = "events by exposure" if core.counts else f"share of {core.classes[1]}"
-    predicted = "rate" if core.counts else "probability"
+    share, predicted, right = facts.words_of_fit(core.classes)
     words = f"Left, the {share} against the predicted {predicted}, with what the model would give; "
-    words += "right, histograms of the predictions of rows " + (
-        "with and without events" if core.counts else "of either class"
-    )
+    words += f"right, histograms {right}"
     yield sections.Fit(
         fit=fit,
         picture=None
         if fit is None
         else page.picture("Calibration and predictions", words, plots.model_check, fit, core.classes),
         rows=rows,
-        positive=str(core.classes[1]),
+        share=share,
+        right="what the responses are, and what they would be by the model"
+        if core.numbers
+        else "how far apart the model keeps the rows of the two classes",
         note=note,
     )
 
@@ -185,7 +185,7 @@ def _spread(robust: Any) -> str:
 
 def _positive(certificate: CertificateData, core: Coreset) -> float | None:
     """Return the share of the data's weight that is +1; None where only pseudo-rows are known."""
-    if core.counts:  # no share: the sides are events and exposure
+    if core.response != "labels":  # no share: the sides are events and exposure, or all is one side
         return None
     if not certificate.effects.empty:
         first = certificate.effects.loc[core.groups[0].name].droplevel("effect")

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from bayescore.data.sources.paired import response_of
 from bayescore.diagnostics.formatting import number
 from bayescore.types import FloatArray
 
@@ -78,7 +79,8 @@ def data_facts(about: Mapping[str, Any], positive: float | None) -> dict[str, st
         if weight is not None and weight != n_total:
             found["Total weight"] = f"{weight:,.6g}"
     if classes:
-        found["Label"] = f"{about.get('label')}: {classes[1]} against {classes[0]}"
+        of_label = f"{about.get('label')}: {classes[1]} against {classes[0]}"
+        found["Label"] = f"{about.get('label')}: numbers" if response_of(classes) == "numbers" else of_label
         if positive is not None:
             found[f"Share of {classes[1]}"] = f"{number(100.0 * positive)}% of the rows' weight"
     if names:
@@ -94,6 +96,15 @@ def data_facts(about: Mapping[str, Any], positive: float | None) -> dict[str, st
         scaled = design.get("center") is not None
         found["Scaling"] = "columns centered and divided by their sd" if scaled else "columns as they are"
     return found
+
+
+def words_of_fit(classes: tuple[Any, Any]) -> tuple[str, str, str]:
+    """Return what is observed of a group of rows, what is predicted, and what histograms are of."""
+    of_labels = f"share of {classes[1]}", "probability", "of the predictions of rows of either class"
+    return {
+        "counts": ("events by exposure", "rate", "of the predictions of rows with and without events"),
+        "numbers": ("mean of the responses", "mean", "of the responses and of those that the model gives"),
+    }.get(response_of(classes), of_labels)
 
 
 def size_curve(about: Mapping[str, Any]) -> list[dict[str, Any]]:

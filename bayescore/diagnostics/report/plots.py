@@ -76,12 +76,40 @@ def model_check(figure: Figure, check: ModelCheck, classes: tuple[Any, Any]) -> 
     left, right = panels
     names = [drawing.short(str(name), 20) for name in classes]
     what, shown = "predicted probability", f"share of {names[1]}"
+    if check.replicated is not None:
+        what, shown = "predicted mean", "mean of the responses"
     if check.counts:
         names, what, shown = ["no event", "events"], "predicted rate", "events by exposure"
     left.axline((0.0, 0.0), slope=1.0, color=drawing.GREY, lw=0.8, zorder=1)
     left.vlines(check.predicted, check.low, check.high, color="#c9c9c9", lw=7, zorder=2, label="by the model, 94%")
     style = {"color": drawing.COLOURS[0], "marker": "o", "ls": "none", "ms": 5, "zorder": 3}
     left.plot(check.predicted, check.observed, label="observed", **style)
+    if check.replicated is not None:
+        left.set(xlabel=what, ylabel=shown)
+        _numbers(right, check, check.replicated)
+    else:
+        _classes(left, right, check, (what, shown, *names))
+    for panel in panels:
+        drawing.clean(panel)
+        panel.tick_params(labelsize=8)
+        panel.legend(frameon=False, fontsize=8)
+    return np.asarray(panels)
+
+
+def _numbers(axes: Axes, check: ModelCheck, replicated: FloatArray) -> None:
+    """Draw histograms of responses that are numbers, and of those that the model gives."""
+    low, high = np.quantile(np.concatenate([check.positive, replicated]), [0.001, 0.999]).tolist()
+    edges = np.linspace(low, high, int(np.clip(check.ess / 10.0, 6.0, 40.0)) + 1)
+    for i, (name, values) in enumerate((("observed", check.positive), ("by the model", replicated))):
+        counts, _ = np.histogram(values, edges, weights=check.weights)
+        share = counts / float(check.weights.sum())
+        axes.stairs(share, edges, color=drawing.COLOURS[i], ls=drawing.DASHES[i], lw=1.4, label=name)
+    axes.set(xlabel="response", ylabel="share of rows", ylim=(0.0, None))
+
+
+def _classes(left: Axes, right: Axes, check: ModelCheck, words: tuple[str, ...]) -> None:
+    """Set the ends of shares, and draw histograms of the predictions of rows of either class."""
+    what, shown, *names = words
     top = 1.08 * float(max(check.high.max(), check.observed.max(), check.predicted.max()))
     top = top if check.counts else min(top, 1.02)
     left.set(xlabel=what, ylabel=shown, xlim=(0.0, top), ylim=(0.0, top))
@@ -91,11 +119,6 @@ def model_check(figure: Figure, check: ModelCheck, classes: tuple[Any, Any]) -> 
         share = counts / max(float(counts.sum()), np.finfo(float).tiny)
         right.stairs(share, edges, color=drawing.COLOURS[i], ls=drawing.DASHES[i], lw=1.4, label=names[i])
     right.set(xlabel=what, ylabel="share of the class's rows", ylim=(0.0, None))
-    for panel in panels:
-        drawing.clean(panel)
-        panel.tick_params(labelsize=8)
-        panel.legend(frameon=False, fontsize=8)
-    return np.asarray(panels)
 
 
 def marginals(figure: Figure, comparison: ComparisonData) -> NDArray[Any]:

@@ -158,7 +158,8 @@ class Fit(Section):
     fit: ModelCheck | None
     picture: Picture | None
     rows: str
-    positive: str
+    share: str
+    right: str
     note: str
 
 

@@ -8,8 +8,8 @@ probit    log Phi(eta)            phi(eta) / Phi(eta)                 s (s + eta
 ========  ======================  ==================================  =====================
 
 of the label +1; of -1 those of -eta. The two sides of `cloglog`, and of `poisson` and `negative_binomial`, whose
-responses are counts, differ; their files have both. A file holds all that the project needs of its family: see
-`Family`.
+responses are counts, differ; their files have both. Those of `normal`, whose responses are numbers, are one. A file
+holds all that the project needs of its family: see `Family`.
 """
 
 from typing import Any
@@ -19,6 +19,7 @@ from bayescore.models.families.cloglog import Cloglog
 from bayescore.models.families.family import Family, Sized, Symmetric
 from bayescore.models.families.logistic import Logistic
 from bayescore.models.families.negative_binomial import NegativeBinomial
+from bayescore.models.families.normal import Normal
 from bayescore.models.families.poisson import Poisson
 from bayescore.models.families.probit import Probit
 from bayescore.models.families.registry import (
@@ -40,7 +41,7 @@ def _own(family: Family) -> tuple[str, Any]:
 teach(Family, FAMILIES, COMPILED, _own, sized=SIZED)
 # without the checks of `register`, which tests make: they would compile kernels at each first import
 FAMILIES.update((family.name, family) for family in (Logistic(), Probit(), Cloglog(), Poisson()))
-SIZED[NegativeBinomial.kind] = NegativeBinomial
+SIZED.update((kind.kind, kind) for kind in (NegativeBinomial, Normal))
 
 __all__ = [
     "FAMILIES",

@@ -57,6 +57,11 @@ class Family(ABC):
     exponential : bool
         Whether l+ = eta and l- = -exp(eta), for which pseudo-rows are known in closed form. Only then a row's exposure
         is a weight of its side; the exposure of other counts is 1, and log(exposure) an offset.
+    quadratic : bool
+        Whether responses are numbers y with normal noise of a given sd. A row has -y as its offset, and l = -eta^2 /
+        (2 sd^2) - log(sd sqrt(2 pi)) whatever its side; then "probability" below is a density.
+    unit : float
+        How far eta moves for log p to change by about 1; 1 but for normal noise, of which it is the sd.
     symmetric : bool
         Whether l-(eta) = l+(-eta), so that a stream may learn at its end which label is +1.
     center : float
@@ -72,7 +77,8 @@ class Family(ABC):
     ratio : str, optional
         What the exponential of a coefficient is, such as an odds ratio.
     latent_variance : float, optional
-        Variance of the noise of a latent response whose sign is the label, for intraclass correlations.
+        Variance of the noise of a latent response whose sign is the label, or of the response itself if it is a number,
+        for intraclass correlations.
 
     Examples
     --------
@@ -89,13 +95,24 @@ class Family(ABC):
     higher: "ClassVar[staticmethod[..., None]]" = staticmethod(_no_higher)
     counts: ClassVar[bool] = False
     exponential: ClassVar[bool] = False
+    quadratic: ClassVar[bool] = False
     symmetric: ClassVar[bool] = False
     center: float = 0.0
     near: float = 0.0
     reach: ClassVar[float] = 1e4
     scale: ClassVar[str] = "linear predictor"
     ratio: ClassVar[str | None] = None
-    latent_variance: ClassVar[float | None] = None
+    latent_variance: float | None = None
+
+    @property
+    def response(self) -> str:
+        """What responses are: "labels", "counts" or "numbers"."""
+        return "numbers" if self.quadratic else "counts" if self.counts else "labels"
+
+    @property
+    def unit(self) -> float:
+        """See above."""
+        return 1.0
 
     @abstractmethod
     def log_p(self, eta: FloatArray, side: Any) -> FloatArray:
@@ -115,7 +132,7 @@ class Family(ABC):
 
     @abstractmethod
     def mean(self, eta: FloatArray) -> FloatArray:
-        """P(y = +1), or the mean of the count of an exposure of 1, exp(eta)."""
+        """P(y = +1), or the mean of the count of an exposure of 1, exp(eta), or of a number, eta."""
 
     @abstractmethod
     def log_p_graph(self, eta: Any, side: Any) -> Any:
@@ -206,7 +223,8 @@ class Sized(Family):
     """A family with a number given, `size`, which its compiled functions take as their last argument.
 
     A subclass has a `kind`, such as "negative_binomial"; `name` has the number too: "negative_binomial(2.5)". Kernels
-    are compiled once for a kind, whatever the size.
+    are compiled once for a kind, whatever the size. `number` is what messages call it, `unknown` tells what to do where
+    it is not known.
 
     Parameters
     ----------
@@ -229,11 +247,13 @@ class Sized(Family):
     size: float
     name: str = field(init=False, repr=False, compare=False)
     kind: ClassVar[str]
+    number: ClassVar[str] = "size"
+    unknown: ClassVar[str] = "loo_compare says which predicts best"
 
     def __post_init__(self) -> None:
         if isinstance(self.size, str | bool):
-            raise TypeError(f"size={self.size!r} must be a number")
-        size = check_positive(self.size, "size")
+            raise TypeError(f"{self.number}={self.size!r} must be a number")
+        size = check_positive(self.size, self.number)
         object.__setattr__(self, "size", size)
         object.__setattr__(self, "name", f"{self.kind}({repr(size).removesuffix('.0')})")
 

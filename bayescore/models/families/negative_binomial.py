@@ -108,6 +108,10 @@ class NegativeBinomial(Sized):
     center: float = field(init=False, repr=False, compare=False)
 
     kind = "negative_binomial"
+    unknown = (
+        "a certificate of the fit with family='poisson' names one beside the dispersion, and loo_compare says which "
+        "size predicts best"
+    )
     rows = staticmethod(negative_binomial_rows)
     derivatives = staticmethod(negative_binomial_derivatives)
     higher = staticmethod(negative_binomial_higher)

@@ -1,11 +1,12 @@
 """The families that there are, by name, and the door through which each of them is passed."""
 
+import math
 from itertools import pairwise
 
 import numpy as np
 
 from bayescore.data.passes.tiles import TILE
-from bayescore.data.sources.paired import RATES
+from bayescore.data.sources.paired import response_of
 from bayescore.models.families.family import Family, Sized
 from bayescore.types import FloatArray
 from bayescore.validation import DataError, check_choice
@@ -38,7 +39,8 @@ def register(family: Family) -> Family:
     TypeError
         If it is no `Family`, lacks compiled functions, or two of its class are not equal.
     ValueError
-        If probabilities do not add up to 1, the mean of counts is not where their score is 0, derivatives are not those
+        If probabilities do not add up to 1, the mean of counts is not where their score is 0, the density of numbers is
+        not normal, derivatives are not those
         of `log_p` or not finite as far as the family reaches, compiled functions are not the formulas, or another
         family has its name.
 
@@ -70,7 +72,8 @@ def register(family: Family) -> Family:
     known = find_family(name)
     if known not in (None, family):
         raise ValueError(f"family {name!r} is registered already, as {known!r}; choose another name")
-    (_check_rates if family.counts else _check_probabilities)(family)
+    check = {"counts": _check_rates, "labels": _check_probabilities, "numbers": _check_density}
+    check[family.response](family)
     for side in (1, -1):
         _check_side(family, side)
         _check_compiled(family, side)
@@ -91,6 +94,23 @@ def _check_probabilities(family: Family) -> None:
             raise ValueError(
                 f"family {family.name!r}: exp(log_p(eta, {side})) is {own[worst]:g} at eta = {_NEAR[worst]:g}, but "
                 f"mean(eta) {mean[worst]:g}; the probabilities of both sides must be those of one label"
+            )
+
+
+def _check_density(family: Family) -> None:
+    """Raise unless l is the normal density's of sd `unit` on both sides, the mean eta, and draws are of that spread."""
+    square = (_NEAR / family.unit) ** 2
+    wanted = -0.5 * (square + math.log(2.0 * math.pi)) - math.log(family.unit)
+    found = {
+        "mean": (family.mean(_NEAR), _NEAR),
+        "variance": (family.variance(_NEAR), np.full_like(_NEAR, family.unit**2)),
+        **{f"log_p of side {side}": (family.log_p(_NEAR, side), wanted) for side in (1, -1)},
+    }
+    for part, (own, known) in found.items():
+        if not np.allclose(own, known, rtol=1e-9):
+            raise ValueError(
+                f"family {family.name!r}: {part} is {own[0]:g} at eta = {_NEAR[0]:g}, and that of normal noise of its "
+                f"unit {known[0]:g}; mend it"
             )
 
 
@@ -182,14 +202,13 @@ def find_family(name: object) -> Family | None:
     if (own := SIZED.get(kind.strip())) is None:
         return FAMILIES.get(name)
     if not rest.strip(") "):
-        raise ValueError(
-            f"family={name!r} lacks its size: give it, as in '{own.kind}(2.5)'. A certificate of the fit with "
-            "family='poisson' names one beside the dispersion, and loo_compare says which size predicts best"
-        )
+        raise ValueError(f"family={name!r} lacks its {own.number}: give it, as in '{own.kind}(2.5)'; {own.unknown}")
     try:
-        size = float(rest.removesuffix(")").strip().removeprefix("size=") if rest.endswith(")") else "")
+        size = float(rest.removesuffix(")").strip().removeprefix(f"{own.number}=") if rest.endswith(")") else "")
     except ValueError:
-        raise ValueError(f"family={name!r} must be written as '{own.kind}(2.5)', with its size as a number") from None
+        raise ValueError(
+            f"family={name!r} must be written as '{own.kind}(2.5)', with its {own.number} as a number"
+        ) from None
     return own(size)
 
 
@@ -206,7 +225,7 @@ def check_exposure(family: Family, exposure: object) -> Family:
 def check_family(family: "str | Family", name: str = "family", *, rows: object = None) -> Family:
     """Return the registered family of that name, or `family` itself if it is registered.
 
-    Raises `DataError` if `rows` are a coreset of labels and the family takes counts, or the other way round.
+    Raises `DataError` if `rows` are a coreset of labels and the family takes counts, and so on.
     """
     if isinstance(family, Family):
         if find_family(family.name) != family:
@@ -215,12 +234,13 @@ def check_family(family: "str | Family", name: str = "family", *, rows: object =
     elif (found := find_family(family)) is not None:
         known = found
     else:
-        known = FAMILIES[check_choice(family, name, (*FAMILIES, *(f"{kind}(size)" for kind in SIZED)))]
+        known = FAMILIES[
+            check_choice(family, name, (*FAMILIES, *(f"{kind}({own.number})" for kind, own in SIZED.items())))
+        ]
     classes = getattr(rows, "classes", None)
-    if classes is not None and known.counts != (tuple(classes) == RATES.classes):
-        takes, has = ("counts", "labels") if known.counts else ("labels", "counts")
+    if classes is not None and known.response != (has := response_of(classes)):
         raise DataError(
-            f"{name}={known.name!r} takes {takes}, and the coreset was built of {has}; give the "
+            f"{name}={known.name!r} takes {known.response}, and the coreset was built of {has}; give the "
             f"family that it was built for, or build it with family={known.name!r}"
         )
     return known

@@ -1,0 +1,90 @@
+r"""Default priors: Normal(0, 4) of coefficients, and of numbers with normal noise those of rstanarm, in units of y.
+
+.. math:: \beta_d \sim N(0, (2.5 \, \mathrm{sd}(y) / \mathrm{sd}(x_d))^2), \qquad
+          \alpha \sim N(\bar y, (2.5 \, \mathrm{sd}(y))^2 (1 + \textstyle\sum_d \bar x_d^2 / \mathrm{sd}(x_d)^2))
+
+\alpha is the coefficient of the column of ones; its factor is 1 where columns have the mean 0, as those that `fit`
+standardises do, and covers the line's extension to 0 elsewhere. Means and sds are weighted ones over all rows, which
+sums of rows tell, too. Sds of groups' effects have the prior HalfStudentT(3, 2.5 sd(y)).
+
+Reference: Gabry and Goodrich, Prior distributions for rstanarm models (vignette of rstanarm 2.32).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from bayescore.data.coreset import Coreset
+from bayescore.data.matching import feature_names
+from bayescore.models.families import Family
+from bayescore.models.group_priors import GroupPrior, HalfStudentT, check_group_prior
+from bayescore.models.priors import ByName, Normal, Prior, prior_of
+from bayescore.models.priors.named import OTHERS
+from bayescore.types import FloatArray, WeightedData
+from bayescore.validation import DataError
+
+DEFAULT_SCALE = 2.5
+"""Sd of the default prior of a coefficient, in units of the linear predictor for one sd of its column."""
+
+
+def moments(rows: WeightedData) -> tuple[FloatArray, FloatArray]:
+    """Return means and sds of the columns of (X, y), shape (D + 1,), of rows whose responses are numbers.
+
+    Without a column of ones means are 0, and sds root mean squares.
+    """
+    if rows.offset is None:
+        raise DataError("the rows have no offset, and those of a normal family have their responses y as -y there")
+    values, w = np.column_stack([rows.X, -rows.offset]), rows.weights
+    constant = rows.design.constant if isinstance(rows, Coreset) else None
+    total = rows.weight_total if isinstance(rows, Coreset) else w.sum()
+    mean = np.zeros(values.shape[1])
+    if constant is not None:
+        ones = values[:, constant]
+        total = w @ ones**2
+        mean = (w * ones) @ values / total
+        values = values - ones[:, None] * mean
+        mean[constant] = values[:, constant] = 0.0
+    return mean, np.sqrt(w @ values**2 / total)
+
+
+def autoscaled(rows: WeightedData) -> Normal:
+    """Return the default prior of the coefficients of rows whose responses are numbers."""
+    mean, sd = moments(rows)
+    of_y, columns = sd[-1], np.where(sd[:-1] > 0.0, sd[:-1], 1.0)
+    location, scale = np.zeros(len(columns)), DEFAULT_SCALE * of_y / columns
+    if isinstance(rows, Coreset) and (constant := rows.design.constant) is not None:
+        location[constant] = mean[-1]
+        scale[constant] = DEFAULT_SCALE * of_y * np.sqrt(1.0 + ((mean[:-1] / columns) ** 2).sum())
+    return Normal(tuple(location.tolist()), tuple(scale.tolist()))
+
+
+def prior_for(given: Prior | Mapping[str, Prior] | None, rows: WeightedData, family: Family) -> Prior:
+    """Return the prior of the coefficients of rows: that given, the default one of coefficients that it leaves out."""
+    names = feature_names(rows)
+    return filled(prior_of(given, names), given, names, autoscaled(rows) if family.quadratic else None)
+
+
+def filled(prior: Prior, given: Any, names: tuple[str, ...], rest: Prior | None) -> Prior:
+    """Return `prior`, as `prior_of` reads `given`, with `rest` for coefficients that it leaves out, if there is one."""
+    if rest is None or (given is not None and not isinstance(prior, ByName)):
+        return prior
+    if given is None:
+        return rest
+    if not isinstance(prior, ByName) or not isinstance(given, Mapping) or OTHERS in given:
+        return prior
+    D = len(names)
+    return prior_of(
+        {
+            name: (rest if prior.priors[prior.which[d]][0] == OTHERS else prior).of_coefficient(d, name, D)
+            for d, name in enumerate(names)
+        },
+        names,
+    )
+
+
+def group_prior_for(given: Any, rows: WeightedData, family: Family) -> GroupPrior:
+    """Return the prior of the sds of groups' effects: that given, or the default one."""
+    if given is not None or not family.quadratic:
+        return check_group_prior(given)
+    return HalfStudentT(3.0, DEFAULT_SCALE * float(moments(rows)[1][-1]))
