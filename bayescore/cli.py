@@ -208,16 +208,19 @@ def update(args: argparse.Namespace, console: Console) -> None:
     if not args.rows and args.data is None:
         raise ValueError("give files of new rows, or --data with one of all rows")
     if gone := [path for path in args.rows if isinstance(path, Path) and not path.exists()]:
-        raise FileNotFoundError(f"rows={str(gone[0])!r} does not exist; give files of new rows")
+        raise FileNotFoundError(f"{gone[0]} does not exist; give files of new rows")
     found, settings = read_fit(args.model), {"missing": args.missing, "progressbar": not args.quiet}
-    for path in args.rows[:-1]:
+    for k, path in enumerate(args.rows, 1):
+        last = k == len(args.rows)
         try:
-            found = found.update(path, **settings)
+            found = found.update(path, data=args.data if last else None, **settings)
         except ValueError as error:
-            raise ValueError(f"{path}: {error}") from error
-        found.save(output)  # an error of a later file costs that one
-        console.print(f"{path}: {found.level}, {found.coreset.n_total:,} rows so far")
-    _saved(found.update(*args.rows[-1:], data=args.data, **settings), output, console)
+            kept = f"; {output} has the files before it" if k > 1 else ""
+            raise ValueError(f"{path}: {error}{kept}") from error
+        if not last:  # an error of a later file costs that one
+            found.save(output)
+            console.print(f"{path}: {found.level}, {found.coreset.n_total:,} rows so far")
+    _saved(found if args.rows else found.update(data=args.data, **settings), output, console)
 
 
 def predict(args: argparse.Namespace, console: Console) -> None:

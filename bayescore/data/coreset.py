@@ -275,6 +275,7 @@ class Coreset(WeightedData):
             method = "aggregate" if all(core.lossless for core in coresets) else "union"
         return replace(
             first,
+            design=next((core.design for core in coresets if core.design.weighted), first.design),
             **{field.name: getattr(rows, field.name) for field in fields(WeightedData)},
             **{name: sum(getattr(core, name) for core in coresets) for name in ("n_total", "weight_total")},
             method=method,

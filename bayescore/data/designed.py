@@ -23,6 +23,7 @@ from bayescore.data.sources import has_named_columns
 from bayescore.data.sources.blocks import is_stream
 from bayescore.data.sources.groups import Grouper, check_groupings
 from bayescore.data.sources.paired import LABELS, response_of
+from bayescore.data.sources.roles import NO_WEIGHTS
 from bayescore.limits import MAX_LEVELS, MAX_LEVELS_NAMED
 from bayescore.types import NO_GROUP, WeightedData
 from bayescore.validation import ColumnError, DataError, check_alone, shown_apart, warn
@@ -186,7 +187,10 @@ def open_in(
     if len(dataset.design.groups) != len(factors) and clusters is None:
         has = ", ".join(repr(grouping.name) for grouping in dataset.design.groups) or "none"
         raise DataError(f"data has the groups {has}, {whose} {', '.join(map(repr, factors)) or 'none'}; give the same")
-    if beside.get("weights") is not None or dataset.rows.design.weighted:
+    weighted = beside.get("weights") is not None or dataset.rows.design.weighted
+    if learn_groups and design.weighted and not (weighted or ready):  # further rows of those data
+        raise DataError(NO_WEIGHTS)
+    if weighted:
         design = design.with_weights()
     return Dataset(dataset.rows, design, progress=progress)
 

@@ -19,11 +19,12 @@ def printed_lines(fit: FitParts) -> list[str]:
         lines.append(f"  {dispersion.finding if fit.spread else dispersion.text}")
     if fit.spread:
         lines.append(f"  spread: {fit.spread}, not the model's own")
-    where = "at their means" if core.design.center is not None else "where they are 0"
     unit = " sd(y)" if core.numbers else ""
     default = f"default, Normal(0, 2.5{unit} / sd) of each column"
     if core.design.constant is not None:
-        default += f", Normal({'mean(y)' if unit else '0'}, 2.5{unit}) of the intercept {where}"
+        wide = "" if core.design.center is not None else " sqrt(1 + sum (mean / sd)^2)"
+        where = "where they are 0" if wide else "at their means"
+        default += f", Normal({'mean(y)' if unit else '0'}, 2.5{unit}{wide}) of the intercept {where}"
     if "posterior_of" not in fit.drawn.posterior.attrs:
         default = "that of a model of your own"
     lines += [f"  prior: {default if fit.prior is None else fit.prior}"]

@@ -31,20 +31,19 @@ from bayescore.diagnostics.results import Level
 from bayescore.fitting.given import Given
 from bayescore.fitting.scaling import design_prior
 from bayescore.fitting.story import Step, overheard, words
-from bayescore.models.default_priors import DEFAULT_SCALE, autoscaled
+from bayescore.models.default_priors import DEFAULT_SCALE, autoscaled, on_columns
 from bayescore.models.group_priors import GroupPrior
 from bayescore.models.priors import Normal, Prior
 from bayescore.progress import say, step
 from bayescore.samplers.inference_data import read_posterior
 from bayescore.samplers.sample import sample
-from bayescore.types import FloatArray
 from bayescore.validation import DataError
 
 LONG = 10.0  # seconds of a step that are said beforehand
 TRIES = 3  # of escalation, after the first
 DRAWS, TUNE, MAX_DRAWS = 1000, 1000, 500  # the verbs' own defaults
 MAX_BYTES = 2 << 30  # of the matrix of all rows
-_ROUNDING = 1e-8  # share of a column's largest entry, below which its sd is 0
+_ROUNDING = 1e-12  # share of a column's largest entry, below which its sd is 0
 FAILURES = (RuntimeError, ArithmeticError, np.linalg.LinAlgError)  # of a posterior that is hard; others are bad input
 
 T = TypeVar("T")
@@ -263,28 +262,30 @@ class Route:
         return f"4 chains of {self.draws:,} draws"
 
     @cached_property
-    def sds(self) -> FloatArray | None:
-        """Sds of the columns that were not standardised, for the default prior; None where none are needed.
+    def default(self) -> Prior | None:
+        """The default prior of numbers, or of columns that were not standardised; None where that of `fit` goes.
 
-        Rows that came once are gone: the coreset's weighted rows stand for them.
+        Rows that came once, or of which there is a coreset alone, are gone: its weighted rows stand for them.
         """
-        if self.given.standardize:
+        core = self.core
+        if core.numbers:
+            return autoscaled(core)
+        if core.design.scale is not None:
             return None
-        if self.given.lossy and self.core.design.scale is not None:
-            return None
-        lead = 0 if isinstance(self.given.data, Coreset) else int(self.core.design.intercept)
-        if self.given.once:
-            share, X = self.core.weights / self.core.weights.sum(), self.core.X
-            sds = np.sqrt(share @ (X - share @ X) ** 2)
-            return np.where(sds > _ROUNDING * np.abs(X).max(axis=0), sds, 0.0)
-        return np.append(np.ones(lead), self.given.undesigned(response=self.core.response).scan.sd)
+        if self.given.once or isinstance(self.given.data, Coreset):
+            share = core.weights / core.weights.sum()
+            mean = share @ core.X
+            sd, largest = np.sqrt(share @ (core.X - mean) ** 2), np.abs(core.X).max(axis=0)
+        else:
+            scan = self.given.rows(core).scan
+            mean, sd, largest = scan.mean, scan.sd, scan.largest
+        return on_columns(mean, np.where(sd > _ROUNDING * largest, sd, 0.0), core.design.constant)
 
     def design_prior(self) -> Prior:
         """Return the prior of the columns of the coreset."""
         if self.in_design is not None:
             return self.in_design
-        default = autoscaled(self.core) if self.core.numbers else None
-        return design_prior(self.prior, self.core.design, None if self.core.numbers else self.sds, default=default)
+        return design_prior(self.prior, self.core.design, self.default)
 
 
 def _refused(idata: Any, why: str) -> Certificate:

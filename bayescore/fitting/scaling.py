@@ -33,32 +33,21 @@ def column_scales(design: Design) -> FloatArray:
     return scales
 
 
-def design_prior(
-    given: Prior | Mapping[str, Prior] | None,
-    design: Design,
-    sds: FloatArray | None = None,
-    *,
-    default: Prior | None = None,
-) -> Prior:
+def design_prior(given: Prior | Mapping[str, Prior] | None, design: Design, default: Prior | None = None) -> Prior:
     """Return the prior of the coefficients of a design, given one in units of the data's own columns.
 
-    By default it is `default`, in units of the design, or that of this module; `sds` are those of the columns of a
-    design that is not standardised, shape (D,). Hierarchies and multivariate priors, whose parameters are not one
-    coefficient's, stay as they are: they are on the standardised columns.
+    By default it is `default`, in units of the design, or that of standardised columns. Hierarchies and multivariate
+    priors, whose parameters are not one coefficient's, stay as they are: they are on the standardised columns.
     """
     names = design.names
     if given is None:
-        if default is not None:
-            return default
-        if sds is None:
-            return Normal(0.0, DEFAULT_SCALE)
-        return Normal(0.0, tuple((DEFAULT_SCALE / np.where(sds > 0.0, sds, 1.0)).tolist()))
+        return Normal(0.0, DEFAULT_SCALE) if default is None else default
     prior, scales = prior_of(given, names), column_scales(design)
     if not isinstance(prior, Independent):
         return prior
     each = _each(prior, names, scales)
     if isinstance(prior, ByName) and isinstance(given, Mapping) and OTHERS not in given:
-        rest = design_prior(None, design, sds, default=default)
+        rest = design_prior(None, design, default)
         for d, place in enumerate(prior.which):
             if prior.priors[place][0] == OTHERS:
                 each[d] = rest.of_coefficient(d, names[d], len(names))

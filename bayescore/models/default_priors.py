@@ -51,11 +51,20 @@ def moments(rows: WeightedData) -> tuple[FloatArray, FloatArray]:
 def autoscaled(rows: WeightedData) -> Normal:
     """Return the default prior of the coefficients of rows whose responses are numbers."""
     mean, sd = moments(rows)
-    of_y, columns = sd[-1], np.where(sd[:-1] > 0.0, sd[:-1], 1.0)
-    location, scale = np.zeros(len(columns)), DEFAULT_SCALE * of_y / columns
-    if isinstance(rows, Coreset) and (constant := rows.design.constant) is not None:
-        location[constant] = mean[-1]
-        scale[constant] = DEFAULT_SCALE * of_y * np.sqrt(1.0 + ((mean[:-1] / columns) ** 2).sum())
+    constant = rows.design.constant if isinstance(rows, Coreset) else None
+    return on_columns(mean[:-1], sd[:-1], constant, (mean[-1], sd[-1]))
+
+
+def on_columns(
+    mean: FloatArray, sd: FloatArray, constant: int | None, response: tuple[float, float] = (0.0, 1.0)
+) -> Normal:
+    """Return the default prior given means and sds of columns, shape (D,), and of the response in units of eta."""
+    columns = np.where(sd > 0.0, sd, 1.0)
+    location, scale = np.zeros(len(columns)), DEFAULT_SCALE * response[1] / columns
+    if constant is not None:
+        far = np.where(sd > 0.0, mean / columns, 0.0)
+        location[constant] = response[0]
+        scale[constant] = DEFAULT_SCALE * response[1] * np.sqrt(1.0 + (far**2).sum())
     return Normal(tuple(location.tolist()), tuple(scale.tolist()))
 
 

@@ -293,6 +293,18 @@ def test_an_array_that_a_later_block_lacks_is_named_by_its_argument(role):
         bc.build_coreset(rows, design=stream.coreset().design, label=formula[0], family=stream.family, **QUIET)
 
 
+@pytest.mark.parametrize("formula", ["y ~ age", None])
+def test_weights_that_a_later_block_lacks_are_not_taken_for_1(formula):
+    rows = MONTHS[0]
+    first = (rows,) if formula else (rows[["age"]].to_numpy(), rows["y"].to_numpy())
+    stream = bc.stream(formula=formula, size=60, random_state=1)
+    stream.partial_fit(*first, weights=np.full(len(rows), 2.0))
+    with pytest.raises(DataError, match="block 1: weights is missing: earlier rows had some; give weights="):
+        stream.partial_fit(*first)
+    n_rows = stream.partial_fit(*first, weights=np.ones(len(rows))).n_rows
+    assert n_rows == 2 * len(rows.dropna(subset=["age", "y"]))
+
+
 @pytest.mark.parametrize("option", [{"classes": (0, 1)}, {"positive": 1}, {"classes": (0, 1, 2)}])
 @pytest.mark.parametrize("formula", ["c ~ age", None])
 def test_counts_have_no_positive_label(option, formula):

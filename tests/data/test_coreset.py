@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import bayescore as bc
 from bayescore.data.coreset import SHORTFALL_KEY, Coreset
 from bayescore.data.coreset_file import read_coreset
 from bayescore.data.design import Design
@@ -258,6 +259,16 @@ def test_concat_puts_rows_and_totals_together():
     assert (both.n_total, both.weight_total, both.method) == (1500, a.weight_total + 0.5, "union")
     assert both.params == {"parts": [a.params, b.params]}
     assert Coreset.concat([a]).method == "sensitivity"
+
+
+def test_concat_remembers_weights_of_either():
+    rng = np.random.default_rng(0)
+    X, n = rng.normal(size=(200, 2)), rng.poisson(1.0, 200)
+    told = {"family": "poisson", "progressbar": False}
+    plain, weighted = bc.all_rows(X, n, **told), bc.all_rows(X, n, weights=np.full(200, 2.0), **told)
+    for parts in ((plain, weighted), (weighted, plain)):
+        assert Coreset.concat(parts).design.weighted
+    assert not Coreset.concat([plain, plain]).design.weighted
 
 
 def test_concat_refuses_coresets_that_differ(tmp_path):

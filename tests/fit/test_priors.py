@@ -8,6 +8,7 @@ import bayescore as bc
 from bayescore.data.design import Design
 from bayescore.fitting.scaling import design_prior
 from bayescore.fitting.sensitivity import rescaled
+from bayescore.models.default_priors import on_columns
 from bayescore.models.priors import prior_from_dict, prior_of
 
 DESIGN = Design(("age", "tall"), intercept=True, center=(40.0, 0.5), scale=(10.0, 0.5))
@@ -43,7 +44,38 @@ def test_coefficients_without_a_prior_of_their_own_have_the_default():
 
 
 def test_columns_that_are_not_standardised_have_their_sds():
-    assert design_prior(None, Design(("a", "b")), np.array([5.0, 0.0])) == bc.priors.Normal(0.0, (0.5, 2.5))
+    prior = on_columns(np.array([0.0, 30.0, 7.0]), np.array([0.0, 10.0, 0.0]), 0)
+    assert prior.mu == (0.0, 0.0, 0.0)
+    assert prior.sigma == pytest.approx((2.5 * np.sqrt(1.0 + 3.0**2), 0.25, 2.5))
+
+
+@pytest.mark.filterwarnings("ignore:the draws are not certified")
+@pytest.mark.parametrize("weights", [None, "w"])
+def test_a_streams_coreset_has_the_default_prior_whatever_comes_after(weights, tmp_path):
+    """Its columns are not standardised: years lie a hundred sds from 0, where its intercept is."""
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"year": rng.integers(2000, 2025, 4000).astype(float), "z": rng.normal(0.0, 0.001, 4000)})
+    rows["w"] = rng.uniform(0.5, 2.0, 4000)
+    rows["y"] = 0.1 * (rows["year"] - 2012) + 1000.0 * rows["z"] + rng.logistic(size=4000) > 0
+    stream = bc.stream(formula="y ~ year + z", size=300, weights=weights, random_state=1)
+    for start in range(0, 4000, 1000):
+        stream.partial_fit(rows[start : start + 1000])
+    fit = bc.fit(stream.coreset(), random_state=1, progressbar=False)
+    whole = bc.fit("y ~ year + z", rows, weights=weights, random_state=1, progressbar=False).summary()
+    fit.save(tmp_path / "model")
+    updated = fit.update(data=rows, progressbar=False)
+    read = bc.read_fit(tmp_path / "model", rows, progressbar=False).with_prior(None)
+    share = rows["w"] / rows["w"].sum() if weights else np.full(4000, 1 / 4000)
+    mean = share @ rows[["year", "z"]]
+    sds = np.sqrt(share @ (rows[["year", "z"]] - mean) ** 2)
+    scales = [2.5 * np.sqrt(1.0 + ((mean / sds) ** 2).sum()), *(2.5 / sds)]
+    for found, rtol in ((fit, 0.1), (updated, 0.1), (updated.with_prior(None), 3e-3), (read, 3e-3)):
+        told = [float(own.split("sigma=")[1].rstrip(")")) for own in found.prior_summary()["prior"]]
+        assert told == pytest.approx(scales, rel=rtol)
+        if found is not fit:  # which was made about another mode
+            moved = (found.summary()["mean"] - whole["mean"]) / whole["sd"]
+            assert moved[["year", "z"]].abs().max() < 0.3
+    assert "sqrt(1 + sum (mean / sd)^2)) of the intercept where they are 0" in repr(fit)
 
 
 @pytest.mark.parametrize("options", [{"intercept": False}, {}])
@@ -74,7 +106,7 @@ def test_the_default_prior_of_a_stream_has_the_sds_of_its_columns():
     with pytest.warns(UserWarning, match="came once"):
         fit = bc.fit(iter([(X[:4000], y[:4000]), (X[4000:], y[4000:])]), random_state=1, progressbar=False)
     prior = prior_from_dict(fit.posterior().story["prior"])
-    assert np.allclose(prior.sigma, [2.5, 2.5 / 0.1, 2.5 / 20.0], rtol=0.1)
+    assert np.allclose(prior.sigma, [2.5 * np.hypot(1.0, 3.0 / 0.1), 2.5 / 0.1, 2.5 / 20.0], rtol=0.1)
     assert "where they are 0" in repr(fit)
 
 

@@ -1,5 +1,7 @@
 """Updates: months of rows one after another, as one fit of all; rows that moved, and input that is refused."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -153,13 +155,14 @@ def test_files_from_the_command_line_update_one_after_another(tmp_path, capsys, 
     assert capsys.readouterr().out.startswith("month-01.parquet: certified, 8,000 rows so far\ncertified: ")
     month(21).assign(device="watch").to_parquet("bad.parquet")
     for files, message in (
-        (("bad.parquet", "gone"), "'gone' does not exist"),
+        (("bad.parquet", "gone"), "gone does not exist; give files of new rows"),
         (("bad.parquet", first), "bad.parquet: "),
     ):
         assert main(["update", "model", *files, "--quiet"]) == 2
         assert message in capsys.readouterr().err
         assert bc.read_fit("model").coreset.n_total == 12_000
     assert main(["update", "model", first, "bad.parquet", "--quiet"]) == 2
+    assert re.search("bad.parquet: .*/model has the files before it", capsys.readouterr().err)
     assert bc.read_fit("model").coreset.n_total == 16_000
 
 

@@ -16,7 +16,7 @@ from bayescore.data.passes.exact import exact_weight, total_weight
 from bayescore.data.passes.scan import check_reach
 from bayescore.data.sources.groups import Grouper, groupers_of
 from bayescore.data.sources.paired import BINOMIAL, LABELS, PAIRED, Paired
-from bayescore.data.sources.roles import OFFSET, Roles
+from bayescore.data.sources.roles import NO_WEIGHTS, OFFSET, Roles
 from bayescore.data.sources.row_filter import without_left_out
 from bayescore.data.sources.streaming_levels import beside_rows, coded_table, group_codes, recoded
 from bayescore.data.sources.survey import Seen, Survey, labels_of, merged
@@ -148,6 +148,8 @@ class Intake:
         if self.n_blocks and (o is None) != (self.offset is None):
             had = "no" if o is None else "an"
             raise DataError(f"{where} has {had} offset, unlike the blocks before it; give 0 for none")
+        if self.weighted and weights is None:
+            raise DataError(f"{where}: {NO_WEIGHTS}")
         known_groups = self.groups if self.n_blocks else None
         codes, own = group_codes(beside, known_groups, self.survey, n, where)
         named, pair = (f"{where}: y", f"{where}: {'' if paired is None else paired.beside}"), None

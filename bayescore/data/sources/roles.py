@@ -15,6 +15,7 @@ from bayescore.validation import ColumnError, DataError, check_alone, check_choi
 
 OFFSET = "offset"  # name of offsets that come as arrays
 MISSING = ("raise", "drop")
+NO_WEIGHTS = "weights is missing: earlier rows had some; give weights=, one for each row, 1 for none"
 
 
 @dataclass(frozen=True, eq=False)
