@@ -1,10 +1,11 @@
 """Figures that pages quote are those of the results files, in the words of `benchmarks/quoted.md.j2`.
 
-Held to it are README.md and all of docs/: each figure with a unit in a paragraph that names a benchmark is in a quote,
+Held to it are README.md, docs/ and notebooks: each figure with a unit in a paragraph that names a benchmark is a quote,
 or in `UNQUOTED`, with the reason; on the page of evidence each in any paragraph. Figures without a unit, tables whose
-command stands elsewhere, notebooks and `benchmarks/COST_MODEL.md` are not looked through.
+command stands elsewhere and `benchmarks/COST_MODEL.md` are not looked through.
 """
 
+import json
 import re
 from pathlib import Path
 
@@ -15,7 +16,10 @@ from benchmarks import write_results
 from tests.test_results import MEASURED, prose
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    "README.md",
+    *sorted(str(path.relative_to(ROOT)) for path in (*ROOT.glob("docs/**/*.md"), *ROOT.glob("notebooks/*.ipynb"))),
+]
 EVIDENCE = "docs/explanation/evidence.md"
 NAMES_A_BENCHMARK = re.compile(r"python -m benchmarks|RESULTS\.md")
 UNQUOTED = {
@@ -40,6 +44,14 @@ def spaced(text):
     return re.sub(r"\s+", " ", text).strip()
 
 
+def words(page):
+    """Return the text of a page; of a notebook that of its cells without code."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    if not page.endswith(".ipynb"):
+        return text
+    return "\n\n".join("".join(one["source"]) for one in json.loads(text)["cells"] if one["cell_type"] == "markdown")
+
+
 def quotes():
     """Return the quotes of each page, from the tables."""
     sections = re.split(r"^## (.+)$", write_results.render("quoted.md.j2"), flags=re.MULTILINE)[1:]
@@ -51,13 +63,13 @@ def quotes():
 
 def missing(page, found):
     """Return the quotes that a page does not have."""
-    text = spaced((ROOT / page).read_text(encoding="utf-8"))
+    text = spaced(words(page))
     return [quote for quote in found[page] if quote not in text]
 
 
 def unquoted(page, found):
     """Return the figures with a unit of the paragraphs that name a benchmark, quotes left out."""
-    text = re.sub(r"```.*?```", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL)
+    text = re.sub(r"```.*?```", "", words(page), flags=re.DOTALL)
     figures = []
     for paragraph in map(spaced, re.split(r"\n\s*\n|\n(?=- )", text)):
         if page != EVIDENCE and not NAMES_A_BENCHMARK.search(paragraph):
