@@ -14,7 +14,7 @@ compilation left out. Priors: N(0, 4^2) for coefficients, half Student t (3, 2.5
   maximum likelihood. `off` is the largest distance of their coefficients from bayescore's means, in posterior sds.
 
 `ess` is the smallest effective sample size over coefficients, sigma and effects, of 4,000. `times` is the whole time
-over that of bayescore's build and draws.
+over that of bayescore's build and draws, where it was measured.
 """
 
 import json
@@ -253,7 +253,8 @@ def main(rows: int = ROWS, rivals: str = ",".join([*SYSTEMS][1:]), cap: float = 
             result["off"] = float(gap.max()) if result is not own else np.nan
         row = {"system": SYSTEMS[name][0], "N": rows, "G": GROUPS, "p": P, "timed": result["timed"]}
         row |= {key: result.get(key, np.nan) for key in ("build_s", "seconds", "certify_s", "ess", "off")}
-        row["times"] = row["seconds"] / own.get("seconds", np.nan)
+        whole = not str(result["timed"]).startswith("scaled")
+        row["times"] = row["seconds"] / own.get("seconds", np.nan) if whole else np.nan
         found.append(row)
         print(row, flush=True)
     if rows == ROWS and set(chosen) == set(SYSTEMS):

@@ -209,7 +209,4 @@ def main() -> None:
                 **accuracy(draws),
             }
         )
-    whole = next(row["seconds, warm"] for row in rows if row["system"].startswith("PyMC"))
-    for row in rows:
-        row["PyMC on all rows / this"] = whole / row["seconds, warm"]
     publish("wall_time", rows)

@@ -69,6 +69,11 @@ def rows_of(name: str, match: Mapping[str, Any] | None = None) -> pd.DataFrame:
     return frame
 
 
+def cell(name: str, column: str, match: Mapping[str, Any] | None = None) -> Any:
+    """Return one figure of ``results/<name>.csv``: that of the only row in which columns have the values of `match`."""
+    return rows_of(name, match)[column].item()
+
+
 def measured(name: str) -> bool:
     """Say whether ``results/<name>.csv`` exists: of a benchmark that has not been run there is no section."""
     return (RESULTS / f"{name}.csv").is_file()
@@ -136,7 +141,7 @@ def render(page: str = "RESULTS.md.j2") -> str:
     )
     environment.filters["short"] = short
     cells = (percent_of, digits_of, known_of, worst_of)
-    for known in (rows_of, measured, table, protocol, posteriors, *cells, standing, tie_broken):
+    for known in (rows_of, cell, measured, table, protocol, posteriors, *cells, standing, tie_broken):
         environment.globals[known.__name__] = known
     return re.sub(r"\n{3,}", "\n\n", environment.get_template(page).render())
 

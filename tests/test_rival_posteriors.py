@@ -108,10 +108,10 @@ def test_rows_of_the_systems_measured_anew_are_not_kept(tmp_path, monkeypatch):
     assert others("w8a", ["sgld"]) == rows[1:]
 
 
-def by_hand(setting=None):
+def by_hand(setting=None, timed="whole"):
     """Stand a system beside bayescore on four sets: twice as far off, as near, half as far off, stopped."""
-    ours = {"system": "bayescore", "sd": 0.01, "KL": 1.0, "processor s": 2.0}
-    its = {"system": "other", "best": True, "sd": 0.01, "KL": 1.0, "processor s": 8.0}
+    ours = {"system": "bayescore", "sd": 0.01, "KL": 1.0, "processor s": 2.0, "timed": "whole"}
+    its = {"system": "other", "best": True, "sd": 0.01, "KL": 1.0, "processor s": 8.0, "timed": timed}
     errors = {"far": 0.2, "level": 0.14, "close": 0.05, "slow": np.nan}
     rows = [{**ours, "data": data, "setting": "README", "best": False, "mean": 0.1} for data in errors]
     rows += [{**ours, "data": data, "setting": "more", "best": True, "mean": 0.04} for data in errors]
@@ -134,10 +134,17 @@ def test_standing_is_that_of_the_best_setting_unless_one_is_named():
     assert (best["bayescore nearer"], best["a tie"], best["less near"]) == ("far; level", "close", "")
 
 
+def test_times_scaled_from_a_few_gradients_are_not_compared():
+    found = by_hand("README", timed="scaled: 8 gradients of 122 ms to 54,310")
+    assert found["bayescore nearer"] == "far"
+    assert np.isnan([found["its processor s / bayescore's, least"], found["greatest"]]).all()
+
+
 def test_the_error_is_the_larger_one_of_mean_and_sds():
     """Of modes, which have no sds, that of the mean."""
     rows = pd.DataFrame({"system": ["bayescore", "sds off", "mode"], "mean": 0.1, "sd": [0.1, 0.9, np.nan]})
-    found = standing(rows.assign(data="a", best=True, KL=np.nan, **{"processor s": 1.0})).set_index("beside")
+    rows = rows.assign(data="a", best=True, KL=np.nan, timed="whole", **{"processor s": 1.0})
+    found = standing(rows).set_index("beside")
     assert found["bayescore nearer"].to_dict() == {"sds off": "a", "mode": ""}
     assert found["a tie"].to_dict() == {"sds off": "", "mode": "a"}
 

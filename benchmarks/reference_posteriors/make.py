@@ -1,16 +1,17 @@
 r"""Reference posteriors: 10,000 draws that count as independent, of eight real data sets under both links.
 
-posteriordb's definition: 10 chains, 10,000 draws in all, R-hat below 1.01, lag-1 autocorrelation below 0.05; for each
-coefficient. The smallest bulk and tail ESS are told too: of 10,000 independent normal draws, 95 in a hundred have a
-bulk ESS of 9,340 to 10,410 and a tail ESS of 9,150 to 10,120.
+posteriordb's definition: 10,000 draws, R-hat below 1.01, lag-1 autocorrelation below 0.05, for each coefficient; 10
+chains are its default. Of Stan's NUTS it asks too that no transition diverge, and that the fraction of missing
+information be in bounds, which split HMC does not report. The smallest bulk and tail ESS are told too: of 10,000
+independent normal draws, 95 in a hundred have a bulk ESS of 9,340 to 10,410 and a tail ESS of 9,150 to 10,120.
 
 Rows: an intercept and standardised columns; prior N(0, 4) (4 is the sd), the package's default. Drawn by split
 Hamiltonian Monte Carlo (`full_posteriors`), which has the package's density but none of its samplers, after 150
 iterations of warm-up, each chain thinned twice as far until the definition is met. Two sets of made rows, with weights
 from 0.05 to 5000, are drawn by PyMC's NUTS: the tests of samplers compare with them. Summaries go to
-`reference_posteriors/*.json`, draws to `.references/`. posteriordb's commit of 2025-04-29 has no reference draws of any
-logistic or probit model; by its tracker it has had some of nes_logit since 2025-08 and of four models of wells since.
-They are not among the data here: the draws below are our own.
+`reference_posteriors/*.json`, draws to `.references/`. The draws below are our own. posteriordb has had draws of
+nes_logit, wells_dist, wells_dist100 and dogs since 2025-08, of wells_dist100ars and wells_interaction_c since 2026-03,
+under flat priors and with other columns: `tests/test_posteriordb.py` compares with the means that it publishes.
 
 Reference: Magnusson, Torgander, Bürkner, Zhang, Carpenter and Vehtari (2025), posteriordb: testing, benchmarking and
 developing Bayesian inference algorithms, AISTATS.

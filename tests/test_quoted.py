@@ -1,0 +1,109 @@
+"""Figures that pages quote are those of the results files, in the words of `benchmarks/quoted.md.j2`.
+
+Held to it are README.md, docs/ and notebooks: each figure with a unit in a paragraph that names a benchmark is a quote,
+or in `UNQUOTED`, with the reason; on the page of evidence each in any paragraph. Figures without a unit, tables whose
+command stands elsewhere and `benchmarks/COST_MODEL.md` are not looked through.
+"""
+
+import json
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from benchmarks import write_results
+from tests.test_results import MEASURED, prose
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [
+    "README.md",
+    *sorted(str(path.relative_to(ROOT)) for path in (*ROOT.glob("docs/**/*.md"), *ROOT.glob("notebooks/*.ipynb"))),
+]
+EVIDENCE = "docs/explanation/evidence.md"
+NAMES_A_BENCHMARK = re.compile(r"python -m benchmarks|RESULTS\.md")
+UNQUOTED = {
+    # the model of a billion rows; storage and memory by design, and the fit's size
+    "docs/explanation/cost.md": [
+        "80 s",
+        "2 minutes",
+        "1.1 GB",
+        "500 MB",
+        "4.4 minutes",
+        "1 kB",
+        "1.5 MB",
+        "1 s",
+        "2 kB",
+    ],
+    EVIDENCE: ["1.5 times"],  # what a tie is
+}
+
+
+def spaced(text):
+    """Return text with single spaces."""
+    return re.sub(r"\s+", " ", text).strip()
+
+
+def words(page):
+    """Return the text of a page; of a notebook that of its cells without code."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    if not page.endswith(".ipynb"):
+        return text
+    return "\n\n".join("".join(one["source"]) for one in json.loads(text)["cells"] if one["cell_type"] == "markdown")
+
+
+def quotes():
+    """Return the quotes of each page, from the tables."""
+    sections = re.split(r"^## (.+)$", write_results.render("quoted.md.j2"), flags=re.MULTILINE)[1:]
+    return {
+        page: [spaced(one) for one in re.split(r"\n\s*\n", text) if one.strip()]
+        for page, text in zip(sections[::2], sections[1::2], strict=True)
+    }
+
+
+def missing(page, found):
+    """Return the quotes that a page does not have."""
+    text = spaced(words(page))
+    return [quote for quote in found[page] if quote not in text]
+
+
+def unquoted(page, found):
+    """Return the figures with a unit of the paragraphs that name a benchmark, quotes left out."""
+    text = re.sub(r"```.*?```", "", words(page), flags=re.DOTALL)
+    figures = []
+    for paragraph in map(spaced, re.split(r"\n\s*\n|\n(?=- )", text)):
+        if page != EVIDENCE and not NAMES_A_BENCHMARK.search(paragraph):
+            continue
+        for quote in sorted(found.get(page, []), key=len, reverse=True):
+            paragraph = paragraph.replace(quote, "")
+        figures += re.findall(MEASURED, prose(paragraph))
+    return figures
+
+
+FOUND = quotes()
+
+
+@pytest.mark.parametrize("page", FOUND)
+def test_pages_say_what_the_tables_say(page):
+    """Mend the page; where a sentence is to be another one, `benchmarks/quoted.md.j2` too."""
+    assert missing(page, FOUND) == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_measured_figures_are_quotes(page):
+    assert unquoted(page, FOUND) == UNQUOTED.get(page, [])
+
+
+def test_a_table_that_changes_is_seen(monkeypatch):
+    """The control: with one more forged draw in the table README no longer says what it says."""
+    read = pd.read_csv
+
+    def changed(path, **options):
+        frame = read(path, **options)
+        if Path(path).name == "forgeries.csv":
+            frame.loc[frame["model"] == "all", "forged"] += 1
+        return frame
+
+    monkeypatch.setattr(write_results.pd, "read_csv", changed)
+    assert missing("README.md", quotes()) != []
+    assert unquoted("README.md", {}) != unquoted("README.md", FOUND)
