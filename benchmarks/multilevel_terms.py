@@ -94,7 +94,7 @@ def beside(one: object, other: object) -> dict[str, float]:
 def sampled(core: bc.Coreset, draws: int = 1000) -> tuple[object, dict]:
     """Return draws, and how they mixed."""
     begin = time.perf_counter()
-    idata = bc.sample(core, draws=draws, random_seed=1, progressbar=False)
+    idata = bc.sample(core, draws=draws, ess=2.0 * draws, random_seed=1, progressbar=False)
     seconds = time.perf_counter() - begin
     return idata, {"draws": 4 * draws, "sample_s": seconds, "ess": float(ess(figures(idata)["beta"], "bulk").min())}
 
