@@ -165,7 +165,7 @@ class Fit(FitClusters):
         data: Any = None,
         progressbar: bool = True,
     ) -> Self:
-        """Return the fit of the rows so far and of new ones, without reading the former.
+        """Return the fit of the rows so far and of new ones, without reading the old ones.
 
         The new rows become a coreset in the same design, about the posterior so far, which the old coreset is united
         with; draws are made again. The certificate holds them against the new rows, and for the old ones against their
