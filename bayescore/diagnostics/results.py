@@ -53,6 +53,9 @@ class Verdict:
     text: str
 
 
+USABLE = "These draws can be used"
+"""How the verdict for everybody begins where draws can be used."""
+
 EFFECT_INDEX = ("factor", "group", "effect")
 """Levels of the index of `CertificateData.effects`."""
 
@@ -185,9 +188,9 @@ class CertificateData:
     def advice(self) -> str:
         """The verdict for everybody: whether draws can be used, and which."""
         if self.level is Level.CERTIFIED:
-            return "These draws can be used"
+            return USABLE
         if self.level is Level.CORRECTED:
-            return "These draws can be used once corrected, as Certificate.idata"
+            return f"{USABLE} once corrected, as Certificate.idata"
         return "These draws cannot be used yet"
 
     @property

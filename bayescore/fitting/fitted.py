@@ -52,7 +52,7 @@ class Fit(FitClusters):
     >>> X = rng.normal(size=(5000, 2))
     >>> fit = bc.fit(X, X[:, 0] + rng.logistic(size=5000) > 0, random_state=1, progressbar=False)
     >>> print(str(fit).splitlines()[0])
-    certified: these draws can be used
+    These draws can be used: certified.
     >>> [step.what for step in fit.story]
     ['build', 'sample', 'certify']
     >>> fit.idata.posterior["coef"].dims
