@@ -14,8 +14,8 @@ files. The pipeline behind it, in the order of the rooms:
    from the draws, and so do `odds_ratios` and `average_predictions` by the levels of a factor; `poststratify` averages
    the predictions of cells over a population.
 5. *diagnostics*: `certify` checks a coreset's posterior against the full data in one pass as a rule, and gives their
-   elpd; `loo_compare` gives differences of models' elpds, `loo` what `arviz.compare` takes; `log_evidence` gives the
-   marginal likelihood of both; `compare` shows with Monte Carlo errors how close posteriors are, and writes a report;
+   elpd. `loo_compare` gives differences of models' elpds, `loo` what `arviz.compare` takes. `log_evidence` gives the
+   marginal likelihood of both. `compare` shows with Monte Carlo errors how close posteriors are, and writes a report.
    `plots` show effects of groups.
 6. *estimators*: `CoresetLogisticRegression` and `CoresetProbitRegression` are scikit-learn classifiers.
 

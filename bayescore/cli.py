@@ -24,7 +24,7 @@ ROLES = ("label", "weights", "offset", "trials", "exposure", "groups", "missing"
 
 
 def check_output(output: Path, *inputs: Path | str, option: str = "--output") -> None:
-    """Raise unless `output` can be written and is none of `inputs`, which it would replace."""
+    """Raise unless `output` can be written and is not one of `inputs`, which it would replace."""
     from bayescore.files import check_output_path
 
     check_output_path(output, option)

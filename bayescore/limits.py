@@ -46,7 +46,7 @@ EQUAL_WEIGHTS_SD = 1e-4
 """Sd of log weights below which they are equal but for rounding, and have no tail to fit."""
 
 NEARLY_EQUAL_WEIGHTS_SD = 0.05
-"""Sd of log weights below which the shape of their tail, fitted all the same, tells nothing of a posterior."""
+"""Sd of log weights below which the shape of their tail, fitted all the same, says nothing about a posterior."""
 
 MAX_LOG_RATIO_SD = 0.5
 """Sd of the log ratio of two posteriors from which they are not said to be the same: 0.3 is close, 1 far."""

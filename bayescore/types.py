@@ -17,7 +17,7 @@ LabelArray = NDArray[np.int8]
 
 A = TypeVar("A", bound=NDArray[Any])
 
-NO_ROW = -1  # the index of pseudo-rows, which stand for many rows and are none of them
+NO_ROW = -1  # the index of pseudo-rows, which stand for many rows and are not in the data
 NO_GROUP = -1  # code of a row that belongs to no group
 
 INTERCEPT = "Intercept"
@@ -77,7 +77,7 @@ class WeightedData:
 
     @property
     def pseudo(self) -> NDArray[np.bool_]:
-        """Which rows are pseudo-rows, shape (n,): they stand for many rows and are none of them."""
+        """Which rows are pseudo-rows, shape (n,): they stand for many rows, and the data do not have them."""
         return np.asarray(self.index == NO_ROW)
 
     @property
@@ -92,7 +92,7 @@ class WeightedData:
         return eta + (self.offset if eta.ndim == 1 else self.offset[:, None])
 
     def mirrored(self, sign: int) -> Self:
-        """Return the rows of which -beta is as likely as beta is of these, if `sign` is -1."""
+        """Return rows that give -beta the likelihood of beta by these, if `sign` is -1."""
         return replace(self, y=self.y * sign, offset=None if self.offset is None else self.offset * sign)
 
     def take(self, which: NDArray[Any] | slice) -> Self:

@@ -122,7 +122,7 @@ def check_seed(random_state: object, name: str = "random_state") -> int:
 
 
 def json_object(text: Any, problem: str) -> dict[str, Any]:
-    """Return the JSON object that `text` is; `problem` is the message if it is none."""
+    """Return the JSON object that `text` is; `problem` is the message if it is no object."""
     try:
         value = json.loads(text)
     except (TypeError, ValueError, RecursionError):
@@ -162,7 +162,7 @@ def check_aligned(**given: Any) -> None:
     indexed: list[tuple[str, Any]] = [(name, index) for name, index in indexes.items() if hasattr(index, "equals")]
     for name, index in indexed[1:]:
         first, other = indexed[0]
-        if len(index) == len(other) and not index.equals(other):  # lengths are told of elsewhere
+        if len(index) == len(other) and not index.equals(other):  # other lengths are refused elsewhere
             raise DataError(
                 f"{name} has another index than {first}: align them, {name}.loc[{first}.index], or give "
                 f"{name}.to_numpy() if the rows go together as they stand"

@@ -422,7 +422,7 @@ def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["demo", "--rows", "20000", "--quiet", "-o", str(folder)]) == 0
     assert {path.name for path in folder.iterdir()} == {"report.html", "story.png", "coefficients.png", "model"}
     printed = capsys.readouterr().out
-    assert "certified: these draws can be used" in printed
+    assert "These draws can be used: certified." in printed
     found = bc.read_fit(folder / "model")
     assert (found.level, found.coreset.n_total) == ("certified", 20_000)
     assert len(found.coreset) < 300

@@ -210,7 +210,7 @@ def k_variates(
     divergence : Divergence or str
         d(x, c), or its name.
     n_local_trials : int or None
-        Rows drawn for each center after the first, of which the one that leaves the least cost is taken; None for
+        Rows drawn for each center after the first; the one that leaves the least cost is taken. None for
         2 + floor(log k), scikit-learn's greedy default.
     random_state : int, Generator, SeedSequence or None
         Seed.

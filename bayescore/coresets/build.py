@@ -48,10 +48,10 @@ def build_coreset(
     Parameters
     ----------
     data : array, data frame, Arrow table, path, query, Dask collection, callable, iterator, Coreset or Source
-        Rows: an array, dense or sparse, shape (N, D); a pandas, polars, Arrow or Dask table, a LazyFrame, a relation of
-        DuckDB, a dataset of Arrow, the path or address (``s3://...``) of a Parquet file or folder, or of a CSV file,
-        with `label` naming the labels' column; a callable that returns a fresh iterator of blocks, (X, y) or (X, y,
-        weights), each time; such an iterator, read once; or a coreset, to shrink it further.
+        Rows: an array, dense or sparse, shape (N, D), or a coreset, to shrink it further. Or with `label` naming the
+        labels' column: a pandas, polars, Arrow or Dask table, a LazyFrame, a relation of DuckDB, a dataset of Arrow,
+        the path or address (``s3://...``) of a Parquet file or folder, or of a CSV file. Or a callable that returns a
+        fresh iterator of blocks, (X, y) or (X, y, weights), each time; or such an iterator, read once.
     y : array, shape (N,), optional
         Labels of two classes, the second in sorted order +1, of an ordered categorical the last; or counts, or numbers.
     family : str or Family, optional
@@ -69,7 +69,7 @@ def build_coreset(
     weights, offset, trials, exposure : array or str, optional
         A number for each row, or the name of its column, which is then no feature. Weights are 1 by default, and rows
         of weight 0 are left out. The offset o_n is the known part of the linear predictor, x_n . beta + o_n, such as
-        log(exposure). Trials are those of binomial counts, of which `y` or `label` are the successes: a row becomes
+        log(exposure). Trials are those of binomial counts; `y` or `label` are the successes: a row becomes
         two, with its successes and its failures as weights. Exposures are those of counts, 1 by default: the weights of
         a row's two are its count and its exposure. Blocks are (X, y, weights, offset, trials or exposure, groups), with
         None for what is not given.

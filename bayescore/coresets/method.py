@@ -75,7 +75,7 @@ class Method(ABC):
     needs_mu : bool
         Whether its guarantee needs a finite complexity mu, which separable labels do not have.
     sums : bool
-        Whether it adds up rows of numbers with normal noise, of which other methods know nothing.
+        Whether it adds up rows of numbers with normal noise, which other methods do not take.
     knows_groups : bool
         Whether its rows represent the effects of groups, too.
     """

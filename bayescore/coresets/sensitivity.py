@@ -56,9 +56,9 @@ class Sensitivity(Method):
         Radius R of the ball of coefficients that the bound holds on; "auto" is 3 / sqrt(normalised k-means cost).
     clustering : optional
         Clustering of the signed rows in place of greedy k-means++ on a subsample: centers of shape (k, D); the result
-        of a function of `bayescore.clustering`; a scikit-learn clusterer with ``cluster_centers_``, fitted, or not:
-        then it is fitted to the subsample; or "d-means++", whose peers are the partitions, row groups or blocks of the
-        data: no row but the centers comes here, and the coreset then depends on how the rows are cut.
+        of a function of `bayescore.clustering`; a scikit-learn clusterer with ``cluster_centers_``, which is fitted to
+        the subsample unless it is fitted; or "d-means++". The peers of "d-means++" are the partitions, row groups or
+        blocks of the data: no row but the centers comes here, and the coreset then depends on how the rows are cut.
     epsilon, delta : float, optional
         For ``size="auto"``: relative error of the log-likelihood, and probability of failure (default 0.05); see
         `sensitivity_size`.

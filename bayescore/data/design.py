@@ -61,7 +61,7 @@ class Design:
     scale: tuple[float, ...] | None = None
     offset: str | None = field(default=None, kw_only=True)  # name of the known part of the linear predictors
     exposure: str | None = field(default=None, kw_only=True, compare=False)  # name of the exposure of counts
-    classes: tuple[Any, Any] | None = field(default=None, kw_only=True, compare=False)  # says nothing of the columns
+    classes: tuple[Any, Any] | None = field(default=None, kw_only=True, compare=False)  # says nothing about the columns
     groups: tuple[Grouping, ...] = field(default=(), kw_only=True)
     raw_levels: Levels = field(default=(), kw_only=True)  # of the raw columns that hold text
     # columns of label, weights and trials, for rows that follow the design; `ARRAY` for weights that are no column

@@ -100,7 +100,7 @@ def open_designed(
     shown = ", ".join(f"{name!r} ({len(own)} levels)" for name, own in levels[:5]) + (", ..." if levels[5:] else "")
     warn(
         f"columns of text are coded as factors, each level but the first against the first: {shown}; drop those that "
-        "are none, or give a formula"
+        "are no factors, or give a formula"
     )
     return dataset.with_design(formula_design(dataset.design.raw_names, None, levels, {}))
 

@@ -70,7 +70,7 @@ def codes(column: pa.Array, name: str, levels: Sequence[Any], start: int) -> Flo
     if (table < 0.0).any() and (found < 0.0).any():
         row = int(np.argmax(found < 0.0))
         raise RowError(
-            f"column {name!r} has the level {column[row].as_py()!r} in row {start + row}, which is none of those "
+            f"column {name!r} has the level {column[row].as_py()!r} in row {start + row}, which is not one of those "
             f"known ({_shown(levels)}); drop such rows, or build with rows of every level",
             start + row,
         )

@@ -12,7 +12,7 @@ from bayescore.types import WeightedData
 
 @dataclass(frozen=True, eq=False)
 class Joined:
-    """A source of the rows of `before`, then of the rows of `new`, in the design of the latter.
+    """A source of the rows of `before`, then of the rows of `new`, in the design of `new`.
 
     `start`: where a method may begin to look for the mode of all, such as that of the rows of `before`.
     """

@@ -32,7 +32,7 @@ def check_no_pseudo(data: WeightedData, argument: str) -> None:
     """Raise if there are pseudo-rows, which have no labels to predict."""
     if data.pseudo.any():
         raise DataError(
-            f"{argument} has pseudo-rows, which stand for many rows and are none: give rows of the data, such as "
+            f"{argument} has pseudo-rows, which stand for many rows: give rows of the data, such as "
             "all_rows(rows, design=core.design)"
         )
 

@@ -19,10 +19,10 @@ from bayescore.diagnostics.results import CertificateData, Level, Verdict
 
 
 def beside_reference(certificate: CertificateData, verdict: Verdict) -> CertificateData:
-    """Return the certificate as a comparison shows it: a reference that tells of a large error overrules it."""
+    """Return the certificate as a comparison shows it: a reference that shows a large error overrules it."""
     if certificate.level != Level.CERTIFIED or verdict.level != Level.DIFFERS:
         return certificate
-    text = f"Certified without the reference, which tells of a larger error: see the verdict. {certificate.text}"
+    text = f"Certified without the reference, which shows a larger error: see the verdict. {certificate.text}"
     return replace(certificate, level=Level.NOT_CERTIFIED, text=text)
 
 

@@ -252,7 +252,7 @@ def _along(predictor: Predictor, gradient: FloatArray) -> FloatArray:
 def _beyond(
     terms: list[tuple[float, WeightedData]], inclusion: FloatArray, at: tuple[Predictor, Predictor], look: _Look
 ) -> tuple[FloatArray, float]:
-    """Return what a sample says of the sums beyond `order`, shape (S,), and its mean variance over draws."""
+    """Return what a sample says about the sums beyond `order`, shape (S,), and its mean variance over draws."""
     (mean, predictor), family = at, look.near.family
     total, variance, step = np.zeros(len(predictor)), 0.0, max(1, _CACHE // len(predictor))
     for start in range(0, len(inclusion), step):

@@ -86,17 +86,17 @@ def average_predictions(
     Returns
     -------
     DataFrame
-        A row for each level; `mean`, `lower` and `upper` of the average probability of the class that is +1, those of
-        its difference to the first level, `difference`, `difference_lower` and `difference_upper`, the rows' `weight`,
-        and `sampling_se`, the standard error of the average because some of many rows stand for all; 0 where each row
-        was evaluated.
+        A row for each level: `mean`, `lower` and `upper` of the average probability of the class that is +1, and those
+        of its difference to the first level, `difference`, `difference_lower` and `difference_upper`. `weight` is that
+        of the rows. `sampling_se` is the standard error of the average because some of many rows stand for all; 0
+        where each row was evaluated.
 
     Raises
     ------
     TypeError, ValueError, DataError
         Unless one of `by` and `variables` names a column of the data that is a factor, or has at most 20 values, or
-        `by` a grouping factor; if the rows are a coreset's that misses a part of the data; if rows of the design matrix
-        do not tell the column; if there are no rows.
+        `by` a grouping factor. If the rows are a coreset's that misses a part of the data, if rows of the design matrix
+        do not tell the column, or if there are no rows.
 
     Examples
     --------
@@ -267,7 +267,7 @@ def _rows(idata: Any, posterior: Posterior, data: Any) -> tuple[WeightedData, bo
 def _check_rows(pseudo: NDArray[np.bool_] | None, method: str | None) -> None:
     if pseudo is not None and pseudo.any():
         raise DataError(
-            "the coreset has pseudo-rows, which tell nothing of the rows' columns; give rows as data, a sample"
+            "the coreset has pseudo-rows, which say nothing about the rows' columns; give rows as data, a sample"
         )
     if method not in _WHOLE:
         raise DataError(

@@ -238,14 +238,13 @@ def elpd_loo(
     elpd = float(weights @ sums.log_likelihood - 0.5 * sums.variance + scale * difference.sum())
     square = sums.square + scale * float(rows.weights @ (left.value**2 - (mean - 0.5 * var) ** 2))
     sampling = 0.0 if scale == 1.0 else n_rows * (scale - 1.0) * float(difference.var(ddof=1))
-    unknown = scale * float((difference[left.k > FINITE_K] ** 2).sum())  # their own standard error is none
+    unknown = scale * float((difference[left.k > FINITE_K] ** 2).sum())  # their own standard error is not known
     change = scale * (rows.weights @ (left.influence - weights * (log_p - centre[:, None])))
     own = draws_variance(sums.log_likelihood.reshape(n_chains, -1, 1), weights, change)
     se = math.sqrt(max(square - elpd**2 / sums.weight, 0.0))
     mcse = math.sqrt(sampling + unknown + own + sums.error**2)
-    if (
-        elpd >= 0.0 and not family.quadratic
-    ) or mcse > se:  # draws so far off that sums over them are: a log probability is negative
+    # draws are off, and sums over them too: a log probability is negative
+    if (elpd >= 0.0 and not family.quadratic) or mcse > se:
         return about
     return replace(about, elpd_loo=elpd, elpd_loo_se=se, elpd_loo_mcse=mcse)
 

@@ -94,7 +94,7 @@ def settled(families: Sequence[ErrorFamily]) -> bool:
 def worst(families: Sequence[ErrorFamily]) -> str:
     """Return a clause on the figure that comes nearest to its limit, two standard errors on top.
 
-    Combinations, which have no name, are told of where no other figure is beyond its limit and they are.
+    Combinations, which have no name, are named where they are beyond their limit and no other figure is.
     """
 
     def order(family: ErrorFamily) -> tuple[bool, bool, float]:

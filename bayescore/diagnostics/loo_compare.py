@@ -5,10 +5,10 @@ Two models predict the same rows, and what is hard for one is so for the other: 
 .. math:: \mathrm{elpd}_a - \mathrm{elpd}_b = \sum_n w_n d_n, \quad d_n = e_{an} - e_{bn}, \qquad
           \mathrm{se}^2 = \sum_n w_n d_n^2 - \frac{(\sum_n w_n d_n)^2}{\sum_n w_n}
 
-is many times smaller than either elpd's own, and needs e_n of both for the same rows. e_n, the importance weights from
-the coreset's to the full data's posterior and the sampled rows are those of `elpd`: all rows give c_n of every model,
-whose products over the pass are sums too, and some rows, the same for all models, e_n itself. Models of one design
-share one reading of the data; other designs are read in step with it.
+is many times smaller than either elpd's own, and needs e_n of both for the same rows. Here e_n, the sampled rows, and
+the importance weights from the coreset's to the full data's posterior are those of `elpd`. All rows give c_n of every
+model, whose products over the pass are sums too. Some rows, the same for all models, give e_n itself. Models of one
+design share one reading of the data; other designs are read in step with it.
 
 References
 ----------
@@ -77,10 +77,10 @@ def loo_compare(
     Returns
     -------
     DataFrame, one row for each model, the best first
-        ``rank``; ``elpd_loo`` and its standard error ``se``, as the rows stand for others like them; ``elpd_diff``, the
-        elpd less the best one's, its standard error ``dse``, and ``diff_mcse``, what draws and sampled rows leave open
-        of it; ``pareto_k``, k-hat of the weights from the coreset's to the full posterior, and ``bad_k``, of how many
-        of the (at most 1,000) rows left out k-hat is above 0.7. All in nats.
+        ``rank``; ``elpd_loo`` and its standard error ``se``, as the rows stand for others like them. ``elpd_diff`` is
+        the elpd less the best one's, ``dse`` its standard error, and ``diff_mcse`` what draws and sampled rows leave
+        open of it. ``pareto_k`` is k-hat of the weights from the coreset's to the full posterior. ``bad_k`` counts
+        those of the (at most 1,000) rows left out whose k-hat is above 0.7. All in nats.
 
     Raises
     ------

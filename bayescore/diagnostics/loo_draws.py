@@ -49,7 +49,7 @@ def loo_draws(name: str, idata: Any, core: Coreset, max_draws: int, *, weighted:
     posterior = read_posterior(idata, name)
     if "spread" in posterior.attrs:
         raise DataError(
-            f"{name}: the spread of its draws is {posterior.attrs['spread']}, of which no row can be left out; give "
+            f"{name}: the spread of its draws is {posterior.attrs['spread']}: no row can be left out of it; give "
             "those of the model's own posterior, fit.cluster_robust(None).idata"
         )
     if core.counts and (weighted or core.design.weighted):

@@ -1,10 +1,10 @@
-r"""One reading of the full data by several models: sums over all rows of what each model says of each.
+r"""One reading of the full data by several models: sums over all rows of what each model says about each.
 
-Models of one design share one reading; other designs are read in step with it, block by block, so that what two models
-say of a row can be multiplied. c_n = E l_n - var l_n / 2 is a model's first word on e_n, its log predictive density
-with row n left out (see `elpd`): the moments are over the normal density that has the draws' mean and covariance, and
-log-likelihoods of all rows come from a sample of them (`row_sums`). Models with group terms, and all models where that
-sample does not tell enough, are evaluated at all draws, and the moments are over these.
+Models of one design share one reading. Other designs are read in step with it, block by block, so that what two models
+say about a row can be multiplied. A model's log predictive density with row n left out is e_n (see `elpd`); c_n = E l_n
+- var l_n / 2 is its first estimate. The moments are over the normal density that has the draws' mean and covariance,
+and log-likelihoods of all rows come from a sample of them (`row_sums`). Models with group terms, and all models where
+that sample does not tell enough, are evaluated at all draws, and the moments are over these.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ _DRAWS_A_COLUMN = 4  # from which on draws tell a covariance well enough to expa
 
 @dataclass(frozen=True, eq=False)
 class _Block:
-    """What some rows tell of the models of one design."""
+    """What some rows say about the models of one design."""
 
     index: IntArray
     labels: LabelArray

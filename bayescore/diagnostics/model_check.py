@@ -40,7 +40,7 @@ class ModelCheck:
     positive: FloatArray
     weights: FloatArray
     counts: bool = False  # whether shares are rates, events by exposure, and `positive` is whether there are events
-    replicated: FloatArray | None = None  # of numbers, of which `positive` are those observed: one set of the model's
+    replicated: FloatArray | None = None  # of numbers, one set of the model's; `positive` are those observed
 
     @property
     def ess(self) -> float:

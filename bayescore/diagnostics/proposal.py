@@ -113,7 +113,7 @@ def _kink_precision(beta: FloatArray, gradient: FloatArray, prior: Prior) -> Flo
 
     On its flatter side the density falls off at the rate 1/b - |g|, g the likelihood's `gradient` at the MAP: 1/b where
     nothing pulls, 0 off the kink. An exponential of that rate stands in as a normal of precision rate^2 / 2; the
-    floor keeps directions finite of which the data say nothing.
+    floor keeps directions finite about which the data say nothing.
     """
     own = prior_part(beta, prior).precision
     for part, kinks, table in prior.parts(len(beta)):

@@ -53,6 +53,9 @@ class Verdict:
     text: str
 
 
+USABLE = "These draws can be used"
+"""How the verdict for everybody begins where draws can be used."""
+
 EFFECT_INDEX = ("factor", "group", "effect")
 """Levels of the index of `CertificateData.effects`."""
 
@@ -94,16 +97,16 @@ class CertificateData:
         between the two posteriors.
     coordinates : DataFrame
         A row for each feature, and with group terms for the logarithm of each sd of effects and Fisher's z of each
-        correlation: mean, sd, the corrected mean, sd and 3% and 97% quantiles, the predicted errors of the
-        mean in sds (own minus corrected) and of the sd (relative), each with its numerical error (`_mcse`), and the
-        Monte Carlo errors of the draws' own mean (`mean_mcse_sd`, in sds) and sd (`sd_mcse`, relative). `median`
-        is the draws'. Of a coordinate that has no moments they are NaN, and `tail_k` is the k-hat of its tail. Only
-        own figures are there if the draws were refused before any pass.
+        correlation. It has mean, sd, and the corrected mean, sd and 3% and 97% quantiles. The predicted errors are
+        those of the mean in sds (own minus corrected) and of the sd (relative), each with its numerical error
+        (`_mcse`). The Monte Carlo errors are of the draws' own mean (`mean_mcse_sd`, in sds) and sd (`sd_mcse`,
+        relative). `median` is the draws'. Of a coordinate that has no moments they are NaN, and `tail_k` is the k-hat
+        of its tail. Only own figures are there if the draws were refused before any pass.
     effects : DataFrame
-        A row for each effect of a group, indexed by factor, group and effect ("1" is the intercept): its mean and sd
-        by the coreset and by the full data, the error of the mean in sds, without its Monte Carlo noise, and that of
-        the sd as the logarithm of the ratio, with its numerical error; the `weight` of the group's rows in the full
-        data, and the `share` of it that is +1. Empty without group terms, and where no pass was made.
+        A row for each effect of a group, indexed by factor, group and effect ("1" is the intercept). It has its mean
+        and sd by the coreset and by the full data, the error of the mean in sds, without its Monte Carlo noise, and
+        that of the sd as the logarithm of the ratio, with its numerical error. `weight` is that of the group's rows in
+        the full data, `share` the part of it that is +1. Empty without group terms, and where no pass was made.
     risk : float
         Bound of the chance that a mean, sd or correlation of the draws is off by more than a quarter (sd, relative, or
         correlation), by these errors; `corrected_risk` that of the corrected draws.
@@ -115,7 +118,7 @@ class CertificateData:
         The corrected draws; None where no correction can be trusted, or draws are too few for one.
     elpd_loo : float
         Expected log pointwise predictive density of the full data by leave-one-out cross-validation, a row of weight w
-        being w copies of which one is left out: see `elpd`. NaN unless the weights can be trusted, and where k-hat
+        being w copies, and one copy left out: see `elpd`. NaN unless the weights can be trusted, and where k-hat
         is above 0.7 in more than 1 of 100 rows left out. With several group terms, or slopes, it is given the
         effects of the row's groups, which its other rows tell; `(1 | g)` has `elpd_logo` in its place.
     elpd_loo_se : float
@@ -185,9 +188,9 @@ class CertificateData:
     def advice(self) -> str:
         """The verdict for everybody: whether draws can be used, and which."""
         if self.level is Level.CERTIFIED:
-            return "These draws can be used"
+            return USABLE
         if self.level is Level.CORRECTED:
-            return "These draws can be used once corrected, as Certificate.idata"
+            return f"{USABLE} once corrected, as Certificate.idata"
         return "These draws cannot be used yet"
 
     @property
@@ -198,7 +201,7 @@ class CertificateData:
         rows = f"k-hat above {MAX_K} in {self.elpd_loo_bad_k:,} of {self.elpd_loo_rows:,} rows"
         if math.isnan(self.elpd_loo):
             many = self.elpd_loo_bad_k > MAX_BAD_K_SHARE * self.elpd_loo_rows
-            why = "too many for a figure" if many else "but draws so far off that its numerical error exceeds its own"
+            why = "too many for a figure" if many else "but the draws are off: its numerical error exceeds its own"
             return f"{rows}, {why}; more draws, or a tighter prior, may help"
         moved = f", {self.elpd_loo_moved} integrated by moment matching" * (self.elpd_loo_moved > 0)
         return f"numerical error {number(self.elpd_loo_mcse, 2)}; {rows}{moved}"
@@ -211,11 +214,11 @@ class ComparisonData:
     Parameters
     ----------
     metrics : data frame
-        A row for each candidate and "noise floor". Columns, each followed by its Monte Carlo standard error
-        `<name>_mcse`: `mmd_whitened` and `mmd` (see `mmd`; whitened by the reference, and in the coordinates'
-        units), the largest absolute errors over coordinates `mean_error_sd` (in reference sds), `sd_error`
-        (relative), `correlation_error` and `tail_error_sd` (2.5% and 97.5% quantiles, in reference sds), and with
-        test rows `nll` (nats per row). The noise floor is what two independent runs as long as the reference
+        A row for each candidate and "noise floor". Each column is followed by its Monte Carlo standard error
+        `<name>_mcse`. `mmd_whitened` and `mmd` are those of `mmd`, whitened by the reference, and in the coordinates'
+        units. The largest absolute errors over coordinates are `mean_error_sd` (in reference sds), `sd_error`
+        (relative), `correlation_error` and `tail_error_sd` (2.5% and 97.5% quantiles, in reference sds). With test
+        rows there is `nll` (nats per row). The noise floor is what two independent runs as long as the reference
         differ by (`metrics.noise_floor` says how); its `nll` is the reference's own.
     coordinates : data frame
         A row for each candidate and feature; its errors are signed.

@@ -51,7 +51,7 @@ T = TypeVar("T")
 
 
 class Looked(NamedTuple):
-    """What a pass tells of some rows: sums, rows that the sample may need, and c_n of `elpd`, shape (n,)."""
+    """What a pass says about some rows: sums, rows that the sample may need, and c_n of `elpd`, shape (n,)."""
 
     terms: Any  # `Derivatives`, or what `Approximation.terms` gives
     sums: FloatArray  # of w, of w var l_n, of w c_n^2 and of p
@@ -111,7 +111,7 @@ class Gathered:
         return select(self._pool.best(), self._look.size, float(self._sums[3]))
 
     def row_sums(self, left_out: Draw) -> "RowSums":
-        """Return the sums over the rows, of which `left_out` are for the elpd."""
+        """Return the sums over the rows; the draws `left_out` are for the elpd."""
         laplace, sample = self._look.laplace, self.sample()
         assert isinstance(laplace, LaplaceApproximation)
         expansion = Expansion(laplace.family, laplace.theta, self.terms, sample.expanded(), sample.inclusion)
@@ -191,7 +191,7 @@ def _reach(
     squares: FloatArray,
     derivatives: FloatArray,
 ) -> FloatArray:
-    """Return k_n of rows, shape (n,), given what `_at_mode` says of them."""
+    """Return k_n of rows, shape (n,), given what `_at_mode` says about them."""
     family, r, curvature = laplace.family, np.sqrt(squares), np.abs(derivatives[2])
     if (wide := np.flatnonzero(r > _WIDE)).size:
         curvature[wide] = largest_curvature(eta[wide], rows.y[wide], _WITHIN * r[wide], family)

@@ -16,7 +16,7 @@ from bayescore.validation import check_choice, check_integer, check_positive
 
 
 class FitAverages(FitPredictions):
-    """What a fit says of averages over rows; see `Fit`."""
+    """What a fit says about averages over rows; see `Fit`."""
 
     def average_predictions(
         self,
@@ -73,7 +73,7 @@ class FitAverages(FitPredictions):
         ----------
         scale : {"coef", "odds", "response"}
             Coefficients, with the sds and correlations of groups' effects; odds ratios for one unit more, or of a level
-            against the first, of a logistic regression; or for each column of the data what it does to the probability,
+            against the first, of a logistic regression. Or for each column of the data what it does to the probability,
             averaged over all rows: `comparisons` of factors and 0/1 columns, `slopes` of others, by a pass for each.
         prob : float
             Probability of the equal-tailed interval, whose ends have their percentages for names.

@@ -1,4 +1,4 @@
-"""Draws of a fit with cluster-robust spread, and what is said of them."""
+"""Draws of a fit with cluster-robust spread, and what is said about them."""
 
 import time
 import warnings

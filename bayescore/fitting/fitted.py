@@ -52,7 +52,7 @@ class Fit(FitClusters):
     >>> X = rng.normal(size=(5000, 2))
     >>> fit = bc.fit(X, X[:, 0] + rng.logistic(size=5000) > 0, random_state=1, progressbar=False)
     >>> print(str(fit).splitlines()[0])
-    certified: these draws can be used
+    These draws can be used: certified.
     >>> [step.what for step in fit.story]
     ['build', 'sample', 'certify']
     >>> fit.idata.posterior["coef"].dims
@@ -165,7 +165,7 @@ class Fit(FitClusters):
         data: Any = None,
         progressbar: bool = True,
     ) -> Self:
-        """Return the fit of the rows so far and of new ones, without reading the former.
+        """Return the fit of the rows so far and of new ones, without reading the old ones.
 
         The new rows become a coreset in the same design, about the posterior so far, which the old coreset is united
         with; draws are made again. The certificate holds them against the new rows, and for the old ones against their

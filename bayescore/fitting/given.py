@@ -108,7 +108,7 @@ class Given:
         )
 
     def check_group_prior(self, prior: Any) -> None:
-        """Raise if a prior of the sds of effects is none, or there can be no groups."""
+        """Raise if it is no prior of sds of effects, or there can be no groups."""
         if prior is None:
             return
         check_group_prior(prior)

@@ -82,7 +82,7 @@ class FitParts:
 
     @property
     def _about(self) -> dict[str, str]:
-        """Return what every answer says of the draws behind it."""
+        """Return what every answer says about the draws behind it."""
         return {"level": self.level, **({"spread": self.spread} if self.spread else {})}
 
     @property

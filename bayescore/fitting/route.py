@@ -265,7 +265,7 @@ class Route:
     def default(self) -> Prior | None:
         """The default prior of numbers, or of columns that were not standardised; None where that of `fit` goes.
 
-        Rows that came once, or of which there is a coreset alone, are gone: its weighted rows stand for them.
+        Rows that came once, or left a coreset alone, are gone: its weighted rows stand for them.
         """
         core = self.core
         if core.numbers:

@@ -33,7 +33,7 @@ SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)
 
 
 class FitPriors(FitParts):
-    """What a fit says of its prior; see `Fit`."""
+    """What a fit says about its prior; see `Fit`."""
 
     def prior_summary(self) -> pd.DataFrame:
         """Return the prior of each coefficient, as the design's columns and as the data's own have it.

@@ -34,7 +34,7 @@ _NEAR, _TURNS = 0.1, 4  # posterior sds by which the mode may be off, and turns 
 _FINE_NODES = 41  # of `mode`
 _FINE_TOLERANCE, _ENOUGH, _FINE_STEPS = 1e-4, 1e-2, 20  # posterior sds: to stop at, and to accept after all steps
 _DIFFERENCE = 1e-3  # posterior sds, of the gradients whose differences are the Hessian
-_LEAST_PRECISION = 0.5  # of log sigma: where rows say nothing of it the density is no normal one
+_LEAST_PRECISION = 0.5  # of log sigma: where rows say nothing about it the density is no normal one
 
 
 def effect_column(rows: WeightedData) -> int:

@@ -3,7 +3,7 @@
 A kernel takes the object itself and calls ``family.rows(eta, side, log_p)`` and the like. The numba type of the object
 is its name and a digest of its source. So numba compiles each kernel once for each object, without branches, and keeps
 machine code on the disk; an object whose file has changed has another type. All processes read the index of that code,
-also those that do not know some user's object: hence the type holds text only, and compiling looks the functions up
+also those that do not know some user's object. So the type holds text only, and compiling looks the functions up
 among the registered objects. An object that is not registered has no numba type: the call raises.
 """
 

@@ -189,7 +189,7 @@ class EffectDraws:
         return np.asarray(self.of(some, at)[:, places.ravel(), None])
 
     def summary(self, at: IntArray) -> "EffectSummary":
-        """Return what some of the draws say of all effects."""
+        """Return what some of the draws say about all effects."""
         return summarise_effects(self.theta[at], self.arguments, self.moved)
 
     def of(self, groups: IntArray, at: IntArray | slice = slice(None)) -> NDArray[np.float32]:
@@ -245,7 +245,7 @@ class EffectSummary(NamedTuple):
 def summarise_effects(
     theta: FloatArray, arguments: CollapsedArguments, moved: tuple[FloatArray, FloatArray] | None = None
 ) -> EffectSummary:
-    """Return what S draws of (beta, log sigma) say of all effects; means and sds without the noise of draws.
+    """Return what S draws of (beta, log sigma) say about all effects; means and sds without the noise of draws.
 
     `moved` are shift and stretch of `EffectDraws`. Draws of an effect are at equally spaced probabilities given
     (beta, log sigma): for quantiles, not for joint draws.

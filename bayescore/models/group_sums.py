@@ -154,7 +154,7 @@ def effect_multipliers(rows: WeightedData, column: int) -> FloatArray:
 
 
 def look_at_source(dataset: Dataset, family: Family, beta: FloatArray, nodes: Nodes, *, column: int = -1) -> GroupPass:
-    """Return the sums of all rows of a source, of which one intercept varies; one pass."""
+    """Return the sums of all rows of a source where one intercept varies; one pass."""
     n_groups, p = len(nodes.center) - 1, len(beta)
 
     def of_block(_: int, block: WeightedData) -> tuple[IntArray, GroupPass]:

@@ -1,8 +1,8 @@
 """The joint mode of beta and all effects, with the sds and correlations of effects by the EM algorithm.
 
 Laplace's approximation. A step is one of Newton's given the covariances, then one of EM, S = mean of mode^2 + variance.
-EM alone takes longer the less rows say of effects: of the missing information only the share mean(w^2) shows, w = 1 -
-variance / sigma^2. Steps of log sds are divided by it.
+EM alone takes longer the less rows say about effects: of the missing information only the share mean(w^2) shows,
+w = 1 - variance / sigma^2. Steps of log sds are divided by it.
 """
 
 from dataclasses import dataclass
@@ -93,7 +93,7 @@ def joint_mode(rows: JointRows, family: Family, prior: Prior, group_prior: Group
 
 
 def informed(variance: FloatArray, covariance: FloatArray) -> FloatArray:
-    """Return w = 1 - variance / sigma^2 of effects, shape (G, q): how much rows say of them."""
+    """Return w = 1 - variance / sigma^2 of effects, shape (G, q): how much rows say about them."""
     return np.asarray(np.clip(1.0 - np.einsum("gqq->gq", variance) / np.diagonal(covariance), 0.0, 1.0))
 
 

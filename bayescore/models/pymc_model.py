@@ -60,7 +60,7 @@ def model(
     Raises
     ------
     TypeError, ValueError
-        If a prior is none of bayescore's, or does not fit the columns.
+        If a prior is not one of bayescore's, or does not fit the columns.
     DataError
         If `group_prior` is given for data without groups, or a prior without a closed form for data with groups.
 

@@ -36,7 +36,7 @@ _EM_STEPS = 5  # a step
 
 @dataclass(frozen=True, eq=False)
 class EffectScales:
-    """What the rows say of a factor's effects; q effects of each of G levels."""
+    """What the rows say about a factor's effects; q effects of each of G levels."""
 
     beta: FloatArray  # at the mode, (p,)
     factor: FloatArray  # L, L L' the covariance of beta
@@ -46,7 +46,7 @@ class EffectScales:
 
 
 def scales_of(rows: Coreset, place: int, family: Family, prior: Prior) -> EffectScales:
-    """Return what rows say of the effects of the factor at `place`; the prior of beta is smooth."""
+    """Return what rows say about the effects of the factor at `place`; the prior of beta is smooth."""
     assert rows.group is not None
     grouping, codes = rows.groups[place], rows.group[:, place]
     X, Z, n_groups = rows.X, multipliers(rows.X, rows.design, grouping), len(grouping)

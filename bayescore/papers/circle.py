@@ -13,7 +13,7 @@ def separable_circle(n: int, random_state: RandomState = None, query: int | None
     +1. With `query` = i, the points at i - 1/2 and i + 1/2 follow with label -1.
 
     One class only: separable. With a query, separable if and only if x_i is absent or alone (the source
-    forgets the second case: x_i with no other point is separable too). Hence who has the data knows the
+    forgets the second case: x_i with no other point is separable too). So whoever has the data knows the
     whole subset, n random bits, and a coreset needs at least order n / log n rows. The margin of the
     separating line is about 5 / n^2: above n = 10^7 it drowns in rounding.
 

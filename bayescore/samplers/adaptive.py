@@ -34,7 +34,7 @@ ESS = 1000  # effective draws that are asked for by default
 MAX_SHARE = 0.8  # of the draws kept, that may be asked to be effective: estimates scatter
 TAIL = 0.4  # of the bulk effective sample size that is asked for, asked of the tails
 SPARE = 1.1  # more transitions than the effective sample size asks for, which is an estimate
-LEAST = 100  # draws of a chain; fewer tell nothing of mixing
+LEAST = 100  # draws of a chain; fewer say nothing about mixing
 _PIECE = 256  # transitions between two looks at Ctrl-C, at most
 _WORK = 2e7  # entries of X read between them: some tenths of a second
 

@@ -5,7 +5,7 @@ together with the intercept are one ridge, which does not. The effects are then 
 given each draw of (beta, sigma), independently of each other. Of a thousand groups and more a sample gives what is no
 quadratic of the log density (`models.sampled_groups`), and draws of effects are kept within a budget (`group_effects`).
 
-When to use it: coresets with groups, of which each is a row or two. With full data it costs nine times the rows.
+When to use it: coresets whose groups are a row or two each. With full data it costs nine times the rows.
 """
 
 import json

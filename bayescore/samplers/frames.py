@@ -121,7 +121,7 @@ class Dense:
         return np.asarray(linalg.solve_triangular(self.factor, gap.T, lower=True).T.reshape(np.shape(theta)))
 
     def learn(self, theta: FloatArray, effective: float) -> "Dense":
-        """Return the frame of the draws' mean and covariance, the latter blended with the scale at the mode."""
+        """Return the frame of the draws' mean and covariance, which is blended with the scale at the mode."""
         size = len(self.center)
         share = effective / (effective + PRIOR_DRAWS * size)
         own = np.cov(theta, rowvar=False, bias=True).reshape(size, size)

@@ -8,7 +8,7 @@ triangular, u = C' beta, A = Z C'^-1 and b = C^-1 V0^-1 m0. The posterior is the
 .. math:: \log \pi(u) = -\tfrac12 |u|^2 + b'u + k(u), \qquad k(u) = \sum_n w_n K(a_n \cdot u).
 
 Albert and Chib draw the latents given u, then u' ~ N(b + tau, I), tau = A't. Of the w_n latents of a row only the sum
-matters, so tau given u has mean k'(u) and covariance k''(u), and is close to normal. Hence the proposal
+matters, so tau given u has mean k'(u) and covariance k''(u), and is close to normal. So the proposal is
 
 .. math:: u' \mid u \sim N(b + k'(u), \; I + k''(u)),
 

@@ -1,4 +1,4 @@
-"""What samplers of rows with groups share: the prior of sds, the memory of effects, and what draws say of groups."""
+"""What samplers of rows with groups share: the prior of sds, the memory of effects, and what draws say about groups."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence

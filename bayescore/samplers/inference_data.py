@@ -164,7 +164,7 @@ def coefficients(idata: Any, name: str, var_name: str = "beta") -> tuple[FloatAr
 
 
 def of_own_model(idata: Any, core: Coreset) -> Any:
-    """Return draws of a user's own model of a coreset with what `sample` would say of it: family, design, names.
+    """Return draws of a user's own model of a coreset with what `sample` would say about it: family, design, names.
 
     Draws that say so are returned as they are; `idata` stays as it is.
     """
@@ -239,7 +239,7 @@ def read_posterior(idata: Any, name: str, *, min_draws: int = MIN_DRAWS, var_nam
 
 
 def _damaged(name: str, attribute: str) -> str:
-    return f"{name}: the attribute {attribute!r} of its posterior is none that bayescore.sample wrote; sample again"
+    return f"{name}: the attribute {attribute!r} of its posterior is not what bayescore.sample wrote; sample again"
 
 
 def _story(text: Any, problem: str) -> dict[str, Any]:

@@ -229,7 +229,7 @@ def augmentation(
 ) -> ChainSampler:
     """Declare a sampler by data augmentation, which fits one likelihood and Gaussian priors.
 
-    `prepare` takes signed rows, weights, the prior's terms at zero and signed offsets, which may be none.
+    `prepare` takes signed rows, weights, the prior's terms at zero and signed offsets, if there are any.
     """
 
     def prepared(request: Request) -> Prepared:

@@ -175,9 +175,9 @@ def covariance_at_mode(
 ) -> FloatArray:
     """Return about the covariance, shape (n, n), of a log density up to a constant, from a guess S S' of it.
 
-    Coefficients and the effects of two factors lie on a ridge, the intercept against the sums of either: a mass matrix
-    of blocks leaves it to NUTS to climb along, 4 x 1000 draws of which are worth nine. With x = x_0 + S y the mode of y
-    is sought, the curvature in y found there by differences of the gradient, and both make the next guess.
+    Coefficients and the effects of two factors lie on a ridge, the intercept against the sums of either. With a mass
+    matrix of blocks NUTS climbs along it, and its 4 x 1000 draws are worth nine. With x = x_0 + S y the mode of y is
+    sought, the curvature in y found there by differences of the gradient, and both make the next guess.
     """
     S = np.linalg.cholesky(guess)
 
@@ -189,7 +189,7 @@ def covariance_at_mode(
     for _ in range(_ROUNDS):
         mode = optimize.minimize(descent, np.zeros(len(origin)), jac=True, method="L-BFGS-B").x
         H = np.stack([descent(mode + e)[1] - descent(mode - e)[1] for e in each]) / (2.0 * _STEP)
-        if not np.isfinite(H).all():  # a mode so far off that the density overflows: the guess before it stays
+        if not np.isfinite(H).all():  # the density overflows at this mode: the guess before it stays
             break
         curvature, Q = np.linalg.eigh(0.5 * (H + H.T))
         origin, S = origin + S @ mode, S @ (Q / np.sqrt(np.maximum(curvature, _LEAST)))

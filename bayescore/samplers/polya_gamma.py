@@ -156,10 +156,10 @@ def _jumps(normals: FloatArray, uniforms: FloatArray, rows: IntArray, eta: Float
 def draw_small(rng: np.random.Generator, weights: FloatArray, eta: FloatArray) -> FloatArray:
     """Return exact draws of PG(w, eta), shape (n,), for any w > 0, at a cost that grows with w.
 
-    The proposals are the jumps of Levy density w / (2 sqrt(2 pi)) x^-3/2 e^(-eta^2 x / 2) (1 - e^(-pi^2 x / 2)), of
-    which w (b - |eta|) / 2 come in the mean, thinned to those of the density wanted.
+    The proposals are the jumps of Levy density w / (2 sqrt(2 pi)) x^-3/2 e^(-eta^2 x / 2) (1 - e^(-pi^2 x / 2)):
+    w (b - |eta|) / 2 in the mean, thinned to those of the density wanted.
     """
-    if not np.isfinite(eta).all():  # of coefficients that are none: the step is refused by its density
+    if not np.isfinite(eta).all():  # the coefficients overflow: the step is refused by its density
         return np.full(eta.size, np.nan)
     b = np.hypot(eta, math.pi)
     # weights whose squares are 0 in floating point would be refused

@@ -33,7 +33,7 @@ from bayescore.validation import RandomState, check_choice, check_positive, chec
 _ROWS = 4096  # of a thread's piece: fixed, so that the number of threads changes no bit
 _LOG_HALF = math.log(0.5)
 _SPARSE_ROWS = 4 * _ROWS  # that are dense at a time: 130 MB of 1,000 columns
-_CELLS = 1 << 17  # entries of a (rows, draws) block of which quantiles are sorted: 1 MB
+_CELLS = 1 << 17  # entries of a (rows, draws) block that are sorted for quantiles: 1 MB
 
 
 def predict(

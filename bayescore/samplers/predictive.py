@@ -1,4 +1,4 @@
-r"""What draws say of labelled rows: their pointwise log-likelihood, and labels that the model would give them.
+r"""What draws say about labelled rows: their pointwise log-likelihood, and labels that the model would give them.
 
 .. math:: y^{rep}_{ns} \sim \mathrm{Bernoulli}\, p(\eta_{ns}), \quad \eta_{ns} = x_n \cdot \beta_s + o_n + u_{s,g(n)}
 

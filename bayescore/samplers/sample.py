@@ -35,7 +35,7 @@ from bayescore.samplers.registry import (
 from bayescore.types import WeightedData
 from bayescore.validation import RandomState, check_choice, check_integer, check_seed, one_seed
 
-FEWEST_DRAWS = 100  # draws of a chain; fewer tell nothing of mixing
+FEWEST_DRAWS = 100  # draws of a chain; fewer say nothing about mixing
 MIN_DRAWS_FOR_RHAT = 1000  # draws of a chain; with fewer R-hat is noisy
 
 
@@ -68,7 +68,7 @@ def sample(
         name, ``{"Intercept": StudentT(3, 0, 2.5), "device": Normal(0, 1), "*": Laplace(0, 0.5)}``: of a coefficient, of
         all those of a term, and "*" of the others, by default Normal(0, 4).
     sampler : str, default "auto"
-        The one that ran is told by the progress bar and the posterior's attribute ``sampler``.
+        The progress bar and the posterior's attribute ``sampler`` name the one that ran.
 
         {samplers}
     draws, tune, chains : int

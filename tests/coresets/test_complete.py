@@ -11,7 +11,7 @@ from bayescore.coresets.separation.separability import separability
 from bayescore.types import WeightedData
 
 COMPLETE = r"^the labels are completely separated: a hyperplane has all [\d,]+ rows on the sides of their labels"
-UNSURE = r"^the labels may be completely separated: .* of the coreset's rows .* \(separability tells of all rows\)"
+UNSURE = r"^the labels may be completely separated: .* of the coreset's rows .* \(separability checks all rows\)"
 ALPHA = np.array([0.3, 1.0, -2.0, 0.5])
 
 

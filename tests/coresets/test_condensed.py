@@ -277,9 +277,9 @@ def test_pseudo_rows_are_not_taken_for_rows(tmp_path):
     core = bc.build_coreset(frame, formula="y ~ a + b + kind", method="condensed", random_state=0, progressbar=False)
     idata = bc.sample(core, sampler="mala", draws=200, tune=200, random_seed=0, progressbar=False)
     for data in (None, core):
-        with pytest.raises(DataError, match="pseudo-rows, which tell nothing"):
+        with pytest.raises(DataError, match="pseudo-rows, which say nothing"):
             bc.average_predictions(idata, data, by="kind")
-    with pytest.raises(DataError, match="data has pseudo-rows, which stand for many rows and are none"):
+    with pytest.raises(DataError, match="data has pseudo-rows, which stand for many rows: give"):
         bc.log_likelihood(idata, core)
     assert len(bc.average_predictions(idata, frame[:500], by="kind")) == 2
     certificate = bc.certify(idata, core, frame, label="y", progressbar=False)

@@ -188,7 +188,9 @@ def test_levels_that_a_design_does_not_know_are_named(data):
 
 def test_levels_of_numbers_that_a_design_does_not_know_are_named():
     design = full(ROWS[ROWS.visits < 4], "clicked ~ C(visits)").design
-    with pytest.raises(DataError, match=r"C\(visits\) has the level 4\.0, which is none of those known \(0, 1, 2, 3\)"):
+    with pytest.raises(
+        DataError, match=r"C\(visits\) has the level 4\.0, which is not one of those known \(0, 1, 2, 3\)"
+    ):
         full(ROWS, None, design=design)
 
 

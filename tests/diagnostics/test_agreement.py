@@ -43,7 +43,7 @@ def test_no_row_says_differs_and_certified():
     own = certificate(level="certified")
     shown = beside_reference(own, Verdict(Level.DIFFERS, "Because."))
     assert shown.level == "not certified"
-    assert shown.text.startswith("Certified without the reference, which tells of a larger error")
+    assert shown.text.startswith("Certified without the reference, which shows a larger error")
     for level in (Level.CLOSE, Level.INDISTINGUISHABLE, Level.TOO_FEW_DRAWS):
         assert beside_reference(own, Verdict(level, "")) is own
     assert beside_reference(certificate(), Verdict(Level.DIFFERS, "")).level == "corrected"

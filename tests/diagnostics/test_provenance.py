@@ -151,7 +151,7 @@ def test_a_few_draws_moved_far_are_seen_wherever_they_stand(idata, core, full):
 def test_a_damaged_story_is_an_error(idata, core, full, damaged):
     bad = changed(idata, lambda x: x)
     bad.posterior.attrs["posterior_of"] = damaged
-    with pytest.raises(bc.validation.DataError, match="the attribute 'posterior_of' of its posterior is none that"):
+    with pytest.raises(bc.validation.DataError, match="the attribute 'posterior_of' of its posterior is not what"):
         told(bad, core, full)
 
 

@@ -24,7 +24,7 @@ function overflow(page, width) {
     const name = `${element.tagName.toLowerCase()} "${element.textContent.trim().slice(0, 40)}"`;
     const box = element.getBoundingClientRect();
     if (box.width && box.right > width + 1 && !scrolls(element)) say(`${name} is cut off`);
-    const code = element.matches(".highlight > pre") && !element.closest(".cell_output");  // outputs may scroll
+    const code = element.matches(".highlight > pre") && !element.closest(".cell_output, .printed");  // outputs may scroll
     if (code && element.scrollWidth > element.clientWidth + 1) say(`${name} is cut off: code`);
   }
 }

@@ -320,7 +320,7 @@ def test_what_is_of_the_model_s_posterior_says_so(rows, robust):
     for ask in (robust.loo, robust.prior_sensitivity, lambda: robust.with_prior(None), lambda: robust.update(rows)):
         with pytest.raises(DataError, match=r"cluster_robust\(None\)"):
             ask()
-    with pytest.raises(DataError, match="of which no row can be left out"):
+    with pytest.raises(DataError, match="no row can be left out of it"):
         bc.loo(robust.idata, robust.coreset, rows, progressbar=False)
     certificate = bc.certify(robust.idata, robust.coreset, rows, progressbar=False)
     assert certificate.level == "not certified"

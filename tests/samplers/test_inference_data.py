@@ -111,7 +111,7 @@ def test_damaged_attributes_are_told(attribute, text):
     idata = make_posterior(3)
     idata.posterior.attrs[attribute] = text
     with pytest.raises(
-        DataError, match=f"it: the attribute '{attribute}' of its posterior is none that .* sample again"
+        DataError, match=f"it: the attribute '{attribute}' of its posterior is not what .* sample again"
     ):
         read(idata, "it")
 

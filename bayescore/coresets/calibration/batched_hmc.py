@@ -1,8 +1,8 @@
 r"""Draws of a posterior with many columns, all at once by matrix products.
 
 Each is moved from the mode by a few trajectories of Hamiltonian Monte Carlo (Neal 2011) in coordinates u,
-theta = mode + L u, in which the posterior is round: steps of 2 / D^(1/4), which keep the acceptance at about 0.7 in any
-dimension (Beskos et al. 2013), as many as make a quarter of a period, after which a normal posterior has forgotten
+theta = mode + L u, where the posterior is round. Steps of 2 / D^(1/4) keep the acceptance at about 0.7 in any
+dimension (Beskos et al. 2013). As many are made as take a quarter of a period: a normal posterior has then forgotten
 where it began. The first trajectory makes the start and is not accepted or rejected: from the mode it ends about where
 the posterior is, skewed as that is, where draws of the normal approximation may lie beyond a wall that none gets over.
 

@@ -1,15 +1,15 @@
 r"""The error of calibrated rows once the mode has moved, estimated from the rows themselves.
 
 Rows calibrated at a point a meet the totals x there (score, curvature, ...) of all rows that they stand for. At another
-point theta their score is off by what the totals at a do not tell of it. With e_n the residuals of the rows' weighted
+point theta their score is off by what the totals at a do not determine. With e_n the residuals of the rows' weighted
 scores y_n at theta, regressed on their shares x_n in the totals, the covariance of that error is about
 
 .. math:: E = \sum_n \frac{e_n e_n'}{(1 - h_n) (1 - \bar h)}, \qquad e_n = y_n - \hat B x_n,
 
 much as the jackknife's variance of the generalised regression estimator of survey sampling (Deville and Sarndal 1992,
-section 3; MacKinnon and White 1985, HC3): rows are regressed in units of their size, h_n are their leverages there, and
-a second factor 1 - h_n is replaced by its mean, as in generalised cross-validation: rows that alone hold up some total,
-h_n near 1, would make it useless. Identical rows count as one: they say nothing of what others would.
+section 3; MacKinnon and White 1985, HC3). Rows are regressed in units of their size, and h_n are their leverages there.
+A second factor 1 - h_n is replaced by its mean, as in generalised cross-validation: rows that alone hold up some total,
+h_n near 1, would make it useless. Identical rows count as one: they say nothing about what others would.
 
 Children of a node that were calibrated at the same point have weights half as large, and each a fourth of its variance.
 What came from earlier points is carried, and grows as the node's own rows say that it would have.

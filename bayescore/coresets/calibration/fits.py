@@ -26,7 +26,7 @@ from bayescore.validation import DataError
 MAX_ROUNDS = 2  # a third one was never better
 CORRELATION = 2.0 / 3.0  # how much its error counts: 0.075 at the default tolerance; `certify` allows 0.1, noise on top
 UNKNOWN = Errors(math.inf, math.inf, math.inf)
-RIDGE = 1e-4  # of the fit, up to 200 rows; less for more, of which each has a smaller share in the totals
+RIDGE = 1e-4  # of the fit, up to 200 rows; less for more: each has a smaller share in the totals
 SHIFT = 0.5  # of the error in variances: all of it would bring a fifth of the weights to zero at 200 columns
 MAX_SHIFT = 0.5  # of a variance, relatively: the next order, its square, is half of it there
 SCORE_FACTOR = 10.0  # on the scores where there are draws to meet too, which would outvote the mode
@@ -171,7 +171,7 @@ class Calibration:
         return best
 
     def search(self, start: int, tolerance: float) -> list[Fitted]:
-        """Return fits of the sizes tried from `start` on, down or up, one of which should meet the tolerance.
+        """Return fits of the sizes tried from `start` on, down or up; one should meet the tolerance.
 
         Smaller sizes are judged by the draws at hand, larger ones tried out themselves.
         """

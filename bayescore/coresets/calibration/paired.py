@@ -78,8 +78,8 @@ def errors_between(one: Weighed, other: Weighed) -> Errors:
     """Return the largest errors of `one` against `other`, whose draws are the same ones moved.
 
     An error beyond what noise alone makes of the largest is taken as it is, less its own standard error in quadrature.
-    The others of its kind are shrunk by the share of noise in all of them (James and Stein 1961), which says nothing of
-    a lone one among thousands; no kind is said to be below its noise.
+    The others of its kind are shrunk by the share of noise in all of them (James and Stein 1961), which says nothing
+    about a lone one among thousands; no kind is said to be below its noise.
     """
     a, b = _moments(one), _moments(other)
     sd = np.where(b.sd > 0.0, b.sd, 1.0)

@@ -68,7 +68,7 @@ class Totals:
     def at(cls, laplace: LaplaceApproximation, part: Derivatives, n_rows: int) -> Self:
         """Return the totals that `n_rows` rows are to meet at a point."""
         covariance = laplace.factor @ laplace.factor.T
-        # a form's factor multiplies (z . d)^2, hence the roots
+        # a form's factor multiplies (z . d)^2, so roots are taken
         marginal = math.sqrt(CURVATURE) * covariance / np.sqrt(np.diagonal(covariance))
         n_totals = _n_totals(len(covariance))
         return cls(laplace, part, marginal, n_totals <= MAX_TOTALS * n_rows and n_totals**2 * n_rows <= MAX_COST)

@@ -5,10 +5,10 @@ With u the factors on the weights, A the rows' shares of the q totals b,
 .. math:: \min_{u \ge 0}\; \tfrac{\lambda}{2} |u - 1|^2 + \tfrac12 |A u - b|^2.
 
 In the residual r = b - A u the problem is dual, smooth and convex, u = max(0, 1 + A'r / lambda); a semismooth
-Newton method with backtracking solves it in some ten steps; in some forty where the totals are so far apart in size
-that what keeps the Hessian positive definite in floating point (1e-13 of its largest entry) halves steps. The Hessian
-is A A' / lambda over the rows with u > 0: q^2 m operations at the first step, later ones for the rows that come and go
-alone, and q^3 / 3 each time. Other totals of the same rows start from the last residual.
+Newton method with backtracking solves it in some ten steps. It takes some forty where the totals are so far apart in
+size that what keeps the Hessian positive definite in floating point (1e-13 of its largest entry) halves steps.
+The Hessian is A A' / lambda over the rows with u > 0: q^2 m operations at the first step, later ones for the rows that
+come and go alone, and q^3 / 3 each time. Other totals of the same rows start from the last residual.
 
 References
 ----------

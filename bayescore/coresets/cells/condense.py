@@ -2,9 +2,9 @@ r"""Rows of several grouping factors, or with slopes that vary, condensed by cel
 
 The rows of a cell, a combination of all factors' levels that occurs, see the same effects: those of all factors add
 up to one vector b_c, in the columns whose coefficients vary (the intercept alone: one number). So whatever the factors
-are, nested, crossed or one, a cell's rows tell of them by a function of b_c alone, of which pseudo-rows (`pseudo`) have
-score, curvature and third derivatives, averaged over a normal density (`settle`) of a model that knows of cells only,
-b_c ~ N(0, S): what it says of b_c is wider than what the factors say together, and covers it.
+are, nested, crossed or one, the likelihood of a cell's rows depends on them by b_c alone. Pseudo-rows (`pseudo`) have
+its score, curvature and third derivatives, averaged over a normal density (`settle`) of a model that knows cells only,
+b_c ~ N(0, S). That density of b_c is wider than what the factors say together, and covers it.
 
 Cells of few rows keep them, and so do those whose pseudo-rows miss the shape of their log-likelihood: the sd of the
 difference over the effects given the data, by points of the density, is the error that is predicted. Where most rows

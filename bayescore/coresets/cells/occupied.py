@@ -84,7 +84,7 @@ class Cells:
         return dataset.view(view)
 
     def groups_of(self, cell: IntArray) -> IntArray:
-        """Return the codes of the groups, shape (n, F), of rows of these cells; -1 is none."""
+        """Return the codes of the groups, shape (n, F), of rows of these cells; -1 means no group."""
         return np.where(cell[:, None] < 0, NO_GROUP, self.codes[cell])
 
 

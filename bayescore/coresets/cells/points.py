@@ -1,4 +1,4 @@
-r"""What rows say of their cells' effects at quadrature nodes, where their posterior is not normal.
+r"""What rows say about their cells' effects at quadrature nodes, where their posterior is not normal.
 
 Nodes b_ck stand about the normal density of the effects of cell c at beta = t (`sums.Density`), with probabilities q_k
 under it. With phi_c(b) the log-likelihood of the cell's rows, averaged over beta given b, and S the covariance of the
@@ -105,7 +105,7 @@ class Points:
         return _excess(self, shares, 0, rows)
 
     def information(self, shares: FloatArray, dataset: Dataset) -> FloatArray:
-        """Return what rows say of beta with the effects integrated out, less their curvature over q; one pass.
+        """Return what rows say about beta with the effects integrated out, less their curvature over q; one pass.
 
         That is by how much curvatures are more on average over w than over q, less the variance over w of each cell's
         score of beta (Louis 1982), by the least squares polynomial of degree 2 in b. Shape (p, p).

@@ -1,11 +1,13 @@
 r"""Pseudo-rows of cells, up to Q each, at a normal density of all coefficients.
 
-With H = sum c z z' of a cell, B = sum c z x', V the covariance of its effects given the rest (`sums.Density`) and V = L
-L': eigenvectors q_k, mu_k of L' H L give directions v_k = L^-T q_k sqrt(mu_k), dual u_k = L q_k / sqrt(mu_k), turned by
-Jacobi's rotations until the tensor of third derivatives along the u_k is as nearly diagonal as may be (two values of z,
-as of a 0/1 column, are found so). Pseudo-row k has the covariates x_k = B' u_k, whose varying columns are v_k, over
-sqrt(D_k), and by `condensing.pseudo_rows` the cell's averaged score, curvature, third and fourth derivative along u_k:
-together the cell's whole block of the curvature, that with beta included.
+With H = sum c z z' of a cell, B = sum c z x', V the covariance of its effects given the rest (`sums.Density`) and
+V = L L': eigenvectors q_k, mu_k of L' H L give directions v_k = L^-T q_k sqrt(mu_k), dual u_k = L q_k / sqrt(mu_k).
+Jacobi's rotations turn them until the tensor of third derivatives along the u_k is as nearly diagonal as may be (two
+values of z, as of a 0/1 column, are found so).
+
+Pseudo-row k has the covariates x_k = B' u_k, whose varying columns are v_k, over sqrt(D_k), and by
+`condensing.pseudo_rows` the cell's averaged score, curvature, third and fourth derivative along u_k: together the
+cell's whole block of the curvature, that with beta included.
 """
 
 from dataclasses import dataclass

@@ -16,7 +16,7 @@ from bayescore.coresets.cells.settle import LEAST_SD
 from bayescore.coresets.cells.sums import Density
 from bayescore.types import FloatArray, IntArray
 
-_REACH = 4.0  # sds about a condensing, the narrowest of which set the limits that are kept
+_REACH = 4.0  # sds about a condensing; the narrowest set the limits that are kept
 _BEYOND = 0.001  # probability that the furthest move is beyond its limit
 
 

@@ -1,4 +1,4 @@
-r"""What rows say of beta within their cells, as pseudo-rows of no cell: one for each direction.
+r"""What rows say about beta within their cells, as pseudo-rows of no cell: one for each direction.
 
 The score and curvature of all rows, with the effects integrated out, less those of the rows that stand for cells are
 condensed along their own directions in beta. Third and fourth derivatives along these are sums over

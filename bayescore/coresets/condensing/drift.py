@@ -1,8 +1,8 @@
 r"""What pseudo-rows miss once the mode has moved: a share of how far their own score has moved beyond second order.
 
 Pseudo-rows S of rows B meet their score and curvature, averaged about a point a, so that at another point theta their
-score is off by what is left of third order and above. The rows are gone by then: when they are condensed,
-d = grad L_S - grad L_B is found at draws of N(a, C), as far off as the mode of more such rows may come to lie, beside
+score is off by what is left of third order and above. The rows are gone by then. So when they are condensed,
+d = grad L_S - grad L_B is found at draws of N(a, C), as far off as the mode of more such rows may come to lie. So is
 the remainder rho(theta) = grad L_S(theta) - grad L_S(a) + H_S (theta - a) of the pseudo-rows themselves. Later on
 
 .. math:: E(\theta) = \frac{\mathrm E\, d d'}{\mathrm E\, \|L' \rho\|^2}\, \|L' \rho(\theta)\|^2, \qquad LL' = C,

@@ -1,7 +1,7 @@
 """Draws of a fixed number of rows without replacement, with unequal probabilities, in one pass (Ohlsson 1998).
 
 Row n gets a number u_n in (0, 1), a hash of (seed, position). With inclusion probabilities pi_n = min(1, t p_n),
-sum pi = M, the rows with t p >= 1 are in for certain, and of the others those with the smallest u / p. To keep the
+sum pi = M, the rows with t p >= 1 are in for certain, and of the others those with the smallest u / p. Keeping the
 largest p and the smallest u / p is associative, and the candidates for M rows hold those for every smaller M.
 """
 

@@ -150,7 +150,7 @@ def warn_if_completely_separated(dataset: Dataset, rows: WeightedData) -> bool:
     if found is None:
         return False
     which = f"all {dataset.scan.n_rows:,}" if sure else f"{len(few):,} of the coreset's"
-    unsure = "" if sure else " (separability tells of all rows)"
+    unsure = "" if sure else " (separability checks all rows)"
     warn(
         f"the labels {'are' if sure else 'may be'} completely separated: a hyperplane has {which} rows on the sides of "
         f"their labels{unsure}. Then no maximum likelihood estimate exists, and how far the posterior reaches is up to "

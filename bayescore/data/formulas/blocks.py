@@ -62,7 +62,7 @@ class Blocks(FormulaMaterializer):  # type: ignore[misc]
             level, known = error.args
             shown = ", ".join(map(repr, known[:5])) + (", ..." if len(known) > 5 else "")
             raise DataError(
-                f"{factor.expr} has the level {level!r}, which is none of those known ({shown}); drop such rows, or "
+                f"{factor.expr} has the level {level!r}, which is not one of those known ({shown}); drop such rows, or "
                 "build with rows of every level"
             ) from None
 

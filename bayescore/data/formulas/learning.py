@@ -1,9 +1,9 @@
 """What a formula learns from the data, in one pass over any source, the same for all cuts into blocks.
 
-Means and sds of `center` and `scale` are exact sums; bounds of splines are the range of their argument; levels of
-numeric factors are all that occur. formulaic finds knots of splines and the products of `poly` on all rows up to
-`SAMPLE_ROWS`; beyond, on about that many rows spread evenly, where a quantile is off by some 0.2 % of the rows and the
-columns still span the same space. Each row counts once, whatever its weight.
+Means and sds of `center` and `scale` are exact sums. Bounds of splines are the range of their argument. Levels of
+numeric factors are all that occur. The library formulaic finds knots of splines and the products of `poly` on all
+rows up to `SAMPLE_ROWS`. Beyond, it takes about that many rows spread evenly: a quantile is then off by some 0.2 % of
+the rows, and the columns still span the same space. Each row counts once, whatever its weight.
 """
 
 import ast

@@ -2,7 +2,7 @@
 
 A source that can be read in pieces (row groups of a file, slices of an array, partitions of a collection) gives a
 `Division`, and `plan` cuts its pieces into tasks. Where blocks are canonical, of `step` rows each, task k has the rows
-from the end of piece k - 1 to the end of piece k, both rounded up to a multiple of `step`: so a worker reads its own
+from the end of piece k - 1 to the end of piece k, both rounded up to a multiple of `step`. So a worker reads its own
 piece and the head of the next, fewer than `step` rows, and every canonical block has one worker.
 """
 

@@ -210,8 +210,8 @@ def kept_tables(frames: list[Delayed], names: list[str], n_rows: int, pool: Clus
     if size <= limit:
         return compute(*tables) if pool is None else tuple(pool.client.persist(tables))
     warn(
-        f"data is a Dask collection that is no Parquet read as it is: its rows would take {size / 1e9:.3g} GB, above "
-        f"the {limit / 1e9:.3g} GB that are kept in memory, so every pass computes and converts them anew; write them "
+        f"data is a Dask collection that is no Parquet read as it is. Its rows would take {size / 1e9:.3g} GB, above "
+        f"the {limit / 1e9:.3g} GB that are kept in memory. So every pass computes and converts them anew; write them "
         "by to_parquet() and read that, which saves both, or persist() data, which saves the computing"
     )
     return tuple(tables)

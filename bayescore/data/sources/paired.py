@@ -27,7 +27,7 @@ class Paired:
     classes: tuple[Any, Any]  # what the sides are called
 
     def read(self, response: Any, beside: Any, names: tuple[str, str], n_rows: int) -> FloatArray:
-        """Return response and the number beside it as floats, shape (2, n_rows); without the latter it is 1."""
+        """Return response and the number beside it as floats, shape (2, n_rows); without `beside` it is 1."""
         y = as_floats(response, n_rows, names[0])
         return np.stack([y, np.ones(n_rows) if beside is None else as_floats(beside, n_rows, names[1])])
 
@@ -68,7 +68,7 @@ RATES = Paired("exposure", ("exposure", "events"))
 MEASURED = Paired(None, ("", "number"))
 LABELS = "labels"
 PAIRED = {"counts": RATES, "numbers": MEASURED}
-"""Kinds of response by what a family calls them; labels are none."""
+"""Kinds of response by what a family calls them; labels are not here."""
 
 
 def response_of(classes: Sequence[Any] | None) -> str:

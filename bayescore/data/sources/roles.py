@@ -52,15 +52,13 @@ class Roles:
                 "offset"
             )
         elif self.trials is not None and self.positive is not None:
-            raise DataError(
-                f"positive={self.positive!r} is given beside trials, of which successes are +1; leave it out"
-            )
+            raise DataError(f"positive={self.positive!r} is given beside trials, whose successes are +1; leave it out")
 
     def _check_numbers(self) -> None:
         remedies = {
             "trials": "the family takes numbers, not successes of trials: leave it out, or give family='logistic'",
             "exposure": "the family takes numbers, not counts: leave it out, or give family='poisson'",
-            "offset": "the family takes numbers, of which it can be subtracted beforehand: give y - offset as y",
+            "offset": "the family takes numbers, and it can be subtracted from them: give y - offset as y",
         }
         for name, remedy in remedies.items():
             if getattr(self, name) is not None:

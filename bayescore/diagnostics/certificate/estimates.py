@@ -244,7 +244,7 @@ def interquartile_sd(ordered: FloatArray) -> FloatArray:
 def informed_sd(sd: FloatArray, width: FloatArray) -> FloatArray:
     """Return sds under weights, and `width`, those of the draws, where one draw has all the weight but for rounding.
 
-    One draw says nothing of an sd: what is left, such as 1e-120, is no scale, and fourth powers in it overflow.
+    One draw says nothing about an sd: what is left, such as 1e-120, is no scale, and fourth powers in it overflow.
     """
     return np.where(sd > np.finfo(np.float64).eps * width, sd, width)
 

@@ -212,7 +212,7 @@ class Moved:
     def transport(self, at: IntArray) -> Transport | None:
         """Return the map from the coreset's mode and Hessian to the full posterior's; none where one is missing.
 
-        Where the prior's own curvature says nothing of its width, a normal one stands in, with the slope that the
+        Where the prior's own curvature says nothing about its width, a normal one stands in, with the slope that the
         prior's gradient has over the draws; the map then starts from their median.
         """
         assert self.prior is not None

@@ -1,4 +1,4 @@
-"""What the full data and the coreset say of each group's effect at draws of (beta, log sigma).
+"""What the full data and the coreset say about each group's effect at draws of (beta, log sigma).
 
 Log terms at the M nodes of all groups take 8 M bytes a draw and are kept once, of the full data; all else is found from
 pieces of the draws.
@@ -76,7 +76,7 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class NodeSums:
-    """What rows say of the groups at draws theta of (beta, log sigma), shape (S, p + 1).
+    """What rows say about the groups at draws theta of (beta, log sigma), shape (S, p + 1).
 
     `ratio`, shape (S,), is the log-likelihood of the full data less the coreset's. `labels` are the weights of rows of
     +1 and of -1 in each group, shape (G, 2). `error` is the standard error of the ratio by a sample of the rows. `full`

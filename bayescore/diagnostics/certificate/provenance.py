@@ -135,7 +135,7 @@ def _same(found: FloatArray, expected: FloatArray) -> bool:
 
 
 def trouble_of_groups(posterior: Posterior, core: Coreset) -> str:
-    """Return why draws with effects of groups are none that `sample` made of this coreset; empty if they may be."""
+    """Return why draws with effects of groups are not those of `sample` from this coreset; empty if they may be."""
     attrs = posterior.attrs
     if "corrected" not in attrs and (not posterior.story or "group_prior" not in attrs):
         return "The draws were not made by bayescore.sample of a coreset with groups; sample it."

@@ -1,4 +1,4 @@
-r"""What the full data say of (1 | g) at draws, from one pass over all groups and whole groups of a sample.
+r"""What the full data say about (1 | g) at draws, from one pass over all groups and whole groups of a sample.
 
 Let d_g(theta) be the log-likelihood of group g by the full data less that by the coreset, effects integrated out, and
 q_g its quadratic at the coreset's mode t, by Louis' identities. A pass at t gives the sum of the quadratics; what is
@@ -207,7 +207,7 @@ class _Sampled:
         return NodeSums(theta, ratio, moved, own, labels, arguments, sample=sample, at=at)
 
     def _moved(self, own: NodeMoments) -> NodeMoments:
-        """Return what the coreset says of groups, moved by what all rows say at its mode."""
+        """Return what the coreset says about groups, moved by what all rows say at its mode."""
         a, b, real = self.full.effects, self.target.point.effects, slice(None, -1)
         mean = own.effects.mean + (a.mean - b.mean)[real]
         variance = own.effects.variance * (a.variance[real] / b.variance[real])

@@ -1,4 +1,4 @@
-r"""What the full data say of (1 | g) at draws, where groups are few and large: one pass, and a sample of their rows.
+r"""What the full data say about (1 | g) at draws, where groups are few and large: one pass, and a sample of their rows.
 
 At the coreset's mode t of beta, and the mean effect m_g there, a pass finds value, gradient and curvature of each
 group's log-likelihood by (beta, b). What rows are beyond second order is summed over a sample of them

@@ -12,7 +12,7 @@ a_i = c_i s_i + k_i . grad c_i,
 
 Were c = 1 and h = z, mean(s) would say how far the draws' mean is off, the others how far variances and correlations
 are. The draws' sds stay out of k_i: with columns that are nearly collinear it would leave the direction in which they
-cancel. All pairs are needed: K g = -(theta - m) of a normal density says nothing of correlations where i = j. Where
+cancel. All pairs are needed: K g = -(theta - m) of a normal density says nothing about correlations where i = j. Where
 coordinates are correlated the same is asked of each given those before it, whose sds are small; these lie apart, so
 that their means together tell a shift in any direction.
 

@@ -46,7 +46,7 @@ class Judgement:
 
 
 def judge(weigher: Weigher, max_draws: int) -> Judgement:
-    """Return what the passes over the full data tell of a posterior."""
+    """Return what the passes over the full data say about a posterior."""
     posterior = weigher.posterior
     whole = first = weigher.weigh(posterior.positions(max_draws))
     k, heavy = weigher.tails()
@@ -107,8 +107,8 @@ def _word(found: Judgement, weigher: Weigher) -> tuple[Level, str, Remedy | None
         return Level.CERTIFIED, f"{k} and at worst {worst(raw)}{of_effects}.", None
     if risk(left) <= MAX_FAILURE_PROBABILITY:
         text = (
-            f"{k}, but of the draws as they are {worst(raw)}{of_effects}. Use the corrected draws (Certificate.idata), "
-            f"of which at worst {worst(left)}{', or a larger size' * found.effects.empty}."
+            f"{k}, but of the draws as they are {worst(raw)}{of_effects}. Use the corrected draws (Certificate.idata): "
+            f"at worst {worst(left)}{', or a larger size' * found.effects.empty}."
         )
         return Level.CORRECTED, text, None
     times = _times(left)

@@ -139,7 +139,7 @@ def _found(
 def _model(
     certificate: CertificateData, idata: Any, core: Coreset, test: WeightedData | None, robust: Any
 ) -> Iterator[sections.Section]:
-    """Yield what the draws say of the data: coefficients in their units, priors, and the model's fit."""
+    """Yield what the draws say about the data: coefficients in their units, priors, and the model's fit."""
     own = read_posterior(idata, "idata")
     best = own if certificate.idata is None else read_posterior(certificate.idata, "certificate.idata")
     scale = own.attrs.get("prior_scale", "")

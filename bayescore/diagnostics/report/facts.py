@@ -43,7 +43,7 @@ _COLUMNS = 20  # names in a cell
 
 
 def coreset_facts(about: Mapping[str, Any], weights: FloatArray | None) -> dict[str, str]:
-    """Return what `Coreset.summary` told of a coreset, and its weights, as text by label."""
+    """Return what `Coreset.summary` says about a coreset, and its weights, as text by label."""
     size, n_total = about.get("size"), about.get("n_total")
     row = {
         "Method": str(about.get("method", "–")),
@@ -70,7 +70,7 @@ def parameters(about: Mapping[str, Any]) -> dict[str, str]:
 
 
 def data_facts(about: Mapping[str, Any], positive: float | None) -> dict[str, str]:
-    """Return what `Coreset.summary` tells of the data, as text by label; `positive` is the share that is +1."""
+    """Return what `Coreset.summary` says about the data, as text by label; `positive` is the share that is +1."""
     design, classes = about.get("design") or {}, about.get("classes")
     n_total, weight, names = about.get("n_total"), about.get("weight_total"), design.get("raw_names") or []
     found: dict[str, str] = {}

@@ -21,8 +21,8 @@ GLOSSARY = {
     "groups, the more the fewer rows the group has and the less groups differ.",
     "Intraclass correlation": "sigma² / (sigma² + the variance of a label's latent variable given its row): the "
     "correlation of the latent variables of two rows of one group.",
-    "Pseudo-row": "Successes and failures at one place, no row of the data, that tell of a group's effect what its "
-    "rows tell.",
+    "Pseudo-row": "Successes and failures at one place, no row of the data, that say about a group's effect what "
+    "its rows say.",
 }
 
 _LABELS = ("Mean", "Sd", "Corrected mean", "Corrected sd", "Error of mean (sd)", "Error of sd (%)")

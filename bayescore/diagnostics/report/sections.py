@@ -62,7 +62,8 @@ CERTIFICATES = {
     ),
     Level.NOT_CERTIFIED: (
         "bad",
-        "The draws are too few, or none of the coreset's posterior, or that does not cover the full data's.",
+        "The draws are too few, or are not those of the coreset's posterior, or that posterior does not cover the full "
+        "data's.",
     ),
 }
 

@@ -61,7 +61,7 @@ class Family(ABC):
         Whether responses are numbers y with normal noise of a given sd. A row has -y as its offset, and l = -eta^2 /
         (2 sd^2) - log(sd sqrt(2 pi)) whatever its side; then "probability" below is a density.
     unit : float
-        How far eta moves for log p to change by about 1; 1 but for normal noise, of which it is the sd.
+        How far eta moves for log p to change by about 1; 1, but the sd of normal noise.
     symmetric : bool
         Whether l-(eta) = l+(-eta), so that a stream may learn at its end which label is +1.
     center : float

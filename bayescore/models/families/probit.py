@@ -72,7 +72,7 @@ def probit_tile(
         root[n] *= log_p[n]
         log_p[n] = t * ((a * u + b) * u + c)
         scale[n] = log_p[n] if eta[n] < 0.0 else 1.0 - root[n] * log_p[n] * root[n]
-    for n in range(eta.size):  # p = 2^octave m, sqrt(1/2) <= m < sqrt(2), of which scale keeps 2^-octave
+    for n in range(eta.size):  # p = 2^octave m, sqrt(1/2) <= m < sqrt(2); scale keeps 2^-octave
         exponent = (bits[n] + _HALF_OCTAVE) >> 52
         octave[n] = exponent - 1023
         bits[n] = (2046 - exponent) << 52

@@ -39,10 +39,9 @@ def register(family: Family) -> Family:
     TypeError
         If it is no `Family`, lacks compiled functions, or two of its class are not equal.
     ValueError
-        If probabilities do not add up to 1, the mean of counts is not where their score is 0, the density of numbers is
-        not normal, derivatives are not those
-        of `log_p` or not finite as far as the family reaches, compiled functions are not the formulas, or another
-        family has its name.
+        If probabilities do not add up to 1, the mean of counts is not where their score is 0, or the density of numbers
+        is not normal. If derivatives are not those of `log_p`, or not finite as far as the family reaches, compiled
+        functions are not the formulas, or another family has its name.
 
     Notes
     -----

@@ -83,9 +83,9 @@ class Horseshoe(Prior):
     def variable(self, near: Callable[[], tuple[FloatArray, FloatArray]] | None = None) -> Any:
         r"""Add the coefficients and their scales to the model: beta is affine in standardised coefficients.
 
-        With m, h what the rows alone say of a coefficient, mode and sd, and s the coefficient's prior sd, its
-        conditional posterior is about N(a m, a h^2), a = s^2 / (s^2 + h^2), and beta = a m + sqrt(a) h u has a
-        posterior of u that scales hardly change: centred where rows say much, non-centred where the prior does
+        Let m and h be mode and sd of a coefficient by the rows alone, and s its prior sd. Its conditional posterior is
+        about N(a m, a h^2), a = s^2 / (s^2 + h^2). With beta = a m + sqrt(a) h u scales hardly change the posterior of
+        u: centred where rows say much, non-centred where the prior does
         (Papaspiliopoulos, Roberts and Skold 2007, Statistical Science 22). It is exact whatever m and h are:
         u ~ N(-sqrt(a) m / h, (s^2 + h^2) / h^2).
         """

@@ -187,7 +187,7 @@ class Independent(Prior):
         Name of PyMC's class whose parameters have the names of this one's.
     each : compiled function (x, parameters) -> (log density, slope, minus the curvature)
         Of one coefficient x, given its column of `table`. It serves NumPy too, where x has shape (..., D) and the
-        parameters are the rows of `table`: hence it has NumPy's functions and no branches.
+        parameters are the rows of `table`. So it has NumPy's functions and no branches.
 
     Raises
     ------

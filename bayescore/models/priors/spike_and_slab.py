@@ -61,7 +61,7 @@ class SpikeAndSlab(Independent):
     each = staticmethod(spike_and_slab_terms)
 
     def covering(self) -> Normal:
-        """Return the slab alone: in a spike, the curvature says nothing of the posterior's width."""
+        """Return the slab alone: in a spike, the curvature says nothing about the posterior's width."""
         return Normal(0.0, self.slab)
 
     def distribution(self, n_features: int) -> tuple[Any, dict[str, Any]]:
