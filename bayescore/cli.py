@@ -210,16 +210,14 @@ def update(args: argparse.Namespace, console: Console) -> None:
     if gone := [path for path in args.rows if isinstance(path, Path) and not path.exists()]:
         raise FileNotFoundError(f"{gone[0]} does not exist; give files of new rows")
     found, settings = read_fit(args.model), {"missing": args.missing, "progressbar": not args.quiet}
-    for k, path in enumerate(args.rows, 1):
-        last = k == len(args.rows)
-        try:
-            found = found.update(path, data=args.data if last else None, **settings)
-        except ValueError as error:
-            kept = f"; {output} has the files before it" if k > 1 else ""
-            raise ValueError(f"{path}: {error}{kept}") from error
-        if not last:  # an error of a later file costs that one
+    for k, path in enumerate(args.rows):
+        if k:  # an error of a later file costs that one
             found.save(output)
-            console.print(f"{path}: {found.level}, {found.coreset.n_total:,} rows so far")
+            console.print(f"{args.rows[k - 1]}: {found.level}, {found.coreset.n_total:,} rows so far")
+        try:
+            found = found.update(path, data=args.data if path is args.rows[-1] else None, **settings)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}{f'; {output} has the files before it' if k else ''}") from error
     _saved(found if args.rows else found.update(data=args.data, **settings), output, console)
 
 
@@ -243,8 +241,7 @@ def predict(args: argparse.Namespace, console: Console) -> None:
 
 def _saved(found: Any, folder: Path, console: Console) -> None:
     found.save(folder)
-    console.print("\n".join(map(_printable, repr(found).splitlines())))
-    console.print(f"wrote {folder}")
+    console.print("\n".join([*map(_printable, repr(found).splitlines()), f"wrote {folder}"]))
 
 
 COMMANDS = {own.__name__: own for own in (fit, update, predict, build, sample, certify, compare, demo)}
