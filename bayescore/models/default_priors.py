@@ -17,7 +17,7 @@ import numpy as np
 
 from bayescore.data.coreset import Coreset
 from bayescore.data.matching import feature_names
-from bayescore.models.families import Family
+from bayescore.models.families import Family, check_family
 from bayescore.models.group_priors import GroupPrior, HalfStudentT, check_group_prior
 from bayescore.models.priors import ByName, Normal, Prior, prior_of
 from bayescore.models.priors.named import OTHERS
@@ -26,6 +26,7 @@ from bayescore.validation import DataError
 
 DEFAULT_SCALE = 2.5
 """Sd of the default prior of a coefficient, in units of the linear predictor for one sd of its column."""
+_SAME = 1e-9  # relative difference of two priors that is rounding, of another machine or of other units
 
 
 def moments(rows: WeightedData) -> tuple[FloatArray, FloatArray]:
@@ -97,3 +98,15 @@ def group_prior_for(given: Any, rows: WeightedData, family: Family) -> GroupPrio
     if given is not None or not family.quadratic:
         return check_group_prior(given)
     return HalfStudentT(3.0, DEFAULT_SCALE * float(moments(rows)[1][-1]))
+
+
+def is_default(prior: Prior | GroupPrior | None, core: Coreset) -> bool:
+    """Return whether a prior of coefficients, or of sds of effects, is the default one of a coreset of numbers."""
+    if prior is None or not core.numbers:
+        return False
+    default = autoscaled(core) if isinstance(prior, Prior) else group_prior_for(None, core, check_family(core.family))
+    own, other = prior.parameters(), default.parameters()
+    return type(prior) is type(default) and all(
+        np.shape(own[name]) == np.shape(value) and np.allclose(own[name], value, rtol=_SAME, atol=0.0)
+        for name, value in other.items()
+    )

@@ -78,3 +78,57 @@ def test_averages_are_not_of_the_rows_of_sums(made, formula, tmp_path):
     averages = fit.average_predictions(by="d", data=ROWS).set_index("d")["mean"]
     np.testing.assert_allclose(averages, ROWS.groupby("d")["y"].mean(), rtol=5e-3)
     assert not fit.check(ROWS)["outside"].all()
+
+
+# ------------------------------------------------------------------------------------------------------------- updates
+
+
+def drift(seed=3, n=400):
+    """Return rows about 100, and others about 200 that vary more."""
+    rng = np.random.default_rng(seed)
+    first, more = (pd.DataFrame({"a": rng.normal(size=n), "g": rng.integers(0, 20, n)}) for _ in range(2))
+    noise = rng.normal(0.0, 30.0, n) + rng.normal(0.0, 40.0, 20)[more["g"]]
+    return first.assign(y=100.0 + first["a"] + rng.normal(size=n)), more.assign(y=200.0 + more["a"] + noise)
+
+
+def sigmas(fit):
+    """Return the scales of the priors of coefficients and of groups' sds."""
+    return np.array([float(text.rstrip(")").split("sigma=")[1]) for text in fit.prior_summary()["prior"]])
+
+
+def read_again(fit, folder):
+    fit.save(folder / "fit")
+    return bc.read_fit(folder / "fit", **QUIET)
+
+
+@pytest.mark.parametrize("formula", ["y ~ a", "y ~ a + (1 | g)"])
+@pytest.mark.parametrize("way", ["fit", "read", "draws"])
+@pytest.mark.statistical(rate=2e-6)  # of 3 means; 0.05 sds are for columns' sds of the first rows
+def test_the_default_prior_of_an_update_goes_by_all_rows(formula, way, tmp_path):
+    first, more = drift()
+    part = fitted(formula, first, "normal(30)")
+    if way == "read":
+        part = read_again(part, tmp_path)
+    elif way == "draws":
+        core = part.coreset
+        part = bc.Fit.of_draws(bc.sample(core, random_seed=1, **QUIET), core, **QUIET)
+    found, whole = part.update(more, **QUIET), fitted(formula, pd.concat([first, more]), "normal(30)")
+    assert found.level == "certified"
+    np.testing.assert_allclose(sigmas(found), sigmas(whole), rtol=0.1)  # the design's sds are those of the first rows
+    assert abs(sigmas(part) / sigmas(whole) - 1.0).max() > 0.9  # a control
+    own, other = found.summary(), whole.summary()
+    error = other["sd"] * np.sqrt(1.0 / own["ess_bulk"] + 1.0 / other["ess_bulk"])
+    assert ((own["mean"] - other["mean"]).abs() < 5.0 * error + 0.05 * other["sd"]).all()
+    again = found.update(more[:50], **QUIET)  # and once more
+    assert abs(sigmas(again) / sigmas(found) - 1.0).max() > 1e-4
+
+
+def test_an_update_keeps_the_priors_that_a_user_gave():
+    first, more = drift()
+    given, sds = {"a": bc.priors.Normal(0.0, 0.5)}, bc.priors.HalfNormal(7.0)
+    part = fitted("y ~ a + (1 | g)", first, "normal(30)", prior=given, group_prior=sds)
+    found = part.update(more, **QUIET)
+    told, before = found.prior_summary()["in_data_units"], part.prior_summary()["in_data_units"]
+    assert told["a"] == before["a"] == "Normal(mu=0, sigma=0.5)"
+    assert told["sigma_g"] == before["sigma_g"] == "HalfNormal(sigma=7)"
+    assert told["Intercept"] != before["Intercept"]  # which has the default one
