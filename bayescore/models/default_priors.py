@@ -49,6 +49,14 @@ def moments(rows: WeightedData) -> tuple[FloatArray, FloatArray]:
     return mean, np.sqrt(w @ values**2 / total)
 
 
+def does_not_vary(y: float) -> str:
+    """Return what is wrong with responses that are all y."""
+    return (
+        f"every response is {y:g}: numbers that do not vary tell no effect; look at y, or at the filter that left these "
+        "rows"
+    )
+
+
 def autoscaled(rows: WeightedData) -> Normal:
     """Return the default prior of the coefficients of rows whose responses are numbers."""
     mean, sd = moments(rows)

@@ -132,3 +132,19 @@ def test_an_update_keeps_the_priors_that_a_user_gave():
     assert told["a"] == before["a"] == "Normal(mu=0, sigma=0.5)"
     assert told["sigma_g"] == before["sigma_g"] == "HalfNormal(sigma=7)"
     assert told["Intercept"] != before["Intercept"]  # which has the default one
+
+
+@pytest.mark.parametrize("formula", ["y ~ a", "y ~ a + (1 | g)"])
+def test_parts_may_have_one_response(formula):
+    part = fitted(formula, ROWS)
+    for new in (ROWS[:1], ROWS[:5].assign(y=107.0)):
+        found, rows = part.update(new, **QUIET).coreset, pd.concat([ROWS, new])
+        assert found.n_total == len(rows)
+        whole = bc.build_coreset(rows, design=part.coreset.design, family=FAMILY, **QUIET)
+        added = bc.build_coreset(new, design=part.coreset.design, family=FAMILY, **QUIET)
+        union = bc.build_coreset(bc.Coreset.concat([part.coreset, added]), **QUIET)
+        wanted = bc.find_map(whole)
+        for core in (found, union):
+            np.testing.assert_allclose(bc.find_map(core).beta, wanted.beta, rtol=1e-6, atol=1e-6)
+    with pytest.raises(DataError, match="every response is 107: numbers that do not vary"):
+        bc.build_coreset(ROWS[:5].assign(y=107.0), formula=formula, family=FAMILY, **QUIET)
