@@ -148,3 +148,23 @@ def test_parts_may_have_one_response(formula):
             np.testing.assert_allclose(bc.find_map(core).beta, wanted.beta, rtol=1e-6, atol=1e-6)
     with pytest.raises(DataError, match="every response is 107: numbers that do not vary"):
         bc.build_coreset(ROWS[:5].assign(y=107.0), formula=formula, family=FAMILY, **QUIET)
+
+
+# ----------------------------------------------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize("formula", ["y ~ a", "y ~ a + (1 | g)"])
+@pytest.mark.parametrize("y", [4.0, 0.1, 0.0])
+def test_responses_that_do_not_vary_give_no_default_prior(formula, y):
+    rows = ROWS.assign(y=y, w=ROWS["a"] ** 2 + 0.1)
+    whole = bc.all_rows(rows, formula=formula, weights="w", family=FAMILY, **QUIET)
+    said = rf"every response is {y:g}: numbers that do not vary tell no effect; look at y"
+    for ask in (bc.find_map, lambda core: bc.sample(core, random_seed=1, **QUIET)):
+        with pytest.raises(DataError, match=said):
+            ask(whole)
+    part = bc.build_coreset(ROWS[:50], formula=formula, family=FAMILY, **QUIET)
+    same = [bc.build_coreset(rows[half::2], design=part.design, family=FAMILY, **QUIET) for half in (0, 1)]
+    with pytest.raises(DataError, match=said):
+        bc.find_map(bc.build_coreset(bc.Coreset.concat(same), **QUIET))
+    if "|" not in formula:
+        assert abs(bc.find_map(whole, prior=bc.priors.Normal(0.0, 50.0)).beta - [y, 0.0]).max() < 0.1
