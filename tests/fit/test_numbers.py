@@ -150,6 +150,24 @@ def test_parts_may_have_one_response(formula):
         bc.build_coreset(ROWS[:5].assign(y=107.0), formula=formula, family=FAMILY, **QUIET)
 
 
+# ------------------------------------------------------------------------------------------------------------ evidence
+
+
+@pytest.mark.parametrize("formula", ["y ~ a", "y ~ a + (1 | g)"])
+def test_exact_sums_have_the_evidence_of_all_rows(formula):
+    core = bc.build_coreset(ROWS, formula=formula, family=FAMILY, **QUIET)
+    own, found = (bc.log_evidence(core, *data, random_state=1, **QUIET) for data in ((), (ROWS,)))
+    everything = bc.log_evidence(bc.all_rows(ROWS, formula=formula, family=FAMILY, **QUIET), random_state=1)
+    assert found.log_evidence == own.log_evidence
+    for value in (found.log_evidence, found.full):
+        assert value == pytest.approx(everything.log_evidence, abs=1e-4)
+    assert found.difference == found.full - found.log_evidence
+    assert found.epsilon < 1e-6
+    assert repr(found).startswith(repr(own).splitlines()[0])
+    other = bc.build_coreset(ROWS[:500], formula=formula, family=FAMILY, **QUIET)  # a control
+    assert abs(bc.log_evidence(other, random_state=1).log_evidence - own.log_evidence) > 100.0
+
+
 # ----------------------------------------------------------------------------------------------------------- bad input
 
 
