@@ -186,3 +186,23 @@ def test_responses_that_do_not_vary_give_no_default_prior(formula, y):
         bc.find_map(bc.build_coreset(bc.Coreset.concat(same), **QUIET))
     if "|" not in formula:
         assert abs(bc.find_map(whole, prior=bc.priors.Normal(0.0, 50.0)).beta - [y, 0.0]).max() < 0.1
+
+
+@pytest.mark.parametrize("beside", [{"classes": (0, 1)}, {"positive": 1, "formula": "y ~ a"}])
+def test_streams_of_numbers_refuse_labels(beside):
+    with pytest.raises(
+        DataError, match=r"(classes|positive)=.* family='normal\(2\)' takes numbers, .* no positive label"
+    ):
+        bc.stream(family=FAMILY, **beside)
+    assert bc.stream(classes=(0, 1), size=50).n_rows == 0  # of labels
+
+
+def test_complex_responses_are_refused():
+    rows, y = ROWS[["a"]].to_numpy(), ROWS["y"].to_numpy()
+    for bad in (y + 1j, pd.Series(y + 0j), (y + 1j).astype(object)):
+        with pytest.raises(DataError, match="y has complex numbers; give real ones"):
+            bc.build_coreset(rows, bad, family=FAMILY, **QUIET)
+        with pytest.raises(DataError, match="y has complex numbers; give real ones"):
+            bc.stream(family=FAMILY).partial_fit(rows, bad)
+    with pytest.raises(DataError, match="complex"):
+        bc.build_coreset(ROWS.assign(y=y + 1j), formula="y ~ a", family=FAMILY, **QUIET)
