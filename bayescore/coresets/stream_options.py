@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bayescore.data.design import Design
+from bayescore.data.sources.paired import LABELS
 from bayescore.models.families import Family
 from bayescore.validation import DataError
 
@@ -11,15 +12,15 @@ ROLES = ("label", "weights", "offset", "trials", "exposure", "groups", "positive
 
 
 def check_roles(roles: Mapping[str, Any], family: Family, classes: object) -> None:
-    """Raise for a role that there is not, and for labels of counts."""
+    """Raise for a role that there is not, and for labels of counts or numbers."""
     for name in roles:
         if name not in ROLES:
             raise TypeError(f"roles has {name!r}; the names are {', '.join(ROLES)}")
     for name, value in (("classes", classes), ("positive", roles.get("positive"))):
-        if family.counts and value is not None:
+        if family.response != LABELS and value is not None:
             raise DataError(
-                f"{name}={value!r} is given, but family={family.name!r} takes counts, which have no positive label; "
-                "leave it out"
+                f"{name}={value!r} is given, but family={family.name!r} takes {family.response}, which have no "
+                "positive label; leave it out"
             )
 
 

@@ -25,6 +25,7 @@ from bayescore.coresets.method import BuildInfo, BuildResult, Method
 from bayescore.data.checkpoint import Arrays
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design, terms_text
+from bayescore.models.default_priors import does_not_vary
 from bayescore.types import NO_GROUP, NO_ROW, FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError
 
@@ -111,13 +112,13 @@ class Sums:
         mean = np.where((w > 0.0)[:, None], m + share[:, None] * (n - m), n)
         return Sums(self.apart, codes, total, mean, triangle, ends)
 
-    def rows(self) -> WeightedData:
-        """Return the rows that say the same; raise `DataError` if all responses are one number."""
+    def check_vary(self) -> None:
+        """Raise if all responses are one number; of a part of the rows they may be."""
         if self.ends[0] == self.ends[1]:
-            raise DataError(
-                f"every response is {self.ends[0]:g}: numbers that do not vary tell no effect; look at y, or at the "
-                "filter that left these rows"
-            )
+            raise DataError(does_not_vary(self.ends[0]))
+
+    def rows(self) -> WeightedData:
+        """Return the rows that say the same."""
         F = self.codes.shape[1]
         if F and not self.apart:
             keep = self.triangle[0].any(axis=1)
@@ -174,6 +175,8 @@ def summed(dataset: Dataset) -> WeightedData:
     total = Sums.empty(dataset.n_features, len(design.groups), apart=cells_apart(design))
     for part in dataset.map(partial(_of_block, total.apart), "adding up rows", canonical=True):
         total = total + part
+    if design.classes is None:  # rows in a design of others are a part
+        total.check_vary()
     return total.rows()
 
 
@@ -195,6 +198,7 @@ class SumsState:
     def answer(self, rest: WeightedData | None) -> BuildResult[LosslessInfo]:
         """Return the rows of all sums, with the rows left over."""
         whole = self if rest is None else self.absorbed(rest)
+        whole.sums.check_vary()
         return BuildResult(whole.sums.rows(), LosslessInfo(), self.method)
 
     def to_arrays(self) -> Arrays:

@@ -176,7 +176,8 @@ def log_evidence(
     Returns
     -------
     Evidence
-        Pseudo-rows have the log-likelihood up to a constant. A coreset's own figures and differences are then NaN.
+        Pseudo-rows, but for sums of numbers, have the log-likelihood up to a constant. A coreset's own figures and
+        differences are then NaN.
 
     Warns
     -----
@@ -188,7 +189,7 @@ def log_evidence(
     ValueError
         If the prior has no density in closed form, or posterior and full data have different features.
     DataError
-        If a coreset with pseudo-rows comes without the full data, or has other group terms than `(1 | g)`.
+        If a coreset with pseudo-rows, but sums, comes without the full data, or has other group terms than `(1 | g)`.
 
     Examples
     --------
@@ -212,7 +213,8 @@ def log_evidence(
         )
     if group_prior is not None and core.group is None:
         raise DataError("group_prior is given, and core has no groups: leave it out")
-    if core.pseudo.any() and data is None and not known.quadratic:
+    up_to_constant = core.pseudo.any() and not known.quadratic  # sums of numbers have the constant, too
+    if up_to_constant and data is None:
         raise DataError(
             "core has pseudo-rows, which meet the log-likelihood up to a constant only and have no evidence; give the "
             "full data too, for theirs"
@@ -240,7 +242,7 @@ def log_evidence(
         found = propose_grouped(core, known, (chosen, spread), draws, rng)  # type: ignore[arg-type]
     own, log_base = found.own, found.log_base
     value, se, k, ess, u = _estimate(own + log_base)
-    if not core.pseudo.any() and (k > MAX_K or ess < MIN_ESS_EVIDENCE):
+    if not up_to_constant and (k > MAX_K or ess < MIN_ESS_EVIDENCE):
         _warn("coreset", k, ess, draws, "ask for more draws, or use a prior with lighter tails")
     if dataset is None:
         return Evidence(value, se, k, ess, draws)
@@ -251,10 +253,8 @@ def log_evidence(
         remedy = "the coreset's posterior does not cover the full data's: use method='calibrated', or a larger size"
         _warn("full data", full_k, full_ess, draws, remedy)
     none = math.nan
-    of_all = Evidence(
-        none, none, none, none, draws, full=full_value, full_se=full_se, full_pareto_k=full_k, full_ess=full_ess
-    )
-    if core.pseudo.any():
+    of_all = Evidence(none, none, none, none, draws, full_value, full_se, full_k, full_ess)
+    if up_to_constant:
         return of_all
     carried = _carrying(u) | _carrying(full_u)
     epsilon = float(np.max(np.abs((full - own)[carried] / full[carried])))

@@ -10,6 +10,7 @@ from bayescore.fitting.given import Given
 from bayescore.fitting.route import MAX_DRAWS, Route
 from bayescore.fitting.scaling import raw_prior
 from bayescore.fitting.story import Step
+from bayescore.models.default_priors import is_default
 from bayescore.models.priors import prior_from_dict
 from bayescore.samplers.inference_data import of_own_model, read_posterior
 from bayescore.validation import DataError
@@ -33,7 +34,8 @@ def route_of_draws(
     idata = idata if model is None else of_own_model(idata, core)
     story, prior = read_posterior(idata, "idata").story, None
     if story:
-        prior = raw_prior(prior_from_dict(story["prior"]), core.design)
+        own = prior_from_dict(story["prior"])
+        prior = None if is_default(own, core) else raw_prior(own, core.design)
     elif model is None:
         raise DataError(
             "idata does not tell its prior; give what bayescore.sample returned for a coreset, or model=, the "

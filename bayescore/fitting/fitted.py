@@ -168,10 +168,11 @@ class Fit(FitClusters):
         """Return the fit of the rows so far and of new ones, without reading the old ones.
 
         The new rows become a coreset in the same design, about the posterior so far, which the old coreset is united
-        with; draws are made again. The certificate holds them against the new rows, and for the old ones against their
-        coreset with the score and curvature that it misses. It is "not certified" where the mean has moved beyond the
-        reach of the posterior that the old rows were held against, or errors found of them add up to too much: the text
-        says by how many sds, and all rows are then to be given as `data`.
+        with; draws are made again. A prior that was given stays, and the default one of numbers goes by all rows. The
+        certificate holds them against the new rows, and for the old ones against their coreset with the score and
+        curvature that it misses. It is "not certified" where the mean has moved beyond the reach of the posterior that
+        the old rows were held against, or errors found of them add up to too much: the text says by how many sds, and
+        all rows are then to be given as `data`.
 
         Parameters
         ----------

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from bayescore.coresets.sampling.draw import merge, uniform_rows
+from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design
 from bayescore.data.sources.paired import numbers_of, response_of, two_rows_each, with_response
@@ -100,6 +101,12 @@ def rows_of_fit(fit: FitParts) -> AveragedRows:
 def _opened(given: Given, fit: FitParts) -> AveragedRows:
     if given.once:
         raise DataError("the rows came once and are gone; give data, rows to average over")
+    own = given.data
+    if isinstance(own, Coreset) and own.numbers and own.pseudo.any():
+        raise DataError(
+            "the fit has sums of its rows alone, pseudo-rows, which tell nothing of the rows' columns; give rows as "
+            "data, data=rows, or the fit all of them, fit.update(data=rows)"
+        )
     found = given.rows(fit.coreset).rows
     rows = Dataset(found, progress=given.progressbar)
     return AveragedRows(fit.posterior(), rows, found.design == fit.coreset.design)

@@ -28,7 +28,7 @@ from bayescore.fitting.frames import Frame, moved_too_far
 from bayescore.fitting.given import Given
 from bayescore.fitting.parts import FitParts
 from bayescore.fitting.route import FAILURES, Route, called
-from bayescore.models.default_priors import DEFAULT_SCALE
+from bayescore.models.default_priors import DEFAULT_SCALE, is_default
 from bayescore.models.families import check_family
 from bayescore.models.predictor import Factor
 from bayescore.models.priors import MultivariateNormal, Normal, prior_from_dict
@@ -157,17 +157,19 @@ def updated(fit: FitParts, new: tuple[Any, Any, dict[str, Any]], data: Any, *, p
             "the draws are of a model of your own, whose prior the fit does not know, so that update cannot draw "
             "again; give the fit a prior first: fit.with_prior(prior).update(...)"
         )
+    core, sds = fit.coreset, fit.group_prior
     route = Route(
         whole or arrived,
-        fit.coreset.family,
+        core.family,
         fit.prior,
         fit.seed,
         fit.max_seconds,
         story=list(fit.story),
-        in_design=prior_from_dict(story["prior"]),
-        group_prior=fit.group_prior,
+        # the default one of numbers goes by all rows
+        in_design=None if core.numbers else prior_from_dict(story["prior"]),
+        group_prior=None if is_default(sds, core) else sds,
     )
-    route.core, route.drawn = fit.coreset, fit.drawn
+    route.core, route.drawn = core, fit.drawn
     if rows is None:
         route.certify(strict=True)
         return Updated(route, whole, frames)

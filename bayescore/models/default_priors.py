@@ -17,7 +17,7 @@ import numpy as np
 
 from bayescore.data.coreset import Coreset
 from bayescore.data.matching import feature_names
-from bayescore.models.families import Family
+from bayescore.models.families import Family, check_family
 from bayescore.models.group_priors import GroupPrior, HalfStudentT, check_group_prior
 from bayescore.models.priors import ByName, Normal, Prior, prior_of
 from bayescore.models.priors.named import OTHERS
@@ -26,6 +26,8 @@ from bayescore.validation import DataError
 
 DEFAULT_SCALE = 2.5
 """Sd of the default prior of a coefficient, in units of the linear predictor for one sd of its column."""
+_ROUNDING = 1e-14  # share of the mean of y, below which its sd is 0
+_SAME = 1e-9  # relative difference of two priors that is rounding, of another machine or of other units
 
 
 def moments(rows: WeightedData) -> tuple[FloatArray, FloatArray]:
@@ -33,9 +35,7 @@ def moments(rows: WeightedData) -> tuple[FloatArray, FloatArray]:
 
     Without a column of ones means are 0, and sds root mean squares.
     """
-    if rows.offset is None:
-        raise DataError("the rows have no offset, and those of a normal family have their responses y as -y there")
-    values, w = np.column_stack([rows.X, -rows.offset]), rows.weights
+    values, w = np.column_stack([rows.X, _responses(rows)]), rows.weights
     constant = rows.design.constant if isinstance(rows, Coreset) else None
     total = rows.weight_total if isinstance(rows, Coreset) else w.sum()
     mean = np.zeros(values.shape[1])
@@ -48,9 +48,32 @@ def moments(rows: WeightedData) -> tuple[FloatArray, FloatArray]:
     return mean, np.sqrt(w @ values**2 / total)
 
 
+def _responses(rows: WeightedData) -> FloatArray:
+    """Return responses that are numbers."""
+    if rows.offset is None:
+        raise DataError("the rows have no offset, and those of a normal family have their responses y as -y there")
+    return -rows.offset
+
+
+def _varying(rows: WeightedData) -> tuple[FloatArray, FloatArray]:
+    """Return `moments`; raise if responses do not vary beyond rounding, so that they give a prior no scale."""
+    mean, sd = moments(rows)
+    if sd[-1] <= _ROUNDING * abs(mean[-1]):
+        raise DataError(does_not_vary(mean[-1]))
+    return mean, sd
+
+
+def does_not_vary(y: float) -> str:
+    """Return what is wrong with responses that are all y."""
+    return (
+        f"every response is {y:g}: numbers that do not vary tell no effect; look at y, or at the filter that left "
+        "these rows"
+    )
+
+
 def autoscaled(rows: WeightedData) -> Normal:
     """Return the default prior of the coefficients of rows whose responses are numbers."""
-    mean, sd = moments(rows)
+    mean, sd = _varying(rows)
     constant = rows.design.constant if isinstance(rows, Coreset) else None
     return on_columns(mean[:-1], sd[:-1], constant, (mean[-1], sd[-1]))
 
@@ -70,8 +93,11 @@ def on_columns(
 
 def prior_for(given: Prior | Mapping[str, Prior] | None, rows: WeightedData, family: Family) -> Prior:
     """Return the prior of the coefficients of rows: that given, the default one of coefficients that it leaves out."""
-    names = feature_names(rows)
-    return filled(prior_of(given, names), given, names, autoscaled(rows) if family.quadratic else None)
+    names, rest = feature_names(rows), None
+    if family.quadratic:
+        _ = _responses(rows)
+        rest = autoscaled(rows) if given is None or (isinstance(given, Mapping) and OTHERS not in given) else None
+    return filled(prior_of(given, names), given, names, rest)
 
 
 def filled(prior: Prior, given: Any, names: tuple[str, ...], rest: Prior | None) -> Prior:
@@ -96,4 +122,16 @@ def group_prior_for(given: Any, rows: WeightedData, family: Family) -> GroupPrio
     """Return the prior of the sds of groups' effects: that given, or the default one."""
     if given is not None or not family.quadratic:
         return check_group_prior(given)
-    return HalfStudentT(3.0, DEFAULT_SCALE * float(moments(rows)[1][-1]))
+    return HalfStudentT(3.0, DEFAULT_SCALE * float(_varying(rows)[1][-1]))
+
+
+def is_default(prior: Prior | GroupPrior | None, core: Coreset) -> bool:
+    """Return whether a prior of coefficients, or of sds of effects, is the default one of a coreset of numbers."""
+    if prior is None or not core.numbers:
+        return False
+    default = autoscaled(core) if isinstance(prior, Prior) else group_prior_for(None, core, check_family(core.family))
+    own, other = prior.parameters(), default.parameters()
+    return type(prior) is type(default) and all(
+        np.shape(own[name]) == np.shape(value) and np.allclose(own[name], value, rtol=_SAME, atol=0.0)
+        for name, value in other.items()
+    )

@@ -113,9 +113,12 @@ def as_floats(values: Any, n_rows: int, name: str) -> FloatArray:
     """Return numbers beside rows as floats, shape (n_rows,)."""
     check_unmasked(values, name)
     try:
-        counts = np.asarray(pd.to_numeric(np.asarray(values)), dtype=np.float64)
+        found = np.asarray(pd.to_numeric(np.asarray(values)))
+        counts = np.asarray(found.real, dtype=np.float64)
     except (TypeError, ValueError):
         raise DataError(f"{name} must be numbers, one for each row") from None
+    if np.iscomplexobj(found):
+        raise DataError(f"{name} has complex numbers; give real ones")
     if counts.shape != (n_rows,):
         raise DataError(f"{name} has shape {counts.shape}; it must be ({n_rows},), one number for each row")
     return counts
