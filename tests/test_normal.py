@@ -337,7 +337,7 @@ def test_elpd_is_that_of_exact_leave_one_out(fit):
     wanted = stats.norm.logpdf(Y, centre, np.sqrt(SD**2 + left))
     assert fit.certificate.elpd_loo == pytest.approx(wanted.sum(), abs=5.0 * fit.certificate.elpd_loo_mcse + 0.05)
     loo = fit.loo()
-    assert loo.elpd_loo == pytest.approx(wanted.sum(), abs=1.0)
+    assert getattr(loo, "elpd_loo", getattr(loo, "elpd", math.nan)) == pytest.approx(wanted.sum(), abs=1.0)
     tiny = ROWS.assign(y=ROWS["y"] / 1000.0)  # densities above 1: log densities are positive
     small = bc.fit(FLAT, tiny, family="normal(0.003)", random_state=1, **QUIET)
     assert small.certificate.elpd_loo == pytest.approx(wanted.sum() + len(Y) * math.log(1000.0), abs=3.0)
