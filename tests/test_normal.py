@@ -222,6 +222,25 @@ def test_draws_of_sums_are_those_of_all_rows_by_the_same_seed(formula):
     assert 0.1 < sd[0] < 1.0  # the chains moved
 
 
+@pytest.mark.parametrize("formula", [GROUPED, CROSSED, SLOPES])
+def test_rows_of_unknown_groups_stay_in_sums_with_all_their_weight(formula):
+    how = {"family": FAMILY, **QUIET}
+    known = bc.all_rows(ROWS[:600], formula=formula, **how)
+    new = bc.all_rows(ROWS[600:800].assign(g=99, y=ROWS["y"] + 50.0), design=known.design, new_groups=True, **how)
+    both = bc.Coreset.concat([known, new])
+    once = bc.build_coreset(both, **how)
+    rng = np.random.default_rng(4)
+    betas = rng.normal(0.0, 3.0, (3, known.n_features))
+    for whole, few in ((new, bc.build_coreset(new, **how)), (both, once), (both, bc.build_coreset(once, **how))):
+        assert len(few) < 0.6 * len(whole)
+        assert few.weights.sum() == pytest.approx(len(whole), abs=1e-4)  # WITHIN of a few rows
+        for beta in betas:  # with the effects at 0
+            wanted = likelihood_terms(beta, whole, FAMILY).value
+            assert likelihood_terms(beta, few, FAMILY).value == pytest.approx(wanted, rel=1e-8)
+    wanted = np.bincount(both.group[:, 0] + 1, both.weights)
+    np.testing.assert_allclose(np.bincount(once.group[:, 0] + 1, once.weights), wanted, atol=1e-4)
+
+
 # ---------------------------------------------------------------------------------------------------- sources, streams
 
 
