@@ -323,6 +323,22 @@ def test_a_fit_is_certified_as_exact_and_names_the_residual_sd(fit):
     assert "mean(y)" in repr(fit)
 
 
+@pytest.mark.parametrize(("n_groups", "each"), [(400, 2), (300, 3), (50, 20)])
+def test_the_residual_sd_allows_for_effects_of_groups(n_groups, each):
+    rng, n = np.random.default_rng(n_groups), n_groups * each
+    rows = pd.DataFrame({"a": rng.normal(3.0, 2.0, n), "g": np.arange(n) % n_groups})
+    rows["y"] = 10.0 + 0.7 * rows["a"] + rng.normal(0.0, 4.0, n_groups)[rows["g"]] + rng.normal(0.0, SD, n)
+    found = bc.fit("y ~ a + (1 | g)", rows, family=FAMILY, random_state=1, **QUIET)
+    dispersion = found.certificate.dispersion
+    assert abs(dispersion.pearson - 1.0) < 4.0 * dispersion.se  # false alarms: 6e-5 each
+    assert dispersion.size == pytest.approx(SD * math.sqrt(dispersion.pearson), rel=1e-12)
+    effects = found.effects("g")["mean"].loc[rows["g"]].to_numpy()
+    beta = found.summary()["mean"]
+    gaps = rows["y"] - beta["Intercept"] - beta["a"] * rows["a"] - effects
+    ignored = (gaps**2).sum() / (n - 2) / SD**2  # a control: without the effects' degrees of freedom
+    assert abs(ignored - 1.0) > 4.0 * math.sqrt(2.0 / n) or each == 20
+
+
 def test_predictions_and_averages_are_of_y_and_responses_have_noise(fit):
     new = ROWS[:6].drop(columns="y")
     beta = fit.summary()["mean"].to_numpy()
