@@ -545,3 +545,14 @@ def test_other_families_are_refused_for_a_coreset_of_numbers():
         bc.build_coreset(X, Y, **QUIET)
     with pytest.raises(DataError, match="beside no common intercept"):
         bc.build_coreset(ROWS, formula="y ~ 0 + a + (1 + a | g)", family=FAMILY, **QUIET)
+
+
+def test_labels_of_any_text_are_no_numbers(fit):
+    rows = ROWS.assign(b=np.where(Y > np.median(Y), "number", ""))
+    labels = bc.build_coreset(rows, formula="b ~ a + device", size=200, random_state=1, **QUIET)
+    assert labels.classes == ("", "number")
+    assert labels.response == "labels"
+    models = {"n": (fit.idata, fit.coreset), "l": (sample(labels, random_seed=1, **QUIET), labels)}
+    said = r"models\['l'\] has the labels \('', 'number'\), models\['n'\] numbers; build both of one response"
+    with pytest.raises(DataError, match=said):
+        bc.loo_compare(models, rows, **QUIET)
