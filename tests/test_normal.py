@@ -1,6 +1,7 @@
 """Numbers with normal noise of a given sd: sums without loss, closed forms of the posterior, and what is refused."""
 
 import math
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -337,6 +338,18 @@ def test_the_residual_sd_allows_for_effects_of_groups(n_groups, each):
     gaps = rows["y"] - beta["Intercept"] - beta["a"] * rows["a"] - effects
     ignored = (gaps**2).sum() / (n - 2) / SD**2  # a control: without the effects' degrees of freedom
     assert abs(ignored - 1.0) > 4.0 * math.sqrt(2.0 / n) or each == 20
+
+
+def test_rows_of_numbers_are_not_called_separated():
+    rows = bc.all_rows(ROWS[:500], formula=FLAT, family=FAMILY, **QUIET)
+    drawn = sample(rows, random_seed=1, **QUIET)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = bc.certify(drawn, rows, ROWS[:500], **QUIET)
+    assert found.level == "certified"
+    away = bc.all_rows(ROWS[:500].assign(b=[False, True] * 250, c=[0.0, 1.0] * 250), formula="b ~ c", **QUIET)
+    with pytest.warns(UserWarning, match="labels are completely separated"):  # a control
+        bc.certify(sample(away, random_seed=1, **QUIET), away, away, **QUIET)
 
 
 def test_predictions_and_averages_are_of_y_and_responses_have_noise(fit):
