@@ -375,6 +375,15 @@ def test_checks_hold_where_the_model_does_and_see_a_wrong_one(fit):
     assert wrong.check()["outside"].sum() > 4
 
 
+@pytest.mark.parametrize("scale", [0.2, 1.0, 4.0])
+def test_checks_of_weighted_rows_spread_as_the_weights_say(scale):
+    rows = ROWS.assign(w=scale * ROWS["w"])
+    checked = bc.fit(FLAT, rows, family=FAMILY, weights="w", random_state=1, **QUIET).check()
+    each = rows["w"].sum() / len(checked)  # weight of a bin
+    wanted = 2.0 * stats.norm.ppf(0.97) * SD / math.sqrt(each)  # coefficients add little
+    assert (checked["upper"] - checked["lower"]).mean() == pytest.approx(wanted, rel=0.15)
+
+
 def test_elpd_is_that_of_exact_leave_one_out(fit):
     sd = 2.5 * Y.std()
     Z = (X - np.append(0.0, X[:, 1:].mean(axis=0))) / np.append(1.0, X[:, 1:].std(axis=0))
@@ -561,7 +570,7 @@ def test_other_families_are_refused_for_a_coreset_of_numbers():
 
 
 def test_labels_of_any_text_are_no_numbers(fit):
-    rows = ROWS.assign(b=np.where(Y > np.median(Y), "number", ""))
+    rows = ROWS.assign(b=np.where(np.median(Y) < Y, "number", ""))
     labels = bc.build_coreset(rows, formula="b ~ a + device", size=200, random_state=1, **QUIET)
     assert labels.classes == ("", "number")
     assert labels.response == "labels"
