@@ -99,7 +99,7 @@ def test_names_are_read_and_others_say_what_is_missing():
         find_family("normal")
     with pytest.raises(ValueError, match=r"'normal\(x\)' must be written as 'normal\(2.5\)', with its sd"):
         find_family("normal(x)")
-    for wrong in (0.0, -1.0, math.nan, math.inf, 1e101):
+    for wrong in (0.0, -1.0, math.nan, math.inf, 1e25, 1e-25):
         with pytest.raises(ValueError, match="sd="):
             bc.families.Normal(wrong)
     with pytest.raises(TypeError, match="sd='2' must be a number"):
@@ -578,3 +578,21 @@ def test_labels_of_any_text_are_no_numbers(fit):
     said = r"models\['l'\] has the labels \('', 'number'\), models\['n'\] numbers; build both of one response"
     with pytest.raises(DataError, match=said):
         bc.loo_compare(models, rows, **QUIET)
+
+
+@pytest.mark.parametrize("formula", [FLAT, GROUPED])
+def test_numbers_too_large_or_too_far_from_0_are_refused_and_others_fitted(formula):
+    how = {"formula": formula, "family": FAMILY, **QUIET}
+    with pytest.raises(
+        DataError, match=r"y.? is above 1e\+24 in size in .* first 1e\+30 in row 7; rescale .*, and the sd"
+    ):
+        bc.build_coreset(ROWS.assign(y=np.where(ROWS.index == 7, 1e30, Y)), **how)
+    with pytest.raises(DataError, match=r"y are up to 1e\+12 in size, and their range is .*; subtract the mean of y"):
+        bc.build_coreset(ROWS.assign(y=Y + 1e12), **how)
+    far = bc.fit(formula, ROWS.assign(y=Y + 1e11), family=FAMILY, random_state=1, **QUIET)
+    large = bc.fit(formula, ROWS.assign(y=Y * 1e21), family=bc.families.Normal(SD * 1e21), random_state=1, **QUIET)
+    near = bc.fit(formula, ROWS, family=FAMILY, random_state=1, **QUIET).summary()
+    assert far.level == large.level == "certified"
+    for other, unit in ((far, 1.0), (large, 1e21)):
+        gaps = other.summary()["mean"].to_numpy()[1:] / unit - near["mean"].to_numpy()[1:]
+        assert (abs(gaps) / near["sd"].to_numpy()[1:]).max() < 1e-2

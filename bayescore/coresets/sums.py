@@ -25,6 +25,7 @@ from bayescore.coresets.method import BuildInfo, BuildResult, Method
 from bayescore.data.checkpoint import Arrays
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design, terms_text
+from bayescore.limits import MAX_FAR
 from bayescore.models.default_priors import does_not_vary
 from bayescore.types import NO_GROUP, NO_ROW, FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError
@@ -118,9 +119,14 @@ class Sums:
         return Sums(self.apart, codes, total, mean, triangle, ends)
 
     def check_vary(self) -> None:
-        """Raise if all responses are one number; of a part of the rows they may be."""
+        """Raise if all responses are one number, or nearly; of a part of the rows they may be."""
         if self.ends[0] == self.ends[1]:
             raise DataError(does_not_vary(self.ends[0]))
+        if (size := np.abs(self.ends).max()) > MAX_FAR * (width := self.ends[1] - self.ends[0]):
+            raise DataError(
+                f"responses y are up to {size:g} in size, and their range is {width:g}: above {MAX_FAR:g} times it "
+                "rounding errors show; subtract the mean of y"
+            )
 
     def rows(self) -> WeightedData:
         """Return the rows that say the same."""

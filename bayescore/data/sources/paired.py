@@ -96,11 +96,12 @@ def numbers_of(rows: WeightedData) -> tuple[WeightedData, FloatArray]:
 
 
 def check_numbers(y: FloatArray, name: str, start: int = 0, *, drop: bool = False) -> FloatArray:
-    """Return numbers; raise `RowError` where one is not finite. With `drop` NaN stays, for rows that are left out."""
-    bad = ~(np.abs(y) <= MAX_NUMBER) & ~(np.isnan(y) & drop)
+    """Return numbers; raise `RowError` where one is too large or not finite; with `drop` NaN stays."""
+    bad = ~np.isfinite(y) & ~(np.isnan(y) & drop)
     _refuse(
         bad, y, f"{name} is no finite number", start, "drop or mend such rows; missing='drop' leaves missing ones out"
     )
+    _refuse(np.abs(y) > MAX_NUMBER, y, f"{name} is above {MAX_NUMBER:g} in size", start, f"rescale {name}, and the sd")
     return y
 
 
