@@ -1,4 +1,4 @@
-"""Bayesian regression of yes/no data and counts on data too large for MCMC.
+"""Bayesian regression of yes/no data, counts and numbers on data too large for MCMC.
 
 `fit` takes the whole way from rows to certified draws; `Fit` answers questions of them, and `read_fit` reads one from
 files. The pipeline behind it, in the order of the rooms:

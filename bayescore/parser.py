@@ -110,7 +110,7 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument("-o", "--output", type=Path, help="folder to write (default: the model's)")
 
-    p = commands.add_parser("predict", parents=[common, seeded], help="probabilities, or rates, of new rows by a fit")
+    p = commands.add_parser("predict", parents=[common, seeded], help="probabilities, rates or means of new rows")
     p.add_argument("model", type=Path, help="folder that fit wrote")
     p.add_argument("rows", type=Path, help="Parquet or CSV file of new rows")
     new = "effects of new groups are drawn, or averaged over (default: %(default)s)"

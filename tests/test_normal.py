@@ -1,6 +1,7 @@
 """Numbers with normal noise of a given sd: sums without loss, closed forms of the posterior, and what is refused."""
 
 import math
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -98,7 +99,7 @@ def test_names_are_read_and_others_say_what_is_missing():
         find_family("normal")
     with pytest.raises(ValueError, match=r"'normal\(x\)' must be written as 'normal\(2.5\)', with its sd"):
         find_family("normal(x)")
-    for wrong in (0.0, -1.0, math.nan, math.inf, 1e101):
+    for wrong in (0.0, -1.0, math.nan, math.inf, 1e25, 1e-25):
         with pytest.raises(ValueError, match="sd="):
             bc.families.Normal(wrong)
     with pytest.raises(TypeError, match="sd='2' must be a number"):
@@ -222,6 +223,25 @@ def test_draws_of_sums_are_those_of_all_rows_by_the_same_seed(formula):
     assert 0.1 < sd[0] < 1.0  # the chains moved
 
 
+@pytest.mark.parametrize("formula", [GROUPED, CROSSED, SLOPES])
+def test_rows_of_unknown_groups_stay_in_sums_with_all_their_weight(formula):
+    how = {"family": FAMILY, **QUIET}
+    known = bc.all_rows(ROWS[:600], formula=formula, **how)
+    new = bc.all_rows(ROWS[600:800].assign(g=99, y=ROWS["y"] + 50.0), design=known.design, new_groups=True, **how)
+    both = bc.Coreset.concat([known, new])
+    once = bc.build_coreset(both, **how)
+    rng = np.random.default_rng(4)
+    betas = rng.normal(0.0, 3.0, (3, known.n_features))
+    for whole, few in ((new, bc.build_coreset(new, **how)), (both, once), (both, bc.build_coreset(once, **how))):
+        assert len(few) < 0.6 * len(whole)
+        assert few.weights.sum() == pytest.approx(len(whole), abs=1e-4)  # WITHIN of a few rows
+        for beta in betas:  # with the effects at 0
+            wanted = likelihood_terms(beta, whole, FAMILY).value
+            assert likelihood_terms(beta, few, FAMILY).value == pytest.approx(wanted, rel=1e-8)
+    wanted = np.bincount(both.group[:, 0] + 1, both.weights)
+    np.testing.assert_allclose(np.bincount(once.group[:, 0] + 1, once.weights), wanted, atol=1e-4)
+
+
 # ---------------------------------------------------------------------------------------------------- sources, streams
 
 
@@ -304,6 +324,34 @@ def test_a_fit_is_certified_as_exact_and_names_the_residual_sd(fit):
     assert "mean(y)" in repr(fit)
 
 
+@pytest.mark.parametrize(("n_groups", "each"), [(400, 2), (300, 3), (50, 20)])
+def test_the_residual_sd_allows_for_effects_of_groups(n_groups, each):
+    rng, n = np.random.default_rng(n_groups), n_groups * each
+    rows = pd.DataFrame({"a": rng.normal(3.0, 2.0, n), "g": np.arange(n) % n_groups})
+    rows["y"] = 10.0 + 0.7 * rows["a"] + rng.normal(0.0, 4.0, n_groups)[rows["g"]] + rng.normal(0.0, SD, n)
+    found = bc.fit("y ~ a + (1 | g)", rows, family=FAMILY, random_state=1, **QUIET)
+    dispersion = found.certificate.dispersion
+    assert abs(dispersion.pearson - 1.0) < 4.0 * dispersion.se  # false alarms: 6e-5 each
+    assert dispersion.size == pytest.approx(SD * math.sqrt(dispersion.pearson), rel=1e-12)
+    effects = found.effects("g")["mean"].loc[rows["g"]].to_numpy()
+    beta = found.summary()["mean"]
+    gaps = rows["y"] - beta["Intercept"] - beta["a"] * rows["a"] - effects
+    ignored = (gaps**2).sum() / (n - 2) / SD**2  # a control: without the effects' degrees of freedom
+    assert abs(ignored - 1.0) > 4.0 * math.sqrt(2.0 / n) or each == 20
+
+
+def test_rows_of_numbers_are_not_called_separated():
+    rows = bc.all_rows(ROWS[:500], formula=FLAT, family=FAMILY, **QUIET)
+    drawn = sample(rows, random_seed=1, **QUIET)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = bc.certify(drawn, rows, ROWS[:500], **QUIET)
+    assert found.level == "certified"
+    away = bc.all_rows(ROWS[:500].assign(b=[False, True] * 250, c=[0.0, 1.0] * 250), formula="b ~ c", **QUIET)
+    with pytest.warns(UserWarning, match="labels are completely separated"):  # a control
+        bc.certify(sample(away, random_seed=1, **QUIET), away, away, **QUIET)
+
+
 def test_predictions_and_averages_are_of_y_and_responses_have_noise(fit):
     new = ROWS[:6].drop(columns="y")
     beta = fit.summary()["mean"].to_numpy()
@@ -325,6 +373,15 @@ def test_checks_hold_where_the_model_does_and_see_a_wrong_one(fit):
     bent = ROWS.assign(y=ROWS["y"] + 3.0 * (ROWS["a"] - 41.0) ** 2 + rng.normal(size=len(ROWS)))
     wrong = bc.fit(FLAT, bent, family=FAMILY, random_state=1, **QUIET)
     assert wrong.check()["outside"].sum() > 4
+
+
+@pytest.mark.parametrize("scale", [0.2, 1.0, 4.0])
+def test_checks_of_weighted_rows_spread_as_the_weights_say(scale):
+    rows = ROWS.assign(w=scale * ROWS["w"])
+    checked = bc.fit(FLAT, rows, family=FAMILY, weights="w", random_state=1, **QUIET).check()
+    each = rows["w"].sum() / len(checked)  # weight of a bin
+    wanted = 2.0 * stats.norm.ppf(0.97) * SD / math.sqrt(each)  # coefficients add little
+    assert (checked["upper"] - checked["lower"]).mean() == pytest.approx(wanted, rel=0.15)
 
 
 def test_elpd_is_that_of_exact_leave_one_out(fit):
@@ -510,3 +567,32 @@ def test_other_families_are_refused_for_a_coreset_of_numbers():
         bc.build_coreset(X, Y, **QUIET)
     with pytest.raises(DataError, match="beside no common intercept"):
         bc.build_coreset(ROWS, formula="y ~ 0 + a + (1 + a | g)", family=FAMILY, **QUIET)
+
+
+def test_labels_of_any_text_are_no_numbers(fit):
+    rows = ROWS.assign(b=np.where(np.median(Y) < Y, "number", ""))
+    labels = bc.build_coreset(rows, formula="b ~ a + device", size=200, random_state=1, **QUIET)
+    assert labels.classes == ("", "number")
+    assert labels.response == "labels"
+    models = {"n": (fit.idata, fit.coreset), "l": (sample(labels, random_seed=1, **QUIET), labels)}
+    said = r"models\['l'\] has the labels \('', 'number'\), models\['n'\] numbers; build both of one response"
+    with pytest.raises(DataError, match=said):
+        bc.loo_compare(models, rows, **QUIET)
+
+
+@pytest.mark.parametrize("formula", [FLAT, GROUPED])
+def test_numbers_too_large_or_too_far_from_0_are_refused_and_others_fitted(formula):
+    how = {"formula": formula, "family": FAMILY, **QUIET}
+    with pytest.raises(
+        DataError, match=r"y.? is above 1e\+24 in size in .* first 1e\+30 in row 7; rescale .*, and the sd"
+    ):
+        bc.build_coreset(ROWS.assign(y=np.where(ROWS.index == 7, 1e30, Y)), **how)
+    with pytest.raises(DataError, match=r"y are up to 1e\+12 in size, and their range is .*; subtract the mean of y"):
+        bc.build_coreset(ROWS.assign(y=Y + 1e12), **how)
+    far = bc.fit(formula, ROWS.assign(y=Y + 1e11), family=FAMILY, random_state=1, **QUIET)
+    large = bc.fit(formula, ROWS.assign(y=Y * 1e21), family=bc.families.Normal(SD * 1e21), random_state=1, **QUIET)
+    near = bc.fit(formula, ROWS, family=FAMILY, random_state=1, **QUIET).summary()
+    assert far.level == large.level == "certified"
+    for other, unit in ((far, 1.0), (large, 1e21)):
+        gaps = other.summary()["mean"].to_numpy()[1:] / unit - near["mean"].to_numpy()[1:]
+        assert (abs(gaps) / near["sd"].to_numpy()[1:]).max() < 1e-2

@@ -7,7 +7,7 @@ log-likelihood, constants included.
 Effects of groups are parameters beside the coefficients. Rows that agree in their groups are a cell.
 
 - Where only intercepts vary, a cell's rows say W_c and the mean of a_n of its effects, and all cells together one sum
-  of squares about these means: a row for each cell, and at most D + 1 rows of no group.
+  of squares about these means: a row for each cell, and at most D + 1 rows of no group and of next to no weight.
 - Where slopes vary the rows of each cell become at most D + 1, by its own triangle.
 
 Triangles of two parts are joined by another QR decomposition, so that sums of squares are never formed and an answer
@@ -25,12 +25,13 @@ from bayescore.coresets.method import BuildInfo, BuildResult, Method
 from bayescore.data.checkpoint import Arrays
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design, terms_text
+from bayescore.limits import MAX_FAR
 from bayescore.models.default_priors import does_not_vary
 from bayescore.types import NO_GROUP, NO_ROW, FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError
 
 WITHIN = 1e-6
-"""Weight of rows of no group: they say a sum of squares, and should add nothing to the sum of weights."""
+"""Weight of rows that say a sum of squares about cells' means: it should add nothing to the sum of weights."""
 
 
 @dataclass(frozen=True)
@@ -64,12 +65,17 @@ class Sums:
 
     @classmethod
     def of(cls, rows: WeightedData, *, apart: bool) -> Self:
-        """Return those of some rows; rows of no group, of a coreset, are sums of squares alone."""
+        """Return those of some rows.
+
+        Rows of no known group are a cell too, but for those that `rows` made of the sum of squares about cells' means.
+        """
         assert rows.offset is not None
         a = np.column_stack([rows.X, rows.offset])
         group = np.empty((len(a), 0), dtype=np.int64) if rows.group is None else np.asarray(rows.group)
         ends = np.array([-rows.offset.max(), -rows.offset.min()]) if len(a) else np.array([np.inf, -np.inf])
-        inside = np.ones(len(a), dtype=bool) if rows.group is None else (group != NO_GROUP).any(axis=1)
+        inside = np.ones(len(a), dtype=bool)
+        if group.shape[1] and not apart:
+            inside = (group != NO_GROUP).any(axis=1) | (rows.index != NO_ROW) | (rows.weights > WITHIN)
         squares, w = a * np.sqrt(rows.weights)[:, None], rows.weights
         codes, place = np.unique(group[inside], axis=0, return_inverse=True)
         place, n_cells = place.reshape(-1), len(codes)
@@ -113,9 +119,14 @@ class Sums:
         return Sums(self.apart, codes, total, mean, triangle, ends)
 
     def check_vary(self) -> None:
-        """Raise if all responses are one number; of a part of the rows they may be."""
+        """Raise if all responses are one number, or nearly; of a part of the rows they may be."""
         if self.ends[0] == self.ends[1]:
             raise DataError(does_not_vary(self.ends[0]))
+        if (size := np.abs(self.ends).max()) > MAX_FAR * (width := self.ends[1] - self.ends[0]):
+            raise DataError(
+                f"responses y are up to {size:g} in size, and their range is {width:g}: above {MAX_FAR:g} times it "
+                "rounding errors show; subtract the mean of y"
+            )
 
     def rows(self) -> WeightedData:
         """Return the rows that say the same."""

@@ -22,7 +22,7 @@ from bayescore.data.source import Source
 from bayescore.data.sources import has_named_columns
 from bayescore.data.sources.blocks import is_stream
 from bayescore.data.sources.groups import Grouper, check_groupings
-from bayescore.data.sources.paired import LABELS, response_of
+from bayescore.data.sources.paired import LABELS, described, response_of
 from bayescore.data.sources.roles import NO_WEIGHTS
 from bayescore.limits import MAX_LEVELS, MAX_LEVELS_NAMED
 from bayescore.types import NO_GROUP, WeightedData
@@ -167,8 +167,8 @@ def open_in(
         dataset = open_rows(data, y, label=label, progress=progress, selection=selection, **beside)
     if design.classes is not None and tuple(dataset.source.classes) != tuple(design.classes):
         raise DataError(
-            f"data has the labels {tuple(dataset.source.classes)}, {whose} {tuple(design.classes)}, the second +1; "
-            "give the same positive="
+            f"data has {described(dataset.source.classes)}, {whose} {described(design.classes)}; give the same "
+            "response, and of labels, the second +1, the same positive="
         )
     if counts and dataset.design.exposure is None and design.exposure is not None:
         raise DataError(f"exposure is missing: {whose} had one, {design.exposure!r}; give one for each row")

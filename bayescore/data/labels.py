@@ -48,7 +48,7 @@ def two_classes(
                 f"{name} has the label {other[0]!r}, and the coreset was built with {positive.negative!r} and "
                 f"{positive.positive!r} (which is +1): give the same labels, of the same type"
             )
-        return positive
+        return positive.negative, positive.positive
     if len(labels) == 1:
         raise OneOnlyError(
             f"{name} has one class only, {labels[0]!r}; both classes are needed (is the data sorted by label and cut?)"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from bayescore.data.coreset import Coreset
 from bayescore.data.design import Design
-from bayescore.data.sources.paired import response_of
+from bayescore.data.sources.paired import described, response_of
 from bayescore.types import WeightedData
 from bayescore.validation import DataError, shown_apart
 
@@ -69,8 +69,8 @@ def check_same_design(data: WeightedData, names: tuple[str, ...], design: Design
         return
     if design is not None and design.classes not in (None, data.classes):
         raise DataError(
-            f"{argument} has the labels {data.classes}, the posterior {design.classes}, the second +1: build it with "
-            "all_rows(..., design=core.design), or with the same positive="
+            f"{argument} has {described(data.classes)}, the posterior {described(design.classes)}: build it with "
+            "all_rows(..., design=core.design), or labels, the second +1, with the same positive="
         )
     if data.feature_names != names:
         own, drawn = shown_apart(data.feature_names, names)

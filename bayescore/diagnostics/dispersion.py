@@ -18,7 +18,8 @@ Of numbers with normal noise V is the given variance, and phi the square of the 
 A sample of the rows tells both: each row has its count and its exposure in it, chosen by a hash of its place.
 
 References: McCullagh and Nelder (1989), Generalized Linear Models, section 6.2. Breslow (1984), Extra-Poisson variation
-in log-linear models, Applied Statistics 33.
+in log-linear models, Applied Statistics 33. Rubin (1984), Bayesianly justifiable and relevant frequency calculations
+for the applied statistician, Annals of Statistics 12.
 """
 
 import math
@@ -128,14 +129,25 @@ def dispersion(counts: SampledCounts, predictor: Predictor, family: Family) -> D
 
 
 def residual_dispersion(core: Coreset, predictor: Predictor, family: Family) -> Dispersion | None:
-    """Return the statistic of numbers with normal noise, given rows or their exact sums and draws of the predictor.
+    r"""Return the statistic of numbers with normal noise, given rows or their exact sums and draws of the predictor.
 
-    Degrees of freedom are rows less coefficients. None for rows with weights, which may count rows or be precisions.
+    If the model holds, sd included, residuals at draws from the posterior have the mean square sd^2 (Rubin 1984):
+
+    .. math:: n \, \mathrm{sd}^2 = E \sum_n (y_n - \eta_n)^2 = E \Big[ \sum_n (y_n - \bar\eta_n)^2
+              + \sum_n \operatorname{var}(\eta_n \mid y) \Big]
+
+    with the posterior mean of eta. So squares about it have n - p degrees of freedom, p the sum of variances over sd^2,
+    whatever the prior: the number of coefficients where it says little, and more with effects of groups. p depends on
+    the sd given, so with groups that named is nearer to the noise's and not yet it, where the given one is far off.
+
+    None for rows with weights, which may count rows or be precisions.
     """
     if core.design.weighted or core.weight_total != core.n_total or not core.lossless:
         return None
-    squares = float(core.weights @ predictor.average(core, family).mean(axis=1) ** 2)
-    freedom = max(core.n_total - core.n_features, 1)
+    eta = predictor.average(core, family)
+    squares = float(core.weights @ eta.mean(axis=1) ** 2)
+    used = float(core.weights @ eta.var(axis=1, ddof=1)) / family.unit**2
+    freedom = max(core.n_total - used, 1.0)
     pearson = squares / freedom / family.unit**2
     return Dispersion(pearson, math.sqrt(2.0 / freedom), core.n_total, family.unit * math.sqrt(pearson), numbers=True)
 

@@ -9,6 +9,7 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.data.designed import open_in
 from bayescore.data.sources import Roles
+from bayescore.data.sources.paired import described
 from bayescore.types import FloatArray
 from bayescore.validation import DataError
 
@@ -28,7 +29,7 @@ def full_rows(core: Coreset, data: Any, y: Any, *, progress: bool, **beside: Any
             raise DataError("data has another design than the coreset; build both with the same intercept and scaling")
         if data.classes != core.classes:
             raise DataError(
-                f"data has the labels {data.classes}, the coreset {core.classes}; give the data it came from"
+                f"data has {described(data.classes)}, the coreset {described(core.classes)}; give the data it came from"
             )
         design = core.design.with_weights() if data.design.weighted else core.design
         return Dataset(data.as_source(), design, progress=progress)

@@ -28,6 +28,7 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design
 from bayescore.data.passes.threads import one_blas_thread
+from bayescore.data.sources.paired import described
 from bayescore.diagnostics.elpd import PassSums, count_moments, draws_variance
 from bayescore.diagnostics.full_pass import check_weight, full_rows, has_weights
 from bayescore.diagnostics.full_weights import FullWeights
@@ -128,8 +129,8 @@ def loo_compare(
     for model in (each for models_of in by_design for each in models_of):
         if model.core.classes != first.core.classes:
             raise DataError(
-                f"models[{model.name!r}] has the labels {model.core.classes}, models[{first.name!r}] "
-                f"{first.core.classes}, the second +1; build both with the same positive="
+                f"models[{model.name!r}] has {described(model.core.classes)}, models[{first.name!r}] "
+                f"{described(first.core.classes)}; build both of one response, labels with the same positive="
             )
     beside = {"label": label, "weights": weights, "offset": offset, "groups": groups}
     beside |= {"trials": trials, "exposure": exposure, "missing": missing}

@@ -85,8 +85,7 @@ def check_model(
         return np.asarray(np.bincount(group, w * values, len(used)) / total)
 
     if events is not None and family.quadratic:
-        of_weight = np.sqrt(w) if (w >= 1.0).all() else np.ones(len(w))  # a row of weight w is w rows
-        sets = [p_of + (family.draw(p_of, rng) - p_of) / of_weight for p_of in each]
+        sets = [p_of + (family.draw(p_of, rng) - p_of) / np.sqrt(w) for p_of in each]  # a row of weight w is w rows
         low, high = np.quantile([share(y) for y in sets], [0.5 * (1.0 - INTERVAL), 0.5 * (1.0 + INTERVAL)], axis=0)
         return ModelCheck(share(p), share(events), low, high, p, events, w, replicated=sets[0])
     if events is not None:

@@ -153,3 +153,16 @@ def test_pseudo_rows_have_the_coefficients_of_glm_as_rows_and_as_counts(family, 
     np.testing.assert_allclose(in_r(coefficients(CSV, as_rows), tmp_path), mode, rtol=1e-6)
     code = f"counts <- read.csv('counts.csv'); cat(coef(suppressWarnings({as_counts})))"
     np.testing.assert_allclose(in_r(code, tmp_path), mode, rtol=1e-6)
+
+
+def test_lm_of_sums_of_numbers_has_the_coefficients_of_all_rows(tmp_path):
+    rng = np.random.default_rng(3)
+    rows = pd.DataFrame({"a": rng.normal(3, 2, 800), "d": rng.choice(list("pt"), 800)})
+    rows["income"] = 5 + 0.7 * rows["a"] - 2 * (rows["d"] == "t") + rng.normal(0, 2, 800)
+    core = bc.build_coreset(rows, formula="income ~ a + d", family="normal(2)", progressbar=False)
+    core.to_frame().to_csv(tmp_path / "core.csv", index=False, float_format="%.17g")
+    page = (PAGE.parent / "numbers.md").read_text(encoding="utf-8")
+    (lm,) = re.findall(r"`(lm\(.*?)\)`", page)
+    found = in_r(f"cat(coef({lm}, data = {CSV})))", tmp_path)
+    X = np.column_stack([np.ones(800), rows["a"], rows["d"] == "t"])
+    np.testing.assert_allclose(found, np.linalg.lstsq(X, rows["income"], rcond=None)[0], rtol=1e-8)

@@ -17,6 +17,7 @@ from scipy.optimize import linprog, nnls
 
 from bayescore.compiled import jit
 from bayescore.coresets.scores.factor import Whitening, block_factor, whitening
+from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.data.passes.tiles import TILE, load_signed_tile, new_tile
@@ -136,8 +137,10 @@ def warn_if_completely_separated(dataset: Dataset, rows: WeightedData) -> bool:
     """Warn, and return True, if a hyperplane has all rows of `dataset` on the sides of their labels.
 
     `rows` is its coreset. Where it does not prove that there is none, one pass follows, unless the rows come once; the
-    warning then says that the labels may be separated.
+    warning then says that the labels may be separated. Numbers have no sides.
     """
+    if isinstance(rows, Coreset) and rows.numbers:
+        return False
     few = rows.take(slice(None, None, -(-len(rows) // (500 + 5 * rows.n_features))))  # few enough to be fast
     sure = False
     with one_blas_thread():

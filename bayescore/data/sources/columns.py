@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bayescore.data.design import Design
 from bayescore.data.factors import Levels, codes, keeps_order
-from bayescore.data.labels import Classes, signed_labels
+from bayescore.data.labels import signed_labels
 from bayescore.data.passes.tiles import rows_of
 from bayescore.data.sources.groups import Grouper, groupers_of, groups_seen
 from bayescore.data.sources.paired import RATES, Paired
@@ -74,8 +74,9 @@ class Columns:
 
     def learnt(self, survey: Survey, positive: Any = None) -> Self:
         """Return the same columns with the two classes, levels and groups of a survey of all rows."""
-        positive = Classes(*self.paired.classes) if self.paired else positive
-        classes = survey.classes(f"column {self.label!r}", positive, drop=self.drop)
+        classes = (
+            self.paired.classes if self.paired else survey.classes(f"column {self.label!r}", positive, drop=self.drop)
+        )
         text = tuple((name, survey.levels[name].levels(name)) for name in self.text)
         groupers = self.groupers or groupers_of(survey, self.groups)
         return replace(self, classes=classes, levels=(*self.levels, *text), text=(), groupers=groupers)

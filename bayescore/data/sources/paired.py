@@ -65,7 +65,7 @@ class Paired:
 
 BINOMIAL = Paired("trials", (0, 1))
 RATES = Paired("exposure", ("exposure", "events"))
-MEASURED = Paired(None, ("", "number"))
+MEASURED = Paired(None, (None, "number"))  # None is no label of data
 LABELS = "labels"
 PAIRED = {"counts": RATES, "numbers": MEASURED}
 """Kinds of response by what a family calls them; labels are not here."""
@@ -75,6 +75,12 @@ def response_of(classes: Sequence[Any] | None) -> str:
     """Return what responses with these two classes are called."""
     own = None if classes is None else tuple(classes)
     return next((name for name, paired in PAIRED.items() if paired.classes == own), LABELS)
+
+
+def described(classes: Sequence[Any] | None) -> str:
+    """Return what responses with these two classes are, for a message."""
+    kind = response_of(classes)
+    return f"the labels {None if classes is None else tuple(classes)}" if kind == LABELS else kind
 
 
 def with_response(rows: WeightedData, y: FloatArray) -> WeightedData:
@@ -90,11 +96,12 @@ def numbers_of(rows: WeightedData) -> tuple[WeightedData, FloatArray]:
 
 
 def check_numbers(y: FloatArray, name: str, start: int = 0, *, drop: bool = False) -> FloatArray:
-    """Return numbers; raise `RowError` where one is not finite. With `drop` NaN stays, for rows that are left out."""
-    bad = ~(np.abs(y) <= MAX_NUMBER) & ~(np.isnan(y) & drop)
+    """Return numbers; raise `RowError` where one is too large or not finite; with `drop` NaN stays."""
+    bad = ~np.isfinite(y) & ~(np.isnan(y) & drop)
     _refuse(
         bad, y, f"{name} is no finite number", start, "drop or mend such rows; missing='drop' leaves missing ones out"
     )
+    _refuse(np.abs(y) > MAX_NUMBER, y, f"{name} is above {MAX_NUMBER:g} in size", start, f"rescale {name}, and the sd")
     return y
 
 

@@ -19,12 +19,13 @@ import numpy as np
 
 from bayescore.compiled import jit
 from bayescore.data.passes.tiles import TILE
+from bayescore.limits import MAX_NUMBER
 from bayescore.models.families.family import Sized
 from bayescore.types import FloatArray
 
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
-LARGEST_SD = 1e100
-"""Beyond it, or below its inverse, squares of residuals are no floating-point numbers."""
+LARGEST_SD = MAX_NUMBER
+"""That of responses themselves; its inverse is the smallest sd."""
 
 
 @jit
@@ -72,7 +73,7 @@ class Normal(Sized):
     Raises
     ------
     ValueError, TypeError
-        If the sd is not a number above 1e-100 and below 1e100.
+        If the sd is not a number above 1e-24 and below 1e24.
 
     Examples
     --------
