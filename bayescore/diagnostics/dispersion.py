@@ -137,8 +137,8 @@ def residual_dispersion(core: Coreset, predictor: Predictor, family: Family) -> 
               + \sum_n \operatorname{var}(\eta_n \mid y) \Big]
 
     with the posterior mean of eta. So squares about it have n - p degrees of freedom, p the sum of variances over sd^2,
-    whatever the prior: the number of coefficients where it says little, and more with effects of groups. p depends on
-    the sd given, so with groups that named is nearer to the noise's and not yet it, where the given one is far off.
+    whatever the prior. p is the number of coefficients where the prior says little, and more with effects of groups. It
+    depends on the sd given: where that is far off, the sd that is named is nearer to the noise's, and not yet it.
 
     None for rows with weights, which may count rows or be precisions.
     """

@@ -104,7 +104,7 @@ def _opened(given: Given, fit: FitParts) -> AveragedRows:
     own = given.data
     if isinstance(own, Coreset) and own.numbers and own.pseudo.any():
         raise DataError(
-            "the fit has sums of its rows alone, pseudo-rows, which tell nothing of the rows' columns; give rows as "
+            "the fit has sums of its rows alone, pseudo-rows, and not the rows' columns; give rows as "
             "data, data=rows, or the fit all of them, fit.update(data=rows)"
         )
     found = given.rows(fit.coreset).rows

@@ -63,7 +63,7 @@ WAYS = [(made, FLAT) for made in (of_coreset, of_stream, read, of_draws, updated
 @pytest.mark.parametrize(("made", "formula"), [*WAYS, (of_coreset, SLOPES), (updated, SLOPES)])
 def test_averages_are_not_of_the_rows_of_sums(made, formula, tmp_path):
     fit = made(formula, tmp_path)
-    said = r"pseudo-rows, which tell nothing of the rows' columns; .* data=rows, .* fit\.update\(data=rows\)"
+    said = r"pseudo-rows, and not the rows' columns; .* data=rows, .* fit\.update\(data=rows\)"
     for ask in (
         fit.average_predictions,
         lambda: fit.average_predictions(by="d"),
