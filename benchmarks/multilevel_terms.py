@@ -105,6 +105,7 @@ def main() -> None:
     told = {"formula": URBAN, "progressbar": False}
     found = []
     core, row = built("contraception, slopes of urban", frame, URBAN, "logistic")
+    sampled(core, draws=50)  # compiles
     idata, mixed = sampled(core, draws=2500)
     certificate = bc.certify(idata, core, frame, progressbar=False)
     full, _ = sampled(bc.all_rows(frame, **told), draws=2500)
