@@ -15,8 +15,7 @@ from bayescore.data.sources.blocks import is_stream
 from bayescore.diagnostics.certificate import Certificate, certify
 from bayescore.diagnostics.full_pass import full_rows
 from bayescore.models.group_priors import check_group_prior
-from bayescore.models.priors import Prior, prior_of
-from bayescore.models.priors.named import OTHERS
+from bayescore.models.priors import Prior, leaves_out, prior_of
 from bayescore.types import INTERCEPT, WeightedData
 from bayescore.validation import DataError, check_alone
 
@@ -137,8 +136,7 @@ class Given:
             )
         if isinstance(prior, Mapping):
             prior_of(prior, core.feature_names)
-        default = prior is None or (isinstance(prior, Mapping) and OTHERS not in prior)
-        if default and core.pseudo.any() and core.design.scale is None:
+        if leaves_out(prior) and core.pseudo.any() and core.design.scale is None:
             raise DataError(
                 "prior is missing: the default one goes by the sds of columns, which pseudo-rows do not tell; give a "
                 'prior, such as prior=bc.priors.Normal(0, 2.5), and by name one of all others, "*"'

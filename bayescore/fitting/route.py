@@ -33,7 +33,7 @@ from bayescore.fitting.scaling import design_prior
 from bayescore.fitting.story import Step, overheard, words
 from bayescore.models.default_priors import DEFAULT_SCALE, autoscaled, on_columns
 from bayescore.models.group_priors import GroupPrior
-from bayescore.models.priors import Normal, Prior
+from bayescore.models.priors import Normal, Prior, leaves_out
 from bayescore.progress import say, step
 from bayescore.samplers.inference_data import read_posterior
 from bayescore.samplers.sample import sample
@@ -285,7 +285,7 @@ class Route:
         """Return the prior of the columns of the coreset."""
         if self.in_design is not None:
             return self.in_design
-        return design_prior(self.prior, self.core.design, self.default)
+        return design_prior(self.prior, self.core.design, self.default if leaves_out(self.prior) else None)
 
 
 def _refused(idata: Any, why: str) -> Certificate:

@@ -20,8 +20,7 @@ import numpy as np
 
 from bayescore.data.design import Design
 from bayescore.models.default_priors import DEFAULT_SCALE
-from bayescore.models.priors import ByName, Independent, Normal, Prior, check_prior, prior_of
-from bayescore.models.priors.named import OTHERS
+from bayescore.models.priors import ByName, Independent, Normal, Prior, check_prior, leaves_out, prior_of
 from bayescore.types import FloatArray
 
 
@@ -46,11 +45,10 @@ def design_prior(given: Prior | Mapping[str, Prior] | None, design: Design, defa
     if not isinstance(prior, Independent):
         return prior
     each = _each(prior, names, scales)
-    if isinstance(prior, ByName) and isinstance(given, Mapping) and OTHERS not in given:
+    if isinstance(prior, ByName) and leaves_out(given):
         rest = design_prior(None, design, default)
-        for d, place in enumerate(prior.which):
-            if prior.priors[place][0] == OTHERS:
-                each[d] = rest.of_coefficient(d, names[d], len(names))
+        for d in prior.unnamed:
+            each[d] = rest.of_coefficient(d, names[d], len(names))
     return _together(each, names)
 
 

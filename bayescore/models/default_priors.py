@@ -19,8 +19,7 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.matching import feature_names
 from bayescore.models.families import Family, check_family
 from bayescore.models.group_priors import GroupPrior, HalfStudentT, check_group_prior
-from bayescore.models.priors import ByName, Normal, Prior, prior_of
-from bayescore.models.priors.named import OTHERS
+from bayescore.models.priors import ByName, Normal, Prior, leaves_out, prior_of
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError
 
@@ -93,29 +92,19 @@ def on_columns(
 
 def prior_for(given: Prior | Mapping[str, Prior] | None, rows: WeightedData, family: Family) -> Prior:
     """Return the prior of the coefficients of rows: that given, the default one of coefficients that it leaves out."""
-    names, rest = feature_names(rows), None
-    if family.quadratic:
-        _ = _responses(rows)
-        rest = autoscaled(rows) if given is None or (isinstance(given, Mapping) and OTHERS not in given) else None
-    return filled(prior_of(given, names), given, names, rest)
-
-
-def filled(prior: Prior, given: Any, names: tuple[str, ...], rest: Prior | None) -> Prior:
-    """Return `prior`, as `prior_of` reads `given`, with `rest` for coefficients that it leaves out, if there is one."""
-    if rest is None or (given is not None and not isinstance(prior, ByName)):
+    names = feature_names(rows)
+    prior, D = prior_of(given, names), len(names)
+    if not family.quadratic:
         return prior
-    if given is None:
+    _ = _responses(rows)
+    if not leaves_out(given):
+        return prior
+    rest = autoscaled(rows)
+    if not isinstance(prior, ByName):
         return rest
-    if not isinstance(prior, ByName) or not isinstance(given, Mapping) or OTHERS in given:
-        return prior
-    D = len(names)
-    return prior_of(
-        {
-            name: (rest if prior.priors[prior.which[d]][0] == OTHERS else prior).of_coefficient(d, name, D)
-            for d, name in enumerate(names)
-        },
-        names,
-    )
+    own = {name: prior.of_coefficient(d, name, D) for d, name in enumerate(names)}
+    own |= {names[d]: rest.of_coefficient(d, names[d], D) for d in prior.unnamed}
+    return prior_of(own, names)
 
 
 def group_prior_for(given: Any, rows: WeightedData, family: Family) -> GroupPrior:

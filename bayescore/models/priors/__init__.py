@@ -10,7 +10,15 @@ from bayescore.models.dispatch import teach
 from bayescore.models.priors.horseshoe import Horseshoe
 from bayescore.models.priors.laplace import Laplace
 from bayescore.models.priors.multivariate_normal import MultivariateNormal
-from bayescore.models.priors.named import DEFAULT, ByName, given_from_dict, given_to_dict, prior_from_dict, prior_of
+from bayescore.models.priors.named import (
+    DEFAULT,
+    ByName,
+    given_from_dict,
+    given_to_dict,
+    leaves_out,
+    prior_from_dict,
+    prior_of,
+)
 from bayescore.models.priors.normal import Normal
 from bayescore.models.priors.prior import Independent, Part, Prior
 from bayescore.models.priors.registry import COMPILED, PRIORS, check_density, check_prior, names, register
@@ -39,6 +47,7 @@ __all__ = [
     "check_prior",
     "given_from_dict",
     "given_to_dict",
+    "leaves_out",
     "names",
     "prior_from_dict",
     "prior_of",

@@ -81,6 +81,11 @@ class ByName(Independent):
 
         return pm.CustomDist, {"dist": joined}
 
+    @property
+    def unnamed(self) -> list[int]:
+        """Coefficients that no name is of."""
+        return [d for d, place in enumerate(self.which) if self.priors[place][0] == OTHERS]
+
     def of_coefficient(self, d: int, name: str, n_features: int) -> Prior:
         """Return the prior of a coefficient."""
         return self.priors[self.which[d]][1]
@@ -89,6 +94,11 @@ class ByName(Independent):
         """Return names, priors and places as plain JSON values."""
         each = [[name, prior.to_dict()] for name, prior in self.priors]
         return {"kind": ByName.__name__, "priors": each, "which": list(self.which)}
+
+
+def leaves_out(given: Any) -> bool:
+    """Return whether a prior as users give it leaves the default one to some coefficients."""
+    return given is None or (isinstance(given, Mapping) and OTHERS not in given)
 
 
 def prior_of(given: Any, names: Sequence[str]) -> Prior:
