@@ -151,10 +151,9 @@ def _pictures(comparison: ComparisonData) -> list[sections.Picture]:
     if comparison.fit is not None:
         design = comparison.reference.design
         classes = (-1, 1) if design is None or design.classes is None else design.classes
-        share, predicted, right = facts.words_of_fit(classes)
-        words = f"Left, the {share} among test rows against the reference's predicted {predicted}; right, histograms "
-        of_what = "the predicted rates" if predicted == "rate" else "the predicted probabilities"
-        words += right.replace("rows", "test rows").replace("the predictions", of_what)
+        share, predicted, right = facts.words_of_fit(classes, test=True)
+        words = f"Left, the {share} among test rows against the reference's predicted {predicted}; "
+        words += f"right, histograms {right}"
         caption = "Does the model fit the test rows?"
         found.append(page.picture(caption, words, plots.model_check, comparison.fit, classes))
     return found

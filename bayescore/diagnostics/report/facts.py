@@ -98,11 +98,14 @@ def data_facts(about: Mapping[str, Any], positive: float | None) -> dict[str, st
     return found
 
 
-def words_of_fit(classes: tuple[Any, Any]) -> tuple[str, str, str]:
-    """Return what is observed of a group of rows, what is predicted, and what histograms are of."""
-    of_labels = f"share of {classes[1]}", "probability", "of the predictions of rows of either class"
+def words_of_fit(classes: tuple[Any, Any], *, test: bool = False) -> tuple[str, str, str]:
+    """Return what is observed of a group of rows, or of `test` rows, what is predicted, and what histograms are of."""
+    rows, rates, shares = "rows", "predictions", "predictions"
+    if test:
+        rows, rates, shares = "test rows", "predicted rates", "predicted probabilities"
+    of_labels = f"share of {classes[1]}", "probability", f"of the {shares} of {rows} of either class"
     return {
-        "counts": ("events by exposure", "rate", "of the predictions of rows with and without events"),
+        "counts": ("events by exposure", "rate", f"of the {rates} of {rows} with and without events"),
         "numbers": ("mean of the responses", "mean", "of the responses and of those that the model gives"),
     }.get(response_of(classes), of_labels)
 
