@@ -215,7 +215,7 @@ def update(args: argparse.Namespace, console: Console) -> None:
             found.save(output)
             console.print(f"{args.rows[k - 1]}: {found.level}, {found.coreset.n_total:,} rows so far")
         try:
-            found = found.update(path, data=args.data if path is args.rows[-1] else None, **settings)
+            found = found.update(path, data=args.data if k == len(args.rows) - 1 else None, **settings)
         except ValueError as error:
             raise ValueError(f"{path}: {error}{f'; {output} has the files before it' if k else ''}") from error
     _saved(found if args.rows else found.update(data=args.data, **settings), output, console)

@@ -151,13 +151,15 @@ class Aggregate(Method):
 
     def build(self, dataset: Dataset, size: int | None, seed: int, family: Family) -> BuildResult[LosslessInfo]:
         """Merge identical rows, or add up rows of numbers."""
-        built = self.within(dataset, math.inf, family)
+        if family.quadratic:
+            return BuildResult(summed(dataset), LosslessInfo(), self)
+        built = self.within(dataset, math.inf)
         assert built is not None
         return built
 
-    def within(self, dataset: Dataset, limit: float, family: Family) -> BuildResult[LosslessInfo] | None:
-        """Merge identical rows, unless more than `limit` are distinct, or add up all rows of numbers."""
-        rows = summed(dataset) if family.quadratic else aggregate(dataset, limit)
+    def within(self, dataset: Dataset, limit: float) -> BuildResult[LosslessInfo] | None:
+        """Merge identical rows, unless more than `limit` are distinct."""
+        rows = aggregate(dataset, limit)
         return None if rows is None else BuildResult(rows, LosslessInfo(), self)
 
     def stream_block(self, size: int, n_features: int) -> int:

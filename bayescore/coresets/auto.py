@@ -71,7 +71,7 @@ class Auto(Method):
                     "iterator; leave it out, or pass data that can be read again"
                 )
             return MergeReduce().build(dataset, size, seed, family)
-        merged = Aggregate().within(dataset, self.draws(dataset, size), family)
+        merged = Aggregate().within(dataset, self.draws(dataset, size))
         if merged is not None:
             return merged
         if not dataset.design.groups:

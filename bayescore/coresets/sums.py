@@ -76,7 +76,7 @@ class Sums:
         inside = np.ones(len(a), dtype=bool)
         if group.shape[1] and not apart:
             inside = (group != NO_GROUP).any(axis=1) | (rows.index != NO_ROW) | (rows.weights > WITHIN)
-        squares, w = a * np.sqrt(rows.weights)[:, None], rows.weights
+        w = rows.weights
         codes, place = np.unique(group[inside], axis=0, return_inverse=True)
         place, n_cells = place.reshape(-1), len(codes)
         weight = np.asarray(np.bincount(place, w[inside], n_cells), dtype=np.float64)
@@ -89,7 +89,8 @@ class Sums:
             parts = np.split(about[order], first[1:])
             triangle = np.array([triangles(part) for part in parts]).reshape(-1, *2 * a.shape[1:])
         else:
-            triangle = triangles(np.vstack([about, squares[~inside]]))[None]
+            squares = a[~inside] * np.sqrt(w[~inside])[:, None]
+            triangle = triangles(np.vstack([about, squares]))[None]
         return cls(apart, codes, weight, mean, triangle, ends)
 
     def __add__(self, other: "Sums") -> "Sums":

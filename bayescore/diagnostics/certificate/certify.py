@@ -198,14 +198,11 @@ def certify(
     dataset = full_rows(core, data, y, progress=progressbar, **beside)
     with one_blas_thread():  # the matrices are small, and threads of BLAS would wait for each other
         weigher = strategy(core, weigher_of(idata, posterior, core, dataset, model=model), posterior, family)
-        merged = isinstance(data, Coreset) and data.method != "full"  # rows of a coreset do not tell the dispersion
-        merged = merged or core.design.weighted or dataset.design.weighted  # which would multiply it
-        counts = None
-        if family.counts and not merged:
+        merged = isinstance(data, Coreset) and data.method != "full"  # its rows tell neither dispersion nor elpd
+        weighted, counts = core.design.weighted or dataset.design.weighted, None  # weights would multiply both
+        if family.counts and not (merged or weighted):
             counts = partial(sampled_counts, dataset, family, ROWS, SEED, len(core.groups[0]) if core.groups else 0)
-        elpd = counts is not None or family.response == "labels"
-        if family.quadratic:  # sums of rows have no elpd
-            elpd = not isinstance(data, Coreset) or data.method == "full"
+        elpd = {"labels": True, "counts": counts is not None, "numbers": not merged}[family.response]
         return certified_by(idata, posterior, weigher, max_draws, elpd=elpd, counts=counts)
 
 
