@@ -57,8 +57,8 @@ class Means(NamedTuple):
         return self._replace(log_sds=point[self.places[:, 6]])
 
     def log_determinant(self, points: FloatArray) -> FloatArray:
-        """Return that of the map to points, shape (n, D)."""
-        return np.asarray((points[:, self.places[:, 6]] - self.log_sds) @ self.powers)
+        """Return that of the map to points, shape (n, D), but for a constant: frames of any sigma_0 agree on it."""
+        return np.asarray(points[:, self.places[:, 6]] @ self.powers)
 
 
 def free_columns(
@@ -105,14 +105,14 @@ def _add(point: FloatArray, a: JointArguments, place: IntArray, by: float) -> No
 
 @jit
 def _move(point: FloatArray, m: Means, a: JointArguments, found: FloatArray) -> float:
-    """Move a point, write the means a, (S,), and return the log determinant."""
+    """Move a point, write the means a, (S,), and return `log_determinant`."""
     total = 0.0
     for k in range(m.powers.size):
         place = m.places[k]
         log_r = m.powers[k] * (point[place[6]] - m.log_sds[k])
         found[k] = _mean(point, a.centring, place, m.squares[k])
         _add(point, a, place, math.expm1(log_r) * found[k])
-        total += log_r
+        total += m.powers[k] * point[place[6]]
     return total
 
 
