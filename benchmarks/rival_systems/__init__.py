@@ -24,6 +24,7 @@ SYSTEMS = {
     "bayescore": System("bayescore", coresets.DEFAULT),
     "condensed": System("bayescore, condensed", coresets.CONDENSED),
     "laplace": System("Laplace, all rows", normals.LAPLACE),
+    "weighed": System("Laplace, weighed by all rows", normals.WEIGHED),
     "pymc": System("PyMC NUTS, all rows", nuts.PYMC),
     "nutpie": System("nutpie, all rows", nuts.NUTPIE),
     "numpyro": System("NumPyro NUTS, all rows", nuts.NUMPYRO),

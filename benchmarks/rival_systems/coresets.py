@@ -21,9 +21,9 @@ PER_COLUMN = 20  # rows
 MANY = 4000  # draws a chain
 
 
-def sampled(core: bc.Coreset, **mala: int) -> Any:
+def sampled(core: bc.Coreset, seed: int, **mala: int) -> Any:
     """Return draws of the posterior of a coreset."""
-    return bc.sample(core, prior=PRIOR, sampler="mala", random_seed=1, progressbar=False, **mala)
+    return bc.sample(core, prior=PRIOR, sampler="mala", random_seed=seed + 1, progressbar=False, **mala)
 
 
 def of(build: Callable[[Rows], bc.Coreset], **mala: int) -> Callable[[Rows], Callable[[], Found]]:
@@ -34,7 +34,7 @@ def of(build: Callable[[Rows], bc.Coreset], **mala: int) -> Callable[[Rows], Cal
             with warnings.catch_warnings(record=True) as said:
                 warnings.simplefilter("always", UserWarning)
                 core = build(rows)
-            draws = sampled(core, **mala).posterior["beta"].values
+            draws = sampled(core, rows.seed, **mala).posterior["beta"].values
             timed = f"whole; {len(core):,} rows, {core.method}{', its build warns' if said else ''}"
             return of_draws(draws, timed, core.params.get("passes", 1))
 
@@ -48,7 +48,7 @@ def built(method: str, per_column: int | None = None) -> Callable[[Rows], bc.Cor
 
     def build(rows: Rows) -> bc.Coreset:
         told = {"size": min(per_column * rows.X.shape[1], len(rows.y) // 2)} if per_column else {}
-        return bc.build_coreset(rows.X, rows.y, method=method, random_state=0, progressbar=False, **told)
+        return bc.build_coreset(rows.X, rows.y, method=method, random_state=rows.seed, progressbar=False, **told)
 
     return build
 
@@ -58,7 +58,7 @@ def certified(rows: Rows) -> Callable[[], Found]:
 
     def run() -> Found:
         core = built("auto")(rows)
-        idata = sampled(core)
+        idata = sampled(core, rows.seed)
         certificate = bc.certify(idata, core, rows.X, rows.y, progressbar=False)
         draws = (certificate.idata or idata).posterior["beta"].values
         return of_draws(draws, f"whole; {len(core):,} rows, {certificate.level}", core.params.get("passes", 1))
@@ -72,10 +72,10 @@ def own_implementation(rows: Rows, which: str) -> Callable[[], Found]:
     def run() -> Found:
         size = PER_COLUMN * rows.X.shape[1]
         if which == "quasi-Newton":
-            core = quasi_newton(rows.full, PRIOR, size, 0)
+            core = quasi_newton(rows.full, PRIOR, size, rows.seed)
         else:
-            core = giga(rows.full, PRIOR, (size,), 0)[size]["refitted" in which]
-        return of_draws(sampled(core).posterior["beta"].values, f"whole; {len(core):,} rows")
+            core = giga(rows.full, PRIOR, (size,), rows.seed)[size]["refitted" in which]
+        return of_draws(sampled(core, rows.seed).posterior["beta"].values, f"whole; {len(core):,} rows")
 
     return run
 
@@ -89,7 +89,7 @@ def learnt(rows: Rows, turned: bool, share: float | None = None) -> Callable[[],
         root, before = (mode.factor, mode.n_steps) if mode else (np.eye(D), 0)
         M = min(PER_COLUMN * D, N // 2)
         rate = share * N / M if share else RATE
-        draws, w, passes = coreset_mcmc(full, PRIOR.sigma, M, 0, root=root, rate=rate)
+        draws, w, passes = coreset_mcmc(full, PRIOR.sigma, M, rows.seed, root=root, rate=rate)
         return of_draws(draws, f"whole; {np.count_nonzero(w):,} rows", before + passes)
 
     return run

@@ -12,10 +12,11 @@ PRIOR = bc.priors.Normal(0, 4)
 
 @dataclass(frozen=True)
 class Rows:
-    """The design with its intercept, shape (N, D), and labels -1 and 1."""
+    """The design with its intercept, shape (N, D), labels -1 and 1, and the seed of whatever is random."""
 
     X: np.ndarray
     y: np.ndarray
+    seed: int = 0
 
     @property
     def full(self) -> bc.Coreset:

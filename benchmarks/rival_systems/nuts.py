@@ -16,7 +16,7 @@ import bayescore as bc
 from bayescore.diagnostics.mcse import ess_mean, mcse_sd
 from benchmarks.gradients import CALLS, jax_numpy, timed_gradient
 from benchmarks.rival_systems.coresets import built
-from benchmarks.rival_systems.found import PRIOR, Found, Rows
+from benchmarks.rival_systems.found import PRIOR, Found, Rows, of_draws
 from benchmarks.rival_systems.normals import graph, labels
 
 CHAINS, DRAWS, TUNE = 4, 1000, 1000
@@ -70,6 +70,17 @@ def pymc(rows: Rows) -> Callable[[], Found]:
     return run
 
 
+def pymc_whole(rows: Rows) -> Callable[[], Found]:
+    """Sample all rows to the end: PyMC's defaults, four chains one after the other."""
+    import pymc  # noqa: F401  its import is not timed
+
+    def run() -> Found:
+        idata = by_pymc(graph(rows.X, labels(rows)), DRAWS, CHAINS)
+        return of_draws(idata.posterior["beta"].values, passes=gradients(idata))
+
+    return run
+
+
 def nutpie(rows: Rows) -> Callable[[], Found]:
     import nutpie
 
@@ -115,4 +126,4 @@ def numpyro(rows: Rows) -> Callable[[], Found]:
     return run
 
 
-PYMC, NUTPIE, NUMPYRO = {"defaults": pymc}, {"defaults": nutpie}, {"defaults": numpyro}
+PYMC, NUTPIE, NUMPYRO = {"defaults": pymc, "defaults, to the end": pymc_whole}, {"defaults": nutpie}, {"defaults": numpyro}

@@ -1,6 +1,6 @@
 """One system on one data set, in a process of its own with a limit on its processor time.
 
-``python -m benchmarks.rival_systems.process SYSTEM SETTING FOLDER`` reads X.npy and y.npy and prints a line of JSON.
+``python -m benchmarks.rival_systems.process SYSTEM SETTING FOLDER SEED`` reads X.npy and y.npy and prints a line of JSON.
 """
 
 import json
@@ -22,9 +22,9 @@ PATIENCE = 6.0  # times the limit in seconds of the clock, on a machine with oth
 KILLED = "stopped after"
 
 
-def within(system: str, setting: str, folder: Path, cap: float) -> dict[str, Any]:
+def within(system: str, setting: str, folder: Path, cap: float, seed: int = 0) -> dict[str, Any]:
     """Return what the system's process found, or why it found nothing."""
-    command = [sys.executable, "-m", "benchmarks.rival_systems.process", system, setting, str(folder)]
+    command = [sys.executable, "-m", "benchmarks.rival_systems.process", system, setting, str(folder), str(seed)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     limit, before = (int(cap), int(cap) + 1), seconds_of(resource.RUSAGE_CHILDREN)
     try:
@@ -61,12 +61,12 @@ def spent() -> float:
     return seconds_of(resource.RUSAGE_SELF) + seconds_of(resource.RUSAGE_CHILDREN)
 
 
-def main(system: str, setting: str, folder: Path) -> dict[str, Any]:
+def main(system: str, setting: str, folder: Path, seed: int) -> dict[str, Any]:
     """Run, and return what is told of it."""
     from benchmarks.rival_systems import SYSTEMS
     from benchmarks.rival_systems.found import Rows
 
-    rows = Rows(np.load(folder / "X.npy"), np.load(folder / "y.npy"))
+    rows = Rows(np.load(folder / "X.npy"), np.load(folder / "y.npy"), seed)
     try:
         run = SYSTEMS[system].settings[setting](rows)
     except ImportError as missing:
@@ -84,5 +84,5 @@ def main(system: str, setting: str, folder: Path) -> dict[str, Any]:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    told = main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
+    told = main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), int(sys.argv[4]))
     print("\n" + json.dumps(told))

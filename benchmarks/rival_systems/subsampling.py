@@ -32,7 +32,7 @@ def sgld(rows: Rows, step: float) -> Callable[[], Found]:
     """Step by `step` over the largest curvature."""
 
     def run() -> Found:
-        rng, (N, D) = np.random.default_rng(0), rows.X.shape
+        rng, (N, D) = np.random.default_rng(rows.seed), rows.X.shape
         n, Z = max(int(SHARE * N), 1), rows.X * rows.y[:, None]
         mode = bc.find_map(rows.full, "logistic", PRIOR)
         there = expit(-(Z @ mode.beta))  # d log p(eta) / d eta at the mode, where the sum with the prior's is 0
