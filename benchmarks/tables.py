@@ -1,7 +1,7 @@
 """Print a table and keep it as CSV, in ``results/``; with ``--quick`` in ``.quick/results/``."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +27,13 @@ def known_rows(name: str) -> list[dict[str, Any]]:
     return pd.read_csv(path, keep_default_na=False, na_values=[""]).to_dict("records")
 
 
-def keep_minutes(command: str, data: str, seconds: float, parts: Iterable[tuple[str, str]]) -> None:
-    """Write to ``results/evidence_minutes.csv`` what a part took by the clock; of the other `parts` what is known."""
-    known = {(row["command"], row["data"]): row["minutes"] for row in known_rows("evidence_minutes")}
+def keep_minutes(command: str, data: str, seconds: float, parts: Mapping[tuple[str, str], bool]) -> None:
+    """Write to ``results/minutes.csv`` what a part took by the clock; of the other `parts` what is known.
+
+    `parts` maps (command, data) to whether it is evidence.
+    """
+    known = {(row["command"], row["data"]): row["minutes"] for row in known_rows("minutes")}
     known[command, data] = seconds / 60.0
-    frame = pd.DataFrame([(*part, known.get(part)) for part in parts], columns=["command", "data", "minutes"])
-    frame.to_csv(RESULTS / "evidence_minutes.csv", index=False, float_format="%.3g")
+    rows = [(*part, evidence, known.get(part)) for part, evidence in parts.items()]
+    frame = pd.DataFrame(rows, columns=["command", "data", "evidence", "minutes"])
+    frame.to_csv(RESULTS / "minutes.csv", index=False, float_format="%.3g")

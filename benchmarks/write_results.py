@@ -5,6 +5,7 @@ figures: none in a table, or in a sentence after it, is typed by hand. Measures 
 """
 
 import ast
+import importlib
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -16,11 +17,12 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from benchmarks.rival_standing import standing, tie_broken
+from benchmarks.commands import Command, command, commands
+from benchmarks.rivals.rival_standing import standing, tie_broken
 from benchmarks.tables import RESULTS
 
 HERE = Path(__file__).parent
-PAGE = HERE / "RESULTS.md"
+PAGE, README = HERE / "RESULTS.md", HERE / "README.md"
 PICTURE = RESULTS / "posteriors.png"
 Cell = Callable[[pd.Series], Any]
 NAMES = {
@@ -115,8 +117,32 @@ def worst_of(column: str, *, percent: bool = False) -> Cell:
 
 
 def protocol(module: str) -> str:
-    """Return a benchmark's docstring."""
-    return ast.get_docstring(ast.parse((HERE / f"{module}.py").read_text(encoding="utf-8"))) or ""
+    """Return a benchmark's docstring; `module` is its path, or that in the folder of its question."""
+    path = next(path for path in (HERE / f"{module}.py", *HERE.glob(f"*/{module}.py")) if path.is_file())
+    return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+
+
+def tables_of(name: str) -> list[str]:
+    """Return the tables that the file of a command writes, those of its name alone where it has one."""
+    text = Path(commands()[name].module.__file__).read_text(encoding="utf-8")
+    found = [one for one in re.findall(r"""publish\(\s*f?"([a-z_0-9]+)\"""", text) if measured(one)]
+    own = [one for one in found if one == name or one.startswith(f"{name}_")]
+    return sorted(set(own or ([name] if measured(name) else found)))
+
+
+def minutes_of(name: str) -> float:
+    """Return the minutes that a command took when it was last timed whole; NaN if a part was not."""
+    return float(rows_of("minutes", {"command": name})["minutes"].sum(skipna=False))
+
+
+def questions() -> dict[str, list[Command]]:
+    """Return the question of each folder of commands, and these."""
+    found: dict[str, list[Command]] = {}
+    for own in commands().values():
+        if not own.last:
+            title = str(importlib.import_module(f"benchmarks.{own.folder}").__doc__)
+            found.setdefault(title, []).append(own)
+    return found
 
 
 def posteriors() -> pd.DataFrame:
@@ -141,7 +167,8 @@ def render(page: str = "RESULTS.md.j2") -> str:
     )
     environment.filters["short"] = short
     cells = (percent_of, digits_of, known_of, worst_of)
-    for known in (rows_of, cell, measured, table, protocol, posteriors, *cells, standing, tie_broken):
+    told = (tables_of, minutes_of, questions)
+    for known in (rows_of, cell, measured, table, protocol, posteriors, *cells, standing, tie_broken, *told):
         environment.globals[known.__name__] = known
     return re.sub(r"\n{3,}", "\n\n", environment.get_template(page).render())
 
@@ -175,7 +202,9 @@ def draw() -> Figure:
     return figure
 
 
+@command("results", last=True)
 def main() -> None:
-    PAGE.write_text(render(), encoding="utf-8")
+    for page in (PAGE, README):
+        page.write_text(render(f"{page.name}.j2"), encoding="utf-8")
     draw().savefig(PICTURE, dpi=150, metadata={"Software": None})
-    print(f"wrote {PAGE} and {PICTURE}")
+    print(f"wrote {PAGE}, {README} and {PICTURE}")

@@ -6,12 +6,12 @@ import pytest
 from scipy import stats
 
 import bayescore as bc
-from benchmarks import certificate_references as references
-from benchmarks.certificate_draws import KINDS, Sampled, part
-from benchmarks.certificate_problems import PROBLEMS, Problem
-from benchmarks.certificate_trials import cell, errors
-from benchmarks.certificates import counted, judged, summary, upper
-from benchmarks.full_posteriors import as_idata
+from benchmarks.accuracy.full_posteriors import as_idata
+from benchmarks.certificates import certificate_references as references
+from benchmarks.certificates.certificate_draws import KINDS, Sampled, part
+from benchmarks.certificates.certificate_problems import PROBLEMS, Problem
+from benchmarks.certificates.certificate_trials import cell, errors
+from benchmarks.certificates.certificates import counted, judged, summary, upper
 
 
 def trial(level, off=0.05, corrected_off=np.nan, *, kind="own", ess=2000.0, mean=0.05, sd=0.02, method="uniform"):

@@ -6,7 +6,7 @@ from scipy import special, stats
 
 import bayescore as bc
 from bayescore.diagnostics.mcse import ess_mean
-from benchmarks.coreset_mcmc import coreset_mcmc, move
+from benchmarks.rivals.coreset_mcmc import coreset_mcmc, move
 
 SD = 4.0
 WEIGHTS = np.array([3.0, 0.0, 1.0, 2.0, 0.5, 1.0])

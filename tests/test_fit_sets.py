@@ -1,9 +1,9 @@
-"""What `benchmarks.fit_sets` says of two posteriors: an error beyond chance only where there is one."""
+"""What `benchmarks.accuracy.fit_sets` says of two posteriors: an error beyond chance only where there is one."""
 
 import numpy as np
 import pytest
 
-from benchmarks.fit_sets import beside
+from benchmarks.accuracy.fit_sets import beside
 
 K, SHAPE = 30, (4, 1000)
 

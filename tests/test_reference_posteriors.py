@@ -11,9 +11,18 @@ import bayescore as bc
 from bayescore.diagnostics.mcse import ess, mcse_mean, mcse_sd
 from bayescore.models.families import check_family
 from bayescore.models.posterior import log_likelihoods
-from benchmarks.reference_posteriors import summary
-from benchmarks.reference_posteriors.data import DATA, SETTINGS, WEIGHTED, rows_of
-from benchmarks.reference_posteriors.make import CHAINS, DRAWS, LEVELS, LINKS, MAX_LAG_1, MAX_RHAT, PRIOR, meets
+from benchmarks.accuracy.reference_posteriors import summary
+from benchmarks.accuracy.reference_posteriors.data import DATA, SETTINGS, WEIGHTED, rows_of
+from benchmarks.accuracy.reference_posteriors.make import (
+    CHAINS,
+    DRAWS,
+    LEVELS,
+    LINKS,
+    MAX_LAG_1,
+    MAX_RHAT,
+    PRIOR,
+    meets,
+)
 
 EVERY = [(name, family) for name in (*DATA, *WEIGHTED) for family in LINKS]
 

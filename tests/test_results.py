@@ -6,8 +6,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from benchmarks import readme, tables, write_results
+from benchmarks import tables, write_results
+from benchmarks.commands import command, commands
 from benchmarks.papers import page as papers
+from benchmarks.speed import readme
 from benchmarks.write_results import rows_of, short, table
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -26,6 +28,11 @@ def prose(text):
 def test_results_are_those_of_the_tables():
     """Change figures by running a benchmark, words in RESULTS.md.j2; then: python -m benchmarks results."""
     assert write_results.PAGE.read_text(encoding="utf-8") == write_results.render()
+
+
+def test_readme_of_benchmarks_names_every_command():
+    """As above."""
+    assert write_results.README.read_text(encoding="utf-8") == write_results.render("README.md.j2")
 
 
 def test_papers_are_those_of_the_tables():
@@ -81,10 +88,18 @@ def test_tables_are_markdown_and_missing_rows_an_error():
 
 def test_minutes_are_kept_by_command_and_data(tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "RESULTS", tmp_path)
-    parts = [("one", tables.ALL), ("two", "w8a"), ("two", "KDD")]
+    parts = {("one", tables.ALL): False, ("two", "w8a"): True, ("two", "KDD"): True}
     tables.keep_minutes("two", "KDD", 90.0, parts)
     tables.keep_minutes("one", tables.ALL, 30.0, parts)
     tables.keep_minutes("two", "KDD", 120.0, parts)
-    frame = pd.read_csv(tmp_path / "evidence_minutes.csv")
+    frame = pd.read_csv(tmp_path / "minutes.csv")
     assert frame["minutes"].fillna(-1.0).tolist() == [0.5, -1.0, 2.0]
-    assert list(zip(frame["command"], frame["data"], strict=True)) == parts
+    assert list(zip(frame["command"], frame["data"], strict=True)) == list(parts)
+    assert frame["evidence"].tolist() == list(parts.values())
+
+
+def test_a_command_has_a_name_of_its_own():
+    known = commands()
+    assert {own.folder for own in known.values()} >= {"accuracy", "certificates", "groups", "rivals"}
+    with pytest.raises(ValueError, match="two commands are called 'calibrated'"):
+        command("calibrated")(known["calibrated"].run)

@@ -5,14 +5,14 @@ import pandas as pd
 import pytest
 
 from benchmarks import tables
-from benchmarks.rival_posteriors import marked, others, row_of
-from benchmarks.rival_standing import TIE, standing, tie_broken
-from benchmarks.rival_systems import SYSTEMS
-from benchmarks.rival_systems.found import Rows
-from benchmarks.rival_systems.picture import LOOKS, points
-from benchmarks.rival_systems.process import why, within
-from benchmarks.rival_systems.subsampling import sgld
-from benchmarks.rival_systems.truth import Truth, errors_of, expected, measured
+from benchmarks.rivals.rival_posteriors import marked, others, row_of
+from benchmarks.rivals.rival_standing import TIE, standing, tie_broken
+from benchmarks.rivals.rival_systems import SYSTEMS
+from benchmarks.rivals.rival_systems.found import Rows
+from benchmarks.rivals.rival_systems.picture import LOOKS, points
+from benchmarks.rivals.rival_systems.process import why, within
+from benchmarks.rivals.rival_systems.subsampling import sgld
+from benchmarks.rivals.rival_systems.truth import Truth, errors_of, expected, measured
 
 TRUTH = Truth(np.array([1.0, -2.0]), np.array([[4.0, 1.2], [1.2, 1.0]]), "made", 0.0)
 

@@ -1,7 +1,7 @@
 """Simulation-based calibration of the whole way, and the test of ranks that it rests on.
 
 Of each setting 14 p-values (2 coresets, 7 quantities), which are exact, are compared with 1e-6. Settings and
-quantities: see `benchmarks.sbc`, which has the other two settings and 500 replications.
+quantities: see `benchmarks.calibration.sbc`, which has the other two settings and 500 replications.
 """
 
 import itertools
@@ -9,10 +9,10 @@ import itertools
 import numpy as np
 import pytest
 
-from benchmarks.sbc.picture import PLACES, Panel
-from benchmarks.sbc.prior_sbc import replications
-from benchmarks.sbc.ranks import band, counts_below, inside, limits, p_value, p_values
-from benchmarks.sbc.way import DRAWS, RIGHT, WRONG
+from benchmarks.calibration.sbc.picture import PLACES, Panel
+from benchmarks.calibration.sbc.prior_sbc import replications
+from benchmarks.calibration.sbc.ranks import band, counts_below, inside, limits, p_value, p_values
+from benchmarks.calibration.sbc.way import DRAWS, RIGHT, WRONG
 
 FAMILYWISE_ALPHA = 1e-6
 REPLICATIONS = 100

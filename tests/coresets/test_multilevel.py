@@ -19,7 +19,7 @@ from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.families import check_family
 from bayescore.types import WeightedData
 from bayescore.validation import DataError
-from benchmarks.multilevel_sbc import without_averages
+from benchmarks.calibration.multilevel_sbc import without_averages
 from tests.models.grouped_rows import PRIORS, grouped
 
 LINKS = ("logistic", "probit")

@@ -5,7 +5,7 @@ Exact draws miss an identity in less than 1 of 1,000 certificates (`python -m be
 
 import pytest
 
-from benchmarks.forgeries import FLAT, GROUPED, KINDS, trial
+from benchmarks.certificates.forgeries import FLAT, GROUPED, KINDS, trial
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from bayescore.models.posterior import prior_part
 from bayescore.models.priors import Normal
 from bayescore.samplers.run import Segment
 from bayescore.types import WeightedData
-from benchmarks.reference_posteriors import summary
+from benchmarks.accuracy.reference_posteriors import summary
 
 MIN_ESS = 5000
 SDS = 5.5  # standard errors by which means and sds may be off
@@ -54,7 +54,7 @@ def figures_of(draws):
 def known(name, family):
     """Return figures for `check` of a reference posterior: 10,000 draws of PyMC's NUTS, a program that is not ours.
 
-    The rows are those of `benchmarks.reference_posteriors.data`, the prior is N(0, 4).
+    The rows are those of `benchmarks.accuracy.reference_posteriors.data`, the prior is N(0, 4).
     """
     found = summary(name, family)
     return found["mean"], found["mean_mcse"], found["sd"]

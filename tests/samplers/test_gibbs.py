@@ -18,7 +18,7 @@ from bayescore.models.priors import MultivariateNormal, Normal
 from bayescore.samplers import gibbs, linear, method
 from bayescore.samplers.mala import noise_of
 from bayescore.samplers.run import run_chains
-from benchmarks.reference_posteriors.data import WEIGHTED
+from benchmarks.accuracy.reference_posteriors.data import WEIGHTED
 from tests.conftest import make_rows
 from tests.samplers.exactness import P_VALUE, check, figures_of, known, rank_p_values, weighted
 from tests.samplers.problems import problem

@@ -18,7 +18,7 @@ from bayescore.models.priors import Normal
 from bayescore.samplers import joint_frame
 from bayescore.samplers.inference_data import draws_digest
 from bayescore.samplers.joint_frame import JointFrame
-from benchmarks.multilevel_terms import made
+from benchmarks.groups.multilevel_terms import made
 from tests import group_draws
 from tests.coresets.celled import celled
 

@@ -14,6 +14,7 @@ from sklearn.cluster import KMeans
 
 import bayescore as bc
 from bayescore.coresets.scores.sensitivity import sensitivity_bounds
+from benchmarks.commands import command
 from benchmarks.papers.huggins.problems import readable, split
 from benchmarks.tables import publish
 
@@ -53,6 +54,7 @@ def changes(Z: np.ndarray, k: int) -> dict[str, float]:
     return found
 
 
+@command("huggins_data", evidence=True)
 def main(*, quick: bool = False) -> None:
     warnings.filterwarnings("ignore")  # one iteration does not converge
     rows: list[dict[str, Any]] = []

@@ -27,6 +27,7 @@ from bayescore.coresets.scores.sensitivity import sensitivity_epsilon, sensitivi
 from bayescore.diagnostics.mcse import ess
 from bayescore.models.families import FAMILIES
 from bayescore.models.posterior import log_likelihoods
+from benchmarks.commands import command
 from benchmarks.papers.huggins.problems import PRIOR, readable, split
 from benchmarks.tables import publish
 
@@ -147,6 +148,7 @@ def chains(name: str, merged: bc.Coreset, scale: int) -> Rows:
     return rows
 
 
+@command("huggins_guarantees", evidence=True)
 def main(*, quick: bool = False, trials: int = 20) -> None:
     warnings.filterwarnings("ignore")  # k-hat and chains that have not mixed: in the tables
     tables: dict[str, Rows] = {"huggins_sizes": [], "huggins_evidence": [], "huggins_mala": []}

@@ -21,6 +21,7 @@ from bayescore.papers.sensitivity_limits import (
     sensitivity_range,
     sphere_separation,
 )
+from benchmarks.commands import command
 from benchmarks.tables import publish
 
 N, CLOSENESS, DELTA = 500, 0.5, 0.05
@@ -130,6 +131,7 @@ def separations(trials: int) -> list[dict]:
     return rows
 
 
+@command("huggins_lower_bounds", evidence=True)
 def main(*, quick: bool = False, trials: int = 200) -> None:
     publish("huggins_lower_bounds", constructions())
     publish("huggins_separations", separations(20 if quick else trials))

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from bayescore.papers.expected_sensitivity import expected_sensitivity
+from benchmarks.commands import command
 from benchmarks.tables import publish
 
 HALVES = np.repeat([[0.0, 1.0], [1.0, 0.0]], 5, axis=1)  # the means of the paper's Mixture
@@ -69,6 +70,7 @@ def printed(mixture: dict[str, Any], radius: float) -> float:
     return 1.0 / float(p @ np.exp(-radius * np.sqrt(B)))
 
 
+@command("huggins_mixture_bounds", evidence=True)
 def main(*, quick: bool = False, trials: int = 20) -> None:
     rows = []
     for name, mixture in MIXTURES.items():

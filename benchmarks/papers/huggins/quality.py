@@ -22,6 +22,7 @@ import pandas as pd
 
 import bayescore as bc
 from bayescore.diagnostics import mmd
+from benchmarks.commands import command
 from benchmarks.papers.huggins.problems import PRIOR, PROBLEMS, READINGS, Problem, readable, split
 from benchmarks.papers.huggins.quality_picture import draw
 from benchmarks.tables import RESULTS, known_rows, publish
@@ -158,6 +159,7 @@ def verdicts(frame: pd.DataFrame) -> Rows:
     return rows
 
 
+@command("huggins_quality", evidence=True, sets=(*PROBLEMS, *READINGS))
 def main(*, quick: bool = False, trials: int | None = None, only: list[str] | None = None) -> None:
     warnings.filterwarnings("ignore")  # chains that have not mixed, coresets of one label: seen in the figures
     rows = [row for row in known_rows("huggins_quality") if only and row["data"] not in only]

@@ -12,6 +12,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import bayescore as bc
+from benchmarks.commands import command
 from benchmarks.papers.huggins.problems import readable, split
 from benchmarks.tables import RESULTS, publish
 
@@ -78,6 +79,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     return figure
 
 
+@command("huggins_sensitivities", evidence=True)
 def main(*, quick: bool = False, trials: int | None = None) -> None:
     rows = []
     for name, problem in readable().items():

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from scipy.special import expit
 
 import bayescore as bc
+from benchmarks.commands import command
 from benchmarks.papers.huggins.problems import PRIOR, readable, split
 from benchmarks.papers.huggins.quality import SIZES
 from benchmarks.tables import RESULTS, publish
@@ -101,6 +102,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     return figure
 
 
+@command("huggins_times", evidence=True)
 def main(*, quick: bool = False) -> None:
     warnings.filterwarnings("ignore")  # short chains
     rows = []

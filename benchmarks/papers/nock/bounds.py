@@ -38,8 +38,9 @@ from bayescore.papers import guarantee
 from bayescore.papers.guarantee import stretching
 from bayescore.papers.minibatches import minibatch_width, on_line_bound
 from bayescore.papers.relaxed import relaxed_guarantee
+from benchmarks.accuracy.variates_peers import hyperrectangles, mixed
+from benchmarks.commands import command
 from benchmarks.tables import publish
-from benchmarks.variates_peers import hyperrectangles, mixed
 
 K, N, RUNS, SYNOPSES, EPSILON = 10, 3_000, 200, 200, 1.0
 Rows = NDArray[np.float64]
@@ -170,6 +171,7 @@ def divergent(runs: int) -> list[dict[str, Any]]:
     return rows
 
 
+@command("nock_bounds", evidence=True)
 def main(*, quick: bool = False) -> None:
     runs = 30 if quick else RUNS
     publish("nock_bounds", one_cluster(runs) + euclidean(runs) + divergent(runs))

@@ -18,9 +18,10 @@ from matplotlib.figure import Figure
 
 from bayescore.clustering import Uniform, d_means, k_variates
 from bayescore.papers import guarantee
+from benchmarks.accuracy.variates_peers import N_SYNTHETIC, against, hyperrectangles, mixed, voronoi
+from benchmarks.commands import command
 from benchmarks.problems import SHARED
 from benchmarks.tables import RESULTS, publish
-from benchmarks.variates_peers import N_SYNTHETIC, against, hyperrectangles, mixed, voronoi
 from benchmarks.write_results import rows_of
 
 READINGS = {
@@ -168,6 +169,7 @@ def draw_mopsi() -> Figure:
     return figure
 
 
+@command("nock_peers", evidence=True)
 def main(*, quick: bool = False) -> None:
     publish("nock_peers", table(4_000 if quick else N_SYNTHETIC, 5 if quick else RUNS))
     pictures = {"nock_spread": draw_data}

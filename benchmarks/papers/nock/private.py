@@ -25,11 +25,12 @@ from sklearn.cluster import KMeans
 from bayescore.clustering import SQUARED_EUCLIDEAN, k_variates
 from bayescore.clustering.nearest import Nearest
 from bayescore.papers.spread import spread
+from benchmarks.accuracy.variates_peers import against
+from benchmarks.accuracy.variates_private import PUBLISHED
+from benchmarks.commands import command
 from benchmarks.papers.nock.regime import equivalent
 from benchmarks.problems import SHARED
 from benchmarks.tables import publish
-from benchmarks.variates_peers import against
-from benchmarks.variates_private import PUBLISHED
 
 KS = (2, 3, 4, 5, 6, 7, 8)
 REPETITIONS, SAMPLES = 40, 100
@@ -162,6 +163,7 @@ def balls(cases: tuple[tuple[int, int, int], ...], repetitions: int) -> list[dic
     return rows
 
 
+@command("nock_private", evidence=True)
 def main(*, quick: bool = False) -> None:
     if SHARED.is_dir():
         publish("nock_readings", readings(20 if quick else SAMPLES))

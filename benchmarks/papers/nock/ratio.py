@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from bayescore.papers import spread
+from benchmarks.commands import command
 from benchmarks.tables import publish
 
 CASES = ((50, 1, 2), (50, 2, 2), (200, 2, 2), (1_000, 2, 2), (50, 2, 3), (200, 2, 3), (1_000, 2, 3))
@@ -81,6 +82,7 @@ def found(n: int, d: int, k: int, t: float, shrink: float) -> dict[str, Any]:
     }
 
 
+@command("nock_ratio", evidence=True)
 def main(*, quick: bool = False) -> None:
     cases = [case for case in CASES if case[0] <= 200] if quick else CASES
     publish("nock_ratio", [found(*case, t, shrink) for shrink in (1.0, 0.5) for case in cases for t in NOISES])

@@ -17,6 +17,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from bayescore.papers.spread import calibrated_noise, spread
+from benchmarks.commands import command
 from benchmarks.tables import RESULTS, publish
 
 EDGES = (1.0, 20.0)
@@ -106,6 +107,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     return figure
 
 
+@command("nock_regime", evidence=True)
 def main(*, quick: bool = False) -> None:
     frame = pd.DataFrame(table(SIZES[:3] if quick else SIZES, 2 if quick else REPETITIONS))
     publish("nock_regime", frame.to_dict("records"))

@@ -18,6 +18,7 @@ import bayescore as bc
 from bayescore.coresets.separation.separability import separability
 from bayescore.papers import separable_circle
 from bayescore.types import WeightedData, stack
+from benchmarks.commands import command
 from benchmarks.tables import RESULTS, publish
 
 SHOWN = 12  # places in the picture
@@ -98,6 +99,7 @@ def draw() -> Figure:
     return figure
 
 
+@command("peters_circle", evidence=True)
 def main(*, quick: bool = False) -> None:
     n, seeds = (32, 1) if quick else (PLACES, SEEDS)
     least = n / math.log2(n)

@@ -29,6 +29,7 @@ from bayescore.data.synthetic import probit
 from bayescore.models.families import check_family
 from bayescore.papers import online_scores_by_row
 from bayescore.types import WeightedData
+from benchmarks.commands import command
 from benchmarks.problems import SHARED
 from benchmarks.tables import publish
 
@@ -153,10 +154,12 @@ def online_sums() -> Iterator[dict[str, Any]]:
         yield line("Lemma 9", name, "sum of on-line scores, by distances from the span", scores.sum(), ours)
 
 
+@command("peters_lemmas", evidence=True)
 def main(*, quick: bool = False) -> None:
     publish("peters_lemmas", list(tables(200 if quick else 2_000, 100_000)))
 
 
+@command("peters_epsilon", evidence=True)
 def epsilon(*, quick: bool = False) -> None:
     n, seeds, sizes = (5_000, 3, (250, 1_000)) if quick else (100_000, 11, (250, 1_000, 4_000, 16_000, 64_000))
     X, y = probit(n, [-0.5, 1.0, -0.5, 0.5, 0.25], random_state=0)

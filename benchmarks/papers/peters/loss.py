@@ -20,6 +20,7 @@ from bayescore.data.dataset import Dataset
 from bayescore.data.sources import as_source
 from bayescore.models.families import check_family
 from bayescore.types import WeightedData
+from benchmarks.commands import command
 from benchmarks.problems import load, readable
 from benchmarks.tables import RESULTS, known_rows, publish
 from benchmarks.write_results import NAMES
@@ -120,6 +121,7 @@ def draw(table: pd.DataFrame) -> Figure:
     return figure
 
 
+@command("peters_loss", evidence=True, sets=SIZES)
 def main(trials: int = TRIALS, only: Sequence[str] = tuple(SIZES), *, quick: bool = False) -> None:
     """Write the table and the picture; of the sets in `only` anew."""
     runs, n_sizes, most_rows = (3, 2, 20_000) if quick else (trials, None, None)

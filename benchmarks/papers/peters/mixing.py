@@ -16,6 +16,7 @@ from scipy.special import ndtri
 import bayescore as bc
 from bayescore.data.synthetic import probit
 from bayescore.diagnostics.mcse import ess_mean
+from benchmarks.commands import command
 from benchmarks.tables import RESULTS, publish
 
 SLOPES = np.array([0.5, -0.5, 0.25, 0.25])
@@ -77,6 +78,7 @@ def draw(table: pd.DataFrame) -> Figure:
     return figure
 
 
+@command("peters_mixing", evidence=True)
 def main(*, quick: bool = False) -> None:
     n, seeds, sweeps, shares = (2_000, 1, 500, SHARES[::3]) if quick else (5_000, SEEDS, SWEEPS, SHARES)
     rows = []

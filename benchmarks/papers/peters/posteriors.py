@@ -19,6 +19,7 @@ import bayescore as bc
 from bayescore.data.synthetic import probit
 from bayescore.diagnostics.mcse import ess_mean, mcse_mean
 from bayescore.types import WeightedData
+from benchmarks.commands import command
 from benchmarks.papers.peters.loss import COVTYPE, METHODS
 from benchmarks.problems import load, readable
 from benchmarks.tables import publish
@@ -106,6 +107,7 @@ def table_of(name: str, sweeps: int, n_seeds: int, most_rows: int) -> Iterator[d
             }  # fmt: skip
 
 
+@command("peters_gibbs", evidence=True)
 def main(*, quick: bool = False) -> None:
     rows = []
     for name in (MADE, *readable((CHEM, COVTYPE))):

@@ -1,0 +1,222 @@
+r"""Condensed coresets beside `find_map` on all rows, and beside calibrated coresets of 20 D rows; both links.
+
+A row for each set and link, one after another, each in a process of its own; ``size="auto"``, N(0, 4^2) priors, an
+intercept, published columns standardised; D counts the intercept. "rows" are those of the coreset, two for each of at
+most D pseudo-rows. Seconds are wall time of one run after one that compiles; "times find_map" are processor time, which
+tells more on a machine that is not idle, as this one was not. "sd of r" is that of the log ratio of the coreset's
+density to the full data's over the full data's posterior, which importance weights see; "normal" that of the normal
+approximation at the mode. The errors are the largest of a mean (in sds), of an sd (relative) and of a correlation, the
+worst of the seeds: 500 independent draws of the normal density nearest the coreset's posterior, or where too few of
+them count of that posterior itself, are weighed by all rows and by the coreset's (`calibration.paired`), so that both
+are known from the same draws, which the builds have not seen; "counting" is the share of them that counts for the full
+data. "expected" are the errors that the build predicts. The sd of r of calibrated coresets is that before `certify`
+moves their draws, which mends most of it.
+
+"accepted" counts the seeds whose build is content, "false" those of them that are off by more than 0.05 sd, 3% or 0.03;
+a build that is not warns, names `calibrated` and keeps at most 5 D rows. Of such coresets few draws count, and what is
+said of their errors is only that they are large. "certificate" is what `certify` says of 4 x 1000 MALA draws of the
+first seed. ``--only "w8a"`` runs one set and leaves the other rows of the CSV as they are; ``--trials 3`` takes three.
+"""
+
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import Any
+
+import numpy as np
+
+import bayescore as bc
+from bayescore.coresets.calibration.paired import Errors, Weighed, errors_between
+from bayescore.coresets.calibration.pilot import LaplaceApproximation
+from bayescore.coresets.calibration.predicted_error import draw_base
+from bayescore.coresets.calibration.remainder import Expansion
+from bayescore.coresets.calibration.search import TOLERANCE
+from bayescore.coresets.condensing.condensation import Unmoved, converged
+from bayescore.coresets.condensing.search import largest
+from bayescore.data.passes.threads import one_blas_thread
+from bayescore.data.synthetic import binary10
+from bayescore.diagnostics.mcse import ess_mean
+from bayescore.models.families import check_family
+from bayescore.models.posterior import likelihood_terms, log_likelihoods
+from benchmarks.commands import command
+from benchmarks.problems import SHARED, load
+from benchmarks.tables import known_rows, publish
+
+LINKS = ("logistic", "probit")
+PRIOR = bc.priors.Normal(0, 4)
+SEEDS = 10
+LIMITS = (0.05, 0.03, 0.03)  # of means in sds, of sds relatively, of correlations
+WIDE = 300  # columns, beyond which calibrated coresets, minutes each, are built for the logistic link alone
+SAMPLED = "normal, 201"
+THIN = 10
+PUBLISHED = {"chemreact": "chemreact_ds1_10", "covtype, 16%": "covtype_ramp16pct", "w8a": "w8a_train"}
+SETS = (
+    "normal, 201",
+    "skewed, 10% positive",
+    "t3, 1% positive",
+    "Binary10",
+    "chemreact",
+    "0/1, rare ones",
+    "skewed, 6% positive",
+    "covtype, 16%",
+    "w8a",
+    "normal, 501",
+)
+
+
+def rows_of(name: str, family: str) -> dict[str, Any]:
+    """Return arguments of `all_rows` and `build_coreset`."""
+    told: dict[str, Any] = {"intercept": True, "family": family, "progressbar": False}
+    if name in PUBLISHED:
+        X, y = load(PUBLISHED[name])
+        return {"data": X, "y": y, "standardize": True, **told}
+    if name == "Binary10":
+        X, y = binary10(1_000_000, random_state=0)
+        return {"data": X[:, 1:], "y": y, **told}
+    rng = np.random.default_rng(0)
+    if name.startswith("normal"):
+        n, d = 100_000, int(name.split()[1]) - 1
+        X = rng.standard_normal((n, d))
+        eta = X @ (rng.normal(size=d) * 1.5 / np.sqrt(d)) - 1.0
+    elif name.startswith("skewed"):
+        n, d, scale, at = (140_000, 22, 0.4, -2.7) if "10%" in name else (600_000, 10, 1.0, -4.2)
+        X = (np.exp(rng.standard_normal((n, d))) - np.exp(0.5)) / 2.0
+        eta = scale * X @ np.linspace(1.0, -0.8, d) + at
+    elif name.startswith("t3"):
+        X = rng.standard_t(3, size=(100_000, 10))
+        eta = 0.5 * X @ np.linspace(1.0, -0.8, 10) - 5.5
+    else:
+        X = (rng.random((50_000, 123)) < np.geomspace(0.5, 0.001, 123)).astype(float)
+        eta = 0.8 * X @ np.linspace(1.0, -0.8, 123) - 0.5
+    noise = rng.logistic(size=len(eta)) if family == "logistic" else 0.6 * rng.standard_normal(len(eta))
+    return {"data": X, "y": eta + noise > 0.0, **told}
+
+
+def timed(work: Callable[[], Any]) -> tuple[Any, float, float]:
+    """Return the result, and wall and processor seconds."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    found = work()
+    return found, time.perf_counter() - wall, time.process_time() - cpu
+
+
+def warm_up(told: dict[str, Any]) -> None:
+    """Compile what is timed."""
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(3000, 12)), rng.random(3000) < 0.3
+    design = {name: value for name, value in told.items() if name not in ("data", "y")}
+    for method in ("condensed", "calibrated"):
+        bc.build_coreset(X, y, method=method, size=120, random_state=0, **design)
+    bc.find_map(bc.all_rows(X, y, **design))
+
+
+def sampled(core: bc.Coreset) -> tuple[float, float]:
+    """Return seconds and the smallest ESS of 4 x 1000 draws, each the last of `THIN` transitions."""
+    idata, seconds, _ = timed(lambda: bc.sample(core, sampler="mala", thin=THIN, random_seed=0, progressbar=False))
+    return seconds, float(ess_mean(idata.posterior["beta"].values).min())
+
+
+def content(core: bc.Coreset) -> bool:
+    """Return whether the build expects errors within its tolerance."""
+    expected = Errors(*(core.params[f"{kind}_error"] for kind in ("mean", "sd", "correlation")))
+    return largest(expected) <= TOLERANCE
+
+
+def study(name: str, family: str, trials: int) -> dict[str, Any]:
+    """Return a row of figures."""
+    warnings.filterwarnings("ignore")
+    told = rows_of(name, family)
+    warm_up(told)
+    data = bc.all_rows(**told)
+    D, family = data.n_features, check_family(family)
+    full, map_seconds, map_cpu = timed(lambda: bc.find_map(data, prior=PRIOR))
+    core, seconds, cpu = timed(lambda: bc.build_coreset(**told, method="condensed", random_state=0))
+    beside = D <= WIDE or family == "logistic"
+    other, other_seconds, other_cpu = timed(
+        lambda: bc.build_coreset(**told, method="calibrated", size=20 * D, random_state=0) if beside else core
+    )
+    start = LaplaceApproximation(family, full.beta, full.factor)
+    expansion = Expansion(family, full.beta, likelihood_terms(full.beta, data, family), data, np.ones(len(data)))
+    problem = Unmoved(family, PRIOR, expansion, converged(core, start, PRIOR) or start)
+    with one_blas_thread():
+        base = draw_base(problem, core, 99)
+        prior = problem.log_prior(base.draws) - base.log_density
+        all_rows = Weighed(base.draws, log_likelihoods(base.draws, data, family) + prior)
+
+        def found(rows: bc.Coreset) -> tuple[float, Any]:
+            own = Weighed(base.draws, log_likelihoods(base.draws, rows, family) + prior)
+            return spread(own.log_weights), errors_between(own, all_rows)
+
+        def spread(log_weights: np.ndarray) -> float:
+            ratio, w = log_weights - all_rows.log_weights, all_rows.weights
+            return float(np.sqrt(w @ (ratio - w @ ratio) ** 2))
+
+        seeds = range(1, trials)
+        cores = [core, *(bc.build_coreset(**told, method="condensed", random_state=seed) for seed in seeds)]
+        spreads, errors = zip(*map(found, cores), strict=True)
+        accepted = [error for error, each in zip(errors, cores, strict=True) if content(each)]
+        moves = base.draws - full.beta
+        normal = -0.5 * ((moves @ full.terms.precision) * moves).sum(axis=1) - base.log_density
+        other_spread, _ = found(other)
+    row = {
+        "data": name,
+        "family": family,
+        "N": len(data),
+        "D": D,
+        "rows": max(map(len, cores)),
+        "kept": max(each.params["kept"] for each in cores),
+        "seeds": len(cores),
+        "sd of r": max(spreads),
+        "mean": max(error.mean for error in errors),
+        "sd": max(error.sd for error in errors),
+        "correlation": max(error.correlation for error in errors),
+        "mean, median": np.median([error.mean for error in errors]),
+        "sd, median": np.median([error.sd for error in errors]),
+        "correlation, median": np.median([error.correlation for error in errors]),
+        "accepted": len(accepted),
+        "false": sum(bool((np.array(error) > LIMITS).any()) for error in accepted),
+        "certificate": certificate(core, told),
+        "expected mean": core.params["mean_error"],
+        "expected sd": core.params["sd_error"],
+        "expected correlation": core.params["correlation_error"],
+        "counting": all_rows.ess / len(base.draws),
+        "passes": core.params["passes"],
+        "normal, sd of r": spread(normal),
+        "calibrated rows": len(other),
+        "calibrated, sd of r": other_spread,
+        "find_map, s": map_seconds,
+        "build, s": seconds,
+        "calibrated, s": other_seconds,
+        "times find_map": cpu / map_cpu,
+        "calibrated times find_map": other_cpu / map_cpu,
+    }
+    if not beside:
+        row = {key: np.nan if key.startswith("calibrated") else value for key, value in row.items()}
+    if name == SAMPLED:
+        row["4 x 1000 draws, s"], row["smallest ESS"] = sampled(core)
+        row["calibrated 4 x 1000 draws, s"], row["calibrated smallest ESS"] = sampled(other)
+    return row
+
+
+def certificate(core: bc.Coreset, told: dict[str, Any]) -> str:
+    """Return what `certify` says of draws from the coreset."""
+    idata = bc.sample(core, sampler="mala", thin=THIN, random_seed=0, progressbar=False)
+    data, y = told["data"], told["y"]
+    return str(bc.certify(idata, core, data, y, progressbar=False).level)
+
+
+@command("condensed", sets=SETS)
+def main(trials: int = SEEDS, only: Sequence[str] = SETS) -> None:
+    """Write the table; of the sets in `only` anew."""
+    rows = [row for row in known_rows("condensed") if row["data"] not in only]
+    for name in only:
+        if name in PUBLISHED and not SHARED.is_dir():
+            print(f"not run: ../shared/data is absent ({name})")
+            continue
+        for family in LINKS:
+            with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+                rows.append(pool.submit(study, name, family, trials).result())
+            print(rows[-1], flush=True)
+        rows.sort(key=lambda row: (SETS.index(row["data"]), LINKS.index(row["family"])))
+        publish("condensed", rows)  # after each set: those of many columns take long

@@ -1,0 +1,1 @@
+"""Calibration: whether posteriors are right on average over the prior."""

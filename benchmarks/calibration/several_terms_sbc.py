@@ -1,0 +1,90 @@
+"""Simulation-based calibration of draws of group terms: one factor, crossed factors, slopes with their correlation.
+
+Coefficients, sds, the correlation, effects and labels are drawn from the prior: 20 groups of 6 rows, 12 x 8 levels and
+two rows a cell, or 12 groups of 12 rows with a slope. `scale` is that of the half normal prior of sds. Ranks of the
+truth among 99 draws are uniform if all is right: `p_value` is that of a chi-square test of ten bins. `control` is that
+of draws under another prior of the sds, with half the scale; it must be small for the sds. By chance the smallest
+p-value of all rows is below the printed limit in 1% of runs.
+"""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+
+import bayescore as bc
+from benchmarks.calibration.multilevel_sbc import DRAWS, p_value_rows, p_values, publish_p_values
+from benchmarks.calibration.sbc.ranks import rank
+from benchmarks.commands import command
+
+PRIOR = bc.priors.Normal(0.0, 1.0)
+CASES = (("crossed", 1.0), ("slopes", 1.0), ("one factor", 0.1), ("one factor", 1.0), ("one factor", 5.0))
+TERMS = {"crossed": "y ~ x + (1 | a) + (1 | b)", "slopes": "y ~ x + (1 + x | a)", "one factor": "y ~ x + (1 | a)"}
+NAMES = {
+    "crossed": ("intercept", "x", "sigma a", "sigma b", "u of the first a", "u of the first b"),
+    "slopes": ("intercept", "x", "sigma", "sigma of x", "correlation", "u of the first", "slope of the first"),
+    "one factor": ("intercept", "x", "sigma", "u of the first"),
+}
+
+
+def simulated(kind: str, seed: int, scale: float) -> tuple[pd.DataFrame, np.ndarray]:
+    """Return rows and the truth of each quantity."""
+    rng = np.random.default_rng([seed, len(kind)])
+    beta, sigma = rng.normal(size=2), np.abs(rng.normal(size=2)) * scale
+    if kind == "crossed":
+        a, b = np.repeat(np.arange(12), 16), np.tile(np.repeat(np.arange(8), 2), 12)
+        u, v = sigma[0] * rng.normal(size=12), sigma[1] * rng.normal(size=8)
+        x = rng.normal(size=len(a))
+        effects, told = u[a] + v[b], [*sigma, u[0], v[0]]
+    elif kind == "one factor":
+        a = b = np.repeat(np.arange(20), 6)
+        u, x = sigma[0] * rng.normal(size=20), rng.normal(size=len(a))
+        effects, told = u[a], [sigma[0], u[0]]
+    else:
+        a = b = np.repeat(np.arange(12), 12)
+        rho = 2.0 * rng.beta(2.0, 2.0) - 1.0  # LKJ(2)
+        z = rng.normal(size=(2, 12))
+        u, v = sigma[0] * z[0], sigma[1] * (rho * z[0] + np.sqrt(1.0 - rho**2) * z[1])
+        x = rng.normal(size=len(a))
+        effects, told = u[a] + v[a] * x, [*sigma, rho, u[0], v[0]]
+    y = rng.random(len(a)) < 1.0 / (1.0 + np.exp(-(beta[0] + beta[1] * x + effects)))
+    return pd.DataFrame({"x": x, "a": a, "b": b, "y": y.astype(int)}), np.array([*beta, *told])
+
+
+def ranks(kind: str, seed: int, scale: float, *, control: bool = False) -> np.ndarray | None:
+    """Return the rank of the truth of each quantity for one data set; None if its labels are all alike."""
+    frame, truth = simulated(kind, seed, scale)
+    if frame.y.nunique() < 2:
+        return None
+    kept = {"draws": 2 * (DRAWS + 1), "tune": 300, "chains": 2, "random_seed": seed, "progressbar": False, "cores": 1}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        core = bc.all_rows(frame, formula=TERMS[kind], progressbar=False)
+        group_prior = bc.priors.HalfNormal(scale / 2.0 if control else scale)
+        posterior = bc.sample(core, prior=PRIOR, group_prior=group_prior, **kept)["posterior"]
+    parts = [posterior["beta"].values]
+    if kind == "crossed":
+        parts += [posterior[name].values[..., None] for name in ("sigma_a", "sigma_b")]
+        parts += [posterior[name].values[..., :1] for name in ("u_a", "u_b")]
+    elif kind == "one factor":
+        parts += [posterior["sigma_a"].values[..., None], posterior["u_a"].values[..., :1]]
+    else:
+        parts += [posterior["sigma_a"].values, posterior["rho_a"].values, posterior["u_a"].values[:, :, 0]]
+    draws = np.concatenate(parts, axis=2)[:, 3::4]  # far enough apart
+    return rank(draws.reshape(-1, draws.shape[2])[:DRAWS], truth)
+
+
+@command("several_terms_sbc")
+def main(trials: int = 200) -> None:
+    """Test the ranks of all cases, and of the control."""
+    rows = []
+    for kind, scale in CASES:
+        own, control = (
+            np.array([
+                found for seed in range(trials) if (found := ranks(kind, seed, scale, control=wrong)) is not None
+            ])
+            for wrong in (False, True)
+        )  # fmt: skip
+        about = {"kind": kind, "scale": scale}
+        rows += p_value_rows(about, NAMES[kind], len(own), p_values(own), p_values(control))
+    publish_p_values("several_terms_sbc", rows)

@@ -1,0 +1,1 @@
+"""Certificates: how often they are false, what they refuse, what they cost."""

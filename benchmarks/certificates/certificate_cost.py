@@ -1,0 +1,244 @@
+"""What a certificate costs beside `find_map`, and how far its sums over a sample of the rows are off.
+
+`certificate_cost`: processor time of `find_map` on all rows in memory, of a calibrated build, of draws from it, of
+their certificate; the least of three turns, in one process, but of more than 100 columns one turn of build and draws.
+`exact` is a certificate that evaluates all rows at all draws, once, up to 1e6 rows and 151 columns.
+Made rows of normal columns; `cost` is the certificate over `find_map`, `way` build, draws and certificate together.
+
+`certificate_sums`: the sums that `certify` makes of a sample of the rows, beside those of all rows, at 200 draws of
+the normal approximation at the mode. `beyond` is the sd over draws of L minus its quadratic, `error` that of the
+estimate minus L, `said` the standard error that the sample tells; where it is above 0.02 all rows are evaluated. `big`
+counts rows in the sample for certain.
+
+`loo_cost`: processor time of `loo_compare` of a logistic and a probit model, 500 draws each, beside `find_map` of the
+logistic one; `exact` evaluates all rows at all draws, and `apart` is the difference of the elpds' difference, in nats,
+beside its `mcse`.
+
+`average_predictions`: averages over all rows of a file of ten columns, at 1,000 draws, by the levels of a factor and
+with it set in all rows, beside those of each row at each draw. `error` is the largest difference of a mean over draws,
+`said` the largest `sampling_se`, `sd` the smallest posterior sd of an average; `cost` is processor time over `find_map`
+of the rows in memory.
+
+`certificate_groups`: processor time of a multilevel build of `(1 | g)`, of 4 x 500 draws and of their certificate, each
+set in a process of its own, after a small one; `cost` is the certificate over the build, `peak MB` the memory of the
+process at its highest till then. `exact` evaluates all groups at all draws: `effects apart` is the largest difference
+of the effects' errors, in sds, `elpd apart` that of the elpd of left-out groups, beside its `elpd se`.
+"""
+
+import resource
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pandas as pd
+from scipy import special
+
+import bayescore as bc
+from bayescore.coresets.calibration.pilot import LaplaceApproximation
+from bayescore.data.dataset import Dataset
+from bayescore.diagnostics import averages, loo_pass, row_sums
+from bayescore.diagnostics.certificate import sampled_groups
+from bayescore.diagnostics.row_sums import RowSums
+from bayescore.models.families import FAMILIES
+from bayescore.models.posterior import log_likelihoods
+from benchmarks.commands import command
+from benchmarks.sources.sources import alone
+from benchmarks.tables import publish
+
+COST = ((1_000_000, 11), (10_000_000, 11), (200_000, 24), (1_000_000, 24), (200_000, 55), (100_000, 124))
+COST += ((100_000, 151), (100_000, 301))
+LOO = ((1_000_000, 11), (200_000, 24), (200_000, 55))
+GROUPS = ((1_000_000, 1000), (1_000_000, 20_000), (4_000_000, 20_000))
+TURNS, DRAWS = 3, 200
+QUIET = {"progressbar": False}
+
+
+def timed(work: Callable[[], Any]) -> tuple[Any, float]:
+    """Return a result and the processor time it took."""
+    begin = time.process_time()
+    return work(), time.process_time() - begin
+
+
+def normal(n: int, d: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows of normal columns, and labels of which some 40% are positive."""
+    X = rng.standard_normal((n, d))
+    X[:, 0] = 1.0
+    beta = rng.standard_normal(d) / np.sqrt(d)
+    return X, rng.random(n) < special.expit(X @ beta - 0.4)
+
+
+def cost(n: int, d: int) -> dict[str, Any]:
+    """Return the times of one size."""
+    X, y = normal(n, d, np.random.default_rng([n, d]))
+    rows = bc.all_rows(X, y, **QUIET)
+    least = dict.fromkeys(("find_map", "build", "draws", "certify"), np.inf)
+    for turn in range(TURNS):
+        least["find_map"] = min(least["find_map"], timed(lambda: bc.find_map(rows))[1])
+        if not turn or d <= 100:
+            core, built = timed(lambda: bc.build_coreset(X, y, method="calibrated", random_state=1, **QUIET))
+            idata, drawn = timed(lambda core=core: bc.sample(core, random_seed=2, **QUIET))
+            least["build"], least["draws"] = min(least["build"], built), min(least["draws"], drawn)
+        found, certified = timed(lambda core=core, idata=idata: bc.certify(idata, core, X, y, **QUIET))
+        least["certify"] = min(least["certify"], certified)
+    exact = np.nan
+    if n <= 1_000_000 and d <= 151:
+        with patch.object(row_sums, "MAX_SUM_ERROR", -1.0):
+            exact = timed(lambda: bc.certify(idata, core, X, y, **QUIET))[1]
+    way = least["build"] + least["draws"] + least["certify"]
+    told = {"cost": least["certify"] / least["find_map"], "exact cost": exact / least["find_map"]}
+    about = {"way": way / least["find_map"], "passes": found.n_passes, "level": str(found.level)}
+    return {"N": n, "D": d, **least, "exact": exact, **told, **about}
+
+
+def made(name: str) -> tuple[np.ndarray, np.ndarray, str]:
+    """Return columns, labels and family of a made set."""
+    rng = np.random.default_rng(0)
+    n, d = {"rare 0/1 columns": (50_000, 100), "separated": (200_000, 6)}.get(name, (400_000, 11))
+    X = rng.standard_normal((n, d))
+    if name == "t3, rare label":
+        X = rng.standard_t(3.0, (n, d))
+    if name == "skewed":
+        X = np.exp(X) - np.exp(0.5)
+    if name == "rare 0/1 columns":
+        X = (rng.random((n, d)) < 0.3 / (1.0 + np.arange(d))).astype(float)
+    X[:, 0] = 1.0
+    beta = 0.4 * rng.standard_normal(d) * (20.0 if name == "separated" else 1.0)
+    beta[0] = -4.0 if name == "t3, rare label" else -1.0
+    family = "cloglog" if name == "normal, cloglog" else "logistic"
+    return X, FAMILIES[family].draw(np.clip(X @ beta, -700.0, 700.0), rng) > 0, family
+
+
+def sums(name: str) -> dict[str, Any]:
+    """Return the errors on one set."""
+    X, y, family = made(name)
+    core = bc.all_rows(X, y, family=family, **QUIET)
+    mode = bc.find_map(core)
+    laplace = LaplaceApproximation(FAMILIES[family], mode.beta, mode.factor)
+    moves = np.random.default_rng(1).standard_normal((DRAWS, len(mode.beta))) @ mode.factor.T
+    draws = mode.beta + moves
+    full, exact_s = timed(lambda: log_likelihoods(draws, core, laplace.family))
+    dataset = Dataset(core.as_source(), core.design, progress=False)
+    found, pass_s = timed(lambda: RowSums.of(dataset, laplace, core))
+    estimate, more_s = timed(lambda: found.expansion.at_draws(draws))
+    part = found.terms
+    beyond = full - moves @ part.gradient + 0.5 * ((moves @ part.precision) * moves).sum(axis=1)
+    about = {"big": int((found.expansion.inclusion == 1.0).sum()), "beyond": beyond.std()}
+    errors = {"error": (estimate.values - full).std(), "said": estimate.error}
+    return {"set": name, "N": len(X), "D": X.shape[1], **about, **errors, "exact_s": exact_s, "sums_s": pass_s + more_s}
+
+
+def grouped(n: int, G: int) -> pd.DataFrame:
+    """Return rows in G groups of lognormal sizes, of four columns, one skewed and unlike between groups."""
+    rng = np.random.default_rng(0)
+    share = rng.lognormal(0.0, 0.8, G)
+    g = rng.choice(G, n, p=share / share.sum())
+    X = rng.normal(size=(n, 4))
+    X[:, 3] = X[:, 3] ** 2 * (1.0 + 0.5 * (g % 7 == 0))
+    eta = -1.5 + X @ [0.5, -0.5, 0.3, 0.2] + rng.normal(size=G)[g]
+    return pd.DataFrame(X, columns=list("abcd")).assign(g=g, y=(FAMILIES["logistic"].mean(eta) > rng.random(n)) * 1)
+
+
+def groups(n: int, G: int, *, every: bool = True) -> dict[str, Any]:
+    """Return processor time of a certificate of `(1 | g)` beside that of the build."""
+    formula = "y ~ a + b + c + d + (1 | g)"
+    frame = grouped(n, G)
+    core, build = timed(lambda: bc.build_coreset(frame, formula=formula, random_state=0, **QUIET))
+    idata, draws = timed(lambda: bc.sample(core, draws=500, tune=500, random_seed=1, cores=1, **QUIET))
+    first, certify = timed(lambda: bc.certify(idata, core, frame, label="y", **QUIET))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
+    row = {"N": n, "G": G, "rows": len(core), "build": build, "draws": draws, "certify": certify}
+    row |= {"cost": certify / build, "level": str(first.level), "passes": first.n_passes, "peak MB": peak}
+    if not every:
+        return row
+    with patch.object(sampled_groups, "LARGEST_SHARE", 0.0):
+        exact, seconds = timed(lambda: bc.certify(idata, core, frame, label="y", **QUIET))
+    gap = (first.effects["mean_error_sd"] - exact.effects["mean_error_sd"]).abs().max()
+    row |= {"exact": seconds, "exact cost": seconds / build, "effects apart": gap}
+    return row | {"elpd apart": first.elpd_logo - exact.elpd_logo, "elpd se": exact.elpd_logo_se}
+
+
+def loo(n: int, d: int) -> dict[str, Any]:
+    """Return processor time of a comparison of two models beside `find_map`, and how far the two ways are apart."""
+    X, y = normal(n, d, np.random.default_rng([n, d]))
+    _, taken = timed(lambda: bc.find_map(bc.all_rows(X, y, **QUIET)))
+    models = {}
+    for family in ("logistic", "probit"):
+        core = bc.build_coreset(X, y, family=family, method="calibrated", random_state=1, **QUIET)
+        models[family] = bc.sample(core, random_seed=2, **QUIET), core
+    found, seconds = timed(lambda: bc.loo_compare(models, X, y, **QUIET))
+    with patch.object(loo_pass, "_look", return_value=None):
+        every, exact = timed(lambda: bc.loo_compare(models, X, y, **QUIET))
+    apart = (found["elpd_diff"] - every["elpd_diff"]).abs().max()
+    row = {"N": n, "D": d, "find_map": taken, "loo_compare": seconds, "exact": exact, "cost": seconds / taken}
+    return row | {"exact cost": exact / taken, "apart": apart, "mcse": every["diff_mcse"].max()}
+
+
+def averaged(kind: str, n: int) -> list[dict[str, Any]]:
+    """Return errors and times of average predictions over one set."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_t(3.0, (n, 7)) if kind == "t3" else rng.standard_normal((n, 7))
+    frame = pd.DataFrame(X, columns=list("abcdefg")).assign(kind=rng.choice(["x", "y", "z"], n, p=[0.7, 0.29, 0.01]))
+    eta = X @ rng.standard_normal(7) * (4.0 if kind == "separated" else 0.4) + (frame["kind"] == "x") - 1.0
+    frame["y"] = rng.random(n) < special.expit(eta)
+    formula = "y ~ a + b + c + d + e + f + g + kind"
+    core = bc.build_coreset(frame, formula=formula, method="calibrated", random_state=1, **QUIET)
+    idata = bc.sample(core, random_seed=2, **QUIET)
+    rows = bc.all_rows(frame, label="y", design=core.design, **QUIET)
+    taken = min(timed(lambda: bc.find_map(rows))[1] for _ in range(2))
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.parquet"
+        frame.to_parquet(path)
+        for how in ("by", "variables"):
+
+            def work(how: str = how) -> pd.DataFrame:
+                return bc.average_predictions(idata, path, **{how: "kind"}, **QUIET)
+
+            table, seconds = timed(work)
+            with patch.object(averages, "EVERY_ROW", n):
+                every, exact = timed(work)
+            error, said = (table["mean"] - every["mean"]).abs().max(), table["sampling_se"].max()
+            sd = ((every["upper"] - every["lower"]) / 3.76).min()  # of 94% intervals
+            row = {"set": kind, "N": n, "averages": how, "error": error, "said": said, "sd": sd, "find_map": taken}
+            found.append(row | {"seconds": seconds, "exact": exact, "cost": seconds / taken})
+    return found
+
+
+@command("average_predictions")
+def main_averages() -> None:
+    """Measure average predictions."""
+    averaged("normal", 60_000)
+    sets = (("normal", 200_000), ("t3", 200_000), ("separated", 200_000))
+    publish("average_predictions", [row for each in sets for row in averaged(*each)])
+
+
+@command("loo_cost")
+def main_loo() -> None:
+    """Measure comparisons of models."""
+    loo(20_000, 11)
+    publish("loo_cost", [loo(*size) for size in LOO])
+
+
+@command("certificate_groups")
+def main_groups() -> None:
+    """Measure certificates of draws with groups."""
+    rows = [alone(_warmed, n, G, n < 2_000_000) for n, G in GROUPS]
+    publish("certificate_groups", rows)
+
+
+def _warmed(n: int, G: int, every: bool) -> dict[str, Any]:
+    groups(20_000, 500)
+    return groups(n, G, every=every)
+
+
+@command("certificate_cost")
+def main() -> None:
+    """Measure both."""
+    names = ("normal", "normal, cloglog", "t3, rare label", "skewed", "rare 0/1 columns", "separated")
+    publish("certificate_sums", [sums(name) for name in (*names[:1], *names)][1:])  # the first compiles
+    cost(20_000, 11)
+    publish("certificate_cost", [cost(*size) for size in COST])

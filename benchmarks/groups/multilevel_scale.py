@@ -1,0 +1,140 @@
+"""Rows in very many groups: a multilevel coreset, its draws and their certificate, in time and memory.
+
+*By the number of groups* (`many_groups`). A million rows in memory, nine normal columns, `(1 | g)`; processor seconds
+of the build, of 4 x 1000 draws and of the certificate, each number of groups in a process of its own, after a whole run
+of the smallest and a small one that compile. "all groups" is the processor time of one gradient of all groups over that
+of the sample of groups that the draws are of. "glmm" is the time of the Rust package's maximum likelihood of the same
+rows, where it is installed, and "whole / glmm" that of build, draws and certificate over it. "peak MB" is the highest
+memory of the process, rows included.
+
+*From a file* (`multilevel_scale`). Ten thousand groups, in Parquet:
+
+Nine normal columns of float32, an intercept and `(1 | g)`, groups of lognormal sizes. N = 2e7 (``--rows``), written for
+the purpose and deleted. All in one process, after a small build that compiles: seconds of the build, of 4 x 1000 draws
+and of the certificate; "peak MB" is the memory of the whole process at its highest.
+"""
+
+import resource
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+import bayescore as bc
+from bayescore.models.collapsed_target import CollapsedTarget
+from bayescore.models.families import check_family
+from bayescore.models.group_priors import DEFAULT_GROUP_PRIOR
+from bayescore.models.priors import prior_of
+from bayescore.models.sampled_groups import MANY, SampledGroups, densities
+from benchmarks.commands import command
+from benchmarks.groups import multilevel_speed
+from benchmarks.groups.multilevel_speed import smallest_ess
+from benchmarks.sources.parquet import columns, rows_file
+from benchmarks.sources.sources import alone
+from benchmarks.speed.whole_way import measured
+from benchmarks.tables import publish
+
+N, GROUPS, P = 20_000_000, 10_000, 10
+ROWS, SIZES = 1_000_000, (1000, 20_000, 100_000)
+
+
+def grouped(n_groups: int, n: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Return n rows of nine normal columns and a group."""
+    whole = np.random.default_rng(1)
+    share, u = whole.lognormal(0.0, 0.8, n_groups), whole.normal(size=n_groups)
+    X = rng.standard_normal((n, P - 1), dtype=np.float32)
+    g = rng.choice(n_groups, n, p=share / share.sum()).astype(np.int32)
+    eta = -2.0 + X @ np.linspace(-0.5, 0.5, P - 1) + u[g]
+    return {**columns(X), "g": g, "y": (rng.random(n) < special.expit(eta)).astype(np.int8)}
+
+
+def built(path: Path) -> bc.Coreset:
+    """Return a multilevel coreset."""
+    told = {"label": "y", "groups": "g", "intercept": True, "random_state": 0, "progressbar": False}
+    return bc.build_coreset(path, method="multilevel", **told)
+
+
+def drawn(core: bc.Coreset) -> Any:
+    """Return 4 x 1000 draws."""
+    return bc.sample(core, draws=1000, tune=1000, chains=4, random_seed=1, progressbar=False)
+
+
+def told(idata: Any, certificate: Any) -> dict[str, Any]:
+    """Return what the table has beside seconds and memory."""
+    return {"smallest ESS": smallest_ess(idata.posterior), "sd of r": certificate.log_ratio_sd}
+
+
+def timed(work: Callable[[], Any]) -> tuple[Any, float]:
+    """Return what `work` returns, and its processor seconds."""
+    begin = time.process_time()
+    return work(), time.process_time() - begin
+
+
+def gradients_apart(core: bc.Coreset, n_sampled: int) -> float:
+    """Return the time of a gradient of all groups over that of a sample of them."""
+    n_groups, priors = len(core.groups[0]), (prior_of(None, core.feature_names), DEFAULT_GROUP_PRIOR)
+    target = CollapsedTarget.of(core, check_family("logistic"), priors, n_groups)
+    theta, seconds = np.tile(target.point.theta, (20, 1)), []
+    for size in (n_groups, n_sampled):
+        data = SampledGroups.of(target, size).data
+        densities(theta[:1], data)
+        seconds.append(min(timed(partial(densities, theta, data))[1] for _ in range(3)))
+    return seconds[0] / seconds[1]
+
+
+def by_groups(n_groups: int, n: int) -> dict[str, Any]:
+    """Return the row of a number of groups."""
+    multilevel_speed.GROUPS = n_groups
+    frame = multilevel_speed.table(n)
+    small = frame.iloc[:20_000].assign(g=np.arange(20_000) % MANY)  # so many that a sample of them is drawn
+    warm = multilevel_speed.built(small)
+    bc.certify(bc.sample(warm, random_seed=0, progressbar=False), warm, small, label="y", progressbar=False)
+    core, build = timed(lambda: multilevel_speed.built(frame))
+    idata, draws = timed(lambda: bc.sample(core, random_seed=1, progressbar=False))
+    found, certificate = timed(lambda: bc.certify(idata, core, frame, label="y", progressbar=False))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
+    attrs, mle = idata.posterior.attrs, np.nan
+    n_sampled = attrs.get("sampled_groups", n_groups)
+    try:
+        import glmm
+
+        formula = f"y ~ {' + '.join(frame.filter(like='x').columns)} + (1 | g)"
+        _, mle = timed(lambda: glmm.fit(frame.assign(y=frame["y"].astype(float)), formula, family="binomial"))
+    except ImportError:
+        pass
+    return {
+        "N": n,
+        "G": n_groups,
+        "coreset rows": len(core),
+        "build CPU s": build,
+        "draws CPU s": draws,
+        "certificate CPU s": certificate,
+        "draws / build": draws / build,
+        "sampled groups": n_sampled,
+        "error, nats": attrs.get("density_error", 0.0),
+        "all groups": gradients_apart(core, n_sampled),
+        "glmm CPU s": mle,
+        "whole / glmm": (build + draws + certificate) / mle,
+        "peak MB": peak,
+        "verdict": str(found.level),
+    }
+
+
+@command("many_groups")
+def many(rows: int = ROWS) -> None:
+    """Publish a row for each number of groups."""
+    alone(by_groups, SIZES[0], rows)  # compiles what so many rows need
+    publish("many_groups", [alone(by_groups, size, rows) for size in SIZES])
+
+
+@command("multilevel_scale")
+def main(rows: int = N) -> None:
+    """Publish one row."""
+    few, many = partial(grouped, 100), partial(grouped, GROUPS)
+    with rows_file(100_000, few) as warm, rows_file(rows, many) as path:
+        row = {"N": rows, "G": GROUPS, **alone(measured, path, warm, built, drawn, told)}
+        publish("multilevel_scale", [row])

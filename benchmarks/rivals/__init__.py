@@ -1,0 +1,1 @@
+"""Rivals: what the same work costs elsewhere, and who is nearer."""

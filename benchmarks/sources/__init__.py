@@ -1,0 +1,1 @@
+"""Sources: what formulas, files and processes cost."""

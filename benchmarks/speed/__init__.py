@@ -1,0 +1,1 @@
+"""Speed and memory: what builds, samplers and imports cost."""
