@@ -8,7 +8,7 @@ from itertools import islice
 from typing import ClassVar, Self, cast
 
 from bayescore.coresets.calibration.drift import mode_error, mode_of
-from bayescore.coresets.calibration.search import TOLERANCE
+from bayescore.coresets.calibration.search import TOLERANCE, WEAK
 from bayescore.coresets.method import (
     DELTA,
     AnchoredReducer,
@@ -174,6 +174,11 @@ class MergeReduce(Method):
     def needs_overlap(self) -> bool:
         """Whether the method of the nodes has a guarantee that separable labels void."""
         return self.method.needs_overlap
+
+    @property
+    def about_weak_mode(self) -> bool:
+        """Whether nodes are condensed about a mode under the default prior."""
+        return isinstance(self.method, AnchoredReducer) and self.method.mode_prior() is WEAK
 
     def check(self, size: int | None, family: str) -> None:
         """Raise unless the method of the nodes serves the likelihood."""

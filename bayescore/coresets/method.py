@@ -95,6 +95,11 @@ class Method(ABC):
         return self.needs_mu
 
     @property
+    def about_weak_mode(self) -> bool:
+        """Whether rows of a stream are condensed about a mode under the default prior."""
+        return False
+
+    @property
     def given(self) -> dict[str, Any]:
         """The options that differ from their defaults."""
         values = {field.name: (getattr(self, field.name), field.default) for field in fields(self)}

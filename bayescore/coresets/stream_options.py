@@ -1,13 +1,18 @@
-"""Options of a stream that do not go together are refused before the first block."""
+"""Options of a stream that do not go together are refused before the first block; its columns may be warned of."""
 
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
+from bayescore.coresets.calibration.search import WEAK
 from bayescore.data.design import Design
 from bayescore.data.sources.paired import LABELS
 from bayescore.models.families import Family
-from bayescore.validation import DataError
+from bayescore.types import WeightedData
+from bayescore.validation import DataError, warn
 
+FAR = 20.0  # sds of a column between its mean and 0
 ROLES = ("label", "weights", "offset", "trials", "exposure", "groups", "positive", "missing")
 
 
@@ -33,3 +38,23 @@ def check_designed(formula: str | None, design: Design | None, classes: object, 
         raise ValueError(f"intercept=True is given beside {given}, which says whether there is one; leave it out")
     if design is not None and design.classes is not None and classes is not None:
         raise ValueError(f"classes={classes!r} is given beside design, which has {design.classes}; leave it out")
+
+
+def warn_if_far(rows: WeightedData, design: Design) -> None:
+    """Warn if a column is so far from 0 that the default prior of the intercept decides where a mode is sought.
+
+    The intercept is the predictor where all columns are 0. Its posterior sd grows with their distance from there, and a
+    weak prior of it is weak no more.
+    """
+    if design.constant is None or not len(rows):
+        return
+    mean, sd = rows.X.mean(axis=0), rows.X.std(axis=0)
+    far = np.abs(mean) / np.where(sd > 0.0, sd, np.inf)
+    d = int(far.argmax())
+    if far[d] > FAR:
+        name, near = design.names[d], float(f"{mean[d]:.3g}")
+        warn(
+            f"column {name!r} has the mean {mean[d]:.4g} and the sd {sd[d]:.2g}: 0 is {far[d]:.0f} sds away, where the "
+            f"prior of the intercept, {WEAK}, is not weak, and moves the mode about which the stream condenses rows. "
+            f"Subtract a number near the mean, as in I({name} - {near:.10g}), or certify and update with all rows"
+        )

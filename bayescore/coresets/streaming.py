@@ -17,7 +17,7 @@ from bayescore.coresets.finish import check_names, finish_stream, warn_if_groups
 from bayescore.coresets.method import Method, check_serves
 from bayescore.coresets.methods import METHODS, method_from_dict, method_to_dict
 from bayescore.coresets.separation.separability import warn_if_separable
-from bayescore.coresets.stream_options import check_designed, check_roles
+from bayescore.coresets.stream_options import check_designed, check_roles, warn_if_far
 from bayescore.coresets.stream_state import Streamed, StreamState, check_stored, rows_from_arrays, rows_to_arrays
 from bayescore.data.checkpoint import Arrays, read_checkpoint, write_checkpoint
 from bayescore.data.coreset import Coreset
@@ -144,7 +144,9 @@ class StreamingCoreset:
         else:
             cutter, state = copy(self._cutter), self._state
         with one_blas_thread():
-            for block in blocks:
+            for i, block in enumerate(blocks):
+                if self._design is None and i == 0 and self._method.about_weak_mode:
+                    warn_if_far(block, design)
                 for full in cutter.cut(block) if len(block) else []:
                     state = state.absorbed(full)
         self._intake, self._design, self._cutter, self._state = intake, design, cutter, state  # last, for interrupts

@@ -4,6 +4,7 @@ Posteriors are compared by the normal density nearest each (`cells.settle`), to 
 """
 
 import re
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -459,3 +460,14 @@ def test_another_method_says_that_it_ignores_groups():
 def test_builds_refuse_a_design_that_is_none(verb):
     with pytest.raises(TypeError, match="design is a str; give"):
         verb(pd.DataFrame({"x": [0.0, 1.0], "y": [0, 1]}), design="y ~ x", progressbar=False)
+
+
+def test_a_column_far_from_0_is_warned_of_once():
+    rows = pd.DataFrame({"year": 2000 + np.arange(40) % 20, "x": np.arange(40) % 7 - 3.0, "y": np.arange(40) % 2})
+    stream = bc.stream(formula="y ~ year + x", size=20, random_state=0)
+    with pytest.warns(UserWarning, match=r"'year' has the mean 2010 and the sd 5.8.*as in I\(year - 2010\)"):
+        stream.partial_fit(rows)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        stream.partial_fit(rows)
+        bc.stream(formula="y ~ I(year - 2010) + x", size=20, random_state=0).partial_fit(rows)
