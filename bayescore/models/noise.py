@@ -1,5 +1,7 @@
 r"""The sd of normal noise that rows tell: the mode of its restricted likelihood, all effects integrated out.
 
+Sds of effects over that of the noise have their default prior, so that none is 0 where rows say little about it.
+
 With coefficients of a flat prior, effects u ~ N(0, sd^2 L) of all group terms, and W the sum of weights,
 
 .. math:: -2 \log p(y | \mathrm{sd}, L) = (W - p) \log \mathrm{sd}^2 + r^2(L) / \mathrm{sd}^2
@@ -11,9 +13,9 @@ using lme4, Journal of Statistical Software 67). Sums of rows tell it as all row
 best L; without groups that is the closed form.
 
 A posterior given this sd leaves out what is not known of it. By the curvature at the mode log sd has the standard error
-1 / sqrt(2 nu), nu degrees of freedom: W - p without groups, fewer with effects. Sds of coefficients are then those of
-Student's t_nu, sqrt(nu / (nu - 2)) times as large, and the logarithm of an effects' sd has the sd of its margin, not
-that given sd.
+1 / sqrt(2 nu), nu degrees of freedom: W - p without groups, fewer with effects. With the sd unknown, of a flat prior,
+sds of coefficients are those of Student's t, sqrt(nu / (nu - 3)) times as large, and the logarithm of an effects' sd
+has the sd of its margin, not that given sd.
 """
 
 from collections.abc import Callable
@@ -25,6 +27,9 @@ from scipy import optimize
 
 from bayescore.data.coreset import Coreset
 from bayescore.limits import MAX_SD_RATIO
+from bayescore.models.default_priors import group_prior_for
+from bayescore.models.families import check_family
+from bayescore.models.group_priors import log_sigma_terms
 from bayescore.models.joint_rows import JointRows, Solver
 from bayescore.types import FloatArray
 from bayescore.validation import DataError
@@ -36,6 +41,11 @@ _FIRST = 0.5
 _STEP = 1e-3  # of logarithms, for differences of gradients
 _LEAST_CURVATURE = 0.5  # of log sds of effects: where rows say nothing their prior does
 _NEAR = 0.05  # standard errors by which the mode may be off
+_ROUNDING = 1e-12  # of responses
+_NO_NOISE = (
+    "the responses have no noise: columns, or groups, tell them to rounding; look for a column that is y under another "
+    "name, or give the sd, as in family='normal(2.5)'"
+)
 
 
 @dataclass(frozen=True)
@@ -63,8 +73,8 @@ class Noise:
             return None
         return (
             f"the posterior is given the sd of the noise, {self.sd:g} ± {self.sd * self.log_se:.2g}, and that of log "
-            f"{name} is too narrow by {100.0 * most / (1.0 + most):.2g}% for it: groups of few rows hardly tell their "
-            "sd from that of the noise; coefficients are not concerned"
+            f"{name} is too narrow by about {100.0 * most / (1.0 + most):.2g}% for it: groups of few rows hardly tell "
+            "their sd from that of the noise; coefficients are not concerned"
         )
 
 
@@ -85,21 +95,20 @@ def find_noise(core: Coreset) -> Noise:
             "coefficients: a row of weight w counts as w rows; give more rows, weights with the mean 1, or the sd, as "
             "in 'normal(2.5)'"
         )
-    if core.group is None:
-        found = Noise(float(np.sqrt(y @ y / (weight - p))), float(np.sqrt(0.5 / (weight - p))))
-    else:
-        found = _with_effects(_Restricted.of(core, basis / root[:, None], y / root, weight - p))
-    if not found.sd > 0.0 or not np.isfinite(found.sd):
-        raise DataError(
-            "the responses have no noise: columns, or groups, tell them to rounding; look for a column that is y under "
-            "another name, or give the sd, as in family='normal(2.5)'"
-        )
+    found = Noise(float(np.sqrt(y @ y / (weight - p))), float(np.sqrt(0.5 / (weight - p))))
+    if found.sd <= _ROUNDING * np.abs(core.offset).max():
+        raise DataError(_NO_NOISE)
+    if core.group is not None:
+        scale = group_prior_for(None, core, check_family("normal", seek=True)).sigma / found.sd
+        found = _with_effects(_Restricted.of(core, (basis / root[:, None], y / root), weight - p, scale))
     found = replace(found, sd=float(f"{found.sd:.{_DIGITS}g}"))
-    if (nu := found.freedom) < 2.0 or np.sqrt(nu / (nu - 2.0)) > MAX_SD_RATIO:
-        wide = "" if nu <= 2.0 else f", {100.0 * (np.sqrt(nu / (nu - 2.0)) - 1.0):.2g}% wider than those given an sd"
+    nu = found.freedom
+    factor = float(np.sqrt(nu / (nu - 3.0))) if nu > 3.0 else np.inf
+    if factor > MAX_SD_RATIO:
+        wider = f", {100.0 * (factor - 1.0):.2g}% wider than those given an sd" if nu > 3.0 else ""
         raise DataError(
             f"the rows tell the sd of the noise, {found.sd:g} ± {found.sd * found.log_se:.2g}, by {nu:.3g} degrees of "
-            f"freedom: intervals should be those of Student's t{wide}; give more rows, or take the posterior given "
+            f"freedom: intervals should be those of Student's t{wider}; give more rows, or take the posterior given "
             f"an sd, family='normal({found.sd:g})'"
         )
     return found
@@ -118,7 +127,7 @@ def _basis(rows: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class _Restricted:
-    """The restricted likelihood as a function of the factors of L, in columns whose scale is 1.
+    """The restricted likelihood as a function of the factors of L, in columns whose scale is 1, with the prior of sds.
 
     A point has for each term the entries of the lower triangle of its factor, row by row, diagonals by logarithm.
     """
@@ -127,17 +136,18 @@ class _Restricted:
     X: FloatArray  # orthogonal by the weights
     y: FloatArray
     freedom: float
+    prior: float  # scale of the sds' over that of the noise
     pull: FloatArray  # of y on all effects, (E,)
     scales: list[FloatArray]  # of the columns of effects
     solver: Callable[[list[FloatArray]], Solver]  # of the precision H, given the inverse of L of each term
 
     @classmethod
-    def of(cls, core: Coreset, X: FloatArray, y: FloatArray, freedom: float) -> "_Restricted":
-        """Return that of rows."""
+    def of(cls, core: Coreset, columns: tuple[FloatArray, FloatArray], freedom: float, prior: float) -> "_Restricted":
+        """Return that of rows, in other columns X, y."""
         rows = JointRows.of(core)
         assert core.group is not None
         order = np.argsort(core.group[:, rows.places[0]], kind="stable")
-        X, y, w = X[order], y[order], rows.rows.weights
+        X, y, w = columns[0][order], columns[1][order], rows.rows.weights
         curvature, p = rows.curvature(w, X), X.shape[1]
 
         def solver(inverses: list[FloatArray]) -> Solver:
@@ -145,7 +155,7 @@ class _Restricted:
             return curvature.solver(np.zeros((p, p)), [np.broadcast_to(own, (G, q, q)) for own, (G, q) in blocks])
 
         scales = [np.sqrt(np.maximum(w @ z**2 / w.sum(), np.finfo(float).tiny)) for z in rows.z]
-        return cls(rows, X, y, freedom, rows.columns.T @ (w * y), scales, solver)
+        return cls(rows, X, y, freedom, prior, rows.columns.T @ (w * y), scales, solver)
 
     @property
     def first(self) -> FloatArray:
@@ -169,8 +179,21 @@ class _Restricted:
             at += len(places[0])
         return found
 
+    def log_sds(self, point: FloatArray) -> dict[str, tuple[float, FloatArray]]:
+        """Return logs of sds of effects over that of the noise, and their gradients, by name."""
+        found, at = {}, 0
+        for factor, B in zip(self.rows.factors, self.factors(point), strict=True):
+            i, j = np.tril_indices(len(B))
+            for k, effect in enumerate(factor.effects):
+                slope, square = np.zeros(len(point)), float(B[k] @ B[k])
+                slope[at : at + len(i)] = np.where(i == k, B[i, j] * np.where(j == k, B[k, k], 1.0), 0.0) / square
+                name = f"sigma_{factor.name}" if len(B) == 1 else f"sigma_{factor.name}[{effect}]"
+                found[name] = 0.5 * np.log(square), slope
+            at += len(i)
+        return found
+
     def at(self, point: FloatArray) -> tuple[float, float, FloatArray, FloatArray]:
-        """Return r^2, the logarithms of determinants, and half of the gradients of both, at a point."""
+        """Return r^2, the logarithms of determinants and the prior, and half of the gradients of both, at a point."""
         rows, p = self.rows, self.X.shape[1]
         factors = [own / size[:, None] for own, size in zip(self.factors(point), self.scales, strict=True)]
         turned = [np.linalg.inv(B) for B in factors]
@@ -194,7 +217,12 @@ class _Restricted:
             np.fill_diagonal(chain, np.diagonal(B) * size)
             of_square.append((-(P @ (own.T @ own) @ turn.T) / size[:, None] * chain)[places])
             of_logs.append(((G * turn.T - P @ variance.sum(axis=0) @ turn.T) / size[:, None] * chain)[places])
-        return square, logs, np.concatenate(of_square), np.concatenate(of_logs)
+        of_prior = np.zeros(len(point))
+        for log_sd, slope in self.log_sds(point).values():
+            value, steep, _ = log_sigma_terms(log_sd, 3.0, self.prior)
+            logs -= 2.0 * value
+            of_prior += steep * slope
+        return square, logs, np.concatenate(of_square), np.concatenate(of_logs) - of_prior
 
     def profile(self, point: FloatArray) -> tuple[float, FloatArray]:
         """Return minus the log likelihood at the best sd, and its gradient."""
@@ -214,6 +242,8 @@ def _with_effects(own: _Restricted) -> Noise:
     asked: Any = {"gtol": 1e-4, "ftol": 1e-15, "maxiter": 500}
     ends = list(zip(low.tolist(), high.tolist(), strict=True))
     point = optimize.minimize(descent, own.first, jac=True, method="L-BFGS-B", bounds=ends, options=asked).x
+    if (point >= high - _STEP).any():
+        raise DataError(_NO_NOISE)
     square, _, of_square, of_logs = own.at(point)
     precision = own.freedom / square
     inside = np.flatnonzero((point > low + _STEP) & (point < high - _STEP))
@@ -235,16 +265,9 @@ def _with_effects(own: _Restricted) -> Noise:
         )
     cross = -2.0 * precision * of_square[inside]
     log_se = float((2.0 * own.freedom - cross @ inverse @ cross) ** -0.5)
-    wider, at = {}, 0
-    for factor, B in zip(own.rows.factors, own.factors(point), strict=True):
-        i, j = np.tril_indices(len(B))
-        for k, effect in enumerate(factor.effects):
-            # the sd of an effect is that of the noise times the length of its row of B
-            turned = np.zeros(len(point))
-            turned[at : at + len(i)] = np.where(i == k, B[i, j] * np.where(j == k, B[k, k], 1.0), 0.0) / (B[k] @ B[k])
-            J = turned[inside]
-            if (given := float(J @ inverse @ J)) > 0.0:
-                name = f"sigma_{factor.name}" if len(B) == 1 else f"sigma_{factor.name}[{effect}]"
-                wider[name] = float(np.hypot(1.0, (1.0 - J @ inverse @ cross) * log_se / np.sqrt(given))) - 1.0
-        at += len(i)
+    wider = {}
+    for name, (_, turned) in own.log_sds(point).items():
+        J = turned[inside]
+        if (given := float(J @ inverse @ J)) > 0.0:
+            wider[name] = float(np.hypot(1.0, (1.0 - J @ inverse @ cross) * log_se / np.sqrt(given))) - 1.0
     return Noise(float(np.sqrt(square / own.freedom)), log_se, wider)
