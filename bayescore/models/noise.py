@@ -36,7 +36,7 @@ from bayescore.validation import DataError
 
 _RANK = 1e-10  # of the largest singular value, of columns of one length
 _DIGITS = 6  # of the sd: a ten thousandth of its standard error for 1e6 rows
-_LEAST, _MOST = 1e-4, 1e4  # sd of an effect, over that of the noise and its column's scale
+_LEAST, _MOST = 1e-4, 1e10  # sd of an effect, over that of the noise, in columns of scale 1
 _FIRST = 0.5
 _STEP = 1e-3  # of logarithms, for differences of gradients
 _LEAST_CURVATURE = 0.5  # of log sds of effects: where rows say nothing their prior does
