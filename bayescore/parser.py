@@ -69,7 +69,7 @@ class Parser(argparse.ArgumentParser):
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    from bayescore.models.families import FAMILIES, SIZED
+    from bayescore.models.families import known_names
     from bayescore.samplers.registry import AUTO, SAMPLERS
 
     common = Parser(add_help=False)
@@ -83,7 +83,7 @@ def parser() -> argparse.ArgumentParser:
     main.add_argument("--version", action="version", version=f"bayescore {version('bayescore')}")
     commands = main.add_subparsers(required=True, metavar="COMMAND", dest="command")
 
-    families = ", ".join((*FAMILIES, *(f"{kind}({own.number.upper()})" for kind, own in SIZED.items())))
+    families = ", ".join(known_names())
     p = commands.add_parser("demo", parents=[common, seeded], help="the main job on built-in data, with a report")
     p.add_argument("--rows", type=int, default=1_000_000, help="rows to make (default: %(default)s)")
     p.add_argument("-o", "--output", type=Path, default=Path("demo"), help="folder to write (default: %(default)s)")

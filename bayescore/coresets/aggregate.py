@@ -168,7 +168,7 @@ class Aggregate(Method):
 
     def begin(self, size: int, design: Design, seed: int, family: str) -> SumsState:
         """Return the sums before the first row; raise `ValueError` unless responses are numbers."""
-        if not check_family(family).quadratic:
+        if not check_family(family, seek=True).quadratic:
             raise ValueError(
                 f"method='aggregate' keeps every distinct row of family={family!r}, however many a stream brings: "
                 "give method='merge_reduce', or build_coreset the rows"

@@ -4,7 +4,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from bayescore.coresets.finish import designed, finish_dataset, warn_if_groups_ignored
+from bayescore.coresets.finish import designed, finish_dataset, sought_family, warn_if_groups_ignored
 from bayescore.coresets.method import Method, check_serves
 from bayescore.coresets.methods import METHODS, check_once, listed, method_of
 from bayescore.coresets.separation.hyperplane import warn_if_completely_separated
@@ -15,7 +15,7 @@ from bayescore.data.design import Design
 from bayescore.data.designed import open_designed, open_in
 from bayescore.data.shortfall import of_union
 from bayescore.data.sources.blocks import Stream, is_stream
-from bayescore.models.families import Family, check_exposure, check_family
+from bayescore.models.families import Family
 from bayescore.validation import RandomState, check_integer, check_seed, one_seed, warn
 
 
@@ -55,7 +55,8 @@ def build_coreset(
     y : array, shape (N,), optional
         Labels of two classes, the second in sorted order +1, of an ordered categorical the last; or counts, or numbers.
     family : str or Family, optional
-        Such as "probit", "poisson" or "normal(2.5)"; by default that of a coreset `data`, else "logistic".
+        Such as "probit", "poisson" or "normal"; by default that of a coreset `data`, else "logistic". "normal" finds
+        the sd of the noise, and ``core.family`` has it; in "normal(2.5)" it is given.
     method : str or Method
         {methods}
 
@@ -136,7 +137,7 @@ def build_coreset(
     ('Intercept', 'age', 'device[tablet]', 'age:device[tablet]')
     """
     chosen = method_of(method, options)
-    known = _family_of(data, family, design, exposure)
+    known = sought_family(family, design, exposure, data)
     seed = check_seed(one_seed(random_state, random_seed))
     wanted = None if size == "auto" else check_integer(size, "size", low=1)
     check_serves(chosen, known.name, METHODS)
@@ -252,7 +253,7 @@ def all_rows(
     >>> full.X.shape, full.weight_total, full.method
     ((5000, 2), 5000.0, 'full')
     """
-    known = _family_of(data, family, design, exposure)
+    known = sought_family(family, design, exposure, data)
     _check_design(data, intercept, standardize, formula)
     columns = {"label": label, "weights": weights, "offset": offset, "trials": trials, "exposure": exposure}
     columns |= {"groups": groups, "positive": positive, "missing": missing}
@@ -267,12 +268,6 @@ def all_rows(
     _ = dataset.scan  # checks the rows
     rows = dataset.load()
     return _of(data, finish_dataset(rows, dataset, method="full", family=known.name, params={}, random_state=0))
-
-
-def _family_of(data: Any, family: str | Family | None, design: Design | None, exposure: Any) -> Family:
-    core = data if isinstance(data, Coreset) else None
-    default = "logistic" if core is None else core.family
-    return check_exposure(check_family(default if family is None else family, rows=design or core), exposure)
 
 
 def _check_design(data: Any, intercept: bool, standardize: bool, formula: str | None) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from bayescore.coresets.group_checks import check_group_terms
 from bayescore.coresets.method import Method
+from bayescore.coresets.sums import Sums, cells_apart
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design
@@ -18,7 +19,9 @@ from bayescore.data.shortfall import Shortfall
 from bayescore.data.sources.blocks import Stream
 from bayescore.data.sources.groups import check_groupings
 from bayescore.data.sources.intake import Intake
-from bayescore.models.families import check_exposure, check_family
+from bayescore.models.families import Family, check_exposure, check_family
+from bayescore.models.families.normal import Normal
+from bayescore.models.noise import find_noise
 from bayescore.types import INTERCEPT, WeightedData
 from bayescore.validation import DataError, warn
 
@@ -64,16 +67,49 @@ def designed(
     return dataset if design is dataset.design else dataset.with_design(design)
 
 
+def sought_family(family: str | Family | None, design: Design | None, exposure: Any, data: Any = None) -> Family:
+    """Return the family of a build, whose number may be missing; raise if rows of a design of others should tell it.
+
+    By default it is that of a coreset `data`, else "logistic".
+    """
+    core = data if isinstance(data, Coreset) else None
+    if family is None:
+        family = "logistic" if core is None else core.family
+    known = check_exposure(check_family(family, rows=design or core, seek=True), exposure)
+    if design is not None and not known.complete:
+        raise DataError(
+            f"family={known.name!r} is given beside design: rows in the design of a coreset are a part, or a test, and "
+            "have its sd; give family=core.family"
+        )
+    return known
+
+
 def finish(rows: WeightedData, **about: Any) -> Coreset:
-    """Return `rows` as a coreset with the fields `about`; warn if they have one label only."""
-    check_exposure(check_family(about["family"]), about["design"].exposure)  # which blocks of rows bring
-    if len(set(rows.y.tolist())) < 2 and not check_family(about["family"]).quadratic:
+    """Return `rows` as a coreset with the fields `about`, its family complete; warn if they have one label only."""
+    family = check_family(about["family"], seek=True)
+    check_exposure(family, about["design"].exposure)  # which blocks of rows bring
+    if len(set(rows.y.tolist())) < 2 and not family.quadratic:
         warn(
             f"all {len(rows)} rows of the coreset have one label; the posterior will be driven by the prior: "
             "ask for a larger size"
         )
-    parts = {field.name: getattr(rows, field.name) for field in fields(WeightedData)}
-    return Coreset(**parts, version=version("bayescore"), **about)
+    core = Coreset(**_parts(rows), version=version("bayescore"), **about)
+    return core if family.complete else _with_sd(core)
+
+
+def _parts(rows: WeightedData) -> dict[str, Any]:
+    return {field.name: getattr(rows, field.name) for field in fields(WeightedData)}
+
+
+def _with_sd(core: Coreset) -> Coreset:
+    """Return a coreset of numbers with the sd of their noise in its family, and in `params` how well it is known."""
+    few = core
+    if core.method == "full":
+        few = replace(core, **_parts(Sums.of(core, apart=cells_apart(core.design)).rows()))
+    noise = find_noise(few)
+    if noise.caution is not None:
+        warn(noise.caution)
+    return replace(core, family=Normal(noise.sd).name, params={**core.params, **noise.params()})
 
 
 def finish_stream(

@@ -166,7 +166,7 @@ class Method(ABC):
 
 def check_serves(method: Method, family: str, known: Mapping[str, type[Method]], argument: str = "method") -> None:
     """Raise unless a method serves a likelihood; the message names those of `known` that do."""
-    if check_family(family).quadratic and not method.sums:
+    if check_family(family, seek=True).quadratic and not method.sums:
         fit = [kind.name for kind in known.values() if kind.sums]
         raise ValueError(
             f"{argument}={method.name!r} chooses rows, of labels or counts, and a few sums say all of "

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from bayescore.coresets.finish import check_names, finish_stream, warn_if_groups_ignored
+from bayescore.coresets.finish import check_names, finish_stream, sought_family, warn_if_groups_ignored
 from bayescore.coresets.method import Method, check_serves
 from bayescore.coresets.methods import METHODS, method_from_dict, method_to_dict
 from bayescore.coresets.separation.separability import warn_if_separable
@@ -79,7 +79,7 @@ class StreamingCoreset:
         if size is None and method.takes_size:
             raise TypeError(f"size is missing: method={method.name!r} keeps so many rows")
         self.size = None if size is None else check_integer(size, "size", low=1)
-        known = check_exposure(check_family(family, rows=design), (roles or {}).get("exposure"))
+        known = sought_family(family, design, (roles or {}).get("exposure"))
         self.family = known.name
         self.random_state = check_seed(random_state)
         if not isinstance(intercept, bool | np.bool_):
@@ -135,7 +135,7 @@ class StreamingCoreset:
         DataError
             If the block cannot be used; blocks and their rows are counted from 0. The stream is then as it was.
         """
-        check_exposure(check_family(self.family), trials)
+        check_exposure(check_family(self.family, seek=True), trials)
         intake, design, blocks = self._taken(Block(X, y, weights, offset, trials, groups))
         if self._design is None:
             check_names(design, intake.label, self.intercept)
@@ -272,7 +272,7 @@ class StreamingCoreset:
         stream = cls(method_from_dict(header["method"]), **header["options"])
         known, design = header["intake"], header["design"]
         if "formula" in known:
-            intake = DesignedIntake.from_dict(known, design, response=check_family(stream.family).response)
+            intake = DesignedIntake.from_dict(known, design, response=check_family(stream.family, seek=True).response)
             assert intake.design is not None
             stream._intake, stream._design = intake, intake.design
         else:

@@ -42,7 +42,7 @@ def stream(
         ``"online"`` draws rows, and keeps `size` of them and a block of about 8 MB. ``"multilevel"`` keeps pseudo-rows
         of groups and up to eight such blocks. A method may come with its options, ``MergeReduce("condensed")``.
         ``"multilevel"`` is the default where there are groups, else ``"merge_reduce"``. Of numbers with normal noise,
-        ``"normal(2.5)"``, ``"aggregate"`` keeps exact sums, and is the default.
+        ``"normal"`` or ``"normal(2.5)"``, ``"aggregate"`` keeps exact sums, and is the default.
     size : int, optional
         Rows of the coreset, at most; ``"multilevel"`` takes none, the others need one.
     formula : str, optional
@@ -52,7 +52,7 @@ def stream(
     design : Design, optional
         ``core.design`` of an earlier coreset, in place of a formula: columns, levels, knots and scales are its own.
     family : str or Family
-        Model that the coreset is for.
+        Model that the coreset is for. The sd of ``"normal"`` is found anew at each `coreset()`, of the rows so far.
     intercept : bool
         Put a column of ones, named "Intercept", first; a formula has its own.
     classes : pair of labels, optional
@@ -103,7 +103,7 @@ def stream(
     if design is not None:
         check_design(design)
     seed = one_seed(random_state, random_seed)
-    if method is None and check_family(family).quadratic:
+    if method is None and check_family(family, seek=True).quadratic:
         method = "aggregate"
     if method is None:
         terms = design is not None and design.groups if formula is None else parsed(formula).groups

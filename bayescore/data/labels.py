@@ -56,7 +56,7 @@ def two_classes(
     if len(labels) != 2:
         many = len(labels) > SHOWN  # not all of them are looked at
         shown = ", ".join(repr(label) for label in labels[:SHOWN]) + (", ..." if many else "")
-        numbers = "; for counts give family='poisson', for other numbers 'normal(2.5)', with the sd of their noise"
+        numbers = "; for counts give family='poisson', for other numbers 'normal'"
         raise DataError(
             f"{name} has {f'more than {SHOWN}' if many else len(labels)} classes ({shown}); two are needed: "
             f"compare one class with the rest, or give the label column{'' if isinstance(labels[0], str) else numbers}"

@@ -47,7 +47,8 @@ class Dispersion:
     """Pearson's statistic of counts, `pearson`, its standard error if the model holds, and the rows that it is of.
 
     `size` is the negative binomial's under which the statistic is 1; None where counts spread no more than Poisson's.
-    Of numbers it is the sd under which the statistic is 1, the residuals'.
+    Of numbers it is the sd under which the statistic is 1, the residuals'. `sd_se` is the standard error of the
+    family's sd, where the build found that.
     """
 
     pearson: float
@@ -55,6 +56,7 @@ class Dispersion:
     n_rows: int
     size: float | None = None
     numbers: bool = False
+    sd_se: float | None = None
 
     @property
     def over(self) -> bool:
@@ -75,6 +77,11 @@ class Dispersion:
         """What was found, without what it does to intervals."""
         if self.numbers and self.size is not None:
             given = self.size / math.sqrt(self.pearson)
+            if self.sd_se is not None:
+                return (
+                    f"The sd of the noise, {given:.4g} ± {self.sd_se:.2g}, was found from the rows, and the posterior "
+                    f"is given it; the residuals' is {self.size:.4g}"
+                )
             what = "more than" if self.over else "less than" if self.under else "and"
             return f"The residuals' sd is {self.size:.4g}, {what} the family's {given:.4g}"
         if not math.isfinite(self.pearson + self.se):
@@ -140,16 +147,20 @@ def residual_dispersion(core: Coreset, predictor: Predictor, family: Family) -> 
     whatever the prior. p is the number of coefficients where the prior says little, and more with effects of groups. It
     depends on the sd given: where that is far off, the sd that is named is nearer to the noise's, and not yet it.
 
-    None for rows with weights, which may count rows or be precisions.
+    None for rows with weights, which may count rows or be precisions, unless the build found the sd, for which a row of
+    weight w counts as w rows.
     """
-    if core.design.weighted or core.weight_total != core.n_total or not core.lossless:
+    sd_se = core.params.get("sd_se")
+    weighted = core.design.weighted or core.weight_total != core.n_total
+    if (weighted and sd_se is None) or not core.lossless:
         return None
     eta = predictor.average(core, family)
     squares = float(core.weights @ eta.mean(axis=1) ** 2)
     used = float(core.weights @ eta.var(axis=1, ddof=1)) / family.unit**2
-    freedom = max(core.n_total - used, 1.0)
+    freedom = max(core.weight_total - used, 1.0)
     pearson = squares / freedom / family.unit**2
-    return Dispersion(pearson, math.sqrt(2.0 / freedom), core.n_total, family.unit * math.sqrt(pearson), numbers=True)
+    size, se = family.unit * math.sqrt(pearson), math.sqrt(2.0 / freedom)
+    return Dispersion(pearson, se, core.n_total, size, numbers=True, sd_se=sd_se)
 
 
 def _size(expected: FloatArray, squares: FloatArray) -> float | None:

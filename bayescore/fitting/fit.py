@@ -19,7 +19,7 @@ from bayescore.models.priors import Prior
 from bayescore.validation import RandomState, check_positive, check_seed
 
 _ELSEWHERE = dict.fromkeys(("bernoulli", "binomial", "logit"), "logistic") | {
-    "gaussian": "normal(sd)"
+    "gaussian": "normal"
 }  # in brms, rstanarm, bambi, statsmodels
 
 
@@ -70,7 +70,8 @@ def fit(
         Rows for a formula; labels, any two classes, for rows X.
     family : str or Family, optional
         "logistic" (default), "probit", "cloglog", or for counts "poisson" or "negative_binomial(2.5)", of a given size,
-        or for numbers "normal(2.5)", with noise of a given sd, or another that is registered.
+        or for numbers "normal", whose noise has an sd that is found, or "normal(2.5)", of a given sd, or another that
+        is registered.
     prior : prior or dict of str to prior, optional
         Of the coefficients in units of the data's columns, one for all or by their names (``{"age": Normal(0, 1)}``).
         "Intercept" is that at the columns' means, as in rstanarm and brms. A horseshoe or a multivariate prior is on
@@ -129,7 +130,7 @@ def fit(
     if family is not None:
         if family in _ELSEWHERE:
             raise ValueError(f"family={family!r} is called {_ELSEWHERE[family]!r} here; give that, or leave it out")
-        family = check_family(family).name
+        family = check_family(family, seek=True).name
     known = Given(**given, positive=positive, roles=roles, progressbar=progressbar)
     clustered = cluster is not None or strata is not None
     if clustered:
@@ -173,7 +174,7 @@ def fit_given(
 
 
 def _response(family: str | None) -> str:
-    return check_family(family or "logistic").response
+    return check_family(family or "logistic", seek=True).response
 
 
 def _given(formula: Any, data: Any, intercept: bool, label: str | None) -> dict[str, Any]:

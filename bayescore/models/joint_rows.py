@@ -77,9 +77,9 @@ class JointRows:
         parts = np.split(self.columns.T @ score, np.cumsum([G * q for G, q in self.shapes])[:-1])
         return [own.reshape(shape) for own, shape in zip(parts, self.shapes, strict=True)]
 
-    def curvature(self, c: FloatArray) -> "Curvature":
-        """Return minus the Hessian of the log-likelihood, given the curvature of each row, shape (n,)."""
-        X = self.rows.X
+    def curvature(self, c: FloatArray, X: FloatArray | None = None) -> "Curvature":
+        """Return minus the Hessian of the log-likelihood, given rows' curvatures, (n,), in other columns X if given."""
+        X = self.rows.X if X is None else X
         of_beta, K = bends(X, self.columns, c)
         ends = np.cumsum([0, *(G * q for G, q in self.shapes)])
         parts = [slice(*own) for own in pairwise(ends)]

@@ -22,6 +22,7 @@ from bayescore.diagnostics.certificate.marginal import Marginal, MarginalDraws
 from bayescore.diagnostics.certificate.moved import Moved
 from bayescore.diagnostics.certificate.nodes import NodeSums, core_moments
 from bayescore.diagnostics.certificate.weigh import Weighed, Weigher
+from bayescore.diagnostics.certificate.within import squares_within
 from bayescore.diagnostics.elpd import PassSums, elpd_loo, pass_sums
 from bayescore.diagnostics.formatting import number
 from bayescore.diagnostics.full_pass import check_finite, check_weight
@@ -44,7 +45,7 @@ _FEW = 10_000_000  # rows times draws, above which groups are not left out: it t
 class WholeDraws(Weighed):
     """Draws of all rows' posterior.
 
-    ``sums()`` are those of the rows. Groups are left out in place of rows where `by_group`, if `left_out` is known.
+    ``sums()`` are those of the rows. Groups are left out in place of rows where `by_group`, if ``left_out()`` is known.
     """
 
     core: Coreset
@@ -53,7 +54,7 @@ class WholeDraws(Weighed):
     n_chains: int
     sums: Callable[[], PassSums]
     by_group: bool
-    left_out: MarginalDraws | None
+    left_out: Callable[[], MarginalDraws | None]
     density: Density | None
 
     def effects(self, slow: float) -> pd.DataFrame:
@@ -66,7 +67,8 @@ class WholeDraws(Weighed):
     def elpd(self, counts: SampledCounts | None = None) -> dict[str, Any]:
         """Return the predictive density of left-out groups, where that is cheap, or of left-out rows."""
         if self.by_group:
-            return {} if self.left_out is None else self.left_out.elpd(counts)
+            left = self.left_out()
+            return {} if left is None else left.elpd(counts)
         w, sums, density = self.weights, self.sums(), self.density
         draws = self.predictor if self.predictor.factors else self.predictor.beta
         beside = dict[str, Any](n_chains=self.n_chains, density=density, counts=counts)
@@ -158,7 +160,7 @@ class Whole:
             n_chains=len(self.beta.draws),
             sums=partial(self._at, draws),
             by_group=isinstance(self.inner, Marginal),
-            left_out=self._left_out(at),
+            left_out=partial(self._left_out, at),
             density=self.inner.density(None) if isinstance(self.inner, Moved) else None,
         )
 
@@ -169,12 +171,15 @@ class Whole:
     def _left_out(self, at: IntArray) -> MarginalDraws | None:
         """Return what tells the elpd of left-out groups; None where that takes long."""
         inner = self.inner
-        if self.family.quadratic:  # rows of a group are in sums over all
-            return None
         if not isinstance(inner, Marginal) or len(self.core) * len(at) > _FEW:
             return None
         theta, arguments = inner.posterior.flat[at], inner.target.arguments()
         _, own = core_moments(theta, arguments)
+        if self.family.quadratic:
+            squares = squares_within(theta[:, :-1], self.core, self.dataset)
+            if squares is None:
+                return None
+            own.log_p[:, :-1] -= squares / (2.0 * self.family.unit**2)
         sums = NodeSums(theta, np.zeros(len(at)), own, own, np.empty(0), arguments)
         return MarginalDraws(at=at, weights=full_weights(sums.ratio), grouping=self.core.groups[0], sums=sums)
 

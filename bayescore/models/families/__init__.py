@@ -29,6 +29,7 @@ from bayescore.models.families.registry import (
     check_exposure,
     check_family,
     find_family,
+    known_names,
     register,
 )
 
@@ -52,5 +53,6 @@ __all__ = [
     "check_exposure",
     "check_family",
     "find_family",
+    "known_names",
     "register",
 ]

@@ -114,6 +114,11 @@ class Family(ABC):
         """See above."""
         return 1.0
 
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is missing; a build finds the sd of `Normal()` and puts it in."""
+        return True
+
     @abstractmethod
     def log_p(self, eta: FloatArray, side: Any) -> FloatArray:
         """Log probability of the label `side`."""
@@ -224,7 +229,7 @@ class Sized(Family):
 
     A subclass has a `kind`, such as "negative_binomial"; `name` has the number too: "negative_binomial(2.5)". Kernels
     are compiled once for a kind, whatever the size. `number` is what messages call it, `unknown` tells what to do where
-    it is not known.
+    it is not known, and `found` whether rows tell it, so that an instance may lack it.
 
     Parameters
     ----------
@@ -248,6 +253,7 @@ class Sized(Family):
     name: str = field(init=False, repr=False, compare=False)
     kind: ClassVar[str]
     number: ClassVar[str] = "size"
+    found: ClassVar[bool] = False
     unknown: ClassVar[str] = "loo_compare says which predicts best"
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-r"""The likelihood of numbers with normal noise: y ~ N(eta, sd^2) with a given sd.
+r"""The likelihood of numbers with normal noise: y ~ N(eta, sd^2) with one sd.
 
 .. math:: \log p(y) = -\frac{(y - \eta)^2}{2 \, \mathrm{sd}^2} - \log(\mathrm{sd} \sqrt{2 \pi})
 
@@ -6,7 +6,8 @@ A row has -y as its offset, so that its linear predictor x . beta - y is minus t
 l = -eta^2 / (2 sd^2) - log(sd sqrt(2 pi)). l is a quadratic: a few sums over rows tell the posterior without loss
 (`coresets.sums`).
 
-sd must be given. The posterior is conditional on it: a certificate says what the residuals' sd is.
+sd is given, or left out: then a build finds it from the rows (`models.noise`) and its coreset has the family with the
+sd in it. The posterior is conditional on it: a certificate says what the residuals' sd is.
 
 Gelman, Carlin, Stern, Dunson, Vehtari and Rubin (2013), Bayesian Data Analysis, 3rd edition, chapter 14.
 """
@@ -62,13 +63,14 @@ def normal_higher(eta: FloatArray, side: FloatArray, terms: FloatArray, out: Flo
 
 @dataclass(frozen=True)
 class Normal(Sized):
-    r"""Numbers with normal noise of a given sd: y ~ N(x . beta, sd^2).
+    r"""Numbers with normal noise: y ~ N(x . beta, sd^2).
 
     Parameters
     ----------
-    size : float
-        The sd of the noise, in units of y. It is no parameter of the posterior. A certificate says what the residuals'
-        sd is, and `loo_compare` compares some.
+    size : float, optional
+        The sd of the noise, in units of y. By default `fit`, `build_coreset`, `stream` and `all_rows` find it from the
+        rows, by restricted likelihood, and their coreset has it in its family. It is no parameter of the posterior. A
+        certificate says what the residuals' sd is, and `loo_compare` compares some.
 
     Raises
     ------
@@ -86,16 +88,17 @@ class Normal(Sized):
     >>> y = 3.0 * X[:, 0] + rng.normal(0.0, 2.5, 5000)
     >>> len(bc.build_coreset(X, y, family="normal(2.5)", progressbar=False))  # two columns and y: three rows, exact
     3
+    >>> bc.build_coreset(X, y, family="normal", progressbar=False).family  # the sd is found
+    'normal(2.48)'
     """
 
+    size: float = None  # type: ignore[assignment]  # of those that a build completes
     latent_variance: float = field(init=False, repr=False, compare=False)
 
     kind = "normal"
     number = "sd"
-    unknown = (
-        "a fair one is the residual sd of least squares, or what the certificate of a first fit names; the posterior "
-        "is conditional on it"
-    )
+    found = True
+    unknown = "fit, build_coreset, stream and all_rows find it from the rows, and the family of their coreset has it"
     rows = staticmethod(normal_rows)
     derivatives = staticmethod(normal_derivatives)
     higher = staticmethod(normal_higher)
@@ -103,10 +106,19 @@ class Normal(Sized):
     scale = "response"
 
     def __post_init__(self) -> None:
+        if not self.complete:
+            object.__setattr__(self, "name", self.kind)
+            object.__setattr__(self, "latent_variance", None)
+            return
         super().__post_init__()
         if not 1.0 / LARGEST_SD < self.size < LARGEST_SD:
             raise ValueError(f"sd={self.size:g} must be between {1.0 / LARGEST_SD:g} and {LARGEST_SD:g}; rescale y")
         object.__setattr__(self, "latent_variance", self.size**2)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the sd is known."""
+        return self.size is not None
 
     @property
     def unit(self) -> float:

@@ -60,6 +60,8 @@ def register(family: Family) -> Family:
             "Symmetric beside it"
         )
     name = family.name
+    if isinstance(family, Sized) and not family.complete:
+        raise ValueError(lacking(family, name))
     missing = [part for part in COMPILED if not hasattr(getattr(family, part, None), "py_func")]
     if missing:
         raise TypeError(f"family {name!r} lacks the compiled {', '.join(missing)}; see bayescore.families.Family")
@@ -201,7 +203,9 @@ def find_family(name: object) -> Family | None:
     if (own := SIZED.get(kind.strip())) is None:
         return FAMILIES.get(name)
     if not rest.strip(") "):
-        raise ValueError(f"family={name!r} lacks its {own.number}: give it, as in '{own.kind}(2.5)'; {own.unknown}")
+        if own.found and not rest:
+            return own()  # type: ignore[call-arg]
+        raise ValueError(lacking(own, name))
     try:
         size = float(rest.removesuffix(")").strip().removeprefix(f"{own.number}=") if rest.endswith(")") else "")
     except ValueError:
@@ -209,6 +213,17 @@ def find_family(name: object) -> Family | None:
             f"family={name!r} must be written as '{own.kind}(2.5)', with its {own.number} as a number"
         ) from None
     return own(size)
+
+
+def known_names() -> tuple[str, ...]:
+    """Return what users may write for a family."""
+    alone = [kind for kind, own in SIZED.items() if own.found]
+    return (*FAMILIES, *alone, *(f"{kind}({own.number})" for kind, own in SIZED.items()))
+
+
+def lacking(own: Sized | type[Sized], name: str) -> str:
+    """Return what is wrong with a family of a kind that lacks its number."""
+    return f"family={name!r} lacks its {own.number}: give it, as in '{own.kind}(2.5)'; {own.unknown}"
 
 
 def check_exposure(family: Family, exposure: object) -> Family:
@@ -221,10 +236,11 @@ def check_exposure(family: Family, exposure: object) -> Family:
     return family
 
 
-def check_family(family: "str | Family", name: str = "family", *, rows: object = None) -> Family:
+def check_family(family: "str | Family", name: str = "family", *, rows: object = None, seek: bool = False) -> Family:
     """Return the registered family of that name, or `family` itself if it is registered.
 
-    Raises `DataError` if `rows` are a coreset of labels and the family takes counts, and so on.
+    Raises `DataError` if `rows` are a coreset of labels and the family takes counts, and so on; `ValueError` if it
+    lacks its number, unless the caller will `seek` it.
     """
     if isinstance(family, Family):
         if find_family(family.name) != family:
@@ -233,9 +249,9 @@ def check_family(family: "str | Family", name: str = "family", *, rows: object =
     elif (found := find_family(family)) is not None:
         known = found
     else:
-        known = FAMILIES[
-            check_choice(family, name, (*FAMILIES, *(f"{kind}({own.number})" for kind, own in SIZED.items())))
-        ]
+        known = FAMILIES[check_choice(family, name, known_names())]
+    if isinstance(known, Sized) and not (known.complete or seek):
+        raise ValueError(lacking(known, known.name))
     classes = getattr(rows, "classes", None)
     if classes is not None and known.response != (has := response_of(classes)):
         raise DataError(

@@ -1,0 +1,253 @@
+"""The sd of normal noise that `family="normal"` leaves out: the restricted likelihood's, by sums, and what is said."""
+
+import math
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import optimize
+
+import bayescore as bc
+from bayescore.cli import main
+from bayescore.models.default_priors import group_prior_for
+from bayescore.models.group_priors import log_sigma_terms
+from bayescore.models.noise import find_noise
+from bayescore.models.predictor import multipliers
+from bayescore.validation import DataError
+from benchmarks.accuracy.normal_sd import Exact
+from tests.counted import QUIET
+from tests.test_normal import CROSSED, FLAT, GROUPED, ROWS, SLOPES, X, Y, numbers
+
+FAMILY = "normal"
+RESIDUAL = math.sqrt(((Y - X @ np.linalg.lstsq(X, Y, rcond=None)[0]) ** 2).sum() / (len(Y) - 3))
+EVERY = [FLAT, GROUPED, CROSSED, SLOPES]
+
+
+def built(formula, rows=ROWS, **others):
+    return bc.build_coreset(rows, formula=formula, **{"family": FAMILY, **others}, **QUIET)
+
+
+# --------------------------------------------------------------------------------------------------------------- values
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-6, 1e15])
+def test_without_groups_it_is_the_residual_sd_of_least_squares(unit):
+    core = built(FLAT, ROWS.assign(y=ROWS["y"] * unit))
+    assert core.params["sd"] == pytest.approx(RESIDUAL * unit, rel=1e-5)
+    assert core.family == f"normal({core.params['sd']!r})".replace(".0)", ")")
+    assert core.params["sd_freedom"] == pytest.approx(len(Y) - 3)
+    assert core.params["sd_se"] == pytest.approx(core.params["sd"] / math.sqrt(2.0 * (len(Y) - 3)))
+
+
+@pytest.mark.parametrize("formula", EVERY)
+def test_a_row_of_weight_w_counts_as_w_rows(formula):
+    rows = ROWS[:900]
+    weighted, repeated = built(formula, rows, weights="w"), built(formula, rows.loc[rows.index.repeat(rows["w"])])
+    for name in ("sd", "sd_se", "sd_freedom"):
+        assert weighted.params[name] == pytest.approx(repeated.params[name], rel=1e-4)
+    assert built(formula, rows).params["sd_freedom"] < 0.5 * weighted.params["sd_freedom"]  # a control
+
+
+@pytest.mark.parametrize("formula", EVERY)
+def test_columns_that_depend_on_each_other_take_one_degree_of_freedom(formula):
+    rows = ROWS.assign(c=3.0 * ROWS["a"] - 1.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = built(formula.replace("device", "device + c"), rows)
+    assert found.params["sd"] == pytest.approx(built(formula).params["sd"], rel=1e-5)
+
+
+def dense(core, theta):
+    """Return minus the log of the restricted likelihood and the prior at log sd and factors of L, by dense matrices."""
+    X, y, w, at = core.X, -core.offset, core.weights, 1
+    V, prior = np.diag(1.0 / w), group_prior_for(None, core, bc.families.Normal(1.0)).sigma
+    root = np.sqrt(w)[:, None]
+    Q = np.linalg.qr(root * X)[0]
+    left = root[:, 0] * y - Q @ (Q.T @ (root[:, 0] * y))
+    scale = prior / math.sqrt(left @ left / (w.sum() - X.shape[1]))
+    value = 0.0
+    for f, own in enumerate(core.groups):
+        z = multipliers(X, core.design, own)
+        z = z / np.sqrt(w @ z**2 / w.sum())
+        q = z.shape[1]
+        B, places = np.zeros((q, q)), np.tril_indices(q)
+        B[places] = theta[at : at + len(places[0])]
+        np.fill_diagonal(B, np.exp(np.diagonal(B)))
+        at += len(places[0])
+        V = V + (z @ B) @ (z @ B).T * (core.group[:, [f]] == core.group[:, f])
+        value -= sum(log_sigma_terms(0.5 * math.log(row @ row), 3.0, scale)[0] for row in B)
+    C = np.linalg.cholesky(math.exp(2.0 * theta[0]) * V)
+    Q, R = np.linalg.qr(np.linalg.solve(C, X))
+    left = np.linalg.solve(C, y)
+    left = left - Q @ (Q.T @ left)
+    return value + np.log(np.diagonal(C)).sum() + np.log(abs(np.diagonal(R))).sum() + 0.5 * left @ left
+
+
+@pytest.mark.parametrize("formula", [GROUPED, CROSSED, SLOPES])
+def test_with_groups_it_is_the_mode_of_the_dense_restricted_likelihood(formula):
+    rows = numbers(240, seed=3, n_groups=12)
+    found = find_noise(built(formula, rows))
+    everything = bc.all_rows(rows, formula=formula, family="normal(1)", **QUIET)
+    begin = np.append(math.log(3.0), np.zeros({GROUPED: 1, CROSSED: 2, SLOPES: 3}[formula]))
+    mode = optimize.minimize(lambda theta: dense(everything, theta), begin, method="BFGS", options={"gtol": 1e-3}).x
+    assert math.log(found.sd) == pytest.approx(mode[0], abs=0.02 * found.log_se)
+    h = 0.02 * np.eye(len(mode))
+    hessian = np.array(
+        [[sum(s * t * dense(everything, mode + s * a + t * b) for s in (-1, 1) for t in (-1, 1)) for a in h] for b in h]
+    ) / (4.0 * 0.02**2)
+    assert found.log_se == pytest.approx(math.sqrt(np.linalg.inv(hessian)[0, 0]), rel=0.02)
+    assert built(FLAT, rows).params["sd"] > found.sd * (1.0 + found.log_se)  # a control: effects matter
+
+
+@pytest.mark.parametrize("formula", EVERY)
+def test_every_way_to_the_sums_finds_the_same(formula, tmp_path):
+    core, stream = built(formula), bc.stream(formula=formula, family=bc.families.Normal())
+    for start in range(0, len(ROWS), 900):
+        stream.partial_fit(ROWS[start : start + 900])
+        if start == 900:
+            early = stream.coreset().params["sd"]
+            stream.save(tmp_path / "stream.ckpt")
+            stream = bc.StreamingCoreset.load(tmp_path / "stream.ckpt")
+    ROWS.to_parquet(tmp_path / "rows.parquet")
+    parts = [built(None, part, design=core.design, family=core.family) for part in (ROWS[:1500], ROWS[1500:])]
+    union = bc.Coreset.concat(parts)
+    assert union.family == core.family
+    for other in (
+        stream.coreset(),
+        built(formula, str(tmp_path / "rows.parquet")),
+        bc.all_rows(ROWS, formula=formula, family=FAMILY, **QUIET),
+        bc.build_coreset(core, family=FAMILY, **QUIET),
+        bc.build_coreset(union, family=FAMILY, **QUIET),
+    ):
+        assert other.params["sd"] == pytest.approx(core.params["sd"], rel=2e-5)
+        assert other.params["sd_se"] == pytest.approx(core.params["sd_se"], rel=1e-2)
+    assert abs(early / core.params["sd"] - 1.0) > 1e-3  # a control: of the rows so far
+    core.to_parquet(tmp_path / "core.parquet")
+    assert bc.read_coreset(tmp_path / "core.parquet").params == core.params
+
+
+@pytest.mark.parametrize("formula", ["y ~ x0 + x1", "y ~ x0 + x1 + (1 | g)"])
+def test_the_posterior_is_that_with_the_sd_unknown(formula):
+    rng = np.random.default_rng(5)
+    rows = pd.DataFrame(
+        {"x0": np.exp(rng.normal(size=500)), "x1": rng.random(500) < 0.1, "g": rng.integers(0, 20, 500)}
+    )
+    rows["y"] = 5.0 + rows["x0"] - rows["x1"] + rng.normal(size=20)[rows["g"]] + rng.normal(0.0, 2.0, 500)
+    sd = built(formula, rows).params["sd"]
+    exact = Exact.of(bc.all_rows(rows, formula=formula, family=FAMILY, **QUIET))
+    mean, spread = exact.moments(sd, given=False)
+    own, wide = exact.moments(sd, given=True)
+    assert (abs(own - mean) / spread).max() < 0.02
+    assert abs(wide / spread - 1.0).max() < 0.02
+    _, other = exact.moments(2.0 * sd, given=True)  # a control
+    assert abs(other / spread - 1.0).max() > 0.5
+
+
+# -------------------------------------------------------------------------------------------------------- what is said
+
+
+@pytest.mark.parametrize("formula", EVERY)
+def test_a_fit_takes_one_call_and_says_what_it_found(formula, tmp_path):
+    found = bc.fit(formula, ROWS, family=FAMILY, random_state=1, **QUIET)
+    sd, se = found.coreset.params["sd"], found.coreset.params["sd_se"]
+    said = f"The sd of the noise, {sd:.4g} ± {se:.2g}, was found from the rows, and the posterior is given it"
+    assert found.level == "certified"
+    for text in (repr(found), str(found.certificate), found.certificate.dispersion.text):
+        assert said in text
+    assert found.certificate.dispersion.size == pytest.approx(sd, rel=2e-3)
+    given = bc.fit(formula, ROWS, family=found.coreset.family, random_state=1, **QUIET)
+    pd.testing.assert_frame_equal(pd.DataFrame(found.summary()), pd.DataFrame(given.summary()))
+    assert "was found" not in repr(given)
+    found.save(tmp_path / "fit.zip")
+    again = bc.read_fit(tmp_path / "fit.zip")
+    assert said in repr(again)
+    found.report(tmp_path / "fit.html")
+    assert said in (tmp_path / "fit.html").read_text()
+
+
+def test_an_update_keeps_the_sd_and_the_sd_of_all_rows_is_found_on_request():
+    more = ROWS.assign(y=ROWS["y"] + np.random.default_rng(2).normal(0.0, 6.0, len(ROWS)))
+    part = bc.fit(FLAT, ROWS, family=FAMILY, random_state=1, **QUIET)
+    whole = part.update(more, **QUIET)
+    assert whole.coreset.family == part.coreset.family
+    assert "intervals are too narrow" in whole.certificate.dispersion.text
+    anew = bc.fit(whole.coreset, family=FAMILY, random_state=1, **QUIET)
+    assert anew.coreset.params["sd"] == pytest.approx(built(FLAT, pd.concat([ROWS, more])).params["sd"], rel=1e-5)
+
+
+def test_weighted_rows_say_it_too():
+    found = bc.fit(FLAT, ROWS, family=FAMILY, weights="w", random_state=1, **QUIET).certificate.dispersion
+    assert "was found from the rows" in found.text
+    assert found.pearson == pytest.approx(1.0, abs=0.01)
+
+
+def test_groups_of_few_rows_are_said_to_leave_their_sd_less_sure():
+    rng = np.random.default_rng(1)
+    rows = pd.DataFrame({"a": rng.normal(size=900), "g": np.arange(900) % 300})
+    rows["y"] = rows["a"] + rng.normal(0.0, 1.5, 300)[rows["g"]] + rng.normal(0.0, 2.0, 900)
+    with pytest.warns(UserWarning, match=r"log sigma_g is too narrow by about \d+(\.\d)?% .* coefficients are not"):
+        core = built("y ~ a + (1 | g)", rows)
+    (wider,) = find_noise(core).wider.values()
+    exact = Exact.of(bc.all_rows(rows, formula="y ~ a + (1 | g)", family=core.family, **QUIET))
+    _, unknown = exact.moments(core.params["sd"], given=False)
+    _, given = exact.moments(core.params["sd"], given=True)
+    assert unknown[-1] / given[-1] - 1.0 == pytest.approx(wider, rel=0.4)
+    assert wider > 0.03
+    with warnings.catch_warnings():  # a control
+        warnings.simplefilter("error")
+        built(GROUPED)
+
+
+def test_the_command_line_finds_it(tmp_path, capsys):
+    ROWS.to_parquet(tmp_path / "rows.parquet")
+    told = ["fit", str(tmp_path / "rows.parquet"), FLAT, "--family", "normal", "--output", str(tmp_path / "fit")]
+    main([*told, "--seed", "1"])
+    assert f"normal({RESIDUAL:.6g}) regression" in capsys.readouterr().out
+
+
+# ----------------------------------------------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(("n", "refused"), [(60, True), (85, False)])
+def test_few_rows_are_refused_with_the_sd_that_may_be_given(n, refused):
+    rows = ROWS[:n]
+    if not refused:
+        assert built(FLAT, rows).params["sd_freedom"] == pytest.approx(n - 3)
+        return
+    with pytest.raises(DataError, match=r"by 57 degrees of freedom: .* Student's t, 2.7% wider .* family='normal\(\d"):
+        built(FLAT, rows)
+    assert built(FLAT, rows, family="normal(3)").family == "normal(3)"
+
+
+def test_what_tells_no_sd_is_refused():
+    with pytest.raises(DataError, match=r"rows of the weight 0.4 do not tell it beside 3 .* weights with the mean 1"):
+        built(FLAT, ROWS.assign(w=1e-4), weights="w")
+    with pytest.raises(DataError, match="by 3 degrees of freedom: intervals should be those of Student's t; give more"):
+        built(FLAT, ROWS[:6])
+    for formula in (FLAT, GROUPED):
+        with pytest.raises(DataError, match="the responses have no noise"):
+            built(formula, ROWS.assign(y=2.0 * ROWS["a"] - 1.0))
+    with pytest.raises(DataError, match="the responses have no noise"):
+        built(GROUPED, ROWS.assign(y=ROWS["g"] ** 2.0))
+
+
+def test_only_builds_find_it():
+    core = built(FLAT)
+    said = r"family='normal' lacks its sd: .* the family of their coreset has it"
+    for ask in (
+        lambda: bc.sample(core, family="normal", **QUIET),
+        lambda: bc.find_map(core, family="normal"),
+        lambda: bc.log_evidence(core, family="normal", random_state=1),
+        lambda: bc.families.register(bc.families.Normal()),
+    ):
+        with pytest.raises(ValueError, match=said):
+            ask()
+    said = "family='normal' is given beside design: .* family=core.family"
+    for ask in (
+        lambda: built(None, ROWS, design=core.design),
+        lambda: bc.all_rows(ROWS, design=core.design, family=FAMILY, **QUIET),
+        lambda: bc.stream(design=core.design, family=FAMILY),
+    ):
+        with pytest.raises(DataError, match=said):
+            ask()
