@@ -6,6 +6,7 @@ import sys
 import time
 
 from benchmarks import (
+    billion,
     build_passes,
     build_speed,
     calibrated,
@@ -43,6 +44,7 @@ from benchmarks import (
     posteriors,
     priors,
     readme,
+    real_analyses,
     references,
     rival_posteriors,
     rivals,
@@ -95,6 +97,7 @@ BENCHMARKS = {
     "mixing": mixing.main,
     "gibbs": gibbs.main,
     "readme": readme.main,
+    "real_analyses": real_analyses.main,
     "references": references.main,
     "demo_table": demo_table.main,
     "calibrated": calibrated.main,
@@ -147,6 +150,7 @@ BENCHMARKS = {
     "loo_cost": certificate_cost.main_loo,
     "average_predictions": certificate_cost.main_averages,
     "dask_groups": dask_groups.main,
+    "billion": billion.main,
     "certificate_defaults": certificate_checks.defaults,
     "certificate_corrections": certificate_checks.corrections,
     "certified_kl": certified_kl.main,
@@ -157,6 +161,7 @@ BENCHMARKS = {
 }
 # the data sets of benchmarks that take `--only`
 ONLY = {
+    "billion": billion.SETS,
     "certified_kl": certified_kl.SETS,
     "condensed": condensed.SETS,
     "fit_sets": tuple(fit_sets.SETS),
