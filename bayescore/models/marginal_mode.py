@@ -19,7 +19,7 @@ from bayescore.types import FloatArray
 
 MAX_PASSES = 40
 _LEAST_INFORMATION = 1e-4  # of a group's rows on its effect, in units of the prior's
-_CLOSE = 0.1  # posterior sds of beta, from the joint mode of beta and the effects
+_CLOSE = 0.1  # posterior sds of beta, and of each effect, from the joint mode of beta and the effects
 _ROUNDING = 1e-12  # of a log density: its rounding
 
 
@@ -160,10 +160,12 @@ def _joint_mode(look: Look, theta: FloatArray, prior: Prior, n_groups: int) -> t
     """Return beta at the joint mode of beta and the effects given sigma, as theta, and nodes about the effects there.
 
     The joint density is log-concave given sigma, so steps that are halved until they climb come there from anywhere.
+    Effects stay 0 until beta is at its mode without them: beside a beta far off many groups would overshoot, and one
+    of them halves the step of all.
     """
     beta, square, none = theta[:-1], np.exp(-2.0 * theta[-1]), np.zeros(n_groups + 1)
     center, step, step_of_effects, best = none, 0.0 * beta, none, -np.inf
-    information = none + square
+    information, held = none + square, True
     for _ in range(MAX_PASSES):
         there, effects = beta + step, center + step_of_effects
         sums, own = look(there, Nodes(effects, none)), prior_part(there, prior)
@@ -175,11 +177,16 @@ def _joint_mode(look: Look, theta: FloatArray, prior: Prior, n_groups: int) -> t
         information, cross = sums.own[:, INFORMATION] + square, sums.cross.copy()
         slope = sums.own[:, SLOPE] - square * center
         slope[-1] = cross[-1] = 0.0  # rows of no group have no effect
+        if held:
+            step = linalg.solve(sums.precision + own.precision, sums.gradient + own.gradient, assume_a="pos")
+            held = (sums.gradient + own.gradient) @ step >= _CLOSE**2
+            if held:
+                continue
         precision = sums.precision + own.precision - (cross.T / information) @ cross
         gradient = sums.gradient + own.gradient - cross.T @ (slope / information)
         step = linalg.solve(precision, gradient, assume_a="pos")
-        if gradient @ step < _CLOSE**2:
-            break
         step_of_effects = (slope - cross @ step) / information
+        if max(gradient @ step, float((step_of_effects**2 * information).max())) < _CLOSE**2:
+            break
     scale = np.append(information[:-1] ** -0.5, 0.0)
     return np.append(beta, theta[-1]), Nodes(center, scale)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import optimize
 
+import bayescore as bc
 from bayescore.models.collapsed import collapsed_density
 from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.families import check_family
@@ -14,6 +15,7 @@ from bayescore.models.group_sums import look_at_rows
 from bayescore.models.marginal_mode import marginal_mode
 from bayescore.models.posterior import prior_part
 from bayescore.models.quadrature import normal_nodes
+from benchmarks.sources.generated import LEVELS, SIGMA, SLOPES, Generated
 from tests.models.grouped_rows import PRIORS, brute_force, grouped
 
 LINKS = ("logistic", "probit")
@@ -80,6 +82,18 @@ def test_the_mode_is_found_where_offsets_stand_far_from_rare_labels(offset):
     collapsed_density(target.point.theta, gradient, target.arguments())
     assert np.abs(target.factor.T @ gradient).max() < 0.05
     assert target.point.beta[0] == pytest.approx(-4.0 - offset, abs=1.0)
+
+
+def test_the_mode_is_found_of_a_coreset_of_many_groups_whose_labels_are_rare():
+    """Pseudo-rows of groups of 2,000 rows, 3% positive: steps of beta and all effects from 0 ran off to -4,000."""
+    rows, asked = Generated(600_000, 300), {"method": "multilevel", "intercept": True, "random_state": 0}
+    core = bc.build_coreset(rows, progressbar=False, **asked)
+    target = CollapsedTarget.of(core, check_family("logistic"), PRIORS, 300)
+    gradient = np.empty(len(target.point.theta))
+    collapsed_density(target.point.theta, gradient, target.arguments())
+    assert np.abs(target.factor.T @ gradient).max() < 0.05
+    truth, sd = [LEVELS[1], *SLOPES, np.log(SIGMA)], np.sqrt(np.diagonal(target.factor @ target.factor.T))
+    assert np.abs((target.point.theta - truth) / sd).max() < 5.0  # of one seed: no chance is left
 
 
 def test_the_hessian_is_that_of_finite_differences():
