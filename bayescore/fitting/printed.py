@@ -1,7 +1,7 @@
 """What a fit prints above its table."""
 
 from bayescore.data.design import terms_text
-from bayescore.diagnostics.results import USABLE
+from bayescore.diagnostics.results import first_line
 from bayescore.fitting.parts import FitParts
 from bayescore.models.group_priors import DEFAULT_GROUP_PRIOR
 
@@ -9,11 +9,11 @@ from bayescore.models.group_priors import DEFAULT_GROUP_PRIOR
 def printed_lines(fit: FitParts) -> list[str]:
     """Return the verdict, the model, what was done, and what else a reader should know, a line each."""
     found = fit.certificate
-    verdict = f"{USABLE}: {fit.level}." if found.trusted else f"{found.advice}: {fit.level}. {found.text}"
     core = fit.coreset
     model = fit.formula or f"{core.label} ~ {core.n_features} columns"
     terms = f" + {terms_text(core.groups)}" if core.groups and fit.formula is None else ""
-    lines = [verdict, f"  {core.family} regression of {model}{terms}"]
+    lines = [first_line(found, corrected=True), *([] if found.trusted else [f"  {found.text}"])]
+    lines.append(f"  {core.family} regression of {model}{terms}")
     lines += [f"  {step}" for step in fit.story]
     if (dispersion := fit.certificate.dispersion) is not None:
         lines.append(f"  {dispersion.finding if fit.spread else dispersion.text}")

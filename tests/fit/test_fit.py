@@ -1,5 +1,6 @@
 """`fit`: the route from rows to certified draws, its story, and what it refuses before work starts."""
 
+import html
 import re
 import time
 import warnings
@@ -50,10 +51,10 @@ def test_the_default_route_is_a_coreset_whose_draws_are_certified(flat, rows):
 
 
 def test_the_level_stands_first(flat):
-    assert repr(flat).startswith("These draws can be used: certified.\n")
+    assert repr(flat).startswith(f"{flat.certificate.first_line}\n")
     assert flat.summary().attrs["level"] == "certified"
     assert str(flat.summary()).lstrip().startswith("certified")
-    assert flat._repr_html_().startswith("<div>These draws can be used: certified.<br>")
+    assert flat._repr_html_().startswith(f"<div>{html.escape(flat.certificate.first_line)}<br>")
 
 
 def test_few_distinct_rows_are_exact():
@@ -88,7 +89,7 @@ def test_rows_that_come_once_are_never_certified(rows):
     with pytest.warns(UserWarning, match="not certified: The rows came once"):
         fit = bc.fit(iter([(X[:3000], y[:3000]), (X[3000:], y[3000:])]), random_state=1, progressbar=False)
     assert fit.level == "not certified"
-    assert repr(fit).startswith("These draws cannot be used yet: not certified. The rows came once")
+    assert repr(fit).startswith("These draws should not be used: not certified.\n  The rows came once")
     assert len(fit.summary()) == 2
 
 
@@ -105,7 +106,7 @@ def test_a_coreset_of_a_stream_is_fitted_and_certified_once_the_rows_are_there(r
     with pytest.warns(UserWarning, match=f"not certified: The rows are a coreset of the method 'merge_reduce'.*{own}"):
         fit = bc.fit(core, random_state=1, progressbar=False)
     assert fit.coreset is core
-    assert repr(fit).startswith("These draws cannot be used yet: not certified. The rows are a coreset")
+    assert repr(fit).startswith("These draws should not be used: not certified.\n  The rows are a coreset")
     assert fit.predict(rows[:2]).attrs["level"] == "not certified"
     table, other = fit.summary(), flat.summary()
     assert (np.abs(table["mean"] - other["mean"]) < 0.25 * other["sd"]).all()
@@ -207,7 +208,7 @@ def test_what_takes_too_long_is_not_tried(monkeypatch, rows):
     assert fit.level == "not certified"
     assert fit.story[-1].what == "stop"
     assert "more than max_seconds=5" in fit.story[-1].why
-    assert repr(fit).startswith("These draws cannot be used yet: not certified. ")
+    assert repr(fit).startswith("These draws should not be used: not certified. Needed: more draws (draws=")
 
 
 BAD = {
