@@ -277,3 +277,25 @@ def test_warnings_of_a_step_do_not_hide_its_error():
             warnings.warn("a word", UserWarning, stacklevel=1) or 1 / 0
         with pytest.raises(UserWarning, match="a word"), overheard():
             warnings.warn("a word", UserWarning, stacklevel=1)
+
+
+def test_a_print_says_which_label_is_the_event_and_what_weights_add_up_to(rows, flat):
+    assert "  logistic regression of clicked ~ age + device; the event is clicked = 'yes'\n" in repr(flat)
+    assert "weights:" not in repr(flat)
+    weighted = bc.fit("clicked ~ age", rows, weights="w", random_state=1, progressbar=False)
+    total = f"{rows['w'].sum():,.6g}"
+    assert f"\n  weights: 6,000 rows count as {total}; weights of a survey need cluster= too\n" in repr(weighted)
+    shares = rows.assign(w=rows["w"] / rows["w"].sum(), clicked=rows["clicked"] == "yes")
+    poor = bc.fit("clicked ~ age", shares, weights="w", random_state=1, progressbar=False)
+    assert "\n  weights: 6,000 rows count as 1, which leaves much to the prior: divide the weights by" in repr(poor)
+    assert "the event is" not in repr(poor)
+
+
+def test_a_print_names_coefficients_that_the_prior_decides(rows, flat):
+    assert "the data say little" not in repr(flat)  # the control: 6,000 rows tell both coefficients
+    separated = rows.assign(rare=rows.index < 8, clicked=np.where(rows.index < 8, "no", rows["clicked"]))
+    fit = bc.fit("clicked ~ age + rare", separated, random_state=1, progressbar=False)
+    said = re.search(r"\n  the data say little of 'rare': posterior sds are up to (\d+)% of the prior's\.", repr(fit))
+    assert said
+    share = fit.summary().loc["rare", "sd"] / (2.5 / separated["rare"].std())
+    assert int(said[1]) == pytest.approx(100.0 * share, abs=1.0)
