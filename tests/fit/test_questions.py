@@ -1,11 +1,14 @@
 """What a fit answers: averages of comparisons and slopes, effects of groups, checks."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import bayescore as bc
 from bayescore.diagnostics import average_sums
+from bayescore.diagnostics.results import Level
 from bayescore.validation import DataError
 
 
@@ -276,3 +279,16 @@ def test_a_picture_of_a_grouping_factor_is_refused_with_the_way_to_its_effects(g
         grouped.plot("g")
     with pytest.raises(DataError, match="'z' is no column that the fit knows; they are 'age'"):
         grouped.plot("z")
+
+
+def test_a_fit_that_is_certified_uses_all_its_draws(frame):
+    """Of groups 500 draws are weighed; where these are certified, the others are as good."""
+    twice = pd.concat([frame, frame.assign(age=frame["age"] + 1.0)], ignore_index=True)
+    fit = bc.fit("y ~ age + (1 | g)", twice, random_state=5, progressbar=False)
+    some = fit.idata.isel(draw=slice(0, 125))
+    certified = replace(fit, certificate=replace(fit.certificate, level=Level.CERTIFIED, idata=some))
+    assert certified.idata is fit.drawn
+    corrected = replace(fit, certificate=replace(fit.certificate, level=Level.CORRECTED, idata=some))
+    assert corrected.idata is some  # the control
+    moved = replace(fit, certificate=replace(fit.certificate, level=Level.CERTIFIED, idata=fit.drawn.copy()))
+    assert moved.idata is moved.certificate.idata

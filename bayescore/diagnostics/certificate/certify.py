@@ -48,7 +48,7 @@ from bayescore.diagnostics.responses import SampledCounts, sampled_counts
 from bayescore.diagnostics.results import CertificateData, Level
 from bayescore.limits import MAX_FAILURE_PROBABILITY
 from bayescore.models.families import check_family
-from bayescore.samplers.inference_data import Posterior, of_own_model, read_posterior
+from bayescore.samplers.inference_data import Posterior, fewer_draws, of_own_model, read_posterior
 from bayescore.types import WeightedData
 from bayescore.validation import DataError, check_integer, shown_apart
 
@@ -264,12 +264,17 @@ def certified_by(
         dispersion=over,
         **(found.first.elpd(sampled) if trusted and elpd else {}),
         n_passes=weigher.dataset.n_passes,
-        mean_bound=_mean_bound(level, found, delivered=corrected is not None and corrected is not idata),
+        mean_bound=_mean_bound(level, found, delivered=_all_corrected(corrected, idata)),
     )
 
 
+def _all_corrected(corrected: Any, idata: Any) -> bool:
+    """Whether there are corrected draws, as many as those that were judged."""
+    return corrected is not None and corrected is not idata and not fewer_draws(corrected, idata)
+
+
 def _mean_bound(level: Level, found: Judgement, *, delivered: bool) -> float:
-    """Return by how many sds means of draws that can be used may be off; `delivered` where corrected ones are there."""
+    """Return by how many sds means of draws that can be used may be off; `delivered` where all are corrected, too."""
     if level is Level.NOT_CERTIFIED:
         return math.nan
     if level is Level.CORRECTED:
