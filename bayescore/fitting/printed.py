@@ -36,7 +36,7 @@ def _model(fit: FitParts) -> str:
     note = ""
     if core.counts:
         note = "; the events of a count and its exposure are a row each"
-    elif core.response == "labels" and tuple(core.classes) not in ((False, True), (0, 1)):
+    elif core.response == "labels" and tuple(core.classes) not in ((False, True), (0, 1), (-1, 1)):
         note = f"; the event is {core.label} = {core.classes[1]!r}"
     return f"{core.family.replace('_', ' ')} regression of {model}{terms}{note}"
 
