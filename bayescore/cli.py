@@ -236,7 +236,7 @@ def predict(args: argparse.Namespace, console: Console) -> None:
     table = found.predict(new, new_groups=args.new_groups, prob=args.prob, random_state=args.seed)
     with whole_file(args.output) as partial:
         table.to_csv(partial, index=False) if csv[1] else table.to_parquet(partial, index=False)
-    console.print(f"{table.columns.name}: {len(table):,} rows\nwrote {args.output}")
+    console.print(f"{len(table):,} predictions by draws that are {table.columns.name}\nwrote {args.output}")
 
 
 def _saved(found: Any, folder: Path, console: Console) -> None:

@@ -112,3 +112,10 @@ more often due to a column that tells one cluster from all others than to rows t
 MAX_MOVE = 1.0
 """Cluster-robust sds that the prior may move the mode by, given that spread in place of the model's: score and
 curvature are known at one point."""
+
+MAX_PRIOR_SHARE = 0.3
+"""Posterior sd of a coefficient over its prior's scale from which the prior is said to decide much: at 0.3 it has a
+tenth of the information on the coefficient."""
+
+MIN_MEAN_WEIGHT = 0.1
+"""Mean weight of rows below which a fit says that weights leave much to the prior: shares of a total are 1 / n."""

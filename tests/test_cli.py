@@ -203,7 +203,7 @@ def test_certify_prints_and_reports_the_verdict(inputs: Path, capsys: pytest.Cap
     printed = capsys.readouterr().out
     core = bc.read_coreset("core.parquet")
     found = bc.certify(compat.read_inference_data("posterior.nc"), core, frame(), label="y", progressbar=False)
-    assert f"{found.advice}: {found.level}.\n  {found.text}\n" in printed
+    assert f"{found.first_line}\n  {found.text}\n" in printed
     assert files() == before
     assert cli.main([*CERTIFY.split(), "-o", "c e.html"]) == 0
     assert "wrote c e.html" in capsys.readouterr().out

@@ -1,7 +1,8 @@
 """Figures that pages quote are those of the results files, in the words of `benchmarks/quoted.md.j2`.
 
 Held to it are README.md, docs/ and notebooks: each figure with a unit in a paragraph that names a benchmark is a quote,
-or in `UNQUOTED`, with the reason; on the page of evidence each in any paragraph. Figures without a unit, tables whose
+or in `UNQUOTED`, with the reason; on the page of evidence and in the paper on methods each in any paragraph, and in the
+paper each row of a table. Figures without a unit, tables whose
 command stands elsewhere and `benchmarks/COST_MODEL.md` are not looked through.
 """
 
@@ -21,6 +22,8 @@ PAGES = [
     *sorted(str(path.relative_to(ROOT)) for path in (*ROOT.glob("docs/**/*.md"), *ROOT.glob("notebooks/*.ipynb"))),
 ]
 EVIDENCE = "docs/explanation/evidence.md"
+METHODS = "docs/paper/methods.md"
+WHOLE = (EVIDENCE, METHODS)  # pages of which every paragraph is looked through
 NAMES_A_BENCHMARK = re.compile(r"python -m benchmarks|RESULTS\.md")
 UNQUOTED = {
     # the model of a billion rows; storage and memory by design, and the fit's size
@@ -72,7 +75,7 @@ def unquoted(page, found):
     text = re.sub(r"```.*?```", "", words(page), flags=re.DOTALL)
     figures = []
     for paragraph in map(spaced, re.split(r"\n\s*\n|\n(?=- )", text)):
-        if page != EVIDENCE and not NAMES_A_BENCHMARK.search(paragraph):
+        if page not in WHOLE and not NAMES_A_BENCHMARK.search(paragraph):
             continue
         for quote in sorted(found.get(page, []), key=len, reverse=True):
             paragraph = paragraph.replace(quote, "")
@@ -92,6 +95,21 @@ def test_pages_say_what_the_tables_say(page):
 @pytest.mark.parametrize("page", PAGES)
 def test_measured_figures_are_quotes(page):
     assert unquoted(page, FOUND) == UNQUOTED.get(page, [])
+
+
+def test_rows_of_the_papers_tables_are_quotes():
+    rows = [line for line in words(METHODS).splitlines() if re.match(r"\| [^|]+ \| \d", line)]
+    quoted = [quote for quote in FOUND[METHODS] if quote.startswith("|")]
+    assert rows == quoted
+    assert len(rows) > 20
+
+
+def test_the_papers_tables_name_commands_that_are_there():
+    from benchmarks.__main__ import BENCHMARKS
+
+    named = set(re.findall(r"python\s+-m\s+benchmarks\s+(\w+)", words(METHODS)))
+    assert len(named) >= 6
+    assert sorted(named - set(BENCHMARKS)) == []
 
 
 def test_a_table_that_changes_is_seen(monkeypatch):

@@ -26,7 +26,7 @@ from bayescore.data.sources.paired import numbers_of, response_of
 from bayescore.data.sources.parquet import CORESET_KEY
 from bayescore.files import whole_file
 from bayescore.types import WeightedData, stack
-from bayescore.validation import DataError
+from bayescore.validation import DataError, check_choice
 
 INDEX_KEY = b"bayescore.index"
 SHORTFALL_KEY = b"bayescore.shortfall"
@@ -151,14 +151,17 @@ class Coreset(WeightedData):
         beside = self.classes, self.label, self.design, self.index, self.offset
         return ArraySource(self.X, self.y, self.weights, *beside, group=self.group)
 
-    def to_frame(self) -> pd.DataFrame:
+    def to_frame(self, units: str = "design") -> pd.DataFrame:
         """Return the design matrix, the label as given, `weight`, `offset` and groups if any, indexed by `index`.
 
+        Columns that the build standardised, as `fit` does, are in sds from their means. With ``units="data"`` all are
+        as the data have them, for R and other programs.
         Groups are categoricals with all levels. A row without a group has a missing entry, as pseudo-rows within groups
         of a multilevel coreset do; programs that drop such rows, as R's ``na.omit`` does in every model formula, fit
         badly. Pseudo-rows, which have the index -1, have an offset even if the data had none.
         """
-        frame = pd.DataFrame(self.X, columns=list(self.feature_names), index=pd.Index(self.index, name="row"))
+        X = self.design.raw_columns(self.X) if check_choice(units, "units", ("design", "data")) == "data" else self.X
+        frame = pd.DataFrame(X, columns=list(self.feature_names), index=pd.Index(self.index, name="row"))
         offset = None if self.numbers else self.offset
         own = ["weight", *([] if offset is None else ["offset"]), *(grouping.name for grouping in self.groups)]
         if self.label in own:
@@ -177,7 +180,7 @@ class Coreset(WeightedData):
                 frame[grouping.name] = pd.Categorical.from_codes(codes, pd.Index(grouping.levels))
         return frame
 
-    def to_counts(self) -> pd.DataFrame:
+    def to_counts(self, units: str = "design") -> pd.DataFrame:
         """Return the rows as binomial counts, or events and exposures, as R's ``glm`` takes them.
 
         That is ``cbind(successes, failures) ~ ... + offset(offset)``, or ``events / exposure`` weighed by ``exposure``:
@@ -190,7 +193,7 @@ class Coreset(WeightedData):
         """
         if self.numbers:
             raise DataError("the responses are numbers, no counts: use to_frame, whose weights R's lm takes")
-        return counts_of(self, self.to_frame(), self.label, rates=self.counts)
+        return counts_of(self, self.to_frame(units), self.label, rates=self.counts)
 
     def summary(self) -> dict[str, Any]:
         """Return what made the coreset as plain JSON values."""

@@ -11,6 +11,7 @@ from bayescore.compiled import jit
 from bayescore.data.factors import Levels
 from bayescore.data.tables import feature_matrix
 from bayescore.types import INTERCEPT, FloatArray, WeightedData
+from bayescore.validation import DataError
 
 ARRAY = ""  # stands for the name of a column where there is none
 
@@ -110,6 +111,21 @@ class Design:
         if self.constant is not None:
             coef[..., self.constant] -= coef[..., slopes] @ np.array(self.center)
         return coef
+
+    def raw_columns(self, X: FloatArray) -> FloatArray:
+        r"""Return rows of the design, shape (n, D), in units of the columns before they were scaled.
+
+        .. math:: r_d = \mathrm{scale}_d \, x_d + \mathrm{center}_d \, x_0
+
+        with the intercept at 0, which is not 1 in pseudo-rows: r . c is x . beta, c from `raw_coefficients`.
+        """
+        if self.center is None or self.scale is None:
+            return X
+        if self.constant is None:
+            raise DataError("units='data' needs an intercept, which takes up the columns' means; build with one")
+        raw, slopes = np.array(X), slice(int(self.intercept), None)
+        raw[:, slopes] = raw[:, slopes] * self.scale + raw[:, [self.constant]] * np.array(self.center)
+        return raw
 
     def transform(self, raw: Any) -> FloatArray:
         """Return the design matrix of rows: formula, intercept and standardisation are applied.

@@ -91,9 +91,9 @@ def compare(
 
     Parameters
     ----------
-    candidates : InferenceData or dict of them
+    candidates : InferenceData, Fit, or dict of them
         Posteriors to judge, by name. Features are matched with the reference's by name, whatever their order.
-    reference : InferenceData
+    reference : InferenceData or Fit
         Posterior taken for the truth.
     test : WeightedData, optional
         Rows of the design matrix, columns in the reference's order, for the negative log-likelihood, and for a
@@ -128,7 +128,7 @@ def compare(
     True
     """
     max_draws = check_integer(max_draws, "max_draws", low=100)
-    truth = _check_reference(read_posterior(reference, REFERENCE))
+    truth = _check_reference(read_posterior(_draws(reference), REFERENCE))
     others = _check_candidates(candidates, truth)
     if test is not None:
         _check_test(test, [truth, *others.values()])
@@ -160,6 +160,11 @@ def compare(
     )
 
 
+def _draws(given: object) -> object:
+    """Return the draws of a fit, of a room above this one, or what was given."""
+    return getattr(given, "idata", given) if hasattr(given, "coreset") else given
+
+
 def _check_reference(reference: Posterior) -> Posterior:
     fixed = np.ptp(reference.draws, axis=(0, 1)) == 0.0
     if fixed.any():
@@ -171,7 +176,7 @@ def _check_reference(reference: Posterior) -> Posterior:
 
 
 def _check_candidates(candidates: object, reference: Posterior) -> dict[str, Posterior]:
-    if is_posterior(candidates):
+    if is_posterior(_draws(candidates)):
         candidates = {"candidate": candidates}
     if not isinstance(candidates, Mapping):
         raise TypeError(
@@ -185,7 +190,7 @@ def _check_candidates(candidates: object, reference: Posterior) -> dict[str, Pos
         if name in (NOISE_FLOOR, REFERENCE):
             raise ValueError(f"candidates has the name {name!r}, which the tables use; choose another")
     read = {
-        name: read_posterior(idata, f"candidates[{name!r}]").aligned(reference.features)
+        name: read_posterior(_draws(idata), f"candidates[{name!r}]").aligned(reference.features)
         for name, idata in candidates.items()
     }
     for own in read.values():

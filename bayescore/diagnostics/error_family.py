@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special
+from scipy import optimize, special
 
 from bayescore.diagnostics.formatting import number, with_error
-from bayescore.limits import MAX_ERROR, NEGLIGIBLE_CORRECTION, NEGLIGIBLE_ERROR
+from bayescore.limits import MAX_ERROR, MAX_FAILURE_PROBABILITY, NEGLIGIBLE_CORRECTION, NEGLIGIBLE_ERROR
 from bayescore.types import FloatArray
 
 _LEAST = 1e-12  # standard error: an exact figure is off by nothing
@@ -68,12 +68,26 @@ def risk(families: Sequence[ErrorFamily], *, shrink: float = 1.0) -> float:
     for each in families:
         s = each.spread(shrink)
         if each.kind != "tail":
-            total += float(
-                (special.ndtr((each.error - each.limit) / s) + special.ndtr((-each.error - each.limit) / s)).sum()
-            )
+            total += _beyond(each, each.limit, s)
         elif (np.abs(each.error) + 2.0 * s >= each.limit).any():
             return 1.0
     return total
+
+
+def bound_of_means(families: Sequence[ErrorFamily]) -> float:
+    """Return by how many sds means may be off: the chance that any is off by more is `MAX_FAILURE_PROBABILITY`.
+
+    Quartiles count where a coordinate has no mean. It is 0 where nothing was judged.
+    """
+    judged = [each for each in families if each.kind in ("mean", "quartile") and len(each.names)]
+    if not judged:
+        return 0.0
+    high = max(float((np.abs(each.error) + 40.0 * each.spread()).max()) for each in judged)
+
+    def spare(limit: float) -> float:
+        return MAX_FAILURE_PROBABILITY - sum(_beyond(each, limit, each.spread()) for each in judged)
+
+    return float(optimize.brentq(spare, 0.0, high, xtol=1e-6))  # at 0 the chance is 1 or more
 
 
 def close(families: Sequence[ErrorFamily]) -> bool:
@@ -103,6 +117,11 @@ def worst(families: Sequence[ErrorFamily]) -> str:
 
     first = max((f for f in families if len(f.names)), key=order)
     return first.phrase(int(first.size.argmax()))
+
+
+def _beyond(family: ErrorFamily, limit: FloatArray | float, s: FloatArray) -> float:
+    """Return the bound of the chance that any figure is off by more than a limit, with standard errors s."""
+    return float((special.ndtr((family.error - limit) / s) + special.ndtr((-family.error - limit) / s)).sum())
 
 
 def _of_shape(families: Sequence[ErrorFamily]) -> list[ErrorFamily]:

@@ -53,6 +53,10 @@ class Remedy:
     tune: int = 0
     max_draws: int = 0
 
+    def __str__(self) -> str:
+        given = ", ".join(f"{name}={n}" for name in ("tune", "draws", "max_draws") if (n := getattr(self, name)))
+        return f"{self.need} ({given})" if given else str(self.need)
+
 
 _SPARE = 1.2  # more draws than the effective sample size asks for, which is an estimate
 

@@ -24,7 +24,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design
 from bayescore.data.passes.threads import one_blas_thread
@@ -45,7 +44,7 @@ _SEED = 2020  # of the sample: the same data give the same rows
 
 
 def loo_compare(
-    models: Mapping[str, tuple[Any, Coreset]],
+    models: Mapping[str, Any],
     data: Any,
     y: Any = None,
     *,
@@ -65,9 +64,9 @@ def loo_compare(
 
     Parameters
     ----------
-    models : mapping of str to (InferenceData, Coreset)
-        Posteriors and the coresets of `data` that they are of: other formulas, likelihoods or priors. Draws that
-        `certify` corrected (``certificate.idata``) are taken as the full data's posterior, others are weighted.
+    models : mapping of str to Fit, or to (InferenceData, Coreset)
+        Fits, or posteriors and the coresets of `data` that they are of: other formulas, likelihoods or priors. Draws
+        that `certify` corrected (``certificate.idata``) are taken as the full data's posterior, others are weighted.
     data, y, label, weights, offset, groups, trials, exposure, missing
         The full data, as given to `build_coreset`. With ``missing="drop"`` all models must use the same rows.
     max_draws : int
@@ -115,13 +114,15 @@ def loo_compare(
     """
     check_integer(max_draws, "max_draws", low=100)
     if not isinstance(models, Mapping):
-        raise TypeError(f"models is a {type(models).__name__}; give a dict, name to (posterior, coreset)")
+        raise TypeError(f"models is a {type(models).__name__}; give a dict, name to fit or to (posterior, coreset)")
     if len(models) < 2:
-        raise DataError(f"models has {len(models)} entries; give two or more, name to (posterior, coreset)")
+        raise DataError(f"models has {len(models)} entries; give two or more, name to fit or to (posterior, coreset)")
     designs: dict[Design, list[LooDraws]] = {}
     for name, given in models.items():
+        if hasattr(given, "coreset"):  # a fit, of a room above this one
+            given = given.idata, given.coreset
         if not isinstance(given, tuple) or len(given) != 2:
-            raise TypeError(f"models[{name!r}] is a {type(given).__name__}; give (posterior, coreset)")
+            raise TypeError(f"models[{name!r}] is a {type(given).__name__}; give a fit, or (posterior, coreset)")
         model = loo_draws(str(name), *given, max_draws, weighted=has_weights(data, weights))
         designs.setdefault(model.core.design, []).append(model)
     by_design = list(designs.values())

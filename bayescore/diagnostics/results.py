@@ -53,9 +53,6 @@ class Verdict:
     text: str
 
 
-USABLE = "These draws can be used"
-"""How the verdict for everybody begins where draws can be used."""
-
 EFFECT_INDEX = ("factor", "group", "effect")
 """Levels of the index of `CertificateData.effects`."""
 
@@ -132,6 +129,9 @@ class CertificateData:
         Rows integrated by moment matching, because their k-hat did exceed it.
     dispersion : Dispersion, optional
         Of counts, whether they are more spread than the model says: ``dispersion.pearson``, ``.over`` and ``.text``.
+    mean_bound : float
+        By how many posterior sds means of the draws that can be used may be off, Monte Carlo error included: the
+        chance that any is off by more is at most one in a thousand. NaN where none can be used.
     elpd_logo, elpd_logo_se : float
         Expected log predictive density of the full data by leaving one *group* of `(1 | g)` out at a time, a new
         group's effect averaged over N(0, sigma^2); its standard error over groups. NaN unless the weights can be
@@ -178,6 +178,7 @@ class CertificateData:
     elpd_logo_se: float = math.nan
     dispersion: Dispersion | None = None
     remedy: Remedy | None = None
+    mean_bound: float = math.nan
 
     @property
     def trusted(self) -> bool:
@@ -185,13 +186,9 @@ class CertificateData:
         return self.level != Level.NOT_CERTIFIED
 
     @property
-    def advice(self) -> str:
-        """The verdict for everybody: whether draws can be used, and which."""
-        if self.level is Level.CERTIFIED:
-            return USABLE
-        if self.level is Level.CORRECTED:
-            return f"{USABLE} once corrected, as Certificate.idata"
-        return "These draws cannot be used yet"
+    def first_line(self) -> str:
+        """The verdict for everybody: whether draws can be used, the level, and by how much means may be off."""
+        return first_line(self)
 
     @property
     def elpd_text(self) -> str:
@@ -205,6 +202,21 @@ class CertificateData:
             return f"{rows}, {why}; more draws, or a tighter prior, may help"
         moved = f", {self.elpd_loo_moved} integrated by moment matching" * (self.elpd_loo_moved > 0)
         return f"numerical error {number(self.elpd_loo_mcse, 2)}; {rows}{moved}"
+
+
+def first_line(found: CertificateData, *, corrected: bool = False) -> str:
+    """Return what certificates, fits and pages begin with; `corrected` where the draws meant are the corrected ones."""
+    if found.level is Level.NOT_CERTIFIED:
+        needed = "" if found.remedy is None else f" Needed: {found.remedy}."
+        return f"These draws should not be used: {found.level}.{needed}"
+    later = found.level is Level.CORRECTED and not corrected
+    said = f"These draws can be used{' once corrected, as Certificate.idata' * later}: {found.level}."
+    if math.isnan(found.mean_bound):
+        return said
+    heavy = bool(found.coordinates["tail_k"].notna().any())
+    means = f"{'Their means' if later else 'Means'}{', and quartiles where there is no mean,' * heavy}"
+    within = math.ceil(100.0 * max(found.mean_bound, 1e-6)) / 100.0  # it knows no more digits
+    return f"{said} {means} are within {within:.2f} posterior sd of the full data's."
 
 
 @dataclass(frozen=True, eq=False, repr=False)

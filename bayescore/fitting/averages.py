@@ -71,10 +71,12 @@ class FitAverages(FitPredictions):
 
         Parameters
         ----------
-        scale : {"coef", "odds", "response"}
+        scale : {"coef", "odds", "ratio", "response"}
             Coefficients, with the sds and correlations of groups' effects; odds ratios for one unit more, or of a level
-            against the first, of a logistic regression. Or for each column of the data what it does to the probability,
-            averaged over all rows: `comparisons` of factors and 0/1 columns, `slopes` of others, by a pass for each.
+            against the first, of a logistic regression. "ratio" is the same of any family whose coefficients are logs:
+            rate ratios of counts, hazard ratios, odds ratios. Or for each column of the data what it does to the
+            probability, averaged over all rows: `comparisons` of factors and 0/1 columns, `slopes` of others, by a
+            pass for each.
         prob : float
             Probability of the equal-tailed interval, whose ends have their percentages for names.
 
@@ -87,8 +89,8 @@ class FitAverages(FitPredictions):
         Raises
         ------
         ValueError, DataError
-            If `scale` is unknown, or is "odds" of a family whose coefficients are no log odds ratios, or "response" and
-            the rows are not there.
+            If `scale` is unknown, or is "odds" or "ratio" of a family whose coefficients are no such logs, or
+            "response" and the rows are not there.
 
         Examples
         --------
@@ -101,7 +103,7 @@ class FitAverages(FitPredictions):
         >>> fit.summary(scale="response")[["contrast", "mean"]].round(2).values.tolist()
         [['dp/dx', 0.21]]
         """
-        check_choice(scale, "scale", ("coef", "odds", "response"))
+        check_choice(scale, "scale", ("coef", "odds", "ratio", "response"))
         if scale != "response":
             return self._parameters(scale, prob)
         rows, options = rows_of_fit(self), _options(prob, 1000)

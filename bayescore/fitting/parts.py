@@ -9,13 +9,14 @@ import pandas as pd
 from bayescore.data.coreset import Coreset
 from bayescore.data.formulas.design import formula_of
 from bayescore.diagnostics.certificate import Certificate
+from bayescore.diagnostics.results import Level
 from bayescore.fitting.frames import Frame
 from bayescore.fitting.given import Given
 from bayescore.fitting.story import Step
 from bayescore.models.group_priors import GroupPrior
 from bayescore.models.priors import Prior
 from bayescore.samplers.grouped import group_prior_of
-from bayescore.samplers.inference_data import Posterior, read_posterior
+from bayescore.samplers.inference_data import Posterior, fewer_draws, read_posterior
 from bayescore.validation import DataError
 
 
@@ -56,10 +57,16 @@ class FitParts:
 
     @property
     def idata(self) -> Any:
-        """The draws to use: cluster-robust or else corrected ones; where it is not certified those that were drawn."""
+        """The draws to use: cluster-robust or else corrected ones; those that were drawn where there are none.
+
+        Where all draws are certified as they are, and only some of them were weighed and corrected, all are used.
+        """
         if self.robust is not None:
             return self.robust
-        return self.drawn if self.certificate.idata is None else self.certificate.idata
+        corrected = self.certificate.idata
+        if corrected is None or (self.level == Level.CERTIFIED and fewer_draws(corrected, self.drawn)):
+            return self.drawn
+        return corrected
 
     @property
     def group_prior(self) -> GroupPrior | None:

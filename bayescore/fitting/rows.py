@@ -70,6 +70,10 @@ class RawRows:
 
     def _place(self, name: str) -> int:
         if name not in self.design.raw_names:
+            if name in [own.name for own in self.design.groups]:
+                raise DataError(
+                    f"{name!r} is a grouping factor: fit.effects({name!r}) has its effects and their intervals"
+                )
             known = ", ".join(map(repr, self.design.raw_names[:10]))
             raise DataError(f"{name!r} is no column that the fit knows; they are {known}")
         return self.design.raw_names.index(name)

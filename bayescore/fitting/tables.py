@@ -27,14 +27,15 @@ class FitTables(FitPriors):
     """What a fit says in tables; see `Fit`."""
 
     def _parameters(self, scale: str, prob: float) -> pd.DataFrame:
-        """Return the table of parameters, on the scale "coef" or "odds"."""
+        """Return the table of parameters, on the scale "coef", "odds" or "ratio"."""
         posterior = self.posterior()
         names, draws = parameters(posterior)
-        if scale == "odds":
-            if posterior.family.ratio != "odds ratio":
+        if scale != "coef":
+            ratio = posterior.family.ratio
+            if ratio is None or (scale == "odds" and ratio != "odds ratio"):
                 raise DataError(
-                    f"scale='odds', but the family is {posterior.family.name!r}, whose coefficients are no log odds "
-                    "ratios; see scale='response'"
+                    f"scale={scale!r}, but the family is {posterior.family.name!r}, whose coefficients are no log odds "
+                    f"ratios; see scale={'response' if ratio is None else 'ratio'!r}"
                 )
             kept = [d for d in range(len(posterior.features)) if d != self.coreset.design.constant]
             names, draws = [names[d] for d in kept], np.exp(draws[..., kept])

@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from bayescore.data.joined import joined
 from bayescore.data.source import Source
 from bayescore.data.sources import has_named_columns
 from bayescore.data.sources.blocks import is_stream
+from bayescore.data.sources.stores import without_keys
 from bayescore.diagnostics.certificate import Certificate, certify
 from bayescore.diagnostics.certificate.updated import certify_update
 from bayescore.diagnostics.full_pass import full_rows
@@ -34,7 +36,7 @@ from bayescore.models.predictor import Factor
 from bayescore.models.priors import MultivariateNormal, Normal, prior_from_dict
 from bayescore.samplers.inference_data import Posterior, read_posterior
 from bayescore.types import NO_GROUP, NO_ROW
-from bayescore.validation import DataError
+from bayescore.validation import DataError, warn
 
 _REMEDY = "give all rows: fit.update(data=rows)."
 _OF_FEW = ("the labels are completely separated", "all .* rows of the coreset have one label")
@@ -174,10 +176,16 @@ def updated(fit: FitParts, new: tuple[Any, Any, dict[str, Any]], data: Any, *, p
         route.certify(strict=True)
         return Updated(route, whole, frames)
 
+    came = "new rows"
+    if isinstance(rows, str | Path):
+        came = f"rows of {without_keys(str(rows))!r}"
+        if any(step.why.startswith(f"{came} beside") for step in fit.story):
+            warn(f"new={without_keys(str(rows))!r} was added before: rows that are the same count twice")
+
     def said(core: Coreset) -> tuple[int, int, str]:
         about = core.params["parts"][-1] if "parts" in core.params else core.params
         passes = int(about.get("passes", 0))
-        return core.n_total - fit.coreset.n_total, passes, f"new rows beside earlier ones: {called(core)}"
+        return core.n_total - fit.coreset.n_total, passes, f"{came} beside earlier ones: {called(core)}"
 
     route.core = route.timed("update", lambda: arrived.build(random_state=route.next_seed()), said)
     if route.core.n_total == fit.coreset.n_total:

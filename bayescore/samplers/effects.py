@@ -50,7 +50,7 @@ def odds_ratios(idata: Any, *, ci_prob: float = 0.94) -> pd.DataFrame:
     if posterior.family.ratio != "odds ratio":
         raise DataError(
             f"idata has the family {posterior.family.name!r}, whose coefficients are no log odds ratios; see "
-            "average_predictions"
+            "average_predictions, and of counts or times fit.summary(scale='ratio')"
         )
     tail = 0.5 * (1.0 - check_positive(ci_prob, "ci_prob", below=1.0))
     design = posterior.design

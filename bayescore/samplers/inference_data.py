@@ -269,6 +269,15 @@ def draws_digest(draws: Any) -> str:
     return digest({}, {"draws": np.asarray(draws, dtype=np.float64)})
 
 
+def fewer_draws(some: Any, others: Any) -> bool:
+    """Whether one posterior has fewer draws than another."""
+
+    def count(idata: Any) -> int:
+        return int(idata.posterior.sizes["chain"] * idata.posterior.sizes["draw"])
+
+    return count(some) < count(others)
+
+
 def is_posterior(value: object) -> bool:
     """Whether `value` is one posterior rather than a dict of several."""
     return is_inference_data(value)

@@ -37,6 +37,7 @@ def certificate(features=("<script>", "b"), level="corrected", errors=(0.1, -0.3
             "corrected_q97": 1.89,
             "mean_error_sd": errors,
             "mean_error_sd_mcse": 0.01,
+            "tail_k": np.nan,
         },
         index=pd.Index(features, name="feature"),
     )

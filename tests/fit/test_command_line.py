@@ -37,7 +37,7 @@ def test_a_file_becomes_a_fit_and_predictions(folder, capsys):
     for name in ("p.parquet", "p.csv"):
         status, out, err = run("predict", "model", "new.csv", "-o", name, capsys=capsys)
         assert (status, err) == (0, "")
-        assert out.startswith(f"{fit.level}: 20 rows")
+        assert out.startswith(f"20 predictions by draws that are {fit.level}\n")
         table = pd.read_csv(name) if name.endswith("csv") else pd.read_parquet(name)
         assert np.allclose(table["mean"], fit.predict(pd.read_csv("new.csv"))["mean"])
 
@@ -51,7 +51,7 @@ def test_clusters_and_strata_are_columns(folder, capsys):
     assert "spread: cluster-robust by 80 clusters of 'school' in 2 strata of 'region'" in out
     assert bc.read_fit("model").spread.endswith("strata of 'region'")
     _, out, _ = run("predict", "model", "new.csv", "-o", "p.csv", capsys=capsys)
-    assert out.startswith("certified, cluster-robust by 80 clusters: 20 rows")
+    assert out.startswith("20 predictions by draws that are certified, cluster-robust by 80 clusters\n")
     status, _, err = run("update", "model", "survey.parquet", capsys=capsys)
     assert status == 2
     assert "on the command line fit again without --cluster" in err

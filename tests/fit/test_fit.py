@@ -1,5 +1,6 @@
 """`fit`: the route from rows to certified draws, its story, and what it refuses before work starts."""
 
+import html
 import re
 import time
 import warnings
@@ -50,10 +51,10 @@ def test_the_default_route_is_a_coreset_whose_draws_are_certified(flat, rows):
 
 
 def test_the_level_stands_first(flat):
-    assert repr(flat).startswith("These draws can be used: certified.\n")
+    assert repr(flat).startswith(f"{flat.certificate.first_line}\n")
     assert flat.summary().attrs["level"] == "certified"
     assert str(flat.summary()).lstrip().startswith("certified")
-    assert flat._repr_html_().startswith("<div>These draws can be used: certified.<br>")
+    assert flat._repr_html_().startswith(f"<div>{html.escape(flat.certificate.first_line)}<br>")
 
 
 def test_few_distinct_rows_are_exact():
@@ -88,7 +89,7 @@ def test_rows_that_come_once_are_never_certified(rows):
     with pytest.warns(UserWarning, match="not certified: The rows came once"):
         fit = bc.fit(iter([(X[:3000], y[:3000]), (X[3000:], y[3000:])]), random_state=1, progressbar=False)
     assert fit.level == "not certified"
-    assert repr(fit).startswith("These draws cannot be used yet: not certified. The rows came once")
+    assert repr(fit).startswith("These draws should not be used: not certified.\n  The rows came once")
     assert len(fit.summary()) == 2
 
 
@@ -105,7 +106,7 @@ def test_a_coreset_of_a_stream_is_fitted_and_certified_once_the_rows_are_there(r
     with pytest.warns(UserWarning, match=f"not certified: The rows are a coreset of the method 'merge_reduce'.*{own}"):
         fit = bc.fit(core, random_state=1, progressbar=False)
     assert fit.coreset is core
-    assert repr(fit).startswith("These draws cannot be used yet: not certified. The rows are a coreset")
+    assert repr(fit).startswith("These draws should not be used: not certified.\n  The rows are a coreset")
     assert fit.predict(rows[:2]).attrs["level"] == "not certified"
     table, other = fit.summary(), flat.summary()
     assert (np.abs(table["mean"] - other["mean"]) < 0.25 * other["sd"]).all()
@@ -207,7 +208,7 @@ def test_what_takes_too_long_is_not_tried(monkeypatch, rows):
     assert fit.level == "not certified"
     assert fit.story[-1].what == "stop"
     assert "more than max_seconds=5" in fit.story[-1].why
-    assert repr(fit).startswith("These draws cannot be used yet: not certified. ")
+    assert repr(fit).startswith("These draws should not be used: not certified. Needed: more draws (draws=")
 
 
 BAD = {
@@ -276,3 +277,25 @@ def test_warnings_of_a_step_do_not_hide_its_error():
             warnings.warn("a word", UserWarning, stacklevel=1) or 1 / 0
         with pytest.raises(UserWarning, match="a word"), overheard():
             warnings.warn("a word", UserWarning, stacklevel=1)
+
+
+def test_a_print_says_which_label_is_the_event_and_what_weights_add_up_to(rows, flat):
+    assert "  logistic regression of clicked ~ age + device; the event is clicked = 'yes'\n" in repr(flat)
+    assert "weights:" not in repr(flat)
+    weighted = bc.fit("clicked ~ age", rows, weights="w", random_state=1, progressbar=False)
+    total = f"{rows['w'].sum():,.6g}"
+    assert f"\n  weights: 6,000 rows count as {total}; weights of a survey need cluster= too\n" in repr(weighted)
+    shares = rows.assign(w=rows["w"] / rows["w"].sum(), clicked=rows["clicked"] == "yes")
+    poor = bc.fit("clicked ~ age", shares, weights="w", random_state=1, progressbar=False)
+    assert "\n  weights: 6,000 rows count as 1, which leaves much to the prior: divide the weights by" in repr(poor)
+    assert "the event is" not in repr(poor)
+
+
+def test_a_print_names_coefficients_that_the_prior_decides(rows, flat):
+    assert "the data say little" not in repr(flat)  # the control: 6,000 rows tell both coefficients
+    separated = rows.assign(rare=rows.index < 8, clicked=np.where(rows.index < 8, "no", rows["clicked"]))
+    fit = bc.fit("clicked ~ age + rare", separated, random_state=1, progressbar=False)
+    said = re.search(r"\n  the data say little of 'rare': posterior sds are up to (\d+)% of the prior's\.", repr(fit))
+    assert said
+    share = fit.summary().loc["rare", "sd"] / (2.5 / separated["rare"].std())
+    assert int(said[1]) == pytest.approx(100.0 * share, abs=1.0)

@@ -1,11 +1,15 @@
 """What a fit answers: averages of comparisons and slopes, effects of groups, checks."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import bayescore as bc
 from bayescore.diagnostics import average_sums
+from bayescore.diagnostics.results import Level
+from bayescore.validation import DataError
 
 
 @pytest.fixture(scope="module")
@@ -228,3 +232,63 @@ def test_slopes_of_groups_are_in_units_of_the_data(frame):
 def test_bad_input_is_named(flat, ask, message):
     with pytest.raises((ValueError, TypeError), match=message):
         ask(flat)
+
+
+def test_fits_are_compared_as_they_are(flat, grouped, frame):
+    by_fit = bc.loo_compare({"flat": flat, "grouped": grouped}, frame, progressbar=False)
+    by_parts = {name: (fit.idata, fit.coreset) for name, fit in {"flat": flat, "grouped": grouped}.items()}
+    pd.testing.assert_frame_equal(by_fit, bc.loo_compare(by_parts, frame, progressbar=False))
+    with pytest.raises(TypeError, match=r"models\['flat'\] is a str; give a fit, or \(posterior, coreset\)"):
+        bc.loo_compare({"flat": "flat", "grouped": grouped}, frame)
+    other = flat.with_prior(bc.priors.Normal(0.0, 1.0))
+    found = bc.compare({"tight": other}, flat).metrics
+    pd.testing.assert_frame_equal(found, bc.compare({"tight": other.idata}, flat.idata).metrics)
+    pd.testing.assert_frame_equal(bc.compare(other, flat).metrics.drop("noise floor").reset_index(drop=True),
+                                  found.drop("noise floor").reset_index(drop=True))  # fmt: skip
+
+
+def test_rows_of_a_fit_in_units_of_the_data_have_its_coefficients(flat):
+    core = flat.coreset
+    own, names = core.to_frame(units="data"), list(core.feature_names)
+    beta = np.random.default_rng(0).normal(size=(5, len(names)))
+    eta = own[names].to_numpy() @ core.design.raw_coefficients(beta).T
+    assert np.allclose(eta, core.X @ beta.T)
+    assert not np.allclose(core.to_frame()[names].to_numpy() @ core.design.raw_coefficients(beta).T, eta)
+    assert set(own["old"]) <= {0.0, 1.0}
+    with pytest.raises(ValueError, match="units='raw' is unknown; choose one of 'design', 'data'"):
+        core.to_frame(units="raw")
+
+
+def test_ratios_are_those_of_the_family(flat):
+    frame = pd.DataFrame({"x": np.random.default_rng(0).normal(size=2000)})
+    frame["n"] = np.random.default_rng(1).poisson(np.exp(0.3 * frame["x"]))
+    counts = bc.fit("n ~ x", frame, family="poisson", random_state=1, progressbar=False)
+    draws = np.exp(counts.idata.posterior["coef"].sel(feature="x").values)
+    found = counts.summary(scale="ratio")
+    assert found.index.tolist() == ["x"]
+    assert found.loc["x", "mean"] == pytest.approx(draws.mean())
+    pd.testing.assert_frame_equal(flat.summary(scale="ratio"), flat.summary(scale="odds"))
+    with pytest.raises(DataError, match=r"scale='odds', but the family is 'poisson'.*; see scale='ratio'"):
+        counts.summary(scale="odds")
+    with pytest.raises(DataError, match=r"family 'poisson'.*summary\(scale='ratio'\)"):
+        bc.odds_ratios(counts.idata)
+
+
+def test_a_picture_of_a_grouping_factor_is_refused_with_the_way_to_its_effects(grouped):
+    with pytest.raises(DataError, match=r"'g' is a grouping factor: fit.effects\('g'\) has its effects"):
+        grouped.plot("g")
+    with pytest.raises(DataError, match="'z' is no column that the fit knows; they are 'age'"):
+        grouped.plot("z")
+
+
+def test_a_fit_that_is_certified_uses_all_its_draws(frame):
+    """Of groups 500 draws are weighed; where these are certified, the others are as good."""
+    twice = pd.concat([frame, frame.assign(age=frame["age"] + 1.0)], ignore_index=True)
+    fit = bc.fit("y ~ age + (1 | g)", twice, random_state=5, progressbar=False)
+    some = fit.idata.isel(draw=slice(0, 125))
+    certified = replace(fit, certificate=replace(fit.certificate, level=Level.CERTIFIED, idata=some))
+    assert certified.idata is fit.drawn
+    corrected = replace(fit, certificate=replace(fit.certificate, level=Level.CORRECTED, idata=some))
+    assert corrected.idata is some  # the control
+    moved = replace(fit, certificate=replace(fit.certificate, level=Level.CERTIFIED, idata=fit.drawn.copy()))
+    assert moved.idata is moved.certificate.idata

@@ -1,6 +1,7 @@
 """Updates: months of rows one after another, as one fit of all; rows that moved, and input that is refused."""
 
 import re
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -153,7 +154,7 @@ def test_files_from_the_command_line_update_one_after_another(tmp_path, capsys, 
     capsys.readouterr()
     assert main(["update", "model", *later, "--quiet"]) == 0
     assert capsys.readouterr().out.startswith(
-        "month-01.parquet: certified, 8,000 rows so far\nThese draws can be used: certified.\n"
+        "month-01.parquet: certified, 8,000 rows so far\nThese draws can be used: certified. Means are within "
     )
     month(21).assign(device="watch").to_parquet("bad.parquet")
     for files, message in (
@@ -177,7 +178,7 @@ def test_a_year_of_files_from_the_command_line(tmp_path, capsys, monkeypatch):
     assert main(["update", "model", *names[1:], "--quiet"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[:10] == [f"{name}: certified, {4000 * (k + 2):,} rows so far" for k, name in enumerate(names[1:-1])]
-    assert lines[10] == "These draws can be used: certified."
+    assert lines[10].startswith("These draws can be used: certified. Means are within ")
     table = bc.read_fit("model").summary()
     fit = bc.fit(FORMULA, names[0], random_state=0, progressbar=False)
     for name in names[1:]:
@@ -185,3 +186,22 @@ def test_a_year_of_files_from_the_command_line(tmp_path, capsys, monkeypatch):
     assert table.equals(fit.summary())
     at_once = bc.fit(FORMULA, pd.concat(map(pd.read_parquet, names)), random_state=5, progressbar=False).summary()
     assert (np.abs(table["mean"] - at_once["mean"]) < 0.2 * at_once["sd"]).all()
+
+
+def test_a_file_that_comes_twice_is_named(tmp_path):
+    later = tmp_path / "month.parquet"
+    month(1).to_parquet(later)
+    fit = fitted(FORMULA, month(0)).update(later, progressbar=False)
+    assert [step.why.partition(" beside")[0] for step in fit.story if step.what == "update"] == [
+        f"rows of {str(later)!r}"
+    ]
+    fit.save(tmp_path / "model")
+    again = bc.read_fit(tmp_path / "model")
+    with pytest.warns(
+        UserWarning, match=r"new='.*month\.parquet' was added before: rows that are the same count twice"
+    ):
+        again.update(later, progressbar=False)
+    month(2).to_parquet(tmp_path / "other.parquet")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        again.update(tmp_path / "other.parquet", progressbar=False)

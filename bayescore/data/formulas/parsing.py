@@ -198,7 +198,10 @@ def _parts(text: str, term: str, aliases: dict[str, str]) -> Iterator[tuple[str,
         if isinstance(node, ast.Call):
             name = _function(node.func)
             if name == "offset":
-                raise DataError(f"formula={text!r}: {term!r} is no term; name the column of offsets as offset=")
+                raise DataError(
+                    f"formula={text!r}: {term!r} is no term; name the column of offsets as offset=, or that of counts' "
+                    "exposures as exposure="
+                )
             if name is None or name not in PLAIN | MOMENTS | BASES | CODINGS | CONTR | {"C"}:
                 raise refused(f"the call {ast.unparse(node.func)!r}")
             named[id(node.func)] = name

@@ -167,7 +167,9 @@ def resolve(
     named |= {f"groups[{k}]" if len(groups) > 1 else "groups": name for k, name in enumerate(groups)}
     for argument, name in named.items():
         if name is not None and name not in names:
-            raise ColumnError(f"{argument}={name!r} is not a column of the data; the columns are {listed}", argument)
+            said = f"{argument}={name!r} is not a column of the data; the columns are {listed}"
+            term = f". A formula names groups in terms such as (1 | {name})"
+            raise ColumnError(f"{said}{term}" if argument.startswith("groups") else said, argument)
     if len(set(names)) < len(names):
         repeated = next(name for name in names if names.count(name) > 1)
         raise DataError(f"column {repeated!r} stands more than once in data; rename one")

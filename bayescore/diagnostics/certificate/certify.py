@@ -20,6 +20,7 @@ Draws that were made from all rows need no weights, and are judged by their own 
 the full data's expected log pointwise predictive density too, see `elpd`.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -34,10 +35,10 @@ from bayescore.data.passes.threads import one_blas_thread
 from bayescore.diagnostics.certificate.coefficients import bare_table
 from bayescore.diagnostics.certificate.provenance import altered
 from bayescore.diagnostics.certificate.strategy import strategy, weigher_of
-from bayescore.diagnostics.certificate.verdict import judge, verdict
+from bayescore.diagnostics.certificate.verdict import Judgement, judge, verdict
 from bayescore.diagnostics.certificate.weigh import Weigher, corrected_idata
 from bayescore.diagnostics.dispersion import ROWS, SEED, dispersion, residual_dispersion
-from bayescore.diagnostics.error_family import risk
+from bayescore.diagnostics.error_family import bound_of_means, risk
 from bayescore.diagnostics.formatting import number, with_error
 from bayescore.diagnostics.full_pass import full_rows
 from bayescore.diagnostics.group_draws import scale_names
@@ -47,7 +48,7 @@ from bayescore.diagnostics.responses import SampledCounts, sampled_counts
 from bayescore.diagnostics.results import CertificateData, Level
 from bayescore.limits import MAX_FAILURE_PROBABILITY
 from bayescore.models.families import check_family
-from bayescore.samplers.inference_data import Posterior, of_own_model, read_posterior
+from bayescore.samplers.inference_data import Posterior, fewer_draws, of_own_model, read_posterior
 from bayescore.types import WeightedData
 from bayescore.validation import DataError, check_integer, shown_apart
 
@@ -68,14 +69,14 @@ class Certificate(CertificateData):
     >>> idata = bc.sample(core, random_seed=2, progressbar=False)
     >>> certificate = bc.certify(idata, core, X, y, progressbar=False)
     >>> print(str(certificate).splitlines()[0])
-    These draws can be used: certified.
+    These draws can be used: certified. Means are within 0.06 posterior sd of the full data's.
     >>> bool(certificate.coordinates.loc["x0", "mean_error_sd"] < 0.1)
     True
     >>> certificate.to_html("certificate.html", idata, core)  # doctest: +SKIP
     """
 
     def __repr__(self) -> str:
-        lines = [f"{self.advice}: {self.level}.", f"  {self.text}"]
+        lines = [self.first_line, f"  {self.text}"]
         if self.n_passes:
             lines.append(f"  {self.n_passes} pass{'es' * (self.n_passes > 1)} over the full data")
         if self.trusted:
@@ -263,4 +264,21 @@ def certified_by(
         dispersion=over,
         **(found.first.elpd(sampled) if trusted and elpd else {}),
         n_passes=weigher.dataset.n_passes,
+        mean_bound=_mean_bound(level, found, delivered=_all_corrected(corrected, idata)),
     )
+
+
+def _all_corrected(corrected: Any, idata: Any) -> bool:
+    """Whether there are corrected draws, as many as those that were judged."""
+    return corrected is not None and corrected is not idata and not fewer_draws(corrected, idata)
+
+
+def _mean_bound(level: Level, found: Judgement, *, delivered: bool) -> float:
+    """Return by how many sds means of draws that can be used may be off; `delivered` where all are corrected, too."""
+    if level is Level.NOT_CERTIFIED:
+        return math.nan
+    if level is Level.CORRECTED:
+        return bound_of_means(found.left)
+    kinds = [found.raw, found.left] if delivered else [found.raw]
+    of_effects = np.abs(found.effects["mean_error_sd"].to_numpy()).max(initial=0.0)
+    return max(float(of_effects), *map(bound_of_means, kinds))
