@@ -442,21 +442,22 @@ def test_an_update_with_new_groups_is_a_fit_of_all_rows():
     assert abs(raw[:, 1:].std(axis=0) / once.sd[1:3] - 1.0).max() < 0.15
 
 
-@pytest.mark.parametrize("formula", [FLAT, GROUPED, CROSSED])
+@pytest.mark.parametrize("formula", [FLAT, GROUPED, CROSSED, SLOPES])
 def test_units_of_y_do_not_matter(formula):
     found = []
-    for unit in (1.0, 1e-6, 1e7):
+    for unit in (1.0, 1e-22, 1e-10, 1e18):
         family = bc.families.Normal(SD * unit)
         own = bc.fit(formula, ROWS.assign(y=ROWS["y"] * unit), family=family, random_state=1, **QUIET)
         assert own.level == "certified"
         assert own.summary()["ess_bulk"].min() > 800
-        found.append(own.summary()[["mean", "sd"]].to_numpy() / unit)
+        summary = own.summary().drop(index="rho_g[1,a]", errors="ignore")  # which has no unit
+        found.append(summary[["mean", "sd"]].to_numpy() / unit)
     for other in found[1:]:
-        if formula == CROSSED:  # another path: within 5 Monte Carlo errors
+        if formula == SLOPES:  # another path: within 5 Monte Carlo errors
             assert (abs(other[:, 0] - found[0][:, 0]) / found[0][:, 1]).max() < 0.25
             assert abs(other[:, 1] / found[0][:, 1] - 1.0).max() < 0.25
         else:
-            np.testing.assert_allclose(other, found[0], rtol=1e-6)
+            np.testing.assert_allclose(other, found[0], rtol=1e-5)
 
 
 def test_clusters_give_the_sandwich():

@@ -35,14 +35,14 @@ def of_covariance(
 
 
 def slopes_of(
-    factor: FloatArray, w: FloatArray, M: FloatArray, u: FloatArray
+    factor: FloatArray, w: FloatArray, M: FloatArray, u: FloatArray, unit: float
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return du / dv and dz / dv of each level, shape (G, q, q), and v of effects u, (G, q)."""
+    """Return du / dv and dz / dv of each level, (G, q, q), and v of effects u, (G, q); `unit` is the family's."""
     G, q = w.shape
     of_u, of_z, v, z = np.zeros((G, q, q)), np.zeros((G, q, q)), np.empty((G, q)), np.zeros((G, q))
     for i in range(q):
         sigma, below = factor[i, i], factor[i, :i]
-        narrow = np.where(w[:, i] > 0.0, np.abs(sigma) ** -w[:, i], 1.0)
+        narrow = np.where(w[:, i] > 0.0, np.abs(sigma) ** -w[:, i] * unit ** (w[:, i] - 1.0), 1.0)
         mean = np.einsum("j,gjk->gk", below, of_z[:, :i]) + np.einsum("gj,gjk->gk", M[:, i, :i], of_u[:, :i])
         of_z[:, i] = -(w[:, i] * narrow)[:, None] * mean
         of_z[:, i, i] += narrow

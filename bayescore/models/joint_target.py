@@ -4,11 +4,13 @@ The effects of a level are u_i = s_i sum_{j <= i} C_ij z_j, z ~ N(0, I), with s 
 their correlations, in an order of their own (`Layout.order`). The coordinate of an effect is v, with a weight w in
 [0, 1] for each level,
 
-.. math:: z_i = (v_i - w_i m_i) / \sigma_i^{w_i}, \qquad m_i = s_i \sum_{j < i} C_{ij} z_j + \sum_{j < i} M_{ij} u_j,
+.. math:: z_i = (v_i - w_i m_i) / (\sigma_i^{w_i} t^{1 - w_i}), \qquad
+          m_i = s_i \sum_{j < i} C_{ij} z_j + \sum_{j < i} M_{ij} u_j,
 
-and sigma_i = s_i C_ii. w = 0 is the non-centred effect v = z, w = 1 the centred one, v = u_i + sum M_ij u_j: with M the
-regression of a level's rows, v is an intercept at the level's mean covariate. Partly centred effects: Papaspiliopoulos,
-Roberts and Skold (2007), Statistical Science 22; with regressions here.
+sigma_i = s_i C_ii, and t the family's unit, so that v of all levels has the unit of effects. w = 0 is the non-centred
+effect v = z, without t, w = 1 the centred one, v = u_i + sum M_ij u_j: with M the regression of a level's rows, v is an
+intercept at the level's mean covariate. Partly centred effects: Papaspiliopoulos, Roberts and Skold (2007), Statistical
+Science 22; with regressions here.
 
 The coordinate of an sd is its logarithm. Where the posterior reaches 0 it is the sd with a sign, as the density is an
 even and smooth function of it there. Those of correlations are Fisher's z of the partial ones, given the effects before
@@ -49,6 +51,7 @@ class JointArguments(NamedTuple):
     centring: FloatArray  # w, (E,), factor by factor and level by level
     shift: FloatArray  # M, (E, most effects of a factor)
     signed: NDArray[np.bool_]  # whether the sd has a sign, (Q,)
+    log_unit: float  # of the family
 
 
 @jit_sums
@@ -202,12 +205,14 @@ def joint_effects(
                     mean += C[i, j] * white[k - i + j]
                     moved += a.shift[k, j] * u[first + g * q + j]
                 z = point[v + g * q + i]
+                rest = 0.0
                 if w > 0.0:
-                    z = (z - w * (s[i] * mean + moved)) * math.exp(-w * log_sigma[i])
+                    rest = (1.0 - w) * a.log_unit
+                    z = (z - w * (s[i] * mean + moved)) * math.exp(-w * log_sigma[i] - rest)
                 white[k] = z
                 u[first + g * q + i] = s[i] * (mean + C[i, i] * z)
-                total -= 0.5 * z * z + w * log_sigma[i]
-                natural += (w - 1.0) * log_sigma[i]
+                total -= 0.5 * z * z + w * log_sigma[i] + rest
+                natural += (w - 1.0) * log_sigma[i] + rest
         for i in range(q):
             u[first + G * q + i] = 0.0
         own_prior, of_logs = _log_prior(own, s, a.signed[t : t + q], a, slope[at : at + size])
@@ -259,7 +264,7 @@ def joint_density(point: FloatArray, gradient: FloatArray, a: JointArguments) ->
                 if w == 0.0:
                     gradient[v + g * q + i] = mine
                     continue
-                inverse[i] = math.exp(-w * math.log(abs(s[i]) * C[i, i]))
+                inverse[i] = math.exp(-w * math.log(abs(s[i]) * C[i, i]) - (1.0 - w) * a.log_unit)
                 gradient[v + g * q + i] = mine * inverse[i]
                 of_log = -w * (z[i] * mine + 1.0)
                 of_s[i] += of_log / s[i]

@@ -6,6 +6,7 @@ sign, and all its effects are non-centred. The mean of a factor's effects, which
 of the same column, has a scale that follows sigma (`joint_means`).
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -88,6 +89,7 @@ class JointFrame:
             np.concatenate([own.ravel() for own in weights]),
             np.concatenate([own.reshape(-1, widest) for own in shifts]),
             np.concatenate(signed),
+            math.log(family.unit),
         )
         last, spread = [], []
         for covariance, order, near_0, sd, w in zip(mode.covariances, orders, signed, sds, weights, strict=True):
@@ -151,7 +153,7 @@ class JointFrame:
         for (G, q), order, C, u in zip(self.shapes, self.orders, factors, effects, strict=True):
             w = self.arguments.centring[e : e + G * q].reshape(G, q)
             M = self.arguments.shift[e : e + G * q].reshape(G, q, -1)[:, :, :q]
-            of_u, of_z, centre = slopes_of(C, w, M, u[:, order])
+            of_u, of_z, centre = slopes_of(C, w, M, u[:, order], self.family.unit)
             turn = np.empty_like(of_u)
             turn[:, order] = of_u
             turns.append(turn)
