@@ -179,7 +179,7 @@ def _joint_mode(look: Look, theta: FloatArray, prior: Prior, n_groups: int) -> t
         slope[-1] = cross[-1] = 0.0  # rows of no group have no effect
         if held:
             step = linalg.solve(sums.precision + own.precision, sums.gradient + own.gradient, assume_a="pos")
-            held = (sums.gradient + own.gradient) @ step >= _CLOSE**2
+            held = bool((sums.gradient + own.gradient) @ step >= _CLOSE**2)
             if held:
                 continue
         precision = sums.precision + own.precision - (cross.T / information) @ cross
