@@ -9,6 +9,7 @@ from bayescore.data.source import Source
 from bayescore.types import stack
 from benchmarks.sources import generated
 from benchmarks.sources.generated import Generated, made, table
+from benchmarks.speed import billion
 
 GROUPS = 50
 
@@ -71,3 +72,29 @@ def test_events_are_rare_and_columns_skewed(groups):
     if groups:
         sizes = np.bincount(rows.group[:, 0], minlength=groups)
         assert sizes[:1000].sum() == pytest.approx(0.1 * len(rows), rel=0.02)  # (1000 / 100,000) ** 0.5
+
+
+@pytest.mark.parametrize("kind", ["flat", "groups"])
+def test_a_file_of_the_rows_is_deleted_though_the_run_ends_early(kind):
+    groups = billion.n_groups(kind, 5000)
+    found = []
+
+    def interrupted():
+        with billion.file_of(kind, 5000, groups) as path:
+            found.append(path)
+            roles = {"groups": "g"} if groups else {}
+            rows = bc.all_rows(path, label="y", progressbar=False, **roles)
+            assert_same(rows, made(billion.SEED, 0, 5000, groups))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert [path.exists() for path in found] == [False]
+
+
+def test_the_model_counts_passes_cores_and_the_making_of_rows(monkeypatch):
+    monkeypatch.setattr(billion, "available_cores", lambda: 2)
+    row = {"N": 10**9, "passes": 4, "build, s": 288.0, "certificate, s": 90.0}
+    assert billion.predicted(row)["build, model"] == pytest.approx(4 * 72 * 10**9 * 1e-9 / 2)
+    assert billion.predicted(row)["build, of model"] == pytest.approx(2.0)
+    assert billion.predicted(row | {"maker, ns": 40.0})["build, model"] == pytest.approx(4 * (40 + 23.4) / 2)

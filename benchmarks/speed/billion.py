@@ -50,6 +50,7 @@ ROWS, FILE_ROWS = 1_000_000_000, 200_000_000
 GROUPS, ROWS_A_GROUP = 100_000, 2000  # as many groups, or fewer so that there are as many rows a group
 WARM_ROWS, WARM_GROUPS = 200_000, MANY + 1  # so many that a sample of them is drawn
 SEED, POLL = 0, 0.1  # s between looks at a worker
+BLOCK = 1 << 16
 KINDS, WAYS = ("flat", "groups"), ("counter", "parquet", "dask")
 SETS = tuple(f"{kind}_{way}" for kind in KINDS for way in WAYS)
 DECODE, COPY, WORK = 36.0, 18.0, 26.0  # ns a row and pass of ten columns: COST_MODEL.md
@@ -72,13 +73,13 @@ def file_of(kind: str, n_rows: int, groups: int) -> Iterator[Path]:
         yield path
 
 
-def whole(kind: str, data: Any, after_build: Callable[[], float] = peak_mb) -> dict[str, Any]:
+def whole(kind: str, data: Any, peak: Callable[[], float] = peak_mb) -> dict[str, Any]:
     """Build, draw and certify; return what each took."""
     roles = {} if isinstance(data, Generated) else {"label": "y", **({"groups": "g"} if kind == "groups" else {})}
     told = {**roles, "progressbar": False}
     build = {"method": METHODS[kind], "intercept": True, "random_state": SEED}
     core, *built = timed(lambda: bc.build_coreset(data, **build, **told))
-    peak = after_build()
+    after_build = peak()
     idata, *drawn = timed(lambda: bc.sample(core, random_seed=1, progressbar=False))
     found, *certified = timed(lambda: bc.certify(idata, core, data, **told))
     return {
@@ -93,8 +94,8 @@ def whole(kind: str, data: Any, after_build: Callable[[], float] = peak_mb) -> d
         "certificate, s": certified[0],
         "certificate, CPU s": certified[1],
         "level": str(found.level),
-        "peak MB, build": peak,
-        "peak MB": after_build(),
+        "peak MB, build": after_build,
+        "peak MB": peak(),
     }
 
 
@@ -110,8 +111,8 @@ def counted(kind: str, n_rows: int, groups: int) -> dict[str, Any]:
     """Return what rows took that are made; in a fresh process."""
     warnings.simplefilter("ignore", UserWarning)
     whole(kind, Generated(WARM_ROWS, WARM_GROUPS if groups else 0, SEED))
-    *_, used = timed(lambda: [made(SEED, start, 1 << 16, groups) for start in range(0, 1 << 22, 1 << 16)])
-    return {"maker, ns": used / (1 << 22) * 1e9, **whole(kind, Generated(n_rows, groups, SEED))}
+    *_, used = timed(lambda: [len(made(SEED, start, BLOCK, groups)) for start in range(0, 64 * BLOCK, BLOCK)])
+    return {"maker, ns": used / (64 * BLOCK) * 1e9, **whole(kind, Generated(n_rows, groups, SEED))}
 
 
 def from_file(kind: str, path: Path, warm: Path) -> dict[str, Any]:
