@@ -1,4 +1,4 @@
-r"""How often is a certificate false? 300 fresh problems, drawn once from a stated distribution, a word on each.
+r"""How often is a certificate false? Fresh problems from a stated distribution, and a word on each of them.
 
 Problem i follows from the seed [34, i]. Its family is logistic (35%), probit, cloglog, Poisson, negative binomial or
 numbers with normal noise (13% each). Its terms are none (50%), `(1 | g)` (25%), `(1 | g) + (1 | h)` (12.5%) or
@@ -19,7 +19,8 @@ rough posteriors) draws of all rows by bayescore's samplers, with an effective s
 "certified" and the draws, or "corrected" and the corrected ones, are off by more than 0.25 beyond three standard errors
 of the truth: in a mean (sds) or an sd (relative). Intervals are Clopper and Pearson's, 95%, by problem.
 
-Rows are kept in ``.references/certificate_rates.csv`` as they come, and a run goes on where the last one ended.
+``--trials 300`` are the problems. Rows are kept in ``.references/certificate_rates.csv`` as they come, and a run goes on
+where the last one ended.
 """
 
 import warnings
@@ -268,8 +269,8 @@ def counted(by: str, value: str, rows: pd.DataFrame) -> Row:
 
 
 @command("certificate_rates")
-def main(problems: int = PROBLEMS, workers: int = 2) -> None:
-    frame = run(problems, workers)
+def main(trials: int = PROBLEMS, workers: int = 2) -> None:
+    frame = run(trials, workers)
     frame["family"] = frame["family"].str.partition("(")[0]
     publish("certificate_rates_problems", frame.drop(columns="text").to_dict("records"), 3)
     rows = []
