@@ -19,8 +19,8 @@ rough posteriors) draws of all rows by bayescore's samplers, with an effective s
 "certified" and the draws, or "corrected" and the corrected ones, are off by more than 0.25 beyond three standard errors
 of the truth: in a mean (sds) or an sd (relative). Intervals are Clopper and Pearson's, 95%, by problem.
 
-``--trials 300`` are the problems. Rows are kept in ``.references/certificate_rates.csv`` as they come, and a run goes on
-where the last one ended.
+``--trials 300`` are the problems. Rows are kept in ``.references/certificate_rates.csv`` as they come, and a run goes
+on where the last one ended.
 """
 
 import warnings
