@@ -7,10 +7,10 @@ their correlations, in an order of their own (`Layout.order`). The coordinate of
 .. math:: z_i = (v_i - w_i m_i) / (\sigma_i^{w_i} t^{1 - w_i}), \qquad
           m_i = s_i \sum_{j < i} C_{ij} z_j + \sum_{j < i} M_{ij} u_j,
 
-sigma_i = s_i C_ii, and t the family's unit, so that v of all levels has the unit of effects. w = 0 is the non-centred
-effect v = z, without t, w = 1 the centred one, v = u_i + sum M_ij u_j: with M the regression of a level's rows, v is an
-intercept at the level's mean covariate. Partly centred effects: Papaspiliopoulos, Roberts and Skold (2007), Statistical
-Science 22; with regressions here.
+with sigma_i = s_i C_ii and t the family's unit, so that v of all levels has the unit of effects. The non-centred effect
+v = z has w = 0, and no t. The centred one has w = 1, v = u_i + sum M_ij u_j. With M the regression of a level's rows, v
+is an intercept at the level's mean covariate. Partly centred effects: Papaspiliopoulos, Roberts and Skold (2007),
+Statistical Science 22; with regressions here.
 
 The coordinate of an sd is its logarithm. Where the posterior reaches 0 it is the sd with a sign, as the density is an
 even and smooth function of it there. Those of correlations are Fisher's z of the partial ones, given the effects before
