@@ -11,7 +11,8 @@ cores. One of them is killed once it has done as many tasks as the file has row 
 pass. "coreset" is a checksum: it must be that of Parquet.
 
 Seconds are of the clock; CPU seconds of all threads, by Dask of all processes from their start to their end. "peak MB"
-is the memory of the process at its highest till the step's end, of Dask that of the largest process. "model" is what
+is the memory of the process at its highest till the step's end, of Dask that of the largest process; "small" is what it
+was after the small run, which looks at all groups, so that it may be the highest of all. "model" is what
 COST_MODEL.md says for the passes that the build took, at D = 9: 72 ns of processor time a row and pass from Parquet;
 of made rows the making, in place of decoding and copying. It knows no groups. That of the certificate is the processor
 time a row of the one of 1e8 rows in `build_passes`. "of model" is measured over predicted.
@@ -111,15 +112,16 @@ def counted(kind: str, n_rows: int, groups: int) -> dict[str, Any]:
     """Return what rows took that are made; in a fresh process."""
     warnings.simplefilter("ignore", UserWarning)
     whole(kind, Generated(WARM_ROWS, WARM_GROUPS if groups else 0, SEED))
+    before = {"peak MB, small": peak_mb()}
     *_, used = timed(lambda: [len(made(SEED, start, BLOCK, groups)) for start in range(0, 64 * BLOCK, BLOCK)])
-    return {"maker, ns": used / (64 * BLOCK) * 1e9, **whole(kind, Generated(n_rows, groups, SEED))}
+    return {"maker, ns": used / (64 * BLOCK) * 1e9, **before, **whole(kind, Generated(n_rows, groups, SEED))}
 
 
 def from_file(kind: str, path: Path, warm: Path) -> dict[str, Any]:
     """Return what rows of a file took; in a fresh process."""
     warnings.simplefilter("ignore", UserWarning)
     whole(kind, warm)
-    return whole(kind, path)
+    return {"peak MB, small": peak_mb(), **whole(kind, path)}
 
 
 def by_workers(kind: str, path: Path, warm: Path) -> dict[str, Any]:
@@ -135,6 +137,7 @@ def by_workers(kind: str, path: Path, warm: Path) -> dict[str, Any]:
             return max(peak_mb(), *client.run(peak_mb).values())
 
         whole(kind, dd.read_parquet(warm))
+        small = {"peak MB, small": peak()}
         before = set(client.run(os.getpid).values())
         killer = Killer(client, pq.read_metadata(path).num_row_groups)
         killer.start()
@@ -145,12 +148,16 @@ def by_workers(kind: str, path: Path, warm: Path) -> dict[str, Any]:
     usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     of_steps = [name for name in row if name.endswith("CPU s")]  # which are of this process alone
     row = {name: value for name, value in row.items() if name not in of_steps}
-    return row | {
-        "CPU s": sum(used.ru_utime + used.ru_stime for used in usage),
-        "workers": available_cores(),
-        "killed": len(lost),
-        "killed after, s": killer.seconds,
-    }
+    return (
+        small
+        | row
+        | {
+            "CPU s": sum(used.ru_utime + used.ru_stime for used in usage),
+            "workers": available_cores(),
+            "killed": len(lost),
+            "killed after, s": killer.seconds,
+        }
+    )
 
 
 class Killer(threading.Thread):
