@@ -232,7 +232,7 @@ def test_certify_exits_0_whatever_the_verdict(
     write_posterior(bc.sample(core, sampler="mala", draws=250, random_seed=0, progressbar=False), "p.nc")
     argv = ["certify", "p.nc", "c.parquet", "many.parquet", "--label", "y", "--quiet", "-o", "c.html"]
     assert cli.main(argv) == 0
-    assert f": {level}.\n" in capsys.readouterr().out
+    assert f": {level}. " in capsys.readouterr().out
     assert f": {level}</strong>" in Path("c.html").read_text(encoding="utf-8")
 
 
