@@ -100,6 +100,32 @@ def test_with_groups_it_is_the_mode_of_the_dense_restricted_likelihood(formula):
     assert built(FLAT, rows).params["sd"] > found.sd * (1.0 + found.log_se)  # a control: effects matter
 
 
+@pytest.mark.statistical(rate=1e-6)
+@pytest.mark.parametrize("of_groups", [0.3, 1.0, 2.0, 5.0])
+@pytest.mark.parametrize("formula", ["y ~ x + (1 | g)", "y ~ x + (1 | g) + (1 | h)", "y ~ x + (1 + x | g) + (1 | h)"])
+def test_it_is_found_whatever_the_sd_of_effects(formula, of_groups):
+    """Within 7%, 5 standard errors, of the noise's 1; the sd of a fit without groups is the control."""
+    rng = np.random.default_rng(1000)
+    rows = pd.DataFrame({"x": rng.normal(size=3000), "g": rng.integers(0, 50, 3000), "h": rng.integers(0, 20, 3000)})
+    effects = rng.normal(0.0, of_groups, 50)[rows["g"]]
+    if "h" in formula:
+        effects = effects + rng.normal(0.0, of_groups, 20)[rows["h"]]
+    rows["y"] = rows["x"] + effects + rng.normal(size=3000)
+    assert built(formula, rows).params["sd"] == pytest.approx(1.0, rel=0.07)
+    assert of_groups < 1.0 or built("y ~ x", rows).params["sd"] > 1.2
+
+
+def test_slopes_of_a_column_far_from_0_do_not_hide_the_mode():
+    """The sd is that of the column about its mean, but for the prior of the intercept's sd; control: no slopes."""
+    rng = np.random.default_rng(3)
+    rows = pd.DataFrame({"x": rng.normal(size=2000), "g": rng.integers(0, 30, 2000)})
+    slope = 0.5 + rng.normal(0.0, 0.3, 30)[rows["g"]]
+    rows["y"] = 1.0 + slope * rows["x"] + rng.normal(0.0, 0.6, 30)[rows["g"]] + rng.normal(0.0, 0.8, 2000)
+    near, far = (built("y ~ x + (1 + x | g)", rows.assign(x=rows["x"] + by)).params["sd"] for by in (0.0, 1000.0))
+    assert far == pytest.approx(near, rel=0.005)
+    assert built("y ~ x + (1 | g)", rows).params["sd"] > 1.05 * near
+
+
 @pytest.mark.parametrize("formula", EVERY)
 def test_every_way_to_the_sums_finds_the_same(formula, tmp_path):
     core, stream = built(formula), bc.stream(formula=formula, family=bc.families.Normal())

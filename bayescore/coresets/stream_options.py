@@ -13,6 +13,7 @@ from bayescore.types import WeightedData
 from bayescore.validation import DataError, warn
 
 FAR = 20.0  # sds of a column between its mean and 0
+_ROUNDING = 1e-9  # share of a mean, below which an sd is rounding
 ROLES = ("label", "weights", "offset", "trials", "exposure", "groups", "positive", "missing")
 
 
@@ -48,13 +49,21 @@ def warn_if_far(rows: WeightedData, design: Design) -> None:
     """
     if design.constant is None or not len(rows):
         return
-    mean, sd = rows.X.mean(axis=0), rows.X.std(axis=0)
-    far = np.abs(mean) / np.where(sd > 0.0, sd, np.inf)
+    w = rows.weights / rows.weights.sum()
+    mean = w @ rows.X
+    sd = np.sqrt(w @ (rows.X - mean) ** 2)
+    varies = sd > _ROUNDING * np.abs(mean)
+    far = np.where(varies, np.abs(mean) / np.where(varies, sd, 1.0), np.abs(mean))  # of one value: from 0 itself
+    far[np.isin(rows.X, (0.0, 1.0)).all(axis=0)] = 0.0  # of yes and no, and the intercept
     d = int(far.argmax())
     if far[d] > FAR:
-        name, near = design.names[d], float(f"{mean[d]:.3g}")
+        name, near = design.names[d], f"{float(f'{mean[d]:.3g}'):.10g}"
+        spread = (
+            f"the mean {mean[d]:.4g} and the sd {sd[d]:.2g}" if varies[d] else f"the one value {mean[d]:.4g} so far"
+        )
+        term = f"as in I({name} - {near})" if name.isidentifier() else f"such as {near}"
         warn(
-            f"column {name!r} has the mean {mean[d]:.4g} and the sd {sd[d]:.2g}: 0 is {far[d]:.0f} sds away, where the "
-            f"prior of the intercept, {WEAK}, is not weak, and moves the mode about which the stream condenses rows. "
-            f"Subtract a number near the mean, as in I({name} - {near:.10g}), or certify and update with all rows"
+            f"column {name!r} has {spread}: 0 is far away, where the prior of the intercept, {WEAK}, is not weak, and "
+            f"moves the mode about which the stream condenses rows. Subtract a number near the mean, {term}, or "
+            "certify and update with all rows"
         )

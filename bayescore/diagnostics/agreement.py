@@ -23,7 +23,7 @@ def beside_reference(certificate: CertificateData, verdict: Verdict) -> Certific
     if certificate.level != Level.CERTIFIED or verdict.level != Level.DIFFERS:
         return certificate
     text = f"Certified without the reference, which shows a larger error: see the verdict. {certificate.text}"
-    return replace(certificate, level=Level.NOT_CERTIFIED, text=text)
+    return replace(certificate, level=Level.NOT_CERTIFIED, text=text, mean_bound=math.nan)
 
 
 def predicted_error(certificate: CertificateData) -> tuple[float, float]:

@@ -98,14 +98,20 @@ def moved_too_far(frames: Sequence[Frame], later: Frame) -> tuple[str, str]:
     said = f"the mean has moved by {moved:.2g} sds of the posterior that they were read for (limit {limit:.2g})"
     if moved > limit:
         return said, said
-    sd = np.sqrt(np.diagonal(later.covariance))
-    shares = [float((sd / np.sqrt(np.diagonal(frame.covariance))).max()) for frame in frames]
-    mean = math.sqrt(sum((frame.errors[0] * share) ** 2 for frame, share in zip(frames, shares, strict=True)))
-    spread = math.sqrt(sum((frame.errors[1] * share**2) ** 2 for frame, share in zip(frames, shares, strict=True)))
+    mean, spread = errors_before(frames, later)
     if max(mean, spread) > NEGLIGIBLE_ERROR:
         off = f"what was found of them adds up to an error of {mean:.2g} sd in means and {100.0 * spread:.2g}% in sds"
         return f"{off} (limits {NEGLIGIBLE_ERROR:g} and {NEGLIGIBLE_ERROR:.0%})", said
     return "", said
+
+
+def errors_before(frames: Sequence[Frame], later: Frame) -> tuple[float, float]:
+    """Return what was found of earlier rows as errors of means, in sds, and of sds, in the posterior of all rows."""
+    sd = np.sqrt(np.diagonal(later.covariance))
+    shares = [float((sd / np.sqrt(np.diagonal(frame.covariance))).max()) for frame in frames]
+    mean = math.sqrt(sum((frame.errors[0] * share) ** 2 for frame, share in zip(frames, shares, strict=True)))
+    spread = math.sqrt(sum((frame.errors[1] * share**2) ** 2 for frame, share in zip(frames, shares, strict=True)))
+    return mean, spread
 
 
 def frames_to_arrays(frames: Sequence[Frame]) -> Arrays:

@@ -1,5 +1,6 @@
 """More rows for a fit: a coreset of the new ones beside that of the old, and draws of both."""
 
+import math
 import warnings
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,7 +27,7 @@ from bayescore.diagnostics.certificate.updated import certify_update
 from bayescore.diagnostics.full_pass import full_rows
 from bayescore.diagnostics.health import Need
 from bayescore.diagnostics.results import Level
-from bayescore.fitting.frames import Frame, moved_too_far
+from bayescore.fitting.frames import Frame, errors_before, moved_too_far
 from bayescore.fitting.given import Given
 from bayescore.fitting.parts import FitParts
 from bayescore.fitting.route import FAILURES, Route, called
@@ -113,13 +114,15 @@ class NewRows(Given):
             return found
         assert self.fit is not None
         own = found.idata if found.idata is not None else idata
-        trouble, said = moved_too_far(self.frames, Frame.of(read_posterior(own, "idata"), found))
+        now = Frame.of(read_posterior(own, "idata"), found)
+        trouble, said = moved_too_far(self.frames, now)
         if self.fit.level != Level.CERTIFIED:
             trouble = f"the fit was {self.fit.level!r} before the update, and its coreset is not enough for its rows"
         if trouble:
             refused = f"Earlier rows were not read again, and {trouble}: {_REMEDY} Of the new rows: {found.text}"
-            return replace(found, level=Level.NOT_CERTIFIED, text=refused, idata=None)
-        return replace(found, text=f"{found.text} Earlier rows were not read again: {said}.")
+            return replace(found, level=Level.NOT_CERTIFIED, text=refused, idata=None, mean_bound=math.nan)
+        bound = found.mean_bound + errors_before(self.frames, now)[0]
+        return replace(found, text=f"{found.text} Earlier rows were not read again: {said}.", mean_bound=bound)
 
 
 @dataclass(frozen=True, eq=False)

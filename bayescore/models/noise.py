@@ -38,6 +38,7 @@ _RANK = 1e-10  # of the largest singular value, of columns of one length
 _DIGITS = 6  # of the sd: a ten thousandth of its standard error for 1e6 rows
 _LEAST, _MOST = 1e-4, 1e10  # sd of an effect, over that of the noise, in columns of scale 1
 _FIRST = 0.5
+_FAR_OFF = 1e6  # in place of the objective where that is not known
 _STEP = 1e-3  # of logarithms, for differences of gradients
 _LEAST_CURVATURE = 0.5  # of log sds of effects: where rows say nothing their prior does
 _NEAR = 0.05  # standard errors by which the mode may be off
@@ -159,8 +160,21 @@ class _Restricted:
 
     @property
     def first(self) -> FloatArray:
-        """Return the point from which the mode is sought."""
-        return np.concatenate([np.log(_FIRST) * np.eye(len(own))[np.tril_indices(len(own))] for own in self.scales])
+        """Return the point from which the mode is sought: effects on columns about their means are independent."""
+        w, found = self.rows.rows.weights, []
+        for factor, z, size in zip(self.rows.factors, self.rows.z, self.scales, strict=True):
+            T, about = np.eye(len(size)), z
+            if "1" in factor.effects:
+                i = factor.effects.index("1")
+                mean = (w * z[:, i]) @ z / (w @ z[:, i] ** 2)
+                mean[i] = 0.0
+                about = z - np.outer(z[:, i], mean)
+                T[i] -= mean
+            sd = np.maximum(np.sqrt(w @ about**2 / w.sum()), _RANK * size)
+            B = np.linalg.cholesky((size[:, None] * T * (_FIRST / sd) ** 2) @ (size[:, None] * T).T)
+            B[np.diag_indices(len(B))] = np.log(np.diagonal(B))
+            found.append(B[np.tril_indices(len(B))])
+        return np.concatenate(found)
 
     @property
     def diagonal(self) -> np.ndarray:
@@ -233,15 +247,19 @@ class _Restricted:
 def _with_effects(own: _Restricted) -> Noise:
     """Return the sd of the noise of rows with group terms."""
     low, high = (np.where(own.diagonal, np.log(end), far) for end, far in ((_LEAST, -_MOST), (_MOST, _MOST)))
-    begin = own.profile(own.first)[0]
+    first, unit = own.first, float(len(own.pull))  # so that a first step along the gradient is of the order of 1
+    begin = own.profile(first)[0]
 
     def descent(point: FloatArray) -> Any:
-        value, slope = own.profile(point)
-        return value - begin, slope
+        try:
+            value, slope = own.profile(point)
+        except DataError:  # so far off that H is singular: the step is shortened
+            return _FAR_OFF, np.zeros(len(point))
+        return (value - begin) / unit, slope / unit
 
-    asked: Any = {"gtol": 1e-4, "ftol": 1e-15, "maxiter": 500}
-    ends = list(zip(low.tolist(), high.tolist(), strict=True))
-    point = optimize.minimize(descent, own.first, jac=True, method="L-BFGS-B", bounds=ends, options=asked).x
+    asked: Any = {"gtol": 1e-4 / unit, "ftol": 1e-15, "maxiter": 500}
+    ends = [(end, None) for end in low.tolist()]  # with both ends the first step would go to one of them
+    point = optimize.minimize(descent, first, jac=True, method="L-BFGS-B", bounds=ends, options=asked).x
     if (point >= high - _STEP).any():
         raise DataError(_NO_NOISE)
     square, _, of_square, of_logs = own.at(point)

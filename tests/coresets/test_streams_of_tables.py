@@ -471,3 +471,13 @@ def test_a_column_far_from_0_is_warned_of_once():
         warnings.simplefilter("error")
         stream.partial_fit(rows)
         bc.stream(formula="y ~ I(year - 2010) + x", size=20, random_state=0).partial_fit(rows)
+
+
+def test_of_one_value_or_of_yes_and_no_a_column_is_far_only_where_it_matters():
+    rows = pd.DataFrame({"x": np.arange(2000) % 7 - 3.0, "y": np.arange(2000) % 2})
+    with pytest.warns(UserWarning, match="'year' has the one value 2000 so far"):
+        bc.stream(formula="y ~ year + x", size=20, random_state=0).partial_fit(rows.assign(year=2000))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        own = rows.assign(tenth=0.1, often=(np.arange(2000) != 7).astype(float))
+        bc.stream(formula="y ~ often + tenth + x", size=20, random_state=0).partial_fit(own)
