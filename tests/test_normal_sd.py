@@ -115,6 +115,7 @@ def test_it_is_found_whatever_the_sd_of_effects(formula, of_groups):
     assert of_groups < 1.0 or built("y ~ x", rows).params["sd"] > 1.2
 
 
+@pytest.mark.filterwarnings("ignore:the posterior is given the sd of the noise")
 def test_slopes_of_a_column_far_from_0_do_not_hide_the_mode():
     """The sd is that of the column about its mean, but for the prior of the intercept's sd; control: no slopes."""
     rng = np.random.default_rng(3)

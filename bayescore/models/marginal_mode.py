@@ -125,14 +125,21 @@ def marginal_mode(
 
     One pass a step. The first has the effects at 0, and Newton steps for all of them; each later pass has its nodes
     where the one before says. Such steps may overshoot where labels are rare: where they do not end at the mode, they
-    begin once more, at the joint mode of beta and the effects.
+    begin once more, at the joint mode of beta and the effects; and where those of all together do not end there, at
+    that of beta first.
     """
     none = np.zeros(n_groups + 1)
     point, found = _climb(look, at_point(look, theta, Nodes(none, none), priors), priors, tolerance)
     if found:
         return point
-    again = at_point(look, *_joint_mode(look, theta, priors[0], n_groups), priors)
-    return _climb(look, again, priors, tolerance)[0]
+    ends = []
+    for apart in (False, True):
+        again = at_point(look, *_joint_mode(look, theta, priors[0], n_groups, apart=apart), priors)
+        point, found = _climb(look, again, priors, tolerance)
+        if found:
+            return point
+        ends.append(point)
+    return max(ends, key=lambda end: end.terms.value)
 
 
 def _climb(
@@ -156,16 +163,16 @@ def _climb(
     return (point if best is None else best), False
 
 
-def _joint_mode(look: Look, theta: FloatArray, prior: Prior, n_groups: int) -> tuple[FloatArray, Nodes]:
+def _joint_mode(look: Look, theta: FloatArray, prior: Prior, n_groups: int, *, apart: bool) -> tuple[FloatArray, Nodes]:
     """Return beta at the joint mode of beta and the effects given sigma, as theta, and nodes about the effects there.
 
     The joint density is log-concave given sigma, so steps that are halved until they climb come there from anywhere.
-    Effects stay 0 until beta is at its mode without them: beside a beta far off many groups would overshoot, and one
-    of them halves the step of all.
+    If `apart`, effects stay 0 until beta is at its mode without them: beside a beta far off many groups would
+    overshoot, and one of them halves the step of all.
     """
     beta, square, none = theta[:-1], np.exp(-2.0 * theta[-1]), np.zeros(n_groups + 1)
     center, step, step_of_effects, best = none, 0.0 * beta, none, -np.inf
-    information, held = none + square, True
+    information, held = none + square, apart
     for _ in range(MAX_PASSES):
         there, effects = beta + step, center + step_of_effects
         sums, own = look(there, Nodes(effects, none)), prior_part(there, prior)
@@ -186,7 +193,8 @@ def _joint_mode(look: Look, theta: FloatArray, prior: Prior, n_groups: int) -> t
         gradient = sums.gradient + own.gradient - cross.T @ (slope / information)
         step = linalg.solve(precision, gradient, assume_a="pos")
         step_of_effects = (slope - cross @ step) / information
-        if max(gradient @ step, float((step_of_effects**2 * information).max())) < _CLOSE**2:
+        of_effects = float((step_of_effects**2 * information).max()) if apart else 0.0
+        if max(gradient @ step, of_effects) < _CLOSE**2:
             break
     scale = np.append(information[:-1] ** -0.5, 0.0)
     return np.append(beta, theta[-1]), Nodes(center, scale)

@@ -223,7 +223,7 @@ def test_bad_input_is_named(few):
     idata, rows = models["all"]
     with pytest.raises(DataError, match="models has 1 entries"):
         bc.loo_compare({"a": (idata, rows)}, frame)
-    with pytest.raises(TypeError, match=r"models\['a'\] is a .*; give \(posterior, coreset\)"):
+    with pytest.raises(TypeError, match=r"models\['a'\] is a .*; give a fit, or \(posterior, coreset\)"):
         bc.loo_compare({"a": idata, "b": idata}, frame)
     with pytest.raises(TypeError, match="a DataFrame stands for the coreset"):
         bc.loo_compare({"a": (idata, frame), "b": (idata, rows)}, frame)

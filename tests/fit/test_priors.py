@@ -49,7 +49,7 @@ def test_columns_that_are_not_standardised_have_their_sds():
     assert prior.sigma == pytest.approx((2.5 * np.sqrt(1.0 + 3.0**2), 0.25, 2.5))
 
 
-@pytest.mark.filterwarnings("ignore:the draws are not certified")
+@pytest.mark.filterwarnings("ignore:the draws are not certified", "ignore:column 'year' has the mean")
 @pytest.mark.parametrize("weights", [None, "w"])
 def test_a_streams_coreset_has_the_default_prior_whatever_comes_after(weights, tmp_path):
     """Its columns are not standardised: years lie a hundred sds from 0, where its intercept is."""

@@ -89,7 +89,7 @@ class Normal(Sized):
     >>> len(bc.build_coreset(X, y, family="normal(2.5)", progressbar=False))  # two columns and y: three rows, exact
     3
     >>> bc.build_coreset(X, y, family="normal", progressbar=False).family  # the sd is found
-    'normal(2.48)'
+    'normal(2.50483)'
     """
 
     size: float = None  # type: ignore[assignment]  # of those that a build completes
