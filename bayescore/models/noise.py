@@ -253,7 +253,7 @@ def _with_effects(own: _Restricted) -> Noise:
     def descent(point: FloatArray) -> Any:
         try:
             value, slope = own.profile(point)
-        except DataError:  # so far off that H is singular: the step is shortened
+        except DataError:  # H is singular there: the step is shortened
             return _FAR_OFF, np.zeros(len(point))
         return (value - begin) / unit, slope / unit
 
