@@ -122,17 +122,19 @@ def protocol(module: str) -> str:
     return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
 
 
-def tables_of(name: str) -> list[str]:
+def tables_of(command: Command) -> list[str]:
     """Return the tables that the file of a command writes, those of its name alone where it has one."""
-    text = Path(commands()[name].module.__file__).read_text(encoding="utf-8")
+    name, text = command.name, Path(command.module.__file__).read_text(encoding="utf-8")
     found = [one for one in re.findall(r"""publish\(\s*f?"([a-z_0-9]+)\"""", text) if measured(one)]
     own = [one for one in found if one == name or one.startswith(f"{name}_")]
     return sorted(set(own or ([name] if measured(name) else found)))
 
 
 def minutes_of(name: str) -> float:
-    """Return the minutes that a command took when it was last timed whole; NaN if a part was not."""
-    return float(rows_of("minutes", {"command": name})["minutes"].sum(skipna=False))
+    """Return the minutes that a command took when it was last timed whole; NaN if it, or a part, was not."""
+    known = rows_of("minutes")
+    own = known.loc[known["command"] == name, "minutes"]
+    return float(own.sum(skipna=False)) if len(own) else math.nan
 
 
 def questions() -> dict[str, list[Command]]:

@@ -1,5 +1,7 @@
 """Figures in README.md, in the page of evidence and in benchmarks/ are those of the CSVs that the benchmarks wrote."""
 
+import inspect
+import math
 import re
 from pathlib import Path
 
@@ -103,3 +105,14 @@ def test_a_command_has_a_name_of_its_own():
     assert {own.folder for own in known.values()} >= {"accuracy", "certificates", "groups", "rivals"}
     with pytest.raises(ValueError, match="two commands are called 'calibrated'"):
         command("calibrated")(known["calibrated"].run)
+
+
+def test_a_command_with_data_sets_takes_some_of_them():
+    takes = {name: "only" in inspect.signature(own.run).parameters for name, own in commands().items()}
+    assert [name for name, own in commands().items() if bool(own.sets) and not takes[name]] == []
+    assert len([name for name, own in commands().items() if own.sets]) > 5
+
+
+def test_minutes_of_a_command_that_was_never_timed_are_not_known():
+    assert math.isnan(write_results.minutes_of("no such command"))
+    assert write_results.minutes_of("huggins_data") > 0.0

@@ -11,12 +11,9 @@ draws, two standard errors of draws and reference off, against the full data's p
 too little of w8a's.
 """
 
-import sys
 import time
 import warnings
-from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,8 +25,7 @@ from bayescore.models.newton import Mode
 from benchmarks.accuracy.importance import by_importance, correlations, gaps
 from benchmarks.commands import command
 from benchmarks.problems import load
-from benchmarks.sources.sources import peak_mb
-from benchmarks.tables import publish
+from benchmarks.sources.sources import one_by_one, peak_mb
 
 SETS = ("50", "200", "500", "w8a_train", "200 of 1e6 rows")
 N = 100_000
@@ -115,15 +111,6 @@ def study(name: str) -> dict[str, Any]:
     }
 
 
-@command("columns")
-def main(names: tuple[str, ...] = SETS) -> None:
-    rows = []
-    for name in names:
-        with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-            rows.append(pool.submit(study, name).result())
-        print(rows[-1], flush=True)
-    publish("columns", rows)
-
-
-if __name__ == "__main__":
-    main(tuple(sys.argv[1:]) or SETS)
+@command("columns", sets=SETS)
+def main(only: Sequence[str] = SETS) -> None:
+    one_by_one("columns", study, only, SETS)

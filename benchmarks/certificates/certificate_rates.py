@@ -35,14 +35,17 @@ from scipy import special, stats
 from threadpoolctl import threadpool_limits
 
 import bayescore as bc
-from bayescore.diagnostics.mcse import ess, mcse_mean
+from bayescore.diagnostics.mcse import ess
 from bayescore.diagnostics.psis import psislw
 from bayescore.fitting.scaling import design_prior
 from bayescore.models.default_priors import DEFAULT_SCALE, prior_for
 from bayescore.models.families import check_family
 from bayescore.models.posterior import log_likelihoods
 from bayescore.validation import DataError
+from benchmarks.accuracy.fit_sets import errors
 from benchmarks.accuracy.full_posteriors import FOLDER
+from benchmarks.certificates.certificate_references import figures as moments
+from benchmarks.certificates.certificate_references import standard_errors
 from benchmarks.certificates.forgeries import FLAT, GROUPED, forged, values_of
 from benchmarks.commands import command
 from benchmarks.tables import publish
@@ -161,14 +164,12 @@ def truth(full: bc.Coreset, family: str, prior: Any) -> Truth:
         log_w = log_likelihoods(beta, full, check_family(family)) + own.log_density(beta) - log_t
         w = np.exp(log_w - special.logsumexp(log_w))
         if 1.0 / (w @ w) > LEAST_ESS and psislw(log_w)[1] < 0.5:
-            mean = w @ beta
-            sd = np.sqrt(w @ (beta - mean) ** 2)
-            z = (beta - mean) / sd
-            return mean, sd, sd * np.sqrt(w**2 @ z**2), 0.5 * sd * np.sqrt(w**2 @ (z**2 - 1.0) ** 2), "importance"
+            found = moments(beta, w)
+            error = standard_errors(beta, w, found)
+            return found.location, found.scale, error.location, error.scale, "importance"
     idata = bc.sample(full, family, prior, draws=2000, ess=4000, cores=1, random_seed=1, **QUIET)
     draws = figures(idata)
-    mean, sd = draws.mean(axis=(0, 1)), draws.std(axis=(0, 1))
-    return mean, sd, mcse_mean(draws), mcse_mean((draws - mean) ** 2) / (2.0 * sd), "draws"
+    return draws.mean(axis=(0, 1)), draws.std(axis=(0, 1)), *errors(draws), "draws"
 
 
 def off(idata: Any, known: Truth) -> tuple[float, float]:

@@ -84,7 +84,7 @@ def quantiles(draws: np.ndarray, w: np.ndarray, levels: np.ndarray) -> np.ndarra
     return found
 
 
-def _errors(draws: np.ndarray, w: np.ndarray, about: Figures, inflation: float = 1.0) -> Figures:
+def standard_errors(draws: np.ndarray, w: np.ndarray, about: Figures, inflation: float = 1.0) -> Figures:
     """Return standard errors of weighted draws' moments by the delta method, times sqrt(inflation)."""
     z = (draws - about.location) / about.scale
     squares, upper = w[:, None] ** 2 * inflation, np.triu_indices(z.shape[1], 1)
@@ -181,7 +181,7 @@ def by_importance(problem: Problem) -> Reference | None:
     moments = figures(beta, w)
     return Reference(
         moments,
-        _errors(beta, w, moments),
+        standard_errors(beta, w, moments),
         figures(beta, w, robust=True),
         _robust_errors(beta, w),
         "importance",

@@ -9,11 +9,9 @@ is D (D + 3) / (4 S) times the weights' variance. "worst mean" and "worst sd" ar
 coefficients, in sds and relatively, by the map.
 """
 
-import sys
 import time
 import warnings
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -29,7 +27,7 @@ from bayescore.models.posterior import log_likelihoods
 from bayescore.samplers.inference_data import read_posterior
 from benchmarks.commands import command
 from benchmarks.problems import load
-from benchmarks.tables import publish
+from benchmarks.sources.sources import one_by_one
 
 SETS = ("normal, 10", "skewed, 22", "normal, 60", "normal, 120", "normal, 150", "phishing", "covtype, 16%", "w8a")
 PUBLISHED = {"phishing": "phishing_libsvm", "covtype, 16%": "covtype_ramp16pct", "w8a": "w8a_train"}
@@ -114,14 +112,5 @@ def study(name: str) -> dict[str, Any]:
 
 
 @command("certified_kl", sets=SETS)
-def main(names: tuple[str, ...] = SETS) -> None:
-    rows = []
-    for name in names:
-        with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-            rows.append(pool.submit(study, name).result())
-        print(rows[-1], flush=True)
-    publish("certified_kl", rows)
-
-
-if __name__ == "__main__":
-    main(tuple(sys.argv[1:]) or SETS)
+def main(only: Sequence[str] = SETS) -> None:
+    one_by_one("certified_kl", study, only, SETS)

@@ -97,5 +97,5 @@ def main(only: Sequence[str] = SETS, rivals: str = ",".join(SETTINGS), trials: i
                     row = about | summary(told, truth)
                     rows[name, label, setting] = row | {"reference": truth.origin, "reference error": truth.error}
                     print(row, flush=True)
-        order = {(data, SYSTEMS[key].label): i for i, (data, key) in enumerate((d, k) for d in SETS for k in SETTINGS)}
-        publish(NAME, sorted(rows.values(), key=lambda row: order[row["data"], row["system"]]), 3)
+        labels = [SYSTEMS[key].label for key in SETTINGS]
+        publish(NAME, sorted(rows.values(), key=lambda row: (SETS.index(row["data"]), labels.index(row["system"]))), 3)

@@ -203,7 +203,7 @@ def find_family(name: object) -> Family | None:
     if (own := SIZED.get(kind.strip())) is None:
         return FAMILIES.get(name)
     if not rest.strip(") "):
-        if own.found and "(" not in str(name):
+        if own.found and "(" not in name:
             return own()  # type: ignore[call-arg]
         raise ValueError(lacking(own, name))
     try:
