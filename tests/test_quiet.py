@@ -38,7 +38,7 @@ if __name__ == "__main__":
     import dask.dataframe as dd
     from dask.distributed import Client, LocalCluster
 
-    with LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:
+    with LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster:
         with Client(cluster):
             run(dd.from_pandas(frame, npartitions=4), "y ~ x + a + b", size=400)
     print("done")

@@ -56,7 +56,7 @@ def measured(path: Path, warm: Path) -> dict[str, Any]:
     core, local, local_used = seconds(lambda: build(path))
     idata = sampled(core)
     here, certify, certify_used = seconds(lambda: bc.certify(idata, core, path, **COLUMNS, **QUIET))
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster, Client(cluster) as client:
         build(dd.read_parquet(path))
         other, remote, remote_used = seconds(lambda: build(dd.read_parquet(path)), client)
         rows = dd.read_parquet(path)

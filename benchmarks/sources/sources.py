@@ -211,7 +211,7 @@ def on_cluster(path: Path, n_workers: int) -> dict[str, float]:
     from distributed import Client, LocalCluster
 
     with (
-        LocalCluster(n_workers=n_workers, threads_per_worker=1, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=n_workers, threads_per_worker=1, dashboard_address=":0") as cluster,
         Client(cluster),
     ):
         source = as_source(dd.read_parquet(path), label="y")

@@ -130,7 +130,7 @@ def by_workers(kind: str, path: Path, warm: Path) -> dict[str, Any]:
     from distributed import Client, LocalCluster
 
     warnings.simplefilter("ignore", UserWarning)
-    alike = {"n_workers": available_cores(), "threads_per_worker": 1, "dashboard_address": None}
+    alike = {"n_workers": available_cores(), "threads_per_worker": 1, "dashboard_address": ":0"}
     with LocalCluster(**alike) as cluster, Client(cluster) as client:
 
         def peak() -> float:

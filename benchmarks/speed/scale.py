@@ -70,7 +70,7 @@ def by_two_workers(path: Path, warm: Path) -> float:
     from distributed import Client, LocalCluster
 
     warnings.simplefilter("ignore")
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster):
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster, Client(cluster):
         built(dd.read_parquet(warm))
         begin = time.perf_counter()
         built(dd.read_parquet(path, split_row_groups=True))

@@ -175,7 +175,7 @@ def test_bad_input(kind):
 def cluster():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as workers:
+        with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as workers:
             yield workers
 
 

@@ -45,7 +45,7 @@ DESIGN = {"intercept": True, "standardize": True}
 def cluster():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as workers:
+        with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as workers:
             yield workers
 
 

@@ -120,7 +120,7 @@ def test_rows_that_are_left_out_and_counts_are_those_of_the_table(roles, tmp_pat
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         expected = bc.build_coreset(table, **told, **about)
-        cluster = distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=None)
+        cluster = distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=":0")
         with cluster, distributed.Client(cluster):
             frames = dd.read_parquet(tmp_path / "rows.parquet"), dd.from_pandas(table, npartitions=3)
             found = [bc.build_coreset(frame, **told, **about) for frame in frames]

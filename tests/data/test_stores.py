@@ -126,7 +126,7 @@ def test_workers_of_dask_read_s3_themselves(s3):
     expected = build_in_blocks(FRAME[["a", "b", "w", "label"]], method="leverage", size=90, block_rows=128, **COLUMNS)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
+        cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0")
     with cluster, distributed.Client(cluster):
         frame = dd.read_parquet("s3://bucket/rows", filesystem=store_of(s3))[["a", "b", "w", "label"]]
         source = as_source(frame, **COLUMNS)
