@@ -149,7 +149,10 @@ def _climb(
     best: MarginalPoint | None = None
     shrink = 1.0
     for _ in range(MAX_PASSES):
-        step, length = _step(point)
+        try:
+            step, length = _step(point)
+        except linalg.LinAlgError:  # far off, with nodes that miss the effects
+            return (point if best is None else best), False
         covered = not point.effects.poor[:-1].any()
         if covered and best is not None and point.terms.value < best.terms.value - 0.1 and shrink > 1e-3:
             shrink *= 0.3  # too far: back, by less
