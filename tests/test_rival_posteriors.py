@@ -168,7 +168,7 @@ def test_the_picture_tells_settings_and_scaled_errors_apart():
                          "documented": [True, False, True, True], "best": [False, True, True, True],
                          "errors": ["measured", "measured", "expected", "measured"]})  # fmt: skip
     shown = {label: list(own.index) for label, _, own in points(rows) if len(own)}
-    assert shown == {"bayescore, as in README": [0], "bayescore, best setting": [1],
+    assert shown == {"bayescore, 4 x 1000 draws": [0], "bayescore, best setting": [1],
                      "nutpie, all rows:\nscaled, error expected": [2], "glum, mode": [3]}  # fmt: skip
 
 

@@ -135,22 +135,6 @@ def by_size(frame: pd.DataFrame) -> Rows:
     return rows
 
 
-def by_level(frame: pd.DataFrame) -> Rows:
-    """Return how often a mean is truly off by more than `TOLERANCE`, for each method and level of the certificate."""
-    rows = []
-    for key, group in frame.groupby(["family", "method", "level"]):
-        rows.append(
-            {
-                **dict(zip(("family", "method", "level"), key, strict=True)),
-                "coresets": len(group),
-                f"off by > {TOLERANCE}": int((group["mean"] > TOLERANCE).sum()),
-                "beyond noise": int((group["mean"] - 2.0 * group["mean noise"] > TOLERANCE).sum()),
-                "largest error": group["mean"].max(),
-            }
-        )
-    return rows
-
-
 def run(names: list[str], families: tuple[str, ...] = ("logistic", "probit"), prefix: str = "") -> None:
     """Study the data sets, two at a time, and publish the tables."""
     tasks = [(name, family) for family in families for name in names]
@@ -164,7 +148,6 @@ def run(names: list[str], families: tuple[str, ...] = ("logistic", "probit"), pr
     frame.to_csv(FOLDER / f"{prefix}candidates.csv", index=False)
     publish(f"{prefix}full_posteriors", [made for made, _ in found])
     publish(f"{prefix}posteriors", by_size(frame))
-    publish(f"{prefix}certificate", by_level(frame))
 
 
 @command("posteriors")

@@ -15,7 +15,7 @@ import numpy as np
 
 import bayescore as bc
 from benchmarks.commands import command
-from benchmarks.groups.multilevel_scale import grouped
+from benchmarks.groups.many_groups import grouped
 from benchmarks.sources.parquet import rows_file
 from benchmarks.sources.sources import alone
 from benchmarks.tables import publish

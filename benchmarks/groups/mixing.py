@@ -6,6 +6,7 @@ processor, warm-up and the search for the mode included; PyMC's NUTS is told wit
 nutpie with it. "rare 0/1" are made: 13 factors, each with a level in half of the rows and others that become rarer.
 """
 
+import resource
 import warnings
 from importlib.util import find_spec
 
@@ -16,7 +17,6 @@ from bayescore.diagnostics.mcse import ess
 from bayescore.samplers.mala import thinning
 from benchmarks.commands import command
 from benchmarks.problems import Table, _named, load, readable
-from benchmarks.speed.default_sampler import processor_seconds
 from benchmarks.tables import publish
 
 CHAINS = 4
@@ -43,6 +43,11 @@ def rare() -> Table:
     X = np.concatenate(columns, axis=1).astype(float)[:, :123]
     eta = X @ (rng.standard_normal(X.shape[1]) / 1.5) - 1.0
     return _named(X, np.where(eta + rng.logistic(size=len(X)) > 0, 1, -1))
+
+
+def processor_seconds() -> float:
+    """Return what this process and its children have used."""
+    return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 
 
 def coreset(name: str) -> bc.Coreset:

@@ -24,7 +24,7 @@ a few on all rows took the limit already.
 
 Each system has its documented setting first (SGLD-CV has none for its step), then those of its grid: see the modules of
 `rival_systems`. "best" is the setting with the least error of the mean; that is four times the draws for bayescore on
-most sets, which NUTS, HMCECS and uniform subsamples did not get, so the page has bayescore's README setting beside it.
+most sets, which NUTS, HMCECS and uniform subsamples did not get, so the page has bayescore's first setting beside it.
 "its build warns" says that the coreset's own build expects errors beyond its tolerance. GIGA, quasi-Newton, coreset
 MCMC (from its authors' published code) and SGLD-CV are our own short implementations. One seed.
 

@@ -31,7 +31,7 @@ SETS = tuple(name for name in DATA if name != "w8a")
 MODES = ("laplace", "sklearn", "glum")  # nothing is random in these
 TO_THE_END = "defaults, to the end"
 SETTINGS = {
-    "bayescore": ("as in README", "certify's draws"),
+    "bayescore": ("4 x 1000 draws", "certify's draws"),
     "condensed": ("default size",),
     "laplace": ("all rows",),
     "weighed": ("4,000 draws", "moments matched, 4,000 draws"),

@@ -20,7 +20,6 @@ import bayescore as bc
 from benchmarks.commands import command
 from benchmarks.sources.parquet import ROW_GROUP, columns, rows_file
 from benchmarks.sources.sources import alone, peak_mb
-from benchmarks.speed.scale import normal
 from benchmarks.tables import publish
 
 SIZES = 1_000_000, 5_000_000, 15_000_000
@@ -29,6 +28,13 @@ QUICK = 100_000, 300_000
 WARM = 100_000
 TEN = "y ~ " + " + ".join(f"x{d}" for d in range(1, 11))
 LEVELS = np.array([f"level {i:02d}" for i in range(30)])
+
+
+def normal(n: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Return n rows of standard normal columns."""
+    X = rng.standard_normal((n, 10), dtype=np.float32)
+    eta = X @ np.linspace(-1.0, 1.0, 10) - 1.0
+    return {**columns(X), "y": (rng.random(n) < special.expit(eta)).astype(np.int8)}
 
 
 def mixed(n: int, rng: np.random.Generator) -> dict[str, np.ndarray]:

@@ -96,7 +96,7 @@ def learnt(rows: Rows, turned: bool, share: float | None = None) -> Callable[[],
 
 
 DEFAULT = {
-    "as in README": of(built("auto")),
+    "4 x 1000 draws": of(built("auto")),
     "certify's draws": certified,
     f"4 x {MANY} draws": of(built("auto"), draws=MANY),
 }

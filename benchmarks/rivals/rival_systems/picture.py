@@ -1,6 +1,6 @@
 """The picture of `rival_posteriors`: error of the mean against processor seconds, a panel a data set.
 
-Of rivals the best setting; of bayescore README's and the best; of condensed coresets the default size.
+Of rivals the best setting; of bayescore the first and the best; of condensed coresets the default size.
 """
 
 from collections.abc import Iterable
@@ -42,7 +42,7 @@ def points(rows: pd.DataFrame) -> list[tuple[str, dict, pd.DataFrame]]:
         look = {"marker": marker, "ls": "", "ms": 6.5, "mec": GREY, "mfc": "none"}
         if system == "bayescore":
             ours = {**look, "ms": 7, "mec": BLUE}
-            found.append((f"{system}, as in README", {**ours, "mfc": BLUE}, rows[own & documented]))
+            found.append((f"{system}, 4 x 1000 draws", {**ours, "mfc": BLUE}, rows[own & documented]))
             found.append((f"{system}, best setting", ours, rows[own & rows["best"]]))
         elif system == "bayescore, condensed":  # around the circle where both are equal
             found.append((f"{system}, default size", {**look, "ms": 11, "mec": BLUE}, rows[own & documented]))

@@ -1,24 +1,17 @@
 """Rows in very many groups: a multilevel coreset, its draws and their certificate, in time and memory.
 
-*By the number of groups* (`many_groups`). A million rows in memory, nine normal columns, `(1 | g)`; processor seconds
+A million rows in memory, nine normal columns, `(1 | g)`; processor seconds
 of the build, of 4 x 1000 draws and of the certificate, each number of groups in a process of its own, after a whole run
 of the smallest and a small one that compile. "all groups" is the processor time of one gradient of all groups over that
 of the sample of groups that the draws are of. "glmm" is the time of the Rust package's maximum likelihood of the same
 rows, where it is installed, and "whole / glmm" that of build, draws and certificate over it. "peak MB" is the highest
 memory of the process, rows included.
-
-*From a file* (`multilevel_scale`). Ten thousand groups, in Parquet:
-
-Nine normal columns of float32, an intercept and `(1 | g)`, groups of lognormal sizes. N = 2e7 (``--rows``), written for
-the purpose and deleted. All in one process, after a small build that compiles: seconds of the build, of 4 x 1000 draws
-and of the certificate; "peak MB" is the memory of the whole process at its highest.
 """
 
 import resource
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,13 +25,11 @@ from bayescore.models.priors import prior_of
 from bayescore.models.sampled_groups import MANY, SampledGroups, densities
 from benchmarks.commands import command
 from benchmarks.groups import multilevel_speed
-from benchmarks.groups.multilevel_speed import smallest_ess
-from benchmarks.sources.parquet import columns, rows_file
+from benchmarks.sources.parquet import columns
 from benchmarks.sources.sources import alone
-from benchmarks.speed.whole_way import measured
 from benchmarks.tables import publish
 
-N, GROUPS, P = 20_000_000, 10_000, 10
+P = 10
 ROWS, SIZES = 1_000_000, (1000, 20_000, 100_000)
 
 
@@ -50,22 +41,6 @@ def grouped(n_groups: int, n: int, rng: np.random.Generator) -> dict[str, np.nda
     g = rng.choice(n_groups, n, p=share / share.sum()).astype(np.int32)
     eta = -2.0 + X @ np.linspace(-0.5, 0.5, P - 1) + u[g]
     return {**columns(X), "g": g, "y": (rng.random(n) < special.expit(eta)).astype(np.int8)}
-
-
-def built(path: Path) -> bc.Coreset:
-    """Return a multilevel coreset."""
-    told = {"label": "y", "groups": "g", "intercept": True, "random_state": 0, "progressbar": False}
-    return bc.build_coreset(path, method="multilevel", **told)
-
-
-def drawn(core: bc.Coreset) -> Any:
-    """Return 4 x 1000 draws."""
-    return bc.sample(core, draws=1000, tune=1000, chains=4, random_seed=1, progressbar=False)
-
-
-def told(idata: Any, certificate: Any) -> dict[str, Any]:
-    """Return what the table has beside seconds and memory."""
-    return {"smallest ESS": smallest_ess(idata.posterior), "sd of r": certificate.log_ratio_sd}
 
 
 def timed(work: Callable[[], Any]) -> tuple[Any, float]:
@@ -129,12 +104,3 @@ def many(rows: int = ROWS) -> None:
     """Publish a row for each number of groups."""
     alone(by_groups, SIZES[0], rows)  # compiles what so many rows need
     publish("many_groups", [alone(by_groups, size, rows) for size in SIZES])
-
-
-@command("multilevel_scale")
-def main(rows: int = N) -> None:
-    """Publish one row."""
-    few, many = partial(grouped, 100), partial(grouped, GROUPS)
-    with rows_file(100_000, few) as warm, rows_file(rows, many) as path:
-        row = {"N": rows, "G": GROUPS, **alone(measured, path, warm, built, drawn, told)}
-        publish("multilevel_scale", [row])
