@@ -129,7 +129,7 @@ def flat(name: str, told: dict, trials: int) -> list[dict]:
         idata = bc.sample(cores[0], prior=PRIOR, random_seed=1, **QUIET)
         roles = {key: told[key] for key in ("data", "y", "exposure", "offset") if told.get(key) is not None}
         judged = bc.certify(idata, cores[0], **roles, **QUIET)
-        spread = judged.dispersion.pearson if judged.dispersion is not None else None  # where no count is above 1
+        spread = judged.dispersion.ratio if judged.dispersion is not None else None  # where no count is above 1
         found.append({**own, "certificate": str(judged.level), "dispersion": spread})
     for row in found:
         print(row, flush=True)
