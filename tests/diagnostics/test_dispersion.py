@@ -128,6 +128,7 @@ def test_advice_fits_how_the_counts_were_given():
     assert "as spread as the family says" in again.certificate.dispersion.text
 
 
+@pytest.mark.slow
 def test_claims_of_vehicle_policies(shared_data):
     """Published counts with tiny exposures, of which Pearson's statistic said 1.46 and a size of 0.08.
 
