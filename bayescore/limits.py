@@ -77,7 +77,7 @@ FAMILYWISE_ALPHA = 0.01
 """Probability that exact draws, or an exact prediction, are said to be off, over all coefficients together."""
 
 MAX_DISPERSION = 1.2
-"""Pearson's dispersion of counts above which they are called overdispersed: intervals are then a tenth too narrow."""
+"""Dispersion of counts above which they are called overdispersed: intervals are then a tenth too narrow."""
 
 MAX_SD_RATIO = 1.02
 """Residual sd over the sd given for normal noise, or its inverse, above which the residuals' is to be given."""

@@ -1,7 +1,9 @@
 """Rows of counts, and what the tests of each family of counts make of them."""
 
+import numpy as np
 import pandas as pd
 import pytest
+from scipy import optimize, stats
 
 import bayescore as bc
 from bayescore.samplers.sample import sample
@@ -35,3 +37,13 @@ def fixtures(rows, how):
         return sample(core, random_seed=2, **QUIET)
 
     return everything, core, draws
+
+
+def likely_size(events, expected):
+    """Return the negative binomial's size that scipy's probabilities find most likely at given means."""
+
+    def loss(log_size):
+        size = np.exp(log_size)
+        return -stats.nbinom.logpmf(events, size, size / (size + np.asarray(expected))).sum()
+
+    return float(np.exp(optimize.minimize_scalar(loss, bounds=(-8.0, 8.0), method="bounded").x))

@@ -332,8 +332,8 @@ def test_the_residual_sd_allows_for_effects_of_groups(n_groups, each):
     rows["y"] = 10.0 + 0.7 * rows["a"] + rng.normal(0.0, 4.0, n_groups)[rows["g"]] + rng.normal(0.0, SD, n)
     found = bc.fit("y ~ a + (1 | g)", rows, family=FAMILY, random_state=1, **QUIET)
     dispersion = found.certificate.dispersion
-    assert abs(dispersion.pearson - 1.0) < 4.0 * dispersion.se  # false alarms: 6e-5 each
-    assert dispersion.size == pytest.approx(SD * math.sqrt(dispersion.pearson), rel=1e-12)
+    assert abs(dispersion.ratio - 1.0) < 4.0 * dispersion.se  # false alarms: 6e-5 each
+    assert dispersion.size == pytest.approx(SD * math.sqrt(dispersion.ratio), rel=1e-12)
     effects = found.effects("g")["mean"].loc[rows["g"]].to_numpy()
     beta = found.summary()["mean"]
     gaps = rows["y"] - beta["Intercept"] - beta["a"] * rows["a"] - effects

@@ -206,7 +206,7 @@ def test_an_update_keeps_the_sd_and_the_sd_of_all_rows_is_found_on_request():
 def test_weighted_rows_say_it_too():
     found = bc.fit(FLAT, ROWS, family=FAMILY, weights="w", random_state=1, **QUIET).certificate.dispersion
     assert "was found from the rows" in found.text
-    assert found.pearson == pytest.approx(1.0, abs=0.01)
+    assert found.ratio == pytest.approx(1.0, abs=0.01)
 
 
 def test_groups_of_few_rows_are_said_to_leave_their_sd_less_sure():

@@ -1,72 +1,104 @@
-r"""Are counts more spread than the model says, given the fitted rates? Pearson's statistic over the rows.
+r"""Are responses more spread than the model says, so that intervals are too narrow? From the rows' squared residuals.
 
-.. math:: \phi = \frac1n \sum_n \frac{(y_n - \mu_n)^2}{V(\mu_n)}, \qquad \mu_n = E_n \bar t_n
+Of counts the dispersion is the mean of squared residuals, each by the information of its row on the log mean:
 
-with the posterior mean of the rate t and the family's variance V, mu of Poisson counts. If the model holds phi is 1,
-with the standard error sqrt(sum (2 + k)) / n, k the excess kurtosis, 1 / mu of Poisson counts. Where it is larger the
-posterior of every coefficient is too narrow, by about sqrt(phi): rows of one rate differ by more than chance, and what
-makes them differ is not in the model.
+.. math:: \phi = \frac{\sum_n w_n z_n^2}{\sum_n w_n}, \qquad z_n^2 = \frac{(y_n - \mu_n)^2}{V(\mu_n)}, \qquad
+          w_n = \frac{\mu_n^2}{V(\mu_n)}, \qquad \mu_n = E_n \bar t_n
 
-Where that is a gamma distribution of rates, counts are negative binomial. Their size is about the r for which
+with the posterior mean of the rate t and the family's variance V, mu of Poisson counts, so that there phi is
+sum (y - mu)^2 / sum mu. With a log link the score of a row is sqrt(w) z times its columns, so that phi is the variance
+of an intercept by the sandwich over that by the model: if it is larger than 1 intervals are too narrow, by about
+sqrt(phi). Pearson's statistic, the mean of z^2, is no such factor: a count of 1 in a row with a mean of 0.001 adds
+1,000 to its sum, and next to nothing to what the rows say about coefficients.
 
-.. math:: \frac1n \sum_n \frac{(y_n - \mu_n)^2}{\mu_n + \mu_n^2 / r} = 1
+If the model holds E z^2 = 1 and var z^2 = 2 + k, k the excess kurtosis, 1 / mu of Poisson counts. Rows are independent,
+so that phi has the mean 1 and the standard error
 
-(Breslow 1984), whatever family the means were fitted with.
+.. math:: s = \frac{\sqrt{\sum_n w_n^2 (2 + k_n)}}{\sum_n w_n}.
+
+phi is positive and skewed. Its reference is the gamma distribution of that mean and spread, chi-squared over its
+degrees of freedom, 2 / s^2 (Satterthwaite 1946). Counts are said to be over- or underdispersed if phi is in a tail of
+0.00135, that of three standard errors where phi is normal, and above 1.2 or below 1 / 1.2. By simulation, of sets of
+50 to 2,000 rows with known means that the model holds for, at most 6 in 1,000 are said to be either. Fitted means are
+nearer to the counts, which makes phi spread less.
+
+What makes rows of one rate differ is not in the model. Where that is a gamma distribution of rates, counts are negative
+binomial. `size` is the most likely r at these means,
+
+.. math:: \sum_n \log\Gamma(y_n + r) - \log\Gamma(r) - y_n \log r - (y_n + r) \log(1 + \mu_n / r)
+
+whatever family the means were fitted with: estimates of r and of coefficients are about uncorrelated (Lawless 1987).
+The likelihood bounds what one count can say, as moments of residuals do not.
 
 Of numbers with normal noise V is the given variance, and phi the square of the residuals' sd over the given one.
 
-A sample of the rows tells both: each row has its count and its exposure in it, chosen by a hash of its place.
+A sample of the rows tells all: each row has its count and its exposure in it, chosen by a hash of its place.
 
-References: McCullagh and Nelder (1989), Generalized Linear Models, section 6.2. Breslow (1984), Extra-Poisson variation
-in log-linear models, Applied Statistics 33. Rubin (1984), Bayesianly justifiable and relevant frequency calculations
-for the applied statistician, Annals of Statistics 12.
+References: McCullagh and Nelder (1989), Generalized Linear Models, section 6.2. White (1982), Maximum likelihood
+estimation of misspecified models, Econometrica 50. Satterthwaite (1946), An approximate distribution of estimates of
+variance components, Biometrics 2. Lawless (1987), Negative binomial and mixed Poisson regression,
+Canadian Journal of Statistics 15. Rubin (1984), Bayesianly justifiable and relevant frequency calculations for the
+applied statistician, Annals of Statistics 12.
 """
 
 import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import optimize
+from scipy import optimize, special
 
 from bayescore.data.coreset import Coreset
 from bayescore.diagnostics.responses import SampledCounts
 from bayescore.limits import MAX_DISPERSION, MAX_SD_RATIO
 from bayescore.models.families import Family
+from bayescore.models.families.negative_binomial import LARGEST_SIZE, NegativeBinomial
 from bayescore.models.predictor import Predictor
 from bayescore.types import FloatArray
 
 ROWS = 20_000  # of the sample: phi of 1 is then known to 0.01 where counts are not rare
 SEED = 1989  # of the sample: the same data give the same rows
-_SURE = 3.0  # standard errors under the model
+_CHANCE = float(special.ndtr(-3.0))  # of a false alarm on either side: that of three standard errors
 _NO_MORE_THAN_POISSON = "family='poisson', or where it is that a cluster-robust spread, fit(cluster=)"
-_LOG_SIZES = (-14.0, 14.0)  # among which the size is sought
+_SMALLEST_LOG_SIZE = -14.0  # of a size that is sought; rows of counts as rare as that have no two events
+_POISSON = 1e3  # sizes over the largest mean from which all variances are Poisson's but for a thousandth
+_FLAT = 1.1  # ratio of two sizes that the likelihood does not tell apart, or intervals do not change by
 
 
 @dataclass(frozen=True)
 class Dispersion:
-    """Pearson's statistic of counts, `pearson`, its standard error if the model holds, and the rows that it is of.
+    """The dispersion phi of counts, `ratio`, its standard error if the model holds, and the rows that it is of.
 
-    `size` is the negative binomial's under which the statistic is 1; None where counts spread no more than Poisson's.
-    Of numbers it is the sd under which the statistic is 1, the residuals'. `sd_se` is the standard error of the
-    family's sd, where the build found that.
+    `size` is the negative binomial's that is most likely at the fitted means, None where that is Poisson's limit, and
+    `given` that of the family, None of others. `exposed` is whether counts had exposures.
+
+    Of numbers `ratio` is the residuals' variance over the family's, and `size` the residuals' sd. `sd_se` is the
+    standard error of the family's sd, where the build found that.
     """
 
-    pearson: float
+    ratio: float
     se: float
     n_rows: int
     size: float | None = None
+    given: float | None = None
+    exposed: bool = False
     numbers: bool = False
     sd_se: float | None = None
 
     @property
     def over(self) -> bool:
         """Whether responses are more spread than the model says, beyond chance and by more than matters."""
-        return self.pearson > self._limit and self.pearson > 1.0 + _SURE * self.se
+        return self.ratio > self._limit and float(special.chdtrc(*self._chi_squared)) < _CHANCE
 
     @property
     def under(self) -> bool:
         """Whether they are less spread, by as much."""
-        return self.pearson < 1.0 / self._limit and self.pearson < 1.0 - _SURE * self.se
+        return self.ratio < 1.0 / self._limit and float(special.chdtr(*self._chi_squared)) < _CHANCE
+
+    @property
+    def _chi_squared(self) -> tuple[float, float]:
+        """Degrees of freedom, and the value, of the chi-squared variable that the ratio is if the model holds."""
+        freedom = 2.0 / self.se**2 if self.se else math.inf
+        return (freedom, freedom * self.ratio) if 0.0 < freedom < math.inf else (math.nan, math.nan)
 
     @property
     def _limit(self) -> float:
@@ -76,7 +108,7 @@ class Dispersion:
     def finding(self) -> str:
         """What was found, without what it does to intervals."""
         if self.numbers and self.size is not None:
-            given = self.size / math.sqrt(self.pearson)
+            given = self.size / math.sqrt(self.ratio)
             if self.sd_se is not None:
                 return (
                     f"The sd of the noise, {given:.4g} ± {self.sd_se:.2g}, was found from the rows, and the posterior "
@@ -84,55 +116,94 @@ class Dispersion:
                 )
             what = "more than" if self.over else "less than" if self.under else "and"
             return f"The residuals' sd is {self.size:.4g}, {what} the family's {given:.4g}"
-        if not math.isfinite(self.pearson + self.se):
+        if not math.isfinite(self.ratio + self.se):
             return (
-                "Pearson's dispersion is not a number: fitted rates of some rows are 0 or beyond all numbers; an "
+                "The dispersion is not a number: fitted rates of some rows are 0 or beyond all numbers; an "
                 "offset of counts is the logarithm of an exposure"
             )
         what = "overdispersed" if self.over else "underdispersed" if self.under else "as spread as the family says"
-        return f"Pearson's dispersion {self.pearson:.3g} (1 ± {self.se:.2g} if the model holds): counts are {what}"
+        return f"Dispersion {self.ratio:.3g} (1 ± {self.se:.2g} if the model holds): counts are {what}"
 
     @property
     def text(self) -> str:
         """What that means, and what to do."""
-        if not (math.isfinite(self.pearson + self.se) and (self.over or self.under)):
+        if not (math.isfinite(self.ratio + self.se) and (self.over or self.under)):
             return self.finding
         if self.numbers:
-            factor = math.sqrt(self.pearson if self.over else 1.0 / self.pearson)
+            factor = math.sqrt(self.ratio if self.over else 1.0 / self.ratio)
             return (
                 f"{self.finding}: intervals are too {'narrow' if self.over else 'wide'} by a factor of about "
                 f"{factor:.3g}; give family='normal({self.size:.4g})'"
             )
-        other = "" if self.size is None else f"family='negative_binomial({self.size:.2g})'"
         if self.under:
-            return (
-                f"{self.finding}, and intervals too wide by a factor of about "
-                f"{math.sqrt(1.0 / self.pearson):.2g}: give {other or _NO_MORE_THAN_POISSON}"
-            )
-        other = f", or give {other}" if other else ""
+            other = self._other or _NO_MORE_THAN_POISSON
+            wide = f"intervals too wide by a factor of about {math.sqrt(1.0 / self.ratio):.2g}"
+            return f"{self.finding}, and {wide}: give {other}"
+        other = f", or give {self._other}" if self._other else ""
         return (
-            f"{self.finding}, and intervals too narrow by a factor of about "
-            f"{math.sqrt(self.pearson):.2g}: add what makes rows differ, as columns or as a group term (1 | g){other}, "
-            "or take a cluster-robust spread, fit(cluster=)"
+            f"{self.finding}, and intervals too narrow by a factor of about {math.sqrt(self.ratio):.2g}: add what "
+            f"makes rows differ, as columns or as a group term (1 | g){other}, or take a cluster-robust spread, "
+            "fit(cluster=)"
         )
 
+    @property
+    def _other(self) -> str:
+        """The family to give in place of this; empty where none is known that moves variances to where counts are."""
+        given = math.inf if self.given is None else self.given
+        if self.size is None or not (self.size * _FLAT < given if self.over else self.size > given * _FLAT):
+            return ""
+        found = f"family='negative_binomial({self.size:.3g})'"
+        return f"{found} with offset= the log of the exposure in place of exposure=" if self.exposed else found
 
-def dispersion(counts: SampledCounts, predictor: Predictor, family: Family) -> Dispersion | None:
-    """Return the statistic of counts, given draws of their predictor's parameters; weights would multiply phi.
 
-    None where no count is above 1: events that come once, such as deaths, end their exposure, which phi takes as given.
+def dispersion(counts: SampledCounts, predictor: Predictor, family: Family, *, exposed: bool) -> Dispersion | None:
+    """Return the dispersion of counts, given draws of their predictor's parameters; weights would multiply phi.
+
+    `exposed` is whether the data had exposures. None where no count is above 1: events that come once, such as deaths,
+    end their exposure, which phi takes as given.
     """
     rows, events = counts.responses.rows, counts.responses.events
     assert events is not None
     if events.max() <= 1.0:
         return None
-    expected = rows.weights * predictor.average(rows, family).mean(axis=1)
-    n = len(rows)
+    return dispersion_of(events, rows.weights * predictor.average(rows, family).mean(axis=1), family, exposed=exposed)
+
+
+def dispersion_of(events: FloatArray, expected: FloatArray, family: Family, *, exposed: bool = False) -> Dispersion:
+    """Return the dispersion of counts about their expected ones, shapes (n,)."""
     with np.errstate(all="ignore"):  # rates of 0, or beyond all numbers: the text says so
-        at, squares = np.log(expected), (events - expected) ** 2
-        pearson = float((squares / family.variance(at)).mean())
-        se = math.sqrt(float((2.0 + family.excess_kurtosis(at)).sum())) / n
-        return Dispersion(pearson, se, n, _size(expected, squares))
+        at = np.log(expected)
+        by = expected / family.variance(at)
+        information = by * expected
+        total = information.sum()
+        ratio = ((by * (events - expected)) ** 2).sum() / total
+        se = np.sqrt((information**2 * (2.0 + family.excess_kurtosis(at))).sum()) / total
+    given = family.size if isinstance(family, NegativeBinomial) else None
+    return Dispersion(float(ratio), float(se), len(events), most_likely_size(events, expected), given, exposed)
+
+
+def most_likely_size(events: FloatArray, expected: FloatArray) -> float | None:
+    """Return the size of the negative binomial that is most likely at given means; None where Poisson's limit is.
+
+    The likelihood may have more than one maximum, so that the logarithms of sizes are gone through in steps of 1 before
+    the largest is refined.
+    """
+    top = float(expected.max())
+    if not (math.isfinite(top) and top > 0.0):
+        return None
+    counts, times = np.unique(events, return_counts=True)
+
+    def loss(log_size: float) -> float:
+        size = math.exp(log_size)
+        rises = special.gammaln(counts + size) - special.gammaln(size) - counts * log_size
+        return float(((events + size) * np.log1p(expected / size)).sum() - times @ rises)
+
+    grid = np.arange(_SMALLEST_LOG_SIZE, math.log(min(_POISSON * top, LARGEST_SIZE)))
+    best = int(np.argmin([loss(each) for each in grid]))
+    if best == len(grid) - 1:
+        return None
+    around = grid[max(best - 1, 0)], grid[best + 1]
+    return math.exp(optimize.minimize_scalar(loss, bounds=around, method="bounded", options={"xatol": 1e-6}).x)
 
 
 def residual_dispersion(core: Coreset, predictor: Predictor, family: Family) -> Dispersion | None:
@@ -158,14 +229,6 @@ def residual_dispersion(core: Coreset, predictor: Predictor, family: Family) -> 
     squares = float(core.weights @ eta.mean(axis=1) ** 2)
     used = float(core.weights @ eta.var(axis=1, ddof=1)) / family.unit**2
     freedom = max(core.weight_total - used, 1.0)
-    pearson = squares / freedom / family.unit**2
-    size, se = family.unit * math.sqrt(pearson), math.sqrt(2.0 / freedom)
-    return Dispersion(pearson, se, core.n_total, size, numbers=True, sd_se=sd_se)
-
-
-def _size(expected: FloatArray, squares: FloatArray) -> float | None:
-    def beyond(log_size: float) -> float:
-        return float((squares / (expected + expected**2 * math.exp(-log_size))).mean()) - 1.0
-
-    low, high = _LOG_SIZES
-    return math.exp(optimize.brentq(beyond, low, high, xtol=1e-6)) if beyond(low) < 0.0 < beyond(high) else None
+    ratio = squares / freedom / family.unit**2
+    size, se = family.unit * math.sqrt(ratio), math.sqrt(2.0 / freedom)
+    return Dispersion(ratio, se, core.n_total, size, numbers=True, sd_se=sd_se)

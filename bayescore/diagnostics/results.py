@@ -128,7 +128,7 @@ class CertificateData:
     elpd_loo_moved : int
         Rows integrated by moment matching, because their k-hat did exceed it.
     dispersion : Dispersion, optional
-        Of counts, whether they are more spread than the model says: ``dispersion.pearson``, ``.over`` and ``.text``.
+        Of counts, whether they are more spread than the model says: ``dispersion.ratio``, ``.over`` and ``.text``.
     mean_bound : float
         By how many posterior sds means of the draws that can be used may be off, Monte Carlo error included: the
         chance that any is off by more is at most one in a thousand. NaN where none can be used.

@@ -245,7 +245,10 @@ def certified_by(
     if trusted and (sampled is not None or core.numbers):
         kept = read_posterior(idata if corrected is None else corrected, "idata").predictor(_DISPERSION_DRAWS)
         family = check_family(posterior.attrs.get("family", core.family))
-        over = residual_dispersion(core, kept, family) if sampled is None else dispersion(sampled, kept, family)
+        if sampled is None:
+            over = residual_dispersion(core, kept, family)
+        else:
+            over = dispersion(sampled, kept, family, exposed=core.design.exposure is not None)
     return Certificate(
         level=level,
         text=text,
