@@ -3,7 +3,7 @@
 ===============================  ==============================================================================
 the certificate asks for         next try
 ===============================  ==============================================================================
-more draws                       as many as it names, of the same coreset
+more draws                       as many as it names, of the same coreset: `more_draws` says how many at most
 chains that agree                twice the warm-up and twice the draws
 a coreset that covers more       twice the rows, about the mode under the model's own prior; with groups all rows
 the same for the third time      all rows, with the same sampler
@@ -29,6 +29,7 @@ from bayescore.diagnostics.certificate.coefficients import bare_table
 from bayescore.diagnostics.health import Need, Remedy
 from bayescore.diagnostics.results import Level
 from bayescore.fitting.given import Given
+from bayescore.fitting.more_draws import Length, first_within, most_draws, next_lengths, none_left
 from bayescore.fitting.scaling import design_prior
 from bayescore.fitting.story import Step, overheard, words
 from bayescore.models.default_priors import DEFAULT_SCALE, autoscaled, on_columns
@@ -163,19 +164,17 @@ class Route:
         )
 
     def _again(self, remedy: Remedy) -> bool:
-        """Take other draws of the same coreset; return whether that was done."""
-        more = max(remedy.draws - self.draws, remedy.tune - self.tune, remedy.max_draws - self.max_draws)
-        if more <= 0 and remedy.need is not Need.ORIGIN:
-            self._stop("the certificate asks for no more than was done")
+        """Take more draws of the same coreset, or weigh more of them; return whether that was done."""
+        now, chains = Length(self.draws, self.tune, self.max_draws), self.drawn.posterior.sizes["chain"]
+        most = most_draws(self.core, chains, DRAWS)
+        if not (left := next_lengths(remedy, now, self.certificate.n_draws, chains, most)):
+            self._stop(none_left(remedy, now, most))
             return False
-        each = max(remedy.draws, self.draws)
-        tune = remedy.tune or (2 * self.tune if remedy.need is Need.ORIGIN else self.tune)
-        seconds = self.seconds["sample"] * (each + tune) / (self.draws + self.tune)
-        self.max_draws = max(remedy.max_draws, self.max_draws)
-        if each > self.draws or tune > self.tune:
-            if not self._allowed(seconds, f"{each:,} draws a chain"):
-                return False
-            self.draws, self.tune = each, tune
+        seconds, each = first_within(self.max_seconds, left, now, self.seconds["sample"])
+        if not self._allowed(seconds, f"{each.draws:,} draws a chain"):
+            return False
+        self.draws, self.tune, self.max_draws = each
+        if each.longer(now):
             self.sample(f"{remedy.need}: {self._sampling()}")
         self.certify()
         return True
