@@ -46,6 +46,7 @@ DRAWS, TUNE, MAX_DRAWS = 1000, 1000, 500  # the verbs' own defaults
 MAX_BYTES = 2 << 30  # of the matrix of all rows
 _ROUNDING = 1e-12  # share of a column's largest entry, below which its sd is 0
 FAILURES = (RuntimeError, ArithmeticError, np.linalg.LinAlgError)  # of a posterior that is hard; others are bad input
+LOST = (DataError, MemoryError, *FAILURES)  # of a try beyond the first, which lose that try alone
 
 T = TypeVar("T")
 
@@ -100,9 +101,9 @@ class Route:
                     return
                 else:
                     done, doubled = (self._all_rows(doubled) if self._last(doubled) else self._more()), True
-            except FAILURES as error:  # what was done before stays
+            except LOST as error:
                 self.core, self.drawn, self.certificate = last
-                self._stop(f"the next try failed: {error}")
+                self._stop(f"the next try failed, and draws and certificate are those before it: {error}")
                 return
             if not done:
                 return
@@ -146,17 +147,17 @@ class Route:
         if self.sampler == "nuts" and own is not None:  # PyMC's own, without compiling
             self.seconds["sample"] = float(own)
 
-    def certify(self, *, strict: bool = False) -> None:
-        """Judge the draws by the full data; `strict`: rows that are not those of the coreset are an error."""
+    def certify(self, *, strict: tuple[type[Exception], ...] = ()) -> None:
+        """Judge the draws by the full data; of errors, those of the kinds `strict` are raised, others are a refusal."""
 
         def judge() -> Certificate:
             if self.given.once and not self.core.lossless:
                 return _refused(self.drawn, self.given.gone)
             try:
                 return self.given.certify(self.drawn, self.core, self.max_draws)
+            except strict:
+                raise
             except (DataError, *FAILURES) as error:
-                if strict and isinstance(error, DataError):
-                    raise
                 return _refused(self.drawn, f"The certificate could not be made: {error}.")
 
         self.certificate = self.timed(
@@ -176,7 +177,7 @@ class Route:
         self.draws, self.tune, self.max_draws = each
         if each.longer(now):
             self.sample(f"{remedy.need}: {self._sampling()}")
-        self.certify()
+        self.certify(strict=LOST)
         return True
 
     def _more(self) -> bool:
@@ -192,7 +193,7 @@ class Route:
             return False
         self.build(why, size=size, method="calibrated", **own)
         self.sample(self._sampling())
-        self.certify()
+        self.certify(strict=LOST)
         return True
 
     def _last(self, doubled: bool) -> bool:
@@ -212,7 +213,7 @@ class Route:
         why = "groups leave no larger coreset" if self.core.group is not None else why
         self._everything(why)
         self.sample(f"{self._sampling()}; about {seconds:.0f} s were expected")
-        self.certify()
+        self.certify(strict=LOST)
         return True
 
     def _everything(self, why: str) -> None:

@@ -1,5 +1,6 @@
 """`fit` where the certificate asks for more draws: how many it takes, the most it takes, and errors of later tries."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +13,7 @@ from bayescore.diagnostics.results import Level
 from bayescore.fitting import more_draws
 from bayescore.fitting import route as routes
 from bayescore.fitting.more_draws import Length, first_within, most_draws, next_lengths, none_left
+from bayescore.validation import DataError
 
 FIRST = Length(1000, 1000, 500)
 
@@ -97,3 +99,33 @@ def test_chains_that_hardly_move_end_with_the_last_certificate_and_its_advice(mo
     assert fit.certificate.remedy.draws == 758_292
     assert fit.story[-1].what == "stop"
     assert "fit takes at most 2,000: chains that need more hardly move. Give a prior that says more" in repr(fit)
+
+
+LATER = {
+    "of sampling": DataError("draws of 177 effects take 6,566,388,480 bytes"),
+    "of memory": MemoryError("Unable to allocate 9 GiB"),
+    "of arithmetic": FloatingPointError("overflow"),
+}
+
+
+@pytest.mark.parametrize("what", LATER)
+def test_an_error_of_a_later_try_loses_that_try_alone(monkeypatch, what):
+    asked, _ = asking(monkeypatch, Remedy(Need.DRAWS, draws=1500), errors={2: LATER[what]})
+    with pytest.warns(UserWarning, match="not certified"):
+        fit = bc.fit("y ~ x", grouped(), random_state=1, progressbar=False)
+    assert asked == [1000, 1500]
+    assert fit.idata.posterior.sizes["draw"] == 1000
+    assert fit.certificate.remedy.draws == 1500
+    assert re.search(f"the next try failed, and draws and certificate are those before it: {LATER[what]}", repr(fit))
+
+
+def test_an_error_of_the_first_try_is_raised_and_so_is_one_that_no_data_explain(monkeypatch):
+    def fails(core, **_):
+        raise DataError("draws of 177 effects")
+
+    asking(monkeypatch, Remedy(Need.DRAWS, draws=1500), errors={2: KeyError("a slip")})
+    with pytest.raises(KeyError, match="a slip"):
+        bc.fit("y ~ x", grouped(), random_state=1, progressbar=False)
+    monkeypatch.setattr(routes, "sample", fails)
+    with pytest.raises(DataError, match="177 effects"):
+        bc.fit("y ~ x", grouped(), random_state=1, progressbar=False)
