@@ -3,7 +3,7 @@
 ===============================  ==============================================================================
 the certificate asks for         next try
 ===============================  ==============================================================================
-more draws                       as many as it names, of the same coreset
+more draws                       as many as it names, of the same coreset: `more_draws` says how many at most
 chains that agree                twice the warm-up and twice the draws
 a coreset that covers more       twice the rows, about the mode under the model's own prior; with groups all rows
 the same for the third time      all rows, with the same sampler
@@ -29,6 +29,7 @@ from bayescore.diagnostics.certificate.coefficients import bare_table
 from bayescore.diagnostics.health import Need, Remedy
 from bayescore.diagnostics.results import Level
 from bayescore.fitting.given import Given
+from bayescore.fitting.more_draws import Length, first_within, most_draws, next_lengths, none_left
 from bayescore.fitting.scaling import design_prior
 from bayescore.fitting.story import Step, overheard, words
 from bayescore.models.default_priors import DEFAULT_SCALE, autoscaled, on_columns
@@ -45,6 +46,7 @@ DRAWS, TUNE, MAX_DRAWS = 1000, 1000, 500  # the verbs' own defaults
 MAX_BYTES = 2 << 30  # of the matrix of all rows
 _ROUNDING = 1e-12  # share of a column's largest entry, below which its sd is 0
 FAILURES = (RuntimeError, ArithmeticError, np.linalg.LinAlgError)  # of a posterior that is hard; others are bad input
+LOST = (DataError, MemoryError, *FAILURES)  # of a try beyond the first, which lose that try alone
 
 T = TypeVar("T")
 
@@ -99,9 +101,9 @@ class Route:
                     return
                 else:
                     done, doubled = (self._all_rows(doubled) if self._last(doubled) else self._more()), True
-            except FAILURES as error:  # what was done before stays
+            except LOST as error:
                 self.core, self.drawn, self.certificate = last
-                self._stop(f"the next try failed: {error}")
+                self._stop(f"the next try failed, and draws and certificate are those before it: {error}")
                 return
             if not done:
                 return
@@ -145,17 +147,17 @@ class Route:
         if self.sampler == "nuts" and own is not None:  # PyMC's own, without compiling
             self.seconds["sample"] = float(own)
 
-    def certify(self, *, strict: bool = False) -> None:
-        """Judge the draws by the full data; `strict`: rows that are not those of the coreset are an error."""
+    def certify(self, *, strict: tuple[type[Exception], ...] = ()) -> None:
+        """Judge the draws by the full data; of errors, those of the kinds `strict` are raised, others are a refusal."""
 
         def judge() -> Certificate:
             if self.given.once and not self.core.lossless:
                 return _refused(self.drawn, self.given.gone)
             try:
                 return self.given.certify(self.drawn, self.core, self.max_draws)
+            except strict:
+                raise
             except (DataError, *FAILURES) as error:
-                if strict and isinstance(error, DataError):
-                    raise
                 return _refused(self.drawn, f"The certificate could not be made: {error}.")
 
         self.certificate = self.timed(
@@ -163,21 +165,19 @@ class Route:
         )
 
     def _again(self, remedy: Remedy) -> bool:
-        """Take other draws of the same coreset; return whether that was done."""
-        more = max(remedy.draws - self.draws, remedy.tune - self.tune, remedy.max_draws - self.max_draws)
-        if more <= 0 and remedy.need is not Need.ORIGIN:
-            self._stop("the certificate asks for no more than was done")
+        """Take more draws of the same coreset, or weigh more of them; return whether that was done."""
+        now, chains = Length(self.draws, self.tune, self.max_draws), self.drawn.posterior.sizes["chain"]
+        most = most_draws(self.core, chains, DRAWS)
+        if not (left := next_lengths(remedy, now, self.certificate.n_draws, chains, most)):
+            self._stop(none_left(remedy, now, most))
             return False
-        each = max(remedy.draws, self.draws)
-        tune = remedy.tune or (2 * self.tune if remedy.need is Need.ORIGIN else self.tune)
-        seconds = self.seconds["sample"] * (each + tune) / (self.draws + self.tune)
-        self.max_draws = max(remedy.max_draws, self.max_draws)
-        if each > self.draws or tune > self.tune:
-            if not self._allowed(seconds, f"{each:,} draws a chain"):
-                return False
-            self.draws, self.tune = each, tune
+        seconds, each = first_within(self.max_seconds, left, now, self.seconds["sample"])
+        if not self._allowed(seconds, f"{each.draws:,} draws a chain"):
+            return False
+        self.draws, self.tune, self.max_draws = each
+        if each.longer(now):
             self.sample(f"{remedy.need}: {self._sampling()}")
-        self.certify()
+        self.certify(strict=LOST)
         return True
 
     def _more(self) -> bool:
@@ -193,7 +193,7 @@ class Route:
             return False
         self.build(why, size=size, method="calibrated", **own)
         self.sample(self._sampling())
-        self.certify()
+        self.certify(strict=LOST)
         return True
 
     def _last(self, doubled: bool) -> bool:
@@ -213,7 +213,7 @@ class Route:
         why = "groups leave no larger coreset" if self.core.group is not None else why
         self._everything(why)
         self.sample(f"{self._sampling()}; about {seconds:.0f} s were expected")
-        self.certify()
+        self.certify(strict=LOST)
         return True
 
     def _everything(self, why: str) -> None:

@@ -176,7 +176,7 @@ def updated(fit: FitParts, new: tuple[Any, Any, dict[str, Any]], data: Any, *, p
     )
     route.core, route.drawn = core, fit.drawn
     if rows is None:
-        route.certify(strict=True)
+        route.certify(strict=(DataError,))
         return Updated(route, whole, frames)
 
     came = "new rows"

@@ -1,0 +1,131 @@
+"""`fit` where the certificate asks for more draws: how many it takes, the most it takes, and errors of later tries."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import bayescore as bc
+from bayescore.diagnostics.health import Need, Remedy
+from bayescore.diagnostics.results import Level
+from bayescore.fitting import more_draws
+from bayescore.fitting import route as routes
+from bayescore.fitting.more_draws import Length, first_within, most_draws, next_lengths, none_left
+from bayescore.validation import DataError
+
+FIRST = Length(1000, 1000, 500)
+
+
+def grouped(n=2000, levels=8):
+    rng = np.random.default_rng(7)
+    frame = pd.DataFrame({"x": rng.normal(size=n), "g": rng.integers(0, levels, n)})
+    effect = rng.normal(0, 0.5, levels)
+    return frame.assign(y=(frame["x"] + effect[frame["g"]] + rng.logistic(size=n) > 0).astype(int))
+
+
+def asking(monkeypatch, *remedies, errors=()):
+    """Make the certificates of the first tries ask for these; those of the tries in `errors` raise them instead."""
+    left, raised, asked, weighed = list(remedies), dict(errors), [], []
+    certified, sampled = routes.Given.certify, routes.sample
+
+    def certify(given, idata, core, max_draws):
+        weighed.append(max_draws)
+        if len(weighed) in raised:
+            raise raised[len(weighed)]
+        found = certified(given, idata, core, max_draws)
+        return replace(found, level=Level.NOT_CERTIFIED, remedy=left.pop(0), idata=None) if left else found
+
+    def sample(core, **options):
+        asked.append(options["draws"])
+        return sampled(core, **options)
+
+    monkeypatch.setattr(routes.Given, "certify", certify)
+    monkeypatch.setattr(routes, "sample", sample)
+    return asked, weighed
+
+
+def test_draws_grow_with_those_that_are_weighed(monkeypatch):
+    """The estimate from some draws holds for others as far apart: weighing their neighbours needed four tries."""
+    asked, weighed = asking(monkeypatch, Remedy(Need.DRAWS, max_draws=1500))
+    fit = bc.fit("y ~ x + (1 | g)", grouped(), random_state=1, progressbar=False)
+    assert fit.level == "certified"
+    assert asked == [1000, 4500]
+    assert weighed == [500, 2300]
+    assert [step.what for step in fit.story] == ["build", "sample", "certify", "sample", "certify"]
+
+
+def test_a_certificate_that_asks_for_nothing_is_the_control(monkeypatch):
+    asked, weighed = asking(monkeypatch)
+    assert bc.fit("y ~ x + (1 | g)", grouped(), random_state=1, progressbar=False).level == "certified"
+    assert (asked, weighed) == ([1000], [500])
+
+
+def test_where_drawing_takes_too_long_all_draws_there_are_are_weighed():
+    left = next_lengths(Remedy(Need.DRAWS, max_draws=1500), FIRST, 500, 4, 20_000)
+    assert left == [Length(4500, 1000, 2300), Length(1000, 1000, 4000)]
+    assert first_within(600.0, left, FIRST, 300.0) == (0.0, left[1])
+    assert first_within(600.0, left, FIRST, 200.0) == (550.0, left[0])
+    every = FIRST._replace(max_draws=4000)
+    assert next_lengths(Remedy(Need.DRAWS, draws=1500), every, 4000, 4, 20_000) == [Length(1500, 1000, 6000)]
+
+
+@pytest.mark.parametrize("asked", [25_900, 758_292, 10**9])
+def test_no_more_draws_are_asked_for_than_can_be_drawn(asked):
+    remedy = Remedy(Need.DRAWS, draws=asked)
+    (capped,) = next_lengths(remedy, FIRST, 4000, 4, 20_000)
+    assert capped == Length(20_000, 1000, 500)
+    assert next_lengths(remedy, capped, 80_000, 4, 20_000) == []
+    assert f"asks for {asked:,} draws a chain, and fit takes at most 20,000" in none_left(remedy, capped, 20_000)
+    assert next_lengths(replace(remedy, draws=1500), FIRST, 4000, 4, 20_000) == [Length(1500, 1000, 500)]
+
+
+def test_the_most_draws_fit_in_memory(monkeypatch):
+    core = bc.build_coreset(grouped(), formula="y ~ x + (1 + x | g)", random_state=1, progressbar=False)
+    assert most_draws(core, 4, 1000) == 20_000
+    monkeypatch.setattr(more_draws, "MOST_BYTES", 8 * 4 * 18 * 5000)  # 2 coefficients and 16 effects
+    assert most_draws(core, 4, 1000) == 5000
+    assert most_draws(core, 4, 6000) == 6000  # those of the first try were drawn
+
+
+def test_chains_that_hardly_move_end_with_the_last_certificate_and_its_advice(monkeypatch):
+    monkeypatch.setattr(more_draws, "MOST_TIMES", 2)
+    asked, _ = asking(monkeypatch, *[Remedy(Need.DRAWS, draws=n) for n in (25_900, 758_292)])
+    with pytest.warns(UserWarning, match="not certified"):
+        fit = bc.fit("y ~ x", grouped(), random_state=1, progressbar=False)
+    assert asked == [1000, 2000]
+    assert fit.idata.posterior.sizes["draw"] == 2000
+    assert fit.certificate.remedy.draws == 758_292
+    assert fit.story[-1].what == "stop"
+    assert "fit takes at most 2,000: chains that need more hardly move. Give a prior that says more" in repr(fit)
+
+
+LATER = {
+    "of sampling": DataError("draws of 177 effects take 6,566,388,480 bytes"),
+    "of memory": MemoryError("Unable to allocate 9 GiB"),
+    "of arithmetic": FloatingPointError("overflow"),
+}
+
+
+@pytest.mark.parametrize("what", LATER)
+def test_an_error_of_a_later_try_loses_that_try_alone(monkeypatch, what):
+    asked, _ = asking(monkeypatch, Remedy(Need.DRAWS, draws=1500), errors={2: LATER[what]})
+    with pytest.warns(UserWarning, match="not certified"):
+        fit = bc.fit("y ~ x", grouped(), random_state=1, progressbar=False)
+    assert asked == [1000, 1500]
+    assert fit.idata.posterior.sizes["draw"] == 1000
+    assert fit.certificate.remedy.draws == 1500
+    assert re.search(f"the next try failed, and draws and certificate are those before it: {LATER[what]}", repr(fit))
+
+
+def test_an_error_of_the_first_try_is_raised_and_so_is_one_that_no_data_explain(monkeypatch):
+    def fails(core, **_):
+        raise DataError("draws of 177 effects")
+
+    asking(monkeypatch, Remedy(Need.DRAWS, draws=1500), errors={2: KeyError("a slip")})
+    with pytest.raises(KeyError, match="a slip"):
+        bc.fit("y ~ x", grouped(), random_state=1, progressbar=False)
+    monkeypatch.setattr(routes, "sample", fails)
+    with pytest.raises(DataError, match="177 effects"):
+        bc.fit("y ~ x", grouped(), random_state=1, progressbar=False)
