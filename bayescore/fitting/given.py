@@ -31,6 +31,7 @@ class Given:
     positive: Any = None
     roles: Mapping[str, Any] = field(default_factory=dict)  # label, weights, offset, trials, exposure, ...
     progressbar: bool = False
+    known: bool = True  # to be the rows of the fit
 
     @property
     def once(self) -> bool:

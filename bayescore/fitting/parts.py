@@ -12,6 +12,7 @@ from bayescore.diagnostics.certificate import Certificate
 from bayescore.diagnostics.results import Level
 from bayescore.fitting.frames import Frame
 from bayescore.fitting.given import Given
+from bayescore.fitting.same_rows import check_same_rows
 from bayescore.fitting.story import Step
 from bayescore.models.group_priors import GroupPrior
 from bayescore.models.priors import Prior
@@ -42,12 +43,26 @@ class FitParts:
 
     @property
     def rows_of_data(self) -> Given:
-        """The rows as they were given, with their roles."""
+        """The rows as they were given, with their roles; those given again are checked once."""
         if self.given is not None:
+            self.check_rows()
             return self.given
-        raise DataError(
+        raise self.without_rows("")
+
+    def check_rows(self) -> None:
+        """Raise if rows were given again and are not those of the fit; one pass, until they were found the same."""
+        given = self.given
+        if given is None or given.known:
+            return
+        point, frames = self.posterior().flat.mean(axis=0), bool(self.frames)
+        check_same_rows(given, self.coreset, self.certificate.effects, point, updated=frames)
+        object.__setattr__(given, "known", True)
+
+    def without_rows(self, takes: str) -> DataError:
+        """Return the error of an answer that needs rows; `takes` is what it may be given in place of them, or empty."""
+        return DataError(
             "the fit was made of a coreset, read from files, or updated, and does not have all its rows: give them, "
-            "read_fit(folder, data) or fit.update(data=rows)"
+            f"{takes}{', ' if takes else ''}read_fit(folder, data) or fit.update(data=rows)"
         )
 
     @property
