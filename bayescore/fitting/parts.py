@@ -36,18 +36,32 @@ class FitParts:
     frames: tuple[Frame, ...] = ()
     robust: Any = None
 
+    def rows_for(self, takes: str = "") -> Given:
+        """Return the rows and their roles; those of a coreset that lost nothing are its own.
+
+        `takes` is what an answer may be given in place of the fit's rows, which an error names.
+        """
+        return Given(self.coreset) if self.given is None and self.coreset.lossless else self._rows_of_data(takes)
+
     @property
     def rows_given(self) -> Given:
         """The rows and their roles; those of a coreset that lost nothing are its own."""
-        return Given(self.coreset) if self.given is None and self.coreset.lossless else self.rows_of_data
+        return self.rows_for()
 
     @property
     def rows_of_data(self) -> Given:
         """The rows as they were given, with their roles; those given again are checked once."""
+        return self._rows_of_data("")
+
+    def _rows_of_data(self, takes: str) -> Given:
         if self.given is not None:
             self.check_rows()
             return self.given
-        raise self.without_rows("")
+        here = f" to this answer, {takes}, or to the fit," if takes else ","
+        raise DataError(
+            "the fit was made of a coreset, read from files, or updated, and does not have all its rows: give them"
+            f"{here} read_fit(folder, data) or fit.update(data=rows)"
+        )
 
     def check_rows(self) -> None:
         """Raise if rows were given again and are not those of the fit; one pass, until they were found the same."""
@@ -57,13 +71,6 @@ class FitParts:
         point, frames = self.posterior().flat.mean(axis=0), bool(self.frames)
         check_same_rows(given, self.coreset, self.certificate.effects, point, updated=frames)
         object.__setattr__(given, "known", True)
-
-    def without_rows(self, takes: str) -> DataError:
-        """Return the error of an answer that needs rows; `takes` is what it may be given in place of them, or empty."""
-        return DataError(
-            "the fit was made of a coreset, read from files, or updated, and does not have all its rows: give them, "
-            f"{takes}{', ' if takes else ''}read_fit(folder, data) or fit.update(data=rows)"
-        )
 
     @property
     def level(self) -> str:
