@@ -99,7 +99,8 @@ def _sums(_: int, block: WeightedData, family: Family, point: FloatArray | None,
     if n_groups:
         assert block.group is not None
         sides = [block.y == sign for sign in (1, -1)]
-        labels = np.stack([np.bincount(block.group[own, 0], block.weights[own], n_groups) for own in sides])
+        found = [np.bincount(block.group[own, 0], block.weights[own], n_groups) for own in sides]
+        labels = np.stack(found).astype(np.float64)
     return _Sums(len(block), float(block.weights.sum()), terms, labels)
 
 
