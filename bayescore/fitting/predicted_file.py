@@ -20,7 +20,7 @@ def check_files(rows: Path, output: Path) -> None:
 
 
 def write_predictions(model: Path, rows: Path, output: Path, **options: Any) -> pd.DataFrame:
-    """Write the columns of a file's rows and after them their predictions by a saved fit; return the latter."""
+    """Write the columns of a file's rows and after them their predictions by a saved fit; return these predictions."""
     csv, found = [each.suffix.lower() == ".csv" for each in (rows, output)], read_fit(model)
     new = (pd.read_csv if csv[0] else pd.read_parquet)(rows)
     predicted: pd.DataFrame = found.predict(new, **options)
