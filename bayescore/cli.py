@@ -223,19 +223,12 @@ def update(args: argparse.Namespace, console: Console) -> None:
 
 def predict(args: argparse.Namespace, console: Console) -> None:
     """Run ``bayescore predict``."""
-    import pandas as pd
-
-    from bayescore.files import whole_file
-    from bayescore.fitting import read_fit
+    from bayescore.fitting.predicted_file import check_files, write_predictions
 
     check_output(args.output, args.rows)
-    if not args.rows.exists():
-        raise FileNotFoundError(f"rows={str(args.rows)!r} does not exist; give a Parquet or CSV file of new rows")
-    csv, found = [each.suffix.lower() == ".csv" for each in (args.rows, args.output)], read_fit(args.model)
-    new = (pd.read_csv if csv[0] else pd.read_parquet)(args.rows)
-    table = found.predict(new, new_groups=args.new_groups, prob=args.prob, random_state=args.seed)
-    with whole_file(args.output) as partial:
-        table.to_csv(partial, index=False) if csv[1] else table.to_parquet(partial, index=False)
+    check_files(args.rows, args.output)
+    options = {"new_groups": args.new_groups, "prob": args.prob, "random_state": args.seed}
+    table = write_predictions(args.model, args.rows, args.output, **options)
     console.print(f"{len(table):,} predictions by draws that are {table.columns.name}\nwrote {args.output}")
 
 

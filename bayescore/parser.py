@@ -76,7 +76,7 @@ def parser() -> argparse.ArgumentParser:
     common.add_argument("--quiet", action="store_true", help="no progress bars")
     common.add_argument("--verbose", action="store_true", help="show the traceback of an error")
     seeded = Parser(add_help=False)
-    seeded.add_argument("--seed", type=int, default=0, help="random seed (default: %(default)s)")
+    seeded.add_argument("--seed", "--random-state", type=int, default=0, help="random seed (default: %(default)s)")
     main = Parser(
         prog="bayescore", description="Bayesian regression of labels, counts and numbers, on coresets of large data."
     )
@@ -116,7 +116,13 @@ def parser() -> argparse.ArgumentParser:
     new = "effects of new groups are drawn, or averaged over (default: %(default)s)"
     p.add_argument("--new-groups", default="sample", choices=("sample", "average"), help=new)
     p.add_argument("--prob", type=float, default=0.95, help="probability of the intervals (default: %(default)s)")
-    p.add_argument("-o", "--output", type=Path, required=True, help="Parquet or CSV file to write")
+    p.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        required=True,
+        help=".parquet or .csv file to write: columns of the rows, then predictions",
+    )
 
     p = commands.add_parser("build", parents=[common, seeded], help="shrink a file of rows to a coreset")
     p.add_argument("rows", type=_rows, help="Parquet file or folder of them, local or s3://..., or a CSV file")

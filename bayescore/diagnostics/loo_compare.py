@@ -18,14 +18,14 @@ Jonasson and Andersen (2020), Leave-one-out cross-validation for Bayesian model 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from bayescore.data.dataset import Dataset
-from bayescore.data.design import Design
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.data.sources.paired import described
 from bayescore.diagnostics.elpd import PassSums, count_moments, draws_variance
@@ -45,7 +45,7 @@ _SEED = 2020  # of the sample: the same data give the same rows
 
 def loo_compare(
     models: Mapping[str, Any],
-    data: Any,
+    data: Any = None,
     y: Any = None,
     *,
     label: str | None = None,
@@ -68,7 +68,8 @@ def loo_compare(
         Fits, or posteriors and the coresets of `data` that they are of: other formulas, likelihoods or priors. Draws
         that `certify` corrected (``certificate.idata``) are taken as the full data's posterior, others are weighted.
     data, y, label, weights, offset, groups, trials, exposure, missing
-        The full data, as given to `build_coreset`. With ``missing="drop"`` all models must use the same rows.
+        The full data, as given to `build_coreset`. With ``missing="drop"`` all models must use the same rows. Fits that
+        have their rows need none of these: each is asked for its own, which must be the same.
     max_draws : int
         Draws of each model that are used, evenly spaced.
     progressbar : bool
@@ -117,15 +118,21 @@ def loo_compare(
         raise TypeError(f"models is a {type(models).__name__}; give a dict, name to fit or to (posterior, coreset)")
     if len(models) < 2:
         raise DataError(f"models has {len(models)} entries; give two or more, name to fit or to (posterior, coreset)")
-    designs: dict[Design, list[LooDraws]] = {}
+    beside = {"label": label, "weights": weights, "offset": offset, "groups": groups}
+    beside |= {"trials": trials, "exposure": exposure, "missing": missing}
+    if data is None and (extra := [name for name, own in {"y": y, **beside}.items() if own not in (None, "raise")]):
+        raise TypeError(f"{extra[0]} is given and data is not: give both, or fits that have their rows and neither")
+    designs: dict[Any, tuple[_Rows, list[LooDraws]]] = {}
     for name, given in models.items():
+        rows = _Rows(data, y, beside) if data is not None else _rows_of(str(name), given)
         if hasattr(given, "coreset"):  # a fit, of a room above this one
             given = given.idata, given.coreset
         if not isinstance(given, tuple) or len(given) != 2:
             raise TypeError(f"models[{name!r}] is a {type(given).__name__}; give a fit, or (posterior, coreset)")
-        model = loo_draws(str(name), *given, max_draws, weighted=has_weights(data, weights))
-        designs.setdefault(model.core.design, []).append(model)
-    by_design = list(designs.values())
+        weighted = has_weights(rows.data, rows.beside.get("weights"))
+        model = loo_draws(str(name), *given, max_draws, weighted=weighted)
+        designs.setdefault((model.core.design, rows.key), (rows, []))[1].append(model)
+    by_design = [own for _, own in designs.values()]
     first = by_design[0][0]
     for model in (each for models_of in by_design for each in models_of):
         if model.core.classes != first.core.classes:
@@ -133,11 +140,9 @@ def loo_compare(
                 f"models[{model.name!r}] has {described(model.core.classes)}, models[{first.name!r}] "
                 f"{described(first.core.classes)}; build both of one response, labels with the same positive="
             )
-    beside = {"label": label, "weights": weights, "offset": offset, "groups": groups}
-    beside |= {"trials": trials, "exposure": exposure, "missing": missing}
     dataset = [
-        full_rows(models_of[0].core, data, y, progress=progressbar and models_of is by_design[0], **beside)
-        for models_of in by_design
+        full_rows(own[0].core, rows.data, rows.y, progress=progressbar and k == 0, **rows.beside)
+        for k, (rows, own) in enumerate(designs.values())
     ]
     with one_blas_thread():
         sums = loo_pass(by_design, dataset)
@@ -147,6 +152,28 @@ def loo_compare(
         if first.family.counts:
             sums = _of_counts(by_design, dataset, sums)
         return _table(by_design, sums)
+
+
+class _Rows(NamedTuple):
+    """Rows, labels and roles."""
+
+    data: Any
+    y: Any
+    beside: Mapping[str, Any]
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What is equal where the same rows are given: names, and otherwise objects that are the same."""
+        parts = [("data", self.data), ("y", self.y), *sorted(self.beside.items())]
+        return tuple((name, str(own) if isinstance(own, str | Path) else id(own)) for name, own in parts)
+
+
+def _rows_of(name: str, given: Any) -> _Rows:
+    """Return the rows that a fit has."""
+    if getattr(given, "given", None) is None:
+        raise DataError(f"models[{name!r}] does not have its rows: give data, the rows that all models are of")
+    own = given.rows_of_data
+    return _Rows(own.data, own.y, own.roles)
 
 
 def _of_counts(designs: list[list[LooDraws]], dataset: list[Dataset], sums: LooSums) -> LooSums:

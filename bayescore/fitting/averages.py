@@ -207,7 +207,11 @@ class FitAverages(FitPredictions):
         self, asked: Callable[[AveragedRows], Contrasts], by: str | None, data: Any, options: Options
     ) -> pd.DataFrame:
         every = data is None
-        rows = rows_of_fit(self) if every else averaged_rows(self.posterior(), None, data, {}, progressbar=False)
+        rows = (
+            rows_of_fit(self, "data=rows")
+            if every
+            else averaged_rows(self.posterior(), None, data, {}, progressbar=False)
+        )
         return self._labelled(asked(rows).table(rows, by, options, self.coreset if every else None))
 
 

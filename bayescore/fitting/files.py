@@ -164,7 +164,8 @@ def read_parts(folder: str | Path, data: Any, y: Any, *, progressbar: bool) -> d
             )
         formula = getattr(core.design, "formula", None)
         kept = {"intercept": about["intercept"], "roles": about["roles"], "progressbar": progressbar}
-        given = Given(data, y, formula, **kept, positive=None if core.counts else core.classes[1])
+        positive = None if core.counts else core.classes[1]
+        given = Given(data, y, formula, **kept, positive=positive, known=False)
     return {
         "coreset": core,
         "drawn": load_posterior(source / "drawn.nc"),

@@ -12,6 +12,7 @@ from bayescore.fitting.draws import route_of_draws
 from bayescore.fitting.files import read_parts, save_fit
 from bayescore.fitting.printed import printed_lines
 from bayescore.fitting.route import Route
+from bayescore.fitting.same_rows import in_memory
 from bayescore.fitting.scaling import check_priors
 from bayescore.fitting.update import updated
 from bayescore.models.priors import Prior
@@ -257,7 +258,8 @@ def read_fit(folder: str | Path, data: Any = None, y: Any = None, *, progressbar
         The folder.
     data, y : rows and labels, optional
         Those that the fit was made of, for answers that need them (another prior, averages over all rows, `loo`). The
-        fit remembers which columns play which role; arrays of weights and the like are not kept.
+        fit remembers which columns play which role; arrays of weights and the like are not kept. Their number, weight
+        and score, or labels by group, are checked: of rows in memory here, of others by a pass before the first answer.
     progressbar : bool
         Show progress of answers that read these rows, as `fit` does.
 
@@ -270,7 +272,7 @@ def read_fit(folder: str | Path, data: Any = None, y: Any = None, *, progressbar
     FileNotFoundError
         If the folder holds no fit.
     DataError
-        If a file was changed since, or is damaged; the message names it.
+        If a file was changed since, or is damaged; the message names it. If `data` are other rows.
 
     Examples
     --------
@@ -285,4 +287,7 @@ def read_fit(folder: str | Path, data: Any = None, y: Any = None, *, progressbar
     >>> again.level, bool((again.summary() == fit.summary()).all(axis=None))
     ('certified', True)
     """
-    return Fit(**read_parts(folder, data, y, progressbar=progressbar))
+    found = Fit(**read_parts(folder, data, y, progressbar=progressbar))
+    if in_memory(data):
+        found.check_rows()
+    return found

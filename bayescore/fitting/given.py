@@ -9,8 +9,10 @@ from bayescore.coresets.build import all_rows, build_coreset
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.data.designed import open_designed
+from bayescore.data.formulas.design import formula_of
 from bayescore.data.formulas.parsing import parsed
 from bayescore.data.source import Source
+from bayescore.data.sources import has_named_columns
 from bayescore.data.sources.blocks import is_stream
 from bayescore.diagnostics.certificate import Certificate, certify
 from bayescore.diagnostics.full_pass import full_rows
@@ -31,6 +33,7 @@ class Given:
     positive: Any = None
     roles: Mapping[str, Any] = field(default_factory=dict)  # label, weights, offset, trials, exposure, ...
     progressbar: bool = False
+    known: bool = True  # to be the rows of the fit
 
     @property
     def once(self) -> bool:
@@ -167,3 +170,22 @@ class Given:
         own = {"formula": self.formula, "standardize": self.standardize}
         named = isinstance(self.data, Coreset) or self.formula is not None
         return own if named else {**own, "intercept": self.intercept}
+
+
+def all_rows_of(core: Coreset, data: Any, roles: dict[str, Any], *, progressbar: bool) -> Given:
+    """Return rows, or a pair of rows and labels, with the roles of columns that the coreset remembers."""
+    rows, y = data if isinstance(data, tuple) and len(data) == 2 else (data, None)
+    formula, design = formula_of(core.design), core.design
+    known: dict[str, Any] = design.role_columns if has_named_columns(rows) else {}
+    if known and design.offset is not None:
+        known["offset"] = design.offset
+    if known and design.exposure is not None:
+        known["exposure"] = design.exposure
+    if formula is not None and parsed(formula).trials is not None:
+        known.pop("trials", None)
+    if known and formula is None and design.groups:
+        known["groups"] = [own.name for own in design.groups]
+    known |= roles
+    intercept = design.constant is not None
+    positive = None if core.counts else core.classes[1]
+    return Given(rows, y, formula, intercept, positive, roles=known, progressbar=progressbar)

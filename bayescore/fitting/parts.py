@@ -12,6 +12,7 @@ from bayescore.diagnostics.certificate import Certificate
 from bayescore.diagnostics.results import Level
 from bayescore.fitting.frames import Frame
 from bayescore.fitting.given import Given
+from bayescore.fitting.same_rows import check_same_rows
 from bayescore.fitting.story import Step
 from bayescore.models.group_priors import GroupPrior
 from bayescore.models.priors import Prior
@@ -35,20 +36,41 @@ class FitParts:
     frames: tuple[Frame, ...] = ()
     robust: Any = None
 
+    def rows_for(self, takes: str = "") -> Given:
+        """Return the rows and their roles; those of a coreset that lost nothing are its own.
+
+        `takes` is what an answer may be given in place of the fit's rows, which an error names.
+        """
+        return Given(self.coreset) if self.given is None and self.coreset.lossless else self._rows_of_data(takes)
+
     @property
     def rows_given(self) -> Given:
         """The rows and their roles; those of a coreset that lost nothing are its own."""
-        return Given(self.coreset) if self.given is None and self.coreset.lossless else self.rows_of_data
+        return self.rows_for()
 
     @property
     def rows_of_data(self) -> Given:
-        """The rows as they were given, with their roles."""
+        """The rows as they were given, with their roles; those given again are checked once."""
+        return self._rows_of_data("")
+
+    def _rows_of_data(self, takes: str) -> Given:
         if self.given is not None:
+            self.check_rows()
             return self.given
+        here = f" to this answer, {takes}, or to the fit," if takes else ","
         raise DataError(
-            "the fit was made of a coreset, read from files, or updated, and does not have all its rows: give them, "
-            "read_fit(folder, data) or fit.update(data=rows)"
+            "the fit was made of a coreset, read from files, or updated, and does not have all its rows: give them"
+            f"{here} read_fit(folder, data) or fit.update(data=rows)"
         )
+
+    def check_rows(self) -> None:
+        """Raise if rows were given again and are not those of the fit; one pass, until they were found the same."""
+        given = self.given
+        if given is None or given.known:
+            return
+        point, frames = self.posterior().flat.mean(axis=0), bool(self.frames)
+        check_same_rows(given, self.coreset, self.certificate.effects, point, updated=frames)
+        object.__setattr__(given, "known", True)
 
     @property
     def level(self) -> str:

@@ -12,6 +12,7 @@ from scipy.stats import rankdata
 from bayescore.data.design import Grouping
 from bayescore.diagnostics.loo import loo
 from bayescore.diagnostics.model_check import check_model
+from bayescore.fitting.given import all_rows_of
 from bayescore.fitting.rows import raw_rows
 from bayescore.fitting.sensitivity import FitPriors
 from bayescore.fitting.units import PROB, described, interval_names, parameters, raw_effects_map, table
@@ -172,8 +173,11 @@ class FitTables(FitPriors):
         >>> int(fit.check()["outside"].sum()) < 4
         True
         """
-        known = self if data is None else replace(self, given=replace(self.rows_given, data=data, y=y))
-        rows = raw_rows(known, None, others=data is not None)
+        known = self
+        if data is not None:
+            kept = self.given or all_rows_of(self.coreset, data, {}, progressbar=False)
+            known = replace(self, given=replace(kept, data=data, y=y, known=True))
+        rows = raw_rows(known, None, others=data is not None, takes="data=rows")
         found = check_model(self.posterior(), rows.designed(), rows.events)
         outside = (found.observed < found.low) | (found.observed > found.high)
         columns = {"predicted": found.predicted, "observed": found.observed, "lower": found.low, "upper": found.high}

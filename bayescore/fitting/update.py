@@ -15,11 +15,8 @@ from bayescore.coresets.multilevel import Multilevel
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.data.designed import open_in
-from bayescore.data.formulas.design import formula_of
-from bayescore.data.formulas.parsing import parsed
 from bayescore.data.joined import joined
 from bayescore.data.source import Source
-from bayescore.data.sources import has_named_columns
 from bayescore.data.sources.blocks import is_stream
 from bayescore.data.sources.stores import without_keys
 from bayescore.diagnostics.certificate import Certificate, certify
@@ -28,7 +25,7 @@ from bayescore.diagnostics.full_pass import full_rows
 from bayescore.diagnostics.health import Need
 from bayescore.diagnostics.results import Level
 from bayescore.fitting.frames import Frame, errors_before, moved_too_far
-from bayescore.fitting.given import Given
+from bayescore.fitting.given import Given, all_rows_of
 from bayescore.fitting.parts import FitParts
 from bayescore.fitting.route import FAILURES, Route, called
 from bayescore.models.default_priors import DEFAULT_SCALE, is_default
@@ -151,7 +148,7 @@ def updated(fit: FitParts, new: tuple[Any, Any, dict[str, Any]], data: Any, *, p
         if isinstance(given, Coreset | Source):
             raise TypeError(f"{name} is a {type(given).__name__}; give rows")
     of_all = roles if rows is None else {name: value for name, value in roles.items() if name == "missing"}
-    whole = None if data is None else _all_rows(fit.coreset, data, of_all, progressbar=progressbar)
+    whole = None if data is None else all_rows_of(fit.coreset, data, of_all, progressbar=progressbar)
     frames: tuple[Frame, ...] = ()
     if whole is None:
         frames = (*fit.frames, Frame.of(fit.posterior(), fit.certificate))
@@ -208,22 +205,3 @@ def _centre(posterior: Posterior, core: Coreset) -> Start:
             at = core.design.constant if effect == "1" else core.design.names.index(effect)
             mean[:, 0 if at is None else np.searchsorted(columns, at)] += effects[code, q]
     return Start.near(posterior.flat.mean(axis=0), codes, mean)
-
-
-def _all_rows(core: Coreset, data: Any, roles: dict[str, Any], *, progressbar: bool) -> Given:
-    """Return all rows, with the roles of columns that the coreset remembers."""
-    rows, y = data if isinstance(data, tuple) and len(data) == 2 else (data, None)
-    formula, design = formula_of(core.design), core.design
-    known: dict[str, Any] = design.role_columns if has_named_columns(rows) else {}
-    if known and design.offset is not None:
-        known["offset"] = design.offset
-    if known and design.exposure is not None:
-        known["exposure"] = design.exposure
-    if formula is not None and parsed(formula).trials is not None:
-        known.pop("trials", None)
-    if known and formula is None and design.groups:
-        known["groups"] = [own.name for own in design.groups]
-    known |= roles
-    intercept = design.constant is not None
-    positive = None if core.counts else core.classes[1]
-    return Given(rows, y, formula, intercept, positive, roles=known, progressbar=progressbar)

@@ -6,6 +6,7 @@ import pytest
 
 import bayescore as bc
 from bayescore import cli
+from bayescore.parser import parser
 
 
 @pytest.fixture
@@ -39,7 +40,21 @@ def test_a_file_becomes_a_fit_and_predictions(folder, capsys):
         assert (status, err) == (0, "")
         assert out.startswith(f"20 predictions by draws that are {fit.level}\n")
         table = pd.read_csv(name) if name.endswith("csv") else pd.read_parquet(name)
-        assert np.allclose(table["mean"], fit.predict(pd.read_csv("new.csv"))["mean"])
+        new = pd.read_csv("new.csv")
+        assert np.allclose(table["mean"], fit.predict(new)["mean"])
+        assert list(table.columns) == [*new.columns, "mean", "sd", "2.5%", "97.5%"]
+        assert table[list(new.columns)].equals(new)
+    new.rename(columns={"y": "sd"}).to_csv("both.csv", index=False)
+    status, _, err = run("predict", "model", "both.csv", "-o", "both.parquet", capsys=capsys)
+    assert (status, (folder / "both.parquet").exists()) == (2, False)
+    assert "both.csv has a column 'sd', as the predictions do; rename it" in err
+
+
+def test_random_state_is_another_name_of_the_seed():
+    words = ["build", "rows.parquet", "-o", "core.parquet"]
+    assert parser().parse_args([*words, "--random-state", "7"]).seed == 7
+    assert parser().parse_args([*words, "--seed", "7"]).seed == 7
+    assert parser().parse_args(words).seed == 0
 
 
 def test_clusters_and_strata_are_columns(folder, capsys):
@@ -77,6 +92,7 @@ def test_clusters_and_strata_are_columns(folder, capsys):
         (("fit", "rows.parquet", "y ~ age", "-o", "rows.parquet"), "rows.parquet"),
         (("predict", "rows.parquet", "new.csv", "-o", "p.csv"), "holds no fit"),
         (("predict", "model", "new.csv", "-o", "new.csv"), "also an input"),
+        (("predict", "model", "new.csv", "-o", "p.xlsx"), "end it in .csv or .parquet"),
     ],
 )
 def test_bad_input_is_one_line_and_status_2(folder, capsys, words, message):

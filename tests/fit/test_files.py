@@ -36,8 +36,14 @@ def test_a_fit_is_read_as_it_was_written(fit, rows, tmp_path):
     assert np.array_equal(again.idata.posterior["u_g"], fit.idata.posterior["u_g"])
     new = pd.DataFrame({"x": [0.0, 1.0], "g": ["a", "new"]})
     assert again.predict(new).equals(fit.predict(new))
-    with pytest.raises(ValueError, match="read_fit"):
-        again.slopes("x")
+    for answer in (lambda: again.slopes("x"), again.average_predictions, again.check, lambda: again.plot("x")):
+        with pytest.raises(ValueError, match=r"to this answer, data=rows, or to the fit, read_fit\(folder, data\)"):
+            answer()
+    for answer in (again.loo, lambda: again.with_prior(None), lambda: again.summary(scale="response")):
+        with pytest.raises(ValueError, match=r"give them, read_fit\(folder, data\) or fit"):
+            answer()
+    assert len(again.average_predictions(by="g", data=rows)) == 5
+    assert again.check(rows)["observed"].equals(fit.check(rows)["observed"])
     with_rows = bc.read_fit(tmp_path / "model", rows)
     assert with_rows.slopes("x").equals(fit.slopes("x"))
     assert with_rows.with_prior(None).level in ("certified", "corrected")

@@ -238,6 +238,18 @@ def test_fits_are_compared_as_they_are(flat, grouped, frame):
     by_fit = bc.loo_compare({"flat": flat, "grouped": grouped}, frame, progressbar=False)
     by_parts = {name: (fit.idata, fit.coreset) for name, fit in {"flat": flat, "grouped": grouped}.items()}
     pd.testing.assert_frame_equal(by_fit, bc.loo_compare(by_parts, frame, progressbar=False))
+    pd.testing.assert_frame_equal(by_fit, bc.loo_compare({"flat": flat, "grouped": grouped}, progressbar=False))
+    copied = replace(grouped, given=replace(grouped.given, data=frame.copy()))
+    pd.testing.assert_frame_equal(by_fit, bc.loo_compare({"flat": flat, "grouped": copied}, progressbar=False))
+    moved = replace(grouped, given=replace(grouped.given, data=frame[::-1]))
+    with pytest.raises(ValueError, match="Fits must be of the same rows"):
+        bc.loo_compare({"flat": flat, "grouped": moved}, progressbar=False)
+    with pytest.raises(ValueError, match=r"models\['grouped'\] does not have its rows: give data"):
+        bc.loo_compare({"flat": flat, "grouped": replace(grouped, given=None)}, progressbar=False)
+    with pytest.raises(ValueError, match=r"models\['grouped'\] does not have its rows: give data"):
+        bc.loo_compare({"flat": flat, "grouped": by_parts["grouped"]}, progressbar=False)
+    with pytest.raises(TypeError, match="weights is given and data is not"):
+        bc.loo_compare({"flat": flat, "grouped": grouped}, weights="w", progressbar=False)
     with pytest.raises(TypeError, match=r"models\['flat'\] is a str; give a fit, or \(posterior, coreset\)"):
         bc.loo_compare({"flat": "flat", "grouped": grouped}, frame)
     other = flat.with_prior(bc.priors.Normal(0.0, 1.0))
