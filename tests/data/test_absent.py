@@ -133,3 +133,16 @@ def test_levels_that_all_occur_are_no_matter():
             frame = FRAME.assign(device=device, weight_=weights)
             bc.all_rows(frame, formula="y ~ age * device", weights="weight_", **QUIET)
             bc.all_rows(frame, label="y", weights="weight_", intercept=True, **QUIET)
+
+
+@pytest.mark.parametrize("term", ["same", "I(same * 2)"])
+def test_a_formula_warns_of_a_constant_column(term):
+    frame = FRAME.assign(same=3.0)
+    with pytest.warns(UserWarning, match="is constant, as the intercept is: the prior alone") as caught:
+        core = bc.all_rows(frame, formula=f"y ~ age + {term}", **QUIET)
+    assert len(caught) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        bc.all_rows(FRAME, formula="y ~ age + visits", **QUIET)
+        bc.all_rows(frame, formula=f"y ~ 0 + age + {term}", **QUIET)  # it takes the intercept's place
+        bc.all_rows(frame, design=core.design, **QUIET)  # other rows of the design may have other values
