@@ -14,6 +14,12 @@ is more likely than a factor."""
 MAX_LEVELS_NAMED = 2000
 """Levels of a factor that a formula names: the columns of a dense design matrix up to which passes stay fast."""
 
+MIN_NUMBER_LEVELS = 10
+"""Levels of a column of text from which it is asked whether they are numbers: fewer are often scores or classes."""
+
+MIN_NUMBER_SHARE = 0.9
+"""Share of the levels of a column of text that are numbers, from which the others are taken to be errors of entry."""
+
 MAX_RHAT = 1.01
 """Rank-normalised split R-hat above which chains have not mixed (Vehtari et al. 2021)."""
 

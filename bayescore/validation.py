@@ -197,11 +197,24 @@ def check_matrix(X: Any, name: str = "X", *, n_columns: int | None = None) -> ND
     return array
 
 
-def check_finite(block: NDArray[Any], names: tuple[str, ...], start: int, where: str = "the data") -> None:
-    """Raise if `block` (rows start, start + 1, ... of the data) holds NaN or infinity."""
+def check_finite(
+    block: NDArray[Any], names: tuple[str, ...], start: int, where: str = "the data", *, given: tuple[str, ...] = ()
+) -> None:
+    """Raise if `block` (rows start, start + 1, ... of the data) holds NaN or infinity.
+
+    If the finite columns `given` are named, the others are terms of a formula, computed of them.
+    """
     if np.isfinite(block.sum()) or np.isfinite(block).all():
         return
     row, column = (int(i) for i in np.argwhere(~np.isfinite(block))[0])
+    if given and names[column] not in given:
+        n_bad = int((~np.isfinite(block[:, column])).sum())
+        raise RowError(
+            f"{where}: {names[column]!r} is {block[row, column]} in row {start + row}, though its columns are finite; "
+            f"it is not finite in {n_bad:,} of the {len(block):,} rows looked at. missing='drop' leaves out rows whose "
+            "columns miss something, not these: filter them, or write a term that is finite there, such as log1p(x)",
+            start + row,
+        )
     raise RowError(
         f"{where}: column {names[column]!r} is {block[row, column]} in row {start + row}; "
         "drop such rows or impute them",

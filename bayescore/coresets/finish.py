@@ -54,8 +54,9 @@ def designed(
         constant = dataset.scan.constant
         # a design of other rows knows which levels there are
         absent = warn_of_absent_levels(design, dataset.scan) if design.classes is None else ()
-        names = [name for name in np.asarray(design.names)[constant].tolist() if name not in absent]
-        if intercept and names:
+        names = [name for name in np.asarray(design.names)[constant].tolist() if name not in (*absent, INTERCEPT)]
+        own = design.constant is not None and design.classes is None  # of a formula; parts of its rows may be constant
+        if (intercept or own) and names:
             warn(f"column {names[0]!r} is constant, as the intercept is: the prior alone tells the two apart; drop it")
         if standardize:
             sd = dataset.scan.sd

@@ -157,9 +157,10 @@ class Dataset:
     def scan_beside(self, function: Callable[[int, WeightedData], R]) -> Iterator[R]:
         """Yield ``function(start, block)`` of canonical blocks, in a pass that learns the `scan` as well."""
         names, scans = self.design.names, []
+        given = self.design.raw_names if getattr(self.design, "formula", None) is not None else ()
 
         def both(start: int, block: WeightedData) -> tuple[Scan, R]:
-            return block_range(names, start, block), function(start, block)
+            return block_range(names, start, block, given=given), function(start, block)
 
         with self.counting_missing():
             for scan, result in self.map(both, "checking rows", canonical=True):

@@ -61,7 +61,7 @@ def open_designed(
             if beside.get("trials") is not None:
                 raise DataError(f"trials is given beside formula={formula!r}, which names them; leave it out")
             beside["trials"] = asked.trials
-        selection = Selection(asked.columns)
+        selection = Selection(asked.columns, factors=asked.factors)
         if asked.groups:
             if beside.get("groups") is not None:
                 raise DataError(f"groups is given beside formula={formula!r}, which has group terms; leave it out")

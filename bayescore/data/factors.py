@@ -25,6 +25,11 @@ class Selection:
 
     names: tuple[str, ...] | None = None
     levels: Levels | None = None
+    factors: tuple[str, ...] = ()  # columns that the user calls so: their text may be numbers
+
+    def calls_factor(self, schema: pa.Schema, name: str) -> bool:
+        """Whether the user calls a column a factor, by a term C(...) or by its type."""
+        return name in self.factors or bool(pa.types.is_dictionary(schema.field(name).type))
 
 
 def is_text(kind: pa.DataType) -> bool:

@@ -133,3 +133,30 @@ def test_levels_that_all_occur_are_no_matter():
             frame = FRAME.assign(device=device, weight_=weights)
             bc.all_rows(frame, formula="y ~ age * device", weights="weight_", **QUIET)
             bc.all_rows(frame, label="y", weights="weight_", intercept=True, **QUIET)
+
+
+@pytest.mark.parametrize("term", ["same", "I(same * 2)"])
+def test_a_formula_warns_of_a_constant_column(term):
+    frame = FRAME.assign(same=3.0)
+    with pytest.warns(UserWarning, match="is constant, as the intercept is: the prior alone") as caught:
+        core = bc.all_rows(frame, formula=f"y ~ age + {term}", **QUIET)
+    assert len(caught) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        bc.all_rows(FRAME, formula="y ~ age + visits", **QUIET)
+        bc.all_rows(frame, formula=f"y ~ 0 + age + {term}", **QUIET)  # it takes the intercept's place
+        bc.all_rows(frame, design=core.design, **QUIET)  # other rows of the design may have other values
+
+
+@pytest.mark.parametrize("term", ["log(age)", "center(log(age))"])
+def test_dropping_keeps_rows_whose_term_is_not_finite_and_says_so(term):
+    frame = FRAME.assign(age=FRAME["age"].abs() + 0.1).astype({"age": float})
+    frame.loc[9, "age"] = np.nan
+    bad = frame.assign(age=frame["age"].where(~frame.index.isin([2, 30]), -1.0))
+    told = r"'log\(age\)' is nan in row 2, though its columns are finite; .* 2 of the 599 rows.*missing='drop'.*filter"
+    with pytest.warns(UserWarning, match="left out 1"), pytest.raises(DataError, match=told):
+        bc.all_rows(bad, formula=f"y ~ {term}", missing="drop", **QUIET)
+    with pytest.warns(UserWarning, match="left out 1"):
+        assert len(bc.all_rows(frame, formula=f"y ~ {term}", missing="drop", **QUIET)) == 599
+    with pytest.raises(DataError, match="column 'age' is nan in row 9; drop such rows"):
+        bc.all_rows(frame, formula=f"y ~ {term}", **QUIET)

@@ -128,7 +128,7 @@ class Learner:
         terms = [Term([Factor(argument, eval_method="python")]) for argument in wanted]
         spec = ModelSpec(formula=Formula(terms, _ordering="none"), na_action="ignore", output="numpy")
         X, _ = materialised(data, spec, self.formula)
-        check_finite(X, tuple(wanted), start)
+        check_finite(X, tuple(wanted), start, given=self.raw_names)
         check_reach(X.min(axis=0), X.max(axis=0), tuple(wanted))
         return dict(zip(wanted, np.ascontiguousarray(X.T), strict=True))
 

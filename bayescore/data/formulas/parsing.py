@@ -65,6 +65,12 @@ class Parsed:
     groups: tuple[GroupTerm, ...] = ()
     trials: str | None = None  # column of binomial trials; `response` has the successes
 
+    @property
+    def factors(self) -> tuple[str, ...]:
+        """Columns that a term C(...) calls factors."""
+        alias = dict(self.aliases)
+        return tuple(alias.get(call.argument, call.argument) for call in self.calls if call.function == "C")
+
 
 @lru_cache(maxsize=8)
 def parsed(text: str) -> Parsed:

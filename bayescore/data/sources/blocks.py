@@ -176,8 +176,10 @@ def callable_source(data: Callable[[], Iterable[Any]], roles: Roles, selection: 
         raise DataError("data() returned an iterator without a block")
     survey = intake.survey
     if selection is not None and not selection.levels:
-        text = ((name, own.levels(name)) for name, own in survey.levels.items() if name not in intake.groups)
-        selection = replace(selection, levels=tuple(text))
+        text = {name: own for name, own in survey.levels.items() if name not in intake.groups}
+        for name, own in text.items():
+            own.check_factor(name)
+        selection = replace(selection, levels=tuple((name, own.levels(name)) for name, own in text.items()))
     groupers = known_groupers(roles.groupers, intake.groups) or groupers_of(survey, intake.groups)
     return BlockSource(
         data,

@@ -31,6 +31,7 @@ class Columns:
     classes: tuple[Any, Any] = (0, 1)
     levels: Levels = ()
     text: tuple[str, ...] = ()  # features whose levels a source learns as it is opened
+    factors: tuple[str, ...] = ()  # those of text that the user calls factors, by C(...) or by a type
     offset: str | None = None
     paired: Paired | None = None  # what kind of number the label is, with `beside`
     beside: str | None = None
@@ -60,7 +61,10 @@ class Columns:
         label = rows.column(self.label)
         in_order = pa.types.is_dictionary(label.type) and label.type.ordered
         weights = None if self.weights is None else rows.column(self.weights)
-        levels = {name: seen(rows.column(name), ordered=keeps_order(rows.schema, name)) for name in self.text}
+        levels = {
+            name: seen(rows.column(name), ordered=keeps_order(rows.schema, name), factor=name in self.factors)
+            for name in self.text
+        }
         return Survey(
             rows.num_rows,
             Seen.of(self.paired.classes) if self.paired else seen(label, ordered=in_order, most=MANY),
@@ -72,12 +76,17 @@ class Columns:
         """Return the survey of rows whose parts have these surveys."""
         return merged(parts, self.new_groups)
 
-    def learnt(self, survey: Survey, positive: Any = None) -> Self:
-        """Return the same columns with the two classes, levels and groups of a survey of all rows."""
+    def learnt(self, survey: Survey, positive: Any = None, rows: pa.Table | None = None) -> Self:
+        """Return the same columns with the two classes, levels and groups of a survey of all rows.
+
+        An error names a row if `rows` are at hand.
+        """
         classes = (
             self.paired.classes if self.paired else survey.classes(f"column {self.label!r}", positive, drop=self.drop)
         )
         text = tuple((name, survey.levels[name].levels(name)) for name in self.text)
+        for name in self.text:
+            survey.levels[name].check_factor(name, rows)
         groupers = self.groupers or groupers_of(survey, self.groups)
         return replace(self, classes=classes, levels=(*self.levels, *text), text=(), groupers=groupers)
 

@@ -192,7 +192,7 @@ def table_source(data: Any, roles: Roles, selection: Selection | None = None) ->
     survey = columns.survey(table)
     if roles.y is not None and roles.paired is None:
         survey = replace(survey, labels=labels_of(roles.y, n_rows)[1])  # with the order of a categorical
-    return TableSource(table, columns.learnt(columns.merged([survey]), roles.positive), survey)
+    return TableSource(table, columns.learnt(columns.merged([survey]), roles.positive, table), survey)
 
 
 def _appended(table: pa.Table, column: str, values: Any, argument: str) -> pa.Table:

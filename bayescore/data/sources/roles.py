@@ -207,6 +207,7 @@ def resolve(
         roles.weights,
         levels=known,
         text=tuple(name for name in features if name in text - coded_names),
+        factors=tuple(name for name in text if selection is not None and selection.calls_factor(schema, name)),
         offset=roles.offset,
         paired=roles.paired,
         beside=roles.beside,

@@ -38,7 +38,8 @@ def coded_table(data: Any, selection: Selection, start: int, where: str) -> tupl
             columns[name] = codes(table.column(name), name, levels[name], start)
         else:
             columns[name] = np.zeros(table.num_rows) if name in new else as_numbers(table.column(name))
-    found = {name: seen(table.column(name), ordered=keeps_order(table.schema, name)) for name in new}
+    kinds = {name: (keeps_order(table.schema, name), selection.calls_factor(table.schema, name)) for name in new}
+    found = {name: seen(table.column(name), ordered=own, factor=factor) for name, (own, factor) in kinds.items()}
     return pd.DataFrame(columns), found
 
 

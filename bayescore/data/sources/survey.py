@@ -12,10 +12,12 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from bayescore.data.factors import check_few, check_memory
 from bayescore.data.labels import SHOWN, sorted_labels, two_classes
+from bayescore.data.number_text import check_number_text, number_text
 from bayescore.limits import MAX_LEVELS_NAMED
 from bayescore.validation import DataError, check_unmasked, native
 
@@ -29,18 +31,27 @@ class Seen:
     values: Mapping[Any, None] = field(default_factory=dict)  # keys in the order of their first occurrence
     order: tuple[Any, ...] | None = None  # of their own, as that of an ordered categorical
     missing: bool = False
+    factor: bool = False  # whether the user calls the column one: by C(...), or by its type
 
     @classmethod
-    def of(cls, values: Iterable[Any], order: Iterable[Any] | None = None, *, missing: bool = False) -> Self:
+    def of(
+        cls,
+        values: Iterable[Any],
+        order: Iterable[Any] | None = None,
+        *,
+        missing: bool = False,
+        factor: bool = False,
+    ) -> Self:
         """Return distinct values as `Seen`; without values an order is ignored."""
         found = dict.fromkeys(values)
-        return cls(found, None if order is None or not found else tuple(order), missing)
+        return cls(found, None if order is None or not found else tuple(order), missing, factor)
 
     def __add__(self, other: "Seen") -> "Seen":
         missing = self.missing or other.missing
         if not self.values or not other.values:
             return replace(self if self.values else other, missing=missing)
-        return Seen({**self.values, **other.values}, self.order if self.order == other.order else None, missing)
+        order = self.order if self.order == other.order else None
+        return Seen({**self.values, **other.values}, order, missing, self.factor and other.factor)
 
     def levels(self, name: str) -> tuple[Any, ...]:
         """Return the values in their own order, or sorted; raise unless all are text or all are numbers."""
@@ -49,6 +60,18 @@ class Seen:
         if len({isinstance(value, str) for value in ordered}) > 1:
             raise DataError(f"{where} mixes numbers and text: {ordered[0]!r} and {ordered[-1]!r}; make them alike")
         return tuple(ordered if self.order is None else (v for v in self.order if v in self.values))
+
+    def check_factor(self, name: str, rows: pa.Table | None = None) -> None:
+        """Raise if nearly all levels of a column that the user does not call a factor are numbers; see `number_text`.
+
+        An error names the row of the first other level if `rows` are at hand.
+        """
+        if self.factor:
+            return
+        found, place = number_text(self.values), ""
+        if found is not None and found.others and rows is not None:
+            place = f" (row {pc.index(without_views(rows.column(name)), found.others[0]).as_py()})"
+        check_number_text(name, self.values, place)
 
 
 NOTHING = Seen()
@@ -91,12 +114,12 @@ class Survey:
 
 
 def _written(seen: Seen) -> list[Any]:
-    return [list(seen.values), seen.order, seen.missing]
+    return [list(seen.values), seen.order, seen.missing, seen.factor]
 
 
 def _read(written: list[Any]) -> Seen:
-    values, order, missing = written
-    return Seen.of(values, order, missing=missing)
+    values, order, missing, factor = written
+    return Seen.of(values, order, missing=missing, factor=factor)
 
 
 def merged(parts: Iterable[Survey], groups: Iterable[str] = ()) -> Survey:
@@ -111,16 +134,18 @@ def merged(parts: Iterable[Survey], groups: Iterable[str] = ()) -> Survey:
             if name in groups:
                 check_memory(name, len(own.values))
             else:
+                if len(own.values) > MAX_LEVELS_NAMED and not own.factor:
+                    check_number_text(name, own.values, limit=MAX_LEVELS_NAMED)
                 check_few(f"column {name!r}", len(own.values), MAX_LEVELS_NAMED)
         if len(total.labels.values) == MANY:
             break
     return total
 
 
-def seen(column: pa.Array | pa.ChunkedArray, *, ordered: bool, most: int | None = None) -> Seen:
+def seen(column: pa.Array | pa.ChunkedArray, *, ordered: bool, most: int | None = None, factor: bool = False) -> Seen:
     """Return the distinct values of a column, the first `most`; those of a dictionary have its order if `ordered`."""
     if isinstance(column, pa.ChunkedArray):
-        return sum((seen(chunk, ordered=ordered, most=most) for chunk in column.chunks), NOTHING)
+        return sum((seen(chunk, ordered=ordered, most=most, factor=factor) for chunk in column.chunks), NOTHING)
     order, is_coded = None, pa.types.is_dictionary(column.type)
     if is_coded:
         known = column.dictionary.to_pylist()
@@ -129,7 +154,8 @@ def seen(column: pa.Array | pa.ChunkedArray, *, ordered: bool, most: int | None 
     else:
         found = without_views(column).unique()[: None if most is None else most + 1].to_pylist()
     values = [value for value in found if not _is_missing(value)]
-    return Seen.of(values[:most], order, missing=len(values) < len(found) or column.null_count > 0)
+    missing = len(values) < len(found) or column.null_count > 0
+    return Seen.of(values[:most], order, missing=missing, factor=factor)
 
 
 def labels_of(y: Any, n_rows: int, name: str = "y") -> tuple[NDArray[Any], Seen]:
