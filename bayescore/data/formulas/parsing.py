@@ -90,7 +90,7 @@ def parsed(text: str) -> Parsed:
                     functions.add(found)
                 else:
                     columns[found] = None
-    if not right:
+    if not right or not plain.rpartition("~")[2].strip():  # formulaic reads nothing as an intercept
         raise DataError(f"formula={text!r} leaves no coefficient; add 1, the intercept, or a column")
     for name in columns:
         if name in functions:
