@@ -116,11 +116,9 @@ def feature_matrix(X: Any, names: tuple[str, ...], levels: Levels = ()) -> Float
             raise DataError(f"X lacks the column {missing[0]!r}; it has {has}: give the features of the coreset")
         if table.num_rows:  # without rows, columns of a data frame may have no type
             check_numeric(table.schema, tuple(name for name in names if name not in known))
-        raw = np.column_stack(
-            [
-                codes(table.column(name), name, known[name], 0) if name in known else as_floats(table.column(name))
-                for name in names
-            ]
-        )
+        raw = np.empty((len(X) if isinstance(X, pd.DataFrame) else table.num_rows, len(names)))
+        for d, name in enumerate(names):  # none in the design of an intercept alone, which rows of no column have too
+            column = table.column(name)
+            raw[:, d] = codes(column, name, known[name], 0) if name in known else as_floats(column)
     check_finite(raw, names, 0, "X")
     return raw

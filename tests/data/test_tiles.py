@@ -18,7 +18,7 @@ COLUMNS = {
 
 @pytest.mark.parametrize("kind", COLUMNS)
 def test_rows_hold_the_columns_to_the_last_bit(kind):
-    rows = rows_of(COLUMNS[kind])
+    rows = rows_of(COLUMNS[kind], len(COLUMNS[kind][0]))
     assert rows.dtype == np.float64
     assert rows.flags.c_contiguous
     np.testing.assert_array_equal(rows, np.column_stack([column.astype(np.float64) for column in COLUMNS[kind]]))

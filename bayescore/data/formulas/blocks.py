@@ -47,8 +47,8 @@ class Blocks(FormulaMaterializer):  # type: ignore[misc]
     @_override  # type: ignore[prop-decorator]
     @property
     def nrows(self) -> int:
-        """Number of rows."""
-        return len(next(iter(self.data.values())))
+        """Number of rows; one where there is no column, as an intercept alone needs to be named."""
+        return len(next(iter(self.data.values()), (None,)))
 
     @_override
     def _is_categorical(self, values: Any) -> bool:
@@ -98,7 +98,7 @@ class Blocks(FormulaMaterializer):  # type: ignore[misc]
 
     @_override
     def _combine_columns(self, cols: Sequence[tuple[str, Any]], spec: Any, drop_rows: Any) -> FloatArray:
-        return rows_of([column for _, column in cols]) if cols else np.empty((self.nrows, 0))
+        return rows_of([column for _, column in cols], self.nrows)
 
 
 def _coded(

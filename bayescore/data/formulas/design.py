@@ -131,7 +131,7 @@ class Materials:
     def example(self) -> FloatArray:
         """Return raw rows that have every level and no numbers, shape (n, D_raw)."""
         n_rows = max((len(kind.categories) for kind in self.kinds.values()), default=1)
-        rows = np.full((n_rows, max(place for place, _ in self.places) + 1), np.nan)
+        rows = np.full((n_rows, max((place for place, _ in self.places), default=-1) + 1), np.nan)
         for place, name in self.places:
             if name in self.kinds:
                 rows[:, place] = np.arange(n_rows) % len(self.kinds[name].categories)

@@ -96,8 +96,8 @@ def parsed(text: str) -> Parsed:
                     functions.add(found)
                 else:
                     columns[found] = None
-    if not columns:
-        raise DataError(f"formula={text!r} names no column beside the label; name one at least")
+    if not right or not plain.rpartition("~")[2].strip():  # formulaic reads nothing as an intercept
+        raise DataError(f"formula={text!r} leaves no coefficient; add 1, the intercept, or a column")
     for name in columns:
         if name in functions:
             raise DataError(f"formula={text!r}: column {name!r} has the name of a function; rename the column")

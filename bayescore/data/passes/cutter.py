@@ -11,7 +11,7 @@ MAX_BLOCK_ROWS = 1 << 16
 
 def block_rows(n_columns: int) -> int:
     """Rows of a block of 4 to 8 MB, at most `MAX_BLOCK_ROWS`: a power of two, for row groups are multiples of one."""
-    return max(256, min(MAX_BLOCK_ROWS, 1 << ((1 << 20) // n_columns).bit_length() >> 1))
+    return max(256, min(MAX_BLOCK_ROWS, 1 << ((1 << 20) // max(n_columns, 1)).bit_length() >> 1))
 
 
 class Cutter:

@@ -127,7 +127,7 @@ def _moments(X: FloatArray, weights: FloatArray, bounds: FloatArray, mean: Float
 
 def check_reach(low: FloatArray, high: FloatArray, names: tuple[str, ...], where: str = "the data") -> None:
     """Raise if a column with this range, shapes (D,), has entries whose squares overflow."""
-    if max(float(high.max()), -float(low.min())) > MAX_ENTRY:
+    if max(high.max(initial=0.0), -low.min(initial=0.0)) > MAX_ENTRY:  # rows of a formula may have no raw column
         d = int(np.argmax(np.maximum(high, -low)))
         raise DataError(
             f"{where}: column {names[d]!r} has entries above {MAX_ENTRY:g} in size; rescale it: squares overflow"

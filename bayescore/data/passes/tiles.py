@@ -22,11 +22,11 @@ def _turn(columns: NDArray[Any], rows: FloatArray) -> None:
             rows[n, d] = columns[d, n]
 
 
-def rows_of(columns: Sequence[NDArray[Any]]) -> FloatArray:
-    """Return columns of n numbers of any kind as rows of float64, shape (n, D)."""
+def rows_of(columns: Sequence[NDArray[Any]], n_rows: int) -> FloatArray:
+    """Return columns of n numbers of any kind as rows of float64, shape (n, D); D may be 0."""
     single = all(column.dtype == np.float32 for column in columns)
     # in one piece, and no wider than they come: the strided half of the work is then the compiled loop's
-    together = np.empty((len(columns), len(columns[0])), dtype=np.float32 if single else np.float64)
+    together = np.empty((len(columns), n_rows), dtype=np.float32 if single else np.float64)
     for d, column in enumerate(columns):
         together[d] = column
     rows = np.empty(together.shape[::-1])

@@ -99,7 +99,8 @@ class Columns:
                 if name in levels
                 else as_numbers(batch.column(name))
                 for name in self.features
-            ]
+            ],
+            n_rows,
         )
         weights, offset = np.ones(n_rows), None
         if self.weights is not None:

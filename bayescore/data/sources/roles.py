@@ -190,7 +190,7 @@ def resolve(
         if missing:
             raise DataError(f"the data have no feature {missing[0]!r}; the columns are {listed}")
         features = selection.names
-    if not features:
+    elif not features:
         raise DataError(f"the data have no feature columns beside {label!r}")
     known = () if selection is None else selection.levels or ()
     coded_names = {name for name, _ in known}
