@@ -6,7 +6,8 @@ ones are claims of vehicle policies with the years insured as exposure (auspriva
 by importance weights of 4,000 antithetic points of its normal approximation, a share of which counts; the coreset's by
 weights of the same points, so that most noise cancels. Errors are the largest of a mean in sds and of an sd relatively,
 the worst seed; "sd of r" is the sd of the log ratio of the coreset's density to the full data's. `certificate` is what
-`certify` says of 4 x 1000 draws of the first seed, `dispersion` that of it. "rows" are two for each pseudo-row.
+`certify` says of 4 x 1000 draws of the first seed, `dispersion` that of it; tables that were not made since have
+Pearson's statistic there, of an earlier version. "rows" are two for each pseudo-row.
 
 `negative_binomial`: the same with rows' rates varied by a gamma distribution, the exposures in the offset, and the size
 given: that of the made counts, and of visits what the dispersion of their Poisson certificate names.
