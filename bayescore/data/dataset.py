@@ -15,6 +15,7 @@ import numpy as np
 from bayescore.data.coreset import Coreset
 from bayescore.data.design import Design, OffsetColumnDesign
 from bayescore.data.factors import Selection
+from bayescore.data.formulas.design import formula_of
 from bayescore.data.passes.cutter import MAX_BLOCK_ROWS, block_rows
 from bayescore.data.passes.map import map_pieces, map_stream, tracked
 from bayescore.data.passes.scan import Scan, block_range
@@ -157,7 +158,7 @@ class Dataset:
     def scan_beside(self, function: Callable[[int, WeightedData], R]) -> Iterator[R]:
         """Yield ``function(start, block)`` of canonical blocks, in a pass that learns the `scan` as well."""
         names, scans = self.design.names, []
-        given = self.design.raw_names if getattr(self.design, "formula", None) is not None else ()
+        given = self.design.raw_names if formula_of(self.design) is not None else ()
 
         def both(start: int, block: WeightedData) -> tuple[Scan, R]:
             return block_range(names, start, block, given=given), function(start, block)

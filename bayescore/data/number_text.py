@@ -5,7 +5,7 @@ zeros, such as the postal code 06510, are codes, and a factor of them is what wa
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from bayescore.limits import MIN_NUMBER_LEVELS, MIN_NUMBER_SHARE
@@ -43,10 +43,13 @@ def number_text(levels: Iterable[str]) -> NumberText | None:
     return NumberText(len(found), others, comma)
 
 
-def check_number_text(name: str, levels: Iterable[str], place: str = "", *, limit: int | None = None) -> None:
+def check_number_text(
+    name: str, levels: Iterable[str], row_of: Callable[[str], int] | None = None, *, limit: int | None = None
+) -> None:
     """Raise if nearly all levels of a column of text are numbers, and warn if all are.
 
-    `place` says where the first other is. Levels above a `limit` are too many for a factor: those of all numbers raise.
+    `row_of` finds the first row of a level, which an error names. Levels above a `limit` are too many for a factor:
+    those of all numbers raise.
     """
     found = number_text(levels)
     if found is None:
@@ -59,6 +62,7 @@ def check_number_text(name: str, levels: Iterable[str], place: str = "", *, limi
     if found.others:
         missing = "" if found.comma else ", where errors='coerce' makes the other entries missing"
         remedy = "name it as groups" if many else f"write {factor}"
+        place = "" if row_of is None else f" (row {row_of(found.others[0])})"
         raise DataError(
             f"column {name!r} is text, but {numbers}{commas}, and the first other is {found.others[0]!r}{place}: turn "
             f"it into numbers ({reader}{missing}); if it is a factor, {remedy}"

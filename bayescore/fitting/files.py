@@ -27,6 +27,7 @@ import pandas as pd
 
 from bayescore.data.checkpoint import read_checkpoint, write_checkpoint
 from bayescore.data.coreset_file import read_coreset
+from bayescore.data.formulas.design import formula_of
 from bayescore.diagnostics.certificate import Certificate
 from bayescore.diagnostics.dispersion import Dispersion
 from bayescore.diagnostics.health import Need, Remedy
@@ -162,7 +163,7 @@ def read_parts(folder: str | Path, data: Any, y: Any, *, progressbar: bool) -> d
                 f"data is given, and the fit was made with {' and '.join(about['arrays'])} as arrays, which it did not "
                 "keep: fit rows that have columns of them, or leave data out"
             )
-        formula = getattr(core.design, "formula", None)
+        formula = formula_of(core.design)
         kept = {"intercept": about["intercept"], "roles": about["roles"], "progressbar": progressbar}
         positive = None if core.counts else core.classes[1]
         given = Given(data, y, formula, **kept, positive=positive, known=False)

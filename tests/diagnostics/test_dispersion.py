@@ -130,7 +130,7 @@ def test_advice_fits_how_the_counts_were_given():
 
 @pytest.mark.slow
 def test_claims_of_vehicle_policies(shared_data):
-    """Published counts with tiny exposures, of which Pearson's statistic said 1.46 and a size of 0.08.
+    """Published counts with tiny exposures: Pearson's statistic is 1.46 there, and names a size of 0.08.
 
     The sandwich of rows has 0.92 to 1.02 times the model's sds; the most likely size of all rows is 2.08.
     """

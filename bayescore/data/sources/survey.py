@@ -7,6 +7,7 @@ knows the same of the same rows. Values stand in the order in which they first o
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from bayescore.data.factors import check_few, check_memory
 from bayescore.data.labels import SHOWN, sorted_labels, two_classes
-from bayescore.data.number_text import check_number_text, number_text
+from bayescore.data.number_text import check_number_text
 from bayescore.limits import MAX_LEVELS_NAMED
 from bayescore.validation import DataError, check_unmasked, native
 
@@ -66,15 +67,16 @@ class Seen:
 
         An error names the row of the first other level if `rows` are at hand.
         """
-        if self.factor:
-            return
-        found, place = number_text(self.values), ""
-        if found is not None and found.others and rows is not None:
-            place = f" (row {pc.index(without_views(rows.column(name)), found.others[0]).as_py()})"
-        check_number_text(name, self.values, place)
+        if not self.factor:
+            row_of = None if rows is None else partial(_first_row, rows.column(name))
+            check_number_text(name, self.values, row_of)
 
 
 NOTHING = Seen()
+
+
+def _first_row(column: pa.ChunkedArray, value: str) -> int:
+    return int(pc.index(without_views(column), value).as_py())
 
 
 @dataclass(frozen=True)
