@@ -29,6 +29,7 @@ if __name__ == "__main__":
     )
     asked = vars(parser.parse_args())
     names = asked.pop("names") or list(known)
+    whole = "evidence" not in names  # else only the sets that are evidence
     names = [one for name in names for one in (evidence if name == "evidence" else (name,))]
     unknown = [name for name in names if name not in known]
     if unknown:
@@ -39,7 +40,9 @@ if __name__ == "__main__":
             sets = ", ".join(map(repr, known[name].sets)) or "none: it takes no --only"
             sys.exit(f"--only: {name} has no data set {absent[0]!r}; its data sets are {sets}")
     options = {name: value for name, value in asked.items() if value is not None}
-    parts = {(name, data): own.evidence for name, own in known.items() if not own.last for data in own.sets or [ALL]}
+    parts = {
+        (name, data): data in own.evidence for name, own in known.items() if not own.last for data in own.sets or [ALL]
+    }
     for name in names:
         own = known[name]
         print(f"\n## {name}\n{own.module.__doc__}")
@@ -47,7 +50,7 @@ if __name__ == "__main__":
         told = {option: value for option, value in options.items() if option in taken}
         timed = not own.last and not told.keys() - {"workers", "only"}
         # what is timed runs one data set after the other, so that a table can be made in several sessions
-        sets = told.pop("only", own.sets) if timed and own.sets else [ALL]
+        sets = told.pop("only", own.sets if whole else own.evidence) if timed and own.sets else [ALL]
         for data in sets:
             begin = time.perf_counter()
             own.run(**told, **({} if data == ALL else {"only": [data]}))

@@ -7,18 +7,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import benchmarks
+from benchmarks.tables import ALL
 
 Run = Callable[..., None]
 
 
 @dataclass(frozen=True, eq=False)
 class Command:
-    """A command: its function, the data sets that it can run apart, whether it is evidence, and whether it is last."""
+    """A command: its function, the data sets that it can run apart, those that are evidence, and whether it is last."""
 
     name: str
     run: Run
     sets: tuple[str, ...]
-    evidence: bool
+    evidence: tuple[str, ...]
     last: bool
 
     @property
@@ -40,17 +41,20 @@ class Command:
 COMMANDS: dict[str, Command] = {}
 
 
-def command(name: str, *, sets: Sequence[str] = (), evidence: bool = False, last: bool = False) -> Callable[[Run], Run]:
+def command(
+    name: str, *, sets: Sequence[str] = (), evidence: bool | Sequence[str] = False, last: bool = False
+) -> Callable[[Run], Run]:
     """Register a function under a name.
 
-    `sets` are names that the function takes as ``only``. `evidence` is what ``make evidence`` runs. A command that is
-    `last` reads what others wrote.
+    `sets` are names that the function takes as ``only``. `evidence` is what ``make evidence`` runs: all sets, or some. A
+    command that is `last` reads what others wrote.
     """
 
     def registered(run: Run) -> Run:
         if name in COMMANDS:
             raise ValueError(f"two commands are called {name!r}; rename one")
-        COMMANDS[name] = Command(name, run, tuple(sets), evidence, last)
+        chosen = (tuple(sets) or (ALL,) if evidence else ()) if isinstance(evidence, bool) else tuple(evidence)
+        COMMANDS[name] = Command(name, run, tuple(sets), chosen, last)
         return run
 
     return registered

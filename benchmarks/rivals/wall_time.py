@@ -112,7 +112,7 @@ def pymc_gradient_seconds(full: bc.Coreset, mode: Mode) -> tuple[float, int]:
     return float(clocks) / gradients(idata), gradients(idata)
 
 
-def hmcecs(full: bc.Coreset, mode: Mode, each: int = ECS_ROWS) -> tuple[np.ndarray, float]:
+def hmcecs(full: bc.Coreset, mode: Mode, each: int = ECS_ROWS, seed: int = 0) -> tuple[np.ndarray, float]:
     """Return draws of as many chains as cores, shape (cores, draws, D), and the seconds of the whole run."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # else XLA reports that folding constants takes seconds
     import numpyro
@@ -146,7 +146,7 @@ def hmcecs(full: bc.Coreset, mode: Mode, each: int = ECS_ROWS) -> tuple[np.ndarr
         num_chains=cores,
         progress_bar=False,
     )
-    mcmc.run(jax.random.PRNGKey(0), jnp.asarray(full.X), jnp.asarray((full.y > 0).astype(float)))
+    mcmc.run(jax.random.PRNGKey(seed), jnp.asarray(full.X), jnp.asarray((full.y > 0).astype(float)))
     draws = np.asarray(mcmc.get_samples(group_by_chain=True)["beta"])
     return draws, time.perf_counter() - begin
 

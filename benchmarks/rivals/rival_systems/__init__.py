@@ -30,6 +30,8 @@ SYSTEMS = {
     "numpyro": System("NumPyro NUTS, all rows", nuts.NUMPYRO),
     "pathfinder": System("Pathfinder with PSIS", normals.PATHFINDER),
     "advi": System("PyMC ADVI, minibatches", normals.ADVI),
+    "svi": System("NumPyro SVI, minibatches", normals.SVI),
+    "duckreg": System("duckreg, maximum likelihood", normals.DUCKREG),
     "hmcecs": System("NumPyro HMCECS", subsampling.HMCECS),
     "sgld": System("SGLD, control variates", subsampling.SGLD, documented=False),
     "quasi_newton": System("quasi-Newton coreset", coresets.QUASI_NEWTON),

@@ -39,20 +39,20 @@ def gradients(idata: Any) -> int:
     return int(sum(own["n_steps"].sum() for own in (idata.warmup_sample_stats, idata.sample_stats)))
 
 
-def by_pymc(model: Any, draws: int, chains: int, **nuts: Any) -> Any:
-    """Return draws, and as many of warm-up."""
+def by_pymc(model: Any, draws: int, chains: int, seed: int, **nuts: Any) -> Any:
+    """Return draws, and as many of warm-up, by the library's default start and metric."""
     import pymc as pm
 
     with model:
         return pm.sample(
-            draws, tune=draws, chains=chains, cores=1, step=pm.NUTS(**nuts), random_seed=0, progressbar=False,
+            draws, tune=draws, chains=chains, cores=1, nuts=nuts, random_seed=seed, progressbar=False,
             discard_tuned_samples=False, compute_convergence_checks=False,
         )  # fmt: skip
 
 
 def counted(rows: Rows) -> tuple[np.ndarray, int]:
     """Return draws of PyMC's NUTS on the coreset, shape (chains, draws, D), and its gradients."""
-    idata = by_pymc(bc.model(built("auto")(rows), prior=PRIOR), DRAWS, CHAINS)
+    idata = by_pymc(bc.model(built("auto")(rows), prior=PRIOR), DRAWS, CHAINS, rows.seed)
     return idata.posterior["beta"].values, gradients(idata)
 
 
@@ -62,7 +62,7 @@ def pymc(rows: Rows) -> Callable[[], Found]:
     def run() -> Found:
         draws, whole_run = counted(rows)
         begin = time.process_time()
-        idata = by_pymc(graph(rows.X, labels(rows)), FEW, 1, max_treedepth=DEPTH)
+        idata = by_pymc(graph(rows.X, labels(rows)), FEW, 1, rows.seed, max_treedepth=DEPTH)
         whole, timed = time.process_time() - begin, gradients(idata)
         clock = sum(float(own["process_time_diff"].sum()) for own in (idata.warmup_sample_stats, idata.sample_stats))
         return scaled(clock / timed, timed, draws, whole_run, whole - clock)
@@ -75,7 +75,7 @@ def pymc_whole(rows: Rows) -> Callable[[], Found]:
     import pymc  # noqa: F401  its import is not timed
 
     def run() -> Found:
-        idata = by_pymc(graph(rows.X, labels(rows)), DRAWS, CHAINS)
+        idata = by_pymc(graph(rows.X, labels(rows)), DRAWS, CHAINS, rows.seed)
         return of_draws(idata.posterior["beta"].values, passes=gradients(idata))
 
     return run
@@ -84,7 +84,7 @@ def pymc_whole(rows: Rows) -> Callable[[], Found]:
 def nutpie(rows: Rows) -> Callable[[], Found]:
     import nutpie
 
-    told = {"cores": 1, "seed": 0, "progress_bar": False}
+    told = {"cores": 1, "seed": rows.seed, "progress_bar": False}
 
     def run() -> Found:
         small = nutpie.compile_pymc_model(bc.model(built("auto")(rows), prior=PRIOR))

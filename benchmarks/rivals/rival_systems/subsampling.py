@@ -56,7 +56,7 @@ def energy_conserving(rows: Rows, each: int) -> Callable[[], Found]:
 
     def run() -> Found:
         full = rows.full
-        draws, _ = hmcecs(full, bc.find_map(full, "logistic", PRIOR), min(each, len(full) // 10))
+        draws, _ = hmcecs(full, bc.find_map(full, "logistic", PRIOR), min(each, len(full) // 10), rows.seed)
         return of_draws(draws)
 
     return run
