@@ -46,8 +46,8 @@ def command(
 ) -> Callable[[Run], Run]:
     """Register a function under a name.
 
-    `sets` are names that the function takes as ``only``. `evidence` is what ``make evidence`` runs: all sets, or some. A
-    command that is `last` reads what others wrote.
+    `sets` are names that the function takes as ``only``. `evidence` is what ``make evidence`` runs: all sets, or some.
+    A command that is `last` reads what others wrote.
     """
 
     def registered(run: Run) -> Run:
