@@ -14,10 +14,11 @@ Run = Callable[..., None]
 
 @dataclass(frozen=True, eq=False)
 class Command:
-    """A command: its function, the data sets that it can run apart, those that are evidence, and whether it is last."""
+    """A command: its function, its question, the sets that it can run apart and that are evidence, whether it is last."""
 
     name: str
     run: Run
+    asks: str
     sets: tuple[str, ...]
     evidence: tuple[str, ...]
     last: bool
@@ -34,27 +35,32 @@ class Command:
 
     @property
     def question(self) -> str:
-        """The first line of the protocol."""
-        return str(self.module.__doc__).strip().partition("\n")[0]
+        """Its own question, or the first line of the protocol."""
+        return self.asks or str(self.module.__doc__).strip().partition("\n")[0]
 
 
 COMMANDS: dict[str, Command] = {}
 
 
 def command(
-    name: str, *, sets: Sequence[str] = (), evidence: bool | Sequence[str] = False, last: bool = False
+    name: str,
+    *,
+    asks: str = "",
+    sets: Sequence[str] = (),
+    evidence: bool | Sequence[str] = False,
+    last: bool = False,
 ) -> Callable[[Run], Run]:
     """Register a function under a name.
 
-    `sets` are names that the function takes as ``only``. `evidence` is what ``make evidence`` runs: all sets, or some.
-    A command that is `last` reads what others wrote.
+    `asks` is its question, where its file answers more than one. `sets` are names that the function takes as ``only``.
+    `evidence` is what ``make evidence`` runs: all sets, or some. A command that is `last` reads what others wrote.
     """
 
     def registered(run: Run) -> Run:
         if name in COMMANDS:
             raise ValueError(f"two commands are called {name!r}; rename one")
         chosen = (tuple(sets) or (ALL,) if evidence else ()) if isinstance(evidence, bool) else tuple(evidence)
-        COMMANDS[name] = Command(name, run, tuple(sets), chosen, last)
+        COMMANDS[name] = Command(name, run, asks, tuple(sets), chosen, last)
         return run
 
     return registered

@@ -1,1 +1,1 @@
-"""Accuracy: how near the posterior of a coreset is to that of all rows."""
+"""Accuracy: how near is the posterior of a coreset to that of all rows?"""

@@ -1,4 +1,4 @@
-"""Coresets of 20 D rows against the full data's mode and Hessian, 10 seeds (3 for w8a, whose builds take a minute).
+"""How near are coresets of 20 D rows to the mode and the Hessian of all rows? Ten seeds, of w8a three.
 
 Intercept, standardised columns, N(0, 4^2) priors; D counts the intercept. "mean" is the largest error of a mode in
 posterior sds, "sd" the largest relative error of an sd of the Laplace approximation; passes are those of a build, with

@@ -1,4 +1,4 @@
-"""Coresets of the complementary log-log family beside all rows, and of the logit on rows of the same make as a control.
+"""Are coresets of the complementary log-log family right? With the logit on rows of the same make as a control.
 
 `cloglog`: made rows, 5% events, eleven columns of which four are lognormal; `auto` (the default build, whose tolerance
 is 0.05 sd), `calibrated` with a smaller one and `condensed`, five seeds each, priors N(0, 4^2). Reference: all rows'

@@ -1,4 +1,4 @@
-r"""Condensed coresets beside `find_map` on all rows, and beside calibrated coresets of 20 D rows; both links.
+r"""How near are condensed coresets to the posterior of all rows, and to calibrated coresets of 20 D rows?
 
 A row for each set and link, one after another, each in a process of its own; ``size="auto"``, N(0, 4^2) priors, an
 intercept, published columns standardised; D counts the intercept. "rows" are those of the coreset, two for each of at

@@ -1,4 +1,4 @@
-"""Coresets of a million rows of Binary10 against the exact posterior of merged identical rows; also draws a picture."""
+"""How near are coresets of a million rows of Binary10 to the exact posterior? A table and a picture."""
 
 import matplotlib as mpl
 

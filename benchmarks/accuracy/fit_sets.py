@@ -1,4 +1,4 @@
-"""`fit` with its defaults on data sets of many kinds: the level that it ends on, its tries, rows and seconds.
+"""On which level does `fit` end on data sets of many kinds, after how many tries, with how many rows?
 
 Published sets come from ../shared/data, the others are made. `seconds` is wall time of `fit` and `find_map` that of the
 mode of all rows in memory, of `(1 | g)` with the effects integrated out; several group terms have none. Reading and

@@ -1,4 +1,4 @@
-"""Leverage coresets: the share of rows whose sketched score is within a factor 2 of the exact one, over 21 seeds."""
+"""For what share of the rows is the sketched leverage score within a factor 2 of the exact one? 21 seeds."""
 
 import numpy as np
 

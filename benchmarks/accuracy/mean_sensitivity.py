@@ -1,6 +1,6 @@
-"""Mean sensitivity bound against N, R and k on Binary10 (Huggins et al. 2016, Figure 1b; their k is 6, R is 3).
+"""How does the mean sensitivity bound grow with N, R and k on Binary10 (Huggins et al. 2016, Figure 1b)?
 
-Expected: flat in N, exponential in R, robust in k.
+The paper's k is 6 and its R is 3. Expected: flat in N, exponential in R, robust in k.
 """
 
 import bayescore as bc

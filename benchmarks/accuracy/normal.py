@@ -1,4 +1,4 @@
-"""Numbers with normal noise: coresets of sums beside closed forms of all rows, with groups, and calibration.
+"""Are coresets of numbers with normal noise exact, with groups and without? Closed forms and calibration.
 
 `normal`: made sets have lognormal, t4, rare 0/1 and normal columns; one has weights of lognormal spread 2, one has
 fewer rows than make sums, and in one y and a column lie far from 0. Published ones are ratings of lectures (insteval)

@@ -1,4 +1,4 @@
-"""The sd of normal noise that is found: posteriors given it beside those with the sd unknown, over grids.
+"""What does it cost to take the sd of normal noise as found? Posteriors given it beside those with it unknown.
 
 The reference has the prior HalfStudentT(3, 2.5 sd(y)) of the sd, and the default priors of all else: closed forms given
 the sd, and with `(1 | g)` given sigma too, averaged over a grid of their logarithms, from all rows. The posterior given

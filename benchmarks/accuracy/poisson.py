@@ -1,4 +1,4 @@
-"""Coresets of counts beside all rows: made sets of few events, two published ones, and simulation-based calibration.
+"""Are coresets of counts right? Made sets of few events, two published ones, and calibration.
 
 `poisson`: made rows have lognormal, t4, rare 0/1 and normal columns, an offset of sd 0.5 and gamma exposures; published
 ones are claims of vehicle policies with the years insured as exposure (ausprivauto0405), and visits to physicians
@@ -199,7 +199,10 @@ def calibration(trials: int, size: float | None = None) -> list[dict]:
     ]
 
 
-@command("poisson")
+@command(
+    "poisson",
+    asks="Are coresets of Poisson counts right? Made sets of few events, two published ones, and calibration.",
+)
 def main(trials: int = 5) -> None:
     """Write the tables."""
     found = [row for name, given in MADE.items() for row in flat(name, made(*given), trials)]
@@ -210,7 +213,7 @@ def main(trials: int = 5) -> None:
     publish("poisson_sbc", calibration(40 * trials))
 
 
-@command("negative_binomial")
+@command("negative_binomial", asks="Are coresets of negative binomial counts right? The same sets and measures.")
 def negative_binomial(trials: int = 5) -> None:
     """Write the tables of counts of a given size."""
     found = [row for name, size in SIZES.items() for row in flat(name, made(*MADE[name], size), trials)]

@@ -1,4 +1,4 @@
-"""Posteriors of coresets against long MCMC on all the data; what the certificate says of them, and whether it is right.
+"""How near are posteriors of coresets to long MCMC on all rows, and is the certificate right about them?
 
 Intercept, standardised columns, N(0, 4^2) priors; D counts the intercept, sizes are 10 and 20 D rows. Largest
 errors over coefficients, median and worst over seeds: of a mean in reference sds, of an sd (relative); "noise" is the

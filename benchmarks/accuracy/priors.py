@@ -1,4 +1,4 @@
-"""Other priors on one coreset: calibrated under N(0, 4^2), 20 D rows, 3 seeds, against all the data under that prior.
+"""Does one coreset serve other priors? Built under N(0, 4^2), 20 D rows, 3 seeds, against all rows under each.
 
 Largest errors over coefficients, as in `posteriors`; "Laplace" is that approximation of all the data's posterior,
 where the prior has a density in closed form. Horseshoe and "group scales" (beta_d ~ N(0, s_g), s_g ~ half-normal(2),

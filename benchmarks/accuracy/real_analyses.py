@@ -1,4 +1,4 @@
-"""Three published analyses once more, from their data: published figures beside ours.
+"""Do three published analyses come out the same from their data? Published figures beside ours.
 
 *wells, flat*: switching wells in Bangladesh, 3,020 households, logistic. Gelman, Hill and Vehtari (2020), Regression
 and Other Stories, chapter 13; figures of `fit_8` on its page `Arsenic/arsenic_logistic_building.html` in

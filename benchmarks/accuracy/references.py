@@ -1,4 +1,4 @@
-"""NUTS and MALA against published posteriors: largest error of a mean in standard errors, and of an sd.
+"""Do NUTS and MALA agree with published posteriors? Largest errors of means, in standard errors, and of sds.
 
 Reads ../shared/data; German credit (Inference Gym), beetles (JAGS), dogs (posteriordb 2020).
 """

@@ -1,4 +1,4 @@
-"""Cluster-robust posteriors: coverage in made surveys, and standard errors beside R's svyglm and statsmodels.
+"""Are cluster-robust posteriors right? Coverage in made surveys, and standard errors beside R and statsmodels.
 
 `survey_coverage`: made surveys of 150 clusters in three strata, 14 rows each on average. A label is 1 where a uniform
 variable is below p(x), logistic in a column of clusters, `size`, and one that rows share in part, `age`. The uniforms
@@ -50,7 +50,7 @@ def survey(seed: int, n_clusters: int = 150, each: int = 22) -> pd.DataFrame:
     return kept.assign(weight=kept["raw"] / kept["raw"].mean())
 
 
-@command("survey_coverage")
+@command("survey_coverage", asks="Do 95% intervals of cluster-robust posteriors cover in 95% of made surveys?")
 def coverage(trials: int = 500) -> None:
     found: dict[str, list[np.ndarray]] = {}
     truth, n = np.array(list(TRUTH.values())), []
@@ -82,7 +82,9 @@ def coverage(trials: int = 500) -> None:
     publish("survey_coverage", rows)
 
 
-@command("survey_errors")
+@command(
+    "survey_errors", asks="Do cluster-robust posteriors have the standard errors of R's svyglm and of statsmodels?"
+)
 def errors() -> None:
     warnings.filterwarnings("ignore", "there are 13 clusters|each cluster is one row", UserWarning)
     known = {

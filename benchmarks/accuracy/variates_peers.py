@@ -1,4 +1,4 @@
-"""d-means++ against k-means++ and k-means|| as the peers' rows mix (Nock et al. 2016, Figures 3 and 8 to 13).
+"""Does d-means++ beat k-means++ and k-means|| as peers' rows mix (Nock et al. 2016, Figures 3 and 8 to 13)?
 
 Each row of a peer moves, with probability p, to another peer drawn uniformly. "against" columns are relative increases
 in percent, (cost / cost of the other - 1) 100, of mean potentials over the runs, with their standard errors;

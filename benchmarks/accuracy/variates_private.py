@@ -1,4 +1,4 @@
-"""Private seeding against Forgy with Laplace noise and sample-and-aggregate (Nock et al. 2016, Table 2).
+"""What does private seeding cost beside Forgy with Laplace noise, and beside sample-and-aggregate (Nock, Table 2)?
 
 Rows are centered, R is the largest L1 norm (taken from the data, as the source does: a real release needs a public
 one). "cost ratio" is the mean potential over that of k-variates++ with the Laplace mechanism, "over Theorem 12" over

@@ -1,1 +1,1 @@
-"""Calibration: whether posteriors are right on average over the prior."""
+"""Calibration: are posteriors right on average over the prior?"""

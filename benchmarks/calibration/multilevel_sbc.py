@@ -1,4 +1,4 @@
-"""Simulation-based calibration of the whole way: simulate, build a multilevel coreset, sample it.
+"""Is the whole way calibrated with groups? Simulate from the prior, build a multilevel coreset, sample it.
 
 Coefficients, sd of the effects and data are drawn from the prior (three columns, 80 groups of 2 to 16 rows), and the
 rank of the truth among 99 draws of the coreset's posterior is uniform if all is right: `p_value` is that of a

@@ -1,4 +1,4 @@
-"""Simulation-based calibration of draws of group terms: one factor, crossed factors, slopes with their correlation.
+"""Are draws of group terms calibrated? One factor, crossed factors, slopes with their correlation.
 
 Coefficients, sds, the correlation, effects and labels are drawn from the prior: 20 groups of 6 rows, 12 x 8 levels and
 two rows a cell, or 12 groups of 12 rows with a slope. `scale` is that of the half normal prior of sds. Ranks of the

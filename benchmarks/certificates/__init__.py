@@ -1,1 +1,1 @@
-"""Certificates: how often they are false, what they refuse, what they cost."""
+"""Certificates: how often are they false, what do they refuse, what do they cost?"""

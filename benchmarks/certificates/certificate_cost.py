@@ -1,4 +1,4 @@
-"""What a certificate costs beside `find_map`, and how far its sums over a sample of the rows are off.
+"""What does a certificate cost beside `find_map`, and how far off are its sums over a sample of the rows?
 
 `certificate_cost`: processor time of `find_map` on all rows in memory, of a calibrated build, of draws from it, of
 their certificate; the least of three turns, in one process, but of more than 100 columns one turn of build and draws.
@@ -208,7 +208,7 @@ def averaged(kind: str, n: int) -> list[dict[str, Any]]:
     return found
 
 
-@command("average_predictions")
+@command("average_predictions", asks="What do averages over all rows cost beside `find_map`, and how far off are they?")
 def main_averages() -> None:
     """Measure average predictions."""
     averaged("normal", 60_000)
@@ -216,14 +216,19 @@ def main_averages() -> None:
     publish("average_predictions", [row for each in sets for row in averaged(*each)])
 
 
-@command("loo_cost")
+@command(
+    "loo_cost",
+    asks="What does it cost to compare two models by leave-one-out beside `find_map`, and how far off is it?",
+)
 def main_loo() -> None:
     """Measure comparisons of models."""
     loo(20_000, 11)
     publish("loo_cost", [loo(*size) for size in LOO])
 
 
-@command("certificate_groups")
+@command(
+    "certificate_groups", asks="What does a certificate of `(1 | g)` cost beside its build, and how far off is it?"
+)
 def main_groups() -> None:
     """Measure certificates of draws with groups."""
     rows = [alone(_warmed, n, G, n < 2_000_000) for n, G in GROUPS]
@@ -235,7 +240,10 @@ def _warmed(n: int, G: int, every: bool) -> dict[str, Any]:
     return groups(n, G, every=every)
 
 
-@command("certificate_cost")
+@command(
+    "certificate_cost",
+    asks="What does a certificate cost beside `find_map`, and how far off are its sums over a sample of the rows?",
+)
 def main() -> None:
     """Measure both."""
     names = ("normal", "normal, cloglog", "t3, rare label", "skewed", "rare 0/1 columns", "separated")

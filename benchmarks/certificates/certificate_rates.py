@@ -1,4 +1,4 @@
-r"""How often is a certificate false? Fresh problems from a stated distribution, and a word on each of them.
+r"""How often is a certificate false? Fresh problems from a stated distribution, with a word on each of them.
 
 Problem i follows from the seed [34, i]. Its family is logistic (35%), probit, cloglog, Poisson, negative binomial or
 numbers with normal noise (13% each). Its terms are none (50%), `(1 | g)` (25%), `(1 | g) + (1 | h)` (12.5%) or

@@ -1,4 +1,4 @@
-r"""KL of draws from the full posterior by the number of columns: as drawn, as `sample` moves them, as certified.
+r"""How does KL from the full posterior grow with the columns: as drawn, as `sample` moves draws, as certified?
 
 The default build of calibrated rows, the default sampler, and `certify`. "as drawn" are draws of the coreset's
 posterior, "of sample" what `sample` hands over, moved by what the coreset misses of score and curvature, "moved" the

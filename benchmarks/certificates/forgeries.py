@@ -1,4 +1,4 @@
-"""What the certificate refuses: forged draws, by kind of model and of forgery; and right draws that it does not.
+"""What does the certificate refuse? Forged draws by kind of model and of forgery, and right draws.
 
 Every draw is handed to `certify` with the full data, and *refused* before any pass over them. Right draws are those of
 `sample`, whole, and parts of them: thinned, cut, a chain less, in another order, those of two seeds together, without

@@ -1,1 +1,1 @@
-"""Groups: whether models of groups are right, and how they scale with groups and terms."""
+"""Groups: are models of groups right, and how do they scale with groups and terms?"""

@@ -1,4 +1,4 @@
-"""PyMC's INLA beside bayescore: a small set of rows with `(1 | g)`, its sigma, coefficients and processor seconds.
+"""What does PyMC's INLA take beside bayescore, of few rows with `(1 | g)`? Errors and processor seconds.
 
 600 rows in 30 groups, two columns. `pymc_extras.fit(method="INLA")` marginalises the effects by a Laplace approximation
 and samples coefficients and sigma by NUTS, of which 2 x 200 draws and as many of warm-up are taken. It has no posterior

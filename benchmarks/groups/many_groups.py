@@ -1,4 +1,4 @@
-"""Rows in very many groups: a multilevel coreset, its draws and their certificate, in time and memory.
+"""How do coreset, draws and certificate scale to very many groups? Time and memory of a million rows.
 
 A million rows in memory, nine normal columns, `(1 | g)`; processor seconds
 of the build, of 4 x 1000 draws and of the certificate, each number of groups in a process of its own, after a whole run

@@ -1,4 +1,4 @@
-"""Gradients and processor seconds of an effective draw: the default sampler beside MALA, PyMC's NUTS and nutpie.
+"""What does an effective draw cost by the default sampler, MALA, PyMC's NUTS and nutpie? Gradients and seconds.
 
 Calibrated coresets of 20 rows a column, 4 chains of 1,000 draws after 1,000, all defaults; of NUTS 250 draws after 500.
 Effective draws are the smallest bulk ESS of a coefficient. Gradients are those after warm-up, seconds those of the

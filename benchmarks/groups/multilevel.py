@@ -1,4 +1,4 @@
-"""Multilevel coresets beside all rows: random intercepts, both links, made sets and published ones.
+"""Are multilevel coresets right? Random intercepts, both links, made sets and published ones beside all rows.
 
 `multilevel`: 12 made sets (G groups of unlike sizes, a column that varies between groups too), `insteval` by lecturer
 and by student and `contraception` by district. Reference: the marginal posterior of all rows, effects integrated out by

@@ -1,4 +1,4 @@
-"""A million rows, 1,000 groups, ten columns, `(1 | g)`: bayescore beside samplers of all rows and approximations.
+"""How long do a million rows in 1,000 groups take? bayescore, samplers of all rows, and approximations.
 
 ``--rows``, ``--rivals pymc,nutpie,...`` and ``--cap`` (seconds for each system, 3,600 by default) change what is run;
 only a run of a million rows and all rivals is published. Each system runs in a process of its own, on all cores,

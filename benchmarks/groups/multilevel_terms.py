@@ -1,4 +1,4 @@
-"""Multilevel coresets of several grouping factors, and of slopes that vary, beside all rows.
+"""Are multilevel coresets of several grouping factors and of slopes that vary right, beside all rows?
 
 `contraception` by district with slopes of `urban`, beside NUTS on all 1,934 rows by the same model: differences of
 means in posterior sds, of sds relatively, of log sigmas in sds; of effects' means the 99% quantile. `noise` is the

@@ -1,4 +1,4 @@
-"""Several group terms and slopes: the joint sampler beside PyMC's NUTS on the same rows.
+"""Is the joint sampler right for several group terms and slopes, and how fast is it beside PyMC's NUTS?
 
 `aggression` are made rows like lme4's `VerbAgg`: 316 subjects x 24 items, x with values near 20, once as crossed
 intercepts, once with slopes of x by item whose sd is near 0 (all rows, and their multilevel coreset). `insteval` is by
@@ -89,7 +89,7 @@ def problems() -> dict[str, bc.Coreset]:
     return found | {"insteval": bc.all_rows(insteval, formula=CROSSED, **QUIET)}
 
 
-@command("several_terms_large")
+@command("several_terms_large", asks="How fast is the joint sampler with a million rows of large crossed factors?")
 def main_large(rows: int = 1_000_000) -> None:
     """Sample rows of two crossed factors of many levels, and say what it takes."""
     levels = max(20, rows // 50), max(10, rows // 1000)
@@ -99,7 +99,10 @@ def main_large(rows: int = 1_000_000) -> None:
     publish("several_terms_large", [own | row | {"peak_GB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6}])
 
 
-@command("several_terms")
+@command(
+    "several_terms",
+    asks="Is the joint sampler right for several group terms and slopes, and how fast is it beside PyMC's NUTS?",
+)
 def main() -> None:
     """Compare both samplers."""
     found = []

@@ -1,4 +1,4 @@
-"""Several group terms and slopes: modes by lme4, glmmTMB and GPBoost beside the posterior of the same rows.
+"""How far are modes by lme4, glmmTMB and GPBoost from the posterior of the same rows, with several group terms?
 
 Posteriors are the joint sampler's, of all rows, under default priors. The others maximise Laplace's approximation of
 the likelihood without priors; lme4 with nAGQ = 0 finds coefficients and effects together, which is faster and cruder.

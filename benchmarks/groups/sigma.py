@@ -1,4 +1,4 @@
-"""The quadrature of one effect at any sigma, beside nine nodes of Gauss and Hermite.
+"""How exact is the quadrature of one effect at any sigma, beside nine nodes of Gauss and Hermite?
 
 `sigma`: 42 groups of 1 to 1e6 rows, linear predictors alike or spread, labels of one kind, one in fifty of the other,
 and mixed, by family and sigma. Largest errors over the groups against the trapezium rule on 20,001 points that cover

@@ -1,4 +1,4 @@
-"""Posteriors of `(1 | g)` with a large sigma and few rows a group, beside PyMC's NUTS on all rows and a dense grid.
+"""Are posteriors of `(1 | g)` right at a large sigma with few rows a group? PyMC's NUTS and a dense grid.
 
 `sigma_posteriors`: an intercept, a column of 0 and 1 that is constant within groups, and log sigma. NUTS moves
 non-centred effects. The grid has 161 linear predictors for either value of the column and 121 values of log sigma; each
@@ -94,7 +94,9 @@ def beside(draws: np.ndarray, mean: np.ndarray, sd: np.ndarray) -> tuple[float, 
     return float((np.abs(own.mean(axis=0) - mean) / sd).max()), float(np.abs(own.std(axis=0) / sd - 1.0).max())
 
 
-@command("sigma_posteriors")
+@command(
+    "sigma_posteriors", asks="Are posteriors of `(1 | g)` right at a large sigma, beside PyMC's NUTS and a dense grid?"
+)
 def main() -> None:
     """Compare the collapsed sampler with NUTS, and both with the grid."""
     found = []
@@ -132,7 +134,7 @@ def infections(seed: int) -> pd.DataFrame:
     return pd.DataFrame({"treated": treated, "month": month, "subject": subject, "y": y})
 
 
-@command("repeated_measures")
+@command("repeated_measures", asks="Are sds of coefficients within groups right with few rows a group and a large sd?")
 def main_repeated(trials: int = 5) -> None:
     """Run both ways on some made sets."""
     formula, found = "y ~ treated * month + (1 | subject)", []

@@ -1,1 +1,1 @@
-"""The figures, tables and theorems of the three papers, run again: `benchmarks/PAPERS.md` says what came of each."""
+"""The three papers, run again: which figures, tables and theorems come out? `benchmarks/PAPERS.md` has each."""

@@ -1,1 +1,1 @@
-"""Rivals: what the same work costs elsewhere, and who is nearer."""
+"""Rivals: who is nearer, and what does the same work cost elsewhere?"""

@@ -1,4 +1,4 @@
-"""Coresets of data frames with factors, offsets and binomial counts beside MCMC on all rows by PyMC, and by bambi.
+"""Do coresets of data frames agree with MCMC on all rows by PyMC and bambi? Factors, offsets, binomial counts.
 
 3,000 made rows: numbers x and z, factors f (3 levels, with an interaction) and g (4). The priors are Normal(0, 4).
 MCMC on all rows is PyMC's NUTS (4 chains of 2,500 draws) of a model that bayescore has no part in: `formulaic`'s design

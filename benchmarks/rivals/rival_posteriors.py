@@ -1,4 +1,4 @@
-r"""Posteriors by bayescore and by what else is free, in one run: errors first, then seconds, passes and memory.
+r"""Whose posterior is nearer, bayescore's or that of what else is free? Errors, then seconds, passes and memory.
 
 All systems have the same design, N(0, 4^2) priors and a process of their own with one BLAS thread, stopped after 60
 processor seconds, imports included (300 on w8a, where bayescore had ``--cap 600``). The design has an intercept, which

@@ -1,4 +1,4 @@
-r"""Twenty runs of each system that takes seconds: medians, and between which figures 90% of the runs lie.
+r"""How much do runs of a system vary? Twenty runs of each that takes seconds: medians, and where 90% lie.
 
 Rows, priors, processes, limits and errors are those of `rival_posteriors`, of which w8a is left out: a run of bayescore
 takes six minutes there. Seeds 1 to 20 are of whatever a system draws: rows, proposals, chains. A system whose first run

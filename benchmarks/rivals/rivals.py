@@ -1,4 +1,4 @@
-"""KL(coreset || full) between Laplace approximations, for ways to build a coreset of M rows: median and worst seed.
+"""Which way to build a coreset of M rows is nearest? KL between Laplace approximations: median and worst seed.
 
 gauss: x ~ N(0, I_10), theta ~ N(0, I). hard: a column of ones and nine t_3 columns, theta_1 = -4.5, the others
 N(0, 1); the nine columns of 500 rows are shifted by 5. Both N = 1e5, prior variance 1. Binary10: N = 1e6, prior

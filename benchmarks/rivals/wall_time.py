@@ -1,4 +1,4 @@
-"""From 1e6 rows in memory to 4 x 1000 posterior draws (and as many of warm-up): seconds, passes and accuracy.
+"""How long is it from a million rows in memory to 4 x 1000 draws? Seconds, passes and accuracy.
 
 Ten N(0, 1) columns and an intercept added by the builder, D = 11, N(0, 4^2) priors; calibrated coresets of the default
 size. Every line begins at the raw arrays and ends with draws, on all cores of the machine. "cold" is the first run

@@ -1,1 +1,1 @@
-"""Sources: what formulas, files and processes cost."""
+"""Sources: what do formulas, files and processes cost?"""

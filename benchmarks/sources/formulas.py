@@ -1,4 +1,4 @@
-"""Passes over Parquet with formulas and factors, beside those over the same columns already coded as numbers.
+"""What do formulas and factors cost? Passes over Parquet beside those over the same columns coded as numbers.
 
 A file with three numbers and two columns of text (5 and 12 levels), and files with the columns of each design matrix,
 indicators as int8, written for the purpose and deleted. `formulas`: seconds (best of 5 rounds) and processor seconds of

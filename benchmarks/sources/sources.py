@@ -1,4 +1,4 @@
-"""Builders on a Parquet file of D = 10 float32 columns, written for the purpose and deleted; rows/s and peak memory.
+"""How fast are builders and passes on Parquet, and with how much memory? Ten float32 columns.
 
 `sources_builders`: each builder in a process of its own, at N and N / 4: seconds (best of 3), rows per second, and the
 process's peak memory, all told and beyond the imports. `sources_passes`: each pass beside the bare cost of decoding the
@@ -97,7 +97,9 @@ def one_by_one(table: str, study: Callable[[str], dict[str, Any]], only: Sequenc
         publish(table, [rows[one] for one in sets if one in rows])
 
 
-@command("sources_builders")
+@command(
+    "sources_builders", asks="How fast are builders on a Parquet file of ten float32 columns, and with how much memory?"
+)
 def builders(n: int = N) -> None:
     rows = []
     with rows_file(100_000, normal) as warm:
@@ -144,7 +146,7 @@ def timed(work: dict[str, Callable[[], object]]) -> dict[str, tuple[float, float
     return best
 
 
-@command("sources_passes")
+@command("sources_passes", asks="What does each pass over a Parquet file cost beside decoding its columns?")
 def passes(n: int = N) -> None:
     with rows_file(n, normal) as path:
         source = as_source(path, label="y")
@@ -225,7 +227,7 @@ def on_cluster(path: Path, n_workers: int) -> dict[str, float]:
         return {name: wall for name, (wall, _) in timed(work).items()}
 
 
-@command("sources_processes")
+@command("sources_processes", asks="Is one Dask process slower than two, on the same Parquet file?")
 def processes(n: int = N) -> None:
     with rows_file(n, normal) as path:
         one, two = (alone(on_cluster, path, n_workers) for n_workers in (1, 2))

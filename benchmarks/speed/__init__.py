@@ -1,1 +1,1 @@
-"""Speed and memory: what builds, samplers and imports cost."""
+"""Speed and memory: what do builds, samplers and imports cost?"""

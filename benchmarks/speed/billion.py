@@ -1,4 +1,4 @@
-"""A billion rows, run: made by a counter, and 2e8 of them from Parquet and by the workers of a cluster.
+"""Does a billion rows run? Made by a counter, and 2e8 of them from Parquet and by the workers of a cluster.
 
 Rows of `benchmarks/generated.py`: eight columns, most of them skewed, and an intercept, 3% positive. "flat" is without
 groups, by `calibrated`; "groups" with `(1 | g)` of 100,000 groups, by `multilevel`. Build, 4 x 1000 draws and

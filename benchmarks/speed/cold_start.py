@@ -1,4 +1,4 @@
-"""Seconds from a cold start: a fresh process, no machine code kept by numba or PyTensor; then the same again, warm.
+"""How long is a cold start, with no machine code kept by numba or PyTensor, and how long the same again?
 
 Steps: `import bayescore` and its first use, the first `build_coreset` (N = 100,000, D = 5, calibrated), the first MALA
 and the first NUTS. Processor seconds beside those of the clock: on a busy machine they are the ones to read. Run it on

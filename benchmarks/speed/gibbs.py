@@ -1,4 +1,4 @@
-"""Gibbs samplers by data augmentation: time of a sweep beside what it computes, and ESS a second beside MALA and NUTS.
+"""What do Gibbs samplers by data augmentation cost? Time of a sweep, and ESS a second beside MALA and NUTS.
 
 M = 200 rows, D = 10, one thread. The bare arithmetic is the linear predictor, log Phi and score of each row, and
 Z'(latents); the proposal for real weights needs Z'WvZ on top. The second table has 100 points of a design with both

@@ -1,4 +1,4 @@
-"""Time of a MALA transition beside the bare log density and gradient it needs, M = 220, D = 11, one thread."""
+"""What does a MALA transition cost beside the log density and gradient it needs? M = 220, D = 11, one thread."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Peak memory of a build from Parquet, by the number of rows and the way in.
+"""How much memory does a build from Parquet take, by the number of rows and the way in?
 
 Files of ten float32 columns and a label, and of four, one of text (30 levels), one that groups rows (2,000 counties)
 and a label, written for the purpose and deleted; row groups of 2^20 rows, or all rows in one. ``calibrated`` of 20 D

@@ -1,4 +1,4 @@
-"""README's example, run as it stands: its printed output and pictures are written anew."""
+"""What does README's example print? It is run as it stands; its output and pictures are written anew."""
 
 import re
 import sys

@@ -1,4 +1,4 @@
-"""The same draws on every stack? Means, sds and last draws of each sampler, from one coreset (N = 20,000, D = 5).
+"""Are draws the same on every stack? Means, sds and last draws of each sampler, from one coreset.
 
 Run it on each Python; rows of other stacks stay in the table, and each is compared with the first. Last draws are
 compared in posterior sds, to show rounding; means and sds in standard errors of the difference, for a version that

@@ -1,4 +1,4 @@
-"""Time of k-means++ seeding beside scikit-learn's kmeans_plusplus: N = 1e6, D = 10, k = 100, one thread.
+"""How fast is k-means++ seeding beside scikit-learn's kmeans_plusplus? N = 1e6, D = 10, k = 100, one thread.
 
 Processor seconds of the whole call, median of five after one that compiles, and the mean potential of the seeds.
 """

@@ -1,1 +1,1 @@
-"""Streams: what is lost where rows come in parts."""
+"""Streams: what is lost where rows come in parts?"""

@@ -1,9 +1,9 @@
-"""Trees of pseudo-rows beside trees of calibrated nodes: `merge_reduce` in one pass over 64 blocks, shuffled rows.
+"""Are trees of pseudo-rows as near as trees of calibrated nodes? `merge_reduce` over 64 blocks of shuffled rows.
 
 Logistic, intercept, N(0, 4^2) priors, Binary10 and 400,000 rows of 49 normal columns. Errors are the largest of a mean
 (in sds), of an sd (relative) and of a correlation, the worst of the seeds: 500 weighed draws of the full data's normal
 approximation (`calibration.paired`). "expected" is the error of a mean that the tree predicts, the least of the seeds.
-Nodes hold four times the rows asked for. Seconds are processor time of a build.
+One pass. Nodes hold four times the rows asked for. Seconds are processor time of a build.
 """
 
 import time

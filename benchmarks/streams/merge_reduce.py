@@ -1,4 +1,4 @@
-"""Error of merge-and-reduce coresets over 64 blocks against their size, beside the builders that see all rows.
+"""How do errors of merge-and-reduce coresets over 64 blocks fall with their size, beside builders that see all?
 
 Logistic, intercept, standardised columns, N(0, 4^2) priors; median and worst of 5 seeds of the largest error of a mode,
 in posterior sds, and of an sd of the Laplace approximation. "expected" is what the calibrated ones predict themselves.

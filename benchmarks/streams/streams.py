@@ -1,4 +1,4 @@
-"""`stream(formula=)`: twelve files of 100,000 rows one after another, beside one build of all twelve.
+"""What does a stream lose? `stream(formula=)` of twelve files of 100,000 rows beside one build of all twelve.
 
 `mean` and `sd` are the largest differences of coefficients and sds of effects, in sds of one build and relative, of
 160,000 draws of either coreset by one seed. `mcse` is the Monte Carlo error of a mean's difference, in sds, by the

@@ -1,4 +1,4 @@
-"""`Fit.update`: twelve files of rows one after another, beside one `fit` of all twelve.
+"""What do updates lose? `Fit.update` with twelve files of rows one after another, beside one `fit` of all twelve.
 
 `mean` and `sd` are the largest differences of coefficients, sds of effects and correlations, in sds of one fit and
 relative, of 160,000 draws of either coreset; `effects` that of means of groups' effects. `mcse` is the Monte Carlo

@@ -1,4 +1,4 @@
-"""Entries for posteriordb of the reference posteriors that it does not have: data, models, draws and what they meet.
+"""Which reference posteriors could posteriordb take? Entries with data, models, draws and what these meet.
 
 Five published sets under both links, each with an intercept, standardised columns and priors Normal(0, 4), go to
 ``.references/posteriordb``, in the layout of posteriordb's doc/DATABASE_CONTENT.md. Draws are those of

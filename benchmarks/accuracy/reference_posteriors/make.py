@@ -1,4 +1,4 @@
-r"""Reference posteriors: 10,000 draws that count as independent, of eight real data sets under both links.
+r"""What are the posteriors of eight real data sets? 10,000 draws that count as independent, under both links.
 
 posteriordb's definition: 10,000 draws, R-hat below 1.01, lag-1 autocorrelation below 0.05, for each coefficient; 10
 chains are its default. Of Stan's NUTS it asks too that no transition diverge, and that the fraction of missing

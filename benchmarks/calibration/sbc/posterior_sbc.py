@@ -1,4 +1,4 @@
-"""Simulation-based calibration of build + sample + correct for data like these real ones.
+"""Is build, sample and correct calibrated for data like these real ones?
 
 Coefficients theta' are draws of the posterior of a real data set (`reference_posteriors`, on all rows), labels y' of a
 second copy of its rows are drawn given theta'; then theta' is a draw of the posterior of the observed and the new rows

@@ -1,4 +1,4 @@
-"""Simulation-based calibration of build + sample + correct, over what the prior gives.
+"""Is build, sample and correct calibrated over what the prior gives?
 
 Coefficients are drawn from the prior, N(0, 1) or Student-t with 3 degrees of freedom, then 2,000 rows (intercept, a
 normal, a skewed (lognormal) and a 0/1 column that is 1 in a tenth of the rows) and their labels; a calibrated coreset

@@ -1,4 +1,4 @@
-"""Table 1, and Appendix E's use of the clustering's centers in place of leave-one-out means.
+"""Do Table 1 and Appendix E hold, with the clustering's centers in place of leave-one-out means?
 
 "theirs" are Table 1's figures. The bounds of Lemma 3.1 at R = 3 / sqrt(I) with exact leave-one-out means are put beside
 those with the centers themselves, those of scikit-learn's `KMeans` on min(1000 k, 0.025 N) rows: after one iteration,

@@ -1,4 +1,4 @@
-"""Theorem 3.2 and B.1 (what a size guarantees), Proposition 2.1 (evidence) and the sampler of section 4.2.
+"""What do sizes guarantee (Theorems 3.2 and B.1), and do Proposition 2.1 and the sampler of section 4.2 hold?
 
 Sizes: R = 1, k = 6, delta = 0.05. "epsilon" is the theorem's for M draws with c = 1, "realised" the largest
 |L - L~| / |L| over 1000 coefficients of the ball (random directions and those of rows; lengths 0.1 to R), median and

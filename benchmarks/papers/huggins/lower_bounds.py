@@ -1,4 +1,4 @@
-"""Theorem 3.4, Corollary 3.7, Propositions 3.5 and 3.6: the claims beside sensitivities and drawn directions.
+"""Do Theorem 3.4, Corollary 3.7 and Propositions 3.5 and 3.6 hold beside sensitivities and drawn directions?
 
 Theorem 3.4: rows of its construction from N = 500 directions, on a circle, random on the sphere, or of random signs;
 "reached" is the smallest sensitivity at the coefficients of its proof, which bounds sensitivities from below, "Lemma

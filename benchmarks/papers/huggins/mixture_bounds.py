@@ -1,4 +1,4 @@
-"""Proposition 3.8 and Corollary 3.9: the expected mean sensitivity bound of rows from mixtures, beside measured ones.
+"""Do Proposition 3.8 and Corollary 3.9 bound the mean sensitivities of rows from mixtures?
 
 Measured: mean and standard error of the mean bound (Lemma 3.1 with the components as clusters, exact leave-one-out
 means) over draws of N rows. "bound" is the proposition's with the proof's B_i, at the best r, "printed" with the

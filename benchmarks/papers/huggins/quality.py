@@ -1,4 +1,4 @@
-"""Figure 2: polynomial MMD and negative test log-likelihood against the subset's size, random against coreset.
+"""Does Figure 2 come out? Polynomial MMD and negative test log-likelihood by size, random against coreset.
 
 Prior N(0, 2^2), as in the published code (the paper does not say); k and a = 3 of the paper, test rows held out in its
 shares. Sizes are those of the published code's README. MMD is squared, (0.2 + x.y)^3, as in that code, on the columns

@@ -1,4 +1,4 @@
-"""Figures 1B and 1C: the mean sensitivity bound against N, for R with k = 6 and for k with R = 3, on all data sets.
+"""Do Figures 1B and 1C come out? The mean sensitivity bound by N, for R with k = 6 and for k with R = 3.
 
 Medians, least and greatest of 5 seeds (of the clustering; the rows are the first N, in random order). Columns as in
 `huggins_quality`; the paper's sets are Binary10 and Webspam. The bound is at most N.

@@ -1,4 +1,4 @@
-"""Figure 1A: the share of building the coreset in the time of building and of 10,000 iterations of MALA on it.
+"""Does Figure 1A come out? The share of the build in the time of build and 10,000 iterations of MALA.
 
 k = 6 as in the paper. Seconds are of the processor (of all threads), so that other work on the machine does not count:
 of the build the median of 3, of MALA one run; mode, warm-up and summaries are in it. The paper's sampler is in NumPy,

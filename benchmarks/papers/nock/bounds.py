@@ -1,4 +1,4 @@
-"""The theorems of Nock et al. (2016) with a potential to bound: mean cost beside the bound, both over phi_opt.
+"""Do the theorems of Nock et al. (2016) with a potential to bound hold? Mean cost and bound, both over phi_opt.
 
 phi_opt is the cost of the best of 20 greedy seedings with Lloyd steps, on which all bounds hold just as well. Made rows
 (uniform clusters in boxes in the plane, 3,000 rows in random order, k = 10); 300 of them for the divergences of Theorem

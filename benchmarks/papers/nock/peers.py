@@ -1,4 +1,4 @@
-"""Figures 3 and 8 to 13 of Nock et al. (2016): readings of the text, and pictures.
+"""Do Figures 3 and 8 to 13 of Nock et al. (2016) come out, and by which reading of the text? With pictures.
 
 `nock_peers`: relative increase of the mean cost of d-means++ over k-means++ in percent, with its standard error over
 `runs` runs each, by readings of "points uniformly sampled in a random hyperrectangle" (dimension, edges of the boxes in

@@ -1,4 +1,4 @@
-"""Table 10 and the unit balls of Nock et al. (2016), and what readings of the text give its outcomes against GUPT.
+"""Which readings of Nock et al. (2016) give Table 10 and the unit balls, and their outcomes against GUPT?
 
 `nock_readings`: epsilon~ at epsilon = 1, mean over those `k` that Theorem 12 has a noise for, by what R may be (the
 largest L1 norm or distance from the mean, or the root mean square distance, which bounds nothing), by R or 2 R in

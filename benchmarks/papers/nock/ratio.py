@@ -1,4 +1,4 @@
-"""Theorem 9 of Nock et al. (2016): the likelihood ratio of neighbouring data, exactly, beside its bound with f(k) = 1.
+"""Does Theorem 9 of Nock et al. (2016) hold? The exact likelihood ratio of neighbouring data, and its bound.
 
 The density of k centers is the sum over their orders of the products of the mixtures that k-variates++ draws from, with
 Laplace noise of scale b = 2 R / t: no simulation. Rows are uniform in the L1 ball of radius 1, or in its half around 0;

@@ -1,4 +1,4 @@
-"""Tables 4 to 7 of Nock et al. (2016): epsilon~ / epsilon, delta_w and delta_s as rows, columns and centers grow.
+"""Do Tables 4 to 7 of Nock et al. (2016) come out? epsilon~ / epsilon, delta_w and delta_s as rows and columns grow.
 
 Clusters are drawn one after the other, each of 1 to 1000 rows uniform in a box of random place and edges, in a cube of
 side 100; after some of them delta_w and delta_s are estimated on all rows so far: over 50 random sets of k - 1 rows,

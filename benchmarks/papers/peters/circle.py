@@ -1,4 +1,4 @@
-"""Figure 1 and Theorem 2 of Peters (2021): the circle of rows that no small coreset stands for.
+"""Does the circle of Peters (2021), Figure 1 and Theorem 2, need all its rows? No small coreset stands for it.
 
 Alice keeps each of n places on a circle with probability 1/2, all rows labelled 1, and sends a coreset. Bob asks for
 place i by two rows labelled 0, half a place to either side: the lot is separable, and its loss goes to 0, unless x_i is

@@ -1,4 +1,4 @@
-"""The lemmas and theorems of Peters (2021) in numbers: what each bounds, measured, beside its bound.
+"""Do the lemmas and theorems of Peters (2021) hold in numbers? What each bounds, measured, beside its bound.
 
 `peters_lemmas`: "measured" is what the item bounds, "bound" what it says; "holds" compares the two. Sensitivities are
 sup over beta of w g_i / f, searched for every row from 40,000 directions and lengths, then by L-BFGS: lower bounds that
@@ -154,12 +154,20 @@ def online_sums() -> Iterator[dict[str, Any]]:
         yield line("Lemma 9", name, "sum of on-line scores, by distances from the span", scores.sum(), ours)
 
 
-@command("peters_lemmas", evidence=True)
+@command(
+    "peters_lemmas",
+    asks="Do the lemmas and theorems of Peters (2021) hold in numbers? What each bounds, measured, beside its bound.",
+    evidence=True,
+)
 def main(*, quick: bool = False) -> None:
     publish("peters_lemmas", list(tables(200 if quick else 2_000, 100_000)))
 
 
-@command("peters_epsilon", evidence=True)
+@command(
+    "peters_epsilon",
+    asks="How large is the error of leverage coresets, beside the epsilon of Theorem 5 of Peters (2021)?",
+    evidence=True,
+)
 def epsilon(*, quick: bool = False) -> None:
     n, seeds, sizes = (5_000, 3, (250, 1_000)) if quick else (100_000, 11, (250, 1_000, 4_000, 16_000, 64_000))
     X, y = probit(n, [-0.5, 1.0, -0.5, 0.5, 0.25], random_state=0)

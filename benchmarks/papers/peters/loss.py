@@ -1,4 +1,4 @@
-"""The experiments that Peters (2021) announces: loss of the probit's maximum likelihood from coresets, over size.
+"""How does the probit loss of coresets fall with their size, in the experiments that Peters (2021) announces?
 
 Loss ratio: the full data's probit loss at the coreset's mode over that at the full data's own; quartiles over
 `repetitions` seeds. "published" are the medians of 51 runs in the source's repository, of other rows and encodings (all

@@ -1,4 +1,4 @@
-"""Albert and Chib's sampler where one label is rare: effective sample size against the share of positives.
+"""How does Albert and Chib's sampler mix where one label is rare? ESS against the share of positives.
 
 Rows of a probit model with an intercept and four normal columns, the intercept set for the share of positives; the
 classical sampler on all rows, the sampler for real weights on a calibrated coreset of 20 D rows, and MALA on the same

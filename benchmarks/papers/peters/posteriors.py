@@ -1,4 +1,4 @@
-"""Gibbs on coresets against Gibbs on all rows: the aim of Peters (2021), whose experiments are left open there.
+"""Does Gibbs on coresets agree with Gibbs on all rows? The aim of Peters (2021), whose experiments are open.
 
 Albert and Chib's sampler runs on all rows (Algorithm 1) and, for real weights, on coresets of M rows. Errors are the
 largest over coefficients: of means in posterior sds of all rows, of sds relative; quartiles over `seeds` coresets.
