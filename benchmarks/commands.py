@@ -14,7 +14,7 @@ Run = Callable[..., None]
 
 @dataclass(frozen=True, eq=False)
 class Command:
-    """A command: its function, its question, the sets that it can run apart and that are evidence, whether it is last."""
+    """A command: its function, its question, the sets that it can run apart and as evidence, and whether it is last."""
 
     name: str
     run: Run
