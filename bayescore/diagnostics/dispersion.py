@@ -121,8 +121,17 @@ class Dispersion:
                 "The dispersion is not a number: fitted rates of some rows are 0 or beyond all numbers; an "
                 "offset of counts is the logarithm of an exposure"
             )
-        what = "overdispersed" if self.over else "underdispersed" if self.under else "as spread as the family says"
+        what = "overdispersed" if self.over else "underdispersed" if self.under else self._matches
         return f"Dispersion {self.ratio:.3g} (1 ± {self.se:.2g} if the model holds): counts are {what}"
+
+    @property
+    def _matches(self) -> str:
+        """How near the spread is to the family's, where the difference is chance or does not matter."""
+        freedom = self._chi_squared
+        if min(float(special.chdtrc(*freedom)), float(special.chdtr(*freedom))) >= _CHANCE:
+            return "as spread as the family says"
+        side = "too narrow" if self.ratio > 1.0 else "too wide"
+        return f"nearly as spread as the family says, intervals {100 * abs(math.sqrt(self.ratio) - 1.0):.1g}% {side}"
 
     @property
     def text(self) -> str:

@@ -188,7 +188,8 @@ def _of_counts(designs: list[list[LooDraws]], dataset: list[Dataset], sums: LooS
     counts = list(found.values())
     if any(not np.array_equal(each.responses.rows.index, counts[0].responses.rows.index) for each in counts):
         raise DataError(
-            "the models' designs take other rows of data; leave missing values out before coresets are built"
+            "the models' designs take other rows of data; leave missing values out before coresets are built, and give "
+            "all models of counts exposure= or all its log as offset="
         )
     drawn = [(model.predictor, model.family) for models in designs for model in models]
     moments = [count_moments(own[0], each, own[1]) for own, each in zip(drawn, of_models, strict=True)]

@@ -128,7 +128,8 @@ def loo_pass(designs: list[list[LooDraws]], dataset: list[Dataset], *, exact: bo
         if not all(_same_rows(one, other) for other in blocks[1:]):
             raise DataError(
                 "the models' designs take other rows of data: with missing='drop' each leaves out what its own columns "
-                "miss; leave rows with missing values out before coresets are built. Fits must be of the same rows"
+                "miss; leave rows with missing values out before coresets are built. Fits must be of the same rows, "
+                "and of counts all with exposure= or all with its log as offset="
             )
         found = [each for block in blocks for each in block.found]
         for model, each in zip(models, found, strict=True):
