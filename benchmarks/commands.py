@@ -13,7 +13,7 @@ Run = Callable[..., None]
 
 @dataclass(frozen=True, eq=False)
 class Command:
-    """A command: its function, its question, the data sets that it can run apart, and whether it is evidence or last."""
+    """A command: function, question, the data sets that it can run apart, and whether it is evidence or last."""
 
     name: str
     run: Run
