@@ -1,10 +1,11 @@
 """What do calibrated builds with tens to hundreds of columns cost beside `find_map` on all rows?
 
 Standard normal columns, coefficients N(0, 2.25 / D), an intercept, some 35% positive; and w8a (`bayescore.data`). The
-size is 20 D. Each set has a process of its own. Seconds are wall time of one run after one that compiles; processor seconds count all threads and tell
-more on a machine that is not idle, as this one was not. "mode", "sd", "correlation": the build's largest errors against
-the normal approximation of the full data, in sds, relatively and plain; "expected" are those that the build predicts;
-"counting" is the share of its draws that still count once they are moved to the full data's posterior and weighed.
+size is 20 D. Each set has a process of its own. Seconds are wall time of one run after one that compiles; processor
+seconds count all threads and tell more on a machine that is not idle, as this one was not. "mode", "sd", "correlation":
+the build's largest errors against the normal approximation of the full data, in sds, relatively and plain; "expected"
+are those that the build predicts; "counting" is the share of its draws that still count once they are moved to the full
+data's posterior and weighed.
 
 The draws that are certified are MALA's (`THIN` transitions each); "corrected" are the largest errors of the corrected
 draws, two standard errors of draws and reference off, against the full data's posterior by `importance`, which covers

@@ -1,8 +1,9 @@
 """What do two Dask workers cost beside one process? Build and certificate of `(1 | g)` from Parquet.
 
 Each worker has one thread. Nine columns of float32, an intercept and 20,000 groups; N = 4e6 (``--rows``), written for
-the purpose and deleted. Wall seconds of an idle machine, each way once before to compile; "of a pool" are the seconds of two workers over those of
-this process, that uses its two cores too. CPU seconds are of all threads, of the workers' processes and of this one.
+the purpose and deleted. Wall seconds of an idle machine, each way once before to compile; "of a pool" are the seconds
+of two workers over those of this process, that uses its two cores too. CPU seconds are of all threads, of the workers'
+processes and of this one.
 """
 
 import time

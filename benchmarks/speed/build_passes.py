@@ -1,10 +1,10 @@
 """How many passes, how long and how much memory do builds and certificates from Parquet take?
 
 Five normal columns, a gamma, a lognormal and a t_3 one, 0/1 columns of 1 in 1,000 and 1 in 100,000 rows; float32, 3%
-positive. Each build in a process of its own, after a small one that compiles, and then the certificate of 4 x 500 draws. CPU seconds
-are of all threads, "CPU ns a row" is of all passes of the build, "of label" the ratio of CPU seconds to the build by
-label, and "peak MB" the memory of the process at its highest till the end. ``--rows`` takes 1e8 too: a file of 4 GB,
-written for the purpose and deleted.
+positive. Each build in a process of its own, after a small one that compiles, and then the certificate of 4 x 500
+draws. CPU seconds are of all threads, "CPU ns a row" is of all passes of the build, "of label" the ratio of CPU seconds
+to the build by label, and "peak MB" the memory of the process at its highest till the end. ``--rows`` takes 1e8 too: a
+file of 4 GB, written for the purpose and deleted.
 """
 
 import time
