@@ -201,8 +201,8 @@ class AveragedRows(NamedTuple):
     def check_column(self, name: str, argument: str) -> None:
         """Raise unless the data have a column `name`."""
         if name not in self.design.raw_names:
-            raise DataError(f"{argument}={name!r} is no column of the data; they are "
-                            f"{', '.join(map(repr, self.design.raw_names[:10]))}")  # fmt: skip
+            known = ", ".join(map(repr, self.design.raw_names[:10])) or "none"
+            raise DataError(f"{argument}={name!r} is no column of the data: {known}")
 
     def sums(self, cells: Cells, max_draws: int, figures: Figures) -> CellSums:
         """Return the sums of cells at draws, evenly spaced."""

@@ -198,7 +198,7 @@ def most_likely_size(events: FloatArray, expected: FloatArray) -> float | None:
     the largest is refined.
     """
     top = float(expected.max())
-    if not (math.isfinite(top) and top > 0.0):
+    if not (math.isfinite(top) and _POISSON * top > math.exp(_SMALLEST_LOG_SIZE)):
         return None
     counts, times = np.unique(events, return_counts=True)
 

@@ -120,12 +120,13 @@ def loo_compare(
         raise DataError(f"models has {len(models)} entries; give two or more, name to fit or to (posterior, coreset)")
     beside = {"label": label, "weights": weights, "offset": offset, "groups": groups}
     beside |= {"trials": trials, "exposure": exposure, "missing": missing}
-    if data is None and (extra := [name for name, own in {"y": y, **beside}.items() if own not in (None, "raise")]):
+    asked = {"y": y, **beside, "missing": None if missing == "raise" else missing}
+    if data is None and (extra := [name for name, own in asked.items() if own is not None]):
         raise TypeError(f"{extra[0]} is given and data is not: give both, or fits that have their rows and neither")
     designs: dict[Any, tuple[_Rows, list[LooDraws]]] = {}
     for name, given in models.items():
         rows = _Rows(data, y, beside) if data is not None else _rows_of(str(name), given)
-        if hasattr(given, "coreset"):  # a fit, of a room above this one
+        if hasattr(given, "coreset"):  # a fit; `fitting` imports this module
             given = given.idata, given.coreset
         if not isinstance(given, tuple) or len(given) != 2:
             raise TypeError(f"models[{name!r}] is a {type(given).__name__}; give a fit, or (posterior, coreset)")

@@ -106,8 +106,9 @@ class FitAverages(FitPredictions):
         check_choice(scale, "scale", ("coef", "odds", "ratio", "response"))
         if scale != "response":
             return self._parameters(scale, prob)
-        rows, options = rows_of_fit(self), _options(prob, 1000)
         names = self.coreset.design.raw_names
+        self._check_beside_intercept(scale, names)
+        rows, options = rows_of_fit(self), _options(prob, 1000)
         each = [effect_of(rows, name).table(rows, None, options, self.coreset) for name in names]
         index = pd.Index(np.repeat(names, [len(table) for table in each]), name="column")
         return self._labelled(pd.concat(each).set_index(index))
@@ -207,11 +208,7 @@ class FitAverages(FitPredictions):
         self, asked: Callable[[AveragedRows], Contrasts], by: str | None, data: Any, options: Options
     ) -> pd.DataFrame:
         every = data is None
-        rows = (
-            rows_of_fit(self, "data=rows")
-            if every
-            else averaged_rows(self.posterior(), None, data, {}, progressbar=False)
-        )
+        rows = rows_of_fit(self) if every else averaged_rows(self.posterior(), None, data, {}, progressbar=False)
         return self._labelled(asked(rows).table(rows, by, options, self.coreset if every else None))
 
 

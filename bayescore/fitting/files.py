@@ -27,14 +27,13 @@ import pandas as pd
 
 from bayescore.data.checkpoint import read_checkpoint, write_checkpoint
 from bayescore.data.coreset_file import read_coreset
-from bayescore.data.formulas.design import formula_of
 from bayescore.diagnostics.certificate import Certificate
 from bayescore.diagnostics.dispersion import Dispersion
 from bayescore.diagnostics.health import Need, Remedy
 from bayescore.diagnostics.results import CertificateData, Level
 from bayescore.files import check_path
 from bayescore.fitting.frames import Frame, frames_from_arrays, frames_to_arrays
-from bayescore.fitting.given import Given
+from bayescore.fitting.given import rows_like
 from bayescore.fitting.parts import FitParts
 from bayescore.fitting.story import Step
 from bayescore.models.priors import given_from_dict, given_to_dict
@@ -116,7 +115,6 @@ def _write(fit: FitParts, folder: Path) -> None:
         "max_seconds": fit.max_seconds,
         "roles": roles,
         "arrays": [] if given is None else sorted(set(given.roles) - set(roles)),
-        "intercept": given is None or given.intercept,
         "certificate": {**certificate, "level": str(found.level)},
         "remedy": None if remedy is None else {**vars(remedy), "need": str(remedy.need)},
         "files": {path.name: _sha256(path.read_bytes()) for path in sorted(folder.iterdir())},
@@ -163,10 +161,7 @@ def read_parts(folder: str | Path, data: Any, y: Any, *, progressbar: bool) -> d
                 f"data is given, and the fit was made with {' and '.join(about['arrays'])} as arrays, which it did not "
                 "keep: fit rows that have columns of them, or leave data out"
             )
-        formula = formula_of(core.design)
-        kept = {"intercept": about["intercept"], "roles": about["roles"], "progressbar": progressbar}
-        positive = None if core.counts else core.classes[1]
-        given = Given(data, y, formula, **kept, positive=positive, known=False)
+        given = rows_like(core, data, y, roles=about["roles"], progressbar=progressbar, known=False)
     return {
         "coreset": core,
         "drawn": load_posterior(source / "drawn.nc"),

@@ -185,7 +185,10 @@ def all_rows_of(core: Coreset, data: Any, roles: dict[str, Any], *, progressbar:
         known.pop("trials", None)
     if known and formula is None and design.groups:
         known["groups"] = [own.name for own in design.groups]
-    known |= roles
-    intercept = design.constant is not None
+    return rows_like(core, rows, y, roles={**known, **roles}, progressbar=progressbar)
+
+
+def rows_like(core: Coreset, data: Any, y: Any, **own: Any) -> Given:
+    """Return rows that are read as those of a coreset were: by its formula, or with its intercept, and its labels."""
     positive = None if core.counts else core.classes[1]
-    return Given(rows, y, formula, intercept, positive, roles=known, progressbar=progressbar)
+    return Given(data, y, formula_of(core.design), core.design.constant is not None, positive, **own)

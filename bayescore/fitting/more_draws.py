@@ -65,10 +65,13 @@ def first_within(limit: float, left: list[Length], now: Length, taken: float) ->
 
 def none_left(remedy: Remedy, now: Length, most: int) -> str:
     """Return why nothing is left to do, and what a user may."""
-    if remedy.draws <= now.draws:
+    asked = f"{remedy.max_draws:,} draws to weigh" if remedy.max_draws > now.max_draws else ""
+    if remedy.draws > now.draws:
+        asked = f"{remedy.draws:,} draws a chain"
+    if not asked:
         return "the certificate asks for no more than was done"
     return (
-        f"the certificate asks for {remedy.draws:,} draws a chain, and fit takes at most {most:,}: chains that need "
+        f"the certificate asks for {asked}, and fit takes at most {most:,} a chain: chains that need "
         "more hardly move. Give a prior that says more, or leave out terms that the rows tell little of"
     )
 

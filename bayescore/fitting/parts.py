@@ -36,31 +36,20 @@ class FitParts:
     frames: tuple[Frame, ...] = ()
     robust: Any = None
 
-    def rows_for(self, takes: str = "") -> Given:
-        """Return the rows and their roles; those of a coreset that lost nothing are its own.
-
-        `takes` is what an answer may be given in place of the fit's rows, which an error names.
-        """
-        return Given(self.coreset) if self.given is None and self.coreset.lossless else self._rows_of_data(takes)
-
     @property
     def rows_given(self) -> Given:
         """The rows and their roles; those of a coreset that lost nothing are its own."""
-        return self.rows_for()
+        return Given(self.coreset) if self.given is None and self.coreset.lossless else self.rows_of_data
 
     @property
     def rows_of_data(self) -> Given:
         """The rows as they were given, with their roles; those given again are checked once."""
-        return self._rows_of_data("")
-
-    def _rows_of_data(self, takes: str) -> Given:
         if self.given is not None:
             self.check_rows()
             return self.given
-        here = f" to this answer, {takes}, or to the fit," if takes else ","
         raise DataError(
-            "the fit was made of a coreset, read from files, or updated, and does not have all its rows: give them"
-            f"{here} read_fit(folder, data) or fit.update(data=rows)"
+            "the fit was made of a coreset, read from files, or updated, and does not have all its rows: give them "
+            "to the fit, read_fit(folder, data) or fit.update(data=rows), or to an answer that takes data=rows"
         )
 
     def check_rows(self) -> None:

@@ -58,11 +58,7 @@ class FitPictures(FitAverages):
         'x0'
         """
         interval_names(prob)
-        axes = (
-            self._forest(prob)
-            if variable is None
-            else self._curve(variable, raw_rows(self, data, takes="data=rows"), prob)
-        )
+        axes = self._forest(prob) if variable is None else self._curve(variable, raw_rows(self, data), prob)
         axes.set_title(self._heading, fontsize=9, loc="left", color="#555555")
         drawing.clean(axes)
         return axes

@@ -22,7 +22,9 @@ def check_files(rows: Path, output: Path) -> None:
 def write_predictions(model: Path, rows: Path, output: Path, **options: Any) -> pd.DataFrame:
     """Write the columns of a file's rows and after them their predictions by a saved fit; return these predictions."""
     csv, found = [each.suffix.lower() == ".csv" for each in (rows, output)], read_fit(model)
-    new = (pd.read_csv if csv[0] else pd.read_parquet)(rows)
+    new: pd.DataFrame = (pd.read_csv if csv[0] else pd.read_parquet)(rows)
+    if all(name is not None for name in new.index.names):  # such as the rows' identities, which pandas stores so
+        new = new.reset_index()
     predicted: pd.DataFrame = found.predict(new, **options)
     if both := [str(name) for name in predicted.columns if name in new.columns]:
         raise ValueError(f"{rows} has a column {both[0]!r}, as the predictions do; rename it")

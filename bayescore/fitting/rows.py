@@ -74,19 +74,16 @@ class RawRows:
                 raise DataError(
                     f"{name!r} is a grouping factor: fit.effects({name!r}) has its effects and their intervals"
                 )
-            known = ", ".join(map(repr, self.design.raw_names[:10]))
-            raise DataError(f"{name!r} is no column that the fit knows; they are {known}")
+            known = ", ".join(map(repr, self.design.raw_names[:10])) or "none"
+            raise DataError(f"{name!r} is no column that the fit knows: {known}")
         return self.design.raw_names.index(name)
 
 
-def raw_rows(fit: FitParts, data: Any, *, others: bool = False, takes: str = "") -> RawRows:
-    """Return rows that are given, each of weight 1, or a sample of all rows of the fit, or of others.
-
-    `takes` as in `FitParts.rows_for`.
-    """
+def raw_rows(fit: FitParts, data: Any, *, others: bool = False) -> RawRows:
+    """Return rows that are given, each of weight 1, or a sample of all rows of the fit, or of others."""
     design = fit.coreset.design
     if data is None:
-        found = _sample(fit.rows_for(takes), fit)
+        found = _sample(fit.rows_given, fit)
         if not (others or fit.coreset.counts) and found.n_total != fit.coreset.n_total:
             raise DataError(
                 f"the rows are {found.n_total:,}, and the fit was made of {fit.coreset.n_total:,}: give the same rows"
@@ -100,9 +97,9 @@ def raw_rows(fit: FitParts, data: Any, *, others: bool = False, takes: str = "")
     return RawRows(positive_rows(raw, *beside), design, len(raw))
 
 
-def rows_of_fit(fit: FitParts, takes: str = "") -> AveragedRows:
-    """Return all rows that a fit was made of; `takes` as in `rows_for`."""
-    return _opened(fit.rows_for(takes), fit)
+def rows_of_fit(fit: FitParts) -> AveragedRows:
+    """Return all rows that a fit was made of."""
+    return _opened(fit.rows_given, fit)
 
 
 def _opened(given: Given, fit: FitParts) -> AveragedRows:

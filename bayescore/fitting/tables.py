@@ -39,8 +39,17 @@ class FitTables(FitPriors):
                     f"ratios; see scale={'response' if ratio is None else 'ratio'!r}"
                 )
             kept = [d for d in range(len(posterior.features)) if d != self.coreset.design.constant]
+            self._check_beside_intercept(scale, kept)
             names, draws = [names[d] for d in kept], np.exp(draws[..., kept])
         return self._labelled(table(names, draws, prob))
+
+    @staticmethod
+    def _check_beside_intercept(scale: str, there: Sequence[Any]) -> None:
+        """Raise unless there are coefficients, or columns, that a scale is for."""
+        if not len(there):
+            raise DataError(
+                f"scale={scale!r} is for coefficients other than the intercept, and the fit has none; give scale='coef'"
+            )
 
     def effects(
         self, factor: str | None = None, *, effect: str = "1", draws: Sequence[Any] | None = None, prob: float = PROB
@@ -177,7 +186,7 @@ class FitTables(FitPriors):
         if data is not None:
             kept = self.given or all_rows_of(self.coreset, data, {}, progressbar=False)
             known = replace(self, given=replace(kept, data=data, y=y, known=True))
-        rows = raw_rows(known, None, others=data is not None, takes="data=rows")
+        rows = raw_rows(known, None, others=data is not None)
         found = check_model(self.posterior(), rows.designed(), rows.events)
         outside = (found.observed < found.low) | (found.observed > found.high)
         columns = {"predicted": found.predicted, "observed": found.observed, "lower": found.low, "upper": found.high}

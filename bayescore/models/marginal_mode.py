@@ -99,6 +99,8 @@ def at_point(look: Look, theta: FloatArray, nodes: Nodes, priors: tuple[Prior, G
 def _step(point: MarginalPoint) -> tuple[FloatArray, float]:
     """Return a Newton step, not long in log sigma, and its length in posterior sds."""
     gradient, precision = point.terms.gradient, point.terms.precision
+    if not np.isfinite(precision.sum() + gradient.sum()):  # rates of counts far off, beyond all numbers
+        raise linalg.LinAlgError("the marginal posterior is not finite here")
     least = 0.2 * (point.effects.square[:-1] * np.exp(-2.0 * point.log_sigma)).sum() + 0.5
     for lift in (0.0, 1.0, 10.0, 100.0):
         lifted = precision.copy()
@@ -118,6 +120,7 @@ def _step(point: MarginalPoint) -> tuple[FloatArray, float]:
     raise linalg.LinAlgError("the marginal posterior has no scale")
 
 
+@np.errstate(all="ignore")  # of steps that come to rates beyond all numbers, and are given up
 def marginal_mode(
     look: Look, theta: FloatArray, priors: tuple[Prior, GroupPrior], n_groups: int, *, tolerance: float
 ) -> MarginalPoint:

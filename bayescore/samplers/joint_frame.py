@@ -8,7 +8,7 @@ of the same column, has a scale that follows sigma (`joint_means`).
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -38,8 +38,8 @@ WHITENED = density("joint", whitened_density)
 
 
 @dataclass(frozen=True, eq=False)
-class JointFrame:
-    """Coordinates of all parameters of a coreset's model; `points` are those of `joint_target`."""
+class _Model:
+    """A coreset's model, with what `joint_target` needs of it; the frame of it is whitened at a point."""
 
     rows: JointRows
     family: Family
@@ -47,10 +47,9 @@ class JointFrame:
     orders: tuple[IntArray, ...]  # of each factor's effects
     arguments: JointArguments
     means: Means
-    whitening: Whitening
 
-    @classmethod
-    def of(cls, core: Coreset, family: Family, prior: Prior, group_prior: GroupPrior) -> "JointFrame":
+    @staticmethod
+    def of(core: Coreset, family: Family, prior: Prior, group_prior: GroupPrior) -> "JointFrame":
         """Return the frame of the joint mode."""
         rows = JointRows.of(core)
         mode = joint_mode(rows, family, prior, group_prior)
@@ -97,8 +96,8 @@ class JointFrame:
             last.append(own)
             spread.append(wide)
         means = Means.of([columns[order] for columns, order in zip(free, orders, strict=True)], arguments)
-        frame = cls(rows, family, prior, tuple(orders), arguments, means, None)  # type: ignore[arg-type]
-        return frame._at(mode.beta, mode.effects, np.concatenate(last), np.diag(np.concatenate(spread)))
+        model = _Model(rows, family, prior, tuple(orders), arguments, means)
+        return model._at(mode.beta, mode.effects, np.concatenate(last), np.diag(np.concatenate(spread)))
 
     @property
     def shapes(self) -> list[tuple[int, int]]:
@@ -165,7 +164,8 @@ class JointFrame:
         center[even] = 0.0
         means = self.means.at(center)
         moves = self._moves(solver, means, center, size)
-        return replace(self, whitening=Whitening.of(solver, center, scale, moves), means=means)
+        whitening = Whitening.of(solver, center, scale, moves)
+        return JointFrame(self.rows, self.family, self.prior, self.orders, self.arguments, means, whitening)
 
     def _moves(self, solver: Solver, means: Means, center: FloatArray, size: FloatArray) -> FloatArray:
         """Return how the mode of effects and coefficients moves with sds and correlations, shape (D - k, k)."""
@@ -181,6 +181,13 @@ class JointFrame:
             first, rest = solver.solve(cross[: G * q].reshape(G, q), cross[G * q : -k])
             moves[:, i] = *first.ravel(), *rest
         return moves
+
+
+@dataclass(frozen=True, eq=False)
+class JointFrame(_Model):
+    """Coordinates of all parameters of a coreset's model; `points` are those of `joint_target`."""
+
+    whitening: Whitening
 
     @property
     def center(self) -> FloatArray:

@@ -99,7 +99,7 @@ def test_the_number_of_threads_changes_no_bit(monkeypatch):
     [
         ({}, ValueError, "by=None and variables=None: give one of them"),
         ({"by": "device", "variables": "device"}, ValueError, "give one of them"),
-        ({"by": "county"}, DataError, "by='county' is no column of the data; they are 'age', 'device', 'visits'"),
+        ({"by": "county"}, DataError, "by='county' is no column of the data: 'age', 'device', 'visits'"),
         ({"by": "age"}, DataError, "by='age' has more than 20 values in these rows: it is no factor"),
         ({"by": "device", "ci_prob": 1.5}, ValueError, "ci_prob"),
     ],

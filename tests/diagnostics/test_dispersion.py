@@ -37,6 +37,11 @@ def test_few_counts_of_tiny_exposures_are_no_overdispersion():
     assert likely_size(events, expected) > 2900.0
 
 
+@pytest.mark.parametrize("rate", [0.0, 1e-300, 1e-12, math.inf, math.nan])
+def test_counts_far_from_all_rates_have_no_size(rate):
+    assert most_likely_size(np.array([0.0, 1.0, 2.0]), np.full(3, rate)) is None
+
+
 def test_a_fit_of_them_has_no_advice():
     rows, _ = tiny_exposures(n=15_000, odd=12)
     fit = bc.fit("n ~ a", rows, family="poisson", exposure="years", random_state=1, **QUIET)

@@ -235,6 +235,9 @@ def test_bad_input_is_named(few):
     said = r"models\['t'\] has the labels \('yes', 'no'\), models\['a'\] the labels \('no', 'yes'\)"
     with pytest.raises(DataError, match=said):
         bc.loo_compare({"a": models["one"], "t": (sampled(turned), turned)}, frame, **QUIET)
+    for beside in ({"y": np.zeros(600)}, {"weights": frame["a"]}, {"missing": "drop"}):
+        with pytest.raises(TypeError, match=f"{next(iter(beside))} is given and data is not"):
+            bc.loo_compare(models, **beside)
     with pytest.raises(ValueError, match="max_draws=5 must"):
         bc.loo(idata, rows, frame, max_draws=5)
     double = bc.all_rows(frame, formula="y ~ a", weights=np.full(600, 2.0), **QUIET)

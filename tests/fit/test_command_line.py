@@ -45,6 +45,10 @@ def test_a_file_becomes_a_fit_and_predictions(folder, capsys):
         assert list(table.columns) == [*new.columns, "mean", "sd", "2.5%", "97.5%"]
         assert table[list(new.columns)].equals(new)
     new.rename(columns={"y": "sd"}).to_csv("both.csv", index=False)
+    named = new.set_index(pd.Index(range(100, 120), name="id"))
+    named.to_parquet("named.parquet")
+    assert run("predict", "model", "named.parquet", "-o", "named.csv", capsys=capsys)[0] == 0
+    assert pd.read_csv("named.csv")["id"].tolist() == list(range(100, 120))
     status, _, err = run("predict", "model", "both.csv", "-o", "both.parquet", capsys=capsys)
     assert (status, (folder / "both.parquet").exists()) == (2, False)
     assert "both.csv has a column 'sd', as the predictions do; rename it" in err

@@ -6,6 +6,7 @@ import pytest
 
 import bayescore as bc
 from bayescore.models.families import check_family
+from bayescore.validation import DataError
 
 QUIET = {"random_state": 1, "progressbar": False}
 
@@ -58,3 +59,18 @@ def test_groups_without_a_column_are_compared_with_the_null_model(rows):
     assert found.index[0] == "groups"
     assert found.loc["null", "elpd_diff"] < -2.0
     assert groups.predict(pd.DataFrame({"g": [1, 99]})).shape[0] == 2
+
+
+@pytest.mark.parametrize("scale", ["odds", "ratio", "response"])
+def test_scales_of_other_coefficients_are_refused_by_name(rows, scale):
+    fit = bc.fit("label ~ 1", rows, **QUIET)
+    with pytest.raises(DataError, match=f"scale='{scale}' is for coefficients other than the intercept"):
+        fit.summary(scale=scale)
+    assert list(bc.fit("label ~ g", rows, **QUIET).summary(scale=scale).index) == ["g"]
+
+
+def test_an_unknown_column_is_said_to_be_none_of_no_columns(rows):
+    fit = bc.fit("label ~ 1", rows, **QUIET)
+    for answer in (fit.slopes, fit.plot):
+        with pytest.raises(DataError, match=r"'g' is no column .*: none$"):
+            answer("g")

@@ -81,6 +81,13 @@ def test_no_more_draws_are_asked_for_than_can_be_drawn(asked):
     assert next_lengths(replace(remedy, draws=1500), FIRST, 4000, 4, 20_000) == [Length(1500, 1000, 500)]
 
 
+@pytest.mark.parametrize(("asked", "said"), [(9000, "9,000 draws to weigh, and fit"), (4000, "no more than was done")])
+def test_the_end_says_how_many_draws_would_have_to_be_weighed(asked, said):
+    now, remedy = Length(1000, 1000, 4000), Remedy(Need.DRAWS, max_draws=asked)
+    assert next_lengths(remedy, now, 4000, 4, 1000) == []
+    assert said in none_left(remedy, now, 1000)
+
+
 def test_the_most_draws_fit_in_memory(monkeypatch):
     core = bc.build_coreset(grouped(), formula="y ~ x + (1 + x | g)", random_state=1, progressbar=False)
     assert most_draws(core, 4, 1000) == 20_000
@@ -98,7 +105,7 @@ def test_chains_that_hardly_move_end_with_the_last_certificate_and_its_advice(mo
     assert fit.idata.posterior.sizes["draw"] == 2000
     assert fit.certificate.remedy.draws == 758_292
     assert fit.story[-1].what == "stop"
-    assert "fit takes at most 2,000: chains that need more hardly move. Give a prior that says more" in repr(fit)
+    assert "fit takes at most 2,000 a chain: chains that need more hardly move. Give a prior that says more" in repr(fit)
 
 
 LATER = {

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import optimize
 
@@ -19,6 +20,7 @@ from benchmarks.sources.generated import LEVELS, SIGMA, SLOPES, Generated
 from tests.models.grouped_rows import PRIORS, brute_force, grouped
 
 LINKS = ("logistic", "probit")
+PRIORS_OF_COUNTS = bc.priors.Normal(0.0, 10.0), HalfNormal(2.0)
 
 
 def prior(theta):
@@ -127,3 +129,14 @@ def test_group_priors_are_checked():
         check_group_prior(2)
     with pytest.raises(ValueError, match="sigma"):
         HalfNormal(-1.0)
+
+
+def test_the_mode_is_found_where_a_newton_step_comes_to_rates_beyond_all_numbers():
+    rng, n_groups = np.random.default_rng(0), 50
+    x, group = rng.normal(size=5000), rng.integers(0, 50, 5000)
+    effects = rng.normal(size=n_groups)
+    frame = pd.DataFrame({"x": x, "g": group, "k": rng.poisson(np.exp(6.0 + 1.5 * x + effects[group]))})
+    core = bc.all_rows(frame, formula="k ~ x + (1 | g)", family="poisson", progressbar=False)
+    target = CollapsedTarget.of(core, check_family("poisson"), PRIORS_OF_COUNTS, n_groups)
+    assert target.point.theta[:2] == pytest.approx([6.0 + effects.mean(), 1.5], abs=0.5)
+    assert np.corrcoef(target.point.effects.mean[:-1], effects)[0, 1] > 0.99
