@@ -105,7 +105,7 @@ def test_chains_that_hardly_move_end_with_the_last_certificate_and_its_advice(mo
     assert fit.idata.posterior.sizes["draw"] == 2000
     assert fit.certificate.remedy.draws == 758_292
     assert fit.story[-1].what == "stop"
-    assert "fit takes at most 2,000 a chain: chains that need more hardly move. Give a prior that says more" in repr(fit)
+    assert "fit takes at most 2,000 a chain: chains that need more hardly move. Give a prior that says" in repr(fit)
 
 
 LATER = {
