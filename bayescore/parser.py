@@ -183,7 +183,7 @@ def _rows(text: str) -> Path | str:
 def _add_roles(p: argparse.ArgumentParser) -> None:
     p.add_argument("--label", help="column of the labels; a formula's left side names it too")
     p.add_argument("--weights", help="column of the weights")
-    p.add_argument("--offset", help="column of known parts of the linear predictor, such as log exposures")
+    p.add_argument("--offset", help="column of known parts of the linear predictor, or 'log(years)' of a column")
     p.add_argument("--groups", action="append", metavar="COLUMN", help="column of groups; again for another factor")
     _add_counts(p)
     p.add_argument("--positive", help="label that is +1 (default: the second in sorted order)")

@@ -248,7 +248,8 @@ def check_offset(offset: Any, n_rows: int, name: str = "offset", start: int = 0,
         row = int(np.argmax(bad))
         raise RowError(
             f"{name} is {array[row]:g} in row {start + row}; offsets are finite parts of the linear predictor, at most "
-            f"{MAX_OFFSET:g} in size: give log(exposure) for an exposure, and drop or impute missing ones",
+            f"{MAX_OFFSET:g} in size: give log(exposure) for an exposure, drop rows of exposure 0, and drop or impute "
+            "missing ones",
             start + row,
         )
     return np.ascontiguousarray(array)

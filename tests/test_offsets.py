@@ -278,7 +278,7 @@ def test_predictions_take_the_offset_of_new_rows(fitted):
     assert np.abs(zero["mean"] - found).max() > 0.1
     renamed = new.rename(columns={"exposure": "e"})
     np.testing.assert_array_equal(bc.predict(idata, renamed, offset="e")["mean"], found)
-    with pytest.raises(ValueError, match=r"X has no offset 'exposure', .* give offset="):
+    with pytest.raises(ValueError, match=r"X has no column 'exposure' of the offset .* give offset="):
         bc.predict(idata, X[:50])
     with pytest.raises(ValueError, match="offset is nan in row 3"):
         bc.predict(idata, X[:5], offset=[0, 0, 0, np.nan, 0])
@@ -309,7 +309,7 @@ def test_posteriors_without_an_offset_refuse_one(rows):
         bc.predict(idata, rows.X, offset=np.zeros(60))
     with_one = replace(rows, offset=np.zeros(60))
     idata = bc.sample(with_one, "logistic", sampler="mala", draws=20, tune=20, progressbar=False)
-    with pytest.raises(ValueError, match="X has no offset 'offset'"):
+    with pytest.raises(ValueError, match="X has no column 'offset' of the offset"):
         bc.predict(idata, rows.X)
 
 
@@ -399,8 +399,6 @@ def test_columns_that_cannot_be_offsets(tmp_path):
 
 
 def test_formulas_take_the_offset_beside_them():
-    with pytest.raises(ValueError, match=r"'offset\(exposure\)' is no term; name the column of offsets as offset="):
-        bc.all_rows(FRAME, formula="clicked ~ a + offset(exposure)", progressbar=False)
     told = {"formula": "clicked ~ a * b", "offset": "exposure", "progressbar": False}
     core = bc.all_rows(FRAME[:500], **told)
     assert core.design.offset == "exposure"

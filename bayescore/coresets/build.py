@@ -69,11 +69,11 @@ def build_coreset(
         Column of the labels.
     weights, offset, trials, exposure : array or str, optional
         A number for each row, or the name of its column, which is then no feature. Weights are 1 by default, and rows
-        of weight 0 are left out. The offset o_n is the known part of the linear predictor, x_n . beta + o_n, such as
-        log(exposure). Trials are those of binomial counts; `y` or `label` are the successes: a row becomes
-        two, with its successes and its failures as weights. Exposures are those of counts, 1 by default: the weights of
-        a row's two are its count and its exposure. Blocks are (X, y, weights, offset, trials or exposure, groups), with
-        None for what is not given.
+        of weight 0 are left out. The offset o_n is the known part of the linear predictor, x_n . beta + o_n: a column,
+        or an expression such as ``"log(years)"``. Trials are those of binomial counts; `y` or `label` are the
+        successes: a row becomes two, with its successes and its failures as weights. Exposures are those of counts, 1
+        by default: the weights of a row's two are its count and its exposure. Blocks are (X, y, weights, offset,
+        trials or exposure, groups), with None for what is not given.
     positive : label, optional
         The label that is +1.
     missing : {"raise", "drop"}
@@ -88,7 +88,7 @@ def build_coreset(
         ``C(x, Sum)``, ``I(x**2)``, ``center``, ``scale``, ``poly``, splines ``bs`` and ``cr``. Levels, centers and
         knots are learnt in one pass, kept in ``core.design``, and used for new rows. It has an intercept of its own;
         "+ 0" drops it. Group terms ``(1 | county)``, ``(1 + age | county)`` name `groups` and what varies by them; the
-        left side ``k | trials(n)`` or ``p(k, n)`` names successes and `trials`.
+        left side ``k | trials(n)`` or ``p(k, n)`` names successes and `trials`; ``offset(log(years))`` is an `offset`.
         Without a formula all columns are features, and those of text are coded against their first level.
     intercept : bool
         Put a column of ones, named "Intercept", first.

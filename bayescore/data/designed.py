@@ -57,15 +57,15 @@ def open_designed(
                 "returns a fresh iterator of blocks each time"
             )
         label = _label(data, y, label, asked.response, formula)
-        if asked.trials is not None:
-            if beside.get("trials") is not None:
-                raise DataError(f"trials is given beside formula={formula!r}, which names them; leave it out")
-            beside["trials"] = asked.trials
+        for role, told, how in (
+            ("trials", asked.trials, "names them"),
+            ("offset", asked.offset, f"has offset({asked.offset})"),
+            ("groups", [term.column for term in asked.groups] or None, "has group terms"),
+        ):
+            if told is not None and beside.get(role) is not None:
+                raise DataError(f"{role} is given beside formula={formula!r}, which {how}; leave {role} out")
+            beside[role] = beside.get(role) if told is None else told
         selection = Selection(asked.columns, factors=asked.factors)
-        if asked.groups:
-            if beside.get("groups") is not None:
-                raise DataError(f"groups is given beside formula={formula!r}, which has group terms; leave it out")
-            beside["groups"] = [term.column for term in asked.groups]
     else:
         selection = Selection()
     dataset = open_rows(data, y, label=label, once=once, progress=progress, selection=selection, **beside)
@@ -209,7 +209,7 @@ def _saying_missing(design: Design, **given: Any) -> Iterator[None]:
             raise
         none = ", 0 for none" if role == "offset" else ""
         raise DataError(
-            f"{role} is missing: earlier rows had one, and {role}={known!r} is not a column of the data; give {role}=, "
+            f"{role} is missing: earlier rows had one, and {error.args[0].partition(';')[0]}; add it, or give {role}=, "
             f"one for each row{none}"
         ) from None
 

@@ -177,11 +177,12 @@ def all_rows_of(core: Coreset, data: Any, roles: dict[str, Any], *, progressbar:
     rows, y = data if isinstance(data, tuple) and len(data) == 2 else (data, None)
     formula, design = formula_of(core.design), core.design
     known: dict[str, Any] = design.role_columns if has_named_columns(rows) else {}
-    if known and design.offset is not None:
+    asked = None if formula is None else parsed(formula)
+    if known and design.offset is not None and (asked is None or asked.offset is None):
         known["offset"] = design.offset
     if known and design.exposure is not None:
         known["exposure"] = design.exposure
-    if formula is not None and parsed(formula).trials is not None:
+    if asked is not None and asked.trials is not None:
         known.pop("trials", None)
     if known and formula is None and design.groups:
         known["groups"] = [own.name for own in design.groups]

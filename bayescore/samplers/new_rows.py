@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from bayescore.data.design import Grouping, one_intercept
+from bayescore.data.offsets import Offset
 from bayescore.data.sources.groups import Grouper
 from bayescore.data.tables import as_floats, as_table, check_numeric, feature_matrix, is_table
 from bayescore.samplers.inference_data import Posterior
@@ -98,10 +99,19 @@ def offset_of(posterior: Posterior, X: Any, n_rows: int, given: Any) -> FloatArr
     name = posterior.offset if given is None else given
     if not isinstance(name, str):
         return check_offset(name, n_rows)
-    if not is_table(X) or name not in (table := as_table(X, "X")).column_names:
-        raise DataError(
-            f"X has no offset {name!r}, which {posterior.name} was drawn with: add the column, or where the function "
-            "takes it give offset=, a number for each row, 0 for none"
-        )
-    check_numeric(table.schema, (name,))
-    return check_offset(as_floats(table.column(name)), n_rows, f"offset (column {name!r})")
+    return column_offset(X, name, "X", f", which {posterior.name} was drawn with")
+
+
+def column_offset(data: Any, text: str, argument: str, whence: str = "") -> FloatArray:
+    """Return the offsets of rows of a table, the argument called so: a column, or an expression of columns."""
+    table = as_table(data, argument) if is_table(data) else None
+    own = Offset.of(text, [] if table is None else table.column_names)
+    for name in own.columns:
+        if table is None or name not in table.column_names:
+            raise DataError(
+                f"{argument} has no column {name!r} of the offset {text!r}{whence}: add the column, or where the "
+                "function takes it give offset=, a number for each row, 0 for none"
+            )
+    assert table is not None
+    check_numeric(table.schema, own.columns)
+    return own.values(lambda name: as_floats(table.column(name)), table.num_rows)

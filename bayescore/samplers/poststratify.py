@@ -26,9 +26,9 @@ from bayescore.models.effect_draws import EffectDraws
 from bayescore.models.families import Family, check_family
 from bayescore.models.predictor import Factor, Predictor
 from bayescore.samplers.inference_data import Posterior, flat_draws, read_posterior
-from bayescore.samplers.new_rows import positive_rows
+from bayescore.samplers.new_rows import column_offset, positive_rows
 from bayescore.types import FloatArray, IntArray, WeightedData
-from bayescore.validation import DataError, check_integer, check_offset, check_positive, check_weights
+from bayescore.validation import DataError, check_integer, check_positive, check_weights
 
 _ROWS = 1024  # of a thread's piece: fixed, so that the number of threads changes no bit
 
@@ -114,16 +114,15 @@ def poststratify(
         raise DataError("cells is an empty table, so there is no average; give at least one cell")
     parts = (by,) if isinstance(by, str) else tuple(by)
     factors = [grouping.name for grouping in design.groups]
-    offsets = [] if design.offset is None else [design.offset]
-    for name in (weights, *parts, *factors, *offsets):
+    for name in (weights, *parts, *factors):
         if name not in table.column_names:
             raise DataError(f"cells has no column {name!r}; it has {', '.join(map(repr, table.column_names[:10]))}")
-    check_numeric(table.schema, (weights, *offsets))
+    check_numeric(table.schema, (weights,))
     sizes = check_weights(as_floats(table.column(weights)), table.num_rows, f"weights (column {weights!r})", zero=True)
     X = design.transform(feature_matrix(table, design.raw_names, design.raw_levels))
-    known = [check_offset(as_floats(table.column(name)), len(X), name) for name in offsets]
+    known = None if design.offset is None else column_offset(table, design.offset, "cells")
     group = [Grouper(own).codes(table.column(own.name), 0) for own in design.groups]
-    rows = positive_rows(X, known[0] if known else None, np.stack(group, axis=1) if group else None)
+    rows = positive_rows(X, known, np.stack(group, axis=1) if group else None)
     n_draws = len(posterior.flat)
     most = min(n_draws, check_integer(max_draws, "max_draws", low=1))
     chosen = np.linspace(0, n_draws - 1, most).astype(np.int64)  # evenly spaced over all chains

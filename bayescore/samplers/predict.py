@@ -62,8 +62,8 @@ def predict(
         Raw features, as given to `build_coreset`: the formula, intercept and standardisation that the coreset
         remembers are applied here.
     offset : array, shape (n,), or str, optional
-        Offsets o of the rows, or their column in X, where the posterior's rows had some; by default the column of the
-        name that theirs had.
+        Offsets o of the rows, or their column in X, where the posterior's rows had some; by default the column,
+        or the columns of the expression, that theirs had.
     groups : array, shape (n,), str or dict, optional
         Group of each row, or their column in X, where the posterior's rows had groups; by default the column of the
         name that theirs had; of several factors, or effects of columns, a dict of them by name.

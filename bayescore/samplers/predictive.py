@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from bayescore.data.counts import events_of
 from bayescore.data.designed import open_in
 from bayescore.data.matching import check_no_pseudo, check_same_design
+from bayescore.data.offsets import Offset
 from bayescore.data.sources.paired import numbers_of
 from bayescore.data.tables import as_table, is_table
 from bayescore.samplers.inference_data import Posterior, made_here, read_posterior
@@ -199,8 +200,9 @@ def _labelled_rows(posterior: Posterior, data: Any) -> WeightedData:
             f"data has no column {label!r} of labels, which replicated ones stand beside; it has "
             f"{', '.join(map(repr, columns[:10]))}: add it, or use predict, which needs none"
         )
+    offset = () if design.offset is None else Offset.of(design.offset, columns).columns
     used = dict.fromkeys(
-        (*design.raw_names, label, design.offset, design.exposure, *(own.name for own in design.groups))
+        (*design.raw_names, label, *offset, design.exposure, *(own.name for own in design.groups))
     )  # other columns, as weights, are left aside
     dataset = open_in(
         design,

@@ -1,5 +1,6 @@
 """What formulas may say, and that nothing else is ever evaluated."""
 
+import pandas as pd
 import pytest
 
 from bayescore.data.formulas.group_terms import GroupTerm
@@ -116,3 +117,15 @@ def test_a_formula_is_text():
 def test_effects_are_spelled_as_terms_and_stand_once():
     (group,) = parsed("y ~ a + a:b + poly(a,2) + (1 + a + a + a : b + poly(a,2) | g)").groups
     assert group.effects == ("1", "a", "a:b", "poly(a, 2)")
+
+
+@pytest.mark.parametrize(("groups", "terms"), [("a/b", "(1 | a) + (1 | a_b)"), ("a : b", "(1 | a_b)")])
+def test_the_advice_for_combinations_of_codes_runs(groups, terms):
+    data = pd.DataFrame({"a": [1, 1, 2], "b": [1, 2, 1]})
+    with pytest.raises(DataError) as told:
+        parsed(f"y ~ x + (1 | {groups})")
+    advice, _, written = str(told.value).partition("combinations, ")[2].partition(", and write ")
+    exec(advice, {"data": data})
+    assert data["a_b"].tolist() == ["1:1", "1:2", "2:1"]
+    assert written == terms
+    assert parsed(f"y ~ x + {written}").groups[-1].column == "a_b"

@@ -52,8 +52,7 @@ def _term(text: str, term: str, left: str, right: str) -> GroupTerm:
         )
     if _NAME.fullmatch(column) is None:
         raise DataError(
-            f"formula={text!r}: the group term {term!r} needs one column right of its bar; make a column of nested or "
-            "crossed groups, such as state + '/' + county, and write (1 | state) + (1 | state_county)"
+            f"formula={text!r}: the group term {term!r} needs one column right of its bar; {_joined(column)}"
         )
     effects = tuple(part.strip() for part in _summands(left))
     if "" in effects:
@@ -70,6 +69,20 @@ def _term(text: str, term: str, left: str, right: str) -> GroupTerm:
             f"formula={text!r}: in {term!r} nothing varies by group; write (1 | {column}), or leave the term out"
         )
     return GroupTerm(column.strip("`"), varying)
+
+
+def _joined(columns: str) -> str:
+    """Say how to write groups that are combinations of columns: ``a/b``, ``a:b``."""
+    names = [name.strip() for name in re.split("[/:]", columns)]
+    if len(names) != 2 or not all(re.fullmatch(r"[^\W\d]\w*", name) for name in names):
+        names = ["state", "county"]
+        columns = "state/county"
+    a, b = names
+    terms = f"(1 | {a}) + (1 | {a}_{b})" if "/" in columns else f"(1 | {a}_{b})"
+    return (
+        f'make a column of their combinations, data["{a}_{b}"] = data["{a}"].astype(str) + ":" + '
+        f'data["{b}"].astype(str), and write {terms}'
+    )
 
 
 def _places(text: str) -> list[tuple[int, int, int]]:

@@ -36,6 +36,7 @@ _COUNTS = re.compile(
     rf"\s*(?:(?P<successes1>{_NAME})\s*\|\s*trials\(\s*(?P<trials1>{_NAME})\s*\)"
     rf"|p\(\s*(?P<successes2>{_NAME})\s*,\s*(?P<trials2>{_NAME})\s*\))\s*~"
 )
+_OFFSET = re.compile(r"(?<![\w.])offset\(")
 _MAX_POWER = 64  # a**b of constants is computed before any row is read
 
 
@@ -64,6 +65,7 @@ class Parsed:
     terms: Any  # formulaic's
     groups: tuple[GroupTerm, ...] = ()
     trials: str | None = None  # column of binomial trials; `response` has the successes
+    offset: str | None = None  # what the terms offset(...) add up to, as `offsets.Offset` reads it
 
     @property
     def factors(self) -> tuple[str, ...]:
@@ -80,6 +82,7 @@ def parsed(text: str) -> Parsed:
     plain, groups = without_group_terms(text)
     plain, trials = _without_trials(plain)
     left, right = _sides(text, plain)
+    right, offset = _without_offsets(text, plain, right)
     response = None if left is None else _response(text, left)
     columns: dict[str, None] = {}
     calls: dict[str, Call] = {}
@@ -108,7 +111,9 @@ def parsed(text: str) -> Parsed:
             raise DataError(f"formula={text!r}: columns {name!r} and {aliases[name]!r} are too alike; rename one")
     spelled = {str(term).replace(" ", ""): str(term) for term in right}
     own = tuple(_checked_group(text, group, (response, *columns), spelled) for group in groups)
-    return Parsed(text, response, tuple(columns), tuple(calls.values()), tuple(aliases.items()), right, own, trials)
+    return Parsed(
+        text, response, tuple(columns), tuple(calls.values()), tuple(aliases.items()), right, own, trials, offset
+    )
 
 
 def _checked_group(
@@ -141,6 +146,23 @@ def _without_trials(text: str) -> tuple[str, str | None]:
         return text, None
     successes, trials = (found[f"{name}1"] or found[f"{name}2"] for name in ("successes", "trials"))
     return f"{successes} ~{text[found.end() :]}", trials.strip("`")
+
+
+def _without_offsets(text: str, plain: str, right: Any) -> tuple[Any, str | None]:
+    """Return the terms without those that are offset(...), and the sum of these."""
+    from formulaic import SimpleFormula
+
+    written = len(_OFFSET.findall(plain))
+    if not written:
+        return right, None
+    found = [str(term)[len("offset(") : -1] for term in right if _OFFSET.match(str(term)) and len(term.factors) == 1]
+    kept = [term for term in right if not (_OFFSET.match(str(term)) and len(term.factors) == 1)]
+    if len(found) != written or any(_OFFSET.search(own) for own in [*found, *map(str, kept)]):
+        raise DataError(
+            f"formula={text!r}: offset(...) must be a term of its own, once, as in y ~ x + offset(log(years)); in "
+            "products, calls and subtractions it means nothing"
+        )
+    return SimpleFormula(kept, _ordering=right.ordering), " + ".join(found)
 
 
 def _sides(text: str, plain: str) -> tuple[Any, Any]:
@@ -203,11 +225,6 @@ def _parts(text: str, term: str, aliases: dict[str, str]) -> Iterator[tuple[str,
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             name = _function(node.func)
-            if name == "offset":
-                raise DataError(
-                    f"formula={text!r}: {term!r} is no term; name the column of offsets as offset=, or that of counts' "
-                    "exposures as exposure="
-                )
             if name is None or name not in PLAIN | MOMENTS | BASES | CODINGS | CONTR | {"C"}:
                 raise refused(f"the call {ast.unparse(node.func)!r}")
             named[id(node.func)] = name

@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 from bayescore.data.design import Design
 from bayescore.data.factors import Levels, codes, keeps_order
 from bayescore.data.labels import signed_labels
+from bayescore.data.offsets import Offset
 from bayescore.data.passes.tiles import rows_of
 from bayescore.data.sources.groups import Grouper, groupers_of, groups_seen
 from bayescore.data.sources.paired import RATES, Paired
 from bayescore.data.sources.survey import MANY, Seen, Survey, merged, seen, without_views
 from bayescore.data.tables import as_floats, as_numbers
 from bayescore.types import LabelArray, WeightedData
-from bayescore.validation import check_offset, check_weights
+from bayescore.validation import check_weights
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Columns:
     levels: Levels = ()
     text: tuple[str, ...] = ()  # features whose levels a source learns as it is opened
     factors: tuple[str, ...] = ()  # those of text that the user calls factors, by C(...) or by a type
-    offset: str | None = None
+    offset: Offset | None = None
     paired: Paired | None = None  # what kind of number the label is, with `beside`
     beside: str | None = None
     drop: bool = False  # whether rows that miss something will be left out
@@ -42,7 +43,8 @@ class Columns:
     @property
     def names(self) -> list[str]:
         """All columns that are read."""
-        beside = (self.weights, self.offset, self.beside, *self.groups)
+        known = () if self.offset is None else self.offset.columns
+        beside = (self.weights, *known, self.beside, *self.groups)
         return list(dict.fromkeys([*self.features, self.label, *(name for name in beside if name is not None)]))
 
     @property
@@ -108,8 +110,7 @@ class Columns:
             given = as_floats(batch.column(self.weights))
             weights = check_weights(given, n_rows, where, start, zero=True, drop=self.drop)
         if self.offset is not None:
-            where = f"offset (column {self.offset!r})"
-            offset = check_offset(as_floats(batch.column(self.offset)), n_rows, where, start, drop=self.drop)
+            offset = self.offset.values(lambda name: as_floats(batch.column(name)), n_rows, start, drop=self.drop)
         beside: dict[str, Any] = {"offset": offset}
         if self.groups:
             own = [
@@ -170,7 +171,8 @@ class ColumnSource:
         """The identity design of the features."""
         groups = tuple(by.grouping for by in self.columns.groupers)
         exposure = self.columns.beside if self.columns.paired == RATES else None
-        return Design(self.columns.features, offset=self.columns.offset, exposure=exposure, groups=groups)
+        offset = None if self.columns.offset is None else self.columns.offset.text
+        return Design(self.columns.features, offset=offset, exposure=exposure, groups=groups)
 
     @property
     def levels(self) -> Levels:

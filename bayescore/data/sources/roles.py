@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from bayescore.data.factors import Selection, is_text
+from bayescore.data.offsets import Offset
 from bayescore.data.sources.columns import Columns
 from bayescore.data.sources.groups import GROUP, Given, Grouper, known_groupers
 from bayescore.data.sources.paired import BINOMIAL, LABELS, PAIRED, Paired
@@ -162,7 +163,9 @@ def resolve(
     if not label:
         raise DataError(f"label is missing: name the column of the labels; the columns are {listed}")
     groups = Given.of(roles.groups, None).names
-    named = {"label": label, "weights": roles.weights, "offset": roles.offset}
+    offset = None if roles.offset is None else Offset.of(roles.offset, names)
+    known = () if offset is None else offset.columns
+    named = {"label": label, "weights": roles.weights, "offset": roles.offset if roles.offset in known else None}
     named |= {"trials": roles.trials, "exposure": roles.exposure}
     named |= {f"groups[{k}]" if len(groups) > 1 else "groups": name for k, name in enumerate(groups)}
     for argument, name in named.items():
@@ -170,6 +173,11 @@ def resolve(
             said = f"{argument}={name!r} is not a column of the data; the columns are {listed}"
             term = f". A formula names groups in terms such as (1 | {name})"
             raise ColumnError(f"{said}{term}" if argument.startswith("groups") else said, argument)
+    if lacking := [name for name in known if name not in names]:
+        raise ColumnError(
+            f"offset={roles.offset!r} takes {lacking[0]!r}, not a column of the data; the columns are {listed}",
+            "offset",
+        )
     if len(set(names)) < len(names):
         repeated = next(name for name in names if names.count(name) > 1)
         raise DataError(f"column {repeated!r} stands more than once in data; rename one")
@@ -178,9 +186,10 @@ def resolve(
         if name is not None and taken[name] != argument:
             raise DataError(f"{taken[name]} and {argument} both name the column {name!r}; name two, or leave one out")
     stored = _stored_index(schema)
+    taken |= dict.fromkeys(known, "offset")
     features = tuple(name for name in (names if only is None else only) if name not in (*taken, *stored))
     if selection is not None and selection.names is not None:
-        own = groups if roles.clusters else ()
+        own = (*groups, *known) if roles.clusters else known  # a formula may have the offset's columns as terms, too
         missing = [name for name in selection.names if name not in (*features, *own)]
         if missing and missing[0] in groups:
             raise DataError(
@@ -192,8 +201,8 @@ def resolve(
         features = selection.names
     elif not features:
         raise DataError(f"the data have no feature columns beside {label!r}")
-    known = () if selection is None else selection.levels or ()
-    coded_names = {name for name, _ in known}
+    coded = () if selection is None else selection.levels or ()
+    coded_names = {name for name, _ in coded}
     text = {name for name in features if is_text(schema.field(name).type)} if selection is not None else set()
     if selection is not None and selection.levels is not None and (new := sorted(text - coded_names)):
         kind = schema.field(new[0]).type
@@ -205,10 +214,10 @@ def resolve(
         features,
         label,
         roles.weights,
-        levels=known,
+        levels=coded,
         text=tuple(name for name in features if name in text - coded_names),
         factors=tuple(name for name in text if selection is not None and selection.calls_factor(schema, name)),
-        offset=roles.offset,
+        offset=offset,
         paired=roles.paired,
         beside=roles.beside,
         drop=roles.drop,
