@@ -20,7 +20,8 @@ def row_quantiles(draws: FloatArray, probs: FloatArray) -> FloatArray:
     ends = np.empty((2, len(probs), len(draws)))
     left = _neighbours(np.ascontiguousarray(draws), ranks.astype(np.int64), ends)
     step, part = ends[1] - ends[0], (places - ranks)[:, None]
-    found: FloatArray = np.where(part < 0.5, ends[0] + step * part, ends[1] - step * (1.0 - part))  # NumPy's own rounding
+    # rounded as NumPy rounds
+    found: FloatArray = np.where(part < 0.5, ends[0] + step * part, ends[1] - step * (1.0 - part))
     if left.any():
         found[:, left] = np.quantile(draws[left], probs, axis=1)
     return found
