@@ -14,6 +14,7 @@ from bayescore.fitting.printed import printed_lines
 from bayescore.fitting.route import Route
 from bayescore.fitting.same_rows import in_memory
 from bayescore.fitting.scaling import check_priors
+from bayescore.fitting.short_tables import short
 from bayescore.fitting.update import updated
 from bayescore.models.priors import Prior
 from bayescore.validation import warn
@@ -242,11 +243,11 @@ class Fit(FitClusters):
         save_fit(self, folder)
 
     def __repr__(self) -> str:
-        return "\n".join([*printed_lines(self), "", self.summary().to_string(float_format=lambda x: f"{x:.4g}")])
+        return "\n".join([*printed_lines(self), "", self.summary().to_string(float_format=short)])
 
     def _repr_html_(self) -> str:
         lines = "<br>".join(html.escape(line.strip()) for line in printed_lines(self))
-        return f"<div>{lines}</div>{self.summary().to_html(float_format=lambda x: f'{x:.4g}')}"
+        return f"<div>{lines}</div>{self.summary().to_html(float_format=short)}"
 
 
 def read_fit(folder: str | Path, data: Any = None, y: Any = None, *, progressbar: bool = True) -> Fit:

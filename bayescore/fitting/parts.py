@@ -13,6 +13,7 @@ from bayescore.diagnostics.results import Level
 from bayescore.fitting.frames import Frame
 from bayescore.fitting.given import Given
 from bayescore.fitting.same_rows import check_same_rows
+from bayescore.fitting.short_tables import ShortTable
 from bayescore.fitting.story import Step
 from bayescore.models.group_priors import GroupPrior
 from bayescore.models.priors import Prior
@@ -113,9 +114,10 @@ class FitParts:
 
     def _labelled(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Return a table with the level in its attributes and above its columns."""
-        frame.attrs.update(self._about)
-        frame.columns.name = self._heading
-        return frame
+        found = ShortTable(frame)
+        found.attrs.update(self._about)
+        found.columns.name = self._heading
+        return found
 
     def _check_model_spread(self, what: str, otherwise: str = "") -> None:
         """Raise if the draws are not those of the model's own posterior, which an answer is of; name another way."""

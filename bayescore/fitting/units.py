@@ -16,6 +16,7 @@ from bayescore.diagnostics.mcse import ess, rhat
 from bayescore.fitting.scaling import column_scales
 from bayescore.models.predictor import Factor
 from bayescore.samplers.inference_data import Posterior
+from bayescore.samplers.row_quantiles import row_quantiles
 from bayescore.types import FloatArray
 from bayescore.validation import check_positive
 
@@ -68,8 +69,11 @@ def interval_names(prob: float) -> tuple[str, str, float]:
 def described(draws: FloatArray, prob: float) -> dict[str, FloatArray]:
     """Return mean, sd and interval of draws, shape (K, S), by name, shape (K,) each."""
     low, high, tail = interval_names(prob)
-    ends = np.quantile(draws, [tail, 1.0 - tail], axis=1)
-    return {"mean": draws.mean(axis=1), "sd": draws.std(axis=1, ddof=1), low: ends[0], high: ends[1]}
+    ends = row_quantiles(draws, np.array([tail, 1.0 - tail]))
+    mean = draws.mean(axis=1)
+    rest = draws - mean[:, None]
+    sd = np.sqrt(np.vecdot(rest, rest) / (draws.shape[1] - 1))
+    return {"mean": mean, "sd": sd, low: ends[0], high: ends[1]}
 
 
 def table(names: list[str], draws: FloatArray, prob: float) -> pd.DataFrame:

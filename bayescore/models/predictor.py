@@ -145,7 +145,10 @@ class Predictor:
         eta = self.eta(rows)
         if family.quadratic:  # f is the identity
             return eta
-        variance, function = self.variance(rows), family.mean
+        function = family.mean
+        if not self.unknown(rows).any():
+            return function(eta)
+        variance = self.variance(rows)
         new = variance.any(axis=1)
         found = np.empty_like(eta)
         found[~new] = function(eta[~new])

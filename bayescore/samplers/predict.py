@@ -27,13 +27,14 @@ from bayescore.models.posterior import log_likelihood_tiles
 from bayescore.models.predictor import Predictor
 from bayescore.samplers.inference_data import Posterior, read_posterior
 from bayescore.samplers.new_rows import design_rows, groups_of, numbers_of_new, offset_of, positive_rows
+from bayescore.samplers.row_quantiles import row_quantiles
 from bayescore.types import FloatArray, IntArray, WeightedData
 from bayescore.validation import RandomState, check_choice, check_positive, check_seed
 
 _ROWS = 4096  # of a thread's piece: fixed, so that the number of threads changes no bit
 _LOG_HALF = math.log(0.5)
 _SPARSE_ROWS = 4 * _ROWS  # that are dense at a time: 130 MB of 1,000 columns
-_CELLS = 1 << 17  # entries of a (rows, draws) block that are sorted for quantiles: 1 MB
+_CELLS = 1 << 17  # entries of a (rows, draws) block whose quantiles are taken at a time: 1 MB
 
 
 def predict(
@@ -202,7 +203,7 @@ def _figures(
             return np.exp(_log_mean(predictor, family, rows))[:, None]
         return np.concatenate([mean for mean, _ in probability_tiles(predictor, family, rows, None, None)])[:, None]
     tiles = probability_tiles(predictor, family, rows, new, seed)
-    ends = ((mean, np.quantile(p, [tail, 1.0 - tail], axis=1, overwrite_input=True)) for mean, p in tiles)
+    ends = ((mean, row_quantiles(p, np.array([tail, 1.0 - tail]))) for mean, p in tiles)
     return np.concatenate([np.column_stack([mean, *both]) for mean, both in ends])
 
 

@@ -57,6 +57,19 @@ def logistic_rows(eta: FloatArray, side: FloatArray, log_p: FloatArray) -> None:
 
 
 @jit
+def logistic_means(eta: FloatArray, out: FloatArray) -> None:
+    """Write 1 / (1 + exp(-eta)) of each row, to 4e-16; below `REACH` that of -`REACH`."""
+    t, powers = np.empty(min(eta.size, ROWS)), np.empty(min(eta.size, ROWS))
+    for start in range(0, eta.size, ROWS):
+        size = min(eta.size - start, ROWS)
+        for n in range(size):
+            t[n] = abs(eta[start + n])
+        exp_minus(t[:size], powers[:size], powers[:size].view(np.int64))
+        for n in range(size):
+            out[start + n] = (1.0 if eta[start + n] > 0.0 else t[n]) / (1.0 + t[n])
+
+
+@jit
 def logistic_derivatives(eta: FloatArray, side: FloatArray, out: FloatArray, scratch: FloatArray) -> None:
     """Write log p, s, c and l''' at eta, shape (TILE,), to the rows of `out`; scratch has 3 rows.
 
@@ -123,7 +136,10 @@ class Logistic(Symmetric):
 
     def mean(self, eta: FloatArray) -> FloatArray:
         """Return P(y = +1)."""
-        return np.asarray(special.expit(eta))
+        eta = np.asarray(eta, dtype=np.float64)
+        out = np.empty(eta.shape)
+        logistic_means(np.ravel(eta), out.reshape(-1))
+        return out
 
     def upper_graph(self, eta: Any) -> Any:
         """Return l+ as a PyTensor expression."""
