@@ -193,6 +193,8 @@ def fit(args: argparse.Namespace, console: Console) -> None:
     from bayescore.fitting.files import check_folder
 
     check_folder(args.output, "--output")
+    if args.formula is None and args.label is None:
+        raise ValueError("the formula is missing: give label and terms, 'clicked ~ age', after the rows, or --label")
     prior = None if args.prior is None else parse_priors(args.prior)
     settings = {"prior": prior, **parse_group_prior(args.group_prior), **_roles(args)}
     settings |= {name: getattr(args, name) for name in ("positive", "max_seconds", "family", "cluster", "strata")}
@@ -247,14 +249,17 @@ def _printable(text: str) -> str:
 
 def _as_options(text: str, names: Iterable[str]) -> str:
     """Return a message with arguments of functions, such as ``missing='drop'``, as options of the command."""
+    called = {name: name for name in names}
+    if "seed" in called:
+        called["random_state"] = "seed"
+        text = text.replace(" or a numpy Generator", "")
 
     def option(found: re.Match[str]) -> str:
         value = "" if found["value"] in (None, "True") else f" {found['value']}"
-        return f"--{found['name'].replace('_', '-')}{value}"
+        return f"--{called[found['name']].replace('_', '-')}{value}"
 
-    return re.sub(
-        rf"(?<![-\w])(?P<name>{'|'.join(names)})=(?P<value>True|\d+|'[^']*'|\"[^\"]*\")?(?![\w(])", option, text
-    )
+    value = r"True|-?\d+(?:\.\d+)?|'[^']*'|\"[^\"]*\""
+    return re.sub(rf"(?<![-\w])(?P<name>{'|'.join(called)})=(?P<value>{value})?(?![\w(])", option, text)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -80,7 +80,9 @@ def test_clusters_and_strata_are_columns(folder, capsys):
     ("words", "message"),
     [
         (("fit", "rows.parquet", "y ~ height", "-o", "model"), "height"),
-        (("fit", "rows.parquet", "-o", "model"), "data is missing"),
+        (("fit", "rows.parquet", "-o", "model"), "the formula is missing: give label and terms"),
+        (("fit", "rows.parquet", "y ~ age", "--seed", "-3", "-o", "model"), "--seed -3 must be between"),
+        (("fit", "rows.parquet", "y ~ age", "--max-seconds", "-2.5", "-o", "model"), "--max-seconds -2.5 must be"),
         (
             ("fit", "rows.parquet", "y ~ age", "--cluster", "absent", "-o", "model"),
             "--cluster 'absent' is not a column",
@@ -105,4 +107,5 @@ def test_bad_input_is_one_line_and_status_2(folder, capsys, words, message):
     assert err.startswith("bayescore: error: ")
     assert err.count("\n") == 1
     assert message in err
+    assert "numpy Generator" not in err
     assert not (folder / "model").exists()
