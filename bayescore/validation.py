@@ -209,10 +209,11 @@ def check_finite(
     row, column = (int(i) for i in np.argwhere(~np.isfinite(block))[0])
     if given and names[column] not in given:
         n_bad = int((~np.isfinite(block[:, column])).sum())
+        no_help = "missing='drop' leaves out rows whose columns miss something, not these: " if where != "X" else ""
         raise RowError(
             f"{where}: {names[column]!r} is {block[row, column]} in row {start + row}, though its columns are finite; "
-            f"it is not finite in {n_bad:,} of the {len(block):,} rows looked at. missing='drop' leaves out rows whose "
-            "columns miss something, not these: filter them, or write a term that is finite there, such as log1p(x)",
+            f"it is not finite in {n_bad:,} of the {len(block):,} rows looked at. {no_help or 'To predict, '}filter "
+            "them, or write a term that is finite there, such as log1p(x)",
             start + row,
         )
     raise RowError(

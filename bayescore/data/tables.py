@@ -1,5 +1,7 @@
 """Tables of any kind (pandas, polars, Arrow, whatever exports Arrow) as Arrow tables, and columns as floats."""
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -96,6 +98,17 @@ def as_floats(column: pa.Array) -> FloatArray:
     return np.asarray(as_numbers(column), dtype=np.float64)
 
 
+def _check_not_read(X: Any) -> None:
+    """Raise `DataError` if rows are still in a file, or in a dict."""
+    if isinstance(X, str | Path):
+        raise DataError(
+            f"X={str(X)!r} is text: read the rows of a file into a data frame first, as by pd.read_parquet; of a saved "
+            "fit the command `bayescore predict` takes a file"
+        )
+    if isinstance(X, Mapping):
+        raise DataError(f"X is a {type(X).__name__}: make a data frame of it first, pd.DataFrame(X)")
+
+
 def feature_matrix(X: Any, names: tuple[str, ...], levels: Levels = ()) -> FloatArray:
     """Return raw features, shape (n, D): an array by position, the columns of a table by name, text as codes.
 
@@ -103,6 +116,7 @@ def feature_matrix(X: Any, names: tuple[str, ...], levels: Levels = ()) -> Float
     """
     known = dict(levels)
     if not is_table(X):
+        _check_not_read(X)
         if known:
             raise DataError(f"X is no table, and {next(iter(known))!r} holds text; give a data frame with names")
         if getattr(X, "shape", None) == (0, len(names)):

@@ -12,6 +12,7 @@ from bayescore.models.priors import prior_from_dict
 from bayescore.samplers.inference_data import read_posterior
 
 _NAMED = 5  # coefficients in a line
+_UPDATES = 3  # whose steps are too many to print
 
 
 def printed_lines(fit: FitParts) -> list[str]:
@@ -19,13 +20,22 @@ def printed_lines(fit: FitParts) -> list[str]:
     found = fit.certificate
     lines = [first_line(found, corrected=True), *([] if found.trusted else [f"  {found.text}"])]
     lines.append(f"  {_model(fit)}")
-    lines += [f"  {step}" for step in fit.story]
+    lines += [f"  {said}" for said in _told(fit)]
     if (dispersion := fit.certificate.dispersion) is not None:
         lines.append(f"  {dispersion.finding if fit.spread else dispersion.text}")
     if fit.spread:
         lines.append(f"  spread: {fit.spread}, not the model's own")
     lines += [f"  {said}" for said in (_weights(fit), _prior(fit), _led_by_prior(fit)) if said]
     return lines if fit.group_prior in (None, DEFAULT_GROUP_PRIOR) else [*lines, f"  group prior: {fit.group_prior}"]
+
+
+def _told(fit: FitParts) -> list[str]:
+    """Return the story's steps; of several updates those of the last, and of others their number."""
+    steps = [str(step) for step in fit.story]
+    at = [place for place, step in enumerate(fit.story) if step.what == "update"]
+    if len(at) < _UPDATES:
+        return steps
+    return [*steps[: at[0]], f"{len(at) - 1} earlier updates (fit.story has them)", *steps[at[-1] :]]
 
 
 def _model(fit: FitParts) -> str:

@@ -7,13 +7,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bayescore.data.design import Grouping, one_intercept
+from bayescore.data.design import Design, Grouping, one_intercept
+from bayescore.data.formulas.design import formula_of
 from bayescore.data.offsets import Offset
 from bayescore.data.sources.groups import Grouper
 from bayescore.data.tables import as_floats, as_table, check_numeric, feature_matrix, is_table
 from bayescore.samplers.inference_data import Posterior
 from bayescore.types import NO_GROUP, FloatArray, IntArray, WeightedData
-from bayescore.validation import DataError, check_offset
+from bayescore.validation import DataError, check_finite, check_offset
+
+_MISSING_HINT = "drop such rows, or give them a level that the fit does not know, which stands for a new group"
 
 
 def design_rows(posterior: Posterior, X: Any) -> FloatArray:
@@ -21,7 +24,15 @@ def design_rows(posterior: Posterior, X: Any) -> FloatArray:
     design = posterior.design
     if design is None:
         return feature_matrix(X, posterior.features)
-    return design.transform(feature_matrix(X, design.raw_names, design.raw_levels))
+    return finite_design(design, feature_matrix(X, design.raw_names, design.raw_levels))
+
+
+def finite_design(design: Design, raw: FloatArray) -> FloatArray:
+    """Return finite raw rows in the design; raise `RowError` if a term of its formula is not finite."""
+    rows = design.transform(raw)
+    if formula_of(design) is not None:
+        check_finite(rows, design.names, 0, "X", given=design.raw_names)
+    return rows
 
 
 def positive_rows(X: FloatArray, offset: FloatArray | None, group: IntArray | None = None) -> WeightedData:
@@ -68,7 +79,7 @@ def numbers_of_new(posterior: Posterior, X: Any, group: IntArray, given: Any) ->
 
 def _codes(own: Grouping, X: Any, n_rows: int, given: Any) -> IntArray:
     """Return the place of each row's group among the levels drawn, shape (n,), `NO_GROUP` for a new one."""
-    return Grouper(own, new=True).codes(_levels_of(own, X, n_rows, given), 0)
+    return Grouper(own, new=True).codes(_levels_of(own, X, n_rows, given), 0, hint=_MISSING_HINT)
 
 
 def _levels_of(own: Grouping, X: Any, n_rows: int, given: Any) -> Any:

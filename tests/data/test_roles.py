@@ -54,3 +54,31 @@ def test_files_of_coresets_without_roles_are_as_they_were():
     core = bc.all_rows(ROWS[["x"]].to_numpy(), ROWS["k"] > 0, progressbar=False)
     assert core.design.roles == ()
     assert "roles" not in core.summary()
+
+
+def test_a_formula_may_name_columns_that_have_a_role(tmp_path):
+    """Features, weights, exposures and offsets are those of copies of the columns under other names."""
+    rows = ROWS.assign(w2=ROWS["w"], n2=ROWS["n"])
+    path = tmp_path / "rows.parquet"
+    rows.to_parquet(path)
+    cases = [
+        ("k ~ x + log({})", "n", {"exposure": "n", "family": "poisson"}),
+        ("k ~ x + {}", "w", {"weights": "w", "exposure": "n", "family": "poisson"}),
+        ("k ~ x + {}", "w", {"offset": "w", "family": "poisson"}),
+    ]
+    for formula, name, roles in cases:
+        apart = bc.all_rows(rows, formula=formula.format(name + "2"), **roles, progressbar=False)
+        for data in (rows, path):
+            both = bc.all_rows(data, formula=formula.format(name), **roles, progressbar=False)
+            assert both.rows_digest == apart.rows_digest
+
+
+def test_an_array_beside_the_data_is_no_column_of_a_formula():
+    with pytest.raises(DataError, match="the data have no feature 'weight'"):
+        bc.all_rows(ROWS, formula="k | trials(n) ~ x + weight", weights=ROWS["w"].to_numpy(), progressbar=False)
+
+
+@pytest.mark.parametrize(("roles", "what"), [({"label": "w"}, "the label"), ({"label": "k", "trials": "w"}, "trials")])
+def test_labels_and_trials_are_no_features(roles, what):
+    with pytest.raises(DataError, match=f"column 'w' is {what}, which (is|are) no feature"):
+        bc.all_rows(ROWS, formula="~ x + w", **roles, progressbar=False)

@@ -188,6 +188,9 @@ def test_other_data_than_the_coresets_are_refused(data):
         bc.certify(idata, core, full_of(data), y, progressbar=False)
     with pytest.raises(TypeError, match="core is a DataFrame"):
         bc.certify(idata, X, X, y, progressbar=False)
+    with pytest.raises(TypeError, match=f"core is an? {type(idata).__name__}; give the coreset") as found:
+        bc.certify(core, idata, X, y, progressbar=False)
+    assert "a Inf" not in str(found.value)
 
 
 def test_divergences_certify_nothing(data):

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import bayescore as bc
-from bayescore.validation import DataError
+from bayescore.validation import DataError, RowError
 
 
 @pytest.fixture(scope="module")
@@ -92,3 +92,24 @@ def test_averages_by_group_are_those_of_known_groups(fit):
     assert found["g"].tolist() == [3, 7]
     with pytest.raises(DataError, match="by='g': row 0 of data is of a group that the posterior does not know"):
         fit.comparisons("x", by="g", data=NEW)
+
+
+def test_rows_that_cannot_be_predicted_are_refused_with_a_remedy(fit):
+    with pytest.raises(RowError, match=r"missing in 1 of .* first in row 1: drop such rows, or give them a level that"):
+        fit.predict(NEW.assign(g=[1, None, 3, 4]))
+    with pytest.raises(DataError, match=r"X='rows\.parquet' is text: read the rows of a file into a data frame"):
+        fit.predict("rows.parquet")
+    with pytest.raises(DataError, match=r"X is a dict: make a data frame of it first, pd.DataFrame\(X\)"):
+        fit.predict(NEW.to_dict("list"))
+
+
+def test_terms_that_are_not_finite_are_refused():
+    rng = np.random.default_rng(6)
+    rows = pd.DataFrame({"x": rng.exponential(size=3000)})
+    rows["y"] = np.log1p(rows["x"]) + rng.logistic(size=3000) > 0
+    fit = bc.fit("y ~ log1p(x)", rows, random_state=1, progressbar=False)
+    bad = rows[:3].assign(x=[1.0, -5.0, 2.0])
+    with pytest.raises(RowError, match=r"X: 'log1p\(x\)' is nan in row 1.*in 1 of the 3 rows") as found:
+        fit.predict(bad)
+    assert "missing=" not in str(found.value)
+    assert np.isfinite(fit.predict(rows[:3])["mean"]).all()

@@ -205,3 +205,19 @@ def test_a_file_that_comes_twice_is_named(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         again.update(tmp_path / "other.parquet", progressbar=False)
+
+
+def test_a_print_has_the_steps_of_the_first_fit_and_of_the_last_update():
+    rng = np.random.default_rng(8)
+    X = rng.normal(size=(2000, 1))
+    fit = bc.fit(X, X[:, 0] + rng.logistic(size=2000) > 0, random_state=1, progressbar=False)
+    first = [str(step) for step in fit.story]
+    for _ in range(3):
+        X = rng.normal(size=(400, 1))
+        fit = fit.update(X, X[:, 0] + rng.logistic(size=400) > 0, progressbar=False)
+    last = max(place for place, step in enumerate(fit.story) if step.what == "update")
+    shown = [line.strip() for line in str(fit).splitlines()]
+    expected = [*first, "2 earlier updates (fit.story has them)", *map(str, fit.story[last:])]
+    at = shown.index(expected[0])
+    assert shown[at : at + len(expected)] == expected
+    assert sum(step.what == "update" for step in fit.story) == 3

@@ -80,7 +80,7 @@ def dask_source(data: Any, roles: Roles, selection: Selection | None = None) -> 
         found = parquet_source(files, named, selection, only=names, pool=pool)
         return found if pool is None else kept_source(found, pool)
     empty = _frame(_meta(data), names, {name: _meta(other) for name, other in beside.items()}, 0)
-    columns = resolve(named, pa.Schema.from_pandas(empty, preserve_index=False), selection)
+    columns = resolve(named, pa.Schema.from_pandas(empty, preserve_index=False), selection, only=names)
     if is_frame:  # no more than is needed
         data = data[[column for column in data.columns if str(column) in columns.names]]
         names = [str(name) for name in data.columns]

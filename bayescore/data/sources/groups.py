@@ -38,10 +38,12 @@ class Grouper:
     def __post_init__(self) -> None:
         object.__setattr__(self, "table", pa.array(self.grouping.levels))
 
-    def codes(self, column: pa.Array | pa.ChunkedArray, start: int, *, drop: bool = False) -> IntArray:
+    def codes(
+        self, column: pa.Array | pa.ChunkedArray, start: int, *, drop: bool = False, hint: str = MISSING_HINT
+    ) -> IntArray:
         """Return the codes of a column's entries, shape (n,); the first stands at position `start` of the data.
 
-        Missing entries are `MISSING_GROUP` if `drop`. Else they, and unknown levels, raise `RowError`.
+        Missing entries are `MISSING_GROUP` if `drop`. Else they, with `hint`, and unknown levels raise `RowError`.
         """
         name = self.grouping.name
         plain = values(column, name)
@@ -51,7 +53,7 @@ class Grouper:
         if not drop and (row := _first(found == MISSING_GROUP)) is not None:
             raise RowError(
                 f"groups (column {name!r}) is missing in {int((found == MISSING_GROUP).sum())} of rows {start} to "
-                f"{start + len(found) - 1}, first in row {start + row}: {MISSING_HINT}",
+                f"{start + len(found) - 1}, first in row {start + row}: {hint}",
                 start + row,
             )
         if not self.new and (row := _first(found == NO_GROUP)) is not None:

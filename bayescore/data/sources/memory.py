@@ -176,7 +176,8 @@ def table_source(data: Any, roles: Roles, selection: Selection | None = None) ->
         raise DataError("data is an empty table; it needs at least one row")
     if isinstance(data, pd.DataFrame) and roles.label is not None:
         roles = replace(roles, label=str(roles.label))  # as Arrow names the columns
-    named, beside = named_roles(roles, table.column_names, n_rows)
+    names = table.column_names
+    named, beside = named_roles(roles, names, n_rows)
     arguments = {named.label: "y", named.weights: "weights", named.offset: "offset", named.trials: "trials"}
     arguments[named.exposure] = "exposure"
     for name, values in beside.items():
@@ -188,7 +189,7 @@ def table_source(data: Any, roles: Roles, selection: Selection | None = None) ->
         elif name == named.offset:
             values = check_offset(values, n_rows, drop=roles.drop)
         table = _appended(table, name, values, arguments[name])
-    columns = resolve(named, table.schema, selection)
+    columns = resolve(named, table.schema, selection, only=names)
     survey = columns.survey(table)
     if roles.y is not None and roles.paired is None:
         survey = replace(survey, labels=labels_of(roles.y, n_rows)[1])  # with the order of a categorical

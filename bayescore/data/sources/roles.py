@@ -16,6 +16,7 @@ from bayescore.validation import ColumnError, DataError, check_alone, check_choi
 
 OFFSET = "offset"  # name of offsets that come as arrays
 MISSING = ("raise", "drop")
+_FEATURES_TOO = ("weights", "offset", "exposure")  # roles whose columns a formula may name as well
 NO_WEIGHTS = "weights is missing: earlier rows had some; give weights=, one for each row, 1 for none"
 
 
@@ -156,7 +157,8 @@ def resolve(
 ) -> Columns:
     """Return the columns to read of a table with this schema: all, those of `only`, or those of a selection.
 
-    Roles are names of columns, or it raises. Without a selection the features must be numbers.
+    Roles are names of columns, or it raises. Without a selection the features must be numbers. A selection may name
+    columns of weights, offsets and exposures too, but for arrays beside the data, which `only` leaves out.
     """
     label, names = roles.label, schema.names
     listed = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
@@ -189,12 +191,20 @@ def resolve(
     taken |= dict.fromkeys(known, "offset")
     features = tuple(name for name in (names if only is None else only) if name not in (*taken, *stored))
     if selection is not None and selection.names is not None:
-        own = (*groups, *known) if roles.clusters else known  # a formula may have the offset's columns as terms, too
+        also = [name for name, argument in taken.items() if argument in _FEATURES_TOO]
+        own = [*(groups if roles.clusters else ()), *(name for name in also if only is None or name in only)]
         missing = [name for name in selection.names if name not in (*features, *own)]
         if missing and missing[0] in groups:
             raise DataError(
                 f"column {missing[0]!r} is a grouping factor and a feature too; leave one out, or give a copy of it "
                 "under another name"
+            )
+        if missing and taken.get(missing[0]) in ("label", "trials"):
+            what = "the label, which is" if missing[0] == label else "trials, which are"
+            raise DataError(f"column {missing[0]!r} is {what} no feature: leave it out of the formula's terms")
+        if missing and missing[0] in stored:
+            raise DataError(
+                f"column {missing[0]!r} is the index of a data frame, no feature: write it by reset_index()"
             )
         if missing:
             raise DataError(f"the data have no feature {missing[0]!r}; the columns are {listed}")

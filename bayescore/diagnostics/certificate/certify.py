@@ -185,7 +185,7 @@ def certify(
     certified 1
     """
     if not isinstance(core, Coreset):
-        raise TypeError(f"core is a {type(core).__name__}; give the coreset whose posterior idata is")
+        raise TypeError(f"core is {_with_article(type(core).__name__)}; give the coreset whose posterior idata is")
     if model is not None:
         idata = of_own_model(idata, core)
     posterior = read_posterior(idata, "idata")
@@ -285,3 +285,7 @@ def _mean_bound(level: Level, found: Judgement, *, delivered: bool) -> float:
     kinds = [found.raw, found.left] if delivered else [found.raw]
     of_effects = np.abs(found.effects["mean_error_sd"].to_numpy()).max(initial=0.0)
     return max(float(of_effects), *map(bound_of_means, kinds))
+
+
+def _with_article(kind: str) -> str:
+    return f"{'an' if kind[0] in 'AEIOU' else 'a'} {kind}"
