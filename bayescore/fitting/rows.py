@@ -74,8 +74,10 @@ class RawRows:
                 raise DataError(
                     f"{name!r} is a grouping factor: fit.effects({name!r}) has its effects and their intervals"
                 )
-            known = ", ".join(map(repr, self.design.raw_names[:10])) or "none"
-            raise DataError(f"{name!r} is no column that the fit knows: {known}")
+            known = ", ".join(map(repr, self.design.raw_names[:10]))
+            raise DataError(
+                f"{name!r} is no column that the fit knows; {f'they are {known}' if known else 'it has none'}"
+            )
         return self.design.raw_names.index(name)
 
 

@@ -21,6 +21,8 @@ LOOKS = {  # markers: readable in grey
     "NumPyro NUTS, all rows": "<",
     "Pathfinder with PSIS": "P",
     "PyMC ADVI, minibatches": "X",
+    "NumPyro SVI, minibatches": "8",
+    "duckreg, maximum likelihood": "3",
     "NumPyro HMCECS": "*",
     "SGLD, control variates": "h",
     "quasi-Newton coreset": ">",
