@@ -26,7 +26,7 @@ from bayescore.models.effect_draws import EffectDraws
 from bayescore.models.families import Family, check_family
 from bayescore.models.predictor import Factor, Predictor
 from bayescore.samplers.inference_data import Posterior, flat_draws, read_posterior
-from bayescore.samplers.new_rows import column_offset, positive_rows
+from bayescore.samplers.new_rows import column_offset, finite_design, positive_rows
 from bayescore.types import FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError, check_integer, check_positive, check_weights
 
@@ -119,7 +119,7 @@ def poststratify(
             raise DataError(f"cells has no column {name!r}; it has {', '.join(map(repr, table.column_names[:10]))}")
     check_numeric(table.schema, (weights,))
     sizes = check_weights(as_floats(table.column(weights)), table.num_rows, f"weights (column {weights!r})", zero=True)
-    X = design.transform(feature_matrix(table, design.raw_names, design.raw_levels))
+    X = finite_design(design, feature_matrix(table, design.raw_names, design.raw_levels))
     known = None if design.offset is None else column_offset(table, design.offset, "cells")
     group = [Grouper(own).codes(table.column(own.name), 0) for own in design.groups]
     rows = positive_rows(X, known, np.stack(group, axis=1) if group else None)

@@ -182,3 +182,14 @@ def test_mrp_of_votes_end_to_end(shared_data):
     assert (abs(unpooled["mean"] - share) / sd).max() > 7
     total = bc.poststratify(idata, core, cells, weights="votes")
     assert total["mean"].item() == pytest.approx(101_749 / 148_494, abs=0.004)
+
+
+def test_cells_whose_terms_are_not_finite_are_refused():
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"x": rng.uniform(1.0, 5.0, 500), "g": rng.integers(0, 5, 500), "y": rng.random(500) < 0.5})
+    core = bc.all_rows(rows, formula="y ~ log(x) + (1 | g)", progressbar=False)
+    idata = bc.sample(core, draws=50, tune=50, chains=1, random_seed=1, progressbar=False)
+    cells = pd.DataFrame({"x": [2.0, -1.0], "g": [1, 2], "n": [10, 20]})
+    with pytest.raises(DataError, match=r"'log\(x\)' is nan in row 1"):
+        bc.poststratify(idata, core, cells, weights="n", by="g")
+    assert len(bc.poststratify(idata, core, cells[:1], weights="n", by="g")) == 1
