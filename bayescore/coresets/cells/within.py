@@ -70,4 +70,5 @@ def _higher(points: Points, along: tuple[FloatArray, ...], _: int, block: Weight
     derivatives = at.derivatives(block, own, points.family) * merged[own]
     z = at.multipliers(block.X)
     d = block.X @ u - sum(z[:, q, None] * slope[own, q] for q in range(z.shape[1]))
-    return np.stack([derivatives[2] @ d**3, derivatives[3] @ d**4])
+    square = d * d  # a tenth of the time of powers
+    return np.stack([derivatives[2] @ (square * d), derivatives[3] @ (square * square)])
