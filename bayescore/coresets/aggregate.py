@@ -148,6 +148,7 @@ class Aggregate(Method):
     takes_size: ClassVar[bool] = False
     sums: ClassVar[bool] = True
     knows_groups: ClassVar[bool] = True
+    keeps_curvature: ClassVar[bool] = True
 
     def build(self, dataset: Dataset, size: int | None, seed: int, family: Family) -> BuildResult[LosslessInfo]:
         """Merge identical rows, or add up rows of numbers."""

@@ -4,6 +4,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from bayescore.coresets.dependent import warn_of_dependent_columns
 from bayescore.coresets.finish import designed, finish_dataset, sought_family, warn_if_groups_ignored
 from bayescore.coresets.method import Method, check_serves
 from bayescore.coresets.methods import METHODS, check_once, listed, method_of
@@ -194,6 +195,7 @@ def build_dataset(
         shortfall=built.shortfall,
     )
     warn_if_groups_ignored(core, built.method)
+    warn_of_dependent_columns(core, built.method)
     return core
 
 

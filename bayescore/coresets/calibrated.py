@@ -100,6 +100,7 @@ class Calibrated(Method):
 
     name: ClassVar[str] = "calibrated"
     size_options: ClassVar[tuple[str, ...]] = ("tolerance",)
+    keeps_curvature: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_one_mode(self.prior, "calibrated")

@@ -103,6 +103,7 @@ class Condensed(Method):
 
     name: ClassVar[str] = "condensed"
     size_options: ClassVar[tuple[str, ...]] = ("tolerance",)
+    keeps_curvature: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_one_mode(self.prior, "condensed")

@@ -78,6 +78,8 @@ class Method(ABC):
         Whether it adds up rows of numbers with normal noise, which other methods do not take.
     knows_groups : bool
         Whether its rows represent the effects of groups, too.
+    keeps_curvature : bool
+        Whether its rows have the curvature of all rows, so that what columns tell in them they tell in all.
     """
 
     name: ClassVar[str]
@@ -88,6 +90,7 @@ class Method(ABC):
     needs_mu: ClassVar[bool] = False
     sums: ClassVar[bool] = False
     knows_groups: ClassVar[bool] = False
+    keeps_curvature: ClassVar[bool] = False
 
     @property
     def needs_overlap(self) -> bool:

@@ -68,6 +68,7 @@ class Multilevel(Method):
     name: ClassVar[str] = "multilevel"
     takes_size: ClassVar[bool] = False
     knows_groups: ClassVar[bool] = True
+    keeps_curvature: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_one_mode(self.prior, "condensed")

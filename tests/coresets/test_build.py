@@ -162,13 +162,16 @@ def test_the_design_is_that_of_the_weighted_population():
 
 
 @pytest.mark.parametrize("method", ["uniform", "sensitivity", "leverage", "online", "auto"])
+@pytest.mark.filterwarnings(
+    "ignore:columns .* depend on each other linearly"
+)  # by "auto": tests/coresets/test_dependent.py
 def test_constant_and_collinear_columns(method):
     data = np.column_stack([X, X[:, 0], X[:, 0] + X[:, 1], np.full(N, 5.0)])
     with pytest.warns(UserWarning, match="column 'x5' is constant, as the intercept is.*drop it") as caught:
         core = build(data, Y, method=method, size=60, intercept=True)
     assert caught[0].filename == __file__
     assert core.X.shape[1] == 7
-    core = build(data, Y, method=method, size=60, standardize=True)  # no intercept, no warning
+    core = build(data, Y, method=method, size=60, standardize=True)  # no intercept, no warning of a constant
     assert (core.design.center[5], core.design.scale[5]) == (0.0, 1.0)
     np.testing.assert_array_equal(core.X[:, 5], 5.0)
     np.testing.assert_array_equal(core.X[:, 3], core.X[:, 0])
