@@ -6,12 +6,11 @@ from scipy import optimize
 
 from bayescore.coresets.calibration.weights import fit_weights
 
-RNG = np.random.default_rng(9)
 
-
-def problem(q=6, m=40, far=0.2):
-    shares = RNG.normal(size=(q, m))
-    return shares, shares.sum(axis=1) + far * RNG.normal(size=q) * np.sqrt(m)
+def problem(q=6, m=40, far=0.2, seed=9):
+    rng = np.random.default_rng(seed)
+    shares = rng.normal(size=(q, m))
+    return shares, shares.sum(axis=1) + far * rng.normal(size=q) * np.sqrt(m)
 
 
 @pytest.mark.parametrize("far", [0.1, 3.0])
@@ -37,7 +36,7 @@ def test_totals_that_are_met_already_change_nothing():
 
 def test_a_small_ridge_meets_the_totals_by_the_least_change():
     shares, totals = problem(far=0.05)
-    fit = fit_weights(shares, totals, 1e-9)
+    fit = fit_weights(shares, totals, 1e-7)
     least = 1.0 + np.linalg.pinv(shares) @ (totals - shares.sum(axis=1))  # no bound is met
     assert least.min() > 0
     np.testing.assert_allclose(fit.factors, least, atol=1e-6)
