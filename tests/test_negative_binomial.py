@@ -199,7 +199,7 @@ def test_sizes_and_families_are_compared_by_leave_one_out(core, draws):
 
 def test_predicted_counts_and_checks_have_the_familys_spread(core, draws):
     new = ROWS.head(400)
-    mean = bc.predict(draws, new, ci_prob=0.9)["mean"]
+    mean = bc.predict(draws, new, prob=0.9)["mean"]
     beta = draws.posterior["beta"].values.reshape(-1, 4)
     log_time = new["log_time"].to_numpy()
     np.testing.assert_allclose(mean, np.exp(beta @ core.design.transform(new).T + log_time).mean(axis=0), rtol=1e-8)

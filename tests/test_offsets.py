@@ -274,7 +274,7 @@ def test_predictions_take_the_offset_of_new_rows(fitted):
     eta = np.column_stack([np.ones(50), X[:50]]) @ beta.T + OFFSET[:50, None]
     np.testing.assert_allclose(found, (1 / (1 + np.exp(-eta))).mean(axis=1), atol=1e-8)
     np.testing.assert_array_equal(bc.predict(idata, X[:50], offset=OFFSET[:50])["mean"], found)
-    zero = bc.predict(idata, X[:50], offset=np.zeros(50), ci_prob=0.9)
+    zero = bc.predict(idata, X[:50], offset=np.zeros(50), prob=0.9)
     assert np.abs(zero["mean"] - found).max() > 0.1
     renamed = new.rename(columns={"exposure": "e"})
     np.testing.assert_array_equal(bc.predict(idata, renamed, offset="e")["mean"], found)

@@ -232,7 +232,7 @@ def test_overdispersion_is_found_and_said(spread, over):
 def test_predictions_are_rates_and_replicated_counts_have_their_exposures(core, draws):
     new = ROWS.head(200)
     X = core.design.transform(new)
-    table = bc.predict(draws, new, ci_prob=0.9)
+    table = bc.predict(draws, new, prob=0.9)
     beta = draws.posterior["beta"].values.reshape(-1, 4)
     np.testing.assert_allclose(table["mean"], np.exp(beta @ X.T).mean(axis=0), rtol=1e-8)
     assert (table["lower"] < table["upper"]).all()

@@ -31,6 +31,7 @@ from bayescore.data.tables import feature_matrix, is_dask, is_table
 from bayescore.diagnostics.average_sums import EVERY_ROW, CellSums, Figures, cell_sums
 from bayescore.diagnostics.contrasts import Cells, Change, values_of
 from bayescore.diagnostics.full_pass import check_finite
+from bayescore.limits import PROB
 from bayescore.samplers.inference_data import Posterior, read_posterior
 from bayescore.samplers.new_rows import groups_of, offset_of, positive_rows
 from bayescore.samplers.raw_columns import raw_column
@@ -55,7 +56,7 @@ def average_predictions(
     exposure: Any = None,
     missing: str = "raise",
     groups: Any = None,
-    ci_prob: float = 0.94,
+    prob: float = PROB,
     max_draws: int = 1000,
     progressbar: bool = True,
 ) -> pd.DataFrame:
@@ -76,7 +77,7 @@ def average_predictions(
         Raw column that is set to each level in turn, in all rows: the averages differ by its own part alone.
     label, weights, offset, trials, exposure, missing, groups
         Of the full data, as given to `build_coreset`; of raw rows in memory none is needed.
-    ci_prob : float
+    prob : float
         Probability of the equal-tailed intervals.
     max_draws : int
         Draws used, evenly spaced.
@@ -111,7 +112,7 @@ def average_predictions(
     """
     if (by is None) == (variables is None):
         raise ValueError(f"by={by!r} and variables={variables!r}: give one of them, the name of a column")
-    tail = 0.5 * (1.0 - check_positive(ci_prob, "ci_prob", below=1.0))
+    tail = 0.5 * (1.0 - check_positive(prob, "prob", below=1.0))
     check_integer(max_draws, "max_draws", low=1)
     posterior = read_posterior(idata, "idata", min_draws=1)
     beside = {"label": label, "weights": weights, "offset": offset, "trials": trials, "exposure": exposure}

@@ -11,7 +11,8 @@ from bayescore.diagnostics.averages import AveragedRows, averaged_rows
 from bayescore.fitting.contrasts import Contrasts, Options, comparisons_of, effect_of, predictions_of, slopes_of
 from bayescore.fitting.predictions import FitPredictions
 from bayescore.fitting.rows import rows_of_fit
-from bayescore.fitting.units import PROB, interval_names
+from bayescore.fitting.units import interval_names
+from bayescore.limits import PROB
 from bayescore.validation import check_choice, check_integer, check_positive
 
 

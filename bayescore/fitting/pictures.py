@@ -12,7 +12,8 @@ from bayescore.diagnostics.report import drawing, write_certificate
 from bayescore.fitting.averages import FitAverages
 from bayescore.fitting.rows import RawRows, raw_rows
 from bayescore.fitting.story import Step
-from bayescore.fitting.units import PROB, described, interval_names
+from bayescore.fitting.units import described, interval_names
+from bayescore.limits import PROB
 from bayescore.types import NO_GROUP, FloatArray, WeightedData
 
 _POINTS = 60  # of a curve

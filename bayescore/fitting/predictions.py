@@ -10,7 +10,8 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from bayescore.fitting.tables import FitTables
-from bayescore.fitting.units import PROB, described, interval_names
+from bayescore.fitting.units import described, interval_names
+from bayescore.limits import PROB
 from bayescore.models.families import Family
 from bayescore.models.predictor import Predictor
 from bayescore.samplers.poststratify import poststratify
@@ -127,7 +128,7 @@ class FitPredictions(FitTables):
         {'a': 0.6}
         """
         interval_names(prob)
-        found = poststratify(self.idata, self.coreset, cells, by, weights=weights, ci_prob=prob, max_draws=max_draws)
+        found = poststratify(self.idata, self.coreset, cells, by, weights=weights, prob=prob, max_draws=max_draws)
         return self._labelled(found)
 
 

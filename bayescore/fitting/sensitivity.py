@@ -21,7 +21,8 @@ import pandas as pd
 
 from bayescore.diagnostics.full_weights import full_weights
 from bayescore.fitting.parts import FitParts
-from bayescore.fitting.units import PROB, described, interval_names, parameters
+from bayescore.fitting.units import described, interval_names, parameters
+from bayescore.limits import PROB
 from bayescore.models.priors import ByName, Prior, prior_from_dict
 from bayescore.samplers.inference_data import read_posterior
 from bayescore.samplers.prior_summary import prior_summary

@@ -15,7 +15,8 @@ from bayescore.diagnostics.model_check import check_model
 from bayescore.fitting.given import all_rows_of
 from bayescore.fitting.rows import raw_rows
 from bayescore.fitting.sensitivity import FitPriors
-from bayescore.fitting.units import PROB, described, interval_names, parameters, raw_effects_map, table
+from bayescore.fitting.units import described, interval_names, parameters, raw_effects_map, table
+from bayescore.limits import PROB
 from bayescore.models.effect_draws import EffectDraws
 from bayescore.models.predictor import Factor
 from bayescore.samplers.group_effects import evenly

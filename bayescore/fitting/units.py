@@ -20,9 +20,6 @@ from bayescore.samplers.row_quantiles import row_quantiles
 from bayescore.types import FloatArray
 from bayescore.validation import check_positive
 
-PROB = 0.95
-"""Probability of intervals."""
-
 
 def raw_effects_map(design: Design, grouping: Grouping) -> FloatArray:
     """Return A, shape (q, q), which takes effects of columns of the design to those of raw columns."""

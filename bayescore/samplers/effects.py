@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bayescore.limits import PROB
 from bayescore.samplers.inference_data import read_posterior
 from bayescore.validation import DataError, check_positive
 
 
-def odds_ratios(idata: Any, *, ci_prob: float = 0.94) -> pd.DataFrame:
+def odds_ratios(idata: Any, *, prob: float = PROB) -> pd.DataFrame:
     """Return the odds ratios of a logistic posterior for one unit more of each column of the data.
 
     Of a factor's column it is that of the level against the first. The intercept has none.
@@ -23,7 +24,7 @@ def odds_ratios(idata: Any, *, ci_prob: float = 0.94) -> pd.DataFrame:
     ----------
     idata : InferenceData
         From `sample`, or the corrected draws of a certificate.
-    ci_prob : float
+    prob : float
         Probability of the equal-tailed interval.
 
     Returns
@@ -52,7 +53,7 @@ def odds_ratios(idata: Any, *, ci_prob: float = 0.94) -> pd.DataFrame:
             f"idata has the family {posterior.family.name!r}, whose coefficients are no log odds ratios; see "
             "average_predictions, and of counts or times fit.summary(scale='ratio')"
         )
-    tail = 0.5 * (1.0 - check_positive(ci_prob, "ci_prob", below=1.0))
+    tail = 0.5 * (1.0 - check_positive(prob, "prob", below=1.0))
     design = posterior.design
     coef = posterior.flat if design is None else design.raw_coefficients(posterior.flat)
     middle, low, high = np.quantile(coef, [0.5, tail, 1.0 - tail], axis=0)

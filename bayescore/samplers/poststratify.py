@@ -22,6 +22,7 @@ from bayescore.data.design import Grouping, terms_text
 from bayescore.data.passes.threads import available_cores, one_blas_thread
 from bayescore.data.sources.groups import Grouper, values
 from bayescore.data.tables import as_floats, as_table, check_numeric, feature_matrix, is_table
+from bayescore.limits import PROB
 from bayescore.models.effect_draws import EffectDraws
 from bayescore.models.families import Family, check_family
 from bayescore.models.predictor import Factor, Predictor
@@ -42,7 +43,7 @@ def poststratify(
     weights: str,
     groups: Mapping[str, str] | None = None,
     var_name: str = "beta",
-    ci_prob: float = 0.94,
+    prob: float = PROB,
     max_draws: int = 1000,
 ) -> pd.DataFrame:
     """Return the share of the class that is +1 in a population, or in parts of it, from the draws of a model.
@@ -65,7 +66,7 @@ def poststratify(
         dimension of its name, or `u_g`, as `sample` calls those of g.
     var_name : str
         Variable of the posterior with the coefficients.
-    ci_prob : float
+    prob : float
         Probability of the equal-tailed intervals.
     max_draws : int
         Draws used, evenly spaced.
@@ -94,7 +95,7 @@ def poststratify(
     {'a': 0.6}
     """
     posterior = read_posterior(idata, "idata", min_draws=1, var_name=var_name)
-    tail = 0.5 * (1.0 - check_positive(ci_prob, "ci_prob", below=1.0))
+    tail = 0.5 * (1.0 - check_positive(prob, "prob", below=1.0))
     design, family = core.design, check_family(core.family)
     own = terms_text(design.groups)
     if posterior.terms not in ("", own):

@@ -43,7 +43,7 @@ def predict(
     *,
     offset: ArrayLike | str | None = None,
     groups: ArrayLike | str | Mapping[str, Any] | None = None,
-    ci_prob: float | None = None,
+    prob: float | None = None,
     new_groups: str = "sample",
     random_state: RandomState = 0,
     var_name: str = "beta",
@@ -68,7 +68,7 @@ def predict(
     groups : array, shape (n,), str or dict, optional
         Group of each row, or their column in X, where the posterior's rows had groups; by default the column of the
         name that theirs had; of several factors, or effects of columns, a dict of them by name.
-    ci_prob : float, optional
+    prob : float, optional
         Probability of the equal-tailed interval; without it there is none.
     new_groups : {"sample", "average"}
         What the interval of a group that the posterior does not know is of: with "sample" its probability, a draw of
@@ -83,7 +83,7 @@ def predict(
     Returns
     -------
     DataFrame, n rows
-        Column `mean` (the predictive probability), and with `ci_prob` also `lower` and `upper`; empty where X has no
+        Column `mean` (the predictive probability), and with `prob` also `lower` and `upper`; empty where X has no
         rows.
 
     Raises
@@ -100,13 +100,13 @@ def predict(
     >>> y = X[:, 0] + rng.logistic(size=5000) > 0
     >>> core = bc.build_coreset(X, y, method="calibrated", size=100, random_state=1, progressbar=False)
     >>> idata = bc.sample(core, random_seed=2, progressbar=False)
-    >>> bc.predict(idata, np.array([[0.0, 0.0], [2.0, 0.0]]), ci_prob=0.9).round(1)
+    >>> bc.predict(idata, np.array([[0.0, 0.0], [2.0, 0.0]]), prob=0.9).round(1)
        mean  lower  upper
     0   0.5    0.5    0.5
     1   0.9    0.9    0.9
     """
     posterior = read_posterior(idata, "idata", min_draws=1, var_name=var_name)
-    tail = None if ci_prob is None else 0.5 * (1.0 - check_positive(ci_prob, "ci_prob", below=1.0))
+    tail = None if prob is None else 0.5 * (1.0 - check_positive(prob, "prob", below=1.0))
     seed = new_groups_seed(new_groups, random_state)
     found = of_rows(posterior, X, partial(_figures, tail=tail, seed=seed), offset, groups)
     columns = ["mean"] if tail is None else ["mean", "lower", "upper"]

@@ -38,7 +38,7 @@ def test_averages_over_the_rows_of_each_level(family, standardize, where):
     w = np.ones(N) if where == "raw rows" else weights
     p = FAMILIES[family].mean(core.X @ beta.T)
     for name, levels in {"device": ["desktop", "phone", "tablet"], "visits": [0, 1, 2, 3]}.items():
-        table = bc.average_predictions(idata, data, by=name, ci_prob=0.8)
+        table = bc.average_predictions(idata, data, by=name, prob=0.8)
         assert list(table.index) == levels
         truth = expected(p, w, [(ROWS[name] == level).to_numpy() for level in levels])
         np.testing.assert_allclose(table["mean"], truth.mean(axis=1), rtol=1e-9)
@@ -101,7 +101,7 @@ def test_the_number_of_threads_changes_no_bit(monkeypatch):
         ({"by": "device", "variables": "device"}, ValueError, "give one of them"),
         ({"by": "county"}, DataError, "by='county' is no column of the data: 'age', 'device', 'visits'"),
         ({"by": "age"}, DataError, "by='age' has more than 20 values in these rows: it is no factor"),
-        ({"by": "device", "ci_prob": 1.5}, ValueError, "ci_prob"),
+        ({"by": "device", "prob": 1.5}, ValueError, "prob"),
     ],
 )
 def test_what_cannot_be_averaged_is_named(arguments, error, message):

@@ -23,8 +23,8 @@ NEW = pd.DataFrame({"x": [0.0, 0.0, 1.0, 1.0], "g": [100, 200, 100, 3]})
 
 def test_the_interval_of_a_new_group_has_the_spread_of_groups(fit):
     """The mean of sigma is near 0.8: 95% of new groups are within 1.6 of the mean on the log odds."""
-    sampled = bc.predict(fit.idata, NEW, ci_prob=0.95)
-    averaged = bc.predict(fit.idata, NEW, ci_prob=0.95, new_groups="average")
+    sampled = bc.predict(fit.idata, NEW, prob=0.95)
+    averaged = bc.predict(fit.idata, NEW, prob=0.95, new_groups="average")
     assert np.allclose(sampled["mean"], averaged["mean"])
     width = sampled["upper"] - sampled["lower"]
     assert (width[:3] > 0.5).all()

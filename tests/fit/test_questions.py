@@ -41,7 +41,7 @@ def by_hand(fit, rows, draws=1000):
 
 def test_comparisons_of_a_factor_are_differences_of_average_predictions(flat, frame):
     found = flat.comparisons("device")
-    known = bc.average_predictions(flat.idata, frame, variables="device", ci_prob=0.95)
+    known = bc.average_predictions(flat.idata, frame, variables="device", prob=0.95)
     assert found["contrast"].tolist() == ["tablet - phone", "tv - phone"]
     assert np.allclose(found["mean"], known["difference"].iloc[1:])
     assert np.allclose(found[["2.5%", "97.5%"]], known[["difference_lower", "difference_upper"]].iloc[1:])
@@ -136,7 +136,7 @@ def test_a_summary_of_the_response_has_each_column(flat):
 def test_cells_of_a_population_are_poststratified(grouped, frame):
     cells = frame.groupby("g").agg(age=("age", "mean"), n=("age", "size")).reset_index()
     found = grouped.poststratify(cells, by="g", weights="n", prob=0.9)
-    known = bc.poststratify(grouped.idata, grouped.coreset, cells, by="g", weights="n", ci_prob=0.9)
+    known = bc.poststratify(grouped.idata, grouped.coreset, cells, by="g", weights="n", prob=0.9)
     assert found.attrs["level"] == grouped.level
     assert (found.to_numpy() == known.to_numpy()).all()
 

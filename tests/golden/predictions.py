@@ -15,7 +15,7 @@ NEW = rows.FRAME.iloc[::250]
 
 def of_rows(name: str, columns: list[str], *made_of: Any, frame: pd.DataFrame = NEW) -> Fields:
     """Return probabilities of new rows with their intervals."""
-    return view.of_table(bc.predict(fits.sampled(name, *made_of), frame[columns], ci_prob=0.9))
+    return view.of_table(bc.predict(fits.sampled(name, *made_of), frame[columns], prob=0.9))
 
 
 for _family in coresets.LINKS:
@@ -28,7 +28,7 @@ def of_groups(family: str) -> Fields:
     """Return probabilities of rows in known groups and in a new one."""
     people = fits.grouped_frame().iloc[::250].drop(columns="y")
     people.iloc[-3:, people.columns.get_loc("county")] = "never seen"
-    return view.of_table(bc.predict(fits.sampled("grouped", family), people, ci_prob=0.9))
+    return view.of_table(bc.predict(fits.sampled("grouped", family), people, prob=0.9))
 
 
 def of_terms(terms: str) -> Fields:
@@ -37,7 +37,7 @@ def of_terms(terms: str) -> Fields:
     people = frame.iloc[::50].drop(columns="y").reset_index(drop=True)
     people.loc[2:3, "a"] = 99
     people.loc[3, "b"] = 99
-    return view.of_table(bc.predict(fits.of_terms(terms), people, ci_prob=0.9))
+    return view.of_table(bc.predict(fits.of_terms(terms), people, prob=0.9))
 
 
 def of_population(terms: str | None) -> Fields:

@@ -48,7 +48,7 @@ def full(data=ROWS, **options):
 def test_odds_ratios_are_of_one_unit_more_in_the_data(standardize):
     core = full(standardize=standardize)
     idata, beta = posterior_of(core)
-    table = bc.odds_ratios(idata, ci_prob=0.8)
+    table = bc.odds_ratios(idata, prob=0.8)
     assert list(table.index) == list(core.feature_names[1:])
     X = core.design.transform(np.array([[50.0, 1.0, 2.0], [51.0, 1.0, 2.0]]))  # age, device and visits: not alike
     of_age = np.exp((X[1] - X[0]) @ beta.T)

@@ -21,7 +21,7 @@ def test_known_and_new_groups(fitted):
     rows, idata, family = fitted
     table = frame(rows).iloc[:4].drop(columns="y")
     table.loc[table.index[3], "county"] = "never seen"
-    found = bc.predict(idata, table, ci_prob=0.9)
+    found = bc.predict(idata, table, prob=0.9)
     posterior = idata.posterior
     beta, sigma, u = (posterior[name].values.reshape(300, -1) for name in ("beta", "sigma_county", "u_county"))
     p = special.expit if family == "logistic" else special.ndtr

@@ -50,7 +50,7 @@ def core(request):
 
 def test_shares_are_the_formula_draw_by_draw(core):
     idata = draws_of(core)
-    found = bc.poststratify(idata, core, CELLS, by=["part", "age"], weights="n", ci_prob=0.8)
+    found = bc.poststratify(idata, core, CELLS, by=["part", "age"], weights="n", prob=0.8)
     drawn = {
         name: idata.posterior[name].values.reshape(60, *idata.posterior[name].shape[2:]) for name in idata.posterior
     }

@@ -38,7 +38,7 @@ def test_means_are_those_of_every_draw(family, sd):
 
 def test_intervals_come_when_asked_for():
     X, idata = rows_and_posterior("logistic", 0.5)
-    table = bc.predict(idata, X, ci_prob=0.8)
+    table = bc.predict(idata, X, prob=0.8)
     p = every_draw(idata, X)
     np.testing.assert_allclose(table, np.stack([p.mean(1), *np.quantile(p, [0.1, 0.9], axis=1)], axis=1), rtol=1e-9)
 
@@ -72,20 +72,20 @@ def test_means_take_a_third_of_the_time_that_quantiles_did():
 COLUMNS = {None: ["mean"], 0.9: ["mean", "lower", "upper"]}
 
 
-@pytest.mark.parametrize("ci_prob", COLUMNS)
-def test_no_rows_have_no_predictions(ci_prob):
+@pytest.mark.parametrize("prob", COLUMNS)
+def test_no_rows_have_no_predictions(prob):
     X, idata = rows_and_posterior("logistic", 0.5, n_rows=2)
     for none in (X[:0], sparse.csr_array(X)[:0]):
-        table = bc.predict(idata, none, ci_prob=ci_prob)
-        assert (list(table), len(table)) == (COLUMNS[ci_prob], 0)
+        table = bc.predict(idata, none, prob=prob)
+        assert (list(table), len(table)) == (COLUMNS[prob], 0)
     with pytest.raises(DataError, match=r"X has shape \(0, 2\)"):
         bc.predict(idata, X[:0, :2])
 
 
-@pytest.mark.parametrize("ci_prob", COLUMNS)
+@pytest.mark.parametrize("prob", COLUMNS)
 @pytest.mark.parametrize("formula", ["y ~ age * device", "y ~ age * device + (1 | county)"])
 @pytest.mark.filterwarnings("ignore:.*(effective sample size|R-hat)")
-def test_frames_without_rows_have_no_predictions(formula, ci_prob):
+def test_frames_without_rows_have_no_predictions(formula, prob):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"age": rng.normal(size=200), "device": rng.choice(["phone", "fax"], 200)})
     frame = frame.assign(county=rng.choice(list("abcd"), 200), y=rng.integers(0, 2, 200), offset=0.5)
@@ -93,6 +93,6 @@ def test_frames_without_rows_have_no_predictions(formula, ci_prob):
     idata = bc.sample(core, draws=20, tune=20, chains=2, random_seed=1, progressbar=False)
     rows = frame.drop(columns="y")
     for none in (rows.iloc[:0], pl.from_pandas(rows)[:0], pd.DataFrame(columns=list(rows)).astype({"offset": float})):
-        table = bc.predict(idata, none, ci_prob=ci_prob)
-        assert (list(table), len(table)) == (COLUMNS[ci_prob], 0)
+        table = bc.predict(idata, none, prob=prob)
+        assert (list(table), len(table)) == (COLUMNS[prob], 0)
         assert table.dtypes.eq(float).all()

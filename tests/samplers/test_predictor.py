@@ -75,7 +75,7 @@ def eta_of(idata, frame, rows, *, skip=()):
 def test_probabilities_and_intervals(model):
     rows, frame, idata = model
     p = special.expit(eta_of(idata, frame, rows))
-    found = bc.predict(idata, frame, ci_prob=0.9)
+    found = bc.predict(idata, frame, prob=0.9)
     np.testing.assert_allclose(found["mean"], p.mean(axis=1), rtol=1e-10)
     np.testing.assert_allclose(found["lower"], np.quantile(p, 0.05, axis=1), rtol=1e-10)
     np.testing.assert_allclose(bc.predict(idata, frame)["mean"], p.mean(axis=1), rtol=1e-8)

@@ -187,7 +187,7 @@ def test_horseshoe_samples_with_nuts():
 def test_predictions_take_raw_features(core):
     idata = quick(core, sampler="mala")
     raw = np.array([[0.3, 8.0], [-2.0, 40.0]])
-    p = bc.predict(idata, raw, ci_prob=0.8)
+    p = bc.predict(idata, raw, prob=0.8)
     beta = idata.posterior["beta"].values.reshape(-1, 3)
     design = np.column_stack([np.ones(2), (raw - core.design.center) / core.design.scale])
     manual = 1 / (1 + np.exp(-design @ beta.T))
@@ -196,7 +196,7 @@ def test_predictions_take_raw_features(core):
     np.testing.assert_allclose(p["upper"], np.quantile(manual, 0.9, axis=1))
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(raw[:, ::-1], columns=["x1", "x0"], index=["a", "b"]).assign(other="text")
-    again = bc.predict(idata, frame, ci_prob=0.8)
+    again = bc.predict(idata, frame, prob=0.8)
     np.testing.assert_allclose(again["mean"], p["mean"])
     assert list(again.index) == ["a", "b"]
 
@@ -207,8 +207,8 @@ def test_prediction_errors(core):
         bc.predict(idata, np.zeros((1, 3)))
     with pytest.raises(ValueError, match=r"X: column 'x1' is nan in row 1"):
         bc.predict(idata, [[0, 0], [0, np.nan]])
-    with pytest.raises(ValueError, match="ci_prob=2 must be above 0 and below 1"):
-        bc.predict(idata, [[0, 0]], ci_prob=2)
+    with pytest.raises(ValueError, match="prob=2 must be above 0 and below 1"):
+        bc.predict(idata, [[0, 0]], prob=2)
     with pytest.raises(TypeError, match=r"idata is of type str; give .* as bayescore\.sample returns"):
         bc.predict("draws", [[0, 0]])
     del idata.posterior.attrs["family"]
