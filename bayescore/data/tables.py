@@ -83,7 +83,9 @@ def check_numeric(schema: pa.Schema, columns: tuple[str, ...]) -> None:
     text = [name for name in columns if not any(is_one(schema.field(name).type) for is_one in numeric)]
     if text:
         shown = ", ".join(f"{name!r} ({schema.field(name).type})" for name in text[:5])
-        raise DataError(f"columns are not numeric: {shown}; turn them into numbers or drop them")
+        times = [name for name in text if types.is_timestamp(schema.field(name).type)]
+        how = f", such as days: (data[{times[0]!r}] - data[{times[0]!r}].min()).dt.days," if times else ""
+        raise DataError(f"columns are not numeric: {shown}; turn them into numbers{how} or drop them")
 
 
 def as_numbers(column: pa.Array) -> NDArray[Any]:

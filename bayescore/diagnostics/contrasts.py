@@ -13,6 +13,7 @@ import numpy as np
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design
 from bayescore.data.sources.paired import LABELS, numbers_of
+from bayescore.samplers.new_rows import finite_design
 from bayescore.samplers.raw_columns import raw_column
 from bayescore.types import NO_GROUP, FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError
@@ -79,14 +80,17 @@ class Cells:
         """Return the factors of a contrast, and the changed rows in the design, in the block's order."""
         changes = self.contrasts[contrast]
         if self.variable is None:
-            X = block.X if self.designed else self.design.transform(block.X)
+            X = block.X if self.designed else self._designed(block, block.X)
             return [(change.factor, replace(block, X=X)) for change in changes]
         raw, place = self._raw(block), self.design.raw_names.index(self.variable)
         own, found = raw[:, place].copy(), []
         for change in changes:
             raw[:, place] = own + change.shift if change.value is None else change.value
-            found.append((change.factor, replace(block, X=self.design.transform(raw))))
+            found.append((change.factor, replace(block, X=self._designed(block, raw))))
         return found
+
+    def _designed(self, block: WeightedData, raw: FloatArray) -> FloatArray:
+        return finite_design(self.design, raw, int(block.index[0]), "data")
 
     def _raw(self, block: WeightedData) -> FloatArray:
         if not self.designed:

@@ -93,8 +93,9 @@ def check_priors(prior: Any) -> None:
         try:
             check_prior(own)
         except TypeError as error:
+            said = str(error).removeprefix("prior").removeprefix(f"={own!r} ")
             which = f"prior[{name!r}]" if name else "prior"
             raise TypeError(
-                f"{which}={own!r} is no prior of bayescore ({error}). A flat prior is not among them, as labels that "
+                f"{which}={own!r} {said}. A flat prior is not among them, as labels that "
                 "some column separates would have no posterior; a wide one is prior=bc.priors.Normal(0, 10)"
             ) from None

@@ -113,3 +113,15 @@ def test_terms_that_are_not_finite_are_refused():
         fit.predict(bad)
     assert "missing=" not in str(found.value)
     assert np.isfinite(fit.predict(rows[:3])["mean"]).all()
+
+
+@pytest.mark.parametrize("ask", ["average_predictions", "comparisons", "slopes"])
+def test_averages_over_rows_whose_terms_are_not_finite_are_refused(ask):
+    rng = np.random.default_rng(3)
+    rows = pd.DataFrame({"x": rng.exponential(size=3000) + 0.1, "z": rng.normal(size=3000)})
+    rows["y"] = np.log(rows["x"]) + rng.logistic(size=3000) > 0
+    fit = bc.fit("y ~ log(x) + z", rows, random_state=1, progressbar=False)
+    new = pd.DataFrame({"x": [1.0, 0.0, 2.0], "z": 0.0})
+    variable = () if ask == "average_predictions" else ("z",)
+    with pytest.raises(RowError, match=r"data: 'log\(x\)' is -inf in row 1"):
+        getattr(fit, ask)(*variable, data=new)

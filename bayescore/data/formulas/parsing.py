@@ -199,7 +199,7 @@ def _sides(text: str, plain: str) -> tuple[Any, Any]:
 def _response(text: str, left: Any) -> str:
     factors = [factor for term in left for factor in term.factors]
     if len(factors) != 1 or factors[0].eval_method.value != "lookup":
-        shown = " + ".join(str(term) for term in left)
+        shown = text.split("~")[0].strip()
         raise DataError(
             f"formula={text!r}: its left side must be the column of the labels alone, or 'k | trials(n)' of counts; it "
             f"is {shown!r}"
@@ -213,6 +213,7 @@ def _parts(text: str, term: str, aliases: dict[str, str]) -> Iterator[tuple[str,
 
     def refused(what: str) -> DataError:
         served = ", ".join(sorted({*PLAIN, *MOMENTS, *BASES, "C"}))
+        served += "; a spline is bs(x, df=4), a natural one cr(x, df=4)" if "(" in term else ""
         return DataError(f"formula={text!r}: term {term!r} has {what}; terms are made of columns, numbers and {served}")
 
     own: dict[str, str] = {}
