@@ -91,7 +91,7 @@ class Shortfall:
         return np.concatenate([self.point, self.score, self.precision[np.tri(len(self.point), dtype=bool)]])
 
     @classmethod
-    def from_array(cls, numbers: FloatArray, n_features: int, rows_digest: str = "") -> Self:
+    def from_array(cls, numbers: FloatArray, n_features: int) -> Self:
         """Return the shortfall of `to_array`; raise `ValueError` if there are more or fewer numbers."""
         if numbers.shape != (n_features * (n_features + 5) // 2,):
             raise ValueError(f"{len(numbers)} numbers are no shortfall of {n_features} columns")
@@ -99,7 +99,7 @@ class Shortfall:
         precision = np.zeros((n_features, n_features))
         precision[np.tri(n_features, dtype=bool)] = lower
         precision += np.tril(precision, -1).T
-        return cls(point, score, precision, rows_digest)
+        return cls(point, score, precision)
 
 
 def total(parts: Iterable[Shortfall | None], point: FloatArray) -> Shortfall | None:

@@ -53,9 +53,7 @@ class ModelCheck:
         return int(((self.observed < self.low) | (self.observed > self.high)).sum())
 
 
-def check_model(
-    posterior: Posterior, rows: WeightedData, events: FloatArray | None = None, *, seed: int = 0
-) -> ModelCheck:
+def check_model(posterior: Posterior, rows: WeightedData, events: FloatArray | None = None) -> ModelCheck:
     """Return the check of a posterior on weighted rows of its design; of many rows, on some spread evenly over them.
 
     Rows of known groups have the effects of these; p is averaged over the effect of an unknown group. Of counts the
@@ -67,7 +65,7 @@ def check_model(
     if len(rows) > _ROWS:
         some = np.linspace(0, len(rows) - 1, _ROWS).round().astype(np.int64)
         rows, events = rows.take(some), None if events is None else events[some]
-    rng, family, predictor = np.random.default_rng(seed), posterior.family, posterior.predictor(_DRAWS)
+    rng, family, predictor = np.random.default_rng(0), posterior.family, posterior.predictor(_DRAWS)
     draws = (predictor.take(slice(s, s + 1)) for s in range(len(predictor)))
     each = [one.average(rows, family)[:, 0] for one in draws]
     p = np.mean(each, axis=0)
