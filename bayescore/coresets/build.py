@@ -121,7 +121,7 @@ def build_coreset(
     -----
     UserWarning
         If the labels are completely separated, so that the posterior is driven by the prior; if the coreset's error is
-        expected to be large, or its guarantee is void.
+        expected to be large, or its guarantee is void; if columns depend on each other linearly.
 
     Examples
     --------
@@ -195,7 +195,8 @@ def build_dataset(
         shortfall=built.shortfall,
     )
     warn_if_groups_ignored(core, built.method)
-    warn_of_dependent_columns(core, built.method)
+    if dataset.design.classes is None and not built.caution:  # rows in a design are a part of others
+        warn_of_dependent_columns(core, built.method)
     return core
 
 

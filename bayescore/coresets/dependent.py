@@ -1,5 +1,7 @@
 """Warns of columns that depend on each other linearly, by the rows of a coreset that keep the curvature of all rows."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from scipy import linalg
 
@@ -8,37 +10,58 @@ from bayescore.data.coreset import Coreset
 from bayescore.types import FloatArray, IntArray
 from bayescore.validation import warn
 
-_NULL = 1e-12  # squared singular value of columns of unit length: columns of float32 are sums of others to 1e-7
-_PART = 1e-3  # of the largest entry of a dependence, below which a column is no part of it
+_NULL = 5e-13  # squared singular value of centred columns of unit length: float32 leaves about 2e-13
+_PART = 1e-3  # an entry of a dependence below this share of its largest counts as 0
+_ROWS = 4096  # of a block
+_CENTRED = ("cr(", "cc(", "cs(")  # splines whose columns add up to 1
 
 
 def warn_of_dependent_columns(core: Coreset, method: Method) -> None:
-    """Warn if some columns are linear combinations of others: priors alone tell their coefficients apart."""
-    if not method.keeps_curvature or core.n_total < core.n_features:
+    """Warn if some columns are linear combinations of others: rows do not tell their coefficients apart."""
+    if not method.keeps_curvature or len(core) < core.n_features:
         return
     found = dependence(core)
     if not len(found):
         return
-    names = [repr(core.design.names[d]) for d in found]
-    shown = ", ".join(names[:-1]) + f" and {names[-1]}" if len(names) <= 6 else ", ".join(names[:5]) + ", ..."
+    names = [core.design.names[d] for d in found]
+    shown = ", ".join(map(repr, names[:5])) + ", ..." if len(names) > 6 else _listed(names)
+    remedy = "drop one"
+    if len({name.split("[")[0] for name in names}) == 1 and names[0].startswith(_CENTRED):
+        remedy = "give the spline constraints='center'"
     warn(
-        f"columns {shown} depend on each other linearly: the prior alone tells their coefficients apart, so that "
-        "their sds are its own; drop one"
+        f"columns {shown} depend on each other linearly: the rows do not tell their coefficients apart, and the prior "
+        f"alone decides between them; {remedy}"
     )
 
 
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names[:-1])) + f" and {names[-1]!r}"
+
+
 def dependence(core: Coreset) -> IntArray:
-    """Return columns, few of them, where one is a linear combination of the others; or none.
+    """Return the places of columns, one a linear combination of the others and the intercept; empty if there are none.
 
     Left out are columns of zeros, and beside an intercept constant ones, which have warnings of their own.
     """
-    own = np.flatnonzero((core.X != 0.0).any(axis=0))
-    columns = core.X[:, own] * np.sqrt(core.weights)[:, None]
-    columns /= np.sqrt((columns * columns).sum(axis=0))
+    size = np.abs(core.X).max(axis=0)
+    own = np.flatnonzero(size > 0.0)
+    root, X = np.sqrt(core.weights / core.weights.max()), core.X
+    share, one = np.zeros(len(own)), np.zeros(len(core))  # of the intercept's column in others
     if (constant := core.design.constant) is not None:
-        others = (own == constant) | (np.abs(columns.T @ columns[:, own == constant]).ravel() < 1.0 - _NULL)
-        own, columns = own[others], columns[:, others]
-    values, vectors = np.linalg.eigh(columns.T @ columns)
+        one = root * X[:, constant]
+        own = own[own != constant]
+        share = (one * root) @ (X[:, own] / size[own]) / (one @ one)
+    gram, total = np.zeros((len(own), len(own))), np.zeros(len(own))
+    for start in range(0, len(core), _ROWS):
+        cut = slice(start, start + _ROWS)
+        scaled = X[cut][:, own] / size[own] * root[cut, None]
+        total += (scaled * scaled).sum(axis=0)
+        scaled -= one[cut, None] * share
+        gram += scaled.T @ scaled
+    varies = np.diagonal(gram) > _NULL * total
+    own, gram = own[varies], gram[np.ix_(varies, varies)]
+    length = np.sqrt(np.diagonal(gram))
+    values, vectors = np.linalg.eigh(gram / np.outer(length, length))
     null = vectors[:, values < _NULL]
     if not null.shape[1]:
         return own[:0]
@@ -47,7 +70,7 @@ def dependence(core: Coreset) -> IntArray:
 
 
 def _simplest(null: FloatArray) -> FloatArray:
-    """Return the vector of fewest entries among those that each have one of some pivots alone, shape (D,)."""
+    """Return the vector with fewest entries of a reduced basis of the null space, shape (D,)."""
     r = null.shape[1]
     pivots = linalg.qr(null.T, mode="r", pivoting=True)[1][:r]
     basis = null @ np.linalg.inv(null[pivots])

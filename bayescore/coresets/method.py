@@ -79,7 +79,7 @@ class Method(ABC):
     knows_groups : bool
         Whether its rows represent the effects of groups, too.
     keeps_curvature : bool
-        Whether its rows have the curvature of all rows, so that what columns tell in them they tell in all.
+        Whether its rows have the curvature of all rows: columns that depend on each other in them do so in all.
     """
 
     name: ClassVar[str]

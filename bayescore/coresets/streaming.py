@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from bayescore.coresets.dependent import warn_of_dependent_columns
 from bayescore.coresets.finish import check_names, finish_stream, sought_family, warn_if_groups_ignored
 from bayescore.coresets.method import Method, check_serves
 from bayescore.coresets.methods import METHODS, method_from_dict, method_to_dict
@@ -208,6 +209,7 @@ class StreamingCoreset:
             shortfall=built.shortfall,
         )
         warn_if_groups_ignored(core, built.method)
+        warn_of_dependent_columns(core, built.method)
         return core
 
     def save(self, path: str | Path) -> None:

@@ -83,8 +83,8 @@ def check_numeric(schema: pa.Schema, columns: tuple[str, ...]) -> None:
     text = [name for name in columns if not any(is_one(schema.field(name).type) for is_one in numeric)]
     if text:
         shown = ", ".join(f"{name!r} ({schema.field(name).type})" for name in text[:5])
-        times = [name for name in text if types.is_timestamp(schema.field(name).type)]
-        how = f", such as days: (data[{times[0]!r}] - data[{times[0]!r}].min()).dt.days," if times else ""
+        times = any(types.is_temporal(schema.field(name).type) for name in text)
+        how = ", such as days since a fixed date," if times else ""
         raise DataError(f"columns are not numeric: {shown}; turn them into numbers{how} or drop them")
 
 

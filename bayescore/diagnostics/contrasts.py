@@ -80,17 +80,19 @@ class Cells:
         """Return the factors of a contrast, and the changed rows in the design, in the block's order."""
         changes = self.contrasts[contrast]
         if self.variable is None:
-            X = block.X if self.designed else self._designed(block, block.X)
+            X = block.X if self.designed else self._designed(block, block.X, "data")
             return [(change.factor, replace(block, X=X)) for change in changes]
         raw, place = self._raw(block), self.design.raw_names.index(self.variable)
         own, found = raw[:, place].copy(), []
         for change in changes:
             raw[:, place] = own + change.shift if change.value is None else change.value
-            found.append((change.factor, replace(block, X=self._designed(block, raw))))
+            moved = f"moved by {change.shift:g}" if change.value is None else f"set to {change.value:g}"
+            where = f"data with {self.variable!r} {moved}"
+            found.append((change.factor, replace(block, X=self._designed(block, raw, where))))
         return found
 
-    def _designed(self, block: WeightedData, raw: FloatArray) -> FloatArray:
-        return finite_design(self.design, raw, int(block.index[0]), "data")
+    def _designed(self, block: WeightedData, raw: FloatArray, where: str) -> FloatArray:
+        return finite_design(self.design, raw, int(block.index[0]), where)
 
     def _raw(self, block: WeightedData) -> FloatArray:
         if not self.designed:

@@ -149,7 +149,7 @@ def levels(axes: Any, _: str) -> str:
         fmt="o", color=BLUE, ms=5,
     )  # fmt: skip
     axes.set_yticks(range(len(found)), list(found.index))
-    axes.set(xlabel="average probability of illness, 94% interval", ylim=(-0.6, len(found) - 0.4))
+    axes.set(xlabel="average probability of illness, 95% interval", ylim=(-0.6, len(found) - 0.4))
     return "Average predicted probabilities of illness by region: " + ", ".join(
         f"{name} {value:.2f}" for name, value in found["mean"].items()
     )

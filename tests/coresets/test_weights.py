@@ -36,7 +36,7 @@ def test_totals_that_are_met_already_change_nothing():
 
 def test_a_small_ridge_meets_the_totals_by_the_least_change():
     shares, totals = problem(far=0.05)
-    fit = fit_weights(shares, totals, 1e-7)
+    fit = fit_weights(shares, totals, 1e-7)  # below 1e-8 the first decrement may be one of rounding
     least = 1.0 + np.linalg.pinv(shares) @ (totals - shares.sum(axis=1))  # no bound is met
     assert least.min() > 0
     np.testing.assert_allclose(fit.factors, least, atol=1e-6)

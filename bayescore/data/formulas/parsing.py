@@ -213,7 +213,7 @@ def _parts(text: str, term: str, aliases: dict[str, str]) -> Iterator[tuple[str,
 
     def refused(what: str) -> DataError:
         served = ", ".join(sorted({*PLAIN, *MOMENTS, *BASES, "C"}))
-        served += "; a spline is bs(x, df=4), a natural one cr(x, df=4)" if "(" in term else ""
+        served += "; a spline is bs(x, df=4), a natural one cr(x, df=4, constraints='center')" if "(" in term else ""
         return DataError(f"formula={text!r}: term {term!r} has {what}; terms are made of columns, numbers and {served}")
 
     own: dict[str, str] = {}
