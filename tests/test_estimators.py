@@ -104,7 +104,7 @@ def test_weights_of_zero_leave_rows_out(rows: tuple[pd.DataFrame, np.ndarray]) -
 def test_wrong_settings_are_named(rows: tuple[pd.DataFrame, np.ndarray]) -> None:
     with pytest.raises(ValueError, match="max_seconds=0 must be positive"):
         bc.CoresetLogisticRegression(max_seconds=0).fit(*rows)
-    with pytest.raises(TypeError, match="prior='flat' is no prior"):
+    with pytest.raises(TypeError, match="prior='flat' is not a prior of bayescore; use"):
         bc.CoresetLogisticRegression(prior="flat").fit(*rows)
 
 

@@ -37,6 +37,8 @@ from bayescore.validation import DataError
 _RANK = 1e-10  # of the largest singular value, of columns of one length
 _DIGITS = 6  # of the sd: a ten thousandth of its standard error for 1e6 rows
 _LEAST, _MOST = 1e-4, 1e10  # sd of an effect, over that of the noise, in columns of scale 1
+_LARGE = 1e5  # the same, from which a mode that rounding hides is taken to be no mode
+_BEYOND = 50.0  # its logarithm, that no step is to reach
 _FIRST = 0.5
 _FAR_OFF = 1e6  # in place of the objective where that is not known
 _STEP = 1e-3  # of logarithms, for differences of gradients
@@ -251,6 +253,8 @@ def _with_effects(own: _Restricted) -> Noise:
     begin = own.profile(first)[0]
 
     def descent(point: FloatArray) -> Any:
+        if (point[own.diagonal] > _BEYOND).any():  # a step that is too long: exponentials would overflow
+            return _FAR_OFF, np.zeros(len(point))
         try:
             value, slope = own.profile(point)
         except DataError:  # H is singular there: the step is shortened
@@ -277,6 +281,8 @@ def _with_effects(own: _Restricted) -> Noise:
     inverse = (turn / np.maximum(values, _LEAST_CURVATURE)) @ turn.T
     slope = (precision * of_square + of_logs)[inside]
     if (off := float(slope @ inverse @ slope)) > _NEAR**2:
+        if (point[own.diagonal] > np.log(_LARGE)).any():
+            raise DataError(_NO_NOISE)
         raise DataError(
             f"the sd of the noise was not found: its likelihood still rises, by about {0.5 * off:.2g} nats; give it, "
             "as in family='normal(2.5)', or leave out a group term"

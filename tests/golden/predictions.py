@@ -47,7 +47,7 @@ def of_population(terms: str | None) -> Fields:
     else:
         idata, core, cells, by = fits.of_terms(terms), fits.terms(terms), coresets.TERMS[terms]().iloc[::10], "a"
     cells = cells.assign(n=1 + np.arange(len(cells)) % 7)
-    return view.of_table(bc.poststratify(idata, core, cells, by=by, weights="n"))
+    return view.of_table(bc.poststratify(idata, core, cells, by=by, weights="n", prob=0.94))
 
 
 for _family in coresets.LINKS:
@@ -60,12 +60,14 @@ case("poststratify, (1 | county)")(partial(of_population, None))
 
 @case("odds_ratios")
 def of_odds() -> Fields:
-    return view.of_table(bc.odds_ratios(fits.sampled("formula")))
+    return view.of_table(bc.odds_ratios(fits.sampled("formula"), prob=0.94))
 
 
 def of_averages(**which: str) -> Fields:
     """Return average predictions by the levels of a factor."""
-    return view.of_table(bc.average_predictions(fits.sampled("formula"), rows.FRAME.iloc[:400], max_draws=200, **which))
+    return view.of_table(
+        bc.average_predictions(fits.sampled("formula"), rows.FRAME.iloc[:400], max_draws=200, prob=0.94, **which)
+    )
 
 
 case("average_predictions, by")(partial(of_averages, by="device"))
