@@ -21,6 +21,7 @@ _TOO_HEAVY = (
     "they sum to the number of rows that there are"
 )
 
+Places = int | NDArray[np.int64]  # of rows: of the first, or of each
 RandomState = int | np.random.Generator | np.random.SeedSequence | None
 
 
@@ -112,8 +113,7 @@ def check_seed(random_state: object, name: str = "random_state") -> int:
 
     The seed of None is fresh; passing a returned seed again repeats the result.
     """
-    if random_state is None:
-        random_state = np.random.SeedSequence()
+    random_state = np.random.SeedSequence() if random_state is None else random_state
     if isinstance(random_state, np.random.SeedSequence):
         return int(random_state.generate_state(1)[0])
     if isinstance(random_state, np.random.Generator):
@@ -198,28 +198,28 @@ def check_matrix(X: Any, name: str = "X", *, n_columns: int | None = None) -> ND
 
 
 def check_finite(
-    block: NDArray[Any], names: tuple[str, ...], start: int, where: str = "the data", *, given: tuple[str, ...] = ()
+    block: NDArray[Any], names: tuple[str, ...], start: Places, where: str = "the data", *, given: tuple[str, ...] = ()
 ) -> None:
-    """Raise if `block` (rows start, start + 1, ... of the data) holds NaN or infinity.
+    """Raise if `block` (rows start, start + 1, ... of the data, or these rows) holds NaN or infinity.
 
     If the finite columns `given` are named, the others are terms of a formula, computed of them.
     """
     if np.isfinite(block.sum()) or np.isfinite(block).all():
         return
     row, column = (int(i) for i in np.argwhere(~np.isfinite(block))[0])
+    place = start + row if isinstance(start, int) else int(start[row])
     if given and names[column] not in given:
         n_bad = int((~np.isfinite(block[:, column])).sum())
         no_help = "missing='drop' leaves out rows whose columns miss something, not these: " if where != "X" else ""
         raise RowError(
-            f"{where}: {names[column]!r} is {block[row, column]} in row {start + row}, though its columns are finite; "
+            f"{where}: {names[column]!r} is {block[row, column]} in row {place}, though its columns are finite; "
             f"it is not finite in {n_bad:,} of the {len(block):,} rows looked at. {no_help or 'To predict, '}filter "
             "them, or write a term that is finite there, such as log1p(x)",
-            start + row,
+            place,
         )
     raise RowError(
-        f"{where}: column {names[column]!r} is {block[row, column]} in row {start + row}; "
-        "drop such rows or impute them",
-        start + row,
+        f"{where}: column {names[column]!r} is {block[row, column]} in row {place}; drop such rows or impute them",
+        place,
     )
 
 

@@ -161,7 +161,7 @@ class Dataset:
         given = self.design.raw_names if formula_of(self.design) is not None else ()
 
         def both(start: int, block: WeightedData) -> tuple[Scan, R]:
-            return block_range(names, start, block, given=given), function(start, block)
+            return block_range(names, block, given=given), function(start, block)
 
         with self.counting_missing():
             for scan, result in self.map(both, "checking rows", canonical=True):

@@ -92,7 +92,7 @@ class Cells:
         return found
 
     def _designed(self, block: WeightedData, raw: FloatArray, where: str) -> FloatArray:
-        return finite_design(self.design, raw, int(block.index[0]), where)
+        return finite_design(self.design, raw, block.index, where)
 
     def _raw(self, block: WeightedData) -> FloatArray:
         if not self.designed:

@@ -27,8 +27,8 @@ def design_rows(posterior: Posterior, X: Any) -> FloatArray:
     return finite_design(design, feature_matrix(X, design.raw_names, design.raw_levels))
 
 
-def finite_design(design: Design, raw: FloatArray, start: int = 0, where: str = "X") -> FloatArray:
-    """Return finite raw rows start, start + 1, ... in the design; raise `RowError` if a term is not finite."""
+def finite_design(design: Design, raw: FloatArray, start: int | IntArray = 0, where: str = "X") -> FloatArray:
+    """Return finite raw rows, numbered from or by `start`, in the design; raise `RowError` if a term is not."""
     rows = design.transform(raw)
     if formula_of(design) is not None:
         check_finite(rows, design.names, start, where, given=design.raw_names)

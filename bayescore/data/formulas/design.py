@@ -51,7 +51,7 @@ class FormulaDesign(Design):
         try:
             return super().rows(block)
         except DataError:
-            check_finite(block.X, self.raw_names, int(block.index[0]))
+            check_finite(block.X, self.raw_names, block.index)
             raise
 
     def _matrix(self, raw: NDArray[Any]) -> FloatArray:

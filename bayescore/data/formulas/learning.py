@@ -75,7 +75,7 @@ class Learner:
 
     def __call__(self, start: int, block: WeightedData) -> Learnt:
         """Return what a block of raw rows tells; its first row has position `start`."""
-        whole = block_range(self.raw_names, start, block)
+        whole = block_range(self.raw_names, block)
         asked = parsed(self.formula)
         calls = self._numeric(asked.calls)
         values = self._arguments(calls, block.X, start)

@@ -134,13 +134,13 @@ def check_reach(low: FloatArray, high: FloatArray, names: tuple[str, ...], where
         )
 
 
-def block_range(names: tuple[str, ...], start: int, block: WeightedData, *, given: tuple[str, ...] = ()) -> Scan:
-    """Return the scan of a block whose first row stands at `start`; raise if an entry is NaN or infinite.
+def block_range(names: tuple[str, ...], block: WeightedData, *, given: tuple[str, ...] = ()) -> Scan:
+    """Return the scan of a block; raise if an entry is NaN or infinite.
 
     If the columns `given` are named, which are finite, the others are terms of a formula.
     """
     w, D = block.weights, block.n_features
     bounds, mean, spread = np.stack([block.X[0], block.X[0]]), np.zeros(D), np.zeros(D)
     if not _moments(block.X, w, bounds, mean, spread):
-        check_finite(block.X, names, start, given=given)
+        check_finite(block.X, names, block.index, given=given)
     return Scan(len(block), bounds[0], bounds[1], float(w.min()), float(w.max()), exact_weight(w), mean, spread)
