@@ -43,7 +43,6 @@ class Auto(Method):
     name: ClassVar[str] = "auto"
     one_pass: ClassVar[bool] = True
     sums: ClassVar[bool] = True
-    keeps_curvature: ClassVar[bool] = True
     size_options: ClassVar[tuple[str, ...]] = Calibrated.size_options
 
     def __post_init__(self) -> None:

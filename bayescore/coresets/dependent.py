@@ -6,13 +6,13 @@ import numpy as np
 from scipy import linalg
 
 from bayescore.coresets.method import Method
+from bayescore.coresets.scores.factor import block_factor
 from bayescore.data.coreset import Coreset
 from bayescore.types import FloatArray, IntArray
 from bayescore.validation import warn
 
 _NULL = 5e-13  # squared singular value of centred columns of unit length: float32 leaves about 2e-13
 _PART = 1e-3  # an entry of a dependence below this share of its largest counts as 0
-_ROWS = 4096  # of a block
 _CENTRED = ("cr(", "cc(", "cs(")  # splines whose columns add up to 1
 
 
@@ -39,32 +39,26 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def dependence(core: Coreset) -> IntArray:
-    """Return the places of columns, one a linear combination of the others and the intercept; empty if there are none.
+    """Return the places of columns, one a linear combination of the others and the intercept; empty without any.
 
     Left out are columns of zeros, and beside an intercept constant ones, which have warnings of their own.
     """
-    size = np.abs(core.X).max(axis=0)
-    own = np.flatnonzero(size > 0.0)
-    root, X = np.sqrt(core.weights / core.weights.max()), core.X
-    share, one = np.zeros(len(own)), np.zeros(len(core))  # of the intercept's column in others
-    if (constant := core.design.constant) is not None:
-        one = root * X[:, constant]
+    factor = block_factor(core)
+    length = np.linalg.norm(factor, axis=0)
+    own, constant = np.flatnonzero(length > 0.0), core.design.constant
+    if constant is not None:
         own = own[own != constant]
-        share = (one * root) @ (X[:, own] / size[own]) / (one @ one)
-    gram, total = np.zeros((len(own), len(own))), np.zeros(len(own))
-    for start in range(0, len(core), _ROWS):
-        cut = slice(start, start + _ROWS)
-        scaled = X[cut][:, own] / size[own] * root[cut, None]
-        total += (scaled * scaled).sum(axis=0)
-        scaled -= one[cut, None] * share
-        gram += scaled.T @ scaled
-    varies = np.diagonal(gram) > _NULL * total
-    own, gram = own[varies], gram[np.ix_(varies, varies)]
-    length = np.sqrt(np.diagonal(gram))
-    values, vectors = np.linalg.eigh(gram / np.outer(length, length))
-    null = vectors[:, values < _NULL]
+    columns = factor[:, own] / length[own]
+    if constant is not None:
+        one = factor[:, constant] / length[constant]
+        columns -= np.outer(one, one @ columns)
+    left = np.linalg.norm(columns, axis=0)
+    varies = left**2 > _NULL
+    own, columns = own[varies], columns[:, varies] / left[varies]
+    _, values, turned = np.linalg.svd(columns, full_matrices=False)
+    null = turned[values**2 < _NULL].T
     if not null.shape[1]:
-        return own[:0]
+        return np.empty(0, dtype=np.int64)
     parts = np.abs(_simplest(null))
     return np.asarray(own[parts > _PART * parts.max()])
 

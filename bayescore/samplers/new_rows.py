@@ -14,7 +14,7 @@ from bayescore.data.sources.groups import Grouper
 from bayescore.data.tables import as_floats, as_table, check_numeric, feature_matrix, is_table
 from bayescore.samplers.inference_data import Posterior
 from bayescore.types import NO_GROUP, FloatArray, IntArray, WeightedData
-from bayescore.validation import DataError, check_finite, check_offset
+from bayescore.validation import DataError, Places, check_finite, check_offset
 
 _MISSING_HINT = "drop such rows, or give them a level that the fit does not know, which stands for a new group"
 
@@ -27,7 +27,7 @@ def design_rows(posterior: Posterior, X: Any) -> FloatArray:
     return finite_design(design, feature_matrix(X, design.raw_names, design.raw_levels))
 
 
-def finite_design(design: Design, raw: FloatArray, start: int | IntArray = 0, where: str = "X") -> FloatArray:
+def finite_design(design: Design, raw: FloatArray, start: Places = 0, where: str = "X") -> FloatArray:
     """Return finite raw rows, numbered from or by `start`, in the design; raise `RowError` if a term is not."""
     rows = design.transform(raw)
     if formula_of(design) is not None:

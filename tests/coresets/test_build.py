@@ -161,7 +161,10 @@ def test_the_design_is_that_of_the_weighted_population():
         np.testing.assert_allclose(np.average(full.X**2, axis=0, weights=weights), 1.0, rtol=1e-9)
 
 
-@pytest.mark.parametrize("method", ["uniform", "sensitivity", "leverage", "online"])  # others: test_dependent.py
+_TELLS = pytest.param("auto", marks=pytest.mark.filterwarnings("ignore:columns 'x0' and 'x3' depend"))
+
+
+@pytest.mark.parametrize("method", ["uniform", "sensitivity", "leverage", "online", _TELLS])
 def test_constant_and_collinear_columns(method):
     data = np.column_stack([X, X[:, 0], X[:, 0] + X[:, 1], np.full(N, 5.0)])
     with pytest.warns(UserWarning, match="column 'x5' is constant, as the intercept is.*drop it") as caught:

@@ -48,6 +48,14 @@ def test_rows_left_out_before_it_count(source, weights, tmp_path):
     assert found.value.row == BAD
 
 
+@pytest.mark.parametrize("source", SOURCES)
+def test_rows_that_a_formula_learns_from_are_named_alike(source, tmp_path):
+    data = SOURCES[source](rows(), tmp_path)
+    with pytest.raises(RowError, match=rf"is -inf in row {BAD}") as found:
+        bc.all_rows(data, formula="y ~ center(log(x)) + z", missing="drop", progressbar=False)
+    assert found.value.row == BAD
+
+
 def test_averages_say_it_too():
     fit = bc.fit("y ~ log(x) + z + h", rows()[:1000], missing="drop", random_state=0, progressbar=False)
     with pytest.raises(RowError, match=f"is -inf in row {BAD}"):

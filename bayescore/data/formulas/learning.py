@@ -78,7 +78,7 @@ class Learner:
         whole = block_range(self.raw_names, block)
         asked = parsed(self.formula)
         calls = self._numeric(asked.calls)
-        values = self._arguments(calls, block.X, start)
+        values = self._arguments(calls, block)
         sample = []
         if self.threshold is not None:
             mixed = np.arange(start + 1, start + 1 + len(block), dtype=np.uint64) * _GOLDEN
@@ -115,7 +115,7 @@ class Learner:
             asked[call.key] = call
         return asked
 
-    def _arguments(self, calls: Mapping[str, Call], raw: FloatArray, start: int) -> dict[str, FloatArray]:
+    def _arguments(self, calls: Mapping[str, Call], block: WeightedData) -> dict[str, FloatArray]:
         from formulaic import Formula, ModelSpec
         from formulaic.parser.types import Factor, Term
 
@@ -123,12 +123,12 @@ class Learner:
         if not wanted:
             return {}
         asked = parsed(self.formula)
-        data = Materials(self.raw_names, self.levels, asked.columns).of(raw)
+        data = Materials(self.raw_names, self.levels, asked.columns).of(block.X)
         data |= {alias: data[name] for alias, name in asked.aliases}
         terms = [Term([Factor(argument, eval_method="python")]) for argument in wanted]
         spec = ModelSpec(formula=Formula(terms, _ordering="none"), na_action="ignore", output="numpy")
         X, _ = materialised(data, spec, self.formula)
-        check_finite(X, tuple(wanted), start, given=self.raw_names)
+        check_finite(X, tuple(wanted), block.index, given=self.raw_names)
         check_reach(X.min(axis=0), X.max(axis=0), tuple(wanted))
         return dict(zip(wanted, np.ascontiguousarray(X.T), strict=True))
 
