@@ -64,11 +64,16 @@ def write_inference_data(idata: Any, path: str) -> None:
     idata.to_netcdf(path, engine="h5netcdf")
 
 
+def as_xarray(group: Any) -> xr.Dataset:
+    """Return a group of draws as a Dataset, of whichever type the installed ArviZ keeps it."""
+    return group.to_dataset() if ARVIZ_1 and isinstance(group, xr.DataTree) else group
+
+
 def with_pymc_names(idata: Any) -> Any:
     """Return a posterior with nutpie's statistics under the names that PyMC's NUTS gives them."""
     if "sample_stats" not in idata:
         return idata
-    stats = idata["sample_stats"].to_dataset() if ARVIZ_1 else idata["sample_stats"]
+    stats = as_xarray(idata["sample_stats"])
     names = {old: new for old, new in _NUTPIE.items() if old in stats and new not in stats}
     if names:
         idata["sample_stats"] = stats.rename(names)

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from bayescore.compat import as_xarray
 from bayescore.data.coreset import Coreset
 from bayescore.data.design import terms_text
 from bayescore.diagnostics.full_pass import full_rows
@@ -122,8 +123,7 @@ class FitClusters(FitPictures):
 
 def moved(idata: Any, posterior: Posterior, transport: Transport, spread: str) -> Any:
     """Return draws moved by a map, which say whose spread they have, without what was true of the draws before."""
-    found, source = idata.copy(), idata["posterior"]
-    own = source.to_dataset() if hasattr(source, "to_dataset") else source
+    found, own = idata.copy(), as_xarray(idata["posterior"])
     beta = own["beta"].transpose("chain", "draw", ...)
     draws = transport(posterior.draws)
     own = own.assign(beta=beta.copy(data=draws))
@@ -134,8 +134,7 @@ def moved(idata: Any, posterior: Posterior, transport: Transport, spread: str) -
     own.attrs = {**attrs, "spread": spread}
     found["posterior"] = own
     if "sample_stats" in found and "lp" in found["sample_stats"]:
-        stats = found["sample_stats"]
-        found["sample_stats"] = (stats.to_dataset() if hasattr(stats, "to_dataset") else stats).drop_vars("lp")
+        found["sample_stats"] = as_xarray(found["sample_stats"]).drop_vars("lp")
     return found
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import xarray as xr
 
 from bayescore.chains import effective_sizes, split_rhats
+from bayescore.compat import as_xarray
 from bayescore.data.coreset import Coreset
 from bayescore.data.matching import feature_names, own_family
 from bayescore.data.passes.threads import available_cores
@@ -172,7 +173,7 @@ def _with_story(idata: Any, request: Request, sampler: Sampler, seconds: float) 
         constants["group"] = (("row", "grouping"), data.group)
     made = xr.Dataset(constants, coords={"row": data.index, **features}, attrs=made_here())
     beside = idata.get("constant_data", xr.Dataset())  # a summary of effects whose draws are not kept
-    idata["constant_data"] = made.merge(beside.to_dataset() if hasattr(beside, "to_dataset") else beside)
+    idata["constant_data"] = made.merge(as_xarray(beside))
     story: dict[str, Any] = {
         "family": request.family,
         "prior": repr(request.prior),
@@ -190,7 +191,9 @@ def _with_story(idata: Any, request: Request, sampler: Sampler, seconds: float) 
         if data.group is None:
             story["moved"] = hand_over(idata, data, request.family, request.prior)
         beta = idata.posterior["beta"]
-        idata.posterior["coef"] = beta.copy(data=np.array(data.design.raw_coefficients(beta.values)))
+        coef = beta.rename("coef").copy(data=np.array(data.design.raw_coefficients(beta.values)))
+        first = coef.to_dataset().assign_attrs(idata.posterior.attrs)  # so that az.summary begins with them
+        idata["posterior"] = first.merge(as_xarray(idata["posterior"]))
         scaled = data.design.center is not None
         story["prior_scale"] = "standardised columns" if scaled else "columns as they are"
         story |= {"coreset": json.dumps(data.summary()), "design": json.dumps(data.design.to_dict())}

@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bayescore.compat import inference_data
+from bayescore.compat import as_xarray, inference_data
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Grouping
@@ -212,9 +212,7 @@ def corrected_idata(idata: Any, posterior: Posterior, weighed: Weighed, kept: In
     coords = {str(name): own.values for name, own in source.coords.items() if name not in dropped and own.ndim == 1}
     made = inference_data({"posterior": values}, coords=coords, dims=dims)
     if "constant_data" in idata:
-        constants = idata["constant_data"]
-        constants = constants.to_dataset() if hasattr(constants, "to_dataset") else constants
-        made["constant_data"] = weighed.constants(posterior, constants)
+        made["constant_data"] = weighed.constants(posterior, as_xarray(idata["constant_data"]))
     how = ["moved to the full posterior's mode and Hessian"] * (weighed.transport is not None)
     if kept is not None:
         how.append(f"resampled by importance weights (effective {weights.ess:.0f} of {len(weights.weights)})")
