@@ -7,7 +7,7 @@ import json
 import operator
 import sys
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -285,15 +285,3 @@ def check_total_weight(total: float) -> None:
     """Raise if rows weigh more in all than `MAX_TOTAL_WEIGHT`."""
     if not total <= MAX_TOTAL_WEIGHT:
         raise DataError(f"weights sum to {total:g}, above {MAX_TOTAL_WEIGHT:g}: {_TOO_HEAVY}")
-
-
-def shown_apart(one: Sequence[str], other: Sequence[str]) -> tuple[str, str]:
-    """Return names of two lists that are not the same, five of each with the first that differs among them."""
-    first = next((k for k, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
-    start = max(0, first - 4)
-
-    def shown(names: Sequence[str]) -> str:
-        head, tail = ("..., " if start else ""), (", ..." if len(names) > start + 5 else "")
-        return head + ", ".join(names[start : start + 5]) + tail
-
-    return shown(one), shown(other)

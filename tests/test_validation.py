@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from bayescore import validation as v
-from bayescore.validation import DataError, shown_apart
+from bayescore.listing import listed, shown_apart
+from bayescore.validation import DataError
 
 
 def test_choices():
@@ -122,3 +123,10 @@ def test_names_are_shown_where_they_differ():
     assert shown_apart(names[:6], [*names[:5], "h"]) == ("..., b, c, d, e, f", "..., b, c, d, e, h")
     assert shown_apart(["x", "y"], ["y", "x"]) == ("x, y", "y, x")
     assert shown_apart(names, ["z", *names]) == ("a, b, c, d, e, ...", "z, a, b, c, d, ...")
+
+
+def test_the_first_few_of_many_things_are_listed():
+    assert listed(["a", "b"]) == "'a', 'b'"
+    assert listed(["a", "b", "c"], 2, str) == "a, b and 1 more"
+    assert listed([]) == ""
+    assert listed(range(10_000), 1) == "0 and 9,999 more"

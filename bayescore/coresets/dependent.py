@@ -1,13 +1,12 @@
 """Warns of columns that depend on each other linearly, by the rows of a coreset that keep the curvature of all rows."""
 
-from collections.abc import Sequence
-
 import numpy as np
 from scipy import linalg
 
 from bayescore.coresets.method import Method
 from bayescore.coresets.scores.factor import block_factor
 from bayescore.data.coreset import Coreset
+from bayescore.listing import listed
 from bayescore.types import FloatArray, IntArray
 from bayescore.validation import warn
 
@@ -24,18 +23,13 @@ def warn_of_dependent_columns(core: Coreset, method: Method) -> None:
     if not len(found):
         return
     names = [core.design.names[d] for d in found]
-    shown = ", ".join(map(repr, names[:5])) + ", ..." if len(names) > 6 else _listed(names)
     remedy = "drop one"
     if len({name.split("[")[0] for name in names}) == 1 and names[0].startswith(_CENTRED):
         remedy = "give the spline constraints='center'"
     warn(
-        f"columns {shown} depend on each other linearly: the rows do not tell their coefficients apart, and the prior "
-        f"alone decides between them; {remedy}"
+        f"columns {listed(names)} depend on each other linearly: the rows do not tell their coefficients apart, and "
+        f"the prior alone decides between them; {remedy}"
     )
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names[:-1])) + f" and {names[-1]!r}"
 
 
 def dependence(core: Coreset) -> IntArray:

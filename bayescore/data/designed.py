@@ -25,8 +25,9 @@ from bayescore.data.sources.groups import Grouper, check_groupings
 from bayescore.data.sources.paired import LABELS, described, response_of
 from bayescore.data.sources.roles import NO_WEIGHTS
 from bayescore.limits import MAX_LEVELS, MAX_LEVELS_NAMED
+from bayescore.listing import listed, shown_apart
 from bayescore.types import NO_GROUP, WeightedData
-from bayescore.validation import ColumnError, DataError, check_alone, shown_apart, warn
+from bayescore.validation import ColumnError, DataError, check_alone, warn
 
 
 def open_designed(
@@ -97,10 +98,10 @@ def open_designed(
         return dataset
     for name, own in levels:
         check_levels(f"column {name!r}", own, MAX_LEVELS)
-    shown = ", ".join(f"{name!r} ({len(own)} levels)" for name, own in levels[:5]) + (", ..." if levels[5:] else "")
+    factors = [f"{name!r} ({len(own)} levels)" for name, own in levels]
     warn(
-        f"columns of text are coded as factors, each level but the first against the first: {shown}; drop those that "
-        "are no factors, or give a formula"
+        "columns of text are coded as factors, each level but the first against the first: "
+        f"{listed(factors, shown=str)}; drop those that are no factors, or give a formula"
     )
     return dataset.with_design(formula_design(dataset.design.raw_names, None, levels, {}))
 

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from bayescore.limits import GROUP_BYTES, MAX_GROUPS_BYTES
+from bayescore.listing import listed
 from bayescore.types import FloatArray
 from bayescore.validation import DataError, OneOnlyError, RowError
 
@@ -64,7 +65,7 @@ def codes(column: pa.Array, name: str, levels: Sequence[Any], start: int) -> Flo
         column = column.cast(pa.string())
     if not pa.types.is_dictionary(column.type):
         if not is_text(column.type):  # numbers in place of text
-            raise DataError(f"column {name!r} is {column.type}, and held text before ({_shown(levels)}); convert it")
+            raise DataError(f"column {name!r} is {column.type}, and held text before ({listed(levels)}); convert it")
         column = column.dictionary_encode()
     places = {level: float(place) for place, level in enumerate(levels)}
     known = column.dictionary.to_pylist()
@@ -76,7 +77,7 @@ def codes(column: pa.Array, name: str, levels: Sequence[Any], start: int) -> Flo
         row = int(np.argmax(found < 0.0))
         raise RowError(
             f"column {name!r} has the level {column[row].as_py()!r} in row {start + row}, which is not one of those "
-            f"known ({_shown(levels)}); drop such rows, or build with rows of every level",
+            f"known ({listed(levels)}); drop such rows, or build with rows of every level",
             start + row,
         )
     return found
@@ -107,7 +108,3 @@ def check_memory(name: str, n_levels: int) -> None:
             f"groups (column {name!r}) has {n_levels:,} levels or more, which take {size:,} bytes at {GROUP_BYTES} "
             f"each, above the {MAX_GROUPS_BYTES:,} that they may: name a coarser column, or merge small groups"
         )
-
-
-def _shown(levels: Sequence[Any]) -> str:
-    return ", ".join(map(repr, levels[:5])) + (", ..." if len(levels) > 5 else "")

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from bayescore.data.coreset import Coreset
 from bayescore.data.design import Design
 from bayescore.data.sources.paired import described, response_of
+from bayescore.listing import shown_apart
 from bayescore.types import WeightedData
-from bayescore.validation import DataError, shown_apart
+from bayescore.validation import DataError
 
 
 def feature_names(data: WeightedData) -> tuple[str, ...]:

@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from bayescore.compat import is_inference_data
+from bayescore.compat import as_xarray, is_inference_data
 from bayescore.data.checkpoint import digest
 from bayescore.data.coreset import Coreset
 from bayescore.data.design import Design
 from bayescore.data.formulas.design import read_design
 from bayescore.limits import MIN_DRAWS
+from bayescore.listing import listed
 from bayescore.models.families import FAMILIES, Family, find_family
 from bayescore.models.predictor import Factor, Predictor, parameters
 from bayescore.models.priors import prior_from_dict
@@ -119,7 +120,7 @@ class Posterior:
         missing = [name for name in features if name not in self.features]
         extra = [name for name in self.features if name not in features]
         if missing or extra:
-            parts = [f"lacks {_listed(missing)}"] * bool(missing) + [f"has the extra {_listed(extra)}"] * bool(extra)
+            parts = [f"lacks {listed(missing)}"] * bool(missing) + [f"has the extra {listed(extra)}"] * bool(extra)
             raise DataError(
                 f"{self.name}: {len(self.features)} features where {len(features)} are expected; "
                 f"it {' and '.join(parts)}: compare posteriors of the same design matrix"
@@ -151,7 +152,7 @@ def coefficients(idata: Any, name: str, var_name: str = "beta") -> tuple[FloatAr
     if "posterior" not in idata or var_name not in idata["posterior"]:
         found = list(idata["posterior"].data_vars) if "posterior" in idata else []
         raise DataError(
-            f"{name} has no posterior draws of {var_name!r} (found: {_listed(found) or 'nothing'}); "
+            f"{name} has no posterior draws of {var_name!r} (found: {listed(found) or 'nothing'}); "
             "name the vector of coefficients 'beta' (for predictions var_name= takes another name)"
         )
     beta = idata["posterior"][var_name]
@@ -173,7 +174,7 @@ def of_own_model(idata: Any, core: Coreset) -> Any:
     if "design" in source.attrs or draws.shape[2] != core.n_features:
         return idata
     dim = next(str(name) for name in source["beta"].dims if name not in ("chain", "draw"))
-    found, own = idata.copy(), source.to_dataset() if hasattr(source, "to_dataset") else source
+    found, own = idata.copy(), as_xarray(source)
     if features == tuple(map(str, range(core.n_features))) and sum(dim in each.dims for each in own.values()) == 1:
         own = own.assign_coords({dim: list(core.feature_names)})
     known = {"family": core.family, "coreset": json.dumps(core.summary()), "design": json.dumps(core.design.to_dict())}
@@ -198,11 +199,11 @@ def read_posterior(idata: Any, name: str, *, min_draws: int = MIN_DRAWS, var_nam
     if draws.shape[1] < min_draws or 0 in draws.shape:
         raise DataError(f"{name}: {var_name!r} has shape {draws.shape}; at least {min_draws} draws a chain are needed")
     if len(set(features)) < len(features):
-        raise DataError(f"{name} has two features of the same name among {_listed(features)}; rename one")
+        raise DataError(f"{name} has two features of the same name among {listed(features)}; rename one")
     bad = ~np.isfinite(draws).all(axis=(0, 1))
     if bad.any():
         raise DataError(
-            f"{name}: draws of {_listed(np.array(features)[bad])} are NaN or infinite; "
+            f"{name}: draws of {listed(np.array(features)[bad].tolist())} are NaN or infinite; "
             "sample again, or drop the broken chain"
         )
     if np.abs(draws).max() > MAX_DRAW:
@@ -281,8 +282,3 @@ def fewer_draws(some: Any, others: Any) -> bool:
 def is_posterior(value: object) -> bool:
     """Whether `value` is one posterior rather than a dict of several."""
     return is_inference_data(value)
-
-
-def _listed(names: Any) -> str:
-    shown = [repr(str(name)) for name in names]
-    return ", ".join(shown[:5]) + (f" and {len(shown) - 5} more" if len(shown) > 5 else "")

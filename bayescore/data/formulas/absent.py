@@ -12,9 +12,8 @@ from bayescore.data.design import Design
 from bayescore.data.formulas.design import FormulaDesign, categories_of
 from bayescore.data.formulas.parsing import Parsed, parsed
 from bayescore.data.passes.scan import Scan
+from bayescore.listing import listed
 from bayescore.validation import warn
-
-_SHOWN = 5  # levels that a warning names
 
 _ROUNDING = 1e-10
 """Share of the total weight that is more than rounding: a sum of the 2^16 weights of a block is right to 1e-11."""
@@ -28,19 +27,18 @@ def warn_of_absent_levels(design: Design, scan: Scan) -> tuple[str, ...]:
     if not isinstance(design, FormulaDesign):
         return ()
     asked = None if design.formula is None else parsed(design.formula)
-    listed = {} if asked is None else dict(_listed(design, asked))
+    dropped = {} if asked is None else dict(_not_met(design, asked))
     terms = [name for name, _ in design.raw_levels]
     terms += [] if asked is None else [call.term for call in asked.calls if call.function == "C"]
     columns = zip(design.names, scan.low, scan.high, strict=True)
     zero = tuple(name for name, low, high in columns if low == high == 0.0 and _is_of(name, terms))
-    found = [f"{term}[{level}]" for term, levels in listed.items() for level in levels]
-    found += [name for name in zero if not _is_of(name, listed)]
+    found = [f"{term}[{level}]" for term, levels in dropped.items() for level in levels]
+    found += [name for name in zero if not _is_of(name, dropped)]
     found += _bases(design, scan, asked)
     if found:
-        shown = ", ".join(map(repr, found[:_SHOWN])) + (f" and {len(found) - _SHOWN} more" if found[_SHOWN:] else "")
         warn(
-            f"no row that counts has the level, or the combination of levels, {shown}: the prior alone tells its "
-            "coefficient; drop the level, or merge it with another"
+            f"no row that counts has the level, or the combination of levels, {listed(found)}: the prior alone tells "
+            "its coefficient; drop the level, or merge it with another"
         )
     return zero
 
@@ -50,7 +48,7 @@ def _is_of(column: str, terms: Iterable[str]) -> bool:
     return any(f":{term}[" in f":{column}" for term in terms)
 
 
-def _listed(design: FormulaDesign, asked: Parsed) -> Iterator[tuple[str, list[Any]]]:
+def _not_met(design: FormulaDesign, asked: Parsed) -> Iterator[tuple[str, list[Any]]]:
     """Yield factors ``C(x, levels=[...])`` and their listed levels that the data do not have."""
     aliases = dict(asked.aliases)
     for call in asked.calls:

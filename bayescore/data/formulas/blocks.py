@@ -18,6 +18,7 @@ from formulaic.utils.cast import as_columns
 from numpy.typing import NDArray
 
 from bayescore.data.passes.tiles import rows_of
+from bayescore.listing import listed
 from bayescore.types import FloatArray
 from bayescore.validation import DataError
 
@@ -60,10 +61,9 @@ class Blocks(FormulaMaterializer):  # type: ignore[misc]
             return super()._encode_evaled_factor(factor, spec, drop_rows, reduced_rank=reduced_rank)
         except _UnknownLevel as error:
             level, known = error.args
-            shown = ", ".join(map(repr, known[:5])) + (", ..." if len(known) > 5 else "")
             raise DataError(
-                f"{factor.expr} has the level {level!r}, which is not one of those known ({shown}); drop such rows, or "
-                "build with rows of every level"
+                f"{factor.expr} has the level {level!r}, which is not one of those known ({listed(known)}); drop such "
+                "rows, or build with rows of every level"
             ) from None
 
     @_override

@@ -29,6 +29,7 @@ from bayescore.data.formulas.parsing import BASES, MOMENTS, Call, parsed
 from bayescore.data.passes.exact import Moments
 from bayescore.data.passes.scan import Scan, block_range, check_reach
 from bayescore.limits import MAX_LEVELS_NAMED
+from bayescore.listing import listed
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError, check_finite
 
@@ -138,8 +139,10 @@ def learner(raw_names: tuple[str, ...], formula: str, levels: Levels, n_rows: in
     asked = parsed(formula)
     missing = [name for name in asked.columns if name not in raw_names]
     if missing:
-        listed = ", ".join(raw_names[:10]) + (", ..." if len(raw_names) > 10 else "")
-        raise DataError(f"formula={formula!r} names {missing[0]!r}, no column of the data; the columns are {listed}")
+        raise DataError(
+            f"formula={formula!r} names {missing[0]!r}, no column of the data; the columns are "
+            f"{listed(raw_names, 10, str)}"
+        )
     share = min(1.0, SAMPLE_ROWS / n_rows)
     sampled = any(call.function in BASES for call in asked.calls)
     return Learner(formula, raw_names, levels, (int(share * 2**53) << 11) - 1 if sampled else None)

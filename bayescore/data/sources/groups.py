@@ -17,6 +17,7 @@ from bayescore.data.design import Design, Grouping
 from bayescore.data.factors import keeps_order
 from bayescore.data.sources.survey import Seen, Survey, seen
 from bayescore.data.tables import as_table
+from bayescore.listing import listed
 from bayescore.types import NO_GROUP, IntArray
 from bayescore.validation import DataError, RowError, check_unmasked
 
@@ -67,7 +68,7 @@ class Grouper:
         if found.type != self.table.type:
             raise DataError(
                 f"groups (column {self.grouping.name!r}) is {found.type}, and its levels are {self.table.type} "
-                f"({_shown(self.grouping.levels)}); convert it"
+                f"({listed(self.grouping.levels)}); convert it"
             )
         places = pc.index_in(found, self.table).fill_null(NO_GROUP)
         return np.asarray(places.to_numpy(zero_copy_only=False), dtype=np.int64)
@@ -76,7 +77,7 @@ class Grouper:
         """Say that a level is not known."""
         return (
             f"groups (column {self.grouping.name!r}) has the level {level!r}, none of the {len(self.grouping):,} known "
-            f"({_shown(self.grouping.levels)}): drop such rows, or build with rows of every group"
+            f"({listed(self.grouping.levels)}): drop such rows, or build with rows of every group"
         )
 
 
@@ -204,7 +205,3 @@ def known_groupers(groupers: Sequence[Grouper] | None, names: Sequence[str]) -> 
 
 def _first(mask: Any) -> int | None:
     return int(np.argmax(mask)) if mask.any() else None
-
-
-def _shown(levels: Sequence[Any]) -> str:
-    return ", ".join(map(repr, levels[:5])) + (", ..." if len(levels) > 5 else "")

@@ -22,8 +22,9 @@ from bayescore.data.sources.streaming_levels import beside_rows, coded_table, gr
 from bayescore.data.sources.survey import Seen, Survey, labels_of, merged
 from bayescore.data.sparse import check_dense
 from bayescore.data.tables import is_table
+from bayescore.listing import shown_apart
 from bayescore.types import LabelArray, WeightedData
-from bayescore.validation import DataError, check_aligned, check_finite, check_offset, check_weights, shown_apart
+from bayescore.validation import DataError, check_aligned, check_finite, check_offset, check_weights
 
 
 class Block(NamedTuple):

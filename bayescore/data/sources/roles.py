@@ -12,6 +12,7 @@ from bayescore.data.sources.columns import Columns
 from bayescore.data.sources.groups import GROUP, Given, Grouper, known_groupers
 from bayescore.data.sources.paired import BINOMIAL, LABELS, PAIRED, Paired
 from bayescore.data.tables import check_numeric
+from bayescore.listing import listed
 from bayescore.validation import ColumnError, DataError, check_alone, check_choice
 
 OFFSET = "offset"  # name of offsets that come as arrays
@@ -161,9 +162,8 @@ def resolve(
     columns of weights, offsets and exposures too, but for arrays beside the data, which `only` leaves out.
     """
     label, names = roles.label, schema.names
-    listed = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
     if not label:
-        raise DataError(f"label is missing: name the column of the labels; the columns are {listed}")
+        raise DataError(f"label is missing: name the column of the labels; the columns are {listed(names, 10, str)}")
     groups = Given.of(roles.groups, None).names
     offset = None if roles.offset is None else Offset.of(roles.offset, names)
     known = () if offset is None else offset.columns
@@ -207,7 +207,7 @@ def resolve(
                 f"column {missing[0]!r} is the index of a data frame, no feature: write it by reset_index()"
             )
         if missing:
-            raise DataError(f"the data have no feature {missing[0]!r}; the columns are {listed}")
+            raise DataError(f"the data have no feature {missing[0]!r}; the columns are {listed(names, 10, str)}")
         features = selection.names
     elif not features:
         raise DataError(f"the data have no feature columns beside {label!r}")

@@ -47,10 +47,11 @@ from bayescore.diagnostics.report import write_certificate
 from bayescore.diagnostics.responses import SampledCounts, sampled_counts
 from bayescore.diagnostics.results import CertificateData, Level
 from bayescore.limits import MAX_FAILURE_PROBABILITY
+from bayescore.listing import shown_apart
 from bayescore.models.families import check_family
 from bayescore.samplers.inference_data import Posterior, fewer_draws, of_own_model, read_posterior
 from bayescore.types import WeightedData
-from bayescore.validation import DataError, check_integer, shown_apart
+from bayescore.validation import DataError, check_integer
 
 _DISPERSION_DRAWS = 500  # whose mean rates are those of the posterior
 

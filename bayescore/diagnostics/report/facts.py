@@ -7,6 +7,7 @@ import numpy as np
 
 from bayescore.data.sources.paired import response_of
 from bayescore.diagnostics.formatting import number
+from bayescore.listing import listed
 from bayescore.types import FloatArray
 
 # a parameter of a coreset: what reports call it
@@ -84,8 +85,7 @@ def data_facts(about: Mapping[str, Any], positive: float | None) -> dict[str, st
         if positive is not None:
             found[f"Share of {classes[1]}"] = f"{number(100.0 * positive)}% of the rows' weight"
     if names:
-        shown = ", ".join(names[:_COLUMNS]) + (f" and {len(names) - _COLUMNS} more" if len(names) > _COLUMNS else "")
-        found["Columns"] = f"{len(names):,}: {shown}"
+        found["Columns"] = f"{len(names):,}: {listed(names, _COLUMNS, str)}"
     if levels := design.get("levels"):
         found["Factors"] = ", ".join(f"{name} ({len(own)} levels)" for name, own in levels.items())
     if design.get("formula"):

@@ -14,10 +14,11 @@ from bayescore.diagnostics.report.drawing import ENDS, INTERVAL
 from bayescore.diagnostics.report.sections import Certificates, Table
 from bayescore.diagnostics.results import CertificateData, ComparisonData
 from bayescore.limits import MAX_K
+from bayescore.listing import listed, shown_apart
 from bayescore.models.families import find_family
 from bayescore.samplers.inference_data import Posterior
 from bayescore.samplers.prior_summary import described
-from bayescore.validation import DataError, shown_apart
+from bayescore.validation import DataError
 
 _NAMED = 8  # names in a cell
 
@@ -204,11 +205,7 @@ def priors(posterior: Posterior) -> list[tuple[str, str, str]]:
     shared: dict[tuple[str, str], list[str]] = {}
     for name, row in found.iterrows():
         shared.setdefault((row["prior"], row["in_data_units"]), []).append(str(name))
-    return [(_names(names), prior, raw) for (prior, raw), names in shared.items()]
-
-
-def _names(names: list[str]) -> str:
-    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+    return [(listed(names, _NAMED, str), prior, raw) for (prior, raw), names in shared.items()]
 
 
 def section(comparison: ComparisonData, certificates: dict[str, CertificateData], *, short: bool) -> Certificates:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from bayescore.listing import listed
 from bayescore.models.priors.normal import Normal
 from bayescore.models.priors.prior import Independent, Part, Prior
 from bayescore.models.priors.registry import PRIORS, check_prior
@@ -121,10 +122,9 @@ def prior_of(given: Any, names: Sequence[str]) -> Prior:
     known = {name for each in called for name in each}
     unknown = [name for name in order[:-1] if name not in known]
     if unknown:
-        shown = ", ".join(map(repr, names[:10])) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
         raise ValueError(
-            f"prior: {unknown[0]!r} is no coefficient; they are {shown}. A term's name stands for all of its "
-            f"coefficients, {OTHERS!r} for those not named"
+            f"prior: {unknown[0]!r} is no coefficient; they are {listed(names, 10)}. A term's name stands for all "
+            f"of its coefficients, {OTHERS!r} for those not named"
         )
     return ByName(tuple(own.items()), tuple(which))
 
