@@ -238,3 +238,16 @@ def test_where_no_centre_is_found_builds_say_what_to_do_and_a_fit_takes_all_rows
     fit = bc.fit("y ~ x + (1 | g)", rows, random_state=0, progressbar=False)
     assert fit.coreset.method == "full"
     assert "the default build failed: the posterior's centre" in str(fit)
+
+
+def test_weights_whose_curvature_is_lost_in_rounding_are_refused():
+    """At 2.5e9 a row the coefficients keep 1e-13 of it beside the effects; their sd was found to be the largest."""
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"x": rng.normal(size=4000), "g": rng.integers(0, 20, 4000)})
+    effect = rng.normal(0.0, 0.3, 20)[rows["g"]]
+    rows["y"] = rng.random(4000) < 1.0 / (1.0 + np.exp(1.0 - rows["x"] - effect))
+    how = {"formula": "y ~ x + (1 | g)", "method": Multilevel(), "random_state": 0, "progressbar": False}
+    core = bc.build_coreset(rows, weights=np.full(4000, 2.5e6), **how)
+    assert core.params["effect_sds"][0] == pytest.approx(0.33, abs=0.01)
+    with pytest.raises(ArithmeticError, match="the posterior's centre"):
+        bc.build_coreset(rows, weights=np.full(4000, 2.5e9), **how)

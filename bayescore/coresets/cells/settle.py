@@ -37,6 +37,7 @@ _EM_STEPS = 30  # a pass
 _STILL = 1e-3  # relative change of S at which EM steps end
 LEAST_SD = 0.5  # of an effect
 MOST_SD = 15.0  # of an effect, on a row of root mean square: where cells have one label each the likelihood sets none
+_LOST_DIGITS = 1e-11  # of the curvature: if effects leave less of it, rounding decides
 _LEAST_INFORMATION = 1e-6  # of a cell's rows on its effects, in units of the prior's
 
 
@@ -63,6 +64,8 @@ def _solved(sums: CellSums, at: Density, own: Derivatives, covariance: FloatArra
     V[-1] = 0.0
     pull, W = sums.score - at.mean @ inverse, V @ sums.cross
     precision = sums.precision + own.precision - np.einsum("cqp,cqr->pr", sums.cross, W)
+    if (np.diagonal(precision) < _LOST_DIGITS * np.diagonal(sums.precision)).any():
+        raise np.linalg.LinAlgError("what the effects leave of the curvature is lost in rounding")
     gradient = sums.gradient + own.gradient - np.einsum("cqp,cq->p", W, pull)
     factor = factor_of_inverse(precision)
     move = factor @ (factor.T @ gradient)
