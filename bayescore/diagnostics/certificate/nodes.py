@@ -148,18 +148,25 @@ def node_sums(theta: FloatArray, core: Coreset, dataset: Dataset, target: Collap
 
 def core_moments(theta: FloatArray, arguments: CollapsedArguments) -> tuple[DrawNodes, NodeMoments]:
     """Return the nodes of the groups at draws, and what the coreset says there."""
-    shape, parts = (len(theta), len(arguments.peak)), []
-    own = NodeMoments.empty(shape)
+    shape = len(theta), len(arguments.peak)
+    own, center, scale = NodeMoments.empty(shape), np.empty(shape), np.empty(shape)
     for cut, at, terms in _pieces(theta, arguments):
         own.fill(cut, terms, at)
-        parts.append(at)
-    center, scale = (np.concatenate(each) for each in zip(*((at.center, at.scale) for at in parts), strict=True))
-    return parts[0]._replace(theta=np.ascontiguousarray(theta), center=center, scale=scale), own
+        center[cut], scale[cut], first = at.center, at.scale, at
+    return first._replace(theta=np.ascontiguousarray(theta), center=center, scale=scale), own
+
+
+def own_moments(theta: FloatArray, arguments: CollapsedArguments) -> NodeMoments:
+    """Return what the coreset says about the groups at draws."""
+    own = NodeMoments.empty((len(theta), len(arguments.peak)))
+    for cut, at, terms in _pieces(theta, arguments):
+        own.fill(cut, terms, at)
+    return own
 
 
 def marginal_log_likelihoods(theta: FloatArray, target: CollapsedTarget) -> FloatArray:
     """Return the coreset's log-likelihood at draws of (beta, log sigma), effects integrated out, shape (S,)."""
-    return np.asarray(core_moments(theta, target.arguments())[1].log_p.sum(axis=1))
+    return np.asarray(own_moments(theta, target.arguments()).log_p.sum(axis=1))
 
 
 def _pieces(theta: FloatArray, arguments: CollapsedArguments) -> Iterator[tuple[slice, DrawNodes, FloatArray]]:

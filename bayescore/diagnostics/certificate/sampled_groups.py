@@ -28,7 +28,15 @@ from bayescore.coresets.sampling.draw import hash_uniforms
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.data.sources import as_source
-from bayescore.diagnostics.certificate.nodes import FEWEST_DRAWS, MAX_BYTES, NodeMoments, NodeSums, Sample, core_moments
+from bayescore.diagnostics.certificate.nodes import (
+    FEWEST_DRAWS,
+    MAX_BYTES,
+    NodeMoments,
+    NodeSums,
+    Sample,
+    core_moments,
+    own_moments,
+)
 from bayescore.diagnostics.certificate.weigh import EffectMoments
 from bayescore.diagnostics.full_pass import check_finite, check_weight
 from bayescore.limits import MAX_SUM_ERROR
@@ -53,7 +61,7 @@ _SEED = 1982  # of the sample: the same data give the same groups
 _TINY = 1e-300
 _FIGURES = 1 << 22  # groups times draws, of all figures of all groups
 _FIGURE = 100  # bytes of all figures of a sampled group at a draw
-_PIECE = 1 << 24  # log terms at the nodes of sampled groups, 128 MB
+_PIECE = 1 << 20  # log terms at the nodes of sampled groups, 8 MB: so many wait for each block
 
 
 def sampled_sums(theta: FloatArray, core: Coreset, dataset: Dataset, target: CollapsedTarget) -> NodeSums | None:
@@ -196,7 +204,7 @@ class _Sampled:
         if not self._near(of_sample.effects, look.core.effects):
             return None
         at = np.linspace(0, len(theta) - 1, _draws_of_all(len(theta), self.target.n_groups)).round().astype(np.int64)
-        own = core_moments(theta[at], arguments)[1]
+        own = own_moments(theta[at], arguments)
         moved = self._moved(own)
         ratio = _quadratics([self.full.terms - here.terms], theta - here.theta)[:, 0] + look.left @ each
         moved.log_p[:, -1] = of_sample.log_p[at, -1]
