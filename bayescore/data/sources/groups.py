@@ -151,8 +151,8 @@ class Given:
             return cls()
         if isinstance(groups, str):
             return cls((groups,))
-        listed = isinstance(groups, list | tuple) and groups and all(isinstance(name, str) for name in groups)
-        if listed and (n_rows is None or len(groups) != n_rows or set(groups) <= set(known)):
+        several = isinstance(groups, list | tuple) and groups and all(isinstance(name, str) for name in groups)
+        if several and (n_rows is None or len(groups) != n_rows or set(groups) <= set(known)):
             return cls(tuple(groups))
         if n_rows is None:
             raise DataError("groups of such data must be the name of a column, or a list of names")

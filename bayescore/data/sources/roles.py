@@ -162,8 +162,9 @@ def resolve(
     columns of weights, offsets and exposures too, but for arrays beside the data, which `only` leaves out.
     """
     label, names = roles.label, schema.names
+    columns = listed(names, 10, str)
     if not label:
-        raise DataError(f"label is missing: name the column of the labels; the columns are {listed(names, 10, str)}")
+        raise DataError(f"label is missing: name the column of the labels; the columns are {columns}")
     groups = Given.of(roles.groups, None).names
     offset = None if roles.offset is None else Offset.of(roles.offset, names)
     known = () if offset is None else offset.columns
@@ -172,12 +173,12 @@ def resolve(
     named |= {f"groups[{k}]" if len(groups) > 1 else "groups": name for k, name in enumerate(groups)}
     for argument, name in named.items():
         if name is not None and name not in names:
-            said = f"{argument}={name!r} is not a column of the data; the columns are {listed}"
+            said = f"{argument}={name!r} is not a column of the data; the columns are {columns}"
             term = f". A formula names groups in terms such as (1 | {name})"
             raise ColumnError(f"{said}{term}" if argument.startswith("groups") else said, argument)
     if lacking := [name for name in known if name not in names]:
         raise ColumnError(
-            f"offset={roles.offset!r} takes {lacking[0]!r}, not a column of the data; the columns are {listed}",
+            f"offset={roles.offset!r} takes {lacking[0]!r}, not a column of the data; the columns are {columns}",
             "offset",
         )
     if len(set(names)) < len(names):
@@ -207,7 +208,7 @@ def resolve(
                 f"column {missing[0]!r} is the index of a data frame, no feature: write it by reset_index()"
             )
         if missing:
-            raise DataError(f"the data have no feature {missing[0]!r}; the columns are {listed(names, 10, str)}")
+            raise DataError(f"the data have no feature {missing[0]!r}; the columns are {columns}")
         features = selection.names
     elif not features:
         raise DataError(f"the data have no feature columns beside {label!r}")
