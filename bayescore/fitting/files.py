@@ -16,6 +16,7 @@ JSON hold values.
 
 import hashlib
 import json
+import operator
 import os
 import shutil
 from dataclasses import fields
@@ -43,6 +44,7 @@ from bayescore.validation import DataError, json_object
 FORMAT = 1
 ABOUT = "fit.json"
 _TABLES = ("coordinates", "effects")
+_LEVELS = "group, JSON"
 _FRAMES = "frames.npz"
 _DRAWS = ("drawn.nc", "used.nc", "robust.nc")
 _FILES = {ABOUT, "coreset.parquet", _FRAMES, *_DRAWS, *(f"{name}.parquet" for name in _TABLES)}
@@ -95,7 +97,7 @@ def _write(fit: FitParts, folder: Path) -> None:
     if fit.robust is not None:
         write_posterior(fit.robust, folder / "robust.nc")
     for name in _TABLES:
-        getattr(found, name).to_parquet(folder / f"{name}.parquet")
+        _for_parquet(getattr(found, name)).to_parquet(folder / f"{name}.parquet")
     if fit.frames:
         write_checkpoint(folder / _FRAMES, Frame.__name__, {}, frames_to_arrays(fit.frames))
     plain = {field.name: getattr(found, field.name) for field in fields(CertificateData)}
@@ -143,7 +145,7 @@ def read_parts(folder: str | Path, data: Any, y: Any, *, progressbar: bool) -> d
             raise DataError(f"{str(path)!r} was changed after bayescore wrote it, or is damaged or gone; fit again")
     core = read_coreset(source / "coreset.parquet")
     figures = {**about["certificate"], "level": Level(about["certificate"]["level"])}
-    figures |= {name: pd.read_parquet(source / f"{name}.parquet") for name in _TABLES}
+    figures |= {name: _from_parquet(pd.read_parquet(source / f"{name}.parquet")) for name in _TABLES}
     if figures.get("dispersion") is not None:
         figures["dispersion"] = Dispersion(**figures["dispersion"])
     remedy = about["remedy"]
@@ -174,6 +176,27 @@ def read_parts(folder: str | Path, data: Any, y: Any, *, progressbar: bool) -> d
         "frames": frames,
         "robust": load_posterior(source / "robust.nc") if "robust.nc" in about["files"] else None,
     }
+
+
+def _for_parquet(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table with levels of groups as JSON where they are of two types: numbers of one factor, text of another.
+
+    A column of Parquet has one type.
+    """
+    index = table.index.to_frame()
+    if "group" not in index or index["group"].map(type).nunique() < 2:
+        return table
+    index["group"] = [json.dumps(level, default=operator.index) for level in index["group"]]
+    return table.set_axis(pd.MultiIndex.from_frame(index.rename(columns={"group": _LEVELS})))
+
+
+def _from_parquet(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table as it was before `_for_parquet`."""
+    index = table.index.to_frame()
+    if _LEVELS not in index:
+        return table
+    index[_LEVELS] = pd.Series([json.loads(text) for text in index[_LEVELS]], dtype=object, index=index.index)
+    return table.set_axis(pd.MultiIndex.from_frame(index.rename(columns={_LEVELS: "group"})))
 
 
 def _named(value: Any) -> bool:

@@ -20,7 +20,8 @@ import pandas as pd
 from bayescore.data.coreset import Coreset
 from bayescore.data.design import Grouping, terms_text
 from bayescore.data.passes.threads import available_cores, one_blas_thread
-from bayescore.data.sources.groups import Grouper, values
+from bayescore.data.sources.group_columns import column_of, columns_of, values
+from bayescore.data.sources.groups import Grouper
 from bayescore.data.tables import as_floats, as_table, check_numeric, feature_matrix, is_table
 from bayescore.limits import PROB
 from bayescore.models.effect_draws import EffectDraws
@@ -115,14 +116,15 @@ def poststratify(
         raise DataError("cells is an empty table, so there is no average; give at least one cell")
     parts = (by,) if isinstance(by, str) else tuple(by)
     factors = [grouping.name for grouping in design.groups]
-    for name in (weights, *parts, *factors):
+    read = [part for factor in factors for part in columns_of(factor, table.column_names)]
+    for name in (weights, *parts, *read):
         if name not in table.column_names:
             raise DataError(f"cells has no column {name!r}; it has {', '.join(map(repr, table.column_names[:10]))}")
     check_numeric(table.schema, (weights,))
     sizes = check_weights(as_floats(table.column(weights)), table.num_rows, f"weights (column {weights!r})", zero=True)
     X = finite_design(design, feature_matrix(table, design.raw_names, design.raw_levels))
     known = None if design.offset is None else column_offset(table, design.offset, "cells")
-    group = [Grouper(own).codes(table.column(own.name), 0) for own in design.groups]
+    group = [Grouper(own).codes(column_of(table, own.name), 0) for own in design.groups]
     rows = positive_rows(X, known, np.stack(group, axis=1) if group else None)
     n_draws = len(posterior.flat)
     most = min(n_draws, check_integer(max_draws, "max_draws", low=1))

@@ -1,12 +1,14 @@
 """Takes group terms, ``(1 | county)`` or ``(1 + age | g)``, which formulaic does not read, out of a formula.
 
 Left of the bar is what varies by group: "1" for an intercept, else terms that the formula also has. Right of it is the
-column of groups. Several terms are crossed factors.
+column of groups, or the combinations of columns, ``a:b``; ``a/b``, b within a, stands for two terms, of ``a`` and of
+``a:b``. Several terms are crossed factors.
 """
 
 import re
 from dataclasses import dataclass
 
+from bayescore.data.sources.group_columns import JOINT
 from bayescore.validation import DataError
 
 _NAME = re.compile(r"`[^`]+`|[^\W\d][\w.]*")
@@ -37,22 +39,23 @@ def without_group_terms(text: str) -> tuple[str, tuple[GroupTerm, ...]]:
             rest, end = head, len(text) - len(tail) + 1
         else:
             rest = f"{head} 1"
-        found.append(_term(text, term, text[start + 1 : bar], text[bar + 1 : stop]))
+        found += _terms(text, term, text[start + 1 : bar], text[bar + 1 : stop])
     twice = [own.column for i, own in enumerate(found) if own.column in [other.column for other in found[:i]]]
     if twice:
         raise DataError(f"formula={text!r} has two group terms of {twice[0]!r}; write one, as (1 + x | {twice[0]})")
     return (rest + text[end:] if found else text), tuple(found)
 
 
-def _term(text: str, term: str, left: str, right: str) -> GroupTerm:
-    column = right.strip()
-    if column.startswith("|"):
+def _terms(text: str, term: str, left: str, right: str) -> list[GroupTerm]:
+    if right.startswith("|"):
         raise DataError(
             f"formula={text!r}: {term!r} is not supported; effects of a group are correlated: write one bar"
         )
-    if _NAME.fullmatch(column) is None:
+    columns = _columns(right)
+    if not columns:
         raise DataError(
-            f"formula={text!r}: the group term {term!r} needs one column right of its bar; {_joined(column)}"
+            f"formula={text!r}: the group term {term!r} needs a column right of its bar, as in (1 | county), or "
+            "columns joined by : or /, as in (1 | state/county)"
         )
     effects = tuple(part.strip() for part in _summands(left))
     if "" in effects:
@@ -66,23 +69,23 @@ def _term(text: str, term: str, left: str, right: str) -> GroupTerm:
     varying = (*intercept, *dict.fromkeys(name for name in effects if name not in ("0", "1")))
     if not varying:
         raise DataError(
-            f"formula={text!r}: in {term!r} nothing varies by group; write (1 | {column}), or leave the term out"
+            f"formula={text!r}: in {term!r} nothing varies by group; write (1 | {columns[0]}), or leave the term out"
         )
-    return GroupTerm(column.strip("`"), varying)
+    return [GroupTerm(column, varying) for column in columns]
 
 
-def _joined(columns: str) -> str:
-    """Say how to write groups that are combinations of columns: ``a/b``, ``a:b``."""
-    names = [name.strip() for name in re.split("[/:]", columns)]
-    if len(names) != 2 or not all(re.fullmatch(r"[^\W\d]\w*", name) for name in names):
-        names = ["state", "county"]
-        columns = "state/county"
-    a, b = names
-    terms = f"(1 | {a}) + (1 | {a}_{b})" if "/" in columns else f"(1 | {a}_{b})"
-    return (
-        f'make a column of their combinations, data["{a}_{b}"] = data["{a}"].astype(str) + ":" + '
-        f'data["{b}"].astype(str), and write {terms}'
-    )
+def _columns(text: str) -> list[str]:
+    """Return the grouping factors right of a bar, the finest last; none if it cannot be read.
+
+    >>> _columns("state"), _columns("state / county:year")
+    (['state'], ['state', 'state:county:year'])
+    """
+    levels = [[name.strip() for name in part.split(JOINT)] for part in text.split("/")]
+    names = [name for part in levels for name in part]
+    if len(set(names)) < len(names) or not all(map(_NAME.fullmatch, names)):
+        return []
+    plain = [JOINT.join(name.strip("`") for name in part) for part in levels]
+    return [JOINT.join(plain[: k + 1]) for k in range(len(plain))]
 
 
 def _places(text: str) -> list[tuple[int, int, int]]:

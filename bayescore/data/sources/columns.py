@@ -14,6 +14,7 @@ from bayescore.data.factors import Levels, codes, keeps_order
 from bayescore.data.labels import signed_labels
 from bayescore.data.offsets import Offset
 from bayescore.data.passes.tiles import rows_of
+from bayescore.data.sources.group_columns import column_of
 from bayescore.data.sources.groups import Grouper, groupers_of, groups_seen
 from bayescore.data.sources.paired import RATES, Paired
 from bayescore.data.sources.survey import MANY, Seen, Survey, merged, seen, without_views
@@ -38,13 +39,14 @@ class Columns:
     beside: str | None = None
     drop: bool = False  # whether rows that miss something will be left out
     groups: tuple[str, ...] = ()
+    group_columns: tuple[str, ...] = ()  # which make them
     groupers: tuple[Grouper, ...] = ()  # one for each of `groups`; none while a source learns their levels
 
     @property
     def names(self) -> list[str]:
         """All columns that are read."""
         known = () if self.offset is None else self.offset.columns
-        beside = (self.weights, *known, self.beside, *self.groups)
+        beside = (self.weights, *known, self.beside, *self.group_columns)
         return list(dict.fromkeys([*self.features, self.label, *(name for name in beside if name is not None)]))
 
     @property
@@ -56,7 +58,8 @@ class Columns:
     def surveyed(self) -> list[str]:
         """The columns that a survey reads, the label first."""
         weights = [] if self.weights is None else [self.weights]
-        return list(dict.fromkeys([self.label, *self.text, *self.new_groups, *weights]))
+        groups = self.group_columns if self.new_groups else ()
+        return list(dict.fromkeys([self.label, *self.text, *groups, *weights]))
 
     def survey(self, rows: pa.Table | pa.RecordBatch) -> Survey:
         """Return the survey of rows, for which the columns `surveyed` are enough."""
@@ -114,7 +117,7 @@ class Columns:
         beside: dict[str, Any] = {"offset": offset}
         if self.groups:
             own = [
-                by.codes(batch.column(name), start, drop=self.drop)
+                by.codes(column_of(batch, name), start, drop=self.drop)
                 for name, by in zip(self.groups, self.groupers, strict=True)
             ]
             beside["group"] = np.stack(own, axis=1)

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from bayescore.data.design import Design, Grouping
 from bayescore.data.factors import keeps_order
+from bayescore.data.sources.group_columns import column_of, values
 from bayescore.data.sources.survey import Seen, Survey, seen
 from bayescore.data.tables import as_table
 from bayescore.listing import listed
@@ -79,33 +80,6 @@ class Grouper:
             f"groups (column {self.grouping.name!r}) has the level {level!r}, none of the {len(self.grouping):,} known "
             f"({listed(self.grouping.levels)}): drop such rows, or build with rows of every group"
         )
-
-
-def values(column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
-    """Return a column of text, whole numbers or booleans in one array: whole floats as integers, NaN missing."""
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-    kind, types = column.type, pa.types
-    if types.is_dictionary(kind):
-        inner = values(column.dictionary, name)
-        if inner.null_count or len(inner.unique()) < len(inner):  # dictionaries that Arrow takes, and levels are not
-            return inner.take(column.indices)
-        return pa.DictionaryArray.from_arrays(column.indices, inner, ordered=kind.ordered)
-    if types.is_boolean(kind):
-        return column
-    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
-        return column.cast(pa.string())
-    if types.is_floating(kind):
-        column = pc.if_else(pc.is_nan(column), None, column)
-    if types.is_integer(kind) or types.is_floating(kind) or types.is_null(kind):
-        try:
-            return column.cast(pa.int64())
-        except pa.ArrowInvalid as error:
-            raise DataError(
-                f"groups (column {name!r}) holds numbers that are not whole, or beyond 64 bits ({error}); levels are "
-                "text or whole numbers: make bins of it, or turn it into text"
-            ) from None
-    raise DataError(f"groups (column {name!r}) is {kind}; levels are text or whole numbers: turn it into text")
 
 
 def check_groupings(design: Design, n_rows: int, *, single: bool) -> None:
@@ -188,7 +162,9 @@ def coded(given: Given, groupers: Sequence[Grouper], *, drop: bool) -> IntArray 
 
 def groups_seen(batch: pa.Table | pa.RecordBatch, names: Iterable[str]) -> dict[str, Seen]:
     """Return the levels of grouping factors in some rows."""
-    return {name: seen(values(batch.column(name), name), ordered=keeps_order(batch.schema, name)) for name in names}
+    own = {name: values(column_of(batch, name), name) for name in names}
+    ordered = {name for name in names if name in batch.schema.names and keeps_order(batch.schema, name)}
+    return {name: seen(column, ordered=name in ordered) for name, column in own.items()}
 
 
 def known_groupers(groupers: Sequence[Grouper] | None, names: Sequence[str]) -> tuple[Grouper, ...]:

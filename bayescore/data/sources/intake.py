@@ -133,7 +133,8 @@ class Intake:
         paired = PAIRED.get(self.response, BINOMIAL if second is not None else None)
         if self.response == "numbers":
             Roles(response=self.response, offset=offset, trials=second)  # refuses them
-        X, beside = beside_rows(X, groups, self.group_columns, where)
+        selected = () if self.selection is None else self.selection.names or ()
+        X, beside = beside_rows(X, groups, self.group_columns, where, selected)
         levels: dict[str, Seen] = {}
         if self.selection is not None and is_table(X):
             _check_once([str(name) for name in getattr(X, "columns", ())], where)

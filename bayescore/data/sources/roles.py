@@ -9,6 +9,7 @@ import pyarrow as pa
 from bayescore.data.factors import Selection, is_text
 from bayescore.data.offsets import Offset
 from bayescore.data.sources.columns import Columns
+from bayescore.data.sources.group_columns import columns_of
 from bayescore.data.sources.groups import GROUP, Given, Grouper, known_groupers
 from bayescore.data.sources.paired import BINOMIAL, LABELS, PAIRED, Paired
 from bayescore.data.tables import check_numeric
@@ -171,11 +172,15 @@ def resolve(
     named = {"label": label, "weights": roles.weights, "offset": roles.offset if roles.offset in known else None}
     named |= {"trials": roles.trials, "exposure": roles.exposure}
     named |= {f"groups[{k}]" if len(groups) > 1 else "groups": name for k, name in enumerate(groups)}
+    parts = tuple(dict.fromkeys(part for name in groups for part in columns_of(name, names)))
     for argument, name in named.items():
-        if name is not None and name not in names:
-            said = f"{argument}={name!r} is not a column of the data; the columns are {columns}"
+        of_groups = argument.startswith("groups")
+        read = () if name is None else columns_of(name, names) if of_groups else (name,)
+        if lacking := [part for part in read if part not in names]:
+            what = "is" if len(read) == 1 else f"takes {lacking[0]!r},"
+            said = f"{argument}={name!r} {what} not a column of the data; the columns are {columns}"
             term = f". A formula names groups in terms such as (1 | {name})"
-            raise ColumnError(f"{said}{term}" if argument.startswith("groups") else said, argument)
+            raise ColumnError(f"{said}{term}" if of_groups else said, argument)
     if lacking := [name for name in known if name not in names]:
         raise ColumnError(
             f"offset={roles.offset!r} takes {lacking[0]!r}, not a column of the data; the columns are {columns}",
@@ -189,11 +194,14 @@ def resolve(
         if name is not None and taken[name] != argument:
             raise DataError(f"{taken[name]} and {argument} both name the column {name!r}; name two, or leave one out")
     stored = _stored_index(schema)
-    taken |= dict.fromkeys(known, "offset")
+    if label in parts and label not in groups:
+        raise DataError(f"groups take the column {label!r}, which is the label; name another")
+    taken = dict.fromkeys(parts, "groups") | taken | dict.fromkeys(known, "offset")
     features = tuple(name for name in (names if only is None else only) if name not in (*taken, *stored))
     if selection is not None and selection.names is not None:
         also = [name for name, argument in taken.items() if argument in _FEATURES_TOO]
-        own = [*(groups if roles.clusters else ()), *(name for name in also if only is None or name in only)]
+        own = [name for name in parts if roles.clusters or name not in groups]
+        own += [name for name in also if only is None or name in only]
         missing = [name for name in selection.names if name not in (*features, *own)]
         if missing and missing[0] in groups:
             raise DataError(
@@ -220,7 +228,7 @@ def resolve(
         raise DataError(f"column {new[0]!r} is {kind}, and held numbers in the data of the design; convert it")
     numbers = tuple(name for name in features if name not in text | coded_names)
     labels = () if roles.paired else (label,)
-    check_numeric(schema, (*numbers, *(name for name in taken if name not in (*labels, *groups))))
+    check_numeric(schema, (*numbers, *(name for name in taken if name not in (*labels, *groups, *parts))))
     return Columns(
         features,
         label,
@@ -233,6 +241,7 @@ def resolve(
         beside=roles.beside,
         drop=roles.drop,
         groups=groups,
+        group_columns=parts,
         groupers=known_groupers(roles.groupers, groups),
     )
 

@@ -12,7 +12,8 @@ import pandas as pd
 import pyarrow as pa
 
 from bayescore.data.factors import Selection, codes, is_text, keeps_order
-from bayescore.data.sources.groups import MISSING_HINT, Given, Grouper, groups_seen, values
+from bayescore.data.sources.group_columns import column_of, columns_of, values
+from bayescore.data.sources.groups import MISSING_HINT, Given, Grouper, groups_seen
 from bayescore.data.sources.survey import NOTHING, Seen, Survey, seen
 from bayescore.data.tables import as_numbers, as_table, check_numeric, is_table
 from bayescore.types import NO_GROUP, IntArray
@@ -43,16 +44,21 @@ def coded_table(data: Any, selection: Selection, start: int, where: str) -> tupl
     return pd.DataFrame(columns), found
 
 
-def beside_rows(X: Any, groups: Any, columns: tuple[str, ...], where: str) -> tuple[Any, Any]:
-    """Return the features of a block and its groups, which may be columns of it."""
+def beside_rows(
+    X: Any, groups: Any, columns: tuple[str, ...], where: str, features: Sequence[str] = ()
+) -> tuple[Any, Any]:
+    """Return the features of a block, of a table `features` and what makes no groups, and its groups."""
     if not columns:
         return X, groups
     if groups is not None or not is_table(X):
         raise DataError(f"{where}: groups={columns[0]!r} names a column of X, so that X must be a table that has it")
     table = as_table(X, f"{where}: X")
-    if missing := [name for name in columns if name not in table.column_names]:
+    names = table.column_names
+    read = list(dict.fromkeys(part for name in columns for part in columns_of(name, names)))
+    if missing := [name for name in read if name not in names]:
         raise DataError(f"{where} lacks the column {missing[0]!r} of groups")
-    return table.drop_columns(list(columns)).to_pandas(), Given(columns, table.select(list(columns)))
+    groups = pa.table({name: column_of(table, name) for name in columns})
+    return table.drop_columns([name for name in read if name not in features]).to_pandas(), Given(columns, groups)
 
 
 def group_codes(
