@@ -97,7 +97,7 @@ class Points:
 
     def excess(self, shares: FloatArray, dataset: Dataset) -> FloatArray:
         """Return by how much the score of beta, shape (p,), is more on average over w than over q; one pass."""
-        parts = dataset.map(partial(_excess, self, shares), "scores within cells", canonical=True, here=True)
+        parts = dataset.map(partial(_excess, self, shares), "scores within cells", canonical=True)
         return sum(parts, np.zeros(len(self.at.beta)))
 
     def excess_of(self, shares: FloatArray, rows: WeightedData) -> FloatArray:
