@@ -49,7 +49,9 @@ def without_group_terms(text: str) -> tuple[str, tuple[GroupTerm, ...]]:
 def _terms(text: str, term: str, left: str, right: str) -> list[GroupTerm]:
     if right.startswith("|"):
         raise DataError(
-            f"formula={text!r}: {term!r} is not supported; effects of a group are correlated: write one bar"
+            f"formula={text!r}: {term!r} is not read, as effects of a group are correlated: write one bar; or make a "
+            'copy of the column for an effect without correlation, data["g2"] = data["g"], and write '
+            "(1 | g) + (0 + x | g2)"
         )
     columns = _columns(right)
     if not columns:
