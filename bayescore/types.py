@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 LabelArray = NDArray[np.int8]
+Parts = tuple[tuple[str, str], ...]
+"""Columns that a grouping factor joins, and what kind of levels each has; () of a factor of one column."""
 
 A = TypeVar("A", bound=NDArray[Any])
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from bayescore.compiled import jit
 from bayescore.data.factors import Levels
 from bayescore.data.tables import feature_matrix
-from bayescore.types import INTERCEPT, FloatArray, WeightedData
+from bayescore.types import INTERCEPT, FloatArray, Parts, WeightedData
 from bayescore.validation import DataError
 
 ARRAY = ""  # stands for the name of a column where there is none
@@ -33,9 +33,26 @@ class Grouping:
     name: str
     levels: tuple[Any, ...]  # text, whole numbers or booleans; codes are positions
     effects: tuple[str, ...] = ("1",)  # what varies: "1" for an intercept, else a column of the design matrix
+    parts: Parts = ()
 
     def __len__(self) -> int:
         return len(self.levels)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of rows that it is read from."""
+        return tuple(name for name, _ in self.parts) or (self.name,)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as plain JSON values."""
+        own = asdict(self)
+        return own if self.parts else {name: value for name, value in own.items() if name != "parts"}
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> Self:
+        """Rebuild a grouping factor from `to_dict`'s value."""
+        parts = tuple((name, kind) for name, kind in fields.get("parts", ()))
+        return cls(fields["name"], tuple(fields["levels"]), tuple(fields["effects"]), parts)
 
 
 def one_intercept(groups: Sequence[Grouping]) -> bool:
@@ -188,15 +205,14 @@ class Design:
             "scale": None if self.scale is None else list(self.scale),
             **({} if self.offset is None else {"offset": self.offset}),
             **({} if self.exposure is None else {"exposure": self.exposure}),
-            **({"groups": [asdict(grouping) for grouping in self.groups]} if self.groups else {}),
+            **({"groups": [grouping.to_dict() for grouping in self.groups]} if self.groups else {}),
         }
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
         """Rebuild a design from `to_dict`'s value."""
         center, scale = (None if fields[name] is None else tuple(fields[name]) for name in ("center", "scale"))
-        given = fields.get("groups", ())
-        groups = tuple(Grouping(own["name"], tuple(own["levels"]), tuple(own["effects"])) for own in given)
+        groups = tuple(map(Grouping.from_dict, fields.get("groups", ())))
         names, intercept = tuple(fields["raw_names"]), bool(fields["intercept"])
         offset, exposure = fields.get("offset"), fields.get("exposure")
         return cls(names, intercept, center, scale, offset=offset, exposure=exposure, groups=groups)

@@ -178,7 +178,9 @@ class AveragedRows(NamedTuple):
         if by is None:
             return ["all"], self.cells()
         if not isinstance(by, str):
-            raise TypeError(f"by={by!r} is no name of a column; for combinations make a column of them")
+            raise TypeError(
+                f"by={by!r} is no name of a column; for combinations make a column, or name groups 'a:b' of the fit"
+            )
         known = {own.name: own.levels for own in self.design.groups}
         if by in known and by not in self.design.raw_names:
             return list(known[by]), self.cells(by=by, values=tuple(map(float, range(len(known[by])))))

@@ -16,7 +16,6 @@ JSON hold values.
 
 import hashlib
 import json
-import operator
 import os
 import shutil
 from dataclasses import fields
@@ -186,7 +185,7 @@ def _for_parquet(table: pd.DataFrame) -> pd.DataFrame:
     index = table.index.to_frame()
     if "group" not in index or index["group"].map(type).nunique() < 2:
         return table
-    index["group"] = [json.dumps(level, default=operator.index) for level in index["group"]]
+    index["group"] = [json.dumps(level) for level in index["group"]]
     return table.set_axis(pd.MultiIndex.from_frame(index.rename(columns={"group": _LEVELS})))
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 from bayescore.data.design import Design, Grouping, one_intercept
 from bayescore.data.formulas.design import formula_of
 from bayescore.data.offsets import Offset
-from bayescore.data.sources.group_columns import column_of, columns_of
+from bayescore.data.sources.group_columns import column_of
 from bayescore.data.sources.groups import Grouper
 from bayescore.data.tables import as_floats, as_table, check_numeric, feature_matrix, is_table
 from bayescore.samplers.inference_data import Posterior
@@ -85,17 +85,17 @@ def _codes(own: Grouping, X: Any, n_rows: int, given: Any) -> IntArray:
 
 def _levels_of(own: Grouping, X: Any, n_rows: int, given: Any) -> Any:
     """Return the group of each row, a column of Arrow."""
-    column = own.name if given is None else given
+    column, known, read = (own.name, own.parts, own.columns) if given is None else (given, (), (given,))
     if isinstance(column, str):
         table = as_table(X, "X") if is_table(X) else None
         names = [] if table is None else table.column_names
-        if table is None or (missing := [name for name in columns_of(column, names) if name not in names]):
+        if table is None or (missing := [name for name in read if name not in names]):
             lacking = column if table is None else missing[0]
             raise DataError(
                 f"X has no column {lacking!r} with the group of each row; add it, or where the function takes it give "
                 "groups=, a level for each row, or any other value for a new group"
             )
-        found = column_of(table, column)
+        found = column_of(table, column, known)
     else:
         found = as_table(pd.DataFrame({own.name: np.asarray(column)}), "groups").column(own.name)
     if len(found) != n_rows:

@@ -20,7 +20,7 @@ import pandas as pd
 from bayescore.data.coreset import Coreset
 from bayescore.data.design import Grouping, terms_text
 from bayescore.data.passes.threads import available_cores, one_blas_thread
-from bayescore.data.sources.group_columns import column_of, columns_of, values
+from bayescore.data.sources.group_columns import column_of, values
 from bayescore.data.sources.groups import Grouper
 from bayescore.data.tables import as_floats, as_table, check_numeric, feature_matrix, is_table
 from bayescore.limits import PROB
@@ -29,7 +29,7 @@ from bayescore.models.families import Family, check_family
 from bayescore.models.predictor import Factor, Predictor
 from bayescore.samplers.inference_data import Posterior, flat_draws, read_posterior
 from bayescore.samplers.new_rows import column_offset, finite_design, positive_rows
-from bayescore.types import FloatArray, IntArray, WeightedData
+from bayescore.types import FloatArray, IntArray, Parts, WeightedData
 from bayescore.validation import DataError, check_integer, check_positive, check_weights
 
 _ROWS = 1024  # of a thread's piece: fixed, so that the number of threads changes no bit
@@ -116,15 +116,15 @@ def poststratify(
         raise DataError("cells is an empty table, so there is no average; give at least one cell")
     parts = (by,) if isinstance(by, str) else tuple(by)
     factors = [grouping.name for grouping in design.groups]
-    read = [part for factor in factors for part in columns_of(factor, table.column_names)]
-    for name in (weights, *parts, *read):
+    read = {own.name: own.columns for own in design.groups}
+    for name in (weights, *(name for part in (*parts, *factors) for name in read.get(part, (part,)))):
         if name not in table.column_names:
             raise DataError(f"cells has no column {name!r}; it has {', '.join(map(repr, table.column_names[:10]))}")
     check_numeric(table.schema, (weights,))
     sizes = check_weights(as_floats(table.column(weights)), table.num_rows, f"weights (column {weights!r})", zero=True)
     X = finite_design(design, feature_matrix(table, design.raw_names, design.raw_levels))
     known = None if design.offset is None else column_offset(table, design.offset, "cells")
-    group = [Grouper(own).codes(column_of(table, own.name), 0) for own in design.groups]
+    group = [Grouper(own).codes(Grouper(own).of(table), 0) for own in design.groups]
     rows = positive_rows(X, known, np.stack(group, axis=1) if group else None)
     n_draws = len(posterior.flat)
     most = min(n_draws, check_integer(max_draws, "max_draws", low=1))
@@ -132,7 +132,7 @@ def poststratify(
     predictor = Predictor(
         posterior.flat[chosen], _effects(idata, posterior, design.groups, groups or {}), design, chosen
     )
-    codes, index = _parts(table, parts)
+    codes, index = _parts(table, parts, {own.name: own.parts for own in design.groups})
     sums = sums_of_levels(predictor, family, rows.with_weights(sizes), codes, len(index))
     total = np.bincount(codes, sizes, len(index))
     if not (total > 0.0).all():
@@ -185,11 +185,12 @@ def _variable(variables: Any, factor: str) -> str:
     return found[0]
 
 
-def _parts(table: Any, names: Sequence[str]) -> tuple[IntArray, pd.Index]:
-    """Return each row's part of the population, and the names of the parts."""
+def _parts(table: Any, names: Sequence[str], joined: Mapping[str, Parts]) -> tuple[IntArray, pd.Index]:
+    """Return each row's part of the population, and the names of the parts; of factors the columns that they join."""
     if not names:
         return np.zeros(table.num_rows, dtype=np.int64), pd.Index(["all"], name="population")
-    columns = pd.DataFrame({name: values(table.column(name), name).to_pandas() for name in names})
+    found = {name: column_of(table, name, joined.get(name, ())) for name in names}
+    columns = pd.DataFrame({name: values(column, name).to_pandas() for name, column in found.items()})
     if (holes := columns.isna().any()).any():
         raise DataError(
             f"cells miss {holes.idxmax()!r} in some row; drop such cells, or give them a level of their own"

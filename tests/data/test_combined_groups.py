@@ -18,6 +18,7 @@ SHIFT = RNG.normal(0.0, 0.7, 13)[FRAME["school"]]
 FRAME["y"] = (RNG.random(N) < 1.0 / (1.0 + np.exp(-FRAME["x"] - SHIFT))).astype(int)
 ROOM = FRAME["school"].astype(str) + ":" + FRAME["room"]
 BY_COLUMN = FRAME.assign(school_room=ROOM)
+JOINED = "y ~ x + (1 | school:room)"
 NESTED, CROSSED = "y ~ x + (1 | school/room)", "y ~ x + (1 | school) + (1 | school_room)"
 
 
@@ -32,6 +33,8 @@ def fit():
         ("(1 | a:b)", ["a:b"]),
         ("(1 + x | `my g` / b)", ["my g", "my g:b"]),
         ("(1 | a / b:c / d)", ["a", "a:b:c", "a:b:c:d"]),
+        ("(1 | `a:b`)", ["a:b"]),
+        ("(1 | `a/b` / `c d`)", ["a/b", "a/b:c d"]),
     ],
 )
 def test_a_slash_stands_for_each_level_within_those_before(term, columns):
@@ -88,6 +91,7 @@ def test_draws_are_those_of_a_column_and_predictions_too(fit):
     found = fit.poststratify(cells, weights="n", by="school")
     assert found.equals(other.poststratify(cells.assign(school_room=ROOM), weights="n", by="school"))
     assert len(fit.average_predictions(by="school:room")) == 36
+    assert len(fit.poststratify(cells, weights="n", by="school:room")) == 36
     with pytest.raises(DataError, match="X has no column 'room' with the group of each row"):
         fit.predict(new[["x", "school"]])
     with pytest.raises(DataError, match="cells has no column 'room'"):
@@ -103,7 +107,7 @@ def test_a_fit_with_levels_of_two_types_is_saved_and_read(fit, tmp_path):
 
 def test_a_missing_part_makes_a_missing_group():
     holes = FRAME.assign(room=FRAME["room"].where(np.arange(N) % 10 > 0))
-    with pytest.raises(DataError, match=r"groups \(column 'school:room'\) is missing in 300 of rows"):
+    with pytest.raises(DataError, match=r"groups \(columns 'school' and 'room'\) is missing in 300 of rows"):
         bc.all_rows(holes, label="y", groups="school:room", progressbar=False)
     with pytest.warns(UserWarning, match=r"left out 300 of 3,000 rows, that miss 'school:room' \(300\)"):
         core = bc.all_rows(holes, label="y", groups="school:room", missing="drop", progressbar=False)
@@ -120,7 +124,12 @@ def test_a_missing_part_makes_a_missing_group():
             r"'school:hall' takes 'hall', not a column of the data; the columns are x, ",
         ),
         ("y ~ x + (1 | school:y)", FRAME, "groups take the column 'y', which is the label"),
-        ("y ~ x + (1 | room:school)", FRAME.assign(room="a:b"), "column 'room' has the level 'a:b', whose colon"),
+        (
+            "y ~ x + (1 | room:school)",
+            FRAME.assign(room="a:b"),
+            "'room' has the level 'a:b'; of columns that are joined only the last may",
+        ),
+        ("y ~ x + (1 | `a:b`:school)", FRAME, "column 'a:b' has a colon in its name, and is joined; rename it"),
         ("y ~ x + (1 | school:x)", FRAME, r"groups \(column 'x'\) holds numbers that are not whole"),
     ],
 )
@@ -134,3 +143,48 @@ def test_a_colon_in_the_last_column_and_a_column_of_that_name_are_taken():
     assert core.groups[0].levels[0] == "10:a:b"
     named = FRAME.assign(**{"school:room": FRAME["room"]})[["x", "y", "school:room"]]
     assert bc.all_rows(named, label="y", groups="school:room", progressbar=False).groups[0].levels == ("a", "b", "c")
+    (own,) = bc.all_rows(named, label="y", groups="school:room", progressbar=False).groups
+    assert own.parts == ()
+
+
+def test_a_part_of_another_type_is_an_error():
+    fit = bc.fit(JOINED, FRAME, **QUIET)
+    text = FRAME.assign(school=FRAME["school"].map("{:02d}".format))
+    message = "column 'school' holds text, and held numbers in other rows; convert it"
+    with pytest.raises(DataError, match=message):
+        fit.predict(text.head())
+    with pytest.raises(DataError, match=message):
+        fit.poststratify(text.assign(n=1), weights="n")
+    stream = bc.stream("multilevel", formula=JOINED, random_state=0)
+    stream.partial_fit(FRAME)
+    with pytest.raises(DataError, match=message):
+        stream.partial_fit(text)
+    with pytest.raises(DataError, match=message):
+        bc.all_rows(
+            lambda: iter([(text, text["y"]), (FRAME, FRAME["y"])][::-1]), groups="school:room", progressbar=False
+        )
+    assert fit.predict(FRAME.head().astype({"school": float})).equals(fit.predict(FRAME.head()))
+
+
+def test_a_fit_knows_whether_its_groups_were_joined():
+    rows = FRAME[["x", "y"]].assign(**{"school:room": FRAME["room"]})
+    fit = bc.fit("y ~ x + (1 | `school:room`)", rows, **QUIET)
+    with pytest.raises(DataError, match="X has no column 'school:room'"):
+        fit.predict(FRAME.head())
+    joined = bc.fit(JOINED, FRAME, **QUIET)
+    assert joined.predict(FRAME.head().assign(**{"school:room": "other"})).equals(joined.predict(FRAME.head()))
+
+
+def test_categories_that_no_row_has_do_not_matter():
+    many = pd.CategoricalDtype([f"{k:,}:" for k in range(70_000)] + list("abc"))
+    frame = FRAME.assign(room=FRAME["room"].astype(many), a=FRAME["room"].astype(many), b=FRAME["room"].astype(many))
+    found = bc.all_rows(frame, label="y", groups="room:a:b:school", progressbar=False)
+    assert len(found.groups[0]) == 36
+    assert found.groups[0].levels[0] == "a:a:a:1"
+
+
+def test_a_part_that_has_another_role_must_be_numbers():
+    with pytest.raises(DataError, match="columns are not numeric: 'room'"):
+        bc.build_coreset(FRAME, formula="y ~ x + (1 | school:room)", weights="room", **QUIET)
+    with pytest.raises(DataError, match="groups='school:school' names a column twice"):
+        bc.build_coreset(FRAME, label="y", groups="school:school", **QUIET)

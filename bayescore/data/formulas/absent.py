@@ -1,4 +1,4 @@
-"""Levels of factors that no row of positive weight has: levels that a formula lists, or that only dropped rows had.
+"""Levels of factors that no row of positive weight has: levels that a formula lists, or that only unseen rows had.
 
 Such a level is a column of zeros, or, where it is the base, a set of columns that add up to the column of ones; only
 the prior determines its coefficient. With codings other than treatment coding, only listed levels are noticed.
@@ -27,13 +27,13 @@ def warn_of_absent_levels(design: Design, scan: Scan) -> tuple[str, ...]:
     if not isinstance(design, FormulaDesign):
         return ()
     asked = None if design.formula is None else parsed(design.formula)
-    dropped = {} if asked is None else dict(_not_met(design, asked))
+    unseen = {} if asked is None else dict(_unseen(design, asked))
     terms = [name for name, _ in design.raw_levels]
     terms += [] if asked is None else [call.term for call in asked.calls if call.function == "C"]
     columns = zip(design.names, scan.low, scan.high, strict=True)
     zero = tuple(name for name, low, high in columns if low == high == 0.0 and _is_of(name, terms))
-    found = [f"{term}[{level}]" for term, levels in dropped.items() for level in levels]
-    found += [name for name in zero if not _is_of(name, dropped)]
+    found = [f"{term}[{level}]" for term, levels in unseen.items() for level in levels]
+    found += [name for name in zero if not _is_of(name, unseen)]
     found += _bases(design, scan, asked)
     if found:
         warn(
@@ -48,7 +48,7 @@ def _is_of(column: str, terms: Iterable[str]) -> bool:
     return any(f":{term}[" in f":{column}" for term in terms)
 
 
-def _not_met(design: FormulaDesign, asked: Parsed) -> Iterator[tuple[str, list[Any]]]:
+def _unseen(design: FormulaDesign, asked: Parsed) -> Iterator[tuple[str, list[Any]]]:
     """Yield factors ``C(x, levels=[...])`` and their listed levels that the data do not have."""
     aliases = dict(asked.aliases)
     for call in asked.calls:

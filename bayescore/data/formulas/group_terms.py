@@ -47,13 +47,13 @@ def without_group_terms(text: str) -> tuple[str, tuple[GroupTerm, ...]]:
 
 
 def _terms(text: str, term: str, left: str, right: str) -> list[GroupTerm]:
-    if right.startswith("|"):
+    if right.lstrip().startswith("|"):
         raise DataError(
             f"formula={text!r}: {term!r} is not read, as effects of a group are correlated: write one bar; or make a "
             'copy of the column for an effect without correlation, data["g2"] = data["g"], and write '
             "(1 | g) + (0 + x | g2)"
         )
-    columns = _columns(right)
+    columns = _columns(right, text)
     if not columns:
         raise DataError(
             f"formula={text!r}: the group term {term!r} needs a column right of its bar, as in (1 | county), or "
@@ -76,18 +76,22 @@ def _terms(text: str, term: str, left: str, right: str) -> list[GroupTerm]:
     return [GroupTerm(column, varying) for column in columns]
 
 
-def _columns(text: str) -> list[str]:
+def _columns(text: str, formula: str) -> list[str]:
     """Return the grouping factors right of a bar, the finest last; none if it cannot be read.
 
-    >>> _columns("state"), _columns("state / county:year")
-    (['state'], ['state', 'state:county:year'])
+    >>> _columns("state", ""), _columns("state / county:`school year`", "")
+    (['state'], ['state', 'state:county:school year'])
     """
-    levels = [[name.strip() for name in part.split(JOINT)] for part in text.split("/")]
-    names = [name for part in levels for name in part]
-    if len(set(names)) < len(names) or not all(map(_NAME.fullmatch, names)):
+    found = re.findall(rf"\s*({_NAME.pattern})\s*([:/]?)", text)
+    if "".join(name + mark for name, mark in found) != re.sub(r"\s+(?=(?:[^`]*`[^`]*`)*[^`]*$)", "", text):
         return []
-    plain = [JOINT.join(name.strip("`") for name in part) for part in levels]
-    return [JOINT.join(plain[: k + 1]) for k in range(len(plain))]
+    names, marks = [name.strip("`") for name, _ in found], [mark for _, mark in found]
+    if not found or marks[-1] or "" in marks[:-1] or len(set(names)) < len(names):
+        return []
+    if len(names) > 1 and (colon := [name for name in names if JOINT in name]):
+        raise DataError(f"formula={formula!r}: column {colon[0]!r} has a colon in its name, and is joined; rename it")
+    ends = [k for k, mark in enumerate(marks) if mark != JOINT]
+    return [JOINT.join(names[: k + 1]) for k in ends]
 
 
 def _places(text: str) -> list[tuple[int, int, int]]:

@@ -14,7 +14,6 @@ from bayescore.data.factors import Levels, codes, keeps_order
 from bayescore.data.labels import signed_labels
 from bayescore.data.offsets import Offset
 from bayescore.data.passes.tiles import rows_of
-from bayescore.data.sources.group_columns import column_of
 from bayescore.data.sources.groups import Grouper, groupers_of, groups_seen
 from bayescore.data.sources.paired import RATES, Paired
 from bayescore.data.sources.survey import MANY, Seen, Survey, merged, seen, without_views
@@ -39,7 +38,7 @@ class Columns:
     beside: str | None = None
     drop: bool = False  # whether rows that miss something will be left out
     groups: tuple[str, ...] = ()
-    group_columns: tuple[str, ...] = ()  # which make them
+    group_columns: tuple[str, ...] = ()  # that `groups` are read from
     groupers: tuple[Grouper, ...] = ()  # one for each of `groups`; none while a source learns their levels
 
     @property
@@ -116,10 +115,7 @@ class Columns:
             offset = self.offset.values(lambda name: as_floats(batch.column(name)), n_rows, start, drop=self.drop)
         beside: dict[str, Any] = {"offset": offset}
         if self.groups:
-            own = [
-                by.codes(column_of(batch, name), start, drop=self.drop)
-                for name, by in zip(self.groups, self.groupers, strict=True)
-            ]
+            own = [by.codes(by.of(batch), start, drop=self.drop) for by in self.groupers]
             beside["group"] = np.stack(own, axis=1)
         index = np.arange(start, start + n_rows)
         if self.paired is None:

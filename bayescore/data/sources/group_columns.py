@@ -1,38 +1,61 @@
 """Columns of grouping factors: the types that levels may have, and combinations of columns, ``a:b``, as text."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bayescore.types import Parts
 from bayescore.validation import DataError
 
 JOINT = ":"
 
 
-def columns_of(factor: str, names: Iterable[str]) -> tuple[str, ...]:
-    """Return the columns that make a grouping factor: of `names` the one of its name, else those it joins."""
-    return (factor,) if factor in names else tuple(factor.split(JOINT))
+def columns_of(factor: str, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the column of a grouping factor if `names` have it, else the columns that its name joins."""
+    return (factor,) if factor in names else tuple(name.strip() for name in factor.split(JOINT))
 
 
-def column_of(rows: pa.Table | pa.RecordBatch, factor: str) -> pa.Array | pa.ChunkedArray:
-    """Return a grouping factor of rows: a column, or combinations of columns as text, null where one is missing."""
-    parts = columns_of(factor, rows.schema.names)
-    if len(parts) == 1:
+def parts_of(factor: str, schema: pa.Schema) -> Parts:
+    """Return the columns that a grouping factor joins, and what kind each is; () if it is a column."""
+    names = columns_of(factor, schema.names)
+    return tuple((name, _kind(schema.field(name).type)) for name in names) if len(names) > 1 else ()
+
+
+def check_alike(parts: Parts, others: Parts) -> None:
+    """Raise unless columns that are joined are of the kind that they were in rows before; "" is any kind."""
+    for (name, kind), (_, other) in zip(parts, others, strict=False):
+        if kind and other and kind != other:
+            raise DataError(f"groups: column {name!r} holds {other}, and held {kind} in other rows; convert it")
+
+
+def column_of(rows: pa.Table | pa.RecordBatch, factor: str, known: Parts = ()) -> pa.Array | pa.ChunkedArray:
+    """Return a grouping factor of rows: a column, or combinations of columns as text, null where one is missing.
+
+    `known` are the parts that it had in other rows, which decide.
+    """
+    if not known and factor in rows.schema.names:
         return rows.column(factor)
-    coded = [_coded(rows.column(name), name, last=name == parts[-1]) for name in parts]
-    sizes = [len(own.dictionary) for own in coded]
-    missing = np.zeros(rows.num_rows, dtype=bool)
-    key = np.zeros(rows.num_rows, dtype=np.int64)
-    for own, size in zip(coded, sizes, strict=True):
-        missing |= own.indices.is_null().to_numpy(zero_copy_only=False)
-        key = key * size + own.indices.fill_null(0).to_numpy(zero_copy_only=False)
-    found = pa.array(key, mask=missing).dictionary_encode()
-    places = np.unravel_index(found.dictionary.to_numpy(zero_copy_only=False), [max(size, 1) for size in sizes])
-    text = [own.dictionary.take(pa.array(place)).to_pylist() for own, place in zip(coded, places, strict=True)]
-    levels = pa.array([JOINT.join(each) for each in zip(*text, strict=True)], pa.string())
-    return pa.DictionaryArray.from_arrays(found.indices, levels)
+    names = [name for name, _ in known] or columns_of(factor, rows.schema.names)
+    check_alike(known, tuple((name, _kind(rows.schema.field(name).type)) for name in names))
+    texts = [values(rows.column(name), name).cast(pa.string()) for name in names]
+    for name, text in zip(names[:-1], texts, strict=False):
+        if (split := text.filter(pc.match_substring(text, JOINT))) and len(split):
+            raise DataError(
+                f"groups: column {name!r} has the level {split[0].as_py()!r}; of columns that are joined only the last "
+                "may have colons: replace them by another mark"
+            )
+    return pc.binary_join_element_wise(*texts, JOINT)
+
+
+def _kind(kind: pa.DataType) -> str:
+    if pa.types.is_dictionary(kind):
+        return _kind(kind.value_type)
+    if pa.types.is_null(kind):
+        return ""
+    if pa.types.is_boolean(kind):
+        return "true and false"
+    return "numbers" if pa.types.is_integer(kind) or pa.types.is_floating(kind) else "text"
 
 
 def values(column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
@@ -60,16 +83,3 @@ def values(column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
                 "text or whole numbers: make bins of it, or turn it into text"
             ) from None
     raise DataError(f"groups (column {name!r}) is {kind}; levels are text or whole numbers: turn it into text")
-
-
-def _coded(column: pa.Array | pa.ChunkedArray, name: str, *, last: bool) -> pa.DictionaryArray:
-    """Return a column with its levels as text; of no level but the last of a combination a colon is a part."""
-    plain = values(column, name)
-    coded = plain if pa.types.is_dictionary(plain.type) else plain.dictionary_encode()
-    levels = coded.dictionary.cast(pa.string())
-    if not last and (split := [level for level in levels.to_pylist() if JOINT in level]):
-        raise DataError(
-            f"groups: column {name!r} has the level {split[0]!r}, whose colon would make combinations ambiguous; "
-            "replace colons by another mark"
-        )
-    return pa.DictionaryArray.from_arrays(coded.indices, levels)

@@ -5,7 +5,7 @@ count as integers, so that a CSV file and a Parquet file of the same rows give t
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 
 from bayescore.data.design import Design, Grouping
 from bayescore.data.factors import keeps_order
-from bayescore.data.sources.group_columns import column_of, values
+from bayescore.data.sources.group_columns import column_of, parts_of, values
 from bayescore.data.sources.survey import Seen, Survey, seen
 from bayescore.data.tables import as_table
 from bayescore.listing import listed
-from bayescore.types import NO_GROUP, IntArray
+from bayescore.types import NO_GROUP, IntArray, Parts
 from bayescore.validation import DataError, RowError, check_unmasked
 
 GROUP = "group"  # what groups are called that come as an array without a name
@@ -40,6 +40,16 @@ class Grouper:
     def __post_init__(self) -> None:
         object.__setattr__(self, "table", pa.array(self.grouping.levels))
 
+    @property
+    def where(self) -> str:
+        """What messages call its column, or columns."""
+        names = [repr(name) for name, _ in self.grouping.parts] or [repr(self.grouping.name)]
+        return f"groups (column{'s' * (len(names) > 1)} {' and '.join(names)})"
+
+    def of(self, rows: pa.Table | pa.RecordBatch) -> pa.Array | pa.ChunkedArray:
+        """Return the factor of rows, as `column_of` does."""
+        return column_of(rows, self.grouping.name, self.grouping.parts)
+
     def codes(
         self, column: pa.Array | pa.ChunkedArray, start: int, *, drop: bool = False, hint: str = MISSING_HINT
     ) -> IntArray:
@@ -54,7 +64,7 @@ class Grouper:
         found: IntArray = np.append(self.places(coded.dictionary), MISSING_GROUP)[which]
         if not drop and (row := _first(found == MISSING_GROUP)) is not None:
             raise RowError(
-                f"groups (column {name!r}) is missing in {int((found == MISSING_GROUP).sum())} of rows {start} to "
+                f"{self.where} is missing in {int((found == MISSING_GROUP).sum())} of rows {start} to "
                 f"{start + len(found) - 1}, first in row {start + row}: {hint}",
                 start + row,
             )
@@ -68,7 +78,7 @@ class Grouper:
             return np.zeros(0, dtype=np.int64)
         if found.type != self.table.type:
             raise DataError(
-                f"groups (column {self.grouping.name!r}) is {found.type}, and its levels are {self.table.type} "
+                f"{self.where} is {found.type}, and its levels are {self.table.type} "
                 f"({listed(self.grouping.levels)}); convert it"
             )
         places = pc.index_in(found, self.table).fill_null(NO_GROUP)
@@ -77,7 +87,7 @@ class Grouper:
     def unknown(self, level: Any) -> str:
         """Say that a level is not known."""
         return (
-            f"groups (column {self.grouping.name!r}) has the level {level!r}, none of the {len(self.grouping):,} known "
+            f"{self.where} has the level {level!r}, none of the {len(self.grouping):,} known "
             f"({listed(self.grouping.levels)}): drop such rows, or build with rows of every group"
         )
 
@@ -103,6 +113,7 @@ class Given:
 
     names: tuple[str, ...] = ()
     columns: pa.Table | None = None
+    parts: Mapping[str, Parts] = field(default_factory=dict)  # of columns that were joined
 
     def __post_init__(self) -> None:
         for name in self.names:
@@ -149,7 +160,8 @@ def groupers_of(survey: Survey, names: Sequence[str]) -> tuple[Grouper, ...]:
     for name in names:
         if not survey.levels[name].values:
             raise DataError(f"groups (column {name!r}) is missing in every row: it tells no rows apart; leave it out")
-    return tuple(Grouper(Grouping(name, survey.levels[name].levels(name))) for name in names)
+    own = [(name, survey.levels[name]) for name in names]
+    return tuple(Grouper(Grouping(name, found.levels(name), parts=found.parts)) for name, found in own)
 
 
 def coded(given: Given, groupers: Sequence[Grouper], *, drop: bool) -> IntArray | None:
@@ -162,9 +174,12 @@ def coded(given: Given, groupers: Sequence[Grouper], *, drop: bool) -> IntArray 
 
 def groups_seen(batch: pa.Table | pa.RecordBatch, names: Iterable[str]) -> dict[str, Seen]:
     """Return the levels of grouping factors in some rows."""
-    own = {name: values(column_of(batch, name), name) for name in names}
-    ordered = {name for name in names if name in batch.schema.names and keeps_order(batch.schema, name)}
-    return {name: seen(column, ordered=name in ordered) for name, column in own.items()}
+    found = {}
+    for name in names:
+        parts = parts_of(name, batch.schema)
+        ordered = not parts and keeps_order(batch.schema, name)
+        found[name] = replace(seen(values(column_of(batch, name), name), ordered=ordered), parts=parts)
+    return found
 
 
 def known_groupers(groupers: Sequence[Grouper] | None, names: Sequence[str]) -> tuple[Grouper, ...]:

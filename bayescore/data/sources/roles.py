@@ -172,10 +172,16 @@ def resolve(
     named = {"label": label, "weights": roles.weights, "offset": roles.offset if roles.offset in known else None}
     named |= {"trials": roles.trials, "exposure": roles.exposure}
     named |= {f"groups[{k}]" if len(groups) > 1 else "groups": name for k, name in enumerate(groups)}
-    parts = tuple(dict.fromkeys(part for name in groups for part in columns_of(name, names)))
+    groupers = known_groupers(roles.groupers, groups)
+    read_of = {name: columns_of(name, names) for name in groups} | {
+        name: by.grouping.columns for name, by in zip(groups, groupers, strict=False)
+    }
+    parts = tuple(dict.fromkeys(part for own in read_of.values() for part in own))
     for argument, name in named.items():
         of_groups = argument.startswith("groups")
-        read = () if name is None else columns_of(name, names) if of_groups else (name,)
+        read = () if name is None else read_of[name] if of_groups else (name,)
+        if len(set(read)) < len(read):
+            raise DataError(f"{argument}={name!r} names a column twice; name each once")
         if lacking := [part for part in read if part not in names]:
             what = "is" if len(read) == 1 else f"takes {lacking[0]!r},"
             said = f"{argument}={name!r} {what} not a column of the data; the columns are {columns}"
@@ -228,7 +234,8 @@ def resolve(
         raise DataError(f"column {new[0]!r} is {kind}, and held numbers in the data of the design; convert it")
     numbers = tuple(name for name in features if name not in text | coded_names)
     labels = () if roles.paired else (label,)
-    check_numeric(schema, (*numbers, *(name for name in taken if name not in (*labels, *groups, *parts))))
+    own_numbers = [name for name, role in taken.items() if not role.startswith("groups") and name not in labels]
+    check_numeric(schema, (*numbers, *own_numbers))
     return Columns(
         features,
         label,
@@ -242,7 +249,7 @@ def resolve(
         drop=roles.drop,
         groups=groups,
         group_columns=parts,
-        groupers=known_groupers(roles.groupers, groups),
+        groupers=groupers,
     )
 
 

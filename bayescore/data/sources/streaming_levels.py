@@ -5,6 +5,7 @@ every other source gives.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 
 from bayescore.data.factors import Selection, codes, is_text, keeps_order
-from bayescore.data.sources.group_columns import column_of, columns_of, values
+from bayescore.data.sources.group_columns import column_of, columns_of, parts_of, values
 from bayescore.data.sources.groups import MISSING_HINT, Given, Grouper, groups_seen
 from bayescore.data.sources.survey import NOTHING, Seen, Survey, seen
 from bayescore.data.tables import as_numbers, as_table, check_numeric, is_table
@@ -44,10 +45,8 @@ def coded_table(data: Any, selection: Selection, start: int, where: str) -> tupl
     return pd.DataFrame(columns), found
 
 
-def beside_rows(
-    X: Any, groups: Any, columns: tuple[str, ...], where: str, features: Sequence[str] = ()
-) -> tuple[Any, Any]:
-    """Return the features of a block, of a table `features` and what makes no groups, and its groups."""
+def beside_rows(X: Any, groups: Any, columns: tuple[str, ...], where: str, features: Sequence[str]) -> tuple[Any, Any]:
+    """Return the features of a block and its groups, which may be columns of it; those of `features` stay."""
     if not columns:
         return X, groups
     if groups is not None or not is_table(X):
@@ -58,7 +57,9 @@ def beside_rows(
     if missing := [name for name in read if name not in names]:
         raise DataError(f"{where} lacks the column {missing[0]!r} of groups")
     groups = pa.table({name: column_of(table, name) for name in columns})
-    return table.drop_columns([name for name in read if name not in features]).to_pandas(), Given(columns, groups)
+    parts = {name: parts_of(name, table.schema) for name in columns}
+    left = table.drop_columns([name for name in read if name not in features])
+    return left.to_pandas(), Given(columns, groups, parts)
 
 
 def group_codes(
@@ -77,6 +78,7 @@ def group_codes(
     if given.columns is None:
         return None, {}
     own = groups_seen(given.columns, given.names)
+    own = {name: replace(found, parts=given.parts.get(name, ())) for name, found in own.items()}
     for name, found in own.items():
         if found.missing:
             holes = ~values(given.columns.column(name), name).is_valid().to_numpy(zero_copy_only=False)

@@ -19,7 +19,9 @@ from numpy.typing import NDArray
 from bayescore.data.factors import check_few, check_memory
 from bayescore.data.labels import SHOWN, sorted_labels, two_classes
 from bayescore.data.number_text import check_number_text
+from bayescore.data.sources.group_columns import check_alike
 from bayescore.limits import MAX_LEVELS_NAMED
+from bayescore.types import Parts
 from bayescore.validation import DataError, check_unmasked, native
 
 MANY = SHOWN + 1  # labels that are looked at: a message can say that there are more than it shows
@@ -33,6 +35,7 @@ class Seen:
     order: tuple[Any, ...] | None = None  # of their own, as that of an ordered categorical
     missing: bool = False
     factor: bool = False  # whether the user calls the column one: by C(...), or by its type
+    parts: Parts = ()  # see `Grouping`
 
     @classmethod
     def of(
@@ -52,7 +55,8 @@ class Seen:
         if not self.values or not other.values:
             return replace(self if self.values else other, missing=missing)
         order = self.order if self.order == other.order else None
-        return Seen({**self.values, **other.values}, order, missing, self.factor and other.factor)
+        check_alike(self.parts, other.parts)
+        return Seen({**self.values, **other.values}, order, missing, self.factor and other.factor, self.parts)
 
     def levels(self, name: str) -> tuple[Any, ...]:
         """Return the values in their own order, or sorted; raise unless all are text or all are numbers."""
@@ -116,12 +120,13 @@ class Survey:
 
 
 def _written(seen: Seen) -> list[Any]:
-    return [list(seen.values), seen.order, seen.missing, seen.factor]
+    return [list(seen.values), seen.order, seen.missing, seen.factor, *([seen.parts] if seen.parts else [])]
 
 
 def _read(written: list[Any]) -> Seen:
-    values, order, missing, factor = written
-    return Seen.of(values, order, missing=missing, factor=factor)
+    values, order, missing, factor, *parts = written
+    found = Seen.of(values, order, missing=missing, factor=factor)
+    return replace(found, parts=tuple((name, kind) for name, kind in parts[0])) if parts else found
 
 
 def merged(parts: Iterable[Survey], groups: Iterable[str] = ()) -> Survey:

@@ -152,8 +152,8 @@ def core_moments(theta: FloatArray, arguments: CollapsedArguments) -> tuple[Draw
     own, center, scale = NodeMoments.empty(shape), np.empty(shape), np.empty(shape)
     for cut, at, terms in _pieces(theta, arguments):
         own.fill(cut, terms, at)
-        center[cut], scale[cut], first = at.center, at.scale, at
-    return first._replace(theta=np.ascontiguousarray(theta), center=center, scale=scale), own
+        center[cut], scale[cut], last = at.center, at.scale, at
+    return last._replace(theta=np.ascontiguousarray(theta), center=center, scale=scale), own
 
 
 def own_moments(theta: FloatArray, arguments: CollapsedArguments) -> NodeMoments:
