@@ -21,6 +21,7 @@ from bayescore.data.sources.roles import Roles
 from bayescore.data.tables import as_table, is_table
 from bayescore.fitting.fit import fit_given
 from bayescore.fitting.given import Given
+from bayescore.listing import listed
 from bayescore.models.priors import Prior
 from bayescore.samplers.inference_data import coefficients
 from bayescore.samplers.predict import log_predictive
@@ -138,7 +139,7 @@ class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 text = [own.name for own in as_table(X, "X").schema if is_text(own.type)] if is_table(X) else []
                 if text:
                     raise DataError(
-                        f"X has columns of text, {', '.join(map(repr, text[:5]))}: give a formula, such as "
+                        f"X has columns of text, {listed(text)}: give a formula, such as "
                         f"formula='{text[0]}', or put a ColumnTransformer with a OneHotEncoder before the classifier"
                     ) from None
                 raise

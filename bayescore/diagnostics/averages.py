@@ -32,6 +32,7 @@ from bayescore.diagnostics.average_sums import EVERY_ROW, CellSums, Figures, cel
 from bayescore.diagnostics.contrasts import Cells, Change, values_of
 from bayescore.diagnostics.full_pass import check_finite
 from bayescore.limits import PROB
+from bayescore.listing import listed
 from bayescore.samplers.inference_data import Posterior, read_posterior
 from bayescore.samplers.new_rows import groups_of, offset_of, positive_rows
 from bayescore.samplers.raw_columns import raw_column
@@ -204,7 +205,7 @@ class AveragedRows(NamedTuple):
     def check_column(self, name: str, argument: str) -> None:
         """Raise unless the data have a column `name`."""
         if name not in self.design.raw_names:
-            known = ", ".join(map(repr, self.design.raw_names[:10])) or "none"
+            known = listed(self.design.raw_names, 10) or "none"
             raise DataError(f"{argument}={name!r} is no column of the data: {known}")
 
     def sums(self, cells: Cells, max_draws: int, figures: Figures) -> CellSums:

@@ -19,6 +19,7 @@ from bayescore.diagnostics.averages import AveragedRows
 from bayescore.diagnostics.responses import sampled_counts
 from bayescore.fitting.given import Given
 from bayescore.fitting.parts import FitParts
+from bayescore.listing import listed
 from bayescore.samplers.new_rows import groups_of, offset_of, positive_rows
 from bayescore.samplers.raw_columns import factor_levels
 from bayescore.types import FloatArray, IntArray, WeightedData
@@ -74,7 +75,7 @@ class RawRows:
                 raise DataError(
                     f"{name!r} is a grouping factor: fit.effects({name!r}) has its effects and their intervals"
                 )
-            known = ", ".join(map(repr, self.design.raw_names[:10]))
+            known = listed(self.design.raw_names, 10)
             raise DataError(
                 f"{name!r} is no column that the fit knows; {f'they are {known}' if known else 'it has none'}"
             )

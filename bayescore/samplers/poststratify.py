@@ -24,6 +24,7 @@ from bayescore.data.sources.group_columns import column_of, values
 from bayescore.data.sources.groups import Grouper
 from bayescore.data.tables import as_floats, as_table, check_numeric, feature_matrix, is_table
 from bayescore.limits import PROB
+from bayescore.listing import listed
 from bayescore.models.effect_draws import EffectDraws
 from bayescore.models.families import Family, check_family
 from bayescore.models.predictor import Factor, Predictor
@@ -119,7 +120,7 @@ def poststratify(
     read = {own.name: own.columns for own in design.groups}
     for name in (weights, *(name for part in (*parts, *factors) for name in read.get(part, (part,)))):
         if name not in table.column_names:
-            raise DataError(f"cells has no column {name!r}; it has {', '.join(map(repr, table.column_names[:10]))}")
+            raise DataError(f"cells has no column {name!r}; it has {listed(table.column_names, 10)}")
     check_numeric(table.schema, (weights,))
     sizes = check_weights(as_floats(table.column(weights)), table.num_rows, f"weights (column {weights!r})", zero=True)
     X = finite_design(design, feature_matrix(table, design.raw_names, design.raw_levels))

@@ -20,6 +20,7 @@ from bayescore.data.matching import check_no_pseudo, check_same_design
 from bayescore.data.offsets import Offset
 from bayescore.data.sources.paired import numbers_of
 from bayescore.data.tables import as_table, is_table
+from bayescore.listing import listed
 from bayescore.samplers.inference_data import Posterior, made_here, read_posterior
 from bayescore.types import WeightedData
 from bayescore.validation import DataError, RandomState, check_integer, check_seed
@@ -198,12 +199,11 @@ def _labelled_rows(posterior: Posterior, data: Any) -> WeightedData:
     if label not in columns:
         raise DataError(
             f"data has no column {label!r} of labels, which replicated ones stand beside; it has "
-            f"{', '.join(map(repr, columns[:10]))}: add it, or use predict, which needs none"
+            f"{listed(columns, 10)}: add it, or use predict, which needs none"
         )
     offset = () if design.offset is None else Offset.of(design.offset, columns).columns
-    used = dict.fromkeys(
-        (*design.raw_names, label, *offset, design.exposure, *(own.name for own in design.groups))
-    )  # other columns, as weights, are left aside
+    groups = [name for own in design.groups for name in own.columns]
+    used = (*design.raw_names, label, *offset, design.exposure, *groups)  # others, as weights, are left aside
     dataset = open_in(
         design,
         table.select([name for name in columns if name in used]),

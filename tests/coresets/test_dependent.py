@@ -48,7 +48,8 @@ def told(formula: str, **options: object) -> list[str]:
 )
 def test_columns_that_are_sums_of_others_are_named_once(formula: str, options: dict[str, object], names: str) -> None:
     (found,) = told(formula, **options)
-    assert re.search(re.escape(names).replace(r"\.\*", ".*"), found)
+    pattern = re.escape(names).replace(r"\.\*", ".*")
+    assert re.search(pattern if ".*" in pattern else f"columns {pattern} depend", found)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import pyarrow.csv as pc
 from bayescore.data.factors import Selection
 from bayescore.data.sources.batches import BatchSource, batch_source
 from bayescore.data.sources.roles import Roles
+from bayescore.listing import listed
 from bayescore.validation import DataError
 
 _BLOCK = 1 << 23  # bytes: the first block tells the types; some are read ahead
@@ -100,8 +101,8 @@ def _check_first_line(path: Path, separator: str | None, label: str | None) -> N
     numbers = [name for name in names if _is_number(name)]
     if label not in names and 2 * len(numbers) > len(names):
         raise DataError(
-            f"{str(path)!r} begins with {', '.join(names[:5])}, numbers where the names of the columns should stand; "
-            "write the names as its first line"
+            f"{str(path)!r} begins with {listed(names, shown=str)}, numbers where the names of the columns should "
+            "stand; write the names as its first line"
         )
 
 

@@ -19,6 +19,7 @@ from bayescore.data.passes.tasks import Division, Piece, division_of
 from bayescore.data.passes.threads import available_cores
 from bayescore.data.source import Source
 from bayescore.data.sources.groups import MISSING_GROUP
+from bayescore.listing import listed
 from bayescore.types import IntArray, WeightedData
 from bayescore.validation import DataError, check_finite, warn
 
@@ -67,7 +68,7 @@ def _warn_of_dropped(tallies: list[Tally], names: tuple[str, ...]) -> None:
         shown = [f"{name!r} ({count:,})" for name, count in zip(names, by_column, strict=True) if count]
         warn(
             f"missing='drop' left out {n_missing:,} of {sum(part.n_rows for part in tallies):,} rows, that miss "
-            f"{', '.join(shown[:8])}{', ...' if shown[8:] else ''}: coefficients are biased unless, given the "
+            f"{listed(shown, 8, str)}: coefficients are biased unless, given the "
             "features, whether something is missing has nothing to do with the label; else impute"
         )
 
