@@ -4,8 +4,8 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from bayescore.data.coreset import INDEX_KEY, READABLE, SHORTFALL_KEY, Coreset
@@ -16,7 +16,7 @@ from bayescore.data.shortfall import Shortfall
 from bayescore.data.sources.paired import response_of
 from bayescore.data.sources.parquet import CORESET_KEY, LONGEST_TEXT
 from bayescore.files import check_path
-from bayescore.types import NO_ROW, IntArray
+from bayescore.types import NO_GROUP, NO_ROW, IntArray
 from bayescore.validation import DataError, json_object
 
 
@@ -95,21 +95,23 @@ def read_coreset(path: str | Path) -> Coreset:
             index,
             **{**kept, "design": design, "classes": classes},
             offset=offset,
-            group=_group_codes(frame, design),
+            group=_group_codes(table, design),
             shortfall=None if numbers is None else Shortfall.from_array(numbers, len(about["feature_names"])),
         )
         n_own = (3 if has_offset else 2) + len(core.groups)
         whole = table.num_columns == core.n_features + n_own and core.file_digest == about["sha256"]
-    except (LookupError, TypeError, ValueError, AttributeError, RecursionError):  # missing or wrong columns or facts
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError, pa.ArrowException):  # facts or columns
         raise changed from None
     if not whole:
         raise changed
     return core
 
 
-def _group_codes(frame: pd.DataFrame, design: Design) -> IntArray | None:
-    """Return the codes of the groups, shape (n, F)."""
+def _group_codes(table: pa.Table, design: Design) -> IntArray | None:
+    """Return the codes of the groups, shape (n, F); pandas would read whole numbers beside missing ones as floats."""
     if not design.groups:
         return None
-    found = [pd.Categorical(frame[own.name], categories=list(own.levels)).codes for own in design.groups]
-    return np.stack(found, axis=1).astype(np.int64)
+    known = [pa.array(own.levels) for own in design.groups]
+    columns = [table.column(own.name).cast(levels.type) for own, levels in zip(design.groups, known, strict=True)]
+    found = [pc.index_in(*each).fill_null(NO_GROUP) for each in zip(columns, known, strict=True)]
+    return np.stack([codes.to_numpy() for codes in found], axis=1).astype(np.int64)

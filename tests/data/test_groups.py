@@ -184,6 +184,19 @@ def merged():
     return bc.build_coreset(FRAME, formula="y ~ a + (1 | county)", method="aggregate", **QUIET)
 
 
+@pytest.mark.parametrize("levels", [range(2**60, 2**60 + 30), [f"é{k}" for k in range(30)], [False, True]])
+@quiet
+def test_files_keep_levels_of_every_kind_beside_rows_of_no_group(levels, tmp_path):
+    """Whole numbers beside missing ones are floats to pandas, which have 53 bits."""
+    frame = FRAME.assign(county=np.array(levels)[np.arange(N) % len(levels)])
+    core = bc.build_coreset(
+        frame, formula="y ~ a + (1 | county)", method="multilevel", random_state=0, progressbar=False
+    )
+    assert (core.group == NO_GROUP).any()
+    core.to_parquet(tmp_path / "core.parquet")
+    assert_same(bc.read_coreset(tmp_path / "core.parquet"), core, "a file")
+
+
 def test_files_keep_groups(merged, tmp_path):
     core = bc.build_coreset(FRAME, formula="y ~ a + (1 + a | county) + (1 | age)", method="aggregate", **QUIET)
     core = replace(core, group=np.where(np.arange(len(core))[:, None] == 3, NO_GROUP, core.group))
