@@ -85,7 +85,7 @@ class Problem:
     @property
     def formula(self) -> str:
         """Its formula."""
-        columns = [name for name in self.rows if name.startswith("x")]
+        columns = [name for name in map(str, self.rows) if name.startswith("x")]
         return f"y ~ {' + '.join([*columns, *([self.terms] if self.terms else [])])}"
 
 

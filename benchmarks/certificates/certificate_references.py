@@ -145,7 +145,7 @@ def by_grid(problem: Problem) -> Reference:
     u = (np.arange(side) + 1.0) / (side + 1.0) * 2.0 - 1.0
     t, log_jacobian = np.tan(0.5 * math.pi * u), -2.0 * np.log(np.cos(0.5 * math.pi * u))
     points = np.stack(np.meshgrid(*[t] * D, indexing="ij"), axis=-1).reshape(-1, D)
-    jacobian = sum(np.meshgrid(*[log_jacobian] * D, indexing="ij")).ravel()
+    jacobian = np.sum(np.meshgrid(*[log_jacobian] * D, indexing="ij"), axis=0).ravel()
     # the first axis points away from zero, where the cone of separated labels goes
     axes = np.linalg.qr(np.column_stack([np.linalg.solve(mode.factor, mode.beta), np.eye(D)]))[0]
     stretch = np.array(STRETCH[:D]) if problem.robust else np.ones(D)
@@ -236,8 +236,5 @@ def reference(problem: Problem) -> Reference | None:
     with np.load(path) as kept:
         if str(kept["kind"]) == "none":
             return None
-        return Reference(
-            *(Figures(*(kept[f"{part}_{f.name}"] for f in fields(Figures))) for part in parts),
-            str(kept["kind"]),
-            float(kept["quality"]),
-        )
+        own: dict[str, Any] = {part: Figures(*(kept[f"{part}_{f.name}"] for f in fields(Figures))) for part in parts}
+        return Reference(**own, kind=str(kept["kind"]), quality=float(kept["quality"]))

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from functools import reduce
 from operator import add
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -88,7 +89,7 @@ def main(n: int = N) -> None:
         for name, formula in DESIGNS.items():
             ours = open_designed(raw, formula=formula)
             theirs = open_rows(coded[name], label="y")
-            plain = open_rows(raw, label="y", selection=Selection(ours.design.raw_names))
+            plain: Any = open_rows(raw, label="y", selection=Selection(ours.design.raw_names))
             by = learner(ours.design.raw_names, formula, plain.source.levels, n)
             work: dict[str, Callable[[], object]] = {
                 "check": lambda o=ours: Dataset(o.rows, o.design).scan,

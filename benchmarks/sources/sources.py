@@ -176,7 +176,6 @@ def passes(n: int = N) -> None:
             "bare decoding": lambda: bare(path),
             "rows in blocks": lambda: list(dataset.map(lambda _, block: len(block))),
             "check of the rows": lambda: Dataset(source).scan,
-            "means and spreads of columns (two passes)": lambda: dataset.moments(),
             "uniform draw": lambda: draw(dataset, equal_rates, 1000, 0, replace=False),
             "clustering": lambda: assign(dataset, np.eye(4, D)),
             "sensitivity draw": lambda: draw(dataset, sensitivities, 1000, 0),

@@ -8,6 +8,8 @@ errors are against NUTS, the largest over coefficients.
 
 import math
 import time
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -26,7 +28,7 @@ from tests.samplers.problems import problem
 
 M, D, N = 200, 10, 20_000
 PRIOR = Normal(0, 4)
-SETTINGS = {
+SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
     "probit": {"nuts": {}, "mala": {}, "gibbs": {"thin": 10}},
     "logistic": {"nuts": {}, "mala": {}, "polya_gamma": {}},
 }
@@ -66,7 +68,8 @@ def sweeps() -> None:
             sampler, arguments, tuning = mala, (mode.factor, target.arguments()), mala.first_step_size(D)
         else:
             sampler, tuning = (gibbs if family == "probit" else polya_gamma), None
-            arguments = sampler.prepare(target.rows.Z, weights, prior_part(np.zeros(D), PRIOR))
+            prepare: Callable[..., Any] = sampler.prepare
+            arguments = prepare(target.rows.Z, weights, prior_part(np.zeros(D), PRIOR))
         n = N if sampler is not polya_gamma else N // 20
         out = Segment.empty(n // 10, D, thin=10)
 

@@ -19,6 +19,7 @@ developing Bayesian inference algorithms, AISTATS.
 
 import json
 import time
+from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -68,8 +69,8 @@ def by_nuts(data: WeightedData, family: str, thin: int) -> FloatArray:
     return idata.posterior["beta"].values[:, thin - 1 :: thin]
 
 
-def reference(name: str, family: str) -> FloatArray:
-    """Return the draws, shape (10, 1000, D), from their file or made now.
+def reference(name: str, family: str) -> Any:
+    """Return the posterior, 10 chains of 1,000 draws, from its file or made now, as InferenceData.
 
     Raises
     ------

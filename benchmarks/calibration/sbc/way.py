@@ -18,6 +18,7 @@ checking for Bayesian computation: the choice of test quantities shapes sensitiv
 
 import warnings
 from dataclasses import dataclass
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -59,7 +60,7 @@ def names(n_features: int) -> list[str]:
     return [*(f"b{d}" for d in range(n_features)), "b0 b1", "log-likelihood", "its part of y = 1"]
 
 
-def thinned(idata: object) -> FloatArray:
+def thinned(idata: Any) -> FloatArray:
     """Return `DRAWS` of the posterior's draws, shape (DRAWS, D)."""
     beta = idata.posterior["beta"].values
     flat = beta.reshape(-1, beta.shape[-1])

@@ -63,7 +63,7 @@ def problems() -> dict[str, WeightedData]:
 
 def losses(Z: np.ndarray, beta: np.ndarray) -> np.ndarray:
     """Return g of each row at each column of beta, shape (n, m)."""
-    return -PROBIT.log_p((Z @ beta).ravel()).reshape(len(Z), -1)
+    return -PROBIT.log_p((Z @ beta).ravel(), 1).reshape(len(Z), -1)
 
 
 def sensitivities(Z: np.ndarray, rng: np.random.Generator, directions: int) -> np.ndarray:
@@ -84,11 +84,11 @@ def sensitivities(Z: np.ndarray, rng: np.random.Generator, directions: int) -> n
 
         def negative(beta: np.ndarray, row: np.ndarray = row) -> tuple[float, np.ndarray]:
             eta = Z @ beta
-            loss, own = float(-PROBIT.log_p(eta).sum()), float(-PROBIT.log_p(row[None] @ beta)[0])
+            loss, own = float(-PROBIT.log_p(eta, 1).sum()), float(-PROBIT.log_p(row[None] @ beta, 1)[0])
             if own < 1e-300:  # a step too far
                 return 1e3, np.zeros(len(beta))
-            gradient = -(PROBIT.score(eta) @ Z)
-            own_gradient = -PROBIT.score(row[None] @ beta)[0] * row
+            gradient = -(PROBIT.score(eta, 1) @ Z)
+            own_gradient = -PROBIT.score(row[None] @ beta, 1)[0] * row
             return math.log(loss) - math.log(own), gradient / loss - own_gradient / own
 
         climbed = minimize(negative, start[i], jac=True, method="L-BFGS-B")
@@ -117,7 +117,7 @@ def bounds(directions: int) -> Iterator[dict[str, Any]]:
 
 def tables(directions: int, draws: int) -> Iterator[dict[str, Any]]:
     low, high = np.linspace(0.0, 50.0, 500_001), np.linspace(2.0, 50.0, 480_001)
-    least, most = (-PROBIT.log_p(-low) - low**2 / 2).min(), (-PROBIT.log_p(-high) / high**2).max()
+    least, most = (-PROBIT.log_p(-low, 1) - low**2 / 2).min(), (-PROBIT.log_p(-high, 1) / high**2).max()
     yield line("Lemma 2", "x from 0 to 50", "least g(x) - x^2/2", least, 0.0, above=True)
     yield line("Lemma 3", "x from 2 to 50", "largest g(x) / x^2", most, 1.0)
     yield from bounds(directions)

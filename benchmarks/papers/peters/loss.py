@@ -64,7 +64,7 @@ def loss_rows(name: str, trials: int, sizes: tuple[int, ...], most_rows: int | N
 
     def fitted_loss(fit_to: WeightedData) -> float:
         """Return the full data's loss at the mode of `fit_to`."""
-        return float(-probit.log_p(data.Z @ bc.find_map(fit_to, "probit", bc.priors.Normal(0, 100)).beta).sum())
+        return float(-probit.log_p(data.Z @ bc.find_map(fit_to, "probit", bc.priors.Normal(0, 100)).beta, 1).sum())
 
     best, dataset = fitted_loss(data), Dataset(as_source(data))
     print(f"{name}: N = {len(data)}, D = {data.n_features}, loss {best:.6g}", flush=True)
