@@ -161,7 +161,7 @@ def test_the_design_is_that_of_the_weighted_population():
         np.testing.assert_allclose(np.average(full.X**2, axis=0, weights=weights), 1.0, rtol=1e-9)
 
 
-_TELLS = pytest.param("auto", marks=pytest.mark.filterwarnings("ignore:columns 'x0' and 'x3' depend"))
+_TELLS = pytest.param("auto", marks=pytest.mark.filterwarnings("ignore:columns 'x0', 'x3' depend"))
 
 
 @pytest.mark.parametrize("method", ["uniform", "sensitivity", "leverage", "online", _TELLS])
