@@ -125,7 +125,7 @@ def poststratify(
     sizes = check_weights(as_floats(table.column(weights)), table.num_rows, f"weights (column {weights!r})", zero=True)
     X = finite_design(design, feature_matrix(table, design.raw_names, design.raw_levels))
     known = None if design.offset is None else column_offset(table, design.offset, "cells")
-    group = [Grouper(own).codes(Grouper(own).of(table), 0) for own in design.groups]
+    group = [Grouper(own).codes(column_of(table, own.name, own.parts), 0) for own in design.groups]
     rows = positive_rows(X, known, np.stack(group, axis=1) if group else None)
     n_draws = len(posterior.flat)
     most = min(n_draws, check_integer(max_draws, "max_draws", low=1))

@@ -115,7 +115,10 @@ class Columns:
             offset = self.offset.values(lambda name: as_floats(batch.column(name)), n_rows, start, drop=self.drop)
         beside: dict[str, Any] = {"offset": offset}
         if self.groups:
-            own = [by.codes(by.of(batch), start, drop=self.drop) for by in self.groupers]
+            own = [
+                by.codes(by.of(batch, name), start, drop=self.drop)
+                for name, by in zip(self.groups, self.groupers, strict=True)
+            ]
             beside["group"] = np.stack(own, axis=1)
         index = np.arange(start, start + n_rows)
         if self.paired is None:

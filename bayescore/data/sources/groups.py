@@ -46,9 +46,9 @@ class Grouper:
         names = [repr(name) for name, _ in self.grouping.parts] or [repr(self.grouping.name)]
         return f"groups (column{'s' * (len(names) > 1)} {' and '.join(names)})"
 
-    def of(self, rows: pa.Table | pa.RecordBatch) -> pa.Array | pa.ChunkedArray:
-        """Return the factor of rows, as `column_of` does."""
-        return column_of(rows, self.grouping.name, self.grouping.parts)
+    def of(self, rows: pa.Table | pa.RecordBatch, name: str) -> pa.Array | pa.ChunkedArray:
+        """Return the factor of rows, which may have it by another `name`, as `column_of` does."""
+        return column_of(rows, name, self.grouping.parts if name == self.grouping.name else ())
 
     def codes(
         self, column: pa.Array | pa.ChunkedArray, start: int, *, drop: bool = False, hint: str = MISSING_HINT

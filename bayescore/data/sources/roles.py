@@ -173,9 +173,8 @@ def resolve(
     named |= {"trials": roles.trials, "exposure": roles.exposure}
     named |= {f"groups[{k}]" if len(groups) > 1 else "groups": name for k, name in enumerate(groups)}
     groupers = known_groupers(roles.groupers, groups)
-    read_of = {name: columns_of(name, names) for name in groups} | {
-        name: by.grouping.columns for name, by in zip(groups, groupers, strict=False)
-    }
+    known_columns = {by.grouping.name: by.grouping.columns for by in groupers}  # rows may have them by other names
+    read_of = {name: known_columns.get(name) or columns_of(name, names) for name in groups}
     parts = tuple(dict.fromkeys(part for own in read_of.values() for part in own))
     for argument, name in named.items():
         of_groups = argument.startswith("groups")
