@@ -65,7 +65,7 @@ def write_inference_data(idata: Any, path: str) -> None:
 
 
 def as_xarray(group: Any) -> xr.Dataset:
-    """Return a group of draws as a Dataset, of whichever type the installed ArviZ keeps it."""
+    """Return a group of draws as a Dataset, whatever the installed ArviZ keeps it as."""
     return group.to_dataset() if ARVIZ_1 and isinstance(group, xr.DataTree) else group
 
 

@@ -197,8 +197,8 @@ def build_dataset(
         shortfall=built.shortfall,
     )
     warn_if_groups_ignored(core, built.method)
-    if dataset.design.classes is None and not built.caution:  # rows in a design are a part of others
-        warn_of_dependent_columns(core, built.method)
+    if dataset.design.classes is None:  # rows in a design are a part of others
+        warn_of_dependent_columns(core, built)
     return core
 
 

@@ -1,9 +1,11 @@
 """Warns of columns that depend on each other linearly, by the rows of a coreset that keep the curvature of all rows."""
 
+from typing import Any
+
 import numpy as np
 from scipy import linalg
 
-from bayescore.coresets.method import Method
+from bayescore.coresets.method import BuildResult
 from bayescore.coresets.scores.factor import block_factor
 from bayescore.data.coreset import Coreset
 from bayescore.listing import listed
@@ -15,9 +17,12 @@ _PART = 1e-3  # an entry of a dependence below this share of its largest counts 
 _CENTRED = ("cr(", "cc(", "cs(")  # splines whose columns add up to 1
 
 
-def warn_of_dependent_columns(core: Coreset, method: Method) -> None:
-    """Warn if some columns are linear combinations of others: rows do not tell their coefficients apart."""
-    if not method.keeps_curvature or len(core) < core.n_features:
+def warn_of_dependent_columns(core: Coreset, built: BuildResult[Any]) -> None:
+    """Warn if some columns are linear combinations of others: rows do not tell their coefficients apart.
+
+    A coreset that misses, whose build says so, cannot tell.
+    """
+    if built.caution or not built.method.keeps_curvature or len(core) < core.n_features:
         return
     found = dependence(core)
     if not len(found):

@@ -209,8 +209,7 @@ class StreamingCoreset:
             shortfall=built.shortfall,
         )
         warn_if_groups_ignored(core, built.method)
-        if not built.caution:
-            warn_of_dependent_columns(core, built.method)
+        warn_of_dependent_columns(core, built)
         return core
 
     def save(self, path: str | Path) -> None:

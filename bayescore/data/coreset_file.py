@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from bayescore.data.coreset import INDEX_KEY, READABLE, SHORTFALL_KEY, Coreset
@@ -13,10 +12,11 @@ from bayescore.data.design import Design
 from bayescore.data.formulas.design import read_design
 from bayescore.data.labels import signed_labels
 from bayescore.data.shortfall import Shortfall
+from bayescore.data.sources.groups import Grouper
 from bayescore.data.sources.paired import response_of
 from bayescore.data.sources.parquet import CORESET_KEY, LONGEST_TEXT
 from bayescore.files import check_path
-from bayescore.types import NO_GROUP, NO_ROW, IntArray
+from bayescore.types import NO_ROW, IntArray
 from bayescore.validation import DataError, json_object
 
 
@@ -111,7 +111,6 @@ def _group_codes(table: pa.Table, design: Design) -> IntArray | None:
     """Return the codes of the groups, shape (n, F); pandas would read whole numbers beside missing ones as floats."""
     if not design.groups:
         return None
-    known = [pa.array(own.levels) for own in design.groups]
-    columns = [table.column(own.name).cast(levels.type) for own, levels in zip(design.groups, known, strict=True)]
-    found = [pc.index_in(*each).fill_null(NO_GROUP) for each in zip(columns, known, strict=True)]
-    return np.stack([codes.to_numpy() for codes in found], axis=1).astype(np.int64)
+    known = [Grouper(own, new=True) for own in design.groups]
+    columns = [table.column(by.grouping.name).cast(by.table.type).combine_chunks() for by in known]
+    return np.stack([by.places(column) for by, column in zip(known, columns, strict=True)], axis=1)

@@ -67,7 +67,10 @@ REFUSED = {
     "a factor within": ("y ~ I(C(a))", r"C\(...\) inside"),
     "learnt of learnt": ("y ~ bs(scale(a), df=4)", r"'bs\(scale\(a\), df=4\)' has bs\(...\) of what is itself learnt"),
     "groups added": ("y ~ a + (1 | state + county)", r"'\(1 \| state \+ county\)' needs a column right of its bar"),
-    "uncorrelated effects": ("y ~ a + (1 + a || county)", "write one bar; or make a copy .* g2\\)$"),
+    "uncorrelated effects": (
+        "y ~ a + (1 + a || county)",
+        "effects of a group are correlated: write one bar; or make a copy .* g2\\)$",
+    ),
     "a group term times": ("y ~ a:(1 | county)", r"the group term '\(1 \| county\)' must be added"),
     "a group term subtracted": ("y ~ a - (1 | county)", "must be added"),
     "groups as a feature": ("y ~ a + county + (1 | county)", "'county' is a grouping factor, and a feature"),

@@ -43,7 +43,7 @@ def test_what_comes_back(core, sampler, family):
     idata = quick(core, sampler=sampler, family=family)
     assert compat.is_inference_data(idata)
     beta = idata.posterior["beta"]
-    assert next(iter(idata.posterior.data_vars)) == "coef"  # with which tables begin
+    assert next(iter(idata.posterior.data_vars)) == "coef"  # tables begin with it
     assert beta.dims == ("chain", "draw", "feature")
     assert beta.shape == (2, 200, 3)
     assert list(beta.coords["feature"].values) == ["Intercept", "x0", "x1"]

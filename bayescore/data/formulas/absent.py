@@ -1,4 +1,4 @@
-"""Levels of factors that no row of positive weight has: levels that a formula lists, or that only unseen rows had.
+"""Levels of factors that no row of positive weight has: levels that a formula lists, or that only dropped rows had.
 
 Such a level is a column of zeros, or, where it is the base, a set of columns that add up to the column of ones; only
 the prior determines its coefficient. With codings other than treatment coding, only listed levels are noticed.

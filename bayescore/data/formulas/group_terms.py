@@ -12,6 +12,7 @@ from bayescore.data.sources.group_columns import JOINT
 from bayescore.validation import DataError
 
 _NAME = re.compile(r"`[^`]+`|[^\W\d][\w.]*")
+_COLUMNS = re.compile(rf"\s*(?:{_NAME.pattern})(?:\s*[:/]\s*(?:{_NAME.pattern}))*\s*")  # right of a bar
 _JOINED = re.compile(r"^[^(`]*[-*/^]")  # operators of formulas, outside calls and quotes
 
 
@@ -82,11 +83,9 @@ def _columns(text: str, formula: str) -> list[str]:
     >>> _columns("state", ""), _columns("state / county:`school year`", "")
     (['state'], ['state', 'state:county:school year'])
     """
-    found = re.findall(rf"\s*({_NAME.pattern})\s*([:/]?)", text)
-    if "".join(name + mark for name, mark in found) != re.sub(r"\s+(?=(?:[^`]*`[^`]*`)*[^`]*$)", "", text):
-        return []
+    found = re.findall(rf"({_NAME.pattern})\s*([:/]?)", text)
     names, marks = [name.strip("`") for name, _ in found], [mark for _, mark in found]
-    if not found or marks[-1] or "" in marks[:-1] or len(set(names)) < len(names):
+    if _COLUMNS.fullmatch(text) is None or len(set(names)) < len(names):
         return []
     if len(names) > 1 and (colon := [name for name in names if JOINT in name]):
         raise DataError(f"formula={formula!r}: column {colon[0]!r} has a colon in its name, and is joined; rename it")

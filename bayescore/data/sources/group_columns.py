@@ -32,7 +32,7 @@ def check_alike(parts: Parts, others: Parts) -> None:
 def column_of(rows: pa.Table | pa.RecordBatch, factor: str, known: Parts = ()) -> pa.Array | pa.ChunkedArray:
     """Return a grouping factor of rows: a column, or combinations of columns as text, null where one is missing.
 
-    `known` are the parts that it had in other rows, which decide.
+    `known`, the parts that it had in other rows, decide.
     """
     if not known and factor in rows.schema.names:
         return rows.column(factor)

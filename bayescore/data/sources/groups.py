@@ -43,7 +43,7 @@ class Grouper:
     @property
     def where(self) -> str:
         """What messages call its column, or columns."""
-        names = [repr(name) for name, _ in self.grouping.parts] or [repr(self.grouping.name)]
+        names = [repr(name) for name in self.grouping.columns]
         return f"groups (column{'s' * (len(names) > 1)} {' and '.join(names)})"
 
     def of(self, rows: pa.Table | pa.RecordBatch, name: str) -> pa.Array | pa.ChunkedArray:

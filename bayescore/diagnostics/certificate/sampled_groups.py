@@ -61,7 +61,7 @@ _SEED = 1982  # of the sample: the same data give the same groups
 _TINY = 1e-300
 _FIGURES = 1 << 22  # groups times draws, of all figures of all groups
 _FIGURE = 100  # bytes of all figures of a sampled group at a draw
-_PIECE = 1 << 20  # log terms at the nodes of sampled groups, 8 MB: so many wait for each block
+_PIECE = 1 << 20  # log terms at the nodes of sampled groups, 8 MB; a block that waits has as many
 
 
 def sampled_sums(theta: FloatArray, core: Coreset, dataset: Dataset, target: CollapsedTarget) -> NodeSums | None:
