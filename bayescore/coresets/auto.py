@@ -49,11 +49,8 @@ class Auto(Method):
         Calibrated(self.prior, self.tolerance)  # checks them
 
     def first_look(self, dataset: Dataset, seed: int) -> None:
-        """Make the first pass as `Calibrated` does, unless rows have groups."""
-        if dataset.design.groups:
-            super().first_look(dataset, seed)
-        else:
-            Calibrated().first_look(dataset, seed)
+        """Make the first pass as the method does that would be taken if columns were not discrete."""
+        (Multilevel() if dataset.design.groups else Calibrated()).first_look(dataset, seed)
 
     def build(self, dataset: Dataset, size: int | None, seed: int, family: Family) -> BuildResult[Any]:
         """Build by the method that fits the rows."""

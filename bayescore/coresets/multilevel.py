@@ -17,8 +17,9 @@ import numpy as np
 
 from bayescore.coresets.calibration.search import check_one_mode, mode_prior
 from bayescore.coresets.cells.condense import Condensed, MultilevelInfo, columns_of, condense
-from bayescore.coresets.cells.start import Move, Start
+from bayescore.coresets.cells.start import SEED, Move, Start
 from bayescore.coresets.method import BuildResult, Method
+from bayescore.coresets.sampling.by_column import draw_by_column
 from bayescore.coresets.stream_state import rows_from_arrays, rows_to_arrays
 from bayescore.data.checkpoint import Arrays
 from bayescore.data.dataset import Dataset
@@ -72,6 +73,10 @@ class Multilevel(Method):
 
     def __post_init__(self) -> None:
         check_one_mode(self.prior, "condensed")
+
+    def first_look(self, dataset: Dataset, seed: int) -> None:
+        """Draw the sample with which the search for the centre begins, too."""
+        draw_by_column(dataset, SEED)
 
     def build(self, dataset: Dataset, size: int | None, seed: int, family: Family) -> BuildResult[MultilevelInfo]:
         """Condense the rows by group, or by cell of all grouping factors."""

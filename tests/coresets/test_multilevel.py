@@ -84,6 +84,7 @@ def test_the_marginal_posterior_is_that_of_all_rows(family, n, n_groups, interce
     assert (core.index[core.group[:, 0] == -1] == -1).all()
 
 
+@pytest.mark.filterwarnings("ignore:the posterior's centre was not reached:UserWarning")
 def test_without_averages_it_is_far_off():
     """The negative control: sums at the joint mode of coefficients and effects, as if these were known."""
     n_groups = 400
@@ -241,7 +242,7 @@ def test_where_no_centre_is_found_builds_say_what_to_do_and_a_fit_takes_all_rows
 
 
 def test_weights_whose_curvature_is_lost_in_rounding_are_refused():
-    """At 2.5e9 a row the coefficients keep 1e-13 of it beside the effects; their sd was found to be the largest."""
+    """At 2.5e10 a row the coefficients keep 1e-14 of it beside the effects; their sd was found to be the largest."""
     rng = np.random.default_rng(0)
     rows = pd.DataFrame({"x": rng.normal(size=4000), "g": rng.integers(0, 20, 4000)})
     effect = rng.normal(0.0, 0.3, 20)[rows["g"]]
@@ -250,4 +251,4 @@ def test_weights_whose_curvature_is_lost_in_rounding_are_refused():
     core = bc.build_coreset(rows, weights=np.full(4000, 2.5e6), **how)
     assert core.params["effect_sds"][0] == pytest.approx(0.33, abs=0.01)
     with pytest.raises(ArithmeticError, match="the posterior's centre"):
-        bc.build_coreset(rows, weights=np.full(4000, 2.5e9), **how)
+        bc.build_coreset(rows, weights=np.full(4000, 2.5e10), **how)

@@ -65,8 +65,8 @@ def centre(rows, design, family):
     data = MultilevelState(Multilevel(), design, family)._dataset(rows)
     cells, columns = Cells.of(data), rooms.columns_of(data.design)
     start = Density.start(data.n_features, len(cells), columns)
-    most = np.full(len(columns), settle.MOST_SD)
-    found = settle.centre_of(cells.seen(data), start, FAMILIES[family], Normal(0.0, 4.0), most=most)
+    unit = np.ones(len(columns))
+    found = settle.centre_of(cells.seen(data), start, FAMILIES[family], Normal(0.0, 4.0), unit=unit)
     at = found.points.at
     return at.beta, at.sds, np.sqrt(np.diagonal(at.prior))
 

@@ -10,7 +10,7 @@ Cells of few rows keep them, and so do those whose pseudo-rows miss the shape of
 difference over the effects given the data, by points of the density, is the error that is predicted. Where most rows
 lie in cells of so few rows there is nothing to gain: all are kept, and a warning says so.
 
-Passes: one finds the cells, about ten the density, five condense. Memory: some blocks of rows, and a cell some
+Passes: one finds the cells, about five the density, three condense. Memory: some blocks of rows, and a cell some
 (p + 20) Q numbers of 8 bytes, 64 (Q + 3) more while shapes are compared.
 """
 
@@ -23,8 +23,8 @@ import numpy as np
 from bayescore.coresets.cells.matching import matched, several
 from bayescore.coresets.cells.occupied import Cells
 from bayescore.coresets.cells.pseudo import Directions, directions_of
-from bayescore.coresets.cells.settle import MOST_SD, NEAR, Centre, centre_of
-from bayescore.coresets.cells.start import Start
+from bayescore.coresets.cells.settle import NEAR, Centre, centre_of
+from bayescore.coresets.cells.start import Start, flat_mode
 from bayescore.coresets.cells.sums import Density
 from bayescore.coresets.cells.within import Inside, rows_within
 from bayescore.coresets.method import BuildInfo
@@ -129,7 +129,9 @@ def condense(dataset: Dataset, prior: Prior, family: Family, start: Start | None
         return Condensed(rows, info, cells, None, notes=(note,))
     seen = cells.seen(dataset)
     begin = Density.start(dataset.n_features, len(cells), columns) if start is None else start.density(cells, columns)
-    found = centre_of(seen, begin, family, prior, most=_most(dataset, columns))
+    if start is None:
+        begin = replace(begin, beta=flat_mode(dataset, family, prior))
+    found = centre_of(seen, begin, family, prior, unit=_unit(dataset, columns))
     doubts, notes = [], []
     if not found.last < NEAR:
         doubts.append(
@@ -170,11 +172,11 @@ def condense(dataset: Dataset, prior: Prior, family: Family, start: Start | None
     return Condensed(rows, info, cells, centre, tuple(doubts), tuple(notes))
 
 
-def _most(dataset: Dataset, columns: IntArray) -> FloatArray:
-    """Return the largest sds that effects in `columns` may have, whatever the unit of a column."""
+def _unit(dataset: Dataset, columns: IntArray) -> FloatArray:
+    """Return the effects in `columns` that move a row of root mean square by 1."""
     scan = dataset.scan
     size = np.sqrt(scan.squares / scan.weight_total)
-    return np.asarray(MOST_SD / np.where(columns < 0, 1.0, np.maximum(size[columns], np.finfo(float).tiny)))
+    return np.asarray(1.0 / np.where(columns < 0, 1.0, np.maximum(size[columns], np.finfo(float).tiny)))
 
 
 def _of_cells(seen: Dataset, found: Centre, along: Directions, few: np.ndarray) -> Inside:

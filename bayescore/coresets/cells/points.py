@@ -11,7 +11,7 @@ information matrix when using the EM algorithm, Journal of the Royal Statistical
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -20,7 +20,7 @@ import numpy as np
 from scipy import special
 
 from bayescore.compiled import jit
-from bayescore.coresets.cells.sums import Density
+from bayescore.coresets.cells.sums import BlockSums, CellSums, Density, block_sums, total
 from bayescore.data.dataset import Dataset
 from bayescore.data.passes.cutter import MAX_BLOCK_ROWS
 from bayescore.data.passes.tiles import TILE
@@ -63,20 +63,25 @@ class Points:
         log_prior = masses.sum(axis=0) + 0.5 * (grid**2).sum(axis=0) - 0.5 * narrow
         return cls(at, family, effects, np.exp(masses.sum(axis=0)), log_prior)
 
-    def values(self, dataset: Dataset) -> FloatArray:
-        """Return phi of each cell at its nodes, shape (C + 1, K); one pass."""
-        return self._total(dataset.map(partial(_values, self), "effects of cells", canonical=True, here=True))
+    def look(self, dataset: Dataset) -> tuple[CellSums, FloatArray]:
+        """Return the sums by cell, and phi of each cell at its nodes, shape (C + 1, K); one pass."""
+        values = np.zeros_like(self.log_prior)
+
+        def sums() -> Iterator[BlockSums]:
+            for part, own in dataset.map(partial(_look, self), "effects of cells", canonical=True):
+                values[part[0]] += own
+                yield part
+
+        return total(sums(), self.at), values
 
     def values_of(self, rows: WeightedData) -> FloatArray:
-        """Return the same of rows in memory."""
-        cuts = [slice(start, start + MAX_BLOCK_ROWS) for start in range(0, len(rows), MAX_BLOCK_ROWS)]
-        return self._total(_values(self, 0, rows.take(cut)) for cut in cuts)
-
-    def _total(self, parts: Iterable[tuple[IntArray, FloatArray]]) -> FloatArray:
-        whole = np.zeros_like(self.log_prior)
-        for found, own in parts:
-            whole[found] += own
-        return whole
+        """Return phi of rows in memory, shape (C + 1, K)."""
+        values = np.zeros_like(self.log_prior)
+        for start in range(0, len(rows), MAX_BLOCK_ROWS):
+            block = rows.take(slice(start, start + MAX_BLOCK_ROWS))
+            found, places = local_codes(block, len(self.effects) - 1)
+            values[found] += _values(self, block, found, places)
+        return values
 
     def shares(self, values: FloatArray) -> FloatArray:
         """Return the probabilities w of the nodes, shape (C + 1, K), given phi."""
@@ -195,12 +200,17 @@ def _add(rows: _Nodes, family: Family, order: int, place: IntArray, out: FloatAr
                 out[place[n], k] += rows.weights[n] * averaged
 
 
-def _values(points: Points, _: int, block: WeightedData) -> tuple[IntArray, FloatArray]:
-    """Return phi of each cell of a block at its nodes, shape (C, K)."""
-    found, places = local_codes(block, len(points.effects) - 1)
+def _values(points: Points, block: WeightedData, found: IntArray, places: IntArray) -> FloatArray:
+    """Return phi at their nodes of the cells `found`, those of rows at `places`, shape (C, K)."""
     out = np.zeros((len(found), len(points.mass)))
     _add(points._nodes(block, found[places]), points.family, 0, places, out)
-    return found, out
+    return out
+
+
+def _look(points: Points, _: int, block: WeightedData) -> tuple[BlockSums, FloatArray]:
+    """Return the sums of a block, and phi of its cells at their nodes."""
+    found, places = local_codes(block, len(points.effects) - 1)
+    return block_sums(points.at, points.family, block, found, places), _values(points, block, found, places)
 
 
 @jit

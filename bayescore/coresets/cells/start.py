@@ -11,11 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from bayescore.coresets.calibration.drift import mode_of
 from bayescore.coresets.cells.occupied import Cells, key_of
 from bayescore.coresets.cells.settle import LEAST_SD
 from bayescore.coresets.cells.sums import Density
+from bayescore.coresets.sampling.by_column import sample_by_column
+from bayescore.data.dataset import Dataset
+from bayescore.models.families import Family
+from bayescore.models.newton import NoModeError
+from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, IntArray
 
+SEED = 0  # of the sample that the search begins with: a centre is a fact of the data
 _REACH = 4.0  # sds about a condensing; the narrowest set the limits that are kept
 _BEYOND = 0.001  # probability that the furthest move is beyond its limit
 
@@ -109,6 +116,14 @@ class Start:
         mean = at.mean.copy()
         mean[places] = self.mean[there]
         return replace(at, beta=self.beta, prior=self.prior, mean=mean)
+
+
+def flat_mode(dataset: Dataset, family: Family, prior: Prior) -> FloatArray:
+    """Return where the coefficients begin, shape (p,): the mode of a sample of rows without effects, or 0."""
+    try:
+        return mode_of(sample_by_column(dataset, SEED).expanded(), family, prior).beta
+    except NoModeError:
+        return np.zeros(dataset.n_features)
 
 
 def _no_limits(*shape: int) -> FloatArray:

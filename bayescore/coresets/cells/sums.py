@@ -180,28 +180,39 @@ def _add_sums(
             line[at + e] += terms[3, n] * pair * z[n, fourths[e, 2]] * z[n, fourths[e, 3]]
 
 
-def _of_block(density: Density, family: Family, _: int, block: WeightedData) -> tuple[IntArray, FloatArray, CellSums]:
-    n_cells, Q, p = len(density.mean) - 1, len(density.columns), len(density.beta)
-    found, places = local_codes(block, n_cells)
-    X = block.X
+class BlockSums(NamedTuple):
+    """The cells of a block, a table of their sums, shape (C, width), and those of all its rows."""
+
+    cells: IntArray
+    table: FloatArray
+    gradient: FloatArray
+    precision: FloatArray
+
+
+def block_sums(density: Density, family: Family, block: WeightedData, found: IntArray, places: IntArray) -> BlockSums:
+    """Return the sums of a block over its cells `found`, those of its rows at `places`."""
+    X, Q, p = block.X, len(density.columns), len(density.beta)
     table, entries = np.zeros((len(found), sum(_widths(Q, p)))), (np.array(_entries(Q, 3)), np.array(_entries(Q, 4)))
     with np.errstate(over="ignore", invalid="ignore"):  # of counts, where a step leads too far and is then shortened
         terms = density.derivatives(block, found[places], family)
         _add_sums((density.multipliers(X), X, places), terms, entries, table)
-        gradient, precision = X.T @ terms[0], X.T @ (X * terms[1][:, None])
-    empty = np.empty(0)
-    return found, table, CellSums(empty, empty, empty, empty, empty, gradient, precision)
+        return BlockSums(found, table, X.T @ terms[0], X.T @ (X * terms[1][:, None]))
 
 
-def _total(parts: Iterable[tuple[IntArray, FloatArray, CellSums]], density: Density) -> CellSums:
+def _of_block(density: Density, family: Family, _: int, block: WeightedData) -> BlockSums:
+    return block_sums(density, family, block, *local_codes(block, len(density.mean) - 1))
+
+
+def total(parts: Iterable[BlockSums], density: Density) -> CellSums:
+    """Return the sums of blocks."""
     C, Q, p = len(density.mean), len(density.columns), len(density.beta)
     widths = _widths(Q, p)
     table, gradient, precision = np.zeros((C, sum(widths))), np.zeros(p), np.zeros((p, p))
-    for found, own, sums in parts:
+    for part in parts:
         with np.errstate(over="ignore", invalid="ignore"):
-            table[found] += own
-            gradient += sums.gradient
-            precision += sums.precision
+            table[part.cells] += part.table
+            gradient += part.gradient
+            precision += part.precision
     table[-1] = 0.0  # rows of no cell have no effect
     score, information, cross, third, fourth = np.split(table, np.cumsum(widths)[:-1], axis=1)
     half = 0.5 * (precision + precision.T)
@@ -211,9 +222,9 @@ def _total(parts: Iterable[tuple[IntArray, FloatArray, CellSums]], density: Dens
 
 def sums_of(dataset: Dataset, density: Density, family: Family) -> CellSums:
     """Return the sums over the rows of a source; one pass."""
-    return _total(dataset.map(partial(_of_block, density, family), "sums by cell", canonical=True), density)
+    return total(dataset.map(partial(_of_block, density, family), "sums by cell", canonical=True), density)
 
 
 def sums_of_rows(rows: WeightedData, density: Density, family: Family) -> CellSums:
     """Return the sums over rows in memory."""
-    return _total([_of_block(density, family, 0, rows)], density)
+    return total([_of_block(density, family, 0, rows)], density)
