@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bayescore.coresets.group_checks import check_group_terms
+from bayescore.coresets.group_checks import checking_group_terms
 from bayescore.coresets.method import Method
 from bayescore.coresets.sums import Sums, cells_apart
 from bayescore.data.coreset import Coreset
@@ -48,9 +48,9 @@ def designed(
     design = dataset.design
     check_names(design, dataset.rows.label, intercept)
     if dataset.rereadable:
-        check_group_terms(dataset)
-        if first_look is not None:
-            first_look(dataset)
+        with checking_group_terms(dataset):
+            if first_look is not None:
+                first_look(dataset)
         constant = dataset.scan.constant
         # a design of other rows knows which levels there are
         absent = warn_of_absent_levels(design, dataset.scan) if design.classes is None else ()

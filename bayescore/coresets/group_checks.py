@@ -3,6 +3,9 @@
 Rows of a coreset, those that come once, and those for a design of other rows are not looked at.
 """
 
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import combinations
 from typing import NamedTuple
 
@@ -37,17 +40,24 @@ class _Found(NamedTuple):
     n_rows: int  # a count, or the outcomes of trials, is one
 
 
-def check_group_terms(dataset: Dataset) -> None:
-    """Raise if slopes are of a column that is constant in every group; warn where priors alone tell sds."""
+@contextmanager
+def checking_group_terms(dataset: Dataset) -> Iterator[None]:
+    """Raise if slopes are of a column that is constant in every group; warn where priors alone tell sds.
+
+    The pass over the rows is the one of the body that checks them, if it makes one.
+    """
     design = dataset.design
     if not design.groups or design.classes is not None:
+        yield
         return
     asked, n_rows = _asked(dataset), 0
     # of all levels, and last of rows whose level is not known
     slopes = [np.full((2, asked.sizes[f] + 1, len(columns)), -np.inf) for f, columns in asked.slopes]
     labels = [np.zeros((2, asked.sizes[f] + 1), dtype=bool) for f in asked.labels]
     pairs = [np.full(asked.sizes[f], _UNSEEN) for f, _ in asked.pairs]
-    for part in dataset.scan_beside(lambda _, block: _look(block, asked)):
+
+    def take(part: _Found) -> None:
+        nonlocal n_rows
         n_rows += part.n_rows
         for (codes, high), highest in zip(part.slopes, slopes, strict=True):
             highest[:, codes] = np.maximum(highest[:, codes], high)
@@ -56,6 +66,14 @@ def check_group_terms(dataset: Dataset) -> None:
         for (codes, new), partner in zip(part.pairs, pairs, strict=True):
             old = partner[codes]
             partner[codes] = np.where(old == _UNSEEN, new, np.where(old == new, old, _SEVERAL))
+
+    dataset.beside.append((lambda _, block: _look(block, asked), take))
+    try:
+        yield
+        if n_rows == 0:
+            deque(dataset.scan_beside(lambda *_: None), maxlen=0)
+    finally:
+        dataset.beside.clear()
     for (place, columns), (low, high) in zip(asked.slopes, slopes, strict=True):
         _check_slopes(design.groups[place], [design.names[d] for d in columns], low[:-1], high[:-1])
     for place, known in zip(asked.labels, labels, strict=True):

@@ -17,6 +17,7 @@ import numpy as np
 
 from bayescore.coresets.calibration.search import check_one_mode, mode_prior
 from bayescore.coresets.cells.condense import Condensed, MultilevelInfo, columns_of, condense
+from bayescore.coresets.cells.occupied import count_cells
 from bayescore.coresets.cells.start import SEED, Move, Start
 from bayescore.coresets.method import BuildResult, Method
 from bayescore.coresets.sampling.by_column import draw_by_column
@@ -40,7 +41,8 @@ class Multilevel(Method):
     """Condenses rows into pseudo-rows for the effects of groups, and for the coefficients within groups.
 
     For random intercepts, `(1 | g)`, one a group. For slopes, `(1 + x | g)`, up to as many as coefficients vary. For
-    several factors, `(1 | a) + (1 | b)`, those of each cell, a combination of their levels that occurs.
+    several factors, `(1 | a) + (1 | b)`, those of each cell, a combination of their levels that occurs. Nothing is
+    random: every `random_state` gives the same rows.
 
     Parameters
     ----------
@@ -75,8 +77,10 @@ class Multilevel(Method):
         check_one_mode(self.prior, "condensed")
 
     def first_look(self, dataset: Dataset, seed: int) -> None:
-        """Draw the sample with which the search for the centre begins, too."""
-        draw_by_column(dataset, SEED)
+        """Count cells, and draw the sample with which the search for the centre begins, too."""
+        self._check_has_groups(dataset.design)
+        with count_cells(dataset):
+            draw_by_column(dataset, SEED)
 
     def build(self, dataset: Dataset, size: int | None, seed: int, family: Family) -> BuildResult[MultilevelInfo]:
         """Condense the rows by group, or by cell of all grouping factors."""
@@ -91,12 +95,15 @@ class Multilevel(Method):
         return BuildResult(found.rows, found.info, self)
 
     @staticmethod
-    def _check_groups(design: Design) -> None:
+    def _check_has_groups(design: Design) -> None:
         if not design.groups:
             raise DataError(
                 "method='multilevel' needs groups: give groups='column', or a term (1 | column) in the formula; "
                 "without groups method='calibrated' fits, or 'merge_reduce' to a stream"
             )
+
+    def _check_groups(self, design: Design) -> None:
+        self._check_has_groups(design)
         columns_of(design)  # raises where effects cannot be condensed
 
     def stream_block(self, size: int, n_features: int) -> int:

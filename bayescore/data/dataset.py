@@ -55,8 +55,12 @@ class Dataset:
         self.cores = cores or available_cores()
         self._block_rows = block_rows
         self._scan: Scan | None = None
+        # what the pass that checks the rows is to do too: a function of a block, and what takes its results
+        self.beside: list[tuple[Callable[[int, WeightedData], Any], Callable[[Any], None]]] = []
         # rows drawn while they were checked, in columns of the design, and their inclusion probabilities, shape (n,)
         self.sample: tuple[WeightedData, FloatArray] | None = None
+        # numbers of the combinations of groups that occur, and of their rows, counted while rows were checked
+        self.cells: tuple[IntArray, IntArray] | None = None
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Dataset stays in its process: give the function of a pass the numbers that it needs of it")
@@ -156,16 +160,23 @@ class Dataset:
         return self._scan
 
     def scan_beside(self, function: Callable[[int, WeightedData], R]) -> Iterator[R]:
-        """Yield ``function(start, block)`` of canonical blocks, in a pass that learns the `scan` as well."""
+        """Yield ``function(start, block)`` of canonical blocks, in a pass that learns the `scan` as well.
+
+        What is in `beside` is done, too.
+        """
         names, scans = self.design.names, []
         given = self.design.raw_names if formula_of(self.design) is not None else ()
+        others = [other for other, _ in self.beside]
 
-        def both(start: int, block: WeightedData) -> tuple[Scan, R]:
-            return block_range(names, block, given=given), function(start, block)
+        def both(start: int, block: WeightedData) -> tuple[Scan, R, list[Any]]:
+            more = [other(start, block) for other in others]
+            return block_range(names, block, given=given), function(start, block), more
 
         with self.counting_missing():
-            for scan, result in self.map(both, "checking rows", canonical=True):
+            for scan, result, more in self.map(both, "checking rows", canonical=True):
                 scans.append(scan)
+                for (_, take), own in zip(self.beside, more, strict=True):
+                    take(own)
                 yield result
             self._scan = Scan.of(scans, names)
 
@@ -203,7 +214,7 @@ class Dataset:
         other = self.view(design)
         if self._scan is not None:
             affine = Design(self.design.names, design.intercept, design.center, design.scale)
-            other._scan = self._scan.through(affine)
+            other._scan, other.cells = self._scan.through(affine), self.cells if groups is own.groups else None
             if self.sample is not None:
                 rows, inclusion = self.sample
                 other.sample = affine.rows(rows), inclusion

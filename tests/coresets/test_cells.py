@@ -1,6 +1,5 @@
 """Several factors and slopes that vary, condensed by cell: the log-likelihood of all rows; with a negative control."""
 
-from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -35,8 +34,8 @@ def condensed(frame, formula, family):
 
 def density(dataset, family):
     cells, columns = Cells.of(dataset), rooms.columns_of(dataset.design)
-    seen, start = cells.seen(dataset), Density.start(dataset.n_features, len(cells), columns)
-    start = replace(start, beta=flat_mode(dataset, check_family(family), PRIOR))  # as a build begins
+    beta, prior = flat_mode(dataset, check_family(family), PRIOR), 0.25 * np.eye(len(columns))  # as a build begins
+    seen, start = cells.seen(dataset), Density.start(beta, prior, len(cells), columns)
     found = centre_of(seen, start, check_family(family), PRIOR, unit=np.ones(len(columns)))
     return cells, seen, found.points.at
 

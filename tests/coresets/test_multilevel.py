@@ -9,14 +9,17 @@ from scipy import special
 
 import bayescore as bc
 from bayescore.coresets.build import build_dataset
-from bayescore.coresets.cells import condense, settle
+from bayescore.coresets.cells import condense, settle, start
 from bayescore.coresets.multilevel import Multilevel
+from bayescore.data.dataset import Dataset
 from bayescore.data.designed import open_in
 from bayescore.data.joined import joined
 from bayescore.diagnostics.certificate.nodes import core_moments
 from bayescore.models.collapsed import collapsed_density
 from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.families import check_family
+from bayescore.models.newton import NoModeError
+from bayescore.models.priors import Normal
 from bayescore.types import WeightedData
 from bayescore.validation import DataError
 from benchmarks.calibration.multilevel_sbc import without_averages
@@ -252,3 +255,71 @@ def test_weights_whose_curvature_is_lost_in_rounding_are_refused():
     assert core.params["effect_sds"][0] == pytest.approx(0.33, abs=0.01)
     with pytest.raises(ArithmeticError, match="the posterior's centre"):
         bc.build_coreset(rows, weights=np.full(4000, 2.5e10), **how)
+
+
+@pytest.mark.parametrize("unit", [0.001, 100.0])
+def test_the_unit_of_a_column_does_not_matter(unit):
+    rng, g = np.random.default_rng(3), np.repeat(np.arange(200), 40)
+    x, b = rng.normal(size=8000), rng.normal(size=(200, 2)) * [0.7, 0.5]
+    rows = pd.DataFrame({"g": g, "y": rng.poisson(np.exp(-0.5 + 0.3 * x + b[g, 0] + b[g, 1] * x))})
+    how = {"formula": "y ~ x + (1 + x | g)", "family": "poisson", "random_state": 0, "progressbar": False}
+    one, other = (
+        bc.build_coreset(rows.assign(x=own * x), method=Multilevel(prior=Normal(0.0, [10.0, 10.0 / own])), **how)
+        for own in (1.0, unit)
+    )
+    np.testing.assert_allclose(other.params["effect_sds"] * np.array([1.0, unit]), one.params["effect_sds"], rtol=1e-6)
+    assert one.params["passes"] == other.params["passes"]
+
+
+@pytest.mark.parametrize(
+    ("family", "rate", "terms"), [("poisson", 0.0003, "(1 | g)"), ("logistic", 0.003, "(1 + x | g)")]
+)
+def test_rare_events_have_a_centre(family, rate, terms):  # warnings are errors
+    """Rows say little about sds of effects, and sums that are averaged over the effects go to and fro with these."""
+    rng, g = np.random.default_rng(5), np.repeat(np.arange(100), 40)
+    rows = pd.DataFrame({"x": rng.normal(size=4000), "g": g, "y": (rng.random(4000) < rate).astype(int)})
+    how = {"family": family, "method": "multilevel", "random_state": 0, "progressbar": False}
+    assert bc.build_coreset(rows, formula=f"y ~ x + {terms}", **how).params["passes"] <= 20
+
+
+@pytest.mark.parametrize(("sd", "n_groups", "size"), [(0.02, 500, 50), (3.0, 500, 50), (1.0, 3000, 8)])
+def test_counts_settle_in_few_passes(sd, n_groups, size):
+    """From coefficients of 0, and by the EM algorithm, 25 passes were too few."""
+    rng = np.random.default_rng(1)
+    rows = pd.DataFrame({"x": rng.exponential(size=n_groups * size), "g": rng.integers(0, n_groups, n_groups * size)})
+    rows["y"] = rng.poisson(np.exp(0.5 * rows["x"] + sd * rng.normal(size=n_groups)[rows["g"]]))
+    how = {"family": "poisson", "method": "multilevel", "random_state": 0, "progressbar": False}
+    core = bc.build_coreset(rows, formula="y ~ x + (1 | g)", **how)
+    assert core.params["passes"] <= 24
+    assert core.params["effect_sds"][0] == pytest.approx(sd, abs=0.05 * sd + 0.06)
+
+
+def test_the_centre_needs_no_seed_and_no_flat_mode(monkeypatch):
+    rng, g = np.random.default_rng(0), np.repeat(np.arange(50), 60)
+    rows = pd.DataFrame({"x": rng.normal(size=3000), "g": g})
+    rows["y"] = rng.random(3000) < 1.0 / (1.0 + np.exp(1.0 - rows["x"] - rng.normal(size=50)[g]))
+    how = {"formula": "y ~ x + (1 | g)", "method": "multilevel", "progressbar": False}
+    one, other = (bc.build_coreset(rows, random_state=seed, **how) for seed in (1, 2))
+    assert one.rows_digest == other.rows_digest
+
+    def none(*_):
+        raise NoModeError("no mode", None)
+
+    monkeypatch.setattr(start, "mode_of", none)
+    again = bc.build_coreset(rows, random_state=1, **how)
+    assert again.params["effect_sds"] == pytest.approx(one.params["effect_sds"], rel=0.05)
+
+
+def test_rows_are_checked_sampled_and_counted_in_one_pass():
+    rows, _ = grouped(4000, 40)
+    seen, original = [], Dataset.map
+
+    def noted(self, function, description="", **options):
+        seen.append(description)
+        return original(self, function, description, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Dataset, "map", noted)
+        build(rows)
+    assert seen.count("checking rows") == 1
+    assert "cells of groups" not in seen

@@ -145,16 +145,17 @@ def test_cells_are_merged_during_the_pass(monkeypatch):
     monkeypatch.setattr(occupied, "_LEAST_WAITING", 1000)
     rng = np.random.default_rng(5)
     blocks = [rng.integers(700, size=1000) for _ in range(200)]
-    found = []
+    counter = occupied._Counter()
 
-    def parts():
+    def count():
         for block in blocks:
-            yield np.unique(block, return_counts=True)
+            counter.take(np.unique(block, return_counts=True))
 
-    assert traced(lambda: found.append(occupied._together(parts()))) < 20 * blocks[0].nbytes
+    assert traced(count) < 20 * blocks[0].nbytes
+    found = counter.total()
     keys, counts = np.unique(np.concatenate(blocks), return_counts=True)
-    np.testing.assert_array_equal(found[0][0], keys)
-    np.testing.assert_array_equal(found[0][1], counts)
+    np.testing.assert_array_equal(found[0], keys)
+    np.testing.assert_array_equal(found[1], counts)
 
 
 def test_shapes_of_cells_are_those_of_all_pseudo_rows_at_once(monkeypatch):

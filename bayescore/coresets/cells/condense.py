@@ -10,8 +10,8 @@ Cells of few rows keep them, and so do those whose pseudo-rows miss the shape of
 difference over the effects given the data, by points of the density, is the error that is predicted. Where most rows
 lie in cells of so few rows there is nothing to gain: all are kept, and a warning says so.
 
-Passes: one finds the cells, about five the density, three condense. Memory: some blocks of rows, and a cell some
-(p + 20) Q numbers of 8 bytes, 64 (Q + 3) more while shapes are compared.
+Passes: the one that checks the rows counts cells; five to fifteen find the density, three condense. Memory: some
+blocks of rows, and a cell some (p + 20) Q numbers of 8 bytes, 64 (Q + 3) more while shapes are compared.
 """
 
 import math
@@ -40,6 +40,7 @@ TOGETHER = 0.3  # or this over the root of the number of cells if that is less: 
 GAIN = 0.9  # share of rows in cells of so few that they keep them, from which nothing is condensed
 FAR = 0.05  # distance of the coefficients' means from the full data's, in posterior sds, that is warned of
 MOST_EFFECTS = 3
+_FIRST_SD = 0.5  # of effects, on a row of root mean square
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,9 @@ def condense(dataset: Dataset, prior: Prior, family: Family, start: Start | None
 
     `start` is the centre of a part of the rows.
     """
-    columns, cells = columns_of(dataset.design), Cells.of(dataset)
+    columns = columns_of(dataset.design)
+    beta = flat_mode(dataset, family, prior) if start is None else start.beta  # before the scan, which draws a sample
+    cells = Cells.of(dataset)
     few = cells.counts <= 2 * len(columns)  # pseudo-rows would be as many rows
     n_rows, sizes = dataset.scan.n_rows, [len(own) for own in dataset.design.groups]
     if cells.counts[few].sum() > GAIN * n_rows:
@@ -128,10 +131,12 @@ def condense(dataset: Dataset, prior: Prior, family: Family, start: Start | None
         )
         return Condensed(rows, info, cells, None, notes=(note,))
     seen = cells.seen(dataset)
-    begin = Density.start(dataset.n_features, len(cells), columns) if start is None else start.density(cells, columns)
+    unit = _unit(dataset, columns)
     if start is None:
-        begin = replace(begin, beta=flat_mode(dataset, family, prior))
-    found = centre_of(seen, begin, family, prior, unit=_unit(dataset, columns))
+        begin = Density.start(beta, np.diag((_FIRST_SD * unit) ** 2), len(cells), columns)
+    else:
+        begin = start.density(cells, columns)
+    found = centre_of(seen, begin, family, prior, unit=unit)
     doubts, notes = [], []
     if not found.last < NEAR:
         doubts.append(
@@ -173,9 +178,13 @@ def condense(dataset: Dataset, prior: Prior, family: Family, start: Start | None
 
 
 def _unit(dataset: Dataset, columns: IntArray) -> FloatArray:
-    """Return the effects in `columns` that move a row of root mean square by 1."""
-    scan = dataset.scan
-    size = np.sqrt(scan.squares / scan.weight_total)
+    """Return the effects in `columns` that move a row of root mean square by 1.
+
+    Pseudo-rows of a stream are in units of their own: a column's size is that beside the column of ones.
+    """
+    scan, constant = dataset.scan, dataset.design.constant
+    ones = scan.weight_total if constant is None else scan.squares[constant]
+    size = np.sqrt(scan.squares / max(float(ones), np.finfo(float).tiny))
     return np.asarray(1.0 / np.where(columns < 0, 1.0, np.maximum(size[columns], np.finfo(float).tiny)))
 
 

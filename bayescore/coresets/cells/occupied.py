@@ -1,6 +1,7 @@
 """Cells: the combinations of all grouping factors' levels that occur, and rows seen with their cell as group."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
@@ -54,14 +55,17 @@ class Cells:
 
     @classmethod
     def of(cls, dataset: Dataset) -> "Cells":
-        """Find them; one pass. Raise where so many combinations are possible that no code tells them apart."""
-        sizes = tuple(len(own) for own in dataset.design.groups)
-        if np.prod([float(size) for size in sizes]) > 2.0**62:
+        """Return those that `count_cells` left with the data, or find them; one pass."""
+        sizes, possible = _sizes(dataset)
+        if not possible:
             shown = " x ".join(f"{size:,}" for size in sizes)
             raise DataError(f"groups have {shown} combinations of levels, too many to tell apart: take fewer factors")
-        keys, counts = _together(
-            dataset.map(lambda _, block: _counted(block, sizes), "cells of groups", canonical=True)
-        )
+        if dataset.cells is None:
+            counter = _Counter()
+            for part in dataset.map(lambda _, block: _counted(block, sizes), "cells of groups", canonical=True):
+                counter.take(part)
+            dataset.cells = counter.total()
+        keys, counts = dataset.cells
         codes, left = np.empty((len(keys), len(sizes)), dtype=np.int64), keys.copy()
         for f in reversed(range(len(sizes))):
             left, codes[:, f] = np.divmod(left, sizes[f])
@@ -88,6 +92,27 @@ class Cells:
         return np.where(cell[:, None] < 0, NO_GROUP, self.codes[cell])
 
 
+@contextmanager
+def count_cells(dataset: Dataset) -> Iterator[None]:
+    """Leave the cells with the data, and their numbers of rows, as the body checks the rows."""
+    (sizes, possible), counter = _sizes(dataset), _Counter()
+    if not possible:
+        yield
+        return
+    dataset.beside.append((lambda _, block: _counted(block, sizes), counter.take))
+    try:
+        yield
+    finally:
+        dataset.beside.pop()
+    dataset.cells = counter.total()
+
+
+def _sizes(dataset: Dataset) -> tuple[tuple[int, ...], bool]:
+    """Return the numbers of levels, and whether there is a number for each combination."""
+    sizes = tuple(len(own) for own in dataset.design.groups)
+    return sizes, bool(np.prod([float(size) for size in sizes]) <= 2.0**62)
+
+
 def _counted(block: WeightedData, sizes: tuple[int, ...]) -> tuple[IntArray, IntArray]:
     assert block.group is not None
     own = block.group[block.group[:, 0] != NO_GROUP]  # pseudo-rows of a coreset may have none
@@ -95,19 +120,24 @@ def _counted(block: WeightedData, sizes: tuple[int, ...]) -> tuple[IntArray, Int
     return found, counts
 
 
-def _together(parts: Iterable[tuple[IntArray, IntArray]]) -> tuple[IntArray, IntArray]:
-    """Return the different keys of all parts in order, and how often each occurs.
+class _Counter:
+    """Different keys of all parts in order, and how often each occurs.
 
     Parts wait until they are as many as the keys known, so that each key is sorted a few times only.
     """
-    known, waiting = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)), []
-    for part in parts:
-        waiting.append(part)
-        if sum(len(keys) for keys, _ in waiting) > max(len(known[0]), _LEAST_WAITING):
-            known, waiting = _merged([known, *waiting]), []
-    return _merged([known, *waiting])
 
+    def __init__(self) -> None:
+        self._known = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+        self._waiting: list[tuple[IntArray, IntArray]] = []
 
-def _merged(parts: Sequence[tuple[IntArray, IntArray]]) -> tuple[IntArray, IntArray]:
-    keys, places = np.unique(np.concatenate([found for found, _ in parts]), return_inverse=True)
-    return keys, np.bincount(places, np.concatenate([count for _, count in parts])).astype(np.int64)
+    def take(self, part: tuple[IntArray, IntArray]) -> None:
+        """Add a part."""
+        self._waiting.append(part)
+        if sum(len(keys) for keys, _ in self._waiting) > max(len(self._known[0]), _LEAST_WAITING):
+            self._known, self._waiting = self.total(), []
+
+    def total(self) -> tuple[IntArray, IntArray]:
+        """Return keys and counts of all parts."""
+        parts = [self._known, *self._waiting]
+        keys, places = np.unique(np.concatenate([found for found, _ in parts]), return_inverse=True)
+        return keys, np.bincount(places, np.concatenate([count for _, count in parts])).astype(np.int64)

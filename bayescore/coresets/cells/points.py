@@ -68,8 +68,8 @@ class Points:
         values = np.zeros_like(self.log_prior)
 
         def sums() -> Iterator[BlockSums]:
-            for part, own in dataset.map(partial(_look, self), "effects of cells", canonical=True):
-                values[part[0]] += own
+            for part, own in dataset.map(partial(_look, self), "effects of cells", canonical=True, here=True):
+                values[part.cells] += own
                 yield part
 
         return total(sums(), self.at), values

@@ -111,11 +111,10 @@ class Start:
 
     def density(self, cells: Cells, columns: IntArray) -> Density:
         """Return the density to begin at; effects of cells that were not there are 0."""
-        at = Density.start(len(self.beta), len(cells), columns)
+        at = Density.start(self.beta, self.prior, len(cells), columns)
         places, there = self.places(cells)
-        mean = at.mean.copy()
-        mean[places] = self.mean[there]
-        return replace(at, beta=self.beta, prior=self.prior, mean=mean)
+        at.mean[places] = self.mean[there]
+        return at
 
 
 def flat_mode(dataset: Dataset, family: Family, prior: Prior) -> FloatArray:

@@ -23,8 +23,6 @@ from bayescore.models.families import Family
 from bayescore.models.group_sums import local_codes
 from bayescore.types import FloatArray, IntArray, WeightedData
 
-_FIRST_SD = 0.5  # of effects
-
 
 @dataclass(frozen=True, eq=False)
 class Density:
@@ -44,12 +42,11 @@ class Density:
     columns: IntArray
 
     @classmethod
-    def start(cls, p: int, n_cells: int, columns: IntArray) -> "Density":
-        """Return the point at which all coefficients and effects are 0, to begin at."""
-        Q = len(columns)
-        C = n_cells + 1
+    def start(cls, beta: FloatArray, prior: FloatArray, n_cells: int, columns: IntArray) -> "Density":
+        """Return the point at which all effects are 0, to begin at."""
+        C, Q, p = n_cells + 1, len(columns), len(beta)
         effects = np.zeros((C, Q)), np.zeros((C, Q, Q)), np.zeros((C, Q, p))
-        return cls(np.zeros(p), np.zeros((p, p)), *effects, _FIRST_SD**2 * np.eye(Q), columns)
+        return cls(beta, np.zeros((p, p)), *effects, prior, columns)
 
     @property
     def free(self) -> bool:
