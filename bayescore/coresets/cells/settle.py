@@ -34,7 +34,7 @@ from bayescore.validation import DataError
 
 MAX_PASSES = 25
 NEAR = 0.3  # sds of a coefficient, or of the log sd of effects, of the last step
-_NEARLY = 2.0  # the same before quadrature, where the next step will be `NEAR` if it shrinks as the last one did
+_NEARLY = 2.0  # the same before quadrature, if steps that shrink as the last one did lead no further than `NEAR`
 _COVERED = 2.0  # sds of an effect, by which its nodes may have moved then
 _LOST = 100.0  # sds of the last step, from which the centre is not near anything
 _MAX_TURNS = 12  # of quadrature, two passes each
@@ -46,8 +46,8 @@ _FAR = 2.0  # of eta, by which a step moves the effects of a cell at most, on a 
 _SCORINGS = 30  # steps of S, a pass
 _LONGEST = 1.0  # of them, in a log variance
 _STILL = 0.05  # sds of a log variance, at which they end
-LEAST_SD = 0.5  # of an effect
-MOST_SD = 15.0  # of an effect, on a row of root mean square: where cells have one label each the likelihood sets none
+LEAST_SD = 0.5  # of an effect, on a row of root mean square
+MOST_SD = 15.0  # of the same: where cells have one label each the likelihood sets none
 _LOST_DIGITS = 1e-11  # of the curvature: if effects leave less of it, rounding decides
 _LEAST_INFORMATION = 1e-6  # of a cell's rows on its effects, in units of the prior's
 
