@@ -67,13 +67,10 @@ def checking_group_terms(dataset: Dataset) -> Iterator[None]:
             old = partner[codes]
             partner[codes] = np.where(old == _UNSEEN, new, np.where(old == new, old, _SEVERAL))
 
-    dataset.beside.append((lambda _, block: _look(block, asked), take))
-    try:
+    with dataset.beside(lambda _, block: _look(block, asked), take):
         yield
         if n_rows == 0:
             deque(dataset.scan_beside(lambda *_: None), maxlen=0)
-    finally:
-        dataset.beside.clear()
     for (place, columns), (low, high) in zip(asked.slopes, slopes, strict=True):
         _check_slopes(design.groups[place], [design.names[d] for d in columns], low[:-1], high[:-1])
     for place, known in zip(asked.labels, labels, strict=True):

@@ -56,7 +56,7 @@ class Dataset:
         self._block_rows = block_rows
         self._scan: Scan | None = None
         # what the pass that checks the rows is to do too: a function of a block, and what takes its results
-        self.beside: list[tuple[Callable[[int, WeightedData], Any], Callable[[Any], None]]] = []
+        self._beside: list[tuple[Callable[[int, WeightedData], Any], Callable[[Any], None]]] = []
         # rows drawn while they were checked, in columns of the design, and their inclusion probabilities, shape (n,)
         self.sample: tuple[WeightedData, FloatArray] | None = None
         # numbers of the combinations of groups that occur, and of their rows, counted while rows were checked
@@ -162,11 +162,11 @@ class Dataset:
     def scan_beside(self, function: Callable[[int, WeightedData], R]) -> Iterator[R]:
         """Yield ``function(start, block)`` of canonical blocks, in a pass that learns the `scan` as well.
 
-        What is in `beside` is done, too.
+        What is to be done `beside` is done, too.
         """
         names, scans = self.design.names, []
         given = self.design.raw_names if formula_of(self.design) is not None else ()
-        others = [other for other, _ in self.beside]
+        others = [other for other, _ in self._beside]
 
         def both(start: int, block: WeightedData) -> tuple[Scan, R, list[Any]]:
             more = [other(start, block) for other in others]
@@ -175,10 +175,19 @@ class Dataset:
         with self.counting_missing():
             for scan, result, more in self.map(both, "checking rows", canonical=True):
                 scans.append(scan)
-                for (_, take), own in zip(self.beside, more, strict=True):
+                for (_, take), own in zip(self._beside, more, strict=True):
                     take(own)
                 yield result
             self._scan = Scan.of(scans, names)
+
+    @contextmanager
+    def beside(self, function: Callable[[int, WeightedData], R], take: Callable[[R], None]) -> Iterator[None]:
+        """Call ``take(function(start, block))`` in the body, for the blocks of a pass that checks the rows."""
+        self._beside.append((function, take))
+        try:
+            yield
+        finally:
+            self._beside.pop()
 
     @contextmanager
     def counting_missing(self) -> Iterator[None]:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 import bayescore as bc
+from bayescore.models.families import check_family
 from benchmarks.commands import command
 from benchmarks.tables import publish
 
@@ -32,8 +33,7 @@ def built(sd: float, n_groups: int, size: int, rate: float, family: str) -> dict
     X[:, 0] = rng.exponential(size=n)
     g = rng.integers(0, n_groups, n)
     eta = rate + X @ SLOPES + sd * rng.standard_normal(n_groups)[g]
-    mean = 1.0 / (1.0 + np.exp(-eta))
-    y = (rng.random(n) < mean).astype(int) if family == "logistic" else rng.poisson(np.exp(eta))
+    y = check_family(family).draw(eta, rng).astype(int)
     row = {"family": family, "groups": n_groups, "rows a group": size, "rate": rate, "sd": sd}
     how = {"family": family, "groups": g, "intercept": True, "random_state": 0, "progressbar": False}
     try:

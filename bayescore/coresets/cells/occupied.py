@@ -1,5 +1,6 @@
 """Cells: the combinations of all grouping factors' levels that occur, and rows seen with their cell as group."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -9,6 +10,7 @@ import numpy as np
 
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design, Grouping
+from bayescore.models.group_sums import codes_among
 from bayescore.types import NO_GROUP, IntArray, WeightedData
 from bayescore.validation import DataError
 
@@ -99,11 +101,8 @@ def count_cells(dataset: Dataset) -> Iterator[None]:
     if not possible:
         yield
         return
-    dataset.beside.append((lambda _, block: _counted(block, sizes), counter.take))
-    try:
+    with dataset.beside(lambda _, block: _counted(block, sizes), counter.take):
         yield
-    finally:
-        dataset.beside.pop()
     dataset.cells = counter.total()
 
 
@@ -116,8 +115,8 @@ def _sizes(dataset: Dataset) -> tuple[tuple[int, ...], bool]:
 def _counted(block: WeightedData, sizes: tuple[int, ...]) -> tuple[IntArray, IntArray]:
     assert block.group is not None
     own = block.group[block.group[:, 0] != NO_GROUP]  # pseudo-rows of a coreset may have none
-    found, counts = np.unique(key_of(own, sizes), return_counts=True)
-    return found, counts
+    found, places = codes_among(key_of(own, sizes), math.prod(sizes))
+    return found, np.bincount(places, minlength=len(found)).astype(np.int64)
 
 
 class _Counter:
