@@ -75,13 +75,14 @@ class Durations:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Start the longest files first, so that no worker is left with one at the end."""
+        """Start the longest files first, so that no worker is left with one at the end; collecting counts for none."""
         if hasattr(self.config, "workerinput"):
             run = {(item.nodeid.partition("::")[0], tier(item)) for item in items}
             cost: dict[str, float] = defaultdict(float)
             for file, which in sorted(run):
                 cost[file] += self.known["files"].get(file, {}).get(which, 0.0)
             items.sort(key=lambda item: -cost[item.nodeid.partition("::")[0]])
+        self.since = cpu()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: Any, request: Any) -> Generator[None, Any, Any]:

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from tests import durations
@@ -50,34 +52,41 @@ def test_first(shared):
 def test_second(shared):
     pass
 """
+RECORDS_BESIDE = """
+from pathlib import Path
+from tests import durations
+
+durations.RECORD = Path(__file__).with_name("durations.json")
+durations.RECORDED = 0.0
+"""
 
 
 def test_the_record_tells_tests_fixtures_and_tiers_apart(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    record = pytester.path / "durations.json"
-    monkeypatch.setattr(durations, "RECORD", record)
-    monkeypatch.setattr(durations, "RECORDED", 0.0)
+    monkeypatch.setattr(durations, "RECORD", pytester.path / "durations.json")
+    monkeypatch.setenv("PYTHONPATH", str(Path(durations.__file__).parents[1]))
+    pytester.makeconftest(RECORDS_BESIDE)
     pytester.makeini("[pytest]\nmarkers = slow")
     pytester.makepyfile(test_busy=BUSY)
     run = ("-p", "tests.durations", "--record-durations", "-p", "no:cacheprovider")
-    assert pytester.runpytest_inprocess(*run).ret == 0
+    assert pytester.runpytest_subprocess(*run).ret == 0
     found = durations.load()
     assert list(found["tests"]) == [
         "test_busy.py::shared (fixture)", "test_busy.py::test_first", "test_busy.py::test_second"
     ]  # fmt: skip
     assert found["tests"]["test_busy.py::test_first"] == pytest.approx(0.1, abs=0.1)
     assert found["files"]["test_busy.py"]["slow"] >= 0.4 > found["files"]["test_busy.py"]["quick"]
-    assert pytester.runpytest_inprocess(*run, "-m", "not slow").ret == 0
+    assert pytester.runpytest_subprocess(*run, "-m", "not slow").ret == 0
     again = durations.load()
     assert again["tests"]["test_busy.py::test_first"] == found["tests"]["test_busy.py::test_first"]
     assert again["files"]["test_busy.py"]["quick"] >= 0.3
     assert again["files"]["test_busy.py"]["slow"] == found["files"]["test_busy.py"]["slow"]
     for chosen in (["-k", "second"], ["test_busy.py::test_second"]):
-        refused = pytester.runpytest_inprocess(*run, *chosen)
+        refused = pytester.runpytest_subprocess(*run, *chosen)
         assert refused.ret == pytest.ExitCode.USAGE_ERROR
         refused.stderr.fnmatch_lines(["*give whole files or folders*"])
     assert durations.load() == again
     pytester.makepyfile(test_busy="def test_only(): pass")
-    assert pytester.runpytest_inprocess(*run).ret == 0
+    assert pytester.runpytest_subprocess(*run).ret == 0
     assert list(durations.load()["tests"]) == ["test_busy.py::test_only"]
