@@ -77,7 +77,8 @@ def propose_grouped(
 
     def of_all(dataset: Dataset) -> tuple[FloatArray, float]:
         check_bytes(theta, target.arguments(), "draws")
-        return np.asarray(node_sums(theta, core, dataset, target).full.log_p.sum(axis=1)), 0.0
+        sums = node_sums(theta, core, dataset, target)
+        return sums.ratio + sums.core.log_p.sum(axis=1), 0.0
 
     return Proposed(marginal_log_likelihoods(theta, target), log_prior - log_q, of_all)
 

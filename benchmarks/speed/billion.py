@@ -2,7 +2,7 @@
 
 Rows of `benchmarks/generated.py`: eight columns, most of them skewed, and an intercept, 3% positive. "flat" is without
 groups, by `calibrated`; "groups" with `(1 | g)` of 100,000 groups, by `multilevel`. Build, 4 x 1000 draws and
-certificate, each kind and way in a process of its own, after a small run that compiles.
+certificate, each kind and way in a process of its own, after a small run that compiles, in another process.
 
 *counter*: N = 1e9 (``--rows``), made anew in every pass by the threads that map them. "maker, ns" is the processor time
 of making a row. *parquet*: the first 2e8 of these rows from a file, 8 columns of float32, written for the purpose and
@@ -11,8 +11,8 @@ cores. One of them is killed once it has done as many tasks as the file has row 
 pass. "coreset" is a checksum: it must be that of Parquet.
 
 Seconds are of the clock; CPU seconds of all threads, by Dask of all processes from their start to their end. "peak MB"
-is the memory of the process at its highest till the step's end, of Dask that of the largest process; "small" is what it
-was after the small run, which looks at all groups, so that it may be the highest of all. "model" is what
+is the memory of the process at its highest till the step's end, of Dask that of the largest process. "small" is what it
+was after the small run where the same process made it, as all did at first and those of Dask do. "model" is what
 COST_MODEL.md says for the passes that the build took, at D = 9: 72 ns of processor time a row and pass from Parquet;
 of made rows the making, in place of decoding and copying. It knows no groups. That of the certificate is the processor
 time a row of the one of 1e8 rows in `build_passes`. "of model" is measured over predicted.
@@ -111,17 +111,14 @@ def checksum(core: bc.Coreset) -> int:
 def counted(kind: str, n_rows: int, groups: int) -> dict[str, Any]:
     """Return what rows took that are made; in a fresh process."""
     warnings.simplefilter("ignore", UserWarning)
-    whole(kind, Generated(WARM_ROWS, WARM_GROUPS if groups else 0, SEED))
-    before = {"peak MB, small": peak_mb()}
     *_, used = timed(lambda: [len(made(SEED, start, BLOCK, groups)) for start in range(0, 64 * BLOCK, BLOCK)])
-    return {"maker, ns": used / (64 * BLOCK) * 1e9, **before, **whole(kind, Generated(n_rows, groups, SEED))}
+    return {"maker, ns": used / (64 * BLOCK) * 1e9, **whole(kind, Generated(n_rows, groups, SEED))}
 
 
-def from_file(kind: str, path: Path, warm: Path) -> dict[str, Any]:
+def from_file(kind: str, path: Path) -> dict[str, Any]:
     """Return what rows of a file took; in a fresh process."""
     warnings.simplefilter("ignore", UserWarning)
-    whole(kind, warm)
-    return {"peak MB, small": peak_mb(), **whole(kind, path)}
+    return whole(kind, path)
 
 
 def by_workers(kind: str, path: Path, warm: Path) -> dict[str, Any]:
@@ -220,18 +217,21 @@ def main(rows: int = ROWS, only: Sequence[str] = SETS) -> None:
     signal.signal(signal.SIGTERM, _interrupted)
     for kind in KINDS:
         asked = [way for way in WAYS if f"{kind}_{way}" in only]
+        small = WARM_GROUPS if kind == "groups" else 0
         if "counter" in asked:
             groups = n_groups(kind, rows)
+            alone(counted, kind, WARM_ROWS, small)
             _keep(kind, "counter", rows, groups, alone(counted, kind, rows, groups))
         if on_disk := [way for way in asked if way != "counter"]:
             n_rows = min(rows, FILE_ROWS)
             groups = n_groups(kind, n_rows)
-            small = WARM_GROUPS if groups else 0
             with file_of(kind, WARM_ROWS, small) as warm, file_of(kind, n_rows, groups) as path:
-                for way in on_disk:
-                    work = {"parquet": from_file, "dask": by_workers}[way]
-                    found = {"GB": path.stat().st_size / 1e9, **alone(work, kind, path, warm)}
-                    _keep(kind, way, n_rows, groups, found)
+                size = {"GB": path.stat().st_size / 1e9}
+                if "parquet" in on_disk:
+                    alone(from_file, kind, warm)
+                    _keep(kind, "parquet", n_rows, groups, size | alone(from_file, kind, path))
+                if "dask" in on_disk:
+                    _keep(kind, "dask", n_rows, groups, size | alone(by_workers, kind, path, warm))
 
 
 def _keep(kind: str, way: str, n_rows: int, groups: int, found: dict[str, Any]) -> None:

@@ -66,7 +66,7 @@ def test_sums_and_effects_are_those_of_all_rows_within_the_said_error(kind):
     assert size(sampled.ratio - whole.ratio) <= 3.0 * sampled.error
     np.testing.assert_allclose(sampled.labels, whole.labels)
     even = np.full(len(sampled.theta), 1.0 / len(sampled.theta))
-    (mean, sd), (true, true_sd) = sampled.full.effects.over(even), whole.full.effects.over(even)
+    (mean, sd), (true, true_sd) = sampled.full_over(even), whole.full_over(even)
     assert np.abs((mean - true) / true_sd).max() < 0.02
     assert np.abs(np.log(sd / true_sd)).max() < 0.02
 

@@ -32,6 +32,7 @@ from bayescore.types import FloatArray, IntArray, LabelArray, WeightedData
 
 _NODES = {1: 15, 2: 9, 3: 5}  # in each of Q dimensions
 _LEAST_VARIANCE = 0.04  # of effects, given w, times that of the density: nodes stand too far apart to tell less
+_CELLS = 10_000  # of which polynomials are made orthonormal at a time
 _STEP = 0.8  # of eta, between nodes of an effect with a large sd, which is like a cut normal where labels agree
 
 
@@ -133,11 +134,15 @@ class Points:
     def _basis(self, shares: FloatArray) -> FloatArray:
         """Return w times polynomials of degree 1 and 2 in b, orthonormal under w and to 1, shape (C + 1, K, J)."""
         mean, precision = self.moments(shares)
-        away = np.linalg.cholesky(precision).transpose(0, 2, 1) @ (self.effects - mean[:, :, None])
-        i, j = np.triu_indices(away.shape[1])
-        powers = np.concatenate([np.ones_like(away[:, :1]), away, away[:, i] * away[:, j]], axis=1)
-        root = np.sqrt(shares)[:, :, None]
-        return np.asarray(root * np.linalg.qr(root * powers.transpose(0, 2, 1))[0][:, :, 1:])
+        root, inner = np.sqrt(shares)[:, :, None], np.linalg.cholesky(precision).transpose(0, 2, 1)
+        (C, Q, K), (i, j) = self.effects.shape, np.triu_indices(self.effects.shape[1])
+        out = np.empty((C, K, Q + len(i)))
+        for start in range(0, C, _CELLS):
+            cut = slice(start, start + _CELLS)
+            away = inner[cut] @ (self.effects[cut] - mean[cut, :, None])
+            powers = np.concatenate([np.ones_like(away[:, :1]), away, away[:, i] * away[:, j]], axis=1)
+            out[cut] = root[cut] * np.linalg.qr(root[cut] * powers.transpose(0, 2, 1))[0][:, :, 1:]
+        return out
 
     def _nodes(self, rows: WeightedData, own: IntArray) -> "_Nodes":
         """Return what the kernel below reads of rows of cells `own`."""

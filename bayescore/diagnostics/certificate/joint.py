@@ -125,7 +125,8 @@ def effects_of(draws: Predictor, weights: FloatArray, labels: FloatArray, slow: 
     """Return the table of all effects of draws, given their weights, as `effects_table` has it."""
     u = effects_at(draws)
     moments = EffectMoments(u, np.broadcast_to(0.0, u.shape))
-    return effects_table(tuple(own.grouping for own in draws.factors), weights, (moments, moments), labels, slow)
+    factors = tuple(own.grouping for own in draws.factors)
+    return effects_table(factors, weights, lambda cut: (moments.of(cut),) * 2, labels, slow)
 
 
 def sizes_of(groups: Sequence[Grouping]) -> list[tuple[int, int]]:

@@ -28,7 +28,7 @@ from bayescore.diagnostics.certificate.provenance import trouble_of_densities
 from bayescore.diagnostics.certificate.sampled_groups import sampled_sums
 from bayescore.diagnostics.certificate.sampled_rows import sampled_row_sums
 from bayescore.diagnostics.certificate.scores import Scores, checked, scores
-from bayescore.diagnostics.certificate.weigh import Weighed, effects_table
+from bayescore.diagnostics.certificate.weigh import EffectMoments, Weighed, effects_table
 from bayescore.diagnostics.full_weights import full_weights
 from bayescore.diagnostics.psis import psislw
 from bayescore.diagnostics.responses import SampledCounts
@@ -44,7 +44,6 @@ from bayescore.samplers.group_effects import draw_keys
 from bayescore.samplers.inference_data import Posterior, flat_draws
 from bayescore.types import FloatArray, IntArray, WeightedData
 
-_PIECE = 1 << 21  # numbers of an array of some groups at all draws
 _LOOK = 40  # draws at which the density of a sample of groups is compared with that of all
 _COUNTS = 0.05  # weight of draws together in which nodes may miss an effect
 
@@ -58,24 +57,27 @@ class MarginalDraws(Weighed):
 
     def effects(self, slow: float) -> pd.DataFrame:
         """Return the table of the groups' effects."""
-        moments = self.sums.core.effects, self.sums.full.effects
-        return effects_table((self.grouping,), shares(self.weights.weights, self.sums), moments, self.sums.labels, slow)
+        sums = self.sums
+
+        def moments(cut: slice) -> tuple[EffectMoments, EffectMoments]:
+            return sums.core.effects.of(cut), sums.full.of(cut).effects
+
+        return effects_table((self.grouping,), shares(self.weights.weights, sums), moments, sums.labels, slow)
 
     def elpd(self, counts: SampledCounts | None = None) -> dict[str, Any]:
         """Return the expected log predictive density of a left-out group, summed over groups."""
-        w, log_p, sample = self.weights.log_ratio, self.sums.full.log_p[:, :-1], self.sums.sample
-        looked_at = log_p.T if sample is None else sample.log_p.T
+        sums, w, sample = self.sums, self.weights.log_ratio, self.sums.sample
+        looked_at = sums.full.of(slice(0, len(sums.labels))).log_p.T if sample is None else sample.log_p.T
         smoothed, k = psislw(w - looked_at)
         if (k > MAX_K).mean() > MAX_BAD_K_SHARE:
             return {}
         each = special.logsumexp(looked_at + smoothed, axis=1)
         total = float(each.sum())
         if sample is not None:  # of all groups without smoothing, and what is left of it by sampled ones
-            assert self.sums.at is not None
-            w = w[self.sums.at]
-            step = max(1, _PIECE // len(w))
-            cuts = [log_p[:, start : start + step] for start in range(0, log_p.shape[1], step)]
-            own, parts = each, [special.logsumexp(w) - special.logsumexp(w[:, None] - cut, axis=0) for cut in cuts]
+            assert sums.at is not None
+            w, own = w[sums.at], each
+            log_p = (sums.full.of(cut).log_p for cut in sums.pieces)
+            parts = [special.logsumexp(w) - special.logsumexp(w[:, None] - piece, axis=0) for piece in log_p]
             each = np.concatenate(parts)
             total = float(each.sum() + sample.each @ (own - each[sample.places]))
         if counts is not None:
@@ -89,9 +91,8 @@ class MarginalDraws(Weighed):
         effects = posterior.variables.get(name)
         if isinstance(effects, EffectDraws):  # of some groups: what `group_effects` gives of them
             keys = draw_keys(shape[0], len(kept) // shape[0])
-            moved = sums.shift, sums.stretch
             own = EffectDraws(
-                sums.theta[kept], keys, effects.seed, effects.mean, lambda: sums.arguments, effects.kept, moved
+                sums.theta[kept], keys, effects.seed, effects.mean, lambda: sums.arguments, effects.kept, sums.moves
             )
             u = own.of(effects.kept)
         else:
@@ -109,14 +110,14 @@ class MarginalDraws(Weighed):
         if not isinstance(posterior.variables.get(name), EffectDraws):
             return constants
         w, dims = shares(self.weights.weights, self.sums), (self.grouping.name,)
-        mean, sd = self.sums.full.effects.over(w)
+        (mean, sd), (shift, stretch) = self.sums.full_over(w), self.sums.moves
         ends = constants[f"{name}_quantiles"].values - constants[f"{name}_mean"].values
         found = {
             f"{name}_mean": (dims, mean),
             f"{name}_sd": (dims, sd),
             f"{name}_quantiles": (("quantile", *dims), mean + ends * sd / constants[f"{name}_sd"].values),
-            f"{name}_shift": (dims, self.sums.shift),
-            f"{name}_stretch": (dims, self.sums.stretch),
+            f"{name}_shift": (dims, shift),
+            f"{name}_stretch": (dims, stretch),
         }
         return constants.assign(found)
 
@@ -213,11 +214,10 @@ class Marginal(Grouped):
         if sums is None:
             sums = node_sums(theta, self.core, self.dataset, self.target)
         weights = full_weights(sums.ratio)
-        n_missed = int((shares(weights.weights, sums) @ sums.full.astray > _COUNTS).sum())
         return MarginalDraws(
             at=at,
             weights=weights,
-            n_missed=n_missed,
+            n_missed=sums.n_astray(shares(weights.weights, sums), _COUNTS),
             how="effects drawn anew",
             grouping=self.core.groups[0],
             sums=sums,

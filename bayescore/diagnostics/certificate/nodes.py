@@ -6,6 +6,7 @@ pieces of the draws.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -31,6 +32,7 @@ FEWEST_DRAWS = 100
 
 _NUMBERS = 12  # of 8 bytes for a group and draw beside log terms: nodes, figures on both sides, copies for the elpd
 _PIECE = 1 << 24  # bytes of the log terms of a piece of the draws
+_GROUPS = 1 << 19  # numbers of an array of a piece of the groups at all draws
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,11 +47,11 @@ class NodeMoments:
     astray: NDArray[np.bool_]
 
     @classmethod
-    def empty(cls, shape: tuple[int, ...]) -> "NodeMoments":
-        """Return figures to be filled by `fill`, given the shape (S, G + 1)."""
+    def empty(cls, shape: tuple[int, ...], dtype: type = np.float64) -> "NodeMoments":
+        """Return figures to be filled by `fill` or `put`, given the shape (S, G + 1)."""
         of_groups = shape[0], shape[1] - 1
-        effects = EffectMoments(np.empty(of_groups), np.empty(of_groups))
-        return cls(np.empty(shape), effects, np.zeros(of_groups, dtype=bool))
+        effects = EffectMoments(np.empty(of_groups, dtype), np.empty(of_groups, dtype))
+        return cls(np.empty(shape, dtype), effects, np.zeros(of_groups, dtype=bool))
 
     def fill(self, cut: slice, terms: FloatArray, at: DrawNodes) -> None:
         """Write those of some draws from log terms at their nodes, shape (s, M)."""
@@ -60,6 +62,43 @@ class NodeMoments:
         """Write those of some draws."""
         self.log_p[cut], self.astray[cut] = own.log_p, own.astray
         self.effects.mean[cut], self.effects.variance[cut] = own.effects.mean, own.effects.variance
+
+    def at(self, draws: IntArray) -> "NodeMoments":
+        """Return those of some draws."""
+        effects = EffectMoments(self.effects.mean[draws], self.effects.variance[draws])
+        return NodeMoments(self.log_p[draws], effects, self.astray[draws])
+
+    def of(self, groups: slice) -> "NodeMoments":
+        """Return those of some groups."""
+        return NodeMoments(self.log_p[:, groups], self.effects.of(groups), self.astray[:, groups])
+
+
+@dataclass(frozen=True, eq=False)
+class MovedMoments:
+    """The same of the full data by what a pass at one point adds to the coreset's: of some groups, when asked for.
+
+    `gain`, `shift` and `ratio`, shape (G,), are what it adds to log-likelihoods and means and multiplies variances by;
+    `poor` says where nodes missed the effect there. Groups at `places`, in order, were `evaluated`.
+    """
+
+    core: NodeMoments
+    gain: FloatArray
+    shift: FloatArray
+    ratio: FloatArray
+    poor: NDArray[np.bool_]
+    places: IntArray
+    evaluated: NodeMoments
+
+    def of(self, groups: slice) -> NodeMoments:
+        """Return those of some groups, given first and last."""
+        own = self.core.of(groups)
+        mean, variance = own.effects.mean + self.shift[groups], own.effects.variance * self.ratio[groups]
+        log_p, astray = own.log_p + self.gain[groups], own.astray | self.poor[groups]
+        here = slice(*np.searchsorted(self.places, [groups.start, groups.stop]))
+        known, k = self.evaluated.of(here), self.places[here] - groups.start
+        log_p[:, k], astray[:, k] = known.log_p, known.astray
+        mean[:, k], variance[:, k] = known.effects
+        return NodeMoments(log_p, EffectMoments(mean, variance), astray)
 
 
 class Sample(NamedTuple):
@@ -80,12 +119,12 @@ class NodeSums:
 
     `ratio`, shape (S,), is the log-likelihood of the full data less the coreset's. `labels` are the weights of rows of
     +1 and of -1 in each group, shape (G, 2). `error` is the standard error of the ratio by a sample of the rows. `full`
-    and `core` are of the draws at `at`; all where that is None.
+    and `core` are of the draws at `at`; all where that is None. Those of all groups are for `pieces`.
     """
 
     theta: FloatArray
     ratio: FloatArray
-    full: NodeMoments
+    full: NodeMoments | MovedMoments
     core: NodeMoments
     labels: FloatArray
     arguments: CollapsedArguments  # of the coreset's density
@@ -95,14 +134,29 @@ class NodeSums:
     at: IntArray | None = None
 
     @property
-    def shift(self) -> FloatArray:
-        """By how much the full data move the mean of each effect given (beta, log sigma), shape (G,)."""
-        return np.asarray((self.full.effects.mean - self.core.effects.mean).mean(axis=0))
+    def pieces(self) -> list[slice]:
+        """All groups in pieces, which all their figures have room for."""
+        G = len(self.labels)
+        step = max(1, _GROUPS // len(self.core.log_p))
+        return [slice(start, min(start + step, G)) for start in range(0, G, step)]
 
-    @property
-    def stretch(self) -> FloatArray:
-        """By what they multiply its sd, shape (G,)."""
-        return np.asarray(np.sqrt(self.full.effects.variance.mean(axis=0) / self.core.effects.variance.mean(axis=0)))
+    def full_over(self, w: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return mean and sd of each effect given the full data over weighted draws, shape (G,)."""
+        return _joined([self.full.of(cut).effects.over(w) for cut in self.pieces])
+
+    def n_astray(self, w: FloatArray, share: float) -> int:
+        """Return of how many groups the nodes miss the effect at draws with more than a share of the weights."""
+        return sum(int((w @ self.full.of(cut).astray > share).sum()) for cut in self.pieces)
+
+    @cached_property
+    def moves(self) -> tuple[FloatArray, FloatArray]:
+        """What the full data add to the mean of each effect given (beta, log sigma), and multiply its sd by: (G,)."""
+
+        def of(full: EffectMoments, core: EffectMoments) -> tuple[FloatArray, FloatArray]:
+            stretch = np.sqrt(full.variance.mean(axis=0) / core.variance.mean(axis=0))
+            return (full.mean - core.mean).mean(axis=0), stretch
+
+        return _joined([of(self.full.of(cut).effects, self.core.effects.of(cut)) for cut in self.pieces])
 
     def draw_effects(self, s: int, uniforms: FloatArray) -> FloatArray:
         """Return a draw of each effect given the full data and draw s, shape (G,).
@@ -115,8 +169,13 @@ class NodeSums:
             own = at._replace(theta=at.theta[cut], center=at.center[cut], scale=at.scale[cut])
             return np.asarray(effects_given(terms[cut], own, given)[0])
         at, terms = nodes_at(self.theta[cut], self.arguments)
-        u, mean = effects_given(terms, at, given)[0], figures(terms, at).mean[0]
-        return np.asarray(mean + self.shift + (u - mean) * self.stretch)
+        u, mean, (shift, stretch) = effects_given(terms, at, given)[0], figures(terms, at).mean[0], self.moves
+        return np.asarray(mean + shift + (u - mean) * stretch)
+
+
+def _joined(parts: list[tuple[FloatArray, FloatArray]]) -> tuple[FloatArray, FloatArray]:
+    one, other = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return one, other
 
 
 def check_bytes(theta: FloatArray, arguments: CollapsedArguments, name: str = "max_draws") -> None:
@@ -157,16 +216,18 @@ def core_moments(theta: FloatArray, arguments: CollapsedArguments) -> tuple[Draw
 
 
 def own_moments(theta: FloatArray, arguments: CollapsedArguments) -> NodeMoments:
-    """Return what the coreset says about the groups at draws."""
-    own = NodeMoments.empty((len(theta), len(arguments.peak)))
+    """Return what the coreset says about the groups at draws, of many groups: in numbers of 4 bytes."""
+    own = NodeMoments.empty((len(theta), len(arguments.peak)), np.float32)
     for cut, at, terms in _pieces(theta, arguments):
-        own.fill(cut, terms, at)
+        found = figures(terms, at)
+        own.put(cut, NodeMoments(found.log_p, EffectMoments(found.mean, found.variance), found.astray))
     return own
 
 
 def marginal_log_likelihoods(theta: FloatArray, target: CollapsedTarget) -> FloatArray:
     """Return the coreset's log-likelihood at draws of (beta, log sigma), effects integrated out, shape (S,)."""
-    return np.asarray(own_moments(theta, target.arguments()).log_p.sum(axis=1))
+    pieces = _pieces(theta, target.arguments())
+    return np.concatenate([figures(terms, at).log_p.sum(axis=1) for _, at, terms in pieces])
 
 
 def _pieces(theta: FloatArray, arguments: CollapsedArguments) -> Iterator[tuple[slice, DrawNodes, FloatArray]]:

@@ -31,6 +31,7 @@ from bayescore.data.sources import as_source
 from bayescore.diagnostics.certificate.nodes import (
     FEWEST_DRAWS,
     MAX_BYTES,
+    MovedMoments,
     NodeMoments,
     NodeSums,
     Sample,
@@ -205,23 +206,19 @@ class _Sampled:
             return None
         at = np.linspace(0, len(theta) - 1, _draws_of_all(len(theta), self.target.n_groups)).round().astype(np.int64)
         own = own_moments(theta[at], arguments)
-        moved = self._moved(own)
+        a, b, real = self.full.effects, here.effects, slice(None, -1)
+        moved = MovedMoments(
+            own,
+            gain=a.log_marginal[real] - b.log_marginal[real],
+            shift=a.mean[real] - b.mean[real],
+            ratio=a.variance[real] / b.variance[real],
+            poor=a.poor[real].astype(bool),
+            places=self.sample,
+            evaluated=of_sample.at(at),
+        )
         ratio = _quadratics([self.full.terms - here.terms], theta - here.theta)[:, 0] + look.left @ each
-        moved.log_p[:, -1] = of_sample.log_p[at, -1]
         sample = Sample(self.sample, each[:-1], of_sample.log_p[:, :-1], look.error)
-        moved.effects.mean[:, self.sample] = of_sample.effects.mean[at]
-        moved.effects.variance[:, self.sample] = of_sample.effects.variance[at]
-        moved.astray[:, self.sample] = of_sample.astray[at]
         return NodeSums(theta, ratio, moved, own, labels, arguments, sample=sample, at=at)
-
-    def _moved(self, own: NodeMoments) -> NodeMoments:
-        """Return what the coreset says about groups, moved by what all rows say at its mode."""
-        a, b, real = self.full.effects, self.target.point.effects, slice(None, -1)
-        mean = own.effects.mean + (a.mean - b.mean)[real]
-        variance = own.effects.variance * (a.variance[real] / b.variance[real])
-        log_p = own.log_p.copy()
-        log_p[:, real] += a.log_marginal[real] - b.log_marginal[real]
-        return NodeMoments(log_p, EffectMoments(mean, variance), own.astray | a.poor[real].astype(bool))
 
     def _near(self, found: EffectMoments, core: EffectMoments) -> bool:
         """Whether effects of sampled groups are the coreset's, moved, in mean and sd over draws."""

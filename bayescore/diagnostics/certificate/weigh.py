@@ -137,20 +137,21 @@ class EffectMoments(NamedTuple):
 def effects_table(
     groups: tuple[Grouping, ...],
     w: FloatArray,
-    moments: tuple[EffectMoments, EffectMoments],
+    moments: Callable[[slice], tuple[EffectMoments, EffectMoments]],
     rows: FloatArray,
     slow: float,
 ) -> pd.DataFrame:
     """Return `CertificateData.effects`, for weights `w` of draws, shape (S,).
 
-    Effects stand factor by factor: levels, and within a level its effects. `moments` are those given the coreset and
-    those given the full data. `rows`, shape (E, 2), are the weights of rows of +1 and of -1 in each effect's group.
+    Effects stand factor by factor: levels, and within a level its effects. `moments` returns those of a piece of them
+    given the coreset, and given the full data. `rows`, shape (E, 2), are the weights of rows of +1 and of -1 in each
+    effect's group.
     Numerical errors are multiplied by `slow`, as draws are not independent.
     """
     E = len(rows)
     step = max(1, _PIECE // len(w))
     cuts = [slice(start, min(start + step, E)) for start in range(0, E, step)]
-    parts = [_effects(w, (moments[0].of(cut), moments[1].of(cut)), rows[cut], slow) for cut in cuts]
+    parts = [_effects(w, moments(cut), rows[cut], slow) for cut in cuts]
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     places = [(own.name, level, effect) for own in groups for level in own.levels for effect in own.effects]
     return pd.DataFrame(columns, index=pd.MultiIndex.from_tuples(places, names=EFFECT_INDEX))
