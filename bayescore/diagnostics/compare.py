@@ -16,6 +16,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
+from bayescore.compat import is_inference_data
 from bayescore.data.matching import check_no_pseudo, check_same_design
 from bayescore.diagnostics.errors import Moments, negative_log_likelihood
 from bayescore.diagnostics.health import health
@@ -24,7 +25,7 @@ from bayescore.diagnostics.model_check import check_model
 from bayescore.diagnostics.report import as_fragment, as_text, plots, write_report
 from bayescore.diagnostics.results import CertificateData, ComparisonData
 from bayescore.diagnostics.verdict import verdict
-from bayescore.samplers.inference_data import Posterior, is_posterior, read_posterior
+from bayescore.samplers.inference_data import Posterior, read_posterior
 from bayescore.types import WeightedData
 from bayescore.validation import DataError, check_integer
 
@@ -176,7 +177,7 @@ def _check_reference(reference: Posterior) -> Posterior:
 
 
 def _check_candidates(candidates: object, reference: Posterior) -> dict[str, Posterior]:
-    if is_posterior(_draws(candidates)):
+    if is_inference_data(_draws(candidates)):
         candidates = {"candidate": candidates}
     if not isinstance(candidates, Mapping):
         raise TypeError(

@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from bayescore.compat import is_inference_data
 from bayescore.data.design import Grouping
 from bayescore.models.families import Family, find_family
 from bayescore.models.predictor import parameters
-from bayescore.samplers.inference_data import Posterior, is_posterior
+from bayescore.samplers.inference_data import Posterior
 from bayescore.types import FloatArray
 from bayescore.validation import DataError
 
@@ -41,7 +42,7 @@ def read_effects(idata: Any, var_name: str | None = None) -> GroupEffects:
         If `idata` is something else, has no variable `var_name`, by default the only `u_g`, of dims chain, draw and
         one of groups, or draws that are not finite.
     """
-    if not is_posterior(idata):
+    if not is_inference_data(idata):
         raise TypeError(f"idata is of type {type(idata).__name__}; give InferenceData, as bayescore.sample returns")
     source = idata["posterior"]
     variables = [str(name) for name in source.data_vars]

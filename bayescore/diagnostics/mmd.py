@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from bayescore.samplers.inference_data import is_posterior, read_posterior
+from bayescore.compat import is_inference_data
+from bayescore.samplers.inference_data import read_posterior
 from bayescore.types import FloatArray, IntArray
 from bayescore.validation import check_integer, check_matrix, check_positive
 
@@ -158,7 +159,7 @@ def mmd(
         check_positive(gamma, "gamma"),
         0.0 if coef0 == 0 else check_positive(coef0, "coef0"),
     )
-    names = next((read_posterior(x, "draws").features for x in (a, b, whiten) if is_posterior(x)), None)
+    names = next((read_posterior(x, "draws").features for x in (a, b, whiten) if is_inference_data(x)), None)
     first = _rows(a, "a", names, None)
     second = _rows(b, "b", names, first.shape[1])
     if whiten is not None:
@@ -177,7 +178,7 @@ def mmd(
 
 
 def _rows(draws: object, name: str, features: tuple[str, ...] | None, n_columns: int | None) -> FloatArray:
-    if features is not None and is_posterior(draws):
+    if features is not None and is_inference_data(draws):
         draws = read_posterior(draws, name).aligned(features).flat
     rows = np.asarray(check_matrix(draws, name, n_columns=n_columns), dtype=np.float64)
     if len(rows) < 2:

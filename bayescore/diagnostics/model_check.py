@@ -24,6 +24,7 @@ from bayescore.types import FloatArray, WeightedData
 GROUPS = 10  # at most
 _EACH = 40  # effective rows of a group: its share is then known to 0.08
 INTERVAL = 0.94
+_ENDS = 0.5 * (1.0 - INTERVAL), 0.5 * (1.0 + INTERVAL)
 _DRAWS = 400  # of replicated labels
 _ROWS = 20_000  # that are looked at, at most: a group's share is then known to 0.01
 
@@ -84,12 +85,12 @@ def check_model(posterior: Posterior, rows: WeightedData, events: FloatArray | N
 
     if events is not None and family.quadratic:
         sets = [p_of + (family.draw(p_of, rng) - p_of) / np.sqrt(w) for p_of in each]  # a row of weight w is w rows
-        low, high = np.quantile([share(y) for y in sets], [0.5 * (1.0 - INTERVAL), 0.5 * (1.0 + INTERVAL)], axis=0)
+        low, high = np.quantile([share(y) for y in sets], _ENDS, axis=0)
         return ModelCheck(share(p), share(events), low, high, p, events, w, replicated=sets[0])
     if events is not None:
         with np.errstate(divide="ignore"):  # of a rate of 0
             replicated = np.stack([share(family.draw(np.log(p_of), rng, w) / w) for p_of in each])
-        low, high = np.quantile(replicated, [0.5 * (1.0 - INTERVAL), 0.5 * (1.0 + INTERVAL)], axis=0)
+        low, high = np.quantile(replicated, _ENDS, axis=0)
         return ModelCheck(share(p), share(events / w), low, high, p, (events > 0.0).astype(np.float64), w, counts=True)
     counts = w.astype(np.int64)  # a row of weight w is w rows
     many = bool((w > 1.0).any() and (counts == w).all())
@@ -98,5 +99,5 @@ def check_model(posterior: Posterior, rows: WeightedData, events: FloatArray | N
         return np.asarray(rng.binomial(counts, p_of) / w if many else (rng.random(len(rows)) < p_of).astype(np.float64))
 
     replicated = np.stack([share(replicate(p_of)) for p_of in each])
-    low, high = np.quantile(replicated, [0.5 * (1.0 - INTERVAL), 0.5 * (1.0 + INTERVAL)], axis=0)
+    low, high = np.quantile(replicated, _ENDS, axis=0)
     return ModelCheck(share(p), share(positive), low, high, p, positive, w)

@@ -41,18 +41,14 @@ def propose_flat(core: WeightedData, family: Family, prior: Prior, draws: int, r
     """Propose beta; the full data's log-likelihoods come from a sample of the rows where that tells them."""
     beta, log_base, laplace = propose(core, family, prior, draws, rng)
 
-    def of_block(_: int, block: WeightedData) -> FloatArray:
-        return log_likelihoods(beta, block, family)
-
     def of_all(dataset: Dataset) -> tuple[FloatArray, float]:
         near = RowSums.of(dataset, laplace, core, "log evidence", aim=FINE)
         check_finite(dataset, near.terms.precision)
         check_weight(core, near.weight)  # type: ignore[arg-type]
         if (found := near.at(beta)) is not None:
             return found.log_likelihood, found.error
-        full = np.zeros(draws)
-        for part in dataset.map(of_block, "log evidence", canonical=True):
-            full = full + part
+        parts = dataset.map(lambda _, block: log_likelihoods(beta, block, family), "log evidence", canonical=True)
+        full = sum(parts, np.zeros(draws))
         check_finite(dataset, full)
         return full, 0.0
 

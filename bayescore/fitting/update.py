@@ -13,7 +13,6 @@ from bayescore.coresets.cells.condense import columns_of
 from bayescore.coresets.cells.start import Start
 from bayescore.coresets.multilevel import Multilevel
 from bayescore.data.coreset import Coreset
-from bayescore.data.dataset import Dataset
 from bayescore.data.designed import open_in
 from bayescore.data.joined import joined
 from bayescore.data.source import Source
@@ -21,7 +20,6 @@ from bayescore.data.sources.blocks import is_stream
 from bayescore.data.sources.stores import without_keys
 from bayescore.diagnostics.certificate import Certificate, certify
 from bayescore.diagnostics.certificate.updated import certify_update
-from bayescore.diagnostics.full_pass import full_rows
 from bayescore.diagnostics.health import Need
 from bayescore.diagnostics.results import Level
 from bayescore.fitting.frames import Frame, errors_before, moved_too_far
@@ -95,10 +93,6 @@ class NewRows(Given):
         new = replace(new, index=index, label=old.label, params=params)
         self.before[:] = [replace(old, design=new.design)]
         return Coreset.concat([*self.before, new])
-
-    def rows(self, core: Coreset) -> Dataset:
-        """Return the new rows in the design of a coreset."""
-        return full_rows(core, self.data, self.y, progress=self.progressbar, **self.roles)
 
     def certify(self, idata: Any, core: Coreset, max_draws: int, model: Any = None) -> Certificate:  # noqa: ARG002
         """Return the certificate by the new rows and by what is known of earlier ones."""

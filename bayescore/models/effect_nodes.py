@@ -215,14 +215,9 @@ def _moments(terms: FloatArray, at: DrawNodes, tables: tuple[FloatArray, FloatAr
                 out.astray[s, g] = not (ends <= _LEFT_OUT and square > (_STEPS * at.step[g]) ** 2)
 
 
-def moments(terms: FloatArray, at: DrawNodes, out: EffectFigures) -> None:
-    """Write log-likelihoods of groups and moments of their effects from log terms at the nodes, shape (S, M)."""
-    _moments(terms, at, (NODES, LOG_WEIGHTS), out)
-
-
 def figures(terms: FloatArray, at: DrawNodes) -> EffectFigures:
     """Return log-likelihoods of groups and moments of their effects from log terms at the nodes, shape (S, M)."""
     shape = at.center.shape[0], at.center.shape[1] - 1
     out = EffectFigures(np.empty(at.center.shape), np.empty(shape), np.empty(shape), np.zeros(shape, dtype=bool))
-    moments(terms, at, out)
+    _moments(terms, at, (NODES, LOG_WEIGHTS), out)
     return out

@@ -83,14 +83,14 @@ class JointRows:
         of_beta, K = bends(X, self.columns, c)
         ends = np.cumsum([0, *(G * q for G, q in self.shapes)])
         parts = [slice(*own) for own in pairwise(ends)]
-        blocks = [_blocks(K[part, part], q) for part, (_, q) in zip(parts, self.shapes, strict=True)]
+        blocks = [blocks_of(K[part, part], q) for part, (_, q) in zip(parts, self.shapes, strict=True)]
         first = ends[1]
         cross = sparse.hstack([sparse.csr_array(of_beta[:first]), K[:first, first:]], format="csr")
         rest = np.block([[(X * c[:, None]).T @ X, of_beta[first:].T], [of_beta[first:], K[first:, first:].toarray()]])
         return Curvature(blocks[0], cross, rest, blocks[1:])
 
 
-def _blocks(K: sparse.csr_array, q: int) -> FloatArray:
+def blocks_of(K: sparse.csr_array, q: int) -> FloatArray:
     """Return the blocks on the diagonal of a matrix, shape (G, q, q)."""
     G = K.shape[0] // q
     found = np.empty((G, q, q))

@@ -102,9 +102,6 @@ class Sampled:
     acceptance_rate: FloatArray
     step: Step
     thin: int
-    gradients: int  # of all chains, warm-up too
-    bulk: float  # smallest effective sample sizes; NaN where draws are too few to tell
-    tail: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,7 +229,7 @@ def _draw(crew: Crew, plan: Plan, rate: float) -> Sampled:
         most = (plan.max_gradients - crew.gradients) // (each * kept)
         thin = max(1, min(math.ceil(SPARE * plan.ess / (rate * each * kept)), most))
     _show(crew, plan, kept * thin)
-    stretch, bulk, tail = crew.run(kept, thin), math.nan, math.nan
+    stretch = crew.run(kept, thin)
     while kept >= LEAST:
         theta = crew.frame.watched(stretch.x)
         bulk, tail = (float(effective_sizes(theta, each).min()) for each in ("bulk", "tail"))
@@ -256,7 +253,7 @@ def _draw(crew: Crew, plan: Plan, rate: float) -> Sampled:
             np.concatenate([stretch.acceptance[:, old], late.acceptance], axis=1),
         )
     theta = crew.frame.theta(stretch.x)
-    return Sampled(theta, stretch.values, stretch.acceptance, crew.step, thin, crew.gradients, bulk, tail)
+    return Sampled(theta, stretch.values, stretch.acceptance, crew.step, thin)
 
 
 def _show(crew: Crew, plan: Plan, transitions: int, found: str = "") -> None:

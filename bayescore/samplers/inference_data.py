@@ -144,7 +144,7 @@ class Posterior:
 
 def coefficients(idata: Any, name: str, var_name: str = "beta") -> tuple[FloatArray, tuple[str, ...]]:
     """Return the draws of `var_name`, shape (chain, draw, D), as they are, and the names of the D coordinates."""
-    if not is_posterior(idata):
+    if not is_inference_data(idata):
         raise TypeError(
             f"{name} is of type {type(idata).__name__}; give InferenceData, as bayescore.sample returns "
             "or arviz.from_netcdf reads"
@@ -277,8 +277,3 @@ def fewer_draws(some: Any, others: Any) -> bool:
         return int(idata.posterior.sizes["chain"] * idata.posterior.sizes["draw"])
 
     return count(some) < count(others)
-
-
-def is_posterior(value: object) -> bool:
-    """Whether `value` is one posterior rather than a dict of several."""
-    return is_inference_data(value)

@@ -24,7 +24,7 @@ from bayescore.models.posterior import (
     width_precision,
 )
 from bayescore.models.priors import Prior
-from bayescore.samplers.run import CHUNK, Advancing, Draws, run_chains
+from bayescore.samplers.run import CHUNK, Draws, run_chains
 from bayescore.types import NO_OFFSET, FloatArray, WeightedData
 from bayescore.validation import check_integer
 
@@ -162,25 +162,6 @@ def _no_statistics(_drawn: Draws) -> dict[str, FloatArray]:
     return {}
 
 
-def chains_of(request: Request, sampler: Advancing, ready: Prepared, description: str, *, readings: int = 1) -> Draws:
-    """Return the draws asked for, of one chain from each start; a transition reads the rows `readings` times."""
-    thin = request.options["thin"] or ready.thin
-    return run_chains(
-        sampler,
-        ready.arguments,
-        ready.starts,
-        ready.tuning,
-        draws=request.draws,
-        tune=request.tune,
-        thin=thin,
-        cores=request.cores,
-        seeds=request.streams[:-1],
-        progressbar=request.progressbar,
-        description=description,
-        chunk=max(1, min(CHUNK, int(_WORK // (thin * request.data.X.size * readings)))),
-    )
-
-
 @dataclass(frozen=True, kw_only=True)
 class ChainSampler(Sampler):
     """A sampler whose chains `run.run_chains` makes, by `advance`; it has the option `thin`.
@@ -196,7 +177,22 @@ class ChainSampler(Sampler):
         """Return the draws of one chain from each start."""
         from bayescore.compat import inference_data  # ArviZ is slow to import, and builders do without it
 
-        drawn = chains_of(request, self, self.prepare(request), f"sampling by {self.name}")
+        ready = self.prepare(request)
+        thin = request.options["thin"] or ready.thin
+        drawn = run_chains(
+            self,
+            ready.arguments,
+            ready.starts,
+            ready.tuning,
+            draws=request.draws,
+            tune=request.tune,
+            thin=thin,
+            cores=request.cores,
+            seeds=request.streams[:-1],
+            progressbar=request.progressbar,
+            description=f"sampling by {self.name}",
+            chunk=max(1, min(CHUNK, int(_WORK // (thin * request.data.X.size)))),
+        )
         stats = {"lp": drawn.log_density, "acceptance_rate": drawn.acceptance_rate, **self.statistics(drawn)}
         return inference_data(
             {"posterior": {"beta": drawn.theta}, "sample_stats": stats},

@@ -33,7 +33,7 @@ def whitened(family, n_features=5):
 def test_scores_and_their_sums(family):
     rows, white = data(), whitened(family)
     eta, length = rows.X @ white.theta, np.linalg.norm(rows.X @ white.factor, axis=1)
-    g, h = white.scores(rows)
+    g, h = white.row_scores(rows)[:2]
     np.testing.assert_allclose(g, rows.weights * np.abs(family.score(eta, rows.y)) * length, rtol=1e-11)
     np.testing.assert_allclose(h, rows.weights * family.curvature(eta, rows.y) * length**2, rtol=1e-10)
     third = family.third(eta, rows.y)
@@ -59,7 +59,7 @@ def test_wide_rows_are_scored_by_products_of_matrices(family):
     rows = data(700, WIDE)
     eta = rows.X @ (white.theta / 10.0)
     for factor in (white.factor, rng.normal(size=(WIDE, WIDE))):  # triangular, and not
-        g, _ = LaplaceApproximation(family, white.theta / 10.0, factor).scores(rows)
+        g, _ = LaplaceApproximation(family, white.theta / 10.0, factor).row_scores(rows)[:2]
         expected = rows.weights * np.abs(family.score(eta, rows.y)) * np.linalg.norm(rows.X @ factor, axis=1)
         np.testing.assert_allclose(g, expected, rtol=1e-10)
 
@@ -67,11 +67,11 @@ def test_wide_rows_are_scored_by_products_of_matrices(family):
 @LINKS
 def test_a_row_has_the_same_score_in_any_block(family):
     rows, white, basis = data(), whitened(family), np.random.default_rng(2).normal(size=(5, 3))
-    g, h = white.scores(rows)
+    g, h = white.row_scores(rows)[:2]
     leverage = leverage_rows(rows.X, rows.weights, basis)
     for low in range(0, len(rows), 37):
         part = rows.take(slice(low, low + 37))
-        np.testing.assert_array_equal(white.scores(part), (g[low : low + 37], h[low : low + 37]))
+        np.testing.assert_array_equal(white.row_scores(part)[:2], (g[low : low + 37], h[low : low + 37]))
         np.testing.assert_array_equal(leverage_rows(part.X, part.weights, basis), leverage[low : low + 37])
 
 

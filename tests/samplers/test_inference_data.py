@@ -9,7 +9,6 @@ from bayescore.compat import inference_data
 from bayescore.data.design import Design
 from bayescore.limits import MIN_DRAWS
 from bayescore.models.families import FAMILIES
-from bayescore.samplers.inference_data import is_posterior
 from bayescore.samplers.inference_data import read_posterior as read
 from bayescore.validation import DataError
 from tests.diagnostics.conftest import make_posterior
@@ -23,8 +22,6 @@ def test_all_that_is_known_of_a_posterior_is_read():
     assert found.coreset == {"method": "uniform", "size": 4}
     np.testing.assert_array_equal(found.weights, [1, 2, 3, 4])
     assert found.attrs["random_seed"] == "3"
-    assert is_posterior(idata)
-    assert not is_posterior({"it": idata})
 
 
 def test_foreign_posteriors_need_beta_only():

@@ -104,10 +104,6 @@ class LaplaceApproximation:
         """Return the same, given the rows' predictors and squared lengths."""
         return RowScores(*score_rows(eta, block.y, squares, block.weights, self.family))
 
-    def scores(self, block: WeightedData) -> tuple[FloatArray, FloatArray]:
-        """Return whitened score norms g = w |s| |xL| and curvature leverages h = w |c| |xL|^2, shape (n,) each."""
-        return self.row_scores(block)[:2]
-
     def pulls(self, block: WeightedData) -> FloatArray:
         r"""Return each row's part of the mean's distance from the mode, in posterior sds, shape (D, n).
 

@@ -6,7 +6,7 @@ Such a method finds the mode under a prior, predicts the errors of posterior mea
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from bayescore.coresets.calibration.paired import Errors
 from bayescore.coresets.method import BuildInfo
@@ -15,15 +15,6 @@ from bayescore.validation import check_positive
 
 TOLERANCE = 0.05  # error to aim at, of means in posterior sds and of sds relatively
 WEAK = Normal(0.0, 4.0)  # prior under which modes are found, unless one is given
-
-
-class SizePoint(NamedTuple):
-    """A size that was tried, and the errors to expect."""
-
-    size: int
-    mean_error: float
-    sd_error: float
-    correlation_error: float
 
 
 class Candidate(Protocol):
@@ -68,7 +59,8 @@ def smallest_within(tried: Iterable[C], tolerance: float) -> C:
 def size_curve(tried: Iterable[Candidate]) -> list[dict[str, Any]]:
     """Return the sizes that were tried and their errors, as ``core.params["size_curve"]`` has them."""
     ordered = sorted(tried, key=lambda one: one.size)
-    return [SizePoint(one.size, *one.errors)._asdict() for one in ordered]
+    errors = [{f"{name}_error": own for name, own in one.errors._asdict().items()} for one in ordered]
+    return [{"size": one.size, **own} for one, own in zip(ordered, errors, strict=True)]
 
 
 def check_one_mode(prior: Prior | Mapping[str, Prior] | None, matched: str) -> None:

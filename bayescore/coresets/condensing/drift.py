@@ -18,27 +18,17 @@ import numpy as np
 from bayescore.coresets.calibration.drift import scale_at
 from bayescore.models.families import Family
 from bayescore.models.posterior import likelihood_terms
+from bayescore.models.prior_ratio import score
 from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, WeightedData
 
 PROBES = 32  # draws: standard errors are known to 12%
-_ROWS = 4096  # whose predictors at all draws are in memory: 1 MB
-
-
-def scores_at(rows: WeightedData, points: FloatArray, family: Family) -> FloatArray:
-    """Return the gradients of the log-likelihood of rows at points, both of shape (S, D)."""
-    total = np.zeros_like(points)
-    for start in range(0, len(rows), _ROWS):
-        part = rows.take(slice(start, start + _ROWS))
-        score = family.score(part.with_offset(part.X @ points.T), part.y[:, None])
-        total += (score * part.weights[:, None]).T @ part.X
-    return total
 
 
 def _remainders(rows: WeightedData, at: FloatArray, points: FloatArray, family: Family) -> FloatArray:
     """Return what the score at points, shape (S, D), is beyond first order about `at`."""
     here = likelihood_terms(at, rows, family)
-    return scores_at(rows, points, family) - here.gradient + (points - at) @ here.precision
+    return score(points, rows, family) - here.gradient + (points - at) @ here.precision
 
 
 def lost_by(
@@ -49,7 +39,7 @@ def lost_by(
     And the root mean square of the whitened score that they miss about `at`. `factor` is L of N(at, LL'), shape (D, D).
     """
     draws = at + np.random.default_rng(0).standard_normal((PROBES, len(at))) @ factor.T
-    missed = scores_at(pseudo, draws, family) - scores_at(rows, draws, family)
+    missed = score(draws, pseudo, family) - score(draws, rows, family)
     remainder = _remainders(pseudo, at, draws, family) @ factor
     size = max(float((remainder**2).sum()), float(np.finfo(float).tiny))
     return missed.T @ missed / size, float(np.sqrt(((missed @ factor) ** 2).mean()))

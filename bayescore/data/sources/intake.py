@@ -62,16 +62,11 @@ class Intake:
     weighted: bool = False  # whether some block has weights
 
     @classmethod
-    def knowing(cls, classes: Sequence[Any], **known: Any) -> Self:
-        """Return an intake of no blocks, for labels that are known beforehand, the second +1; else for ()."""
-        return cls(survey=Survey(labels=Seen.of(classes)), **known)
-
-    @classmethod
     def of(cls, response: str, classes: Sequence[Any] = (), **known: Any) -> Self:
-        """Return an intake of no blocks, for responses that are labels, maybe of known classes, counts or numbers."""
-        if (paired := PAIRED.get(response)) is None:
-            return cls.knowing(classes, **known)
-        return cls.knowing(paired.classes, response=response, **{**known, "symmetric": False})
+        """Return an intake of no blocks, for labels, maybe of known classes, the second +1, counts or numbers."""
+        if (paired := PAIRED.get(response)) is not None:
+            classes, known = paired.classes, {**known, "response": response, "symmetric": False}
+        return cls(survey=Survey(labels=Seen.of(classes)), **known)
 
     label: ClassVar[str] = "y"  # name of the labels
 

@@ -19,7 +19,7 @@ from bayescore.diagnostics.full_pass import check_finite, check_weight
 from bayescore.models.collapsed import CollapsedArguments, n_nodes, nodes_at
 from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.effect_draws import effects_given
-from bayescore.models.effect_nodes import DrawNodes, EffectFigures, figures, moments, weigh_nodes
+from bayescore.models.effect_nodes import DrawNodes, figures, weigh_nodes
 from bayescore.models.group_sums import values_at
 from bayescore.types import FloatArray, IntArray
 from bayescore.validation import DataError
@@ -48,15 +48,16 @@ class NodeMoments:
 
     @classmethod
     def empty(cls, shape: tuple[int, ...], dtype: type = np.float64) -> "NodeMoments":
-        """Return figures to be filled by `fill` or `put`, given the shape (S, G + 1)."""
+        """Return figures to be filled by `put`, given the shape (S, G + 1)."""
         of_groups = shape[0], shape[1] - 1
         effects = EffectMoments(np.empty(of_groups, dtype), np.empty(of_groups, dtype))
         return cls(np.empty(shape, dtype), effects, np.zeros(of_groups, dtype=bool))
 
-    def fill(self, cut: slice, terms: FloatArray, at: DrawNodes) -> None:
-        """Write those of some draws from log terms at their nodes, shape (s, M)."""
-        effects = self.effects
-        moments(terms, at, EffectFigures(self.log_p[cut], effects.mean[cut], effects.variance[cut], self.astray[cut]))
+    @classmethod
+    def of_terms(cls, terms: FloatArray, at: DrawNodes) -> "NodeMoments":
+        """Return figures from log terms at nodes, shape (S, M)."""
+        found = figures(terms, at)
+        return cls(found.log_p, EffectMoments(found.mean, found.variance), found.astray)
 
     def put(self, cut: slice, own: "NodeMoments") -> None:
         """Write those of some draws."""
@@ -195,11 +196,10 @@ def node_sums(theta: FloatArray, core: Coreset, dataset: Dataset, target: Collap
     """Return the sums at draws of (beta, log sigma), shape (S, p + 1); one pass, or as `values_at` says."""
     arguments = target.arguments()
     at, own = core_moments(theta, arguments)
-    full = NodeMoments.empty(own.log_p.shape)
     terms, weight = values_at(dataset, at, target.family, column=target.column)
     check_weight(core, float(weight.sum()))
     weigh_nodes(terms, at)
-    full.fill(slice(None), terms, at)
+    full = NodeMoments.of_terms(terms, at)
     ratio = full.log_p.sum(axis=1) - own.log_p.sum(axis=1)
     check_finite(dataset, ratio)
     return NodeSums(theta, ratio, full, own, weight[:-1], arguments, (terms, at))
@@ -210,7 +210,7 @@ def core_moments(theta: FloatArray, arguments: CollapsedArguments) -> tuple[Draw
     shape = len(theta), len(arguments.peak)
     own, center, scale = NodeMoments.empty(shape), np.empty(shape), np.empty(shape)
     for cut, at, terms in _pieces(theta, arguments):
-        own.fill(cut, terms, at)
+        own.put(cut, NodeMoments.of_terms(terms, at))
         center[cut], scale[cut], last = at.center, at.scale, at
     return last._replace(theta=np.ascontiguousarray(theta), center=center, scale=scale), own
 
@@ -219,8 +219,7 @@ def own_moments(theta: FloatArray, arguments: CollapsedArguments) -> NodeMoments
     """Return what the coreset says about the groups at draws, of many groups: in numbers of 4 bytes."""
     own = NodeMoments.empty((len(theta), len(arguments.peak)), np.float32)
     for cut, at, terms in _pieces(theta, arguments):
-        found = figures(terms, at)
-        own.put(cut, NodeMoments(found.log_p, EffectMoments(found.mean, found.variance), found.astray))
+        own.put(cut, NodeMoments.of_terms(terms, at))
     return own
 
 

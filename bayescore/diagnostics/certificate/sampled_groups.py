@@ -189,7 +189,7 @@ class _Sampled:
             core_sample.put(cut, own)
             terms = values_at(Dataset(as_source(self.rows)), nodes, self.target.family, column=self.target.column)[0]
             weigh_nodes(terms, nodes)
-            of_sample.fill(cut, terms, nodes)
+            of_sample.put(cut, NodeMoments.of_terms(terms, nodes))
             left[cut] = of_sample.log_p[cut] - own.log_p - _quadratics(quadratics, theta[cut] - self.target.point.theta)
         left -= left.mean(axis=0)
         open_ = 1.0 - 1.0 / each

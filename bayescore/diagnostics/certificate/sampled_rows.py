@@ -58,8 +58,7 @@ def sampled_row_sums(theta: FloatArray, core: Coreset, dataset: Dataset, target:
     values = values_at(Dataset(as_source(rows)), at, target.family, column=target.column)[0]
     (gathered.terms - near.terms(rows)).add_to(values, near, at)
     weigh_nodes(values, at)
-    full = NodeMoments.empty(of_core.log_p.shape)
-    full.fill(slice(None), values, at)
+    full = NodeMoments.of_terms(values, at)
     ratio = full.log_p.sum(axis=1) - of_core.log_p.sum(axis=1)
     check_finite(dataset, ratio)
     return NodeSums(theta, ratio, full, of_core, labels[:-1], arguments, (values, at), error=error)

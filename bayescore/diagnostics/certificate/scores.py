@@ -22,6 +22,7 @@ from scipy.sparse.linalg import splu
 
 from bayescore.models.families import Family
 from bayescore.models.group_priors import LKJ_ETA, GroupPrior, log_sigma_terms
+from bayescore.models.joint_rows import blocks_of
 from bayescore.models.predictor import Factor, Predictor
 from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, IntArray, WeightedData
@@ -59,7 +60,7 @@ def scores(predictor: Predictor, core: WeightedData, family: Family, prior: Prio
         first = cuts[-1].stop
         inverse = np.linalg.inv(own.covariance[predictor.at].mean(axis=0))
         own_precision.append(sparse.kron(sparse.eye_array(len(own.grouping)), inverse))
-        blocks.append((mean.effects[0], _diagonal(information[cuts[-1], cuts[-1]], len(inverse)), inverse))
+        blocks.append((mean.effects[0], blocks_of(information[cuts[-1], cuts[-1]], len(inverse)), inverse))
     cross = Z.T @ (curvature[:, None] * core.X)
     move = splu((information + sparse.block_diag(own_precision)).tocsc()).solve(cross)
     precision = (core.X.T * curvature) @ core.X - cross.T @ move
@@ -116,15 +117,6 @@ class _Blocks(NamedTuple):
     information: FloatArray
     inverse: FloatArray
     middle: FloatArray
-
-
-def _diagonal(information: sparse.csc_array, q: int) -> FloatArray:
-    """Return the blocks on the diagonal, shape (G, q, q)."""
-    found = np.zeros((information.shape[0] // q, q, q))
-    for k in range(q):
-        for i in range(q - k):
-            found[:, i, i + k] = found[:, i + k, i] = information.diagonal(k)[i::q][: len(found)]
-    return found
 
 
 def _of_factor(
