@@ -120,6 +120,14 @@ def codes_among(own: IntArray, n_groups: int) -> tuple[IntArray, IntArray]:
     return found, table[known]
 
 
+@jit
+def add_lines(out: FloatArray, places: IntArray, part: FloatArray) -> None:
+    """Add lines of `part` to those of `out` at places: in one go over the memory, where NumPy takes three."""
+    for i in range(len(places)):
+        for j in range(part.shape[1]):
+            out[places[i], j] += part[i, j]
+
+
 Look = Callable[[FloatArray, Nodes], GroupSums]  # (beta, nodes) -> the sums of all rows: one pass
 
 
@@ -171,10 +179,10 @@ def look_at_source(dataset: Dataset, family: Family, beta: FloatArray, nodes: No
     gradient, precision = total.sums.gradient, total.sums.precision
     for found, part in dataset.map(of_block, "certifying", canonical=True, here=not dataset.remote):
         for whole, own in zip(total.sums[:4], part.sums[:4], strict=True):
-            whole[found] += own
+            add_lines(whole, found, own)
         gradient += part.sums.gradient
         precision += part.sums.precision
-        total.weight[found] += part.weight
+        add_lines(total.weight, found, part.weight)
         total.n_rows[found] += part.n_rows
     lower = np.tril(precision)
     return total._replace(sums=total.sums._replace(precision=lower + np.tril(precision, -1).T))

@@ -26,7 +26,7 @@ from bayescore.data.passes.cutter import MAX_BLOCK_ROWS
 from bayescore.data.passes.tiles import TILE
 from bayescore.models.effect_nodes import NORMAL_BELOW
 from bayescore.models.families import Family
-from bayescore.models.group_sums import local_codes
+from bayescore.models.group_sums import add_lines, local_codes
 from bayescore.models.quadrature import normal_nodes, normal_steps
 from bayescore.types import FloatArray, IntArray, LabelArray, WeightedData
 
@@ -70,7 +70,7 @@ class Points:
 
         def sums() -> Iterator[BlockSums]:
             for part, own in dataset.map(partial(_look, self), "effects of cells", canonical=True, here=True):
-                values[part.cells] += own
+                add_lines(values, part.cells, own)
                 yield part
 
         return total(sums(), self.at), values

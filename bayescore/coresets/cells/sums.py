@@ -20,7 +20,7 @@ from bayescore.compiled import jit
 from bayescore.coresets.condensing.averages import averages
 from bayescore.data.dataset import Dataset
 from bayescore.models.families import Family
-from bayescore.models.group_sums import local_codes
+from bayescore.models.group_sums import add_lines, local_codes
 from bayescore.types import FloatArray, IntArray, WeightedData
 
 
@@ -206,8 +206,8 @@ def total(parts: Iterable[BlockSums], density: Density) -> CellSums:
     widths = _widths(Q, p)
     table, gradient, precision = np.zeros((C, sum(widths))), np.zeros(p), np.zeros((p, p))
     for part in parts:
+        add_lines(table, part.cells, part.table)
         with np.errstate(over="ignore", invalid="ignore"):
-            table[part.cells] += part.table
             gradient += part.gradient
             precision += part.precision
     table[-1] = 0.0  # rows of no cell have no effect
