@@ -73,7 +73,7 @@ def propose_grouped(
 
     def of_all(dataset: Dataset) -> tuple[FloatArray, float]:
         check_bytes(theta, target.arguments(), "draws")
-        sums = node_sums(theta, core, dataset, target)
+        sums = node_sums(theta, core, dataset, target)  # whose ratio is less the coreset's
         return sums.ratio + sums.core.log_p.sum(axis=1), 0.0
 
     return Proposed(marginal_log_likelihoods(theta, target), log_prior - log_q, of_all)

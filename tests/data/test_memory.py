@@ -162,6 +162,7 @@ def test_shapes_of_cells_are_those_of_all_pseudo_rows_at_once(monkeypatch):
     dataset = open_designed(celled(), formula=f"y ~ w + x + {TWO}")
     whole, *_ = condense.condense(dataset, Normal(0.0, 4.0), check_family("logistic"))
     monkeypatch.setattr(points, "MAX_BLOCK_ROWS", 7)
+    monkeypatch.setattr(points, "_CELLS", 5)
     pieces, *_ = condense.condense(dataset, Normal(0.0, 4.0), check_family("logistic"))
     assert len(whole) > 70
     np.testing.assert_allclose(pieces.X, whole.X, rtol=1e-12, atol=1e-13)

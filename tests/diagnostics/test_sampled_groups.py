@@ -9,9 +9,11 @@ from scipy import special
 
 import bayescore as bc
 from bayescore.data.dataset import Dataset
-from bayescore.diagnostics.certificate import sampled_groups
+from bayescore.diagnostics.certificate import sampled_groups, weigh
+from bayescore.diagnostics.certificate.marginal import MarginalDraws
 from bayescore.diagnostics.certificate.nodes import node_sums
 from bayescore.diagnostics.certificate.sampled_groups import sampled_sums
+from bayescore.diagnostics.full_weights import full_weights
 from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.families import check_family
 from bayescore.models.group_priors import DEFAULT_GROUP_PRIOR
@@ -117,3 +119,41 @@ def test_effects_are_drawn_about_their_means_given_the_full_data():
     z = (u.mean(axis=0) - v.mean(axis=0)) / v.std(axis=0)
     assert np.abs(z).max() < 5.0 * np.sqrt(2.0 / 150)  # 2,000 effects: a false alarm in 1 of 800 seeds
     assert abs(np.log(u.std(axis=0) / v.std(axis=0)).mean()) < 0.02
+
+
+def weighed(sums, core):
+    at, own = np.arange(len(sums.theta)), full_weights(sums.ratio)
+    return MarginalDraws(at=at, weights=own, grouping=core.groups[0], sums=sums)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_elpd_is_that_of_all_groups(seed):
+    """The moved log-likelihoods alone are 3 nats off; sampled groups tell by how much, here to 0.4."""
+    full, core = rows_of(seed, **KINDS["weights"])
+    found, true = (weighed(own, core).elpd() for own in sums_of(full, core))
+    assert abs(found["elpd_logo"] - true["elpd_logo"]) < 1.0
+    assert found["elpd_logo_se"] == pytest.approx(true["elpd_logo_se"], rel=1e-3)
+
+
+def test_figures_of_pieces_of_the_groups_are_those_of_all_at_once(monkeypatch):
+    """Of 7 of 2,000 groups: sampled ones are the first and the last of some pieces, and the last piece is shorter."""
+    full, core = rows_of()
+    sampled, whole = sums_of(full, core)
+    sampled = replace(sampled, full=replace(sampled.full, poor=np.arange(2000) % 3 == 0))
+    places, w = sampled.sample.places, full_weights(sampled.ratio).weights
+
+    def figures():
+        own = replace(sampled)  # without the moves that are kept
+        draws = weighed(own, core)
+        return *own.full_over(w), *own.moves, own.n_astray(w, 0.5), draws.elpd()["elpd_logo"], draws.effects(1.0)
+
+    assert len(sampled.pieces) == 1
+    at_once = figures()
+    for own, true in zip(at_once[:2], whole.full_over(w), strict=True):
+        np.testing.assert_allclose(own[places], true[places], rtol=1e-6)
+    assert at_once[4] == np.count_nonzero(np.setdiff1d(np.arange(2000), places) % 3 == 0)
+    monkeypatch.setattr(weigh, "_PIECE", 7 * len(sampled.theta))
+    assert len(sampled.pieces) == 286
+    assert {0, 6} <= set(places % 7)
+    for own, other in zip(figures(), at_once, strict=True):
+        np.testing.assert_allclose(own, other, rtol=1e-9, atol=1e-12)

@@ -67,7 +67,7 @@ class MarginalDraws(Weighed):
     def elpd(self, counts: SampledCounts | None = None) -> dict[str, Any]:
         """Return the expected log predictive density of a left-out group, summed over groups."""
         sums, w, sample = self.sums, self.weights.log_ratio, self.sums.sample
-        looked_at = sums.full.of(slice(0, len(sums.labels))).log_p.T if sample is None else sample.log_p.T
+        looked_at = sums.full.of(slice(0, sums.n_groups)).log_p.T if sample is None else sample.log_p.T
         smoothed, k = psislw(w - looked_at)
         if (k > MAX_K).mean() > MAX_BAD_K_SHARE:
             return {}

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
-from bayescore.diagnostics.certificate.weigh import EffectMoments
+from bayescore.diagnostics.certificate.weigh import EffectMoments, pieces_of
 from bayescore.diagnostics.full_pass import check_finite, check_weight
 from bayescore.models.collapsed import CollapsedArguments, n_nodes, nodes_at
 from bayescore.models.collapsed_target import CollapsedTarget
@@ -32,7 +32,6 @@ FEWEST_DRAWS = 100
 
 _NUMBERS = 12  # of 8 bytes for a group and draw beside log terms: nodes, figures on both sides, copies for the elpd
 _PIECE = 1 << 24  # bytes of the log terms of a piece of the draws
-_GROUPS = 1 << 19  # numbers of an array of a piece of the groups at all draws
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,10 +47,10 @@ class NodeMoments:
 
     @classmethod
     def empty(cls, shape: tuple[int, ...], dtype: type = np.float64) -> "NodeMoments":
-        """Return figures to be filled by `put`, given the shape (S, G + 1)."""
+        """Return figures to be filled by `put`, given the shape (S, G + 1), and the type of the moments."""
         of_groups = shape[0], shape[1] - 1
         effects = EffectMoments(np.empty(of_groups, dtype), np.empty(of_groups, dtype))
-        return cls(np.empty(shape, dtype), effects, np.zeros(of_groups, dtype=bool))
+        return cls(np.empty(shape), effects, np.zeros(of_groups, dtype=bool))
 
     @classmethod
     def of_terms(cls, terms: FloatArray, at: DrawNodes) -> "NodeMoments":
@@ -64,11 +63,6 @@ class NodeMoments:
         self.log_p[cut], self.astray[cut] = own.log_p, own.astray
         self.effects.mean[cut], self.effects.variance[cut] = own.effects.mean, own.effects.variance
 
-    def at(self, draws: IntArray) -> "NodeMoments":
-        """Return those of some draws."""
-        effects = EffectMoments(self.effects.mean[draws], self.effects.variance[draws])
-        return NodeMoments(self.log_p[draws], effects, self.astray[draws])
-
     def of(self, groups: slice) -> "NodeMoments":
         """Return those of some groups."""
         return NodeMoments(self.log_p[:, groups], self.effects.of(groups), self.astray[:, groups])
@@ -76,10 +70,12 @@ class NodeMoments:
 
 @dataclass(frozen=True, eq=False)
 class MovedMoments:
-    """The same of the full data by what a pass at one point adds to the coreset's: of some groups, when asked for.
+    """What the full data say: the coreset's figures, moved by what a pass at one point adds; of some groups when asked.
 
     `gain`, `shift` and `ratio`, shape (G,), are what it adds to log-likelihoods and means and multiplies variances by;
-    `poor` says where nodes missed the effect there. Groups at `places`, in order, were `evaluated`.
+    `poor` says where nodes missed the effect there. Effects of groups at `places`, in order, were `evaluated`, and
+    `missed` where the nodes miss them. Their log-likelihoods stay moved, as the others': a sample says how far these
+    are off.
     """
 
     core: NodeMoments
@@ -88,17 +84,18 @@ class MovedMoments:
     ratio: FloatArray
     poor: NDArray[np.bool_]
     places: IntArray
-    evaluated: NodeMoments
+    evaluated: EffectMoments
+    missed: NDArray[np.bool_]
 
     def of(self, groups: slice) -> NodeMoments:
-        """Return those of some groups, given first and last."""
+        """Return those of some groups, given a slice with start and stop."""
         own = self.core.of(groups)
         mean, variance = own.effects.mean + self.shift[groups], own.effects.variance * self.ratio[groups]
         log_p, astray = own.log_p + self.gain[groups], own.astray | self.poor[groups]
         here = slice(*np.searchsorted(self.places, [groups.start, groups.stop]))
-        known, k = self.evaluated.of(here), self.places[here] - groups.start
-        log_p[:, k], astray[:, k] = known.log_p, known.astray
-        mean[:, k], variance[:, k] = known.effects
+        k = self.places[here] - groups.start
+        astray[:, k] = self.missed[:, here]
+        mean[:, k], variance[:, k] = self.evaluated.of(here)
         return NodeMoments(log_p, EffectMoments(mean, variance), astray)
 
 
@@ -120,7 +117,7 @@ class NodeSums:
 
     `ratio`, shape (S,), is the log-likelihood of the full data less the coreset's. `labels` are the weights of rows of
     +1 and of -1 in each group, shape (G, 2). `error` is the standard error of the ratio by a sample of the rows. `full`
-    and `core` are of the draws at `at`; all where that is None. Those of all groups are for `pieces`.
+    and `core` are of the draws at `at`; all where that is None. Look at all groups in `pieces`.
     """
 
     theta: FloatArray
@@ -135,11 +132,14 @@ class NodeSums:
     at: IntArray | None = None
 
     @property
+    def n_groups(self) -> int:
+        """The number of groups."""
+        return int(self.core.log_p.shape[1]) - 1
+
+    @property
     def pieces(self) -> list[slice]:
-        """All groups in pieces, which all their figures have room for."""
-        G = len(self.labels)
-        step = max(1, _GROUPS // len(self.core.log_p))
-        return [slice(start, min(start + step, G)) for start in range(0, G, step)]
+        """All groups in slices, short enough that figures of one at all draws take little memory."""
+        return pieces_of(self.n_groups, len(self.core.log_p))
 
     def full_over(self, w: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return mean and sd of each effect given the full data over weighted draws, shape (G,)."""
@@ -154,7 +154,7 @@ class NodeSums:
         """What the full data add to the mean of each effect given (beta, log sigma), and multiply its sd by: (G,)."""
 
         def of(full: EffectMoments, core: EffectMoments) -> tuple[FloatArray, FloatArray]:
-            stretch = np.sqrt(full.variance.mean(axis=0) / core.variance.mean(axis=0))
+            stretch = np.sqrt(full.variance.mean(axis=0) / core.variance.mean(axis=0, dtype=np.float64))
             return (full.mean - core.mean).mean(axis=0), stretch
 
         return _joined([of(self.full.of(cut).effects, self.core.effects.of(cut)) for cut in self.pieces])
@@ -216,7 +216,7 @@ def core_moments(theta: FloatArray, arguments: CollapsedArguments) -> tuple[Draw
 
 
 def own_moments(theta: FloatArray, arguments: CollapsedArguments) -> NodeMoments:
-    """Return what the coreset says about the groups at draws, of many groups: in numbers of 4 bytes."""
+    """Return what the coreset says about the groups at draws, of many groups: moments in numbers of 4 bytes."""
     own = NodeMoments.empty((len(theta), len(arguments.peak)), np.float32)
     for cut, at, terms in _pieces(theta, arguments):
         own.put(cut, NodeMoments.of_terms(terms, at))

@@ -214,7 +214,8 @@ class _Sampled:
             ratio=a.variance[real] / b.variance[real],
             poor=a.poor[real].astype(bool),
             places=self.sample,
-            evaluated=of_sample.at(at),
+            evaluated=EffectMoments(of_sample.effects.mean[at], of_sample.effects.variance[at]),
+            missed=of_sample.astray[at],
         )
         ratio = _quadratics([self.full.terms - here.terms], theta - here.theta)[:, 0] + look.left @ each
         sample = Sample(self.sample, each[:-1], of_sample.log_p[:, :-1], look.error)

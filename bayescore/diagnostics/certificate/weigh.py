@@ -37,7 +37,7 @@ from bayescore.models.gaussian import Transport
 from bayescore.samplers.inference_data import Posterior
 from bayescore.types import FloatArray, IntArray
 
-_PIECE = 1 << 21  # numbers of an array of some effects at all draws
+_PIECE = 1 << 19  # numbers of an array of some effects at all draws
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -134,6 +134,12 @@ class EffectMoments(NamedTuple):
         return mean, np.sqrt(w @ (self.variance + (self.mean - mean) ** 2))
 
 
+def pieces_of(n_effects: int, n_draws: int) -> list[slice]:
+    """Return all effects in slices, short enough that an array of one at all draws takes little memory."""
+    step = max(1, _PIECE // n_draws)
+    return [slice(start, min(start + step, n_effects)) for start in range(0, n_effects, step)]
+
+
 def effects_table(
     groups: tuple[Grouping, ...],
     w: FloatArray,
@@ -143,15 +149,11 @@ def effects_table(
 ) -> pd.DataFrame:
     """Return `CertificateData.effects`, for weights `w` of draws, shape (S,).
 
-    Effects stand factor by factor: levels, and within a level its effects. `moments` returns those of a piece of them
-    given the coreset, and given the full data. `rows`, shape (E, 2), are the weights of rows of +1 and of -1 in each
-    effect's group.
-    Numerical errors are multiplied by `slow`, as draws are not independent.
+    Effects stand factor by factor: levels, and within a level its effects. `moments` returns moments of a slice of the
+    effects given the coreset, and given the full data. `rows`, shape (E, 2), are the weights of rows of +1 and of -1 in
+    each effect's group. Numerical errors are multiplied by `slow`, as draws are not independent.
     """
-    E = len(rows)
-    step = max(1, _PIECE // len(w))
-    cuts = [slice(start, min(start + step, E)) for start in range(0, E, step)]
-    parts = [_effects(w, moments(cut), rows[cut], slow) for cut in cuts]
+    parts = [_effects(w, moments(cut), rows[cut], slow) for cut in pieces_of(len(rows), len(w))]
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     places = [(own.name, level, effect) for own in groups for level in own.levels for effect in own.effects]
     return pd.DataFrame(columns, index=pd.MultiIndex.from_tuples(places, names=EFFECT_INDEX))

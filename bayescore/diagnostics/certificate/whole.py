@@ -20,7 +20,7 @@ from bayescore.data.dataset import Dataset
 from bayescore.diagnostics.certificate.joint import effects_of, label_weights, sizes_of
 from bayescore.diagnostics.certificate.marginal import Marginal, MarginalDraws
 from bayescore.diagnostics.certificate.moved import Moved
-from bayescore.diagnostics.certificate.nodes import NodeSums, own_moments
+from bayescore.diagnostics.certificate.nodes import NodeSums, core_moments
 from bayescore.diagnostics.certificate.weigh import Weighed, Weigher
 from bayescore.diagnostics.certificate.within import squares_within
 from bayescore.diagnostics.elpd import PassSums, elpd_loo, pass_sums
@@ -174,7 +174,7 @@ class Whole:
         if not isinstance(inner, Marginal) or len(self.core) * len(at) > _FEW:
             return None
         theta, arguments = inner.posterior.flat[at], inner.target.arguments()
-        own = own_moments(theta, arguments)
+        own = core_moments(theta, arguments)[1]
         if self.family.quadratic:
             squares = squares_within(theta[:, :-1], self.core, self.dataset)
             if squares is None:
