@@ -47,17 +47,22 @@ def draw_keys(chains: int | IntArray, draws: int | IntArray) -> IntArray:
     return np.asarray(((own[:, None] << 32) + each).ravel(), dtype=np.int64)
 
 
+def level_dim(grouping: Grouping) -> str:
+    """Return the dimension of all levels in ``constant_data``, where a factor may be called what the rows' own is."""
+    return f"{grouping.name}_level"
+
+
 def summary_dataset(summary: EffectSummary, grouping: Grouping) -> "xr.Dataset":
     """Return mean, sd and quantiles of all effects of a factor, for ``constant_data``."""
     import xarray as xr  # the command line lists samplers without it
 
-    name, dims = grouping.name, (grouping.name,)
+    name, dims = grouping.name, (level_dim(grouping),)
     variables: dict[str, Any] = {
         f"u_{name}_mean": (dims, summary.mean),
         f"u_{name}_sd": (dims, summary.sd),
         f"u_{name}_quantiles": (("quantile", *dims), np.quantile(summary.draws, QUANTILES, axis=0).astype(np.float32)),
     }
-    return xr.Dataset(variables, coords={name: list(grouping.levels), "quantile": list(QUANTILES)})
+    return xr.Dataset(variables, coords={dims[0]: list(grouping.levels), "quantile": list(QUANTILES)})
 
 
 def unkept_effects(idata: Any, design: Design) -> EffectDraws | None:

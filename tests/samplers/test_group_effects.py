@@ -13,12 +13,13 @@ from bayescore.validation import DataError
 TOLD = {"random_seed": 4, "progressbar": False}
 
 
-def built(n_groups, n):
+def built(n_groups, n, name="g"):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"x": rng.normal(size=n), "g": rng.integers(0, n_groups, n)})
     eta = -0.5 + 0.6 * frame["x"] + rng.normal(size=n_groups)[frame["g"]]
     frame["y"] = eta + rng.logistic(size=n) > 0
-    return frame, bc.build_coreset(frame, formula="y ~ x + (1 | g)", random_state=0, progressbar=False)
+    frame = frame.rename(columns={"y": "label", "g": name})
+    return frame, bc.build_coreset(frame, formula=f"label ~ x + (1 | {name})", random_state=0, progressbar=False)
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +67,18 @@ def test_predictions_and_certificates_know_all_groups(both, few):
     assert found[0].level == found[1].level == "certified"
     assert len(found[0].effects) == 40
     np.testing.assert_allclose(found[0].effects["corrected_mean"], found[1].effects["corrected_mean"], rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["group", "row", "grouping", "quantile", "X", "y", "weights", "offset"])
+def test_a_factor_may_have_the_name_of_what_rows_have(name):
+    """As an array of groups without a name has."""
+    frame, core = built(20, 1000, name)
+    idata = bc.sample(core, effects=5, draws=500, **TOLD)
+    assert idata.posterior[f"u_{name}"].sizes[name] == 5
+    assert idata.constant_data[f"u_{name}_mean"].sizes == {f"{name}_level": 20}
+    assert len(bc.predict(idata, frame.iloc[:9])) == 9
+    found = bc.certify(idata, core, frame, progressbar=False)
+    assert len(found.effects) == len(bc.group_effects(found.idata)) == 20
 
 
 def test_changed_effects_of_some_groups_are_not_certified(both, few):

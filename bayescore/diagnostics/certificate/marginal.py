@@ -40,7 +40,7 @@ from bayescore.models.posterior import prior_part
 from bayescore.models.predictor import Factor, Predictor
 from bayescore.models.sampled_groups import MANY, MAX_DENSITY_ERROR, SampledGroups, densities
 from bayescore.samplers.collapsed import COLLAPSED, intraclass_correlation
-from bayescore.samplers.group_effects import draw_keys
+from bayescore.samplers.group_effects import draw_keys, level_dim
 from bayescore.samplers.inference_data import Posterior, flat_draws
 from bayescore.types import FloatArray, IntArray, WeightedData
 
@@ -109,7 +109,7 @@ class MarginalDraws(Weighed):
         name = f"u_{self.grouping.name}"
         if not isinstance(posterior.variables.get(name), EffectDraws):
             return constants
-        w, dims = shares(self.weights.weights, self.sums), (self.grouping.name,)
+        w, dims = shares(self.weights.weights, self.sums), (level_dim(self.grouping),)
         (mean, sd), (shift, stretch) = self.sums.full_over(w), self.sums.moves
         ends = constants[f"{name}_quantiles"].values - constants[f"{name}_mean"].values
         found = {
