@@ -32,7 +32,7 @@ from bayescore.types import FloatArray, IntArray, LabelArray, WeightedData
 
 _NODES = {1: 15, 2: 9, 3: 5}  # in each of Q dimensions
 _LEAST_VARIANCE = 0.04  # of effects, given w, times that of the density: nodes stand too far apart to tell less
-_CELLS = 10_000  # of which polynomials are made orthonormal at a time
+_CELLS = 10_000  # whose polynomials are made orthonormal at a time
 _STEP = 0.8  # of eta, between nodes of an effect with a large sd, which is like a cut normal where labels agree
 
 
