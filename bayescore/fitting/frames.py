@@ -50,7 +50,7 @@ class Frame:
         for place, name in enumerate(names[len(posterior.features) :], len(posterior.features)):
             values[:, place] = np.log(values[:, place]) if name.startswith("sigma_") else np.arctanh(values[:, place])
         groups = posterior.design.groups if posterior.design is not None and posterior.terms else ()
-        effects = [Factor.of(own, posterior.variables).effects for own in groups]
+        effects = [Factor.of(own, posterior.variables) for own in groups]
         found = certificate.coordinates.reindex(columns=["mean_error_sd", "sd_error"]).abs().max().to_numpy(float)
         if not certificate.effects.empty:
             own = certificate.effects[["mean_error_sd", "log_sd_error"]].abs().max().to_numpy(float)
@@ -58,7 +58,7 @@ class Frame:
         return cls(
             values.mean(axis=0),
             np.atleast_2d(np.cov(values.T)),
-            tuple(np.stack([u.mean(axis=0), u.std(axis=0, ddof=1)]) for u in effects),
+            tuple(own.moments() for own in effects),
             np.nan_to_num(found),
         )
 

@@ -19,7 +19,6 @@ from bayescore.fitting.units import described, interval_names, parameters, raw_e
 from bayescore.limits import PROB
 from bayescore.models.effect_draws import EffectDraws
 from bayescore.models.predictor import Factor
-from bayescore.samplers.group_effects import evenly
 from bayescore.validation import DataError
 
 RANK_DRAWS = 400  # draws that ranks are of
@@ -98,7 +97,7 @@ class FitTables(FitPriors):
         k = own.effects.index(effect)
         effects, known = Factor.of(own, posterior.variables).effects, None
         if draws is None and isinstance(effects, EffectDraws):  # of too many groups to keep
-            known = effects.summary(evenly(len(effects.theta), len(own)))
+            known = effects.summary()
         if draws is not None:
             if unknown := [level for level in draws if level not in own.levels]:
                 raise DataError(f"draws names {unknown[0]!r}, which is no level of {own.name!r}")

@@ -8,8 +8,9 @@ density piecewise linear on a fine grid. Exact but for that (`tests/models/test_
 """
 
 import math
+import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any, NamedTuple
 
@@ -28,7 +29,19 @@ _REACH, _POINTS = 6.0, 65  # of the grid, in sds of the normal density
 _NEAR, _FINE = 8, 16  # nodes that an interpolation is through, and points of the grid of one interval
 _CHUNK = 1 << 18  # effects drawn at a time, fewer where they have more nodes: 30 MB
 _ALIKE = 1.3  # ratio of sigmas of draws that share a number of nodes
+_HELD = 1 << 28  # bytes of all draws, which are kept in memory once as many were asked for one by one
 _STRIDE = 37  # between the probabilities of an effect and the next at one draw
+
+LOOK = 100
+"""Draws of (beta, log sigma) at least, that all groups are looked at."""
+
+_LOOKED_AT = 1 << 20  # effects of a summary: of few groups it is of more draws, as these have more in common
+
+
+def evenly(n_draws: int, n_groups: int = 0) -> IntArray:
+    """Return places of draws, evenly spaced among all: `LOOK`, or more where summaries are of few groups."""
+    size = max(LOOK, _LOOKED_AT // n_groups if n_groups else 0)
+    return np.linspace(0, n_draws - 1, min(n_draws, size)).round().astype(np.int64)
 
 
 @cache
@@ -170,6 +183,7 @@ class EffectDraws:
     kept: IntArray  # groups whose draws stand beside it
     # what all rows add to the mean of an effect given (beta, log sigma), and multiply its sd by, (G,) each
     moved: tuple[FloatArray, FloatArray] | None = None
+    _held: "_Held" = field(default_factory=lambda: _Held())
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -188,12 +202,23 @@ class EffectDraws:
         some, places = np.unique(groups, return_inverse=True)
         return np.asarray(self.of(some, at)[:, places.ravel(), None])
 
-    def summary(self, at: IntArray) -> "EffectSummary":
-        """Return what some of the draws say about all effects."""
+    def summary(self) -> "EffectSummary":
+        """Return what some of the draws, evenly spaced, say about all effects."""
+        at = evenly(*self.shape)
         return summarise_effects(self.theta[at], self.arguments, self.moved)
 
     def of(self, groups: IntArray, at: IntArray | slice = slice(None)) -> NDArray[np.float32]:
-        """Return draws of some groups' effects, float32 of shape (S, k)."""
+        """Return draws of some groups' effects, float32 of shape (S, k); of the same ones many times from memory."""
+        n_draws, n_groups = self.shape
+        if (held := self._held.draws) is None and 4 * n_draws * n_groups <= _HELD:
+            with self._held.lock:  # threads ask for the effects of their rows
+                self._held.asked += len(self.theta[at]) * len(groups)
+                if self._held.draws is None and self._held.asked > n_draws * n_groups:
+                    self._held.draws = self._drawn(np.arange(n_groups), slice(None))
+                held = self._held.draws
+        return self._drawn(groups, at) if held is None else held[at][:, groups]
+
+    def _drawn(self, groups: IntArray, at: IntArray | slice) -> NDArray[np.float32]:
         theta, keys = self.theta[at], self.keys[at].astype(np.uint64)
         own = self.arguments.of(groups, np.ones(len(groups)))
         out = np.empty((len(theta), len(groups)), dtype=np.float32)
@@ -208,6 +233,18 @@ class EffectDraws:
                 u = middle + shift + (u - middle) * stretch
             out[cut] = u
         return out
+
+
+@dataclass
+class _Held:
+    """All draws, once `asked` of them were asked for."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    asked: int = 0
+    draws: NDArray[np.float32] | None = None
+
+    def __reduce__(self) -> tuple[type["_Held"], tuple[()]]:
+        return _Held, ()  # workers elsewhere have their own
 
 
 def _pieces(theta: FloatArray, arguments: CollapsedArguments) -> Iterator[IntArray]:

@@ -76,6 +76,13 @@ class Factor:
             return self.effects.mean[:, None]
         return np.asarray(self.effects[at].mean(axis=0))
 
+    def moments(self) -> FloatArray:
+        """Return mean and sd of each effect over the draws, shape (2, G, q); of some draws where they are not kept."""
+        if isinstance(self.effects, EffectDraws):
+            found = self.effects.summary()
+            return np.stack([found.mean, found.sd])[:, :, None]
+        return np.stack([self.effects.mean(axis=0), self.effects.std(axis=0, ddof=1)])
+
 
 @dataclass(frozen=True, eq=False)
 class Predictor:

@@ -18,12 +18,12 @@ from bayescore.data.design import Grouping, one_intercept, terms_text
 from bayescore.data.matching import feature_names
 from bayescore.models.collapsed import CollapsedArguments
 from bayescore.models.collapsed_target import CollapsedTarget
-from bayescore.models.effect_draws import EffectDraws, summarise_effects
+from bayescore.models.effect_draws import EffectDraws, evenly, summarise_effects
 from bayescore.models.families import check_family
 from bayescore.models.sampled_groups import FIRST, MANY, MAX_DENSITY_ERROR, Remainder, SampledGroups, sampled_density
 from bayescore.samplers.adaptive import OPTIONS, Plan, run, statistics
 from bayescore.samplers.frames import Dense
-from bayescore.samplers.group_effects import KEPT_BYTES, draw_keys, evenly, summary_dataset
+from bayescore.samplers.group_effects import KEPT_BYTES, draw_keys, summary_dataset
 from bayescore.samplers.grouped import GROUP_PRIOR, check_effects, tell_groups
 from bayescore.samplers.langevin import density
 from bayescore.samplers.method import Option, Request, Sampler

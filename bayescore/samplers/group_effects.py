@@ -26,19 +26,8 @@ if TYPE_CHECKING:
 KEPT_BYTES = 16 << 20
 """Bytes of the draws of effects that `sample` keeps, 4 for each group and draw."""
 
-LOOK = 100
-"""Draws of (beta, log sigma) at least, that all groups are looked at."""
-
-_LOOKED_AT = 1 << 20  # effects of a summary: of few groups it is of more draws, as these have more in common
-
 QUANTILES = (0.025, 0.25, 0.5, 0.75, 0.975)
 _DAMAGED = "the attributes of its posterior are not those that bayescore.sample wrote; sample again"
-
-
-def evenly(n_draws: int, n_groups: int = 0) -> IntArray:
-    """Return places of draws, evenly spaced among all: `LOOK`, or more where summaries are of few groups."""
-    size = max(LOOK, _LOOKED_AT // n_groups if n_groups else 0)
-    return np.linspace(0, n_draws - 1, min(n_draws, size)).round().astype(np.int64)
 
 
 def draw_keys(chains: int | IntArray, draws: int | IntArray) -> IntArray:

@@ -11,6 +11,7 @@ import bayescore as bc
 from bayescore.cli import main
 from bayescore.coresets.cells import condense
 from bayescore.fitting import update
+from bayescore.samplers import collapsed
 from bayescore.validation import DataError
 
 FORMULA = "y ~ age * device + log(price)"
@@ -73,6 +74,18 @@ def test_months_one_after_another_are_as_one_fit(formula, tmp_path):
     if "(1 | g)" in formula:
         assert len(fit.effects("g")) == 32  # two groups were new
         assert len(fit.coreset) < 150
+
+
+def test_a_fit_that_keeps_draws_of_few_groups_is_updated(monkeypatch):
+    formula, whole = "y ~ age + device + (1 | g)", fitted("y ~ age + device + (1 | g)", month(0)).update(month(1))
+    monkeypatch.setattr(collapsed, "KEPT_BYTES", 5 * 4 * 4000)
+    fit = fitted(formula, month(0)).update(month(1))
+    assert fit.idata.posterior["u_g"].sizes["g"] == 5
+    assert fit.level == "certified"
+    for some, all_ in zip(fit.frames[0].effects, whole.frames[0].effects, strict=True):
+        assert some.shape == all_.shape == (2, 30, 1)
+        assert np.abs((some[0] - all_[0]) / all_[1]).max() < 0.1
+        assert np.abs(np.log(some[1] / all_[1])).max() < 0.1
 
 
 def test_the_search_for_the_centre_begins_at_the_posterior_so_far(monkeypatch):

@@ -1,5 +1,6 @@
 """Very many groups: draws by a sample of groups beside those of all, and effects that are drawn when asked for."""
 
+import cloudpickle
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,7 +8,10 @@ import xarray as xr
 
 import bayescore as bc
 from bayescore.diagnostics.mcse import mcse_mean
+from bayescore.models import effect_draws
+from bayescore.models.effect_draws import EffectDraws
 from bayescore.samplers import collapsed
+from bayescore.samplers.group_effects import unkept_effects
 from bayescore.validation import DataError
 
 TOLD = {"random_seed": 4, "progressbar": False}
@@ -49,6 +53,23 @@ def test_draws_of_a_part_of_the_posterior_are_that_part(both):
     part = some.isel(draw=slice(100, 300), chain=[0, 2])
     expected = whole.posterior["u_g"].sel(g=[5]).isel(draw=slice(100, 300), chain=[0, 2])
     np.testing.assert_allclose(bc.group_effects(part, [5]), expected, rtol=1e-5)
+
+
+def test_effects_that_are_asked_for_many_times_stay_in_memory(both, few, monkeypatch):
+    """Of tiles of rows; draws are the same from memory, and where all would be too many to hold."""
+    design, posterior = few[1].design, both[0].posterior
+    held, other = (unkept_effects(both[0], design) for _ in range(2))
+    times, drawn = [], EffectDraws._drawn
+    monkeypatch.setattr(EffectDraws, "_drawn", lambda own, *given: times.append(own) or drawn(own, *given))
+    found = [held.of(np.array([3, 17]), np.arange(0, 2000, 2)) for _ in range(100)]
+    assert times.count(held) == 41  # the sum over 40 of 1,000 x 2, and all of 2,000 x 40
+    np.testing.assert_allclose(found[-1], found[0], rtol=1e-5)
+    assert cloudpickle.loads(cloudpickle.dumps(held))._held.draws is None
+    monkeypatch.setattr(effect_draws, "_HELD", 4 * posterior["u_g"].sizes["draw"] * 4 * 40 - 1)
+    for _ in range(100):
+        again = other.of(np.array([3, 17]), np.arange(0, 2000, 2))
+    assert times.count(other) == 100
+    np.testing.assert_allclose(found[-1], again, rtol=1e-5)
 
 
 def test_the_summary_of_all_groups_is_that_of_their_draws(both):
