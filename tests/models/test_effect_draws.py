@@ -5,7 +5,7 @@ import pytest
 
 from bayescore.models.collapsed import nodes_at
 from bayescore.models.collapsed_target import CollapsedTarget
-from bayescore.models.effect_draws import effects_given
+from bayescore.models.effect_inversion import effects_given
 from bayescore.models.families import check_family
 from tests.models.grouped_rows import PRIORS, brute_force, grouped
 

@@ -18,7 +18,7 @@ from bayescore.diagnostics.certificate.weigh import EffectMoments, pieces_of
 from bayescore.diagnostics.full_pass import check_finite, check_weight
 from bayescore.models.collapsed import CollapsedArguments, n_nodes, nodes_at
 from bayescore.models.collapsed_target import CollapsedTarget
-from bayescore.models.effect_draws import effects_given
+from bayescore.models.effect_inversion import effects_given
 from bayescore.models.effect_nodes import DrawNodes, figures, weigh_nodes
 from bayescore.models.group_sums import values_at
 from bayescore.types import FloatArray, IntArray
