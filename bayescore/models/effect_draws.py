@@ -38,6 +38,18 @@ def evenly(n_draws: int, n_groups: int = 0) -> IntArray:
     return np.linspace(0, n_draws - 1, min(n_draws, size)).round().astype(np.int64)
 
 
+@dataclass
+class _Held:
+    """All draws, once `asked` of them were asked for."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    asked: int = 0
+    draws: NDArray[np.float32] | None = None
+
+    def __reduce__(self) -> tuple[type["_Held"], tuple[()]]:
+        return _Held, ()  # workers elsewhere have their own
+
+
 @dataclass(frozen=True, eq=False)
 class EffectDraws:
     """Draws of the effects of any groups at R draws of (beta, log sigma), made when they are asked for.
@@ -54,7 +66,7 @@ class EffectDraws:
     kept: IntArray  # groups whose draws stand beside it
     # what all rows add to the mean of an effect given (beta, log sigma), and multiply its sd by, (G,) each
     moved: tuple[FloatArray, FloatArray] | None = None
-    _held: "_Held" = field(default_factory=lambda: _Held())
+    _held: _Held = field(default_factory=_Held)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -104,18 +116,6 @@ class EffectDraws:
                 u = middle + shift + (u - middle) * stretch
             out[cut] = u
         return out
-
-
-@dataclass
-class _Held:
-    """All draws, once `asked` of them were asked for."""
-
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    asked: int = 0
-    draws: NDArray[np.float32] | None = None
-
-    def __reduce__(self) -> tuple[type["_Held"], tuple[()]]:
-        return _Held, ()  # workers elsewhere have their own
 
 
 def _pieces(theta: FloatArray, arguments: CollapsedArguments) -> Iterator[IntArray]:

@@ -246,5 +246,5 @@ def values_at(dataset: Dataset, at: DrawNodes, family: Family, *, column: int = 
         work = partial(_values_of_block, own, family, column)
         for found, part, of_labels in dataset.map(work, "certifying", canonical=True, here=here):
             values[cut, at.places(found)] += part
-            weight[found] += of_labels
+            add_lines(weight, found, of_labels)
     return values, weight

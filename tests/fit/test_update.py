@@ -77,9 +77,10 @@ def test_months_one_after_another_are_as_one_fit(formula, tmp_path):
 
 
 def test_a_fit_that_keeps_draws_of_few_groups_is_updated(monkeypatch):
-    formula, whole = "y ~ age + device + (1 | g)", fitted("y ~ age + device + (1 | g)", month(0)).update(month(1))
+    formula = "y ~ age + device + (1 | g)"
+    whole = fitted(formula, month(0)).update(month(1), progressbar=False)
     monkeypatch.setattr(collapsed, "KEPT_BYTES", 5 * 4 * 4000)
-    fit = fitted(formula, month(0)).update(month(1))
+    fit = fitted(formula, month(0)).update(month(1), progressbar=False)
     assert fit.idata.posterior["u_g"].sizes["g"] == 5
     assert fit.level == "certified"
     for some, all_ in zip(fit.frames[0].effects, whole.frames[0].effects, strict=True):

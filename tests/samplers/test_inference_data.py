@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from bayescore.compat import inference_data
+from bayescore.compat import inference_data, is_inference_data
 from bayescore.data.design import Design
 from bayescore.limits import MIN_DRAWS
 from bayescore.models.families import FAMILIES
@@ -22,6 +22,8 @@ def test_all_that_is_known_of_a_posterior_is_read():
     assert found.coreset == {"method": "uniform", "size": 4}
     np.testing.assert_array_equal(found.weights, [1, 2, 3, 4])
     assert found.attrs["random_seed"] == "3"
+    assert is_inference_data(idata)
+    assert not is_inference_data({"it": idata})
 
 
 def test_foreign_posteriors_need_beta_only():

@@ -81,7 +81,7 @@ class Points:
         for start in range(0, len(rows), MAX_BLOCK_ROWS):
             block = rows.take(slice(start, start + MAX_BLOCK_ROWS))
             found, places = local_codes(block, len(self.effects) - 1)
-            values[found] += _values(self, block, found, places)
+            add_lines(values, found, _values(self, block, found, places))
         return values
 
     def shares(self, values: FloatArray) -> FloatArray:
@@ -127,7 +127,7 @@ class Points:
         (C, Q, _), p = self.effects.shape, len(self.at.beta)
         scores, curvature = np.zeros((C, Q + Q * (Q + 1) // 2, p)), np.zeros((p, p))
         for found, own, more in parts:
-            scores[found] += own
+            add_lines(scores.reshape(C, -1), found, own.reshape(len(found), -1))
             curvature += more
         return np.asarray(curvature - np.einsum("cjp,cjr->pr", scores[:-1], scores[:-1]))
 

@@ -146,7 +146,7 @@ class NodeSums:
         return _joined([self.full.of(cut).effects.over(w) for cut in self.pieces])
 
     def n_astray(self, w: FloatArray, share: float) -> int:
-        """Return of how many groups the nodes miss the effect at draws with more than a share of the weights."""
+        """Return the number of groups whose effect the nodes miss at draws with more than a share of the weights."""
         return sum(int((w @ self.full.of(cut).astray > share).sum()) for cut in self.pieces)
 
     @cached_property
