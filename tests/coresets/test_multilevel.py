@@ -87,6 +87,17 @@ def test_the_marginal_posterior_is_that_of_all_rows(family, n, n_groups, interce
     assert (core.index[core.group[:, 0] == -1] == -1).all()
 
 
+def test_the_mean_is_met_where_groups_are_many_and_small():
+    """What small groups say of slopes says something of the intercept, too, along which rows within groups are flat."""
+    n_groups = 3000
+    rows, _ = grouped(30_000, n_groups, intercept=-2.0, n_features=10)
+    core = build(rows)
+    assert core.params["mode_error"] < 1e-6
+    mean, sd, _ = errors(rows, core, "logistic", n_groups)
+    assert mean.max() < 0.02
+    assert sd.max() < 0.04
+
+
 @pytest.mark.filterwarnings("ignore:the posterior's centre was not reached:UserWarning")
 def test_without_averages_it_is_far_off():
     """The negative control: sums at the joint mode of coefficients and effects, as if these were known."""

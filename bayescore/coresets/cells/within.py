@@ -22,6 +22,7 @@ from bayescore.models.group_sums import local_codes
 from bayescore.types import NO_GROUP, FloatArray, IntArray, WeightedData, stack
 
 _NOTHING = 1e-3  # curvature of a direction, in units of the posterior's: below it no sd changes by more than 0.05%
+_STILL = 0.01  # sds by which the score along such a direction may move the mean: a row of that curvature says more
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,11 +51,12 @@ def rows_within(dataset: Dataset, found: Centre, along: Directions, inside: Insi
     curvature -= own.precision + points.information_of(shares, rows)
     mu, Q = np.linalg.eigh(at.factor.T @ curvature @ at.factor)
     told = mu > _NOTHING
-    mu, Q = mu[told], oriented(Q[:, told])
+    some = told | (np.abs(Q.T @ (at.factor.T @ gradient)) > _STILL)
+    mu, Q, told = np.maximum(mu[some], _NOTHING), oriented(Q[:, some]), told[some]
     v = linalg.solve_triangular(at.factor, Q * np.sqrt(mu), trans="T", lower=True)
     u = at.factor @ Q / np.sqrt(mu)
     work = partial(_higher, points, (inside.merged, slope @ u, u))
-    third, fourth = sum(dataset.map(work, "within cells", canonical=True), np.zeros((2, len(mu))))
+    third, fourth = sum(dataset.map(work, "within cells", canonical=True), np.zeros((2, len(mu)))) * told
     within = as_rows(v, at.beta, solve(Wanted(u.T @ gradient, third, fourth, mu), points.family))
     within = replace(within, group=np.full((len(within), 1), NO_GROUP))
     left = gradient - sums_of_rows(within, at, points.family).gradient
