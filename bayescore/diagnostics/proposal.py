@@ -14,7 +14,7 @@ from scipy.special import gammaln
 from bayescore.coresets.calibration.pilot import LaplaceApproximation
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
-from bayescore.diagnostics.certificate.nodes import check_bytes, marginal_log_likelihoods, node_sums
+from bayescore.diagnostics.certificate.nodes import NodeMoments, check_bytes, marginal_log_likelihoods, node_sums
 from bayescore.diagnostics.full_pass import check_finite, check_weight
 from bayescore.diagnostics.row_sums import FINE, RowSums
 from bayescore.models.collapsed_target import CollapsedTarget
@@ -74,6 +74,7 @@ def propose_grouped(
     def of_all(dataset: Dataset) -> tuple[FloatArray, float]:
         check_bytes(theta, target.arguments(), "draws")
         sums = node_sums(theta, core, dataset, target)  # whose ratio is less the coreset's
+        assert isinstance(sums.core, NodeMoments)
         return sums.ratio + sums.core.log_p.sum(axis=1), 0.0
 
     return Proposed(marginal_log_likelihoods(theta, target), log_prior - log_q, of_all)

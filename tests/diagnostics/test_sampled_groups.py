@@ -13,6 +13,7 @@ from bayescore.diagnostics.certificate import sampled_groups, weigh
 from bayescore.diagnostics.certificate.marginal import MarginalDraws
 from bayescore.diagnostics.certificate.nodes import node_sums
 from bayescore.diagnostics.certificate.sampled_groups import sampled_sums
+from bayescore.diagnostics.certificate.weigh import pieces_of
 from bayescore.diagnostics.full_weights import full_weights
 from bayescore.models.collapsed_target import CollapsedTarget
 from bayescore.models.families import check_family
@@ -73,11 +74,12 @@ def test_the_sum_is_that_of_all_groups_within_three_said_errors(kind, seed):
     assert sampled.sample.error.max() < 0.02
     assert size(gap_of(sampled, whole)) <= 3.0 * size(sampled.sample.error) + 1e-9
     np.testing.assert_array_equal(sampled.labels, whole.labels)
-    np.testing.assert_allclose(sampled.core.log_p, whole.core.log_p)
-    even = np.full(len(sampled.theta), 1.0 / len(sampled.theta))
-    (mean, sd), (true, true_sd) = sampled.full_over(even), whole.full_over(even)
-    assert np.abs((mean - true) / true_sd).max() < 0.02
-    assert np.abs(np.log(sd / true_sd)).max() < 0.02
+    some = slice(3, 700)
+    np.testing.assert_allclose(sampled.core.of(some).log_p, whole.core.of(some).log_p)
+    found, true = (own.look(np.ones(len(own.theta)), 0.5) for own in (sampled, whole))
+    gap = (found.columns["corrected_mean"] - true.columns["corrected_mean"]) / true.sd
+    assert np.abs(gap).max() < 0.02
+    assert np.abs(np.log(found.sd / true.sd)).max() < 0.02
 
 
 def test_without_their_probabilities_groups_tell_too_much():
@@ -97,7 +99,8 @@ def test_groups_that_the_coreset_does_not_fit_are_in_the_sample():
     wrong = replace(core, weights=np.where(core.group[:, 0] == g, core.weights / 3.0, core.weights))
     sampled, whole = sums_of(full, wrong)
     assert g in sampled.sample.places
-    np.testing.assert_allclose(sampled.full.of(slice(g, g + 1)).effects.mean[:, 0], whole.full.effects.mean[:, g])
+    effects = sampled.of(slice(g, g + 1))[1].effects
+    np.testing.assert_allclose(effects.mean[:, 0], whole.full.effects.mean[:, g])
     assert size(gap_of(sampled, whole)) <= 3.0 * size(sampled.sample.error) + 1e-9
 
 
@@ -114,8 +117,8 @@ def test_all_groups_are_evaluated_where_a_sample_does_not_tell(monkeypatch):
 def test_effects_are_drawn_about_their_means_given_the_full_data():
     full, core = rows_of()
     sampled, whole = sums_of(full, core)
-    rng = np.random.default_rng(2)
-    u, v = (np.array([own.draw_effects(s, rng.random(2000)) for s in range(150)]) for own in (sampled, whole))
+    rng, looked = np.random.default_rng(2), sampled.look(np.ones(150), 0.5)
+    u, v = (np.array([own.draw_effects(s, rng.random(2000), looked) for s in range(150)]) for own in (sampled, whole))
     z = (u.mean(axis=0) - v.mean(axis=0)) / v.std(axis=0)
     assert np.abs(z).max() < 5.0 * np.sqrt(2.0 / 150)  # 2,000 effects: a false alarm in 1 of 800 seeds
     assert abs(np.log(u.std(axis=0) / v.std(axis=0)).mean()) < 0.02
@@ -123,7 +126,8 @@ def test_effects_are_drawn_about_their_means_given_the_full_data():
 
 def weighed(sums, core):
     at, own = np.arange(len(sums.theta)), full_weights(sums.ratio)
-    return MarginalDraws(at=at, weights=own, grouping=core.groups[0], sums=sums)
+    looked = sums.look(own.weights, 0.5)
+    return MarginalDraws(at=at, weights=own, grouping=core.groups[0], sums=sums, looked=looked)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -143,17 +147,15 @@ def test_figures_of_pieces_of_the_groups_are_those_of_all_at_once(monkeypatch):
     places, w = sampled.sample.places, full_weights(sampled.ratio).weights
 
     def figures():
-        own = replace(sampled)  # without the moves that are kept
-        draws = weighed(own, core)
-        return *own.full_over(w), *own.moves, own.n_astray(w, 0.5), draws.elpd()["elpd_logo"], draws.effects(1.0)
+        draws = weighed(sampled, core)
+        return *draws.looked[1:], draws.elpd()["elpd_logo"], draws.effects(1.0)
 
-    assert len(sampled.pieces) == 1
+    assert len(pieces_of(2000, len(w))) == 1
     at_once = figures()
-    for own, true in zip(at_once[:2], whole.full_over(w), strict=True):
-        np.testing.assert_allclose(own[places], true[places], rtol=1e-6)
-    assert at_once[4] == np.count_nonzero(np.setdiff1d(np.arange(2000), places) % 3 == 0)
-    monkeypatch.setattr(weigh, "_PIECE", 7 * len(sampled.theta))
-    assert len(sampled.pieces) == 286
+    np.testing.assert_allclose(at_once[0][places], whole.look(w, 0.5).sd[places], rtol=1e-6)
+    assert at_once[3] == np.count_nonzero(np.setdiff1d(np.arange(2000), places) % 3 == 0)
+    monkeypatch.setattr(weigh, "_PIECE", 7 * len(w))
+    assert len(pieces_of(2000, len(w))) == 286
     assert {0, 6} <= set(places % 7)
     for own, other in zip(figures(), at_once, strict=True):
         np.testing.assert_allclose(own, other, rtol=1e-9, atol=1e-12)

@@ -65,10 +65,10 @@ def test_sums_and_effects_are_those_of_all_rows_within_the_said_error(kind):
     assert 0.0 < sampled.error < 0.02
     assert size(sampled.ratio - whole.ratio) <= 3.0 * sampled.error
     np.testing.assert_allclose(sampled.labels, whole.labels)
-    even = np.full(len(sampled.theta), 1.0 / len(sampled.theta))
-    (mean, sd), (true, true_sd) = sampled.full_over(even), whole.full_over(even)
-    assert np.abs((mean - true) / true_sd).max() < 0.02
-    assert np.abs(np.log(sd / true_sd)).max() < 0.02
+    found, true = (own.look(np.ones(len(own.theta)), 0.5) for own in (sampled, whole))
+    gap = (found.columns["corrected_mean"] - true.columns["corrected_mean"]) / true.sd
+    assert np.abs(gap).max() < 0.02
+    assert np.abs(np.log(found.sd / true.sd)).max() < 0.02
 
 
 def test_a_sample_without_the_second_order_terms_of_all_rows_fails(monkeypatch):

@@ -22,7 +22,14 @@ from bayescore.coresets.calibration.remainder import largest_sample
 from bayescore.data.design import Grouping
 from bayescore.diagnostics.certificate.grouped import Grouped
 from bayescore.diagnostics.certificate.provenance import trouble_of_densities
-from bayescore.diagnostics.certificate.weigh import EffectMoments, Weighed, effects_table
+from bayescore.diagnostics.certificate.weigh import (
+    EffectMoments,
+    Weighed,
+    effect_columns,
+    effects_table,
+    joined,
+    pieces_of,
+)
 from bayescore.diagnostics.elpd import PassSums, elpd_loo, pass_sums
 from bayescore.diagnostics.full_pass import check_finite, check_weight
 from bayescore.diagnostics.full_weights import full_weights
@@ -126,7 +133,9 @@ def effects_of(draws: Predictor, weights: FloatArray, labels: FloatArray, slow: 
     u = effects_at(draws)
     moments = EffectMoments(u, np.broadcast_to(0.0, u.shape))
     factors = tuple(own.grouping for own in draws.factors)
-    return effects_table(factors, weights, lambda cut: (moments.of(cut),) * 2, labels, slow)
+    cuts = pieces_of(len(labels), len(weights))
+    parts = [effect_columns(weights, moments.of(cut), moments.of(cut), labels[cut]) for cut in cuts]
+    return effects_table(factors, joined(parts), slow)
 
 
 def sizes_of(groups: Sequence[Grouping]) -> list[tuple[int, int]]:

@@ -23,12 +23,18 @@ from scipy import special
 
 from bayescore.data.design import Grouping
 from bayescore.diagnostics.certificate.grouped import Grouped
-from bayescore.diagnostics.certificate.nodes import NodeSums, check_bytes, marginal_log_likelihoods, node_sums
+from bayescore.diagnostics.certificate.nodes import (
+    Looked,
+    NodeSums,
+    check_bytes,
+    marginal_log_likelihoods,
+    node_sums,
+)
 from bayescore.diagnostics.certificate.provenance import trouble_of_densities
 from bayescore.diagnostics.certificate.sampled_groups import sampled_sums
 from bayescore.diagnostics.certificate.sampled_rows import sampled_row_sums
 from bayescore.diagnostics.certificate.scores import Scores, checked, scores
-from bayescore.diagnostics.certificate.weigh import EffectMoments, Weighed, effects_table
+from bayescore.diagnostics.certificate.weigh import Weighed, effects_table, pieces_of
 from bayescore.diagnostics.full_weights import full_weights
 from bayescore.diagnostics.psis import psislw
 from bayescore.diagnostics.responses import SampledCounts
@@ -54,31 +60,25 @@ class MarginalDraws(Weighed):
 
     grouping: Grouping
     sums: NodeSums
+    looked: Looked | None = None
 
     def effects(self, slow: float) -> pd.DataFrame:
         """Return the table of the groups' effects."""
-        sums = self.sums
-
-        def moments(cut: slice) -> tuple[EffectMoments, EffectMoments]:
-            return sums.core.effects.of(cut), sums.full.of(cut).effects
-
-        return effects_table((self.grouping,), shares(self.weights.weights, sums), moments, sums.labels, slow)
+        assert self.looked is not None
+        return effects_table((self.grouping,), self.looked.columns, slow)
 
     def elpd(self, counts: SampledCounts | None = None) -> dict[str, Any]:
         """Return the expected log predictive density of a left-out group, summed over groups."""
         sums, w, sample = self.sums, self.weights.log_ratio, self.sums.sample
-        looked_at = sums.full.of(slice(0, sums.n_groups)).log_p.T if sample is None else sample.log_p.T
-        smoothed, k = psislw(w - looked_at)
+        looked_at = (sums.of(slice(0, len(self.grouping)))[1] if sample is None else sample).log_p.T
+        parts = [_left_out(looked_at[cut], w) for cut in pieces_of(len(looked_at), len(w))]
+        each, k = (np.concatenate(part) for part in zip(*parts, strict=True))
         if (k > MAX_K).mean() > MAX_BAD_K_SHARE:
             return {}
-        each = special.logsumexp(looked_at + smoothed, axis=1)
         total = float(each.sum())
         if sample is not None:  # of all groups without smoothing, and what is left of it by sampled ones
-            assert sums.at is not None
-            w, own = w[sums.at], each
-            log_p = (sums.full.of(cut).log_p for cut in sums.pieces)
-            parts = [special.logsumexp(w) - special.logsumexp(w[:, None] - piece, axis=0) for piece in log_p]
-            each = np.concatenate(parts)
+            assert self.looked is not None
+            own, each = each, self.looked.left_out
             total = float(each.sum() + sample.each @ (own - each[sample.places]))
         if counts is not None:
             each, total = each + counts.constants[:-1], total + float(counts.constants[:-1].sum())
@@ -87,17 +87,19 @@ class MarginalDraws(Weighed):
     def values(self, posterior: Posterior, kept: IntArray | None) -> dict[str, FloatArray]:
         """Return a draw of each kept effect given the full data, and the share of the variance between groups."""
         assert kept is not None
-        sums, shape, name = self.sums, (len(posterior.draws), -1), f"u_{self.grouping.name}"
+        assert self.looked is not None
+        sums, looked, shape, name = self.sums, self.looked, (len(posterior.draws), -1), f"u_{self.grouping.name}"
         effects = posterior.variables.get(name)
         if isinstance(effects, EffectDraws):  # of some groups: what `group_effects` gives of them
             keys = draw_keys(shape[0], len(kept) // shape[0])
+            moves = looked.shift, looked.stretch
             own = EffectDraws(
-                sums.theta[kept], keys, effects.seed, effects.mean, lambda: sums.arguments, effects.kept, sums.moves
+                sums.theta[kept], keys, effects.seed, effects.mean, lambda: sums.arguments, effects.kept, moves
             )
             u = own.of(effects.kept)
         else:
             rng, G = np.random.default_rng(0), len(self.grouping)
-            u = np.array([sums.draw_effects(int(s), np.asarray(rng.random(G))) for s in kept])
+            u = np.array([sums.draw_effects(int(s), np.asarray(rng.random(G)), looked) for s in kept])
         values: dict[str, Any] = {name: u.reshape(*shape, u.shape[1])}
         if (latent := posterior.family.latent_variance) is not None:
             sigma = np.exp(sums.theta[kept, -1]).reshape(shape)
@@ -109,23 +111,24 @@ class MarginalDraws(Weighed):
         name = f"u_{self.grouping.name}"
         if not isinstance(posterior.variables.get(name), EffectDraws):
             return constants
-        w, dims = shares(self.weights.weights, self.sums), (level_dim(self.grouping),)
-        (mean, sd), (shift, stretch) = self.sums.full_over(w), self.sums.moves
+        assert self.looked is not None
+        looked, dims = self.looked, (level_dim(self.grouping),)
+        mean = looked.columns["corrected_mean"]
         ends = constants[f"{name}_quantiles"].values - constants[f"{name}_mean"].values
         found = {
             f"{name}_mean": (dims, mean),
-            f"{name}_sd": (dims, sd),
-            f"{name}_quantiles": (("quantile", *dims), mean + ends * sd / constants[f"{name}_sd"].values),
-            f"{name}_shift": (dims, shift),
-            f"{name}_stretch": (dims, stretch),
+            f"{name}_sd": (dims, looked.sd),
+            f"{name}_quantiles": (("quantile", *dims), mean + ends * looked.sd / constants[f"{name}_sd"].values),
+            f"{name}_shift": (dims, looked.shift),
+            f"{name}_stretch": (dims, looked.stretch),
         }
         return constants.assign(found)
 
 
-def shares(weights: FloatArray, sums: NodeSums) -> FloatArray:
-    """Return the weights of the draws at which all groups were looked at, which add up to 1."""
-    some = weights if sums.at is None else weights[sums.at]
-    return np.asarray(some / some.sum())
+def _left_out(log_p: FloatArray, log_ratio: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return log predictive densities of groups without their rows, shape (m,), and k-hat; log_p of shape (m, S)."""
+    smoothed, k = psislw(log_ratio - log_p)
+    return np.asarray(special.logsumexp(log_p + smoothed, axis=1)), k
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,11 +217,13 @@ class Marginal(Grouped):
         if sums is None:
             sums = node_sums(theta, self.core, self.dataset, self.target)
         weights = full_weights(sums.ratio)
+        looked = sums.look(weights.weights, _COUNTS)
         return MarginalDraws(
             at=at,
             weights=weights,
-            n_missed=sums.n_astray(shares(weights.weights, sums), _COUNTS),
+            n_missed=looked.n_astray,
             how="effects drawn anew",
             grouping=self.core.groups[0],
             sums=sums,
+            looked=looked,
         )

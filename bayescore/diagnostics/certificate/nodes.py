@@ -6,15 +6,15 @@ pieces of the draws.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
-from bayescore.diagnostics.certificate.weigh import EffectMoments, pieces_of
+from bayescore.diagnostics.certificate.weigh import Columns, EffectMoments, effect_columns, joined, pieces_of
 from bayescore.diagnostics.full_pass import check_finite, check_weight
 from bayescore.models.collapsed import CollapsedArguments, n_nodes, nodes_at
 from bayescore.models.collapsed_target import CollapsedTarget
@@ -46,10 +46,10 @@ class NodeMoments:
     astray: NDArray[np.bool_]
 
     @classmethod
-    def empty(cls, shape: tuple[int, ...], dtype: type = np.float64) -> "NodeMoments":
-        """Return figures to be filled by `put`, given the shape (S, G + 1), and the type of the moments."""
+    def empty(cls, shape: tuple[int, ...]) -> "NodeMoments":
+        """Return figures to be filled by `put`, given the shape (S, G + 1)."""
         of_groups = shape[0], shape[1] - 1
-        effects = EffectMoments(np.empty(of_groups, dtype), np.empty(of_groups, dtype))
+        effects = EffectMoments(np.empty(of_groups), np.empty(of_groups))
         return cls(np.empty(shape), effects, np.zeros(of_groups, dtype=bool))
 
     @classmethod
@@ -63,14 +63,33 @@ class NodeMoments:
         self.log_p[cut], self.astray[cut] = own.log_p, own.astray
         self.effects.mean[cut], self.effects.variance[cut] = own.effects.mean, own.effects.variance
 
+    def at(self, draws: IntArray) -> "NodeMoments":
+        """Return those of some draws."""
+        own = EffectMoments(self.effects.mean[draws], self.effects.variance[draws])
+        return NodeMoments(self.log_p[draws], own, self.astray[draws])
+
     def of(self, groups: slice) -> "NodeMoments":
         """Return those of some groups."""
         return NodeMoments(self.log_p[:, groups], self.effects.of(groups), self.astray[:, groups])
 
 
 @dataclass(frozen=True, eq=False)
-class MovedMoments:
-    """What the full data say: the coreset's figures, moved by what a pass at one point adds; of some groups when asked.
+class CoreMoments:
+    """What the coreset says about the groups at draws, of many groups: of some of them when asked."""
+
+    theta: FloatArray
+    arguments: CollapsedArguments
+
+    def of(self, groups: slice) -> NodeMoments:
+        """Return that of some groups, given a slice with start and stop."""
+        which = np.arange(groups.start, groups.stop)
+        some = self.arguments.of(which, np.ones(len(which)))
+        return core_moments(self.theta, some)[1].of(slice(0, len(which)))
+
+
+@dataclass(frozen=True, eq=False)
+class Moves:
+    """What the full data say, of the coreset's figures: what a pass at one point adds to them.
 
     `gain`, `shift` and `ratio`, shape (G,), are what it adds to log-likelihoods and means and multiplies variances by;
     `poor` says where nodes missed the effect there. Effects of groups at `places`, in order, were `evaluated`, and
@@ -78,7 +97,6 @@ class MovedMoments:
     are off.
     """
 
-    core: NodeMoments
     gain: FloatArray
     shift: FloatArray
     ratio: FloatArray
@@ -87,9 +105,8 @@ class MovedMoments:
     evaluated: EffectMoments
     missed: NDArray[np.bool_]
 
-    def of(self, groups: slice) -> NodeMoments:
-        """Return those of some groups, given a slice with start and stop."""
-        own = self.core.of(groups)
+    def moved(self, own: NodeMoments, groups: slice) -> NodeMoments:
+        """Return the full data's figures of some groups, given the coreset's of these."""
         mean, variance = own.effects.mean + self.shift[groups], own.effects.variance * self.ratio[groups]
         log_p, astray = own.log_p + self.gain[groups], own.astray | self.poor[groups]
         here = slice(*np.searchsorted(self.places, [groups.start, groups.stop]))
@@ -111,19 +128,36 @@ class Sample(NamedTuple):
     error: FloatArray
 
 
+class Looked(NamedTuple):
+    """What one look at all G groups finds, under weights of draws.
+
+    `columns` are those of `effects_table`; `sd`, shape (G,), is of effects given the full data. `shift` and `stretch`
+    are what the full data add to the mean of each effect given (beta, log sigma), and multiply its sd by. `n_astray`
+    counts the groups whose effect the nodes miss at draws with more than a share of the weights. `left_out`, shape
+    (G,), is the log predictive density of each group without its rows, from log-likelihoods as they are.
+    """
+
+    columns: Columns
+    sd: FloatArray
+    shift: FloatArray
+    stretch: FloatArray
+    n_astray: int
+    left_out: FloatArray
+
+
 @dataclass(frozen=True, eq=False)
 class NodeSums:
     """What rows say about the groups at draws theta of (beta, log sigma), shape (S, p + 1).
 
     `ratio`, shape (S,), is the log-likelihood of the full data less the coreset's. `labels` are the weights of rows of
     +1 and of -1 in each group, shape (G, 2). `error` is the standard error of the ratio by a sample of the rows. `full`
-    and `core` are of the draws at `at`; all where that is None. Look at all groups in `pieces`.
+    and `core` are of the draws at `at`; all where that is None. `look` at all groups once.
     """
 
     theta: FloatArray
     ratio: FloatArray
-    full: NodeMoments | MovedMoments
-    core: NodeMoments
+    full: NodeMoments | Moves
+    core: NodeMoments | CoreMoments
     labels: FloatArray
     arguments: CollapsedArguments  # of the coreset's density
     exact: tuple[FloatArray, DrawNodes] | None = None  # log terms of all groups, and their nodes
@@ -131,35 +165,30 @@ class NodeSums:
     error: float = 0.0
     at: IntArray | None = None
 
-    @property
-    def n_groups(self) -> int:
-        """The number of groups."""
-        return int(self.core.log_p.shape[1]) - 1
+    def of(self, groups: slice) -> tuple[NodeMoments, NodeMoments]:
+        """Return what the coreset and the full data say of some groups, given a slice with start and stop."""
+        own = self.core.of(groups)
+        return own, self.full.moved(own, groups) if isinstance(self.full, Moves) else self.full.of(groups)
 
-    @property
-    def pieces(self) -> list[slice]:
-        """All groups in slices, short enough that figures of one at all draws take little memory."""
-        return pieces_of(self.n_groups, len(self.core.log_p))
+    def look(self, weights: FloatArray, share: float) -> Looked:
+        """Return what all groups are like, given weights of all draws, in pieces that take little memory."""
+        some, ratio = (each if self.at is None else each[self.at] for each in (weights, self.ratio))
+        w, columns, beside, n_astray = some / some.sum(), list[Columns](), list[Columns](), 0
+        for cut in pieces_of(len(self.labels), len(w)):
+            core, full = self.of(cut)
+            ours, theirs = core.effects, full.effects
+            columns.append(effect_columns(w, ours, theirs, self.labels[cut]))
+            own = {
+                "sd": theirs.over(w)[1],
+                "shift": (theirs.mean - ours.mean).mean(axis=0),
+                "stretch": np.sqrt(theirs.variance.mean(axis=0) / ours.variance.mean(axis=0)),
+                "left_out": special.logsumexp(ratio) - special.logsumexp(ratio[:, None] - full.log_p, axis=0),
+            }
+            beside.append(own)
+            n_astray += int(np.count_nonzero(w @ full.astray > share))
+        return Looked(joined(columns), **joined(beside), n_astray=n_astray)
 
-    def full_over(self, w: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return mean and sd of each effect given the full data over weighted draws, shape (G,)."""
-        return _joined([self.full.of(cut).effects.over(w) for cut in self.pieces])
-
-    def n_astray(self, w: FloatArray, share: float) -> int:
-        """Return the number of groups whose effect the nodes miss at draws with more than a share of the weights."""
-        return sum(int((w @ self.full.of(cut).astray > share).sum()) for cut in self.pieces)
-
-    @cached_property
-    def moves(self) -> tuple[FloatArray, FloatArray]:
-        """What the full data add to the mean of each effect given (beta, log sigma), and multiply its sd by: (G,)."""
-
-        def of(full: EffectMoments, core: EffectMoments) -> tuple[FloatArray, FloatArray]:
-            stretch = np.sqrt(full.variance.mean(axis=0) / core.variance.mean(axis=0, dtype=np.float64))
-            return (full.mean - core.mean).mean(axis=0), stretch
-
-        return _joined([of(self.full.of(cut).effects, self.core.effects.of(cut)) for cut in self.pieces])
-
-    def draw_effects(self, s: int, uniforms: FloatArray) -> FloatArray:
+    def draw_effects(self, s: int, uniforms: FloatArray, looked: Looked) -> FloatArray:
         """Return a draw of each effect given the full data and draw s, shape (G,).
 
         Without log terms of all groups it is one given the coreset, moved to mean and sd given the full data.
@@ -170,13 +199,8 @@ class NodeSums:
             own = at._replace(theta=at.theta[cut], center=at.center[cut], scale=at.scale[cut])
             return np.asarray(effects_given(terms[cut], own, given)[0])
         at, terms = nodes_at(self.theta[cut], self.arguments)
-        u, mean, (shift, stretch) = effects_given(terms, at, given)[0], figures(terms, at).mean[0], self.moves
-        return np.asarray(mean + shift + (u - mean) * stretch)
-
-
-def _joined(parts: list[tuple[FloatArray, FloatArray]]) -> tuple[FloatArray, FloatArray]:
-    one, other = (np.concatenate(each) for each in zip(*parts, strict=True))
-    return one, other
+        u, mean = effects_given(terms, at, given)[0], figures(terms, at).mean[0]
+        return np.asarray(mean + looked.shift + (u - mean) * looked.stretch)
 
 
 def check_bytes(theta: FloatArray, arguments: CollapsedArguments, name: str = "max_draws") -> None:
@@ -213,14 +237,6 @@ def core_moments(theta: FloatArray, arguments: CollapsedArguments) -> tuple[Draw
         own.put(cut, NodeMoments.of_terms(terms, at))
         center[cut], scale[cut], last = at.center, at.scale, at
     return last._replace(theta=np.ascontiguousarray(theta), center=center, scale=scale), own
-
-
-def own_moments(theta: FloatArray, arguments: CollapsedArguments) -> NodeMoments:
-    """Return what the coreset says about the groups at draws, of many groups: moments in numbers of 4 bytes."""
-    own = NodeMoments.empty((len(theta), len(arguments.peak)), np.float32)
-    for cut, at, terms in _pieces(theta, arguments):
-        own.put(cut, NodeMoments.of_terms(terms, at))
-    return own
 
 
 def marginal_log_likelihoods(theta: FloatArray, target: CollapsedTarget) -> FloatArray:

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bayescore.coresets.sampling.draw import hash_uniforms
 from bayescore.data.coreset import Coreset
@@ -31,12 +32,12 @@ from bayescore.data.sources import as_source
 from bayescore.diagnostics.certificate.nodes import (
     FEWEST_DRAWS,
     MAX_BYTES,
-    MovedMoments,
+    CoreMoments,
+    Moves,
     NodeMoments,
     NodeSums,
     Sample,
     core_moments,
-    own_moments,
 )
 from bayescore.diagnostics.certificate.weigh import EffectMoments
 from bayescore.diagnostics.full_pass import check_finite, check_weight
@@ -61,7 +62,7 @@ _SPARE = 1.2  # by which a second, larger sample is to be more exact than asked
 _SEED = 1982  # of the sample: the same data give the same groups
 _TINY = 1e-300
 _FIGURES = 1 << 22  # groups times draws, of all figures of all groups
-_FIGURE = 100  # bytes of all figures of a sampled group at a draw
+_FIGURE = 24  # bytes of all figures of a sampled group at a draw
 _PIECE = 1 << 20  # log terms at the nodes of sampled groups, 8 MB; a block that waits has as many
 
 
@@ -77,6 +78,7 @@ def sampled_sums(theta: FloatArray, core: Coreset, dataset: Dataset, target: Col
     reach, count = _reach(full, here), found.n_rows[:-1]
     share = _shares(reach)
     size = _size(float(share @ count))
+    at = np.linspace(0, len(theta) - 1, _draws_of_all(len(theta), G)).round().astype(np.int64)
     for _ in range(2):
         inclusion = np.ones(G) if size >= G else inclusion_of(share, size)
         if inclusion @ count + found.n_rows[-1] > LARGEST_SHARE * found.n_rows.sum():
@@ -84,10 +86,10 @@ def sampled_sums(theta: FloatArray, core: Coreset, dataset: Dataset, target: Col
         sample = _sample(inclusion)
         kept = _rows_of(dataset, sample, G)
         sampled = _Sampled(target, core, full, kept, sample, inclusion[sample])
-        look = sampled.look(theta)
+        look = sampled.look(theta, at)
         error = float(look.error.max())
         if error <= MAX_SUM_ERROR:
-            return sampled.sums(theta, look, found.weight[:-1])
+            return sampled.sums(theta, look, at, found.weight[:-1])
         if not math.isfinite(error):
             return None
         size = math.ceil(len(sample) * (_SPARE * error / MAX_SUM_ERROR) ** 2)
@@ -145,15 +147,19 @@ def _rows_of(dataset: Dataset, sample: IntArray, n_groups: int) -> WeightedData:
 
 
 class _Look(NamedTuple):
-    """Sampled groups at draws, by the full data and by the coreset, what the quadratics leave, and its standard error.
+    """Sampled groups at S draws by the full data.
 
-    `left` has shape (S, number), `error` shape (S,).
+    `log_p`, shape (S, number), is their log-likelihood, `left`, shape (S,), the sum of what the quadratics leave, and
+    `error`, shape (S,), its standard error. `effects` and `astray` are of some of the draws. `near` says whether
+    effects are the coreset's, moved.
     """
 
-    full: NodeMoments
-    core: NodeMoments
+    log_p: FloatArray
     left: FloatArray
     error: FloatArray
+    effects: EffectMoments
+    astray: NDArray[np.bool_]
+    near: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,58 +183,66 @@ class _Sampled:
         """Places of the sampled groups among all."""
         return np.append(self.sample, self.target.n_groups)
 
-    def look(self, theta: FloatArray) -> _Look:
-        """Evaluate the sampled groups at draws."""
+    def look(self, theta: FloatArray, at: IntArray) -> _Look:
+        """Evaluate the sampled groups at draws; their effects are kept of those `at`, in order."""
         arguments, each = self.target.arguments().of(self.sample, np.ones(len(self.sample))), self.each
-        of_sample, core_sample = (NodeMoments.empty((len(theta), len(self.places))) for _ in range(2))
-        left, quadratics = np.empty(of_sample.log_p.shape), self._terms()
+        log_p, quadratics = np.empty((len(theta), len(self.places))), self._terms()
+        left, kept = np.empty_like(log_p), NodeMoments.empty((len(at), len(self.places)))
         step = max(1, _PIECE // n_nodes(float(np.exp(theta[:, -1].max())), arguments))
-        for start in range(0, len(theta), step):
-            cut = slice(start, start + step)
+        cuts = [slice(start, min(start + step, len(theta))) for start in range(0, len(theta), step)]
+        sums = np.zeros((5, len(self.sample)))
+        for cut in cuts:
             nodes, own = core_moments(theta[cut], arguments)
-            core_sample.put(cut, own)
             terms = values_at(Dataset(as_source(self.rows)), nodes, self.target.family, column=self.target.column)[0]
             weigh_nodes(terms, nodes)
-            of_sample.put(cut, NodeMoments.of_terms(terms, nodes))
-            left[cut] = of_sample.log_p[cut] - own.log_p - _quadratics(quadratics, theta[cut] - self.target.point.theta)
+            found = NodeMoments.of_terms(terms, nodes)
+            log_p[cut] = found.log_p
+            left[cut] = found.log_p - own.log_p - _quadratics(quadratics, theta[cut] - self.target.point.theta)
+            sums += [part.sum(axis=0) for part in (*own.effects, own.effects.mean**2, *found.effects)]
+            some = slice(*np.searchsorted(at, [cut.start, cut.stop]))
+            kept.put(some, found.at(at[some] - cut.start))
         left -= left.mean(axis=0)
+        left *= each
         open_ = 1.0 - 1.0 / each
-        middle = (left * open_ * each).sum(axis=1, keepdims=True) / max(float(open_.sum()), _TINY)
-        many = float((open_ > 0.0).sum())
-        error = np.sqrt((open_ * (left * each - middle) ** 2).sum(axis=1) * many / max(many - 1.0, 1.0))
-        return _Look(of_sample, core_sample, left, error)
+        many, square = float((open_ > 0.0).sum()), np.empty(len(theta))
+        for cut in cuts:
+            middle = left[cut] @ open_ / max(float(open_.sum()), _TINY)
+            square[cut] = (left[cut] - middle[:, None]) ** 2 @ open_
+        error = np.sqrt(square * many / max(many - 1.0, 1.0))
+        return _Look(log_p, left.sum(axis=1), error, kept.effects, kept.astray, self._near(sums / len(theta)))
 
-    def sums(self, theta: FloatArray, look: _Look, labels: FloatArray) -> NodeSums | None:
+    def sums(self, theta: FloatArray, look: _Look, at: IntArray, labels: FloatArray) -> NodeSums | None:
         """Return the sums at draws; None where the other groups' effects are not as near as the sums."""
-        here, arguments, each = self.target.point, self.target.arguments(), self.each
-        of_sample = look.full
-        if not self._near(of_sample.effects, look.core.effects):
+        if not look.near:
             return None
-        at = np.linspace(0, len(theta) - 1, _draws_of_all(len(theta), self.target.n_groups)).round().astype(np.int64)
-        own = own_moments(theta[at], arguments)
+        here, arguments = self.target.point, self.target.arguments()
         a, b, real = self.full.effects, here.effects, slice(None, -1)
-        moved = MovedMoments(
-            own,
+        moves = Moves(
             gain=a.log_marginal[real] - b.log_marginal[real],
             shift=a.mean[real] - b.mean[real],
             ratio=a.variance[real] / b.variance[real],
             poor=a.poor[real].astype(bool),
             places=self.sample,
-            evaluated=EffectMoments(of_sample.effects.mean[at], of_sample.effects.variance[at]),
-            missed=of_sample.astray[at],
+            evaluated=look.effects,
+            missed=look.astray,
         )
-        ratio = _quadratics([self.full.terms - here.terms], theta - here.theta)[:, 0] + look.left @ each
-        sample = Sample(self.sample, each[:-1], of_sample.log_p[:, :-1], look.error)
-        return NodeSums(theta, ratio, moved, own, labels, arguments, sample=sample, at=at)
+        ratio = _quadratics([self.full.terms - here.terms], theta - here.theta)[:, 0] + look.left
+        sample = Sample(self.sample, self.each[:-1], look.log_p[:, :-1], look.error)
+        return NodeSums(theta, ratio, moves, CoreMoments(theta[at], arguments), labels, arguments, sample=sample, at=at)
 
-    def _near(self, found: EffectMoments, core: EffectMoments) -> bool:
-        """Whether effects of sampled groups are the coreset's, moved, in mean and sd over draws."""
+    def _near(self, means: FloatArray) -> bool:
+        """Whether effects of sampled groups are the coreset's, moved, in mean and sd over draws.
+
+        `means` over draws, shape (5, number), are of mean, variance and squared mean of effects by the coreset, and of
+        mean and variance by the full data.
+        """
         a, b, some = self.full.effects, self.target.point.effects, self.sample
-        sd = np.sqrt(core.variance.mean(axis=0) + core.mean.var(axis=0))
-        means = core.mean.mean(axis=0) + (a.mean - b.mean)[some] - found.mean.mean(axis=0)
-        ratios = core.variance.mean(axis=0) * (a.variance / b.variance)[some] / found.variance.mean(axis=0)
+        core, core_variance, square, found, variance = means
+        sd = np.sqrt(core_variance + np.maximum(square - core**2, 0.0))
+        gaps = core + (a.mean - b.mean)[some] - found
+        ratios = core_variance * (a.variance / b.variance)[some] / variance
         fitted = self.each[:-1] > 1.0  # the others are found
-        gap = np.maximum(np.abs(means / sd), 0.5 * np.abs(np.log(ratios)))
+        gap = np.maximum(np.abs(gaps / sd), 0.5 * np.abs(np.log(ratios)))
         return bool((gap[fitted] <= MAX_SUM_ERROR).all())
 
     def _terms(self) -> list[Derivatives]:

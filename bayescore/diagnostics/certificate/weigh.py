@@ -37,6 +37,8 @@ from bayescore.models.gaussian import Transport
 from bayescore.samplers.inference_data import Posterior
 from bayescore.types import FloatArray, IntArray
 
+Columns = dict[str, FloatArray]
+
 _PIECE = 1 << 19  # numbers of an array of some effects at all draws
 
 
@@ -140,30 +142,11 @@ def pieces_of(n_effects: int, n_draws: int) -> list[slice]:
     return [slice(start, min(start + step, n_effects)) for start in range(0, n_effects, step)]
 
 
-def effects_table(
-    groups: tuple[Grouping, ...],
-    w: FloatArray,
-    moments: Callable[[slice], tuple[EffectMoments, EffectMoments]],
-    rows: FloatArray,
-    slow: float,
-) -> pd.DataFrame:
-    """Return `CertificateData.effects`, for weights `w` of draws, shape (S,).
+def effect_columns(w: FloatArray, by_core: EffectMoments, by_full: EffectMoments, rows: FloatArray) -> Columns:
+    """Return columns of `CertificateData.effects` for E effects, given weights `w` of draws, shape (S,).
 
-    Effects stand factor by factor: levels, and within a level its effects. `moments` returns moments of a slice of the
-    effects given the coreset, and given the full data. `rows`, shape (E, 2), are the weights of rows of +1 and of -1 in
-    each effect's group. Numerical errors are multiplied by `slow`, as draws are not independent.
+    `rows`, shape (E, 2), are the weights of rows of +1 and of -1 in each effect's group.
     """
-    parts = [_effects(w, moments(cut), rows[cut], slow) for cut in pieces_of(len(rows), len(w))]
-    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    places = [(own.name, level, effect) for own in groups for level in own.levels for effect in own.effects]
-    return pd.DataFrame(columns, index=pd.MultiIndex.from_tuples(places, names=EFFECT_INDEX))
-
-
-def _effects(
-    w: FloatArray, moments: tuple[EffectMoments, EffectMoments], rows: FloatArray, slow: float
-) -> dict[str, FloatArray]:
-    """Return the columns of some effects."""
-    by_core, by_full = moments
     even = np.full(len(w), 1.0 / len(w))
     own, own_sd = by_core.over(even)
     mean, sd = by_full.over(w)
@@ -177,10 +160,25 @@ def _effects(
             "corrected_sd": sd,
             "mean_error_sd": (own - mean) / sd,
             "log_sd_error": np.log(own_sd / sd),
-            "log_sd_error_mcse": slow * 0.5 * np.sqrt((w - even) ** 2 @ (square - 1.0) ** 2),
+            "log_sd_error_mcse": 0.5 * np.sqrt((w - even) ** 2 @ (square - 1.0) ** 2),
             "weight": rows.sum(axis=1),
             "share": rows[:, 0] / rows.sum(axis=1),
         }
+
+
+def joined(parts: list[Columns]) -> Columns:
+    """Return columns of the effects of all parts."""
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def effects_table(groups: tuple[Grouping, ...], columns: Columns, slow: float) -> pd.DataFrame:
+    """Return `CertificateData.effects`; numerical errors are multiplied by `slow`, as draws are not independent.
+
+    Effects stand factor by factor: levels, and within a level its effects.
+    """
+    places = [(own.name, level, effect) for own in groups for level in own.levels for effect in own.effects]
+    index = pd.MultiIndex.from_tuples(places, names=EFFECT_INDEX)
+    return pd.DataFrame(columns | {"log_sd_error_mcse": slow * columns["log_sd_error_mcse"]}, index=index)
 
 
 def systematic(weights: FloatArray) -> IntArray:
