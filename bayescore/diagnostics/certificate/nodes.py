@@ -166,7 +166,7 @@ class NodeSums:
     at: IntArray | None = None
 
     def of(self, groups: slice) -> tuple[NodeMoments, NodeMoments]:
-        """Return what the coreset and the full data say of some groups, given a slice with start and stop."""
+        """Return what the coreset and the full data say about some groups, given a slice with start and stop."""
         own = self.core.of(groups)
         return own, self.full.moved(own, groups) if isinstance(self.full, Moves) else self.full.of(groups)
 
