@@ -183,7 +183,7 @@ def test_too_much_memory_is_refused_before_the_pass_with_what_to_do(core, idata,
         with pytest.raises(DataError, match="build with fewer groups") as error:
             nodes.check_bytes(theta, arguments)
         sizes.append(int(re.search(r"take ([\d,]+) bytes", str(error.value))[1].replace(",", "")))
-    assert sizes[0] == 8 * 500 * (9 * 40 + 1 + 12 * 41)
+    assert sizes[0] == 8 * 500 * (9 * 40 + 1 + 11 * 41)
     assert sizes[1] > 1.2 * sizes[0]
     monkeypatch.setattr(nodes, "MAX_BYTES", sizes[0])
     nodes.check_bytes(narrow, arguments)

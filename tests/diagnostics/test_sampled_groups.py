@@ -76,10 +76,39 @@ def test_the_sum_is_that_of_all_groups_within_three_said_errors(kind, seed):
     np.testing.assert_array_equal(sampled.labels, whole.labels)
     some = slice(3, 700)
     np.testing.assert_allclose(sampled.core.of(some).log_p, whole.core.of(some).log_p)
-    found, true = (own.look(np.ones(len(own.theta)), 0.5) for own in (sampled, whole))
-    gap = (found.columns["corrected_mean"] - true.columns["corrected_mean"]) / true.sd
-    assert np.abs(gap).max() < 0.02
-    assert np.abs(np.log(found.sd / true.sd)).max() < 0.02
+    (mean, sd), (true, true_sd) = map(mean_and_sd, (sampled, whole))
+    assert np.abs((mean - true) / true_sd).max() < 0.02
+    assert np.abs(np.log(sd / true_sd)).max() < 0.02
+
+
+def mean_and_sd(sums):
+    columns = sums.group_figures(np.ones(len(sums.theta)), 0.5).columns
+    return columns["corrected_mean"], columns["corrected_sd"]
+
+
+def test_pieces_and_draws_apart_have_the_figures_of_all_groups(monkeypatch):
+    """Sampled groups are evaluated in pieces of 150 draws, and all groups are looked at at 37 of them.
+
+    Figures agree as far as nodes go, whose number is that of the largest sigma in a piece.
+    """
+    full, core = rows_of()
+    whole = sums_of(full, core)[1]
+    at_once = sums_of(full, core)[0]
+    for name, value in (("_PIECE", 160_000), ("_FIGURES", 74_000), ("FEWEST_DRAWS", 10)):
+        monkeypatch.setattr(sampled_groups, name, value)
+    sampled = sums_of(full, core)[0]
+    places, at = sampled.sample.places, sampled.at
+    assert len(at) == 37
+    np.testing.assert_allclose(sampled.ratio, at_once.ratio, atol=1e-7)
+    np.testing.assert_allclose(sampled.sample.error, at_once.sample.error, atol=1e-7)
+    np.testing.assert_allclose(sampled.sample.log_p, whole.full.log_p[:, places], rtol=1e-5)
+    ours, theirs = sampled.of(slice(0, 2000))
+    np.testing.assert_allclose(ours.log_p, whole.core.log_p[at, :-1], rtol=1e-5)
+    np.testing.assert_allclose(theirs.effects.mean[:, places], whole.full.effects.mean[at][:, places], rtol=1e-5)
+    np.testing.assert_allclose(
+        theirs.effects.variance[:, places], whole.full.effects.variance[at][:, places], rtol=1e-5
+    )
+    assert np.abs(theirs.effects.mean - whole.full.effects.mean[at]).max() < 0.02
 
 
 def test_without_their_probabilities_groups_tell_too_much():
@@ -117,8 +146,8 @@ def test_all_groups_are_evaluated_where_a_sample_does_not_tell(monkeypatch):
 def test_effects_are_drawn_about_their_means_given_the_full_data():
     full, core = rows_of()
     sampled, whole = sums_of(full, core)
-    rng, looked = np.random.default_rng(2), sampled.look(np.ones(150), 0.5)
-    u, v = (np.array([own.draw_effects(s, rng.random(2000), looked) for s in range(150)]) for own in (sampled, whole))
+    rng, found = np.random.default_rng(2), sampled.group_figures(np.ones(150), 0.5)
+    u, v = (np.array([own.draw_effects(s, rng.random(2000), found) for s in range(150)]) for own in (sampled, whole))
     z = (u.mean(axis=0) - v.mean(axis=0)) / v.std(axis=0)
     assert np.abs(z).max() < 5.0 * np.sqrt(2.0 / 150)  # 2,000 effects: a false alarm in 1 of 800 seeds
     assert abs(np.log(u.std(axis=0) / v.std(axis=0)).mean()) < 0.02
@@ -126,8 +155,8 @@ def test_effects_are_drawn_about_their_means_given_the_full_data():
 
 def weighed(sums, core):
     at, own = np.arange(len(sums.theta)), full_weights(sums.ratio)
-    looked = sums.look(own.weights, 0.5)
-    return MarginalDraws(at=at, weights=own, grouping=core.groups[0], sums=sums, looked=looked)
+    figures = sums.group_figures(own.weights, 0.5)
+    return MarginalDraws(at=at, weights=own, grouping=core.groups[0], sums=sums, figures=figures)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -148,11 +177,12 @@ def test_figures_of_pieces_of_the_groups_are_those_of_all_at_once(monkeypatch):
 
     def figures():
         draws = weighed(sampled, core)
-        return *draws.looked[1:], draws.elpd()["elpd_logo"], draws.effects(1.0)
+        return *draws.figures[1:], draws.elpd()["elpd_logo"], draws.effects(1.0)
 
     assert len(pieces_of(2000, len(w))) == 1
     at_once = figures()
-    np.testing.assert_allclose(at_once[0][places], whole.look(w, 0.5).sd[places], rtol=1e-6)
+    stretch = whole.group_figures(w, 0.5).stretch
+    np.testing.assert_allclose(at_once[1][places], stretch[places], rtol=1e-6)
     assert at_once[3] == np.count_nonzero(np.setdiff1d(np.arange(2000), places) % 3 == 0)
     monkeypatch.setattr(weigh, "_PIECE", 7 * len(w))
     assert len(pieces_of(2000, len(w))) == 286

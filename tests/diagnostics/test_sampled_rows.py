@@ -65,10 +65,10 @@ def test_sums_and_effects_are_those_of_all_rows_within_the_said_error(kind):
     assert 0.0 < sampled.error < 0.02
     assert size(sampled.ratio - whole.ratio) <= 3.0 * sampled.error
     np.testing.assert_allclose(sampled.labels, whole.labels)
-    found, true = (own.look(np.ones(len(own.theta)), 0.5) for own in (sampled, whole))
-    gap = (found.columns["corrected_mean"] - true.columns["corrected_mean"]) / true.sd
+    found, true = (own.group_figures(np.ones(len(own.theta)), 0.5).columns for own in (sampled, whole))
+    gap = (found["corrected_mean"] - true["corrected_mean"]) / true["corrected_sd"]
     assert np.abs(gap).max() < 0.02
-    assert np.abs(np.log(found.sd / true.sd)).max() < 0.02
+    assert np.abs(np.log(found["corrected_sd"] / true["corrected_sd"])).max() < 0.02
 
 
 def test_a_sample_without_the_second_order_terms_of_all_rows_fails(monkeypatch):

@@ -2,7 +2,8 @@ r"""What rows say about beta within their cells, as pseudo-rows of no cell: one 
 
 The score and curvature of all rows, with the effects integrated out, less those of the rows that stand for cells are
 condensed along their own directions in beta. Third and fourth derivatives along these are sums over
-d_n = x_n - B' H^-1 z_n, what a row has beside its cell's pseudo-rows.
+d_n = x_n - B' H^-1 z_n, what a row has beside its cell's pseudo-rows. Where these directions leave a part of the score
+one more row, of hardly any curvature and no third derivative, has it.
 """
 
 from dataclasses import dataclass, replace
@@ -22,7 +23,7 @@ from bayescore.models.group_sums import local_codes
 from bayescore.types import NO_GROUP, FloatArray, IntArray, WeightedData, stack
 
 _NOTHING = 1e-3  # curvature of a direction, in units of the posterior's: below it no sd changes by more than 0.05%
-_STILL = 0.01  # sds by which the score along such a direction may move the mean: a row of that curvature says more
+_SHIFT = 0.01  # sds by which the score along the other directions may move the mean, before a pseudo-row has it
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,12 +52,16 @@ def rows_within(dataset: Dataset, found: Centre, along: Directions, inside: Insi
     curvature -= own.precision + points.information_of(shares, rows)
     mu, Q = np.linalg.eigh(at.factor.T @ curvature @ at.factor)
     told = mu > _NOTHING
-    some = told | (np.abs(Q.T @ (at.factor.T @ gradient)) > _STILL)
-    mu, Q, told = np.maximum(mu[some], _NOTHING), oriented(Q[:, some]), told[some]
+    mu, Q = mu[told], oriented(Q[:, told])
+    score = at.factor.T @ gradient
+    flat = score - Q @ (Q.T @ score)  # along directions that rows within cells say nothing about
+    bent = np.ones(len(mu))
+    if (size := float(np.linalg.norm(flat))) > _SHIFT:
+        mu, Q, bent = np.append(mu, _NOTHING), np.column_stack([Q, flat / size]), np.append(bent, 0.0)
     v = linalg.solve_triangular(at.factor, Q * np.sqrt(mu), trans="T", lower=True)
     u = at.factor @ Q / np.sqrt(mu)
     work = partial(_higher, points, (inside.merged, slope @ u, u))
-    third, fourth = sum(dataset.map(work, "within cells", canonical=True), np.zeros((2, len(mu)))) * told
+    third, fourth = sum(dataset.map(work, "within cells", canonical=True), np.zeros((2, len(mu)))) * bent
     within = as_rows(v, at.beta, solve(Wanted(u.T @ gradient, third, fourth, mu), points.family))
     within = replace(within, group=np.full((len(within), 1), NO_GROUP))
     left = gradient - sums_of_rows(within, at, points.family).gradient

@@ -24,7 +24,7 @@ from scipy import special
 from bayescore.data.design import Grouping
 from bayescore.diagnostics.certificate.grouped import Grouped
 from bayescore.diagnostics.certificate.nodes import (
-    Looked,
+    GroupFigures,
     NodeSums,
     check_bytes,
     marginal_log_likelihoods,
@@ -60,46 +60,38 @@ class MarginalDraws(Weighed):
 
     grouping: Grouping
     sums: NodeSums
-    looked: Looked | None = None
+    figures: GroupFigures
 
     def effects(self, slow: float) -> pd.DataFrame:
         """Return the table of the groups' effects."""
-        assert self.looked is not None
-        return effects_table((self.grouping,), self.looked.columns, slow)
+        return effects_table((self.grouping,), self.figures.columns, slow)
 
     def elpd(self, counts: SampledCounts | None = None) -> dict[str, Any]:
         """Return the expected log predictive density of a left-out group, summed over groups."""
-        sums, w, sample = self.sums, self.weights.log_ratio, self.sums.sample
-        looked_at = (sums.of(slice(0, len(self.grouping)))[1] if sample is None else sample).log_p.T
-        parts = [_left_out(looked_at[cut], w) for cut in pieces_of(len(looked_at), len(w))]
-        each, k = (np.concatenate(part) for part in zip(*parts, strict=True))
-        if (k > MAX_K).mean() > MAX_BAD_K_SHARE:
+        sums, sample, each = self.sums, self.sums.sample, self.figures.left_out
+        log_p = sums.of(slice(0, len(each)))[1].log_p if sample is None else sample.log_p
+        own = left_out(log_p, self.weights.log_ratio)
+        if own is None:
             return {}
-        total = float(each.sum())
-        if sample is not None:  # of all groups without smoothing, and what is left of it by sampled ones
-            assert self.looked is not None
-            own, each = each, self.looked.left_out
-            total = float(each.sum() + sample.each @ (own - each[sample.places]))
-        if counts is not None:
-            each, total = each + counts.constants[:-1], total + float(counts.constants[:-1].sum())
-        return {"elpd_logo": total, "elpd_logo_se": math.sqrt(len(each) * float(each.var()))}
+        if sample is None:
+            return elpd_logo(own, counts)
+        return elpd_logo(each, counts, float(sample.each @ (own - each[sample.places])))
 
     def values(self, posterior: Posterior, kept: IntArray | None) -> dict[str, FloatArray]:
         """Return a draw of each kept effect given the full data, and the share of the variance between groups."""
         assert kept is not None
-        assert self.looked is not None
-        sums, looked, shape, name = self.sums, self.looked, (len(posterior.draws), -1), f"u_{self.grouping.name}"
+        sums, found, shape, name = self.sums, self.figures, (len(posterior.draws), -1), f"u_{self.grouping.name}"
         effects = posterior.variables.get(name)
         if isinstance(effects, EffectDraws):  # of some groups: what `group_effects` gives of them
             keys = draw_keys(shape[0], len(kept) // shape[0])
-            moves = looked.shift, looked.stretch
+            moves = found.shift, found.stretch
             own = EffectDraws(
                 sums.theta[kept], keys, effects.seed, effects.mean, lambda: sums.arguments, effects.kept, moves
             )
             u = own.of(effects.kept)
         else:
             rng, G = np.random.default_rng(0), len(self.grouping)
-            u = np.array([sums.draw_effects(int(s), np.asarray(rng.random(G)), looked) for s in kept])
+            u = np.array([sums.draw_effects(int(s), np.asarray(rng.random(G)), found) for s in kept])
         values: dict[str, Any] = {name: u.reshape(*shape, u.shape[1])}
         if (latent := posterior.family.latent_variance) is not None:
             sigma = np.exp(sums.theta[kept, -1]).reshape(shape)
@@ -111,24 +103,38 @@ class MarginalDraws(Weighed):
         name = f"u_{self.grouping.name}"
         if not isinstance(posterior.variables.get(name), EffectDraws):
             return constants
-        assert self.looked is not None
-        looked, dims = self.looked, (level_dim(self.grouping),)
-        mean = looked.columns["corrected_mean"]
+        own, dims = self.figures, (level_dim(self.grouping),)
+        mean, sd = (own.columns[f"corrected_{key}"] for key in ("mean", "sd"))
         ends = constants[f"{name}_quantiles"].values - constants[f"{name}_mean"].values
         found = {
             f"{name}_mean": (dims, mean),
-            f"{name}_sd": (dims, looked.sd),
-            f"{name}_quantiles": (("quantile", *dims), mean + ends * looked.sd / constants[f"{name}_sd"].values),
-            f"{name}_shift": (dims, looked.shift),
-            f"{name}_stretch": (dims, looked.stretch),
+            f"{name}_sd": (dims, sd),
+            f"{name}_quantiles": (("quantile", *dims), mean + ends * sd / constants[f"{name}_sd"].values),
+            f"{name}_shift": (dims, own.shift),
+            f"{name}_stretch": (dims, own.stretch),
         }
         return constants.assign(found)
 
 
-def _left_out(log_p: FloatArray, log_ratio: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return log predictive densities of groups without their rows, shape (m,), and k-hat; log_p of shape (m, S)."""
-    smoothed, k = psislw(log_ratio - log_p)
-    return np.asarray(special.logsumexp(log_p + smoothed, axis=1)), k
+def left_out(log_p: FloatArray, log_ratio: FloatArray) -> FloatArray | None:
+    """Return log predictive densities of groups without their rows, shape (m,), given log-likelihoods, shape (S, m).
+
+    None where the weights of too many of them do not count.
+    """
+    found = []
+    for cut in pieces_of(log_p.shape[1], len(log_p)):
+        own = log_p[:, cut].T
+        smoothed, k = psislw(log_ratio - own)
+        found.append((special.logsumexp(own + smoothed, axis=1), k))
+    each, k = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    return None if (k > MAX_K).mean() > MAX_BAD_K_SHARE else each
+
+
+def elpd_logo(each: FloatArray, counts: SampledCounts | None, more: float = 0.0) -> dict[str, Any]:
+    """Return the fields of `CertificateData` on left-out groups: the sum of all, and what is to be added to it."""
+    if counts is not None:
+        each = each + counts.constants[:-1]
+    return {"elpd_logo": float(each.sum()) + more, "elpd_logo_se": math.sqrt(len(each) * float(each.var()))}
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,13 +223,13 @@ class Marginal(Grouped):
         if sums is None:
             sums = node_sums(theta, self.core, self.dataset, self.target)
         weights = full_weights(sums.ratio)
-        looked = sums.look(weights.weights, _COUNTS)
+        found = sums.group_figures(weights.weights, _COUNTS)
         return MarginalDraws(
             at=at,
             weights=weights,
-            n_missed=looked.n_astray,
+            n_missed=found.n_astray,
             how="effects drawn anew",
             grouping=self.core.groups[0],
             sums=sums,
-            looked=looked,
+            figures=found,
         )

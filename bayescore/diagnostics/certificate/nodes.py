@@ -1,7 +1,7 @@
 """What the full data and the coreset say about each group's effect at draws of (beta, log sigma).
 
 Log terms at the M nodes of all groups take 8 M bytes a draw and are kept once, of the full data; all else is found from
-pieces of the draws.
+pieces of the draws or of the groups.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ MAX_BYTES = 8 << 30
 FEWEST_DRAWS = 100
 """Draws that importance weights need at least."""
 
-_NUMBERS = 12  # of 8 bytes for a group and draw beside log terms: nodes, figures on both sides, copies for the elpd
+_NUMBERS = 11  # of 8 bytes for a group and draw beside log terms: nodes, and figures on both sides
 _PIECE = 1 << 24  # bytes of the log terms of a piece of the draws
 
 
@@ -49,8 +49,7 @@ class NodeMoments:
     def empty(cls, shape: tuple[int, ...]) -> "NodeMoments":
         """Return figures to be filled by `put`, given the shape (S, G + 1)."""
         of_groups = shape[0], shape[1] - 1
-        effects = EffectMoments(np.empty(of_groups), np.empty(of_groups))
-        return cls(np.empty(shape), effects, np.zeros(of_groups, dtype=bool))
+        return cls(np.empty(shape), EffectMoments.empty(of_groups), np.zeros(of_groups, dtype=bool))
 
     @classmethod
     def of_terms(cls, terms: FloatArray, at: DrawNodes) -> "NodeMoments":
@@ -61,12 +60,7 @@ class NodeMoments:
     def put(self, cut: slice, own: "NodeMoments") -> None:
         """Write those of some draws."""
         self.log_p[cut], self.astray[cut] = own.log_p, own.astray
-        self.effects.mean[cut], self.effects.variance[cut] = own.effects.mean, own.effects.variance
-
-    def at(self, draws: IntArray) -> "NodeMoments":
-        """Return those of some draws."""
-        own = EffectMoments(self.effects.mean[draws], self.effects.variance[draws])
-        return NodeMoments(self.log_p[draws], own, self.astray[draws])
+        self.effects.put(cut, own.effects)
 
     def of(self, groups: slice) -> "NodeMoments":
         """Return those of some groups."""
@@ -89,7 +83,7 @@ class CoreMoments:
 
 @dataclass(frozen=True, eq=False)
 class Moves:
-    """What the full data say, of the coreset's figures: what a pass at one point adds to them.
+    """What a pass at one point adds to the coreset's figures, to give the full data's.
 
     `gain`, `shift` and `ratio`, shape (G,), are what it adds to log-likelihoods and means and multiplies variances by;
     `poor` says where nodes missed the effect there. Effects of groups at `places`, in order, were `evaluated`, and
@@ -128,21 +122,20 @@ class Sample(NamedTuple):
     error: FloatArray
 
 
-class Looked(NamedTuple):
-    """What one look at all G groups finds, under weights of draws.
+class GroupFigures(NamedTuple):
+    """What all G groups are like, under weights of draws.
 
-    `columns` are those of `effects_table`; `sd`, shape (G,), is of effects given the full data. `shift` and `stretch`
-    are what the full data add to the mean of each effect given (beta, log sigma), and multiply its sd by. `n_astray`
-    counts the groups whose effect the nodes miss at draws with more than a share of the weights. `left_out`, shape
-    (G,), is the log predictive density of each group without its rows, from log-likelihoods as they are.
+    `columns` are those of `effects_table`. `shift` and `stretch` are what the full data add to the mean of each effect
+    given (beta, log sigma), and multiply its sd by. `n_astray` counts the groups whose effect the nodes miss at draws
+    with more than a share of the weights. `left_out`, shape (G,), is the log predictive density of each group without
+    its rows, by weights that nothing smooths.
     """
 
     columns: Columns
-    sd: FloatArray
     shift: FloatArray
     stretch: FloatArray
-    n_astray: int
     left_out: FloatArray
+    n_astray: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +144,7 @@ class NodeSums:
 
     `ratio`, shape (S,), is the log-likelihood of the full data less the coreset's. `labels` are the weights of rows of
     +1 and of -1 in each group, shape (G, 2). `error` is the standard error of the ratio by a sample of the rows. `full`
-    and `core` are of the draws at `at`; all where that is None. `look` at all groups once.
+    and `core` are of the draws at `at`; all where that is None.
     """
 
     theta: FloatArray
@@ -161,7 +154,7 @@ class NodeSums:
     labels: FloatArray
     arguments: CollapsedArguments  # of the coreset's density
     exact: tuple[FloatArray, DrawNodes] | None = None  # log terms of all groups, and their nodes
-    sample: Sample | None = None  # where `full` is the coreset's, moved
+    sample: Sample | None = None  # where `full` is `Moves`
     error: float = 0.0
     at: IntArray | None = None
 
@@ -170,25 +163,24 @@ class NodeSums:
         own = self.core.of(groups)
         return own, self.full.moved(own, groups) if isinstance(self.full, Moves) else self.full.of(groups)
 
-    def look(self, weights: FloatArray, share: float) -> Looked:
-        """Return what all groups are like, given weights of all draws, in pieces that take little memory."""
+    def group_figures(self, weights: FloatArray, share: float) -> GroupFigures:
+        """Return what all groups are like, given weights of all draws, from pieces that take little memory."""
         some, ratio = (each if self.at is None else each[self.at] for each in (weights, self.ratio))
-        w, columns, beside, n_astray = some / some.sum(), list[Columns](), list[Columns](), 0
+        w, columns, others, n_astray = some / some.sum(), list[Columns](), list[Columns](), 0
         for cut in pieces_of(len(self.labels), len(w)):
             core, full = self.of(cut)
             ours, theirs = core.effects, full.effects
             columns.append(effect_columns(w, ours, theirs, self.labels[cut]))
-            own = {
-                "sd": theirs.over(w)[1],
+            other = {
                 "shift": (theirs.mean - ours.mean).mean(axis=0),
                 "stretch": np.sqrt(theirs.variance.mean(axis=0) / ours.variance.mean(axis=0)),
                 "left_out": special.logsumexp(ratio) - special.logsumexp(ratio[:, None] - full.log_p, axis=0),
             }
-            beside.append(own)
+            others.append(other)
             n_astray += int(np.count_nonzero(w @ full.astray > share))
-        return Looked(joined(columns), **joined(beside), n_astray=n_astray)
+        return GroupFigures(joined(columns), **joined(others), n_astray=n_astray)
 
-    def draw_effects(self, s: int, uniforms: FloatArray, looked: Looked) -> FloatArray:
+    def draw_effects(self, s: int, uniforms: FloatArray, found: GroupFigures) -> FloatArray:
         """Return a draw of each effect given the full data and draw s, shape (G,).
 
         Without log terms of all groups it is one given the coreset, moved to mean and sd given the full data.
@@ -200,7 +192,7 @@ class NodeSums:
             return np.asarray(effects_given(terms[cut], own, given)[0])
         at, terms = nodes_at(self.theta[cut], self.arguments)
         u, mean = effects_given(terms, at, given)[0], figures(terms, at).mean[0]
-        return np.asarray(mean + looked.shift + (u - mean) * looked.stretch)
+        return np.asarray(mean + found.shift + (u - mean) * found.stretch)
 
 
 def check_bytes(theta: FloatArray, arguments: CollapsedArguments, name: str = "max_draws") -> None:

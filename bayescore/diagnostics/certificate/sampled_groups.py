@@ -62,7 +62,7 @@ _SPARE = 1.2  # by which a second, larger sample is to be more exact than asked
 _SEED = 1982  # of the sample: the same data give the same groups
 _TINY = 1e-300
 _FIGURES = 1 << 22  # groups times draws, of all figures of all groups
-_FIGURE = 24  # bytes of all figures of a sampled group at a draw
+_FIGURE = 33  # bytes of a sampled group at a draw: log-likelihood, what is left of it, moments and where nodes miss it
 _PIECE = 1 << 20  # log terms at the nodes of sampled groups, 8 MB; a block that waits has as many
 
 
@@ -187,7 +187,8 @@ class _Sampled:
         """Evaluate the sampled groups at draws; their effects are kept of those `at`, in order."""
         arguments, each = self.target.arguments().of(self.sample, np.ones(len(self.sample))), self.each
         log_p, quadratics = np.empty((len(theta), len(self.places))), self._terms()
-        left, kept = np.empty_like(log_p), NodeMoments.empty((len(at), len(self.places)))
+        left, shape = np.empty_like(log_p), (len(at), len(self.sample))
+        effects, astray = EffectMoments.empty(shape), np.zeros(shape, dtype=bool)
         step = max(1, _PIECE // n_nodes(float(np.exp(theta[:, -1].max())), arguments))
         cuts = [slice(start, min(start + step, len(theta))) for start in range(0, len(theta), step)]
         sums = np.zeros((5, len(self.sample)))
@@ -200,7 +201,9 @@ class _Sampled:
             left[cut] = found.log_p - own.log_p - _quadratics(quadratics, theta[cut] - self.target.point.theta)
             sums += [part.sum(axis=0) for part in (*own.effects, own.effects.mean**2, *found.effects)]
             some = slice(*np.searchsorted(at, [cut.start, cut.stop]))
-            kept.put(some, found.at(at[some] - cut.start))
+            here = at[some] - cut.start
+            effects.put(some, found.effects.of_draws(here))
+            astray[some] = found.astray[here]
         left -= left.mean(axis=0)
         left *= each
         open_ = 1.0 - 1.0 / each
@@ -209,7 +212,7 @@ class _Sampled:
             middle = left[cut] @ open_ / max(float(open_.sum()), _TINY)
             square[cut] = (left[cut] - middle[:, None]) ** 2 @ open_
         error = np.sqrt(square * many / max(many - 1.0, 1.0))
-        return _Look(log_p, left.sum(axis=1), error, kept.effects, kept.astray, self._near(sums / len(theta)))
+        return _Look(log_p, left.sum(axis=1), error, effects, astray, self._near(sums / len(theta)))
 
     def sums(self, theta: FloatArray, look: _Look, at: IntArray, labels: FloatArray) -> NodeSums | None:
         """Return the sums at draws; None where the other groups' effects are not as near as the sums."""

@@ -126,6 +126,19 @@ class EffectMoments(NamedTuple):
     mean: FloatArray
     variance: FloatArray
 
+    @classmethod
+    def empty(cls, shape: tuple[int, ...]) -> "EffectMoments":
+        """Return moments to be filled by `put`."""
+        return cls(np.empty(shape), np.empty(shape))
+
+    def put(self, cut: slice, own: "EffectMoments") -> None:
+        """Write those of some draws."""
+        self.mean[cut], self.variance[cut] = own
+
+    def of_draws(self, at: IntArray) -> "EffectMoments":
+        """Return those of some draws."""
+        return EffectMoments(self.mean[at], self.variance[at])
+
     def of(self, cut: slice) -> "EffectMoments":
         """Return those of some effects."""
         return EffectMoments(self.mean[:, cut], self.variance[:, cut])

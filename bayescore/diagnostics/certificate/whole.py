@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.diagnostics.certificate.joint import effects_of, label_weights, sizes_of
-from bayescore.diagnostics.certificate.marginal import Marginal, MarginalDraws
+from bayescore.diagnostics.certificate.marginal import Marginal, elpd_logo, left_out
 from bayescore.diagnostics.certificate.moved import Moved
-from bayescore.diagnostics.certificate.nodes import NodeSums, core_moments
+from bayescore.diagnostics.certificate.nodes import core_moments
 from bayescore.diagnostics.certificate.weigh import Weighed, Weigher
 from bayescore.diagnostics.certificate.within import squares_within
 from bayescore.diagnostics.elpd import PassSums, elpd_loo, pass_sums
@@ -45,7 +45,8 @@ _FEW = 10_000_000  # rows times draws, above which groups are not left out: it t
 class WholeDraws(Weighed):
     """Draws of all rows' posterior.
 
-    ``sums()`` are those of the rows. Groups are left out in place of rows where `by_group`, if ``left_out()`` is known.
+    ``sums()`` are those of the rows. Groups are left out in place of rows where `by_group`, if ``of_groups()``, their
+    log-likelihoods, shape (S, G), are known.
     """
 
     core: Coreset
@@ -54,7 +55,7 @@ class WholeDraws(Weighed):
     n_chains: int
     sums: Callable[[], PassSums]
     by_group: bool
-    left_out: Callable[[], MarginalDraws | None]
+    of_groups: Callable[[], FloatArray | None]
     density: Density | None
 
     def effects(self, slow: float) -> pd.DataFrame:
@@ -67,8 +68,9 @@ class WholeDraws(Weighed):
     def elpd(self, counts: SampledCounts | None = None) -> dict[str, Any]:
         """Return the predictive density of left-out groups, where that is cheap, or of left-out rows."""
         if self.by_group:
-            left = self.left_out()
-            return {} if left is None else left.elpd(counts)
+            log_p = self.of_groups()
+            each = None if log_p is None else left_out(log_p, self.weights.log_ratio)
+            return {} if each is None else elpd_logo(each, counts)
         w, sums, density = self.weights, self.sums(), self.density
         draws = self.predictor if self.predictor.factors else self.predictor.beta
         beside = dict[str, Any](n_chains=self.n_chains, density=density, counts=counts)
@@ -160,7 +162,7 @@ class Whole:
             n_chains=len(self.beta.draws),
             sums=partial(self._at, draws),
             by_group=isinstance(self.inner, Marginal),
-            left_out=partial(self._left_out, at),
+            of_groups=partial(self._of_groups, at),
             density=self.inner.density(None) if isinstance(self.inner, Moved) else None,
         )
 
@@ -168,20 +170,19 @@ class Whole:
         """Return the sums of all rows at draws: by the sample of the pass, or of the coreset's own rows."""
         return self._sums.at(draws) or pass_sums(draws, 0, self.core, self.family)
 
-    def _left_out(self, at: IntArray) -> MarginalDraws | None:
-        """Return what tells the elpd of left-out groups; None where that takes long."""
+    def _of_groups(self, at: IntArray) -> FloatArray | None:
+        """Return log-likelihoods of groups at draws; None where that takes long."""
         inner = self.inner
         if not isinstance(inner, Marginal) or len(self.core) * len(at) > _FEW:
             return None
         theta, arguments = inner.posterior.flat[at], inner.target.arguments()
-        own = core_moments(theta, arguments)[1]
+        log_p = core_moments(theta, arguments)[1].log_p[:, :-1]
         if self.family.quadratic:
             squares = squares_within(theta[:, :-1], self.core, self.dataset)
             if squares is None:
                 return None
-            own.log_p[:, :-1] -= squares / (2.0 * self.family.unit**2)
-        sums = NodeSums(theta, np.zeros(len(at)), own, own, np.empty(0), arguments)
-        return MarginalDraws(at=at, weights=full_weights(sums.ratio), grouping=self.core.groups[0], sums=sums)
+            log_p -= squares / (2.0 * self.family.unit**2)
+        return log_p
 
 
 def _nothing(_: WeightedData) -> int:
