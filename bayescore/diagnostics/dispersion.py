@@ -11,16 +11,25 @@ of an intercept by the sandwich over that by the model: if it is larger than 1 i
 sqrt(phi). Pearson's statistic, the mean of z^2, is no such factor: a count of 1 in a row with a mean of 0.001 adds
 1,000 to its sum, and next to nothing to what the rows say about coefficients.
 
+Fitted means are nearer to the counts than true ones, by as much as the posterior knows of them, many effects of groups
+most of all. So phi is divided by what is left,
+
+.. math:: 1 - \frac{\sum_n (w_n / \mu_n)^2 \operatorname{var}(E_n t_n \mid y)}{\sum_n w_n},
+
+with which its mean over data from the model and its prior is 1 (Rubin 1984): n - p degrees of freedom in place of n
+where p coefficients are fitted to numbers. No figure is given where less than a tenth is left: effects then fit
+whatever the counts are.
+
 If the model holds E z^2 = 1 and var z^2 = 2 + k, k the excess kurtosis, 1 / mu of Poisson counts. Rows are independent,
 so that phi has the mean 1 and the standard error
 
-.. math:: s = \frac{\sqrt{\sum_n w_n^2 (2 + k_n)}}{\sum_n w_n}.
+.. math:: s = \frac{\sqrt{\sum_n w_n^2 (2 + k_n)}}{\sum_n w_n},
 
-phi is positive and skewed. Its reference is the gamma distribution of that mean and spread, chi-squared over its
-degrees of freedom, 2 / s^2 (Satterthwaite 1946). Counts are said to be over- or underdispersed if phi is in a tail of
-0.00135, that of three standard errors where phi is normal, and above 1.2 or below 1 / 1.2. By simulation, of sets of
-50 to 2,000 rows with known means that the model holds for, at most 6 in 1,000 are said to be either. Fitted means are
-nearer to the counts, which makes phi spread less.
+over the root of what is left. phi is positive and skewed. Its reference is the gamma distribution of that mean and
+spread, chi-squared over its degrees of freedom, 2 / s^2 (Satterthwaite 1946). Counts are said to be over- or
+underdispersed if phi is in a tail of 0.00135, that of three standard errors where phi is normal, and above 1.2 or below
+1 / 1.2. By simulation, of sets of 50 to 2,000 rows with known means that the model holds for, at most 6 in 1,000 are
+said to be either.
 
 What makes rows of one rate differ is not in the model. Where that is a gamma distribution of rates, counts are negative
 binomial. `size` is the most likely r at these means,
@@ -61,6 +70,7 @@ _CHANCE = float(special.ndtr(-3.0))  # of a false alarm on either side: that of 
 _NO_MORE_THAN_POISSON = "family='poisson', or where it is that a cluster-robust spread, fit(cluster=)"
 _SMALLEST_LOG_SIZE = -14.0  # of a size that is sought; rows of counts as rare as that have no two events
 _POISSON = 1e3  # sizes over the largest mean from which all variances are Poisson's but for a thousandth
+_LEAST_LEFT = 0.1  # of what counts say, once parameters and effects are fitted
 _FLAT = 1.1  # ratio of two sizes that the likelihood does not tell apart, or intervals do not change by
 
 
@@ -169,24 +179,30 @@ def dispersion(counts: SampledCounts, predictor: Predictor, family: Family, *, e
     """Return the dispersion of counts, given draws of their predictor's parameters; weights would multiply phi.
 
     `exposed` is whether the data had exposures. None where no count is above 1: events that come once, such as deaths,
-    end their exposure, which phi takes as given.
+    end their exposure, which phi takes as given. None, too, where effects fit whatever the counts are.
     """
     rows, events = counts.responses.rows, counts.responses.events
     assert events is not None
     if events.max() <= 1.0:
         return None
-    return dispersion_of(events, rows.weights * predictor.average(rows, family).mean(axis=1), family, exposed=exposed)
+    means = rows.weights[:, None] * predictor.average(rows, family)
+    return dispersion_of(events, means.mean(axis=1), family, known=means.var(axis=1, ddof=1), exposed=exposed)
 
 
-def dispersion_of(events: FloatArray, expected: FloatArray, family: Family, *, exposed: bool = False) -> Dispersion:
-    """Return the dispersion of counts about their expected ones, shapes (n,)."""
+def dispersion_of(
+    events: FloatArray, expected: FloatArray, family: Family, *, known: FloatArray | float = 0.0, exposed: bool = False
+) -> Dispersion | None:
+    """Return the dispersion of counts about their expected ones, shapes (n,), whose posterior variance is `known`."""
     with np.errstate(all="ignore"):  # rates of 0, or beyond all numbers: the text says so
         at = np.log(expected)
         by = expected / family.variance(at)
         information = by * expected
         total = information.sum()
-        ratio = ((by * (events - expected)) ** 2).sum() / total
-        se = np.sqrt((information**2 * (2.0 + family.excess_kurtosis(at))).sum()) / total
+        left = total - (by**2 * known).sum()
+        if left < _LEAST_LEFT * total:
+            return None
+        ratio = ((by * (events - expected)) ** 2).sum() / left
+        se = np.sqrt((information**2 * (2.0 + family.excess_kurtosis(at))).sum() / (total * left))
     given = family.size if isinstance(family, NegativeBinomial) else None
     return Dispersion(float(ratio), float(se), len(events), most_likely_size(events, expected), given, exposed)
 

@@ -108,6 +108,27 @@ def test_the_figure_is_the_sandwich_of_an_intercept_over_the_models_variance():
     assert np.mean(ratios) > 2.0
 
 
+def test_effects_that_follow_the_counts_are_no_underdispersion():
+    """Squares of the model's own counts about fitted means: 0.8 of the expected ones, 4 a group, 0.99 in 20 groups."""
+    rng = np.random.default_rng(4)
+    for n_groups, share in ((1000, 0.85), (20, 1.0)):
+        rows = pd.DataFrame({"x": rng.normal(size=4000), "g": rng.integers(0, n_groups, 4000).astype(str)})
+        effects = pd.Series(0.8 * rng.normal(size=n_groups), index=np.arange(n_groups).astype(str))
+        rows["n"] = rng.poisson(np.exp(0.3 * rows["x"] + rows["g"].map(effects)))
+        fit = bc.fit("n ~ x + (1 | g)", rows, family="poisson", random_state=1, **QUIET)
+        own = fit.certificate.dispersion
+        assert abs(own.ratio - 1.0) < 4.0 * own.se  # a false alarm in 1 of 10,000 seeds
+        assert "as spread as the family says" in own.text
+        expected = fit.predict(rows)["mean"].to_numpy()
+        assert ((rows["n"] - expected) ** 2).sum() / expected.sum() < share
+
+
+def test_effects_that_fit_whatever_the_counts_are_leave_no_figure():
+    events, expected = np.array([3.0, 4.0, 1.0]), np.array([3.0, 4.0, 1.0])
+    assert dispersion_of(events, expected, POISSON, known=0.95 * expected) is None
+    assert dispersion_of(events, expected, POISSON, known=0.5 * expected) is not None
+
+
 def test_advice_fits_how_the_counts_were_given():
     """An exposure is one of Poisson counts alone: what is named is given as it can be."""
     over = {"ratio": 2.0, "se": 0.02, "n_rows": 1000, "size": 1.5}
