@@ -11,12 +11,13 @@ of an intercept by the sandwich over that by the model: if it is larger than 1 i
 sqrt(phi). Pearson's statistic, the mean of z^2, is no such factor: a count of 1 in a row with a mean of 0.001 adds
 1,000 to its sum, and next to nothing to what the rows say about coefficients.
 
-Fitted means are nearer to the counts than true ones, by as much as the posterior knows of them, many effects of groups
-most of all. So phi is divided by what is left,
+Fitted means are nearer to the counts than true ones, many effects of groups most of all. Over data from the model and
+its prior a draw from the posterior is to the counts what the truth is, so that phi at draws has the mean 1 (Rubin
+1984). What it has beyond that is divided by the part of the rows' information that the fit did not take up,
 
 .. math:: 1 - \frac{\sum_n (w_n / \mu_n)^2 \operatorname{var}(E_n t_n \mid y)}{\sum_n w_n},
 
-with which its mean over data from the model and its prior is 1 (Rubin 1984): n - p degrees of freedom in place of n
+so that of Poisson counts phi is sum (y - mu)^2 over what is left of sum mu: n - p degrees of freedom in place of n
 where p coefficients are fitted to numbers. No figure is given where less than a tenth is left: effects then fit
 whatever the counts are.
 
@@ -32,7 +33,7 @@ underdispersed if phi is in a tail of 0.00135, that of three standard errors whe
 said to be either.
 
 What makes rows of one rate differ is not in the model. Where that is a gamma distribution of rates, counts are negative
-binomial. `size` is the most likely r at these means,
+binomial. `size` is the most likely r at the means of a draw from the posterior, as at fitted ones counts spread less,
 
 .. math:: \sum_n \log\Gamma(y_n + r) - \log\Gamma(r) - y_n \log r - (y_n + r) \log(1 + \mu_n / r)
 
@@ -70,7 +71,9 @@ _CHANCE = float(special.ndtr(-3.0))  # of a false alarm on either side: that of 
 _NO_MORE_THAN_POISSON = "family='poisson', or where it is that a cluster-robust spread, fit(cluster=)"
 _SMALLEST_LOG_SIZE = -14.0  # of a size that is sought; rows of counts as rare as that have no two events
 _POISSON = 1e3  # sizes over the largest mean from which all variances are Poisson's but for a thousandth
+_AT = 50  # draws
 _LEAST_LEFT = 0.1  # of what counts say, once parameters and effects are fitted
+_LEAST = 1e-6  # dispersion
 _FLAT = 1.1  # ratio of two sizes that the likelihood does not tell apart, or intervals do not change by
 
 
@@ -186,25 +189,35 @@ def dispersion(counts: SampledCounts, predictor: Predictor, family: Family, *, e
     if events.max() <= 1.0:
         return None
     means = rows.weights[:, None] * predictor.average(rows, family)
-    return dispersion_of(events, means.mean(axis=1), family, known=means.var(axis=1, ddof=1), exposed=exposed)
+    return dispersion_of(events, means, family, exposed=exposed)
 
 
-def dispersion_of(
-    events: FloatArray, expected: FloatArray, family: Family, *, known: FloatArray | float = 0.0, exposed: bool = False
-) -> Dispersion | None:
-    """Return the dispersion of counts about their expected ones, shapes (n,), whose posterior variance is `known`."""
+def dispersion_of(events: FloatArray, means: FloatArray, family: Family, *, exposed: bool = False) -> Dispersion | None:
+    """Return the dispersion of counts, shape (n,), given their expected ones at draws, shape (n, S)."""
     with np.errstate(all="ignore"):  # rates of 0, or beyond all numbers: the text says so
-        at = np.log(expected)
-        by = expected / family.variance(at)
-        information = by * expected
-        total = information.sum()
-        left = total - (by**2 * known).sum()
-        if left < _LEAST_LEFT * total:
+        by, information = _weights(means.mean(axis=1), family)
+        total, kurtosis = information.sum(), family.excess_kurtosis(np.log(means.mean(axis=1)))
+        left = 1.0 - (by**2 * means.var(axis=1)).sum() / total
+        if left < _LEAST_LEFT:
             return None
-        ratio = ((by * (events - expected)) ** 2).sum() / left
-        se = np.sqrt((information**2 * (2.0 + family.excess_kurtosis(at))).sum() / (total * left))
+        some = np.unique(np.linspace(0, means.shape[1] - 1, _AT).round().astype(np.int64))
+        ratio = 1.0 + (np.mean([_at(events, means[:, s], family) for s in some]) - 1.0) / left
+        se = np.sqrt((information**2 * (2.0 + kurtosis)).sum() / left) / total
     given = family.size if isinstance(family, NegativeBinomial) else None
-    return Dispersion(float(ratio), float(se), len(events), most_likely_size(events, expected), given, exposed)
+    size = most_likely_size(events, means[:, 0])
+    return Dispersion(max(float(ratio), _LEAST), float(se), len(events), size, given, exposed)
+
+
+def _weights(expected: FloatArray, family: Family) -> tuple[FloatArray, FloatArray]:
+    """Return what a residual is multiplied by in the score of the log mean, and the information on that."""
+    by = expected / family.variance(np.log(expected))
+    return by, by * expected
+
+
+def _at(events: FloatArray, expected: FloatArray, family: Family) -> float:
+    """Return phi at known means."""
+    by, information = _weights(expected, family)
+    return float(((by * (events - expected)) ** 2).sum() / information.sum())
 
 
 def most_likely_size(events: FloatArray, expected: FloatArray) -> float | None:
