@@ -2,8 +2,8 @@ r"""What rows say about beta within their cells, as pseudo-rows of no cell: one 
 
 The score and curvature of all rows, with the effects integrated out, less those of the rows that stand for cells are
 condensed along their own directions in beta. Third and fourth derivatives along these are sums over
-d_n = x_n - B' H^-1 z_n, what a row has beside its cell's pseudo-rows. Where these directions leave a part of the score
-one more row, of hardly any curvature and no third derivative, has it.
+d_n = x_n - B' H^-1 z_n, what a row has beside its cell's pseudo-rows. What the score has along directions of hardly
+any curvature has one more row, as flat.
 """
 
 from dataclasses import dataclass, replace
@@ -23,7 +23,9 @@ from bayescore.models.group_sums import local_codes
 from bayescore.types import NO_GROUP, FloatArray, IntArray, WeightedData, stack
 
 _NOTHING = 1e-3  # curvature of a direction, in units of the posterior's: below it no sd changes by more than 0.05%
-_SHIFT = 0.01  # sds by which the score along the other directions may move the mean, before a pseudo-row has it
+_LESS = 0.01  # the same, by which pseudo-rows of cells may say more than the rows where a direction counts as flat
+_SHIFT = 0.01  # sds by which the score along flat directions may move the mean, before a pseudo-row has it
+_WIDE = 10.0  # its curvature in its own units over the square of its score: both labels have weight then
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,20 +54,28 @@ def rows_within(dataset: Dataset, found: Centre, along: Directions, inside: Insi
     curvature -= own.precision + points.information_of(shares, rows)
     mu, Q = np.linalg.eigh(at.factor.T @ curvature @ at.factor)
     told = mu > _NOTHING
+    flat = Q[:, ~told & (mu > -_LESS)]
     mu, Q = mu[told], oriented(Q[:, told])
-    score = at.factor.T @ gradient
-    flat = score - Q @ (Q.T @ score)  # along directions that rows within cells say nothing about
-    bent = np.ones(len(mu))
-    if (size := float(np.linalg.norm(flat))) > _SHIFT:
-        mu, Q, bent = np.append(mu, _NOTHING), np.column_stack([Q, flat / size]), np.append(bent, 0.0)
     v = linalg.solve_triangular(at.factor, Q * np.sqrt(mu), trans="T", lower=True)
     u = at.factor @ Q / np.sqrt(mu)
     work = partial(_higher, points, (inside.merged, slope @ u, u))
-    third, fourth = sum(dataset.map(work, "within cells", canonical=True), np.zeros((2, len(mu)))) * bent
+    third, fourth = sum(dataset.map(work, "within cells", canonical=True), np.zeros((2, len(mu))))
     within = as_rows(v, at.beta, solve(Wanted(u.T @ gradient, third, fourth, mu), points.family))
+    within = stack([within, _flat(flat @ (flat.T @ (at.factor.T @ gradient)), found)])
     within = replace(within, group=np.full((len(within), 1), NO_GROUP))
     left = gradient - sums_of_rows(within, at, points.family).gradient
     return within, float(np.abs(at.factor @ (at.factor.T @ left) / at.sds).max())
+
+
+def _flat(score: FloatArray, found: Centre) -> WeightedData:
+    """Return the pseudo-row of a score of white coefficients, shape (p,), of hardly any curvature; or none."""
+    at, family, none = found.points.at, found.points.family, np.zeros(1)
+    size = float(np.linalg.norm(score))
+    along = np.atleast_2d(score / max(size, _SHIFT)).T * np.sqrt(_NOTHING)
+    pull = np.full(1, size / np.sqrt(_NOTHING))
+    solved = solve(Wanted(pull, none, none, np.full(1, _NOTHING)), family, size=1.0 + _WIDE * pull**2)
+    rows = as_rows(linalg.solve_triangular(at.factor, along, trans="T", lower=True), at.beta, solved)
+    return rows if size > _SHIFT else rows.take(slice(0))
 
 
 def _higher(points: Points, along: tuple[FloatArray, ...], _: int, block: WeightedData) -> FloatArray:
