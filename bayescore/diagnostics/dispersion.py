@@ -1,11 +1,12 @@
 r"""Are responses more spread than the model says, so that intervals are too narrow? From the rows' squared residuals.
 
-Of counts the dispersion is the mean of squared residuals, each by the information of its row on the log mean:
+Of counts the dispersion at given means is the mean of squared residuals, each by the information of its row on the log
+mean:
 
-.. math:: \phi = \frac{\sum_n w_n z_n^2}{\sum_n w_n}, \qquad z_n^2 = \frac{(y_n - \mu_n)^2}{V(\mu_n)}, \qquad
-          w_n = \frac{\mu_n^2}{V(\mu_n)}, \qquad \mu_n = E_n \bar t_n
+.. math:: \phi(\mu) = \frac{\sum_n w_n z_n^2}{\sum_n w_n}, \qquad z_n^2 = \frac{(y_n - \mu_n)^2}{V(\mu_n)}, \qquad
+          w_n = \frac{\mu_n^2}{V(\mu_n)}, \qquad \mu_n = E_n t_n
 
-with the posterior mean of the rate t and the family's variance V, mu of Poisson counts, so that there phi is
+with the rate t, the exposure E and the family's variance V, mu of Poisson counts, so that there phi is
 sum (y - mu)^2 / sum mu. With a log link the score of a row is sqrt(w) z times its columns, so that phi is the variance
 of an intercept by the sandwich over that by the model: if it is larger than 1 intervals are too narrow, by about
 sqrt(phi). Pearson's statistic, the mean of z^2, is no such factor: a count of 1 in a row with a mean of 0.001 adds
@@ -13,24 +14,26 @@ sqrt(phi). Pearson's statistic, the mean of z^2, is no such factor: a count of 1
 
 Fitted means are nearer to the counts than true ones, many effects of groups most of all. Over data from the model and
 its prior a draw from the posterior is to the counts what the truth is, so that phi at draws has the mean 1 (Rubin
-1984). What it has beyond that is divided by the part of the rows' information that the fit did not take up,
+1984). What it has beyond that is divided by the part of the rows' information that the fit did not take up:
 
-.. math:: 1 - \frac{\sum_n (w_n / \mu_n)^2 \operatorname{var}(E_n t_n \mid y)}{\sum_n w_n},
+.. math:: \phi = 1 + \frac{E[\phi(\mu) \mid y] - 1}{q}, \qquad
+          q = 1 - \frac{\sum_n (w_n / \mu_n)^2 \operatorname{var}(\mu_n \mid y)}{\sum_n w_n}
 
-so that of Poisson counts phi is sum (y - mu)^2 over what is left of sum mu: n - p degrees of freedom in place of n
-where p coefficients are fitted to numbers. No figure is given where less than a tenth is left: effects then fit
-whatever the counts are.
+with w at posterior means. Of Poisson counts that is sum (y - mu)^2 at posterior means over q sum mu: n - p degrees of
+freedom in place of n where p coefficients are fitted to numbers. It is at least phi at posterior means: where groups
+have few rows, and counts are not the family's, the step from there is too long. No figure is given where q is below a
+tenth.
 
 If the model holds E z^2 = 1 and var z^2 = 2 + k, k the excess kurtosis, 1 / mu of Poisson counts. Rows are independent,
 so that phi has the mean 1 and the standard error
 
 .. math:: s = \frac{\sqrt{\sum_n w_n^2 (2 + k_n)}}{\sum_n w_n},
 
-over the root of what is left. phi is positive and skewed. Its reference is the gamma distribution of that mean and
-spread, chi-squared over its degrees of freedom, 2 / s^2 (Satterthwaite 1946). Counts are said to be over- or
-underdispersed if phi is in a tail of 0.00135, that of three standard errors where phi is normal, and above 1.2 or below
-1 / 1.2. By simulation, of sets of 50 to 2,000 rows with known means that the model holds for, at most 6 in 1,000 are
-said to be either.
+over the root of q; where effects fit much it is less. phi is positive and skewed. Its reference is the gamma
+distribution of that mean and spread, chi-squared over its degrees of freedom, 2 / s^2 (Satterthwaite 1946). Counts are
+said to be over- or underdispersed if phi is in a tail of 0.00135, that of three standard errors where phi is normal,
+and above 1.2 or below 1 / 1.2. By simulation, of sets of 50 to 2,000 rows with known means that the model holds for, at
+most 6 in 1,000 are said to be either.
 
 What makes rows of one rate differ is not in the model. Where that is a gamma distribution of rates, counts are negative
 binomial. `size` is the most likely r at the means of a draw from the posterior, as at fitted ones counts spread less,
@@ -71,9 +74,8 @@ _CHANCE = float(special.ndtr(-3.0))  # of a false alarm on either side: that of 
 _NO_MORE_THAN_POISSON = "family='poisson', or where it is that a cluster-robust spread, fit(cluster=)"
 _SMALLEST_LOG_SIZE = -14.0  # of a size that is sought; rows of counts as rare as that have no two events
 _POISSON = 1e3  # sizes over the largest mean from which all variances are Poisson's but for a thousandth
-_AT = 50  # draws
-_LEAST_LEFT = 0.1  # of what counts say, once parameters and effects are fitted
-_LEAST = 1e-6  # dispersion
+_LEAST_LEFT = 0.1  # q, below which it is hardly known
+_LEAST = 1e-6  # dispersion, by whose root intervals are divided
 _FLAT = 1.1  # ratio of two sizes that the likelihood does not tell apart, or intervals do not change by
 
 
@@ -81,8 +83,8 @@ _FLAT = 1.1  # ratio of two sizes that the likelihood does not tell apart, or in
 class Dispersion:
     """The dispersion phi of counts, `ratio`, its standard error if the model holds, and the rows that it is of.
 
-    `size` is the negative binomial's that is most likely at the fitted means, None where that is Poisson's limit, and
-    `given` that of the family, None of others. `exposed` is whether counts had exposures.
+    `size` is the negative binomial's that is most likely at the means of a draw, None where that is Poisson's limit,
+    and `given` that of the family, None of others. `exposed` is whether counts had exposures.
 
     Of numbers `ratio` is the residuals' variance over the family's, and `size` the residuals' sd. `sd_se` is the
     standard error of the family's sd, where the build found that.
@@ -182,7 +184,7 @@ def dispersion(counts: SampledCounts, predictor: Predictor, family: Family, *, e
     """Return the dispersion of counts, given draws of their predictor's parameters; weights would multiply phi.
 
     `exposed` is whether the data had exposures. None where no count is above 1: events that come once, such as deaths,
-    end their exposure, which phi takes as given. None, too, where effects fit whatever the counts are.
+    end their exposure, which phi takes as given. None, too, where effects fit nearly all that counts say.
     """
     rows, events = counts.responses.rows, counts.responses.events
     assert events is not None
@@ -193,19 +195,20 @@ def dispersion(counts: SampledCounts, predictor: Predictor, family: Family, *, e
 
 
 def dispersion_of(events: FloatArray, means: FloatArray, family: Family, *, exposed: bool = False) -> Dispersion | None:
-    """Return the dispersion of counts, shape (n,), given their expected ones at draws, shape (n, S)."""
+    """Return the dispersion of counts, shape (n,), given their expected ones at draws, (n, S); None as `dispersion`."""
+    fitted = means.mean(axis=1)
     with np.errstate(all="ignore"):  # rates of 0, or beyond all numbers: the text says so
-        by, information = _weights(means.mean(axis=1), family)
-        total, kurtosis = information.sum(), family.excess_kurtosis(np.log(means.mean(axis=1)))
+        by, information = _weights(fitted, family)
+        total, kurtosis = information.sum(), family.excess_kurtosis(np.log(fitted))
         left = 1.0 - (by**2 * means.var(axis=1)).sum() / total
         if left < _LEAST_LEFT:
             return None
-        some = np.unique(np.linspace(0, means.shape[1] - 1, _AT).round().astype(np.int64))
-        ratio = 1.0 + (np.mean([_at(events, means[:, s], family) for s in some]) - 1.0) / left
+        ratio = 1.0 + (np.mean([_at(events, own, family) for own in means.T]) - 1.0) / left
+        ratio = max(float(ratio), _at(events, fitted, family), _LEAST)
         se = np.sqrt((information**2 * (2.0 + kurtosis)).sum() / left) / total
     given = family.size if isinstance(family, NegativeBinomial) else None
     size = most_likely_size(events, means[:, 0])
-    return Dispersion(max(float(ratio), _LEAST), float(se), len(events), size, given, exposed)
+    return Dispersion(ratio, float(se), len(events), size, given, exposed)
 
 
 def _weights(expected: FloatArray, family: Family) -> tuple[FloatArray, FloatArray]:

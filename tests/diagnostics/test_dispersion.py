@@ -133,6 +133,19 @@ def test_effects_that_follow_the_counts_are_no_underdispersion(size):
             assert (fitted.size > 1.5 * size) == (n_groups == 1000)
 
 
+def test_counts_of_another_family_in_small_groups_have_a_figure_that_can_be():
+    """Poisson counts, 4 a group, under a size of 0.3: phi at their true means is about 0.1."""
+    rng = np.random.default_rng(0)
+    g = np.repeat(np.arange(100), 4)
+    eta = 0.5 + 1.5 * rng.normal(size=100)[g]
+    rows = pd.DataFrame({"n": rng.poisson(np.exp(eta)), "g": g.astype(str)})
+    family = bc.families.NegativeBinomial(0.3)
+    found = bc.fit("n ~ 1 + (1 | g)", rows, family=family, random_state=1, **QUIET).certificate.dispersion
+    true = dispersion_of(rows["n"].to_numpy(float), np.exp(eta)[:, None], family)
+    assert 0.5 * true.ratio < found.ratio < 2.0 * true.ratio
+    assert found.under
+
+
 def test_effects_that_fit_whatever_the_counts_are_leave_no_figure():
     events = np.array([3.0, 4.0, 1.0])
     sides = events[:, None] + np.sqrt(events)[:, None] * [-1.0, 1.0]  # posterior means and variances are the counts

@@ -53,7 +53,7 @@ from bayescore.samplers.inference_data import Posterior, fewer_draws, of_own_mod
 from bayescore.types import WeightedData
 from bayescore.validation import DataError, check_integer
 
-_DISPERSION_DRAWS = 500  # whose mean rates are those of the posterior
+_DISPERSION_DRAWS = 500  # at which rates are found
 
 
 @dataclass(frozen=True, eq=False, repr=False)
