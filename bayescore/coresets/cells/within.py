@@ -2,8 +2,8 @@ r"""What rows say about beta within their cells, as pseudo-rows of no cell: one 
 
 The score and curvature of all rows, with the effects integrated out, less those of the rows that stand for cells are
 condensed along their own directions in beta. Third and fourth derivatives along these are sums over
-d_n = x_n - B' H^-1 z_n, what a row has beside its cell's pseudo-rows. What the score has along directions of hardly
-any curvature has one more row, as flat.
+d_n = x_n - B' H^-1 z_n, what a row has beside its cell's pseudo-rows. One more row, of as little
+curvature, has what the score has along directions of hardly any.
 """
 
 from dataclasses import dataclass, replace
@@ -69,11 +69,11 @@ def rows_within(dataset: Dataset, found: Centre, along: Directions, inside: Insi
 
 def _flat(score: FloatArray, found: Centre) -> WeightedData:
     """Return the pseudo-row of a score of white coefficients, shape (p,), of hardly any curvature; or none."""
-    at, family, none = found.points.at, found.points.family, np.zeros(1)
+    at, family, zero = found.points.at, found.points.family, np.zeros(1)
     size = float(np.linalg.norm(score))
-    along = np.atleast_2d(score / max(size, _SHIFT)).T * np.sqrt(_NOTHING)
+    along = (score / max(size, _SHIFT))[:, None] * np.sqrt(_NOTHING)
     pull = np.full(1, size / np.sqrt(_NOTHING))
-    solved = solve(Wanted(pull, none, none, np.full(1, _NOTHING)), family, size=1.0 + _WIDE * pull**2)
+    solved = solve(Wanted(pull, zero, zero, np.full(1, _NOTHING)), family, size=1.0 + _WIDE * pull**2)
     rows = as_rows(linalg.solve_triangular(at.factor, along, trans="T", lower=True), at.beta, solved)
     return rows if size > _SHIFT else rows.take(slice(0))
 
