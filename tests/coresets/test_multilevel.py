@@ -88,7 +88,7 @@ def test_the_marginal_posterior_is_that_of_all_rows(family, n, n_groups, interce
 
 
 def test_the_mean_is_met_where_groups_are_many_and_small():
-    """What small groups say of slopes says something of the intercept, too, along which rows within groups are flat."""
+    """What small groups say about slopes tells the intercept, too, along which rows within groups are flat."""
     n_groups = 3000
     rows, _ = grouped(30_000, n_groups, intercept=-2.0, n_features=10)
     core = build(rows)

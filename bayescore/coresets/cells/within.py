@@ -2,8 +2,8 @@ r"""What rows say about beta within their cells, as pseudo-rows of no cell: one 
 
 The score and curvature of all rows, with the effects integrated out, less those of the rows that stand for cells are
 condensed along their own directions in beta. Third and fourth derivatives along these are sums over
-d_n = x_n - B' H^-1 z_n, what a row has beside its cell's pseudo-rows. One more row, of as little
-curvature, has what the score has along directions of hardly any.
+d_n = x_n - B' H^-1 z_n, what a row has beside its cell's pseudo-rows. Directions of hardly any curvature share one more
+pseudo-row, which has their score.
 """
 
 from dataclasses import dataclass, replace
@@ -61,21 +61,22 @@ def rows_within(dataset: Dataset, found: Centre, along: Directions, inside: Insi
     work = partial(_higher, points, (inside.merged, slope @ u, u))
     third, fourth = sum(dataset.map(work, "within cells", canonical=True), np.zeros((2, len(mu))))
     within = as_rows(v, at.beta, solve(Wanted(u.T @ gradient, third, fourth, mu), points.family))
-    within = stack([within, _flat(flat @ (flat.T @ (at.factor.T @ gradient)), found)])
+    rest = flat @ (flat.T @ (at.factor.T @ gradient))
+    if np.linalg.norm(rest) > _SHIFT:
+        within = stack([within, _flat(rest, found)])
     within = replace(within, group=np.full((len(within), 1), NO_GROUP))
     left = gradient - sums_of_rows(within, at, points.family).gradient
     return within, float(np.abs(at.factor @ (at.factor.T @ left) / at.sds).max())
 
 
 def _flat(score: FloatArray, found: Centre) -> WeightedData:
-    """Return the pseudo-row of a score of white coefficients, shape (p,), of hardly any curvature; or none."""
+    """Return the pseudo-row of a score of white coefficients, shape (p,), of hardly any curvature."""
     at, family, zero = found.points.at, found.points.family, np.zeros(1)
     size = float(np.linalg.norm(score))
-    along = (score / max(size, _SHIFT))[:, None] * np.sqrt(_NOTHING)
+    along = (score / size)[:, None] * np.sqrt(_NOTHING)
     pull = np.full(1, size / np.sqrt(_NOTHING))
     solved = solve(Wanted(pull, zero, zero, np.full(1, _NOTHING)), family, size=1.0 + _WIDE * pull**2)
-    rows = as_rows(linalg.solve_triangular(at.factor, along, trans="T", lower=True), at.beta, solved)
-    return rows if size > _SHIFT else rows.take(slice(0))
+    return as_rows(linalg.solve_triangular(at.factor, along, trans="T", lower=True), at.beta, solved)
 
 
 def _higher(points: Points, along: tuple[FloatArray, ...], _: int, block: WeightedData) -> FloatArray:
