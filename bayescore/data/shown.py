@@ -32,6 +32,15 @@ def size_curve(params: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [("error at size", ", ".join(points))] if len(points) > 1 else []
 
 
+def _weight_lines(core: Any) -> list[tuple[str, str]]:
+    """Return what the weights say of rows; those of pseudo-rows count no rows, and their offsets scale them."""
+    return [
+        ("weight sum", f"{core.weights.sum():,.6g}"),
+        ("largest weight", f"{core.weights.max():,.6g}"),
+        ("weight ESS", f"{core.weight_ess:,.1f}"),
+    ]
+
+
 def coreset_lines(core: Any) -> list[tuple[str, str]]:
     """Return what a coreset prints of itself, by name."""
     share, n_pseudo = f"{core.n_total:,} ({len(core) / core.n_total:.2%})", int(core.pseudo.sum())
@@ -45,9 +54,7 @@ def coreset_lines(core: Any) -> list[tuple[str, str]]:
         ("rows", f"{len(core):,} {kept}"),
         *([] if (formula := formula_of(core.design)) is None else [("formula", formula)]),
         ("features", f"{core.n_features}" + (" with intercept" if core.design.intercept else "")),
-        ("weight sum", f"{core.weights.sum():,.6g}"),
-        ("largest weight", f"{core.weights.max():,.6g}"),
-        ("weight ESS", f"{core.weight_ess:,.1f}"),
+        *([] if n_pseudo else _weight_lines(core)),
         ("label", f"{core.label}: {sides}"),
         *([] if core.design.offset is None else [("offset", core.design.offset)]),
         *(("group", f"{grouping.name} ({len(grouping):,} levels)") for grouping in core.groups),
