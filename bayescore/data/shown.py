@@ -33,7 +33,7 @@ def size_curve(params: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _weight_lines(core: Any) -> list[tuple[str, str]]:
-    """Return what the weights say of rows; those of pseudo-rows count no rows, and their offsets scale them."""
+    """Return figures of the weights. Those of pseudo-rows count no rows, and their offsets scale them."""
     return [
         ("weight sum", f"{core.weights.sum():,.6g}"),
         ("largest weight", f"{core.weights.max():,.6g}"),

@@ -11,7 +11,7 @@ import bayescore as bc
 from bayescore.coresets.calibration.paired import Errors, Weighed, errors_between
 from bayescore.coresets.calibration.pilot import LaplaceApproximation, Shares
 from bayescore.coresets.condensing.averages import GaussianDensity
-from bayescore.coresets.condensing.condensation import Condensation, converged, gap
+from bayescore.coresets.condensing.condensation import WHOLE, Condensation, converged, gap
 from bayescore.coresets.condensing.search import Condensate, Search, largest
 from bayescore.coresets.sampling.fixed_size import Chosen
 from bayescore.data.dataset import open_rows
@@ -229,15 +229,18 @@ class _Found:
 
 @pytest.mark.parametrize(("errors", "sizes"), [([1.1, 0.9], [0, 5]), ([0.9, 0.8, 0.7, 0.6], [0, 1, 3, 5])])
 def test_sizes_between_are_not_tried_where_the_first_is_far_off(errors, sizes, monkeypatch):
-    tried = []
+    """Where no density is found they are tried twice, the second time by shorter steps."""
+    tried, steps = [], []
 
-    def one(self, found, n_kept, expansion):
+    def one(self, found, n_kept, expansion, shares):
         tried.append(n_kept)
-        return Condensate(None, n_kept, Errors(errors[len(tried) - 1], 0.0, 0.0))
+        steps.append(len(shares))
+        return Condensate(None, n_kept, Errors(errors[sizes.index(n_kept)], 0.0, 0.0))
 
     monkeypatch.setattr(Search, "_tried", one)
     found, moves = Search(None, PRIOR, 0.05, 0).over(_Found(), [0, 1, 3, 5])
-    assert (tried, moves) == (sizes, 0)
+    assert (tried, moves) == (2 * sizes, 0)
+    assert steps == [1] * len(sizes) + [3] * len(sizes)
     assert [one.errors.mean for one in found] == errors
 
 
@@ -320,6 +323,20 @@ def test_errors_far_from_the_mode_are_predicted(shared_data):
     with pytest.warns(UserWarning, match="calibrated"):
         core = build(X.loc[:, X.nunique() > 1], y, family="probit", size=162, standardize=True)
     assert core.params["mean_error"] > 0.3
+
+
+@pytest.mark.filterwarnings("ignore:columns .* depend on each other linearly")  # yes, no and unknown
+def test_nearly_separated_rows_are_condensed_by_shorter_steps(shared_data, monkeypatch):
+    """Whole steps to the density of the pseudo-rows circle it; without it the pseudo-rows are off by most of an sd."""
+    frame = pd.read_parquet(shared_data("phishing_libsvm.parquet"))
+    X, y = frame.drop(columns=["y"]), frame["y"].to_numpy()
+    core = build(X, y, standardize=True, random_state=1)
+    assert core.params["moves"] > 0
+    assert max(core.params["mean_error"], core.params["sd_error"]) < 0.02
+    monkeypatch.setattr("bayescore.coresets.condensing.search.SHORTER", WHOLE)
+    with pytest.warns(UserWarning, match="calibrated"):
+        poor = build(X, y, standardize=True, random_state=1)
+    assert poor.params["sd_error"] > 0.3
 
 
 def test_groups_are_refused_before_any_pass():

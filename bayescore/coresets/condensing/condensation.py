@@ -29,7 +29,9 @@ from bayescore.types import FloatArray, WeightedData, stack
 from bayescore.validation import DataError
 
 SHORT = 1e-6  # sds of a step of `converged`
-MAX_STEPS = 50
+WHOLE: tuple[float, ...] = (1.0,)  # shares of a step of `converged` that are tried
+SHORTER = (*WHOLE, 0.5, 0.1)  # beside a wall
+MAX_STEPS = 50  # whole ones
 NEAR = 2.0  # sds of its predictor within which a row may come to where its terms have most shape
 MOVED = 0.05  # sds, or relatively of an sd, by which a density has moved so that averages over it are worth a pass
 
@@ -154,19 +156,30 @@ class Unmoved(Problem):
         return self.at_mode()
 
 
-def converged(rows: WeightedData, start: LaplaceApproximation, prior: Prior) -> LaplaceApproximation | None:
+def converged(
+    rows: WeightedData, start: LaplaceApproximation, prior: Prior, shares: tuple[float, ...] = WHOLE
+) -> LaplaceApproximation | None:
     """Return the normal density at which the averaged terms of the posterior of `rows` are its own mean and precision.
 
-    It is the normal density nearest the posterior; None where the iteration from `start` does not come to it.
+    It is the normal density nearest the posterior; None where the iteration from `start` does not come to it, by steps
+    of any of the given shares of a whole one. Whole steps go back and forth where the posterior has a long tail.
     """
-    at = start
-    for _ in range(MAX_STEPS):
+    found = (_settled(rows, start, prior, share) for share in shares)
+    return next((at for at in found if at is not None), None)
+
+
+def _settled(
+    rows: WeightedData, start: LaplaceApproximation, prior: Prior, share: float
+) -> LaplaceApproximation | None:
+    at, precision = start, None
+    for _ in range(round(MAX_STEPS / share)):
         terms = GaussianDensity(at).terms(rows) + prior_part(at.theta, prior)
+        precision = terms.precision if precision is None else (1.0 - share) * precision + share * terms.precision
         try:
-            factor = factor_of_inverse(terms.precision)
+            factor = factor_of_inverse(precision)
         except DataError:
             return None
-        step = factor @ (factor.T @ terms.gradient)
+        step = share * (factor @ (factor.T @ terms.gradient))
         at = LaplaceApproximation(at.family, at.theta + step, factor)
         if np.linalg.norm(factor.T @ terms.gradient) < SHORT:
             return at

@@ -15,7 +15,7 @@ from bayescore.coresets.calibration.pilot import LaplaceApproximation
 from bayescore.coresets.calibration.predicted_error import try_out
 from bayescore.coresets.calibration.remainder import Expansion
 from bayescore.coresets.condensing.averages import GaussianDensity
-from bayescore.coresets.condensing.condensation import MOVED, Condensation, Unmoved, converged, gap
+from bayescore.coresets.condensing.condensation import MOVED, SHORTER, WHOLE, Condensation, Unmoved, converged, gap
 from bayescore.data.dataset import Dataset
 from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, WeightedData
@@ -55,12 +55,26 @@ class Search:
     seed: int
 
     def over(self, found: Condensation, kept: list[int]) -> tuple[list[Condensate], int]:
-        """Return what was tried, up to one within the tolerance, and how often terms were averaged anew."""
+        """Return the best of each size that was tried, up to one within the tolerance, and the number of moves.
+
+        A move averages all rows' terms anew. Sizes are tried again where that gave nothing within the tolerance and
+        a density was not found by whole steps.
+        """
+        tried, moves = self._over(found, kept, WHOLE)
+        if min(one.error for one in tried) > self.tolerance and any(one.near is None for one in tried):
+            more, moves = self._over(found, kept, SHORTER)
+            sizes = sorted({one.size for one in tried + more})
+            tried = [
+                min((one for one in tried + more if one.size == size), key=lambda one: one.error) for size in sizes
+            ]
+        return tried, moves
+
+    def _over(self, found: Condensation, kept: list[int], shares: tuple[float, ...]) -> tuple[list[Condensate], int]:
         expansion, moves, tried = found.expansion(), 0, list[Condensate]()
         for n_kept in kept:
             if tried and tried[0].error > LOST and n_kept < kept[-1]:
                 continue
-            own = [self._tried(found, n_kept, expansion)]
+            own = [self._tried(found, n_kept, expansion, shares)]
             for _ in range(MAX_MOVES if n_kept == kept[-1] else 1):
                 near = own[-1].near
                 if own[-1].error <= self.tolerance or moves == MAX_MOVES or near is None:
@@ -68,15 +82,15 @@ class Search:
                 if gap(found.density.at, near) <= MOVED:
                     break
                 found, moves = found.moved(self.dataset, GaussianDensity(near)), moves + 1
-                own.append(self._tried(found, n_kept, expansion))
+                own.append(self._tried(found, n_kept, expansion, shares))
             tried.append(min(own, key=lambda one: one.error))
             if tried[-1].error <= self.tolerance:
                 break
         return tried, moves
 
-    def _tried(self, found: Condensation, n_kept: int, expansion: Expansion) -> Condensate:
+    def _tried(self, found: Condensation, n_kept: int, expansion: Expansion, shares: tuple[float, ...]) -> Condensate:
         rows = found.rows(n_kept)
-        near = converged(rows, found.density.at, self.prior)
+        near = converged(rows, found.density.at, self.prior, shares)
         trial = try_out(Unmoved(expansion.family, self.prior, expansion, near or found.density.at), rows, self.seed)
         errors = trial.errors(rows)
         doubtful = near is None or _far(trial.full.draws, found.shares.laplace) or trial.error > self.tolerance

@@ -10,8 +10,8 @@ not certified  k-hat of the weights is 0.7 or more (of S < 2,200 draws, 1 - 1 / 
                draws is left effective
 certified      the chance that any mean, sd or correlation of the draws is off by more than 0.25 is at most one in a
                thousand by the stated errors, the coreset's part in that at most 0.1 (tails apart), no tail quantile off
-               by a quarter of an sd, or of its distance from the median, the mean and sd of no linear combination of
-               coefficients off by more than 0.25 by the map, and the log weights' sd below 0.5
+               by more than a quarter of its distance from the median, or of an sd if that is more, the mean and sd of
+               no linear combination of coefficients off by more than 0.25 by the map, and the log weights' sd below 0.5
 corrected      the same is true of the corrected draws, `Certificate.idata`
 not certified  otherwise: more draws are needed, and the text says how many
 =============  =========================================================================================================
