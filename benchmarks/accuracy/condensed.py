@@ -33,7 +33,7 @@ from bayescore.coresets.calibration.pilot import LaplaceApproximation
 from bayescore.coresets.calibration.predicted_error import draw_base
 from bayescore.coresets.calibration.remainder import Expansion
 from bayescore.coresets.calibration.search import TOLERANCE
-from bayescore.coresets.condensing.condensation import Unmoved, converged
+from bayescore.coresets.condensing.condensation import SHORTER, Unmoved, converged
 from bayescore.coresets.condensing.search import largest
 from bayescore.data.passes.threads import one_blas_thread
 from bayescore.data.synthetic import binary10
@@ -138,7 +138,7 @@ def study(name: str, family: str, trials: int) -> dict[str, Any]:
     )
     start = LaplaceApproximation(family, full.beta, full.factor)
     expansion = Expansion(family, full.beta, likelihood_terms(full.beta, data, family), data, np.ones(len(data)))
-    problem = Unmoved(family, PRIOR, expansion, converged(core, start, PRIOR) or start)
+    problem = Unmoved(family, PRIOR, expansion, converged(core, start, PRIOR, SHORTER) or start)
     with one_blas_thread():
         base = draw_base(problem, core, 99)
         prior = problem.log_prior(base.draws) - base.log_density
