@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from bayescore.chains import ordered_columns, quantiles, unit_scale
+from bayescore.chains import ordered_columns, quantile_errors, quantiles, unit_scale
 from bayescore.coresets.calibration.paired import influence_products
-from bayescore.diagnostics.mcse import ess_mean, mcse_mean, mcse_quantile
+from bayescore.diagnostics.mcse import ess_mean, mcse_mean
 from bayescore.limits import FAMILYWISE_ALPHA
 from bayescore.models.families import Family
 from bayescore.types import FloatArray, WeightedData
@@ -46,7 +46,7 @@ def moments(draws: FloatArray, ordered: FloatArray | None = None) -> Moments:
 def moments_mcse(draws: FloatArray, ordered: FloatArray | None = None) -> Moments:
     """Return the Monte Carlo standard errors of the moments of draws, shape (chain, draw, D)."""
     columns = ordered_columns(draws) if ordered is None else ordered
-    tail = np.stack([mcse_quantile(draws, prob, columns) for prob in TAILS])
+    tail = np.stack([quantile_errors(draws, prob, columns) for prob in TAILS])
     scale = unit_scale(draws)
     standard = (draws - draws.mean(axis=(0, 1))) / scale
     squares = standard**2

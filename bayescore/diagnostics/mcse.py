@@ -5,7 +5,7 @@ Reference: Vehtari, Gelman, Simpson, Carpenter and Bürkner (2021), Bayesian Ana
 
 import numpy as np
 
-from bayescore.chains import bulk_and_rhats, effective_sizes, quantile_errors, split_rhats, unit_scale
+from bayescore.chains import bulk_and_rhats, effective_sizes, split_rhats, unit_scale
 from bayescore.limits import MIN_DRAWS
 from bayescore.types import FloatArray
 
@@ -25,11 +25,6 @@ def mcse_sd(draws: FloatArray) -> FloatArray:
     scale = unit_scale(draws)
     squares = ((draws - draws.mean(axis=(0, 1))) / scale) ** 2
     return mcse_mean(squares) * scale / 2.0
-
-
-def mcse_quantile(draws: FloatArray, prob: float, ordered: FloatArray | None = None) -> FloatArray:
-    """Return the Monte Carlo standard error of each coordinate's quantile `prob`, shape (D,); see `chains`."""
-    return quantile_errors(draws, prob, ordered)
 
 
 def rhat(draws: FloatArray) -> FloatArray:

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from bayescore.diagnostics.mcse import ess, ess_mean, mcse_mean, mcse_quantile, mcse_sd, rhat
+from bayescore.chains import quantile_errors
+from bayescore.diagnostics.mcse import ess, ess_mean, mcse_mean, mcse_sd, rhat
 from bayescore.limits import MIN_DRAWS
 from bayescore.samplers.inference_data import read_posterior
 
@@ -11,7 +12,7 @@ from bayescore.samplers.inference_data import read_posterior
 @pytest.mark.parametrize("scale", [2.0**-70, 2.0**70])  # powers of 2 lose no digits
 def test_statistics_do_not_depend_on_the_scale(posterior, scale):
     plain = read_posterior(posterior(3, rho=0.5), "it").draws
-    for statistic in (mcse_mean, mcse_sd, lambda x: mcse_quantile(x, 0.1)):
+    for statistic in (mcse_mean, mcse_sd, lambda x: quantile_errors(x, 0.1)):
         np.testing.assert_allclose(statistic(scale * plain), scale * statistic(plain), rtol=1e-9)
     for statistic in (ess_mean, rhat, lambda x: ess(x, "tail")):
         np.testing.assert_allclose(statistic(scale * plain), statistic(plain), rtol=1e-9)

@@ -27,10 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from bayescore.chains import ordered_columns, quantiles
+from bayescore.chains import ordered_columns, quantile_errors, quantiles
 from bayescore.diagnostics.error_family import ErrorFamily
 from bayescore.diagnostics.errors import TAILS, Moments, correlation_influence, moments, moments_mcse
-from bayescore.diagnostics.mcse import mcse_quantile
 from bayescore.diagnostics.tail_estimates import WeightedColumns
 from bayescore.limits import MAX_ERROR
 from bayescore.models.gaussian import Transport
@@ -226,7 +225,7 @@ def _quantiles(
     rows, words = [], []
     for place, prob in enumerate(probs):
         own = run.own.tail[place, which] if tails else quantiles(ordered, prob)
-        noise = run.noise.tail[place, which] if tails else mcse_quantile(run.draws[:, :, which], prob, ordered)
+        noise = run.noise.tail[place, which] if tails else quantile_errors(run.draws[:, :, which], prob, ordered)
         there, mcse = (each[which] for each in (full.tails[place] if tails else full.quantile(prob)))
         known = np.zeros_like(mcse) if resampled else np.hypot(mcse, still[which] * noise)
         rows.append(np.array([own - middle, own - there, known, noise]) / unit)

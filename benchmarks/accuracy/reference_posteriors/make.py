@@ -25,7 +25,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import bayescore as bc
-from bayescore.diagnostics.mcse import ess, mcse_mean, mcse_quantile, mcse_sd, rhat
+from bayescore.chains import quantile_errors
+from bayescore.diagnostics.mcse import ess, mcse_mean, mcse_sd, rhat
 from bayescore.files import whole_file
 from bayescore.types import FloatArray, WeightedData
 from benchmarks.accuracy.full_posteriors import Density, as_idata, digest, hmc, kept
@@ -107,7 +108,7 @@ def summarised(name: str, family: str) -> dict:
         "sd": draws.std(axis=(0, 1), ddof=1),
         "sd_mcse": mcse_sd(draws),
         **{f"q{100 * level:02.0f}": np.quantile(draws, level, axis=(0, 1)) for level in LEVELS},
-        **{f"q{100 * level:02.0f}_mcse": mcse_quantile(draws, level) for level in LEVELS},
+        **{f"q{100 * level:02.0f}_mcse": quantile_errors(draws, level) for level in LEVELS},
     }
     return {
         "data": name,
