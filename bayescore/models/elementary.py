@@ -50,6 +50,11 @@ def exp_up_to(x: FloatArray, out: FloatArray, powers: FloatArray) -> None:
     exp_minus(out, powers, powers.view(np.int64))
 
 
+def bounded_exp(x: FloatArray) -> FloatArray:
+    """Return exp(x) as NumPy has it, that of `REACH` for any above."""
+    return np.exp(np.minimum(np.asarray(x, dtype=np.float64), REACH))
+
+
 @jit
 def mix(x: np.uint64) -> np.uint64:
     """Return the splitmix64 finaliser of x (Steele, Lea and Flood 2014)."""

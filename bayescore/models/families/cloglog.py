@@ -21,7 +21,7 @@ import numpy as np
 
 from bayescore.compiled import jit
 from bayescore.data.passes.tiles import TILE
-from bayescore.models.elementary import REACH, ROWS, exp_up_to
+from bayescore.models.elementary import REACH, ROWS, bounded_exp, exp_up_to
 from bayescore.models.families.family import Family
 from bayescore.types import FloatArray
 
@@ -97,31 +97,31 @@ class Cloglog(Family):
 
     def log_p(self, eta: FloatArray, side: Any) -> FloatArray:
         """Return log(1 - exp(-t)) of +1, -t of -1."""
-        eta, t = _both(eta)
+        eta, t = np.asarray(eta, dtype=np.float64), bounded_exp(eta)
         near = np.log(-np.expm1(-np.where(eta < _NOTHING, 1.0, np.minimum(t, 1.0))))
         upper = np.where(eta < _NOTHING, eta - 0.5 * t, np.where(t < 1.0, near, np.log1p(-np.exp(-np.maximum(t, 1.0)))))
         return np.where(np.asarray(side) < 0, -t, upper)
 
     def score(self, eta: FloatArray, side: Any) -> FloatArray:
         """Return s of +1, -t of -1."""
-        _, t = _both(eta)
+        t = bounded_exp(eta)
         return np.where(np.asarray(side) < 0, -t, _score_and_rest(t)[0])
 
     def curvature(self, eta: FloatArray, side: Any) -> FloatArray:
         """Return s d of +1, t of -1."""
-        _, t = _both(eta)
+        t = bounded_exp(eta)
         s, d = _score_and_rest(t)
         return np.where(np.asarray(side) < 0, t, s * d)
 
     def third(self, eta: FloatArray, side: Any) -> FloatArray:
         """Return s (d (d + s) - t) of +1, -t of -1."""
-        _, t = _both(eta)
+        t = bounded_exp(eta)
         s, d = _score_and_rest(t)
         return np.where(np.asarray(side) < 0, -t, s * (d * (d + s) - np.minimum(t, REACH)))
 
     def mean(self, eta: FloatArray) -> FloatArray:
         """Return P(y = +1)."""
-        return np.asarray(-np.expm1(-_both(eta)[1]))
+        return np.asarray(-np.expm1(-bounded_exp(eta)))
 
     def log_p_graph(self, eta: Any, side: Any) -> Any:
         """Return `log_p` as a PyTensor expression."""
@@ -133,12 +133,6 @@ class Cloglog(Family):
         upper = pt.switch(eta < 0.0, pt.log(-pt.expm1(-near)), far)
         t = pt.exp(pt.minimum(eta, REACH + 1.0))
         return pt.switch(pt.lt(side, 0.0), -t, pt.switch(eta < _NOTHING, eta - 0.5 * t, upper))
-
-
-def _both(eta: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return eta as floats, and t."""
-    eta = np.asarray(eta, dtype=np.float64)
-    return eta, np.exp(np.minimum(eta, REACH))
 
 
 def _score_and_rest(t: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -25,7 +25,7 @@ from scipy import special
 
 from bayescore.compiled import jit
 from bayescore.data.passes.tiles import TILE
-from bayescore.models.elementary import REACH
+from bayescore.models.elementary import REACH, bounded_exp
 from bayescore.models.families.family import Sized
 from bayescore.models.families.logistic import Logistic, logistic_derivatives, logistic_higher, logistic_rows
 from bayescore.models.families.poisson import LARGEST
@@ -151,7 +151,7 @@ class NegativeBinomial(Sized):
 
     def mean(self, eta: FloatArray) -> FloatArray:
         """Return t."""
-        return np.exp(np.minimum(np.asarray(eta, dtype=np.float64), REACH))
+        return bounded_exp(eta)
 
     def variance(self, eta: FloatArray) -> FloatArray:
         """Return t + t^2 / r."""

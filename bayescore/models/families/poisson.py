@@ -20,7 +20,7 @@ from scipy import special
 
 from bayescore.compiled import jit
 from bayescore.data.passes.tiles import TILE
-from bayescore.models.elementary import REACH, ROWS, exp_up_to
+from bayescore.models.elementary import REACH, ROWS, bounded_exp, exp_up_to
 from bayescore.models.families.family import Family
 from bayescore.types import FloatArray
 
@@ -72,24 +72,23 @@ class Poisson(Family):
 
     def log_p(self, eta: FloatArray, side: Any) -> FloatArray:
         """Return eta of the count's side, -t of the exposure's."""
-        eta, t = _both(eta)
-        return np.where(np.asarray(side) < 0, -t, eta)
+        return np.where(np.asarray(side) < 0, -bounded_exp(eta), eta)
 
     def score(self, eta: FloatArray, side: Any) -> FloatArray:
         """Return 1 of the count's side, -t of the exposure's."""
-        return np.where(np.asarray(side) < 0, -_both(eta)[1], 1.0)
+        return np.where(np.asarray(side) < 0, -bounded_exp(eta), 1.0)
 
     def curvature(self, eta: FloatArray, side: Any) -> FloatArray:
         """Return 0 of the count's side, t of the exposure's."""
-        return np.where(np.asarray(side) < 0, _both(eta)[1], 0.0)
+        return np.where(np.asarray(side) < 0, bounded_exp(eta), 0.0)
 
     def third(self, eta: FloatArray, side: Any) -> FloatArray:
         """Return 0 of the count's side, -t of the exposure's."""
-        return np.where(np.asarray(side) < 0, -_both(eta)[1], 0.0)
+        return np.where(np.asarray(side) < 0, -bounded_exp(eta), 0.0)
 
     def mean(self, eta: FloatArray) -> FloatArray:
         """Return the rate, the count that an exposure of 1 expects."""
-        return _both(eta)[1]
+        return bounded_exp(eta)
 
     def log_constant(self, events: FloatArray, exposure: FloatArray) -> FloatArray:
         """Return y log E - log y!."""
@@ -97,15 +96,15 @@ class Poisson(Family):
 
     def variance(self, eta: FloatArray) -> FloatArray:
         """Return the variance of the count of an exposure of 1."""
-        return _both(eta)[1]
+        return bounded_exp(eta)
 
     def excess_kurtosis(self, eta: FloatArray) -> FloatArray:
         """Return 1 / t."""
-        return 1.0 / _both(eta)[1]
+        return 1.0 / bounded_exp(eta)
 
     def draw(self, eta: FloatArray, rng: np.random.Generator, exposure: Any = 1.0) -> FloatArray:
         """Return counts of exposures drawn at eta."""
-        t = _both(eta)[1] * exposure
+        t = bounded_exp(eta) * exposure
         return np.asarray(rng.poisson(np.minimum(t, LARGEST)), dtype=np.float64)
 
     def log_p_graph(self, eta: Any, side: Any) -> Any:
@@ -116,9 +115,3 @@ class Poisson(Family):
 
 
 LARGEST = 1e18  # mean of a count that is drawn: NumPy refuses those beyond 64 bits
-
-
-def _both(eta: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return eta as floats, and t."""
-    eta = np.asarray(eta, dtype=np.float64)
-    return eta, np.exp(np.minimum(eta, REACH))
