@@ -236,7 +236,7 @@ def check_exposure(family: Family, exposure: object) -> Family:
     return family
 
 
-def check_family(family: "str | Family", name: str = "family", *, rows: object = None, seek: bool = False) -> Family:
+def check_family(family: "str | Family", *, rows: object = None, seek: bool = False) -> Family:
     """Return the registered family of that name, or `family` itself if it is registered.
 
     Raises `DataError` if `rows` are a coreset of labels and the family takes counts, and so on; `ValueError` if it
@@ -244,18 +244,18 @@ def check_family(family: "str | Family", name: str = "family", *, rows: object =
     """
     if isinstance(family, Family):
         if find_family(family.name) != family:
-            raise TypeError(f"{name}={family!r} is not registered; call bayescore.families.register first")
+            raise TypeError(f"family={family!r} is not registered; call bayescore.families.register first")
         known = family
     elif (found := find_family(family)) is not None:
         known = found
     else:
-        known = FAMILIES[check_choice(family, name, known_names())]
+        known = FAMILIES[check_choice(family, "family", known_names())]
     if isinstance(known, Sized) and not (known.complete or seek):
         raise ValueError(lacking(known, known.name))
     classes = getattr(rows, "classes", None)
     if classes is not None and known.response != (has := response_of(classes)):
         raise DataError(
-            f"{name}={known.name!r} takes {known.response}, and the coreset was built of {has}; give the "
+            f"family={known.name!r} takes {known.response}, and the coreset was built of {has}; give the "
             f"family that it was built for, or build it with family={known.name!r}"
         )
     return known
