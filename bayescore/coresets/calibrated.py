@@ -14,7 +14,6 @@ or more where a sample of rows does not tell the error. docs/explanation/calibra
 not.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -27,15 +26,13 @@ from bayescore.coresets.calibration.pilot import MAX_PILOTS, Shares, Survey, ful
 from bayescore.coresets.calibration.remainder import sample_rows
 from bayescore.coresets.calibration.search import (
     PredictedInfo,
-    check_one_mode,
+    PredictingMethod,
     check_tolerance,
-    mode_prior,
     size_curve,
     smallest_within,
 )
 from bayescore.coresets.calibration.totals import rows_for_all
-from bayescore.coresets.method import BuildResult, Method, ReduceRequest, ReduceResult, ScoreError
-from bayescore.coresets.sampling.by_column import draw_by_column
+from bayescore.coresets.method import BuildResult, ReduceRequest, ReduceResult, ScoreError
 from bayescore.coresets.sampling.fixed_size import Chosen
 from bayescore.data.dataset import Dataset
 from bayescore.data.passes.threads import one_blas_thread
@@ -43,7 +40,6 @@ from bayescore.data.sources import as_source
 from bayescore.models.families import Family
 from bayescore.models.moving import shortfall_of
 from bayescore.models.posterior import Derivatives
-from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, WeightedData
 
 LARGEST = 4  # times the size begun with
@@ -62,7 +58,7 @@ class CalibratedInfo(PredictedInfo):
 
 
 @dataclass(frozen=True)
-class Calibrated(Method):
+class Calibrated(PredictingMethod):
     """Draws rows, and fits their weights to the full data's mode and curvature: the most accurate of real rows.
 
     Parameters
@@ -95,24 +91,7 @@ class Calibrated(Method):
     ('calibrated', True)
     """
 
-    prior: Prior | Mapping[str, Prior] | None = None
-    tolerance: float | None = None
-
     name: ClassVar[str] = "calibrated"
-    size_options: ClassVar[tuple[str, ...]] = ("tolerance",)
-    keeps_curvature: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check_one_mode(self.prior, "calibrated")
-        check_tolerance(self.tolerance)
-
-    def mode_prior(self) -> Prior:
-        """Return the prior under which the mode is found."""
-        return mode_prior(self.prior)
-
-    def first_look(self, dataset: Dataset, seed: int) -> None:
-        """Draw the pilot, too."""
-        draw_by_column(dataset, seed)
 
     def build(self, dataset: Dataset, size: int | None, seed: int, family: Family) -> BuildResult[CalibratedInfo]:
         """Draw and calibrate; caution where the errors to expect are far above the tolerance."""

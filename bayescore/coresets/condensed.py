@@ -14,7 +14,6 @@ and limits of pseudo-rows: docs/explanation/pseudo_rows.md.
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -27,17 +26,15 @@ from bayescore.coresets.calibration.remainder import sample_rows
 from bayescore.coresets.calibration.search import (
     TOLERANCE,
     PredictedInfo,
-    check_one_mode,
+    PredictingMethod,
     check_tolerance,
-    mode_prior,
     size_curve,
     smallest_within,
 )
 from bayescore.coresets.condensing.condensation import Condensation
 from bayescore.coresets.condensing.drift import lost_by, missed_by
 from bayescore.coresets.condensing.search import Condensate, Search
-from bayescore.coresets.method import BuildResult, Method, ReduceRequest, ReduceResult, ScoreError
-from bayescore.coresets.sampling.by_column import draw_by_column
+from bayescore.coresets.method import BuildResult, ReduceRequest, ReduceResult, ScoreError
 from bayescore.coresets.sampling.fixed_size import Chosen
 from bayescore.data.dataset import Dataset
 from bayescore.data.passes.threads import one_blas_thread
@@ -45,7 +42,6 @@ from bayescore.data.sources import as_source
 from bayescore.models.families import Family
 from bayescore.models.gaussian import factor_of_inverse
 from bayescore.models.posterior import likelihood_terms, prior_part
-from bayescore.models.priors import Prior
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError
 
@@ -63,7 +59,7 @@ class CondensedInfo(PredictedInfo):
 
 
 @dataclass(frozen=True)
-class Condensed(Method):
+class Condensed(PredictingMethod):
     """Condenses rows into a binomial pseudo-row for each column, that meet the whole Hessian: the fewest rows.
 
     Parameters
@@ -98,24 +94,7 @@ class Condensed(Method):
     ('condensed', np.int64(-1))
     """
 
-    prior: Prior | Mapping[str, Prior] | None = None
-    tolerance: float | None = None
-
     name: ClassVar[str] = "condensed"
-    size_options: ClassVar[tuple[str, ...]] = ("tolerance",)
-    keeps_curvature: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check_one_mode(self.prior, "condensed")
-        check_tolerance(self.tolerance)
-
-    def mode_prior(self) -> Prior:
-        """Return the prior under which the mode is found."""
-        return mode_prior(self.prior)
-
-    def first_look(self, dataset: Dataset, seed: int) -> None:
-        """Draw the pilot, too."""
-        draw_by_column(dataset, seed)
 
     def build(self, dataset: Dataset, size: int | None, seed: int, family: Family) -> BuildResult[CondensedInfo]:
         """Condense the rows; caution where the errors to expect are above the tolerance."""

@@ -6,10 +6,12 @@ Such a method finds the mode under a prior, predicts the errors of posterior mea
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from bayescore.coresets.calibration.paired import Errors
-from bayescore.coresets.method import BuildInfo
+from bayescore.coresets.method import BuildInfo, Method
+from bayescore.coresets.sampling.by_column import draw_by_column
+from bayescore.data.dataset import Dataset
 from bayescore.models.priors import Normal, Prior, prior_of
 from bayescore.validation import check_positive
 
@@ -83,3 +85,26 @@ def mode_prior(prior: Prior | Mapping[str, Prior] | None) -> Prior:
     if isinstance(prior, Mapping):
         raise ValueError(f"prior={prior} goes by names, and rows of a stream have none yet; give one prior")
     return WEAK if prior is None else prior
+
+
+@dataclass(frozen=True)
+class PredictingMethod(Method):
+    """A method that predicts its own error: its options, and the mode that it begins with."""
+
+    prior: Prior | Mapping[str, Prior] | None = None
+    tolerance: float | None = None
+
+    size_options: ClassVar[tuple[str, ...]] = ("tolerance",)
+    keeps_curvature: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_one_mode(self.prior, self.name)
+        check_tolerance(self.tolerance)
+
+    def mode_prior(self) -> Prior:
+        """Return the prior under which the mode is found."""
+        return mode_prior(self.prior)
+
+    def first_look(self, dataset: Dataset, seed: int) -> None:
+        """Draw the pilot, too."""
+        draw_by_column(dataset, seed)
