@@ -27,6 +27,7 @@ from bayescore.data.tables import is_table
 from bayescore.diagnostics.formatting import number
 from bayescore.fitting.given import Given
 from bayescore.models.families import Family, check_family
+from bayescore.models.group_sums import label_weights
 from bayescore.models.moving import missed_terms
 from bayescore.models.posterior import Derivatives, likelihood_terms
 from bayescore.types import FloatArray, WeightedData
@@ -43,7 +44,7 @@ class _Sums(NamedTuple):
     n_rows: int
     weight: float
     terms: Derivatives | None
-    labels: FloatArray | None  # of +1 and of -1, shape (2, G)
+    labels: FloatArray | None  # of +1 and of -1, shape (G, 2)
 
 
 def in_memory(data: Any) -> bool:
@@ -83,8 +84,8 @@ def check_same_rows(given: Given, core: Coreset, effects: Any, point: FloatArray
         first = core.groups[0]
         table = effects.iloc[: len(first) * len(first.effects) : len(first.effects)]
         ups = (table["weight"] * table["share"].fillna(0.0)).to_numpy(float)
-        known = np.stack([ups, table["weight"].to_numpy(float) - ups])
-    sizes = 0 if known is None else known.shape[1]
+        known = np.stack([ups, table["weight"].to_numpy(float) - ups], axis=1)
+    sizes = 0 if known is None else len(known)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the fit gave them
         dataset = given.rows(core)
@@ -98,9 +99,7 @@ def _sums(_: int, block: WeightedData, family: Family, point: FloatArray | None,
     labels = None
     if n_groups:
         assert block.group is not None
-        sides = [block.y == sign for sign in (1, -1)]
-        found = [np.bincount(block.group[own, 0], block.weights[own], n_groups) for own in sides]
-        labels = np.stack(found).astype(np.float64)
+        labels = label_weights(block, block.group[:, 0], n_groups)
     return _Sums(len(block), float(block.weights.sum()), terms, labels)
 
 
@@ -124,13 +123,13 @@ def _compare(found: _Sums, core: Coreset, own: Derivatives | None, known: FloatA
         )
     if found.labels is not None and known is not None:
         size = max(core.weight_total, 1.0) * _SHARE
-        off = np.abs(found.labels - known).max(axis=0)
+        off = np.abs(found.labels - known).max(axis=1)
         if not off.max() <= size:
             grouping, k = core.groups[0], int(off.argmax())
             what = {"labels": f"labels {core.classes[1]!r}", "counts": "events"}.get(core.response, "rows")
-            there, then = found.labels[0, k], known[0, k]
+            there, then = found.labels[k, 0], known[k, 0]
             if abs(there - then) <= size:
-                there, then, what = found.labels.sum(axis=0)[k], known.sum(axis=0)[k], "rows"
+                there, then, what = found.labels[k].sum(), known[k].sum(), "rows"
             raise DataError(
                 f"data has {what} of weight {there:,.10g} in {grouping.name}={grouping.levels[k]!r}, and the fit "
                 f"{then:,.10g}: {_REMEDY}"

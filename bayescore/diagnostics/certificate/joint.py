@@ -37,6 +37,7 @@ from bayescore.diagnostics.joint_sums import SAVES, JointSums, effects_at
 from bayescore.diagnostics.responses import SampledCounts
 from bayescore.models.families import Family
 from bayescore.models.group_priors import LKJ_ETA, log_sigma_terms
+from bayescore.models.group_sums import label_weights
 from bayescore.models.posterior import log_likelihoods
 from bayescore.models.predictor import Predictor
 from bayescore.types import FloatArray, IntArray, WeightedData
@@ -96,7 +97,7 @@ class Joint(Grouped):
     def weigh(self, at: IntArray) -> JointDraws:
         """Return the weights of some draws; one pass, or two where a sample of the rows does not tell them."""
         core, family, predictor = self.core, self.beta.family, self.beta.predictor().take(at)
-        beside = partial(label_weights, sizes=sizes_of(core.groups))
+        beside = partial(effect_label_weights, sizes=sizes_of(core.groups))
         sums, labels = None, np.empty(0)
         if core.n_total > SAVES * largest_sample(core.n_features):
             near = JointSums.of(self.dataset, core, family, predictor, beside)
@@ -143,12 +144,11 @@ def sizes_of(groups: Sequence[Grouping]) -> list[tuple[int, int]]:
     return [(len(own), len(own.effects)) for own in groups]
 
 
-def label_weights(block: WeightedData, sizes: Sequence[tuple[int, int]]) -> FloatArray:
+def effect_label_weights(block: WeightedData, sizes: Sequence[tuple[int, int]]) -> FloatArray:
     """Return the weights of rows of +1 and of -1 in each effect's group, shape (E, 2); `sizes` as of `sizes_of`."""
     assert block.group is not None
     found = []
     for (n, q), codes in zip(sizes, block.group.T, strict=True):
-        known = codes >= 0
-        sides = [np.bincount(codes[here], block.weights[here], n) for here in (known & (block.y == s) for s in (1, -1))]
-        found.append(np.repeat(np.column_stack(sides), q, axis=0))
+        of_groups = label_weights(block, np.where(codes < 0, n, codes), n + 1)[:n]
+        found.append(np.repeat(of_groups, q, axis=0))
     return np.concatenate(found)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
-from bayescore.diagnostics.certificate.joint import effects_of, label_weights, sizes_of
+from bayescore.diagnostics.certificate.joint import effect_label_weights, effects_of, sizes_of
 from bayescore.diagnostics.certificate.marginal import Marginal, elpd_logo, left_out
 from bayescore.diagnostics.certificate.moved import Moved
 from bayescore.diagnostics.certificate.nodes import core_moments
@@ -62,7 +62,7 @@ class WholeDraws(Weighed):
         """Return the table of the effects of groups."""
         if not self.core.groups:
             return super().effects(slow)
-        labels = label_weights(self.core, sizes_of(self.core.groups))
+        labels = effect_label_weights(self.core, sizes_of(self.core.groups))
         return effects_of(self.predictor, self.weights.weights, labels, slow)
 
     def elpd(self, counts: SampledCounts | None = None) -> dict[str, Any]:
