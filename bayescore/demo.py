@@ -10,7 +10,6 @@ from rich.console import Console
 from bayescore.data.clicks import TRUTH, clicks
 from bayescore.diagnostics.report.drawing import COLOURS
 from bayescore.fitting import Fit, fit
-from bayescore.fitting.scaling import column_scales
 from bayescore.validation import check_integer
 
 FORMULA = "clicked ~ age + log(income) + visits + device + (1 | county)"
@@ -38,7 +37,7 @@ def write_pictures(found: Fit, folder: Path) -> None:
     _save(found.plot_story(), folder / "story.png")
     axes = found.plot()
     names = [text.get_text() for text in axes.get_yticklabels()]
-    scales = dict(zip(found.coreset.feature_names, column_scales(found.coreset.design), strict=True))
+    scales = dict(zip(found.coreset.feature_names, found.coreset.design.scales, strict=True))
     truth = [TRUTH[name] * scales[name] for name in names]
     axes.plot(truth, range(len(names)), "|", color=COLOURS[1], ms=16, mew=2.0, label="truth")
     axes.legend(frameon=False, loc="lower right")

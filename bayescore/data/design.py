@@ -101,6 +101,14 @@ class Design:
         return 0 if self.intercept else None
 
     @property
+    def scales(self) -> FloatArray:
+        """The sds by which the columns were divided, 1 for those that were not, shape (D,)."""
+        scales = np.ones(len(self.names))
+        if self.scale is not None:
+            scales[int(self.intercept) :] = self.scale
+        return scales
+
+    @property
     def weighted(self) -> bool:
         """Whether rows have weights: of counts only their products with exposures are known."""
         return "weights" in dict(self.roles)

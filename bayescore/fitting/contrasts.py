@@ -130,7 +130,7 @@ def _range(rows: AveragedRows, variable: str) -> float:
     design = rows.design
     lead = int(design.intercept)
     if design.scale is not None and variable in design.names[lead:]:
-        return float(design.scale[design.names.index(variable, lead) - lead])
+        return float(design.scales[design.names.index(variable, lead)])
     cells = rows.cells(by=variable)
 
     def ends(_: int, block: WeightedData) -> FloatArray:

@@ -16,20 +16,10 @@ Reference: Gabry and Goodrich, Prior distributions for rstanarm models (vignette
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from bayescore.data.design import Design
 from bayescore.models.default_priors import DEFAULT_SCALE
 from bayescore.models.priors import ByName, Independent, Normal, Prior, check_prior, leaves_out, prior_of
 from bayescore.types import FloatArray
-
-
-def column_scales(design: Design) -> FloatArray:
-    """Return the sds by which the columns of a design were divided, 1 for those that were not, shape (D,)."""
-    scales = np.ones(len(design.names))
-    if design.scale is not None:
-        scales[int(design.intercept) :] = design.scale
-    return scales
 
 
 def design_prior(given: Prior | Mapping[str, Prior] | None, design: Design, default: Prior | None = None) -> Prior:
@@ -41,7 +31,7 @@ def design_prior(given: Prior | Mapping[str, Prior] | None, design: Design, defa
     names = design.names
     if given is None:
         return Normal(0.0, DEFAULT_SCALE) if default is None else default
-    prior, scales = prior_of(given, names), column_scales(design)
+    prior, scales = prior_of(given, names), design.scales
     if not isinstance(prior, Independent):
         return prior
     each = _each(prior, names, scales)
@@ -56,7 +46,7 @@ def raw_prior(prior: Prior, design: Design) -> Prior:
     """Return the prior in units of the data's own columns, given that of the design's: `design_prior` backwards."""
     if not isinstance(prior, Independent):
         return prior
-    return _together(_each(prior, design.names, 1.0 / column_scales(design)), design.names)
+    return _together(_each(prior, design.names, 1.0 / design.scales), design.names)
 
 
 def _each(prior: Prior, names: Sequence[str], scales: FloatArray) -> list[Prior]:

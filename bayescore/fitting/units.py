@@ -13,7 +13,6 @@ import pandas as pd
 
 from bayescore.data.design import Design, Grouping
 from bayescore.diagnostics.mcse import ess, rhat
-from bayescore.fitting.scaling import column_scales
 from bayescore.models.predictor import Factor
 from bayescore.samplers.inference_data import Posterior
 from bayescore.samplers.row_quantiles import row_quantiles
@@ -26,7 +25,7 @@ def raw_effects_map(design: Design, grouping: Grouping) -> FloatArray:
     A = np.eye(len(grouping.effects))
     if design.center is None:
         return A
-    scales, lead = column_scales(design), int(design.intercept)
+    scales, lead = design.scales, int(design.intercept)
     for j, effect in enumerate(grouping.effects):
         if effect != "1":
             d = design.names.index(effect)

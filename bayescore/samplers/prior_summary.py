@@ -63,8 +63,7 @@ def described(posterior: Posterior) -> pd.DataFrame | None:
     each = [prior.of_coefficient(d, name, D) for d, name in enumerate(posterior.features)]
     design, scales, constant = posterior.design, np.ones(D), None
     if design is not None and design.scale is not None:
-        constant = design.constant
-        scales[int(design.intercept) :] = design.scale
+        scales, constant = design.scales, design.constant
     raw = [_text(own, scale) for own, scale in zip(each, scales, strict=True)]
     if constant is not None:
         raw[constant] = f"{_text(each[constant])}, at the columns' means"
@@ -81,9 +80,8 @@ def _of_groups(posterior: Posterior) -> pd.DataFrame:
         several = len(own.effects) > 1
         at = ", at the columns' means" if several and design.scale is not None else ""
         for effect in own.effects:
-            name, scale = f"sigma_{own.name}[{effect}]" if several else f"sigma_{own.name}", 1.0
-            if design.scale is not None and effect != "1":
-                scale = design.scale[design.names.index(effect) - int(design.intercept)]
+            name = f"sigma_{own.name}[{effect}]" if several else f"sigma_{own.name}"
+            scale = 1.0 if effect == "1" else float(design.scales[design.names.index(effect)])
             rows[name] = _group_text(prior), f"{_group_text(prior, scale)}{at if effect == '1' else ''}"
         if several:
             rows[f"rho_{own.name}"] = f"LKJ(eta={LKJ_ETA:g})", f"LKJ(eta={LKJ_ETA:g}){at}"
