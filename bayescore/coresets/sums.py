@@ -108,7 +108,7 @@ class Sums:
         (w, m, t), (v, n, u) = parts
         total = w + v
         share = v / total
-        both = w * v > 0.0
+        both = (w > 0.0) & (v > 0.0)
         between = (np.sqrt(w * share)[:, None] * (n - m))[both]
         if self.apart:
             triangle = t + u  # one of them is 0, but of cells that both have

@@ -71,8 +71,11 @@ def numbers_of_new(posterior: Posterior, X: Any, group: IntArray, given: Any) ->
     for f, own in enumerate(design.groups):
         if (new := np.flatnonzero(group[:, f] == NO_GROUP)).size:
             each = given.get(own.name) if isinstance(given, Mapping) else given
-            levels = _levels_of(own, X, len(group), each).take(new).to_pandas().astype(str)
-            distinct, place = np.unique(levels, return_inverse=True)
+            levels = _levels_of(own, X, len(group), each).take(new).to_pandas()
+            texts = levels.astype(str)
+            if levels.dtype.kind == "f":  # 7.0 is the level 7, as among those drawn
+                texts = texts.str.removesuffix(".0")
+            distinct, place = np.unique(texts, return_inverse=True)
             digests = [blake2b(level.encode(), digest_size=7).digest() for level in distinct]
             found[new, f] = np.array([int.from_bytes(digest, "big") for digest in digests], dtype=np.int64)[place]
     return found

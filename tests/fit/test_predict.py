@@ -44,6 +44,8 @@ def test_rows_of_one_new_group_share_its_effect(fit):
     assert abs(np.corrcoef(logit[:, 0], logit[:, 1])[0, 1]) < 0.5
     alone = fit.predict(NEW[2:], kind="draws").values
     assert np.allclose(alone, p.values[:, 2:])
+    same = fit.predict(NEW.astype({"g": float}), kind="draws").values  # as pandas has whole numbers beside missing ones
+    np.testing.assert_array_equal(same, p.values)
 
 
 def test_predictions_have_the_level_and_the_data_s_index(fit):
