@@ -129,23 +129,23 @@ def study(name: str, family: str, trials: int) -> dict[str, Any]:
     told = rows_of(name, family)
     warm_up(told)
     data = bc.all_rows(**told)
-    D, family = data.n_features, check_family(family)
+    D, likelihood = data.n_features, check_family(family)
     full, map_seconds, map_cpu = timed(lambda: bc.find_map(data, prior=PRIOR))
     core, seconds, cpu = timed(lambda: bc.build_coreset(**told, method="condensed", random_state=0))
     beside = D <= WIDE or family == "logistic"
     other, other_seconds, other_cpu = timed(
         lambda: bc.build_coreset(**told, method="calibrated", size=20 * D, random_state=0) if beside else core
     )
-    start = LaplaceApproximation(family, full.beta, full.factor)
-    expansion = Expansion(family, full.beta, likelihood_terms(full.beta, data, family), data, np.ones(len(data)))
-    problem = Unmoved(family, PRIOR, expansion, converged(core, start, PRIOR, SHORTER) or start)
+    start = LaplaceApproximation(likelihood, full.beta, full.factor)
+    expansion = Expansion(likelihood, full.beta, likelihood_terms(full.beta, data, likelihood), data, np.ones(len(data)))
+    problem = Unmoved(likelihood, PRIOR, expansion, converged(core, start, PRIOR, SHORTER) or start)
     with one_blas_thread():
         base = draw_base(problem, core, 99)
         prior = problem.log_prior(base.draws) - base.log_density
-        all_rows = Weighed(base.draws, log_likelihoods(base.draws, data, family) + prior)
+        all_rows = Weighed(base.draws, log_likelihoods(base.draws, data, likelihood) + prior)
 
         def found(rows: bc.Coreset) -> tuple[float, Any]:
-            own = Weighed(base.draws, log_likelihoods(base.draws, rows, family) + prior)
+            own = Weighed(base.draws, log_likelihoods(base.draws, rows, likelihood) + prior)
             return spread(own.log_weights), errors_between(own, all_rows)
 
         def spread(log_weights: np.ndarray) -> float:
