@@ -137,7 +137,9 @@ def study(name: str, family: str, trials: int) -> dict[str, Any]:
         lambda: bc.build_coreset(**told, method="calibrated", size=20 * D, random_state=0) if beside else core
     )
     start = LaplaceApproximation(likelihood, full.beta, full.factor)
-    expansion = Expansion(likelihood, full.beta, likelihood_terms(full.beta, data, likelihood), data, np.ones(len(data)))
+    expansion = Expansion(
+        likelihood, full.beta, likelihood_terms(full.beta, data, likelihood), data, np.ones(len(data))
+    )
     problem = Unmoved(likelihood, PRIOR, expansion, converged(core, start, PRIOR, SHORTER) or start)
     with one_blas_thread():
         base = draw_base(problem, core, 99)
