@@ -10,7 +10,7 @@ import pandas as pd
 from bayescore.data.design import Design, Grouping, one_intercept
 from bayescore.data.formulas.design import formula_of
 from bayescore.data.offsets import Offset
-from bayescore.data.sources.group_columns import column_of
+from bayescore.data.sources.group_columns import column_of, values
 from bayescore.data.sources.groups import Grouper
 from bayescore.data.tables import as_floats, as_table, check_numeric, feature_matrix, is_table
 from bayescore.samplers.inference_data import Posterior
@@ -71,11 +71,8 @@ def numbers_of_new(posterior: Posterior, X: Any, group: IntArray, given: Any) ->
     for f, own in enumerate(design.groups):
         if (new := np.flatnonzero(group[:, f] == NO_GROUP)).size:
             each = given.get(own.name) if isinstance(given, Mapping) else given
-            levels = _levels_of(own, X, len(group), each).take(new).to_pandas()
-            texts = levels.astype(str)
-            if levels.dtype.kind == "f":  # 7.0 is the level 7, as among those drawn
-                texts = texts.str.removesuffix(".0")
-            distinct, place = np.unique(texts, return_inverse=True)
+            levels = values(_levels_of(own, X, len(group), each), own.name)  # 7.0 is the level 7, as among those drawn
+            distinct, place = np.unique(levels.take(new).to_pandas().astype(str), return_inverse=True)
             digests = [blake2b(level.encode(), digest_size=7).digest() for level in distinct]
             found[new, f] = np.array([int.from_bytes(digest, "big") for digest in digests], dtype=np.int64)[place]
     return found

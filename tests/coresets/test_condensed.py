@@ -229,19 +229,20 @@ class _Found:
 
 @pytest.mark.parametrize(("errors", "sizes"), [([1.1, 0.9], [0, 5]), ([0.9, 0.8, 0.7, 0.6], [0, 1, 3, 5])])
 def test_sizes_between_are_not_tried_where_the_first_is_far_off(errors, sizes, monkeypatch):
-    """Where no density is found they are tried twice, the second time by shorter steps."""
+    """Where no density is found they are tried twice, the second time by shorter steps, up to one that leads away."""
     tried, steps = [], []
 
     def one(self, found, n_kept, expansion, shares):
         tried.append(n_kept)
         steps.append(len(shares))
-        return Condensate(None, n_kept, Errors(errors[sizes.index(n_kept)], 0.0, 0.0))
+        change = 0.0 if len(shares) == 1 else -0.05 if n_kept else 0.05  # larger at the first size, then smaller
+        return Condensate(None, n_kept, Errors(errors[sizes.index(n_kept)] + change, 0.0, 0.0))
 
     monkeypatch.setattr(Search, "_tried", one)
     found, moves = Search(None, PRIOR, 0.05, 0).over(_Found(), [0, 1, 3, 5])
-    assert (tried, moves) == (2 * sizes, 0)
-    assert steps == [1] * len(sizes) + [3] * len(sizes)
-    assert [one.errors.mean for one in found] == errors
+    assert (tried, moves) == (sizes + sizes[:2], 0)
+    assert steps == [1] * len(sizes) + [3] * 2
+    assert [one.errors.mean for one in found] == pytest.approx([errors[0], errors[1] - 0.05, *errors[2:]])
 
 
 def test_sds_and_correlations_are_held_to_less_than_means():

@@ -46,6 +46,10 @@ def test_rows_of_one_new_group_share_its_effect(fit):
     assert np.allclose(alone, p.values[:, 2:])
     same = fit.predict(NEW.astype({"g": float}), kind="draws").values  # as pandas has whole numbers beside missing ones
     np.testing.assert_array_equal(same, p.values)
+    wide = [NEW.assign(g=[10**16, 7, 10**16, 3]).astype({"g": kind}) for kind in (int, float, "category")]
+    first, *others = (fit.predict(table, kind="draws").values for table in wide)
+    for one in others:
+        np.testing.assert_array_equal(one, first)
 
 
 def test_predictions_have_the_level_and_the_data_s_index(fit):

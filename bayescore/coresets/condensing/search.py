@@ -62,7 +62,8 @@ class Search:
         """
         tried, moves = self._over(found, kept, WHOLE)
         if min(one.error for one in tried) > self.tolerance and any(one.near is None for one in tried):
-            more, moves = self._over(found, kept, SHORTER)
+            more, again = self._over(found, kept, SHORTER)
+            moves += again
             sizes = sorted({one.size for one in tried + more})
             tried = [
                 min((one for one in tried + more if one.size == size), key=lambda one: one.error) for size in sizes
@@ -86,6 +87,8 @@ class Search:
             tried.append(min(own, key=lambda one: one.error))
             if tried[-1].error <= self.tolerance:
                 break
+            if shares == SHORTER and len(tried) > 1 and tried[-1].near is None and tried[0].error <= LOST:
+                break  # the rows kept have led away, and more would
         return tried, moves
 
     def _tried(self, found: Condensation, n_kept: int, expansion: Expansion, shares: tuple[float, ...]) -> Condensate:

@@ -34,8 +34,9 @@ def of(build: Callable[[Rows], bc.Coreset], **mala: int) -> Callable[[Rows], Cal
             with warnings.catch_warnings(record=True) as said:
                 warnings.simplefilter("always", UserWarning)
                 core = build(rows)
+            beyond = any("tolerance=" in str(one.message) for one in said)
             draws = sampled(core, rows.seed, **mala).posterior["beta"].values
-            timed = f"whole; {len(core):,} rows, {core.method}{', its build warns' if said else ''}"
+            timed = f"whole; {len(core):,} rows, {core.method}{', its build warns' if beyond else ''}"
             return of_draws(draws, timed, core.params.get("passes", 1))
 
         return run
