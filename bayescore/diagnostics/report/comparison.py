@@ -44,18 +44,18 @@ def write_report(
     path: str | Path,
     *,
     certificates: Mapping[str, CertificateData] | None = None,
+    title: str = "Posterior comparison",
     command: str | None = None,
 ) -> None:
     """Write the report to `path`, replacing a file of that name only once the new one is complete.
 
-    Of candidates with `certificates`, it shows what each predicted beside the errors against the reference. `command`
-    is a command line that repeats it.
+    Of candidates with `certificates`, it shows what each predicted beside the errors against the reference. `title` is
+    its heading, `command` a command line that repeats it.
     """
     certified = tables.check_certificates(certificates or {}, comparison)
     with whole_file(path) as partial:
         parts = _sections(comparison, certified, Path(path).name, command)
-        about = f"Comparison of {_scope(comparison)}."
-        partial.write_text(page.render("Posterior comparison", about, parts), encoding="utf-8")
+        partial.write_text(page.render(title, f"Comparison of {_scope(comparison)}.", parts), encoding="utf-8")
 
 
 def as_text(comparison: ComparisonData) -> str:

@@ -20,5 +20,5 @@ def comparison(posterior):
 @pytest.fixture(scope="module")
 def page(comparison, tmp_path_factory):
     path = tmp_path_factory.mktemp("report") / "report.html"
-    write_report(comparison, path, command="bayescore compare a.nc")
+    write_report(comparison, path, title="Title & more", command="bayescore compare a.nc")
     return path.read_text(encoding="utf-8")

@@ -49,6 +49,7 @@ def test_every_picture_has_a_text_in_its_place(page, comparison):
 def test_names_are_escaped(page):
     assert "&lt;script&gt;" in page
     assert "<b>bold" not in page
+    assert "<title>Title &amp; more</title>" in page
 
 
 def test_page_tells_what_the_coreset_and_the_chains_were(page):
