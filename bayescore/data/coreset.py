@@ -143,7 +143,7 @@ class Coreset(WeightedData):
 
     @property
     def weight_ess(self) -> float:
-        """Effective sample size of the weights, (sum w)^2 / sum w^2; of pseudo-rows it says nothing on the draws."""
+        """Effective sample size of the weights, (sum w)^2 / sum w^2; of pseudo-rows it tells nothing."""
         return float(self.weights.sum() ** 2 / (self.weights**2).sum())
 
     def as_source(self) -> ArraySource:

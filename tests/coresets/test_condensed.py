@@ -232,10 +232,10 @@ def test_sizes_between_are_not_tried_where_the_first_is_far_off(errors, sizes, m
     """Where no density is found they are tried twice, the second time by shorter steps, up to one that leads away."""
     tried, steps = [], []
 
-    def one(self, found, n_kept, expansion, shares):
+    def one(self, found, n_kept, expansion):
         tried.append(n_kept)
-        steps.append(len(shares))
-        change = 0.0 if len(shares) == 1 else -0.05 if n_kept else 0.05  # larger at the first size, then smaller
+        steps.append(len(self.shares))
+        change = 0.0 if len(self.shares) == 1 else -0.05 if n_kept else 0.05  # larger at the first size, then smaller
         return Condensate(None, n_kept, Errors(errors[sizes.index(n_kept)] + change, 0.0, 0.0))
 
     monkeypatch.setattr(Search, "_tried", one)

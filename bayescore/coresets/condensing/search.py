@@ -5,7 +5,7 @@ where they would tell what is known: a posterior that is far off by the sample a
 so without kept rows, only the largest size is tried beside it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -53,6 +53,7 @@ class Search:
     prior: Prior
     tolerance: float
     seed: int
+    shares: tuple[float, ...] = WHOLE  # of steps to the density of rows
 
     def over(self, found: Condensation, kept: list[int]) -> tuple[list[Condensate], int]:
         """Return the best of each size that was tried, up to one within the tolerance, and the number of moves.
@@ -60,9 +61,9 @@ class Search:
         A move averages all rows' terms anew. Sizes are tried again where that gave nothing within the tolerance and
         a density was not found by whole steps.
         """
-        tried, moves = self._over(found, kept, WHOLE)
+        tried, moves = self._over(found, kept)
         if min(one.error for one in tried) > self.tolerance and any(one.near is None for one in tried):
-            more, again = self._over(found, kept, SHORTER)
+            more, again = replace(self, shares=SHORTER)._over(found, kept)
             moves += again
             sizes = sorted({one.size for one in tried + more})
             tried = [
@@ -70,12 +71,12 @@ class Search:
             ]
         return tried, moves
 
-    def _over(self, found: Condensation, kept: list[int], shares: tuple[float, ...]) -> tuple[list[Condensate], int]:
+    def _over(self, found: Condensation, kept: list[int]) -> tuple[list[Condensate], int]:
         expansion, moves, tried = found.expansion(), 0, list[Condensate]()
         for n_kept in kept:
             if tried and tried[0].error > LOST and n_kept < kept[-1]:
                 continue
-            own = [self._tried(found, n_kept, expansion, shares)]
+            own = [self._tried(found, n_kept, expansion)]
             for _ in range(MAX_MOVES if n_kept == kept[-1] else 1):
                 near = own[-1].near
                 if own[-1].error <= self.tolerance or moves == MAX_MOVES or near is None:
@@ -83,17 +84,17 @@ class Search:
                 if gap(found.density.at, near) <= MOVED:
                     break
                 found, moves = found.moved(self.dataset, GaussianDensity(near)), moves + 1
-                own.append(self._tried(found, n_kept, expansion, shares))
+                own.append(self._tried(found, n_kept, expansion))
             tried.append(min(own, key=lambda one: one.error))
             if tried[-1].error <= self.tolerance:
                 break
-            if shares == SHORTER and len(tried) > 1 and tried[-1].near is None and tried[0].error <= LOST:
+            if self.shares == SHORTER and len(tried) > 1 and tried[-1].near is None and tried[0].error <= LOST:
                 break  # the rows kept have led away, and more would
         return tried, moves
 
-    def _tried(self, found: Condensation, n_kept: int, expansion: Expansion, shares: tuple[float, ...]) -> Condensate:
+    def _tried(self, found: Condensation, n_kept: int, expansion: Expansion) -> Condensate:
         rows = found.rows(n_kept)
-        near = converged(rows, found.density.at, self.prior, shares)
+        near = converged(rows, found.density.at, self.prior, self.shares)
         trial = try_out(Unmoved(expansion.family, self.prior, expansion, near or found.density.at), rows, self.seed)
         errors = trial.errors(rows)
         doubtful = near is None or _far(trial.full.draws, found.shares.laplace) or trial.error > self.tolerance
