@@ -15,7 +15,7 @@ import numpy as np
 
 Fields = Mapping[str, np.ndarray | list[str]]
 
-FAMILIES = ("coresets", "draws", "certificates", "predictions", "pages")
+FAMILIES = ("coresets", "draws", "certificates", "predictions", "pages", "fitted")
 
 ROUNDING = 1e-9
 """What may be off, of the largest entry of an array: kernels of BLAS and compilers sum in other orders, which changes

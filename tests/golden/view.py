@@ -96,6 +96,42 @@ def of_elpd(found: Any) -> Fields:
     return fields
 
 
+def of_figures(table: pd.DataFrame, name: str) -> Fields:
+    """Return the numbers of a table as one array, a row for each of its rows, and its words as text.
+
+    It is `of_table` for many small tables: an array of a file takes as much room as some fifty numbers.
+    """
+    numeric = [pd.api.types.is_numeric_dtype(table[column]) for column in table.columns]
+    words = table.loc[:, [not each for each in numeric]].astype(str)
+    found: dict[str, Any] = {f"{name} columns": [str(table.index.names), *map(str, table.columns)]}
+    found[f"{name} rows"] = [
+        " | ".join([str(label), *row])
+        for label, row in zip(table.index.tolist(), words.itertuples(index=False), strict=True)
+    ]
+    if any(numeric):
+        found[name] = table.loc[:, numeric].to_numpy(dtype=np.float64)
+    return found
+
+
+def of_some_draws(draws: Any, name: str, *, every: int) -> Fields:
+    """Return some draws of the value of each row, and mean and sd of all draws."""
+    values = np.asarray(draws.values)
+    about = [f"{values.dtype}, {dict(draws.sizes)}, {dict(draws.attrs)}"]
+    figures = np.column_stack([values.mean(axis=0), values.std(axis=0)])
+    return {f"{name} about": about, f"{name} mean and sd": figures, name: values[::every]}
+
+
+def of_some_rows_left_out(found: Any, name: str, *, every: int) -> Fields:
+    """Return figures of an `ELPDData`, and of some rows their density and k-hat."""
+    seen = of_elpd(found)
+    pointwise = np.column_stack([seen.pop("value"), seen.pop("k")])
+    return {
+        **of_figures(pd.DataFrame({key: [float(value)] for key, value in seen.items()}), name),
+        f"{name} of rows": pointwise[::every],
+        f"{name} of rows, mean": pointwise.mean(axis=0, keepdims=True),
+    }
+
+
 def undated(idata: Any) -> Any:
     """Return a posterior that took `TIME`, by no version: pages show both."""
     versions = dict.fromkeys(("inference_library_version", "bayescore_version"), "any")
