@@ -18,7 +18,6 @@ from tests.golden.recorded import compared, load
 RECORDED = load("fitted")
 COUNTS = MODELS[f"poisson, {FLAT}, offset"]
 GROUPS = MODELS[f"logistic, {SLOPES}"]
-FIRST = "Intercept | "
 MEAN, SD = 0, 1  # columns of a summary
 
 
