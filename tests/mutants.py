@@ -259,7 +259,7 @@ class Trial:
     def __init__(self, scratch: Path, entered: dict[str, list[str]], chosen: list[str] | None) -> None:
         self.scratch, self.package = scratch, Package(ROOT)
         self.entered = {file: set(names) for file, names in entered.items() if file != "import"}
-        self.imported = set(entered["import"])
+        self.imported = set(entered.get("import", ()))
         self.chosen: dict[str, list[str]] | None = None if chosen is None else defaultdict(list)
         for node in chosen or ():
             self.chosen[node.partition("::")[0]].append(node)
@@ -280,7 +280,8 @@ class Trial:
             files = {
                 file
                 for file, names in self.entered.items()
-                if any(each.partition("::")[0] in callers for each in names)
+                if f"{path}::{name}" in names  # what Python calls is seen, what kernels call is not
+                or any(each.partition("::")[0] in callers for each in names)
                 or word.search((ROOT / file).read_text(encoding="utf-8"))
             }
         elif f"{path}::{name}" in self.imported:
@@ -318,7 +319,7 @@ class Trial:
         nodes = files if self.chosen is None else [node for file in files for node in self.chosen[file]]
         (tree / "nodes.txt").write_text("\n".join(nodes), encoding="utf-8")
         environment = {"OMP_NUM_THREADS": "1", **os.environ, "PYTHONPATH": str(tree), TREE: str(tree)}
-        options = ["-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", "-p", "tests.reach", "@nodes.txt"]
+        options = ["-x", "-m", "not slow", "-p", "no:cacheprovider", "-p", "tests.reach", "@nodes.txt"]
         process = subprocess.Popen(
             [sys.executable, "-m", "pytest", *options], cwd=tree, env=environment, text=True, start_new_session=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -329,13 +330,14 @@ class Trial:
             os.killpg(process.pid, signal.SIGKILL)
             said, _ = process.communicate()
             return "timed out", files[0] if len(files) == 1 else f"one of {files}", 0
-        ran = sum(int(n) for n, _ in re.findall(r"(\d+) (passed|failed|errors?)\b", said.splitlines()[-1]))
+        last = (said.splitlines() or [""])[-1]  # such as "1 failed, 5 passed in 2.10s"
+        ran = sum(int(n) for n, _ in re.findall(r"(\d+) (passed|failed|errors?)\b", last))
         if process.returncode in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
             return "survived", None, ran
         if failed := re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", said, flags=re.MULTILINE):
             return "caught", failed[1], ran
         if process.returncode < 0 or "ImportError while loading conftest" in said:
-            return "caught", f"no test: {said.splitlines()[-1]}", ran
+            return "caught", f"no test: {last}", ran
         raise RuntimeError(f"pytest ended with {process.returncode}:\n{said}")
 
 
