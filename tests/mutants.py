@@ -110,8 +110,19 @@ class Package:
         return path, replaced(self.sources[path], before, after)
 
     @cached_property
+    def imports(self) -> dict[str, set[str]]:
+        """The names that each module imports from others."""
+        return {
+            path: {a.asname or a.name for n in ast.walk(module) if isinstance(n, ast.ImportFrom) for a in n.names}
+            for path, module in self.modules.items()
+        }
+
+    @cached_property
     def mentions(self) -> list[tuple[str, str | None, set[str], set[str], dict[str, set[str]]]]:
-        """Per kernel, and per module for the rest of its code: path, kernel's name, names, methods called, aliases."""
+        """Per kernel, and per module for the rest of its code: path, kernel's name, names, methods called, aliases.
+
+        Names are those that stand alone, and with a dot before them those taken from another, as in `module.name`.
+        """
         entries = []
         for path, module in self.modules.items():
             rest = [node for node in module.body if not (isinstance(node, ast.FunctionDef) and is_compiled(node))]
@@ -119,6 +130,8 @@ class Package:
             for name, nodes in [*kernels, (None, rest)]:
                 inside = [node for each in nodes for node in ast.walk(each)]
                 names = {node.id for node in inside if isinstance(node, ast.Name)}
+                taken = [n for n in inside if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)]
+                names |= {f".{n.attr}" for n in taken if n.value.id in self.imports[path]}  # type: ignore[attr-defined]
                 methods = {n.func.attr for n in inside if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute)}
                 aliases: dict[str, set[str]] = defaultdict(set)  # rows = staticmethod(logistic_rows) in a class
                 for member in [m for n in inside if isinstance(n, ast.ClassDef) for m in n.body]:
@@ -130,11 +143,10 @@ class Package:
         return entries
 
     def users(self, path: str, kernel: str) -> tuple[set[str], set[str]]:
-        """Return the paths of modules whose kernels use a kernel, through others too, and of those that call it."""
-        imports = {
-            where: {a.asname or a.name for n in ast.walk(m) if isinstance(n, ast.ImportFrom) for a in n.names}
-            for where, m in self.modules.items()
-        }
+        """Return the modules whose kernels may hold a kernel's code, and those that call it or a user of it, as paths.
+
+        A kernel may also get another as an argument, from a module that knows both.
+        """
         waiting, known, stale, callers = [(path, kernel)], set(), {path}, set()
         while waiting:
             home, name = waiting.pop()
@@ -142,7 +154,7 @@ class Package:
                 continue
             known.add((home, name))
             for where, user, names, methods, aliases in self.mentions:
-                by_name = name in names and (where == home or name in imports[where])
+                by_name = f".{name}" in names or (name in names and (where == home or name in self.imports[where]))
                 if by_name or (not home and name in methods):
                     if user is None:
                         callers.add(where)
@@ -150,7 +162,9 @@ class Package:
                     else:
                         stale.add(where)
                         waiting.append((where, user))
-        return stale, callers
+        given = {name for where in callers for name in self.imports[where]}
+        kernels = {(where, user) for where, user, *_ in self.mentions if user is not None}
+        return stale | {where for where, user in kernels if user in given or Path(where).stem in given}, callers
 
 
 def loosened(code: str) -> str:

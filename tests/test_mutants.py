@@ -113,7 +113,7 @@ def test_a_mutant_is_found_after_its_code_has_moved_and_not_after_it_has_changed
 
 
 def test_kernels_are_followed_through_kernels_to_those_that_call_them(toy):
-    other = "from bayescore.toy import kernel\n\n@jit\ndef twice(a):\n    return kernel(a, a)\n"
+    other = "from bayescore import toy\n\n@jit\ndef twice(a):\n    return toy.kernel(a, a)\n"
     (toy / "bayescore" / "other.py").write_text(other)
     (toy / "bayescore" / "user.py").write_text("from bayescore.other import twice\n\ndef f(a):\n    return twice(a)\n")
     stale, callers = mutants.Package(toy).users("bayescore/toy.py", "kernel")
