@@ -10,10 +10,10 @@ from .coresets.streaming import StreamingCoreset as StreamingCoreset
 from .coresets.streams import stream as stream
 from .data.coreset import Coreset as Coreset
 from .data.coreset_file import read_coreset as read_coreset
-from .diagnostics import compare as compare
 from .diagnostics.averages import average_predictions as average_predictions
 from .diagnostics.certificate import Certificate as Certificate
 from .diagnostics.certificate import certify as certify
+from .diagnostics.compare import compare as compare
 from .diagnostics.evidence import log_evidence as log_evidence
 from .diagnostics.loo import loo as loo
 from .diagnostics.loo_compare import loo_compare as loo_compare

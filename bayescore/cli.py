@@ -89,7 +89,7 @@ def sample(args: argparse.Namespace, console: Console) -> None:
 
 def compare(args: argparse.Namespace, console: Console) -> None:
     """Run ``bayescore compare``."""
-    from bayescore.diagnostics import compare as against
+    from bayescore.diagnostics.compare import compare as against
     from bayescore.diagnostics.report import write_report
     from bayescore.samplers.files import load_posterior
 

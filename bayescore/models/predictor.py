@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from bayescore.data.design import Design, Grouping, terms_text
-from bayescore.models.effect_draws import EffectDraws
 from bayescore.models.families import Family
 from bayescore.models.quadrature import normal_steps
 from bayescore.types import NO_GROUP, FloatArray, IntArray, WeightedData
@@ -61,7 +60,7 @@ class Factor:
             i, j = np.triu_indices(q, 1)
             correlation[:, i, j] = correlation[:, j, i] = draws[f"rho_{name}"]
         effects = draws[f"u_{name}"]
-        if not isinstance(effects, EffectDraws):
+        if isinstance(effects, np.ndarray):
             effects = effects.reshape(len(sd), len(grouping), q)
         return cls(grouping, effects, sd[:, :, None] * correlation * sd[:, None])
 
@@ -72,13 +71,13 @@ class Factor:
 
     def mean(self, at: IntArray | slice) -> FloatArray:
         """Return the mean of each effect over some draws, shape (G, q); over all where draws are not kept."""
-        if isinstance(self.effects, EffectDraws):
-            return self.effects.mean[:, None]
+        if not isinstance(self.effects, np.ndarray):
+            return np.asarray(self.effects.mean[:, None])
         return np.asarray(self.effects[at].mean(axis=0))
 
     def moments(self) -> FloatArray:
         """Return mean and sd of each effect over the draws, shape (2, G, q); of some draws where they are not kept."""
-        if isinstance(self.effects, EffectDraws):
+        if not isinstance(self.effects, np.ndarray):
             found = self.effects.summary()
             return np.stack([found.mean, found.sd])[:, :, None]
         return np.stack([self.effects.mean(axis=0), self.effects.std(axis=0, ddof=1)])

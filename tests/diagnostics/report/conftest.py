@@ -2,7 +2,7 @@
 
 import pytest
 
-from bayescore.diagnostics import compare
+from bayescore.diagnostics.compare import compare
 from bayescore.diagnostics.report import write_report
 from tests.diagnostics.helpers import CORESET
 

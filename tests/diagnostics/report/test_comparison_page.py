@@ -3,7 +3,7 @@ import re
 import numpy as np
 import pytest
 
-from bayescore.diagnostics import compare
+from bayescore.diagnostics.compare import compare
 from bayescore.diagnostics.report import comparison as module
 from bayescore.diagnostics.report import page as page_module
 from bayescore.diagnostics.report.sections import Picture

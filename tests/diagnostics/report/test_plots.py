@@ -6,7 +6,7 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.markers import CARETLEFT, CARETRIGHT
 
-from bayescore.diagnostics import compare
+from bayescore.diagnostics.compare import compare
 from bayescore.diagnostics.report import drawing, plots
 from bayescore.diagnostics.results import Level
 from bayescore.samplers.inference_data import read_posterior
