@@ -6,17 +6,14 @@ from . import plots as plots
 from . import priors as priors
 from .coresets.build import all_rows as all_rows
 from .coresets.build import build_coreset as build_coreset
-from .coresets.streaming import StreamingCoreset as StreamingCoreset
-from .coresets.streams import stream as stream
+from .coresets.stream import StreamingCoreset as StreamingCoreset
+from .coresets.stream import stream as stream
 from .data.coreset import Coreset as Coreset
 from .data.coreset_file import read_coreset as read_coreset
 from .diagnostics.averages import average_predictions as average_predictions
-from .diagnostics.certificate import Certificate as Certificate
-from .diagnostics.certificate import certify as certify
-from .diagnostics.compare import compare as compare
 from .diagnostics.evidence import log_evidence as log_evidence
 from .diagnostics.loo import loo as loo
-from .diagnostics.loo_compare import loo_compare as loo_compare
+from .diagnostics.loo import loo_compare as loo_compare
 from .estimators import CoresetLogisticRegression as CoresetLogisticRegression
 from .estimators import CoresetProbitRegression as CoresetProbitRegression
 from .fitting import Fit as Fit
@@ -24,15 +21,18 @@ from .fitting import fit as fit
 from .fitting import read_fit as read_fit
 from .models.modes import find_map as find_map
 from .models.modes import find_mle as find_mle
-from .models.potential import weighted_potential as weighted_potential
-from .models.pymc_model import model as model
-from .samplers.asked_effects import group_effects as group_effects
-from .samplers.effects import odds_ratios as odds_ratios
+from .models.pymc import model as model
+from .models.pymc import weighted_potential as weighted_potential
+from .report.certify import Certificate as Certificate
+from .report.certify import certify as certify
+from .report.compare import compare as compare
 from .samplers.poststratify import poststratify as poststratify
 from .samplers.predict import predict as predict
 from .samplers.predictive import log_likelihood as log_likelihood
 from .samplers.predictive import posterior_predictive as posterior_predictive
-from .samplers.prior_summary import prior_summary as prior_summary
 from .samplers.sample import sample as sample
+from .samplers.summaries import group_effects as group_effects
+from .samplers.summaries import odds_ratios as odds_ratios
+from .samplers.summaries import prior_summary as prior_summary
 
 __version__: str

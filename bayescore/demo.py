@@ -7,9 +7,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rich.console import Console
 
-from bayescore.data.clicks import TRUTH, clicks
-from bayescore.diagnostics.report.drawing import COLOURS
+from bayescore.datasets import TRUTH, clicks
 from bayescore.fitting import Fit, fit
+from bayescore.report.pictures import COLOURS
 from bayescore.validation import check_integer
 
 FORMULA = "clicked ~ age + log(income) + visits + device + (1 | county)"

@@ -13,18 +13,18 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, validate_data
 
+from bayescore.data.arrays import array_source
 from bayescore.data.design import Design
 from bayescore.data.factors import is_text
-from bayescore.data.formulas.parsing import parsed
-from bayescore.data.sources.memory import array_source
-from bayescore.data.sources.roles import Roles
+from bayescore.data.formula_parsing import parsed
+from bayescore.data.roles import Roles
 from bayescore.data.tables import as_table, is_table
 from bayescore.fitting.fit import fit_given
 from bayescore.fitting.given import Given
-from bayescore.listing import listed
-from bayescore.models.priors import Prior
-from bayescore.samplers.inference_data import coefficients
+from bayescore.priors import Prior
+from bayescore.samplers.posterior import coefficients
 from bayescore.samplers.predict import log_predictive
+from bayescore.text import listed
 from bayescore.types import INTERCEPT, FloatArray
 from bayescore.validation import DataError, check_aligned, check_unmasked
 

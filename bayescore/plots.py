@@ -6,8 +6,8 @@ import pandas as pd
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
-from bayescore.diagnostics.group_draws import read_effects
-from bayescore.diagnostics.report import group_plots
+from bayescore.report import pictures
+from bayescore.samplers.summaries import read_effects
 
 __all__ = ["plot_caterpillar", "plot_shrinkage"]
 
@@ -45,7 +45,7 @@ def plot_caterpillar(idata: Any, *, var_name: str | None = None) -> Axes:
     >>> bc.plots.plot_caterpillar(idata).get_xlabel()
     'effect of county: mean and 94% interval, log odds'
     """
-    return group_plots.caterpillar(plt.figure(), read_effects(idata, var_name))
+    return pictures.caterpillar(plt.figure(), read_effects(idata, var_name))
 
 
 def plot_shrinkage(idata: Any, shares: pd.DataFrame, *, var_name: str | None = None) -> Axes:
@@ -92,4 +92,4 @@ def plot_shrinkage(idata: Any, shares: pd.DataFrame, *, var_name: str | None = N
     >>> bc.plots.plot_shrinkage(idata, shares).get_ylabel()
     'effect of county: mean and 94% interval, log odds'
     """
-    return group_plots.shrinkage(plt.figure(), read_effects(idata, var_name), shares)
+    return pictures.shrinkage(plt.figure(), read_effects(idata, var_name), shares)

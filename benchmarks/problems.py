@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit
 
-from bayescore.data.synthetic import binary10, mixture
+from bayescore.datasets import binary10, mixture
 
 SHARED = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 RARE = 0.001  # levels of a category with a smaller share of the rows are merged
@@ -79,9 +79,9 @@ PROBLEMS = {
     ),
     "w8a_train": Problem("LIBSVM w8a, web pages, 300 keywords", lambda: published("w8a_train")),
     "phishing_libsvm": Problem("UCI Phishing Websites, LIBSVM's encoding", lambda: published("phishing_libsvm")),
-    "Binary10": Problem("bayescore.data.synthetic.binary10, N = 1e6", _binary10, published=False),
+    "Binary10": Problem("bayescore.datasets.binary10, N = 1e6", _binary10, published=False),
     "Mixture": Problem(
-        "bayescore.data.synthetic.mixture, N = 1e6",
+        "bayescore.datasets.mixture, N = 1e6",
         lambda: _named(*mixture(1_000_000, random_state=0)),
         published=False,
     ),

@@ -3,7 +3,7 @@
 from bayescore.coresets.build import build_dataset
 from bayescore.coresets.methods import method_of
 from bayescore.data.dataset import open_rows
-from bayescore.models.families import check_family
+from bayescore.families.family import check_family
 
 
 class Recut:

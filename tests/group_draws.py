@@ -13,7 +13,7 @@ from scipy import linalg, stats
 
 import bayescore as bc
 from bayescore.compat import inference_data
-from bayescore.models.families import check_family
+from bayescore.families.family import check_family
 from bayescore.models.predictor import multipliers
 
 SWEEPS, LEAPS, STEP = 16, 4, 0.5

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from bayescore.coresets.sampling import draw
-from bayescore.coresets.scores import factor
+from bayescore.coresets import scores
+from bayescore.numerics import sampling
 
 VARIABLE = "BAYESCORE_TEST_SEED"
 _STEP = np.uint64(1_000_003)  # a prime beyond the seeds in use: shifted ones are no other test's
@@ -46,6 +46,6 @@ def shift_seeds(by: int, replace: Callable[[Any, str, Any], None] = setattr) -> 
         return shifted
 
     replace(np.random, "default_rng", default_rng)
-    replace(draw, "_hash_uniforms", hashed(draw._hash_uniforms, 1))
-    replace(draw, "arrivals_before", hashed(draw.arrivals_before, 2))
-    replace(factor, "_sketch", hashed(factor._sketch, 3))
+    replace(sampling, "_hash_uniforms", hashed(sampling._hash_uniforms, 1))
+    replace(sampling, "arrivals_before", hashed(sampling.arrivals_before, 2))
+    replace(scores, "_sketch", hashed(scores._sketch, 3))

@@ -6,7 +6,7 @@ import arviz as az
 import numpy as np
 import pytest
 
-from bayescore.chains import effective_sizes, quantile_errors, split_rhats
+from bayescore.numerics.chains import effective_sizes, quantile_errors, split_rhats
 from tests.stacks import make
 
 OLD = json.loads((make.FOLDER / "arviz-0.json").read_text())["chains"]

@@ -15,9 +15,9 @@ import bayescore as bc
 from bayescore import cli, compat
 from bayescore.coresets.build import build_coreset
 from bayescore.data import coreset as coreset_file
-from bayescore.data.clicks import TRUTH
+from bayescore.datasets import TRUTH
 from bayescore.samplers import sample as sampling
-from bayescore.samplers.files import write_posterior
+from bayescore.samplers.posterior import write_posterior
 
 README = Path(__file__).resolve().parents[1] / "README.md"
 FAST = ("--sampler", "mala", "--draws", "100", "--tune", "100", "--chains", "2", "--quiet")

@@ -9,8 +9,8 @@ import pytest
 
 import bayescore as bc
 from bayescore.cli import main
-from bayescore.models.families import FAMILIES
-from bayescore.models.newton import NoModeError
+from bayescore.families.family import FAMILIES
+from bayescore.models.laplace import NoModeError
 from bayescore.validation import DataError
 
 CLOGLOG = FAMILIES["cloglog"]

@@ -8,7 +8,7 @@ import xarray as xr
 
 import bayescore as bc
 from bayescore import compat
-from bayescore.samplers.files import load_posterior
+from bayescore.samplers.posterior import load_posterior
 from tests.stacks import make
 
 

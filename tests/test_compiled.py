@@ -9,8 +9,8 @@ import pytest
 SCRIPT = """
 import hashlib
 import numpy as np
-from bayescore.coresets.scores.factor import block_factor
-from bayescore.models.families import FAMILIES
+from bayescore.coresets.scores import block_factor
+from bayescore.families.family import FAMILIES
 from bayescore.models.posterior import likelihood_terms
 from bayescore.types import WeightedData
 
@@ -37,7 +37,7 @@ def test_kernels_travel_by_name():
     """numba's own copies would be compiled anew by each worker that a closure travels to, and never kept on disk."""
     from distributed.protocol import pickle
 
-    from bayescore.models.group_sums import _add_sums
+    from bayescore.models.groups.rows import _add_sums
 
     def closure() -> object:
         return _add_sums

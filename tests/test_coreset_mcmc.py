@@ -5,7 +5,7 @@ import pytest
 from scipy import special, stats
 
 import bayescore as bc
-from bayescore.diagnostics.mcse import ess_mean
+from bayescore.numerics.chains import ess_mean
 from benchmarks.rivals.coreset_mcmc import coreset_mcmc, move
 
 SD = 4.0

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import bayescore as bc
-from bayescore.coresets.sampling.draw import hash_uniforms
-from bayescore.coresets.scores.leverage import leverage_scores
+from bayescore.coresets.leverage import leverage_scores
+from bayescore.numerics.sampling import hash_uniforms
 from tests.conftest import make_rows
 from tests.false_alarms import MOST, RATES, stated_rates
 from tests.seeds import VARIABLE, shift, shift_seeds

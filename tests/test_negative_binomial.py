@@ -14,14 +14,13 @@ from scipy import optimize, special, stats
 
 import bayescore as bc
 from bayescore.cli import main
-from bayescore.coresets.calibration.paired import Weighed, errors_between
-from bayescore.diagnostics.dispersion import Dispersion
-from bayescore.models.collapsed import collapsed_density
-from bayescore.models.collapsed_target import CollapsedTarget
-from bayescore.models.families import FAMILIES, SIZED, check_family
-from bayescore.models.group_priors import log_sigma_terms
+from bayescore.diagnostics.model_check import Dispersion
+from bayescore.families.family import FAMILIES, SIZED, check_family
+from bayescore.models.groups.marginal import CollapsedTarget, collapsed_density
 from bayescore.models.posterior import log_likelihoods, prior_part
 from bayescore.models.row_kernels import add_terms
+from bayescore.numerics.moments import Weighed, errors_between
+from bayescore.priors.groups import log_sigma_terms
 from bayescore.samplers.sample import sample
 from bayescore.validation import DataError
 from tests.counted import FORMULA, QUIET, covariates, fixtures, likely_size

@@ -11,12 +11,11 @@ from scipy import stats
 
 import bayescore as bc
 from bayescore.cli import main
-from bayescore.diagnostics.mcse import ess as effective
-from bayescore.models.collapsed import collapsed_density
-from bayescore.models.collapsed_target import CollapsedTarget
-from bayescore.models.families import SIZED, check_family, find_family
-from bayescore.models.group_priors import HalfStudentT, log_sigma_terms
+from bayescore.families.family import SIZED, check_family, find_family
+from bayescore.models.groups.marginal import CollapsedTarget, collapsed_density
 from bayescore.models.posterior import likelihood_terms
+from bayescore.numerics.chains import ess as effective
+from bayescore.priors.groups import HalfStudentT, log_sigma_terms
 from bayescore.samplers.sample import sample
 from bayescore.types import WeightedData
 from bayescore.validation import DataError

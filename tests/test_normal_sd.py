@@ -10,10 +10,10 @@ from scipy import optimize
 
 import bayescore as bc
 from bayescore.cli import main
-from bayescore.models.default_priors import group_prior_for
-from bayescore.models.group_priors import log_sigma_terms
 from bayescore.models.noise import find_noise
 from bayescore.models.predictor import multipliers
+from bayescore.priors.defaults import group_prior_for
+from bayescore.priors.groups import log_sigma_terms
 from bayescore.validation import DataError
 from benchmarks.accuracy.normal_sd import Exact
 from tests.counted import QUIET

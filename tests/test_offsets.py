@@ -13,9 +13,9 @@ import pytest
 import bayescore as bc
 from bayescore.coresets.methods import METHODS
 from bayescore.coresets.private import private_coreset
-from bayescore.diagnostics.mcse import ess, mcse_mean
-from bayescore.models.families import FAMILIES
+from bayescore.families.family import FAMILIES
 from bayescore.models.posterior import posterior
+from bayescore.numerics.chains import ess, mcse_mean
 from bayescore.samplers.registry import SAMPLERS
 from bayescore.samplers.steps import AlbertChibGibbs, PolyaGammaGibbs
 from tests.conftest import make_rows
@@ -153,7 +153,7 @@ def test_nodes_reduced_by_sensitivity_keep_offsets():
 def test_the_bound_of_sensitivities_holds_with_offsets():
     """At many points of the ball, against the definition: sup over the ball of a row's share in the log-likelihood."""
     from bayescore.clustering.assignment import assign
-    from bayescore.coresets.scores.sensitivity import bounds_of
+    from bayescore.coresets.sensitivity import bounds_of
     from bayescore.data.dataset import Dataset
     from bayescore.data.design import append_offset
     from bayescore.data.sources import as_source

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bayescore.coresets.scores.sensitivity import sensitivity_bounds
+from bayescore.coresets.sensitivity import sensitivity_bounds
 from benchmarks.papers.huggins import data_sets, lower_bounds, mixture_bounds, quality
 from benchmarks.papers.huggins.problems import PROBLEMS
 

@@ -10,7 +10,7 @@ import pytest
 from scipy import optimize, special, stats
 
 import bayescore as bc
-from bayescore.data.sources import paired
+from bayescore.data import responses
 from bayescore.samplers.sample import sample
 from bayescore.validation import DataError
 from tests.counted import FORMULA, QUIET, covariates, fixtures
@@ -304,7 +304,7 @@ def test_a_check_of_a_coresets_rows_is_refused(draws):
 
 def test_a_copy_of_rates_weighs_as_rates_do():
     """Workers of a cluster have a copy, not the object itself."""
-    copied = pickle.loads(pickle.dumps(paired.RATES))
+    copied = pickle.loads(pickle.dumps(responses.RATES))
     pair = np.array([[3.0, 1.0], [10.0, 5.0]])
     assert np.array_equal(copied.weights(pair, ("y", "E"), 0, drop=False), pair)
 

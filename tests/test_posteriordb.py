@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import bayescore as bc
-from bayescore.diagnostics.mcse import mcse_mean
+from bayescore.numerics.chains import mcse_mean
 from benchmarks.problems import SHARED
 
 PUBLISHED = json.loads((Path(__file__).parent / "published" / "posteriordb.json").read_text())

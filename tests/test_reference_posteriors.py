@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import bayescore as bc
-from bayescore.diagnostics.mcse import ess, mcse_mean, mcse_sd
-from bayescore.models.families import check_family
+from bayescore.families.family import check_family
 from bayescore.models.posterior import log_likelihoods
+from bayescore.numerics.chains import ess, mcse_mean, mcse_sd
 from benchmarks.accuracy.reference_posteriors import entries, summary
 from benchmarks.accuracy.reference_posteriors.data import DATA, SETTINGS, WEIGHTED, rows_of
 from benchmarks.accuracy.reference_posteriors.make import (

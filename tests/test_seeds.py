@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import bayescore as bc
-from bayescore.coresets.separation.complexity import mu_complexity
-from bayescore.coresets.separation.separability import separability
+from bayescore.coresets.separation import mu_complexity, separability
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(300, 2))

@@ -2,12 +2,10 @@
 
 from typing import TYPE_CHECKING, Any
 
-from bayescore.clustering.densities import Noisy, PointMasses, Uniform
 from bayescore.clustering.divergences import ITAKURA_SAITO, KULLBACK_LEIBLER, SQUARED_EUCLIDEAN, total_jensen
-from bayescore.clustering.partitions import d_means_partitions
-from bayescore.clustering.peers import d_means, ol_means, s_means
+from bayescore.clustering.peers import d_means, d_means_partitions, ol_means, s_means
 from bayescore.clustering.private import private_k_variates
-from bayescore.clustering.variates import Seeding, k_variates
+from bayescore.clustering.variates import Noisy, PointMasses, Seeding, Uniform, k_variates
 
 if TYPE_CHECKING:
     from bayescore.clustering.estimator import KVariates

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayescore.clustering.checks import check_trials, distinct_rows
+from bayescore.clustering.divergences import check_trials, distinct_rows
 from bayescore.clustering.variates import Held, Rows, seed
 from bayescore.compiled import jit
 from bayescore.data.dataset import Dataset
-from bayescore.data.passes.exact import as_integers, from_integers, quantum
-from bayescore.data.passes.tiles import TILE, load_signed_tile
+from bayescore.data.passes import as_integers, from_integers, quantum
+from bayescore.data.tiles import TILE, load_signed_tile
 from bayescore.types import FloatArray, IntArray, LabelArray, WeightedData
 from bayescore.validation import DataError
 

@@ -8,12 +8,16 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Cluster
 from sklearn.cluster import KMeans
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from bayescore.clustering.checks import check_trials
-from bayescore.clustering.densities import Densities, PointMasses
-from bayescore.clustering.divergences import SQUARED_EUCLIDEAN, Divergence, check_divergence
-from bayescore.clustering.nearest import Nearest, divergences
+from bayescore.clustering.divergences import (
+    SQUARED_EUCLIDEAN,
+    Divergence,
+    Nearest,
+    check_divergence,
+    check_trials,
+    divergences,
+)
 from bayescore.clustering.peers import next_center
-from bayescore.clustering.variates import Probe, Rows, k_variates
+from bayescore.clustering.variates import Densities, PointMasses, Probe, Rows, k_variates
 from bayescore.types import FloatArray
 from bayescore.validation import check_generator, check_integer
 

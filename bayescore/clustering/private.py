@@ -20,9 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bayescore.clustering.checks import check_rows, check_trials
-from bayescore.clustering.densities import Densities, Noisy, PointMasses
-from bayescore.clustering.variates import Held, Rows, seed
+from bayescore.clustering.divergences import check_rows, check_trials
+from bayescore.clustering.variates import Densities, Held, Noisy, PointMasses, Rows, seed
 from bayescore.types import FloatArray
 from bayescore.validation import RandomState, check_generator, check_integer, check_positive
 

@@ -11,19 +11,31 @@
 
 When to use it: tens of columns and more, where rows do not repeat. On separated rows `calibrated` needs fewer. Sources
 and limits of pseudo-rows: docs/explanation/pseudo_rows.md.
+
+Which rows to keep beside pseudo-rows: sizes are tried in turn, up to one whose error to expect is small enough.
+
+A size costs draws of its posterior, and a pass over all rows where a sample of them does not tell. Both are spared
+where they would tell what is known: a posterior that is far off by the sample already needs no pass, and where that is
+so without kept rows, only the largest size is tried beside it.
+
+What one pass over all rows finds, and the pseudo-rows beside any number of kept rows that follow from it.
+
+The pass adds up averaged scores and curvatures (`averages`) of all rows, so that those of the bulk, all rows but the
+kept ones, are known for any choice of these. Kept are the rows of the largest reach (`calibration.remainder`), whose
+terms have most shape: rows drawn by reach, or as `calibrated` draws them, leave more for the others to make up. Third
+and fourth derivatives along the bulk's directions come from the pass's sample of the other rows by reach, which is all
+of them where there are few.
 """
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, NamedTuple
 
 import numpy as np
+from scipy import linalg
 
-from bayescore.coresets.calibration.drift import mode_of
-from bayescore.coresets.calibration.paired import Errors
-from bayescore.coresets.calibration.pilot import MAX_PILOTS, LaplaceApproximation, Shares, full_mode
-from bayescore.coresets.calibration.remainder import sample_rows
-from bayescore.coresets.calibration.search import (
+from bayescore.compiled import one_blas_thread
+from bayescore.coresets.calibrated import (
     TOLERANCE,
     PredictedInfo,
     PredictingMethod,
@@ -31,19 +43,294 @@ from bayescore.coresets.calibration.search import (
     size_curve,
     smallest_within,
 )
-from bayescore.coresets.condensing.condensation import Condensation
-from bayescore.coresets.condensing.drift import lost_by, missed_by
-from bayescore.coresets.condensing.search import Condensate, Search
+from bayescore.coresets.drift import lost_by, missed_by_pseudo_rows, mode_of
 from bayescore.coresets.method import BuildResult, ReduceRequest, ReduceResult, ScoreError
-from bayescore.coresets.sampling.fixed_size import Chosen
+from bayescore.coresets.pilot import MAX_PILOTS, Shares, full_mode
+from bayescore.coresets.predicted_error import Problem, try_out
+from bayescore.coresets.pseudo_rows import GaussianDensity, Wanted, as_rows, diagonalising, root_of, rounded, solve
 from bayescore.data.dataset import Dataset
-from bayescore.data.passes.threads import one_blas_thread
 from bayescore.data.sources import as_source
-from bayescore.models.families import Family
-from bayescore.models.gaussian import factor_of_inverse
-from bayescore.models.posterior import likelihood_terms, prior_part
-from bayescore.types import FloatArray, WeightedData
+from bayescore.families import Family
+from bayescore.models.laplace import Expansion, LaplaceApproximation, factor_of_inverse, sample_rows
+from bayescore.models.posterior import Derivatives, likelihood_terms, no_terms, prior_part
+from bayescore.numerics.moments import Errors
+from bayescore.numerics.sampling import Bar, Candidates, Chosen, Pool, candidates, select
+from bayescore.priors import Prior
+from bayescore.types import FloatArray, WeightedData, stack
 from bayescore.validation import DataError
+
+SHORT = 1e-6  # sds of a step of `converged`
+
+
+WHOLE: tuple[float, ...] = (1.0,)  # shares of a step of `converged` that are tried
+
+
+SHORTER = (*WHOLE, 0.5, 0.1)  # beside a wall
+
+
+MAX_STEPS = 50  # whole ones
+
+
+NEAR = 2.0  # sds of its predictor within which a row may come to where its terms have most shape
+
+
+MOVED = 0.05  # sds, or relatively of an sd, by which a density has moved so that averages over it are worth a pass
+
+
+@dataclass(frozen=True, eq=False)
+class Condensation:
+    """Rows to condense at a density, the averaged totals of all rows, and the rows of large reach.
+
+    `part` are the terms of the log-likelihood of all rows at the mode, which is not averaged.
+    `far` has these, there or nearby, and a sample of `n_sample` others by reach; `reach` is the sum of p over all rows.
+    """
+
+    density: GaussianDensity
+    part: Derivatives
+    totals: Derivatives
+    far: Candidates
+    reach: float
+    n_sample: int
+    shares: Shares
+
+    @classmethod
+    def of(
+        cls,
+        dataset: Dataset,
+        shares: Shares,
+        n_sample: int,
+        most: int,
+        seed: int,
+        *,
+        part: Derivatives | None = None,
+    ) -> "Condensation":
+        """Look at all rows and keep up to `most`; one pass, which sums `part` where it is not known."""
+        known = part is not None
+        density, size = GaussianDensity(shares.laplace), n_sample + most
+        pool, bar = Pool(size), Bar()
+
+        def one(start: int, block: WeightedData) -> tuple[Derivatives | None, Derivatives, float, Candidates]:
+            eta, squares = density.at.predictors(block)
+            p = _probability(shares, block, eta, squares)
+            terms = density.terms(block, density.averages(block, eta, squares))
+            own = None if known else likelihood_terms(density.at.theta, block, density.at.family)
+            return own, terms, float(p.sum()), candidates(p, start, block, size, seed, bar=bar)
+
+        totals, reach = no_terms(dataset.n_features), 0.0
+        plain = totals if part is None else part
+        for own, terms, share, found in dataset.map(one, "averaging", canonical=True):
+            plain = plain if own is None else plain + own
+            totals, reach, bar = totals + terms, reach + share, pool.add(found)
+        return cls(density, plain, totals, pool.best(), reach, n_sample, shares)
+
+    def moved(self, dataset: Dataset, density: GaussianDensity) -> "Condensation":
+        """Return the same averaged over another density; one pass."""
+        parts = dataset.map(lambda _, block: density.terms(block), "averaging", canonical=True)
+        return replace(self, density=density, totals=sum(parts, no_terms(dataset.n_features)))
+
+    def expansion(self) -> Expansion:
+        """Return the log-likelihood of all rows about the mode."""
+        at, sample = self.shares.laplace, select(self.far, self.n_sample, self.reach)
+        return Expansion(at.family, at.theta, self.part, sample.expanded(), sample.inclusion)
+
+    def split(self, n_kept: int) -> tuple[WeightedData, WeightedData]:
+        """Return the rows of the largest reach, and a sample that stands for the others."""
+        far, shares = self.far, self.shares
+        reach = rounded(shares.far(shares.laplace.row_scores(far.rows), far.rows.weights))
+        order = np.lexsort((far.position, -reach))
+        kept, rest = np.sort(order[:n_kept]), np.sort(order[n_kept:])
+        others = Candidates(far.probability[rest], far.key[rest], far.position[rest], far.rows.take(rest))
+        left = self.reach - float(far.probability[kept].sum())
+        return far.rows.take(kept), select(others, self.n_sample, left).expanded()
+
+    def rows(self, n_kept: int) -> WeightedData:
+        """Return pseudo-rows, and `n_kept` rows beside them."""
+        kept, others = self.split(n_kept)
+        at, density = self.density.at, self.density
+        bulk = self.totals - density.terms(kept)
+        derivatives = density.derivatives(others)
+        along = diagonalising(root_of(bulk.precision, at.factor), others, derivatives[2])
+        p = others.X @ along.dual
+        squares = p * p
+        wanted = Wanted(
+            along.dual.T @ bulk.gradient,
+            derivatives[2] @ (squares * p),
+            derivatives[3] @ (squares * squares),
+            ((at.factor.T @ along.root) ** 2).sum(axis=0),
+        )
+        pseudo = as_rows(along.root, at.theta, solve(wanted, at.family))
+        return stack([pseudo, kept]) if len(kept) else pseudo
+
+
+def _probability(shares: Shares, block: WeightedData, eta: FloatArray, squares: FloatArray) -> FloatArray:
+    """Return what rows are sampled by, shape (n,): their reach at the mode, and where they come nearest to a wall.
+
+    Rows far on the right side have hardly any reach at the mode, and all of it some sds off: a sample by that at the
+    mode alone has too few of them, and its standard error does not know.
+    """
+    laplace = shares.laplace
+    own = block.y * eta
+    near = np.multiply(block.y, np.minimum(own, np.maximum(0.0, own - NEAR * np.sqrt(squares))))
+    here, there = (laplace.row_scores_at(block, at, squares) for at in (eta, near))
+    return shares.far(here._replace(reach=here.reach + there.reach), block.weights)
+
+
+@dataclass(frozen=True, eq=False)
+class Unmoved(Problem):
+    """A posterior of the full data whose draws, about the density `near`, are the coreset's as well, and stay.
+
+    Pseudo-rows meet averages over the posterior: means and covariances agree already, the modes need not, and draws
+    moved from one to the other would be off by that.
+    """
+
+    near: LaplaceApproximation
+
+    far_reaching: ClassVar[bool] = True  # pseudo-rows know nothing of walls far out, where their bulk had none
+
+    def at_mode(self) -> tuple[FloatArray, FloatArray]:
+        """Return mean and precision of that density."""
+        inverse = linalg.solve_triangular(self.near.factor, np.eye(len(self.near.theta)), lower=True)
+        return self.near.theta, inverse.T @ inverse
+
+    def at_own_mode(self, rows: WeightedData) -> tuple[FloatArray, FloatArray]:
+        """Return the same."""
+        return self.at_mode()
+
+
+def converged(
+    rows: WeightedData, start: LaplaceApproximation, prior: Prior, shares: tuple[float, ...] = WHOLE
+) -> LaplaceApproximation | None:
+    """Return the normal density at which the averaged terms of the posterior of `rows` are its own mean and precision.
+
+    It is the normal density nearest the posterior; None where the iteration from `start` does not come to it, by steps
+    of any of the given shares of a whole one. Whole steps go back and forth where the posterior has a long tail.
+    """
+    found = (_settled(rows, start, prior, share) for share in shares)
+    return next((at for at in found if at is not None), None)
+
+
+def _settled(
+    rows: WeightedData, start: LaplaceApproximation, prior: Prior, share: float
+) -> LaplaceApproximation | None:
+    at, precision = start, None
+    for _ in range(round(MAX_STEPS / share)):
+        terms = GaussianDensity(at).terms(rows) + prior_part(at.theta, prior)
+        precision = terms.precision if precision is None else (1.0 - share) * precision + share * terms.precision
+        try:
+            factor = factor_of_inverse(precision)
+        except DataError:
+            return None
+        step = share * (factor @ (factor.T @ terms.gradient))
+        at = LaplaceApproximation(at.family, at.theta + step, factor)
+        if np.linalg.norm(factor.T @ terms.gradient) < SHORT:
+            return at
+    return None
+
+
+def gap(one: LaplaceApproximation, other: LaplaceApproximation) -> float:
+    """Return the largest difference of a mean, in sds of `other`, or of an sd, relatively."""
+    sd, before = (np.sqrt((at.factor**2).sum(axis=1)) for at in (other, one))
+    return float(max(np.abs((one.theta - other.theta) / sd).max(), np.abs(before / sd - 1.0).max()))
+
+
+MAX_MOVES = 4  # passes that average anew
+
+
+FAR = 0.4  # sds between mode and mean, or of sds relatively, beyond which a sample of rows may miss what matters
+
+
+LOST = 1.0  # sds: an error beyond which draws of the coreset do not cover the posterior
+
+
+SHAPE = 5.0 / 3.0  # how much errors of sds and correlations count beside those of means: 3% and 0.03 where that is 0.05
+
+
+class Condensate(NamedTuple):
+    """Rows of a size, the errors to expect, and the normal density nearest their posterior if it was found."""
+
+    rows: WeightedData
+    size: int
+    errors: Errors
+    near: LaplaceApproximation | None = None
+
+    @property
+    def error(self) -> float:
+        """The largest error, as it is compared with a tolerance."""
+        return largest(self.errors)
+
+
+def largest(errors: Errors) -> float:
+    """Return the largest of three errors, as it is compared with a tolerance of means."""
+    return max(errors.mean, SHAPE * errors.sd, SHAPE * errors.correlation)
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """What trials of several sizes share."""
+
+    dataset: Dataset
+    prior: Prior
+    tolerance: float
+    seed: int
+    shares: tuple[float, ...] = WHOLE  # of steps to the density of rows
+
+    def over(self, found: Condensation, kept: list[int]) -> tuple[list[Condensate], int]:
+        """Return the best of each size that was tried, up to one within the tolerance, and the number of moves.
+
+        A move averages all rows' terms anew. Sizes are tried again where that gave nothing within the tolerance and
+        a density was not found by whole steps.
+        """
+        tried, moves = self._over(found, kept)
+        if min(one.error for one in tried) > self.tolerance and any(one.near is None for one in tried):
+            more, again = replace(self, shares=SHORTER)._over(found, kept)
+            moves += again
+            sizes = sorted({one.size for one in tried + more})
+            tried = [
+                min((one for one in tried + more if one.size == size), key=lambda one: one.error) for size in sizes
+            ]
+        return tried, moves
+
+    def _over(self, found: Condensation, kept: list[int]) -> tuple[list[Condensate], int]:
+        expansion, moves, tried = found.expansion(), 0, list[Condensate]()
+        for n_kept in kept:
+            if tried and tried[0].error > LOST and n_kept < kept[-1]:
+                continue
+            own = [self._tried(found, n_kept, expansion)]
+            for _ in range(MAX_MOVES if n_kept == kept[-1] else 1):
+                near = own[-1].near
+                if own[-1].error <= self.tolerance or moves == MAX_MOVES or near is None:
+                    break
+                if gap(found.density.at, near) <= MOVED:
+                    break
+                found, moves = found.moved(self.dataset, GaussianDensity(near)), moves + 1
+                own.append(self._tried(found, n_kept, expansion))
+            tried.append(min(own, key=lambda one: one.error))
+            if tried[-1].error <= self.tolerance:
+                break
+            if self.shares == SHORTER and len(tried) > 1 and tried[-1].near is None and tried[0].error <= LOST:
+                break  # the rows kept have led away, and more would
+        return tried, moves
+
+    def _tried(self, found: Condensation, n_kept: int, expansion: Expansion) -> Condensate:
+        rows = found.rows(n_kept)
+        near = converged(rows, found.density.at, self.prior, self.shares)
+        trial = try_out(Unmoved(expansion.family, self.prior, expansion, near or found.density.at), rows, self.seed)
+        errors = trial.errors(rows)
+        doubtful = near is None or _far(trial.full.draws, found.shares.laplace) or trial.error > self.tolerance
+        if doubtful and largest(errors) <= LOST + 3.0 * trial.error:
+            errors = trial.over_all_rows(self.dataset, draw_seed=self.seed, size=1).errors(rows)
+        return Condensate(rows, n_kept + 2 * self.dataset.n_features, errors, near)
+
+
+def _far(draws: FloatArray, at: LaplaceApproximation) -> bool:
+    """Return whether draws, shape (S, D), are about another place than the mode, or wider than the Hessian there says.
+
+    Draws tell, not `converged`: a normal density may settle beside the mode of a posterior that has a long tail.
+    """
+    sd = np.sqrt((at.factor**2).sum(axis=1))
+    moved, wider = np.abs(draws.mean(axis=0) - at.theta) / sd, np.abs(draws.std(axis=0) / sd - 1.0)
+    return bool(max(moved.max(), wider.max()) > FAR)
+
 
 KEPT = (0, 1, 3, 5)  # times D rows to keep, tried in turn: where that is not enough, calibrated coresets do with less
 
@@ -166,7 +453,7 @@ class Condensed(PredictingMethod):
 
     def score_error(self, rows: WeightedData, family: Family, lost: FloatArray | None) -> ScoreError:
         """Return as large a share of the rows' own remainder as they were seen to miss (`condensing.drift`)."""
-        return missed_by(rows, family, self.mode_prior(), lost)
+        return missed_by_pseudo_rows(rows, family, self.mode_prior(), lost)
 
 
 def _caution(info: CondensedInfo, tolerance: float) -> str:

@@ -3,6 +3,8 @@
 To add one, write a file like `uniform` and add its class to `coresets.single`. A method is a `Reducer`, for the nodes
 of merge-and-reduce trees, if it has `reduce`. It is an `AnchoredReducer` if its rows meet totals at a point, the
 anchor, and it can estimate the error of their score at other points.
+
+What a method keeps of a stream: a state of bounded size, which absorbs blocks and goes to checkpoints as arrays.
 """
 
 import math
@@ -11,15 +13,23 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, runtime_checkable
 
+from bayescore.data.coreset import Shortfall
 from bayescore.data.dataset import Dataset
-from bayescore.data.shortfall import Shortfall
-from bayescore.models.families import Family, check_family
-from bayescore.models.priors import Prior, prior_of
+from bayescore.data.design import Design
+from bayescore.families import Family
+from bayescore.families.family import check_family
+from bayescore.files import Arrays
+from bayescore.priors import Prior
+from bayescore.priors.by_name import prior_of
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import check_integer, check_positive
 
 DEFAULT_SIZE = 1000  # rows drawn where nothing says how many,
+
+
 ROWS_PER_COLUMN = 20  # or so many for each column if that is more
+
+
 DELTA = 0.05  # probability that an epsilon fails, where none is given
 
 
@@ -259,3 +269,57 @@ class AnchoredReducer(Reducer, Protocol):
 
     def build(self, dataset: Dataset, size: int | None, seed: int, family: Family) -> Any:
         """Return a coreset whose info has `mean_error` and `sd_error`: the answer of the tree."""
+
+
+_PARTS = ("X", "y", "weights", "index")
+
+
+class StreamState(Protocol):
+    """All that is kept of the rows so far; it never changes, so that an interrupt leaves a stream as it was."""
+
+    def absorbed(self, block: WeightedData) -> Self:
+        """Return the state with a canonical block more."""
+
+    def answer(self, rest: WeightedData | None) -> BuildResult[Any]:
+        """Return the coreset of the rows absorbed and of the rest, fewer rows than a block."""
+
+    def to_arrays(self) -> Arrays:
+        """Return the state as arrays."""
+
+    def from_arrays(self, arrays: Arrays) -> Self:
+        """Return the state of `to_arrays`, given that before the first row."""
+
+
+@runtime_checkable
+class Streamed(Protocol):
+    """A method that takes rows in blocks, as they come."""
+
+    def stream_block(self, size: int, n_features: int) -> int:
+        """Return the rows of a canonical block."""
+
+    def begin(self, size: int, design: Design, seed: int, family: str) -> StreamState:
+        """Return the state before the first row; `design` has the names of grouping factors, not yet all levels."""
+
+
+def rows_to_arrays(name: str, rows: WeightedData) -> Arrays:
+    """Return rows as arrays whose names begin with `name`."""
+    parts = {part: getattr(rows, part) for part in (*_PARTS, "offset", "group")}
+    return {f"{name}_{part}": array for part, array in parts.items() if array is not None}
+
+
+def rows_from_arrays(name: str, arrays: Arrays) -> WeightedData:
+    """Return the rows of `rows_to_arrays`."""
+    offset, group = arrays.get(f"{name}_offset"), arrays.get(f"{name}_group")
+    return WeightedData(*(arrays[f"{name}_{part}"] for part in _PARTS), offset=offset, group=group)
+
+
+def check_stored(arrays: Arrays, n_columns: int, n_groups: int) -> None:
+    """Raise `ValueError` if rows of a checkpoint do not fit each other, the columns or the grouping factors."""
+    for name in (name.removesuffix("_X") for name in arrays if name.endswith("_X")):
+        rows = rows_from_arrays(name, arrays)
+        offset = rows.y if rows.offset is None else rows.offset
+        parts = {part.shape for part in (rows.y, rows.weights, rows.index, offset)}
+        if rows.X.shape != (len(rows.y), n_columns) or len(parts) != 1:
+            raise ValueError
+        if (() if rows.group is None else rows.group.shape) != ((len(rows.y), n_groups) if n_groups else ()):
+            raise ValueError

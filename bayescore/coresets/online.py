@@ -15,15 +15,14 @@ from typing import ClassVar, Self
 import numpy as np
 
 from bayescore.coresets.leverage import check_rank, rates_of, score_total
-from bayescore.coresets.method import BuildInfo, BuildResult, Method, check_enough
-from bayescore.coresets.sampling.draw import Draw, block_draw, merge, weighted
-from bayescore.coresets.scores.factor import block_factor, joined_factor, whitening
-from bayescore.coresets.stream_state import rows_from_arrays, rows_to_arrays
-from bayescore.data.checkpoint import Arrays
+from bayescore.coresets.method import BuildInfo, BuildResult, Method, check_enough, rows_from_arrays, rows_to_arrays
+from bayescore.coresets.scores import block_factor, joined_factor, whitening
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design, append_offset
-from bayescore.data.passes.cutter import block_rows
-from bayescore.models.families import Family
+from bayescore.data.source import block_rows
+from bayescore.families import Family
+from bayescore.files import Arrays
+from bayescore.numerics.sampling import Draw, block_draw, merge, weighted
 from bayescore.types import FloatArray, WeightedData
 
 

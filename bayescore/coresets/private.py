@@ -17,15 +17,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bayescore.clustering.checks import check_rows
-from bayescore.clustering.divergences import SQUARED_EUCLIDEAN
-from bayescore.clustering.nearest import Nearest
+from bayescore.clustering.divergences import SQUARED_EUCLIDEAN, Nearest, check_rows
 from bayescore.clustering.private import clip_to_ball, laplace, private_k_variates
-from bayescore.coresets.finish import check_names, finish
+from bayescore.coresets.build import check_names, finish
 from bayescore.data.coreset import Coreset
 from bayescore.data.design import Design
 from bayescore.data.sources import as_source
-from bayescore.models.families import check_family
+from bayescore.families.family import check_family
 from bayescore.types import FloatArray, IntArray, LabelArray, WeightedData, stack
 from bayescore.validation import DataError, RandomState, check_integer, check_positive, check_seed
 

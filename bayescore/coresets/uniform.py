@@ -6,9 +6,9 @@ from typing import ClassVar
 import numpy as np
 
 from bayescore.coresets.method import BuildInfo, BuildResult, Method, check_enough
-from bayescore.coresets.sampling.draw import draw, equal_rates
 from bayescore.data.dataset import Dataset
-from bayescore.models.families import Family
+from bayescore.families import Family
+from bayescore.numerics.sampling import draw, equal_rates
 
 
 @dataclass(frozen=True)

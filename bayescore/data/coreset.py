@@ -1,36 +1,214 @@
-"""`Coreset`: weighted rows, what made them, and their Parquet file.
+r"""`Coreset`: weighted rows, what made them, and their Parquet file.
 
 The file holds the columns of the design matrix, the label as given, `weight`, `offset` if rows have one, and the
 groups as factors, so that R, SQL or pandas can use it. Its metadata holds the rest as JSON. A pseudo-row, a binomial
 that stands for many rows, is two rows of the file, one of each label; `Coreset.to_counts` makes them one.
+
+Names and values as lines of text, and as a table in notebooks.
+
+Checks that rows fit: names of columns, families, and the design of a posterior.
+
+The full data's log-likelihood less the coreset's, to second order: what the weighted rows miss at one point.
+
+A build ends at the mode t of the full data, where it knows the score g and the curvature F (minus the Hessian) of all
+rows. With those of the coreset there, g~ and F~,
+
+.. math:: L(\theta) - \tilde L(\theta) \approx \text{const} + (g - \tilde g)' d - \tfrac12 d' (F - \tilde F) d,
+          \qquad d = \theta - t,
+
+so that the coreset knows the full data's score and curvature, too. The rows' own shape is in L~: what the formula
+leaves out is of third order in d, times the difference of third derivatives of L and L~, not those of L.
 """
 
+import html
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bayescore.data.checkpoint import Arrays, digest
-from bayescore.data.counts import counts_of
+from bayescore.data.arrays import ArraySource
 from bayescore.data.design import Design, Grouping
-from bayescore.data.shortfall import Shortfall, of_union
-from bayescore.data.shown import as_html, as_text, coreset_lines
-from bayescore.data.sources import ArraySource
-from bayescore.data.sources.paired import numbers_of, response_of
-from bayescore.data.sources.parquet import CORESET_KEY
-from bayescore.files import whole_file
-from bayescore.types import WeightedData, stack
+from bayescore.data.formula_design import formula_of
+from bayescore.data.parquet import CORESET_KEY
+from bayescore.data.responses import counts_of, described, numbers_of, response_of
+from bayescore.files import Arrays, digest, whole_file
+from bayescore.text import shown_apart
+from bayescore.types import FloatArray, WeightedData, read_only, stack
 from bayescore.validation import DataError, check_choice
 
+Lines = Sequence[tuple[str, str]]
+
+
+def as_text(title: str, lines: Lines) -> str:
+    """Return a line for each name and value, below a title."""
+    width = max(len(name) for name, _ in lines)
+    return f"{title}\n" + "\n".join(f"  {name:<{width}}  {value}" for name, value in lines)
+
+
+def as_html(title: str, lines: Lines) -> str:
+    """Return a table of two columns with a caption."""
+    body = "".join(
+        f"<tr><th style='text-align:left'>{html.escape(name)}</th>"
+        f"<td style='text-align:left'>{html.escape(value)}</td></tr>"
+        for name, value in lines
+    )
+    return f"<table><caption>{title}</caption><tbody>{body}</tbody></table>"
+
+
+def size_curve(params: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the line on the errors at each size that a build tried; none where it tried one."""
+    curve = params.get("size_curve", [])
+    points = [f"{point['size']}: {max(point['mean_error'], point['sd_error']):.2g}" for point in curve]
+    return [("error at size", ", ".join(points))] if len(points) > 1 else []
+
+
+def _weight_lines(core: Any) -> list[tuple[str, str]]:
+    """Return figures of the weights. Those of pseudo-rows count no rows, and their offsets scale them."""
+    return [
+        ("weight sum", f"{core.weights.sum():,.6g}"),
+        ("largest weight", f"{core.weights.max():,.6g}"),
+        ("weight ESS", f"{core.weight_ess:,.1f}"),
+    ]
+
+
+def coreset_lines(core: Any) -> list[tuple[str, str]]:
+    """Return what a coreset prints of itself, by name."""
+    share, n_pseudo = f"{core.n_total:,} ({len(core) / core.n_total:.2%})", int(core.pseudo.sum())
+    kept = f"for {share}: {n_pseudo:,} of pseudo-rows, with offsets" if n_pseudo else f"of {share}"
+    kept = f"for {share}: their sums" if n_pseudo and core.numbers else kept
+    sides = "numbers" if core.numbers else f"{core.classes[0]!r} = -1, {core.classes[1]!r} = +1"
+    shown = {key: value for key, value in core.params.items() if isinstance(value, str | int | float | bool)}
+    return [
+        ("method", core.method),
+        ("family", core.family),
+        ("rows", f"{len(core):,} {kept}"),
+        *([] if (formula := formula_of(core.design)) is None else [("formula", formula)]),
+        ("features", f"{core.n_features}" + (" with intercept" if core.design.intercept else "")),
+        *([] if n_pseudo else _weight_lines(core)),
+        ("label", f"{core.label}: {sides}"),
+        *([] if core.design.offset is None else [("offset", core.design.offset)]),
+        *(("group", f"{grouping.name} ({len(grouping):,} levels)") for grouping in core.groups),
+        *((key, f"{value:.6g}" if isinstance(value, float) else str(value)) for key, value in shown.items()),
+        *size_curve(core.params),
+        ("random_state", str(core.random_state)),
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class Shortfall:
+    """What the score and the curvature of a coreset's rows miss at a point.
+
+    Parameters
+    ----------
+    point : array, shape (D,)
+        Coefficients, in the units of the design: the mode of the full data's posterior at the end of the build.
+    score : array, shape (D,)
+        Gradient there of the full data's log-likelihood less that of the coreset's; no prior is in it.
+    precision : array, shape (D, D)
+        Minus the Hessian of the same.
+    rows_digest : str
+        `Coreset.rows_digest` of the rows that it belongs to: a coreset of other rows, or weights, drops it.
+
+    Raises
+    ------
+    ValueError
+        If the arrays do not fit each other or are not finite, or `precision` is not symmetric.
+
+    Examples
+    --------
+    >>> import bayescore as bc
+    >>> X, y = bc.datasets.probit(5000, [1.0, 0.0], random_state=0)
+    >>> core = bc.build_coreset(X, y, method="calibrated", size=60, random_state=1, progressbar=False)
+    >>> core.shortfall.point.shape, core.shortfall.precision.shape
+    ((2,), (2, 2))
+    """
+
+    point: FloatArray
+    score: FloatArray
+    precision: FloatArray
+    rows_digest: str = ""
+
+    def __post_init__(self) -> None:
+        D = len(self.point)
+        for name, shape in (("point", (D,)), ("score", (D,)), ("precision", (D, D))):
+            array = np.asarray(getattr(self, name), dtype=np.float64)
+            if array.shape != shape or not np.isfinite(array).all():
+                raise ValueError(f"{name} of a shortfall has shape {array.shape} or entries that are not finite")
+            object.__setattr__(self, name, read_only(array))
+        if not np.array_equal(self.precision, self.precision.T):
+            raise ValueError("precision of a shortfall is not symmetric")
+
+    def at(self, point: FloatArray) -> Self:
+        """Return the same quadratic about another point: its score there, by its curvature, which stays."""
+        score = self.score - self.precision @ (point - self.point)
+        return replace(self, point=point, score=score, rows_digest="")
+
+    def __add__(self, other: "Shortfall") -> Self:
+        """Return the shortfall of the rows of both, about this one's point."""
+        moved = other.at(self.point)
+        score, precision = self.score + moved.score, self.precision + moved.precision
+        return replace(self, score=score, precision=precision, rows_digest="")
+
+    def value(self, points: FloatArray) -> FloatArray:
+        """Return the quadratic at points, shape (..., D); 0 at its own."""
+        step = points - self.point
+        return np.asarray(step @ self.score - 0.5 * (step @ self.precision * step).sum(axis=-1))
+
+    def mirrored(self, sign: int) -> Self:
+        """Return that of ``rows.mirrored(sign)``.
+
+        If `sign` is -1, -beta is as likely for these as beta is for the rows.
+        """
+        return replace(self, point=sign * self.point, score=sign * self.score, rows_digest="")
+
+    def to_array(self) -> FloatArray:
+        """Return point, score and the lower triangle of `precision`, D (D + 5) / 2 numbers."""
+        return np.concatenate([self.point, self.score, self.precision[np.tri(len(self.point), dtype=bool)]])
+
+    @classmethod
+    def from_array(cls, numbers: FloatArray, n_features: int) -> Self:
+        """Return the shortfall of `to_array`; raise `ValueError` if there are more or fewer numbers."""
+        if numbers.shape != (n_features * (n_features + 5) // 2,):
+            raise ValueError(f"{len(numbers)} numbers are no shortfall of {n_features} columns")
+        point, score, lower = np.split(numbers, [n_features, 2 * n_features])
+        precision = np.zeros((n_features, n_features))
+        precision[np.tri(n_features, dtype=bool)] = lower
+        precision += np.tril(precision, -1).T
+        return cls(point, score, precision)
+
+
+def total(parts: Iterable[Shortfall | None], point: FloatArray) -> Shortfall | None:
+    """Return the sum about one point of the shortfalls of disjoint rows; None stands for rows that were all kept."""
+    known = [part.at(point) for part in parts if part is not None]
+    return sum(known[1:], known[0]) if known else None
+
+
+def of_union(parts: Sequence[tuple[Shortfall | None, bool]]) -> Shortfall | None:
+    """Return the shortfall of a union about the mean of the points; None where one is not known.
+
+    `parts` are those of disjoint data, and whether all rows are there, so that they miss nothing.
+    """
+    known = [own for own, _ in parts if own is not None]
+    if not known or any(own is None and not whole for own, whole in parts):
+        return None
+    return total(known, np.mean([own.point for own in known], axis=0))
+
+
 INDEX_KEY = b"bayescore.index"
+
+
 SHORTFALL_KEY = b"bayescore.shortfall"
+
+
 FORMAT = 3
+
+
 READABLE = (2, FORMAT)  # 2 has no shortfall
 
 
@@ -296,3 +474,78 @@ class Coreset(WeightedData):
 
     def _repr_html_(self) -> str:
         return as_html("Coreset", coreset_lines(self))
+
+
+def feature_names(data: WeightedData) -> tuple[str, ...]:
+    """Return the names of the columns of X; beta_0, beta_1, ... if `data` has none."""
+    names: Sequence[str] | None = getattr(data, "feature_names", None)
+    return tuple(names) if names is not None else tuple(f"beta_{d}" for d in range(data.n_features))
+
+
+def own_family(data: object, family: str | None, name: str = "data") -> str:
+    """Return `family`, or by default that of the coreset `data`, the argument called `name`."""
+    if not isinstance(data, WeightedData):
+        kind = type(data).__name__
+        raise TypeError(f"{name} is a {kind}; give a coreset from build_coreset, or all_rows(...) for all the rows")
+    if family is not None:
+        return family
+    own: str | None = getattr(data, "family", None)
+    if own is None:
+        raise ValueError("family is missing, and the data name none; give one, such as family='logistic'")
+    return own
+
+
+def check_no_pseudo(data: WeightedData, argument: str) -> None:
+    """Raise if there are pseudo-rows, which have no labels to predict."""
+    if data.pseudo.any():
+        raise DataError(
+            f"{argument} has pseudo-rows, which stand for many rows: give rows of the data, such as "
+            "all_rows(rows, design=core.design)"
+        )
+
+
+def check_flat(data: WeightedData, what: str) -> None:
+    """Raise if rows have groups: `what` ignores their effects, on which pseudo-rows depend."""
+    if data.group is None:
+        return
+    if data.pseudo.any():
+        raise DataError(
+            f"data have groups and pseudo-rows, whose offsets suppose the groups' effects; {what} leaves these out and "
+            "would be of no model: use sample, bayescore.model, or weighted_potential(groups=)"
+        )
+    raise DataError(
+        f"data have groups, whose effects {what} leaves out: use sample, bayescore.model, or "
+        "weighted_potential(groups=); for a model without effects build the data without groups"
+    )
+
+
+def check_same_design(data: WeightedData, names: tuple[str, ...], design: Design | None, argument: str) -> None:
+    """Raise unless the columns of `data` are those of a posterior with features `names` and design `design`."""
+    if data.n_features != len(names):
+        raise DataError(f"{argument} has {data.n_features} features, the posterior {len(names)}; use the same design")
+    own = data.design.offset if isinstance(data, Coreset) else data.offset  # pseudo-rows have one of their own
+    if design is not None and response_of(design.classes) == "numbers":
+        own = design.offset  # what rows have are their responses
+    if design is not None and (own is None) != (design.offset is None):
+        theirs = "had none" if design.offset is None else f"had one, {design.offset!r}"
+        raise DataError(
+            f"{argument} has {'no' if own is None else 'an'} offset, and the posterior's rows {theirs}; give "
+            "the same, 0 for none"
+        )
+    if not isinstance(data, Coreset):
+        return
+    if design is not None and design.classes not in (None, data.classes):
+        raise DataError(
+            f"{argument} has {described(data.classes)}, the posterior {described(design.classes)}: build it with "
+            "all_rows(..., design=core.design), or labels, the second +1, with the same positive="
+        )
+    if data.feature_names != names:
+        own, drawn = shown_apart(data.feature_names, names)
+        raise DataError(
+            f"{argument} has the features {own}, the posterior {drawn}; give the same columns in the same order"
+        )
+    if design is not None and data.design != design:
+        raise DataError(
+            f"{argument} has another design (intercept, centers or scales) than the posterior; build it with "
+            "all_rows(..., design=core.design)"
+        )

@@ -7,14 +7,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bayescore.data.coreset import INDEX_KEY, READABLE, SHORTFALL_KEY, Coreset
+from bayescore.data.coreset import INDEX_KEY, READABLE, SHORTFALL_KEY, Coreset, Shortfall
 from bayescore.data.design import Design
-from bayescore.data.formulas.design import read_design
-from bayescore.data.labels import signed_labels
-from bayescore.data.shortfall import Shortfall
-from bayescore.data.sources.groups import Grouper
-from bayescore.data.sources.paired import response_of
-from bayescore.data.sources.parquet import CORESET_KEY, LONGEST_TEXT
+from bayescore.data.formula_design import read_design
+from bayescore.data.groups import Grouper
+from bayescore.data.parquet import CORESET_KEY, LONGEST_TEXT
+from bayescore.data.responses import response_of, signed_labels
 from bayescore.files import check_path
 from bayescore.types import NO_ROW, IntArray
 from bayescore.validation import DataError, json_object

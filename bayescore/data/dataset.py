@@ -2,30 +2,29 @@
 
 ``dataset.map(function, "scores")`` is the one way to run a pass. The function may travel to other processes, so it
 takes numbers from a `Dataset` and never refers to the `Dataset` itself, which cannot be pickled.
+
+Rows of a coreset, and new rows after them, as one source: what an update reads in place of all rows.
 """
 
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
+from bayescore.compiled import available_cores
+from bayescore.data.blocks import Stream, is_stream
 from bayescore.data.coreset import Coreset
 from bayescore.data.design import Design, OffsetColumnDesign
 from bayescore.data.factors import Selection
-from bayescore.data.formulas.design import formula_of
-from bayescore.data.passes.cutter import MAX_BLOCK_ROWS, block_rows
-from bayescore.data.passes.map import map_pieces, map_stream, tracked
-from bayescore.data.passes.scan import Scan, block_range
-from bayescore.data.passes.tasks import Division, division_of
-from bayescore.data.passes.threads import available_cores
-from bayescore.data.source import Readable, Source
-from bayescore.data.sources import Roles, as_source
-from bayescore.data.sources.blocks import Stream, is_stream
-from bayescore.data.sources.groups import Given
-from bayescore.data.sources.roles import OFFSET
+from bayescore.data.formula_design import formula_of
+from bayescore.data.groups import Given
+from bayescore.data.passes import Scan, block_range, map_pieces, map_stream, tracked
+from bayescore.data.roles import OFFSET, Roles
+from bayescore.data.source import MAX_BLOCK_ROWS, Division, Readable, Source, block_rows, division_of
+from bayescore.data.sources import as_source
 from bayescore.types import FloatArray, IntArray, WeightedData, stack
 from bayescore.validation import DataError
 
@@ -284,3 +283,45 @@ def open_rows(
         raise ValueError("intercept=True, but the data have a design of their own; leave it out")
     design = replace(rows.design, intercept=True) if intercept else None
     return Dataset(rows, design, progress=progress, block_rows=block_rows, cores=cores)
+
+
+@dataclass(frozen=True, eq=False)
+class Joined:
+    """A source of the rows of `before`, then of the rows of `new`, in the design of `new`.
+
+    `start`: where a method may begin to look for the mode of all, such as that of the rows of `before`.
+    """
+
+    before: Coreset
+    new: Dataset
+    start: Any = None
+
+    @property
+    def design(self) -> Design:
+        """The design that the rows are in."""
+        return self.new.design
+
+    @property
+    def label(self) -> str:
+        """Name of the label column."""
+        return self.before.label
+
+    @property
+    def classes(self) -> tuple[Any, Any]:
+        """The two labels; the second is +1."""
+        return self.before.classes
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows of a pass."""
+        return len(self.before) + self.new.source.n_rows
+
+    def blocks(self) -> Iterator[WeightedData]:
+        """Yield the rows of the coreset, then the new ones."""
+        yield from self.before.as_source().rows(0, len(self.before))
+        yield from self.new.blocks()
+
+
+def joined(before: Coreset, new: Dataset, start: Any = None) -> Dataset:
+    """Return the rows of a coreset and new ones as a data set; `start` as in `Joined`."""
+    return Dataset(Joined(before, new, start), progress=new.progress)

@@ -2,19 +2,28 @@
 
 Levels are sorted, whatever the order of the rows. A categorical keeps its own order if all parts of the data agree on
 it. Levels that no row has are left out.
+
+Columns of text whose levels are numbers: one wrong entry makes a column of numbers text.
+
+Coded as a factor, such a column has a coefficient for each number, and no word of the fit says so. Levels with leading
+zeros, such as the postal code 06510, are codes, and a factor of them is what was meant.
+
+Columns of grouping factors: the types that levels may have, and combinations of columns, ``a:b``, as text.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from bayescore.limits import GROUP_BYTES, MAX_GROUPS_BYTES
-from bayescore.listing import listed
-from bayescore.types import FloatArray
-from bayescore.validation import DataError, OneOnlyError, RowError
+from bayescore.limits import GROUP_BYTES, MAX_GROUPS_BYTES, MIN_NUMBER_LEVELS, MIN_NUMBER_SHARE
+from bayescore.text import listed
+from bayescore.types import FloatArray, Parts
+from bayescore.validation import DataError, OneOnlyError, RowError, warn
 
 Levels = tuple[tuple[str, tuple[Any, ...]], ...]
 """Columns of text and their levels."""
@@ -108,3 +117,152 @@ def check_memory(name: str, n_levels: int) -> None:
             f"groups (column {name!r}) has {n_levels:,} levels or more, which take {size:,} bytes at {GROUP_BYTES} "
             f"each, above the {MAX_GROUPS_BYTES:,} that they may: name a coarser column, or merge small groups"
         )
+
+
+_POINT = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)
+
+
+_COMMA = re.compile(r"\s*[+-]?(\d+,?\d*|,\d+)([eE][+-]?\d+)?\s*", re.ASCII)
+
+
+_CODE = re.compile(r"\s*0\d+\s*", re.ASCII)
+
+
+class NumberText(NamedTuple):
+    """Levels of text, nearly all of them numbers in one notation."""
+
+    n_levels: int
+    others: tuple[str, ...]  # levels that are no numbers
+    comma: bool  # whether numbers have decimal commas
+
+
+def number_text(levels: Iterable[str]) -> NumberText | None:
+    """Return what levels of text have of numbers; None where they are few, not nearly all numbers, or codes.
+
+    >>> number_text([*map(str, range(18, 58)), "forty"])
+    NumberText(n_levels=41, others=('forty',), comma=False)
+    >>> number_text(["06510", *map(str, range(10001, 10041))]) is None
+    True
+    """
+    found = [level for level in levels if isinstance(level, str)]
+    if len(found) < MIN_NUMBER_LEVELS or any(_CODE.fullmatch(level) for level in found):
+        return None
+    points, commas = ([own.fullmatch(level) is None for level in found] for own in (_POINT, _COMMA))
+    comma = sum(commas) < sum(points)
+    others = tuple(level for level, is_other in zip(found, commas if comma else points, strict=True) if is_other)
+    if len(others) > (1.0 - MIN_NUMBER_SHARE) * len(found) * (1.0 + 1e-12):  # 1 of 10 is a tenth
+        return None
+    return NumberText(len(found), others, comma)
+
+
+def check_number_text(
+    name: str, levels: Iterable[str], row_of: Callable[[str], int] | None = None, *, limit: int | None = None
+) -> None:
+    """Raise if nearly all levels of a column of text are numbers, and warn if all are.
+
+    `row_of` finds the first row of a level, which an error names. Levels above a `limit` are too many for a factor:
+    those of all numbers raise.
+    """
+    found = number_text(levels)
+    if found is None:
+        return
+    numbers = f"{found.n_levels - len(found.others):,} of its {found.n_levels:,} levels are numbers"
+    reader = "read it with decimal=','" if found.comma else "pandas.to_numeric"
+    commas = " with decimal commas" if found.comma else ""
+    factor = f"C({name if name.isidentifier() else f'`{name}`'}) in a formula, or make it a categorical"
+    many = limit is not None and found.n_levels > limit
+    if found.others:
+        missing = "" if found.comma else ", where errors='coerce' makes the other entries missing"
+        remedy = "name it as groups" if many else f"write {factor}"
+        place = "" if row_of is None else f" (row {row_of(found.others[0])})"
+        raise DataError(
+            f"column {name!r} is text, but {numbers}{commas}, and the first other is {found.others[0]!r}{place}: turn "
+            f"it into numbers ({reader}{missing}); if it is a factor, {remedy}"
+        )
+    if many:
+        raise DataError(
+            f"column {name!r} has more than {limit} levels, and all are numbers{commas}: turn it into numbers "
+            f"({reader}), or name it as groups, (1 | {name}) in a formula"
+        )
+    warn(
+        f"column {name!r} is text, and all its {found.n_levels:,} levels are numbers{commas}: it is coded as a factor, "
+        f"with a coefficient for each level but the first. Turn it into numbers ({reader}) for one coefficient; "
+        f"if it is a factor, write {factor}"
+    )
+
+
+JOINT = ":"
+
+
+def columns_of(factor: str, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the column of a grouping factor if `names` have it, else the columns that its name joins."""
+    return (factor,) if factor in names else tuple(name.strip() for name in factor.split(JOINT))
+
+
+def parts_of(factor: str, schema: pa.Schema) -> Parts:
+    """Return the columns that a grouping factor joins, and what kind each is; () if it is a column."""
+    names = columns_of(factor, schema.names)
+    return tuple((name, _kind(schema.field(name).type)) for name in names) if len(names) > 1 else ()
+
+
+def check_alike(parts: Parts, others: Parts) -> None:
+    """Raise unless columns that are joined are of the kind that they were in rows before; "" is any kind."""
+    for (name, kind), (_, other) in zip(parts, others, strict=False):
+        if kind and other and kind != other:
+            raise DataError(f"groups: column {name!r} holds {other}, and held {kind} in other rows; convert it")
+
+
+def column_of(rows: pa.Table | pa.RecordBatch, factor: str, known: Parts = ()) -> pa.Array | pa.ChunkedArray:
+    """Return a grouping factor of rows: a column, or combinations of columns as text, null where one is missing.
+
+    `known`, the parts that it had in other rows, decide.
+    """
+    if not known and factor in rows.schema.names:
+        return rows.column(factor)
+    names = [name for name, _ in known] or columns_of(factor, rows.schema.names)
+    check_alike(known, tuple((name, _kind(rows.schema.field(name).type)) for name in names))
+    texts = [values(rows.column(name), name).cast(pa.string()) for name in names]
+    for name, text in zip(names[:-1], texts, strict=False):
+        if (split := text.filter(pc.match_substring(text, JOINT))) and len(split):
+            raise DataError(
+                f"groups: column {name!r} has the level {split[0].as_py()!r}; of columns that are joined only the last "
+                "may have colons: replace them by another mark"
+            )
+    return pc.binary_join_element_wise(*texts, JOINT)
+
+
+def _kind(kind: pa.DataType) -> str:
+    if pa.types.is_dictionary(kind):
+        return _kind(kind.value_type)
+    if pa.types.is_null(kind):
+        return ""
+    if pa.types.is_boolean(kind):
+        return "true and false"
+    return "numbers" if pa.types.is_integer(kind) or pa.types.is_floating(kind) else "text"
+
+
+def values(column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
+    """Return a column of text, whole numbers or booleans in one array: whole floats as integers, NaN missing."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    kind, types = column.type, pa.types
+    if types.is_dictionary(kind):
+        inner = values(column.dictionary, name)
+        if inner.null_count or len(inner.unique()) < len(inner):  # dictionaries that Arrow takes, and levels are not
+            return inner.take(column.indices)
+        return pa.DictionaryArray.from_arrays(column.indices, inner, ordered=kind.ordered)
+    if types.is_boolean(kind):
+        return column
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        return column.cast(pa.string())
+    if types.is_floating(kind):
+        column = pc.if_else(pc.is_nan(column), None, column)
+    if types.is_integer(kind) or types.is_floating(kind) or types.is_null(kind):
+        try:
+            return column.cast(pa.int64())
+        except pa.ArrowInvalid as error:
+            raise DataError(
+                f"groups (column {name!r}) holds numbers that are not whole, or beyond 64 bits ({error}); levels are "
+                "text or whole numbers: make bins of it, or turn it into text"
+            ) from None
+    raise DataError(f"groups (column {name!r}) is {kind}; levels are text or whole numbers: turn it into text")

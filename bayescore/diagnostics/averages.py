@@ -19,23 +19,20 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bayescore.data.coreset import Coreset
+from bayescore.data.arrays import rows_source
+from bayescore.data.coreset import Coreset, check_same_design
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design
-from bayescore.data.designed import open_in
-from bayescore.data.formulas.design import formula_of
-from bayescore.data.matching import check_same_design
-from bayescore.data.sources.memory import rows_source
-from bayescore.data.sources.paired import response_of
+from bayescore.data.formula_design import formula_of
+from bayescore.data.open import open_in
+from bayescore.data.responses import response_of
 from bayescore.data.tables import feature_matrix, is_dask, is_table
-from bayescore.diagnostics.average_sums import EVERY_ROW, CellSums, Figures, cell_sums
-from bayescore.diagnostics.contrasts import Cells, Change, values_of
-from bayescore.diagnostics.full_pass import check_finite
+from bayescore.diagnostics.average_sums import EVERY_ROW, Cells, CellSums, Change, Figures, cell_sums, values_of
+from bayescore.diagnostics.row_sums import check_finite
 from bayescore.limits import PROB
-from bayescore.listing import listed
-from bayescore.samplers.inference_data import Posterior, read_posterior
-from bayescore.samplers.new_rows import groups_of, offset_of, positive_rows
-from bayescore.samplers.raw_columns import raw_column
+from bayescore.samplers.posterior import Posterior, read_posterior
+from bayescore.samplers.predict import groups_of, offset_of, positive_rows, raw_column
+from bayescore.text import listed
 from bayescore.types import NO_ROW, FloatArray, WeightedData
 from bayescore.validation import DataError, check_integer, check_positive
 

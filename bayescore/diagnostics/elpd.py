@@ -25,32 +25,282 @@ add up to its first cumulant only: a larger sample tells the second.
 Where k-hat stays bad in more than 1 row of 100 there is no number: e_n of such a row is too large, by nobody knows how
 much (15 rows under N(0, 100): an elpd of -17.0 was told to be -7.5 ± 0.2).
 
+One row left out: its predictive density e_n by importance sampling from draws of the posterior with the row.
+
+.. math:: e_n = \log \sum_s v_s\, p_n(\theta_s), \qquad v_s \propto W_s / p_n(\theta_s),
+
+v smoothed by PSIS. Where a row alone holds the posterior in place, no draws are left where it would be without the
+row, k-hat is large, and e_n comes out too large. Then the draws are moved (Paananen et al. 2021): along the one
+direction that the row acts on, C z_n with C the draws' covariance, until eta = z_n . theta has the weighted mean and
+sd that moved draws tell, over and over. With T the map found and q the density that the draws come from, moved and
+unmoved draws together are draws of the mixture of q and q(T^-1 .) / det T, so that
+
+.. math:: v_s \propto W_s \frac{q(\theta_s) / p_n(\theta_s)}
+                               {\tfrac12 q(\theta_s) + \tfrac12 q(T^{-1} \theta_s) / \det T}
+
+for both, whose k-hat judges e_n as before. The weights W_s, from the coreset's to the full data's posterior, stay with
+their draws: exact where T shifts and log W is linear.
+
+Whole responses and their log density: rows of labels, or counts, which are two rows each.
+
+The two rows of a count y weigh y and its exposure E. Its log probability
+
+.. math:: \log P(y) = y \, \ell_+(\eta) + E \, \ell_-(\eta) + c(y, E)
+
+has both, and the constant `Family.log_constant`, for which elpds are to be compared with those of other programs.
+
 References
 ----------
 Magnusson, Vehtari, Jonasson and Andersen (2020), Leave-one-out cross-validation for Bayesian model comparison in large
 data, AISTATS. Vehtari, Gelman and Gabry (2017), Practical Bayesian model evaluation, Statistics and Computing 27.
+
+Vehtari, Gelman and Gabry (2017), Statistics and Computing 27. Paananen, Piironen, Bürkner and Vehtari (2021),
+Implicitly adaptive importance sampling, Statistics and Computing 31, 16.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from bayescore.coresets.sampling.draw import Draw, merge, uniform_rows
-from bayescore.diagnostics.leave_out import Density, moved_loo, psis_loo
-from bayescore.diagnostics.mcse import ess_mean
-from bayescore.diagnostics.responses import Responses, SampledCounts
-from bayescore.limits import FINITE_K, MAX_BAD_K_SHARE, MAX_K
-from bayescore.models.families import Family
+from bayescore.data.dataset import Dataset
+from bayescore.data.responses import events_of
+from bayescore.families import Family
+from bayescore.limits import EQUAL_WEIGHTS_SD, FINITE_K, MAX_BAD_K_SHARE, MAX_K, NEARLY_EQUAL_WEIGHTS_SD
 from bayescore.models.posterior import log_likelihood_tiles, moments_over_draws
 from bayescore.models.predictor import Predictor
 from bayescore.models.row_kernels import derivatives_of
-from bayescore.types import FloatArray, WeightedData
+from bayescore.numerics.chains import ess_mean
+from bayescore.numerics.psis import psislw
+from bayescore.numerics.sampling import Draw, hash_uniforms, merge, uniform_rows
+from bayescore.types import NO_GROUP, FloatArray, IntArray, WeightedData, stack
+from bayescore.validation import DataError
+
+
+@dataclass(frozen=True, eq=False)
+class Responses:
+    """Rows that are responses; of counts their weights are exposures, and `events` the counts, shape (n,)."""
+
+    rows: WeightedData
+    events: FloatArray | None = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def weights(self) -> FloatArray:
+        """How often each stands in the data, shape (n,)."""
+        return self.rows.weights if self.events is None else np.ones(len(self.rows))
+
+    def take(self, which: slice) -> "Responses":
+        """Return some of them."""
+        return Responses(self.rows.take(which), None if self.events is None else self.events[which])
+
+    def log_p(self, eta: FloatArray, family: Family) -> FloatArray:
+        """Return the log density of each at its linear predictor, shape (n, ...)."""
+        if self.events is None:
+            return family.log_p(eta, self.rows.y.reshape(-1, *np.ones(eta.ndim - 1, dtype=np.int64)))
+        y, exposure, constant = self._counts(family, eta.ndim)
+        return y * family.log_p(eta, 1) + exposure * family.log_p(eta, -1) + constant
+
+    def tiles(self, draws: FloatArray | Predictor, family: Family) -> Iterator[tuple[slice, FloatArray]]:
+        """Yield some of them at a time and their log density at draws, as `log_likelihood_tiles` has it."""
+        below = log_likelihood_tiles(draws, self.rows, family)
+        if self.events is None:
+            yield from below
+            return
+        y, exposure, constant = self._counts(family, 2)
+        above = log_likelihood_tiles(draws, replace(self.rows, y=-self.rows.y), family)
+        for (part, down), (_, up) in zip(below, above, strict=True):
+            yield part, y[part] * up + exposure[part] * down + constant[part]
+
+    def _counts(self, family: Family, ndim: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+        assert self.events is not None
+        y, exposure = self.events, self.rows.weights
+        shape = -1, *np.ones(ndim - 1, dtype=np.int64)
+        return y.reshape(shape), exposure.reshape(shape), family.log_constant(y, exposure).reshape(shape)
+
+
+@dataclass(frozen=True, eq=False)
+class SampledCounts:
+    """A sample of the counts of data, the number of all, and the sums of their constants by the first factor's groups.
+
+    The last sum, shape (G + 1,), is of counts in no group; without groups it is of all.
+    """
+
+    responses: Responses
+    n_rows: int
+    constants: FloatArray
+
+    @property
+    def constant(self) -> float:
+        """The sum of all constants."""
+        return float(self.constants.sum())
+
+    def some(self, size: int) -> "SampledCounts":
+        """Return a sample of at most `size` of the sample."""
+        chosen = np.sort(np.random.default_rng(size).permutation(len(self.responses))[:size])
+        rows, events = self.responses.rows.take(chosen), self.responses.events
+        assert events is not None
+        return replace(self, responses=Responses(rows, events[chosen]))
+
+
+class _Block(NamedTuple):
+    """Of a block: sampled sides, the number of exposures, groups and sums of their constants, the sides at both ends.
+
+    Its last row may be the events of a count whose exposure is the first row of the next block.
+    """
+
+    drawn: WeightedData
+    n: int
+    groups: IntArray
+    constants: FloatArray
+    first: WeightedData
+    last: WeightedData
+
+
+def sampled_counts(dataset: Dataset, family: Family, size: int, seed: int, n_groups: int = 0) -> SampledCounts:
+    """Return about `size` counts, chosen by a hash of their places, which keeps their sides together; one pass.
+
+    `n_groups` is how many the first factor has.
+
+    Raises `DataError` where rows have one side alone, as a coreset's have, or there are none.
+    """
+    share = min(1.0, 2.0 * size / max(dataset.source.n_rows, 1))  # of sides, two of most rows
+    parts = list(dataset.map(partial(_of_block, share, seed, family), "drawing rows", canonical=True))
+    rows, events = events_of(stack([part.drawn for part in parts]))
+    if not len(rows):
+        raise DataError("data has no rows of counts; give at least one")
+    constants = np.zeros(n_groups + 1)
+    for part in parts:
+        constants[part.groups] += part.constants
+    for part, after in pairwise(parts):
+        if part.last.y[0] > 0:
+            y, exposure = part.last.weights, after.first.weights
+            more = family.log_constant(y, exposure) - family.log_constant(np.zeros(1), exposure)
+            constants[_first_groups(part.last)] += more
+    return SampledCounts(Responses(rows, events), sum(part.n for part in parts), constants)
+
+
+def _first_groups(rows: WeightedData) -> IntArray:
+    """Return codes of the first factor, shape (n,), -1 without one."""
+    return np.full(len(rows), NO_GROUP) if rows.group is None else rows.group[:, 0]
+
+
+def _of_block(share: float, seed: int, family: Family, _start: int, block: WeightedData) -> _Block:
+    first = int(block.index.min())
+    uniform = hash_uniforms(first, int(block.index.max()) - first + 1, seed)
+    rows, events = events_of(block.take(slice(0, len(block) - int(block.y[-1] > 0))))
+    groups, places = np.unique(_first_groups(rows), return_inverse=True)
+    constants = np.zeros(len(groups))
+    np.add.at(constants, places, family.log_constant(events, rows.weights))
+    ends = block.take(slice(0, 1)), block.take(slice(len(block) - 1, None))
+    return _Block(block.take(uniform[block.index - first] < share), len(rows), groups, constants, *ends)
+
+
+def whole_counts(blocks: Iterator[WeightedData]) -> Iterator[WeightedData]:
+    """Yield blocks that never part the sides of a count."""
+    held: WeightedData | None = None
+    for block in blocks:
+        own = block if held is None else stack([held, block])
+        whole = len(own) - int(own.y[-1] > 0)
+        held = own.take(slice(whole, None)) if whole < len(own) else None
+        if whole:
+            yield own.take(slice(0, whole))
+    if held is not None:
+        yield held
+
+
+Density = Callable[[FloatArray], FloatArray]
+"""Log density of the posterior that draws come from, up to a constant: draws of shape (S, D) to shape (S,)."""
+
+
+_ROUNDS = 20  # of moment matching: k-hat below its limit, or no better, ends them sooner
+
+
+@dataclass(frozen=True, eq=False)
+class LeftOut:
+    """Rows left out, each alone: e_n and k-hat of its weights, shape (n,).
+
+    `influence`, shape (n, S), is what each draw adds to e_n: v_s (p_n(theta_s) - e^e_n) / e^e_n, 0 in sum.
+    """
+
+    value: FloatArray
+    k: FloatArray
+    influence: FloatArray
+
+
+def psis_loo(log_p: FloatArray, log_ratio: FloatArray) -> LeftOut:
+    """Leave out rows with log p of shape (n, S), the draws as they are; `log_ratio`, shape (S,), is log W."""
+    log_weights = log_ratio - log_p
+    log_weights -= _log_sums(log_weights)[:, None]
+    k, spread = np.zeros(len(log_p)), log_weights.std(axis=1)
+    # nearly equal weights of the full posterior have a tail of third order, whose shape speaks against no row
+    least = NEARLY_EQUAL_WEIGHTS_SD if log_ratio.std() > EQUAL_WEIGHTS_SD else EQUAL_WEIGHTS_SD
+    varied = spread > least  # the others have no tail to fit
+    if varied.any():
+        log_weights[varied], k[varied] = psislw(log_weights[varied])
+    return _left_out(log_weights, log_p, k)
+
+
+def moved_loo(row: Responses, draws: FloatArray, log_ratio: FloatArray, family: Family, density: Density) -> LeftOut:
+    """Leave out one row with draws, shape (S, D), moved to where they would be without it."""
+    eta, own = row.rows.with_offset((draws @ row.rows.X[0])[None])[0], density(draws)
+
+    def log_p_at(eta: FloatArray) -> FloatArray:
+        return np.asarray(row.log_p(eta[None], family)[0])
+
+    mean, sd = float(eta.mean()), float(eta.std())
+    direction = (draws.T @ (eta - mean)) / (len(eta) * sd**2)
+    log_weights, k = psislw(log_ratio - log_p_at(eta))
+    best, least, at = (mean, sd), float(k), eta
+    for _ in range(_ROUNDS):
+        w = np.exp(log_weights)
+        center = float(w @ at)
+        to = center, math.sqrt(float(w @ (at - center) ** 2))
+        at = to[0] + to[1] / sd * (eta - mean)
+        log_weights, k = psislw(log_ratio + density(draws + np.outer(at - eta, direction)) - own - log_p_at(at))
+        if not k < least:
+            break
+        best, least = to, float(k)
+        if k < FINITE_K:
+            break
+    slope = best[1] / sd
+    there = best[0] + slope * (eta - mean)
+    back = mean + (eta - best[0]) / slope
+    moved, unmoved = (density(draws + np.outer(x - eta, direction)) for x in (there, back))
+    # densities of unmoved and of moved draws: their own, and of the two that they may come from
+    log_q = np.stack([own, moved])
+    either = np.logaddexp(log_q, np.stack([unmoved, own]) - math.log(slope))
+    log_p = np.stack([log_p_at(eta), log_p_at(there)])
+    smoothed, k = psislw((log_ratio + log_q - either - log_p).ravel())
+    both = _left_out(smoothed[None], log_p.reshape(1, -1), np.array([k]))
+    return LeftOut(both.value, both.k, both.influence.reshape(1, 2, -1).sum(axis=1))
+
+
+def _left_out(log_weights: FloatArray, log_p: FloatArray, k: FloatArray) -> LeftOut:
+    both = log_weights + log_p
+    value = _log_sums(both)
+    both -= value[:, None]
+    return LeftOut(value, k, np.exp(both, out=both) - np.exp(log_weights))
+
+
+def _log_sums(values: FloatArray) -> FloatArray:
+    """Return the logarithm of the sum of exponentials of each row, shape (n,)."""
+    top = values.max(axis=1, keepdims=True)
+    return np.asarray(np.log(np.exp(values - top).sum(axis=1)) + top[:, 0])
+
 
 ROWS = 1000  # sampled for exact PSIS-LOO
+
+
 MOVED_ROWS = 20  # that moment matching is tried for: each costs some twenty log-likelihoods of the coreset a draw
+
+
 _SEED = 2020  # of the rows' hash: the same data give the same rows
 
 

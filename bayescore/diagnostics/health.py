@@ -14,9 +14,9 @@ from enum import StrEnum
 import numpy as np
 from scipy import stats
 
-from bayescore.diagnostics.mcse import bulk_and_rhat, ess
 from bayescore.limits import FAMILYWISE_ALPHA, MAX_RHAT, MIN_ESS
-from bayescore.samplers.inference_data import Posterior
+from bayescore.numerics.chains import bulk_and_rhat, ess
+from bayescore.samplers.posterior import Posterior
 from bayescore.types import FloatArray
 
 

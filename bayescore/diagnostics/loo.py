@@ -1,27 +1,59 @@
-"""Leave-one-out of every row of the full data, as the `ELPDData` that ArviZ's own functions take.
+r"""Leave-one-out of every row of the full data, as the `ELPDData` that ArviZ's own functions take.
 
 For what ArviZ does with pointwise values: `arviz.compare` with its stacking weights, `plot_compare`, `plot_khat`. It
 takes two passes and, for the smoothing of each row's weights, 0.1 ms (ArviZ 0.23) to 0.4 ms (ArviZ 1) a row beside
 them: for more than some 1e5 rows use `loo_compare`, and `certify` for the elpd of one model.
+
+Models of the same data compared by leave-one-out: differences of their elpds with standard errors of their own.
+
+Two models predict the same rows, and what is hard for one is so for the other: the standard error of a difference
+
+.. math:: \mathrm{elpd}_a - \mathrm{elpd}_b = \sum_n w_n d_n, \quad d_n = e_{an} - e_{bn}, \qquad
+          \mathrm{se}^2 = \sum_n w_n d_n^2 - \frac{(\sum_n w_n d_n)^2}{\sum_n w_n}
+
+is many times smaller than either elpd's own, and needs e_n of both for the same rows. Here e_n, the sampled rows, and
+the importance weights from the coreset's to the full data's posterior are those of `elpd`. All rows give c_n of every
+model, whose products over the pass are sums too. Some rows, the same for all models, give e_n itself. Models of one
+design share one reading of the data; other designs are read in step with it.
+
+References
+----------
+Vehtari, Gelman and Gabry (2017), Practical Bayesian model evaluation, Statistics and Computing 27. Magnusson, Vehtari,
+Jonasson and Andersen (2020), Leave-one-out cross-validation for Bayesian model comparison in large data, AISTATS.
 """
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from bayescore.compat import elpd_data
+from bayescore.compiled import one_blas_thread
 from bayescore.data.coreset import Coreset
-from bayescore.data.counts import events_of
-from bayescore.data.passes.map import map_stream
-from bayescore.data.passes.threads import one_blas_thread
-from bayescore.diagnostics.full_pass import check_weight, full_rows, has_weights
-from bayescore.diagnostics.leave_out import psis_loo
-from bayescore.diagnostics.loo_draws import loo_draws, too_far, weights_of
-from bayescore.diagnostics.loo_pass import loo_pass
-from bayescore.diagnostics.responses import Responses, whole_counts
+from bayescore.data.dataset import Dataset
+from bayescore.data.passes import map_stream
+from bayescore.data.responses import described, events_of
+from bayescore.diagnostics.elpd import (
+    PassSums,
+    Responses,
+    SampledCounts,
+    count_moments,
+    draws_variance,
+    psis_loo,
+    sampled_counts,
+    whole_counts,
+)
+from bayescore.diagnostics.loo_pass import LooDraws, LooSums, loo_draws, loo_pass, too_far, weights_of
+from bayescore.diagnostics.row_sums import check_weight, full_rows, has_weights
+from bayescore.limits import FINITE_K, MAX_BAD_K_SHARE, MAX_K
+from bayescore.numerics.psis import FullWeights
 from bayescore.types import FloatArray, WeightedData
-from bayescore.validation import DataError, check_integer
+from bayescore.validation import DataError, check_integer, warn
 
 
 def loo(
@@ -122,3 +154,244 @@ def loo(
             found = list(dataset.map(of_block, "leaving out", canonical=True))
         value, k, fitted = np.concatenate(found, axis=1)
     return elpd_data(value, k, float((fitted - value).sum()), len(draws))
+
+
+_COUNTS = 20_000  # sampled for their second moments
+
+
+_SEED = 2020  # of the sample: the same data give the same rows
+
+
+def loo_compare(
+    models: Mapping[str, Any],
+    data: Any = None,
+    y: Any = None,
+    *,
+    label: str | None = None,
+    weights: Any = None,
+    offset: Any = None,
+    groups: Any = None,
+    trials: Any = None,
+    exposure: Any = None,
+    missing: str = "raise",
+    max_draws: int = 500,
+    progressbar: bool = True,
+) -> pd.DataFrame:
+    """Compare models by the leave-one-out predictive density of the full data, in one pass over them, or two.
+
+    Counts take one more pass for each design.
+
+    Parameters
+    ----------
+    models : mapping of str to Fit, or to (InferenceData, Coreset)
+        Fits, or posteriors and the coresets of `data` that they are of: other formulas, likelihoods or priors. Draws
+        that `certify` corrected (``certificate.idata``) are taken as the full data's posterior, others are weighted.
+    data, y, label, weights, offset, groups, trials, exposure, missing
+        The full data, as given to `build_coreset`. With ``missing="drop"`` all models must use the same rows. Fits that
+        have their rows need none of these: each is asked for its own, which must be the same.
+    max_draws : int
+        Draws of each model that are used, evenly spaced.
+    progressbar : bool
+        Show progress.
+
+    Returns
+    -------
+    DataFrame, one row for each model, the best first
+        ``rank``; ``elpd_loo`` and its standard error ``se``, as the rows stand for others like them. ``elpd_diff`` is
+        the elpd less the best one's, ``dse`` its standard error, and ``diff_mcse`` what draws and sampled rows leave
+        open of it. ``pareto_k`` is k-hat of the weights from the coreset's to the full posterior. ``bad_k`` counts
+        those of the (at most 1,000) rows left out whose k-hat is above 0.7. All in nats.
+
+    Raises
+    ------
+    TypeError, DataError
+        If a posterior is not that of its coreset, or the coresets are not all of these data, of the same rows.
+
+    Warns
+    -----
+    UserWarning
+        Of a model whose weights, or whose rows left out, cannot be trusted; its figures are NaN.
+
+    Notes
+    -----
+    In models with groups a row's density is conditional, given the effect of its group, as in `loo`.
+
+    A difference of less than four nats, or of less than a few `dse`, tells nothing (Sivula, Magnusson, Matamoros and
+    Vehtari 2025, Bayesian Analysis). For `arviz.compare` and stacking see `loo`.
+
+    Examples
+    --------
+    >>> import numpy as np, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 2))
+    >>> y = X[:, 0] + rng.logistic(size=5000) > 0
+    >>> models = {}
+    >>> for family in ("logistic", "probit"):
+    ...     core = bc.build_coreset(X, y, family=family, random_state=1, progressbar=False)
+    ...     models[family] = bc.sample(core, random_seed=2, progressbar=False), core
+    >>> bc.loo_compare(models, X, y, progressbar=False)["rank"].to_dict()
+    {'logistic': 0, 'probit': 1}
+    """
+    check_integer(max_draws, "max_draws", low=100)
+    if not isinstance(models, Mapping):
+        raise TypeError(f"models is a {type(models).__name__}; give a dict, name to fit or to (posterior, coreset)")
+    if len(models) < 2:
+        raise DataError(f"models has {len(models)} entries; give two or more, name to fit or to (posterior, coreset)")
+    beside = {"label": label, "weights": weights, "offset": offset, "groups": groups}
+    beside |= {"trials": trials, "exposure": exposure, "missing": missing}
+    asked = {"y": y, **beside, "missing": None if missing == "raise" else missing}
+    if data is None and (extra := [name for name, own in asked.items() if own is not None]):
+        raise TypeError(f"{extra[0]} is given and data is not: give both, or fits that have their rows and neither")
+    designs: dict[Any, tuple[_Rows, list[LooDraws]]] = {}
+    for name, given in models.items():
+        rows = _Rows(data, y, beside) if data is not None else _rows_of(str(name), given)
+        if hasattr(given, "coreset"):  # a fit; `fitting` imports this module
+            given = given.idata, given.coreset
+        if not isinstance(given, tuple) or len(given) != 2:
+            raise TypeError(f"models[{name!r}] is a {type(given).__name__}; give a fit, or (posterior, coreset)")
+        weighted = has_weights(rows.data, rows.beside.get("weights"))
+        model = loo_draws(str(name), *given, max_draws, weighted=weighted)
+        designs.setdefault((model.core.design, rows.key), (rows, []))[1].append(model)
+    by_design = [own for _, own in designs.values()]
+    first = by_design[0][0]
+    for model in (each for models_of in by_design for each in models_of):
+        if model.core.classes != first.core.classes:
+            raise DataError(
+                f"models[{model.name!r}] has {described(model.core.classes)}, models[{first.name!r}] "
+                f"{described(first.core.classes)}; build both of one response, labels with the same positive="
+            )
+    dataset = [
+        full_rows(own[0].core, rows.data, rows.y, progress=progressbar and k == 0, **rows.beside)
+        for k, (rows, own) in enumerate(designs.values())
+    ]
+    with one_blas_thread():
+        sums = loo_pass(by_design, dataset)
+        for models_of in by_design:
+            for model in models_of:
+                check_weight(model.core, sums.weight)
+        if first.family.counts:
+            sums = _of_counts(by_design, dataset, sums)
+        return _table(by_design, sums)
+
+
+class _Rows(NamedTuple):
+    """Rows, labels and roles."""
+
+    data: Any
+    y: Any
+    beside: Mapping[str, Any]
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What is equal where the same rows are given: names, and otherwise objects that are the same."""
+        parts = [("data", self.data), ("y", self.y), *sorted(self.beside.items())]
+        return tuple((name, str(own) if isinstance(own, str | Path) else id(own)) for name, own in parts)
+
+
+def _rows_of(name: str, given: Any) -> _Rows:
+    """Return the rows that a fit has."""
+    if getattr(given, "given", None) is None:
+        raise DataError(f"models[{name!r}] does not have its rows: give data, the rows that all models are of")
+    own = given.rows_of_data
+    return _Rows(own.data, own.y, own.roles)
+
+
+def _of_counts(designs: list[list[LooDraws]], dataset: list[Dataset], sums: LooSums) -> LooSums:
+    """Return the sums of models of counts, with samples of their rows; one pass for each design and family."""
+    found: dict[tuple[int, str], SampledCounts] = {}
+    of_models = []
+    for place, (models, rows) in enumerate(zip(designs, dataset, strict=True)):
+        for family in (model.family for model in models):
+            if (place, family.name) not in found:
+                found[place, family.name] = sampled_counts(rows, family, _COUNTS, _SEED)
+            of_models.append(found[place, family.name])
+    counts = list(found.values())
+    if any(not np.array_equal(each.responses.rows.index, counts[0].responses.rows.index) for each in counts):
+        raise DataError(
+            "the models' designs take other rows of data; leave missing values out before coresets are built, and give "
+            "all models of counts exposure= or all its log as offset="
+        )
+    drawn = [(model.predictor, model.family) for models in designs for model in models]
+    moments = [count_moments(own[0], each, own[1]) for own, each in zip(drawn, of_models, strict=True)]
+    parts = zip(sums.models, of_models, moments, strict=True)
+    own = [each.of_counts(sampled, of_model) for each, sampled, of_model in parts]
+    first = np.array([mean - 0.5 * var for mean, var in moments])
+    n_rows = counts[0].n_rows
+    return LooSums(own, n_rows / first.shape[1] * first @ first.T, float(n_rows))
+
+
+@dataclass(frozen=True, eq=False)
+class _Sampled:
+    """The sampled rows under one model: e_n and c_n, e_n less its cumulants, k-hat, shape (m,) each.
+
+    `noise` is the Monte Carlo variance of the sum of w_n e_n over all rows.
+    """
+
+    value: FloatArray
+    first: FloatArray
+    rest: FloatArray
+    k: FloatArray
+    noise: float
+
+
+def _sampled(model: LooDraws, full: FullWeights, sums: PassSums) -> _Sampled:
+    rows, n_rows = sums.left_out
+    log_p = np.concatenate([tile for _, tile in rows.tiles(model.predictor, model.family)])
+    left, w = psis_loo(log_p, full.log_ratio), full.weights
+    mean, var = sums.moments(log_p)
+    centre = log_p @ w
+    change = rows.weights @ (left.influence - w * (log_p - centre[:, None]))
+    noise = draws_variance(sums.log_likelihood.reshape(*model.shape, 1), w, n_rows / len(rows) * change)
+    rest = left.value - centre + 0.5 * var
+    return _Sampled(left.value, mean - 0.5 * var, rest, left.k, noise + sums.error**2)
+
+
+def _table(designs: list[list[LooDraws]], sums: LooSums) -> pd.DataFrame:
+    """Return the table from what the pass found, in the same order."""
+    models = [model for group in designs for model in group]
+    rows, n_rows = sums.models[0].left_out
+    w = rows.weights
+    scale = n_rows / len(w)
+    full = [weights_of(model, own.log_likelihood) for model, own in zip(models, sums.models, strict=True)]
+    found = [_sampled(*each) for each in zip(models, full, sums.models, strict=True)]
+    rest, value, first = (np.array([getattr(each, name) for each in found]) for name in ("rest", "value", "first"))
+    elpd = np.array(
+        [own.weights @ of.log_likelihood - 0.5 * of.variance for own, of in zip(full, sums.models, strict=True)]
+    )
+    elpd = elpd + scale * rest @ w
+    products = sums.products + scale * ((value * w) @ value.T - (first * w) @ first.T)
+    bad = np.array([np.count_nonzero(each.k > MAX_K) for each in found])
+    for k, (model, own) in enumerate(zip(models, full, strict=True)):
+        if not own.good or bad[k] > MAX_BAD_K_SHARE * len(w):
+            many = f"k-hat is above {MAX_K} for {bad[k]} of {len(w)} rows left out: they hold its posterior in place"
+            warn(f"models[{model.name!r}] has no elpd: {many if own.good else too_far(own)}")
+            elpd[k] = np.nan
+    order = np.argsort(-elpd, kind="stable")  # NaN last
+    best = order[0]
+    variance = products.diagonal() - elpd**2 / sums.weight
+    between = products.diagonal() + products[best, best] - 2.0 * products[best] - (elpd - elpd[best]) ** 2 / sums.weight
+    noise = np.array([each.noise for each in found])
+    apart = w * (rest - rest[best])
+    sampling = 0.0 if scale == 1.0 else n_rows * (scale - 1.0) * apart.var(axis=1, ddof=1)
+    unknown = scale * (np.where(_heavy(found) | _heavy(found)[best], apart, 0.0) ** 2).sum(axis=1)
+    mcse = np.sqrt(noise + noise[best] + sampling + unknown)
+    mcse[best] = 0.0
+    table = pd.DataFrame(
+        {
+            "rank": np.argsort(order),
+            "elpd_loo": elpd,
+            "se": np.sqrt(np.maximum(variance, 0.0)),
+            "elpd_diff": elpd - elpd[best],
+            "dse": np.sqrt(np.maximum(between, 0.0)),
+            "diff_mcse": np.where(np.isnan(elpd), np.nan, mcse),
+            "pareto_k": [own.pareto_k for own in full],
+            "bad_k": bad,
+        },
+        index=pd.Index([model.name for model in models], name="model"),
+    )
+    return table.iloc[order]
+
+
+def _heavy(found: list[_Sampled]) -> NDArray[np.bool_]:
+    """Say which rows' e_n have no standard error of their own, shape (models, m)."""
+    return np.array([each.k > FINITE_K for each in found])

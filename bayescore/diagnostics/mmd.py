@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from bayescore.compat import is_inference_data
-from bayescore.samplers.inference_data import read_posterior
+from bayescore.samplers.posterior import read_posterior
 from bayescore.types import FloatArray, IntArray
 from bayescore.validation import check_integer, check_matrix, check_positive
 

@@ -1,4 +1,4 @@
-"""Does the model fit? Predicted probabilities against labels, and against labels that the model itself would give.
+r"""Does the model fit? Predicted probabilities against labels, and against labels that the model itself would give.
 
 Rows fall into groups of equal weight by their predicted probability. In each, the share of rows that are +1, sum w y /
 sum w, stands beside the mean prediction (calibration), and beside the same share of replicated labels y_rep ~ Bernoulli
@@ -10,22 +10,94 @@ Of counts the share is the rate of a group, events by exposure, and counts are r
 it is the mean of y.
 
 Reference: Gelman, Meng and Stern (1996), Posterior predictive assessment of model fitness, Statistica Sinica 6.
+
+Are responses more spread than the model says, so that intervals are too narrow? From the rows' squared residuals.
+
+Of counts the dispersion at given means is the mean of squared residuals, each by the information of its row on the log
+mean:
+
+.. math:: \phi(\mu) = \frac{\sum_n w_n z_n^2}{\sum_n w_n}, \qquad z_n^2 = \frac{(y_n - \mu_n)^2}{V(\mu_n)}, \qquad
+          w_n = \frac{\mu_n^2}{V(\mu_n)}, \qquad \mu_n = E_n t_n
+
+with the rate t, the exposure E and the family's variance V, mu of Poisson counts, so that there phi is
+sum (y - mu)^2 / sum mu. With a log link the score of a row is sqrt(w) z times its columns, so that phi is the variance
+of an intercept by the sandwich over that by the model: if it is larger than 1 intervals are too narrow, by about
+sqrt(phi). Pearson's statistic, the mean of z^2, is no such factor: a count of 1 in a row with a mean of 0.001 adds
+1,000 to its sum, and next to nothing to what the rows say about coefficients.
+
+Fitted means are nearer to the counts than true ones, many effects of groups most of all. Over data from the model and
+its prior a draw from the posterior is to the counts what the truth is, so that phi at draws has the mean 1 (Rubin
+1984). What it has beyond that is divided by the part of the rows' information that the fit did not take up:
+
+.. math:: \phi = 1 + \frac{E[\phi(\mu) \mid y] - 1}{q}, \qquad
+          q = 1 - \frac{\sum_n (w_n / \mu_n)^2 \operatorname{var}(\mu_n \mid y)}{\sum_n w_n}
+
+with w at posterior means. Of Poisson counts that is sum (y - mu)^2 at posterior means over q sum mu: n - p degrees of
+freedom in place of n where p coefficients are fitted to numbers. It is at least phi at posterior means: where groups
+have few rows, and counts are not the family's, the step from there is too long. No figure is given where q is below a
+tenth.
+
+If the model holds E z^2 = 1 and var z^2 = 2 + k, k the excess kurtosis, 1 / mu of Poisson counts. Rows are independent,
+so that phi has the mean 1 and the standard error
+
+.. math:: s = \frac{\sqrt{\sum_n w_n^2 (2 + k_n)}}{\sum_n w_n},
+
+over the root of q; where effects fit much it is less. phi is positive and skewed. Its reference is the gamma
+distribution of that mean and spread, chi-squared over its degrees of freedom, 2 / s^2 (Satterthwaite 1946). Counts are
+said to be over- or underdispersed if phi is in a tail of 0.00135, that of three standard errors where phi is normal,
+and above 1.2 or below 1 / 1.2. By simulation, of sets of 50 to 2,000 rows with known means that the model holds for, at
+most 6 in 1,000 are said to be either.
+
+What makes rows of one rate differ is not in the model. Where that is a gamma distribution of rates, counts are negative
+binomial. `size` is the most likely r at the means of a draw from the posterior, as at fitted ones counts spread less,
+
+.. math:: \sum_n \log\Gamma(y_n + r) - \log\Gamma(r) - y_n \log r - (y_n + r) \log(1 + \mu_n / r)
+
+whatever family the means were fitted with: estimates of r and of coefficients are about uncorrelated (Lawless 1987).
+The likelihood bounds what one count can say, as moments of residuals do not.
+
+Of numbers with normal noise V is the given variance, and phi the square of the residuals' sd over the given one.
+
+A sample of the rows tells all: each row has its count and its exposure in it, chosen by a hash of its place.
+
+References: McCullagh and Nelder (1989), Generalized Linear Models, section 6.2. White (1982), Maximum likelihood
+estimation of misspecified models, Econometrica 50. Satterthwaite (1946), An approximate distribution of estimates of
+variance components, Biometrics 2. Lawless (1987), Negative binomial and mixed Poisson regression,
+Canadian Journal of Statistics 15. Rubin (1984), Bayesianly justifiable and relevant frequency calculations for the
+applied statistician, Annals of Statistics 12.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import optimize, special
 
-from bayescore.data.counts import events_of
-from bayescore.data.sources.paired import numbers_of
-from bayescore.samplers.inference_data import Posterior
+from bayescore.data.coreset import Coreset
+from bayescore.data.responses import events_of, numbers_of
+from bayescore.diagnostics.elpd import SampledCounts
+from bayescore.families import Family
+from bayescore.families.negative_binomial import LARGEST_SIZE, NegativeBinomial
+from bayescore.limits import MAX_DISPERSION, MAX_SD_RATIO
+from bayescore.models.predictor import Predictor
+from bayescore.samplers.posterior import Posterior
 from bayescore.types import FloatArray, WeightedData
 
 GROUPS = 10  # at most
+
+
 _EACH = 40  # effective rows of a group: its share is then known to 0.08
+
+
 INTERVAL = 0.94
+
+
 _ENDS = 0.5 * (1.0 - INTERVAL), 0.5 * (1.0 + INTERVAL)
+
+
 _DRAWS = 400  # of replicated labels
+
+
 _ROWS = 20_000  # that are looked at, at most: a group's share is then known to 0.01
 
 
@@ -101,3 +173,226 @@ def check_model(posterior: Posterior, rows: WeightedData, events: FloatArray | N
     replicated = np.stack([share(replicate(p_of)) for p_of in each])
     low, high = np.quantile(replicated, _ENDS, axis=0)
     return ModelCheck(share(p), share(positive), low, high, p, positive, w)
+
+
+ROWS = 20_000  # of the sample: phi of 1 is then known to 0.01 where counts are not rare
+
+
+SEED = 1989  # of the sample: the same data give the same rows
+
+
+_CHANCE = float(special.ndtr(-3.0))  # of a false alarm on either side: that of three standard errors
+
+
+_NO_MORE_THAN_POISSON = "family='poisson', or where it is that a cluster-robust spread, fit(cluster=)"
+
+
+_SMALLEST_LOG_SIZE = -14.0  # of a size that is sought; rows of counts as rare as that have no two events
+
+
+_POISSON = 1e3  # sizes over the largest mean from which all variances are Poisson's but for a thousandth
+
+
+_LEAST_LEFT = 0.1  # q, below which it is hardly known
+
+
+_LEAST = 1e-6  # dispersion, by whose root intervals are divided
+
+
+_FLAT = 1.1  # ratio of two sizes that the likelihood does not tell apart, or intervals do not change by
+
+
+@dataclass(frozen=True)
+class Dispersion:
+    """The dispersion phi of counts, `ratio`, its standard error if the model holds, and the rows that it is of.
+
+    `size` is the negative binomial's that is most likely at the means of a draw, None where that is Poisson's limit,
+    and `given` that of the family, None of others. `exposed` is whether counts had exposures.
+
+    Of numbers `ratio` is the residuals' variance over the family's, and `size` the residuals' sd. `sd_se` is the
+    standard error of the family's sd, where the build found that.
+    """
+
+    ratio: float
+    se: float
+    n_rows: int
+    size: float | None = None
+    given: float | None = None
+    exposed: bool = False
+    numbers: bool = False
+    sd_se: float | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether responses are more spread than the model says, beyond chance and by more than matters."""
+        return self.ratio > self._limit and float(special.chdtrc(*self._chi_squared)) < _CHANCE
+
+    @property
+    def under(self) -> bool:
+        """Whether they are less spread, by as much."""
+        return self.ratio < 1.0 / self._limit and float(special.chdtr(*self._chi_squared)) < _CHANCE
+
+    @property
+    def _chi_squared(self) -> tuple[float, float]:
+        """Degrees of freedom, and the value, of the chi-squared variable that the ratio is if the model holds."""
+        freedom = 2.0 / self.se**2 if self.se else math.inf
+        return (freedom, freedom * self.ratio) if 0.0 < freedom < math.inf else (math.nan, math.nan)
+
+    @property
+    def _limit(self) -> float:
+        return MAX_SD_RATIO**2 if self.numbers else MAX_DISPERSION
+
+    @property
+    def finding(self) -> str:
+        """What was found, without what it does to intervals."""
+        if self.numbers and self.size is not None:
+            given = self.size / math.sqrt(self.ratio)
+            if self.sd_se is not None:
+                return (
+                    f"The sd of the noise, {given:.4g} ± {self.sd_se:.2g}, was found from the rows, and the posterior "
+                    f"is given it; the residuals' is {self.size:.4g}"
+                )
+            what = "more than" if self.over else "less than" if self.under else "and"
+            return f"The residuals' sd is {self.size:.4g}, {what} the family's {given:.4g}"
+        if not math.isfinite(self.ratio + self.se):
+            return (
+                "The dispersion is not a number: fitted rates of some rows are 0 or beyond all numbers; an "
+                "offset of counts is the logarithm of an exposure"
+            )
+        what = "overdispersed" if self.over else "underdispersed" if self.under else self._matches
+        return f"Dispersion {self.ratio:.3g} (1 ± {self.se:.2g} if the model holds): counts are {what}"
+
+    @property
+    def _matches(self) -> str:
+        """How near the spread is to the family's, where the difference is chance or does not matter."""
+        freedom = self._chi_squared
+        if min(float(special.chdtrc(*freedom)), float(special.chdtr(*freedom))) >= _CHANCE:
+            return "as spread as the family says"
+        side = "too narrow" if self.ratio > 1.0 else "too wide"
+        return f"nearly as spread as the family says, intervals {100 * abs(math.sqrt(self.ratio) - 1.0):.1g}% {side}"
+
+    @property
+    def text(self) -> str:
+        """What that means, and what to do."""
+        if not (math.isfinite(self.ratio + self.se) and (self.over or self.under)):
+            return self.finding
+        if self.numbers:
+            factor = math.sqrt(self.ratio if self.over else 1.0 / self.ratio)
+            return (
+                f"{self.finding}: intervals are too {'narrow' if self.over else 'wide'} by a factor of about "
+                f"{factor:.3g}; give family='normal({self.size:.4g})'"
+            )
+        if self.under:
+            other = self._other or _NO_MORE_THAN_POISSON
+            wide = f"intervals too wide by a factor of about {math.sqrt(1.0 / self.ratio):.2g}"
+            return f"{self.finding}, and {wide}: give {other}"
+        other = f", or give {self._other}" if self._other else ""
+        return (
+            f"{self.finding}, and intervals too narrow by a factor of about {math.sqrt(self.ratio):.2g}: add what "
+            f"makes rows differ, as columns or as a group term (1 | g){other}, or take a cluster-robust spread, "
+            "fit(cluster=)"
+        )
+
+    @property
+    def _other(self) -> str:
+        """The family to give in place of this; empty where none is known that moves variances to where counts are."""
+        given = math.inf if self.given is None else self.given
+        if self.size is None or not (self.size * _FLAT < given if self.over else self.size > given * _FLAT):
+            return ""
+        found = f"family='negative_binomial({self.size:.3g})'"
+        return f"{found} with offset= the log of the exposure in place of exposure=" if self.exposed else found
+
+
+def dispersion(counts: SampledCounts, predictor: Predictor, family: Family, *, exposed: bool) -> Dispersion | None:
+    """Return the dispersion of counts, given draws of their predictor's parameters; weights would multiply phi.
+
+    `exposed` is whether the data had exposures. None where no count is above 1: events that come once, such as deaths,
+    end their exposure, which phi takes as given. None, too, where effects fit nearly all that counts say.
+    """
+    rows, events = counts.responses.rows, counts.responses.events
+    assert events is not None
+    if events.max() <= 1.0:
+        return None
+    means = rows.weights[:, None] * predictor.average(rows, family)
+    return dispersion_of(events, means, family, exposed=exposed)
+
+
+def dispersion_of(events: FloatArray, means: FloatArray, family: Family, *, exposed: bool = False) -> Dispersion | None:
+    """Return the dispersion of counts, shape (n,), given their expected ones at draws, (n, S); None as `dispersion`."""
+    fitted = means.mean(axis=1)
+    with np.errstate(all="ignore"):  # rates of 0, or beyond all numbers: the text says so
+        by, information = _weights(fitted, family)
+        total, kurtosis = information.sum(), family.excess_kurtosis(np.log(fitted))
+        left = 1.0 - (by**2 * means.var(axis=1)).sum() / total
+        if left < _LEAST_LEFT:
+            return None
+        ratio = 1.0 + (np.mean([_at(events, own, family) for own in means.T]) - 1.0) / left
+        ratio = max(float(ratio), _at(events, fitted, family), _LEAST)
+        se = np.sqrt((information**2 * (2.0 + kurtosis)).sum() / left) / total
+    given = family.size if isinstance(family, NegativeBinomial) else None
+    size = most_likely_size(events, means[:, 0])
+    return Dispersion(ratio, float(se), len(events), size, given, exposed)
+
+
+def _weights(expected: FloatArray, family: Family) -> tuple[FloatArray, FloatArray]:
+    """Return what a residual is multiplied by in the score of the log mean, and the information on that."""
+    by = expected / family.variance(np.log(expected))
+    return by, by * expected
+
+
+def _at(events: FloatArray, expected: FloatArray, family: Family) -> float:
+    """Return phi at known means."""
+    by, information = _weights(expected, family)
+    return float(((by * (events - expected)) ** 2).sum() / information.sum())
+
+
+def most_likely_size(events: FloatArray, expected: FloatArray) -> float | None:
+    """Return the size of the negative binomial that is most likely at given means; None where Poisson's limit is.
+
+    The likelihood may have more than one maximum, so that the logarithms of sizes are gone through in steps of 1 before
+    the largest is refined.
+    """
+    top = float(expected.max())
+    if not (math.isfinite(top) and _POISSON * top > math.exp(_SMALLEST_LOG_SIZE)):
+        return None
+    counts, times = np.unique(events, return_counts=True)
+
+    def loss(log_size: float) -> float:
+        size = math.exp(log_size)
+        rises = special.gammaln(counts + size) - special.gammaln(size) - counts * log_size
+        return float(((events + size) * np.log1p(expected / size)).sum() - times @ rises)
+
+    grid = np.arange(_SMALLEST_LOG_SIZE, math.log(min(_POISSON * top, LARGEST_SIZE)))
+    best = int(np.argmin([loss(each) for each in grid]))
+    if best == len(grid) - 1:
+        return None
+    around = grid[max(best - 1, 0)], grid[best + 1]
+    return math.exp(optimize.minimize_scalar(loss, bounds=around, method="bounded", options={"xatol": 1e-6}).x)
+
+
+def residual_dispersion(core: Coreset, predictor: Predictor, family: Family) -> Dispersion | None:
+    r"""Return the statistic of numbers with normal noise, given rows or their exact sums and draws of the predictor.
+
+    If the model holds, sd included, residuals at draws from the posterior have the mean square sd^2 (Rubin 1984):
+
+    .. math:: n \, \mathrm{sd}^2 = E \sum_n (y_n - \eta_n)^2 = E \Big[ \sum_n (y_n - \bar\eta_n)^2
+              + \sum_n \operatorname{var}(\eta_n \mid y) \Big]
+
+    with the posterior mean of eta. So squares about it have n - p degrees of freedom, p the sum of variances over sd^2,
+    whatever the prior. p is the number of coefficients where the prior says little, and more with effects of groups. It
+    depends on the sd given: where that is far off, the sd that is named is nearer to the noise's, and not yet it.
+
+    None for rows with weights, which may count rows or be precisions, unless the build found the sd, for which a row of
+    weight w counts as w rows.
+    """
+    sd_se = core.params.get("sd_se")
+    weighted = core.design.weighted or core.weight_total != core.n_total
+    if (weighted and sd_se is None) or not core.lossless:
+        return None
+    eta = predictor.average(core, family)
+    squares = float(core.weights @ eta.mean(axis=1) ** 2)
+    used = float(core.weights @ eta.var(axis=1, ddof=1)) / family.unit**2
+    freedom = max(core.weight_total - used, 1.0)
+    ratio = squares / freedom / family.unit**2
+    size, se = family.unit * math.sqrt(ratio), math.sqrt(2.0 / freedom)
+    return Dispersion(ratio, se, core.n_total, size, numbers=True, sd_se=sd_se)

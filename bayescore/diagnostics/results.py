@@ -11,12 +11,11 @@ from typing import Any
 
 import pandas as pd
 
-from bayescore.diagnostics.dispersion import Dispersion
-from bayescore.diagnostics.formatting import number
 from bayescore.diagnostics.health import Health, Remedy
-from bayescore.diagnostics.model_check import ModelCheck
+from bayescore.diagnostics.model_check import Dispersion, ModelCheck
 from bayescore.limits import MAX_BAD_K_SHARE, MAX_K
-from bayescore.samplers.inference_data import Posterior
+from bayescore.samplers.posterior import Posterior
+from bayescore.text import number
 
 
 class Level(StrEnum):

@@ -5,7 +5,7 @@ Near the posterior almost all rows are almost quadratic. With value, score g and
 .. math:: L(\theta) = L(t) + g'\delta - \tfrac12 \delta' F \delta + \sum_n w_n R_n(\theta), \qquad \delta = \theta - t,
 
 and the remainders R_n are summed over a sample of the rows, weighted by one over their inclusion probabilities
-(`coresets.calibration.remainder`). A row's remainder is at most of the order of
+(`models.laplace`). A row's remainder is at most of the order of
 
 .. math:: k_n = w_n c^*_n r_n^3,
 
@@ -15,37 +15,63 @@ exact. The size is what half of `MAX_SUM_ERROR` needs by the coreset's rows (`sa
 The sum is unbiased, and the sample tells its standard error; where that is above `MAX_SUM_ERROR`, all rows are to be
 evaluated.
 
+Log-likelihoods of all rows at many draws of coefficients and effects, for about the price of one pass.
+
+As in `row_sums`, with the effects' columns beside those of the coefficients. A row has few of them, so the exact totals
+to second order are sparse (`models.groups.rows`); they are taken at the draws' mean. The variances of rows' predictors,
+which say how likely a row is in the sample for what is left, are those over a few of the draws. Only these travel to
+workers; what comes back are sums and rows of the sample.
+
+The full data of a coreset, as the passes of certificate and evidence read them.
+
 References
 ----------
 Quiroz, Kohn, Villani and Tran (2019), Speeding up MCMC by efficient data subsampling, JASA 114. Ohlsson (1998),
 Sequential Poisson sampling, Journal of Official Statistics 14.
 """
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 
-from bayescore.coresets.calibration.pilot import LaplaceApproximation
-from bayescore.coresets.calibration.remainder import EQUAL_SHARE, Expansion, sample_rows
-from bayescore.coresets.sampling.draw import Draw
-from bayescore.coresets.sampling.fixed_size import Bar, Candidates, Chosen, Pool, candidates, select
-from bayescore.coresets.scores.row_scores import score_rows
+from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
+from bayescore.data.design import Grouping
+from bayescore.data.open import open_in
+from bayescore.data.responses import described
+from bayescore.data.roles import Roles
 from bayescore.diagnostics.elpd import Approximation, PassSums, expected_moments, left_out_of, rows_left_out
+from bayescore.families import Family
 from bayescore.limits import MAX_SUM_ERROR
+from bayescore.models.groups.rows import JointTerms, joint_terms
+from bayescore.models.laplace import EQUAL_SHARE, Expansion, LaplaceApproximation, sample_rows, with_remainders
 from bayescore.models.posterior import Derivatives
-from bayescore.models.row_kernels import derivatives_of, largest_curvature
+from bayescore.models.predictor import Factor, Predictor
+from bayescore.models.row_kernels import derivatives_of, largest_curvature, score_rows
+from bayescore.numerics.sampling import Bar, Candidates, Chosen, Draw, Pool, candidates, select
 from bayescore.types import FloatArray, WeightedData
+from bayescore.validation import DataError
 
 _SEED = 2019  # of the sample: the same data give the same rows
+
+
 _AIM = 0.5 * MAX_SUM_ERROR  # standard error of the sums that the size of the sample is for
+
+
 FINE = 0.1 * MAX_SUM_ERROR
 """The same where differences of sums are what is asked for, not weights of draws."""
 
+
 _WITHIN = 4.0  # sds of its predictor within which a row's largest curvature counts
+
+
 _WIDE = 0.05  # sd of a predictor from which its curvature may change within these
+
 
 T = TypeVar("T")
 
@@ -196,3 +222,170 @@ def _reach(
     if (wide := np.flatnonzero(r > _WIDE)).size:
         curvature[wide] = largest_curvature(eta[wide], rows.y[wide], _WITHIN * r[wide], family)
     return np.asarray(rows.weights * curvature * squares * r)
+
+
+_DRAWS = 8  # that tell the variance of a row's predictor: within a half, enough for a probability
+
+
+SAVES = 2  # times the sample's rows, below which evaluating all of them is as cheap
+
+
+_PIECE = 1 << 21  # numbers of an array of effects at some draws
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnApproximation:
+    """The `row_sums.Approximation` of draws: their mean, the first draw of `predictor`, and a few of them."""
+
+    family: Family
+    predictor: Predictor
+
+    @classmethod
+    def of(cls, family: Family, draws: Predictor) -> "DrawnApproximation":
+        """Return that of draws, without what a pass does not ask for: the names of levels."""
+        middle = draws.means()
+        some = draws.take(np.linspace(0, len(draws) - 1, _DRAWS).round().astype(np.int64))
+        factors = [
+            Factor(
+                Grouping(own.grouping.name, (), own.grouping.effects),
+                np.concatenate([mean.effects, own.effects[some.at]]),
+            )
+            for own, mean in zip(draws.factors, middle.factors, strict=True)
+        ]
+        design = None if draws.design is None else replace(draws.design, groups=())
+        return cls(family, Predictor(np.concatenate([middle.beta, some.beta]), factors, design))
+
+    @property
+    def theta(self) -> FloatArray:
+        """The mean coefficients, shape (p,)."""
+        return np.asarray(self.predictor.beta[0])
+
+    @property
+    def middle(self) -> Predictor:
+        """The mean of the draws."""
+        return self.predictor.take(slice(0, 1))
+
+    def predictors(self, block: WeightedData) -> tuple[FloatArray, FloatArray]:
+        """Return rows' predictors at the mean and their variances, shape (n,) each."""
+        eta = self.predictor.eta(block)
+        here = np.ascontiguousarray(eta[:, 0])
+        eta -= here[:, None]
+        return here, np.asarray(np.vecdot(eta, eta) / _DRAWS)
+
+    def terms(self, block: WeightedData) -> JointTerms:
+        """Return the log-likelihood of rows and its derivatives at the mean."""
+        return joint_terms(self.predictor, block, self.family)
+
+
+@dataclass(frozen=True, eq=False)
+class JointSums:
+    """Sums over all rows at the mean of draws, and a sample of the rows for what is beyond second order.
+
+    `beside` is the sum of what the pass was asked for beside. The others are as in `RowSums`.
+    """
+
+    near: DrawnApproximation
+    terms: JointTerms
+    sample: Chosen
+    weight: float
+    variance: float
+    square: float
+    left_out: Draw
+    beside: Any
+
+    @classmethod
+    def of(
+        cls,
+        dataset: Dataset,
+        core: Coreset,
+        family: Family,
+        draws: Predictor,
+        beside: Callable[[WeightedData], Any],
+    ) -> "JointSums":
+        """Look at all rows at the mean of the draws; one pass. ``beside(block)`` is added up over the blocks."""
+        near = DrawnApproximation.of(family, draws)
+
+        def of_block(start: int, block: WeightedData) -> tuple[Draw, Any]:
+            return rows_left_out(start, block), beside(block)
+
+        def together(parts: list[tuple[Draw, Any]]) -> tuple[Draw, Any]:
+            left, others = zip(*parts, strict=True)
+            return left_out_of(list(left)), reduce(add, others)
+
+        gathered, found = gather(dataset, Look.near(near, core), of_block, together)
+        return cls(near, gathered.terms, gathered.sample(), *gathered.sums, *found)
+
+    def at(self, draws: Predictor) -> PassSums | None:
+        """Return the sums at draws without a pass; None where the sample does not tell them."""
+        middle, n = self.near.middle, len(draws)
+        values, step = np.empty(n), max(1, _PIECE // max(len(self.terms.slope), 1))
+        center = effects_at(self.near.predictor)[0]
+        for start in range(0, n, step):
+            cut = slice(start, start + step)
+            part = draws.take(cut)
+            values[cut] = self.terms.at(part.beta - self.near.theta, effects_at(part) - center)
+
+        def predictors(rows: WeightedData) -> tuple[FloatArray, FloatArray]:
+            eta = middle.eta(rows)
+            return eta[:, 0], draws.eta(rows) - eta
+
+        sample, inclusion = self.sample.expanded(), self.sample.inclusion
+        values, error = with_remainders(values, sample, inclusion, self.near.family, predictors)
+        if not error <= MAX_SUM_ERROR:
+            return None
+        return PassSums(values, self.variance, self.square, self.weight, self.left_out, self.near, error)
+
+
+def effects_at(draws: Predictor) -> FloatArray:
+    """Return all effects at draws, shape (S, E)."""
+    at = slice(None) if draws.at is None else draws.at
+    n = len(draws)
+    return np.concatenate([np.empty((n, 0)), *(own.effects[at].reshape(n, -1) for own in draws.factors)], axis=1)
+
+
+def full_rows(core: Coreset, data: Any, y: Any, *, progress: bool, **beside: Any) -> Dataset:
+    """Return the full data in the design of `core`.
+
+    Raises
+    ------
+    DataError
+        If they have other features or labels than the data that `core` was built from, or if y or another of `Roles`
+        is given beside a `Coreset`, which has its own.
+    """
+    if isinstance(data, Coreset):
+        Roles(y, **beside).check_none("a Coreset")
+        if data.design != core.design:
+            raise DataError("data has another design than the coreset; build both with the same intercept and scaling")
+        if data.classes != core.classes:
+            raise DataError(
+                f"data has {described(data.classes)}, the coreset {described(core.classes)}; give the data it came from"
+            )
+        design = core.design.with_weights() if data.design.weighted else core.design
+        return Dataset(data.as_source(), design, progress=progress)
+    return open_in(core.design, data, y, progress=progress, whose="the coreset was built from", **beside)
+
+
+def has_weights(data: Any, weights: Any) -> bool:
+    """Whether the full data are given with weights, or are a coreset of rows that had some."""
+    return weights is not None or (isinstance(data, Coreset) and data.design.weighted)
+
+
+def check_finite(dataset: Dataset, sums: FloatArray | float) -> None:
+    """Check the rows where sums over them are not finite; elsewhere a pass that looks at each entry is saved.
+
+    Raises
+    ------
+    DataError
+        If an entry is NaN, infinite or too large; the message names its column and counts the rows.
+    """
+    if not np.isfinite(sums).all():
+        _ = dataset.scan
+
+
+def check_weight(core: Coreset, weight: float) -> None:
+    """Raise `DataError` unless the data that were passed over weigh as much as those that `core` stands for."""
+    if not math.isclose(weight, core.weight_total, rel_tol=1e-6):
+        raise DataError(
+            f"data has the total weight {weight:,.10g}, the coreset stands for {core.weight_total:,.10g}; give the "
+            "rows that it was built from, with their weights"
+        )

@@ -1,27 +1,400 @@
-"""Draws of a fit with cluster-robust spread, and what is said about them."""
+r"""Draws of a fit with cluster-robust spread, and what is said about them.
 
+Labels of clusters and strata, from any source, and their checks before a fit.
+
+Cluster-robust spread: how sure coefficients are where rows of a cluster depend on each other.
+
+A posterior takes rows for independent. Where those of a cluster (a school, a district, a person) share what the model
+does not have, its spread is too small. The scores of clusters, at a point t near the mode, say by how much. Of cluster
+c in stratum h,
+
+.. math:: u_{hc} = \sum_{n \in c} w_n x_n \ell'_n - \frac{f_c}{f} g, \qquad
+          J = \sum_h \frac{G_h}{G_h - 1} \sum_{c \in h} (u_{hc} - \bar u_h)(u_{hc} - \bar u_h)',
+
+l'_n the derivative of a row's log-likelihood by its predictor, g the score of all rows, f_c / f the cluster's share of
+their curvatures, so that to first order the sums are those at the likelihood's maximum, and G_h the clusters of the
+stratum. From one sample of clusters to another the estimate varies by the sandwich F^{-1} J F^{-1}, F the curvature of
+the rows' log-likelihood at t. The likelihood is given that covariance in place of F^{-1}. The prior, with its gradient
+and its curvature P at t, stays as it is:
+
+.. math:: V = (F J^{-1} F + P)^{-1}, \qquad m = t + V (F J^{-1} g + \nabla \log \pi_0(t)).
+
+Draws are moved by the affine map that takes the posterior's mode and curvature to m and V. Under a prior that says
+little V is the sandwich. Draws stay where they are if J = F, as it is on average where rows are independent and the
+model holds. With c w for w neither V nor m changes: weights need not be normalised, unless they are so small that t,
+which has them, is far from m.
+
+The pass keeps a sum for each cluster: G D numbers.
+
+References
+----------
+Müller (2013), Risk of Bayesian inference in misspecified models, and the sandwich covariance matrix, Econometrica 81,
+1805-1849. Williams and Savitsky (2021), Uncertainty estimation for pseudo-Bayesian inference under complex sampling,
+International Statistical Review 89, 72-107. Binder (1983), On the variances of asymptotically normal estimators from
+complex surveys, International Statistical Review 51, 279-292.
+"""
+
+import re
 import time
 import warnings
-from dataclasses import replace
-from typing import Any, Self
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+from scipy import linalg
+from scipy.sparse import csr_array
 
 from bayescore.compat import as_xarray
 from bayescore.data.coreset import Coreset
+from bayescore.data.dataset import Dataset
 from bayescore.data.design import terms_text
-from bayescore.diagnostics.full_pass import full_rows
-from bayescore.fitting.cluster_labels import Labels, check_curvature, of_groups, refuse_strata
-from bayescore.fitting.cluster_sums import ClusterSums, cluster_sums, robust_map
+from bayescore.data.formula_parsing import parsed
+from bayescore.data.groups import MISSING_HINT
+from bayescore.data.source import Source
+from bayescore.data.sources import has_named_columns
+from bayescore.data.tables import is_table
+from bayescore.diagnostics.row_sums import check_finite, full_rows
+from bayescore.families import Family
 from bayescore.fitting.given import Given
 from bayescore.fitting.pictures import FitPictures
-from bayescore.fitting.story import Step, overheard, words
-from bayescore.limits import MIN_CLUSTERS, MIN_STRETCH
-from bayescore.models.gaussian import Transport
-from bayescore.models.priors import prior_from_dict
+from bayescore.fitting.route import Step, overheard, words
+from bayescore.limits import MAX_MOVE, MIN_CLUSTERS, MIN_STRETCH
+from bayescore.models.groups.rows import codes_among
+from bayescore.models.laplace import Transport, factor_of_inverse
+from bayescore.models.posterior import Derivatives, likelihood_terms, no_terms, prior_part
+from bayescore.models.row_kernels import derivatives_of
+from bayescore.priors import Prior
+from bayescore.priors.by_name import prior_from_dict
 from bayescore.progress import say
-from bayescore.samplers.inference_data import Posterior, read_posterior
+from bayescore.samplers.posterior import Posterior, read_posterior
+from bayescore.types import FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError, warn
+
+_NONE = np.iinfo(np.int64).max
+
+
+_LEAST = 1e-10  # ratio of variances of combinations of coefficients, below which the rest is rounding
+
+
+class _Ends(NamedTuple):
+    """The k clusters of a block, and the least and the most of their rows' positions and strata."""
+
+    found: IntArray  # shape (k,)
+    places: IntArray  # of each row's cluster among them
+    least: IntArray  # shape (k, 2)
+    most: IntArray
+
+
+class _Block(NamedTuple):
+    """Of a block: terms of the log-likelihood, weight, the k clusters in it, and their sums."""
+
+    terms: Derivatives
+    weight: float
+    ends: _Ends
+    sums: FloatArray  # of scores, and of curvatures by the predictor, shape (k, D + 1)
+
+
+@dataclass(frozen=True, eq=False)
+class ClusterSums:
+    """Sums over all rows at a point: `scores` of the G clusters that have rows, shape (G, D), and their strata."""
+
+    terms: Derivatives
+    weight: float
+    scores: FloatArray
+    strata: IntArray  # from 0 on, shape (G,)
+    single: bool  # whether every cluster is one row
+
+    @property
+    def sizes(self) -> IntArray:
+        """Clusters of each stratum."""
+        return np.bincount(self.strata)
+
+    @property
+    def freedom(self) -> int:
+        """Clusters less strata: the rank that J has at most."""
+        return int((self.sizes - (self.sizes > 0)).sum())
+
+    def variance(self) -> FloatArray:
+        """Return J, shape (D, D)."""
+        sizes = np.maximum(self.sizes, 2).astype(np.float64)  # of strata without clusters
+        means = np.zeros((len(sizes), self.scores.shape[1]))
+        np.add.at(means, self.strata, self.scores)
+        apart = self.scores - (means / sizes[:, None])[self.strata]
+        apart *= np.sqrt(sizes / (sizes - 1.0))[self.strata, None]
+        return np.asarray(apart.T @ apart)
+
+
+def cluster_sums(
+    dataset: Dataset, family: Family, point: FloatArray, levels: tuple[tuple[Any, ...], ...]
+) -> ClusterSums:
+    """Return the sums of rows whose groups are a cluster, and perhaps a stratum, of these `levels`; one pass.
+
+    Raises
+    ------
+    DataError
+        If a cluster is in two strata, a stratum has one cluster, or there is one cluster only.
+    """
+    G, D = len(levels[0]), len(point)
+    terms, weight, sums, ends = no_terms(D), 0.0, np.zeros((G, D + 1)), _no_ends(G)
+    for one in dataset.map(partial(_of_block, point, family, G), "summing scores by cluster", canonical=True):
+        terms, weight = terms + one.terms, weight + one.weight
+        sums[one.ends.found] += one.sums
+        _join(ends, one.ends)
+    check_finite(dataset, terms.precision)
+    there, strata = _strata(levels, ends)
+    single = bool((ends.least[there, 0] == ends.most[there, 0]).all())
+    share = sums[there, D] / sums[there, D].sum()
+    scores = sums[there, :D] - share[:, None] * terms.gradient
+    return ClusterSums(terms, weight, scores, strata, single)
+
+
+def strata_of(dataset: Dataset, levels: tuple[tuple[Any, ...], ...]) -> IntArray:
+    """Return the stratum of each cluster that has rows; one pass. Raises as `cluster_sums` does."""
+    ends = _no_ends(len(levels[0]))
+    for one in dataset.map(partial(_ends_of, len(levels[0])), "checking strata"):
+        _join(ends, one)
+    return _strata(levels, ends)[1]
+
+
+def _no_ends(n_clusters: int) -> _Ends:
+    every = np.arange(n_clusters)
+    return _Ends(every, every, np.full((n_clusters, 2), _NONE), np.full((n_clusters, 2), -1))
+
+
+def _join(ends: _Ends, one: _Ends) -> None:
+    """Join the ends of a block to those of all rows, in place."""
+    ends.least[one.found] = np.minimum(ends.least[one.found], one.least)
+    ends.most[one.found] = np.maximum(ends.most[one.found], one.most)
+
+
+def _ends_of(n_clusters: int, _start: int, block: WeightedData) -> _Ends:
+    assert block.group is not None
+    strata = block.group[:, 1] if block.group.shape[1] > 1 else np.zeros(len(block), dtype=np.int64)
+    found, places = codes_among(block.group[:, 0], n_clusters)
+    least, most = np.full((len(found), 2), _NONE), np.full((len(found), 2), -1)
+    for column, values in enumerate((block.index, strata)):
+        np.minimum.at(least[:, column], places, values)
+        np.maximum.at(most[:, column], places, values)
+    return _Ends(found, places, least, most)
+
+
+def _of_block(point: FloatArray, family: Family, n_clusters: int, start: int, block: WeightedData) -> _Block:
+    n, ends = len(block), _ends_of(n_clusters, start, block)
+    slope, curvature = derivatives_of(block.with_offset(block.X @ point), block.y, family)[1:3] * block.weights
+    by_cluster = csr_array((np.ones(n), ends.places, np.arange(n + 1)), shape=(n, len(ends.found))).T
+    sums = by_cluster @ np.column_stack([slope[:, None] * block.X, curvature])
+    return _Block(likelihood_terms(point, block, family), float(block.weights.sum()), ends, sums)
+
+
+def _strata(levels: tuple[tuple[Any, ...], ...], ends: _Ends) -> tuple[IntArray, IntArray]:
+    """Return the clusters that have rows and their strata; raise unless each lies in one, and each has two clusters."""
+    there = np.flatnonzero(ends.most[:, 0] >= 0)
+    least, most = ends.least[there, 1], ends.most[there, 1]
+    check_several([levels[0][place] for place in there])
+    if (apart := np.flatnonzero(least != most)).size:
+        place = apart[0]
+        one, other = levels[1][least[place]], levels[1][most[place]]
+        raise DataError(
+            f"{len(apart):,} of {len(there):,} clusters are in more than one stratum, such as the cluster "
+            f"{levels[0][there[place]]!r} in {one!r} and {other!r}: where strata number their clusters anew, give "
+            "cluster a column that has both, else strata a column that is constant within clusters"
+        )
+    sizes = np.bincount(least)
+    if (lonely := np.flatnonzero(sizes == 1)).size and len(levels) > 1:
+        raise DataError(
+            f"the stratum {levels[1][lonely[0]]!r} has one cluster, {levels[0][there[least == lonely[0]][0]]!r}, and "
+            f"{len(lonely):,} of {int((sizes > 0).sum()):,} strata have one: one cluster does not show how clusters of "
+            "a stratum differ; join it with a stratum that is like it, or leave strata out"
+        )
+    return there, least
+
+
+def check_several(clusters: Sequence[Any]) -> None:
+    """Raise unless there are two clusters."""
+    if len(clusters) < 2:
+        raise DataError(
+            f"cluster has one level only, {clusters[0]!r}: one cluster does not show how clusters differ; name a "
+            "column of several"
+        )
+
+
+def check_freedom(n_clusters: int, n_strata: int, n_coefficients: int) -> None:
+    """Raise if clusters less strata are fewer than coefficients."""
+    if n_clusters - n_strata < n_coefficients:
+        raise DataError(
+            f"{n_clusters:,} clusters less {n_strata:,} {'stratum' if n_strata == 1 else 'strata'} are fewer than the "
+            f"{n_coefficients} coefficients, so that some combinations of these would have no spread at all: name "
+            "smaller clusters, or fit fewer coefficients"
+        )
+
+
+def robust_map(point: FloatArray, sums: ClusterSums, prior: Prior) -> Transport:
+    """Return the map of the posterior's draws to the cluster-robust mode and spread, given the sums at a point.
+
+    Raises
+    ------
+    DataError
+        If the rows do not determine the coefficients, clusters are too few, or the prior moves the mode too far.
+    """
+    check_freedom(len(sums.scores), int((sums.sizes > 0).sum()), len(point))
+    L, own = factor_of_inverse(sums.terms.precision), prior_part(point, prior)  # F^-1 = L L'
+    values, vectors = linalg.eigh(L.T @ sums.variance() @ L)
+    if not values[0] > _LEAST * values[-1]:
+        raise DataError(
+            "the scores of clusters do not vary along some combination of coefficients, as where columns depend on "
+            "each other, or one tells a cluster from all others: leave such a column out, or name smaller clusters"
+        )
+    white = (vectors / np.sqrt(values)).T @ linalg.solve_triangular(L, np.eye(len(L)), lower=True)
+    information = white.T @ white  # F J^-1 F
+    gradient = information @ (L @ (L.T @ sums.terms.gradient)) + own.gradient
+    here, there = sums.terms + own, Derivatives(0.0, gradient, information + own.precision)
+    start, end = (point + _step(each) for each in (here, there))
+    if (moves := float(np.sqrt((end - start) @ there.precision @ (end - start)))) > MAX_MOVE:
+        raise DataError(
+            f"the prior says so much beside the clusters that it moves the mode by {moves:.2g} of the cluster-robust "
+            f"sds (limit {MAX_MOVE:g}), too far for scores at one point. Give a wider prior, or where weights are far "
+            "below 1 divide them by their mean; or the labels are separated: drop the columns that separate them, "
+            "as a wider prior does not help there"
+        )
+    return Transport.between(start, here.precision, end, there.precision)
+
+
+def _step(terms: Derivatives) -> FloatArray:
+    """Return Newton's step to the mode."""
+    L = factor_of_inverse(terms.precision)
+    return np.asarray(L @ (L.T @ terms.gradient))
+
+
+ARGUMENTS = ("cluster", "strata")
+
+
+_ALONE = re.compile(r"(^|(?<=beside )|(?<=as )|(?<=and ))groups\b")  # of errors that name no column
+
+
+_LABEL_THEM = "leave such rows out of the data, or give them a label of their own, such as 'unknown'"
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """Labels of clusters, and perhaps of strata, as sources take groups: names of columns, or arrays by name."""
+
+    groups: list[str] | dict[str, Any]
+
+    @classmethod
+    def of(cls, cluster: Any, strata: Any, given: Given) -> Self:
+        """Return the labels, or raise `DataError` where they do not go with the data."""
+        if cluster is None:
+            refuse_strata(strata)
+        named = has_named_columns(given.data)
+        if isinstance(given.data, Coreset | Source | WeightedData) or callable(given.data):
+            raise DataError(
+                f"cluster is given, and data is a {type(given.data).__name__}, which has no clusters of its rows; fit "
+                "a file, a table or arrays"
+            )
+        if given.once:
+            raise DataError("cluster is given, and the rows came once and are gone; give a file or a table")
+        both = {name: own for name, own in zip(ARGUMENTS, (cluster, strata), strict=True) if own is not None}
+        n_rows = len(given.data) if is_table(given.data) else None
+        for name, own in both.items():
+            listed = named and isinstance(own, list | tuple) and all(isinstance(each, str) for each in own)
+            if listed and len(own) != n_rows:
+                raise DataError(f"{name} is a list of names; make one column of them")
+            if isinstance(own, str) and not named:
+                raise DataError(f"{name}={own!r} names a column, but those of data have no names; give an array")
+        if len({isinstance(own, str) for own in both.values()}) > 1:
+            raise DataError("of cluster and strata one is a name and one an array; give two names, or two arrays")
+        if not isinstance(cluster, str):
+            return cls(both)
+        if cluster == strata:
+            raise DataError(f"cluster and strata both name the column {cluster!r}; strata hold several clusters each")
+        return cls(list(both.values()))
+
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """In errors of the body call the arguments as the user does: sources know them as groups."""
+        try:
+            yield
+        except DataError as error:
+            text = str(error).replace(MISSING_HINT, _LABEL_THEM)
+            for place, (argument, name) in enumerate(zip(ARGUMENTS, self.groups, strict=False)):
+                column = argument if isinstance(self.groups, dict) else f"{argument} (column {name!r})"
+                text = text.replace(f"groups (column {name!r})", column)
+                for known in (f"groups[{name!r}]", f"groups[{place}]"):
+                    text = text.replace(known, argument)
+            raise DataError(_ALONE.sub("cluster", text)) from None
+
+    def text(self, sums: ClusterSums) -> str:
+        """Return what the spread is robust by."""
+        names = ["" if isinstance(self.groups, dict) else f" of {name!r}" for name in self.groups]
+        text = f"cluster-robust by {len(sums.scores):,} clusters{names[0]}"
+        strata = int((sums.sizes > 0).sum())
+        return text if len(names) == 1 else f"{text} in {strata:,} {'stratum' if strata == 1 else 'strata'}{names[1]}"
+
+    def check_weight(self, weight: float, core: Coreset) -> None:
+        """Raise unless the rows that have labels are those of the fit."""
+        if not np.isclose(weight, core.weight_total, rtol=1e-6, atol=0.0):
+            raise DataError(
+                f"rows with a cluster have the total weight {weight:,.10g}, those of the fit "
+                f"{core.weight_total:,.10g}: fit the rows whose cluster is known, or give the others a label"
+            )
+
+
+def check_curvature(prior: Prior | Mapping[str, Prior] | None, remedy: str) -> None:
+    """Raise if a prior, or one of those by name, has no curvature."""
+    for name, own in prior.items() if isinstance(prior, Mapping) else [("", prior)]:
+        if own is not None and not own.smooth:
+            raise DataError(
+                f"prior{f'[{name!r}]' if name else ''}={own} has no curvature that says how wide it is, which the "
+                f"cluster-robust spread needs; {remedy}, such as Normal or StudentT"
+            )
+
+
+def check_labels(given: Given, cluster: Any, strata: Any, *, response: str) -> None:
+    """Raise before any work if labels of clusters cannot be those of the rows of a fit that is to be made."""
+    by = Labels.of(cluster, strata, given)
+    groups = () if given.formula is None else parsed(given.formula).groups
+    if groups or given.roles.get("groups") is not None:
+        raise DataError(of_groups("group terms"))
+    if given.formula is None and isinstance(by.groups, list):
+        raise DataError(
+            f"cluster={cluster!r} names a column, which without a formula would be a feature too; give a formula, or "
+            "data without that column and the labels as an array"
+        )
+    with by.told(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the build gives them
+        dataset = given.undesigned(response=response, groups=by.groups, clusters=True)
+        survey = getattr(dataset.rows, "survey", None)
+        for name in by.groups:
+            if survey is not None and survey.levels[name].missing:
+                raise DataError(f"groups (column {name!r}) is missing in some rows: {MISSING_HINT}")
+        drop, n_rows = given.roles.get("missing") == "drop", dataset.source.n_rows
+        if drop and given.undesigned(response=response).source.n_rows > n_rows:
+            raise DataError(f"some rows miss a label of cluster or strata, and nothing else: {MISSING_HINT}")
+        levels = tuple(each.levels for each in dataset.rows.design.groups)
+        check_several(levels[0])
+        n_clusters, n_strata = len(levels[0]), 1
+        if strata is not None:
+            sizes = np.bincount(strata_of(Dataset(dataset.rows, progress=given.progressbar), levels))
+            n_clusters, n_strata = int(sizes.sum()), int((sizes > 0).sum())
+        added = given.formula is None and given.intercept
+        check_freedom(n_clusters, n_strata, len(dataset.design.names) + added)
+
+
+def refuse_strata(strata: Any) -> None:
+    """Raise if strata are given without clusters."""
+    if strata is not None:
+        raise DataError("strata is given without cluster; where rows were drawn one by one, give each its own label")
+
+
+def of_groups(terms: str) -> str:
+    """Return why a fit that has group terms takes no clusters."""
+    return (
+        f"cluster is given, and the fit has {terms}, whose effects would keep the model's spread: leave it out, as a "
+        "group term (1 | school) models what the rows of a school share, or fit without group terms"
+    )
 
 
 class FitClusters(FitPictures):
@@ -37,7 +410,7 @@ class FitClusters(FitPictures):
 
         F the curvature of all rows' log-likelihood and u_hc the sum of the scores of cluster c in stratum h. It reads
         the levels of the labels, then all rows once, and keeps G D numbers for G clusters and D coefficients. A prior
-        keeps its weight against it, see `fitting.cluster_sums`.
+        keeps its weight against it, see `fitting.clusters`.
 
         Weights of a survey (``weights=`` of `fit`) may be raw or have mean 1, as their scale cancels. Finite population
         corrections are left out: clusters count as drawn with replacement, so that intervals are too wide where a large

@@ -25,19 +25,17 @@ from typing import Any
 
 import pandas as pd
 
-from bayescore.data.checkpoint import read_checkpoint, write_checkpoint
 from bayescore.data.coreset_file import read_coreset
-from bayescore.diagnostics.certificate import Certificate
-from bayescore.diagnostics.dispersion import Dispersion
 from bayescore.diagnostics.health import Need, Remedy
+from bayescore.diagnostics.model_check import Dispersion
 from bayescore.diagnostics.results import CertificateData, Level
-from bayescore.files import check_path
-from bayescore.fitting.frames import Frame, frames_from_arrays, frames_to_arrays
+from bayescore.files import check_path, read_checkpoint, write_checkpoint
 from bayescore.fitting.given import rows_like
-from bayescore.fitting.parts import FitParts
-from bayescore.fitting.story import Step
-from bayescore.models.priors import given_from_dict, given_to_dict
-from bayescore.samplers.files import load_posterior, write_posterior
+from bayescore.fitting.parts import FitParts, Frame, frames_from_arrays, frames_to_arrays
+from bayescore.fitting.route import Step
+from bayescore.priors.by_name import given_from_dict, given_to_dict
+from bayescore.report.certify import Certificate
+from bayescore.samplers.posterior import load_posterior, write_posterior
 from bayescore.validation import DataError, json_object
 
 FORMAT = 1

@@ -3,19 +3,19 @@
 from collections.abc import Mapping
 from typing import Any
 
-from bayescore.coresets.streaming import StreamingCoreset
+from bayescore.coresets.stream import StreamingCoreset
+from bayescore.data.blocks import is_stream
 from bayescore.data.coreset import Coreset
 from bayescore.data.source import Source
-from bayescore.data.sources.blocks import is_stream
 from bayescore.data.tables import is_table
-from bayescore.fitting.cluster_labels import check_curvature, check_labels
-from bayescore.fitting.fitted import Fit
-from bayescore.fitting.given import Given
+from bayescore.families import Family
+from bayescore.families.family import check_family
+from bayescore.fitting.clusters import check_curvature, check_labels
+from bayescore.fitting.given import Given, check_priors
+from bayescore.fitting.result import Fit
 from bayescore.fitting.route import Route
-from bayescore.fitting.scaling import check_priors
-from bayescore.models.families import Family, check_family
-from bayescore.models.group_priors import GroupPrior
-from bayescore.models.priors import Prior
+from bayescore.priors import Prior
+from bayescore.priors.groups import GroupPrior
 from bayescore.validation import RandomState, check_positive, check_seed
 
 _ELSEWHERE = dict.fromkeys(("bernoulli", "binomial", "logit"), "logistic") | {

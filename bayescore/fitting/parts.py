@@ -1,25 +1,272 @@
-"""The parts of a `Fit`, and what all its answers begin and end with."""
+r"""The parts of a `Fit`, and what all its answers begin and end with.
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+Rows of a fit: all of them for averages; for checks and pictures `MAX_ROWS` of them, or those that a user gives.
 
+The rows are drawn without replacement by a hash of their places, so that they are the same whatever the source.
+
+What earlier rows are known to say: the posterior about which they were condensed, and the errors found then.
+
+Rows that are not read again stand by a coreset, with the score and the curvature that it misses. These were held
+against the rows among the draws of one posterior, that of all rows so far. Two things follow for a later posterior.
+Where its mean is beyond the reach of those draws,
+
+.. math:: (m - m_k)' S_k^{-1} (m - m_k) > \chi^2_{K, 0.999},
+
+m_k and S_k mean and covariance of the K parameters then, or an effect of a group is beyond theirs, nothing is known of
+the rows there. And within it an error of e_k sds in means is one of at most e_k sd / sd_k sds, as later rows only add
+information; that of sds shrinks by the square of this. Errors of different rows are independent, and add up in squares.
+
+Draws of all parameters but groups' effects in units of the data's own columns, and tables of them.
+
+Where effects of a column vary by group and columns are standardised, the effects of the intercept are at the columns'
+means. In units of the data they are at 0:
+
+.. math:: u^c_j = u_j / s_j, \qquad u^c_1 = u_1 - \sum_j u_j m_j / s_j, \qquad S^c = A S A'
+
+for column j of mean m_j and sd s_j, S the covariance of the effects, A the matrix of the linear map.
+
+Tables that print four digits of each number, so that they stand whole in a terminal of 80 columns.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
 import pandas as pd
+from scipy import stats
 
 from bayescore.data.coreset import Coreset
-from bayescore.data.formulas.design import formula_of
-from bayescore.diagnostics.certificate import Certificate
+from bayescore.data.dataset import Dataset
+from bayescore.data.design import Design, Grouping
+from bayescore.data.formula_design import formula_of
+from bayescore.data.responses import numbers_of, response_of, two_rows_each, with_response
+from bayescore.data.tables import feature_matrix
+from bayescore.diagnostics.averages import AveragedRows
+from bayescore.diagnostics.elpd import sampled_counts
 from bayescore.diagnostics.results import Level
-from bayescore.fitting.frames import Frame
-from bayescore.fitting.given import Given
-from bayescore.fitting.same_rows import check_same_rows
-from bayescore.fitting.short_tables import ShortTable
-from bayescore.fitting.story import Step
-from bayescore.models.group_priors import GroupPrior
-from bayescore.models.priors import Prior
-from bayescore.samplers.grouped import group_prior_of
-from bayescore.samplers.inference_data import Posterior, fewer_draws, read_posterior
-from bayescore.validation import DataError
+from bayescore.files import Arrays
+from bayescore.fitting.given import Given, check_same_rows
+from bayescore.fitting.route import Step
+from bayescore.limits import NEGLIGIBLE_ERROR
+from bayescore.models.predictor import Factor
+from bayescore.numerics.chains import ess, rhat, row_quantiles
+from bayescore.numerics.sampling import merge, uniform_rows
+from bayescore.priors import Prior
+from bayescore.priors.groups import GroupPrior
+from bayescore.report.certify import Certificate
+from bayescore.samplers.groups import group_prior_of
+from bayescore.samplers.posterior import Posterior, fewer_draws, read_posterior
+from bayescore.samplers.predict import factor_levels, groups_of, offset_of, positive_rows
+from bayescore.text import listed
+from bayescore.types import FloatArray, IntArray, WeightedData
+from bayescore.validation import DataError, check_positive
+
+
+def raw_effects_map(design: Design, grouping: Grouping) -> FloatArray:
+    """Return A, shape (q, q), which takes effects of columns of the design to those of raw columns."""
+    A = np.eye(len(grouping.effects))
+    if design.center is None:
+        return A
+    scales, lead = design.scales, int(design.intercept)
+    for j, effect in enumerate(grouping.effects):
+        if effect != "1":
+            d = design.names.index(effect)
+            A[j, j] = 1.0 / scales[d]
+            if "1" in grouping.effects:
+                A[grouping.effects.index("1"), j] = -design.center[d - lead] / scales[d]
+    return A
+
+
+def parameters(posterior: Posterior) -> tuple[list[str], FloatArray]:
+    """Return names and draws, shape (chain, draw, K), of coefficients, sds and correlations of groups' effects."""
+    design, chains = posterior.design, posterior.draws.shape[:2]
+    assert design is not None
+    names, draws = list(posterior.features), [np.asarray(design.raw_coefficients(posterior.draws))]
+    for own in design.groups if posterior.terms else ():
+        covariance, A = Factor.of(own, posterior.variables).covariance, raw_effects_map(design, own)
+        assert covariance is not None
+        raw = A @ covariance @ A.T
+        sd = np.sqrt(np.einsum("sqq->sq", raw))
+        named = [f"sigma_{own.name}"]
+        if len(own.effects) > 1:
+            named = [f"sigma_{own.name}[{effect}]" for effect in own.effects]
+        i, j = np.triu_indices(len(own.effects), 1)
+        rho = raw[:, i, j] / (sd[:, i] * sd[:, j])
+        pairs = zip(i, j, strict=True)
+        names += named + [f"rho_{own.name}[{own.effects[a]},{own.effects[b]}]" for a, b in pairs]
+        draws += [each.reshape(*chains, -1) for each in (sd, rho)]
+    return names, np.concatenate(draws, axis=2)
+
+
+def interval_names(prob: float) -> tuple[str, str, float]:
+    """Return the names of an equal-tailed interval's ends, and the probability of either tail."""
+    tail = 0.5 * (1.0 - check_positive(prob, "prob", below=1.0))
+    return f"{100.0 * tail:g}%", f"{100.0 * (1.0 - tail):g}%", tail
+
+
+def described(draws: FloatArray, prob: float) -> dict[str, FloatArray]:
+    """Return mean, sd and interval of draws, shape (K, S), by name, shape (K,) each."""
+    low, high, tail = interval_names(prob)
+    ends = row_quantiles(draws, np.array([tail, 1.0 - tail]))
+    mean = draws.mean(axis=1)
+    rest = draws - mean[:, None]
+    sd = np.sqrt(np.vecdot(rest, rest) / (draws.shape[1] - 1))
+    return {"mean": mean, "sd": sd, low: ends[0], high: ends[1]}
+
+
+def table(names: list[str], draws: FloatArray, prob: float) -> pd.DataFrame:
+    """Return mean, sd, interval, effective sample sizes and R-hat of draws, shape (chain, draw, K)."""
+    found = described(draws.reshape(-1, draws.shape[2]).T, prob)
+    chains = {"ess_bulk": ess(draws, "bulk"), "ess_tail": ess(draws, "tail"), "rhat": rhat(draws)}
+    return pd.DataFrame({**found, **chains}, index=pd.Index(names, name="parameter"))
+
+
+_BEYOND = 0.001  # probability of a draw beyond the limit
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """Mean, shape (K,), and covariance of parameters, means and sds of effects, (2, G, q) by factor, and errors.
+
+    `errors` are the largest of means, in sds, and of sds, relative, that a certificate found.
+    """
+
+    mean: FloatArray
+    covariance: FloatArray
+    effects: tuple[FloatArray, ...]
+    errors: FloatArray
+
+    @classmethod
+    def of(cls, posterior: Posterior, certificate: Certificate) -> Self:
+        """Return the frame of rows that a certificate held draws against."""
+        names, draws = parameters(posterior)
+        values = draws.reshape(-1, len(names)).copy()
+        for place, name in enumerate(names[len(posterior.features) :], len(posterior.features)):
+            values[:, place] = np.log(values[:, place]) if name.startswith("sigma_") else np.arctanh(values[:, place])
+        groups = posterior.design.groups if posterior.design is not None and posterior.terms else ()
+        effects = [Factor.of(own, posterior.variables) for own in groups]
+        found = certificate.coordinates.reindex(columns=["mean_error_sd", "sd_error"]).abs().max().to_numpy(float)
+        if not certificate.effects.empty:
+            own = certificate.effects[["mean_error_sd", "log_sd_error"]].abs().max().to_numpy(float)
+            found = np.fmax(found, np.append(own[0], np.expm1(own[1])))
+        return cls(
+            values.mean(axis=0),
+            np.atleast_2d(np.cov(values.T)),
+            tuple(own.moments() for own in effects),
+            np.nan_to_num(found),
+        )
+
+    def distance(self, later: "Frame") -> tuple[float, float]:
+        """Return by how many sds the mean has moved since, and the limit of that; of effects if these moved further."""
+        step = later.mean - self.mean
+        sd = np.sqrt(np.diagonal(self.covariance))
+        sd = np.where(sd > 0.0, sd, 1.0)
+        values, axes = np.linalg.eigh(self.covariance / np.outer(sd, sd))
+        floor = np.finfo(float).eps * len(sd) * values[-1]
+        moved = float(np.linalg.norm(axes.T @ (step / sd) / np.sqrt(np.maximum(values, floor))))
+        found = [(moved, math.sqrt(float(stats.chi2.isf(_BEYOND, len(step)))))]
+        n_effects = sum(own[0].size for own in self.effects)
+        for own, now in zip(self.effects, later.effects, strict=True):
+            there = now[0, : own.shape[1]]  # of the groups that were known
+            furthest = float((np.abs(there - own[0]) / own[1]).max())
+            found.append((furthest, float(stats.norm.isf(0.5 * _BEYOND / n_effects))))
+        return max(found, key=lambda each: each[0] / each[1])
+
+    def to_arrays(self, name: str) -> Arrays:
+        """Return the frame as arrays whose names begin with `name`."""
+        own = {f"{name}_effects{k}": each for k, each in enumerate(self.effects)}
+        return {f"{name}_mean": self.mean, f"{name}_covariance": self.covariance, f"{name}_errors": self.errors, **own}
+
+    @classmethod
+    def from_arrays(cls, name: str, arrays: Arrays) -> Self:
+        """Return the frame of `to_arrays`."""
+        n_factors = sum(key.startswith(f"{name}_effects") for key in arrays)
+        effects = tuple(arrays[f"{name}_effects{k}"] for k in range(n_factors))
+        return cls(arrays[f"{name}_mean"], arrays[f"{name}_covariance"], effects, arrays[f"{name}_errors"])
+
+
+def moved_too_far(frames: Sequence[Frame], later: Frame) -> tuple[str, str]:
+    """Return why earlier rows must be read again, empty if they need not, and a sentence on how far the mean moved."""
+    places = [frame.distance(later) for frame in frames]
+    moved, limit = max(places, key=lambda each: each[0] / each[1])
+    said = f"the mean has moved by {moved:.2g} sds of the posterior that they were read for (limit {limit:.2g})"
+    if moved > limit:
+        return said, said
+    mean, spread = errors_before(frames, later)
+    if max(mean, spread) > NEGLIGIBLE_ERROR:
+        off = f"what was found of them adds up to an error of {mean:.2g} sd in means and {100.0 * spread:.2g}% in sds"
+        return f"{off} (limits {NEGLIGIBLE_ERROR:g} and {NEGLIGIBLE_ERROR:.0%})", said
+    return "", said
+
+
+def errors_before(frames: Sequence[Frame], later: Frame) -> tuple[float, float]:
+    """Return what was found of earlier rows as errors of means, in sds, and of sds, in the posterior of all rows."""
+    sd = np.sqrt(np.diagonal(later.covariance))
+    shares = [float((sd / np.sqrt(np.diagonal(frame.covariance))).max()) for frame in frames]
+    mean = math.sqrt(sum((frame.errors[0] * share) ** 2 for frame, share in zip(frames, shares, strict=True)))
+    spread = math.sqrt(sum((frame.errors[1] * share**2) ** 2 for frame, share in zip(frames, shares, strict=True)))
+    return mean, spread
+
+
+def frames_to_arrays(frames: Sequence[Frame]) -> Arrays:
+    """Return frames as arrays."""
+    arrays: dict[str, Any] = {}
+    for k, frame in enumerate(frames):
+        arrays |= frame.to_arrays(f"frame{k}")
+    return arrays
+
+
+def frames_from_arrays(arrays: Arrays) -> tuple[Frame, ...]:
+    """Return the frames of `frames_to_arrays`."""
+    n = sum(name.endswith("_mean") for name in arrays)
+    return tuple(Frame.from_arrays(f"frame{k}", arrays) for k in range(n))
+
+
+_COLUMNS = 20  # pandas' own number, where there is no terminal
+
+
+def short(number: float) -> str:
+    """Return a number in four digits, or its whole part where that has more.
+
+    >>> short(0.0123456), short(-2.3216), short(41234.5)
+    ('0.01235', '-2.322', '41234')
+    """
+    return f"{number:.0f}" if 1e4 <= abs(number) < 1e7 else f"{number:.4g}"
+
+
+class ShortTable(pd.DataFrame):
+    """A data frame that prints short numbers, unless the user has set another format; what is made of it is plain.
+
+    Of names so long that the table is wider than a terminal, columns go below each other; pandas would leave some out.
+
+    >>> ShortTable({"mean": [0.0123456, -2.3216]})
+         mean
+    0 0.01235
+    1  -2.322
+    """
+
+    @property
+    def _constructor(self) -> Callable[..., pd.DataFrame]:
+        return pd.DataFrame
+
+    def __repr__(self) -> str:
+        with _short_numbers():
+            return super().__repr__()
+
+    def _repr_html_(self) -> Any:
+        with _short_numbers():
+            return super()._repr_html_()  # type: ignore[misc]
+
+
+@contextmanager
+def _short_numbers() -> Iterator[None]:
+    own, most = pd.get_option("display.float_format"), pd.get_option("display.max_columns")
+    with pd.option_context("display.float_format", own or short, "display.max_columns", most or _COLUMNS):
+        yield
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -126,3 +373,114 @@ class FitParts:
                 f"{what} is of the model's own posterior, and the spread of these draws is {self.spread}; ask "
                 f"fit.cluster_robust(None), which has the model's own spread{otherwise}"
             )
+
+
+MAX_ROWS = 20_000
+"""Rows that stand for all: a share among them is known to 0.004."""
+
+
+_SEED = 7041  # of the sample
+
+
+@dataclass(frozen=True, eq=False)
+class RawRows:
+    """Rows with X in the data's own columns, text as codes; `n_total` is how many they stand for."""
+
+    rows: WeightedData
+    design: Design
+    n_total: int
+    events: FloatArray | None = None  # of counts, where known; weights are then exposures. Of numbers the responses
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def column(self, name: str) -> FloatArray:
+        """Return a raw column, shape (n,); of text the places of its levels."""
+        return self.rows.X[:, self._place(name)]
+
+    def designed(self, raw: FloatArray | None = None) -> WeightedData:
+        """Return the rows in the design."""
+        return replace(self.rows, X=self.design.transform(self.rows.X if raw is None else raw))
+
+    def sides(self) -> WeightedData:
+        """Return the rows in the design, of counts both sides of each, of numbers with these."""
+        rows = self.designed()
+        if self.events is None:
+            return rows
+        if response_of(self.design.classes) == "numbers":
+            return with_response(rows, self.events)
+        return two_rows_each(rows.with_weights(np.ones(len(rows))), np.stack([self.events, rows.weights]))
+
+    def levels(self, name: str) -> tuple[list[Any], IntArray] | None:
+        """Return the levels of a factor and each row's place among them; None of a column of numbers."""
+        column = self.column(name)
+        known = factor_levels(self.design, name)
+        if not known:
+            return None
+        if name in dict(self.design.raw_levels):
+            return list(known), np.rint(column).astype(np.int64)
+        return list(known), np.searchsorted(np.asarray(known, dtype=np.float64), column).astype(np.int64)
+
+    def _place(self, name: str) -> int:
+        if name not in self.design.raw_names:
+            if name in [own.name for own in self.design.groups]:
+                raise DataError(
+                    f"{name!r} is a grouping factor: fit.effects({name!r}) has its effects and their intervals"
+                )
+            known = listed(self.design.raw_names, 10)
+            raise DataError(
+                f"{name!r} is no column that the fit knows; {f'they are {known}' if known else 'it has none'}"
+            )
+        return self.design.raw_names.index(name)
+
+
+def raw_rows(fit: FitParts, data: Any, *, others: bool = False) -> RawRows:
+    """Return rows that are given, each of weight 1, or a sample of all rows of the fit, or of others."""
+    design = fit.coreset.design
+    if data is None:
+        found = _sample(fit.rows_given, fit)
+        if not (others or fit.coreset.counts) and found.n_total != fit.coreset.n_total:
+            raise DataError(
+                f"the rows are {found.n_total:,}, and the fit was made of {fit.coreset.n_total:,}: give the same rows"
+            )
+        return found
+    raw = feature_matrix(data, design.raw_names, design.raw_levels)
+    if not len(raw):
+        raise DataError("data has no rows, so there is no average; give at least one")
+    posterior = fit.posterior()
+    beside = offset_of(posterior, data, len(raw), None), groups_of(posterior, data, len(raw), None)
+    return RawRows(positive_rows(raw, *beside), design, len(raw))
+
+
+def rows_of_fit(fit: FitParts) -> AveragedRows:
+    """Return all rows that a fit was made of."""
+    return _opened(fit.rows_given, fit)
+
+
+def _opened(given: Given, fit: FitParts) -> AveragedRows:
+    if given.once:
+        raise DataError("the rows came once and are gone; give data, rows to average over")
+    own = given.data
+    if isinstance(own, Coreset) and own.numbers and own.pseudo.any():
+        raise DataError(
+            "the fit has sums of its rows alone, pseudo-rows, and not the rows' columns; give rows as "
+            "data, data=rows, or the fit all of them, fit.update(data=rows)"
+        )
+    found = given.rows(fit.coreset).rows
+    rows = Dataset(found, progress=given.progressbar)
+    return AveragedRows(fit.posterior(), rows, found.design == fit.coreset.design)
+
+
+def _sample(given: Given, fit: FitParts) -> RawRows:
+    opened, design = _opened(given, fit), fit.coreset.design
+    if opened.designed and not design.is_identity:
+        raise DataError("the rows are those of a coreset, which do not tell the data's columns; give data, raw rows")
+    if fit.coreset.counts:
+        found = sampled_counts(opened.dataset, fit.posterior().family, MAX_ROWS, _SEED)
+        return RawRows(found.responses.rows, design, found.n_rows, found.responses.events)
+    one = partial(uniform_rows, size=MAX_ROWS, seed=_SEED)
+    drawn = merge(list(opened.dataset.map(one, "drawing rows", canonical=True)), MAX_ROWS)
+    if fit.coreset.numbers:
+        rows, y = numbers_of(drawn.rows)
+        return RawRows(rows, design, drawn.total, y)
+    return RawRows(drawn.rows, design, drawn.total)

@@ -8,12 +8,11 @@ import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
-from bayescore.diagnostics.report import drawing, write_certificate
-from bayescore.fitting.averages import FitAverages
-from bayescore.fitting.rows import RawRows, raw_rows
-from bayescore.fitting.story import Step
-from bayescore.fitting.units import described, interval_names
+from bayescore.fitting.parts import RawRows, described, interval_names, raw_rows
+from bayescore.fitting.predictions import FitAverages
+from bayescore.fitting.route import Step
 from bayescore.limits import PROB
+from bayescore.report import pictures, write_certificate
 from bayescore.types import NO_GROUP, FloatArray, WeightedData
 
 _POINTS = 60  # of a curve
@@ -61,7 +60,7 @@ class FitPictures(FitAverages):
         interval_names(prob)
         axes = self._forest(prob) if variable is None else self._curve(variable, raw_rows(self, data), prob)
         axes.set_title(self._heading, fontsize=9, loc="left", color="#555555")
-        drawing.clean(axes)
+        pictures.clean(axes)
         return axes
 
     def plot_story(self) -> Axes:
@@ -92,14 +91,14 @@ class FitPictures(FitAverages):
             (f"{len(posterior.flat):,} draws", f"{drawn}\nspread by clusters" if self.spread else drawn),
             (str(self.level), "by new rows and what\nis known of earlier ones" if self.frames else "by all rows"),
         ]
-        axes = drawing.canvas(plt.figure(), 9.0, 1.9).add_subplot()
+        axes = pictures.canvas(plt.figure(), 9.0, 1.9).add_subplot()
         for place, (text, beneath) in enumerate(boxes):
             trusted = place < len(boxes) - 1 or self.certificate.trusted
-            frame = {"boxstyle": "round,pad=0.6", "fc": "white" if trusted else "#f3d6c5", "ec": drawing.INK}
+            frame = {"boxstyle": "round,pad=0.6", "fc": "white" if trusted else "#f3d6c5", "ec": pictures.INK}
             axes.text(place, 0.0, text, ha="center", va="center", fontsize=11, bbox=frame)
             axes.text(place, -0.42, beneath, ha="center", va="top", fontsize=8.5, color="#555555")
         for place, what in enumerate(("build", "sample", "certify")):
-            arrow = {"arrowstyle": "->", "color": drawing.INK}
+            arrow = {"arrowstyle": "->", "color": pictures.INK}
             axes.annotate("", (place + 0.68, 0.0), (place + 0.34, 0.0), arrowprops=arrow)
             if what in steps:
                 passes = sum(step.passes for step in steps[what])
@@ -120,12 +119,12 @@ class FitPictures(FitAverages):
         found = described(posterior.flat[:, kept].T, prob)
         mean, _, low, high = found.values()
         y = np.arange(len(kept), dtype=np.float64)
-        axes = drawing.canvas(plt.figure(), 8.0, max(2.0, 1.0 + 0.3 * len(kept))).add_subplot()
-        axes.hlines(y, low, high, color=drawing.INK, lw=2.0)
-        axes.plot(mean, y, color=drawing.INK, marker="o", ls="none", ms=4.5)
-        axes.axvline(0.0, color=drawing.GREY, lw=0.8, ls=drawing.DASHES[1], zorder=1)
+        axes = pictures.canvas(plt.figure(), 8.0, max(2.0, 1.0 + 0.3 * len(kept))).add_subplot()
+        axes.hlines(y, low, high, color=pictures.INK, lw=2.0)
+        axes.plot(mean, y, color=pictures.INK, marker="o", ls="none", ms=4.5)
+        axes.axvline(0.0, color=pictures.GREY, lw=0.8, ls=pictures.DASHES[1], zorder=1)
         axes.set_ylim(len(kept) - 0.5, -0.5)
-        axes.set_yticks(y, [drawing.short(posterior.features[d], 28) for d in kept])
+        axes.set_yticks(y, [pictures.short(posterior.features[d], 28) for d in kept])
         what = "coefficient for one sd more of its column" if scaled else "coefficient"
         axes.set_xlabel(f"{what}: mean and {prob:.0%} interval, {posterior.family.scale}")
         return axes
@@ -139,18 +138,18 @@ class FitPictures(FitAverages):
             points = np.arange(len(found[0])) if text else np.asarray(found[0], dtype=np.float64)
         p = posterior.predictor().average(self._typical(rows, variable, points), posterior.family)
         mean, _, low, high = described(p, prob).values()
-        axes = drawing.canvas(plt.figure(), 7.0, 4.2).add_subplot()
+        axes = pictures.canvas(plt.figure(), 7.0, 4.2).add_subplot()
         if found is None:
             axes.fill_between(points, low, high, color="#c9c9c9", lw=0)
-            axes.plot(points, mean, color=drawing.INK, lw=1.6)
+            axes.plot(points, mean, color=pictures.INK, lw=1.6)
             rug = column[:: max(1, len(column) // _RUG)]
-            axes.plot(rug, np.zeros_like(rug), "|", color=drawing.INK, ms=6, transform=axes.get_xaxis_transform())
+            axes.plot(rug, np.zeros_like(rug), "|", color=pictures.INK, ms=6, transform=axes.get_xaxis_transform())
             axes.set_xlim(points[0], points[-1])
         else:
             at = np.arange(len(points))
-            axes.vlines(at, low, high, color=drawing.INK, lw=2.0)
-            axes.plot(at, mean, color=drawing.INK, marker="o", ls="none", ms=4.5)
-            axes.set_xticks(at, [drawing.short(str(level), 20) for level in found[0]])
+            axes.vlines(at, low, high, color=pictures.INK, lw=2.0)
+            axes.plot(at, mean, color=pictures.INK, marker="o", ls="none", ms=4.5)
+            axes.set_xticks(at, [pictures.short(str(level), 20) for level in found[0]])
         axes.set_xlabel(variable)
         core = self.coreset
         of_label = f"P({core.label} = {core.classes[1]})"

@@ -10,43 +10,200 @@ the same for the third time      all rows, with the same sampler
 ===============================  ==============================================================================
 
 A try that would take longer than `max_seconds`, by what the last one took without compiling, is not made.
+
+How many draws `fit` takes next where the certificate asks for more, and the most that it takes.
+
+Of models with groups the certificate weighs some draws, evenly spaced, and estimates from these how many would do. That
+holds for draws as far apart: those between them depend on their neighbours, and say less. So chains get longer by as
+much as the weighed draws become more.
+
+What `fit` did, step by step.
 """
 
+import math
 import time
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from rich.console import Console
 
 from bayescore.compiled import compile_seconds
 from bayescore.data.coreset import Coreset
-from bayescore.diagnostics.certificate import Certificate
-from bayescore.diagnostics.certificate.coefficients import bare_table
+from bayescore.diagnostics.certificate.estimates import bare_table
 from bayescore.diagnostics.health import Need, Remedy
 from bayescore.diagnostics.results import Level
-from bayescore.fitting.given import Given
-from bayescore.fitting.more_draws import Length, first_within, most_draws, next_lengths, none_left
-from bayescore.fitting.scaling import design_prior
-from bayescore.fitting.story import Step, overheard, words
-from bayescore.models.default_priors import DEFAULT_SCALE, autoscaled, on_columns
-from bayescore.models.group_priors import GroupPrior
-from bayescore.models.priors import Normal, Prior, leaves_out
+from bayescore.fitting.given import Given, design_prior
+from bayescore.priors import Normal, Prior
+from bayescore.priors.by_name import leaves_out
+from bayescore.priors.defaults import DEFAULT_SCALE, autoscaled, on_columns
+from bayescore.priors.groups import GroupPrior
 from bayescore.progress import say, step
-from bayescore.samplers.inference_data import read_posterior
+from bayescore.report.certify import Certificate
+from bayescore.samplers.posterior import read_posterior
 from bayescore.samplers.sample import sample
-from bayescore.validation import DataError
+from bayescore.validation import DataError, warn
+
+SPARE = 1.5  # more than the certificate's estimate, which has an error of its own
+
+
+MOST_TIMES = 20  # draws of a chain over those of the first: chains that need more mix badly
+
+
+MOST_BYTES = 1 << 30  # of draws, which the certificate copies: a quarter of what samplers refuse
+
+
+class Length(NamedTuple):
+    """Draws of a chain, its warm-up, and how many draws of all chains are weighed."""
+
+    draws: int
+    tune: int
+    max_draws: int
+
+    def longer(self, than: "Length") -> bool:
+        """Whether new draws are needed."""
+        return self[:2] != than[:2]
+
+
+def most_draws(core: Coreset, chains: int, first: int) -> int:
+    """Return the most draws that a chain may have, `first` being those of the first try."""
+    effects = sum(len(own) * len(own.effects) for own in core.groups)
+    fit_in = MOST_BYTES // (8 * chains * (core.n_features + effects))
+    return max(min(MOST_TIMES * first, fit_in), first)
+
+
+def next_lengths(remedy: Remedy, now: Length, n_weighed: int, chains: int, most: int) -> list[Length]:
+    """Return what may be done next, best first; empty where nothing is left.
+
+    >>> now = Length(1000, 1000, 500)
+    >>> next_lengths(Remedy(Need.DRAWS, max_draws=1500), now, 500, 4, 20_000)
+    [Length(draws=4500, tune=1000, max_draws=2300), Length(draws=1000, tune=1000, max_draws=4000)]
+    """
+    found, n_all = [], chains * now.draws
+    if remedy.max_draws:
+        times = min(SPARE * remedy.max_draws / n_weighed, most / now.draws)
+        if times > 1.0:
+            found.append(Length(min(_hundreds(times * now.draws), most), now.tune, _hundreds(times * n_weighed)))
+        found.append(now._replace(max_draws=max(n_all, now.max_draws)))
+    else:
+        draws = max(min(remedy.draws, most), now.draws)
+        weighed = now.max_draws if now.max_draws < n_all else max(chains * draws, now.max_draws)  # all, as before
+        tune = max(remedy.tune, 2 * now.tune if remedy.need is Need.ORIGIN and not remedy.tune else now.tune)
+        found.append(Length(draws, tune, weighed))
+    return [each for each in found if each != now]
+
+
+def first_within(limit: float, left: list[Length], now: Length, taken: float) -> tuple[float, Length]:
+    """Return the first that takes `limit` seconds or less of sampling, else the first, by what the last one took."""
+    pace = taken / (now.draws + now.tune)
+    timed = [(pace * (each.draws + each.tune) if each.longer(now) else 0.0, each) for each in left]
+    return next((one for one in timed if one[0] <= limit), timed[0])
+
+
+def none_left(remedy: Remedy, now: Length, most: int) -> str:
+    """Return why nothing is left to do, and what a user may."""
+    asked = f"{remedy.max_draws:,} draws to weigh" if remedy.max_draws > now.max_draws else ""
+    if remedy.draws > now.draws:
+        asked = f"{remedy.draws:,} draws a chain"
+    if not asked:
+        return "the certificate asks for no more than was done"
+    return (
+        f"the certificate asks for {asked}, and fit takes at most {most:,} a chain: chains that need "
+        "more hardly move. Give a prior that says more, or leave out terms that the rows tell little of"
+    )
+
+
+def _hundreds(n: float) -> int:
+    return math.ceil(n / 100.0) * 100
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of a fit.
+
+    Parameters
+    ----------
+    what : str
+        "build", "update", "sample", "certify", "cluster" or "stop".
+    rows : int
+        Rows that the step worked on: those of the data where it read them, else those of the coreset.
+    passes : int
+        Passes over the data.
+    seconds : float
+        Wall time.
+    why : str
+        What was chosen, and for which reason.
+
+    Examples
+    --------
+    >>> print(Step("certify", 1_000_000, 1, 0.4, "certified"))
+    certify     1,000,000 rows, 1 pass, 0.4 s: certified
+    """
+
+    what: str
+    rows: int
+    passes: int
+    seconds: float
+    why: str
+
+    def __str__(self) -> str:
+        read = f", {self.passes} pass{'es' * (self.passes != 1)}" if self.passes else ""
+        return f"{self.what:<8}{self.rows:>13,} rows{read}, {self.seconds:.1f} s: {self.why}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as plain JSON values."""
+        return asdict(self)
+
+
+@contextmanager
+def overheard() -> Iterator[list[str]]:
+    """Yield bayescore's warnings of the body as they come; they are given after it, unless it raises."""
+    caught: list[str] = []
+    with warnings.catch_warnings():
+        warnings.filterwarnings("always", category=UserWarning)
+        show = warnings.showwarning
+
+        def hear(message: Any, category: Any, *where: Any, **more: Any) -> None:
+            if category is UserWarning:
+                caught.append(str(message))
+            else:
+                show(message, category, *where, **more)
+
+        warnings.showwarning = hear
+        yield caught
+    for text in caught:
+        warn(text)
+
+
+def words(caught: list[str]) -> str:
+    """Return warnings as the end of a step's words."""
+    return "".join(f"; warning: {text}" for text in dict.fromkeys(caught))
+
 
 LONG = 10.0  # seconds of a step that are said beforehand
+
+
 TRIES = 3  # of escalation, after the first
+
+
 DRAWS, TUNE, MAX_DRAWS = 1000, 1000, 500  # the verbs' own defaults
+
+
 MAX_BYTES = 2 << 30  # of the matrix of all rows
+
+
 _ROUNDING = 1e-12  # share of a column's largest entry, below which its sd is 0
+
+
 FAILURES = (RuntimeError, ArithmeticError, np.linalg.LinAlgError)  # of a posterior that is hard; others are bad input
+
+
 LOST = (DataError, MemoryError, *FAILURES)  # of a try beyond the first, which lose that try alone
+
 
 T = TypeVar("T")
 

@@ -9,28 +9,25 @@ from typing import Any
 import numpy as np
 
 from bayescore.coresets.build import build_coreset, build_dataset
-from bayescore.coresets.cells.condense import columns_of
-from bayescore.coresets.cells.start import Start
-from bayescore.coresets.multilevel import Multilevel
+from bayescore.coresets.multilevel import Multilevel, Start, columns_of
+from bayescore.data.blocks import is_stream
 from bayescore.data.coreset import Coreset
-from bayescore.data.designed import open_in
-from bayescore.data.joined import joined
+from bayescore.data.dataset import joined
+from bayescore.data.open import open_in
+from bayescore.data.parquet import without_keys
 from bayescore.data.source import Source
-from bayescore.data.sources.blocks import is_stream
-from bayescore.data.sources.stores import without_keys
-from bayescore.diagnostics.certificate import Certificate, certify
-from bayescore.diagnostics.certificate.updated import certify_update
 from bayescore.diagnostics.health import Need
 from bayescore.diagnostics.results import Level
-from bayescore.fitting.frames import Frame, errors_before, moved_too_far
+from bayescore.families.family import check_family
 from bayescore.fitting.given import Given, all_rows_of
-from bayescore.fitting.parts import FitParts
+from bayescore.fitting.parts import FitParts, Frame, errors_before, moved_too_far
 from bayescore.fitting.route import FAILURES, Route, called
-from bayescore.models.default_priors import DEFAULT_SCALE, is_default
-from bayescore.models.families import check_family
 from bayescore.models.predictor import Factor
-from bayescore.models.priors import MultivariateNormal, Normal, prior_from_dict
-from bayescore.samplers.inference_data import Posterior, read_posterior
+from bayescore.priors import MultivariateNormal, Normal
+from bayescore.priors.by_name import prior_from_dict
+from bayescore.priors.defaults import DEFAULT_SCALE, is_default
+from bayescore.report.certify import Certificate, certify, certify_update
+from bayescore.samplers.posterior import Posterior, read_posterior
 from bayescore.types import NO_GROUP, NO_ROW
 from bayescore.validation import DataError, warn
 

@@ -10,16 +10,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from bayescore.data.coreset import Coreset
+from bayescore.data.coreset import Coreset, check_flat, feature_names, own_family
 from bayescore.data.design import one_intercept, terms_text
-from bayescore.data.matching import check_flat, feature_names, own_family
-from bayescore.models.collapsed_target import CollapsedTarget
-from bayescore.models.default_priors import group_prior_for, prior_for
-from bayescore.models.families import check_family
-from bayescore.models.group_priors import GroupPrior
-from bayescore.models.newton import Mode, NoModeError, find_mode
+from bayescore.families.family import check_family
+from bayescore.models.groups.marginal import CollapsedTarget
+from bayescore.models.laplace import Mode, NoModeError, find_mode
 from bayescore.models.posterior import likelihood_terms, posterior
-from bayescore.models.priors import Prior, check_density
+from bayescore.priors import Prior
+from bayescore.priors.defaults import group_prior_for, prior_for
+from bayescore.priors.groups import GroupPrior
+from bayescore.priors.prior import check_density
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError
 
@@ -67,9 +67,9 @@ def find_map(
 
     Notes
     -----
-    The kink of the `Laplace` prior is rounded off, see `models.priors.laplace.LAPLACE_ROUNDING`. Where log p is not
+    The kink of the `Laplace` prior is rounded off, see `priors.laplace.LAPLACE_ROUNDING`. Where log p is not
     concave there may be several modes; this is the one that Newton's method reaches from 0. Effects are integrated out
-    by quadrature, to 1e-3 nats over all groups (`models.effect_nodes`); the density of log sigma is that of sigma times
+    by quadrature, to 1e-3 nats over all groups (`models.groups.nodes`); the density of log sigma is that of sigma times
     sigma, so that its mode is not at sigma = 0.
 
     References

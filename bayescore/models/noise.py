@@ -26,11 +26,11 @@ import numpy as np
 from scipy import optimize
 
 from bayescore.data.coreset import Coreset
+from bayescore.families.family import check_family
 from bayescore.limits import MAX_SD_RATIO
-from bayescore.models.default_priors import group_prior_for
-from bayescore.models.families import check_family
-from bayescore.models.group_priors import log_sigma_terms
-from bayescore.models.joint_rows import JointRows, Solver
+from bayescore.models.groups.rows import JointRows, Solver
+from bayescore.priors.defaults import group_prior_for
+from bayescore.priors.groups import log_sigma_terms
 from bayescore.types import FloatArray
 from bayescore.validation import DataError
 

@@ -4,29 +4,98 @@ r"""The weighted posterior density and its derivatives, for modes, Laplace appro
 
 with the family's log probability l of a row's side y_n, and the row's offset o_n. The likelihood is additive over
 blocks, so that `likelihood_terms` serves a coreset in memory and a pass over a large source.
+
+The compiled log posterior density: weighted log-likelihood and prior, value and gradient in one pass.
+
+The samplers call it some 1e5 times a second, so it allocates little and never raises. The formulas are those of the
+likelihood and of the prior, which are arguments (`compiled`).
+
+The compiled log posterior density of rows whose columns mostly have one value: 0/1 columns, standardised or not.
+
+A column is its most frequent value and what the other rows differ from it by. So a gradient reads those rows alone.
+The density is that of `density.log_density` but for rounding.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
+from typing import Any, NamedTuple
 
 import numpy as np
+from numba import literal_unroll
+from numpy.typing import NDArray
 from scipy.sparse import issparse
 
+from bayescore.compiled import jit, jit_sums, one_blas_thread
 from bayescore.data.dataset import Dataset
-from bayescore.data.passes.nonzeros import add_gram, compact
-from bayescore.data.passes.threads import one_blas_thread
-from bayescore.data.passes.tiles import TileRows
-from bayescore.models.density import DensityArguments, log_density
-from bayescore.models.families import Family, check_family
+from bayescore.data.tiles import TileRows, add_gram, compact
+from bayescore.families import Family
+from bayescore.families.family import check_family
 from bayescore.models.predictor import Predictor
-from bayescore.models.priors import Prior, check_density
 from bayescore.models.row_kernels import add_terms, derivatives_of, log_p_near, replace_by_derivative
+from bayescore.priors import Prior
+from bayescore.priors.prior import Part, check_density
 from bayescore.types import NO_OFFSET, FloatArray, WeightedData
 
+# columns of X, shape (D, n); sides, as floats; weights; offsets, or none; family; prior
+DensityArguments = tuple[FloatArray, FloatArray, FloatArray, FloatArray, Family, tuple[Part, ...]]
+
+
+@jit
+def prior_terms(beta: FloatArray, prior: tuple[Part, ...], gradient: FloatArray) -> float:
+    """Return the log prior density and write its gradient, shape (D,); each part is compiled for its own prior."""
+    total = 0.0
+    for part in literal_unroll(prior):
+        total += part[0].terms(part[0], beta, part[1], part[2], gradient)
+    return total
+
+
+@jit_sums
+def add_predictors(beta: FloatArray, columns: FloatArray, offset: FloatArray, eta: FloatArray) -> None:
+    """Add x . beta + offset to eta, shape (n,); columns of X have shape (D, n), and `offset` may be empty."""
+    for d in range(beta.size):
+        for n in range(eta.size):
+            eta[n] += columns[d, n] * beta[d]
+    for n in range(offset.size):
+        eta[n] += offset[n]
+
+
+@jit_sums
+def add_scores(columns: FloatArray, scores: FloatArray, gradient: FloatArray) -> None:
+    """Add the sum of score times row to the gradient, shape (D,)."""
+    for d in range(columns.shape[0]):
+        part = 0.0
+        for n in range(scores.size):
+            part += columns[d, n] * scores[n]
+        gradient[d] += part
+
+
+@jit_sums
+def log_density(beta: FloatArray, gradient: FloatArray, *arguments: Any) -> float:
+    """Return the log posterior density and write its gradient, shape (D,); `arguments` are `DensityArguments`.
+
+    sum_n w_n l(x_n . beta + offset_n, side_n) + log prior(beta); X is transposed, so that loops over rows vectorise.
+    """
+    columns, side, weights, offset, family, prior = arguments
+    total = prior_terms(beta, prior, gradient)
+    eta = np.zeros(weights.size)
+    add_predictors(beta, columns, offset, eta)
+    log_p = np.empty(weights.size)
+    family.rows(eta, side, log_p)
+    for n in range(weights.size):
+        total += weights[n] * log_p[n]
+        eta[n] *= weights[n]
+    add_scores(columns, eta, gradient)
+    return total
+
+
 _CACHE = 1 << 17  # entries of a tile of rows: 1 MB
+
+
 WIDE = 96  # columns from which BLAS is faster than the compiled tiles
+
+
 WIDE_ROWS = 1024  # of a product: 4 MB at 500 columns
 
 
@@ -201,3 +270,59 @@ def posterior(data: WeightedData, family: str | Family, prior: Prior, purpose: s
     X, weights = np.ascontiguousarray(data.X), np.ascontiguousarray(data.weights)
     rows = WeightedData(X, data.y, weights, data.index, offset=data.offset, group=data.group)
     return TargetDensity(rows, check_family(family), prior)
+
+
+MAX_FILL = 0.08  # share of entries that differ from the usual one of their column, up to which whole columns are slower
+
+
+class SparseColumns(NamedTuple):
+    """Columns of X: the usual value of each, (D,), and its other rows and their differences to it, column by column."""
+
+    usual: FloatArray
+    ends: NDArray[np.int64]  # (D + 1,)
+    rows: NDArray[np.int32]
+    values: FloatArray
+
+
+def sparse_columns(X: FloatArray) -> SparseColumns | None:
+    """Return the columns of rows, shape (n, D), by what differs from the usual; None where that is too much."""
+    most = int(MAX_FILL * X.size)
+    usual, rows, values, count = np.empty(X.shape[1]), [], [], 0
+    for d, column in enumerate(X.T):
+        found, times = np.unique(column, return_counts=True)
+        usual[d] = found[times.argmax()]
+        own = np.flatnonzero(column != usual[d])
+        count += len(own)
+        if count > most:
+            return None
+        rows.append(own.astype(np.int32))
+        values.append(column[own] - usual[d])
+    ends = np.concatenate([[0], np.cumsum([len(own) for own in rows])]).astype(np.int64)
+    return SparseColumns(usual, ends, np.concatenate(rows), np.concatenate(values))
+
+
+@jit_sums
+def sparse_log_density(beta: FloatArray, gradient: FloatArray, arguments: Any) -> float:
+    """Return what `log_density` does; `arguments` are its own with `SparseColumns` for the columns."""
+    columns, side, weights, offset, family, prior = arguments
+    total, level = prior_terms(beta, prior, gradient), 0.0
+    for d in range(beta.size):
+        level += columns.usual[d] * beta[d]
+    eta, log_p = np.full(weights.size, level), np.empty(weights.size)
+    for d in range(beta.size):
+        for k in range(columns.ends[d], columns.ends[d + 1]):
+            eta[columns.rows[k]] += columns.values[k] * beta[d]
+    for n in range(offset.size):
+        eta[n] += offset[n]
+    family.rows(eta, side, log_p)
+    whole = 0.0
+    for n in range(weights.size):
+        total += weights[n] * log_p[n]
+        eta[n] *= weights[n]
+        whole += eta[n]
+    for d in range(beta.size):
+        part = columns.usual[d] * whole
+        for k in range(columns.ends[d], columns.ends[d + 1]):
+            part += columns.values[k] * eta[columns.rows[k]]
+        gradient[d] += part
+    return total

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from bayescore.data.design import Design, Grouping, terms_text
-from bayescore.models.families import Family
-from bayescore.models.quadrature import normal_steps
+from bayescore.families import Family
+from bayescore.numerics.elementary import normal_steps
 from bayescore.types import NO_GROUP, FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError
 

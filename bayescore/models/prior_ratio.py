@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from bayescore.models.families import Family
+from bayescore.families import Family
 from bayescore.models.posterior import Derivatives, derivative_tiles, log_likelihoods
-from bayescore.models.priors import Prior
+from bayescore.priors import Prior
 from bayescore.types import FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError
 

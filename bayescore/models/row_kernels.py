@@ -1,13 +1,15 @@
-"""Compiled likelihoods of the rows of a block, tile by tile (`data.passes.tiles`): each row is read once, uncopied.
+"""Compiled likelihoods of the rows of a block, tile by tile (`data.tiles`): each row is read once, uncopied.
 
-The family is an argument, and calls of its functions are compiled for it: see `models.dispatch`.
+The family is an argument, and calls of its functions are compiled for it: see `compiled`.
 """
+
+import math
 
 import numpy as np
 
 from bayescore.compiled import jit, jit_sums
-from bayescore.data.passes.tiles import TILE, TileRows, load_tile, new_tile
-from bayescore.models.families import Family
+from bayescore.data.tiles import TILE, TileRows, load_tile, new_tile
+from bayescore.families import Family
 from bayescore.types import FloatArray, LabelArray
 
 
@@ -175,3 +177,46 @@ def remainders_near(eta: FloatArray, side: LabelArray, family: Family, moves: Fl
     A row whose moves are at most `family.near` takes the terms of degree 3 to 5, so that nothing cancels.
     """
     _replace_moves(eta, side, family, moves, (family.near, 0.0))
+
+
+@jit
+def predictors(rows: TileRows, theta: FloatArray, factor: FloatArray) -> FloatArray:
+    """Return the predictor x . theta, and offset, and abs(xL)^2 of each row, shape (2, n); L = `factor`, (D, D)."""
+    n = len(rows.weights)
+    out = np.empty((2, n))
+    tile, eta, squares = new_tile(rows.X.shape[1]), np.empty(TILE), np.empty(TILE)
+    for start in range(0, n, TILE):
+        width = min(TILE, n - start)
+        load_tile(rows.X, start, width, tile)
+        squared_lengths(tile, factor, eta, squares)
+        predictor(tile, theta, eta)
+        add_offset(rows.offset, start, width, eta)
+        out[0, start : start + width] = eta[:width]
+        out[1, start : start + width] = squares[:width]
+    return out
+
+
+@jit
+def score_rows(
+    eta: FloatArray, side: LabelArray, squares: FloatArray, weights: FloatArray, family: Family
+) -> FloatArray:
+    """Return g, h, the reach and the pull's factor of each row, shape (4, n); see `pilot.LaplaceApproximation`."""
+    n = len(eta)
+    out = np.empty((4, n))
+    tile, sides = np.zeros(TILE), np.ones(TILE)
+    terms, scratch, higher = np.empty((4, TILE)), np.empty((3, TILE)), np.empty(TILE)
+    for start in range(0, n, TILE):
+        width = min(TILE, n - start)
+        tile[:width] = eta[start : start + width]
+        sides[:width] = side[start : start + width]
+        family.derivatives(tile, sides, terms, scratch)
+        for lane in range(width):
+            higher[lane] = math.sqrt(squares[start + lane])
+        for lane in range(width):
+            w, square, length = weights[start + lane], squares[start + lane], higher[lane]
+            curvature = abs(terms[2, lane])  # some likelihoods are not log-concave
+            out[0, start + lane] = w * abs(terms[1, lane]) * length
+            out[1, start + lane] = w * curvature * square
+            out[2, start + lane] = w * square * (abs(terms[3, lane]) * length / 6.0 + curvature * square / 24.0)
+            out[3, start + lane] = 0.5 * w * terms[3, lane] * square
+    return out

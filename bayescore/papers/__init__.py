@@ -4,20 +4,23 @@ Sources: Huggins, Campbell and Broderick (2016) for limits and expectations of s
 guarantees and private schemes of k-variates++, Peters (2021) for on-line leverage scores and the circle.
 """
 
-from bayescore.papers.circle import separable_circle
-from bayescore.papers.expected_sensitivity import expected_sensitivity
-from bayescore.papers.guarantee import Guarantee, guarantee
-from bayescore.papers.minibatches import minibatch_width, on_line_bound
-from bayescore.papers.online_scores import online_scores_by_row
-from bayescore.papers.pd_means import pd_means
-from bayescore.papers.relaxed import RelaxedGuarantee, relaxed_guarantee
-from bayescore.papers.sensitivity_limits import (
+from bayescore.papers.huggins import (
+    expected_sensitivity,
     indispensable_rows,
     near_orthogonal_rows,
     sensitivity_range,
     sphere_separation,
 )
-from bayescore.papers.spread import spread, spread_calibrated
+from bayescore.papers.nock import (
+    Guarantee,
+    RelaxedGuarantee,
+    guarantee,
+    minibatch_width,
+    on_line_bound,
+    relaxed_guarantee,
+)
+from bayescore.papers.nock_private import pd_means, spread, spread_calibrated
+from bayescore.papers.peters import online_scores_by_row, separable_circle
 
 __all__ = [
     "Guarantee",

@@ -5,6 +5,8 @@ and the thinning are learnt from the draws of all chains. So the draws follow fr
 
 The number of draws kept stays as it is asked. Where their effective sample size is short the chains go on with twice
 the thinning: every other draw is dropped, and as many are drawn. `max_gradients` ends this.
+
+The default sampler of rows without groups: `langevin` around the mode, `adaptive` in its length.
 """
 
 import math
@@ -13,29 +15,50 @@ import warnings
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import numpy as np
 
-from bayescore.chains import effective_sizes
-from bayescore.data.passes.threads import one_blas_thread
+from bayescore.compiled import jit_sums, one_blas_thread
+from bayescore.data.coreset import feature_names
+from bayescore.models.posterior import TargetDensity, log_density, sparse_columns, sparse_log_density
+from bayescore.numerics.chains import effective_sizes
 from bayescore.progress import Bar, progress
-from bayescore.samplers.frames import Frame
-from bayescore.samplers.langevin import LONGEST_ANGLE, Step, advance
-from bayescore.samplers.method import Option, Request, thinned
-from bayescore.samplers.run import Segment
+from bayescore.samplers.langevin import LONGEST_ANGLE, Dense, Density, Frame, Step, advance, density
+from bayescore.samplers.method import Option, Request, Sampler, Segment, mode_and_factor, thinned
 from bayescore.types import FloatArray
 from bayescore.validation import check_integer, check_positive
 
 FIRST = 64  # transitions of the first window of warm-up; each later one is twice as long
+
+
 SHORT = 4 * FIRST  # transitions of warm-up; of fewer nothing but h is learnt
+
+
 LEARNT = 100.0  # effective draws of a window that covariances are learnt from
+
+
 TRIALS = 3  # windows for numbers of steps of a transition, at most
+
+
 ESS = 1000  # effective draws that are asked for by default
+
+
 MAX_SHARE = 0.8  # of the draws kept, that may be asked to be effective: estimates scatter
+
+
 TAIL = 0.4  # of the bulk effective sample size that is asked for, asked of the tails
+
+
 SPARE = 1.1  # more transitions than the effective sample size asks for, which is an estimate
+
+
 LEAST = 100  # draws of a chain; fewer say nothing about mixing
+
+
 _PIECE = 256  # transitions between two looks at Ctrl-C, at most
+
+
 _WORK = 2e7  # entries of X read between them: some tenths of a second
 
 
@@ -270,3 +293,51 @@ def statistics(drawn: Sampled) -> dict[str, FloatArray]:
         "step_size": np.full(shape, math.exp(drawn.step.log_h)),
         "n_steps": np.full(shape, drawn.step.steps * drawn.thin),
     }
+
+
+@jit_sums
+def _flat(theta: FloatArray, gradient: FloatArray, data: Any) -> float:
+    return log_density(theta, gradient, *data)
+
+
+@jit_sums
+def _sparse(theta: FloatArray, gradient: FloatArray, data: Any) -> float:
+    return sparse_log_density(theta, gradient, data)
+
+
+FLAT, SPARSE = density("flat", _flat), density("sparse", _sparse)
+
+
+def compiled_density(target: TargetDensity) -> tuple[Density, Any]:
+    """Return the faster of the two compiled densities, which differ by rounding, and its data."""
+    arguments, columns = target.arguments(), sparse_columns(target.rows.X)
+    return (FLAT, arguments) if columns is None else (SPARSE, (columns, *arguments[1:]))
+
+
+class Langevin(Sampler):
+    """The declaration of the sampler."""
+
+    def draw(self, request: Request) -> Any:
+        """Return draws of beta."""
+        from bayescore.compat import inference_data  # ArviZ is slow to import, and builders do without it
+
+        plan = Plan.of(request, "sampling by langevin")
+        target = request.target()
+        mode, factor = mode_and_factor(target)
+        noise = np.random.default_rng(request.streams[-1]).standard_normal((request.chains, len(mode)))
+        frame = Dense.of(*compiled_density(target), mode, factor)
+        drawn = run(frame, mode + 1.5 * noise @ factor.T, request.streams[:-1], plan)
+        return inference_data(
+            {"posterior": {"beta": drawn.theta}, "sample_stats": statistics(drawn)},
+            coords={"feature": list(feature_names(request.data))},
+            dims={"beta": ["feature"]},
+        )
+
+
+LANGEVIN = Langevin(
+    name="langevin",
+    about="Langevin steps that leave the normal part of the posterior exact, compiled, until the effective size is met",
+    needs=("closed_form", "unimodal"),
+    because="needs a density in closed form and cannot cross between spike and slab",
+    options=OPTIONS,
+)

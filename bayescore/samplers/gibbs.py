@@ -34,11 +34,10 @@ import numpy as np
 from scipy import linalg
 
 from bayescore.compiled import jit
-from bayescore.models.families.probit import probit_upper
+from bayescore.families.probit import probit_upper
 from bayescore.models.posterior import Derivatives
-from bayescore.samplers import linear
-from bayescore.samplers.method import augmentation
-from bayescore.samplers.run import Segment
+from bayescore.numerics import elementary
+from bayescore.samplers.method import Segment, augmentation
 from bayescore.types import NO_OFFSET, FloatArray
 
 _LOG_HALF = -math.log(2.0)
@@ -81,7 +80,7 @@ def prepare(Z: FloatArray, weights: FloatArray, prior: Derivatives, shift: Float
 def init(u: FloatArray, arguments: Arguments) -> State:
     """Return the state at `u`."""
     columns, weights, shift, _, constant, offsets = arguments
-    eta = linear.tall_times(columns, u)
+    eta = elementary.tall_times(columns, u)
     for n in range(offsets.size):
         eta[n] += offsets[n]
     score, log_p = eta.copy(), np.empty(eta.size)
@@ -95,10 +94,10 @@ def init(u: FloatArray, arguments: Arguments) -> State:
     for n in range(weights.size, eta.size):
         own += log_p[n] + 0.5 * eta[n] * eta[n]
     factor = np.eye(u.size)
-    linear.add_gram(columns, second, factor)
-    linear.factorise(factor)
+    elementary.add_gram(columns, second, factor)
+    elementary.factorise(factor)
     value = constant + (shift * u).sum() - 0.5 * (u * u).sum() + summed + own
-    return State(u.copy(), eta, log_p, value, summed, shift + linear.tall_transposed_times(columns, first), factor)
+    return State(u.copy(), eta, log_p, value, summed, shift + elementary.tall_transposed_times(columns, first), factor)
 
 
 @jit
@@ -144,15 +143,15 @@ def step(
     summed = weights.size
     t = np.zeros(state.eta.size)
     t[summed:] = latents(state.eta[summed:], state.log_p[summed:], exponentials)
-    own = linear.tall_transposed_times(columns, t)
-    there = init(state.mean + own + linear.times(state.factor, noise), arguments)
+    own = elementary.tall_transposed_times(columns, t)
+    there = init(state.mean + own + elementary.times(state.factor, noise), arguments)
     if summed == 0:
         return there, 1.0
-    back = linear.solve(there.factor, state.u - there.mean - own)
+    back = elementary.solve(there.factor, state.u - there.mean - own)
     gap = there.u - state.u
     log_ratio = there.summed - state.summed + (gap * (shift + own - 0.5 * (there.u + state.u))).sum()
     log_ratio += 0.5 * ((noise * noise).sum() - (back * back).sum())
-    log_ratio += linear.log_diagonal(state.factor) - linear.log_diagonal(there.factor)
+    log_ratio += elementary.log_diagonal(state.factor) - elementary.log_diagonal(there.factor)
     if not log_ratio > -math.inf:  # NaN too
         return state, 0.0
     probability = math.exp(min(0.0, log_ratio))
@@ -165,14 +164,14 @@ def _advance(
 ) -> None:
     normals, uniforms, exponentials = noise
     factor = arguments[3]
-    state = init(linear.transposed_times(factor, theta), arguments)
+    state = init(elementary.transposed_times(factor, theta), arguments)
     thin = uniforms.shape[1]
     for i in range(len(segment.draws)):
         total = 0.0
         for j in range(thin):
             state, probability = step(normals[i, j], uniforms[i, j], exponentials[i, j], state, arguments)
             total += probability
-        segment.draws[i] = linear.transposed_solve(factor, state.u)
+        segment.draws[i] = elementary.transposed_solve(factor, state.u)
         segment.values[i] = state.value
         segment.acceptance[i] = total / thin
 

@@ -1,9 +1,9 @@
-"""The frame of `samplers.joint`: which coordinates effects and sds have, and how warm-up betters their whitening.
+"""The frame of `samplers.groups`: which coordinates effects and sds have, and how warm-up betters their whitening.
 
 At the joint mode w = 1 - variance / sigma^2 of a level is how much its rows say beside the prior. That is the weight of
-its effect (`joint_target`), whose sd given sigma then hardly changes with sigma. An sd whose posterior reaches 0 has a
-sign, and all its effects are non-centred. The mean of a factor's effects, which rows do not tell from the coefficient
-of the same column, has a scale that follows sigma (`joint_means`).
+its effect (`models.groups.joint`), whose sd given sigma then hardly changes with sigma. An sd whose posterior reaches 0
+has a sign, and all its effects are non-centred. The mean of a factor's effects, which rows do not tell from the
+coefficient of the same column, has a scale that follows sigma (`models.groups.joint`).
 """
 
 import math
@@ -14,16 +14,24 @@ from typing import Any
 import numpy as np
 
 from bayescore.data.coreset import Coreset
-from bayescore.models.families import Family
-from bayescore.models.group_priors import GroupPrior
-from bayescore.models.joint_means import Means, free_columns, move, move_back, moved_density
-from bayescore.models.joint_mode import curvature_at, informed, joint_mode
-from bayescore.models.joint_points import of_covariance, regressions, slopes_of
-from bayescore.models.joint_rows import JointRows, Solver
-from bayescore.models.joint_target import JointArguments, covariance_factors
-from bayescore.models.joint_whitening import Whitening, natural, whitened_density
+from bayescore.families import Family
+from bayescore.models.groups.joint import (
+    JointArguments,
+    Means,
+    covariance_factors,
+    free_columns,
+    move,
+    move_back,
+    moved_density,
+    of_covariance,
+    regressions,
+    slopes_of,
+)
+from bayescore.models.groups.joint_mode import Whitening, curvature_at, informed, joint_mode, natural, whitened_density
+from bayescore.models.groups.rows import JointRows, Solver
 from bayescore.models.posterior import prior_part
-from bayescore.models.priors import Prior
+from bayescore.priors import Prior
+from bayescore.priors.groups import GroupPrior
 from bayescore.samplers.langevin import Density, density
 from bayescore.types import NO_OFFSET, FloatArray, IntArray
 
@@ -39,7 +47,7 @@ WHITENED = density("joint", whitened_density)
 
 @dataclass(frozen=True, eq=False)
 class _Model:
-    """A coreset's model, with what `joint_target` needs of it; the frame of it is whitened at a point."""
+    """A coreset's model, with what `models.groups.joint` needs of it; the frame of it is whitened at a point."""
 
     rows: JointRows
     family: Family
@@ -185,7 +193,7 @@ class _Model:
 
 @dataclass(frozen=True, eq=False)
 class JointFrame(_Model):
-    """Coordinates of all parameters of a coreset's model; `points` are those of `joint_target`."""
+    """Coordinates of all parameters of a coreset's model; `points` are those of `models.groups.joint`."""
 
     whitening: Whitening
 

@@ -29,10 +29,9 @@ from typing import NamedTuple
 import numpy as np
 
 from bayescore.compiled import jit
-from bayescore.models.density import DensityArguments, log_density
-from bayescore.samplers import linear
-from bayescore.samplers.method import ChainSampler, Option, Prepared, Request, thinned
-from bayescore.samplers.run import Draws, Segment
+from bayescore.models.posterior import DensityArguments, log_density
+from bayescore.numerics import elementary
+from bayescore.samplers.method import ChainSampler, Draws, Option, Prepared, Request, Segment, thinned
 from bayescore.types import FloatArray
 from bayescore.validation import check_choice
 
@@ -74,7 +73,7 @@ class Scale(NamedTuple):
 
 @jit
 def _drift(gradient: FloatArray, scale: Scale) -> FloatArray:
-    drift = linear.transposed_times(scale.factor, gradient)
+    drift = elementary.transposed_times(scale.factor, gradient)
     length = math.sqrt((drift * drift).sum())
     return drift * (scale.longest / length) if length > scale.longest else drift
 
@@ -83,7 +82,7 @@ def _drift(gradient: FloatArray, scale: Scale) -> FloatArray:
 def propose(noise: FloatArray, state: State, scale: Scale) -> tuple[FloatArray, FloatArray]:
     """Return the point proposed from a state by standard normal `noise`, and L'g there, cut; shape (D,) each."""
     drift, epsilon = _drift(state.gradient, scale), math.exp(scale.log_epsilon)
-    return state.theta + epsilon * linear.times(scale.factor, noise + 0.5 * epsilon * drift), drift
+    return state.theta + epsilon * elementary.times(scale.factor, noise + 0.5 * epsilon * drift), drift
 
 
 @jit

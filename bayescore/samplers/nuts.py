@@ -1,4 +1,4 @@
-"""NUTS through PyMC: the weighted model of `models.pymc_model`, sampled by `pm.sample`.
+"""NUTS through PyMC: the weighted model of `models.pymc`, sampled by `pm.sample`.
 
 For every family and prior, hierarchies included. PyMC takes seconds to import, and is so only when drawing.
 """
@@ -15,9 +15,9 @@ import numpy as np
 from scipy import linalg, optimize
 
 from bayescore.data.coreset import Coreset
-from bayescore.models.group_priors import check_group_prior
+from bayescore.priors.groups import check_group_prior
 from bayescore.progress import stop_display
-from bayescore.samplers.grouped import tell_groups
+from bayescore.samplers.groups import tell_groups
 from bayescore.samplers.method import Request, Sampler
 from bayescore.types import FloatArray
 
@@ -80,7 +80,7 @@ class PymcSampler(Sampler):
         """
         import pymc as pm
 
-        from bayescore.models.pymc_model import model
+        from bayescore.models.pymc import model
 
         if request.data.group is not None:
             return _of_groups(request)
@@ -122,7 +122,7 @@ def _of_groups(request: Request) -> Any:
     """Return draws of the model of rows with groups; a chain starts within an sd of the mode of its coefficients."""
     import pymc as pm
 
-    from bayescore.models import pymc_model
+    from bayescore.models import pymc as pymc_model
 
     options = {"target_accept": GROUP_ACCEPTANCE, "nuts_sampler": "pymc", **request.options}
     data, group_prior = request.data, check_group_prior(options.pop("group_prior", None))

@@ -35,11 +35,10 @@ import numpy as np
 from polyagamma import random_polyagamma
 
 from bayescore.compiled import jit
-from bayescore.models.families.logistic import logistic_upper
+from bayescore.families.logistic import logistic_upper
 from bayescore.models.posterior import Derivatives
-from bayescore.samplers import linear
-from bayescore.samplers.method import augmentation
-from bayescore.samplers.run import Segment
+from bayescore.numerics import elementary
+from bayescore.samplers.method import Segment, augmentation
 from bayescore.types import NO_OFFSET, FloatArray, IntArray
 
 # polyagamma 2.0.2 by default draws with a bias where w < 8 is no whole number (at w = 2.7 means are 1% and variances 5%
@@ -80,7 +79,7 @@ def prepare(Z: FloatArray, weights: FloatArray, prior: Derivatives, shift: Float
 def init(theta: FloatArray, arguments: Arguments) -> State:
     """Return the state at `theta`."""
     columns, _, weights, shift, precision, constant, offsets = arguments
-    eta = linear.tall_times(columns, theta)
+    eta = elementary.tall_times(columns, theta)
     for n in range(offsets.size):
         eta[n] += offsets[n]
     value = constant
@@ -190,11 +189,11 @@ def update(noise: FloatArray, omega: FloatArray, arguments: Arguments) -> State:
     """Return the state at a draw of beta given `omega`; `noise`, shape (D,), is standard normal."""
     columns, _, _, shift, precision, _, offsets = arguments
     if offsets.size > 0:
-        shift = shift - linear.tall_transposed_times(columns, omega * offsets)
+        shift = shift - elementary.tall_transposed_times(columns, omega * offsets)
     factor = precision.copy()
-    linear.add_gram(columns, omega, factor)
-    linear.factorise(factor)
-    return init(linear.transposed_solve(factor, linear.solve(factor, shift) + noise), arguments)
+    elementary.add_gram(columns, omega, factor)
+    elementary.factorise(factor)
+    return init(elementary.transposed_solve(factor, elementary.solve(factor, shift) + noise), arguments)
 
 
 def step(rng: np.random.Generator, state: State, arguments: Arguments) -> State:

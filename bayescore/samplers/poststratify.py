@@ -17,19 +17,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bayescore.compiled import available_cores, one_blas_thread
 from bayescore.data.coreset import Coreset
 from bayescore.data.design import Grouping, terms_text
-from bayescore.data.passes.threads import available_cores, one_blas_thread
-from bayescore.data.sources.group_columns import column_of, values
-from bayescore.data.sources.groups import Grouper
+from bayescore.data.factors import column_of, values
+from bayescore.data.groups import Grouper
 from bayescore.data.tables import as_floats, as_table, check_numeric, feature_matrix, is_table
+from bayescore.families import Family
+from bayescore.families.family import check_family
 from bayescore.limits import PROB
-from bayescore.listing import listed
-from bayescore.models.effect_draws import EffectDraws
-from bayescore.models.families import Family, check_family
+from bayescore.models.groups.effects import EffectDraws
 from bayescore.models.predictor import Factor, Predictor
-from bayescore.samplers.inference_data import Posterior, flat_draws, read_posterior
-from bayescore.samplers.new_rows import column_offset, finite_design, positive_rows
+from bayescore.samplers.posterior import Posterior, flat_draws, read_posterior
+from bayescore.samplers.predict import column_offset, finite_design, positive_rows
+from bayescore.text import listed
 from bayescore.types import FloatArray, IntArray, Parts, WeightedData
 from bayescore.validation import DataError, check_integer, check_positive, check_weights
 

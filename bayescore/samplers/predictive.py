@@ -14,14 +14,12 @@ import numpy as np
 import xarray as xr
 from numpy.typing import NDArray
 
-from bayescore.data.counts import events_of
-from bayescore.data.designed import open_in
-from bayescore.data.matching import check_no_pseudo, check_same_design
-from bayescore.data.offsets import Offset
-from bayescore.data.sources.paired import numbers_of
+from bayescore.data.coreset import check_no_pseudo, check_same_design
+from bayescore.data.open import open_in
+from bayescore.data.responses import Offset, events_of, numbers_of
 from bayescore.data.tables import as_table, is_table
-from bayescore.listing import listed
-from bayescore.samplers.inference_data import Posterior, made_here, read_posterior
+from bayescore.samplers.posterior import Posterior, made_here, read_posterior
+from bayescore.text import listed
 from bayescore.types import WeightedData
 from bayescore.validation import DataError, RandomState, check_integer, check_seed
 

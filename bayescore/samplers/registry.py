@@ -3,11 +3,11 @@
 from collections.abc import Collection
 
 from bayescore.data.design import one_intercept
-from bayescore.models.priors import Prior, names
-from bayescore.samplers.collapsed import COLLAPSED
-from bayescore.samplers.flat import LANGEVIN
+from bayescore.priors import Prior
+from bayescore.priors.prior import names
+from bayescore.samplers.adaptive import LANGEVIN
 from bayescore.samplers.gibbs import GIBBS
-from bayescore.samplers.joint import JOINT
+from bayescore.samplers.groups import COLLAPSED, JOINT
 from bayescore.samplers.mala import MALA
 from bayescore.samplers.method import Sampler
 from bayescore.samplers.nuts import NUTS

@@ -10,19 +10,17 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from bayescore.chains import effective_sizes, split_rhats
 from bayescore.compat import as_xarray
-from bayescore.data.coreset import Coreset
-from bayescore.data.matching import feature_names, own_family
-from bayescore.data.passes.threads import available_cores
+from bayescore.compiled import available_cores
+from bayescore.data.coreset import Coreset, feature_names, own_family
+from bayescore.families.family import check_family
 from bayescore.limits import MAX_RHAT, MIN_ESS_A_CHAIN
-from bayescore.models.default_priors import group_prior_for, prior_for
-from bayescore.models.families import check_family
-from bayescore.models.moving import MOVED
-from bayescore.models.priors import Prior
-from bayescore.samplers.inference_data import coefficients, draws_digest, made_here
+from bayescore.models.laplace import MOVED
+from bayescore.numerics.chains import effective_sizes, split_rhats
+from bayescore.priors import Prior
+from bayescore.priors.defaults import group_prior_for, prior_for
 from bayescore.samplers.method import Request, Sampler
-from bayescore.samplers.moves import hand_over
+from bayescore.samplers.posterior import coefficients, draws_digest, hand_over, made_here
 from bayescore.samplers.registry import (
     AUTO,
     SAMPLERS,

@@ -23,10 +23,9 @@ from pymc.util import get_random_generator, get_value_vars_from_user_vars
 from pytensor.tensor.random.basic import MvNormalRV, NormalRV
 
 from bayescore.models.posterior import posterior, prior_part
-from bayescore.models.priors import MultivariateNormal, Normal
+from bayescore.priors import MultivariateNormal, Normal
 from bayescore.samplers import gibbs, polya_gamma
-from bayescore.samplers.method import signed_rows
-from bayescore.samplers.run import Segment
+from bayescore.samplers.method import Segment, signed_rows
 from bayescore.types import WeightedData
 from bayescore.validation import DataError, check_integer
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import bayescore as bc
-from bayescore.models.newton import find_mode
+from bayescore.models.laplace import find_mode
 from bayescore.models.posterior import posterior
 from benchmarks.commands import command
 from benchmarks.problems import PROBLEMS, load, readable

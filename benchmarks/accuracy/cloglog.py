@@ -18,10 +18,10 @@ import numpy as np
 
 import bayescore as bc
 from bayescore.compiled import jit
-from bayescore.coresets.calibration.paired import Weighed, errors_between
-from bayescore.data.passes.tiles import TILE
-from bayescore.models.families import FAMILIES
+from bayescore.data.tiles import TILE
+from bayescore.families.family import FAMILIES
 from bayescore.models.posterior import likelihood_terms, log_likelihoods
+from bayescore.numerics.moments import Weighed, errors_between
 from benchmarks.commands import command
 from benchmarks.groups import multilevel
 from benchmarks.tables import publish

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 import bayescore as bc
-from bayescore.coresets.calibration import fits, predicted_error
-from bayescore.coresets.calibration.predicted_error import Trial
-from bayescore.models.newton import Mode
+from bayescore.coresets import calibration, predicted_error
+from bayescore.coresets.predicted_error import Trial
+from bayescore.models.laplace import Mode
 from benchmarks.accuracy.importance import by_importance, correlations, gaps
 from benchmarks.commands import command
 from benchmarks.problems import load
@@ -77,7 +77,7 @@ def study(name: str) -> dict[str, Any]:
         trials.append(try_out(*arguments))
         return trials[-1]
 
-    try_out, fits.try_out = predicted_error.try_out, kept  # type: ignore[attr-defined]
+    try_out, calibration.try_out = predicted_error.try_out, kept  # type: ignore[attr-defined]
     small = bc.build_coreset(X[:3000], y[:3000], method="calibrated", size=size // 4, **design)  # compiles
     drawn = bc.sample(small, "logistic", PRIOR, sampler="mala", draws=300, tune=300, random_seed=0, progressbar=False)
     bc.certify(drawn, small, X[:3000], y[:3000], progressbar=False)

@@ -28,18 +28,16 @@ from typing import Any
 import numpy as np
 
 import bayescore as bc
-from bayescore.coresets.calibration.paired import Errors, Weighed, errors_between
-from bayescore.coresets.calibration.pilot import LaplaceApproximation
-from bayescore.coresets.calibration.predicted_error import draw_base
-from bayescore.coresets.calibration.remainder import Expansion
-from bayescore.coresets.calibration.search import TOLERANCE
-from bayescore.coresets.condensing.condensation import SHORTER, Unmoved, converged
-from bayescore.coresets.condensing.search import largest
-from bayescore.data.passes.threads import one_blas_thread
-from bayescore.data.synthetic import binary10
-from bayescore.diagnostics.mcse import ess_mean
-from bayescore.models.families import check_family
+from bayescore.compiled import one_blas_thread
+from bayescore.coresets.calibrated import TOLERANCE
+from bayescore.coresets.condensed import SHORTER, Unmoved, converged, largest
+from bayescore.coresets.predicted_error import draw_base
+from bayescore.datasets import binary10
+from bayescore.families.family import check_family
+from bayescore.models.laplace import Expansion, LaplaceApproximation
 from bayescore.models.posterior import likelihood_terms, log_likelihoods
+from bayescore.numerics.chains import ess_mean
+from bayescore.numerics.moments import Errors, Weighed, errors_between
 from benchmarks.commands import command
 from benchmarks.problems import SHARED, load
 from benchmarks.tables import known_rows, publish

@@ -3,9 +3,9 @@
 import matplotlib as mpl
 
 import bayescore as bc
-from bayescore.diagnostics.agreement import predicted_error
-from bayescore.diagnostics.certificate import Certificate
-from bayescore.diagnostics.compare import Comparison
+from bayescore.report.certify import Certificate
+from bayescore.report.compare import Comparison
+from bayescore.report.tables import predicted_error
 from benchmarks.commands import command
 from benchmarks.tables import RESULTS, publish
 

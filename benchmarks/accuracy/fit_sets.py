@@ -21,7 +21,7 @@ from scipy.stats import norm
 import bayescore as bc
 from bayescore.compiled import compile_seconds
 from bayescore.data.design import one_intercept
-from bayescore.diagnostics.mcse import mcse_mean
+from bayescore.numerics.chains import mcse_mean
 from benchmarks.commands import command
 from benchmarks.groups.multilevel_terms import figures
 from benchmarks.groups.several_terms import aggression

@@ -32,12 +32,12 @@ from threadpoolctl import threadpool_limits
 
 import bayescore as bc
 from bayescore import compat
-from bayescore.diagnostics.mcse import ess, rhat
+from bayescore.families.family import check_family
 from bayescore.files import whole_file
-from bayescore.models.families import check_family
 from bayescore.models.posterior import log_likelihoods, posterior
+from bayescore.numerics.chains import ess, rhat
 from bayescore.samplers import mala
-from bayescore.samplers.run import Segment
+from bayescore.samplers.method import Segment
 from bayescore.types import FloatArray, WeightedData
 
 FOLDER = Path(__file__).parents[1] / ".references"

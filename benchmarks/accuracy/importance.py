@@ -11,10 +11,10 @@ from typing import NamedTuple
 import numpy as np
 
 import bayescore as bc
-from bayescore.diagnostics.errors import correlation_influence, moments, moments_mcse
-from bayescore.models.families import check_family
-from bayescore.models.newton import Mode
+from bayescore.families.family import check_family
+from bayescore.models.laplace import Mode
 from bayescore.models.posterior import log_likelihoods
+from bayescore.numerics.moments import correlation_influence, moments, moments_mcse
 
 PROPOSALS = 4000
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bayescore.coresets.scores.leverage import leverage_scores
+from bayescore.coresets.leverage import leverage_scores
 from benchmarks.commands import command
 from benchmarks.papers.peters.loss import COVTYPE, KDD, full
 from benchmarks.problems import readable

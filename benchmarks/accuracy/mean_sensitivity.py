@@ -4,7 +4,7 @@ The paper's k is 6 and its R is 3. Expected: flat in N, exponential in R, robust
 """
 
 import bayescore as bc
-from bayescore.data.synthetic import binary10
+from bayescore.datasets import binary10
 from benchmarks.commands import command
 from benchmarks.tables import publish
 

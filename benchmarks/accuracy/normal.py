@@ -22,9 +22,9 @@ import numpy as np
 import pandas as pd
 
 import bayescore as bc
-from bayescore.diagnostics.mcse import ess
-from bayescore.models.group_priors import log_sigma_terms
 from bayescore.models.posterior import log_likelihoods
+from bayescore.numerics.chains import ess
+from bayescore.priors.groups import log_sigma_terms
 from bayescore.types import FloatArray, IntArray
 from benchmarks.accuracy.poisson import DRAWS, p_value
 from benchmarks.calibration.sbc.ranks import rank

@@ -18,9 +18,9 @@ import numpy as np
 import pandas as pd
 
 import bayescore as bc
-from bayescore.models.default_priors import autoscaled
-from bayescore.models.group_priors import log_sigma_terms
 from bayescore.models.noise import find_noise
+from bayescore.priors.defaults import autoscaled
+from bayescore.priors.groups import log_sigma_terms
 from bayescore.types import FloatArray
 from benchmarks.accuracy.normal import PUBLISHED, SD
 from benchmarks.commands import command

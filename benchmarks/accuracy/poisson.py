@@ -29,8 +29,8 @@ import pandas as pd
 from scipy import stats
 
 import bayescore as bc
-from bayescore.coresets.calibration.paired import Weighed, errors_between
 from bayescore.models.posterior import log_likelihoods
+from bayescore.numerics.moments import Weighed, errors_between
 from benchmarks.calibration.sbc.ranks import rank
 from benchmarks.commands import command
 from benchmarks.problems import SHARED

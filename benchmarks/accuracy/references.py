@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 import bayescore as bc
-from bayescore.diagnostics.mcse import ess_mean, mcse_mean
+from bayescore.numerics.chains import ess_mean, mcse_mean
 from bayescore.types import WeightedData
 from benchmarks.commands import command
 from benchmarks.tables import publish

@@ -9,8 +9,7 @@ import time
 import numpy as np
 import pandas as pd
 
-from bayescore.coresets.separation.complexity import mu_complexity
-from bayescore.coresets.separation.separability import separability
+from bayescore.coresets.separation import mu_complexity, separability
 from benchmarks.commands import command
 from benchmarks.problems import load, readable
 from benchmarks.tables import publish

@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 from bayescore.clustering import SQUARED_EUCLIDEAN, Uniform, d_means, k_variates
-from bayescore.clustering.nearest import Nearest
+from bayescore.clustering.divergences import Nearest
 from bayescore.papers import guarantee
 from benchmarks.commands import command
 from benchmarks.problems import SHARED

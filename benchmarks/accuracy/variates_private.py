@@ -28,9 +28,9 @@ import pandas as pd
 from sklearn.cluster import KMeans
 
 from bayescore.clustering import SQUARED_EUCLIDEAN, k_variates
-from bayescore.clustering.nearest import Nearest
+from bayescore.clustering.divergences import Nearest
 from bayescore.clustering.private import PrivateSeeding, laplace, private_k_variates
-from bayescore.papers.spread import Spread, spread, spread_calibrated
+from bayescore.papers.nock_private import Spread, spread, spread_calibrated
 from benchmarks.accuracy.variates_peers import against
 from benchmarks.commands import command
 from benchmarks.problems import SHARED

@@ -18,12 +18,13 @@ import pandas as pd
 from scipy import special, stats
 
 import bayescore as bc
-from bayescore.coresets.cells import condense, matching, settle
-from bayescore.coresets.cells.points import Points
-from bayescore.coresets.cells.sums import Density
-from bayescore.models.families import check_family
-from bayescore.models.group_priors import HalfNormal
-from bayescore.models.priors import Normal
+from bayescore.coresets import cell_centre, cell_rows
+from bayescore.coresets import multilevel as condense
+from bayescore.coresets.cell_centre import Points
+from bayescore.coresets.cells import Density
+from bayescore.families.family import check_family
+from bayescore.priors import Normal
+from bayescore.priors.groups import HalfNormal
 from benchmarks.calibration.sbc.ranks import rank
 from benchmarks.commands import command
 from benchmarks.tables import publish
@@ -40,9 +41,9 @@ def without_averages() -> Iterator[None]:
         for target, name, value in (
             (Density, "variances", lambda *given: np.zeros(len(given[2]))),
             (Density, "spread", lambda *given: np.zeros(len(given[2]))),
-            (settle, "_MAX_TURNS", 1),
-            (settle, "_by_quadrature", lambda found: (found.sums, found.points.at)),
-            (matching, "_ROUNDS", 1),
+            (cell_centre, "_MAX_TURNS", 1),
+            (cell_centre, "_by_quadrature", lambda found: (found.sums, found.points.at)),
+            (cell_rows, "_ROUNDS", 1),
             (condense, "SHAPE", np.inf),
             (condense, "TOGETHER", np.inf),
         ):

@@ -38,12 +38,12 @@ import pandas as pd
 from scipy import special
 
 import bayescore as bc
-from bayescore.coresets.calibration.pilot import LaplaceApproximation
 from bayescore.data.dataset import Dataset
 from bayescore.diagnostics import averages, loo_pass, row_sums
-from bayescore.diagnostics.certificate import sampled_groups
+from bayescore.diagnostics.certificate import sampled
 from bayescore.diagnostics.row_sums import RowSums
-from bayescore.models.families import FAMILIES
+from bayescore.families.family import FAMILIES
+from bayescore.models.laplace import LaplaceApproximation
 from bayescore.models.posterior import log_likelihoods
 from benchmarks.commands import command
 from benchmarks.sources.sources import alone
@@ -154,7 +154,7 @@ def groups(n: int, G: int, *, every: bool = True) -> dict[str, Any]:
     row |= {"cost": certify / build, "level": str(first.level), "passes": first.n_passes, "peak MB": peak}
     if not every:
         return row
-    with patch.object(sampled_groups, "LARGEST_SHARE", 0.0):
+    with patch.object(sampled, "LARGEST_SHARE", 0.0):
         exact, seconds = timed(lambda: bc.certify(idata, core, frame, label="y", **QUIET))
     gap = (first.effects["mean_error_sd"] - exact.effects["mean_error_sd"]).abs().max()
     row |= {"exact": seconds, "exact cost": seconds / build, "effects apart": gap}

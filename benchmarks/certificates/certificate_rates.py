@@ -35,12 +35,12 @@ from scipy import special, stats
 from threadpoolctl import threadpool_limits
 
 import bayescore as bc
-from bayescore.diagnostics.mcse import ess
-from bayescore.diagnostics.psis import psislw
-from bayescore.fitting.scaling import design_prior
-from bayescore.models.default_priors import DEFAULT_SCALE, prior_for
-from bayescore.models.families import check_family
+from bayescore.families.family import check_family
+from bayescore.fitting.given import design_prior
 from bayescore.models.posterior import log_likelihoods
+from bayescore.numerics.chains import ess
+from bayescore.numerics.psis import psislw
+from bayescore.priors.defaults import DEFAULT_SCALE, prior_for
 from bayescore.validation import DataError
 from benchmarks.accuracy.fit_sets import errors
 from benchmarks.accuracy.full_posteriors import FOLDER

@@ -22,10 +22,10 @@ import numpy as np
 from scipy import special, stats
 
 import bayescore as bc
-from bayescore.diagnostics.mcse import ess, mcse_mean, mcse_sd, rhat
-from bayescore.diagnostics.psis import psislw
-from bayescore.models.families import check_family
+from bayescore.families.family import check_family
 from bayescore.models.posterior import log_likelihoods
+from bayescore.numerics.chains import ess, mcse_mean, mcse_sd, rhat
+from bayescore.numerics.psis import psislw
 from benchmarks.accuracy.full_posteriors import FOLDER, Density, digest, hmc
 from benchmarks.certificates.certificate_problems import PRIORS, Problem
 

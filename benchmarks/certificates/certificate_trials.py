@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits
 
 import bayescore as bc
 from bayescore.coresets.method import DEFAULT_SIZE
-from bayescore.diagnostics.mcse import ess
+from bayescore.numerics.chains import ess
 from bayescore.validation import DataError
 from benchmarks.certificates.certificate_draws import KINDS, SHORT, Sampled, part
 from benchmarks.certificates.certificate_problems import PRIORS, PROBLEMS, Problem

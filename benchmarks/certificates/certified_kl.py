@@ -19,12 +19,12 @@ from scipy.linalg import solve_triangular
 from scipy.special import expit
 
 import bayescore as bc
-from bayescore.diagnostics.certificate.moved import Moved
-from bayescore.diagnostics.full_pass import full_rows
-from bayescore.diagnostics.full_weights import full_weights
-from bayescore.models.families import check_family
+from bayescore.diagnostics.certificate.flat import Moved
+from bayescore.diagnostics.row_sums import full_rows
+from bayescore.families.family import check_family
 from bayescore.models.posterior import log_likelihoods
-from bayescore.samplers.inference_data import read_posterior
+from bayescore.numerics.psis import full_weights
+from bayescore.samplers.posterior import read_posterior
 from benchmarks.commands import command
 from benchmarks.problems import load
 from benchmarks.sources.sources import one_by_one

@@ -26,8 +26,8 @@ from scipy import special
 
 import bayescore as bc
 from bayescore import compat
-from bayescore.samplers.collapsed import intraclass_correlation
-from bayescore.samplers.inference_data import draws_digest, read_posterior
+from bayescore.samplers.groups import intraclass_correlation
+from bayescore.samplers.posterior import draws_digest, read_posterior
 from benchmarks.commands import command
 from benchmarks.tables import publish
 

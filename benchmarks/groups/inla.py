@@ -19,7 +19,7 @@ import pandas as pd
 from scipy.special import expit
 
 import bayescore as bc
-from bayescore.diagnostics.mcse import ess_mean
+from bayescore.numerics.chains import ess_mean
 from benchmarks.commands import command
 from benchmarks.tables import known_rows, publish
 

@@ -18,11 +18,11 @@ import numpy as np
 from scipy import special
 
 import bayescore as bc
-from bayescore.models.collapsed_target import CollapsedTarget
-from bayescore.models.families import check_family
-from bayescore.models.group_priors import DEFAULT_GROUP_PRIOR
-from bayescore.models.priors import prior_of
-from bayescore.models.sampled_groups import MANY, SampledGroups, densities
+from bayescore.families.family import check_family
+from bayescore.models.groups.marginal import CollapsedTarget
+from bayescore.models.groups.sampled import MANY, SampledGroups, densities
+from bayescore.priors.by_name import prior_of
+from bayescore.priors.groups import DEFAULT_GROUP_PRIOR
 from benchmarks.commands import command
 from benchmarks.groups import multilevel_speed
 from benchmarks.sources.parquet import columns

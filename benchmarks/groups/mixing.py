@@ -13,7 +13,7 @@ from importlib.util import find_spec
 import numpy as np
 
 import bayescore as bc
-from bayescore.diagnostics.mcse import ess
+from bayescore.numerics.chains import ess
 from bayescore.samplers.mala import thinning
 from benchmarks.commands import command
 from benchmarks.problems import Table, _named, load, readable

@@ -17,11 +17,10 @@ from scipy import special
 
 import bayescore as bc
 from bayescore.diagnostics.certificate.nodes import core_moments
-from bayescore.models.collapsed import collapsed_density
-from bayescore.models.collapsed_target import CollapsedTarget
-from bayescore.models.families import check_family
-from bayescore.models.group_priors import HalfStudentT
-from bayescore.models.priors import Normal
+from bayescore.families.family import check_family
+from bayescore.models.groups.marginal import CollapsedTarget, collapsed_density
+from bayescore.priors import Normal
+from bayescore.priors.groups import HalfStudentT
 from benchmarks.commands import command
 from benchmarks.problems import SHARED
 from benchmarks.tables import publish

@@ -32,8 +32,8 @@ import pandas as pd
 from scipy import sparse, special
 
 import bayescore as bc
-from bayescore.data.passes.threads import available_cores
-from bayescore.diagnostics.mcse import ess
+from bayescore.compiled import available_cores
+from bayescore.numerics.chains import ess
 from benchmarks.commands import command
 from benchmarks.rivals.gradients import CALLS, jax_numpy, timed_gradient
 from benchmarks.tables import publish

@@ -19,8 +19,8 @@ import numpy as np
 import pandas as pd
 
 import bayescore as bc
-from bayescore.diagnostics.mcse import ess, mcse_mean
-from bayescore.models.families import check_family
+from bayescore.families.family import check_family
+from bayescore.numerics.chains import ess, mcse_mean
 from benchmarks.commands import command
 from benchmarks.problems import SHARED
 from benchmarks.tables import publish

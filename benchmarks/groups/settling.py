@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import bayescore as bc
-from bayescore.models.families import check_family
+from bayescore.families.family import check_family
 from benchmarks.commands import command
 from benchmarks.tables import publish
 

@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 import bayescore as bc
-from bayescore.diagnostics.mcse import ess
+from bayescore.numerics.chains import ess
 from benchmarks.commands import command
 from benchmarks.groups.multilevel_terms import CROSSED, MADE, URBAN, beside, figures, made
 from benchmarks.problems import SHARED

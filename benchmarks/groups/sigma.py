@@ -11,14 +11,14 @@ from dataclasses import replace
 import numpy as np
 
 from bayescore.diagnostics.certificate.nodes import core_moments
-from bayescore.models.collapsed_target import CollapsedTarget
-from bayescore.models.effect_nodes import Rules, lay_out
-from bayescore.models.families import check_family
-from bayescore.models.group_priors import HalfStudentT
-from bayescore.models.group_sums import look_at_rows
-from bayescore.models.marginal_mode import at_point
-from bayescore.models.priors import Normal
-from bayescore.models.quadrature import Nodes
+from bayescore.families.family import check_family
+from bayescore.models.groups.marginal import CollapsedTarget
+from bayescore.models.groups.marginal_mode import at_point
+from bayescore.models.groups.nodes import Rules, lay_out
+from bayescore.models.groups.rows import look_at_rows
+from bayescore.numerics.elementary import Nodes
+from bayescore.priors import Normal
+from bayescore.priors.groups import HalfStudentT
 from bayescore.types import WeightedData
 from benchmarks.commands import command
 from benchmarks.tables import publish

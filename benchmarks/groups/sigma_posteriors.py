@@ -19,8 +19,8 @@ import pandas as pd
 from scipy import stats
 
 import bayescore as bc
-from bayescore.diagnostics.mcse import ess, mcse_mean
-from bayescore.models.families import check_family
+from bayescore.families.family import check_family
+from bayescore.numerics.chains import ess, mcse_mean
 from benchmarks.commands import command
 from benchmarks.tables import publish
 

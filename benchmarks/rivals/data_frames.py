@@ -22,7 +22,7 @@ from formulaic import model_matrix
 from scipy.special import expit
 
 import bayescore as bc
-from bayescore.diagnostics.mcse import mcse_mean
+from bayescore.numerics.chains import mcse_mean
 from benchmarks.commands import command
 from benchmarks.tables import publish
 

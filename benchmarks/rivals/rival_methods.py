@@ -15,8 +15,8 @@ from scipy.optimize import nnls
 from threadpoolctl import threadpool_limits
 
 import bayescore as bc
-from bayescore.data.passes.threads import available_cores
-from bayescore.models.newton import Mode
+from bayescore.compiled import available_cores
+from bayescore.models.laplace import Mode
 from bayescore.types import FloatArray, WeightedData
 
 DRAWS = 500  # S, the default of the authors' code

@@ -42,7 +42,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bayescore.data.passes.threads import available_cores
+from bayescore.compiled import available_cores
 from benchmarks.commands import command
 from benchmarks.problems import SHARED
 from benchmarks.rivals.rival_systems import SYSTEMS

@@ -17,15 +17,14 @@ from collections.abc import Iterator
 import numpy as np
 
 import bayescore as bc
-from bayescore.coresets.calibration.pilot import MAX_PILOTS, Shares, Survey, full_mode, survey
-from bayescore.coresets.calibration.totals import Totals
-from bayescore.coresets.calibration.weights import fit_weights
-from bayescore.coresets.sampling.fixed_size import choose
+from bayescore.coresets.calibration import Totals, fit_weights
+from bayescore.coresets.pilot import MAX_PILOTS, Shares, Survey, full_mode, survey
 from bayescore.data.dataset import Dataset
 from bayescore.data.sources import as_source
-from bayescore.data.synthetic import binary10
-from bayescore.models.families import FAMILIES
-from bayescore.models.newton import Mode
+from bayescore.datasets import binary10
+from bayescore.families.family import FAMILIES
+from bayescore.models.laplace import Mode
+from bayescore.numerics.sampling import choose
 from bayescore.types import WeightedData
 from benchmarks.commands import command
 from benchmarks.rivals.rival_methods import giga, quasi_newton

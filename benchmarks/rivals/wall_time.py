@@ -28,9 +28,9 @@ from typing import Any
 import numpy as np
 
 import bayescore as bc
-from bayescore.data.passes.threads import available_cores
-from bayescore.diagnostics.mcse import mcse_mean
-from bayescore.models.newton import Mode
+from bayescore.compiled import available_cores
+from bayescore.models.laplace import Mode
+from bayescore.numerics.chains import mcse_mean
 from benchmarks.commands import command
 from benchmarks.tables import publish
 
@@ -63,7 +63,7 @@ def cold_seconds(sampler: str) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         code = (
             "import time; begin = time.perf_counter(); import json, warnings; warnings.simplefilter('ignore')\n"
-            "from benchmarks.rivals.wall_time import coreset_and, data; import bayescore.models.potential\n"
+            "from benchmarks.rivals.wall_time import coreset_and, data; import bayescore.models.pymc\n"
             "imports = time.perf_counter() - begin; X, y = data()\n"
             f"taken = coreset_and({sampler!r}, X, y)[2]\n"
             "print(json.dumps({**taken, 'imports': imports, 'seconds': taken['seconds'] + imports}))"

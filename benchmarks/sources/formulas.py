@@ -23,10 +23,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bayescore.data.dataset import Dataset, open_rows
-from bayescore.data.designed import open_designed, open_in
 from bayescore.data.factors import Selection
-from bayescore.data.formulas.learning import learner
-from bayescore.models.families import check_family
+from bayescore.data.formula_learning import learner
+from bayescore.data.open import open_designed, open_in
+from bayescore.families.family import check_family
 from bayescore.models.posterior import likelihood_terms
 from benchmarks.commands import command
 from benchmarks.sources.sources import timed

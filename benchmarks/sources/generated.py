@@ -19,8 +19,7 @@ import pyarrow as pa
 
 from bayescore.compiled import jit
 from bayescore.data.design import Design, Grouping
-from bayescore.data.passes.cutter import block_rows
-from bayescore.data.passes.tasks import Division, Pool
+from bayescore.data.source import Division, Pool, block_rows
 from bayescore.types import FloatArray, IntArray, LabelArray, WeightedData
 
 NAMES = "normal1", "normal2", "waiting1", "waiting2", "price", "square", "often", "rare"

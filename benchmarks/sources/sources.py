@@ -21,19 +21,20 @@ import pyarrow.parquet as pq
 
 import bayescore as bc
 from bayescore.clustering.assignment import assign
-from bayescore.coresets.calibration.pilot import LaplaceApproximation, Shares, survey
+from bayescore.compiled import available_cores
 from bayescore.coresets.leverage import rates_of
 from bayescore.coresets.online import online_pass
-from bayescore.coresets.sampling.draw import draw, equal_rates
-from bayescore.coresets.sampling.fixed_size import Chosen, draw_candidates
-from bayescore.coresets.scores.factor import data_factor, sketch_factor, whitening
-from bayescore.coresets.scores.sensitivity import bounds_of
-from bayescore.coresets.separation.hyperplane import against
+from bayescore.coresets.pilot import Shares, survey
+from bayescore.coresets.scores import data_factor, sketch_factor, whitening
+from bayescore.coresets.sensitivity import bounds_of
+from bayescore.coresets.separation import against
 from bayescore.data.dataset import Dataset
-from bayescore.data.passes.threads import available_cores
 from bayescore.data.sources import as_source
-from bayescore.models.families import Family, check_family
+from bayescore.families import Family
+from bayescore.families.family import check_family
+from bayescore.models.laplace import LaplaceApproximation
 from bayescore.models.posterior import Derivatives, likelihood_terms
+from bayescore.numerics.sampling import Chosen, draw, draw_candidates, equal_rates
 from bayescore.types import IntArray, WeightedData
 from benchmarks.commands import command
 from benchmarks.sources.parquet import columns, rows_file

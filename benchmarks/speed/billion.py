@@ -39,8 +39,8 @@ import numpy as np
 import pyarrow.parquet as pq
 
 import bayescore as bc
-from bayescore.data.passes.threads import available_cores
-from bayescore.models.sampled_groups import MANY
+from bayescore.compiled import available_cores
+from bayescore.models.groups.sampled import MANY
 from benchmarks.commands import command
 from benchmarks.sources.generated import PIECE, Generated, made, table
 from benchmarks.sources.sources import alone, peak_mb

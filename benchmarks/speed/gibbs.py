@@ -15,12 +15,13 @@ import numpy as np
 
 import bayescore as bc
 from bayescore.compiled import jit
-from bayescore.diagnostics.mcse import ess_mean, mcse_mean
-from bayescore.models.families.probit import probit_upper
+from bayescore.families.probit import probit_upper
 from bayescore.models.posterior import posterior, prior_part
-from bayescore.models.priors import Normal
-from bayescore.samplers import gibbs, linear, mala, polya_gamma
-from bayescore.samplers.run import Segment
+from bayescore.numerics import elementary
+from bayescore.numerics.chains import ess_mean, mcse_mean
+from bayescore.priors import Normal
+from bayescore.samplers import gibbs, mala, polya_gamma
+from bayescore.samplers.method import Segment
 from bayescore.types import WeightedData
 from benchmarks.commands import command
 from benchmarks.tables import publish
@@ -36,14 +37,14 @@ SETTINGS: dict[str, dict[str, dict[str, Any]]] = {
 
 @jit
 def _bare(n, u, columns, gram):
-    eta = linear.tall_times(columns, u)
+    eta = elementary.tall_times(columns, u)
     log_p, matrix = np.empty(eta.size), np.zeros((u.size, u.size))
     for _ in range(n):
-        eta = linear.tall_times(columns, u)
+        eta = elementary.tall_times(columns, u)
         probit_upper(eta, log_p)
-        linear.tall_transposed_times(columns, eta)
+        elementary.tall_transposed_times(columns, eta)
         if gram:
-            linear.add_gram(columns, eta, matrix)
+            elementary.add_gram(columns, eta, matrix)
 
 
 def sweeps() -> None:

@@ -5,12 +5,11 @@ import time
 import numpy as np
 
 from bayescore.compiled import jit
-from bayescore.models.density import log_density
 from bayescore.models.modes import find_map
-from bayescore.models.posterior import posterior
-from bayescore.models.priors import Normal
+from bayescore.models.posterior import log_density, posterior
+from bayescore.priors import Normal
 from bayescore.samplers import mala
-from bayescore.samplers.run import run_chains
+from bayescore.samplers.method import run_chains
 from bayescore.types import WeightedData
 from benchmarks.commands import command
 from benchmarks.tables import publish

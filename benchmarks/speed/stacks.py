@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 import bayescore as bc
-from bayescore.diagnostics.mcse import mcse_mean, mcse_sd
+from bayescore.numerics.chains import mcse_mean, mcse_sd
 from benchmarks.commands import command
 from benchmarks.tables import RESULTS, publish
 

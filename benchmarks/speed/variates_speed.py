@@ -10,7 +10,7 @@ from sklearn.cluster import kmeans_plusplus
 from threadpoolctl import threadpool_limits
 
 from bayescore.clustering import SQUARED_EUCLIDEAN, k_variates
-from bayescore.clustering.nearest import Nearest
+from bayescore.clustering.divergences import Nearest
 from benchmarks.commands import command
 from benchmarks.tables import publish
 

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 import bayescore as bc
-from bayescore.coresets.calibration.paired import Weighed, errors_between
-from bayescore.data.passes.threads import one_blas_thread
-from bayescore.data.synthetic import binary10
-from bayescore.models.families import FAMILIES
+from bayescore.compiled import one_blas_thread
+from bayescore.datasets import binary10
+from bayescore.families.family import FAMILIES
 from bayescore.models.posterior import log_likelihoods
+from bayescore.numerics.moments import Weighed, errors_between
 from benchmarks.commands import command
 from benchmarks.tables import publish
 

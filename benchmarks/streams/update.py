@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 
 import bayescore as bc
-from bayescore.fitting.units import parameters, table
-from bayescore.samplers.inference_data import read_posterior
+from bayescore.fitting.parts import parameters, table
+from bayescore.samplers.posterior import read_posterior
 from benchmarks.commands import command
 from benchmarks.tables import publish
 

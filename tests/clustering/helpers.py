@@ -7,8 +7,7 @@ import numpy as np
 from scipy import stats
 from sklearn.cluster import KMeans
 
-from bayescore.clustering.divergences import SQUARED_EUCLIDEAN
-from bayescore.clustering.nearest import Nearest
+from bayescore.clustering.divergences import SQUARED_EUCLIDEAN, Nearest
 
 FALSE_ALARM = 1e-6  # of each comparison, if its hypothesis is true
 

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from bayescore.clustering.assignment import assign, distinct_rows, seed_centers
+from bayescore.clustering.assignment import assign, seed_centers
+from bayescore.clustering.divergences import distinct_rows
 from bayescore.data.dataset import Dataset
 from bayescore.data.sources import as_source
 from bayescore.types import WeightedData

@@ -7,8 +7,7 @@ import pytest
 from scipy.special import rel_entr
 
 from bayescore.clustering import ITAKURA_SAITO, KULLBACK_LEIBLER, SQUARED_EUCLIDEAN, Noisy, k_variates, total_jensen
-from bayescore.clustering.divergences import check_divergence
-from bayescore.clustering.nearest import divergences
+from bayescore.clustering.divergences import check_divergence, divergences
 from bayescore.validation import DataError
 
 GENERATOR = {

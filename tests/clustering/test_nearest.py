@@ -5,8 +5,7 @@ import pytest
 from scipy import stats
 from scipy.spatial.distance import cdist
 
-from bayescore.clustering.divergences import SQUARED_EUCLIDEAN
-from bayescore.clustering.nearest import BLOCK, Nearest, divergences, pick
+from bayescore.clustering.divergences import BLOCK, SQUARED_EUCLIDEAN, Nearest, divergences, pick
 
 RNG = np.random.default_rng(6)
 X, W = RNG.normal(size=(2 * BLOCK + 77, 3)), RNG.uniform(0.0, 2.0, 2 * BLOCK + 77)

@@ -10,7 +10,8 @@ import pytest
 import bayescore as bc
 from bayescore.clustering import d_means, d_means_partitions
 from bayescore.clustering.peers import PeerSeeding
-from bayescore.data.sources import as_source, dask_source
+from bayescore.data import dask as dask_source
+from bayescore.data.sources import as_source
 from bayescore.validation import DataError
 from tests.clustering.helpers import blobs, cost
 

@@ -11,7 +11,7 @@ from bayescore import build_coreset
 from bayescore.clustering.private import clip_to_ball, opendp, private_k_variates
 from bayescore.clustering.private import laplace as mechanism
 from bayescore.papers import pd_means
-from bayescore.papers.spread import calibrated_noise, spread, spread_calibrated
+from bayescore.papers.nock_private import calibrated_noise, spread, spread_calibrated
 from bayescore.validation import DataError
 from tests.clustering.helpers import FALSE_ALARM, blobs
 

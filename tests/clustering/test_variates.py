@@ -6,7 +6,7 @@ from scipy.stats import chisquare
 from sklearn.cluster import kmeans_plusplus
 
 from bayescore.clustering import SQUARED_EUCLIDEAN, PointMasses, Uniform, k_variates
-from bayescore.clustering.nearest import BLOCK, Nearest
+from bayescore.clustering.divergences import BLOCK, Nearest
 from bayescore.clustering.variates import Held, Rows, seed
 from bayescore.validation import DataError
 from tests.clustering.helpers import DATA, blobs, cost, differ

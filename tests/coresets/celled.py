@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from bayescore.models.families import check_family
+from bayescore.families.family import check_family
 
 TWO = "(1 | a) + (1 | b)"
 SLOPES = "(1 + x | a)"

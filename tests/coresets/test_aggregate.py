@@ -9,7 +9,7 @@ from bayescore.coresets import aggregate as module
 from bayescore.coresets.aggregate import aggregate
 from bayescore.data.dataset import Dataset
 from bayescore.data.sources import as_source
-from bayescore.models.families import check_family
+from bayescore.families.family import check_family
 from tests.cuts import Recut
 
 N = 2000

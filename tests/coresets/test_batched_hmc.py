@@ -3,13 +3,12 @@
 import numpy as np
 import pytest
 
-from bayescore.coresets.calibration import batched_hmc as module
-from bayescore.coresets.calibration.batched_hmc import _Density, batched_hmc
-from bayescore.models.families import FAMILIES
-from bayescore.models.gaussian import factor_of_inverse
-from bayescore.models.newton import find_mode
+from bayescore.coresets import predicted_error
+from bayescore.coresets.predicted_error import _Density, batched_hmc
+from bayescore.families.family import FAMILIES
+from bayescore.models.laplace import factor_of_inverse, find_mode
 from bayescore.models.posterior import posterior
-from bayescore.models.priors import Normal, StudentT
+from bayescore.priors import Normal, StudentT
 from bayescore.types import WeightedData
 
 PRIOR = Normal(0.0, 4.0)
@@ -63,6 +62,6 @@ def test_draws_of_a_skewed_posterior():
 
 def test_same_draws_for_every_number_of_threads(monkeypatch):
     several = drawn(300)[0]
-    monkeypatch.setattr(module, "available_cores", lambda: 1)
+    monkeypatch.setattr(predicted_error, "available_cores", lambda: 1)
     np.testing.assert_array_equal(several, drawn(300)[0])
     assert len(np.unique(several, axis=0)) == 300

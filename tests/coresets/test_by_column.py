@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
-from bayescore.coresets.sampling.by_column import Plan, draw_by_column, sample_by_column
-from bayescore.coresets.sampling.draw import hash_uniforms
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design
 from bayescore.data.sources import as_source
+from bayescore.numerics.sampling import Plan, draw_by_column, hash_uniforms, sample_by_column
 
 N = 40_000
 

@@ -9,13 +9,12 @@ from scipy import optimize
 from threadpoolctl import threadpool_limits
 
 import bayescore as bc
-from bayescore.coresets.calibration import fits as calibration
-from bayescore.coresets.calibration.weights import fit_weights
-from bayescore.coresets.sampling.draw import hash_uniforms
-from bayescore.coresets.sampling.fixed_size import Candidates, choose
+from bayescore.coresets import calibration
+from bayescore.coresets.calibration import fit_weights
 from bayescore.data.sources import as_source
-from bayescore.models.families import FAMILIES
+from bayescore.families.family import FAMILIES
 from bayescore.models.posterior import log_likelihoods
+from bayescore.numerics.sampling import Candidates, choose, hash_uniforms
 from bayescore.types import WeightedData
 from tests.cuts import Recut, build_in_blocks
 

@@ -7,16 +7,14 @@ import pandas as pd
 import pytest
 
 import bayescore as bc
-from bayescore.coresets.cells import condense as rooms
-from bayescore.coresets.cells.occupied import Cells
-from bayescore.coresets.cells.points import Points
-from bayescore.coresets.cells.pseudo import directions_of
-from bayescore.coresets.cells.settle import centre_of
-from bayescore.coresets.cells.start import flat_mode
-from bayescore.coresets.cells.sums import Density, sums_of, sums_of_rows
-from bayescore.data.designed import open_designed
-from bayescore.models.families import check_family
-from bayescore.models.priors import Normal
+from bayescore.coresets import multilevel as rooms
+from bayescore.coresets.cell_centre import Points, centre_of
+from bayescore.coresets.cell_rows import directions_of
+from bayescore.coresets.cells import Cells, Density, sums_of, sums_of_rows
+from bayescore.coresets.multilevel import flat_mode
+from bayescore.data.open import open_designed
+from bayescore.families.family import check_family
+from bayescore.priors import Normal
 from bayescore.validation import DataError
 from tests.coresets.celled import SLOPES, TWO, celled
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import bayescore as bc
-from bayescore.coresets.separation.hyperplane import parting
-from bayescore.coresets.separation.separability import separability
+from bayescore.coresets.separation import parting, separability
 from bayescore.types import WeightedData
 
 COMPLETE = r"^the labels are completely separated: a hyperplane has all [\d,]+ rows on the sides of their labels"

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from bayescore.coresets.separation import complexity
-from bayescore.coresets.separation.complexity import mu_complexity
+from bayescore.coresets import separation as complexity
+from bayescore.coresets.separation import mu_complexity
 from bayescore.data.sources import as_source
 from bayescore.types import WeightedData
 from bayescore.validation import DataError

@@ -8,16 +8,16 @@ import pandas as pd
 import pytest
 
 import bayescore as bc
-from bayescore.coresets.calibration.paired import Errors, Weighed, errors_between
-from bayescore.coresets.calibration.pilot import LaplaceApproximation, Shares
-from bayescore.coresets.condensing.averages import GaussianDensity
-from bayescore.coresets.condensing.condensation import WHOLE, Condensation, converged, gap
-from bayescore.coresets.condensing.search import Condensate, Search, largest
-from bayescore.coresets.sampling.fixed_size import Chosen
+from bayescore.coresets.condensed import WHOLE, Condensate, Condensation, Search, converged, gap, largest
+from bayescore.coresets.pilot import Shares
+from bayescore.coresets.pseudo_rows import GaussianDensity
 from bayescore.data.dataset import open_rows
 from bayescore.data.sources import as_source
-from bayescore.models.families import FAMILIES
+from bayescore.families.family import FAMILIES
+from bayescore.models.laplace import LaplaceApproximation
 from bayescore.models.posterior import log_likelihoods
+from bayescore.numerics.moments import Errors, Weighed, errors_between
+from bayescore.numerics.sampling import Chosen
 from bayescore.types import NO_ROW
 from bayescore.validation import DataError
 from tests.cuts import Recut, build_in_blocks
@@ -111,7 +111,7 @@ def test_turned_directions_leave_less_than_columns(monkeypatch):
     data = whole(*make())
     found, _ = condensation(data, "logistic")
     turned = spread(found.rows(0), data, "logistic")[0]
-    monkeypatch.setattr("bayescore.coresets.condensing.condensation.diagonalising", lambda start, *_: start)
+    monkeypatch.setattr("bayescore.coresets.condensed.diagonalising", lambda start, *_: start)
     assert spread(found.rows(0), data, "logistic")[0] > 1.2 * turned
 
 
@@ -252,10 +252,10 @@ def test_sds_and_correlations_are_held_to_less_than_means():
 
 def test_a_posterior_far_off_by_the_sample_is_not_passed_over(monkeypatch):
     """Where all count as far off, a doubtful posterior costs no pass."""
-    monkeypatch.setattr("bayescore.coresets.condensing.search._far", lambda *_: True)
+    monkeypatch.setattr("bayescore.coresets.condensed._far", lambda *_: True)
     passes = []
     for limit in (1.0, -1.0):
-        monkeypatch.setattr("bayescore.coresets.condensing.search.LOST", limit)
+        monkeypatch.setattr("bayescore.coresets.condensed.LOST", limit)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             passes.append(build(*make(), size=2 * D).params["passes"])
@@ -334,7 +334,7 @@ def test_nearly_separated_rows_are_condensed_by_shorter_steps(shared_data, monke
     core = build(X, y, standardize=True, random_state=1)
     assert core.params["moves"] > 0
     assert max(core.params["mean_error"], core.params["sd_error"]) < 0.02
-    monkeypatch.setattr("bayescore.coresets.condensing.search.SHORTER", WHOLE)
+    monkeypatch.setattr("bayescore.coresets.condensed.SHORTER", WHOLE)
     with pytest.warns(UserWarning, match="calibrated"):
         poor = build(X, y, standardize=True, random_state=1)
     assert poor.params["sd_error"] > 0.3

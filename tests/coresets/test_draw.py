@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from bayescore.coresets.sampling.draw import Draw, collect, draw, hash_uniform, merge
 from bayescore.data.dataset import Dataset
 from bayescore.data.sources import as_source
+from bayescore.numerics.elementary import hash_uniform
+from bayescore.numerics.sampling import Draw, collect, draw, merge
 
 N = 500
 

@@ -3,17 +3,9 @@
 import numpy as np
 import pytest
 
-from bayescore.coresets.calibration.drift import (
-    Carried,
-    errors_at,
-    joined,
-    missed_by,
-    mode_error,
-    scale_at,
-    score_covariance,
-)
-from bayescore.models.families import FAMILIES
-from bayescore.models.priors import Normal
+from bayescore.coresets.drift import Carried, errors_at, joined, missed_by, mode_error, scale_at, score_covariance
+from bayescore.families.family import FAMILIES
+from bayescore.priors import Normal
 from bayescore.types import WeightedData, stack
 
 RNG = np.random.default_rng(4)

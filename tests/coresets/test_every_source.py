@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import bayescore as bc
+from bayescore.data import dask as dask_source
 from bayescore.data import sources
 from bayescore.data.dataset import Dataset
-from bayescore.data.sources import dask_source
 from tests.cuts import build_in_blocks
 from tests.methods import METHODS as CASES
 from tests.methods import kind_of, options_of

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import bayescore as bc
-from bayescore.data.checkpoint import read_checkpoint, write_checkpoint
+from bayescore.files import read_checkpoint, write_checkpoint
 from bayescore.validation import DataError
 
 HEADERS = {

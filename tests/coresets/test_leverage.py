@@ -7,13 +7,13 @@ import pytest
 
 from bayescore import build_coreset
 from bayescore.coresets import leverage as leverage_coreset
-from bayescore.coresets.leverage import RATE_BITS, leverage_size, rates_of
-from bayescore.coresets.scores import factor
-from bayescore.coresets.scores.factor import block_factor, joined_factor, r_factor, whitening
-from bayescore.coresets.scores.leverage import leverage_scores, scorer, scores_of
+from bayescore.coresets import scores as factor
+from bayescore.coresets.leverage import RATE_BITS, leverage_scores, leverage_size, rates_of, scorer, scores_of
+from bayescore.coresets.scores import block_factor, joined_factor, r_factor, whitening
+from bayescore.data.arrays import unlabelled
 from bayescore.data.dataset import Dataset
-from bayescore.data.passes.cutter import MAX_BLOCK_ROWS
-from bayescore.data.sources import as_source, unlabelled
+from bayescore.data.source import MAX_BLOCK_ROWS
+from bayescore.data.sources import as_source
 from bayescore.papers import online_scores_by_row
 from bayescore.types import WeightedData
 from bayescore.validation import DataError

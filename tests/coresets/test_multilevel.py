@@ -8,18 +8,17 @@ import pytest
 from scipy import special
 
 import bayescore as bc
+from bayescore.coresets import cell_centre
+from bayescore.coresets import multilevel as condense
 from bayescore.coresets.build import build_dataset
-from bayescore.coresets.cells import condense, settle, start
 from bayescore.coresets.multilevel import Multilevel
-from bayescore.data.dataset import Dataset
-from bayescore.data.designed import open_in
-from bayescore.data.joined import joined
+from bayescore.data.dataset import Dataset, joined
+from bayescore.data.open import open_in
 from bayescore.diagnostics.certificate.nodes import core_moments
-from bayescore.models.collapsed import collapsed_density
-from bayescore.models.collapsed_target import CollapsedTarget
-from bayescore.models.families import check_family
-from bayescore.models.newton import NoModeError
-from bayescore.models.priors import Normal
+from bayescore.families.family import check_family
+from bayescore.models.groups.marginal import CollapsedTarget, collapsed_density
+from bayescore.models.laplace import NoModeError
+from bayescore.priors import Normal
 from bayescore.types import WeightedData
 from bayescore.validation import DataError
 from benchmarks.calibration.multilevel_sbc import without_averages
@@ -246,7 +245,7 @@ def test_large_counts_in_groups_are_condensed(sd, intercept):
 
 
 def test_where_no_centre_is_found_builds_say_what_to_do_and_a_fit_takes_all_rows(monkeypatch):
-    monkeypatch.setattr(settle, "_LOST", 0.0)
+    monkeypatch.setattr(cell_centre, "_LOST", 0.0)
     rows = pd.concat([rare(k) for k in range(4)], ignore_index=True)
     with pytest.raises(ArithmeticError, match=r"centre.* was not found: give a narrower prior=, or sample all_rows"):
         bc.build_coreset(rows, formula="y ~ x + (1 | g)", method="multilevel", progressbar=False)
@@ -316,7 +315,7 @@ def test_the_centre_needs_no_seed_and_no_flat_mode(monkeypatch):
     def none(*_):
         raise NoModeError("no mode", None)
 
-    monkeypatch.setattr(start, "mode_of", none)
+    monkeypatch.setattr(condense, "mode_of", none)
     again = bc.build_coreset(rows, random_state=1, **how)
     assert again.params["effect_sds"] == pytest.approx(one.params["effect_sds"], rel=0.05)
 

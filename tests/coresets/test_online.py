@@ -7,8 +7,7 @@ import pytest
 import bayescore as bc
 from bayescore import build_coreset
 from bayescore.coresets import online
-from bayescore.coresets.leverage import RATE_BITS, rates_of
-from bayescore.coresets.scores.leverage import leverage_scores
+from bayescore.coresets.leverage import RATE_BITS, leverage_scores, rates_of
 from bayescore.validation import DataError
 from tests.cuts import build_in_blocks
 

@@ -7,15 +7,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import bayescore as bc
-from bayescore.coresets.calibration import pilot
-from bayescore.coresets.calibration.pilot import CLOSE, MAX_PILOTS, Surrogate, full_mode, survey
-from bayescore.coresets.sampling.by_column import draw_by_column
-from bayescore.coresets.sampling.fixed_size import Chosen
+from bayescore.coresets import pilot
+from bayescore.coresets.pilot import CLOSE, MAX_PILOTS, Surrogate, full_mode, survey
 from bayescore.data.dataset import Dataset
 from bayescore.data.sources import as_source
-from bayescore.models.families import FAMILIES
-from bayescore.models.newton import cholesky_and_decrement, find_mode
+from bayescore.families.family import FAMILIES
+from bayescore.models.laplace import cholesky_and_decrement, find_mode
 from bayescore.models.posterior import posterior
+from bayescore.numerics.sampling import Chosen, draw_by_column
 from bayescore.validation import DataError
 
 logistic, PRIOR = FAMILIES["logistic"], bc.priors.Normal(0, 4)

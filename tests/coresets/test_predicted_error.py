@@ -6,19 +6,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bayescore.coresets.calibration.paired import Weighed, _correlation_noise, _moments, errors_between, importance
-from bayescore.coresets.calibration.predicted_error import N_DRAWS, Problem, tempered, try_out
-from bayescore.coresets.calibration.remainder import Expansion
-from bayescore.coresets.sampling.draw import hash_uniforms
-from bayescore.coresets.sampling.fixed_size import distinct, draw_candidates, select
+from bayescore.coresets.predicted_error import N_DRAWS, Problem, tempered, try_out
 from bayescore.data.dataset import Dataset
 from bayescore.data.sources import as_source
+from bayescore.families.family import FAMILIES
 from bayescore.limits import MIN_ESS_SHARE
-from bayescore.models.families import FAMILIES
-from bayescore.models.gaussian import Transport
-from bayescore.models.newton import find_mode
+from bayescore.models.laplace import Expansion, Transport, find_mode
 from bayescore.models.posterior import likelihood_terms, log_likelihoods, posterior
-from bayescore.models.priors import Laplace, Normal
+from bayescore.numerics.moments import Weighed, _correlation_noise, _moments, errors_between, importance
+from bayescore.numerics.sampling import distinct, draw_candidates, hash_uniforms, select
+from bayescore.priors import Laplace, Normal
 from bayescore.types import WeightedData, stack
 
 logistic = FAMILIES["logistic"]

@@ -5,11 +5,9 @@ import pytest
 from scipy import linalg
 from scipy.stats import ortho_group
 
-from bayescore.coresets.condensing.averages import averages
-from bayescore.coresets.condensing.directions import diagonalising, root_of
-from bayescore.coresets.condensing.pseudo_rows import Wanted, as_rows, solve
-from bayescore.models.families import check_family
-from bayescore.models.gaussian import factor_of_inverse
+from bayescore.coresets.pseudo_rows import Wanted, as_rows, averages, diagonalising, root_of, solve
+from bayescore.families.family import check_family
+from bayescore.models.laplace import factor_of_inverse
 from bayescore.types import WeightedData
 
 LINKS = ("logistic", "probit", "negative_binomial(0.5)", "negative_binomial(40)")

@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
-from bayescore.coresets.calibration.pilot import LaplaceApproximation, Shares, survey
-from bayescore.coresets.sampling import fixed_size
-from bayescore.coresets.sampling.fixed_size import Chosen, candidates, draw_candidates
-from bayescore.coresets.scores.factor import block_factor, data_factor, whitening
-from bayescore.coresets.scores.row_scores import leverage_rows
-from bayescore.coresets.separation import hyperplane
+from bayescore.coresets import separation
+from bayescore.coresets.pilot import Shares, survey
+from bayescore.coresets.scores import block_factor, data_factor, leverage_rows, whitening
 from bayescore.data.dataset import Dataset
 from bayescore.data.sources import as_source
-from bayescore.models.families import FAMILIES
+from bayescore.families.family import FAMILIES
+from bayescore.models.laplace import LaplaceApproximation
 from bayescore.models.posterior import WIDE
+from bayescore.numerics import sampling
+from bayescore.numerics.sampling import Chosen, candidates, draw_candidates
 from bayescore.types import WeightedData
 
 LINKS = pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
@@ -114,13 +114,13 @@ def test_margins_are_those_of_rows_at_unit_length():
     X[7] = 0.0
     source = as_source(WeightedData(X, rows.y, rows.weights, rows.index))
     white, direction = whitening(data_factor(Dataset(source))), rng.uniform(-1.0, 1.0, 5)
-    unit, error = hyperplane.unit_rows(next(iter(source.blocks())), white)
-    found = hyperplane.against(Dataset(source), white, direction, strict=False)
+    unit, error = separation.unit_rows(next(iter(source.blocks())), white)
+    found = separation.against(Dataset(source), white, direction, strict=False)
     margins = unit @ direction
-    wrong = np.flatnonzero(margins < -hyperplane.TOLERANCE - error)
+    wrong = np.flatnonzero(margins < -separation.TOLERANCE - error)
     assert found.n_rows == len(wrong)
     assert found.n_on_plane == 1  # the row of zeros
-    np.testing.assert_allclose(found.margins, np.sort(margins[wrong])[: hyperplane.CUTS], rtol=1e-9)
+    np.testing.assert_allclose(found.margins, np.sort(margins[wrong])[: separation.CUTS], rtol=1e-9)
 
 
 @pytest.mark.parametrize("levels", [None, 5], ids=["no ties", "ties"])
@@ -138,12 +138,12 @@ def test_candidates_are_the_best_of_all_rows(monkeypatch, levels, step):
         passed.append(len(part.key))
         return part
 
-    monkeypatch.setattr(fixed_size, "candidates", counted)
+    monkeypatch.setattr(sampling, "candidates", counted)
     found, _ = draw_candidates(
         Dataset(as_source(rows), block_rows=step), lambda block: block.X[:, 0].copy(), size, seed
     )
     assert sum(passed) < n / 2  # most rows of most blocks
-    key = fixed_size.hash_uniforms(0, n, seed) / p
+    key = sampling.hash_uniforms(0, n, seed) / p
     best = set(np.lexsort((np.arange(n), -p))[: size + 1]) | set(np.lexsort((np.arange(n), key))[: size + 1])
     assert found.position.tolist() == sorted(best)
     np.testing.assert_array_equal(found.key, key[found.position])

@@ -7,9 +7,9 @@ import pytest
 from sklearn.cluster import KMeans
 
 from bayescore import build_coreset
-from bayescore.coresets.scores.sensitivity import sensitivity_bounds, sensitivity_size
+from bayescore.coresets.sensitivity import sensitivity_bounds, sensitivity_size
 from bayescore.methods import Sensitivity
-from bayescore.models.elementary import exp_minus
+from bayescore.numerics.elementary import exp_minus
 from bayescore.validation import DataError
 
 

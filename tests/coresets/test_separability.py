@@ -7,13 +7,12 @@ import pytest
 from scipy.optimize import linprog
 
 from bayescore import build_coreset, find_map
-from bayescore.coresets.scores.factor import block_factor, whitening
-from bayescore.coresets.separation import hyperplane
-from bayescore.coresets.separation.hyperplane import TOLERANCE, against, unit_rows
-from bayescore.coresets.separation.separability import first_rows, separability, separate
+from bayescore.coresets import separation as hyperplane
+from bayescore.coresets.scores import block_factor, whitening
+from bayescore.coresets.separation import TOLERANCE, against, first_rows, separability, separate, unit_rows
 from bayescore.data.dataset import Dataset
 from bayescore.data.sources import as_source
-from bayescore.models.families import FAMILIES
+from bayescore.families.family import FAMILIES
 from bayescore.papers import separable_circle
 from bayescore.types import WeightedData
 from bayescore.validation import DataError

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from bayescore.coresets.leverage import leverage_size
-from bayescore.coresets.scores.sensitivity import sensitivity_epsilon
+from bayescore.coresets.sensitivity import sensitivity_epsilon
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = " ".join((ROOT / "docs" / "how-to" / "choose.md").read_text(encoding="utf-8").split())

@@ -9,16 +9,15 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, norm
 
-from bayescore.coresets.leverage import Leverage
+from bayescore.coresets.leverage import Leverage, leverage_scores
 from bayescore.coresets.leverage import rates_of as leverage_rates
 from bayescore.coresets.online import Online
-from bayescore.coresets.sampling.draw import collect, draw
-from bayescore.coresets.scores.leverage import leverage_scores
 from bayescore.coresets.sensitivity import Sensitivity
 from bayescore.coresets.uniform import Uniform
 from bayescore.data.dataset import Dataset
 from bayescore.data.sources import as_source
-from bayescore.models.families import FAMILIES
+from bayescore.families.family import FAMILIES
+from bayescore.numerics.sampling import collect, draw
 
 FAMILYWISE_ALPHA = 1e-7
 LIMIT = norm.isf(FAMILYWISE_ALPHA / 2.0)

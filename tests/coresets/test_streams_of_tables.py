@@ -11,15 +11,12 @@ import pandas as pd
 import pytest
 
 import bayescore as bc
-from bayescore.coresets import multilevel
-from bayescore.coresets.cells import condense as rooms
-from bayescore.coresets.cells import settle
-from bayescore.coresets.cells.occupied import Cells
-from bayescore.coresets.cells.sums import Density
+from bayescore.coresets import cell_centre, multilevel
+from bayescore.coresets.cells import Cells, Density
 from bayescore.coresets.multilevel import Multilevel, MultilevelState
-from bayescore.data.checkpoint import read_checkpoint, write_checkpoint
-from bayescore.models.families import FAMILIES
-from bayescore.models.priors import Normal
+from bayescore.families.family import FAMILIES
+from bayescore.files import read_checkpoint, write_checkpoint
+from bayescore.priors import Normal
 from bayescore.validation import DataError
 
 FLAT, GROUPED = "y ~ age * device + log(price)", "y ~ age + device + (1 | g)"
@@ -63,17 +60,17 @@ def fed(blocks, stream):
 def centre(rows, design, family):
     """Return mean and sds of the coefficients, and sds of cells' effects, of the density nearest the posterior."""
     data = MultilevelState(Multilevel(), design, family)._dataset(rows)
-    cells, columns = Cells.of(data), rooms.columns_of(data.design)
+    cells, columns = Cells.of(data), multilevel.columns_of(data.design)
     unit = np.ones(len(columns))
     start = Density.start(np.zeros(data.n_features), 0.25 * np.eye(len(columns)), len(cells), columns)
-    found = settle.centre_of(cells.seen(data), start, FAMILIES[family], Normal(0.0, 4.0), unit=unit)
+    found = cell_centre.centre_of(cells.seen(data), start, FAMILIES[family], Normal(0.0, 4.0), unit=unit)
     at = found.points.at
     return at.beta, at.sds, np.sqrt(np.diagonal(at.prior))
 
 
 def off(core, full, monkeypatch):
     """Return the largest errors of means, in sds, of sds, and of sds of effects, relative."""
-    monkeypatch.setattr(settle, "NEAR", 1e-3)
+    monkeypatch.setattr(cell_centre, "NEAR", 1e-3)
     (a, sd, s), (b, other, t) = (centre(rows, rows.design, rows.family) for rows in (core, full))
     return np.abs((a - b) / other).max(), np.abs(sd / other - 1.0).max(), np.abs(s / t - 1.0).max()
 

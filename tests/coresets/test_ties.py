@@ -3,16 +3,13 @@
 import numpy as np
 import pytest
 
-from bayescore.coresets.calibration.pilot import LaplaceApproximation, Shares
-from bayescore.coresets.condensing.averages import GaussianDensity
-from bayescore.coresets.condensing.condensation import Condensation
-from bayescore.coresets.condensing.directions import root_of
-from bayescore.coresets.condensing.pseudo_rows import Solved, as_rows
-from bayescore.coresets.sampling.fixed_size import Candidates
-from bayescore.coresets.ties import largest, oriented, rounded
-from bayescore.models.families import check_family
-from bayescore.models.gaussian import factor_of_inverse
+from bayescore.coresets.condensed import Condensation
+from bayescore.coresets.pilot import Shares
+from bayescore.coresets.pseudo_rows import GaussianDensity, Solved, as_rows, largest, oriented, root_of, rounded
+from bayescore.families.family import check_family
+from bayescore.models.laplace import LaplaceApproximation, factor_of_inverse
 from bayescore.models.posterior import Derivatives
+from bayescore.numerics.sampling import Candidates
 from tests.conftest import make_rows
 
 SIGNS = [1.0, -1.0]

@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 
-from bayescore.coresets.calibration.pilot import LaplaceApproximation
-from bayescore.coresets.calibration.totals import CURVATURE, LEVEL, Totals, rows_for_all
-from bayescore.models.families import FAMILIES
-from bayescore.models.newton import find_mode
+from bayescore.coresets.calibration import CURVATURE, LEVEL, Totals, rows_for_all
+from bayescore.families.family import FAMILIES
+from bayescore.models.laplace import LaplaceApproximation, find_mode
 from bayescore.models.posterior import likelihood_terms, posterior
-from bayescore.models.priors import Normal
+from bayescore.priors import Normal
 from bayescore.types import WeightedData
 
 N, D = 900, 4

@@ -11,19 +11,17 @@ from scipy.stats import qmc
 import bayescore as bc
 from bayescore import StreamingCoreset, find_map
 from bayescore.clustering.estimator import KVariates
-from bayescore.coresets import merge_reduce, online
-from bayescore.coresets.calibration import drift
-from bayescore.coresets.calibration.paired import Weighed, errors_between
-from bayescore.coresets.merge_reduce import grow, leaf_size
+from bayescore.coresets import drift, merge_reduce, online
+from bayescore.coresets.merge_reduce import Tree, grow, leaf_size, node_delta, node_seed
 from bayescore.coresets.method import DELTA, ReduceResult
-from bayescore.coresets.trees.tree import Tree, node_delta, node_seed
-from bayescore.data.checkpoint import write_checkpoint
 from bayescore.data.dataset import Dataset
-from bayescore.data.passes.cutter import block_rows
+from bayescore.data.source import block_rows
 from bayescore.data.sources import as_source
+from bayescore.families.family import FAMILIES
+from bayescore.files import write_checkpoint
 from bayescore.methods import Calibrated, MergeReduce
-from bayescore.models.families import FAMILIES
 from bayescore.models.posterior import log_likelihoods
+from bayescore.numerics.moments import Weighed, errors_between
 from bayescore.types import WeightedData, stack
 from bayescore.validation import DataError
 
@@ -234,7 +232,7 @@ def test_a_checkpoint_keeps_labels_and_names(tmp_path):
 
 def test_a_checkpoint_of_another_version_is_told(tmp_path, monkeypatch):
     stream = fed(stream_of("calibrated"), 0, 250, 50)
-    monkeypatch.setattr("bayescore.coresets.streaming.version", lambda name: "0.0.1")
+    monkeypatch.setattr("bayescore.coresets.stream.version", lambda name: "0.0.1")
     stream.save(tmp_path / "s")
     monkeypatch.undo()
     with pytest.warns(UserWarning, match=r"was written by bayescore 0\.0\.1"):

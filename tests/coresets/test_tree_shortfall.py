@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import bayescore as bc
-from bayescore.models.families import check_family
-from bayescore.models.moving import to_full
+from bayescore.families.family import check_family
+from bayescore.models.laplace import to_full
 
 LOGISTIC, PRIOR = check_family("logistic"), bc.priors.Normal(0, 4)
 

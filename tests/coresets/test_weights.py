@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from bayescore.coresets.calibration.weights import fit_weights
+from bayescore.coresets.calibration import fit_weights
 
 
 def problem(q=6, m=40, far=0.2, seed=9):

@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from bayescore.data.arrays import array_source
+from bayescore.data.roles import Roles
 from bayescore.data.source import Source
-from bayescore.data.sources import Kind, Roles
-from bayescore.data.sources.memory import array_source
+from bayescore.data.sources import Kind
 
 
 def npz_source(data: Path, roles: Roles, selection: Any) -> Source:

@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from bayescore import build_coreset
+from bayescore.data.blocks import Stream
 from bayescore.data.sources import as_source
-from bayescore.data.sources.blocks import Stream
 from bayescore.types import stack
 from bayescore.validation import DataError
 

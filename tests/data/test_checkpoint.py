@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from bayescore.data import checkpoint
-from bayescore.data.checkpoint import read_checkpoint, write_checkpoint
+from bayescore import files as checkpoint
+from bayescore.files import read_checkpoint, write_checkpoint
 from bayescore.validation import DataError
 
 HEADER = {"names": ["a", "b"], "weight": 3 << 1126, "third": 1 / 3, "none": None}

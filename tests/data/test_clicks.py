@@ -5,7 +5,7 @@ import pytest
 from scipy.special import expit
 
 import bayescore as bc
-from bayescore.data.clicks import DEVICES, TRUTH
+from bayescore.datasets import DEVICES, TRUTH
 
 
 def test_a_seed_repeats_them():

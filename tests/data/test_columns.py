@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from bayescore.data.sources.columns import Columns, coded
-from bayescore.data.sources.roles import Roles, resolve
-from bayescore.data.sources.survey import Seen, Survey
+from bayescore.data.columns import Columns, coded
+from bayescore.data.roles import Roles, resolve
+from bayescore.data.survey import Seen, Survey
 from bayescore.validation import DataError, RowError
 
 TABLE = pa.record_batch({"a": [1, 2, 3], "label": ["no", "yes", "no"], "w": [1.0, 2.0, 0.5], "b": [0.5, 1.5, 2.5]})

@@ -5,8 +5,7 @@ import pandas as pd
 import pytest
 
 import bayescore as bc
-from bayescore.data.formulas.group_terms import GroupTerm
-from bayescore.data.formulas.parsing import parsed
+from bayescore.data.formula_parsing import GroupTerm, parsed
 from bayescore.validation import DataError
 from tests.data.test_groups import assert_same, kinds
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bayescore.data.passes.cutter import MAX_BLOCK_ROWS, Cutter, block_rows
+from bayescore.data.source import MAX_BLOCK_ROWS, Cutter, block_rows
 from bayescore.types import WeightedData, stack
 
 

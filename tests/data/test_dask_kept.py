@@ -12,11 +12,11 @@ pytest.importorskip("dask.dataframe")
 from dask.base import compute
 
 import bayescore as bc
+from bayescore.data import dask as dask_kept
+from bayescore.data.dask import ClusterPool, KeptSource, kept_source
 from bayescore.data.dataset import Dataset
-from bayescore.data.passes.tasks import plan
-from bayescore.data.sources import as_source, dask_kept
-from bayescore.data.sources.dask_kept import KeptSource, kept_source
-from bayescore.data.sources.dask_tables import ClusterPool
+from bayescore.data.source import plan
+from bayescore.data.sources import as_source
 from bayescore.types import stack
 from bayescore.validation import DataError
 

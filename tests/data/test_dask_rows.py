@@ -10,7 +10,7 @@ from bayescore.validation import DataError
 da = pytest.importorskip("dask.array")
 dd = pytest.importorskip("dask.dataframe")
 
-from bayescore.data.sources.dask_source import dask_rows  # noqa: E402 - needs Dask
+from bayescore.data.dask import dask_rows  # noqa: E402 - needs Dask
 
 X = np.random.default_rng(1).normal(size=(50, 3))
 W = np.random.default_rng(2).uniform(0.5, 2.0, 50)

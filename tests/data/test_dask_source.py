@@ -11,9 +11,10 @@ import pytest
 da = pytest.importorskip("dask.array")
 dd = pytest.importorskip("dask.dataframe")
 
+from bayescore.data import dask as dask_tables  # noqa: E402
 from bayescore.data.dataset import Dataset  # noqa: E402
-from bayescore.data.sources import as_source, dask_tables  # noqa: E402
-from bayescore.data.sources.parquet import ParquetSource  # noqa: E402
+from bayescore.data.parquet import ParquetSource  # noqa: E402
+from bayescore.data.sources import as_source  # noqa: E402
 from bayescore.types import stack  # noqa: E402
 from bayescore.validation import DataError  # noqa: E402
 

@@ -11,8 +11,8 @@ import pytest
 
 import bayescore as bc
 from bayescore.data.dataset import Dataset
+from bayescore.data.parquet import ParquetSource
 from bayescore.data.sources import as_source
-from bayescore.data.sources.parquet import ParquetSource
 from bayescore.types import stack
 from bayescore.validation import DataError
 from tests.cuts import build_in_blocks

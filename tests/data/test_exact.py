@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from bayescore.data.passes.cutter import MAX_BLOCK_ROWS
-from bayescore.data.passes.exact import exact_weight, quantum, total_weight
+from bayescore.data.passes import exact_weight, quantum, total_weight
+from bayescore.data.source import MAX_BLOCK_ROWS
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from bayescore.data.factors import codes, is_text, keeps_order
-from bayescore.data.sources.survey import Seen, Survey, merged, seen
+from bayescore.data.survey import Seen, Survey, merged, seen
 from bayescore.limits import MAX_LEVELS_NAMED
 from bayescore.validation import DataError, RowError
 

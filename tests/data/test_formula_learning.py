@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 import bayescore as bc
-from bayescore.data.formulas import learning
-from bayescore.data.formulas.learning import SAMPLE_ROWS, learner
+from bayescore.data import formula_learning
+from bayescore.data.formula_learning import SAMPLE_ROWS, learner
 from bayescore.data.sources import as_source
 
 N = 20_000
@@ -42,7 +42,7 @@ def test_knots_are_quantiles_of_all_rows_where_they_are_few():
 
 @pytest.mark.parametrize("formula", ["y ~ bs(x, df=6) + poly(x, 2)", "y ~ cr(x, df=5) + C(k)"])
 def test_beyond_that_they_are_of_rows_spread_evenly_whatever_the_cuts(formula, monkeypatch):
-    monkeypatch.setattr(learning, "SAMPLE_ROWS", 2000)
+    monkeypatch.setattr(formula_learning, "SAMPLE_ROWS", 2000)
     found = state(ROWS, formula)
     for size in (333, 5000):
         assert state(blocks(size), formula) == found
@@ -56,7 +56,7 @@ def test_beyond_that_they_are_of_rows_spread_evenly_whatever_the_cuts(formula, m
 
 def test_polynomials_of_a_sample_are_scaled_as_those_of_all_rows(monkeypatch):
     exact = state(ROWS, "y ~ poly(x, 2)")["calls"]["poly(x, 2)"]
-    monkeypatch.setattr(learning, "SAMPLE_ROWS", 2000)
+    monkeypatch.setattr(formula_learning, "SAMPLE_ROWS", 2000)
     found = state(ROWS, "y ~ poly(x, 2)")["calls"]["poly(x, 2)"]
     assert found["norms2"]["0"] == pytest.approx(N, rel=1e-12)
     assert found["norms2"]["1"] == pytest.approx(exact["norms2"]["1"], rel=0.2)

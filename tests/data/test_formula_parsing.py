@@ -2,8 +2,7 @@
 
 import pytest
 
-from bayescore.data.formulas.group_terms import GroupTerm
-from bayescore.data.formulas.parsing import parsed
+from bayescore.data.formula_parsing import GroupTerm, parsed
 from bayescore.validation import DataError
 
 

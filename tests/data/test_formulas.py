@@ -15,8 +15,8 @@ import pytest
 
 import bayescore as bc
 from bayescore.data.design import Design
-from bayescore.data.designed import open_designed
-from bayescore.data.formulas.design import FormulaDesign, read_design
+from bayescore.data.formula_design import FormulaDesign, read_design
+from bayescore.data.open import open_designed
 from bayescore.types import stack
 from bayescore.validation import DataError
 from tests.published.formula_rows import formula_rows

@@ -16,7 +16,7 @@ import bayescore as bc
 from bayescore.coresets.private import private_coreset
 from bayescore.data import factors
 from bayescore.data.design import Grouping, append_offset
-from bayescore.data.sources.groups import Given
+from bayescore.data.groups import Given
 from bayescore.types import NO_GROUP, WeightedData, stack
 from bayescore.validation import DataError
 

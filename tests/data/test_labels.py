@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bayescore.data.labels import signed_labels, two_classes
+from bayescore.data.responses import signed_labels, two_classes
 from bayescore.validation import DataError
 
 

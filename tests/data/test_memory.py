@@ -13,16 +13,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from bayescore.coresets.cells import condense, occupied, points
+from bayescore.coresets import cell_centre, cells, multilevel
+from bayescore.data import passes
 from bayescore.data.dataset import Dataset
-from bayescore.data.designed import open_designed, open_in
-from bayescore.data.passes import map as passes
-from bayescore.data.passes.tasks import Division, Slice
+from bayescore.data.open import open_designed, open_in
+from bayescore.data.parquet import path_source
+from bayescore.data.roles import Roles
+from bayescore.data.source import Division, Slice
 from bayescore.data.sources import as_source
-from bayescore.data.sources.parquet import path_source
-from bayescore.data.sources.roles import Roles
-from bayescore.models.families import check_family
-from bayescore.models.priors import Normal
+from bayescore.families.family import check_family
+from bayescore.priors import Normal
 from tests.coresets.celled import TWO, celled
 
 FORMULA = "y ~ a * kind + log(b) + scale(a)"
@@ -142,10 +142,10 @@ def test_a_long_task_ends_when_its_results_are_not_wanted_any_more(monkeypatch):
 
 
 def test_cells_are_merged_during_the_pass(monkeypatch):
-    monkeypatch.setattr(occupied, "_LEAST_WAITING", 1000)
+    monkeypatch.setattr(cells, "_LEAST_WAITING", 1000)
     rng = np.random.default_rng(5)
     blocks = [rng.integers(700, size=1000) for _ in range(200)]
-    counter = occupied._Counter()
+    counter = cells._Counter()
 
     def count():
         for block in blocks:
@@ -160,10 +160,10 @@ def test_cells_are_merged_during_the_pass(monkeypatch):
 
 def test_shapes_of_cells_are_those_of_all_pseudo_rows_at_once(monkeypatch):
     dataset = open_designed(celled(), formula=f"y ~ w + x + {TWO}")
-    whole, *_ = condense.condense(dataset, Normal(0.0, 4.0), check_family("logistic"))
-    monkeypatch.setattr(points, "MAX_BLOCK_ROWS", 7)
-    monkeypatch.setattr(points, "_CELLS", 5)
-    pieces, *_ = condense.condense(dataset, Normal(0.0, 4.0), check_family("logistic"))
+    whole, *_ = multilevel.condense(dataset, Normal(0.0, 4.0), check_family("logistic"))
+    monkeypatch.setattr(cell_centre, "MAX_BLOCK_ROWS", 7)
+    monkeypatch.setattr(cell_centre, "_CELLS", 5)
+    pieces, *_ = multilevel.condense(dataset, Normal(0.0, 4.0), check_family("logistic"))
     assert len(whole) > 70
     np.testing.assert_allclose(pieces.X, whole.X, rtol=1e-12, atol=1e-13)
     np.testing.assert_allclose(pieces.weights, whole.weights, rtol=1e-9)

@@ -8,7 +8,7 @@ from operator import add
 import numpy as np
 import pytest
 
-from bayescore.data.passes.exact import Moments, exact_total
+from bayescore.data.passes import Moments, exact_total
 
 RNG = np.random.default_rng(0)
 SPREAD = RNG.normal(size=2000) * 10.0 ** RNG.integers(-200, 60, 2000)

@@ -7,9 +7,9 @@ import pytest
 from scipy import sparse
 
 import bayescore as bc
-from bayescore.coresets.calibration.batched_hmc import _Density
-from bayescore.data.passes.nonzeros import MAX_FILL, MIN_COLUMNS, add_gram, compact
-from bayescore.models.families import FAMILIES
+from bayescore.coresets.predicted_error import _Density
+from bayescore.data.tiles import MAX_FILL, MIN_COLUMNS, add_gram, compact
+from bayescore.families.family import FAMILIES
 from bayescore.models.posterior import likelihood_terms, log_likelihoods, posterior
 from bayescore.types import WeightedData
 
@@ -74,7 +74,7 @@ def test_densities_at_many_points_are_those_of_blas(monkeypatch):
     scale, u = np.tril(rng.normal(size=(140, 140))) / 20.0, rng.normal(size=(9, 140))
     found = _Density(target, mode, scale)
     assert found.sparse
-    monkeypatch.setattr("bayescore.coresets.calibration.batched_hmc.compact", lambda rows: rows)
+    monkeypatch.setattr("bayescore.coresets.predicted_error.compact", lambda rows: rows)
     for mine, theirs in zip(found.at(u), _Density(target, mode, scale).at(u), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-10, atol=1e-10)
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import bayescore as bc
-from bayescore.data.number_text import number_text
+from bayescore.data.factors import number_text
 from bayescore.limits import MIN_NUMBER_LEVELS, MIN_NUMBER_SHARE
 from bayescore.validation import DataError
 

@@ -10,7 +10,7 @@ import pytest
 
 import bayescore as bc
 from bayescore import cli
-from bayescore.data.offsets import Offset
+from bayescore.data.responses import Offset
 from bayescore.validation import DataError, RowError
 
 N = 2000

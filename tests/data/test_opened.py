@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from bayescore import build_coreset
+from bayescore.data.blocks import Stream
 from bayescore.data.dataset import Dataset, open_rows
 from bayescore.data.design import Design
 from bayescore.data.sources import as_source
-from bayescore.data.sources.blocks import Stream
 from bayescore.validation import DataError
 
 N = 1000

@@ -10,10 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from bayescore.data.dataset import Dataset
+from bayescore.data.parquet import local_listing, parquet_source
+from bayescore.data.roles import Roles
 from bayescore.data.sources import as_source
-from bayescore.data.sources.parquet import parquet_source
-from bayescore.data.sources.roles import Roles
-from bayescore.data.sources.stores import local_listing
 from bayescore.types import stack
 from bayescore.validation import DataError
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from bayescore.data.dataset import Dataset
-from bayescore.data.passes.map import _run_task
-from bayescore.data.passes.tasks import plan
+from bayescore.data.passes import _run_task
+from bayescore.data.source import plan
 from bayescore.data.sources import as_source
 from bayescore.validation import DataError
 

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 import requests
 
-from bayescore.data import real
+from bayescore.data import published as real
 from bayescore.data.published import DownloadError
 from bayescore.validation import DataError
 

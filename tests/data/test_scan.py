@@ -5,7 +5,7 @@ import pytest
 
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design
-from bayescore.data.passes.scan import MAX_ENTRY, Scan
+from bayescore.data.passes import MAX_ENTRY, Scan
 from bayescore.data.sources import as_source
 from bayescore.validation import DataError
 

@@ -10,10 +10,10 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import bayescore as bc
 from bayescore.clustering import k_variates
-from bayescore.coresets.scores.leverage import leverage_scores
+from bayescore.coresets.leverage import leverage_scores
 from bayescore.data.dataset import Dataset
 from bayescore.data.sources import as_source
-from bayescore.data.sparse import MAX_COLUMNS
+from bayescore.data.tables import MAX_COLUMNS
 from bayescore.types import stack
 from bayescore.validation import DataError
 from tests.cuts import build_in_blocks

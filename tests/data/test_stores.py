@@ -14,8 +14,9 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 
-from bayescore.data.sources import as_source, stores
-from bayescore.data.sources.parquet import ParquetSource
+from bayescore.data import parquet as stores
+from bayescore.data.parquet import ParquetSource
+from bayescore.data.sources import as_source
 from bayescore.types import stack
 from bayescore.validation import DataError
 from tests.cuts import build_in_blocks

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 import pytest
 
+from bayescore.data.blocks import Block, Intake
 from bayescore.data.factors import Selection
+from bayescore.data.roles import Roles, resolve
 from bayescore.data.sources import KINDS, as_source
-from bayescore.data.sources.intake import Block, Intake
-from bayescore.data.sources.roles import Roles, resolve
-from bayescore.data.sources.survey import MANY, Seen, Survey
+from bayescore.data.survey import MANY, Seen, Survey
 from bayescore.validation import DataError
 
 dd = pytest.importorskip("dask.dataframe")

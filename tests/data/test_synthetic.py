@@ -12,13 +12,13 @@ import pytest
 from scipy.optimize import linprog
 from scipy.special import expit, log_ndtr
 
-from bayescore.data import synthetic as syn
+from bayescore import datasets
 from bayescore.papers import separable_circle
 
 N = 300_000
 SDS = 6  # that figures may be off by: 2e-9 for each of at most some hundred in a test
 PROBIT_BETA = (0.5, -1.0, 0.7)
-PROBLEMS = [syn.binary5, syn.binary10, syn.mixture, syn.probit_problem(PROBIT_BETA)]
+PROBLEMS = [datasets.binary5, datasets.binary10, datasets.mixture, datasets.probit_problem(PROBIT_BETA)]
 all_problems = pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: p.name)
 
 
@@ -36,23 +36,23 @@ def test_rows_have_the_shared_types(problem):
 
 @all_problems
 def test_stacked_blocks_equal_the_arrays(problem):
-    n = 2 * syn.CHUNK + 123
+    n = 2 * datasets.CHUNK + 123
     X, y = problem(n, 7)
     blocks = list(problem.blocks(n, 7))
-    assert [len(block[1]) for block in blocks] == [syn.CHUNK, syn.CHUNK, 123]
+    assert [len(block[1]) for block in blocks] == [datasets.CHUNK, datasets.CHUNK, 123]
     np.testing.assert_array_equal(np.concatenate([block[0] for block in blocks]), X)
     np.testing.assert_array_equal(np.concatenate([block[1] for block in blocks]), y)
 
 
 def test_chunks_have_streams_of_their_own():
-    n = 2 * syn.CHUNK
-    short, long = list(syn.mixture.blocks(n, 1)), list(syn.mixture.blocks(n + 5, 1))
+    n = 2 * datasets.CHUNK
+    short, long = list(datasets.mixture.blocks(n, 1)), list(datasets.mixture.blocks(n + 5, 1))
     np.testing.assert_array_equal(short[1][0], long[1][0])
     assert not np.array_equal(short[0][0], short[1][0])
 
 
 def test_the_seed_decides():
-    draw = syn.mixture
+    draw = datasets.mixture
     same = draw(50, 3)[0]
     np.testing.assert_array_equal(draw(50, 3)[0], same)
     np.testing.assert_array_equal(draw(50, np.random.default_rng(3))[0], same)
@@ -65,31 +65,31 @@ def test_the_seed_decides():
 
 def test_a_generator_goes_on_from_call_to_call():
     rng = np.random.default_rng(0)
-    first, second = syn.binary10(50, rng)[0], syn.binary10(50, rng)[0]
+    first, second = datasets.binary10(50, rng)[0], datasets.binary10(50, rng)[0]
     assert not np.array_equal(first, second)
 
 
 def test_memory_is_the_result_and_a_block():
     n = 1_000_000
     tracemalloc.start()
-    X, y = syn.binary10(n, 0)
+    X, y = datasets.binary10(n, 0)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < X.nbytes + y.nbytes + 4 * syn.CHUNK * X.shape[1] * 8
+    assert peak < X.nbytes + y.nbytes + 4 * datasets.CHUNK * X.shape[1] * 8
 
 
 @pytest.mark.parametrize("n", [0, -1])
 def test_rows_are_counted_before_drawing(n):
     with pytest.raises(ValueError, match="n="):
-        syn.binary5.blocks(n)
+        datasets.binary5.blocks(n)
     with pytest.raises(TypeError, match=r"n=2\.5"):
-        syn.binary5(2.5)
+        datasets.binary5(2.5)
 
 
 @pytest.mark.parametrize("beta", [1.0, [], [[1.0]], [1.0, np.nan]])
 def test_beta_is_checked(beta):
     with pytest.raises(ValueError, match="beta="):
-        syn.probit(10, beta)
+        datasets.probit(10, beta)
 
 
 def patterns(problem, p):
@@ -102,7 +102,7 @@ def patterns(problem, p):
 @pytest.mark.statistical(rate=1e-6)
 @pytest.mark.parametrize(
     ("problem", "p", "published"),
-    [(syn.binary5, syn.BINARY5_P, 0.095), (syn.binary10, syn.BINARY10_P, 0.089)],
+    [(datasets.binary5, datasets.BINARY5_P, 0.095), (datasets.binary10, datasets.BINARY10_P, 0.089)],
     ids=["Binary5", "Binary10"],
 )
 def test_binary_frequencies(problem, p, published):
@@ -121,9 +121,9 @@ def test_binary_frequencies(problem, p, published):
 @pytest.mark.statistical(rate=1e-6)
 def test_binary10_has_few_distinct_rows():
     n = 1_000_000
-    X, y = syn.binary10(n, 21)
+    X, y = datasets.binary10(n, 21)
     codes = (X @ 2.0 ** np.arange(10)).astype(int) * 2 + (y == 1)
-    _, probability, positive = patterns(syn.binary10, syn.BINARY10_P)
+    _, probability, positive = patterns(datasets.binary10, datasets.BINARY10_P)
     cells = np.concatenate([probability * positive, probability * (1 - positive)])
     seen = -np.expm1(-n * cells)
     mean, sd = seen.sum(), np.sqrt((seen * (1 - seen)).sum())
@@ -133,19 +133,19 @@ def test_binary10_has_few_distinct_rows():
 
 @pytest.mark.statistical(rate=1e-6)
 def test_mixture_moments():
-    X, y = syn.mixture(N, 22)
+    X, y = datasets.mixture(N, 22)
     assert abs((y == 1).mean() - 0.5) < SDS * np.sqrt(0.25 / N)
-    for label, mean in zip((-1, 1), syn.MIXTURE_MEANS, strict=True):
+    for label, mean in zip((-1, 1), datasets.MIXTURE_MEANS, strict=True):
         part = X[y == label]
         assert np.abs(part.mean(axis=0) - mean).max() < SDS / np.sqrt(len(part))
         error = np.cov(part, rowvar=False) - np.eye(10)
         assert np.abs(error).max() < SDS * np.sqrt(2 / len(part))
-    np.testing.assert_array_equal(syn.MIXTURE_MEANS, [[0] * 5 + [1] * 5, [1] * 5 + [0] * 5])
+    np.testing.assert_array_equal(datasets.MIXTURE_MEANS, [[0] * 5 + [1] * 5, [1] * 5 + [0] * 5])
 
 
 @pytest.mark.statistical(rate=1e-6)
 def test_probit_features():
-    X, _ = syn.probit(N, PROBIT_BETA, 23)
+    X, _ = datasets.probit(N, PROBIT_BETA, 23)
     assert (X[:, 0] == 1).all()
     assert np.abs(X[:, 1:].mean(axis=0)).max() < SDS / np.sqrt(N)
     assert np.abs(X[:, 1:].var(axis=0) - 1).max() < SDS * np.sqrt(2 / N)

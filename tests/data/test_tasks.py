@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bayescore.data.design import Design
-from bayescore.data.passes.tasks import Division, Slice, plan
+from bayescore.data.source import Division, Slice, plan
 from bayescore.data.sources import as_source
 from bayescore.types import stack
 

@@ -4,7 +4,7 @@ import threading
 
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from bayescore.data.passes.threads import available_cores, one_blas_thread
+from bayescore.compiled import available_cores, one_blas_thread
 
 
 def blas_threads():

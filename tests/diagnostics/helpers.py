@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 
 from bayescore.compat import ARVIZ_1
-from bayescore.diagnostics.certificate import Certificate
 from bayescore.diagnostics.results import Level
+from bayescore.report.certify import Certificate
 
 CORESET = {
     "method": "calibrated",

@@ -3,8 +3,8 @@ import dataclasses
 import numpy as np
 import pandas as pd
 
-from bayescore.diagnostics.agreement import agreement, beside_reference, predicted_error
 from bayescore.diagnostics.results import Level, Verdict
+from bayescore.report.tables import agreement, beside_reference, predicted_error
 from tests.diagnostics.helpers import certificate
 
 

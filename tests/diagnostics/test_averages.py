@@ -11,9 +11,8 @@ import bayescore as bc
 from bayescore.data import dataset as passes
 from bayescore.data.dataset import Dataset
 from bayescore.diagnostics import average_sums
-from bayescore.diagnostics.average_sums import every_row, sampled
-from bayescore.diagnostics.contrasts import Cells, Change
-from bayescore.models.families import FAMILIES
+from bayescore.diagnostics.average_sums import Cells, Change, every_row, sampled
+from bayescore.families.family import FAMILIES
 from bayescore.models.predictor import Predictor
 from bayescore.validation import DataError
 from tests.diagnostics.test_row_sums import KINDS, problem

@@ -147,7 +147,7 @@ def test_log_likelihoods_are_the_weighted_sums(data):
     core, idata = posterior(data, "uniform", 300)
     draws = idata.posterior["beta"].values.reshape(-1, D)[:7]
     pointwise = bc.log_likelihood(idata, core).values.reshape(-1, 300)[:7]
-    from bayescore.models.families import FAMILIES
+    from bayescore.families.family import FAMILIES
 
     np.testing.assert_allclose(log_likelihoods(draws, core, FAMILIES["logistic"]), pointwise @ core.weights, rtol=1e-10)
 

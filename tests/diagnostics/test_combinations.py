@@ -7,7 +7,7 @@ import pytest
 
 import bayescore as bc
 from bayescore.diagnostics.certificate.estimates import Run, combinations
-from bayescore.models.gaussian import Transport
+from bayescore.models.laplace import Transport
 
 PRIOR = bc.priors.Normal(0, 3)
 

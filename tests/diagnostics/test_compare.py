@@ -5,7 +5,7 @@ import pytest
 from matplotlib import pyplot as plt
 
 from bayescore import compat
-from bayescore.diagnostics.compare import compare
+from bayescore.report.compare import compare
 from bayescore.types import WeightedData
 
 NAMES = ("mmd_whitened", "mmd", "mean_error_sd", "sd_error", "correlation_error", "tail_error_sd")

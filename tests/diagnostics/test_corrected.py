@@ -7,8 +7,8 @@ import pytest
 import bayescore as bc
 from bayescore import compat
 from bayescore.diagnostics.certificate.weigh import Weighed, corrected_idata, systematic
-from bayescore.diagnostics.full_weights import FullWeights
-from bayescore.samplers.inference_data import read_posterior
+from bayescore.numerics.psis import FullWeights
+from bayescore.samplers.posterior import read_posterior
 
 N = 5000
 

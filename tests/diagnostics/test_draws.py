@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from bayescore.chains import quantile_errors
-from bayescore.diagnostics.mcse import ess, ess_mean, mcse_mean, mcse_sd, rhat
 from bayescore.limits import MIN_DRAWS
-from bayescore.samplers.inference_data import read_posterior
+from bayescore.numerics.chains import ess, ess_mean, mcse_mean, mcse_sd, quantile_errors, rhat
+from bayescore.samplers.posterior import read_posterior
 
 
 @pytest.mark.parametrize("scale", [2.0**-70, 2.0**70])  # powers of 2 lose no digits

@@ -7,7 +7,7 @@ import pytest
 
 import bayescore as bc
 from bayescore import compat
-from bayescore.diagnostics.group_draws import read_effects
+from bayescore.samplers.summaries import read_effects
 from bayescore.validation import DataError
 
 mpl.use("Agg")

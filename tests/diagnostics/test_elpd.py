@@ -19,11 +19,11 @@ from scipy import special
 import bayescore as bc
 from bayescore import compat
 from bayescore.diagnostics import elpd
-from bayescore.diagnostics.leave_out import LeftOut
-from bayescore.diagnostics.psis import psislw
+from bayescore.diagnostics.elpd import LeftOut
 from bayescore.diagnostics.results import CertificateData, Level
-from bayescore.models.families import FAMILIES
+from bayescore.families.family import FAMILIES
 from bayescore.models.posterior import log_likelihoods
+from bayescore.numerics.psis import psislw
 from bayescore.types import WeightedData
 from tests.diagnostics.helpers import SMOOTHED_APART
 

@@ -3,16 +3,9 @@ import pytest
 from scipy import special
 from scipy.signal import lfilter
 
-from bayescore.diagnostics.errors import (
-    errors,
-    errors_mcse,
-    moments,
-    moments_mcse,
-    negative_log_likelihood,
-    sidak_quantile,
-)
-from bayescore.diagnostics.verdict import verdict
-from bayescore.models.families import FAMILIES
+from bayescore.families.family import FAMILIES
+from bayescore.numerics.moments import errors, errors_mcse, moments, moments_mcse, sidak_quantile
+from bayescore.report.compare import negative_log_likelihood, verdict
 from bayescore.types import WeightedData
 
 logistic, probit = FAMILIES["logistic"], FAMILIES["probit"]

@@ -5,7 +5,7 @@ import pytest
 
 from bayescore.diagnostics.certificate.estimates import Run, families, target
 from bayescore.diagnostics.certificate.weigh import systematic
-from bayescore.diagnostics.error_family import close, risk, settled, worst
+from bayescore.numerics.moments import close, risk, settled, worst
 
 
 def normal(seed, draws=1000, D=3, rho=0.0):

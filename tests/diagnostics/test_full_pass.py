@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import bayescore as bc
-from bayescore.diagnostics.full_pass import check_weight, full_rows
+from bayescore.diagnostics.row_sums import check_weight, full_rows
 from bayescore.validation import DataError
 
 X = np.random.default_rng(0).normal(3.0, 2.0, size=(40, 2))

@@ -11,8 +11,8 @@ import bayescore as bc
 from bayescore.diagnostics.certificate import nodes
 from bayescore.diagnostics.certificate.marginal import Marginal
 from bayescore.diagnostics.results import Level
-from bayescore.models.collapsed_target import CollapsedTarget
-from bayescore.samplers.inference_data import read_posterior
+from bayescore.models.groups.marginal import CollapsedTarget
+from bayescore.samplers.posterior import read_posterior
 from bayescore.types import WeightedData
 from bayescore.validation import DataError
 from tests.coresets.test_multilevel import build, frame

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from bayescore.diagnostics.health import health, unfit
-from bayescore.samplers.inference_data import read_posterior
+from bayescore.samplers.posterior import read_posterior
 
 
 def state(idata):

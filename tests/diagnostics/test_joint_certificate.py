@@ -11,15 +11,15 @@ import pytest
 import bayescore as bc
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Grouping
-from bayescore.diagnostics import joint_sums, row_sums
+from bayescore.diagnostics import row_sums
 from bayescore.diagnostics.certificate import joint
 from bayescore.diagnostics.certificate.joint import JointDraws
-from bayescore.diagnostics.full_weights import FullWeights
-from bayescore.diagnostics.joint_sums import JointSums
-from bayescore.models.families import FAMILIES
+from bayescore.diagnostics.row_sums import JointSums
+from bayescore.families.family import FAMILIES
 from bayescore.models.posterior import log_likelihoods
 from bayescore.models.predictor import Factor, Predictor
-from bayescore.samplers.inference_data import draws_digest, read_posterior
+from bayescore.numerics.psis import FullWeights
+from bayescore.samplers.posterior import draws_digest, read_posterior
 from tests import group_draws
 from tests.coresets.celled import celled
 
@@ -138,7 +138,7 @@ def predicted(drawn, seed, times=1.0):
 @pytest.mark.statistical(rate=1e-5)
 def test_errors_of_sums_are_as_large_as_they_say(drawn, small, monkeypatch):
     """Of 30 samples; the mean square of 30 ratios lies within 0.3 and 2.5 but once in 10^5, if they are normal."""
-    monkeypatch.setattr(joint_sums, "MAX_SUM_ERROR", 1.0)
+    monkeypatch.setattr(row_sums, "MAX_SUM_ERROR", 1.0)
     ratio = np.array([np.divide(*predicted(drawn, seed)) for seed in range(30)])
     assert 0.3 < np.mean(ratio**2) < 2.5
     assert np.mean([np.divide(*predicted(drawn, seed, times=0.3)) ** 2 for seed in range(5)]) > 2.5
@@ -149,9 +149,9 @@ def test_a_certificate_by_a_sample_of_the_rows_is_that_of_all_rows(drawn, monkey
     frame, core, idata = drawn
     monkeypatch.setattr(row_sums, "sample_rows", lambda *_: len(frame) * 9 // 10)
     monkeypatch.setattr(joint, "SAVES", 0)
-    monkeypatch.setattr(joint_sums, "MAX_SUM_ERROR", 0.05)
+    monkeypatch.setattr(row_sums, "MAX_SUM_ERROR", 0.05)
     found = bc.certify(idata, core, frame, label="y", progressbar=False)
-    monkeypatch.setattr(joint_sums, "MAX_SUM_ERROR", 0.0)
+    monkeypatch.setattr(row_sums, "MAX_SUM_ERROR", 0.0)
     exact = bc.certify(idata, core, frame, label="y", progressbar=False)
     assert (found.n_passes, exact.n_passes) == (1, 2)
     assert found.level is exact.level
@@ -165,7 +165,7 @@ def test_a_certificate_by_a_sample_of_the_rows_is_that_of_all_rows(drawn, monkey
 def test_the_pass_ships_few_draws_and_no_names(drawn):
     frame, core, idata = drawn
     draws = read_posterior(idata, "idata").predictor()
-    near = joint_sums.DrawnApproximation.of(FAMILIES["logistic"], draws)
+    near = row_sums.DrawnApproximation.of(FAMILIES["logistic"], draws)
     assert len(near.predictor) < 10
     assert all(not own.grouping.levels for own in near.predictor.factors)
     rows = bc.all_rows(frame, label="y", design=core.design, progressbar=False)

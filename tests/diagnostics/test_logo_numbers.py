@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 import bayescore as bc
-from bayescore.diagnostics.certificate import within
+from bayescore.diagnostics.certificate import whole as within
 from tests.counted import QUIET
 
 SD, WIDE, SPREAD, G = 2.0, 10.0, 2.0, 20

@@ -10,9 +10,10 @@ from scipy import stats
 
 import bayescore as bc
 from bayescore.data import dataset
-from bayescore.data.dataset import MAX_BLOCK_ROWS, Dataset
-from bayescore.diagnostics.responses import sampled_counts
-from bayescore.models.families import FAMILIES
+from bayescore.data.dataset import Dataset
+from bayescore.data.source import MAX_BLOCK_ROWS
+from bayescore.diagnostics.elpd import sampled_counts
+from bayescore.families.family import FAMILIES
 from bayescore.validation import DataError
 from tests.counted import QUIET
 from tests.test_poisson import HOW, counts

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from bayescore.diagnostics import mmd
-from bayescore.diagnostics.metrics import measure, mmd_row, moment_errors, moment_row, noise_floor
-from bayescore.samplers.inference_data import read_posterior
+from bayescore.report.compare import measure, mmd_row, moment_errors, moment_row, noise_floor
+from bayescore.samplers.posterior import read_posterior
 
 NAMES = ("mmd_whitened", "mmd", "mean_error_sd", "sd_error", "correlation_error", "tail_error_sd")
 

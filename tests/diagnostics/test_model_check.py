@@ -8,7 +8,7 @@ from scipy import stats
 from scipy.special import expit
 
 from bayescore.diagnostics.model_check import INTERVAL, check_model
-from bayescore.samplers.inference_data import read_posterior
+from bayescore.samplers.posterior import read_posterior
 from bayescore.types import WeightedData
 from tests.diagnostics.conftest import make_posterior
 

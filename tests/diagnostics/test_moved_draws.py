@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import bayescore as bc
-from bayescore.diagnostics.loo_draws import loo_draws, weights_of
-from bayescore.models.families import check_family
-from bayescore.models.moving import MOVED, to_full
+from bayescore.diagnostics.loo_pass import loo_draws, weights_of
+from bayescore.families.family import check_family
+from bayescore.models.laplace import MOVED, to_full
 from bayescore.models.posterior import log_likelihoods
-from bayescore.samplers.inference_data import draws_digest
+from bayescore.samplers.posterior import draws_digest
 from bayescore.validation import DataError
 
 LOGISTIC, PRIOR = check_family("logistic"), bc.priors.Normal(0, 3)

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bayescore.diagnostics.proposal import DF, propose
-from bayescore.models.families import FAMILIES
+from bayescore.diagnostics.evidence import DF, propose
+from bayescore.families.family import FAMILIES
 from bayescore.models.modes import find_map
-from bayescore.models.priors import Laplace, Normal, SpikeAndSlab
+from bayescore.priors import Laplace, Normal, SpikeAndSlab
 from tests.conftest import make_rows
 
 ROWS = make_rows()

@@ -8,9 +8,9 @@ import bayescore as bc
 from bayescore import compat
 from bayescore.diagnostics.certificate.provenance import miss, origin_of
 from bayescore.diagnostics.certificate.stein import _by_variance, stein
-from bayescore.models.families import check_family
+from bayescore.families.family import check_family
 from bayescore.models.posterior import posterior
-from bayescore.samplers.inference_data import read_posterior
+from bayescore.samplers.posterior import read_posterior
 
 N, D = 6000, 3
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from bayescore.diagnostics.psis import psislw
+from bayescore.numerics.psis import psislw
 from tests.stacks import make
 
 OLD = json.loads((make.FOLDER / "arviz-0.json").read_text())["smoothed"]

@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 
 import bayescore as bc
-from bayescore.coresets.calibration.pilot import LaplaceApproximation
 from bayescore.data.dataset import Dataset
 from bayescore.diagnostics import row_sums
 from bayescore.diagnostics.row_sums import RowSums
-from bayescore.models.families import check_family
-from bayescore.models.newton import find_mode
+from bayescore.families.family import check_family
+from bayescore.models.laplace import LaplaceApproximation, find_mode
 from bayescore.models.posterior import log_likelihoods, posterior
-from bayescore.models.priors import Normal
+from bayescore.priors import Normal
 from bayescore.types import WeightedData
 
 N, SAMPLE, DRAWS = 6000, 1000, 60

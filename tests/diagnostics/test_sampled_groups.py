@@ -9,15 +9,16 @@ from scipy import special
 
 import bayescore as bc
 from bayescore.data.dataset import Dataset
-from bayescore.diagnostics.certificate import sampled_groups, weigh
+from bayescore.diagnostics.certificate import sampled as sampled_groups
+from bayescore.diagnostics.certificate import weigh
 from bayescore.diagnostics.certificate.marginal import MarginalDraws
 from bayescore.diagnostics.certificate.nodes import node_sums
-from bayescore.diagnostics.certificate.sampled_groups import sampled_sums
+from bayescore.diagnostics.certificate.sampled import sampled_sums
 from bayescore.diagnostics.certificate.weigh import pieces_of
-from bayescore.diagnostics.full_weights import full_weights
-from bayescore.models.collapsed_target import CollapsedTarget
-from bayescore.models.families import check_family
-from bayescore.models.group_priors import DEFAULT_GROUP_PRIOR
+from bayescore.families.family import check_family
+from bayescore.models.groups.marginal import CollapsedTarget
+from bayescore.numerics.psis import full_weights
+from bayescore.priors.groups import DEFAULT_GROUP_PRIOR
 
 TOLD = {"intercept": True, "progressbar": False}
 PRIORS = bc.priors.Normal(0.0, 4.0), DEFAULT_GROUP_PRIOR

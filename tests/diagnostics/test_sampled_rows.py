@@ -9,12 +9,12 @@ from scipy import special
 
 import bayescore as bc
 from bayescore.data.dataset import Dataset
-from bayescore.diagnostics.certificate import sampled_rows
+from bayescore.diagnostics.certificate import sampled as sampled_rows
 from bayescore.diagnostics.certificate.nodes import node_sums
-from bayescore.diagnostics.certificate.sampled_rows import GroupTerms, sampled_row_sums
-from bayescore.models.collapsed_target import CollapsedTarget
-from bayescore.models.families import check_family
-from bayescore.models.group_priors import DEFAULT_GROUP_PRIOR
+from bayescore.diagnostics.certificate.sampled import GroupTerms, sampled_row_sums
+from bayescore.families.family import check_family
+from bayescore.models.groups.marginal import CollapsedTarget
+from bayescore.priors.groups import DEFAULT_GROUP_PRIOR
 
 TOLD = {"intercept": True, "progressbar": False}
 PRIORS = bc.priors.Normal(0.0, 4.0), DEFAULT_GROUP_PRIOR

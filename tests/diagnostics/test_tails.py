@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 import bayescore as bc
-from bayescore.diagnostics.tail_estimates import WeightedColumns, tail_k, without_moments
+from bayescore.diagnostics.certificate.flat import without_moments
+from bayescore.numerics.psis import WeightedColumns, tail_k
 
 
 def test_pareto_tails_are_told_from_short_ones_on_either_side():

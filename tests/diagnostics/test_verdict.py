@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from bayescore.diagnostics.errors import Moments
-from bayescore.diagnostics.verdict import verdict
+from bayescore.numerics.moments import Moments
+from bayescore.report.compare import verdict
 
 NAMES = ("a", "b", "c")
 

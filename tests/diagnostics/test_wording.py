@@ -1,6 +1,6 @@
 import math
 
-from bayescore.diagnostics.formatting import number, with_error
+from bayescore.text import number, with_error
 
 
 def test_numbers_have_the_digits_their_error_allows():

@@ -9,9 +9,9 @@ import pytest
 
 import bayescore as bc
 from bayescore import compat
-from bayescore.diagnostics.certificate.coefficients import bare_table
+from bayescore.diagnostics.certificate.estimates import bare_table
 from bayescore.diagnostics.results import Level
-from bayescore.samplers.inference_data import of_own_model, read_posterior
+from bayescore.samplers.posterior import of_own_model, read_posterior
 
 # Motor Trend, 1974; R's data set mtcars (Henderson and Velleman 1981, Biometrics 37)
 MPG = [21, 21, 22.8, 21.4, 18.7, 18.1, 14.3, 24.4, 22.8, 19.2, 17.8, 16.4, 17.3, 15.2, 10.4, 10.4, 14.7, 32.4, 30.4,

@@ -6,7 +6,7 @@ import pytest
 
 import bayescore as bc
 from bayescore import cli
-from bayescore.parser import parser
+from bayescore.cli import parser
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import bayescore as bc
 from bayescore.diagnostics.health import Need, Remedy
 from bayescore.diagnostics.results import Level
 from bayescore.fitting import route as routes
-from bayescore.fitting.story import overheard
+from bayescore.fitting.route import overheard
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import bayescore as bc
-from bayescore.models.families import check_family
+from bayescore.families.family import check_family
 from bayescore.validation import DataError
 
 QUIET = {"random_state": 1, "progressbar": False}

@@ -10,9 +10,8 @@ import pytest
 import bayescore as bc
 from bayescore.diagnostics.health import Need, Remedy
 from bayescore.diagnostics.results import Level
-from bayescore.fitting import more_draws
-from bayescore.fitting import route as routes
-from bayescore.fitting.more_draws import Length, first_within, most_draws, next_lengths, none_left
+from bayescore.fitting import route
+from bayescore.fitting.route import Length, first_within, most_draws, next_lengths, none_left
 from bayescore.validation import DataError
 
 FIRST = Length(1000, 1000, 500)
@@ -28,7 +27,7 @@ def grouped(n=2000, levels=8):
 def asking(monkeypatch, *remedies, errors=()):
     """Make the certificates of the first tries ask for these; those of the tries in `errors` raise them instead."""
     left, raised, asked, weighed = list(remedies), dict(errors), [], []
-    certified, sampled = routes.Given.certify, routes.sample
+    certified, sampled = route.Given.certify, route.sample
 
     def certify(given, idata, core, max_draws):
         weighed.append(max_draws)
@@ -41,8 +40,8 @@ def asking(monkeypatch, *remedies, errors=()):
         asked.append(options["draws"])
         return sampled(core, **options)
 
-    monkeypatch.setattr(routes.Given, "certify", certify)
-    monkeypatch.setattr(routes, "sample", sample)
+    monkeypatch.setattr(route.Given, "certify", certify)
+    monkeypatch.setattr(route, "sample", sample)
     return asked, weighed
 
 
@@ -91,13 +90,13 @@ def test_the_end_says_how_many_draws_would_have_to_be_weighed(asked, said):
 def test_the_most_draws_fit_in_memory(monkeypatch):
     core = bc.build_coreset(grouped(), formula="y ~ x + (1 + x | g)", random_state=1, progressbar=False)
     assert most_draws(core, 4, 1000) == 20_000
-    monkeypatch.setattr(more_draws, "MOST_BYTES", 8 * 4 * 18 * 5000)  # 2 coefficients and 16 effects
+    monkeypatch.setattr(route, "MOST_BYTES", 8 * 4 * 18 * 5000)  # 2 coefficients and 16 effects
     assert most_draws(core, 4, 1000) == 5000
     assert most_draws(core, 4, 6000) == 6000  # those of the first try were drawn
 
 
 def test_chains_that_hardly_move_end_with_the_last_certificate_and_its_advice(monkeypatch):
-    monkeypatch.setattr(more_draws, "MOST_TIMES", 2)
+    monkeypatch.setattr(route, "MOST_TIMES", 2)
     asked, _ = asking(monkeypatch, *[Remedy(Need.DRAWS, draws=n) for n in (25_900, 758_292)])
     with pytest.warns(UserWarning, match="not certified"):
         fit = bc.fit("y ~ x", grouped(), random_state=1, progressbar=False)
@@ -133,6 +132,6 @@ def test_an_error_of_the_first_try_is_raised_and_so_is_one_that_no_data_explain(
     asking(monkeypatch, Remedy(Need.DRAWS, draws=1500), errors={2: KeyError("a slip")})
     with pytest.raises(KeyError, match="a slip"):
         bc.fit("y ~ x", grouped(), random_state=1, progressbar=False)
-    monkeypatch.setattr(routes, "sample", fails)
+    monkeypatch.setattr(route, "sample", fails)
     with pytest.raises(DataError, match="177 effects"):
         bc.fit("y ~ x", grouped(), random_state=1, progressbar=False)

@@ -7,7 +7,7 @@ from scipy.stats import norm
 
 import bayescore as bc
 from bayescore import compat
-from bayescore.samplers.inference_data import of_own_model
+from bayescore.samplers.posterior import of_own_model
 
 
 @pytest.fixture(scope="module")

@@ -6,10 +6,10 @@ import pytest
 
 import bayescore as bc
 from bayescore.data.design import Design
-from bayescore.fitting.scaling import design_prior
-from bayescore.fitting.sensitivity import rescaled
-from bayescore.models.default_priors import on_columns
-from bayescore.models.priors import prior_from_dict, prior_of
+from bayescore.fitting.given import design_prior
+from bayescore.fitting.tables import rescaled
+from bayescore.priors.by_name import prior_from_dict, prior_of
+from bayescore.priors.defaults import on_columns
 
 DESIGN = Design(("age", "tall"), intercept=True, center=(40.0, 0.5), scale=(10.0, 0.5))
 

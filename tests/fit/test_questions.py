@@ -206,7 +206,7 @@ def test_a_check_sees_a_model_that_is_wrong(frame):
 def test_slopes_of_groups_are_in_units_of_the_data(frame):
     """Effects at 0 and sds of slopes come from those of the standardised column, draw by draw."""
     from bayescore.data.design import Design, Grouping
-    from bayescore.fitting.units import raw_effects_map
+    from bayescore.fitting.parts import raw_effects_map
 
     design = Design(("age",), intercept=True, center=(45.0,), scale=(12.0,))
     A = raw_effects_map(design, Grouping("g", (0, 1), ("1", "age")))

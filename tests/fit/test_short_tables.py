@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import bayescore as bc
-from bayescore.fitting.short_tables import ShortTable
+from bayescore.fitting.parts import ShortTable
 
 
 @pytest.fixture(scope="module")

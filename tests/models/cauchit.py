@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from bayescore.compiled import jit
-from bayescore.data.passes.tiles import TILE
-from bayescore.models.families import Symmetric
+from bayescore.data.tiles import TILE
+from bayescore.families import Symmetric
 
 
 @jit

@@ -3,9 +3,9 @@
 import numpy as np
 from scipy import special
 
-from bayescore.models.families import check_family
-from bayescore.models.group_priors import HalfStudentT
-from bayescore.models.priors import Normal
+from bayescore.families.family import check_family
+from bayescore.priors import Normal
+from bayescore.priors.groups import HalfStudentT
 from bayescore.types import WeightedData
 
 PRIORS = (Normal(0.0, 4.0), HalfStudentT(3.0, 2.5))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bayescore.compiled import jit
-from bayescore.models.priors import Independent
+from bayescore.priors import Independent
 
 
 @jit

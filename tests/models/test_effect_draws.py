@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from bayescore.models.collapsed import nodes_at
-from bayescore.models.collapsed_target import CollapsedTarget
-from bayescore.models.effect_inversion import effects_given
-from bayescore.models.families import check_family
+from bayescore.families.family import check_family
+from bayescore.models.groups.effects import effects_given
+from bayescore.models.groups.marginal import CollapsedTarget, nodes_at
 from tests.models.grouped_rows import PRIORS, brute_force, grouped
 
 SIZE = 4000

@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 from bayescore.diagnostics.certificate.nodes import core_moments
-from bayescore.models.collapsed import collapsed_density
-from bayescore.models.collapsed_target import CollapsedTarget
-from bayescore.models.effect_nodes import NORMAL_BELOW, Rules, lay_out
-from bayescore.models.families import check_family
-from bayescore.models.group_priors import log_sigma_terms
+from bayescore.families.family import check_family
+from bayescore.models.groups.marginal import CollapsedTarget, collapsed_density
+from bayescore.models.groups.nodes import NORMAL_BELOW, Rules, lay_out
 from bayescore.models.posterior import prior_part
-from bayescore.models.quadrature import N_NODES, normal_steps
+from bayescore.numerics.elementary import N_NODES, normal_steps
+from bayescore.priors.groups import log_sigma_terms
 from tests.models.grouped_rows import PRIORS, brute_force, grouped
 
 FAMILIES = ("logistic", "probit", "cloglog")

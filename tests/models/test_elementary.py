@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bayescore.models.elementary import ATANH, exp_minus
+from bayescore.numerics.elementary import ATANH, exp_minus
 
 
 def test_exp_minus_is_exact_to_rounding():

@@ -10,16 +10,17 @@ import pytest
 from scipy import stats
 
 import bayescore as bc
-from bayescore.coresets.calibration.pilot import LaplaceApproximation
-from bayescore.data.passes.tiles import TILE
-from bayescore.models.families import FAMILIES, check_family, register
-from bayescore.models.families.logistic import Logistic
-from bayescore.models.families.negative_binomial import NegativeBinomial
-from bayescore.models.families.normal import Normal
-from bayescore.models.families.poisson import Poisson
-from bayescore.models.families.probit import Probit
+from bayescore.data.tiles import TILE
+from bayescore.families import register
+from bayescore.families.family import FAMILIES, check_family
+from bayescore.families.logistic import Logistic
+from bayescore.families.negative_binomial import NegativeBinomial
+from bayescore.families.normal import Normal
+from bayescore.families.poisson import Poisson
+from bayescore.families.probit import Probit
+from bayescore.models.laplace import LaplaceApproximation
 from bayescore.models.posterior import likelihood_terms, log_likelihoods, posterior
-from bayescore.models.pymc_model import model as pymc_model
+from bayescore.models.pymc import model as pymc_model
 from tests.conftest import make_rows
 from tests.models.cauchit import Cauchit
 

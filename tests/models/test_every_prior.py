@@ -11,12 +11,10 @@ import pytest
 from scipy import stats
 
 import bayescore as bc
-from bayescore.diagnostics.mcse import ess, mcse_mean
-from bayescore.models.density import prior_terms
-from bayescore.models.posterior import prior_part
-from bayescore.models.priors import (
-    PRIORS,
-    ByName,
+from bayescore.cli import parse_prior
+from bayescore.models.posterior import prior_part, prior_terms
+from bayescore.numerics.chains import ess, mcse_mean
+from bayescore.priors import (
     Cauchy,
     Horseshoe,
     Independent,
@@ -25,12 +23,10 @@ from bayescore.models.priors import (
     Normal,
     SpikeAndSlab,
     StudentT,
-    check_prior,
-    prior_from_dict,
-    prior_of,
     register,
 )
-from bayescore.parser import parse_prior
+from bayescore.priors.by_name import ByName, prior_from_dict, prior_of
+from bayescore.priors.prior import PRIORS, check_prior
 from tests.conftest import make_rows
 from tests.models.logistic_prior import LogisticPrior
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bayescore.models.gaussian import factor_of_inverse, upper_factor_of_inverse
+from bayescore.models.laplace import factor_of_inverse, upper_factor_of_inverse
 from bayescore.validation import DataError
 
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from bayescore.models.collapsed_target import CollapsedTarget
-from bayescore.models.effect_draws import summarise_effects
-from bayescore.models.families import check_family
-from bayescore.models.sampled_groups import MAX_DENSITY_ERROR, SampledGroups, densities
+from bayescore.families.family import check_family
+from bayescore.models.groups.effects import summarise_effects
+from bayescore.models.groups.marginal import CollapsedTarget
+from bayescore.models.groups.sampled import MAX_DENSITY_ERROR, SampledGroups, densities
 from tests.models.grouped_rows import PRIORS, grouped
 
 N_GROUPS = 1000

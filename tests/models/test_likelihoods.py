@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from bayescore.models.families import FAMILIES, check_family
-from bayescore.models.families.logistic import logistic_upper
-from bayescore.models.families.probit import probit_upper
+from bayescore.families.family import FAMILIES, check_family
+from bayescore.families.logistic import logistic_upper
+from bayescore.families.probit import probit_upper
 
 logistic, probit = FAMILIES["logistic"], FAMILIES["probit"]
 

@@ -8,14 +8,13 @@ import pytest
 from scipy import optimize
 
 import bayescore as bc
-from bayescore.models.collapsed import collapsed_density
-from bayescore.models.collapsed_target import CollapsedTarget
-from bayescore.models.families import check_family
-from bayescore.models.group_priors import HalfNormal, HalfStudentT, check_group_prior, log_sigma_terms
-from bayescore.models.group_sums import look_at_rows
-from bayescore.models.marginal_mode import marginal_mode
+from bayescore.families.family import check_family
+from bayescore.models.groups.marginal import CollapsedTarget, collapsed_density
+from bayescore.models.groups.marginal_mode import marginal_mode
+from bayescore.models.groups.rows import look_at_rows
 from bayescore.models.posterior import prior_part
-from bayescore.models.quadrature import normal_nodes
+from bayescore.numerics.elementary import normal_nodes
+from bayescore.priors.groups import HalfNormal, HalfStudentT, check_group_prior, log_sigma_terms
 from benchmarks.sources.generated import LEVELS, SIGMA, SLOPES, Generated
 from tests.models.grouped_rows import PRIORS, brute_force, grouped
 

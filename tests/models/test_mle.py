@@ -6,8 +6,8 @@ from scipy import optimize
 from sklearn.linear_model import LogisticRegression
 
 from bayescore import find_map, find_mle
-from bayescore.models.families import FAMILIES
-from bayescore.models.priors import Normal
+from bayescore.families.family import FAMILIES
+from bayescore.priors import Normal
 from bayescore.types import WeightedData
 from bayescore.validation import DataError
 from tests import published

@@ -6,8 +6,8 @@ import pytest
 from scipy import optimize
 
 import bayescore as bc
-from bayescore.models.group_priors import log_sigma_terms
 from bayescore.models.posterior import prior_part
+from bayescore.priors.groups import log_sigma_terms
 from bayescore.validation import DataError
 from tests.models.grouped_rows import PRIORS, brute_force, grouped
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import bayescore as bc
-from bayescore.models.families import check_family
-from bayescore.models.moving import StaysError, left_over, to_full
+from bayescore.families.family import check_family
+from bayescore.models.laplace import StaysError, left_over, to_full
 from bayescore.models.posterior import likelihood_terms
 from bayescore.priors import Laplace, Normal
 

@@ -6,18 +6,10 @@ from scipy import stats
 
 import bayescore as bc
 from bayescore.models.posterior import posterior, prior_part, width_precision
-from bayescore.models.priors import (
-    ByName,
-    Cauchy,
-    Horseshoe,
-    Laplace,
-    Normal,
-    StudentT,
-    prior_from_dict,
-    prior_of,
-)
-from bayescore.models.priors.laplace import LAPLACE_ROUNDING
-from bayescore.models.pymc_model import model as pymc_model
+from bayescore.models.pymc import model as pymc_model
+from bayescore.priors import Cauchy, Horseshoe, Laplace, Normal, StudentT
+from bayescore.priors.by_name import ByName, prior_from_dict, prior_of
+from bayescore.priors.laplace import LAPLACE_ROUNDING
 
 NAMES = ("Intercept", "age", "device[phone]", "device[tablet]", "age:device[phone]", "age:device[tablet]")
 GIVEN = {"Intercept": StudentT(3, 0.5, 2.5), "device": Laplace(0.0, 0.7), "age": Normal(0.0, 0.1), "*": Cauchy(0, 2)}

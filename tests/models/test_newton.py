@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from bayescore.models.newton import NoModeError, cholesky_and_decrement, find_mode
+from bayescore.models.laplace import NoModeError, cholesky_and_decrement, find_mode
 from bayescore.models.posterior import Derivatives
 
 H = np.array([[4.0, 1.0, 0.0], [1.0, 3.0, 0.005], [0.0, 0.005, 1e-4]])

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from bayescore.models.effect_nodes import NodeSet
-from bayescore.models.families import check_family
-from bayescore.models.node_values import NodeRows, add_values
-from bayescore.models.quadrature import LOG_WEIGHTS, NODES
+from bayescore.families.family import check_family
+from bayescore.models.groups.nodes import NodeRows, NodeSet, add_values
+from bayescore.numerics.elementary import LOG_WEIGHTS, NODES
 
 STEP, MANY, FEW, N_ROWS = 1.17, 700, 100, 30
 

@@ -7,18 +7,16 @@ import pymc as pm
 import pytest
 
 import bayescore as bc
-from bayescore.coresets.calibration.batched_hmc import batched_hmc
-from bayescore.coresets.calibration.drift import score_covariance
-from bayescore.coresets.calibration.pilot import LaplaceApproximation
-from bayescore.coresets.calibration.remainder import Expansion
-from bayescore.coresets.calibration.totals import Totals
+from bayescore.coresets.calibration import Totals
+from bayescore.coresets.drift import score_covariance
+from bayescore.coresets.predicted_error import batched_hmc
 from bayescore.data.design import append_offset
-from bayescore.diagnostics.errors import negative_log_likelihood
-from bayescore.diagnostics.leave_out import moved_loo
-from bayescore.diagnostics.responses import Responses
-from bayescore.models.families import FAMILIES
+from bayescore.diagnostics.elpd import Responses, moved_loo
+from bayescore.families.family import FAMILIES
+from bayescore.models.laplace import Expansion, LaplaceApproximation
 from bayescore.models.posterior import WIDE, likelihood_terms, log_likelihoods, posterior
 from bayescore.models.prior_ratio import score
+from bayescore.report.compare import negative_log_likelihood
 from tests.conftest import make_rows
 
 LINKS = pytest.mark.parametrize("family", FAMILIES.values(), ids=list(FAMILIES))

@@ -2,18 +2,10 @@ import numpy as np
 import pytest
 from scipy import optimize
 
+from bayescore.models.laplace import find_mode
 from bayescore.models.modes import find_map
-from bayescore.models.newton import find_mode
 from bayescore.models.posterior import Derivatives, likelihood_terms, posterior
-from bayescore.models.priors import (
-    Cauchy,
-    Horseshoe,
-    Laplace,
-    MultivariateNormal,
-    Normal,
-    SpikeAndSlab,
-    StudentT,
-)
+from bayescore.priors import Cauchy, Horseshoe, Laplace, MultivariateNormal, Normal, SpikeAndSlab, StudentT
 from bayescore.types import WeightedData
 from tests.conftest import make_rows
 

@@ -9,20 +9,12 @@ import pytest
 from scipy import stats
 
 from bayescore import all_rows, build_coreset
-from bayescore.data.matching import feature_names
-from bayescore.models.families import FAMILIES
+from bayescore.data.coreset import feature_names
+from bayescore.families.family import FAMILIES
 from bayescore.models.posterior import posterior
-from bayescore.models.potential import weighted_potential
-from bayescore.models.priors import (
-    Cauchy,
-    Horseshoe,
-    Laplace,
-    MultivariateNormal,
-    Normal,
-    SpikeAndSlab,
-    StudentT,
-)
-from bayescore.models.pymc_model import model as pymc_model
+from bayescore.models.pymc import model as pymc_model
+from bayescore.models.pymc import weighted_potential
+from bayescore.priors import Cauchy, Horseshoe, Laplace, MultivariateNormal, Normal, SpikeAndSlab, StudentT
 from bayescore.types import NO_GROUP
 from bayescore.validation import DataError
 from tests.conftest import make_rows

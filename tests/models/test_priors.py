@@ -3,16 +3,9 @@ import pytest
 from scipy import stats
 
 from bayescore.models.posterior import prior_part
-from bayescore.models.priors import (
-    Horseshoe,
-    Laplace,
-    MultivariateNormal,
-    Normal,
-    SpikeAndSlab,
-    check_density,
-    check_prior,
-)
-from bayescore.models.priors.laplace import LAPLACE_ROUNDING
+from bayescore.priors import Horseshoe, Laplace, MultivariateNormal, Normal, SpikeAndSlab
+from bayescore.priors.laplace import LAPLACE_ROUNDING
+from bayescore.priors.prior import check_density, check_prior
 
 BETA = np.array([-2.3, 0.04, 0.7, 5.0])
 

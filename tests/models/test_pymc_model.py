@@ -6,8 +6,8 @@ import pytest
 from scipy import stats
 
 import bayescore as bc
-from bayescore.diagnostics.mcse import ess, mcse_mean
-from bayescore.models.families import check_family
+from bayescore.families.family import check_family
+from bayescore.numerics.chains import ess, mcse_mean
 from bayescore.validation import DataError
 from tests.models.grouped_rows import grouped
 

@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bayescore.data.passes.tiles import TILE
-from bayescore.models.families import FAMILIES, Symmetric
+from bayescore.data.tiles import TILE
+from bayescore.families import Symmetric
+from bayescore.families.family import FAMILIES
 from bayescore.models.posterior import WIDE, likelihood_terms, log_likelihood_tiles
 from bayescore.models.row_kernels import log_p_near, remainders_near
 from bayescore.types import WeightedData

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bayescore.models.gaussian import Transport
+from bayescore.models.laplace import Transport
 from bayescore.validation import DataError
 
 

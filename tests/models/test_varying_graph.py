@@ -7,9 +7,9 @@ import pytest
 from scipy import stats
 
 import bayescore as bc
-from bayescore.models.families import check_family
-from bayescore.models.group_priors import LKJ_ETA
-from bayescore.models.varying_graph import correlated
+from bayescore.families.family import check_family
+from bayescore.models.pymc import correlated
+from bayescore.priors.groups import LKJ_ETA
 from bayescore.validation import DataError
 from tests import group_draws
 from tests.coresets.celled import SLOPES, TWO, celled

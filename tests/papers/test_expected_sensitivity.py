@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from bayescore.coresets.scores.sensitivity import sensitivity_bounds
-from bayescore.papers.expected_sensitivity import expected_sensitivity
+from bayescore.coresets.sensitivity import sensitivity_bounds
+from bayescore.papers.huggins import expected_sensitivity
 from bayescore.validation import DataError
 
 ONE = {"shares": [1.0], "means": [[0.0]], "traces": [1.0], "mean_labels": [0.0]}

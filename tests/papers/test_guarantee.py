@@ -11,9 +11,9 @@ import pytest
 from sklearn.cluster import KMeans
 
 from bayescore.clustering import SQUARED_EUCLIDEAN, Noisy, PointMasses, Uniform, d_means, k_variates, ol_means, s_means
-from bayescore.clustering.nearest import Nearest
+from bayescore.clustering.divergences import Nearest
 from bayescore.papers import guarantee
-from bayescore.papers.guarantee import stretching
+from bayescore.papers.nock import stretching
 from bayescore.validation import DataError
 from tests.clustering.helpers import DATA, cost, exceeds, optimum
 

@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 from bayescore.clustering import ol_means
-from bayescore.clustering.divergences import SQUARED_EUCLIDEAN
-from bayescore.clustering.nearest import Nearest
-from bayescore.papers.guarantee import stretching
-from bayescore.papers.minibatches import minibatch_width, on_line_bound
+from bayescore.clustering.divergences import SQUARED_EUCLIDEAN, Nearest
+from bayescore.papers.nock import minibatch_width, on_line_bound, stretching
 from bayescore.validation import DataError
 from tests.clustering.helpers import DATA, cost, exceeds, optimum
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from bayescore.clustering import ITAKURA_SAITO, KULLBACK_LEIBLER, SQUARED_EUCLIDEAN, k_variates, total_jensen
-from bayescore.clustering.nearest import divergences
-from bayescore.papers.relaxed import relaxed_guarantee
+from bayescore.clustering.divergences import divergences
+from bayescore.papers.nock import relaxed_guarantee
 from bayescore.validation import DataError
 from tests.clustering.helpers import exceeds
 

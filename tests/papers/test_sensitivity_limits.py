@@ -6,13 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from bayescore.coresets.scores.sensitivity import sensitivity_bounds
-from bayescore.papers.sensitivity_limits import (
-    indispensable_rows,
-    near_orthogonal_rows,
-    sensitivity_range,
-    sphere_separation,
-)
+from bayescore.coresets.sensitivity import sensitivity_bounds
+from bayescore.papers.huggins import indispensable_rows, near_orthogonal_rows, sensitivity_range, sphere_separation
 from bayescore.validation import DataError
 
 N, CLOSENESS = 12, 0.5

@@ -9,11 +9,11 @@ import math
 import numpy as np
 from scipy import stats
 
-from bayescore.diagnostics.mcse import ess, mcse_mean, mcse_sd
-from bayescore.models.families import FAMILIES
+from bayescore.families.family import FAMILIES
 from bayescore.models.posterior import prior_part
-from bayescore.models.priors import Normal
-from bayescore.samplers.run import Segment
+from bayescore.numerics.chains import ess, mcse_mean, mcse_sd
+from bayescore.priors import Normal
+from bayescore.samplers.method import Segment
 from bayescore.types import WeightedData
 from benchmarks.accuracy.reference_posteriors import summary
 

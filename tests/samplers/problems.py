@@ -5,7 +5,7 @@ import math
 import numpy as np
 from scipy import special
 
-from bayescore.models.families import FAMILIES
+from bayescore.families.family import FAMILIES
 from bayescore.types import WeightedData
 
 

@@ -8,7 +8,7 @@ import pytest
 from scipy import special, stats
 
 import bayescore as bc
-from bayescore.diagnostics.mcse import ess, mcse_mean
+from bayescore.numerics.chains import ess, mcse_mean
 
 FORMULA = "y ~ x + z + (1|g)"
 FALSE_ALARM = 1e-6  # of all means together

@@ -7,10 +7,9 @@ import pytest
 from scipy import special
 
 import bayescore as bc
-from bayescore.diagnostics.mcse import ess
-from bayescore.models.collapsed import collapsed_density
-from bayescore.models.collapsed_target import CollapsedTarget
-from bayescore.models.families import check_family
+from bayescore.families.family import check_family
+from bayescore.models.groups.marginal import CollapsedTarget, collapsed_density
+from bayescore.numerics.chains import ess
 from bayescore.validation import DataError
 from tests.coresets.test_multilevel import build, frame
 from tests.models.grouped_rows import PRIORS, grouped
@@ -109,6 +108,6 @@ def test_bad_input_is_refused(core, rows, monkeypatch):
     two = bc.all_rows(frame(rows).assign(town=rows.index % 3), label="y", groups=["county", "town"], progressbar=False)
     with pytest.raises(DataError, match="one grouping factor whose intercept varies"):
         bc.sample(two, sampler="collapsed", **TOLD)
-    monkeypatch.setattr("bayescore.samplers.grouped.MAX_EFFECTS_BYTES", 1000)
+    monkeypatch.setattr("bayescore.samplers.groups.MAX_EFFECTS_BYTES", 1000)
     with pytest.raises(DataError, match="group effects take 1,280,000 bytes"):
         bc.sample(core, effects=1000, **TOLD)

@@ -5,7 +5,7 @@ import pymc as pm
 import pytest
 
 import bayescore as bc
-from bayescore.diagnostics.mcse import ess
+from bayescore.numerics.chains import ess
 from bayescore.samplers.nuts import covariance_at_mode
 from tests.coresets.celled import TWO, celled
 

@@ -14,10 +14,11 @@ from sklearn.datasets import load_iris
 import bayescore as bc
 from bayescore.compiled import jit
 from bayescore.models.posterior import posterior, prior_part
-from bayescore.models.priors import MultivariateNormal, Normal
-from bayescore.samplers import gibbs, linear, method
+from bayescore.numerics import elementary
+from bayescore.priors import MultivariateNormal, Normal
+from bayescore.samplers import gibbs, method
 from bayescore.samplers.mala import noise_of
-from bayescore.samplers.run import run_chains
+from bayescore.samplers.method import run_chains
 from benchmarks.accuracy.reference_posteriors.data import WEIGHTED
 from tests.conftest import make_rows
 from tests.samplers.exactness import P_VALUE, check, figures_of, known, rank_p_values, weighted
@@ -171,14 +172,14 @@ def test_large_data_look_at_interrupts_more_often(monkeypatch, n_rows, thin, chu
 @jit
 def _leave_out_the_proposal(normals, uniforms, theta, arguments, draws):
     factor = arguments[3]
-    state = gibbs.init(linear.transposed_times(factor, theta), arguments)
+    state = gibbs.init(elementary.transposed_times(factor, theta), arguments)
     none = np.zeros(state.eta.size - arguments[1].size)
     for i in range(len(draws)):
         for j in range(uniforms.shape[1]):
             there, _ = gibbs.step(normals[i, j], -1.0, none + 1.0, state, arguments)
             if uniforms[i, j] < math.exp(min(0.0, there.value - state.value)):
                 state = there
-        draws[i] = linear.transposed_solve(factor, state.u)
+        draws[i] = elementary.transposed_solve(factor, state.u)
 
 
 def _wrong_advance(rng, theta, tuning, arguments, segment):

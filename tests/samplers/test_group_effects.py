@@ -7,11 +7,10 @@ import pytest
 import xarray as xr
 
 import bayescore as bc
-from bayescore.diagnostics.mcse import mcse_mean
-from bayescore.models import effect_draws
-from bayescore.models.effect_draws import EffectDraws
-from bayescore.samplers import collapsed
-from bayescore.samplers.group_effects import unkept_effects
+from bayescore.models.groups import effects as effect_draws
+from bayescore.models.groups.effects import EffectDraws, unkept_effects
+from bayescore.numerics.chains import mcse_mean
+from bayescore.samplers import groups as collapsed
 from bayescore.validation import DataError
 
 TOLD = {"random_seed": 4, "progressbar": False}

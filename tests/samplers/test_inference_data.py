@@ -7,9 +7,9 @@ import pytest
 
 from bayescore.compat import inference_data, is_inference_data
 from bayescore.data.design import Design
+from bayescore.families.family import FAMILIES
 from bayescore.limits import MIN_DRAWS
-from bayescore.models.families import FAMILIES
-from bayescore.samplers.inference_data import read_posterior as read
+from bayescore.samplers.posterior import read_posterior as read
 from bayescore.validation import DataError
 from tests.diagnostics.conftest import make_posterior
 

@@ -10,14 +10,14 @@ import pytest
 from scipy import stats
 
 import bayescore as bc
-from bayescore.diagnostics.mcse import ess
-from bayescore.models.families import check_family
-from bayescore.models.group_priors import HalfStudentT
+from bayescore.families.family import check_family
 from bayescore.models.predictor import multipliers
-from bayescore.models.priors import Normal
+from bayescore.numerics.chains import ess
+from bayescore.priors import Normal
+from bayescore.priors.groups import HalfStudentT
 from bayescore.samplers import joint_frame
-from bayescore.samplers.inference_data import draws_digest
 from bayescore.samplers.joint_frame import JointFrame
+from bayescore.samplers.posterior import draws_digest
 from benchmarks.groups.multilevel_terms import made
 from tests import group_draws
 from tests.coresets.celled import celled

@@ -6,17 +6,15 @@ import numpy as np
 import pytest
 
 import bayescore as bc
-from bayescore.chains import effective_sizes
 from bayescore.compiled import jit
-from bayescore.models.density import log_density
-from bayescore.models.families import FAMILIES
-from bayescore.models.posterior import posterior
-from bayescore.models.priors import Normal
-from bayescore.models.sparse_density import sparse_columns, sparse_log_density
+from bayescore.families.family import FAMILIES
+from bayescore.models.posterior import log_density, posterior, sparse_columns, sparse_log_density
+from bayescore.numerics.chains import effective_sizes
+from bayescore.priors import Normal
 from bayescore.samplers import langevin
-from bayescore.samplers.flat import FLAT, SPARSE, compiled_density
-from bayescore.samplers.frames import Dense
-from bayescore.samplers.run import Segment
+from bayescore.samplers.adaptive import FLAT, SPARSE, compiled_density
+from bayescore.samplers.langevin import Dense
+from bayescore.samplers.method import Segment
 from bayescore.types import NO_OFFSET
 from tests.conftest import make_rows
 from tests.samplers.exactness import P_VALUE, rank_p_values

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy import linalg
 
-from bayescore.samplers import linear
+from bayescore.numerics import elementary
 
 RNG = np.random.default_rng(5)
 D, N = 6, 700
@@ -17,20 +17,20 @@ def close(found, expected):
 
 
 def test_products_with_tall_matrices():
-    close(linear.tall_times(COLUMNS, U), COLUMNS.T @ U)
-    close(linear.tall_transposed_times(COLUMNS, V), COLUMNS @ V)
+    close(elementary.tall_times(COLUMNS, U), COLUMNS.T @ U)
+    close(elementary.tall_transposed_times(COLUMNS, V), COLUMNS @ V)
 
 
 def test_the_gram_matrix_is_added_to_the_lower_triangle_only():
     matrix = np.full((D, D), 7.0)
-    linear.add_gram(COLUMNS, WEIGHTS, matrix)
+    elementary.add_gram(COLUMNS, WEIGHTS, matrix)
     close(np.tril(matrix), np.tril(GRAM + 7.0))
     assert (matrix[np.triu_indices(D, 1)] == 7.0).all()
 
 
 def test_the_factor_reads_and_writes_the_lower_triangle_only():
     matrix = np.tril(GRAM) + np.triu(np.full((D, D), np.nan), 1)
-    linear.factorise(matrix)
+    elementary.factorise(matrix)
     close(np.tril(matrix), linalg.cholesky(GRAM, lower=True))
     assert np.isnan(matrix[np.triu_indices(D, 1)]).all()
 
@@ -38,9 +38,9 @@ def test_the_factor_reads_and_writes_the_lower_triangle_only():
 def test_products_and_solutions_with_a_triangular_matrix():
     L = linalg.cholesky(GRAM, lower=True)
     kept = U.copy()
-    close(linear.times(L, U), L @ U)
-    close(linear.transposed_times(L, U), L.T @ U)
-    close(linear.solve(L, U), linalg.solve_triangular(L, U, lower=True))
-    close(linear.transposed_solve(L, U), linalg.solve_triangular(L.T, U, lower=False))
-    close(linear.log_diagonal(L), 0.5 * np.linalg.slogdet(GRAM)[1])
+    close(elementary.times(L, U), L @ U)
+    close(elementary.transposed_times(L, U), L.T @ U)
+    close(elementary.solve(L, U), linalg.solve_triangular(L, U, lower=True))
+    close(elementary.transposed_solve(L, U), linalg.solve_triangular(L.T, U, lower=False))
+    close(elementary.log_diagonal(L), 0.5 * np.linalg.slogdet(GRAM)[1])
     np.testing.assert_array_equal(U, kept)

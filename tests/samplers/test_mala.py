@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 import bayescore as bc
-from bayescore.diagnostics.mcse import ess
 from bayescore.models.modes import find_map
 from bayescore.models.posterior import posterior
-from bayescore.models.priors import Normal
+from bayescore.numerics.chains import ess
+from bayescore.priors import Normal
 from bayescore.samplers import mala
-from bayescore.samplers.run import Segment, run_chains
+from bayescore.samplers.method import Segment, run_chains
 from tests.conftest import make_rows
 
 

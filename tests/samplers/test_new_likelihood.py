@@ -9,9 +9,10 @@ import pytest
 from scipy import optimize
 
 import bayescore as bc
-from bayescore.coresets.calibration.pilot import LaplaceApproximation
-from bayescore.diagnostics.mcse import ess, mcse_mean, mcse_sd
-from bayescore.models.families import FAMILIES, register
+from bayescore.families import register
+from bayescore.families.family import FAMILIES
+from bayescore.models.laplace import LaplaceApproximation
+from bayescore.numerics.chains import ess, mcse_mean, mcse_sd
 from bayescore.types import WeightedData
 from tests.models.cauchit import Cauchit
 

@@ -11,9 +11,9 @@ from scipy import special, stats
 
 import bayescore as bc
 from bayescore.models.posterior import posterior, prior_part
-from bayescore.models.priors import MultivariateNormal, Normal
+from bayescore.priors import MultivariateNormal, Normal
 from bayescore.samplers import polya_gamma
-from bayescore.samplers.run import run_chains
+from bayescore.samplers.method import run_chains
 from benchmarks.accuracy.reference_posteriors.data import WEIGHTED
 from tests.conftest import make_rows
 from tests.samplers.exactness import P_VALUE, check, figures_of, known, rank_p_values

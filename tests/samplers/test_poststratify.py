@@ -11,8 +11,8 @@ import xarray as xr
 
 import bayescore as bc
 from bayescore.compat import inference_data
-from bayescore.diagnostics.mcse import ess
-from bayescore.models.families import FAMILIES
+from bayescore.families.family import FAMILIES
+from bayescore.numerics.chains import ess
 from bayescore.validation import DataError
 
 LABELS = [name for name, own in FAMILIES.items() if not own.counts]

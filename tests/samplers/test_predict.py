@@ -9,7 +9,7 @@ import pytest
 from scipy import sparse
 
 import bayescore as bc
-from bayescore.models.families import FAMILIES
+from bayescore.families.family import FAMILIES
 from bayescore.samplers import predict
 from bayescore.validation import DataError
 from tests.diagnostics.conftest import make_posterior

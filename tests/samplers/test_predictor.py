@@ -13,7 +13,7 @@ import bayescore as bc
 from bayescore.compat import inference_data
 from bayescore.data.design import terms_text
 from bayescore.diagnostics.model_check import check_model
-from bayescore.samplers.inference_data import read_posterior
+from bayescore.samplers.posterior import read_posterior
 from bayescore.validation import DataError
 
 N, G, CHAINS, DRAWS = 400, 7, 2, 60

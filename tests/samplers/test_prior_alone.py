@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 import bayescore as bc
-from bayescore.diagnostics.mcse import ess
+from bayescore.numerics.chains import ess
 from tests.samplers.exactness import weighted
 
 NORMAL, STUDENT = bc.priors.Normal(1.0, 2.0), bc.priors.StudentT(5.0, -1.0, 0.5)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import bayescore as bc
-from bayescore.models.priors import prior_of
+from bayescore.priors.by_name import prior_of
 from bayescore.validation import DataError
 from tests.diagnostics.conftest import make_posterior
 

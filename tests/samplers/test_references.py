@@ -15,11 +15,11 @@ import pytest
 
 import bayescore as bc
 from bayescore.compiled import jit
-from bayescore.diagnostics.mcse import mcse_mean
 from bayescore.models.modes import find_map
 from bayescore.models.posterior import posterior
+from bayescore.numerics.chains import mcse_mean
 from bayescore.samplers import mala
-from bayescore.samplers.run import run_chains
+from bayescore.samplers.method import run_chains
 from tests import published
 from tests.samplers.exactness import check, weighted
 

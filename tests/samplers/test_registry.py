@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import bayescore as bc
-from bayescore.diagnostics.mcse import ess, mcse_mean
-from bayescore.models.families import FAMILIES
-from bayescore.models.priors import PRIORS
-from bayescore.parser import parser
+from bayescore.cli import parser
+from bayescore.families.family import FAMILIES
+from bayescore.numerics.chains import ess, mcse_mean
+from bayescore.priors.prior import PRIORS
 from bayescore.samplers.registry import AUTO, SAMPLERS, by_default, described, fits
 from tests.conftest import make_rows
 from tests.samplers.random_walk import RANDOM_WALK

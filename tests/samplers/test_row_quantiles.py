@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from bayescore.samplers import row_quantiles as kernel
-from bayescore.samplers.row_quantiles import row_quantiles
+from bayescore.numerics import chains
+from bayescore.numerics.chains import row_quantiles
 
 N_DRAWS = 4001
 KINDS = {
@@ -25,7 +25,7 @@ def test_they_are_numpy_s_to_the_bit(kind, probs):
     draws = KINDS[kind](np.random.default_rng(3), 12)
     own = draws.copy()
     found = row_quantiles(draws, np.array(probs))
-    assert draws.size >= kernel._FEW
+    assert draws.size >= chains._FEW
     assert np.array_equal(found, np.quantile(draws, probs, axis=1))
     assert np.array_equal(draws, own)
 
@@ -33,7 +33,7 @@ def test_they_are_numpy_s_to_the_bit(kind, probs):
 def test_the_kernel_and_not_numpy_finds_them(monkeypatch):
     """The negative control: without the kernel the test above would compare NumPy with NumPy."""
     draws = KINDS["normal"](np.random.default_rng(3), 12)
-    monkeypatch.setattr(kernel, "_neighbours", lambda draws, ranks, ends: ends.fill(7.0) or np.zeros(12, bool))
+    monkeypatch.setattr(chains, "_neighbours", lambda draws, ranks, ends: ends.fill(7.0) or np.zeros(12, bool))
     assert (row_quantiles(draws, np.array([0.1])) == 7.0).all()
 
 

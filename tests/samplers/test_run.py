@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from bayescore.samplers.run import run_chains
+from bayescore.samplers.method import run_chains
 
 
 def advance(rng, theta, tuning, arguments, segment):

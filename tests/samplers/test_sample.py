@@ -6,7 +6,7 @@ import pytest
 
 import bayescore as bc
 from bayescore import compat
-from bayescore.chains import split_rhats
+from bayescore.numerics.chains import split_rhats
 from bayescore.samplers import method
 from bayescore.types import WeightedData
 from tests.conftest import make_rows
@@ -232,7 +232,7 @@ def test_pointwise_log_likelihood_is_unweighted(core):
 
 
 def test_posterior_files(core, tmp_path):
-    from bayescore.samplers.files import load_posterior, write_posterior
+    from bayescore.samplers.posterior import load_posterior, write_posterior
 
     idata = quick(core, sampler="mala", draws=20, tune=20)
     path = tmp_path / "posterior.nc"
@@ -292,8 +292,8 @@ def test_priors_whose_curvature_misleads(prior, sampler):
         .posterior["beta"]
         .values[..., 1]
     )
-    from bayescore.diagnostics.mcse import ess
     from bayescore.models.posterior import posterior
+    from bayescore.numerics.chains import ess
 
     target = posterior(data, "logistic", prior)
     a, b = np.linspace(-3, 3, 61), np.linspace(-14, 14, 561)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bayescore.models.newton import find_mode
+from bayescore.models.laplace import find_mode
 from bayescore.models.posterior import posterior
-from bayescore.models.priors import Laplace, Normal
+from bayescore.priors import Laplace, Normal
 from bayescore.samplers.method import mode_and_precision, spread_starts
 from bayescore.types import WeightedData
 

@@ -7,7 +7,7 @@ import pymc as pm
 import pytest
 
 import bayescore as bc
-from bayescore.diagnostics.mcse import ess_mean, mcse_mean, mcse_sd
+from bayescore.numerics.chains import ess_mean, mcse_mean, mcse_sd
 from bayescore.samplers.steps import AlbertChibGibbs, PolyaGammaGibbs
 from bayescore.validation import DataError
 from tests.conftest import make_rows

@@ -13,6 +13,8 @@ sqrt((d_i^2 + d_j^2) / ESS).
 A coordinate whose tail is too long for moments (`tails`) has its median and quartiles judged in their place, in units
 of the interquartile range / 1.349.
 
+The table of a certificate: own and corrected figures of each coefficient, `CertificateData.coordinates`.
+
 References
 ----------
 Vehtari, Gelman, Simpson, Carpenter and Bürkner (2021), Bayesian Analysis 16, 667-718.
@@ -24,18 +26,21 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy import linalg
 
-from bayescore.chains import ordered_columns, quantile_errors, quantiles
-from bayescore.diagnostics.error_family import ErrorFamily
-from bayescore.diagnostics.errors import TAILS, Moments, correlation_influence, moments, moments_mcse
-from bayescore.diagnostics.tail_estimates import WeightedColumns
 from bayescore.limits import MAX_ERROR
-from bayescore.models.gaussian import Transport
+from bayescore.models.laplace import Transport
+from bayescore.numerics.chains import ordered_columns, quantile_errors, quantiles
+from bayescore.numerics.moments import TAILS, ErrorFamily, Moments, correlation_influence, moments, moments_mcse
+from bayescore.numerics.psis import WeightedColumns
+from bayescore.samplers.posterior import Posterior
 from bayescore.types import FloatArray, IntArray
 
 QUARTILES = (0.25, 0.5, 0.75)
+
+
 IQR = 1.349  # of a standard normal
 
 
@@ -260,3 +265,61 @@ def _spare(w: FloatArray) -> float:
 
 def _positive(sd: FloatArray) -> FloatArray:
     return np.where(sd > 0.0, sd, 1.0)
+
+
+SHOWN = (0.03, 0.97)  # ends of the intervals that reports show
+
+
+_FOUND = (
+    "mean_error_sd", "mean_error_sd_mcse", "mean_mcse_sd", "sd_error", "sd_error_mcse", "sd_mcse", "tail_k",
+    "corrected_mean", "corrected_sd",
+)  # fmt: skip
+
+
+def table(
+    posterior: Posterior, tail_k: FloatArray, heavy: NDArray[np.bool_], raw: list[ErrorFamily], full: Target
+) -> pd.DataFrame:
+    """Return `CertificateData.coordinates`; NaN for the moments of a coordinate that has none."""
+    mean, sd = raw[0], raw[1]
+
+    def fit(values: FloatArray) -> FloatArray:
+        return np.where(heavy, np.nan, values)
+
+    def filled(values: FloatArray) -> FloatArray:
+        found = np.full(len(heavy), np.nan)
+        found[~heavy] = values
+        return found
+
+    figures = _own(posterior) | {
+        "mean_error_sd": filled(mean.error),
+        "mean_error_sd_mcse": filled(mean.error_mcse),
+        "mean_mcse_sd": filled(mean.noise),
+        "sd_error": filled(np.expm1(sd.error)),
+        "sd_error_mcse": filled(np.exp(sd.error) * sd.error_mcse),
+        "sd_mcse": filled(sd.noise),
+        "tail_k": np.where(heavy, tail_k, np.nan),
+        "corrected_mean": fit(full.mean),
+        "corrected_sd": fit(full.sd),
+        **{_quantile_name(prob): full.quantile(prob)[0] for prob in SHOWN},
+    }
+    return pd.DataFrame(figures | {"mean": fit(figures["mean"])}, index=_index(posterior))
+
+
+def bare_table(posterior: Posterior) -> pd.DataFrame:
+    """Return the table of draws that were held to nothing: own figures, and NaN."""
+    unknown = np.full(len(posterior.features), np.nan)
+    figures = _own(posterior) | dict.fromkeys([*_FOUND, *map(_quantile_name, SHOWN)], unknown)
+    return pd.DataFrame(figures, index=_index(posterior))
+
+
+def _own(posterior: Posterior) -> dict[str, FloatArray]:
+    draws = posterior.flat
+    return {"mean": draws.mean(axis=0), "median": np.median(draws, axis=0), "sd": draws.std(axis=0, ddof=1)}
+
+
+def _index(posterior: Posterior) -> pd.Index:
+    return pd.Index(posterior.features, name="feature")
+
+
+def _quantile_name(prob: float) -> str:
+    return f"corrected_q{round(100 * prob):02d}"

@@ -1,7 +1,7 @@
 r"""Draws of (1 | g): importance weights on (beta, log sigma), effects integrated out on both sides.
 
 At some of the draws the log-likelihood of each group of the full data is found at nodes of its effect, by a sample of
-the groups (`sampled_groups`) or of the rows (`sampled_rows`) where that is enough. The nodes are those that the
+the groups (`sampled_groups`) or of the rows (`sampled`) where that is enough. The nodes are those that the
 coreset's own quadrature has there. The sums over nodes give, for each draw, the full data's marginal likelihood and
 with it the weight
 
@@ -22,7 +22,7 @@ import pandas as pd
 from scipy import special
 
 from bayescore.data.design import Grouping
-from bayescore.diagnostics.certificate.grouped import Grouped
+from bayescore.diagnostics.certificate.joint import Grouped
 from bayescore.diagnostics.certificate.nodes import (
     GroupFigures,
     NodeSums,
@@ -31,23 +31,20 @@ from bayescore.diagnostics.certificate.nodes import (
     node_sums,
 )
 from bayescore.diagnostics.certificate.provenance import trouble_of_densities
-from bayescore.diagnostics.certificate.sampled_groups import sampled_sums
-from bayescore.diagnostics.certificate.sampled_rows import sampled_row_sums
-from bayescore.diagnostics.certificate.scores import Scores, checked, scores
+from bayescore.diagnostics.certificate.sampled import sampled_row_sums, sampled_sums
+from bayescore.diagnostics.certificate.stein import Scores, checked, scores
 from bayescore.diagnostics.certificate.weigh import Weighed, effects_table, pieces_of
-from bayescore.diagnostics.full_weights import full_weights
-from bayescore.diagnostics.psis import psislw
-from bayescore.diagnostics.responses import SampledCounts
+from bayescore.diagnostics.elpd import SampledCounts
 from bayescore.limits import MAX_BAD_K_SHARE, MAX_K
-from bayescore.models.collapsed_target import CollapsedTarget
-from bayescore.models.effect_draws import EffectDraws
-from bayescore.models.group_priors import log_sigma_terms
+from bayescore.models.groups.effects import EffectDraws, draw_keys, level_dim
+from bayescore.models.groups.marginal import CollapsedTarget
+from bayescore.models.groups.sampled import MANY, MAX_DENSITY_ERROR, SampledGroups, densities
 from bayescore.models.posterior import prior_part
 from bayescore.models.predictor import Factor, Predictor
-from bayescore.models.sampled_groups import MANY, MAX_DENSITY_ERROR, SampledGroups, densities
-from bayescore.samplers.collapsed import COLLAPSED, intraclass_correlation
-from bayescore.samplers.group_effects import draw_keys, level_dim
-from bayescore.samplers.inference_data import Posterior, flat_draws
+from bayescore.numerics.psis import full_weights, psislw
+from bayescore.priors.groups import log_sigma_terms
+from bayescore.samplers.groups import COLLAPSED, intraclass_correlation
+from bayescore.samplers.posterior import Posterior, flat_draws
 from bayescore.types import FloatArray, IntArray, WeightedData
 
 _LOOK = 40  # draws at which the density of a sample of groups is compared with that of all

@@ -15,12 +15,11 @@ from scipy import special
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.diagnostics.certificate.weigh import Columns, EffectMoments, effect_columns, joined, pieces_of
-from bayescore.diagnostics.full_pass import check_finite, check_weight
-from bayescore.models.collapsed import CollapsedArguments, n_nodes, nodes_at
-from bayescore.models.collapsed_target import CollapsedTarget
-from bayescore.models.effect_inversion import effects_given
-from bayescore.models.effect_nodes import DrawNodes, figures, weigh_nodes
-from bayescore.models.group_sums import values_at
+from bayescore.diagnostics.row_sums import check_finite, check_weight
+from bayescore.models.groups.effects import effects_given
+from bayescore.models.groups.marginal import CollapsedArguments, CollapsedTarget, n_nodes, nodes_at
+from bayescore.models.groups.nodes import DrawNodes, figures, weigh_nodes
+from bayescore.models.groups.rows import values_at
 from bayescore.types import FloatArray, IntArray
 from bayescore.validation import DataError
 

@@ -20,17 +20,15 @@ import numpy as np
 
 from bayescore.data.coreset import Coreset
 from bayescore.diagnostics.certificate.stein import Damping, enough_draws, stein
-from bayescore.diagnostics.formatting import number
 from bayescore.diagnostics.health import longer_warm_up
-from bayescore.models.families import Family
-from bayescore.models.gaussian import Transport, factor_of_inverse
-from bayescore.models.moving import StaysError, to_full
+from bayescore.families import Family
+from bayescore.models.laplace import StaysError, Transport, factor_of_inverse, to_full
 from bayescore.models.posterior import likelihood_terms, log_likelihoods
 from bayescore.models.prior_ratio import ClosedForm, OfModel, mean_curvature, score
-from bayescore.models.priors import prior_from_dict, prior_of
-from bayescore.samplers.collapsed import intraclass_correlation
-from bayescore.samplers.inference_data import Posterior, draws_digest, flat_draws
-from bayescore.samplers.moves import move_of
+from bayescore.priors.by_name import prior_from_dict, prior_of
+from bayescore.samplers.groups import intraclass_correlation
+from bayescore.samplers.posterior import Posterior, draws_digest, flat_draws, move_of
+from bayescore.text import number
 from bayescore.types import FloatArray, IntArray
 from bayescore.validation import DataError
 

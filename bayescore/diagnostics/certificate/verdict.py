@@ -12,14 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from bayescore.diagnostics.certificate.coefficients import table
-from bayescore.diagnostics.certificate.estimates import Run, combinations, families, target
+from bayescore.diagnostics.certificate.estimates import Run, combinations, families, table, target
 from bayescore.diagnostics.certificate.weigh import Weighed, Weigher, systematic
-from bayescore.diagnostics.error_family import ErrorFamily, close, risk, settled, worst
-from bayescore.diagnostics.formatting import number
 from bayescore.diagnostics.health import Need, Remedy
 from bayescore.diagnostics.results import Level
 from bayescore.limits import MAX_FAILURE_PROBABILITY, MAX_LOG_RATIO_SD, MAX_TAIL_K, MIN_ESS_SHARE, NEGLIGIBLE_ERROR
+from bayescore.numerics.moments import ErrorFamily, close, risk, settled, worst
+from bayescore.text import number
 from bayescore.types import FloatArray, IntArray
 
 # more draws by these factors are what the text may ask for: beyond, they are no remedy

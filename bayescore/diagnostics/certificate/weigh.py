@@ -30,11 +30,11 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Grouping
 from bayescore.diagnostics.certificate.estimates import informed_sd
-from bayescore.diagnostics.full_weights import FullWeights
-from bayescore.diagnostics.responses import SampledCounts
+from bayescore.diagnostics.elpd import SampledCounts
 from bayescore.diagnostics.results import EFFECT_INDEX, no_effects
-from bayescore.models.gaussian import Transport
-from bayescore.samplers.inference_data import Posterior
+from bayescore.models.laplace import Transport
+from bayescore.numerics.psis import FullWeights
+from bayescore.samplers.posterior import Posterior
 from bayescore.types import FloatArray, IntArray
 
 Columns = dict[str, FloatArray]

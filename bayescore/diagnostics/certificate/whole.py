@@ -1,9 +1,16 @@
-"""Draws that were made from all rows: nothing is to be weighed, whatever the model.
+"""Which strategy weighs the draws of a kind of model, see `weigh`.
+
+Draws that were made from all rows: nothing is to be weighed, whatever the model.
 
 The coreset's posterior is the full one where it has all rows (`all_rows`, groups too small to condense) or their
 lossless sums (`aggregate`). Then only the draws themselves are judged, and handed over as they are. One pass sees
 whether data and coreset agree: in log-likelihood, score and curvature at the draws' mean, by coefficients and effects.
 If they do not, the draws are weighed as those of any coreset are, and the text says so.
+
+Sums of squares within groups, which the rows of sums of numbers keep for all groups together.
+
+Those rows tell W and the mean of each group, and so log p(y_g | beta, sigma) but for the squares of residuals about
+their mean in the group, over -2 sd^2. One pass finds these for every group, as quadratics in beta.
 """
 
 from collections.abc import Callable
@@ -15,29 +22,84 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bayescore.data.coreset import Coreset
+from bayescore.data.coreset import Coreset, Shortfall
 from bayescore.data.dataset import Dataset
-from bayescore.diagnostics.certificate.joint import effect_label_weights, effects_of, sizes_of
+from bayescore.data.design import one_intercept
+from bayescore.diagnostics.certificate.flat import Moved
+from bayescore.diagnostics.certificate.joint import Joint, effect_label_weights, effects_of, sizes_of
 from bayescore.diagnostics.certificate.marginal import Marginal, elpd_logo, left_out
-from bayescore.diagnostics.certificate.moved import Moved
 from bayescore.diagnostics.certificate.nodes import core_moments
 from bayescore.diagnostics.certificate.weigh import Weighed, Weigher
-from bayescore.diagnostics.certificate.within import squares_within
-from bayescore.diagnostics.elpd import PassSums, elpd_loo, pass_sums
-from bayescore.diagnostics.formatting import number
-from bayescore.diagnostics.full_pass import check_finite, check_weight
-from bayescore.diagnostics.full_weights import full_weights
-from bayescore.diagnostics.joint_sums import JointSums
-from bayescore.diagnostics.leave_out import Density
-from bayescore.diagnostics.responses import SampledCounts
-from bayescore.models.families import Family
-from bayescore.models.joint_terms import joint_terms, largest_gap
+from bayescore.diagnostics.elpd import Density, PassSums, SampledCounts, elpd_loo, pass_sums
+from bayescore.diagnostics.row_sums import JointSums, check_finite, check_weight
+from bayescore.families import Family
+from bayescore.families.family import check_family
+from bayescore.models.groups.rows import joint_terms, largest_gap
 from bayescore.models.predictor import Predictor
-from bayescore.samplers.inference_data import Posterior
+from bayescore.models.prior_ratio import OfModel
+from bayescore.numerics.psis import full_weights
+from bayescore.priors import Prior
+from bayescore.priors.by_name import prior_from_dict
+from bayescore.samplers.posterior import Posterior
+from bayescore.text import number
 from bayescore.types import FloatArray, IntArray, WeightedData
 
+_LONGEST = 2e9
+"""Rows times squared columns above which no pass is made: it takes some ten seconds."""
+
+
+_LARGEST = 10_000_000
+"""Numbers of all groups' quadratics above which there are too many."""
+
+
+def squares_within(beta: FloatArray, core: Coreset, dataset: Dataset) -> FloatArray | None:
+    """Return the squares that rows of the data add to those of a coreset's rows, by group, at draws of beta: (S, G).
+
+    None where that takes long.
+    """
+    G, K = len(core.groups[0]), core.n_features + 1
+    if G * K * K > _LARGEST or core.n_total * K * K > _LONGEST:
+        return None
+    middle = beta.mean(axis=0)
+
+    def columns(rows: WeightedData) -> tuple[IntArray, FloatArray, FloatArray]:
+        """Return codes, weights, and (x, residual at the middle) of rows that have a group."""
+        assert rows.group is not None
+        known = rows.group[:, 0] >= 0
+        a = np.column_stack([rows.X, rows.with_offset(rows.X @ middle)])
+        return rows.group[known, 0], rows.weights[known], a[known]
+
+    codes, w, a = columns(core)
+    weight = np.maximum(np.bincount(codes, w, G), np.finfo(float).tiny)
+    mean = np.stack([np.bincount(codes, w * column, G) / weight for column in a.T], axis=1)
+
+    def moments(rows: WeightedData) -> tuple[IntArray, FloatArray]:
+        """Return the groups of rows, and the sums of products of columns about the groups' means, (g, K, K)."""
+        codes, w, a = columns(rows)
+        about = a - mean[codes]
+        known, place = np.unique(codes, return_inverse=True)
+        found = np.empty((len(known), K, K))
+        for i in range(K):
+            for j in range(i + 1):
+                found[:, i, j] = found[:, j, i] = np.bincount(place, w * about[:, i] * about[:, j], len(known))
+        return known, found
+
+    total = np.zeros((G, K, K))
+    for known, own in dataset.map(lambda _, block: moments(block), "adding up groups", canonical=True):
+        total[known] += own
+    known, own = moments(core)
+    total[known] -= own
+    step = np.column_stack([beta - middle, np.ones(len(beta))])
+    products = (step[:, :, None] * step[:, None]).reshape(len(step), -1)
+    return np.asarray(np.maximum(products @ total.reshape(G, -1).T, 0.0))
+
+
 _NATS = 1e-3  # by which log-likelihoods may differ: no figure of the draws would show it
+
+
 _GAP = 1e-6  # of `largest_gap`: more than storing rows in another precision makes of it
+
+
 _FEW = 10_000_000  # rows times draws, above which groups are not left out: it takes a second
 
 
@@ -187,3 +249,46 @@ class Whole:
 
 def _nothing(_: WeightedData) -> int:
     return 0
+
+
+def weigher_of(
+    idata: Any,
+    posterior: Posterior,
+    core: Coreset,
+    dataset: Dataset,
+    *,
+    model: Any = None,
+    carried: Shortfall | None = None,
+) -> Weigher:
+    """Return the strategy for the kind of model."""
+    if core.group is None:
+        family = check_family(posterior.attrs.get("family", core.family))
+        prior = prior_from_dict(posterior.story["prior"]) if posterior.story else None
+        given = None
+        if model is not None or (prior is not None and not prior.closed_form):
+            given = partial(_of_model, model, idata, core, (family, prior))
+        return Moved(posterior, core, dataset, family, given, carried)
+    if model is not None:
+        raise ValueError("model= of a coreset with groups cannot be certified; certify the draws of sample(core)")
+    of_groups = Marginal if one_intercept(core.groups) else Joint
+    return of_groups(idata, posterior, core, dataset)
+
+
+def strategy(core: Coreset, weigher: Weigher, posterior: Posterior, family: Family) -> Weigher:
+    """Return the strategy for draws of all rows, where the coreset has them or their sums."""
+    return Whole(weigher, posterior, core, family) if core.lossless else weigher
+
+
+def _of_model(model: Any, idata: Any, core: Coreset, drawn: tuple[Family, Prior | None]) -> OfModel:
+    """Return the prior that a user's model gives to its draws, or that of `sample` where it has no closed form."""
+    family, prior = drawn
+    if model is None:
+        from bayescore.models.pymc import model as model_of  # PyMC takes seconds to import
+
+        model = model_of(core, prior, family=family)
+    source = idata["posterior"]
+    ordered = {str(name): source[name].transpose("chain", "draw", ...) for name in source.data_vars}
+    draws = {name: each.values.reshape(-1, *each.shape[2:]) for name, each in ordered.items()}
+    found = OfModel(model, draws, core, family)
+    found.check()
+    return found

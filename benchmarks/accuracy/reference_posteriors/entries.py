@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from bayescore.diagnostics.mcse import ess, rhat
+from bayescore.numerics.chains import ess, rhat
 from benchmarks.accuracy.full_posteriors import FOLDER
 from benchmarks.accuracy.reference_posteriors.data import DATA
 from benchmarks.accuracy.reference_posteriors.make import CHAINS, DRAWS, LINKS, MAX_LAG_1, MAX_RHAT, lag_1, reference

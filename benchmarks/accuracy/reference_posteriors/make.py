@@ -25,9 +25,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import bayescore as bc
-from bayescore.chains import quantile_errors
-from bayescore.diagnostics.mcse import ess, mcse_mean, mcse_sd, rhat
 from bayescore.files import whole_file
+from bayescore.numerics.chains import ess, mcse_mean, mcse_sd, quantile_errors, rhat
 from bayescore.types import FloatArray, WeightedData
 from benchmarks.accuracy.full_posteriors import Density, as_idata, digest, hmc, kept
 from benchmarks.accuracy.reference_posteriors.data import DATA, WEIGHTED, rows_of

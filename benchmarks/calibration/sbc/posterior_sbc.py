@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 import bayescore as bc
-from bayescore.models.families import check_family
+from bayescore.families.family import check_family
 from benchmarks.accuracy.reference_posteriors.data import DATA, SETTINGS
 from benchmarks.accuracy.reference_posteriors.make import LINKS, PRIOR, reference
 from benchmarks.calibration.sbc.picture import Panel, draw, row_of

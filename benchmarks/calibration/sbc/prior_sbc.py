@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import bayescore as bc
-from bayescore.models.families import check_family
+from bayescore.families.family import check_family
 from benchmarks.calibration.sbc.picture import Panel, draw, row_of
 from benchmarks.calibration.sbc.way import Replication, replicate
 from benchmarks.commands import command

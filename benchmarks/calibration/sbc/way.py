@@ -24,12 +24,12 @@ from unittest.mock import patch
 import numpy as np
 
 import bayescore as bc
-from bayescore.diagnostics.certificate import moved
+from bayescore.diagnostics.certificate import flat as moved
 from bayescore.diagnostics.elpd import Elpd
-from bayescore.diagnostics.mcse import ess
-from bayescore.models.families import check_family
+from bayescore.families.family import check_family
 from bayescore.models.posterior import log_likelihoods
-from bayescore.models.priors import Prior
+from bayescore.numerics.chains import ess
+from bayescore.priors import Prior
 from bayescore.types import FloatArray, IntArray
 from benchmarks.calibration.sbc.ranks import rank
 

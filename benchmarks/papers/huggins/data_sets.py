@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.cluster import KMeans
 
 import bayescore as bc
-from bayescore.coresets.scores.sensitivity import sensitivity_bounds
+from bayescore.coresets.sensitivity import sensitivity_bounds
 from benchmarks.commands import command
 from benchmarks.papers.huggins.problems import readable, split
 from benchmarks.tables import publish

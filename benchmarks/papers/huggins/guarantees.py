@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 
 import bayescore as bc
-from bayescore.coresets.scores.sensitivity import sensitivity_epsilon, sensitivity_size
-from bayescore.diagnostics.mcse import ess
-from bayescore.models.families import FAMILIES
+from bayescore.coresets.sensitivity import sensitivity_epsilon, sensitivity_size
+from bayescore.families.family import FAMILIES
 from bayescore.models.posterior import log_likelihoods
+from bayescore.numerics.chains import ess
 from benchmarks.commands import command
 from benchmarks.papers.huggins.problems import PRIOR, readable, split
 from benchmarks.tables import publish

@@ -14,13 +14,8 @@ from collections.abc import Callable
 import numpy as np
 
 from bayescore.clustering import k_variates
-from bayescore.coresets.scores.sensitivity import sensitivity_bounds
-from bayescore.papers.sensitivity_limits import (
-    indispensable_rows,
-    near_orthogonal_rows,
-    sensitivity_range,
-    sphere_separation,
-)
+from bayescore.coresets.sensitivity import sensitivity_bounds
+from bayescore.papers.huggins import indispensable_rows, near_orthogonal_rows, sensitivity_range, sphere_separation
 from benchmarks.commands import command
 from benchmarks.tables import publish
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from bayescore.papers.expected_sensitivity import expected_sensitivity
+from bayescore.papers.huggins import expected_sensitivity
 from benchmarks.commands import command
 from benchmarks.tables import publish
 

@@ -2,10 +2,10 @@
 
 ChemReact is ds1.10 (all rows, 10 principal components) and the published tenth of ds1.100 (100 components); Webspam is
 replaced by w8a, web pages by keywords; CovType is the published 16% of its rows. The whole files are taken instead
-where HUGGINS_CHEMREACT, HUGGINS_WEBSPAM or HUGGINS_COVTYPE name them (`bayescore.data.real`). Columns are standardised,
-those of w8a stay 0/1, and real data get an intercept; Binary5 and Binary10 have one, Mixture needs none. `READINGS` are
-other ways to prepare a set: the paper says "mean zero and variance 1 (or, for sparse data, between -1 and 1)", and the
-published code takes CovType from a sparse file.
+where HUGGINS_CHEMREACT, HUGGINS_WEBSPAM or HUGGINS_COVTYPE name them (`bayescore.data.published`). Columns are
+standardised, those of w8a stay 0/1, and real data get an intercept; Binary5 and Binary10 have one, Mixture needs none.
+`READINGS` are other ways to prepare a set: the paper says "mean zero and variance 1 (or, for sparse data, between -1
+and 1)", and the published code takes CovType from a sparse file.
 """
 
 import os
@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 import bayescore as bc
-from bayescore.data.real import load_chemreact, load_covtype, load_webspam
-from bayescore.data.synthetic import Problem as Synthetic
-from bayescore.data.synthetic import binary5, binary10, mixture
+from bayescore.data.published import load_chemreact, load_covtype, load_webspam
+from bayescore.datasets import Problem as Synthetic
+from bayescore.datasets import binary5, binary10, mixture
 from benchmarks.problems import SHARED, published
 
 PRIOR = bc.priors.Normal(0, 2)  # the published code's; the paper does not say

@@ -32,12 +32,10 @@ from bayescore.clustering import (
     s_means,
     total_jensen,
 )
-from bayescore.clustering.nearest import Nearest
+from bayescore.clustering.divergences import Nearest
 from bayescore.clustering.private import laplace
 from bayescore.papers import guarantee
-from bayescore.papers.guarantee import stretching
-from bayescore.papers.minibatches import minibatch_width, on_line_bound
-from bayescore.papers.relaxed import relaxed_guarantee
+from bayescore.papers.nock import minibatch_width, on_line_bound, relaxed_guarantee, stretching
 from benchmarks.accuracy.variates_peers import hyperrectangles, mixed
 from benchmarks.commands import command
 from benchmarks.tables import publish

@@ -23,8 +23,8 @@ import pandas as pd
 from sklearn.cluster import KMeans
 
 from bayescore.clustering import SQUARED_EUCLIDEAN, k_variates
-from bayescore.clustering.nearest import Nearest
-from bayescore.papers.spread import spread
+from bayescore.clustering.divergences import Nearest
+from bayescore.papers.nock_private import spread
 from benchmarks.accuracy.variates_peers import against
 from benchmarks.accuracy.variates_private import PUBLISHED
 from benchmarks.commands import command

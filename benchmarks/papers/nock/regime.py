@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from bayescore.papers.spread import calibrated_noise, spread
+from bayescore.papers.nock_private import calibrated_noise, spread
 from benchmarks.commands import command
 from benchmarks.tables import RESULTS, publish
 

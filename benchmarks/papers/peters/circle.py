@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 import bayescore as bc
-from bayescore.coresets.separation.separability import separability
+from bayescore.coresets.separation import separability
 from bayescore.papers import separable_circle
 from bayescore.types import WeightedData, stack
 from benchmarks.commands import command

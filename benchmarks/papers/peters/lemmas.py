@@ -22,11 +22,10 @@ from scipy.optimize import minimize
 from scipy.special import ndtri
 
 import bayescore as bc
-from bayescore.coresets.leverage import leverage_size, rates_of, score_total
-from bayescore.coresets.scores.leverage import leverage_scores
-from bayescore.coresets.separation.complexity import mu_complexity
-from bayescore.data.synthetic import probit
-from bayescore.models.families import check_family
+from bayescore.coresets.leverage import leverage_scores, leverage_size, rates_of, score_total
+from bayescore.coresets.separation import mu_complexity
+from bayescore.datasets import probit
+from bayescore.families.family import check_family
 from bayescore.papers import online_scores_by_row
 from bayescore.types import WeightedData
 from benchmarks.commands import command

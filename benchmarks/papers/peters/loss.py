@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 import bayescore as bc
 from bayescore.data.dataset import Dataset
 from bayescore.data.sources import as_source
-from bayescore.models.families import check_family
+from bayescore.families.family import check_family
 from bayescore.types import WeightedData
 from benchmarks.commands import command
 from benchmarks.problems import load, readable

@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 from scipy.special import ndtri
 
 import bayescore as bc
-from bayescore.data.synthetic import probit
-from bayescore.diagnostics.mcse import ess_mean
+from bayescore.datasets import probit
+from bayescore.numerics.chains import ess_mean
 from benchmarks.commands import command
 from benchmarks.tables import RESULTS, publish
 

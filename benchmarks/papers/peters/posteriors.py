@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 import bayescore as bc
-from bayescore.data.synthetic import probit
-from bayescore.diagnostics.mcse import ess_mean, mcse_mean
+from bayescore.datasets import probit
+from bayescore.numerics.chains import ess_mean, mcse_mean
 from bayescore.types import WeightedData
 from benchmarks.commands import command
 from benchmarks.papers.peters.loss import COVTYPE, METHODS

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 
 import bayescore as bc
-from bayescore.diagnostics.psis import psislw
-from bayescore.models.families import check_family
+from bayescore.families.family import check_family
 from bayescore.models.posterior import log_likelihoods
+from bayescore.numerics.psis import psislw
 from benchmarks.rivals.gradients import jax_numpy
 from benchmarks.rivals.rival_systems.found import PRIOR, Found, Rows, of_draws
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import bayescore as bc
-from bayescore.diagnostics.mcse import ess_mean, mcse_sd
+from bayescore.numerics.chains import ess_mean, mcse_sd
 from benchmarks.rivals.gradients import CALLS, jax_numpy, timed_gradient
 from benchmarks.rivals.rival_systems.coresets import built
 from benchmarks.rivals.rival_systems.found import PRIOR, Found, Rows, of_draws

@@ -15,8 +15,8 @@ from scipy.linalg import solve_triangular
 from scipy.special import expit
 
 import bayescore as bc
-from bayescore.diagnostics.mcse import ess_mean
 from bayescore.files import whole_file
+from bayescore.numerics.chains import ess_mean
 from benchmarks.accuracy.full_posteriors import FOLDER, digest, reference
 from benchmarks.accuracy.importance import by_importance
 from benchmarks.problems import load

@@ -2,8 +2,8 @@
 
 import pytest
 
-from bayescore.diagnostics.compare import compare
-from bayescore.diagnostics.report import write_report
+from bayescore.report import write_report
+from bayescore.report.compare import compare
 from tests.diagnostics.helpers import CORESET
 
 

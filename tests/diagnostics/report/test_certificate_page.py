@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import bayescore as bc
-from bayescore.diagnostics.report import write_certificate
+from bayescore.report import write_certificate
 from tests.diagnostics.helpers import CURVE, alternatives, certificate, section
 
 

@@ -2,9 +2,9 @@ import re
 
 import pytest
 
-from bayescore.diagnostics.formatting import with_error
-from bayescore.diagnostics.report import comparison as module
-from bayescore.diagnostics.report import page as page_module
+from bayescore.report import page as page_module
+from bayescore.report import pages
+from bayescore.text import with_error
 from tests.diagnostics.helpers import certificate, section
 
 
@@ -99,7 +99,7 @@ def test_long_tables_of_certificates_are_cut(comparison, tmp_path, monkeypatch):
     ids=["name", "list", "text", "features"],
 )
 def test_wrong_certificates_are_refused_before_work(comparison, tmp_path, monkeypatch, certificates, error, told):
-    monkeypatch.setattr(module, "_sections", None)
+    monkeypatch.setattr(pages, "_sections", None)
     with pytest.raises(error, match=told):
         comparison.to_html(tmp_path / "r.html", certificates=certificates)
     assert not list(tmp_path.iterdir())

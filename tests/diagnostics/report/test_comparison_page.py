@@ -3,10 +3,10 @@ import re
 import numpy as np
 import pytest
 
-from bayescore.diagnostics.compare import compare
-from bayescore.diagnostics.report import comparison as module
-from bayescore.diagnostics.report import page as page_module
-from bayescore.diagnostics.report.sections import Picture
+from bayescore.report import page as page_module
+from bayescore.report import pages
+from bayescore.report.compare import compare
+from bayescore.report.page import Picture
 from bayescore.types import WeightedData
 from tests.diagnostics.helpers import CORESET, CURVE, alternatives, section
 
@@ -91,7 +91,7 @@ def test_failure_leaves_the_old_file_and_nothing_else(comparison, tmp_path, monk
 
 
 def test_bad_path_is_refused_before_work(comparison, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_sections", None)
+    monkeypatch.setattr(pages, "_sections", None)
     with pytest.raises(FileNotFoundError, match="does not exist; create it"):
         comparison.to_html(tmp_path / "nowhere" / "report.html")
     with pytest.raises(IsADirectoryError, match="is a folder"):

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from bayescore.diagnostics.report import drawing
-from bayescore.diagnostics.report.drawing import Intervals
+from bayescore.report import pictures
+from bayescore.report.pictures import Intervals
 
 LOW, HIGH = np.array([-1.0, 4.0]), np.array([1.0, 6.0])
 
@@ -11,7 +11,7 @@ LOW, HIGH = np.array([-1.0, 4.0]), np.array([1.0, 6.0])
 def draw(scale):
     base = Intervals("reference", np.array([0.0, 5.0]), LOW, HIGH)
     other = Intervals("other", np.array([0.5, 5.0]), LOW + 0.5, HIGH)
-    return drawing.intervals(Figure(), base, np.array(scale), [other], ["a$b", "b"])
+    return pictures.intervals(Figure(), base, np.array(scale), [other], ["a$b", "b"])
 
 
 def test_intervals_hold_94_percent():
@@ -36,18 +36,18 @@ def test_others_are_drawn_in_sds_from_the_mean():
 
 
 def test_long_names_are_cut_and_mathematics_is_not_read():
-    assert drawing.short("a_long_name", 6) == "a_lon…"
-    assert drawing.short("$x$", 9) == r"\$x\$"
+    assert pictures.short("a_long_name", 6) == "a_lon…"
+    assert pictures.short("$x$", 9) == r"\$x\$"
 
 
 @pytest.mark.parametrize(("high", "shown"), [(200.0, "20"), (1e6, "$\\mathdefault{10^{2}}$")])
 def test_few_decades_have_plain_ticks(high, shown):
     axes = Figure().add_subplot()
     axes.set(xscale="log", xlim=(10.0, high))
-    drawing.plain_ticks(axes.xaxis)
+    pictures.plain_ticks(axes.xaxis)
     axes.figure.canvas.draw()
     assert shown in [label.get_text() for label in axes.get_xticklabels()]
 
 
 def test_sentences_join_what_is_there():
-    assert drawing.sentence("", "a", "", "b") == "a; b"
+    assert pictures.sentence("", "a", "", "b") == "a; b"

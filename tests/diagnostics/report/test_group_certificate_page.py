@@ -8,8 +8,8 @@ import pytest
 
 import bayescore as bc
 from bayescore.diagnostics.model_check import check_model
-from bayescore.diagnostics.report import certificate as module
 from bayescore.diagnostics.results import Level
+from bayescore.report import pages
 from tests.coresets.test_multilevel import build, frame
 from tests.diagnostics.helpers import alternatives, section
 from tests.models.grouped_rows import grouped
@@ -67,7 +67,7 @@ def test_every_picture_has_a_text_in_its_place(made, tmp_path):
 
 
 def test_many_groups_are_cut_to_the_worst(made, tmp_path, monkeypatch):
-    monkeypatch.setattr("bayescore.diagnostics.report.page.WORST", 7)
+    monkeypatch.setattr("bayescore.report.page.WORST", 7)
     shown = section(page(tmp_path, made), "groups")
     assert "the 7 of 25 with the largest errors" in shown
     assert len(re.findall(r'class="name">', shown)) == 7
@@ -77,7 +77,7 @@ def test_fit_is_checked_on_test_rows_with_the_effects_of_their_groups(made, tmp_
     rows, core, _, _ = made
     test = bc.all_rows(frame(rows)[:900], label="y", design=core.design, progressbar=False)
     seen = []
-    monkeypatch.setattr(module, "check_model", lambda *told: seen.append(check_model(*told)) or seen[-1])
+    monkeypatch.setattr(pages, "check_model", lambda *told: seen.append(check_model(*told)) or seen[-1])
     text = page(tmp_path, made, test=test)
     group, n = test.group[:, 0], np.bincount(test.group[:, 0])
     predicted, observed = (np.bincount(group, values) / n for values in (seen[0].p, seen[0].positive))

@@ -4,8 +4,8 @@ import pytest
 from matplotlib.figure import Figure
 from scipy import special, stats
 
-from bayescore.diagnostics.group_draws import GroupEffects
-from bayescore.diagnostics.report import group_plots
+from bayescore.report import pictures
+from bayescore.samplers.summaries import GroupEffects
 from bayescore.validation import DataError
 
 
@@ -26,7 +26,7 @@ def drawn(axes):
 
 
 def test_caterpillar_sorts_groups_and_darkens_intervals_without_0():
-    axes = group_plots.caterpillar(Figure(), effects([0.05, -1.0, 2.0]))
+    axes = pictures.caterpillar(Figure(), effects([0.05, -1.0, 2.0]))
     assert [label.get_text() for label in axes.get_yticklabels()] == ["c2", "c0", "c1"]
     np.testing.assert_allclose(drawn(axes), [[2.0, 0], [0.05, 1], [-1.0, 2]], atol=1e-12)
     dark, grey = ([own.get_segments() for own in axes.collections][i] for i in (0, 1))
@@ -40,14 +40,14 @@ def test_caterpillar_sorts_groups_and_darkens_intervals_without_0():
 
 def test_many_groups_have_names_at_the_ends_only(monkeypatch):
     means = np.random.default_rng(0).permutation(100)
-    axes = group_plots.caterpillar(Figure(), effects(means, family="probit"))
+    axes = pictures.caterpillar(Figure(), effects(means, family="probit"))
     named = {text.get_text() for text in axes.texts}
     assert named == {f"c{g}" for g in np.flatnonzero((means < 5) | (means >= 95))}
     assert not axes.get_yticklabels()
     assert axes.get_ylabel() == "100 groups, sorted"
     assert "probit" in axes.get_xlabel()
-    monkeypatch.setattr(group_plots, "MAX_BARS", 50)
-    axes = group_plots.caterpillar(Figure(), effects(means))
+    monkeypatch.setattr(pictures, "MAX_BARS", 50)
+    axes = pictures.caterpillar(Figure(), effects(means))
     assert len(drawn(axes)) == 50
     assert drawn(axes)[[0, -1], 0] == pytest.approx([99.0, 0.0])
     assert "50 of 100 groups" in axes.get_title(loc="left")
@@ -57,7 +57,7 @@ def test_many_groups_have_names_at_the_ends_only(monkeypatch):
 def test_shrinkage_stands_over_what_the_rows_say(family, inverse):
     share, weight = np.array([0.25, 0.0, 0.9]), np.array([8.0, 3.0, 50.0])
     table = shares(share, weight)[::-1]  # by name, not by place
-    axes = group_plots.shrinkage(Figure(), effects([-0.1, -0.2, 1.0], family=family), table)
+    axes = pictures.shrinkage(Figure(), effects([-0.1, -0.2, 1.0], family=family), table)
     points = next(own for own in axes.collections if len(own.get_offsets()) == 3)
     x, y = points.get_offsets().T
     own = inverse((share * weight + 0.5) / (weight + 1.0)) - inverse(share @ weight / weight.sum())
@@ -72,10 +72,10 @@ def test_shrinkage_stands_over_what_the_rows_say(family, inverse):
 def test_shares_that_do_not_fit_are_refused():
     own = effects([0.0, 1.0])
     with pytest.raises(DataError, match="no column 'weight'"):
-        group_plots.shrinkage(Figure(), own, pd.DataFrame({"share": [0.1]}))
+        pictures.shrinkage(Figure(), own, pd.DataFrame({"share": [0.1]}))
     with pytest.raises(DataError, match="no row for the group 'c1'"):
-        group_plots.shrinkage(Figure(), own, shares([0.5], [3.0]))
+        pictures.shrinkage(Figure(), own, shares([0.5], [3.0]))
     with pytest.raises(DataError, match="outside of 0 to 1"):
-        group_plots.shrinkage(Figure(), own, shares([0.5, 7.0], [3.0, 3.0]))
-    axes = group_plots.shrinkage(Figure(), own, shares([0.5, np.nan], [3.0, 0.0]))  # a level without rows
+        pictures.shrinkage(Figure(), own, shares([0.5, 7.0], [3.0, 3.0]))
+    axes = pictures.shrinkage(Figure(), own, shares([0.5, np.nan], [3.0, 0.0]))  # a level without rows
     assert np.isfinite(axes.get_xlim()).all()

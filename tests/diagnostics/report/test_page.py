@@ -8,22 +8,21 @@ import pandas as pd
 import pytest
 
 from bayescore import limits
-from bayescore.diagnostics.report import facts as facts_module
-from bayescore.diagnostics.report import page, sections
 from bayescore.diagnostics.results import Level
+from bayescore.report import page, tables
 
 
 def test_every_level_has_a_look_and_a_meaning():
-    assert {*sections.VERDICTS, *sections.CERTIFICATES} == set(Level)
+    assert {*page.VERDICTS, *page.CERTIFICATES} == set(Level)
     css = page.environment().get_template("base.html.j2").render(title="", about="", sections=[])
-    for look, meaning in (sections.VERDICTS | sections.CERTIFICATES).values():
+    for look, meaning in (page.VERDICTS | page.CERTIFICATES).values():
         assert f"ul.verdicts .{look}" in css
         assert meaning.endswith(".")
-    assert sections.terms(sections.VERDICTS)["Too few draws"].startswith("Monte Carlo error")
+    assert page.terms(page.VERDICTS)["Too few draws"].startswith("Monte Carlo error")
 
 
 def test_the_glossary_states_the_limits_that_decide():
-    words = sections.terms(sections.VERDICTS | sections.CERTIFICATES)
+    words = page.terms(page.VERDICTS | page.CERTIFICATES)
     assert f"within {limits.NEGLIGIBLE_ERROR} sd" in words["Close"]
     for limit in (
         f"more than {limits.MAX_ERROR}",
@@ -62,18 +61,18 @@ def test_tables_too_long_to_read_keep_the_rows_of_the_largest_errors():
 
 def test_facts_of_a_coreset():
     about = {"method": "uniform", "size": 3, "n_total": 1500, "random_state": 7}
-    facts = facts_module.coreset_facts(about, np.array([100.0, 100.0, 300.0]))
+    facts = tables.coreset_facts(about, np.array([100.0, 100.0, 300.0]))
     assert facts == {
         "Method": "uniform", "Rows": "3", "Share": "0.20%", "Weight ESS": "2.3", "Largest weights": "60%, 20%, 20%",
         "Sum of weights": "500", "Data rows": "1,500", "Seed": "7",
     }  # fmt: skip
-    assert set(facts_module.coreset_facts({}, None).values()) == {"–"}
+    assert set(tables.coreset_facts({}, None).values()) == {"–"}
 
 
 def test_parameters_are_short_and_leave_the_curve_to_its_table():
     step = {"size": 10, "mean_error": 0.1, "sd_error": 0.1}
     about = {"params": {"radius": 1 / 3, "text": "x" * 99, "size_curve": [step, step]}}
-    assert facts_module.parameters(about) == {"radius": "0.333", "text": "x" * 59 + "…"}
-    assert facts_module.size_curve(about) == [step, step]
-    assert facts_module.size_curve({"params": {"size_curve": [step]}}) == []
-    assert facts_module.parameters({}) == {}
+    assert tables.parameters(about) == {"radius": "0.333", "text": "x" * 59 + "…"}
+    assert tables.size_curve(about) == [step, step]
+    assert tables.size_curve({"params": {"size_curve": [step]}}) == []
+    assert tables.parameters({}) == {}

@@ -1,0 +1,345 @@
+r"""Pseudo-rows of cells that give the cells' effects the posterior that their rows give them, and how nearly they do.
+
+What rows say about beta within their cells, as pseudo-rows of no cell: one for each direction.
+
+The score and curvature of all rows, with the effects integrated out, less those of the rows that stand for cells are
+condensed along their own directions in beta. Third and fourth derivatives along these are sums over
+d_n = x_n - B' H^-1 z_n, what a row has beside its cell's pseudo-rows. Directions of hardly any curvature share one more
+pseudo-row, which has their score.
+
+Pseudo-rows of cells, up to Q each, at a normal density of all coefficients.
+
+With H = sum c z z' of a cell, B = sum c z x', V the covariance of its effects given the rest (`sums.Density`) and
+V = L L': eigenvectors q_k, mu_k of L' H L give directions v_k = L^-T q_k sqrt(mu_k), dual u_k = L q_k / sqrt(mu_k).
+Jacobi's rotations turn them until the tensor of third derivatives along the u_k is as nearly diagonal as may be (two
+values of z, as of a 0/1 column, are found so).
+
+Pseudo-row k has the covariates x_k = B' u_k, whose varying columns are v_k, over sqrt(D_k), and by
+`condensing.pseudo_rows` the cell's averaged score, curvature, third and fourth derivative along u_k: together the
+cell's whole block of the curvature, that with beta included.
+"""
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+from scipy.optimize import nnls
+
+from bayescore.coresets.cell_centre import Centre, Points, shapes
+from bayescore.coresets.cells import CellSums, Density, sums_of_rows
+from bayescore.coresets.pseudo_rows import Wanted, as_rows, largest, oriented, solve
+from bayescore.data.dataset import Dataset
+from bayescore.models.groups.rows import local_codes
+from bayescore.types import NO_GROUP, NO_ROW, FloatArray, IntArray, WeightedData, stack
+
+_LEAST = 1e-6  # curvature along a direction, of the precision of the effects given all rows: below, it says nothing
+
+
+_ANGLES = 64  # tried of a rotation in a quarter turn
+
+
+_SWEEPS = 4
+
+
+_CHUNK = 5000  # pseudo-rows solved at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Directions:
+    """Directions of C cells: v and u, shape (C, K, Q), 0 where there are fewer than K, and covariates (C, K, p)."""
+
+    v: FloatArray
+    u: FloatArray
+    x: FloatArray
+
+    @property
+    def told(self) -> np.ndarray:
+        """Where there is a direction, shape (C, K)."""
+        return np.asarray(self.v.any(axis=2))
+
+    def of(self, cells: NDArray[np.bool_]) -> "Directions":
+        """Return those of some cells; the others, of C in all, have none."""
+        own = cells[:, None, None]
+        return Directions(self.v * own, self.u * own, self.x * own)
+
+    def slope(self, cross: FloatArray) -> FloatArray:
+        """Return M = H^-1 B, shape (C, Q, p), given B."""
+        return np.asarray(np.einsum("ckq,ckr,crp->cqp", self.u, self.u, cross))
+
+
+def directions_of(sums: CellSums, at: Density) -> Directions:
+    """Return directions of each cell's curvature; of the last entry, rows of no cell, none."""
+    V = at.variance.copy()
+    V[-1] = np.eye(V.shape[1])
+    L, B = np.linalg.cholesky(V), sums.cross
+    mu, Q = np.linalg.eigh(L.transpose(0, 2, 1) @ sums.information @ L)
+    told = mu > _LEAST
+    size = np.sqrt(np.where(told, mu, 1.0)) * told
+    u = (L @ Q).transpose(0, 2, 1) * np.where(told, 1.0 / np.where(told, size, 1.0), 0.0)[:, :, None]
+    v = np.linalg.solve(L.transpose(0, 2, 1), Q).transpose(0, 2, 1) * size[:, :, None]
+    v, u = _turned(v, u, told, sums.third)
+    x = np.einsum("ckq,cqp->ckp", u, B)
+    if not at.free:
+        x[:, :, at.columns] = v  # the same but for rounding
+    return Directions(v, u, x)
+
+
+def _turned(v: FloatArray, u: FloatArray, told: np.ndarray, third: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return directions turned in pairs until the squares of third derivatives along them add up to most."""
+    K = v.shape[1]
+    angle = 0.5 * np.pi * np.arange(_ANGLES) / _ANGLES
+    cos, sin = np.cos(angle), np.sin(angle)
+    for _ in range(_SWEEPS if K > 2 else 1):
+        for i in range(K):
+            for j in range(i):
+                a, b = u[:, i], u[:, j]
+                t = [_along(third, *one) for one in ((a, a, a), (a, a, b), (a, b, b), (b, b, b))]
+                best = _best_angle(t, cos, sin) * (told[:, i] & told[:, j])
+                c, s = np.cos(best)[:, None], np.sin(best)[:, None]
+                for w in (u, v):
+                    w[:, i], w[:, j] = c * w[:, i] + s * w[:, j], c * w[:, j] - s * w[:, i]
+    return v, u
+
+
+def _best_angle(t: list[FloatArray], cos: FloatArray, sin: FloatArray) -> FloatArray:
+    """Return the angle of the largest sum of squares, on a grid, then by the parabola through its neighbours."""
+
+    def total(c: FloatArray, s: FloatArray) -> FloatArray:
+        aaa, aab, abb, bbb = (each[:, None] for each in t)
+        first = aaa * c**3 + 3.0 * aab * c**2 * s + 3.0 * abb * c * s**2 + bbb * s**3
+        second = bbb * c**3 - 3.0 * abb * c**2 * s + 3.0 * aab * c * s**2 - aaa * s**3
+        return np.asarray(first**2 + second**2)
+
+    width = 0.5 * np.pi / len(cos)
+    best = total(cos, sin).argmax(axis=1) * width
+    for _ in range(3):
+        near = best[:, None] + np.array([-width, 0.0, width])
+        left, here, right = total(np.cos(near), np.sin(near)).T
+        bend = left - 2.0 * here + right
+        best = best + np.where(bend < 0.0, 0.5 * width * (left - right) / np.where(bend < 0.0, bend, 1.0), 0.0)
+        width *= 0.1
+    return np.asarray(best)
+
+
+def _along(tensor: FloatArray, *vectors: FloatArray) -> FloatArray:
+    for vector in vectors:
+        tensor = np.einsum("cq...,cq->c...", tensor, vector)
+    return np.asarray(tensor)
+
+
+def pseudo_rows_of(
+    sums: CellSums, points: Points, along: Directions, moved: tuple[FloatArray, FloatArray], times: float
+) -> WeightedData:
+    """Return the pseudo-rows of all cells, failures and successes of each, with the code of the cell as group.
+
+    moved, shape (C + 1, K) each: what is added to the score along a direction, and what its curvature is multiplied by.
+    times: factor of the curvature D that has the averaged fourth derivative.
+    """
+    at, family = points.at, points.family
+    cell, k = np.nonzero(along.told)
+    root = np.sqrt(moved[1][cell, k])[:, None]
+    u, v, x = along.u[cell, k] / root, along.v[cell, k] * root, along.x[cell, k] * root
+    wanted = Wanted(
+        (u * sums.score[cell]).sum(axis=1) + moved[0][cell, k] / root[:, 0],
+        _along(sums.third[cell], u, u, u),
+        _along(sums.fourth[cell], u, u, u, u),
+        v[:, 0] ** 2 * at.variances(x / v, cell) if at.free else at.variances(x, cell),
+    )
+    cuts = [np.arange(start, min(start + _CHUNK, len(cell))) for start in range(0, max(1, len(cell)), _CHUNK)]
+    # rows that do not have the column of ones cannot have a multiple of it
+    parts = [solve(wanted.take(cut), family, times=times, size=v[cut, 0] ** 2 if at.free else None) for cut in cuts]
+    size, eta, successes, failures, sign = (np.concatenate(column) for column in zip(*parts, strict=True))
+    scale = (sign / np.sqrt(size))[:, None]
+    X, z = x * scale, v * scale
+    offset = eta - X @ at.beta - (z * at.mean[cell]).sum(axis=1)
+    w = np.stack([failures, successes], axis=1).ravel()
+    pair = np.repeat(np.arange(len(cell)), 2)
+    y = np.tile(np.array([-1, 1], dtype=np.int8), len(cell))
+    rows = WeightedData(X[pair], y, w, np.full(len(w), NO_ROW), offset=offset[pair], group=cell[pair][:, None])
+    return rows.take(w > 0.0)
+
+
+_TIMES = (
+    0.5,
+    0.7,
+    0.35,
+    1.0,
+)  # of the curvature that has the averaged fourth derivative: the best one varies
+
+
+_ROUNDS = 4  # in which score and curvature are moved
+
+
+_MOST = 2.0  # by which a round changes a curvature
+
+
+_TIGHTER = 0.2  # of the limit: what one pseudo-row misses at most before others are tried, and several miss at most
+
+
+_FLAT = 1e-6  # of the largest, sd over the nodes below which a row says nothing
+
+
+def matched(found: Centre, along: Directions, limit: float) -> tuple[WeightedData, FloatArray]:
+    """Return pseudo-rows of all cells, and by how much they miss the shape of the cells' log-likelihoods, shape (C,).
+
+    They give the effects of each cell the mean and variance that its rows give them, by quadrature. What they miss is
+    the sd, over the effects given the rows, of the difference of log-likelihoods; where it is not far below `limit`
+    other curvatures of pseudo-rows are tried.
+    """
+    rows, missed = _balanced(found, along, _TIMES[0])
+    for times in () if found.points.at.free else _TIMES[1:]:
+        far = np.append(missed > _TIGHTER * limit, False)
+        if not far.any():
+            break
+        others, more = _balanced(found, along.of(far), times)
+        better = far & np.append(more < missed, False)
+        assert rows.group is not None
+        assert others.group is not None
+        rows = stack([rows.take(~better[rows.group[:, 0]]), others.take(better[others.group[:, 0]])])
+        missed = np.where(better[:-1], more, missed)
+    return rows, missed
+
+
+def _balanced(found: Centre, along: Directions, times: float) -> tuple[WeightedData, FloatArray]:
+    points, sums = found.points, found.sums
+    mean, precision = points.moments(found.shares)
+    score, curvature = np.zeros(along.told.shape), np.ones(along.told.shape)
+    for left in reversed(range(_ROUNDS)):
+        rows = pseudo_rows_of(sums, points, along, (score, curvature), times)
+        values = points.values_of(rows)
+        if left:
+            here, narrow = points.moments(points.shares(values))
+            score = score + np.einsum("ckq,cqr,cr->ck", along.u, precision, mean - here)
+            more = 1.0 + np.einsum("ckq,cqr,ckr->ck", along.u, precision - narrow, along.u)
+            curvature = curvature * np.clip(more, 1.0 / _MOST, _MOST)
+    return rows, shapes(found.shares, found.values - values)[:-1]
+
+
+def several(found: Centre, slope: FloatArray, kept: WeightedData, limit: float) -> tuple[WeightedData, IntArray]:
+    """Return pseudo-rows of cells for which one an effect does not do, as of rows of one label, and those cells.
+
+    They are fewer of the cell's rows with more weight. Rows are chosen one after the other, each the one nearest what
+    is left to say; weights follow by non-negative least squares over the nodes, weighted by w. Their covariates are
+    M' z, M = H^-1 B of `slope`, shape (C + 1, Q, p), as those of other pseudo-rows of the cell would be. Cells that
+    need as many as they have rows, or whose shape is then off by more than a part of `limit`, have none.
+    """
+    assert kept.group is not None
+    points, shares = found.points, found.shares
+    kept, parts = kept.take(np.argsort(kept.group[:, 0], kind="stable")), [kept.take(slice(0))]
+    assert kept.group is not None
+    for c, start, size in zip(*np.unique(kept.group[:, 0], return_index=True, return_counts=True), strict=True):
+        rows = kept.take(slice(start, start + size))
+        own, share = np.full(len(rows), c), shares[c]
+        X = points.at.multipliers(rows.X) @ slope[c]
+        offset = (rows.X - X) @ points.at.beta + (0.0 if rows.offset is None else rows.offset)
+        pseudo = replace(rows, X=X, offset=offset, index=np.full(len(X), NO_ROW))
+        columns, target = (
+            (log_p - (log_p @ share)[:, None]).T * np.sqrt(share)[:, None]
+            for log_p in (points.log_p(pseudo, own), points.log_p(rows, own).sum(axis=0, keepdims=True))
+        )
+        weights = _weights(columns, target[:, 0], _TIGHTER * limit)
+        if weights is not None:
+            parts.append(pseudo.with_weights(rows.weights * weights).take(weights > 0.0))
+    chosen_rows = stack(parts)
+    assert chosen_rows.group is not None
+    return chosen_rows, np.unique(chosen_rows.group[:, 0])
+
+
+def _weights(columns: FloatArray, target: FloatArray, limit: float) -> FloatArray | None:
+    """Return weights, shape (n,), mostly 0, with which columns, shape (K, n), add up to `target`, within `limit`.
+
+    None where it takes all columns. Few are chosen, so that their weights are well determined.
+    """
+    size = np.linalg.norm(columns, axis=0)
+    unit = columns / np.maximum(size, _FLAT * size.max())
+    chosen, left, weights = list[int](), target, np.zeros(len(size))
+    while len(chosen) < min(len(size) - 1, len(target)):
+        gain = unit.T @ left
+        gain[chosen] = 0.0
+        if not gain.max() > 0.0:
+            return None
+        chosen.append(largest(gain))
+        found, miss = nnls(unit[:, chosen], target)
+        if miss < limit:
+            weights[chosen] = np.where(found > _FLAT * found.max(), found / size[chosen], 0.0)
+            return weights
+        left = target - unit[:, chosen] @ found
+    return None
+
+
+_NOTHING = 1e-3  # curvature of a direction, in units of the posterior's: below it no sd changes by more than 0.05%
+
+
+_LESS = 0.01  # the same, by which pseudo-rows of cells may say more than the rows where a direction counts as flat
+
+
+_SHIFT = 0.01  # sds by which the score along flat directions may move the mean, before a pseudo-row has it
+
+
+_WIDE = 10.0  # its curvature in its own units over the square of its score: both labels have weight then
+
+
+@dataclass(frozen=True, eq=False)
+class Inside:
+    """The rows that stand for cells: pseudo-rows, and rows of cells that keep them.
+
+    `merged`, shape (C + 1,), says which cells have pseudo-rows; `missed`, shape (C,), what these miss of their shape.
+    """
+
+    pseudo: WeightedData
+    kept: WeightedData
+    merged: np.ndarray
+    missed: FloatArray
+
+
+def rows_within(dataset: Dataset, found: Centre, along: Directions, inside: Inside) -> tuple[WeightedData, float]:
+    """Return pseudo-rows of no cell, failures and successes; two passes.
+
+    And by how many sds of a coefficient the gradient that is left moves the mean at most.
+    """
+    points, sums, at = found.points, found.sums, found.points.at
+    slope, rows = along.slope(sums.cross), stack([inside.pseudo, inside.kept])
+    shares, own = points.shares(points.values_of(rows)), sums_of_rows(rows, at, points.family)
+    gradient = sums.gradient + found.excess - own.gradient - points.excess_of(shares, rows)
+    curvature = sums.precision + points.information(found.shares, dataset)
+    curvature -= own.precision + points.information_of(shares, rows)
+    mu, Q = np.linalg.eigh(at.factor.T @ curvature @ at.factor)
+    told = mu > _NOTHING
+    flat = Q[:, ~told & (mu > -_LESS)]
+    mu, Q = mu[told], oriented(Q[:, told])
+    v = linalg.solve_triangular(at.factor, Q * np.sqrt(mu), trans="T", lower=True)
+    u = at.factor @ Q / np.sqrt(mu)
+    work = partial(_higher, points, (inside.merged, slope @ u, u))
+    third, fourth = sum(dataset.map(work, "within cells", canonical=True), np.zeros((2, len(mu))))
+    within = as_rows(v, at.beta, solve(Wanted(u.T @ gradient, third, fourth, mu), points.family))
+    rest = flat @ (flat.T @ (at.factor.T @ gradient))
+    if np.linalg.norm(rest) > _SHIFT:
+        within = stack([within, _flat(rest, found)])
+    within = replace(within, group=np.full((len(within), 1), NO_GROUP))
+    left = gradient - sums_of_rows(within, at, points.family).gradient
+    return within, float(np.abs(at.factor @ (at.factor.T @ left) / at.sds).max())
+
+
+def _flat(score: FloatArray, found: Centre) -> WeightedData:
+    """Return the pseudo-row of a score of white coefficients, shape (p,), of hardly any curvature."""
+    at, family, zero = found.points.at, found.points.family, np.zeros(1)
+    size = float(np.linalg.norm(score))
+    along = (score / size)[:, None] * np.sqrt(_NOTHING)
+    pull = np.full(1, size / np.sqrt(_NOTHING))
+    solved = solve(Wanted(pull, zero, zero, np.full(1, _NOTHING)), family, size=1.0 + _WIDE * pull**2)
+    return as_rows(linalg.solve_triangular(at.factor, along, trans="T", lower=True), at.beta, solved)
+
+
+def _higher(points: Points, along: tuple[FloatArray, ...], _: int, block: WeightedData) -> FloatArray:
+    """Return sums of third and fourth derivatives along directions within cells, shape (2, r)."""
+    merged, slope, u = along
+    at = points.at
+    found, places = local_codes(block, len(at.mean) - 1)
+    own: IntArray = found[places]
+    derivatives = at.derivatives(block, own, points.family) * merged[own]
+    z = at.multipliers(block.X)
+    d = block.X @ u - sum(z[:, q, None] * slope[own, q] for q in range(z.shape[1]))
+    square = d * d  # a tenth of the time of powers
+    return np.stack([derivatives[2] @ (square * d), derivatives[3] @ (square * square)])

@@ -1,0 +1,362 @@
+r"""Cells: the combinations of all grouping factors' levels that occur, and rows seen with their cell as group.
+
+Rows of several grouping factors, or of effects of columns, condensed by cell: see `condense`.
+
+Sums over rows by cell, averaged over a normal density of the coefficients and the cells' effects.
+
+A row of cell c has the predictor eta = x . beta + o + z . b_c, z those columns of x whose coefficients vary. Over
+beta ~ N(t, C) and b_c given beta ~ N(m_c - W_c (beta - t), V_c) it is normal,
+
+.. math:: \eta \sim N\bigl(x t + o + z m_c, \; z' V_c z + (x - W_c' z)' C (x - W_c' z)\bigr),
+
+so that averages of derivatives of log p are over one number a row (`condensing.averages`).
+"""
+
+import math
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial, reduce
+from itertools import combinations_with_replacement, permutations
+from typing import NamedTuple
+
+import numpy as np
+
+from bayescore.compiled import jit
+from bayescore.coresets.pseudo_rows import averages
+from bayescore.data.dataset import Dataset
+from bayescore.data.design import Design, Grouping
+from bayescore.families import Family
+from bayescore.models.groups.rows import add_lines, codes_among, local_codes
+from bayescore.types import NO_GROUP, FloatArray, IntArray, WeightedData
+from bayescore.validation import DataError
+
+_LEAST_WAITING = 1 << 18  # keys of blocks, 4 MB, before they are merged
+
+
+@dataclass(frozen=True, eq=False)
+class Celled(Design):
+    """A design that gives each row one code, of its cell, in place of those of its groups.
+
+    `base` makes the columns, `keys` are those of the cells, in order, and `sizes` the numbers of levels.
+    """
+
+    base: Design = field(default_factory=lambda: Design(()))
+    keys: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    sizes: tuple[int, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the design matrix's columns."""
+        return self.base.names
+
+    def rows(self, block: WeightedData) -> WeightedData:
+        """Return a block of raw features as rows of the design matrix, with the cell of each."""
+        assert block.group is not None
+        own = np.searchsorted(self.keys, key_of(block.group, self.sizes))
+        own[block.group[:, 0] == NO_GROUP] = NO_GROUP
+        return replace(self.base.rows(block), group=own[:, None])
+
+
+def key_of(codes: IntArray, sizes: tuple[int, ...]) -> IntArray:
+    """Return one number for each combination of codes, shape (n, F), smaller ones first."""
+    return reduce(lambda key, f: key * sizes[f] + codes[:, f], range(len(sizes)), np.zeros(len(codes), dtype=np.int64))
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """The cells that occur: codes of their groups, shape (C, F), and number of rows, shape (C,)."""
+
+    codes: IntArray
+    counts: IntArray
+    keys: IntArray
+    sizes: tuple[int, ...]
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> "Cells":
+        """Return those that `count_cells` left with the data, or find them; one pass."""
+        sizes, possible = _sizes(dataset)
+        if not possible:
+            shown = " x ".join(f"{size:,}" for size in sizes)
+            raise DataError(f"groups have {shown} combinations of levels, too many to tell apart: take fewer factors")
+        if dataset.cells is None:
+            counter = _Counter()
+            for part in dataset.map(lambda _, block: _counted(block, sizes), "cells of groups", canonical=True):
+                counter.take(part)
+            dataset.cells = counter.total()
+        keys, counts = dataset.cells
+        codes, left = np.empty((len(keys), len(sizes)), dtype=np.int64), keys.copy()
+        for f in reversed(range(len(sizes))):
+            left, codes[:, f] = np.divmod(left, sizes[f])
+        return cls(codes, counts, keys, sizes)
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def seen(self, dataset: Dataset) -> Dataset:
+        """Return the rows with the cell of each as its one group."""
+        design = dataset.design
+        view = Celled(
+            design.raw_names,
+            offset=design.offset,
+            groups=(Grouping("cell", tuple(range(len(self)))),),
+            base=Design(design.names) if dataset.transform is None else design,  # of a coreset, rows are in it
+            keys=self.keys,
+            sizes=self.sizes,
+        )
+        return dataset.view(view)
+
+    def groups_of(self, cell: IntArray) -> IntArray:
+        """Return the codes of the groups, shape (n, F), of rows of these cells; -1 means no group."""
+        return np.where(cell[:, None] < 0, NO_GROUP, self.codes[cell])
+
+
+@contextmanager
+def count_cells(dataset: Dataset) -> Iterator[None]:
+    """Leave the cells with the data, and their numbers of rows, as the body checks the rows."""
+    (sizes, possible), counter = _sizes(dataset), _Counter()
+    if not possible:
+        yield
+        return
+    with dataset.beside(lambda _, block: _counted(block, sizes), counter.take):
+        yield
+    dataset.cells = counter.total()
+
+
+def _sizes(dataset: Dataset) -> tuple[tuple[int, ...], bool]:
+    """Return the numbers of levels, and whether there is a number for each combination."""
+    sizes = tuple(len(own) for own in dataset.design.groups)
+    return sizes, bool(np.prod([float(size) for size in sizes]) <= 2.0**62)
+
+
+def _counted(block: WeightedData, sizes: tuple[int, ...]) -> tuple[IntArray, IntArray]:
+    assert block.group is not None
+    own = block.group[block.group[:, 0] != NO_GROUP]  # pseudo-rows of a coreset may have none
+    found, places = codes_among(key_of(own, sizes), math.prod(sizes))
+    return found, np.bincount(places, minlength=len(found)).astype(np.int64)
+
+
+class _Counter:
+    """Different keys of all parts in order, and how often each occurs.
+
+    Parts wait until they are as many as the keys known, so that each key is sorted a few times only.
+    """
+
+    def __init__(self) -> None:
+        self._known = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+        self._waiting: list[tuple[IntArray, IntArray]] = []
+
+    def take(self, part: tuple[IntArray, IntArray]) -> None:
+        """Add a part."""
+        self._waiting.append(part)
+        if sum(len(keys) for keys, _ in self._waiting) > max(len(self._known[0]), _LEAST_WAITING):
+            self._known, self._waiting = self.total(), []
+
+    def total(self) -> tuple[IntArray, IntArray]:
+        """Return keys and counts of all parts."""
+        parts = [self._known, *self._waiting]
+        keys, places = np.unique(np.concatenate([found for found, _ in parts]), return_inverse=True)
+        return keys, np.bincount(places, np.concatenate([count for _, count in parts])).astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Density:
+    """A normal density of beta, shape (p,), and of the effects of C cells, in `columns` of the rows, shape (Q,).
+
+    A column of -1 is one of ones that the rows do not have. `mean`, `variance` and `slope` (m, V and W above) have
+    shapes (C + 1, Q), (C + 1, Q, Q) and (C + 1, Q, p), the last entry, of rows of no cell, 0. `factor` is L, L L' = C;
+    `prior` the covariance of effects, shape (Q, Q).
+    """
+
+    beta: FloatArray
+    factor: FloatArray
+    mean: FloatArray
+    variance: FloatArray
+    slope: FloatArray
+    prior: FloatArray
+    columns: IntArray
+
+    @classmethod
+    def start(cls, beta: FloatArray, prior: FloatArray, n_cells: int, columns: IntArray) -> "Density":
+        """Return the point at which all effects are 0, to begin at."""
+        C, Q, p = n_cells + 1, len(columns), len(beta)
+        effects = np.zeros((C, Q)), np.zeros((C, Q, Q)), np.zeros((C, Q, p))
+        return cls(beta, np.zeros((p, p)), *effects, prior, columns)
+
+    @property
+    def free(self) -> bool:
+        """Whether the effects multiply a column of ones that the rows do not have."""
+        return bool(self.columns[0] < 0)
+
+    @property
+    def sds(self) -> FloatArray:
+        """Sds of the coefficients, shape (p,)."""
+        return np.asarray(np.sqrt((self.factor**2).sum(axis=1)))
+
+    def multipliers(self, X: FloatArray) -> FloatArray:
+        """Return what rows multiply the effects by, z, shape (n, Q)."""
+        if self.free:
+            return np.ones((len(X), 1))
+        return np.ascontiguousarray(X[:, self.columns])
+
+    def variances(self, rows: FloatArray, own: IntArray) -> FloatArray:
+        """Return the variance of the predictor of `rows`, shape (n, p), of cells `own`."""
+        spread = self.spread(rows, own)
+        _add_variances(self.multipliers(rows), own, self.variance, spread)
+        return spread
+
+    def spread(self, rows: FloatArray, own: IntArray) -> FloatArray:
+        """Return the part of that variance that beta has, given which the effects have their means, shape (n,)."""
+        return np.asarray(_spread(rows @ self.factor, self.multipliers(rows), own, self.pull))
+
+    @cached_property
+    def pull(self) -> FloatArray:
+        """W L, shape (C + 1, Q, p)."""
+        return np.asarray(self.slope @ self.factor)
+
+    def derivatives(self, block: WeightedData, own: IntArray, family: Family) -> FloatArray:
+        """Return averages of score, curvature, third and fourth derivative in eta, times weights, shape (4, n)."""
+        eta = block.X @ self.beta
+        _add_means(self.multipliers(block.X), own, self.mean, eta)
+        if block.offset is not None:
+            eta += block.offset
+        terms = averages(eta, np.sqrt(self.variances(block.X, own)), block.y, family)
+        terms *= block.weights
+        return terms
+
+
+@jit
+def _add_means(z: FloatArray, own: IntArray, mean: FloatArray, eta: FloatArray) -> None:
+    """Add z' m of rows' cells to their predictors."""
+    for n in range(len(eta)):
+        for q in range(z.shape[1]):
+            eta[n] += z[n, q] * mean[own[n], q]
+
+
+@jit
+def _add_variances(z: FloatArray, own: IntArray, variance: FloatArray, out: FloatArray) -> None:
+    """Add z' V z of rows' cells."""
+    for n in range(len(out)):
+        for q in range(z.shape[1]):
+            for r in range(z.shape[1]):
+                out[n] += z[n, q] * variance[own[n], q, r] * z[n, r]
+
+
+@jit
+def _spread(gap: FloatArray, z: FloatArray, own: IntArray, pull: FloatArray) -> FloatArray:
+    """Return the squared lengths of x L - z' W L, given x L, shape (n, p)."""
+    out = np.zeros(len(gap))
+    for n in range(len(gap)):
+        for d in range(gap.shape[1]):
+            left = gap[n, d]
+            for q in range(z.shape[1]):
+                left -= z[n, q] * pull[own[n], q, d]
+            out[n] += left * left
+    return out
+
+
+class CellSums(NamedTuple):
+    """By cell sum s z, shape (C + 1, Q), sum c z z', (C + 1, Q, Q), sum c z x', (C + 1, Q, p); tensors of l''', l''''.
+
+    Of all rows sum s x, shape (p,), and sum c x x', (p, p).
+    """
+
+    score: FloatArray
+    information: FloatArray
+    cross: FloatArray
+    third: FloatArray
+    fourth: FloatArray
+    gradient: FloatArray
+    precision: FloatArray
+
+
+def _entries(Q: int, degree: int) -> list[tuple[int, ...]]:
+    return list(combinations_with_replacement(range(Q), degree))
+
+
+def full_tensor(entries: FloatArray, Q: int, degree: int) -> FloatArray:
+    """Return symmetric tensors, shape (C, Q, ..., Q), of their different entries."""
+    out = np.empty((len(entries), *[Q] * degree))
+    for k, places in enumerate(_entries(Q, degree)):
+        for order in set(permutations(places)):
+            np.moveaxis(out, 0, -1)[order] = entries[:, k]
+    return out
+
+
+def _widths(Q: int, p: int) -> tuple[int, ...]:
+    return Q, Q * Q, Q * p, len(_entries(Q, 3)), len(_entries(Q, 4))
+
+
+@jit
+def _add_sums(
+    rows: tuple[FloatArray, FloatArray, IntArray], terms: FloatArray, entries: tuple[IntArray, ...], out: FloatArray
+) -> None:
+    """Add what rows (multipliers, features, lines of `out`) are to `CellSums`, in the order of its fields."""
+    z, X, place = rows
+    thirds, fourths = entries
+    Q, p = z.shape[1], X.shape[1]
+    for n in range(len(place)):
+        line, s, c = out[place[n]], terms[0, n], terms[1, n]
+        for q in range(Q):
+            line[q] += s * z[n, q]
+            for r in range(Q):
+                line[Q + q * Q + r] += c * z[n, q] * z[n, r]
+            for d in range(p):
+                line[Q + Q * Q + q * p + d] += c * z[n, q] * X[n, d]
+        at = Q + Q * Q + Q * p
+        for e in range(len(thirds)):
+            line[at + e] += terms[2, n] * z[n, thirds[e, 0]] * z[n, thirds[e, 1]] * z[n, thirds[e, 2]]
+        at += len(thirds)
+        for e in range(len(fourths)):
+            pair = z[n, fourths[e, 0]] * z[n, fourths[e, 1]]
+            line[at + e] += terms[3, n] * pair * z[n, fourths[e, 2]] * z[n, fourths[e, 3]]
+
+
+class BlockSums(NamedTuple):
+    """The cells of a block, a table of their sums, shape (C, width), and those of all its rows."""
+
+    cells: IntArray
+    table: FloatArray
+    gradient: FloatArray
+    precision: FloatArray
+
+
+def block_sums(density: Density, family: Family, block: WeightedData, found: IntArray, places: IntArray) -> BlockSums:
+    """Return the sums of a block over its cells `found`, those of its rows at `places`."""
+    X, Q, p = block.X, len(density.columns), len(density.beta)
+    table, entries = np.zeros((len(found), sum(_widths(Q, p)))), (np.array(_entries(Q, 3)), np.array(_entries(Q, 4)))
+    with np.errstate(over="ignore", invalid="ignore"):  # of counts, where a step leads too far and is then shortened
+        terms = density.derivatives(block, found[places], family)
+        _add_sums((density.multipliers(X), X, places), terms, entries, table)
+        return BlockSums(found, table, X.T @ terms[0], X.T @ (X * terms[1][:, None]))
+
+
+def _of_block(density: Density, family: Family, _: int, block: WeightedData) -> BlockSums:
+    return block_sums(density, family, block, *local_codes(block, len(density.mean) - 1))
+
+
+def total(parts: Iterable[BlockSums], density: Density) -> CellSums:
+    """Return the sums of blocks."""
+    C, Q, p = len(density.mean), len(density.columns), len(density.beta)
+    widths = _widths(Q, p)
+    table, gradient, precision = np.zeros((C, sum(widths))), np.zeros(p), np.zeros((p, p))
+    for part in parts:
+        add_lines(table, part.cells, part.table)
+        with np.errstate(over="ignore", invalid="ignore"):
+            gradient += part.gradient
+            precision += part.precision
+    table[-1] = 0.0  # rows of no cell have no effect
+    score, information, cross, third, fourth = np.split(table, np.cumsum(widths)[:-1], axis=1)
+    half = 0.5 * (precision + precision.T)
+    tensors = full_tensor(third, Q, 3), full_tensor(fourth, Q, 4)
+    return CellSums(score, information.reshape(C, Q, Q), cross.reshape(C, Q, p), *tensors, gradient, half)
+
+
+def sums_of(dataset: Dataset, density: Density, family: Family) -> CellSums:
+    """Return the sums over the rows of a source; one pass."""
+    return total(dataset.map(partial(_of_block, density, family), "sums by cell", canonical=True), density)
+
+
+def sums_of_rows(rows: WeightedData, density: Density, family: Family) -> CellSums:
+    """Return the sums over rows in memory."""
+    return total([_of_block(density, family, 0, rows)], density)

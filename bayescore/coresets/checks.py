@@ -1,0 +1,236 @@
+"""Whether the rows tell what group terms ask for: errors and warnings from the pass that checks the rows.
+
+Rows of a coreset, those that come once, and those for a design of other rows are not looked at.
+
+Warns of columns that depend on each other linearly, by the rows of a coreset that keep the curvature of all rows.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+
+from bayescore.coresets.method import BuildResult
+from bayescore.coresets.scores import block_factor
+from bayescore.data.coreset import Coreset
+from bayescore.data.dataset import Dataset
+from bayescore.data.design import Grouping
+from bayescore.data.responses import LABELS, response_of
+from bayescore.models.groups.rows import codes_among
+from bayescore.text import listed
+from bayescore.types import FloatArray, IntArray, WeightedData
+from bayescore.validation import DataError, warn
+
+_UNSEEN, _SEVERAL = -1, -2  # partners of a level in another factor
+
+
+class _Asked(NamedTuple):
+    """What is looked at, in numbers that travel to other processes."""
+
+    sizes: tuple[int, ...]  # numbers of levels
+    slopes: tuple[tuple[int, tuple[int, ...]], ...]  # places of factors, and of their columns
+    labels: tuple[int, ...]  # places of factors whose intercept varies
+    pairs: tuple[tuple[int, int], ...]  # of factors with as many levels, by which the same varies
+
+
+class _Found(NamedTuple):
+    """What rows of a block show; lists in the order of `_Asked`, of the levels that the block has."""
+
+    slopes: list[tuple[IntArray, FloatArray]]  # levels, and the largest -x and x of each, shape (2, levels, columns)
+    labels: list[tuple[IntArray, NDArray[np.bool_]]]  # levels, and whether they have label -1, and +1, (2, levels)
+    pairs: list[tuple[IntArray, IntArray]]  # levels of the first factor, and the one of the second that goes with each
+    n_rows: int  # a count, or the outcomes of trials, is one
+
+
+@contextmanager
+def checking_group_terms(dataset: Dataset) -> Iterator[None]:
+    """Raise if slopes are of a column that is constant in every group; warn where priors alone tell sds.
+
+    The pass over the rows is the one of the body that checks them, if it makes one.
+    """
+    design = dataset.design
+    if not design.groups or design.classes is not None:
+        yield
+        return
+    asked, n_rows = _asked(dataset), 0
+    # of all levels, and last of rows whose level is not known
+    slopes = [np.full((2, asked.sizes[f] + 1, len(columns)), -np.inf) for f, columns in asked.slopes]
+    labels = [np.zeros((2, asked.sizes[f] + 1), dtype=bool) for f in asked.labels]
+    pairs = [np.full(asked.sizes[f], _UNSEEN) for f, _ in asked.pairs]
+
+    def take(part: _Found) -> None:
+        nonlocal n_rows
+        n_rows += part.n_rows
+        for (codes, high), highest in zip(part.slopes, slopes, strict=True):
+            highest[:, codes] = np.maximum(highest[:, codes], high)
+        for (codes, seen), known in zip(part.labels, labels, strict=True):
+            known[:, codes] |= seen
+        for (codes, new), partner in zip(part.pairs, pairs, strict=True):
+            old = partner[codes]
+            partner[codes] = np.where(old == _UNSEEN, new, np.where(old == new, old, _SEVERAL))
+
+    with dataset.beside(lambda _, block: _look(block, asked), take):
+        yield
+        if n_rows == 0:
+            deque(dataset.scan_beside(lambda *_: None), maxlen=0)
+    for (place, columns), (low, high) in zip(asked.slopes, slopes, strict=True):
+        _check_slopes(design.groups[place], [design.names[d] for d in columns], low[:-1], high[:-1])
+    for place, known in zip(asked.labels, labels, strict=True):
+        if not known[:, :-1].all(axis=0).any():
+            _warn_of_labels(design.groups[place])
+    for (one, other), partner in zip(asked.pairs, pairs, strict=True):
+        if partner.min() >= 0 and len(np.unique(partner)) == len(partner):
+            _warn_of_alias(design.groups[one], design.groups[other])
+    for own in design.groups:
+        _warn_of_effects(own, n_rows)
+
+
+def _asked(dataset: Dataset) -> _Asked:
+    design = dataset.design
+    sizes, labels = tuple(len(own) for own in design.groups), []
+    slopes = []
+    for place, own in enumerate(design.groups):
+        if columns := tuple(design.names.index(effect) for effect in own.effects if effect != "1"):
+            slopes.append((place, columns))
+        if "1" in own.effects and response_of(dataset.source.classes) == LABELS:
+            labels.append(place)
+    pairs = [
+        (f, g)
+        for f, g in combinations(range(len(sizes)), 2)
+        if sizes[f] == sizes[g] and set(design.groups[f].effects) & set(design.groups[g].effects)
+    ]
+    return _Asked(sizes, tuple(slopes), tuple(labels), tuple(pairs))
+
+
+def _look(block: WeightedData, asked: _Asked) -> _Found:
+    assert block.group is not None
+    found = _Found([], [], [], 1 + int(np.count_nonzero(np.diff(block.index))))
+    for place, columns in asked.slopes:
+        codes, places = codes_among(block.group[:, place], asked.sizes[place])
+        high, x = np.full((2, len(codes), len(columns)), -np.inf), block.X[:, list(columns)]
+        np.maximum.at(high[0], places, -x)
+        np.maximum.at(high[1], places, x)
+        found.slopes.append((codes, high))
+    side = (block.y > 0).astype(np.int64)
+    for place in asked.labels:
+        codes, places = codes_among(block.group[:, place], asked.sizes[place])
+        seen = np.zeros((2, len(codes)), dtype=bool)
+        seen[side, places] = True
+        found.labels.append((codes, seen))
+    for one, other in asked.pairs:
+        both = block.group[:, [one, other]]
+        first, second = both[(both >= 0).all(axis=1)].T
+        codes, places = codes_among(first, asked.sizes[one])
+        partner = np.full(len(codes), _UNSEEN)
+        partner[places] = second
+        partner[places[partner[places] != second]] = _SEVERAL
+        found.pairs.append((codes, partner))
+    return found
+
+
+def _check_slopes(grouping: Grouping, effects: list[str], low: FloatArray, high: FloatArray) -> None:
+    for k, effect in enumerate(effects):
+        if not (high[:, k] > -low[:, k]).any():
+            left = " + ".join(own for own in grouping.effects if own != effect) or "1"
+            raise DataError(
+                f"{effect!r} is constant within every level of {grouping.name!r}, so that its slopes in "
+                f"{_term(grouping)} are no more than intercepts: leave the slope out, ({left} | {grouping.name})"
+            )
+
+
+def _warn_of_labels(own: Grouping) -> None:
+    warn(
+        f"every one of the {len(own):,} levels of {own.name!r} has rows of one label only: the data set no upper limit "
+        f"to the sd of its effects, which its prior alone limits, and sampling is slow; give a tighter prior, as "
+        f"sample(core, group_prior=bc.priors.HalfNormal(1.0)), or leave {_term(own)} out"
+    )
+
+
+def _warn_of_alias(one: Grouping, other: Grouping) -> None:
+    warn(
+        f"{one.name!r} and {other.name!r} are one factor under two names: each level of one is one level of the other. "
+        f"The data tell only the sum of their effects, and the priors of the two sds alone share it out; leave "
+        f"{_term(one)} or {_term(other)} out"
+    )
+
+
+def _warn_of_effects(own: Grouping, n_rows: int) -> None:
+    n_effects = len(own) * len(own.effects)
+    if n_effects > n_rows:
+        warn(
+            f"{_term(own)} has {n_effects:,} effects, {len(own.effects)} for each of {len(own):,} levels, and the data "
+            f"have {n_rows:,} rows: the prior largely sets their sds and correlations; let fewer columns vary, or use "
+            "fewer levels"
+        )
+
+
+def _term(own: Grouping) -> str:
+    return f"({' + '.join(own.effects)} | {own.name})"
+
+
+_NULL = 5e-13  # squared singular value of centred columns of unit length: float32 leaves about 2e-13
+
+
+_PART = 1e-3  # an entry of a dependence below this share of its largest counts as 0
+
+
+_CENTRED = ("cr(", "cc(", "cs(")  # splines whose columns add up to 1
+
+
+def warn_of_dependent_columns(core: Coreset, built: BuildResult[Any]) -> None:
+    """Warn if some columns are linear combinations of others: rows do not tell their coefficients apart.
+
+    A coreset that misses, whose build says so, cannot tell.
+    """
+    if built.caution or not built.method.keeps_curvature or len(core) < core.n_features:
+        return
+    found = dependence(core)
+    if not len(found):
+        return
+    names = [core.design.names[d] for d in found]
+    remedy = "drop one"
+    if len({name.split("[")[0] for name in names}) == 1 and names[0].startswith(_CENTRED):
+        remedy = "give the spline constraints='center'"
+    warn(
+        f"columns {listed(names)} depend on each other linearly: the rows do not tell their coefficients apart, and "
+        f"the prior alone decides between them; {remedy}"
+    )
+
+
+def dependence(core: Coreset) -> IntArray:
+    """Return the places of columns, one a linear combination of the others and the intercept; empty without any.
+
+    Left out are columns of zeros, and beside an intercept constant ones, which have warnings of their own.
+    """
+    factor = block_factor(core)
+    length = np.linalg.norm(factor, axis=0)
+    own, constant = np.flatnonzero(length > 0.0), core.design.constant
+    if constant is not None:
+        own = own[own != constant]
+    columns = factor[:, own] / length[own]
+    if constant is not None:
+        one = factor[:, constant] / length[constant]
+        columns -= np.outer(one, one @ columns)
+    left = np.linalg.norm(columns, axis=0)
+    varies = left**2 > _NULL
+    own, columns = own[varies], columns[:, varies] / left[varies]
+    _, values, turned = np.linalg.svd(columns, full_matrices=False)
+    null = turned[values**2 < _NULL].T
+    if not null.shape[1]:
+        return np.empty(0, dtype=np.int64)
+    parts = np.abs(_simplest(null))
+    return np.asarray(own[parts > _PART * parts.max()])
+
+
+def _simplest(null: FloatArray) -> FloatArray:
+    """Return the vector with fewest entries of a reduced basis of the null space, shape (D,)."""
+    r = null.shape[1]
+    pivots = linalg.qr(null.T, mode="r", pivoting=True)[1][:r]
+    basis = null @ np.linalg.inv(null[pivots])
+    entries = (np.abs(basis) > _PART * np.abs(basis).max(axis=0)).sum(axis=0)
+    return np.asarray(basis[:, np.argmin(entries)])

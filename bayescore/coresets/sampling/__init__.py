@@ -1,1 +1,0 @@
-"""Draws of rows in one pass: with replacement by rates, and of a fixed number without."""

@@ -1,1 +1,0 @@
-"""Scores of rows, and bounds of their sensitivities: by leverage and by clustering."""

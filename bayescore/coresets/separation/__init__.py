@@ -1,1 +1,0 @@
-"""Whether and how nearly rows are linearly separable."""

@@ -1,1 +1,0 @@
-"""Merge and reduce: trees of reductions over streams and sources."""

@@ -1,0 +1,236 @@
+"""Rows that come as Arrow batches from whatever reads them anew for each pass: a query, a text file, a dataset.
+
+A pass asks for the columns that it needs. The batches are read in the calling thread and mapped in threads, so that a
+few of them are in memory. Opening is one pass more, over the labels and columns of text. Later passes must give the
+same labels in the same order, which is checked: queries promise no order unless they sort. A query that computes much
+is better run once, into a table or a Parquet file: a coreset takes three passes or more.
+
+CSV files, plain or compressed, read by Arrow's parser in blocks; names of columns stand in the first line.
+
+The first megabytes tell the types; numbers are floats. Every pass parses the text anew: for many passes, or text that
+appears late in a column of numbers, write Parquet once (``pyarrow.parquet``, polars and DuckDB convert).
+"""
+
+import csv
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pc
+from numpy.typing import NDArray
+
+from bayescore.data.columns import Columns, ColumnSource, coded
+from bayescore.data.factors import Selection
+from bayescore.data.parquet import ParquetSource, dataset_listing, parquet_source
+from bayescore.data.roles import Roles, resolve
+from bayescore.data.source import MAX_BLOCK_ROWS, block_rows
+from bayescore.data.survey import Survey
+from bayescore.data.tables import as_table
+from bayescore.text import listed
+from bayescore.types import WeightedData
+from bayescore.validation import DataError
+
+Read = Callable[[list[str]], Iterable[pa.RecordBatch]]
+"""Returns a fresh iterator of batches with the columns asked for."""
+
+
+@dataclass(frozen=True, eq=False)
+class BatchSource(ColumnSource):
+    """Rows that `read` gives; `order` is the checksum of their labels, None where these are counts or may miss."""
+
+    read: Read
+    columns: Columns
+    survey: Survey
+    order: int | None
+
+    def blocks(self) -> Iterator[WeightedData]:
+        """Yield the rows in order; raise `DataError` at the end if they are not those of the first pass."""
+        start, order, step = 0, 0, block_rows(len(self.columns.features))
+        marks = _marks(self.classes)
+        for batch in self.read(self.columns.names):
+            for low in range(0, batch.num_rows, step):
+                part = batch.slice(low, step)
+                block = self.columns.block(part, start)
+                order = crc32(marks[(block.y > 0).view(np.int8)].tobytes(), order)
+                start += part.num_rows
+                yield block
+        if start != self.n_rows or self.order not in (None, order):
+            raise DataError(
+                f"data gave {self.n_rows} rows first and {start} now, or others, or in another order: a query must "
+                "give the same rows in the same order each time; sort it by a unique key, or collect it into a table"
+            )
+
+
+def _marks(labels: Iterable[Any]) -> NDArray[np.uint32]:
+    """Return a number for each label, alike for labels that are equal: 1 and 1.0, and True."""
+    shown = [repr(float(label) if isinstance(label, int | float) else label) for label in labels]
+    return np.array([crc32(text.encode()) for text in shown], dtype=np.uint32)
+
+
+def batch_source(read: Read, schema: pa.Schema, roles: Roles, selection: Selection | None) -> BatchSource:
+    """Return the rows of a reader, whose columns have this schema, as a source; one pass, over labels and text."""
+    columns, order = resolve(roles, schema, selection), 0
+    checked = columns.paired is None and not columns.drop
+
+    def surveys() -> Iterator[Survey]:
+        nonlocal order
+        for batch in read(columns.surveyed):
+            if checked:
+                values, codes = coded(batch.column(columns.label))
+                order = crc32(_marks(values)[codes].tobytes(), order)
+            yield columns.survey(batch)
+
+    survey = columns.merged(surveys())
+    if not survey.n_rows:
+        raise DataError("data have no rows; at least one is needed")
+    return BatchSource(read, columns.learnt(survey, roles.positive), survey, order if checked else None)
+
+
+def lazy_source(data: Any, roles: Roles, selection: Selection | None = None) -> BatchSource:
+    """Return a LazyFrame of polars as a source; labels and weights are columns of it."""
+    roles.check_named("a LazyFrame")
+    if not hasattr(data, "collect_batches"):
+        raise TypeError("data is a LazyFrame, and this polars cannot read one in batches; install polars>=1.34")
+
+    def read(columns: list[str]) -> Iterator[pa.RecordBatch]:
+        for frame in data.select(columns).collect_batches(chunk_size=MAX_BLOCK_ROWS, maintain_order=True):
+            yield from as_table(frame).combine_chunks().to_batches()
+
+    return batch_source(read, as_table(data.limit(0).collect()).schema, roles, selection)
+
+
+def relation_source(data: Any, roles: Roles, selection: Selection | None = None) -> BatchSource:
+    """Return a relation of DuckDB as a source; labels and weights are columns of it.
+
+    Its connection runs one query at a time: leave it alone until the coreset is built.
+    """
+    roles.check_named("a relation of DuckDB")
+
+    def read(columns: list[str]) -> Iterator[pa.RecordBatch]:
+        quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in columns)
+        query = data.project(quoted)
+        # `__arrow_c_stream__` would hold the whole result; DuckDB 1 calls the reader by its second name
+        with (getattr(query, "to_arrow_reader", None) or query.fetch_record_batch)(MAX_BLOCK_ROWS) as reader:
+            yield from reader
+
+    return batch_source(read, pa.table(data.limit(0)).schema, roles, selection)
+
+
+def dataset_source(data: Any, roles: Roles, selection: Selection | None = None) -> BatchSource | ParquetSource:
+    """Return a dataset of Arrow as a source; labels and weights are columns of it.
+
+    It is read by row groups if it has whole Parquet files of the same columns, else (filtered, joined, CSV with another
+    separator, ORC, Feather) in batches. Rows stand in the dataset's own order.
+    """
+    roles.check_named("a dataset")
+    if (listing := dataset_listing(data)) is not None:
+        return parquet_source(listing, roles, selection)
+
+    def read(columns: list[str]) -> Iterator[pa.RecordBatch]:
+        yield from data.to_batches(columns=columns, batch_size=MAX_BLOCK_ROWS)
+
+    return batch_source(read, data.schema, roles, selection)
+
+
+_BLOCK = 1 << 23  # bytes: the first block tells the types; some are read ahead
+
+
+_HEAD = 1 << 20  # bytes that hold the first line
+
+
+_SEPARATORS = {".csv": ",", ".tsv": "\t"}
+
+
+def _separator(path: Path) -> str | None:
+    names = path.suffixes[-2:] if path.suffix in (".gz", ".bz2", ".zst", ".lz4") else path.suffixes[-1:]
+    return _SEPARATORS.get(names[0].lower()) if names else None
+
+
+def is_csv(data: Any) -> bool:
+    """Whether `data` is the path of a CSV file."""
+    return isinstance(data, str | Path) and "://" not in str(data) and _separator(Path(data)) is not None
+
+
+def csv_source(data: str | Path, roles: Roles, selection: Selection | None = None) -> BatchSource:
+    """Return a CSV file as a source; labels and weights are columns of it."""
+    path = Path(data)
+    roles.check_named("a CSV file")
+    if not path.is_file():
+        raise FileNotFoundError(f"data: no file {str(path)!r}")
+    separator = _separator(path)
+    _check_first_line(path, separator, roles.label)
+    parse = pc.ParseOptions(delimiter=separator, newlines_in_values=True)
+    found = _typed(path, parse, None).schema
+    schema = pa.schema([field if field.name == roles.label else _wide(field) for field in found])
+
+    def read(columns: list[str]) -> Iterator[pa.RecordBatch]:
+        wanted = pa.schema([schema.field(name) for name in columns])
+        try:
+            yield from _typed(path, parse, wanted)
+        except pa.ArrowInvalid as error:
+            raise _unreadable(path, error) from None
+
+    return batch_source(read, schema, roles, selection)
+
+
+def _typed(path: Path, parse: pc.ParseOptions, schema: pa.Schema | None) -> pc.CSVStreamingReader:
+    """Open a file; with a schema only its columns are read."""
+    convert = pc.ConvertOptions(
+        strings_can_be_null=True,
+        column_types=schema,
+        include_columns=None if schema is None else schema.names,
+    )
+    try:
+        return pc.open_csv(path, pc.ReadOptions(block_size=_BLOCK), parse, convert)
+    except pa.ArrowInvalid as error:
+        raise _unreadable(path, error) from None
+
+
+def _wide(field: pa.Field) -> pa.Field:
+    """Return a column of whole numbers, or without entries, as one of floats, for what follows further down."""
+    return field.with_type(pa.float64()) if pa.types.is_integer(field.type) or pa.types.is_null(field.type) else field
+
+
+def _unreadable(path: Path, error: Exception) -> DataError:
+    reason = str(error).splitlines()[0].rstrip(".")
+    return DataError(
+        f"{str(path)!r} is not read as CSV ({reason}); mend it, or read it by a program that is told its types and "
+        "write Parquet"
+    )
+
+
+def _check_first_line(path: Path, separator: str | None, label: str | None) -> None:
+    """Raise unless the first line holds names, separated as expected."""
+    try:
+        with pa.input_stream(str(path), compression="detect") as file:
+            head = file.read(_HEAD)
+    except OSError as error:
+        raise _unreadable(path, error) from None
+    line = head.decode("utf-8-sig", "replace").splitlines()[0] if head else ""
+    names = next(csv.reader([line], delimiter=separator or ","), [])
+    if not names:
+        raise DataError(f"{str(path)!r} is empty; it needs a line of names and rows")
+    other = next((mark for mark in ",;\t|" if mark != separator and mark in line), None)
+    if len(names) == 1 and other is not None:
+        raise DataError(
+            f"{str(path)!r} has the one column {names[0]!r}: it is separated by {other!r}, not {separator!r}; give "
+            f"pyarrow.dataset.dataset(path, format=pyarrow.dataset.CsvFileFormat(pyarrow.csv.ParseOptions({other!r})))"
+        )
+    numbers = [name for name in names if _is_number(name)]
+    if label not in names and 2 * len(numbers) > len(names):
+        raise DataError(
+            f"{str(path)!r} begins with {listed(names, shown=str)}, numbers where the names of the columns should "
+            "stand; write the names as its first line"
+        )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

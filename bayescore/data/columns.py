@@ -1,0 +1,339 @@
+"""`Columns`: which columns of a table, file or partition are read, and batches of them as weighted rows.
+
+Rows that are left out: of weight 0, and with missing entries that are to be dropped.
+
+One pass counts the rows that each piece of the data keeps. Later passes see these rows alone, from whatever source;
+their positions in the data stay the same.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from bayescore.compiled import available_cores
+from bayescore.data.design import Design
+from bayescore.data.factors import Levels, codes, keeps_order
+from bayescore.data.groups import MISSING_GROUP, Grouper, groupers_of, groups_seen
+from bayescore.data.passes import map_pieces
+from bayescore.data.responses import RATES, Offset, Paired, signed_labels
+from bayescore.data.source import Division, Piece, Source, block_rows, division_of
+from bayescore.data.survey import MANY, Seen, Survey, merged, seen, without_views
+from bayescore.data.tables import as_floats, as_numbers
+from bayescore.data.tiles import rows_of
+from bayescore.text import listed
+from bayescore.types import IntArray, LabelArray, WeightedData
+from bayescore.validation import DataError, check_finite, check_weights, warn
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Names of columns by their roles, the two labels, and levels; features of text are read as codes (`factors`)."""
+
+    features: tuple[str, ...]
+    label: str
+    weights: str | None
+    classes: tuple[Any, Any] = (0, 1)
+    levels: Levels = ()
+    text: tuple[str, ...] = ()  # features whose levels a source learns as it is opened
+    factors: tuple[str, ...] = ()  # those of text that the user calls factors, by C(...) or by a type
+    offset: Offset | None = None
+    paired: Paired | None = None  # what kind of number the label is, with `beside`
+    beside: str | None = None
+    drop: bool = False  # whether rows that miss something will be left out
+    groups: tuple[str, ...] = ()
+    group_columns: tuple[str, ...] = ()  # that `groups` are read from
+    groupers: tuple[Grouper, ...] = ()  # one for each of `groups`; none while a source learns their levels
+
+    @property
+    def names(self) -> list[str]:
+        """All columns that are read."""
+        known = () if self.offset is None else self.offset.columns
+        beside = (self.weights, *known, self.beside, *self.group_columns)
+        return list(dict.fromkeys([*self.features, self.label, *(name for name in beside if name is not None)]))
+
+    @property
+    def new_groups(self) -> tuple[str, ...]:
+        """Grouping factors whose levels a source learns as it is opened."""
+        return () if self.groupers else self.groups
+
+    @property
+    def surveyed(self) -> list[str]:
+        """The columns that a survey reads, the label first."""
+        weights = [] if self.weights is None else [self.weights]
+        groups = self.group_columns if self.new_groups else ()
+        return list(dict.fromkeys([self.label, *self.text, *groups, *weights]))
+
+    def survey(self, rows: pa.Table | pa.RecordBatch) -> Survey:
+        """Return the survey of rows, for which the columns `surveyed` are enough."""
+        label = rows.column(self.label)
+        in_order = pa.types.is_dictionary(label.type) and label.type.ordered
+        weights = None if self.weights is None else rows.column(self.weights)
+        levels = {
+            name: seen(rows.column(name), ordered=keeps_order(rows.schema, name), factor=name in self.factors)
+            for name in self.text
+        }
+        return Survey(
+            rows.num_rows,
+            Seen.of(self.paired.classes) if self.paired else seen(label, ordered=in_order, most=MANY),
+            levels | groups_seen(rows, self.new_groups),
+            weights is not None and bool(pc.any(pc.equal(weights, pa.scalar(0).cast(weights.type))).as_py()),
+        )
+
+    def merged(self, parts: Iterable[Survey]) -> Survey:
+        """Return the survey of rows whose parts have these surveys."""
+        return merged(parts, self.new_groups)
+
+    def learnt(self, survey: Survey, positive: Any = None, rows: pa.Table | None = None) -> Self:
+        """Return the same columns with the two classes, levels and groups of a survey of all rows.
+
+        An error names a row if `rows` are at hand.
+        """
+        classes = (
+            self.paired.classes if self.paired else survey.classes(f"column {self.label!r}", positive, drop=self.drop)
+        )
+        text = tuple((name, survey.levels[name].levels(name)) for name in self.text)
+        for name in self.text:
+            survey.levels[name].check_factor(name, rows)
+        groupers = self.groupers or groupers_of(survey, self.groups)
+        return replace(self, classes=classes, levels=(*self.levels, *text), text=(), groupers=groupers)
+
+    def block(self, batch: pa.RecordBatch, start: int) -> WeightedData:
+        """Return a batch as weighted rows; its first row stands at position `start` of the data."""
+        n_rows, levels = batch.num_rows, dict(self.levels)
+        X = rows_of(
+            [
+                codes(batch.column(name), name, levels[name], start)
+                if name in levels
+                else as_numbers(batch.column(name))
+                for name in self.features
+            ],
+            n_rows,
+        )
+        weights, offset = np.ones(n_rows), None
+        if self.weights is not None:
+            where = f"weights (column {self.weights!r})"
+            given = as_floats(batch.column(self.weights))
+            weights = check_weights(given, n_rows, where, start, zero=True, drop=self.drop)
+        if self.offset is not None:
+            offset = self.offset.values(lambda name: as_floats(batch.column(name)), n_rows, start, drop=self.drop)
+        beside: dict[str, Any] = {"offset": offset}
+        if self.groups:
+            own = [
+                by.codes(by.of(batch, name), start, drop=self.drop)
+                for name, by in zip(self.groups, self.groupers, strict=True)
+            ]
+            beside["group"] = np.stack(own, axis=1)
+        index = np.arange(start, start + n_rows)
+        if self.paired is None:
+            return WeightedData(X, self._signs(batch.column(self.label), start), weights, index, **beside)
+        names, second = (f"column {self.label!r}", f"column {self.beside!r}"), None
+        if self.beside is not None:
+            second = as_floats(batch.column(self.beside))
+        pair = self.paired.read(as_floats(batch.column(self.label)), second, names, n_rows)
+        rows = WeightedData(X, np.ones(n_rows, np.int8), weights, index, **beside)
+        return self.paired.rows(rows, pair, names, start, drop=self.drop)
+
+    def _signs(self, column: pa.Array, start: int) -> LabelArray:
+        if self.drop and (missing := np.asarray(column.is_null(nan_is_null=True))).any():
+            signs, there = np.zeros(len(column), dtype=np.int8), np.flatnonzero(~missing)
+            if len(there):
+                plain = column.cast(pa.string()) if pa.types.is_string_view(column.type) else column
+                signs[there] = self._signs(plain.take(pa.array(there)), start)
+            return signs
+        kind = column.type
+        if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):
+            labels = column.to_numpy(zero_copy_only=False)
+            return signed_labels(labels, self.classes, start, f"column {self.label!r}")
+        values, places = coded(column)
+        if not set(values.tolist()) <= set(self.classes):
+            signed_labels(values[places], self.classes, start, f"column {self.label!r}")
+        return np.where(values == self.classes[1], np.int8(1), np.int8(-1))[places]
+
+
+class ColumnSource:
+    """Base of sources whose rows are batches of `columns`."""
+
+    columns: Columns
+    survey: Survey
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return self.survey.n_rows
+
+    @property
+    def classes(self) -> tuple[Any, Any]:
+        """The two labels as given."""
+        return self.columns.classes
+
+    @property
+    def label(self) -> str:
+        """Name of the label column."""
+        return self.columns.label
+
+    @property
+    def design(self) -> Design:
+        """The identity design of the features."""
+        groups = tuple(by.grouping for by in self.columns.groupers)
+        exposure = self.columns.beside if self.columns.paired == RATES else None
+        offset = None if self.columns.offset is None else self.columns.offset.text
+        return Design(self.columns.features, offset=offset, exposure=exposure, groups=groups)
+
+    @property
+    def levels(self) -> Levels:
+        """Levels of the features of text, which rows have as codes."""
+        return self.columns.levels
+
+
+def coded(column: pa.Array) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
+    """Return the distinct labels of a column, and the place of each row's label among them."""
+    column = without_views(column)
+    if pa.types.is_dictionary(column.type):
+        plain = pa.string() if column.type.value_type == pa.string_view() else column.type.value_type
+        column = column.cast(pa.dictionary(pa.int32(), plain)).dictionary_decode()
+    found = column.dictionary_encode(null_encoding="encode")
+    return np.array([*found.dictionary.to_pylist(), None], dtype=object)[:-1], found.indices.to_numpy()
+
+
+def without_left_out(rows: WeightedData, *, drop: bool) -> WeightedData:
+    """Return the rows of positive weight, if `drop` without those that miss something (NaN, or a label of 0)."""
+    kept = rows.weights > 0.0
+    if drop:
+        kept &= (rows.y != 0) & ~np.isnan(rows.X).any(axis=1)
+        if rows.offset is not None:
+            kept &= ~np.isnan(rows.offset)
+        if rows.group is not None:
+            kept &= (rows.group != MISSING_GROUP).all(axis=1)
+    return rows if kept.all() else rows.take(kept)
+
+
+class Tally(NamedTuple):
+    """Numbers of rows of a block."""
+
+    first: int  # position of the first row
+    n_kept: int
+    n_missing: int  # rows that miss something
+    missing: IntArray  # missing entries of each column
+    n_rows: int
+
+
+def _tally(names: tuple[str, ...], drop: bool, _start: int, rows: WeightedData) -> Tally:
+    """Count the rows of a block, columns in the order features, label, weights, offset, groups; check those kept."""
+    kept = without_left_out(rows, drop=drop)
+    if len(kept) and not np.isfinite(kept.X.sum()):
+        for n in np.flatnonzero(~np.isfinite(kept.X).all(axis=1))[:1].tolist():
+            check_finite(kept.X[n : n + 1], names, int(kept.index[n]))
+    offset = np.zeros(len(rows)) if rows.offset is None else rows.offset
+    groups = np.zeros((len(rows), 0)) if rows.group is None else np.where(rows.group == MISSING_GROUP, np.nan, 0.0)
+    holes = np.isnan(np.column_stack([rows.X, np.where(rows.y == 0, np.nan, 0.0), rows.weights, offset, groups]))
+    _, once = np.unique(rows.index, return_index=True)  # counts stand twice
+    holes = holes[once]
+    return Tally(int(rows.index[0]), len(kept), int(holes.any(axis=1).sum()), holes.sum(axis=0), len(once))
+
+
+def _warn_of_dropped(tallies: list[Tally], names: tuple[str, ...]) -> None:
+    """Warn of the number of rows dropped, the columns that they miss, and the bias."""
+    n_missing = sum(part.n_missing for part in tallies)
+    if n_missing:
+        by_column = np.sum([part.missing for part in tallies], axis=0)
+        shown = [f"{name!r} ({count:,})" for name, count in zip(names, by_column, strict=True) if count]
+        warn(
+            f"missing='drop' left out {n_missing:,} of {sum(part.n_rows for part in tallies):,} rows, that miss "
+            f"{listed(shown, 8, str)}: coefficients are biased unless, given the "
+            "features, whether something is missing has nothing to do with the label; else impute"
+        )
+
+
+@dataclass(frozen=True)
+class FilteredPiece:
+    """The kept rows of a piece."""
+
+    piece: Piece
+    n_rows: int
+    drop: bool
+
+    def read(self, low: int, high: int) -> Iterator[WeightedData]:
+        """Yield the kept rows low, ..., high - 1."""
+        at = 0
+        for block in self.piece.read(0, self.piece.n_rows):
+            kept = without_left_out(block, drop=self.drop)
+            a, b = max(low - at, 0), min(high - at, len(kept))
+            if a < b:
+                yield kept.take(slice(a, b))
+            at += len(kept)
+            if at >= high:
+                return
+
+
+@dataclass(frozen=True)
+class _Whole:
+    """All rows of a source that gives them in one stream, as a piece."""
+
+    source: Source
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return self.source.n_rows
+
+    def read(self, low: int, high: int) -> Iterator[WeightedData]:  # noqa: ARG002
+        """Yield all rows."""
+        yield from self.source.blocks()
+
+
+@dataclass(frozen=True, eq=False)
+class FilteredSource:
+    """The kept rows of a source."""
+
+    design: Design
+    label: str
+    classes: tuple[Any, Any]
+    levels: Levels
+    n_rows: int
+    n_given: int  # rows of the source
+    parts: Division
+    in_pieces: bool
+
+    def division(self, step: int) -> Division | None:  # noqa: ARG002
+        """Return the pieces; None where the rows come in one stream."""
+        return self.parts if self.in_pieces else None
+
+    def blocks(self) -> Iterator[WeightedData]:
+        """Yield the kept rows in order."""
+        for piece in self.parts.pieces:
+            yield from piece.read(0, piece.n_rows)
+
+
+def filtered_source(source: Source, *, drop: bool) -> FilteredSource:
+    """Return the kept rows of a source; one pass, which counts and checks them. Warns if rows are dropped."""
+    design = source.design
+    own = division_of(source, block_rows(len(design.raw_names)))
+    division = Division([_Whole(source)]) if own is None else own
+    ends = np.cumsum([piece.n_rows for piece in division.pieces])
+    n_kept = np.zeros(len(ends), dtype=np.int64)
+    work = partial(_tally, design.raw_names, drop)
+    tallies = [found for _, found in map_pieces(division, work, None, available_cores())]
+    for found in tallies:
+        n_kept[np.searchsorted(ends, found.first, side="right")] += found.n_kept
+    if not n_kept.any():
+        raise DataError("no row is left: all weigh 0, or miss something; look at weights and missing values")
+    beside = (source.label, "weights", design.offset or "offset", *(grouping.name for grouping in design.groups))
+    if drop:
+        _warn_of_dropped(tallies, (*design.raw_names, *beside))
+    pieces = [FilteredPiece(piece, int(n), drop) for piece, n in zip(division.pieces, n_kept, strict=True)]
+    return FilteredSource(
+        design,
+        source.label,
+        source.classes,
+        getattr(source, "levels", ()),
+        int(n_kept.sum()),
+        int(ends[-1]),
+        Division(pieces, division.pool),
+        in_pieces=own is not None,
+    )

@@ -1,0 +1,262 @@
+"""`FormulaDesign`: a design whose columns `formulaic` makes of raw ones; what it learnt is kept as JSON.
+
+A raw block is a matrix of floats: numbers, and columns of text as codes, the positions of their levels. Without a
+formula each column is taken as it is, and factors are coded against their first level.
+
+Formulas: from a line of text and raw columns to a design matrix, the same for any source and any cut into blocks.
+
+`formulaic` parses formulas, codes factors and evaluates terms. It is imported when a formula is first used: that takes
+a second.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from bayescore.compiled import jit
+from bayescore.data.design import Design
+from bayescore.data.factors import Levels
+from bayescore.data.formula_parsing import parsed
+from bayescore.types import INTERCEPT, FloatArray, IntArray, WeightedData
+from bayescore.validation import DataError, check_finite
+
+
+@dataclass(frozen=True)
+class FormulaDesign(Design):
+    """How raw columns become the columns of a design matrix by a formula, or each by itself."""
+
+    formula: str | None = None
+    state: str = "{}"  # JSON: formulaic's state of "calls" (centers, knots), "categories" of numeric factors C(...)
+    columns: tuple[str, ...] = ()  # named as by formulaic
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the design matrix's columns."""
+        return (INTERCEPT, *self.columns) if self.intercept else self.columns
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether the design matrix is the raw matrix."""
+        return False
+
+    @property
+    def constant(self) -> int | None:
+        """Position of the intercept's column of ones, or None."""
+        own = self.formula is not None and INTERCEPT in self.columns
+        return self.columns.index(INTERCEPT) if own else super().constant
+
+    def rows(self, block: WeightedData) -> WeightedData:
+        """Return a block of raw features as rows of the design matrix; an error names the first entry not finite."""
+        try:
+            return super().rows(block)
+        except DataError:
+            check_finite(block.X, self.raw_names, block.index)
+            raise
+
+    def _matrix(self, raw: NDArray[Any]) -> FloatArray:
+        key = replace(self, intercept=False, center=None, scale=None, offset=None, groups=())
+        return Design(self.columns, self.intercept, self.center, self.scale).transform(_compiled(key)(raw))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as plain JSON values."""
+        return {
+            **super().to_dict(),
+            "formula": self.formula,
+            "levels": {name: list(levels) for name, levels in self.raw_levels},
+            "state": json.loads(self.state),
+            "columns": list(self.columns),
+        }
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> Self:
+        """Rebuild a design from `to_dict`'s value."""
+        return replace(
+            super().from_dict(fields),
+            formula=fields["formula"],
+            raw_levels=tuple((name, tuple(levels)) for name, levels in fields["levels"].items()),
+            state=json.dumps(fields["state"]),
+            columns=tuple(fields["columns"]),
+        )
+
+
+def read_design(fields: dict[str, Any]) -> Design:
+    """Return the design that `to_dict` wrote."""
+    return (FormulaDesign if "columns" in fields else Design).from_dict(fields)
+
+
+def formula_of(design: Design) -> str | None:
+    """Return the formula of a design, if it has one."""
+    return design.formula if isinstance(design, FormulaDesign) else None
+
+
+def categories_of(design: Design, name: str, term: str) -> tuple[Any, ...]:
+    """Return the levels in the data of a column of text, or of numbers in the term ``C(...)``."""
+    levels = dict(design.raw_levels).get(name, ())
+    known = json.loads(design.state).get("categories", {}) if isinstance(design, FormulaDesign) else {}
+    return tuple(known.get(term, levels))
+
+
+def formula_design(
+    raw_names: tuple[str, ...], formula: str | None, levels: Levels, state: Mapping[str, Any]
+) -> FormulaDesign:
+    """Return a design with the names of its columns; raise `DataError` if a term cannot be computed for any rows."""
+    design = FormulaDesign(raw_names, formula=formula, raw_levels=levels, state=json.dumps(state))
+    columns = _compiled(design).columns
+    twice = [name for name in columns if columns.count(name) > 1]
+    if twice:
+        raise DataError(f"two columns of the design are named {twice[0]!r}; rename a column of the data")
+    return replace(design, columns=columns)
+
+
+class Materials:
+    """Raw blocks as data of formulaic: the columns that terms use, and their levels."""
+
+    def __init__(self, raw_names: Sequence[str], levels: Levels, used: Sequence[str]) -> None:
+        self.places = [(raw_names.index(name), name) for name in used]
+        self.kinds = {name: pd.CategoricalDtype(list(own)) for name, own in levels}
+
+    def of(self, raw: FloatArray) -> dict[str, Any]:
+        """Return the columns of a block; NaN is missing."""
+        data: dict[str, Any] = {}
+        for place, name in self.places:
+            column = np.ascontiguousarray(raw[:, place])
+            if (kind := self.kinds.get(name)) is not None:
+                codes = np.where(np.isnan(column), -1.0, column).astype(np.int32)
+                data[name] = pd.Categorical.from_codes(codes, dtype=kind)
+            else:
+                data[name] = column
+        return data
+
+    def example(self) -> FloatArray:
+        """Return raw rows that have every level and no numbers, shape (n, D_raw)."""
+        n_rows = max((len(kind.categories) for kind in self.kinds.values()), default=1)
+        rows = np.full((n_rows, max((place for place, _ in self.places), default=-1) + 1), np.nan)
+        for place, name in self.places:
+            if name in self.kinds:
+                rows[:, place] = np.arange(n_rows) % len(self.kinds[name].categories)
+        return rows
+
+
+_ONES = -1
+
+
+@jit
+def _gather(raw: FloatArray, made: FloatArray, places: IntArray, out: FloatArray) -> None:
+    n_raw = raw.shape[1]
+    for n in range(out.shape[0]):
+        for d in range(out.shape[1]):
+            place = places[d]
+            if place == _ONES:
+                out[n, d] = 1.0
+            else:
+                out[n, d] = raw[n, place] if place < n_raw else made[n, place - n_raw]
+
+
+class _Compiled:
+    """A design ready for use: where columns stand in raw rows, and formulaic's specification of the others."""
+
+    def __init__(self, design: FormulaDesign) -> None:
+        names, levels = design.raw_names, design.raw_levels
+        used = names if design.formula is None else parsed(design.formula).columns
+        self.formula = design.formula
+        self.used = Materials(names, levels, used)
+        state = json.loads(design.state)
+        spec = specification(design.formula, used, state.get("calls", {}), state.get("categories", {}))
+        _, spec = materialised(self.used.of(self.used.example()), spec, self.formula)
+        lead = 1 if self.formula is None else 0  # the intercept against which factors are coded
+        self.columns = tuple(str(name) for name in spec.column_names[lead:])
+        as_they_are = {name: place for place, name in self.used.places if name not in self.used.kinds}
+        as_they_are["1"] = _ONES
+        places: list[int] = []
+        others, n_made = [], 0
+        for own in spec.structure[lead:]:
+            place = as_they_are.get(own.term.factors[0].expr) if len(own.term.factors) == 1 else None
+            if place is None:
+                others.append(own.term)
+                places += range(len(names) + n_made, len(names) + n_made + len(own.columns))
+                n_made += len(own.columns)
+            else:
+                places.append(place)
+        self.places = np.array(places, dtype=np.intp)
+        self.spec = spec.subset(others) if others else None
+        needed = set() if self.spec is None else self.spec.required_variables
+        self.materials = Materials(names, levels, [name for name in used if name in needed] or used[:1])
+
+    def __call__(self, raw: FloatArray) -> FloatArray:
+        if self.formula is not None and not np.isfinite(raw.sum()):  # a comparison would hide it
+            for place, name in self.used.places:
+                if not np.isfinite(raw[:, place]).all():
+                    raise DataError(
+                        f"column {name!r} is missing or infinite in some row; drop such rows (missing='drop' leaves "
+                        "out those that miss something) or impute them"
+                    )
+        made = np.empty((len(raw), 0))
+        if self.spec is not None:
+            made, _ = materialised(self.materials.of(raw), self.spec, self.formula)
+        out = np.empty((len(raw), len(self.places)))
+        _gather(np.asarray(raw, dtype=np.float64), made, self.places, out)
+        return out
+
+
+_compiled = lru_cache(maxsize=16)(_Compiled)
+
+
+def specification(
+    formula: str | None, used: Sequence[str], calls: Mapping[str, Any], categories: Mapping[str, Any]
+) -> Any:
+    """Return formulaic's specification of a formula, or of each column as it is, with what was learnt."""
+    from formulaic import Formula, ModelSpec
+    from formulaic.parser.types import Factor, Term
+
+    if formula is None:
+        one = Term([Factor("1", eval_method="literal")])
+        terms = Formula([one, *(Term([Factor(name, eval_method="lookup")]) for name in used)], _ordering="none")
+    else:
+        terms = parsed(formula).terms
+    return ModelSpec(
+        formula=terms,
+        na_action="ignore",
+        output="numpy",
+        transform_state={key: _revived(value) for key, value in calls.items()},
+        encoder_state={term: (Factor.Kind.CATEGORICAL, {"categories": levels}) for term, levels in categories.items()},
+    )
+
+
+def materialised(data: Mapping[str, Any], spec: Any, formula: str | None) -> tuple[FloatArray, Any]:
+    """Return a block as rows of the design matrix, and the completed specification."""
+    from formulaic.errors import FormulaicError
+
+    from bayescore.data.formula_blocks import Blocks
+
+    try:
+        with np.errstate(all="ignore"):  # a pass over the rows tells which entry is not finite
+            matrix = Blocks(data).matrix(spec)
+    except DataError as error:
+        raise error if formula is None else DataError(f"formula={formula!r}: {error}") from None
+    except (FormulaicError, ValueError, TypeError, ArithmeticError, np.linalg.LinAlgError) as error:
+        raise DataError(f"formula={formula!r} cannot be computed: {error}") from error
+    return np.asarray(getattr(matrix, "__wrapped__", matrix)), matrix.model_spec
+
+
+def plain(value: Any) -> Any:
+    """Return a state of formulaic as plain JSON values."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _revived(value: Any) -> Any:
+    """Return JSON values as a state of formulaic: numbered entries by number, matrices as arrays."""
+    if isinstance(value, Mapping):
+        return {int(key) if key.isdigit() else key: _revived(item) for key, item in value.items()}
+    if isinstance(value, list) and value and isinstance(value[0], list):
+        return np.array(value, dtype=np.float64)
+    return value

@@ -1,0 +1,317 @@
+"""What a formula learns from the data, in one pass over any source, the same for all cuts into blocks.
+
+Means and sds of `center` and `scale` are exact sums. Bounds of splines are the range of their argument. Levels of
+numeric factors are all that occur. The library formulaic finds knots of splines and the products of `poly` on all
+rows up to `SAMPLE_ROWS`. Beyond, it takes about that many rows spread evenly: a quantile is then off by some 0.2 % of
+the rows, and the columns still span the same space. Each row counts once, whatever its weight.
+
+Levels of factors that no row of positive weight has: levels that a formula lists, or that only dropped rows had.
+
+Such a level is a column of zeros, or, where it is the base, a set of columns that add up to the column of ones; only
+the prior determines its coefficient. With codings other than treatment coding, only listed levels are noticed.
+"""
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from inspect import signature
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayescore.data.design import Design, Grouping
+from bayescore.data.factors import Levels, check_few, check_levels
+from bayescore.data.formula_design import (
+    FormulaDesign,
+    Materials,
+    categories_of,
+    formula_design,
+    materialised,
+    plain,
+    specification,
+)
+from bayescore.data.formula_parsing import BASES, MOMENTS, Call, Parsed, parsed
+from bayescore.data.passes import Moments, Scan, block_range, check_reach
+from bayescore.limits import MAX_LEVELS_NAMED
+from bayescore.text import listed
+from bayescore.types import FloatArray, WeightedData
+from bayescore.validation import DataError, check_finite, warn
+
+SAMPLE_ROWS = 100_000
+"""Rows, about, that knots are taken from: a quantile's rank is then right to 0.003, twice its sd 0.5 / sqrt(n)."""
+
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # multiples of the golden ratio, modulo 2^64, are spread evenly
+
+
+@dataclass(frozen=True, eq=False)
+class Learnt:
+    """What is learnt from some rows; sums of these are what is learnt from all."""
+
+    rows: list[Scan]
+    moments: dict[str, Moments]
+    ranges: dict[str, tuple[float, float]]
+    levels: dict[str, NDArray[np.float64]]
+    sample: list[FloatArray] = field(default_factory=list)
+
+    def __add__(self, other: "Learnt") -> "Learnt":
+        theirs = other.ranges
+        return Learnt(
+            self.rows + other.rows,
+            {key: own + other.moments[key] for key, own in self.moments.items()},
+            {key: (min(a, theirs[key][0]), max(b, theirs[key][1])) for key, (a, b) in self.ranges.items()},
+            {key: np.union1d(own, other.levels[key]) for key, own in self.levels.items()},
+            self.sample + other.sample,
+        )
+
+
+@dataclass(frozen=True)
+class Learner:
+    """The function of the pass that learns a formula; travels to workers."""
+
+    formula: str
+    raw_names: tuple[str, ...]
+    levels: Levels
+    threshold: int | None  # None: no rows are kept
+
+    @property
+    def learns(self) -> bool:
+        """Whether some term learns from the rows; levels of text are known."""
+        return bool(self._numeric(parsed(self.formula).calls))
+
+    def __call__(self, start: int, block: WeightedData) -> Learnt:
+        """Return what a block of raw rows tells; its first row has position `start`."""
+        whole = block_range(self.raw_names, block)
+        asked = parsed(self.formula)
+        calls = self._numeric(asked.calls)
+        values = self._arguments(calls, block)
+        sample = []
+        if self.threshold is not None:
+            mixed = np.arange(start + 1, start + 1 + len(block), dtype=np.uint64) * _GOLDEN
+            sample = [block.X[mixed <= np.uint64(self.threshold)]]
+        found = {key: np.unique(values[c.argument]) for key, c in calls.items() if c.function == "C"}
+        for key, own in found.items():  # so that no more travel
+            check_few(key, len(own), MAX_LEVELS_NAMED)
+        return Learnt(
+            [whole],
+            {key: Moments.of(values[c.argument]) for key, c in calls.items() if c.function in MOMENTS},
+            {
+                key: (float(values[c.argument].min()), float(values[c.argument].max()))
+                for key, c in calls.items()
+                if c.function in BASES
+            },
+            found,
+            sample,
+        )
+
+    def _numeric(self, calls: Sequence[Call]) -> dict[str, Call]:
+        """Return the calls that learn from numbers; the levels of text are known."""
+        text = {name for name, _ in self.levels}
+        alias = dict(parsed(self.formula).aliases)
+        asked = {}
+        for call in calls:
+            names = {node.id for node in ast.walk(ast.parse(call.argument)) if isinstance(node, ast.Name)}
+            if call.function == "C" and alias.get(call.argument, call.argument) in text:
+                continue
+            held = {alias.get(name, name) for name in names} & text
+            if held and call.function != "C":
+                raise DataError(
+                    f"formula={self.formula!r}: {call.key} is of column {min(held)!r}, which holds text; use numbers"
+                )
+            asked[call.key] = call
+        return asked
+
+    def _arguments(self, calls: Mapping[str, Call], block: WeightedData) -> dict[str, FloatArray]:
+        from formulaic import Formula, ModelSpec
+        from formulaic.parser.types import Factor, Term
+
+        wanted = list(dict.fromkeys(call.argument for call in calls.values()))
+        if not wanted:
+            return {}
+        asked = parsed(self.formula)
+        data = Materials(self.raw_names, self.levels, asked.columns).of(block.X)
+        data |= {alias: data[name] for alias, name in asked.aliases}
+        terms = [Term([Factor(argument, eval_method="python")]) for argument in wanted]
+        spec = ModelSpec(formula=Formula(terms, _ordering="none"), na_action="ignore", output="numpy")
+        X, _ = materialised(data, spec, self.formula)
+        check_finite(X, tuple(wanted), block.index, given=self.raw_names)
+        check_reach(X.min(axis=0), X.max(axis=0), tuple(wanted))
+        return dict(zip(wanted, np.ascontiguousarray(X.T), strict=True))
+
+
+def learner(raw_names: tuple[str, ...], formula: str, levels: Levels, n_rows: int) -> Learner:
+    """Return the function of a pass that learns a formula from `n_rows` raw rows."""
+    asked = parsed(formula)
+    missing = [name for name in asked.columns if name not in raw_names]
+    if missing:
+        raise DataError(
+            f"formula={formula!r} names {missing[0]!r}, no column of the data; the columns are "
+            f"{listed(raw_names, 10, str)}"
+        )
+    share = min(1.0, SAMPLE_ROWS / n_rows)
+    sampled = any(call.function in BASES for call in asked.calls)
+    return Learner(formula, raw_names, levels, (int(share * 2**53) << 11) - 1 if sampled else None)
+
+
+def learnt_design(by: Learner, found: Learnt | None) -> FormulaDesign:
+    """Return the design of a formula, given what a pass learnt from all rows; None where no term learns."""
+    formula, names = by.formula, by.raw_names
+    if found is None:
+        return formula_design(names, formula, by.levels, {"calls": {}, "categories": {}})
+    Scan.of(found.rows, names)  # refuses entries whose squares overflow
+    asked = parsed(formula)
+    own = {call.key: call for call in asked.calls}
+    for key, values in found.levels.items():
+        check_levels(key, values.tolist(), MAX_LEVELS_NAMED)
+    categories = {own[key].term: _whole(values) for key, values in found.levels.items()}
+    calls = {key: _moments_state(own[key], found.moments[key], formula) for key in found.moments}
+    calls |= {key: _bounds_state(own[key], *found.ranges[key]) for key in found.ranges}
+    if found.sample:
+        rows = np.concatenate(found.sample)
+        data = Materials(names, by.levels, asked.columns).of(rows)
+        _, spec = materialised(data, specification(formula, asked.columns, calls, categories), formula)
+        share = len(rows) / sum(block.n_rows for block in found.rows)
+        calls = {key: plain(value) for key, value in spec.transform_state.items()}
+        for state in calls.values():  # norms of poly are sums over the rows
+            if "norms2" in state:
+                state["norms2"] = {k: value / share for k, value in state["norms2"].items()}
+    return formula_design(names, formula, by.levels, {"calls": calls, "categories": categories})
+
+
+def varying(design: FormulaDesign, groups: tuple[Grouping, ...]) -> FormulaDesign:
+    """Return a design with grouping factors; their effects are the columns that the group terms name."""
+    assert design.formula is not None
+    found = []
+    for grouping, term in zip(groups, parsed(design.formula).groups, strict=True):
+        effects: list[str] = []
+        for effect in term.effects:
+            own = [name for name in design.columns if name == effect or name.startswith(f"{effect}[")]
+            if effect != "1" and not own:
+                raise DataError(
+                    f"formula={design.formula!r}: {effect!r} varies by {grouping.name!r} and has no column of its "
+                    "name; write it as a plain column"
+                )
+            effects += ["1"] if effect == "1" else own
+        found.append(replace(grouping, effects=tuple(effects)))
+    return replace(design, groups=tuple(found))
+
+
+def _whole(values: NDArray[np.float64]) -> list[Any]:
+    """Return levels as whole numbers if all are."""
+    whole = bool((values == np.rint(values)).all())
+    return list(values.astype(np.int64).tolist() if whole else values.tolist())
+
+
+def _bound(call: Call) -> dict[str, Any]:
+    """Return the arguments of a call by name, as values."""
+    from formulaic.transforms import TRANSFORMS
+
+    tree = ast.parse(call.key, mode="eval").body
+    assert isinstance(tree, ast.Call)
+    keywords = {str(word.arg): word.value for word in tree.keywords}
+    try:
+        given = signature(TRANSFORMS[call.function]).bind_partial(*tree.args, **keywords).arguments
+    except TypeError as error:
+        raise DataError(f"term {call.term!r}: {error}") from None
+    found: dict[str, Any] = {}
+    for name, node in list(given.items())[1:]:
+        try:
+            found[name] = ast.literal_eval(node)
+        except ValueError:
+            raise DataError(f"term {call.term!r}: {name}={ast.unparse(node)} must be a number or a list") from None
+    return found
+
+
+def _moments_state(call: Call, moments: Moments, formula: str) -> dict[str, Any]:
+    """Return the state of formulaic's `scale`."""
+    given = _bound(call)
+    ddof = given.get("ddof", 0 if call.function == "standardize" else 1)
+    center = given.get("center", True)
+    scale = given.get("rescale" if call.function == "standardize" else "scale", call.function != "center")
+    at = moments.mean() if center is True else None if center is False else float(center)
+    spread: float | None = None
+    if scale is True:
+        spread = moments.spread(0.0 if at is None else at, ddof) if moments.n_rows > ddof else 0.0
+        if not spread > 0.0:
+            raise DataError(f"formula={formula!r}: {call.key} divides by 0, for {call.argument} is constant; drop it")
+    elif scale is not False:
+        spread = float(scale)
+    return {"ddof": ddof, "center": at, "scale": spread}
+
+
+def _bounds_state(call: Call, low: float, high: float) -> dict[str, Any]:
+    """Return the bounds of formulaic's splines that are not given."""
+    if call.function == "poly":
+        return {}
+    given = _bound(call)
+    known = {"lower_bound": low, "upper_bound": high}
+    return {name: value for name, value in known.items() if given.get(name) is None}
+
+
+_ROUNDING = 1e-10
+"""Share of the total weight that is more than rounding: a sum of the 2^16 weights of a block is right to 1e-11."""
+
+
+def warn_of_absent_levels(design: Design, scan: Scan) -> tuple[str, ...]:
+    """Warn of levels, and combinations of levels, that no row has; return the columns of zeros.
+
+    The scan is that of the rows in this design, which is not standardised.
+    """
+    if not isinstance(design, FormulaDesign):
+        return ()
+    asked = None if design.formula is None else parsed(design.formula)
+    unseen = {} if asked is None else dict(_unseen(design, asked))
+    terms = [name for name, _ in design.raw_levels]
+    terms += [] if asked is None else [call.term for call in asked.calls if call.function == "C"]
+    columns = zip(design.names, scan.low, scan.high, strict=True)
+    zero = tuple(name for name, low, high in columns if low == high == 0.0 and _is_of(name, terms))
+    found = [f"{term}[{level}]" for term, levels in unseen.items() for level in levels]
+    found += [name for name in zero if not _is_of(name, unseen)]
+    found += _bases(design, scan, asked)
+    if found:
+        warn(
+            f"no row that counts has the level, or the combination of levels, {listed(found)}: the prior alone tells "
+            "its coefficient; drop the level, or merge it with another"
+        )
+    return zero
+
+
+def _is_of(column: str, terms: Iterable[str]) -> bool:
+    """Whether a column, such as ``age:device[phone]``, has one of the factors."""
+    return any(f":{term}[" in f":{column}" for term in terms)
+
+
+def _unseen(design: FormulaDesign, asked: Parsed) -> Iterator[tuple[str, list[Any]]]:
+    """Yield factors ``C(x, levels=[...])`` and their listed levels that the data do not have."""
+    aliases = dict(asked.aliases)
+    for call in asked.calls:
+        tree = ast.parse(call.key, mode="eval").body
+        given = [word.value for word in tree.keywords if word.arg == "levels"] if isinstance(tree, ast.Call) else []
+        if call.function == "C" and given:
+            known = categories_of(design, aliases.get(call.argument, call.argument), call.term)
+            if new := [level for level in ast.literal_eval(given[0]) if level not in known]:
+                yield call.term, new
+
+
+def _bases(design: FormulaDesign, scan: Scan, asked: Parsed | None) -> list[str]:
+    """Return base levels of treatment codings to which the rows of the other levels leave no weight."""
+    if scan.smallest_weight < _ROUNDING * scan.weight_total:
+        return []
+    squares, found = dict(zip(design.names, scan.squares, strict=True)), []
+    for term, levels in ((term, levels) for name, levels in design.raw_levels for term in _terms_of(name, asked)):
+        others = [column for level in levels if (column := f"{term}[{level}]") in squares]
+        base = [level for level in levels if f"{term}[{level}]" not in squares]
+        if others and len(base) == 1:  # of zeros and ones: sums of squares are sums of weights
+            left = scan.weight_total - sum(squares[name] for name in others)
+            if left < 0.5 * scan.smallest_weight:
+                found.append(f"{term}[{base[0]}]")
+    return found
+
+
+def _terms_of(name: str, asked: Parsed | None) -> list[str]:
+    """Return the terms that a factor may have in a formula: its name, or ``C(...)`` of it."""
+    aliases = {} if asked is None else dict(asked.aliases)
+    calls = () if asked is None else asked.calls
+    coded = [call.term for call in calls if call.function == "C" and aliases.get(call.argument, call.argument) == name]
+    return list(dict.fromkeys((name, f"C({name})", *coded)))

@@ -1,0 +1,424 @@
+"""What a formula may contain, and what it needs of the data: columns, levels, numbers learnt in a pass.
+
+A formula may come from a file, and its terms are Python expressions. So only arithmetic and comparisons of columns and
+numbers, and calls of the functions named below, are evaluated. Anything else is refused by name before `formulaic` sees
+data.
+
+Takes group terms, ``(1 | county)`` or ``(1 + age | g)``, which formulaic does not read, out of a formula.
+
+Left of the bar is what varies by group: "1" for an intercept, else terms that the formula also has. Right of it is the
+column of groups, or the combinations of columns, ``a:b``; ``a/b``, b within a, stands for two terms, of ``a`` and of
+``a:b``. Several terms are crossed factors.
+"""
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from bayescore.data.factors import JOINT
+from bayescore.validation import DataError
+
+_COLUMN = re.compile(r"`[^`]+`|[^\W\d][\w.]*")
+
+
+_COLUMNS = re.compile(rf"\s*(?:{_COLUMN.pattern})(?:\s*[:/]\s*(?:{_COLUMN.pattern}))*\s*")  # right of a bar
+
+
+_JOINED = re.compile(r"^[^(`]*[-*/^]")  # operators of formulas, outside calls and quotes
+
+
+@dataclass(frozen=True)
+class GroupTerm:
+    """A group term: the column of the groups, and the terms whose effects vary by group."""
+
+    column: str
+    effects: tuple[str, ...]
+
+
+def without_group_terms(text: str) -> tuple[str, tuple[GroupTerm, ...]]:
+    """Return a formula without its group terms, and these; raise `DataError` if one cannot be read."""
+    found: list[GroupTerm] = []
+    rest, end = "", 0
+    for start, bar, stop in _places(text):
+        term = text[start : stop + 1]
+        head, tail = (rest + text[end:start]).rstrip(), text[stop + 1 :].lstrip()
+        if (head and not head.endswith(("+", "~"))) or (tail and not tail.startswith(("+", "-"))):
+            raise DataError(f"formula={text!r}: the group term {term!r} must be added, as in y ~ x + {term}")
+        end = stop + 1
+        if head.endswith("+"):
+            rest = head[:-1]
+        elif tail.startswith("+"):
+            rest, end = head, len(text) - len(tail) + 1
+        else:
+            rest = f"{head} 1"
+        found += _terms(text, term, text[start + 1 : bar], text[bar + 1 : stop])
+    twice = [own.column for i, own in enumerate(found) if own.column in [other.column for other in found[:i]]]
+    if twice:
+        raise DataError(f"formula={text!r} has two group terms of {twice[0]!r}; write one, as (1 + x | {twice[0]})")
+    return (rest + text[end:] if found else text), tuple(found)
+
+
+def _terms(text: str, term: str, left: str, right: str) -> list[GroupTerm]:
+    if right.lstrip().startswith("|"):
+        raise DataError(
+            f"formula={text!r}: {term!r} is not read, as effects of a group are correlated: write one bar; or make a "
+            'copy of the column for an effect without correlation, data["g2"] = data["g"], and write '
+            "(1 | g) + (0 + x | g2)"
+        )
+    columns = _columns(right, text)
+    if not columns:
+        raise DataError(
+            f"formula={text!r}: the group term {term!r} needs a column right of its bar, as in (1 | county), or "
+            "columns joined by : or /, as in (1 | state/county)"
+        )
+    effects = tuple(part.strip() for part in _summands(left))
+    if "" in effects:
+        raise DataError(f"formula={text!r}: the group term {term!r} has nothing that varies by group; write (1 | g)")
+    if joined := [part for part in effects if _JOINED.search(part)]:
+        raise DataError(
+            f"formula={text!r}: {joined[0]!r} in {term!r} stands for several terms, or for one left out; write those "
+            "that vary one by one, joined by +, and 0 for no intercept: (1 + x + z + x:z | g), (0 + x | g)"
+        )
+    intercept = [] if "0" in effects else ["1"]
+    varying = (*intercept, *dict.fromkeys(name for name in effects if name not in ("0", "1")))
+    if not varying:
+        raise DataError(
+            f"formula={text!r}: in {term!r} nothing varies by group; write (1 | {columns[0]}), or leave the term out"
+        )
+    return [GroupTerm(column, varying) for column in columns]
+
+
+def _columns(text: str, formula: str) -> list[str]:
+    """Return the grouping factors right of a bar, the finest last; none if it cannot be read.
+
+    >>> _columns("state", ""), _columns("state / county:`school year`", "")
+    (['state'], ['state', 'state:county:school year'])
+    """
+    found = re.findall(rf"({_COLUMN.pattern})\s*([:/]?)", text)
+    names, marks = [name.strip("`") for name, _ in found], [mark for _, mark in found]
+    if _COLUMNS.fullmatch(text) is None or len(set(names)) < len(names):
+        return []
+    if len(names) > 1 and (colon := [name for name in names if JOINT in name]):
+        raise DataError(f"formula={formula!r}: column {colon[0]!r} has a colon in its name, and is joined; rename it")
+    ends = [k for k, mark in enumerate(marks) if mark != JOINT]
+    return [JOINT.join(names[: k + 1]) for k in ends]
+
+
+def _places(text: str) -> list[tuple[int, int, int]]:
+    """Return the positions of outermost parentheses with a bar: opening, bar, closing."""
+    found, depth, start, bar, quoted = [], 0, 0, -1, False
+    for i, mark in enumerate(text):
+        if mark == "`":
+            quoted = not quoted
+        elif quoted:
+            continue
+        elif mark == "(":
+            depth += 1
+            start, bar = (i, -1) if depth == 1 else (start, bar)
+        elif mark == "|" and depth == 1 and bar < 0:
+            bar = i
+        elif mark == ")":
+            depth -= 1
+            if depth == 0 and bar >= 0:
+                found.append((start, bar, i))
+    return found
+
+
+def _summands(text: str) -> list[str]:
+    parts, depth = [""], 0
+    for mark in text:
+        depth += (mark == "(") - (mark == ")")
+        if mark == "+" and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += mark
+    return parts
+
+
+PLAIN = frozenset(("I", "abs", "sqrt", "log", "log10", "log2", "log1p", "exp", "exp10", "exp2", "expm1")) | frozenset(
+    ("sin", "cos", "tan", "tanh", "floor", "ceil", "minimum", "maximum")
+)
+"""Functions of numbers, also as np.log."""
+
+
+MOMENTS = frozenset(("center", "scale", "standardize"))
+"""Functions that know the mean or sd of their argument."""
+
+
+BASES = frozenset(("poly", "bs", "cr", "cs", "cc"))
+"""Functions that know quantiles, bounds or products of their argument: polynomials and splines."""
+
+
+CODINGS = frozenset(("Treatment", "Sum", "Helmert", "Diff", "Poly"))
+"""Codings of a factor, `C(g, Sum)`; also as contr.sum and so on."""
+
+
+CONTR = frozenset(f"contr.{name}" for name in ("treatment", "sum", "helmert", "diff", "poly", "SAS"))
+
+
+_HARMLESS = (
+    *(ast.Expression, ast.Name, ast.Load, ast.Constant, ast.List, ast.Tuple, ast.keyword),
+    *(ast.BinOp, ast.UnaryOp, ast.Compare, ast.operator, ast.unaryop, ast.cmpop),
+)
+
+
+_NAME = r"`[^`]+`|[^\W\d][\w.]*"
+
+
+_COUNTS = re.compile(
+    rf"\s*(?:(?P<successes1>{_NAME})\s*\|\s*trials\(\s*(?P<trials1>{_NAME})\s*\)"
+    rf"|p\(\s*(?P<successes2>{_NAME})\s*,\s*(?P<trials2>{_NAME})\s*\))\s*~"
+)
+
+
+_OFFSET = re.compile(r"(?<![\w.])offset\(")
+
+
+_MAX_POWER = 64  # a**b of constants is computed before any row is read
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call whose function learns from the data: `key` is formulaic's name of it, and it is applied to `argument`.
+
+    Columns in `argument` have Python names, see `Parsed.aliases`.
+    """
+
+    function: str
+    key: str
+    argument: str
+    term: str
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """A formula taken apart."""
+
+    text: str
+    response: str | None  # column of the labels
+    columns: tuple[str, ...]  # that terms use, in order
+    calls: tuple[Call, ...]  # that learn from the data
+    aliases: tuple[tuple[str, str], ...]  # Python names, and columns
+    terms: Any  # formulaic's
+    groups: tuple[GroupTerm, ...] = ()
+    trials: str | None = None  # column of binomial trials; `response` has the successes
+    offset: str | None = None  # what the terms offset(...) add up to, as `offsets.Offset` reads it
+
+    @property
+    def factors(self) -> tuple[str, ...]:
+        """Columns that a term C(...) calls factors."""
+        alias = dict(self.aliases)
+        return tuple(alias.get(call.argument, call.argument) for call in self.calls if call.function == "C")
+
+
+@lru_cache(maxsize=8)
+def parsed(text: str) -> Parsed:
+    """Take a formula apart; raise `DataError` if it cannot be read or has a term that is not supported."""
+    if not isinstance(text, str):
+        raise TypeError(f"formula is a {type(text).__name__}; give text such as 'clicked ~ age + device'")
+    plain, groups = without_group_terms(text)
+    plain, trials = _without_trials(plain)
+    left, right = _sides(text, plain)
+    right, offset = _without_offsets(text, plain, right)
+    response = None if left is None else _response(text, left)
+    columns: dict[str, None] = {}
+    calls: dict[str, Call] = {}
+    aliases: dict[str, str] = {}
+    functions: set[str] = set()
+    for factor in {factor.expr: factor for term in right for factor in term.factors}.values():
+        if factor.eval_method.value == "lookup":
+            columns[factor.expr] = None
+        elif factor.eval_method.value == "python":
+            for kind, found in _parts(text, factor.expr, aliases):
+                if isinstance(found, Call):
+                    calls[found.key] = found
+                elif kind == "function":
+                    functions.add(found)
+                else:
+                    columns[found] = None
+    if not right or not plain.rpartition("~")[2].strip():  # formulaic reads nothing as an intercept
+        raise DataError(f"formula={text!r} leaves no coefficient; add 1, the intercept, or a column")
+    for name in columns:
+        if name in functions:
+            raise DataError(f"formula={text!r}: column {name!r} has the name of a function; rename the column")
+        if name in (response, trials):
+            what = "the label is" if name == response else "trials are"
+            raise DataError(f"formula={text!r}: {name!r} stands on both sides; {what} no feature")
+        if aliases.get(name, name) != name:
+            raise DataError(f"formula={text!r}: columns {name!r} and {aliases[name]!r} are too alike; rename one")
+    spelled = {str(term).replace(" ", ""): str(term) for term in right}
+    own = tuple(_checked_group(text, group, (response, *columns), spelled) for group in groups)
+    return Parsed(
+        text, response, tuple(columns), tuple(calls.values()), tuple(aliases.items()), right, own, trials, offset
+    )
+
+
+def _checked_group(
+    text: str, group: GroupTerm, columns: tuple[str | None, ...], spelled: Mapping[str, str]
+) -> GroupTerm:
+    """Return a group term whose effects are spelled as terms; raise unless groups are no feature and effects terms."""
+    name = group.column
+    if name in columns:
+        raise DataError(
+            f"formula={text!r}: column {name!r} is a grouping factor, and a feature or the label too; leave one out, "
+            "or give a copy of it under another name"
+        )
+    terms = {"1": "1", **spelled}
+    if alone := [effect for effect in group.effects if effect.replace(" ", "") not in terms]:
+        raise DataError(
+            f"formula={text!r}: {alone[0]!r} varies by {name!r} about a mean that is no term of the formula; add "
+            f"{alone[0]!r}"
+        )
+    return replace(group, effects=tuple(dict.fromkeys(terms[effect.replace(" ", "")] for effect in group.effects)))
+
+
+def _without_trials(text: str) -> tuple[str, str | None]:
+    """Return a formula whose left side is the successes alone, and the column of the trials.
+
+    >>> _without_trials("k | trials(n) ~ age"), _without_trials("p(k, n) ~ age")
+    (('k ~ age', 'n'), ('k ~ age', 'n'))
+    """
+    found = _COUNTS.match(text)
+    if found is None:
+        return text, None
+    successes, trials = (found[f"{name}1"] or found[f"{name}2"] for name in ("successes", "trials"))
+    return f"{successes} ~{text[found.end() :]}", trials.strip("`")
+
+
+def _without_offsets(text: str, plain: str, right: Any) -> tuple[Any, str | None]:
+    """Return the terms without those that are offset(...), and the sum of these."""
+    from formulaic import SimpleFormula
+
+    written = len(_OFFSET.findall(plain))
+    if not written:
+        return right, None
+    found = [str(term)[len("offset(") : -1] for term in right if _OFFSET.match(str(term)) and len(term.factors) == 1]
+    kept = [term for term in right if not (_OFFSET.match(str(term)) and len(term.factors) == 1)]
+    if len(found) != written or any(_OFFSET.search(own) for own in [*found, *map(str, kept)]):
+        raise DataError(
+            f"formula={text!r}: offset(...) must be a term of its own, once, as in y ~ x + offset(log(years)); in "
+            "products, calls and subtractions it means nothing"
+        )
+    return SimpleFormula(kept, _ordering=right.ordering), " + ".join(found)
+
+
+def _sides(text: str, plain: str) -> tuple[Any, Any]:
+    """Return the terms on the left, or None, and on the right, without group terms."""
+    from formulaic import Formula, SimpleFormula
+    from formulaic.errors import FormulaicError
+    from formulaic.parser.algos.tokenize import tokenize
+
+    try:
+        words = [token.token for token in tokenize(plain) if token.kind is token.Kind.OPERATOR]
+        if "|" in words:
+            raise DataError(
+                f"formula={text!r} has a bar outside a group term; write one as (1 | g), and counts as k | trials(n)"
+            )
+        formula = Formula(plain)
+    except (FormulaicError, SyntaxError, ValueError, RecursionError) as error:
+        if isinstance(error, DataError):
+            raise
+        if "`.` operator" in str(error):
+            every = "name the columns, or leave formula out for all"
+            raise DataError(f"formula={text!r}: '.' is not supported; {every}") from None
+        reason = re.sub(r"\x1b\[[0-9;]*m|[⧛⧚]", "", str(error).splitlines()[0]) if str(error) else "no formula"
+        marked = re.search(r"⧛(?:\x1b)?\[[0-9;]*m(.*?)(?:\x1b)?\[0m⧚", str(error))
+        place = f", at {marked[1]!r}" if marked else ""
+        raise DataError(f"formula={text!r} cannot be read{place}: {reason.rstrip('.')}") from None
+    if isinstance(formula, SimpleFormula):
+        return None, formula
+    sides = getattr(formula, "lhs", None), getattr(formula, "rhs", None)
+    if not all(isinstance(side, SimpleFormula) for side in sides):
+        raise DataError(f"formula={text!r} has several parts; write label ~ terms")
+    return sides
+
+
+def _response(text: str, left: Any) -> str:
+    factors = [factor for term in left for factor in term.factors]
+    if len(factors) != 1 or factors[0].eval_method.value != "lookup":
+        shown = text.split("~")[0].strip()
+        raise DataError(
+            f"formula={text!r}: its left side must be the column of the labels alone, or 'k | trials(n)' of counts; it "
+            f"is {shown!r}"
+        )
+    return str(factors[0].expr)
+
+
+def _parts(text: str, term: str, aliases: dict[str, str]) -> Iterator[tuple[str, Any]]:
+    """Yield the columns, functions and learning calls of a term, and check everything in it."""
+    from formulaic.utils.code import format_expr, sanitize_variable_names
+
+    def refused(what: str) -> DataError:
+        served = ", ".join(sorted({*PLAIN, *MOMENTS, *BASES, "C"}))
+        served += "; a spline is bs(x, df=4), a natural one cr(x, df=4, constraints='center')" if "(" in term else ""
+        return DataError(f"formula={text!r}: term {term!r} has {what}; terms are made of columns, numbers and {served}")
+
+    own: dict[str, str] = {}
+    try:
+        tree = ast.parse(sanitize_variable_names(term, {}, own), mode="eval")
+    except (SyntaxError, ValueError) as error:
+        raise DataError(f"formula={text!r}: term {term!r} cannot be read: {error}") from None
+    aliases |= own
+    named: dict[int, str] = {}  # nodes that name a function or a coding, and which
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            name = _function(node.func)
+            if name is None or name not in PLAIN | MOMENTS | BASES | CODINGS | CONTR | {"C"}:
+                raise refused(f"the call {ast.unparse(node.func)!r}")
+            named[id(node.func)] = name
+            if name == "C" and node is not tree.body:
+                raise refused("C(...) inside another expression")
+            if name == "C":
+                for coding in [*node.args[1:2], *(k.value for k in node.keywords if k.arg == "contrasts")]:
+                    if (known := _function(coding)) is not None and known in CODINGS | CONTR:
+                        named[id(coding)] = known
+            if name in MOMENTS | BASES | {"C"}:
+                if not node.args:
+                    raise refused(f"{name}() without an argument")
+                if any(_learns(inner) for inner in ast.walk(node.args[0])):
+                    raise refused(f"{name}(...) of what is itself learnt from the data")
+                yield "call", Call(name, format_expr(node), ast.unparse(node.args[0]), term)
+    for node in ast.walk(tree):
+        if id(node) in named:  # np.log is known by now
+            if isinstance(node, ast.Name):
+                yield "function", node.id
+        elif isinstance(node, ast.Name) and not _inside(node, tree, named):
+            yield "column", own.get(node.id, node.id)
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow) and not _small(node.right):
+            raise refused(f"the power {ast.unparse(node)!r}")
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitXor):
+            raise refused(f"{ast.unparse(node)!r}, and powers are written a**2 inside a call")
+        elif not isinstance(node, (*_HARMLESS, ast.Call)):
+            raise refused(f"{ast.unparse(node)!r}")
+
+
+def _function(node: ast.AST) -> str | None:
+    """Return the name of a function: "log" of np.log, "contr.sum" of contr.sum."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        if node.value.id == "np" and node.attr in PLAIN - {"I"}:
+            return node.attr
+        if node.value.id == "contr":
+            return f"contr.{node.attr}"
+    return None
+
+
+def _learns(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and _function(node.func) in MOMENTS | BASES | {"C"}
+
+
+def _inside(name: ast.Name, tree: ast.AST, named: dict[int, str]) -> bool:
+    """Whether a name is the np or contr of an attribute that names a function."""
+    return any(isinstance(node, ast.Attribute) and id(node) in named and node.value is name for node in ast.walk(tree))
+
+
+def _small(node: ast.AST) -> bool:
+    """Whether an exponent is a number of moderate size."""
+    try:
+        return abs(float(ast.literal_eval(node))) <= _MAX_POWER
+    except (ValueError, TypeError, SyntaxError):
+        return False

@@ -1,0 +1,197 @@
+"""Grouping factors of rows: their levels, learnt once from any source, and codes, the places of levels.
+
+Levels stand in the order of `factors`. There may be thousands, which a hash table of Arrow's looks up. Whole floats
+count as integers, so that a CSV file and a Parquet file of the same rows give the same levels.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from bayescore.data.design import Design, Grouping
+from bayescore.data.factors import column_of, keeps_order, parts_of, values
+from bayescore.data.survey import Seen, Survey, seen
+from bayescore.data.tables import as_table
+from bayescore.text import listed
+from bayescore.types import NO_GROUP, IntArray, Parts
+from bayescore.validation import DataError, RowError, check_unmasked
+
+GROUP = "group"  # what groups are called that come as an array without a name
+MISSING_GROUP = -2  # code of a missing entry, in rows that are left out later
+# dimensions and variables of posteriors, where effects have a dimension of their factor's name
+_TAKEN = frozenset(("chain", "draw", "__sample__", "feature", "beta", "coef"))
+MISSING_HINT = "drop such rows (missing='drop'), or give them a level of their own, such as 'unknown'"
+
+
+@dataclass(frozen=True, eq=False)
+class Grouper:
+    """A grouping factor and its levels, in a form that looks codes up; picklable."""
+
+    grouping: Grouping
+    new: bool = False  # whether an unknown level has the code `NO_GROUP`; else it is an error
+    table: pa.Array = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "table", pa.array(self.grouping.levels))
+
+    @property
+    def where(self) -> str:
+        """What messages call its column, or columns."""
+        names = [repr(name) for name in self.grouping.columns]
+        return f"groups (column{'s' * (len(names) > 1)} {' and '.join(names)})"
+
+    def of(self, rows: pa.Table | pa.RecordBatch, name: str) -> pa.Array | pa.ChunkedArray:
+        """Return the factor of rows, which may have it by another `name`, as `column_of` does."""
+        return column_of(rows, name, self.grouping.parts if name == self.grouping.name else ())
+
+    def codes(
+        self, column: pa.Array | pa.ChunkedArray, start: int, *, drop: bool = False, hint: str = MISSING_HINT
+    ) -> IntArray:
+        """Return the codes of a column's entries, shape (n,); the first stands at position `start` of the data.
+
+        Missing entries are `MISSING_GROUP` if `drop`. Else they, with `hint`, and unknown levels raise `RowError`.
+        """
+        name = self.grouping.name
+        plain = values(column, name)
+        coded = plain if pa.types.is_dictionary(plain.type) else plain.dictionary_encode()
+        which = coded.indices.fill_null(len(coded.dictionary)).to_numpy(zero_copy_only=False)
+        found: IntArray = np.append(self.places(coded.dictionary), MISSING_GROUP)[which]
+        if not drop and (row := _first(found == MISSING_GROUP)) is not None:
+            raise RowError(
+                f"{self.where} is missing in {int((found == MISSING_GROUP).sum())} of rows {start} to "
+                f"{start + len(found) - 1}, first in row {start + row}: {hint}",
+                start + row,
+            )
+        if not self.new and (row := _first(found == NO_GROUP)) is not None:
+            raise RowError(f"{self.unknown(plain[row].as_py())}, in row {start + row}", start + row)
+        return found
+
+    def places(self, found: pa.Array) -> IntArray:
+        """Return the places of distinct values among the levels, `NO_GROUP` for others."""
+        if not len(found):  # of entries that are all missing, which have any type
+            return np.zeros(0, dtype=np.int64)
+        if found.type != self.table.type:
+            raise DataError(
+                f"{self.where} is {found.type}, and its levels are {self.table.type} "
+                f"({listed(self.grouping.levels)}); convert it"
+            )
+        places = pc.index_in(found, self.table).fill_null(NO_GROUP)
+        return np.asarray(places.to_numpy(zero_copy_only=False), dtype=np.int64)
+
+    def unknown(self, level: Any) -> str:
+        """Say that a level is not known."""
+        return (
+            f"{self.where} has the level {level!r}, none of the {len(self.grouping):,} known "
+            f"({listed(self.grouping.levels)}): drop such rows, or build with rows of every group"
+        )
+
+
+def check_groupings(design: Design, n_rows: int, *, single: bool) -> None:
+    """Raise unless each factor has several levels, and fewer than rows; `single`: every row is one trial."""
+    for grouping in design.groups:
+        if len(grouping) < 2:
+            raise DataError(
+                f"groups (column {grouping.name!r}) has one level only, {grouping.levels[0]!r}: it tells no rows "
+                "apart; leave it out"
+            )
+        if single and len(grouping) == n_rows:
+            raise DataError(
+                f"groups (column {grouping.name!r}) has {n_rows:,} levels, one for each row, whose effects nothing "
+                f"tells from their labels' noise: name a column whose values several rows share, or leave it out"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """Groups as they are given beside data: names of columns, or columns of their own, by name."""
+
+    names: tuple[str, ...] = ()
+    columns: pa.Table | None = None
+    parts: Mapping[str, Parts] = field(default_factory=dict)  # of columns that were joined
+
+    def __post_init__(self) -> None:
+        for name in self.names:
+            others = [other for other in self.names if other != name]
+            made = {f"{part}_{other}" for other in others for part in ("u", "sigma", "rho", "icc")}
+            made |= {f"{other}_{part}" for other in others for part in ("effect", "pair", "standardised")}
+            if name in _TAKEN | made:
+                raise DataError(
+                    f"groups (column {name!r}) has the name of a dimension or variable of posteriors; "
+                    f"rename the column, as {name + '_id'!r}"
+                )
+
+    @classmethod
+    def of(cls, groups: Any, n_rows: int | None, known: Sequence[str] = ()) -> Self:
+        """Take the argument `groups` apart: a name, names, an array of `n_rows` levels, or a dict of arrays.
+
+        A list of names may be a list of levels: `known` are the columns of the data, which decide.
+        """
+        if groups is None:
+            return cls()
+        if isinstance(groups, str):
+            return cls((groups,))
+        several = isinstance(groups, list | tuple) and groups and all(isinstance(name, str) for name in groups)
+        if several and (n_rows is None or len(groups) != n_rows or set(groups) <= set(known)):
+            return cls(tuple(groups))
+        if n_rows is None:
+            raise DataError("groups of such data must be the name of a column, or a list of names")
+        named = groups if isinstance(groups, Mapping) else {str(getattr(groups, "name", None) or GROUP): groups}
+        if not named:
+            raise DataError("groups is an empty dict; leave it out, or give a column of levels by its name")
+        frame = {}
+        for name, own in named.items():
+            where = "groups" if not isinstance(groups, Mapping) else f"groups[{name!r}]"
+            check_unmasked(own, where)
+            shape = np.shape(own)
+            if shape != (n_rows,):
+                raise DataError(f"{where} has shape {shape}; it must be ({n_rows},), one level for each row")
+            frame[str(name)] = own.array if isinstance(own, pd.Series) else own
+        return cls(tuple(frame), as_table(pd.DataFrame(frame), "groups"))
+
+
+def groupers_of(survey: Survey, names: Sequence[str]) -> tuple[Grouper, ...]:
+    """Return grouping factors with their levels in a survey; raise if one has none, or they are not alike."""
+    for name in names:
+        if not survey.levels[name].values:
+            raise DataError(f"groups (column {name!r}) is missing in every row: it tells no rows apart; leave it out")
+    own = [(name, survey.levels[name]) for name in names]
+    return tuple(Grouper(Grouping(name, found.levels(name), parts=found.parts)) for name, found in own)
+
+
+def coded(given: Given, groupers: Sequence[Grouper], *, drop: bool) -> IntArray | None:
+    """Return the codes of columns that are given beside rows in memory, shape (n, F)."""
+    if given.columns is None:
+        return None
+    columns = zip(given.names, groupers, strict=True)
+    return np.stack([by.codes(given.columns.column(name), 0, drop=drop) for name, by in columns], axis=1)
+
+
+def groups_seen(batch: pa.Table | pa.RecordBatch, names: Iterable[str]) -> dict[str, Seen]:
+    """Return the levels of grouping factors in some rows."""
+    found = {}
+    for name in names:
+        parts = parts_of(name, batch.schema)
+        ordered = not parts and keeps_order(batch.schema, name)
+        found[name] = replace(seen(values(column_of(batch, name), name), ordered=ordered), parts=parts)
+    return found
+
+
+def known_groupers(groupers: Sequence[Grouper] | None, names: Sequence[str]) -> tuple[Grouper, ...]:
+    """Return the factors whose levels are known, () if none are; raise unless as many are given."""
+    if groupers is None:
+        return ()
+    if len(groupers) != len(names):
+        known = ", ".join(repr(by.grouping.name) for by in groupers) or "none"
+        if not names:
+            raise DataError(f"groups is missing: the design has {known}; give the group of each row")
+        raise DataError(f"groups has {len(names)} factors, the design {len(groupers)}: {known}; give the same")
+    return tuple(groupers)
+
+
+def _first(mask: Any) -> int | None:
+    return int(np.argmax(mask)) if mask.any() else None

@@ -1,0 +1,447 @@
+"""Parquet files and folders of them, local or in object stores, read by row groups: never the whole table in memory.
+
+A folder is read in the natural order of its paths (part-2 before part-10); files and folders whose names begin with
+"_" or "." are skipped, as Spark, Arrow and Dask do. Names such as ``year=2020`` of folders are columns (Hive).
+From a store (`stores`) a worker fetches whole row groups, anew in every pass, and the next one while it works on one:
+it holds the decoded columns of two, 16 bytes a row and column. Workers far away need more threads than cores.
+
+Where Parquet files are: local folders, and object stores by their address (``s3://``, ``gs://``, ``https://``, ...).
+
+Arrow's own file systems are used where they know the address, fsspec's elsewhere. Both take credentials, regions and
+endpoints from the environment, or behind the address: ``s3://bucket/rows?region=eu-west-1``. What fails is tried
+again, after a pause.
+"""
+
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
+from pathlib import Path, PurePath, PurePosixPath
+from typing import Any, TypeVar
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from bayescore.compiled import available_cores
+from bayescore.data.columns import Columns, ColumnSource
+from bayescore.data.factors import Selection
+from bayescore.data.roles import Roles, resolve
+from bayescore.data.source import Division, Pool, block_rows
+from bayescore.data.survey import Survey
+from bayescore.types import WeightedData
+from bayescore.validation import DataError
+
+T = TypeVar("T")
+
+
+ATTEMPTS = 4  # of a request to an object store, beside the attempts of its own client
+
+
+PAUSE = 0.5  # seconds before the second attempt, doubled before each one after: 3.5 s in all
+
+
+_NULL = "__HIVE_DEFAULT_PARTITION__"
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Files to read, in order."""
+
+    name: str
+    paths: tuple[Any, ...]
+    hive: dict[str, pa.Array] = field(default_factory=dict)  # columns with a value of each file
+    store: Any = None  # None for local files
+
+
+def is_address(data: Any) -> bool:
+    """Whether `data` is an address such as ``s3://bucket/rows``."""
+    return isinstance(data, str) and re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", data) is not None
+
+
+def shown(address: str) -> str:
+    """Return an address without the keys that may stand in it, and without what follows a question mark."""
+    return without_keys(address.split("?")[0])
+
+
+def without_keys(address: str) -> str:
+    """Return an address without the keys that may stand before its host."""
+    return re.sub(r"//[^/@]*@", "//", address)
+
+
+def local_listing(path: Path) -> Listing:
+    """Return a file, or the Parquet files of a folder in the natural order of their paths."""
+    if not path.exists():
+        hint = "; give an address as text, not as a Path" if re.match(r"[A-Za-z0-9+.-]{2,}:/", str(path)) else ""
+        raise FileNotFoundError(f"data: no file or folder {str(path)!r}{hint}")
+    if not path.is_dir():
+        return Listing(str(path), (path,))
+    inside = _ordered(file.relative_to(path) for file in path.rglob("*.parquet") if file.is_file())
+    return Listing(str(path), tuple(path / file for file in inside), _hive_columns(inside, str(path)))
+
+
+def remote_listing(address: str) -> Listing:
+    """Return a file of an object store, or those of a folder, as `local_listing` does."""
+    name = shown(address)
+    store, base = retried(lambda: _located(address), name)
+    if isinstance(store, pafs.LocalFileSystem):
+        return local_listing(Path(base))
+    return listing_of(store, base, name)
+
+
+def listing_of(store: Any, base: str, name: str) -> Listing:
+    """Return the file, or the files of the folder, at a path of a file system of Arrow."""
+    found = retried(lambda: store.get_file_info(base), name)
+    if found.type == pafs.FileType.NotFound:
+        raise FileNotFoundError(f"data: no file or folder {name!r}")
+    if found.type == pafs.FileType.File:
+        return Listing(name, (base,), store=store)
+    inside = retried(lambda: store.get_file_info(pafs.FileSelector(base, recursive=True)), name)
+    top = PurePosixPath(base)
+    files = _ordered(
+        PurePosixPath(each.path).relative_to(top)
+        for each in inside
+        if each.type == pafs.FileType.File and each.path.endswith(".parquet")
+    )
+    return Listing(name, tuple(str(top / file) for file in files), _hive_columns(files, name), store)
+
+
+def dataset_listing(data: Any) -> Listing | None:
+    """Return the files of a dataset of whole Parquet files of the same columns; None for other datasets."""
+    from pyarrow.dataset import FileSystemDataset, ParquetFileFormat, get_partition_keys
+
+    if not isinstance(data, FileSystemDataset) or not isinstance(data.format, ParquetFileFormat):
+        return None
+    try:
+        fragments = list(data.get_fragments())
+    except ValueError:  # it is filtered, or its columns are made of others
+        return None
+    if not fragments:
+        return None
+    stored = fragments[0].physical_schema
+    beside = [name for name in data.schema.names if name not in stored.names]
+    own = pa.schema([data.schema.field(name) for name in data.schema.names if name not in beside])
+    whole = all(
+        part.physical_schema.equals(stored) and part.num_row_groups == part.metadata.num_row_groups
+        for part in fragments
+    )
+    if not whole or not stored.equals(own):
+        return None
+    keys = [get_partition_keys(part.partition_expression) for part in fragments]
+    hive = {name: pa.array([each.get(name) for each in keys], data.schema.field(name).type) for name in beside}
+    local = isinstance(data.filesystem, pafs.LocalFileSystem)
+    paths = tuple(Path(part.path) if local else part.path for part in fragments)
+    return Listing("the dataset", paths, hive, None if local else data.filesystem)
+
+
+def arrow_store(store: Any) -> Any:
+    """Return a file system of Arrow or fsspec as one of Arrow."""
+    return store if isinstance(store, pafs.FileSystem) else pafs.PyFileSystem(pafs.FSSpecHandler(store))
+
+
+def _located(address: str) -> tuple[Any, str]:
+    """Return the file system that an address names, and the path there."""
+    try:
+        store, path = pafs.FileSystem.from_uri(address)
+        return store, path
+    except pa.ArrowInvalid as error:
+        if "Unrecognized filesystem" not in str(error):
+            raise DataError(f"data={shown(address)!r} is no address that can be read ({error})") from None
+    try:
+        from fsspec.core import url_to_fs  # type: ignore[import-untyped]
+
+        store, path = url_to_fs(address)
+    except ImportError as error:
+        raise ImportError(f"data={shown(address)!r} needs fsspec and what reads it there ({error})") from None
+    except ValueError as error:
+        raise DataError(f"data={shown(address)!r} is no address that can be read ({error})") from None
+    return arrow_store(store), path
+
+
+def retried(work: Callable[[], T], name: str) -> T:
+    """Return the result of `work`, which asks an object store; a failure is tried again, `ATTEMPTS` times in all."""
+    for attempt in range(ATTEMPTS):
+        try:
+            return work()
+        except (DataError, ImportError, FileNotFoundError, PermissionError, pa.ArrowInvalid):
+            raise
+        except Exception as error:  # each file system of fsspec has errors of its own
+            if attempt == ATTEMPTS - 1:
+                reason = (str(error) or type(error).__name__).splitlines()[0].rstrip(".")
+                raise DataError(
+                    f"{name!r} could not be read in {ATTEMPTS} attempts ({reason}); see that the store can be reached, "
+                    "and try again"
+                ) from None
+            time.sleep(PAUSE * 2**attempt)
+    raise AssertionError
+
+
+def in_advance(work: Iterable[Callable[[], T]]) -> Iterator[T]:
+    """Yield the results of functions in order; a thread runs the next one while the caller uses one."""
+    waiting: deque[Future[T]] = deque()
+    with ThreadPoolExecutor(1, "fetch") as thread:
+        for each in work:
+            waiting.append(thread.submit(each))
+            if len(waiting) > 1:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def _ordered(files: Iterable[Any]) -> list[Any]:
+    """Return relative paths but for hidden ones, in natural order: part-2 before part-10."""
+    return sorted((file for file in files if not any(part.startswith(("_", ".")) for part in file.parts)), key=_natural)
+
+
+def _natural(path: PurePath) -> list[list[Any]]:
+    """Return a key that sorts the numbers within names as numbers."""
+    split = [re.split(r"(\d+)", part) for part in path.parts]
+    return [[int(word) if i % 2 else word for i, word in enumerate(words)] for words in split]
+
+
+def _hive_columns(files: list[Any], folder: str) -> dict[str, pa.Array]:
+    """Return the columns that the names of folders between `folder` and its files give."""
+    if not files:
+        raise DataError(f"data: the folder {folder!r} holds no .parquet files")
+    keys = [_hive(file) for file in files]
+    for file, own in zip(files, keys, strict=True):
+        if own.keys() != keys[0].keys():
+            raise DataError(f"{str(file)!r} has other partition columns than {str(files[0])!r}; make them alike")
+    return {name: _typed([own[name] for own in keys]) for name in keys[0]}
+
+
+def _hive(path: PurePath) -> dict[str, str | None]:
+    """Return the columns that the folders' names of a path give, as text."""
+    pairs = [part.split("=", 1) for part in path.parts[:-1] if "=" in part]
+    return {name: None if value == _NULL else unquote(value) for name, value in pairs}
+
+
+def _typed(values: list[str | None]) -> pa.Array:
+    """Return the values as whole numbers if they all are, else as numbers, else as text."""
+    text = pa.array(values, pa.string())
+    for kind in (pa.int64(), pa.float64()):
+        try:
+            return text.cast(kind)
+        except pa.ArrowInvalid:
+            continue
+    return text
+
+
+CORESET_KEY = b"bayescore"  # of the metadata of a coreset's Parquet file
+
+
+LONGEST_TEXT = 2**31 - 1  # bytes of an entry of a footer: a coreset's shortfall has 8 D^2 / 2, Arrow's limit is 100 MB
+
+
+_RUN = 4  # row groups of a store that one worker reads in a row at most, so that it can fetch ahead
+
+
+_FOOTERS = 16  # footers that are read at a time
+
+
+_BUFFER = 1 << 17  # bytes of a column of a local file to read at a time, what disks read ahead: 64 MB of 500 columns
+
+
+@dataclass(frozen=True)
+class File:
+    """A Parquet file."""
+
+    path: Any
+    groups: tuple[int, ...]  # rows of each row group
+    fixed: tuple[tuple[str, pa.Scalar], ...] = ()  # columns from the names of its folders
+    store: Any = None
+
+
+@dataclass(frozen=True)
+class RowGroups:
+    """Row groups first, ..., last - 1 of a file, the first at position `start` of the data: a picklable descriptor."""
+
+    file: File
+    first: int
+    last: int
+    start: int
+    columns: Columns
+    step: int
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return sum(self.file.groups[self.first : self.last])
+
+    def read(self, low: int, high: int) -> Iterator[WeightedData]:
+        """Yield the rows low, ..., high - 1, decoding no more than it needs."""
+        ends = np.cumsum(self.file.groups[self.first : self.last])
+        first, last = int(np.searchsorted(ends, low, "right")), int(np.searchsorted(ends, high, "left")) + 1
+        at = int(ends[first - 1]) if first else 0
+        text = [name for name, _ in self.columns.levels]
+        groups = range(self.first + first, self.first + last)
+        for batch in batches(self.file, self.columns.names, self.step, groups, text=text):
+            a, b = max(low - at, 0), min(high - at, batch.num_rows)
+            if a < b:
+                yield self.columns.block(batch.slice(a, b - a), self.start + at + a)
+            at += batch.num_rows
+            if at >= high:
+                return
+
+    def place(self, row: int) -> str:
+        """Name the file and the row group."""
+        group = self.first
+        while row >= self.file.groups[group]:
+            row -= self.file.groups[group]
+            group += 1
+        return f"row {row} of row group {group} of {str(self.file.path)!r}"
+
+
+@dataclass(frozen=True, eq=False)
+class ParquetSource(ColumnSource):
+    """Rows of Parquet files; `pool` reads them elsewhere, from descriptors of row groups."""
+
+    files: tuple[File, ...]
+    columns: Columns
+    survey: Survey
+    pool: Pool | None = None
+
+    def division(self, step: int) -> Division:
+        """Return pieces of one row group each, or of several small ones in a row; of a store of a few."""
+        pieces, start = [], 0
+        workers = available_cores() if self.pool is None else self.pool.n_workers
+        share = min(_RUN, sum(len(file.groups) for file in self.files) // workers)
+        for file in self.files:
+            first, run = 0, 1 if file.store is None else share
+            while first < len(file.groups):
+                last, n_rows = first + 1, file.groups[first]
+                while last < len(file.groups) and (n_rows + file.groups[last] <= step or last - first < run):
+                    n_rows += file.groups[last]
+                    last += 1
+                pieces.append(RowGroups(file, first, last, start, self.columns, step))
+                first, start = last, start + n_rows
+        return Division(pieces, self.pool)
+
+    def blocks(self) -> Iterator[WeightedData]:
+        """Yield the rows in order; a thread reads one block ahead."""
+        pieces = self.division(block_rows(len(self.columns.features))).pieces
+        blocks = chain.from_iterable(piece.read(0, piece.n_rows) for piece in pieces)
+        with ThreadPoolExecutor(1, "read") as reader:
+            ahead = reader.submit(next, blocks, None)
+            while (block := ahead.result()) is not None:
+                ahead = reader.submit(next, blocks, None)
+                yield block
+
+
+def path_source(data: str | Path, roles: Roles, selection: Selection | None = None) -> ParquetSource:
+    """Return the Parquet file or folder at a path or address as a source; labels and weights are columns of it."""
+    if "~" in str(data) and not is_address(data) and not Path(data).exists():
+        raise DataError(
+            f"data={str(data)!r} reads like a formula; give the rows as data and their labels as y or label"
+        )
+    roles.check_named("the path of a Parquet file")
+    listing = remote_listing(str(data)) if is_address(data) else local_listing(Path(data))
+    return parquet_source(listing, roles, selection)
+
+
+def parquet_source(
+    listing: Listing,
+    roles: Roles,
+    selection: Selection | None = None,
+    *,
+    only: list[str] | None = None,
+    pool: Pool | None = None,
+) -> ParquetSource:
+    """Return files as a source; reads the footers and the columns of labels, weights, groups and new text.
+
+    `only` are the columns to read, all by default; `pool` reads the rows, threads of this process by default.
+    """
+    groups, schema = [], None
+    with ThreadPoolExecutor(_FOOTERS, "footers") as threads:
+        for file, (own, rows) in zip(
+            listing.paths, threads.map(partial(_footer, listing.store), listing.paths), strict=True
+        ):
+            if schema is not None and not own.equals(schema):
+                raise DataError(f"{str(file)!r} has other columns than {str(listing.paths[0])!r}; make them alike")
+            schema = own
+            groups.append(rows)
+    assert schema is not None
+    if not any(map(sum, groups)):
+        raise DataError(f"{listing.name!r} holds no rows")
+    if CORESET_KEY in (schema.metadata or {}) and roles.weights is None:
+        raise DataError(
+            f"{listing.name!r} is a coreset; read it with read_coreset, or name its weights: weights='weight'"
+        )
+    hive = {name: values for name, values in listing.hive.items() if name not in schema.names}
+    for name, values in hive.items():
+        schema = schema.append(pa.field(name, values.type))
+    columns = resolve(roles, schema, selection, only=only)
+    wanted = [name for name in hive if name in columns.names]
+    files = tuple(
+        File(file, rows, tuple((name, hive[name][i]) for name in wanted), listing.store)
+        for i, (file, rows) in enumerate(zip(listing.paths, groups, strict=True))
+    )
+    wanted, text = columns.surveyed, columns.text
+    parts = (batch for file in files for batch in batches(file, wanted, 1 << 20, threads=True, text=text))
+    survey = columns.merged(map(columns.survey, parts))
+    return ParquetSource(files, columns.learnt(survey, roles.positive), survey, pool)
+
+
+def _footer(store: Any, path: Any) -> tuple[pa.Schema, tuple[int, ...]]:
+    """Return the columns of a file, and the rows of its row groups."""
+
+    def read() -> tuple[pa.Schema, tuple[int, ...]]:
+        with parquet_file(path, "is not a readable Parquet file", store=store) as parquet:
+            footer = parquet.metadata
+            return parquet.schema_arrow, tuple(footer.row_group(i).num_rows for i in range(footer.num_row_groups))
+
+    return read() if store is None else retried(read, str(path))
+
+
+@contextmanager
+def parquet_file(path: Any, problem: str, text: Sequence[str] = (), *, store: Any = None) -> Iterator[pq.ParquetFile]:
+    """Open a Parquet file; a failure inside is a `DataError` of that file, but for errors of a store."""
+    # else Arrow holds whole row groups of a local file, which writers make as large as they like
+    how: dict[str, Any] = {"pre_buffer": False, "buffer_size": _BUFFER} if store is None else {}
+    how |= {"filesystem": store, "thrift_string_size_limit": LONGEST_TEXT}
+    try:
+        with pq.ParquetFile(path, read_dictionary=list(text) or None, **how) as parquet:
+            yield parquet
+    except (pa.ArrowInvalid, OSError) as error:
+        if store is not None and not isinstance(error, pa.ArrowInvalid):
+            raise
+        reason = str(error).splitlines()[0].rstrip(".")
+        raise DataError(f"{str(path)!r} {problem} ({reason}); write it again") from None
+
+
+def batches(
+    file: File,
+    columns: list[str],
+    n_rows: int,
+    groups: range | None = None,
+    *,
+    threads: bool = False,
+    text: Sequence[str] = (),
+) -> Iterator[pa.RecordBatch]:
+    """Yield batches of at most `n_rows` rows of some columns of a file; those of text with dictionaries."""
+    fixed = [(name, value) for name, value in file.fixed if name in columns]
+    stored = [name for name in columns if name not in dict(fixed)]
+    which = range(len(file.groups)) if groups is None else groups
+    opened = partial(parquet_file, file.path, "is damaged", [name for name in text if name in stored], store=file.store)
+
+    def local() -> Iterator[pa.RecordBatch]:
+        with opened() as parquet:
+            yield from parquet.iter_batches(n_rows, list(which), stored, use_threads=threads)
+
+    def fetched(group: int) -> pa.Table:
+        with opened() as parquet:
+            return parquet.read_row_group(group, stored, use_threads=False)
+
+    fetches = (partial(retried, partial(fetched, group), str(file.path)) for group in which)
+    remote = (batch for table in in_advance(fetches) for batch in table.to_batches(n_rows))
+    for batch in local() if file.store is None else remote:
+        for name, value in fixed:
+            batch = batch.append_column(name, pa.repeat(value, batch.num_rows))
+        yield batch

@@ -1,0 +1,392 @@
+"""Passes over rows: a function of each block, in threads or in workers elsewhere, results in block order.
+
+`Dataset.map` is how to ask for a pass. Rows that come in pieces are read *and* mapped by the workers: threads of this
+process, or those of the source's own pool, to which the function and descriptors of the rows travel. Other rows are
+read in the calling thread and mapped in threads. A result depends neither on the cut into blocks nor on the number of
+threads: scores come from row-wise kernels, and sums over rows are taken in fixed point (`exact`). Where that will not
+do, blocks are *canonical*: the rows are cut anew at multiples of a number of rows, and BLAS has one thread.
+
+How passes over rows are run: cut, sent to workers, summed exactly.
+
+`Scan`: what the first pass over rows learns, after a check of every entry.
+
+Exact sums over rows: the same for every order and every cut into blocks.
+
+Sums of numbers of a known range are whole multiples of a `quantum`, where addition is associative. `exact_total` adds
+numbers of any size: a float is a whole number of 53 bits times a power of two, and those of each power are added as
+whole numbers (Kulisch's accumulator). A square is the sum of two floats (Dekker 1971, Numerische Mathematik 18), so
+that `Moments` have no cancellation and need no range.
+"""
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import sqrt
+from queue import SimpleQueue
+from typing import Any, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayescore.compiled import jit, one_blas_thread
+from bayescore.data.design import Design
+from bayescore.data.source import Division, Future, Task, plan, recut
+from bayescore.data.tiles import TILE
+from bayescore.progress import progress
+from bayescore.types import FloatArray, IntArray, WeightedData
+from bayescore.validation import DataError, RowError, check_finite, check_total_weight
+
+R = TypeVar("R")
+
+
+Work = Callable[[int, WeightedData], R]
+
+
+def map_pieces(division: Division, function: Work[R], step: int | None, cores: int) -> Iterator[tuple[int, R]]:
+    """Yield for each block its number of rows and ``function(start, block)``, `start` the position of its first row.
+
+    `step` is the number of rows of a canonical block, None for blocks as they come. To run in parallel the function
+    must release the GIL, as numba kernels and NumPy do. What it refers to and returns travels to and from the workers
+    of a pool: keep both smaller than a block. A `DataError` says where its row is to be found.
+    """
+    with _blas(step), ThreadPoolExecutor(cores, "pass") as threads:
+        tasks, pool = plan(division, step), division.pool
+        try:
+            if pool is not None:
+                yield from _in_order(pool.submit(_run_task, tasks, function, step), 3 * pool.n_workers)
+            else:
+                yield from _in_order((_Streamed(threads, task, function, step) for task in tasks), 2 * cores)
+        except RowError as error:
+            place = division.place(error.row)
+            raise (DataError(f"{error} ({place})") if place else error) from None
+
+
+def map_stream(
+    blocks: Iterator[WeightedData], function: Work[R], step: int | None, cores: int
+) -> Iterator[tuple[int, R]]:
+    """Yield what `map_pieces` does, of blocks that are read in the calling thread."""
+    with _blas(step), ThreadPoolExecutor(cores, "pass") as threads:
+
+        def futures() -> Iterator[Future]:
+            start = 0
+            for block in blocks if step is None else recut(blocks, step):
+                yield threads.submit(lambda at, rows: [(len(rows), function(at, rows))], start, block)
+                start += len(block)
+
+        try:
+            yield from _in_order(futures(), 2 * cores)
+        finally:
+            if isinstance(blocks, Generator):  # whatever it reads from is free again, after an error too
+                blocks.close()
+
+
+def _blas(step: int | None) -> AbstractContextManager[object]:
+    """Return the context of a pass: one thread of BLAS for canonical blocks, whose sums depend on the number."""
+    return nullcontext() if step is None else one_blas_thread()
+
+
+def _in_order(futures: Iterator[Future], ahead: int) -> Iterator[tuple[int, R]]:
+    """Yield the results of tasks; at most `ahead` are begun and not waited for, which bounds the memory."""
+    waiting: deque[Future] = deque()
+    try:
+        for future in futures:
+            waiting.append(future)
+            while len(waiting) > ahead:
+                yield from _results(waiting[0])
+                waiting.popleft()
+        while waiting:
+            yield from _results(waiting[0])
+            waiting.popleft()
+    finally:
+        for future in waiting:
+            future.cancel()
+
+
+def _results(future: Future) -> Iterable[tuple[int, R]]:
+    found: Iterable[tuple[int, R]] | DataError = future.result()
+    if isinstance(found, DataError):
+        raise found
+    return found
+
+
+class _Streamed:
+    """A task in a thread that hands out each result at once: so those of the first task in line do not pile up."""
+
+    def __init__(self, threads: ThreadPoolExecutor, task: Task, function: Work[Any], step: int | None) -> None:
+        self._results: SimpleQueue[tuple[int, Any] | None] = SimpleQueue()
+        self._cancelled = False
+        self._future = threads.submit(self._run, task, function, step)
+
+    def _run(self, task: Task, function: Work[Any], step: int | None) -> None:
+        try:
+            with _blas(step):
+                for result in _run(task.blocks(step), task.start, function):
+                    self._results.put(result)
+                    if self._cancelled:
+                        return
+        finally:
+            self._results.put(None)
+
+    def result(self) -> Iterator[tuple[int, Any]]:
+        """Yield the results, and raise the error of the task at its end."""
+        yield from iter(self._results.get, None)
+        self._future.result()
+
+    def cancel(self) -> None:
+        """Stop the work after the block that it has begun."""
+        self._cancelled = True
+        self._future.cancel()
+
+
+def _run(blocks: Iterable[WeightedData], start: int, function: Work[R]) -> Iterator[tuple[int, R]]:
+    for block in blocks:
+        yield len(block), function(start, block)
+        start += len(block)
+
+
+def _run_task(task: Task, function: Work[R], step: int | None) -> list[tuple[int, R]] | DataError:
+    """Return the results of a task, or its error: a cluster prints the traceback of whatever a worker raises."""
+    try:
+        with _blas(step):
+            return list(_run(task.blocks(step), task.start, function))
+    except DataError as error:
+        return error
+
+
+def tracked(results: Iterator[tuple[int, R]], total: int | None, description: str, *, shown: bool) -> Iterator[R]:
+    """Yield results that come with their numbers of rows, under a progress bar."""
+    with progress(shown, description, total, "rows") as bar:
+        for n_rows, result in results:
+            bar.advance(n_rows)
+            yield result
+
+
+_FIXED_POINT_BITS = 36  # 2^16 rows of 2^36 quanta add without rounding in a float64
+
+
+_HALF = 26  # bits; sums of 2^36 halves stay below 2^63
+
+
+_SPLIT = 134217729.0  # 2^27 + 1
+
+
+def quantum(largest: FloatArray) -> FloatArray:
+    """Return the fixed-point unit (a power of two) for numbers of at most `largest` in size."""
+    _, exponent = np.frexp(np.maximum(largest, np.finfo(float).tiny))
+    return np.asarray(np.ldexp(1.0, np.maximum(exponent, -900) - _FIXED_POINT_BITS), dtype=np.float64)
+
+
+def as_integers(whole: FloatArray) -> NDArray[np.object_]:
+    """Turn floats that hold whole numbers into Python integers."""
+    return np.asarray(whole).astype(np.int64).astype(object)
+
+
+def from_integers(total: NDArray[np.object_], unit: FloatArray) -> FloatArray:
+    """Turn whole multiples of `unit` back into floats."""
+    return np.asarray(np.asarray(total, dtype=np.float64) * unit, dtype=np.float64)
+
+
+@jit
+def _add_digits(bits: IntArray, sums: IntArray) -> None:
+    for n in range(bits.size):
+        word = bits[n]
+        exponent = (word >> 52) & 2047
+        digits = word & 4503599627370495  # 2^52 - 1
+        if exponent > 0:
+            digits += 4503599627370496
+        else:
+            exponent = 1
+        if word < 0:
+            digits = -digits
+        sums[exponent, 0] += digits >> 26
+        sums[exponent, 1] += digits & 67108863  # 2^26 - 1
+
+
+def exact_total(values: FloatArray) -> int:
+    """Return the sum of finite numbers in units of 2^-1074."""
+    sums = np.zeros((2048, 2), dtype=np.int64)
+    _add_digits(np.ascontiguousarray(values, dtype=np.float64).view(np.int64), sums)
+    used = np.flatnonzero(sums.any(axis=1))
+    return sum(((int(sums[e, 0]) << _HALF) + int(sums[e, 1])) << (int(e) - 1) for e in used)
+
+
+def exact_weight(weights: FloatArray) -> int:
+    """Return the sum of weights in units of 2^-1074; see `total_weight`."""
+    return len(weights) << 1074 if (weights == 1.0).all() else exact_total(weights)
+
+
+def total_weight(parts: Iterable[int]) -> float:
+    """Return the sum of exact sums, rounded once: the same for every order and every cut into blocks."""
+    return sum(parts) / (1 << 1074)
+
+
+def _squares(values: FloatArray) -> tuple[FloatArray, NDArray[np.float64]]:
+    """Return the squares, and what was rounded off them."""
+    wide = _SPLIT * values
+    high = wide - (wide - values)
+    low = values - high
+    square = values * values
+    return square, ((high * high - square) + 2.0 * high * low) + low * low
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Number of rows, and the sums of values and squares in units of 2^-1074."""
+
+    n_rows: int
+    total: int
+    squares: int
+
+    @classmethod
+    def of(cls, values: FloatArray) -> Self:
+        """Return the moments of finite numbers below 1e150 in size."""
+        square, rest = _squares(values)
+        return cls(len(values), exact_total(values), exact_total(square) + exact_total(rest))
+
+    def __add__(self, other: "Moments") -> "Moments":
+        return Moments(self.n_rows + other.n_rows, self.total + other.total, self.squares + other.squares)
+
+    def mean(self) -> float:
+        """Return the mean, rounded once."""
+        return float(Fraction(self.total, self.n_rows << 1074))
+
+    def spread(self, center: float, ddof: float) -> float:
+        """Return the root of the sum of squares about `center` over the number of rows less `ddof`."""
+        c = Fraction(center)
+        total, squares = Fraction(self.total, 1 << 1074), Fraction(self.squares, 1 << 1074)
+        return sqrt((squares - 2 * c * total + self.n_rows * c * c) / (self.n_rows - Fraction(ddof)))
+
+
+MAX_ENTRY = 1e100  # squared distances and their fixed-point sums stay finite
+
+
+@dataclass(frozen=True, eq=False)
+class Scan:
+    """Range and moments of the columns of rows whose entries are finite, and their weights; arrays have shape (D,).
+
+    Means and spreads are added up in the order of the blocks, which are canonical, without cancellation (Chan, Golub
+    and LeVeque 1983, The American Statistician 37).
+    """
+
+    n_rows: int
+    low: FloatArray
+    high: FloatArray
+    smallest_weight: float
+    largest_weight: float
+    weight: int  # exact sum of the weights, see `exact_weight`
+    mean: FloatArray  # weighted
+    spread: FloatArray  # sum w (x - mean)^2
+
+    @property
+    def weight_total(self) -> float:
+        """Sum of the weights, rounded once."""
+        return total_weight([self.weight])
+
+    @property
+    def sd(self) -> FloatArray:
+        """Weighted population standard deviation of each column, shape (D,)."""
+        return np.asarray(np.sqrt(self.spread / self.weight_total))
+
+    @property
+    def squares(self) -> FloatArray:
+        """Sum w x^2 of each column, shape (D,)."""
+        return np.asarray(self.spread + self.weight_total * self.mean**2)
+
+    @property
+    def largest(self) -> FloatArray:
+        """Largest size of an entry of each column, shape (D,)."""
+        return np.maximum(np.abs(self.low), np.abs(self.high))
+
+    @property
+    def constant(self) -> NDArray[np.bool_]:
+        """Which columns are constant, shape (D,)."""
+        return np.asarray(self.low == self.high)
+
+    @classmethod
+    def of(cls, blocks: Sequence["Scan"], names: tuple[str, ...]) -> Self:
+        """Return the scan of rows in blocks; raise if an entry, or the sum of the weights, is too large."""
+        low: FloatArray = np.stack([block.low for block in blocks]).min(axis=0)
+        high: FloatArray = np.stack([block.high for block in blocks]).max(axis=0)
+        check_reach(low, high, names)
+        weights = np.array([[block.weight_total] for block in blocks])
+        means, total = np.stack([block.mean for block in blocks]), weights.sum()
+        mean = means[0] + (weights * (means - means[0])).sum(axis=0) / total
+        spread = np.sum([block.spread for block in blocks], axis=0) + (weights * (means - mean) ** 2).sum(axis=0)
+        whole = cls(
+            n_rows=sum(block.n_rows for block in blocks),
+            low=low,
+            high=high,
+            smallest_weight=min(block.smallest_weight for block in blocks),
+            largest_weight=max(block.largest_weight for block in blocks),
+            weight=sum(block.weight for block in blocks),
+            mean=mean,
+            spread=spread,
+        )
+        check_total_weight(whole.weight_total)
+        return whole
+
+    def through(self, design: Design) -> Self:
+        """Return the scan of the design matrix of these raw columns, each moved and scaled by an affine design."""
+        low, high, mean = (design.transform(own[None, :])[0] for own in (self.low, self.high, self.mean))
+        spread = self.spread if design.scale is None else self.spread / np.array(design.scale) ** 2
+        return replace(self, low=low, high=high, mean=mean, spread=np.append(np.zeros(len(low) - len(spread)), spread))
+
+
+@jit
+def _moments(X: FloatArray, weights: FloatArray, bounds: FloatArray, mean: FloatArray, spread: FloatArray) -> bool:
+    """Widen `bounds`, shape (2, D), to the range of each column, add its moments; return whether every entry is finite.
+
+    Rows are taken a tile at a time, so that the second look at them, about the tile's mean, is one at the cache.
+    """
+    n_rows, D = X.shape
+    total, center = np.zeros(D), np.empty(D)
+    before = 0.0
+    for start in range(0, n_rows, TILE):
+        stop = min(start + TILE, n_rows)
+        weight = 0.0
+        center[:] = 0.0
+        for n in range(start, stop):
+            weight += weights[n]
+            for d in range(D):
+                x = X[n, d]
+                bounds[0, d] = min(bounds[0, d], x)
+                bounds[1, d] = max(bounds[1, d], x)
+                total[d] += x - x  # NaN for NaN and infinity
+                center[d] += weights[n] * (x - X[0, d])
+        for d in range(D):
+            gap = center[d] / weight - mean[d]
+            mean[d] += gap * (weight / (before + weight))
+            spread[d] += gap * gap * (before * weight / (before + weight))
+            center[d] = X[0, d] + center[d] / weight
+        for n in range(start, stop):
+            for d in range(D):
+                gap = X[n, d] - center[d]
+                spread[d] += weights[n] * (gap * gap)
+        before += weight
+    for d in range(D):
+        mean[d] += X[0, d]
+    return not np.isnan(total.sum())
+
+
+def check_reach(low: FloatArray, high: FloatArray, names: tuple[str, ...], where: str = "the data") -> None:
+    """Raise if a column with this range, shapes (D,), has entries whose squares overflow."""
+    if max(high.max(initial=0.0), -low.min(initial=0.0)) > MAX_ENTRY:  # rows of a formula may have no raw column
+        d = int(np.argmax(np.maximum(high, -low)))
+        raise DataError(
+            f"{where}: column {names[d]!r} has entries above {MAX_ENTRY:g} in size; rescale it: squares overflow"
+        )
+
+
+def block_range(names: tuple[str, ...], block: WeightedData, *, given: tuple[str, ...] = ()) -> Scan:
+    """Return the scan of a block; raise if an entry is NaN or infinite.
+
+    If the columns `given` are named, which are finite, the others are terms of a formula.
+    """
+    w, D = block.weights, block.n_features
+    bounds, mean, spread = np.stack([block.X[0], block.X[0]]), np.zeros(D), np.zeros(D)
+    if not _moments(block.X, w, bounds, mean, spread):
+        check_finite(block.X, names, block.index, given=given)
+    return Scan(len(block), bounds[0], bounds[1], float(w.min()), float(w.max()), exact_weight(w), mean, spread)

@@ -1,1 +1,0 @@
-"""How passes over rows are run: cut, sent to workers, summed exactly."""

@@ -1,0 +1,385 @@
+"""Responses that are numbers: successes of trials and counts of an exposure, two rows each, and numbers with noise.
+
+A binomial count k of n has the log-likelihood k l+ + (n - k) l-, a count y of exposure E has y l+ + E l-. So the row of
+label +1 weighs k or y, and that of label -1 weighs n - k or E, each times the row's own weight.
+
+A number y with noise is one row of label +1 with the offset -y, so that its linear predictor is minus the residual.
+
+Labels: the two classes among them, and labels as signs.
+
+Weighted rows as counts: as R's ``glm`` takes them (`Coreset.to_counts`), and events beside their exposure.
+
+Offsets by the name of a column, or by an expression of columns such as ``log(years)``.
+
+An expression may come from a file, so that numbers, columns, arithmetic and the functions named below are computed here
+and nothing else is.
+"""
+
+import ast
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from bayescore.limits import MAX_NUMBER
+from bayescore.types import NO_GROUP, FloatArray, LabelArray, WeightedData
+from bayescore.validation import DataError, OneOnlyError, RowError, check_offset, check_unmasked
+
+
+@dataclass(frozen=True)
+class Paired:
+    """One kind of response that is a number."""
+
+    beside: str | None  # role of the number beside the response
+    classes: tuple[Any, Any]  # what the sides are called
+
+    def read(self, response: Any, beside: Any, names: tuple[str, str], n_rows: int) -> FloatArray:
+        """Return response and the number beside it as floats, shape (2, n_rows); without `beside` it is 1."""
+        y = as_floats(response, n_rows, names[0])
+        return np.stack([y, np.ones(n_rows) if beside is None else as_floats(beside, n_rows, names[1])])
+
+    def rows(
+        self, rows: WeightedData, pair: FloatArray, names: tuple[str, str], start: int, *, drop: bool
+    ) -> WeightedData:
+        """Return rows start, start + 1, ... with their responses; see `weights` for what is raised."""
+        if self == MEASURED:
+            return with_response(rows, check_numbers(pair[0], names[0], start, drop=drop))
+        return two_rows_each(rows, self.weights(pair, names, start, drop=drop))
+
+    def weights(self, pair: FloatArray, names: tuple[str, str], start: int, *, drop: bool) -> FloatArray:
+        """Return the weights of the sides +1 and -1 of rows start, start + 1, ..., shape (2, n).
+
+        Raises `RowError` for numbers out of range; with `drop` NaN stays, for rows that will be left out.
+        """
+        y, other = pair
+        if self == RATES:  # workers have a copy
+            _check_whole(y, names[0], start, "counts are whole numbers, at least 0: drop or mend such rows", drop=drop)
+            bad = ~((other > 0.0) & np.isfinite(other)) & ~(np.isnan(other) & drop)
+            remedy = (
+                "an exposure is a positive number: drop such rows; with missing='drop' those that miss it are left out"
+            )
+            _refuse(bad, other, f"{names[1]} is no exposure", start, remedy)
+            return pair
+        remedy = (
+            "successes and trials are whole numbers, 0 <= successes <= trials: drop or mend such rows, and give "
+            "fractions as weights of rows with labels"
+        )
+        for name, counts in zip(names, pair, strict=True):
+            _check_whole(counts, name, start, remedy, drop=drop)
+        _refuse(y > other, y, f"{names[0]} is above {names[1]}", start, remedy)
+        return np.stack([y, other - y])
+
+
+BINOMIAL = Paired("trials", (0, 1))
+
+
+RATES = Paired("exposure", ("exposure", "events"))
+
+
+MEASURED = Paired(None, (None, "number"))  # None is no label of data
+
+
+LABELS = "labels"
+
+
+PAIRED = {"counts": RATES, "numbers": MEASURED}
+"""Kinds of response by what a family calls them; labels are not here."""
+
+
+def response_of(classes: Sequence[Any] | None) -> str:
+    """Return what responses with these two classes are called."""
+    own = None if classes is None else tuple(classes)
+    return next((name for name, paired in PAIRED.items() if paired.classes == own), LABELS)
+
+
+def described(classes: Sequence[Any] | None) -> str:
+    """Return what responses with these two classes are, for a message."""
+    kind = response_of(classes)
+    return f"the labels {None if classes is None else tuple(classes)}" if kind == LABELS else kind
+
+
+def with_response(rows: WeightedData, y: FloatArray) -> WeightedData:
+    """Return rows whose responses are the numbers y, shape (n,); the label is 0 where one is missing."""
+    there = ~np.isnan(y)
+    return replace(rows, y=there.astype(np.int8), offset=np.where(there, -y, 0.0))
+
+
+def numbers_of(rows: WeightedData) -> tuple[WeightedData, FloatArray]:
+    """Return rows without their responses, and the responses, shape (n,): `with_response` backwards."""
+    assert rows.offset is not None
+    return WeightedData(rows.X, rows.y, rows.weights, rows.index, group=rows.group), -rows.offset
+
+
+def check_numbers(y: FloatArray, name: str, start: int = 0, *, drop: bool = False) -> FloatArray:
+    """Return numbers; raise `RowError` where one is too large or not finite; with `drop` NaN stays."""
+    bad = ~np.isfinite(y) & ~(np.isnan(y) & drop)
+    _refuse(
+        bad, y, f"{name} is no finite number", start, "drop or mend such rows; missing='drop' leaves missing ones out"
+    )
+    _refuse(np.abs(y) > MAX_NUMBER, y, f"{name} is above {MAX_NUMBER:g} in size", start, f"rescale {name}, and the sd")
+    return y
+
+
+def two_rows_each(rows: WeightedData, weights: FloatArray) -> WeightedData:
+    """Return for each row one of label +1 and one of label -1, whose weights are the rows' times `weights`, (2, n).
+
+    Labels are 0 if a number is missing.
+    """
+    twice = rows.take(np.repeat(np.arange(len(rows)), 2))
+    missing = np.isnan(weights).any(axis=0)
+    y = np.where(np.repeat(missing, 2), 0, np.tile([1, -1], len(rows))).astype(np.int8)
+    return replace(twice, y=y, weights=twice.weights * np.where(missing, 0.0, weights).T.ravel())
+
+
+def as_floats(values: Any, n_rows: int, name: str) -> FloatArray:
+    """Return numbers beside rows as floats, shape (n_rows,)."""
+    check_unmasked(values, name)
+    try:
+        found = np.asarray(pd.to_numeric(np.asarray(values)))
+        counts = np.asarray(found.real, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise DataError(f"{name} must be numbers, one for each row") from None
+    if np.iscomplexobj(found):
+        raise DataError(f"{name} has complex numbers; give real ones")
+    if counts.shape != (n_rows,):
+        raise DataError(f"{name} has shape {counts.shape}; it must be ({n_rows},), one number for each row")
+    return counts
+
+
+def _check_whole(counts: FloatArray, name: str, start: int, remedy: str, *, drop: bool) -> None:
+    bad = ~((counts >= 0.0) & (counts == np.floor(counts)) & np.isfinite(counts))
+    _refuse(bad & ~np.isnan(counts) if drop else bad, counts, f"{name} is no count", start, remedy)
+
+
+def _refuse(bad: NDArray[np.bool_], numbers: FloatArray, problem: str, start: int, remedy: str) -> None:
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise RowError(
+            f"{problem} in {int(bad.sum())} of rows {start} to {start + len(bad) - 1}, first {numbers[row]:g} in row "
+            f"{start + row}; {remedy}",
+            start + row,
+        )
+
+
+SHOWN = 5
+"""Labels that a message names."""
+
+
+class Classes(NamedTuple):
+    """The two labels of an earlier data set, the second +1."""
+
+    negative: Any
+    positive: Any
+
+
+def sorted_labels(found: Iterable[Any], name: str = "y") -> list[Any]:
+    """Return distinct labels in sorted order, numbers before text; raise if one is missing or of another type."""
+    labels = list(found)
+    if any(label is None or label != label for label in labels):
+        raise DataError(f"{name} has missing labels; drop those rows")
+    for label in labels:  # what a coreset's file can hold
+        if not isinstance(label, bool | int | float | str):
+            raise DataError(f"{name} has labels of type {type(label).__name__}; turn them into numbers or text")
+        if isinstance(label, int) and not -(2**63) <= label < 2**63:
+            raise DataError(f"{name} has the label {label}, beyond 64 bits with a sign; turn the labels into text")
+    return sorted(labels, key=lambda label: (isinstance(label, str), label))
+
+
+def two_classes(
+    found: Iterable[Any], name: str = "y", positive: Any = None, order: Sequence[Any] | None = None
+) -> tuple[Any, Any]:
+    """Return the two labels; the second becomes +1. It is `positive`, or by default the second in `order`, or sorted.
+
+    If `positive` is the two `Classes`, other labels are refused, and one of the two may be missing.
+    """
+    labels = sorted_labels(found, name)
+    if isinstance(positive, Classes):
+        other = [label for label in labels if label not in positive]
+        if other:
+            raise DataError(
+                f"{name} has the label {other[0]!r}, and the coreset was built with {positive.negative!r} and "
+                f"{positive.positive!r} (which is +1): give the same labels, of the same type"
+            )
+        return positive.negative, positive.positive
+    if len(labels) == 1:
+        raise OneOnlyError(
+            f"{name} has one class only, {labels[0]!r}; both classes are needed (is the data sorted by label and cut?)"
+        )
+    if len(labels) != 2:
+        many = len(labels) > SHOWN  # not all of them are looked at
+        shown = ", ".join(repr(label) for label in labels[:SHOWN]) + (", ..." if many else "")
+        numbers = "; for counts give family='poisson', for other numbers 'normal'"
+        raise DataError(
+            f"{name} has {f'more than {SHOWN}' if many else len(labels)} classes ({shown}); two are needed: "
+            f"compare one class with the rest, or give the label column{'' if isinstance(labels[0], str) else numbers}"
+        )
+    if isinstance(labels[0], str) != isinstance(labels[1], str):
+        raise DataError(f"{name} mixes numbers and text: {labels[0]!r} and {labels[1]!r}; make them alike")
+    if order is not None:
+        labels.sort(key=order.index)
+    if positive is None:
+        return labels[0], labels[1]
+    chosen = [label for label in labels if label == positive] or [n for n in labels if str(n) == positive]
+    if not chosen:
+        raise DataError(f"positive={positive!r} is no class of {name}, which has {labels[0]!r} and {labels[1]!r}")
+    return labels[labels[0] == chosen[0]], chosen[0]
+
+
+def signed_labels(labels: NDArray[Any], classes: tuple[Any, Any], start: int, name: str = "y") -> LabelArray:
+    """Map `labels` to -1 (first class) and +1 (second class)."""
+    positive = labels == classes[1]
+    known = positive | (labels == classes[0])
+    if not known.all():
+        row = int(np.argmin(known))
+        raise RowError(
+            f"{name} is {labels[row]!r} in row {start + row}, neither {classes[0]!r} nor {classes[1]!r}", start + row
+        )
+    return np.asarray(2 * positive.view(np.int8) - 1, dtype=np.int8)  # five times as fast as np.where
+
+
+def counts_of(rows: WeightedData, frame: pd.DataFrame, label: str, *, rates: bool) -> pd.DataFrame:
+    """Return rows as counts: of adjacent ones that differ only in the label, weights of +1 and -1 in one row.
+
+    `frame` has their columns as `Coreset.to_frame` gives them, `label` and "weight" among these.
+    """
+    if rows.group is not None and (rows.group == NO_GROUP).any():
+        raise DataError(
+            "the coreset has rows without a group beside rows with one (pseudo-rows within groups), which R's "
+            "na.omit would drop: use bayescore.sample or bayescore.model"
+        )
+    alike = frame.drop(columns=[label, "weight"])
+    parts = [part for part in (rows.X, rows.offset, rows.group, rows.index) if part is not None]
+    values = np.column_stack(parts)
+    first = np.append(True, (values[1:] != values[:-1]).any(axis=1))
+    group = np.cumsum(first) - 1
+    counts = alike[first].copy()
+    place = rows.n_features
+    names = ("events", "exposure") if rates else ("successes", "failures")
+    for name, own in zip(names, (rows.y > 0, rows.y < 0), strict=True):
+        if name in counts.columns:
+            raise DataError(f"a feature is named {name!r}, as a column of the counts; rename the feature")
+        counts.insert(place, name, np.bincount(group, np.where(own, rows.weights, 0.0)))
+        place += 1
+    return counts
+
+
+def events_of(rows: WeightedData) -> tuple[WeightedData, FloatArray]:
+    """Return rows of counts, each with its exposure as weight, and their events, shape (n,).
+
+    Raises `DataError` for rows that are one side of a count alone, as a coreset's are.
+    """
+    at_risk, event = rows.y < 0, np.flatnonzero(rows.y > 0)
+    partner = np.minimum(event + 1, len(rows) - 1)
+    if (lone := ~at_risk[partner] | (rows.index[partner] != rows.index[event])).any():
+        raise DataError(
+            f"data has the events of row {rows.index[event[lone.argmax()]]} without their exposure, as a coreset has: "
+            "give rows of the data, such as all_rows(rows, family=core.family, design=core.design)"
+        )
+    events = np.zeros(int(at_risk.sum()))
+    events[(np.cumsum(at_risk) - 1)[partner]] = rows.weights[event]
+    return rows.take(at_risk), events
+
+
+_FUNCTIONS = {name: getattr(np, name) for name in ("log", "log10", "log2", "log1p", "exp", "sqrt")}
+
+
+_OPERATORS: dict[type[ast.AST], Any] = {
+    ast.Add: np.add,
+    ast.Sub: np.subtract,
+    ast.Mult: np.multiply,
+    ast.Div: np.divide,
+    ast.USub: np.negative,
+    ast.UAdd: np.positive,
+}
+
+
+@dataclass(frozen=True)
+class Offset:
+    """The known part of linear predictors: its text, and the columns that it is made of."""
+
+    text: str
+    columns: tuple[str, ...]
+
+    @classmethod
+    def of(cls, text: str, names: Sequence[str]) -> Self:
+        """Return the offset that a text means where the data have columns of these names; a column's name goes first.
+
+        The columns of an expression need not be among `names`.
+        """
+        if text in names or re.fullmatch(r"[^\W\d][\w.]*", text):
+            return cls(text, (text,))
+        try:
+            tree, named = _tree(text)
+        except SyntaxError:
+            return cls(text, (text,))
+        calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+        functions = {id(node.value if isinstance(node, ast.Attribute) else node) for node in calls}
+        own = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in functions]
+        columns = tuple(dict.fromkeys(named.get(name, name) for name in own))
+        _value(text, tree, dict.fromkeys(own, np.ones(1)))
+        if not columns:
+            raise DataError(f"offset={text!r} names no column; the same number for all rows is a part of the intercept")
+        return cls(text, columns)
+
+    @property
+    def shown(self) -> str:
+        """What an error calls it."""
+        return f"offset (column {self.text!r})" if self.columns == (self.text,) else f"offset {self.text!r}"
+
+    def values(
+        self, column: Callable[[str], FloatArray], n_rows: int, start: int = 0, *, drop: bool = False
+    ) -> FloatArray:
+        """Return the offsets of rows start, start + 1, ..., shape (n,), given their columns; see `check_offset`."""
+        if self.columns == (self.text,):
+            return check_offset(column(self.text), n_rows, self.shown, start, drop=drop)
+        tree, named = _tree(self.text)
+        own = {name: column(name) for name in self.columns}
+        held = {**own, **{alias: own[name] for alias, name in named.items()}}
+        with np.errstate(all="ignore"):
+            found = np.asarray(_value(self.text, tree, held), dtype=np.float64)
+        missing = np.any([np.isnan(values) for values in own.values()], axis=0)
+        if (bad := np.isnan(found) & ~missing).any():  # which missing='drop' would leave out
+            row = int(np.argmax(bad))
+            shown = ", ".join(f"{name!r} is {values[row]:g}" for name, values in own.items())
+            raise RowError(
+                f"{self.shown} is no number in row {start + row}, where {shown}; drop such rows", start + row
+            )
+        return check_offset(found, n_rows, self.shown, start, drop=drop)
+
+
+def _tree(text: str) -> tuple[ast.expr, dict[str, str]]:
+    """Return the expression, and the columns that stand in backticks by the names that they have in it."""
+    named: dict[str, str] = {}
+
+    def plain(found: re.Match[str]) -> str:
+        alias = f"column_in_backticks_{len(named)}"
+        named[alias] = found[1]
+        return alias
+
+    return ast.parse(re.sub("`([^`]+)`", plain, text.strip()), mode="eval").body, named
+
+
+def _value(text: str, node: ast.expr, columns: Mapping[str, FloatArray]) -> Any:
+    match node:
+        case ast.Constant(value=int() | float() as value):
+            return float(value)
+        case ast.Name(id=name) if name in columns:
+            return columns[name]
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+            return _OPERATORS[type(op)](_value(text, left, columns), _value(text, right, columns))
+        case ast.UnaryOp(op=op, operand=operand) if type(op) in _OPERATORS:
+            return _OPERATORS[type(op)](_value(text, operand, columns))
+        case ast.Call(func=ast.Name(id=name), args=[own], keywords=[]) if name in _FUNCTIONS:
+            return _FUNCTIONS[name](_value(text, own, columns))
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="np"), attr=name), args=[own], keywords=[]) if (
+            name in _FUNCTIONS
+        ):
+            return _FUNCTIONS[name](_value(text, own, columns))
+    raise DataError(
+        f"offset={text!r} has {ast.unparse(node)!r}; an offset is made of columns, numbers, + - * / and "
+        f"{', '.join(_FUNCTIONS)}: make a column of it and name that"
+    )

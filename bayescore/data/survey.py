@@ -1,0 +1,185 @@
+"""`Survey`: what a source learns of its rows as it is opened: their number, labels, levels, and zero weights.
+
+Surveys are a monoid: `Survey()` is that of no rows, and ``a + b`` that of the rows of a with those of b below them. So
+batches of a file, partitions on workers and blocks of a stream are surveyed one by one, in any cut, and every source
+knows the same of the same rows. Values stand in the order in which they first occur.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from bayescore.data.factors import check_alike, check_few, check_memory, check_number_text
+from bayescore.data.responses import SHOWN, sorted_labels, two_classes
+from bayescore.limits import MAX_LEVELS_NAMED
+from bayescore.types import Parts
+from bayescore.validation import DataError, check_unmasked, native
+
+MANY = SHOWN + 1  # labels that are looked at: a message can say that there are more than it shows
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The distinct values of a column, and whether some entries are missing."""
+
+    values: Mapping[Any, None] = field(default_factory=dict)  # keys in the order of their first occurrence
+    order: tuple[Any, ...] | None = None  # of their own, as that of an ordered categorical
+    missing: bool = False
+    factor: bool = False  # whether the user calls the column one: by C(...), or by its type
+    parts: Parts = ()  # see `Grouping`
+
+    @classmethod
+    def of(
+        cls,
+        values: Iterable[Any],
+        order: Iterable[Any] | None = None,
+        *,
+        missing: bool = False,
+        factor: bool = False,
+    ) -> Self:
+        """Return distinct values as `Seen`; without values an order is ignored."""
+        found = dict.fromkeys(values)
+        return cls(found, None if order is None or not found else tuple(order), missing, factor)
+
+    def __add__(self, other: "Seen") -> "Seen":
+        missing = self.missing or other.missing
+        if not self.values or not other.values:
+            return replace(self if self.values else other, missing=missing)
+        order = self.order if self.order == other.order else None
+        check_alike(self.parts, other.parts)
+        return Seen({**self.values, **other.values}, order, missing, self.factor and other.factor, self.parts)
+
+    def levels(self, name: str) -> tuple[Any, ...]:
+        """Return the values in their own order, or sorted; raise unless all are text or all are numbers."""
+        where = f"column {name!r}"
+        ordered = sorted_labels(self.values, where)
+        if len({isinstance(value, str) for value in ordered}) > 1:
+            raise DataError(f"{where} mixes numbers and text: {ordered[0]!r} and {ordered[-1]!r}; make them alike")
+        return tuple(ordered if self.order is None else (v for v in self.order if v in self.values))
+
+    def check_factor(self, name: str, rows: pa.Table | None = None) -> None:
+        """Raise if nearly all levels of a column that the user does not call a factor are numbers; see `number_text`.
+
+        An error names the row of the first other level if `rows` are at hand.
+        """
+        if not self.factor:
+            row_of = None if rows is None else partial(_first_row, rows.column(name))
+            check_number_text(name, self.values, row_of)
+
+
+NOTHING = Seen()
+
+
+def _first_row(column: pa.ChunkedArray, value: str) -> int:
+    return int(pc.index(without_views(column), value).as_py())
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What a source learns of rows as it is opened."""
+
+    n_rows: int = 0
+    labels: Seen = NOTHING  # the first `MANY`
+    levels: Mapping[str, Seen] = field(default_factory=dict)  # of columns of text and grouping factors, by name
+    zero_weights: bool = False  # whether some rows weigh 0, which are left out
+
+    def __add__(self, other: "Survey") -> "Survey":
+        names, labels = dict.fromkeys((*self.levels, *other.levels)), self.labels + other.labels
+        return Survey(
+            self.n_rows + other.n_rows,
+            replace(labels, values=dict.fromkeys([*labels.values][:MANY])),
+            {name: self.levels.get(name, NOTHING) + other.levels.get(name, NOTHING) for name in names},
+            self.zero_weights or other.zero_weights,
+        )
+
+    def classes(self, name: str, positive: Any = None, *, drop: bool = False) -> tuple[Any, Any]:
+        """Return the two labels, the second +1; missing ones raise unless `drop` leaves their rows out."""
+        if self.labels.missing and not drop:
+            raise DataError(f"{name} has missing labels; drop those rows")
+        return two_classes(self.labels.values, name, positive, self.labels.order)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as plain JSON values."""
+        levels = {name: _written(own) for name, own in self.levels.items()}
+        return {**vars(self), "labels": _written(self.labels), "levels": levels}
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> Self:
+        """Rebuild a survey from `to_dict`'s value."""
+        own = {"labels": _read(fields["labels"]), "levels": {name: _read(v) for name, v in fields["levels"].items()}}
+        return cls(**{**fields, **own})
+
+
+def _written(seen: Seen) -> list[Any]:
+    return [list(seen.values), seen.order, seen.missing, seen.factor, *([seen.parts] if seen.parts else [])]
+
+
+def _read(written: list[Any]) -> Seen:
+    values, order, missing, factor, *parts = written
+    found = Seen.of(values, order, missing=missing, factor=factor)
+    return replace(found, parts=tuple((name, kind) for name, kind in parts[0])) if parts else found
+
+
+def merged(parts: Iterable[Survey], groups: Iterable[str] = ()) -> Survey:
+    """Return the survey of rows in parts, up to where the labels are too many for two classes.
+
+    `groups` are the grouping factors among the levels. Raises if levels are too many for any design.
+    """
+    total = Survey()
+    for part in parts:
+        total += part
+        for name, own in total.levels.items():
+            if name in groups:
+                check_memory(name, len(own.values))
+            else:
+                if len(own.values) > MAX_LEVELS_NAMED and not own.factor:
+                    check_number_text(name, own.values, limit=MAX_LEVELS_NAMED)
+                check_few(f"column {name!r}", len(own.values), MAX_LEVELS_NAMED)
+        if len(total.labels.values) == MANY:
+            break
+    return total
+
+
+def seen(column: pa.Array | pa.ChunkedArray, *, ordered: bool, most: int | None = None, factor: bool = False) -> Seen:
+    """Return the distinct values of a column, the first `most`; those of a dictionary have its order if `ordered`."""
+    if isinstance(column, pa.ChunkedArray):
+        return sum((seen(chunk, ordered=ordered, most=most, factor=factor) for chunk in column.chunks), NOTHING)
+    order, is_coded = None, pa.types.is_dictionary(column.type)
+    if is_coded:
+        known = column.dictionary.to_pylist()
+        found = [known[i] for i in column.indices.drop_null().unique()[:most].to_pylist()]
+        order = known if ordered else None
+    else:
+        found = without_views(column).unique()[: None if most is None else most + 1].to_pylist()
+    values = [value for value in found if not _is_missing(value)]
+    missing = len(values) < len(found) or column.null_count > 0
+    return Seen.of(values[:most], order, missing=missing, factor=factor)
+
+
+def labels_of(y: Any, n_rows: int, name: str = "y") -> tuple[NDArray[Any], Seen]:
+    """Return the labels of `n_rows` rows as an array, and the distinct ones."""
+    check_unmasked(y, name)
+    labels = native(np.asarray(y, dtype=object if isinstance(y, list | tuple) else None))
+    if labels.shape != (n_rows,):
+        raise DataError(f"{name} has shape {labels.shape}; it must be ({n_rows},), one label for each row (np.ravel?)")
+    dtype = getattr(y, "dtype", None)
+    order = dtype.categories.tolist() if isinstance(dtype, pd.CategoricalDtype) and dtype.ordered else None
+    found = [v.item() if isinstance(v, np.generic) else v for v in pd.unique(labels)[: MANY + 1]]
+    values = [value for value in found if not _is_missing(value)]
+    return labels, Seen.of(values[:MANY], order, missing=len(values) < len(found))
+
+
+def without_views(column: pa.Array) -> pa.Array:
+    """Return a column, views of text as text: `unique` of Arrow takes a missing view for an empty one."""
+    return column.cast(pa.string()) if column.type == pa.string_view() else column
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or value is pd.NA or (value != value) is True

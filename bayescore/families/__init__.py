@@ -1,0 +1,54 @@
+r"""Families: the distribution of a row's response given its linear predictor, and what adds one of your own.
+
+The families of bayescore: one file each, and its place in one line below.
+
+========  ======================  ==================================  =====================
+family    log p(eta)              score s                             curvature c = -log p''
+========  ======================  ==================================  =====================
+logistic  -log(1 + exp(-eta))     1 / (1 + exp(eta))                  s (1 - s)
+probit    log Phi(eta)            phi(eta) / Phi(eta)                 s (s + eta)
+========  ======================  ==================================  =====================
+
+of the label +1; of -1 those of -eta. The two sides of `cloglog`, and of `poisson` and `negative_binomial`, whose
+responses are counts, differ; their files have both. Those of `normal`, whose responses are numbers, are one. A file
+holds all that the project needs of its family: see `Family`.
+"""
+
+from typing import Any
+
+from bayescore.compiled import teach
+from bayescore.families.cloglog import Cloglog
+from bayescore.families.family import COMPILED, FAMILIES, SIZED, Family, Sized, Symmetric, check_family, register
+from bayescore.families.logistic import Logistic
+from bayescore.families.negative_binomial import NegativeBinomial
+from bayescore.families.normal import Normal
+from bayescore.families.poisson import Poisson
+from bayescore.families.probit import Probit
+
+__all__ = [
+    "Cloglog",
+    "Family",
+    "Logistic",
+    "NegativeBinomial",
+    "Normal",
+    "Poisson",
+    "Probit",
+    "Sized",
+    "Symmetric",
+    "register",
+]
+
+
+def _own(family: Family) -> tuple[str, Any]:
+    known = check_family(family)
+    return (known.kind, type(known)) if isinstance(known, Sized) else (known.name, known)
+
+
+teach(Family, FAMILIES, COMPILED, _own, sized=SIZED)
+
+
+# without the checks of `register`, which tests make: they would compile kernels at each first import
+FAMILIES.update((family.name, family) for family in (Logistic(), Probit(), Cloglog(), Poisson()))
+
+
+SIZED.update((kind.kind, kind) for kind in (NegativeBinomial, Normal))

@@ -1,0 +1,535 @@
+r"""What a family is: the distribution of a row's response given its linear predictor, as two concave sides.
+
+A row with the linear predictor eta = x . beta + offset, the side y in {-1, +1} and the weight w adds w l(eta, y) to the
+log-likelihood, with l(., +1) and l(., -1) two functions of eta alone. The sides are the two labels of a row; or a count
+and its exposure, which are two rows, weighed by the one and the other. Nothing right of eta knows rows or groups;
+nothing left of it knows a family.
+
+When to use: to add a likelihood, see `bayescore.families.register`.
+
+The families that there are, by name, and the door through which each of them is passed.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+
+from bayescore.compiled import jit
+from bayescore.data.responses import response_of
+from bayescore.data.tiles import TILE
+from bayescore.types import FloatArray
+from bayescore.validation import DataError, check_choice, check_positive
+
+
+@jit
+def _no_higher(eta: FloatArray, side: FloatArray, terms: FloatArray, out: FloatArray) -> None:  # noqa: ARG001
+    out[:] = 0.0
+
+
+class Family(ABC):
+    r"""A family: the two sides of a row's log-likelihood as functions of eta.
+
+    .. math:: \ell_+(\eta) = \log P(y = +1), \qquad \ell_-(\eta) = \log P(y = -1)
+
+    of a response with two labels. Of a count y with exposure E, log P(y) = y l+(eta) + E l-(eta) + a constant.
+
+    A subclass is a frozen dataclass without fields of its own, in a file of its own, whose one instance is given to
+    `bayescore.families.register`. Sampling, modes, coresets and diagnostics of a registered family need nothing
+    else. `Symmetric` is the base of those with l-(eta) = l+(-eta), `Sized` that of those with a number given, `size`.
+
+    NumPy methods take eta and side, -1 or +1, of shapes that broadcast. Compiled functions are module-level ones,
+    decorated with `bayescore.compiled.jit`; they agree with the methods, and take side as floats of the shape of eta.
+    All derivatives are with respect to eta.
+
+    Attributes
+    ----------
+    name : str
+        Name of the family.
+    rows : compiled function (eta, side, log_p) -> None
+        Writes log p, shape (n,), and replaces eta by the score.
+    derivatives : compiled function (eta, side, out, scratch) -> None
+        Writes log p, score, curvature and third derivative at eta, shape (TILE,), to the rows of `out`, shape
+        (4, TILE); scratch has shape (3, TILE) (`data.tiles`).
+    higher : compiled function (eta, side, terms, out) -> None
+        Writes the fourth and fifth derivative to the rows of `out`, shape (2, TILE), given what `derivatives` wrote to
+        `terms`; for the series below, so not needed where `near` is 0.
+    counts : bool
+        Whether responses are counts with a log link, not labels; then "label" below is the side, "log p" its l, and
+        `log_constant` the constant.
+    exponential : bool
+        Whether l+ = eta and l- = -exp(eta), for which pseudo-rows are known in closed form. Only then a row's exposure
+        is a weight of its side; the exposure of other counts is 1, and log(exposure) an offset.
+    quadratic : bool
+        Whether responses are numbers y with normal noise of a given sd. A row has -y as its offset, and l = -eta^2 /
+        (2 sd^2) - log(sd sqrt(2 pi)) whatever its side; then "probability" below is a density.
+    unit : float
+        How far eta moves for log p to change by about 1; 1, but the sd of normal noise.
+    symmetric : bool
+        Whether l-(eta) = l+(-eta), so that a stream may learn at its end which label is +1.
+    center : float
+        Eta about which both sides bend; pseudo-rows have theirs near it.
+    near : float
+        Moves of eta up to which the series of degree 5 is within 2e-10 of log p: (720 2e-10 / m)^(1/6), with m a bound
+        of the sixth derivative. With 0, the default, log p over draws is evaluated anew at each, in three times the
+        time.
+    reach : float
+        All functions are finite for abs(eta) up to this, 1e4 unless a family overflows by its nature before.
+    scale : str
+        What units eta is in, for tables and pictures.
+    ratio : str, optional
+        What the exponential of a coefficient is, such as an odds ratio.
+    latent_variance : float, optional
+        Variance of the noise of a latent response whose sign is the label, or of the response itself if it is a number,
+        for intraclass correlations.
+
+    Examples
+    --------
+    >>> import numpy as np, bayescore as bc
+    >>> isinstance(bc.families.Probit(), bc.families.Family)
+    True
+    >>> bc.families.Probit().score(np.zeros(1), np.array([-1])).round(2)
+    array([-0.8])
+    """
+
+    name: str
+    rows: "ClassVar[staticmethod[..., None]]"
+    derivatives: "ClassVar[staticmethod[..., None]]"
+    higher: "ClassVar[staticmethod[..., None]]" = staticmethod(_no_higher)
+    counts: ClassVar[bool] = False
+    exponential: ClassVar[bool] = False
+    quadratic: ClassVar[bool] = False
+    symmetric: ClassVar[bool] = False
+    center: float = 0.0
+    near: float = 0.0
+    reach: ClassVar[float] = 1e4
+    scale: ClassVar[str] = "linear predictor"
+    ratio: ClassVar[str | None] = None
+    latent_variance: float | None = None
+
+    @property
+    def response(self) -> str:
+        """What responses are: "labels", "counts" or "numbers"."""
+        return "numbers" if self.quadratic else "counts" if self.counts else "labels"
+
+    @property
+    def unit(self) -> float:
+        """See above."""
+        return 1.0
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is missing; a build finds the sd of `Normal()` and puts it in."""
+        return True
+
+    @abstractmethod
+    def log_p(self, eta: FloatArray, side: Any) -> FloatArray:
+        """Log probability of the label `side`."""
+
+    @abstractmethod
+    def score(self, eta: FloatArray, side: Any) -> FloatArray:
+        """First derivative of `log_p`."""
+
+    @abstractmethod
+    def curvature(self, eta: FloatArray, side: Any) -> FloatArray:
+        """Minus the second derivative of `log_p`; negative only where log p is not concave."""
+
+    @abstractmethod
+    def third(self, eta: FloatArray, side: Any) -> FloatArray:
+        """Third derivative of `log_p`."""
+
+    @abstractmethod
+    def mean(self, eta: FloatArray) -> FloatArray:
+        """P(y = +1), or the mean of the count of an exposure of 1, exp(eta), or of a number, eta."""
+
+    @abstractmethod
+    def log_p_graph(self, eta: Any, side: Any) -> Any:
+        """`log_p` as a PyTensor expression with finite value and gradient; PyTensor is imported here, not above."""
+
+    def log_constant(self, events: FloatArray, exposure: FloatArray) -> FloatArray:  # noqa: ARG002
+        """Return what log P(y) of counts has beside both sides, without parameters, shape (n,)."""
+        return np.zeros(np.shape(events))
+
+    def variance(self, eta: FloatArray) -> FloatArray:
+        """Variance of the label as 0 or 1, or of the count of an exposure of 1."""
+        p = self.mean(eta)
+        return np.asarray(p * (1.0 - p))
+
+    def excess_kurtosis(self, eta: FloatArray) -> FloatArray:
+        """Fourth moment over the squared variance, less 3; of the same response as `variance`."""
+        return 1.0 / self.variance(eta) - 6.0
+
+    def given(self) -> tuple[float, ...]:
+        """Return the numbers that compiled functions take after their other arguments: none, but of `Sized`."""
+        return ()
+
+    def draw(self, eta: FloatArray, rng: np.random.Generator, exposure: Any = 1.0) -> FloatArray:  # noqa: ARG002
+        """Return labels, 0.0 or 1.0, or counts of exposures, drawn at eta.
+
+        An exposure that is no exponential family's is the weight of rows that share eta: their counts are added up.
+        """
+        p = self.mean(eta)
+        return np.asarray((rng.random(p.shape) < p).astype(np.float64))
+
+
+class Symmetric(Family):
+    """A family with l-(eta) = l+(-eta): a subclass gives l+ and its derivatives, those of l- follow.
+
+    Examples
+    --------
+    >>> import numpy as np, bayescore as bc
+    >>> family, eta = bc.families.Logistic(), np.array([2.0])
+    >>> bool(family.log_p(eta, -1) == family.upper(-eta))
+    True
+    """
+
+    symmetric = True
+
+    @abstractmethod
+    def upper(self, eta: FloatArray) -> FloatArray:
+        """l+, the log probability of the label +1."""
+
+    @abstractmethod
+    def upper_score(self, eta: FloatArray) -> FloatArray:
+        """First derivative of l+."""
+
+    @abstractmethod
+    def upper_curvature(self, eta: FloatArray) -> FloatArray:
+        """Minus the second derivative of l+."""
+
+    @abstractmethod
+    def upper_third(self, eta: FloatArray) -> FloatArray:
+        """Third derivative of l+."""
+
+    @abstractmethod
+    def upper_graph(self, eta: Any) -> Any:
+        """Return l+ as a PyTensor expression, see `log_p_graph`."""
+
+    def log_p(self, eta: FloatArray, side: Any) -> FloatArray:
+        """Return the log probability of the label `side`."""
+        return self.upper(side * np.asarray(eta, dtype=np.float64))
+
+    def score(self, eta: FloatArray, side: Any) -> FloatArray:
+        """Return the first derivative of `log_p`."""
+        return np.asarray(side * self.upper_score(side * np.asarray(eta, dtype=np.float64)))
+
+    def curvature(self, eta: FloatArray, side: Any) -> FloatArray:
+        """Return minus the second derivative of `log_p`."""
+        return self.upper_curvature(side * np.asarray(eta, dtype=np.float64))
+
+    def third(self, eta: FloatArray, side: Any) -> FloatArray:
+        """Return the third derivative of `log_p`."""
+        return np.asarray(side * self.upper_third(side * np.asarray(eta, dtype=np.float64)))
+
+    def log_p_graph(self, eta: Any, side: Any) -> Any:
+        """Return `log_p` as a PyTensor expression."""
+        return self.upper_graph(side * eta)
+
+
+@dataclass(frozen=True)
+class Sized(Family):
+    """A family with a number given, `size`, which its compiled functions take as their last argument.
+
+    A subclass has a `kind`, such as "negative_binomial"; `name` has the number too: "negative_binomial(2.5)". Kernels
+    are compiled once for a kind, whatever the size. `number` is what messages call it, `unknown` tells what to do where
+    it is not known, and `found` whether rows tell it, so that an instance may lack it.
+
+    Parameters
+    ----------
+    size : float
+        The number, above 0.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If `size` is not a finite number above 0.
+
+    Examples
+    --------
+    >>> import bayescore as bc
+    >>> family = bc.families.NegativeBinomial(2.5)
+    >>> family.name, family.given()
+    ('negative_binomial(2.5)', (2.5,))
+    """
+
+    size: float
+    name: str = field(init=False, repr=False, compare=False)
+    kind: ClassVar[str]
+    number: ClassVar[str] = "size"
+    found: ClassVar[bool] = False
+    unknown: ClassVar[str] = "loo_compare says which predicts best"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.size, str | bool):
+            raise TypeError(f"{self.number}={self.size!r} must be a number")
+        size = check_positive(self.size, self.number)
+        object.__setattr__(self, "size", size)
+        object.__setattr__(self, "name", f"{self.kind}({repr(size).removesuffix('.0')})")
+
+    def given(self) -> tuple[float, ...]:
+        """Return the size."""
+        return (self.size,)
+
+
+FAMILIES: dict[str, Family] = {}
+
+
+SIZED: dict[str, type[Sized]] = {}  # kinds of families with a size
+
+
+COMPILED = ("rows", "derivatives", "higher")  # what kernels call
+
+
+_NEAR = np.array([-3.0, -0.5, 0.0, 0.5, 3.0])  # where derivatives are compared with differences
+
+
+_STEP = 1e-4  # of differences, whose error is about its square
+
+
+_COUNTS = np.arange(20_000.0)  # whose probabilities add up to 1 where the mean is not above 2
+
+
+_PARTS = ("log_p", "score", "curvature", "third")  # each the derivative of the one before, but for the curvature's sign
+
+
+def register(family: Family) -> Family:
+    """Make a family known by its name, in this process, and return it.
+
+    Parameters
+    ----------
+    family : Family
+        One with the contract of `bayescore.families.Family`.
+
+    Returns
+    -------
+    Family
+        The same.
+
+    Raises
+    ------
+    TypeError
+        If it is no `Family`, lacks compiled functions, or two of its class are not equal.
+    ValueError
+        If probabilities do not add up to 1, the mean of counts is not where their score is 0, or the density of numbers
+        is not normal. If derivatives are not those of `log_p`, or not finite as far as the family reaches, compiled
+        functions are not the formulas, or another family has its name.
+
+    Notes
+    -----
+    Other processes, such as workers of Dask, must import the module that registers it. Of a kind of families with a
+    size one is registered, and all are known.
+
+    Examples
+    --------
+    >>> import bayescore as bc
+    >>> bc.families.register(bc.families.Probit()).name  # again: that changes nothing
+    'probit'
+    """
+    if not isinstance(family, Family):
+        raise TypeError(
+            f"family={family!r} is no Family; derive its class from bayescore.families.Family, or from "
+            "Symmetric beside it"
+        )
+    name = family.name
+    if isinstance(family, Sized) and not family.complete:
+        raise ValueError(lacking(family, name))
+    missing = [part for part in COMPILED if not hasattr(getattr(family, part, None), "py_func")]
+    if missing:
+        raise TypeError(f"family {name!r} lacks the compiled {', '.join(missing)}; see bayescore.families.Family")
+    if type(family)(*family.given()) != family:
+        raise TypeError(
+            f"family {name!r} is not the same as another {type(family).__name__}(), and would be unknown to "
+            "other processes; make its class a frozen dataclass without fields, but for the size of a Sized one"
+        )
+    known = find_family(name)
+    if known not in (None, family):
+        raise ValueError(f"family {name!r} is registered already, as {known!r}; choose another name")
+    check = {"counts": _check_rates, "labels": _check_probabilities, "numbers": _check_density}
+    check[family.response](family)
+    for side in (1, -1):
+        _check_side(family, side)
+        _check_compiled(family, side)
+    if isinstance(family, Sized):
+        SIZED[family.kind] = type(family)
+    else:
+        FAMILIES[name] = family
+    return family
+
+
+def _check_probabilities(family: Family) -> None:
+    """Raise unless exp(l+) is the mean and exp(l-) the rest."""
+    mean = family.mean(_NEAR)
+    for side, p in ((1, mean), (-1, 1.0 - mean)):
+        own = np.exp(family.log_p(_NEAR, side))
+        if not (gap := np.abs(own - p)).max() < 1e-9:
+            worst = int(gap.argmax())
+            raise ValueError(
+                f"family {family.name!r}: exp(log_p(eta, {side})) is {own[worst]:g} at eta = {_NEAR[worst]:g}, but "
+                f"mean(eta) {mean[worst]:g}; the probabilities of both sides must be those of one label"
+            )
+
+
+def _check_density(family: Family) -> None:
+    """Raise unless l is the normal density's of sd `unit` on both sides, the mean eta, and draws are of that spread."""
+    square = (_NEAR / family.unit) ** 2
+    wanted = -0.5 * (square + math.log(2.0 * math.pi)) - math.log(family.unit)
+    found = {
+        "mean": (family.mean(_NEAR), _NEAR),
+        "variance": (family.variance(_NEAR), np.full_like(_NEAR, family.unit**2)),
+        **{f"log_p of side {side}": (family.log_p(_NEAR, side), wanted) for side in (1, -1)},
+    }
+    for part, (own, known) in found.items():
+        if not np.allclose(own, known, rtol=1e-9):
+            raise ValueError(
+                f"family {family.name!r}: {part} is {own[0]:g} at eta = {_NEAR[0]:g}, and that of normal noise of its "
+                f"unit {known[0]:g}; mend it"
+            )
+
+
+def _check_rates(family: Family) -> None:
+    """Raise unless the link is log, a count of the mean has the score 0, and probabilities add up to 1."""
+    mean = family.mean(_NEAR)
+    total = mean * family.score(_NEAR, 1) + family.score(_NEAR, -1)
+    if not (gap := np.abs(total) - 1e-9 * (1.0 + mean)).max() < 0.0:
+        worst = int(gap.argmax())
+        raise ValueError(
+            f"family {family.name!r}: mean(eta) is {mean[worst]:g} at eta = {_NEAR[worst]:g}, but a count of that has "
+            f"the score {total[worst]:g}, not 0; mend the mean or the sides"
+        )
+    if not np.allclose(mean, np.exp(_NEAR), rtol=1e-9):
+        raise ValueError(
+            f"family {family.name!r}: mean(eta) is {mean[0]:g} at eta = {_NEAR[0]:g}, not exp(eta); the link of counts "
+            "is the logarithm"
+        )
+    at = _NEAR[:-1, None]
+    log_p = _COUNTS * family.log_p(at, 1) + family.log_p(at, -1) + family.log_constant(_COUNTS, np.ones_like(_COUNTS))
+    whole = np.exp(np.minimum(log_p, 1.0)).sum(axis=1)  # where it is wrong it may overflow
+    if not (gap := np.abs(whole - 1.0)).max() < 1e-9:
+        worst = int(gap.argmax())
+        raise ValueError(
+            f"family {family.name!r}: the probabilities of all counts add up to {whole[worst]:g} at eta = "
+            f"{_NEAR[worst]:g}, not 1; mend log_constant"
+        )
+    p, move = np.exp(log_p), _COUNTS - mean[:-1, None]
+    second, fourth = ((p * move**power).sum(axis=1) for power in (2, 4))
+    for part, known in (("variance", second), ("excess_kurtosis", fourth / second**2 - 3.0)):
+        own = getattr(family, part)(_NEAR[:-1])
+        if not np.allclose(own, known, rtol=1e-6):
+            raise ValueError(
+                f"family {family.name!r}: {part} is {own[0]:g} at eta = {_NEAR[0]:g}, and that of its "
+                f"probabilities {known[0]:g}; mend it"
+            )
+
+
+def _check_compiled(family: Family, side: int) -> None:
+    """Raise unless the compiled functions give what the formulas of one side do."""
+    eta, sides = np.linspace(_NEAR[0], _NEAR[-1], TILE), np.full(TILE, float(side))
+    wanted = [getattr(family, part)(eta, side) for part in _PARTS]
+    derivatives, log_p, score = np.empty((4, TILE)), np.empty(TILE), eta.copy()
+    family.derivatives(eta.copy(), sides, derivatives, np.empty((3, TILE)), *family.given())
+    family.rows(score, sides, log_p, *family.given())
+    names = [*(f"derivatives' {part}" for part in _PARTS), "rows' log_p", "rows' score"]
+    for name, own, known in zip(names, [*derivatives, log_p, score], [*wanted, *wanted[:2]], strict=True):
+        if not (gap := np.abs(own - known) - 1e-7 * (1.0 + np.abs(known))).max() < 0.0:
+            worst = int(gap.argmax())
+            raise ValueError(
+                f"family {family.name!r}: the compiled {name} of side {side} is {own[worst]:g} at eta = "
+                f"{eta[worst]:.2g}, and the formula {known[worst]:g}; mend one of them"
+            )
+
+
+def _check_side(family: Family, side: int) -> None:
+    """Raise unless the functions of one side belong together and are finite."""
+    name, ends = family.name, np.array([-family.reach, family.reach])
+
+    def values(part: str, eta: FloatArray) -> FloatArray:
+        found: FloatArray = getattr(family, part)(eta, side)
+        return -found if part == "curvature" else found
+
+    for before, part in pairwise(_PARTS):
+        slope = (values(before, _NEAR + _STEP) - values(before, _NEAR - _STEP)) / (2.0 * _STEP)
+        own = values(part, _NEAR)
+        if not (gap := np.abs(own - slope) - 1e-6 * (1.0 + np.abs(slope))).max() < 0.0:
+            worst = int(gap.argmax())
+            what = "minus the slope" if part == "curvature" else "the slope"
+            raise ValueError(
+                f"family {name!r}: {part}(eta, {side}) is not {what} of {before}: it differs by "
+                f"{abs(own[worst] - slope[worst]):.2g} at eta = {_NEAR[worst]:g}"
+            )
+    for part in _PARTS:
+        if not np.isfinite(values(part, ends)).all():
+            raise ValueError(
+                f"family {name!r}: {part}(eta, {side}) is not finite at eta = +-{family.reach:g}; mend its tails"
+            )
+
+
+def find_family(name: object) -> Family | None:
+    """Return the family of that name, such as "logistic" or "negative_binomial(2.5)"; None if there is none.
+
+    Raises `ValueError` if a size is missing, no number or out of range.
+    """
+    if not isinstance(name, str):
+        return None
+    kind, _, rest = name.strip().partition("(")
+    if (own := SIZED.get(kind.strip())) is None:
+        return FAMILIES.get(name)
+    if not rest.strip(") "):
+        if own.found and "(" not in name:
+            return own()  # type: ignore[call-arg]
+        raise ValueError(lacking(own, name))
+    try:
+        size = float(rest.removesuffix(")").strip().removeprefix(f"{own.number}=") if rest.endswith(")") else "")
+    except ValueError:
+        raise ValueError(
+            f"family={name!r} must be written as '{own.kind}(2.5)', with its {own.number} as a number"
+        ) from None
+    return own(size)
+
+
+def known_names() -> tuple[str, ...]:
+    """Return what users may write for a family."""
+    alone = [kind for kind, own in SIZED.items() if own.found]
+    return (*FAMILIES, *alone, *(f"{kind}({own.number})" for kind, own in SIZED.items()))
+
+
+def lacking(own: Sized | type[Sized], name: str) -> str:
+    """Return what is wrong with a family of a kind that lacks its number."""
+    return f"family={name!r} lacks its {own.number}: give it, as in '{own.kind}(2.5)'; {own.unknown}"
+
+
+def check_exposure(family: Family, exposure: object) -> Family:
+    """Return the family; raise if exposures are given to one of counts whose sides they do not weigh."""
+    if exposure is not None and family.counts and not family.exponential:
+        raise DataError(
+            f"exposure is given, and {family.name!r} has none, as its variance is not in proportion to it: give "
+            "log(exposure) as offset, or family='poisson'"
+        )
+    return family
+
+
+def check_family(family: "str | Family", *, rows: object = None, seek: bool = False) -> Family:
+    """Return the registered family of that name, or `family` itself if it is registered.
+
+    Raises `DataError` if `rows` are a coreset of labels and the family takes counts, and so on; `ValueError` if it
+    lacks its number, unless the caller will `seek` it.
+    """
+    if isinstance(family, Family):
+        if find_family(family.name) != family:
+            raise TypeError(f"family={family!r} is not registered; call bayescore.families.register first")
+        known = family
+    elif (found := find_family(family)) is not None:
+        known = found
+    else:
+        known = FAMILIES[check_choice(family, "family", known_names())]
+    if isinstance(known, Sized) and not (known.complete or seek):
+        raise ValueError(lacking(known, known.name))
+    classes = getattr(rows, "classes", None)
+    if classes is not None and known.response != (has := response_of(classes)):
+        raise DataError(
+            f"family={known.name!r} takes {known.response}, and the coreset was built of {has}; give the "
+            f"family that it was built for, or build it with family={known.name!r}"
+        )
+    return known

@@ -1,0 +1,183 @@
+r"""The negative binomial likelihood of counts, log link: mean t = exp(eta), variance t + t^2 / r with a given size r.
+
+.. math:: \log P(y) = y \, \ell_+(\eta) + \ell_-(\eta) + \log\Gamma(y + r) - \log\Gamma(r) - \log y!
+
+The two sides are those of a logistic row at x = eta - log r, that of failures weighed by r,
+
+.. math:: \ell_+ = -\log(1 + e^{-x}), \qquad \ell_- = -r \log(1 + e^x).
+
+A count is a Poisson one whose rate varies by a gamma distribution with mean 1 and variance 1 / r: counts of rows that
+share their columns differ by more than chance. Without bound of r it is the Poisson distribution. Coefficients are log
+ratios of means. A row's exposure E is log(E) as its offset: no weight of a side would be one.
+
+r must be given, because pseudo-rows average over eta alone. `diagnostics.model_check` says about what it is, and
+`loo_compare` which of some sizes predicts best.
+
+Hilbe (2011), Negative Binomial Regression, 2nd edition.
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from bayescore.compiled import jit
+from bayescore.data.tiles import TILE
+from bayescore.families.family import Sized
+from bayescore.families.logistic import Logistic, logistic_derivatives, logistic_higher, logistic_rows
+from bayescore.families.poisson import LARGEST
+from bayescore.numerics.elementary import REACH, bounded_exp
+from bayescore.types import FloatArray
+
+LARGEST_SIZE = 1e7
+"""A variance of t + t^2 / r with a larger r is that of Poisson counts, for all means that data have."""
+
+_LOGISTIC = Logistic()
+
+
+@jit
+def negative_binomial_rows(eta: FloatArray, side: FloatArray, log_p: FloatArray, size: float) -> None:
+    """Write l of each row's side, and replace eta by the score."""
+    eta -= math.log(size)
+    logistic_rows(eta, side, log_p)
+    for n in range(eta.size):
+        factor = size if side[n] < 0.0 else 1.0
+        log_p[n] *= factor
+        eta[n] *= factor
+
+
+@jit
+def negative_binomial_derivatives(
+    eta: FloatArray, side: FloatArray, out: FloatArray, scratch: FloatArray, size: float
+) -> None:
+    """Write l, s, c and l''' at eta, shape (TILE,), to the rows of `out`; scratch has 3 rows."""
+    x, shift = scratch[2], math.log(size)
+    for lane in range(TILE):
+        x[lane] = eta[lane] - shift
+    logistic_derivatives(x, side, out, scratch)
+    for k in range(4):
+        for lane in range(TILE):
+            out[k, lane] *= size if side[lane] < 0.0 else 1.0
+
+
+@jit
+def negative_binomial_higher(
+    eta: FloatArray, side: FloatArray, terms: FloatArray, out: FloatArray, size: float
+) -> None:
+    """Write the fourth and fifth derivative of l to the rows of `out`; `terms` has those before."""
+    own = np.empty((4, TILE))
+    for k in range(2, 4):
+        for lane in range(TILE):
+            own[k, lane] = terms[k, lane] / (size if side[lane] < 0.0 else 1.0)
+    logistic_higher(eta, side, own, out)
+    for k in range(2):
+        for lane in range(TILE):
+            out[k, lane] *= size if side[lane] < 0.0 else 1.0
+
+
+@dataclass(frozen=True)
+class NegativeBinomial(Sized):
+    r"""Negative binomial counts with a log link: E(y | x) = t = exp(x . beta), Var(y | x) = t + t^2 / size.
+
+    .. math:: P(y) = \frac{\Gamma(y + r)}{\Gamma(r)\, y!} \Bigl(\frac{r}{r + t}\Bigr)^r \Bigl(\frac{t}{r + t}\Bigr)^y
+
+    Parameters
+    ----------
+    size : float
+        The size r, also called shape, theta or 1 / alpha: the smaller it is, the more counts spread. It is no parameter
+        of the posterior. The dispersion of a Poisson certificate names one, and `loo_compare` compares some.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If `size` is not a number above 0 and below 1e7, beyond which counts are Poisson's.
+
+    Examples
+    --------
+    >>> import numpy as np, bayescore as bc
+    >>> family = bc.families.NegativeBinomial(2.5)
+    >>> family.mean(np.array([0.0, 1.0])).round(2), family.variance(np.array([0.0, 1.0])).round(2)
+    (array([1.  , 2.72]), array([1.4 , 5.67]))
+    >>> bc.build_coreset(np.ones((6, 1)), [0, 1, 0, 7, 2, 0], family=family, progressbar=False).family
+    'negative_binomial(2.5)'
+    """
+
+    near: float = field(init=False, repr=False, compare=False)  # the sixth derivative is at most r / 4, or 1 / 4
+    center: float = field(init=False, repr=False, compare=False)
+
+    kind = "negative_binomial"
+    unknown = (
+        "a certificate of the fit with family='poisson' names one beside the dispersion, and loo_compare says which "
+        "size predicts best"
+    )
+    rows = staticmethod(negative_binomial_rows)
+    derivatives = staticmethod(negative_binomial_derivatives)
+    higher = staticmethod(negative_binomial_higher)
+    counts = True
+    reach = REACH
+    scale = "log mean"
+    ratio = "rate ratio"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.size >= LARGEST_SIZE:
+            raise ValueError(
+                f"size={self.size:g} must be below {LARGEST_SIZE:g}: such counts are Poisson's; give family='poisson'"
+            )
+        object.__setattr__(self, "near", _LOGISTIC.near * max(1.0, self.size) ** (-1.0 / 6.0))
+        object.__setattr__(self, "center", math.log(self.size))
+
+    def log_p(self, eta: FloatArray, side: Any) -> FloatArray:
+        """Return log(t / (r + t)) of the count's side, r log(r / (r + t)) of the other."""
+        return self._of_logistic("log_p", eta, side)
+
+    def score(self, eta: FloatArray, side: Any) -> FloatArray:
+        """Return r / (r + t) of the count's side, -r t / (r + t) of the other."""
+        return self._of_logistic("score", eta, side)
+
+    def curvature(self, eta: FloatArray, side: Any) -> FloatArray:
+        """Return r t / (r + t)^2 of the count's side, r times that of the other."""
+        return self._of_logistic("curvature", eta, side)
+
+    def third(self, eta: FloatArray, side: Any) -> FloatArray:
+        """Return r t (t - r) / (r + t)^3 of the count's side, r times that of the other."""
+        return self._of_logistic("third", eta, side)
+
+    def _of_logistic(self, part: str, eta: FloatArray, side: Any) -> FloatArray:
+        x = np.asarray(eta, dtype=np.float64) - self.center
+        return np.asarray(getattr(_LOGISTIC, part)(x, side) * np.where(np.asarray(side) < 0, self.size, 1.0))
+
+    def mean(self, eta: FloatArray) -> FloatArray:
+        """Return t."""
+        return bounded_exp(eta)
+
+    def variance(self, eta: FloatArray) -> FloatArray:
+        """Return t + t^2 / r."""
+        t = self.mean(eta)
+        return t + t * (t / self.size)
+
+    def excess_kurtosis(self, eta: FloatArray) -> FloatArray:
+        """Return 6 / r + 1 / variance."""
+        return 6.0 / self.size + 1.0 / self.variance(eta)
+
+    def log_constant(self, events: FloatArray, exposure: FloatArray) -> FloatArray:
+        """Return log Gamma(y + r) - log Gamma(r) - log y!, with r times the exposure in the place of r.
+
+        An exposure other than 1 is that of a sum of counts that share eta.
+        """
+        size = self.size * np.asarray(exposure)
+        return np.asarray(special.gammaln(events + size) - special.gammaln(size) - special.gammaln(events + 1.0))
+
+    def draw(self, eta: FloatArray, rng: np.random.Generator, exposure: Any = 1.0) -> FloatArray:
+        """Return counts drawn at eta; with an exposure, sums of so many counts."""
+        rate = self.mean(eta) * (rng.standard_gamma(self.size * np.broadcast_to(exposure, np.shape(eta))) / self.size)
+        return np.asarray(rng.poisson(np.minimum(rate, LARGEST)), dtype=np.float64)
+
+    def log_p_graph(self, eta: Any, side: Any) -> Any:
+        """Return `log_p` as a PyTensor expression."""
+        import pytensor.tensor as pt
+
+        x = eta - self.center
+        return pt.switch(pt.lt(side, 0.0), -self.size * pt.softplus(x), -pt.softplus(-x))

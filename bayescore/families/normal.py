@@ -1,0 +1,164 @@
+r"""The likelihood of numbers with normal noise: y ~ N(eta, sd^2) with one sd.
+
+.. math:: \log p(y) = -\frac{(y - \eta)^2}{2 \, \mathrm{sd}^2} - \log(\mathrm{sd} \sqrt{2 \pi})
+
+A row has -y as its offset, so that its linear predictor x . beta - y is minus the residual, and both sides are
+l = -eta^2 / (2 sd^2) - log(sd sqrt(2 pi)). l is a quadratic: a few sums over rows tell the posterior without loss
+(`coresets.aggregate`).
+
+sd is given, or left out: then a build finds it from the rows (`models.noise`) and its coreset has the family with the
+sd in it. The posterior is conditional on it: a certificate says what the residuals' sd is.
+
+Gelman, Carlin, Stern, Dunson, Vehtari and Rubin (2013), Bayesian Data Analysis, 3rd edition, chapter 14.
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from bayescore.compiled import jit
+from bayescore.data.tiles import TILE
+from bayescore.families.family import Sized
+from bayescore.limits import MAX_NUMBER
+from bayescore.types import FloatArray
+
+_HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
+LARGEST_SD = MAX_NUMBER
+"""That of responses themselves; its inverse is the smallest sd."""
+
+
+@jit
+def normal_rows(eta: FloatArray, side: FloatArray, log_p: FloatArray, size: float) -> None:  # noqa: ARG001
+    """Write l of each row, and replace eta by the score."""
+    precision, constant = 1.0 / (size * size), math.log(size) + _HALF_LOG_2PI
+    for n in range(eta.size):
+        score = -eta[n] * precision
+        log_p[n] = 0.5 * eta[n] * score - constant
+        eta[n] = score
+
+
+@jit
+def normal_derivatives(
+    eta: FloatArray,
+    side: FloatArray,  # noqa: ARG001
+    out: FloatArray,
+    scratch: FloatArray,  # noqa: ARG001
+    size: float,
+) -> None:
+    """Write l, s, c and l''' at eta, shape (TILE,), to the rows of `out`."""
+    precision, constant = 1.0 / (size * size), math.log(size) + _HALF_LOG_2PI
+    for lane in range(TILE):
+        score = -eta[lane] * precision
+        out[0, lane], out[1, lane] = 0.5 * eta[lane] * score - constant, score
+        out[2, lane], out[3, lane] = precision, 0.0
+
+
+@jit
+def normal_higher(eta: FloatArray, side: FloatArray, terms: FloatArray, out: FloatArray, size: float) -> None:  # noqa: ARG001
+    """Write the fourth and fifth derivative of l, 0, to the rows of `out`."""
+    out[:] = 0.0
+
+
+@dataclass(frozen=True)
+class Normal(Sized):
+    r"""Numbers with normal noise: y ~ N(x . beta, sd^2).
+
+    Parameters
+    ----------
+    size : float, optional
+        The sd of the noise, in units of y. By default `fit`, `build_coreset`, `stream` and `all_rows` find it from the
+        rows, by restricted likelihood, and their coreset has it in its family. It is no parameter of the posterior. A
+        certificate says what the residuals' sd is, and `loo_compare` compares some.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If the sd is not a number above 1e-24 and below 1e24.
+
+    Examples
+    --------
+    >>> import numpy as np, bayescore as bc
+    >>> family = bc.families.Normal(2.5)
+    >>> family.mean(np.array([-1.0, 7.0])), family.variance(np.zeros(1))
+    (array([-1.,  7.]), array([6.25]))
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 2))
+    >>> y = 3.0 * X[:, 0] + rng.normal(0.0, 2.5, 5000)
+    >>> len(bc.build_coreset(X, y, family="normal(2.5)", progressbar=False))  # two columns and y: three rows, exact
+    3
+    >>> bc.build_coreset(X, y, family="normal", progressbar=False).family  # the sd is found
+    'normal(2.50483)'
+    """
+
+    size: float = None  # type: ignore[assignment]  # of those that a build completes
+    latent_variance: float = field(init=False, repr=False, compare=False)
+
+    kind = "normal"
+    number = "sd"
+    found = True
+    unknown = "fit, build_coreset, stream and all_rows find it from the rows, and the family of their coreset has it"
+    rows = staticmethod(normal_rows)
+    derivatives = staticmethod(normal_derivatives)
+    higher = staticmethod(normal_higher)
+    quadratic = True
+    scale = "response"
+
+    def __post_init__(self) -> None:
+        if not self.complete:
+            object.__setattr__(self, "name", self.kind)
+            object.__setattr__(self, "latent_variance", None)
+            return
+        super().__post_init__()
+        if not 1.0 / LARGEST_SD < self.size < LARGEST_SD:
+            raise ValueError(f"sd={self.size:g} must be between {1.0 / LARGEST_SD:g} and {LARGEST_SD:g}; rescale y")
+        object.__setattr__(self, "latent_variance", self.size**2)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the sd is known."""
+        return self.size is not None
+
+    @property
+    def unit(self) -> float:
+        """The sd."""
+        return self.size
+
+    def log_p(self, eta: FloatArray, side: Any) -> FloatArray:
+        """Return the log density of a residual -eta, whatever the side."""
+        square = (np.asarray(eta, dtype=np.float64) / self.size) ** 2
+        return np.asarray(-0.5 * square - math.log(self.size) - _HALF_LOG_2PI + 0.0 * np.asarray(side))
+
+    def score(self, eta: FloatArray, side: Any) -> FloatArray:
+        """Return -eta / sd^2."""
+        return np.asarray(-np.asarray(eta, dtype=np.float64) / self.size**2 + 0.0 * np.asarray(side))
+
+    def curvature(self, eta: FloatArray, side: Any) -> FloatArray:
+        """Return 1 / sd^2."""
+        return np.full(np.broadcast_shapes(np.shape(eta), np.shape(side)), self.size**-2)
+
+    def third(self, eta: FloatArray, side: Any) -> FloatArray:
+        """Return 0."""
+        return np.zeros(np.broadcast_shapes(np.shape(eta), np.shape(side)))
+
+    def mean(self, eta: FloatArray) -> FloatArray:
+        """Return eta of a row without -y as its offset, which is the mean of y."""
+        return np.array(eta, dtype=np.float64)
+
+    def variance(self, eta: FloatArray) -> FloatArray:
+        """Return sd^2."""
+        return np.full(np.shape(eta), self.size**2)
+
+    def excess_kurtosis(self, eta: FloatArray) -> FloatArray:
+        """Return 0."""
+        return np.zeros(np.shape(eta))
+
+    def draw(self, eta: FloatArray, rng: np.random.Generator, exposure: Any = 1.0) -> FloatArray:  # noqa: ARG002
+        """Return responses drawn at eta."""
+        eta = np.asarray(eta, dtype=np.float64)
+        return eta + self.size * rng.standard_normal(eta.shape)
+
+    def log_p_graph(self, eta: Any, side: Any) -> Any:
+        """Return `log_p` as a PyTensor expression."""
+        return -0.5 * (eta / self.size) ** 2 - (math.log(self.size) + _HALF_LOG_2PI) + 0.0 * side

@@ -1,0 +1,461 @@
+"""`Fit`: coreset, draws, certificate and story in one object, which answers questions in units of the data.
+
+The end of a route for draws that `fit` did not make: certified by all rows, they answer what a fit answers.
+
+What a fit prints above its table.
+
+Predictions of the rows of a file, written to another beside the rows' own columns.
+"""
+
+import html
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+
+from bayescore.data.coreset import Coreset
+from bayescore.data.design import terms_text
+from bayescore.data.formula_design import formula_of
+from bayescore.diagnostics.results import first_line
+from bayescore.files import whole_file
+from bayescore.fitting.clusters import FitClusters
+from bayescore.fitting.files import read_parts, save_fit
+from bayescore.fitting.given import Given, check_priors, in_memory, raw_prior
+from bayescore.fitting.parts import FitParts, short
+from bayescore.fitting.route import MAX_DRAWS, Route, Step
+from bayescore.fitting.update import updated
+from bayescore.limits import MAX_PRIOR_SHARE, MIN_MEAN_WEIGHT
+from bayescore.priors import Prior
+from bayescore.priors.by_name import prior_from_dict
+from bayescore.priors.defaults import is_default
+from bayescore.priors.groups import DEFAULT_GROUP_PRIOR
+from bayescore.samplers.posterior import of_own_model, read_posterior
+from bayescore.text import number
+from bayescore.validation import DataError, warn
+
+ROLES = ("label", "weights", "offset", "trials", "exposure", "groups", "missing")
+
+
+def route_of_draws(
+    idata: Any, core: Coreset, given_rows: tuple[Any, Any], roles: Mapping[str, Any], *, model: Any, progressbar: bool
+) -> Route:
+    """Return the route whose last step is the certificate of draws; arguments as in `Fit.of_draws`."""
+    data, y = given_rows
+    if not isinstance(core, Coreset):
+        raise TypeError(f"core is a {type(core).__name__}; give the coreset that the draws are of")
+    if unknown := sorted(set(roles) - set(ROLES)):
+        raise TypeError(f"{unknown[0]}={roles[unknown[0]]!r} is no role of a column; they are {', '.join(ROLES)}")
+    if data is None and not core.lossless:
+        raise TypeError(
+            f"data is missing: the coreset, of method {core.method!r}, misses a part of its rows; give them"
+        )
+    idata = idata if model is None else of_own_model(idata, core)
+    story, prior = read_posterior(idata, "idata").story, None
+    if story:
+        own = prior_from_dict(story["prior"])
+        prior = None if is_default(own, core) else raw_prior(own, core.design)
+    elif model is None:
+        raise DataError(
+            "idata does not tell its prior; give what bayescore.sample returned for a coreset, or model=, the "
+            "PyMC model that the draws are of"
+        )
+    rows, labels = (core, None) if data is None else (data, y)
+    formula = None if data is None else formula_of(core.design)
+    intercept = core.design.constant is not None
+    positive = None if core.counts else core.classes[1]
+    given = Given(rows, labels, formula, intercept, positive, dict(roles), progressbar)
+    begin = time.perf_counter()
+    found = given.certify(idata, core, MAX_DRAWS, model)
+    taken, why = time.perf_counter() - begin, f"{found.level}: {found.text}"
+    route = Route(given, core.family, prior, 0, 600.0)
+    route.core, route.drawn, route.certificate = core, idata, found
+    route.story = [Step("certify", core.n_total, found.n_passes, taken, why)]
+    return route
+
+
+_NAMED = 5  # coefficients in a line
+
+
+_UPDATES = 3  # whose steps are too many to print
+
+
+def printed_lines(fit: FitParts) -> list[str]:
+    """Return the verdict, the model, what was done, and what else a reader should know, a line each."""
+    found = fit.certificate
+    lines = [first_line(found, corrected=True), *([] if found.trusted else [f"  {found.text}"])]
+    lines.append(f"  {_model(fit)}")
+    lines += [f"  {said}" for said in _told(fit)]
+    if (dispersion := fit.certificate.dispersion) is not None:
+        lines.append(f"  {dispersion.finding if fit.spread else dispersion.text}")
+    if fit.spread:
+        lines.append(f"  spread: {fit.spread}, not the model's own")
+    lines += [f"  {said}" for said in (_weights(fit), _prior(fit), _led_by_prior(fit)) if said]
+    return lines if fit.group_prior in (None, DEFAULT_GROUP_PRIOR) else [*lines, f"  group prior: {fit.group_prior}"]
+
+
+def _told(fit: FitParts) -> list[str]:
+    """Return the story's steps; of several updates those of the last, and of others their number."""
+    steps = [str(step) for step in fit.story]
+    at = [place for place, step in enumerate(fit.story) if step.what == "update"]
+    if len(at) < _UPDATES:
+        return steps
+    return [*steps[: at[0]], f"{len(at) - 1} earlier updates (fit.story has them)", *steps[at[-1] :]]
+
+
+def _model(fit: FitParts) -> str:
+    """Return the family, the formula, and which label the probability is of, or what rows of counts are."""
+    core = fit.coreset
+    model = fit.formula or f"{core.label} ~ {core.n_features} columns"
+    terms = f" + {terms_text(core.groups)}" if core.groups and fit.formula is None else ""
+    note = ""
+    if core.counts:
+        note = "; the events of a count and its exposure are a row each"
+    elif core.response == "labels" and tuple(core.classes) not in ((False, True), (0, 1), (-1, 1)):
+        note = f"; the event is {core.label} = {core.classes[1]!r}"
+    return f"{core.family.replace('_', ' ')} regression of {model}{terms}{note}"
+
+
+def _weights(fit: FitParts) -> str:
+    """Return what the weights of rows add up to, which is how many rows they count as."""
+    core = fit.coreset
+    if not core.design.weighted or core.counts or core.numbers:
+        return ""
+    said = f"weights: {core.n_total:,} rows count as {core.weight_total:,.6g}"
+    if core.weight_total < MIN_MEAN_WEIGHT * core.n_total:
+        return f"{said}, which leaves much to the prior: divide the weights by their mean"
+    return said if fit.spread else f"{said}; weights of a survey need cluster= too"
+
+
+def _prior(fit: FitParts) -> str:
+    core = fit.coreset
+    unit = " sd(y)" if core.numbers else ""
+    default = f"default, Normal(0, 2.5{unit} / sd) of each column"
+    if core.design.constant is not None:
+        wide = "" if core.design.center is not None else " sqrt(1 + sum (mean / sd)^2)"
+        where = "where they are 0" if wide else "at their means"
+        default += f", Normal({'mean(y)' if unit else '0'}, 2.5{unit}{wide}) of the intercept {where}"
+    if "posterior_of" not in fit.drawn.posterior.attrs:
+        default = "that of a model of your own"
+    return f"prior: {default if fit.prior is None else fit.prior}"
+
+
+def _led_by_prior(fit: FitParts) -> str:
+    """Return which coefficients the data say little of: their posterior sds are a large part of the prior's."""
+    posterior, story = fit.posterior(), read_posterior(fit.drawn, "fit.drawn").story
+    if not story:
+        return ""
+    prior, sds, D = prior_from_dict(story["prior"]), posterior.flat.std(axis=0), len(posterior.features)
+    scales = [getattr(prior.of_coefficient(d, name, D), "sigma", np.inf) for d, name in enumerate(posterior.features)]
+    shares = sds / np.asarray(scales, dtype=np.float64)
+    led = [d for d in np.argsort(-shares, kind="stable") if shares[d] > MAX_PRIOR_SHARE]
+    if not led:
+        return ""
+    names = ", ".join(repr(posterior.features[d]) for d in led[:_NAMED]) + " and others" * (len(led) > _NAMED)
+    return (
+        f"the data say little of {names}: posterior sds are up to {number(100.0 * float(shares.max()), 2)}% of the "
+        "prior's. fit.prior_sensitivity() shows what the prior does"
+    )
+
+
+class Fit(FitClusters):
+    """What `fit` returns.
+
+    Parameters
+    ----------
+    coreset : Coreset
+        The rows that were sampled.
+    drawn : InferenceData
+        Their posterior as it was drawn; `idata` has what is to be used.
+    certificate : Certificate
+        The verdict on these draws, by all rows.
+    story : tuple of Step
+        What was done, in order.
+    prior : prior or dict of str to prior, optional
+        As given to `fit`; None for the default.
+    seed : int
+        Seed that repeats the fit.
+    max_seconds : float
+        As given to `fit`.
+    given : Given, optional
+        The rows and the roles of their columns; None of a fit of a coreset that misses a part of them, or that was read
+        from files, or updated without all rows.
+    frames : tuple of Frame
+        What is known of rows that are not read again, of a fit that was updated.
+    robust : InferenceData, optional
+        Draws with cluster-robust spread, of `cluster_robust`.
+
+    Examples
+    --------
+    >>> import numpy as np, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 2))
+    >>> fit = bc.fit(X, X[:, 0] + rng.logistic(size=5000) > 0, random_state=1, progressbar=False)
+    >>> print(str(fit).splitlines()[0])
+    These draws can be used: certified. Means are within 0.07 posterior sd of the full data's.
+    >>> [step.what for step in fit.story]
+    ['build', 'sample', 'certify']
+    >>> fit.idata.posterior["coef"].dims
+    ('chain', 'draw', 'feature')
+    """
+
+    @classmethod
+    def of(cls, route: Route) -> Self:
+        """Return the fit at the end of a route; warn if it is not certified."""
+        found = route.certificate
+        if not found.trusted:
+            warn(f"the draws are not certified: {found.text} The story says what was tried (fit.story)")
+        settings = route.prior, route.seed, route.max_seconds, None if route.given.lossy else route.given
+        return cls(route.core, route.drawn, found, tuple(route.story), *settings)
+
+    @classmethod
+    def of_draws(
+        cls,
+        idata: Any,
+        core: Coreset,
+        data: Any = None,
+        y: Any = None,
+        *,
+        model: Any = None,
+        progressbar: bool = True,
+        **roles: Any,
+    ) -> Self:
+        """Return the fit of draws of a coreset's posterior, certified by all rows, to ask what a fit answers.
+
+        Parameters
+        ----------
+        idata : InferenceData
+            From `sample`, with any prior and sampler, or of a model of your own.
+        core : Coreset
+            What they were drawn from.
+        data, y : rows and labels, optional
+            The rows that the coreset was built from. A coreset that lost nothing needs none.
+        model : pm.Model, optional
+            The model of your own that the draws are of, as `certify` takes it.
+        progressbar : bool
+            Show progress.
+        **roles
+            `label`, `weights`, `offset`, `trials`, `exposure`, `groups`, `missing` as given to `build_coreset`.
+
+        Raises
+        ------
+        TypeError, DataError
+            If the draws are not of this coreset, or the rows others than its own.
+
+        Examples
+        --------
+        >>> import numpy as np, bayescore as bc
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(5000, 1))
+        >>> y = X[:, 0] + rng.logistic(size=5000) > 0
+        >>> core = bc.build_coreset(X, y, intercept=True, random_state=1, progressbar=False)
+        >>> idata = bc.sample(core, random_seed=2, progressbar=False)
+        >>> fit = bc.Fit.of_draws(idata, core, X, y, progressbar=False)
+        >>> fit.level, fit.slopes("x0")["mean"].round(2).tolist()
+        ('certified', [0.21])
+        """
+        return cls.of(route_of_draws(idata, core, (data, y), roles, model=model, progressbar=progressbar))
+
+    def with_prior(self, prior: Prior | Mapping[str, Prior] | None) -> Self:
+        """Return the fit under another prior of the coefficients, from the same coreset, certified anew.
+
+        Parameters
+        ----------
+        prior : prior or dict of str to prior, optional
+            As in `fit`.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If it is not a prior, or names a coefficient that is not there.
+        DataError
+            If the fit was read from files, or updated, without all rows, or its spread is cluster-robust.
+
+        Examples
+        --------
+        >>> import numpy as np, bayescore as bc
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(5000, 1))
+        >>> fit = bc.fit(X, X[:, 0] + rng.logistic(size=5000) > 0, random_state=1, progressbar=False)
+        >>> tight = fit.with_prior({"x0": bc.priors.Normal(0, 0.05)})
+        >>> tight.level, bool(tight.summary()["mean"]["x0"] < 0.8 * fit.summary()["mean"]["x0"])
+        ('certified', True)
+        """
+        self._check_model_spread("with_prior")
+        check_priors(prior)
+        settings = self.coreset.family, prior, self.seed, self.max_seconds
+        route = Route(self.rows_given, *settings, group_prior=self.group_prior)
+        route.story = [step for step in self.story if step.what in ("build", "update")]
+        route.core = self.coreset
+        route.design_prior()  # names of coefficients
+        route.settle()
+        return self.of(route)
+
+    def update(
+        self,
+        new: Any = None,
+        y: Any = None,
+        *,
+        weights: Any = None,
+        offset: Any = None,
+        trials: Any = None,
+        exposure: Any = None,
+        groups: Any = None,
+        missing: str = "raise",
+        data: Any = None,
+        progressbar: bool = True,
+    ) -> Self:
+        """Return the fit of the rows so far and of new ones, without reading the old ones.
+
+        The new rows become a coreset in the same design, about the posterior so far, which the old coreset is united
+        with; draws are made again. A prior that was given stays, and the default one of numbers goes by all rows. The
+        certificate holds them against the new rows, and for the old ones against their coreset with the score and
+        curvature that it misses. It is "not certified" where the mean has moved beyond the reach of the posterior that
+        the old rows were held against, or errors found of them add up to too much: the text says by how many sds, and
+        all rows are then to be given as `data`.
+
+        Parameters
+        ----------
+        new : rows, optional
+            More rows, of any kind that `fit` takes but an iterator, with the same columns; a new group is welcome.
+        y : labels, optional
+            Labels of new rows that have none of their own.
+        weights, offset, trials, exposure, groups, missing
+            As in `fit`; roles that were columns are remembered.
+        data : rows, or pair of rows and labels, optional
+            All rows, old and new, to certify by them; with `new` left out the draws stay.
+        progressbar : bool
+            Show progress.
+
+        Returns
+        -------
+        Fit
+            Its story goes on from this one's.
+
+        Raises
+        ------
+        DataError
+            If new rows have other columns, labels or levels of a factor, or cannot be used, or the fit's spread is
+            cluster-robust.
+        TypeError
+            If neither `new` nor `data` is given, or rows come once.
+
+        Warns
+        -----
+        UserWarning
+            If the draws could not be certified.
+
+        Examples
+        --------
+        >>> import numpy as np, pandas as pd, bayescore as bc
+        >>> rng = np.random.default_rng(0)
+        >>> rows = pd.DataFrame({"age": rng.normal(45, 12, 9000), "device": rng.choice(["phone", "tablet"], 9000)})
+        >>> rows["clicked"] = 0.05 * (rows["age"] - 45) + rng.logistic(size=9000) > 0
+        >>> fit = bc.fit("clicked ~ age + device", rows[:6000], random_state=1, progressbar=False)
+        >>> more = fit.update(rows[6000:], progressbar=False)
+        >>> more.level, more.coreset.n_total, [step.what for step in more.story]
+        ('certified', 9000, ['build', 'sample', 'certify', 'update', 'sample', 'certify'])
+        """
+        self._check_model_spread("update", "; on the command line fit again without --cluster")
+        beside = {"weights": weights, "offset": offset, "trials": trials, "exposure": exposure, "groups": groups}
+        beside["missing"] = missing
+        found = updated(self, (new, y, beside), data, progressbar=progressbar)
+        return replace(self.of(found.route), given=found.given, frames=found.frames)
+
+    def save(self, folder: str | Path) -> None:
+        """Write the fit to a folder of Parquet, netCDF and JSON files, which `read_fit` reads.
+
+        The rows are not written.
+
+        Raises
+        ------
+        OSError
+            If the folder cannot be written, or is there and holds no fit; an earlier fit is then untouched.
+
+        Examples
+        --------
+        See `read_fit`.
+
+        >>> fit.save("model")  # doctest: +SKIP
+        """
+        save_fit(self, folder)
+
+    def __repr__(self) -> str:
+        return "\n".join([*printed_lines(self), "", self.summary().to_string(float_format=short)])
+
+    def _repr_html_(self) -> str:
+        lines = "<br>".join(html.escape(line.strip()) for line in printed_lines(self))
+        return f"<div>{lines}</div>{self.summary().to_html(float_format=short)}"
+
+
+def read_fit(folder: str | Path, data: Any = None, y: Any = None, *, progressbar: bool = True) -> Fit:
+    """Read a fit that `Fit.save` wrote.
+
+    Parameters
+    ----------
+    folder : str or Path
+        The folder.
+    data, y : rows and labels, optional
+        Those that the fit was made of, for answers that need them (another prior, averages over all rows, `loo`). The
+        fit remembers which columns play which role; arrays of weights and the like are not kept. Their number, weight
+        and score, or labels by group, are checked: of rows in memory here, of others by a pass before the first answer.
+    progressbar : bool
+        Show progress of answers that read these rows, as `fit` does.
+
+    Returns
+    -------
+    Fit
+
+    Raises
+    ------
+    FileNotFoundError
+        If the folder holds no fit.
+    DataError
+        If a file was changed since, or is damaged; the message names it. If `data` are other rows.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 1))
+    >>> fit = bc.fit(X, X[:, 0] + rng.logistic(size=5000) > 0, random_state=1, progressbar=False)
+    >>> folder = tempfile.mkdtemp()
+    >>> fit.save(folder)
+    >>> again = bc.read_fit(folder)
+    >>> again.level, bool((again.summary() == fit.summary()).all(axis=None))
+    ('certified', True)
+    """
+    found = Fit(**read_parts(folder, data, y, progressbar=progressbar))
+    if in_memory(data):
+        found.check_rows()
+    return found
+
+
+_KINDS = (".csv", ".parquet")
+
+
+def check_files(rows: Path, output: Path) -> None:
+    """Raise unless there are rows, and the output's name ends as a kind of file that is written."""
+    if output.suffix.lower() not in _KINDS:
+        raise ValueError(f"--output={str(output)!r} is of no kind that predict writes; end it in {' or '.join(_KINDS)}")
+    if not rows.exists():
+        raise FileNotFoundError(f"rows={str(rows)!r} does not exist; give a Parquet or CSV file of new rows")
+
+
+def write_predictions(model: Path, rows: Path, output: Path, **options: Any) -> pd.DataFrame:
+    """Write the columns of a file's rows and after them their predictions by a saved fit; return these predictions."""
+    csv, found = [each.suffix.lower() == ".csv" for each in (rows, output)], read_fit(model)
+    new: pd.DataFrame = (pd.read_csv if csv[0] else pd.read_parquet)(rows)
+    if all(name is not None for name in new.index.names):  # such as the rows' identities, which pandas stores so
+        new = new.reset_index()
+    predicted: pd.DataFrame = found.predict(new, **options)
+    if both := [str(name) for name in predicted.columns if name in new.columns]:
+        raise ValueError(f"{rows} has a column {both[0]!r}, as the predictions do; rename it")
+    table = pd.concat([new, predicted], axis=1)
+    with whole_file(output) as partial:
+        table.to_csv(partial, index=False) if csv[1] else table.to_parquet(partial, index=False)
+    return predicted

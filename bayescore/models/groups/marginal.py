@@ -1,0 +1,589 @@
+r"""The marginal posterior of (beta, log sigma): rows in groups, each group's effect integrated out by quadrature.
+
+.. math:: \log\pi(\beta, \log\sigma) =
+          \sum_g \log \int \prod_{n \in g} e^{w_n \ell(x_n \beta + o_n + b, y_n)} N(b; 0, \sigma^2) db +
+          \log\pi_0(\beta) + \log\pi_0(\log\sigma)
+
+Samplers, certificates and `find_map` take `CollapsedTarget`.
+
+The compiled marginal density of (beta, log sigma), each group's effect integrated out.
+
+Nodes of each group's quadrature are those of `nodes`. Centres of Gauss and Hermite's follow the point: two
+Newton steps take them from `collapsed_target.Effects`, normal likelihoods, to the effect's mode given beta and sigma,
+and half the third derivative over the squared curvature from there near the mean. The density is a function of the
+point alone, and its gradient is the average over the same nodes of that of the joint density.
+
+Which groups need the trapezoid for their effect, its step, and the stretch it covers (`nodes`).
+
+The trapezoid's error for an analytic integrand is exp(-2 pi d / h) up to a constant, d the distance of the poles
+from the real line, whatever the shape (Trefethen and Weideman 2014). It is measured: at four times as many nodes as a
+step h needs, the four lattices of step h that these are made of differ by it. From one such measurement the formula
+gives the step whose error is what is asked. Groups keep Gauss and Hermite's nodes while their errors, at the mode of
+sigma and two sds above, add up to a fifth of `SUM_ERROR`; that needs no look where an effect is narrow and its
+likelihood hardly skew.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from scipy import linalg
+
+from bayescore.compiled import jit
+from bayescore.data.coreset import Coreset
+from bayescore.data.tiles import TILE
+from bayescore.families import Family
+from bayescore.models.groups.marginal_mode import Effects, MarginalPoint, at_point, marginal_mode
+from bayescore.models.groups.nodes import (
+    CUT,
+    NORMAL_BELOW,
+    DrawNodes,
+    NodeRows,
+    NodeSet,
+    Rules,
+    add_log_weights,
+    add_values,
+    hold_still,
+    lay_out,
+    write_effects,
+)
+from bayescore.models.groups.rows import THIRD, effect_multipliers, look_at_rows
+from bayescore.models.laplace import Mode, NoModeError, factor_of_inverse, find_mode
+from bayescore.models.posterior import Derivatives, add_predictors, add_scores, prior_part, prior_terms
+from bayescore.numerics.elementary import LOG_WEIGHTS, N_NODES, NODES, exp_minus, normal_nodes
+from bayescore.priors import Prior
+from bayescore.priors.groups import GroupPrior, log_sigma_terms
+from bayescore.priors.prior import Part, check_density
+from bayescore.types import NO_OFFSET, FloatArray, IntArray, WeightedData
+
+_NEWTON_STEPS = 2
+
+
+_LONGEST = 3.0  # sds of an effect, of a Newton step
+
+
+class CollapsedArguments(NamedTuple):
+    """What the density takes after the point and the gradient; four of the last are `collapsed_target.Effects`."""
+
+    columns: FloatArray  # X transposed, (p, n)
+    side: FloatArray
+    z: FloatArray  # what rows multiply their effect by
+    weights: FloatArray
+    offset: FloatArray  # may be empty
+    codes: IntArray  # G for rows of no group
+    family: Family
+    nodes: FloatArray
+    log_weights: FloatArray
+    rules: Rules
+    prior: tuple[Part, ...]
+    nu: float  # of the group prior
+    group_scale: float
+    origin: FloatArray
+    peak: FloatArray
+    information: FloatArray
+    slope: FloatArray
+    counts: FloatArray  # how often the integral of each group counts, (G + 1,): 1, but in a sample of groups
+
+    def of(self, groups: IntArray, counts: FloatArray) -> "CollapsedArguments":
+        """Return those of some groups, in that order, each counted as often as it says, and of rows of no group."""
+        n_groups = len(self.peak) - 1
+        at, place = np.append(groups, n_groups), np.full(n_groups + 1, -1)
+        place[at] = np.arange(len(at))
+        kept = np.flatnonzero(place[self.codes] >= 0)
+        return self._replace(
+            columns=np.ascontiguousarray(self.columns[:, kept]),
+            side=self.side[kept],
+            z=self.z[kept],
+            weights=self.weights[kept],
+            offset=self.offset[kept] if self.offset.size else self.offset,
+            codes=place[self.codes[kept]],
+            rules=Rules(*(each[at] for each in self.rules)),
+            peak=self.peak[at],
+            information=self.information[at],
+            slope=np.ascontiguousarray(self.slope[at]),
+            counts=np.append(counts, 1.0),
+        )
+
+
+@jit
+def place_nodes(
+    eta: FloatArray, a: CollapsedArguments, precision: float, center: FloatArray, scale: FloatArray
+) -> None:
+    """Move centres, shape (G + 1,), near the effects' means given the rest, and write their scales."""
+    n_groups = center.size - 1
+    tile, side, terms, scratch = np.zeros(TILE), np.ones(TILE), np.empty((4, TILE)), np.empty((3, TILE))
+    sums = np.empty((n_groups + 1, 3))
+    for _ in range(_NEWTON_STEPS):
+        sums[:] = 0.0
+        for start in range(0, eta.size, TILE):
+            width = min(TILE, eta.size - start)
+            for lane in range(width):
+                n = start + lane
+                tile[lane], side[lane] = eta[n] + a.z[n] * center[a.codes[n]], a.side[n]
+            a.family.derivatives(tile, side, terms, scratch)
+            for lane in range(width):
+                n = start + lane
+                g, w, r = a.codes[n], a.weights[n], a.z[n]
+                sums[g, 0] += w * r * terms[1, lane]
+                sums[g, 1] += w * r * r * terms[2, lane]
+                sums[g, 2] += w * r * r * r * terms[3, lane]
+        for g in range(n_groups):
+            curvature = max(sums[g, 1], 0.0) + precision
+            scale[g] = 1.0 / math.sqrt(curvature)
+            step = (sums[g, 0] - center[g] * precision) / curvature
+            center[g] += min(max(step, -_LONGEST * scale[g]), _LONGEST * scale[g])
+    for g in range(n_groups):
+        skew = 0.5 * sums[g, 2] * scale[g] ** 4
+        center[g] += min(max(skew, -0.5 * scale[g]), 0.5 * scale[g])
+    center[n_groups] = scale[n_groups] = 0.0
+
+
+@jit
+def place(theta: FloatArray, a: CollapsedArguments, start: FloatArray, at: NodeSet) -> FloatArray:
+    """Write centres and scales of the nodes; return x . beta + offset of the rows, shape (n,)."""
+    center, scale, p, n_groups = at.center, at.scale, theta.size - 1, start.size - 1
+    beta, precision = theta[:p], math.exp(-2.0 * theta[p])
+    for g in range(n_groups):
+        peak = a.peak[g]
+        for d in range(p):
+            peak -= a.slope[g, d] * (beta[d] - a.origin[d])
+        center[g] = a.information[g] * peak / (a.information[g] + precision)
+    center[n_groups] = 0.0
+    eta = np.zeros(a.weights.size)
+    add_predictors(beta, a.columns, a.offset, eta)
+    place_nodes(eta, a, precision, center, scale)
+    hold_still(math.exp(theta[p]), a.rules, start, center, scale)
+    return eta
+
+
+@jit
+def collapsed_density(theta: FloatArray, gradient: FloatArray, a: CollapsedArguments) -> float:
+    """Return the log marginal posterior density at (beta, log sigma), and write its gradient, shape (p + 1,)."""
+    p, n_groups, n = theta.size - 1, a.peak.size - 1, a.weights.size
+    first, start = lay_out(math.exp(theta[p]), a.rules, a.nodes.size)
+    at = NodeSet(first, np.empty(n_groups + 1), np.empty(n_groups + 1), a.rules.step, a.nodes, a.log_weights)
+    eta, terms, pairs = place(theta, a, start, at), np.zeros(first[-1]), 0
+    for i in range(n):
+        pairs += first[a.codes[i] + 1] - first[a.codes[i]]
+    scores = np.empty(pairs)
+    add_values(eta, NodeRows(a.side, a.weights, a.z, a.codes), at, a.family, (terms, scores))
+    add_log_weights(theta[p], at, terms)
+    precision = math.exp(-2.0 * theta[p])
+    own, slope, _ = log_sigma_terms(theta[p], a.nu, a.group_scale)
+    total = own + prior_terms(theta[:p], a.prior, gradient[:p]) + terms[first[n_groups]]
+    terms[first[n_groups]] = 0.0
+    gradient[p] = slope
+    b = np.empty(np.diff(first).max())
+    for g in range(n_groups):
+        part = terms[first[g] : first[g + 1]]
+        top = part.max()
+        total += a.counts[g] * top
+        for k in range(part.size):
+            part[k] = top - part[k]
+    powers = np.empty(terms.size)
+    exp_minus(terms, powers, powers.view(np.int64))
+    for g in range(n_groups):
+        part = terms[first[g] : first[g + 1]]
+        write_effects(at, g, b[: part.size])
+        whole, square = 0.0, 0.0
+        for k in range(part.size):
+            whole += part[k]
+            square += part[k] * b[k] * b[k]
+        total += a.counts[g] * math.log(whole)
+        for k in range(part.size):
+            part[k] *= a.counts[g] / whole
+        gradient[p] += a.counts[g] * (square / whole * precision - 1.0)
+    done = 0
+    for i in range(n):
+        begin, mean = first[a.codes[i]], 0.0
+        count = first[a.codes[i] + 1] - begin
+        if count == N_NODES:  # a loop of constant length
+            for k in range(N_NODES):
+                mean += terms[begin + k] * scores[done + k]
+        else:
+            for k in range(count):
+                mean += terms[begin + k] * scores[done + k]
+        eta[i] = a.weights[i] * mean
+        done += count
+    add_scores(a.columns, eta, gradient[:p])
+    return float(total)
+
+
+@jit
+def _fill_terms(
+    draws: FloatArray, a: CollapsedArguments, first: IntArray, start: FloatArray, out: tuple[FloatArray, ...]
+) -> None:
+    none = np.empty(0)
+    center, scale, terms = out
+    for s in range(len(draws)):
+        at = NodeSet(first, center[s], scale[s], a.rules.step, a.nodes, a.log_weights)
+        eta = place(draws[s], a, start, at)
+        add_values(eta, NodeRows(a.side, a.weights, a.z, a.codes), at, a.family, (terms[s], none))
+        add_log_weights(draws[s, -1], at, terms[s])
+
+
+def nodes_at(draws: FloatArray, a: CollapsedArguments, *, sigma: float | None = None) -> tuple[DrawNodes, FloatArray]:
+    """Return the nodes of the groups at draws of theta, and log terms there, shape (S, M).
+
+    `sigma` is the largest one of the draws that share places in the flat arrays, by default that of these draws.
+    """
+    most = float(np.exp(draws[:, -1].max())) if sigma is None else sigma
+    first, start = lay_out(most, a.rules, a.nodes.size)
+    shape = len(draws), len(start)
+    center, scale, terms = np.empty(shape), np.empty(shape), np.zeros((len(draws), int(first[-1])))
+    _fill_terms(np.ascontiguousarray(draws), a, first, start, (center, scale, terms))
+    return DrawNodes(draws, center, scale, first, a.rules.step), terms
+
+
+def n_nodes(sigma: float, a: CollapsedArguments) -> int:
+    """Return the number of nodes of all groups at a sigma."""
+    return int(lay_out(sigma, a.rules, a.nodes.size)[0][-1])
+
+
+SUM_ERROR = 1e-3
+"""Nats, of the log-likelihood of all groups."""
+
+
+_MOST_ERROR = 1e-4  # nats, of one group, however few there are
+
+
+_SHARE = 0.05  # of a group's part of `SUM_ERROR` if errors have random signs: they are alike in groups alike
+
+
+_STRAIGHT, _NARROW = 0.1, 0.3  # skewness and sd of an effect up to which nine nodes are right to 1e-6
+
+
+_SDS = 5.0  # of log sigma and of beta: how far from the mode steps and stretches hold
+
+
+_MOST_RISE = 2.0  # of log sigma
+
+
+_FLAT = 1.0  # nats below the largest likelihood, up to which the prior alone makes a stretch end
+
+
+_FURTHER = 8.0  # how much longer such a stretch is, for sigmas in the far tail
+
+
+_ASYMPTOTIC = 0.05  # error below which the formula holds
+
+
+_FIRST_STEP = 2.0  # of eta; shorter where effects are narrower
+
+
+_SEARCH_CUT = 18.0  # nats, of the stretch on which errors are measured
+
+
+_BLOCK, _MOST_BLOCKS = 32, 512  # of nodes looked at together, and their number on either side
+
+
+_HALVINGS = 12
+
+
+class Doubtful(NamedTuple):
+    """Groups that are looked at, and where: shape (D,) each; `order` and `ends` find their rows."""
+
+    groups: IntArray
+    center: FloatArray
+    sd: FloatArray
+    margin: FloatArray  # of effects, by which beta moves their likelihood
+    order: IntArray  # rows by group
+    ends: IntArray  # (G + 2,)
+
+
+@jit
+def _values(eta: FloatArray, which: IntArray, a: CollapsedArguments, b: FloatArray, out: FloatArray) -> None:
+    """Write phi of some rows at effects b, shape (_BLOCK,)."""
+    out[:] = 0.0
+    own, side, log_p = np.empty(b.size), np.empty(b.size), np.empty(b.size)
+    for n in which:
+        for k in range(b.size):
+            own[k] = eta[n] + a.z[n] * b[k]
+        side[:] = a.side[n]
+        a.family.rows(own, side, log_p)
+        for k in range(b.size):
+            out[k] += a.weights[n] * log_p[k]
+
+
+@jit
+def _stretch(
+    rows: tuple[FloatArray, IntArray], a: CollapsedArguments, steps: tuple[float, float, float], phi: FloatArray
+) -> tuple[int, FloatArray]:
+    """Return phi at multiples of a step that cover the integrand at the largest sigma, and the place of the first.
+
+    `steps` are the step, where to start and that sigma. Of the last argument the result is a part.
+    """
+    eta, which = rows
+    h, center, sigma = steps
+    begin = math.floor(center / h) - _BLOCK // 2
+    size, first, top = phi.size, _MOST_BLOCKS * _BLOCK, -np.inf
+    origin = begin - first
+    b, left, right = np.empty(_BLOCK), first, first
+    while True:  # to the right, then to the left, until both ends are low
+        if right == first or (right < size and _term(phi, right - 1, origin, h, sigma) > top - _SEARCH_CUT):
+            place, right = right, right + _BLOCK
+        elif left > 0 and _term(phi, left, origin, h, sigma) > top - _SEARCH_CUT:
+            left -= _BLOCK
+            place = left
+        else:
+            break
+        for k in range(_BLOCK):
+            b[k] = (origin + place + k) * h
+        _values(eta, which, a, b, phi[place : place + _BLOCK])
+        for k in range(place, place + _BLOCK):
+            top = max(top, _term(phi, k, origin, h, sigma))
+    return origin + left, phi[left:right]
+
+
+@jit
+def _term(phi: FloatArray, k: int, origin: int, h: float, sigma: float) -> float:
+    b = (origin + k) * h
+    return float(phi[k] - 0.5 * (b / sigma) ** 2)
+
+
+@jit
+def _choose(
+    sigmas: FloatArray, error: float, doubtful: Doubtful, eta: FloatArray, a: CollapsedArguments
+) -> tuple[Rules, FloatArray]:
+    """Return rules of doubtful groups, shape (D,), and their log integrals at the sigmas, shape (D, 4)."""
+    n, widest = doubtful.groups.size, sigmas.max()
+    rules = Rules(np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n))
+    integrals, parts = np.full((n, sigmas.size), np.nan), np.empty(4)
+    room = np.empty((2 * _MOST_BLOCKS + 1) * _BLOCK)
+    for i in range(n):
+        g = doubtful.groups[i]
+        which = doubtful.order[doubtful.ends[g] : doubtful.ends[g + 1]]
+        h = min(_FIRST_STEP, 1.6 * doubtful.sd[i])
+        for _ in range(_HALVINGS):
+            fine = 0.25 * h
+            origin, phi = _stretch((eta, which), a, (fine, doubtful.center[i], widest), room)
+            worst = 0.0
+            for s in range(sigmas.size):
+                top = -np.inf
+                for k in range(phi.size):
+                    top = max(top, _term(phi, k, origin, fine, sigmas[s]))
+                parts[:] = 0.0
+                for k in range(phi.size):
+                    parts[k % 4] += math.exp(_term(phi, k, origin, fine, sigmas[s]) - top)
+                whole = parts.sum()
+                worst = max(worst, 2.0 * math.hypot(parts[0] - parts[2], parts[1] - parts[3]) / whole)
+                integrals[i, s] = top + math.log(whole * fine / (sigmas[s] * math.sqrt(2.0 * math.pi)))
+            if worst < _ASYMPTOTIC:
+                break
+            h *= 0.5
+        if worst > error:
+            h *= math.log(0.5 * min(worst, _ASYMPTOTIC)) / math.log(0.5 * error)
+        top, highest, k_top = -np.inf, phi.max(), 0
+        for k in range(phi.size):
+            term = _term(phi, k, origin, fine, widest)
+            if term > top:
+                top, k_top = term, k
+        low, high = phi.size, 0
+        for k in range(phi.size):
+            if _term(phi, k, origin, fine, widest) >= top - CUT:
+                low, high = min(low, k), max(high, k)
+        rules.step[i] = h
+        rules.low[i] = (origin + low - 1) * fine - doubtful.margin[i]
+        rules.high[i] = (origin + high + 1) * fine + doubtful.margin[i]
+        if highest - phi[low] < _FLAT:
+            rules.low[i] *= _FURTHER
+        if highest - phi[high] < _FLAT:
+            rules.high[i] *= _FURTHER
+        rules.mode[i], rules.slack[i] = (origin + k_top) * fine, highest - phi[k_top]
+    return rules, integrals
+
+
+class Known(NamedTuple):
+    """What is known of the groups at the mode of (beta, log sigma), shape (G,) but for the first two."""
+
+    theta: FloatArray  # (p + 1,)
+    factor: FloatArray  # L, L L' the covariance of theta
+    mean: FloatArray
+    variance: FloatArray
+    third: FloatArray  # derivative of the log-likelihood by the effect
+    poor: FloatArray  # whether the moments are a Newton step's, which may be far off
+
+
+def choose_rules(known: Known, a: CollapsedArguments) -> Rules:
+    """Return the rule of each group; Gauss and Hermite's for all where sigma is small all over the posterior."""
+    n_groups = len(known.mean)
+    rules = Rules.normal(n_groups)
+    sd = math.sqrt(float(known.factor[-1] @ known.factor[-1]))
+    moves = np.clip(sd * np.array([-_SDS, 0.0, 2.0, _SDS]), -_MOST_RISE, _MOST_RISE)
+    sigmas = np.exp(known.theta[-1] + moves)
+    if sigmas.max() < NORMAL_BELOW:
+        return rules
+    sigmas = np.maximum(sigmas, NORMAL_BELOW)
+    skewness = np.abs(known.third) * known.variance**1.5
+    groups = np.flatnonzero(~((skewness < _STRAIGHT) & (known.variance < _NARROW**2)) | known.poor.astype(bool))
+    codes, middle = a.codes, np.exp(known.theta[-1])
+    order = np.argsort(codes, kind="stable")
+    ends = np.searchsorted(codes[order], np.arange(n_groups + 2))
+    information = np.where(known.poor, 0.0, np.maximum(1.0 / known.variance - middle**-2.0, 0.0))[groups]
+    margin = _SDS * np.sqrt(((a.slope[groups] @ known.factor[:-1]) ** 2).sum(axis=1))
+    narrow = (information + sigmas[0] ** -2.0) ** -0.5
+    doubtful = Doubtful(groups, known.mean[groups], narrow, margin, order, ends)
+    eta = known.theta[:-1] @ a.columns + (a.offset if a.offset.size else 0.0)
+    error = _SHARE * min(SUM_ERROR / math.sqrt(n_groups), _MOST_ERROR)
+    found, exact = _choose(sigmas, error, doubtful, eta, a)
+    at = np.column_stack([np.tile(known.theta[:-1], (2, 1)), np.log(sigmas[1:3])])
+    nodes, terms = nodes_at(at, a)
+    own = np.logaddexp.reduceat(terms, nodes.first[:-1], axis=1)[:, groups]
+    gap = np.abs(own.T - exact[:, 1:3]).max(axis=1, initial=0.0)
+    gap[~np.isfinite(gap)] = np.inf
+    best = np.argsort(gap, kind="stable")
+    wrong = np.ones(len(groups), dtype=bool)
+    wrong[best] = np.cumsum(gap[best]) > 0.2 * SUM_ERROR
+    for whole, part in zip(rules, found, strict=True):
+        whole[groups[wrong]] = part[wrong]
+    return rules
+
+
+_START = -0.7  # log sigma at which the mode is sought first
+
+
+_MODE_TOLERANCE = 1e-3  # posterior sds
+
+
+_NEAR, _TURNS = 0.1, 4  # posterior sds by which the mode may be off, and turns of quadrature and mode
+
+
+_FINE_NODES = 41  # of `mode`
+
+
+_FINE_TOLERANCE, _ENOUGH, _FINE_STEPS = 1e-4, 1e-2, 20  # posterior sds: to stop at, and to accept after all steps
+
+
+_DIFFERENCE = 1e-3  # posterior sds, of the gradients whose differences are the Hessian
+
+
+_LEAST_PRECISION = 0.5  # of log sigma: where rows say nothing about it the density is no normal one
+
+
+def effect_column(rows: WeightedData) -> int:
+    """Return the column by which rows multiply the effect of their group, see `effect_multipliers`."""
+    constant = rows.design.constant if isinstance(rows, Coreset) else None
+    return -1 if constant is None else constant
+
+
+@dataclass(frozen=True, eq=False)
+class CollapsedTarget:
+    """The marginal posterior of (beta, log sigma) of weighted rows with groups."""
+
+    rows: WeightedData  # `group` has one column
+    family: Family
+    priors: tuple[Prior, GroupPrior]  # of beta and of sigma
+    n_groups: int
+    point: MarginalPoint  # the mode
+    rules: Rules  # of the groups' quadrature
+
+    @classmethod
+    def of(
+        cls, rows: WeightedData, family: Family, priors: tuple[Prior, GroupPrior], n_groups: int
+    ) -> "CollapsedTarget":
+        """Find the mode of rows in memory."""
+        check_density(priors[0], "sampling with groups").parts(rows.n_features)
+        look = look_at_rows(rows, family, n_groups, effect_multipliers(rows, effect_column(rows)))
+        start = np.append(np.zeros(rows.n_features), _START + math.log(family.unit))
+        point = marginal_mode(look, start, priors, n_groups, tolerance=_MODE_TOLERANCE)
+        target = cls(rows, family, priors, n_groups, point, Rules.normal(n_groups))
+        for _ in range(_TURNS):  # where effects are not normal the steps above end some sds off, or do not begin
+            target = replace(target, rules=target.chosen_rules())
+            gradient = np.empty(rows.n_features + 1)
+            collapsed_density(target.point.theta, gradient, target.arguments())
+            if np.linalg.norm(target.factor.T @ gradient) < _NEAR:
+                break
+            try:
+                mode = target.mode()
+            except NoModeError:
+                break
+            point = at_point(look, mode.beta, target.point.likelihoods.nodes(mode.beta), priors)
+            target = replace(target, point=replace(point, terms=mode.terms))
+        return target
+
+    def chosen_rules(self) -> Rules:
+        """Return the rule that each group's effect asks for."""
+        if self.family.quadratic:  # effects are normal
+            return Rules.normal(self.n_groups)
+        real, effects, third = slice(None, -1), self.point.effects, self.point.sums.own[:-1, THIRD]
+        known = Known(
+            self.point.theta, self.factor, effects.mean[real], effects.variance[real], third, effects.poor[real]
+        )
+        return choose_rules(known, replace(self, rules=Rules.normal(self.n_groups)).arguments())
+
+    @property
+    def column(self) -> int:
+        """The column by which rows multiply the effect of their group."""
+        return effect_column(self.rows)
+
+    @property
+    def effects(self) -> Effects:
+        """Normal likelihoods of the effects at the mode."""
+        return self.point.likelihoods
+
+    @property
+    def factor(self) -> FloatArray:
+        """Lower triangular L, L L' the inverse of minus the Hessian at the mode, shape (p + 1, p + 1)."""
+        precision = self.point.terms.precision
+        try:
+            linalg.cholesky(precision)
+        except linalg.LinAlgError:
+            precision = precision.copy()
+            precision[-1, :-1] = precision[:-1, -1] = 0.0
+            precision[-1, -1] = max(precision[-1, -1], _LEAST_PRECISION)
+        return factor_of_inverse(precision)
+
+    def arguments(self) -> CollapsedArguments:
+        """Return what the compiled density takes after the point and the gradient."""
+        rows, effects, (prior, group_prior) = self.rows, self.effects, self.priors
+        assert rows.group is not None
+        codes = np.where(rows.group[:, 0] < 0, self.n_groups, rows.group[:, 0])
+        return CollapsedArguments(
+            np.ascontiguousarray(rows.X.T),
+            rows.y.astype(np.float64),
+            effect_multipliers(rows, effect_column(rows)),
+            np.array(rows.weights),
+            NO_OFFSET if rows.offset is None else rows.offset,
+            codes.astype(np.int64),
+            self.family,
+            NODES,
+            LOG_WEIGHTS,
+            self.rules,
+            prior.parts(rows.n_features),
+            *group_prior.table,
+            effects.beta,
+            effects.peak,
+            effects.information,
+            np.ascontiguousarray(effects.slope),
+            np.ones(self.n_groups + 1),
+        )
+
+    def mode(self) -> Mode:
+        """Return the mode by finer quadrature than samplers need, and the Hessian by differences of gradients."""
+        nodes, log_weights = normal_nodes(_FINE_NODES)
+        fine = self.arguments()._replace(nodes=nodes, log_weights=log_weights)
+        h = _DIFFERENCE * np.sqrt((self.factor**2).sum(axis=1))
+
+        prior = self.priors[0]
+
+        def at(theta: FloatArray) -> tuple[float, FloatArray]:  # without the prior of beta, which may have a kink
+            gradient = np.empty(len(theta))
+            value = collapsed_density(theta, gradient, fine) - float(prior.log_density(theta[:-1]))
+            gradient[:-1] -= prior.gradient(theta[:-1])
+            return value, gradient
+
+        def terms(theta: FloatArray) -> Derivatives:
+            value, gradient = at(theta)
+            rows = [(at(theta - move)[1] - at(theta + move)[1]) / (2.0 * move.sum()) for move in np.diag(h)]
+            precision, own = 0.5 * (np.array(rows) + np.array(rows).T), prior_part(theta[:-1], prior)
+            gradient[:-1] += own.gradient
+            precision[:-1, :-1] += own.precision
+            return Derivatives(value + own.value, gradient, precision)
+
+        try:
+            return find_mode(terms, self.point.theta, tolerance=_FINE_TOLERANCE, max_steps=_FINE_STEPS)
+        except NoModeError as error:  # rounding errors of quadrature can hide the last gains of the value
+            if error.reached is None or error.reached.decrement > _ENOUGH:
+                raise
+            return error.reached

@@ -1,0 +1,206 @@
+r"""The mode of the marginal posterior of (beta, log sigma), by passes over rows in memory or in a source.
+
+Gradient and Hessian follow the identities of Fisher and Louis (1982): means and variances, over the effects given the
+data, of those of the joint density. The Hessian takes the scores of a group's rows as linear in its effect.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import linalg
+
+from bayescore.models.groups.rows import INFORMATION, SLOPE, THIRD, GroupSums, Look
+from bayescore.models.posterior import Derivatives, prior_part
+from bayescore.numerics.elementary import EffectMoments, Nodes, effect_moments
+from bayescore.priors import Prior
+from bayescore.priors.groups import GroupPrior, log_sigma_terms
+from bayescore.types import FloatArray
+
+MAX_PASSES = 40
+_LEAST_INFORMATION = 1e-4  # of a group's rows on its effect, in units of the prior's
+_CLOSE = 0.1  # posterior sds of beta, and of each effect, from the joint mode of beta and the effects
+_ROUNDING = 1e-12  # of a log density: its rounding
+
+
+@dataclass(frozen=True, eq=False)
+class Effects:
+    """Normal approximation of each group's likelihood near a point, to place nodes at other points."""
+
+    beta: FloatArray  # the point, (p,)
+    peak: FloatArray  # of the likelihood of each group's effect, (G + 1,); 0 for rows of no group
+    information: FloatArray  # its precision, (G + 1,)
+    slope: FloatArray  # the peak's loss for each unit of beta, (G + 1, p)
+
+    def nodes(self, theta: FloatArray) -> Nodes:
+        """Return nodes at another point (beta, log sigma), of normal effects."""
+        precision = self.information + np.exp(-2.0 * float(theta[-1]))
+        center = self.information * (self.peak - self.slope @ (theta[:-1] - self.beta)) / precision
+        scale = precision**-0.5
+        scale[-1] = 0.0
+        return Nodes(center, scale)
+
+
+@dataclass(frozen=True, eq=False)
+class MarginalPoint:
+    """A point (beta, log sigma), and the results of a pass there."""
+
+    beta: FloatArray
+    log_sigma: float
+    nodes: Nodes
+    sums: GroupSums
+    effects: EffectMoments
+    terms: Derivatives  # of the log marginal posterior; the last coordinate is log sigma
+    gap: float  # largest distance of a mean effect from its nodes' centre, in sds of the effect
+
+    @property
+    def theta(self) -> FloatArray:
+        """The point, shape (p + 1,)."""
+        return np.append(self.beta, self.log_sigma)
+
+    @property
+    def likelihoods(self) -> Effects:
+        """Normal approximations of the groups' likelihoods."""
+        prior = np.exp(-2.0 * self.log_sigma)
+        information = np.maximum(1.0 / self.effects.variance - prior, _LEAST_INFORMATION * prior)
+        peak = self.effects.mean * (information + prior) / information
+        peak[-1] = information[-1] = 0.0
+        return Effects(self.beta, peak, information, self.sums.middle)
+
+
+def at_point(look: Look, theta: FloatArray, nodes: Nodes, priors: tuple[Prior, GroupPrior]) -> MarginalPoint:
+    """Return the results of a pass at theta = (beta, log sigma)."""
+    beta, log_sigma = theta[:-1], float(theta[-1])
+    sums = look(beta, nodes)
+    found = effect_moments(sums.values, nodes, log_sigma, sums.own[:, SLOPE], sums.own[:, INFORMATION])
+    real = slice(None, -1)  # rows of no group have no effect
+    square = np.exp(-2.0 * log_sigma)
+    m, v, middle = found.mean[real], found.variance[real], sums.middle[real]
+    p = len(beta)
+    gradient, precision = np.empty(p + 1), np.zeros((p + 1, p + 1))
+    # within groups, and between them: a group's mean score is m / sigma^2 (Stein), whatever the nodes' probabilities
+    gradient[:p] = sums.gradient - (sums.own[real, SLOPE] - m * square) @ middle
+    gradient[:p] += 0.5 * (v - nodes.scale[real] ** 2) @ (sums.pull[real] - sums.own[real, THIRD, None] * middle)
+    gradient[p] = (found.square[real] * square - 1.0).sum()
+    precision[:p, :p] = (
+        sums.precision - (middle.T * (sums.own[real, INFORMATION] - (1.0 - v * square) * square)) @ middle
+    )
+    precision[p, :p] = precision[:p, p] = ((2.0 * m - found.with_square[real] * square) * square) @ middle
+    precision[p, p] = (2.0 * found.square[real] * square - found.of_square[real] * square**2).sum()
+    own, (log_p, slope, curvature) = prior_part(beta, priors[0]), log_sigma_terms(log_sigma, *priors[1].table)
+    gradient += np.append(own.gradient, slope)
+    precision += linalg.block_diag(own.precision, np.full((1, 1), curvature))
+    value = float(found.log_marginal[real].sum() + sums.values[-1, 0]) + (own.value + log_p)
+    terms = Derivatives(value, gradient, precision)
+    gap = np.abs(found.mean - nodes.center)[real] / np.sqrt(v)
+    return MarginalPoint(beta, log_sigma, nodes, sums, found, terms, float(gap.max(initial=0.0)))
+
+
+def _step(point: MarginalPoint) -> tuple[FloatArray, float]:
+    """Return a Newton step, not long in log sigma, and its length in posterior sds."""
+    gradient, precision = point.terms.gradient, point.terms.precision
+    if not np.isfinite(precision.sum() + gradient.sum()):  # rates of counts far off, beyond all numbers
+        raise linalg.LinAlgError("the marginal posterior is not finite here")
+    least = 0.2 * (point.effects.square[:-1] * np.exp(-2.0 * point.log_sigma)).sum() + 0.5
+    for lift in (0.0, 1.0, 10.0, 100.0):
+        lifted = precision.copy()
+        if lift:  # log sigma alone, by less than an EM step would
+            lifted[-1, :-1] = lifted[:-1, -1] = 0.0
+            lifted[-1, -1] = max(float(precision[-1, -1]), float(least))
+            lifted[:-1, :-1] += (lift - 1.0) * 1e-3 * np.diag(np.abs(np.diagonal(precision)[:-1]))
+        try:
+            factor = linalg.cho_factor(lifted)
+        except linalg.LinAlgError:
+            continue
+        step = linalg.cho_solve(factor, gradient)
+        length = math.sqrt(max(float(gradient @ step), 0.0))
+        if abs(step[-1]) > 1.0:
+            step = step / abs(step[-1])
+        return step, length
+    raise linalg.LinAlgError("the marginal posterior has no scale")
+
+
+@np.errstate(all="ignore")  # of steps that come to rates beyond all numbers, and are given up
+def marginal_mode(
+    look: Look, theta: FloatArray, priors: tuple[Prior, GroupPrior], n_groups: int, *, tolerance: float
+) -> MarginalPoint:
+    """Climb to less than `tolerance` from the mode of the marginal posterior, with nodes that cover all effects.
+
+    One pass a step. The first has the effects at 0, and Newton steps for all of them; each later pass has its nodes
+    where the one before says. Such steps may overshoot where labels are rare: where they do not end at the mode, they
+    begin once more, at the joint mode of beta and the effects; and where those of all together do not end there, at
+    that of beta first.
+    """
+    none = np.zeros(n_groups + 1)
+    point, found = _climb(look, at_point(look, theta, Nodes(none, none), priors), priors, tolerance)
+    if found:
+        return point
+    ends = []
+    for apart in (False, True):
+        again = at_point(look, *_joint_mode(look, theta, priors[0], n_groups, apart=apart), priors)
+        point, found = _climb(look, again, priors, tolerance)
+        if found:
+            return point
+        ends.append(point)
+    return max(ends, key=lambda end: end.terms.value)
+
+
+def _climb(
+    look: Look, point: MarginalPoint, priors: tuple[Prior, GroupPrior], tolerance: float
+) -> tuple[MarginalPoint, bool]:
+    """Return the best point of Newton steps from `point`, and whether that is the mode."""
+    best: MarginalPoint | None = None
+    shrink = 1.0
+    for _ in range(MAX_PASSES):
+        try:
+            step, length = _step(point)
+        except linalg.LinAlgError:  # far off, with nodes that miss the effects
+            return (point if best is None else best), False
+        covered = not point.effects.poor[:-1].any()
+        if covered and best is not None and point.terms.value < best.terms.value - 0.1 and shrink > 1e-3:
+            shrink *= 0.3  # too far: back, by less
+            point, (step, length) = best, _step(best)
+        elif covered:
+            best, shrink = point, min(1.0, 2.0 * shrink)
+            if length < tolerance and point.gap < 1.0:
+                return point, True
+        theta = point.theta + shrink * step
+        point = at_point(look, theta, point.likelihoods.nodes(theta), priors)
+    return (point if best is None else best), False
+
+
+def _joint_mode(look: Look, theta: FloatArray, prior: Prior, n_groups: int, *, apart: bool) -> tuple[FloatArray, Nodes]:
+    """Return beta at the joint mode of beta and the effects given sigma, as theta, and nodes about the effects there.
+
+    The joint density is log-concave given sigma, so steps that are halved until they climb come there from anywhere.
+    If `apart`, effects stay 0 until beta is at its mode without them: beside a beta far off many groups would
+    overshoot, and one of them halves the step of all.
+    """
+    beta, square, none = theta[:-1], np.exp(-2.0 * theta[-1]), np.zeros(n_groups + 1)
+    center, step, step_of_effects, best = none, 0.0 * beta, none, -np.inf
+    information, held = none + square, apart
+    for _ in range(MAX_PASSES):
+        there, effects = beta + step, center + step_of_effects
+        sums, own = look(there, Nodes(effects, none)), prior_part(there, prior)
+        value = sums.values[:, 0].sum() + own.value - 0.5 * square * effects @ effects
+        if not value >= best - _ROUNDING * abs(best):
+            step, step_of_effects = 0.5 * step, 0.5 * step_of_effects
+            continue
+        beta, center, best = there, effects, value
+        information, cross = sums.own[:, INFORMATION] + square, sums.cross.copy()
+        slope = sums.own[:, SLOPE] - square * center
+        slope[-1] = cross[-1] = 0.0  # rows of no group have no effect
+        if held:
+            step = linalg.solve(sums.precision + own.precision, sums.gradient + own.gradient, assume_a="pos")
+            held = bool((sums.gradient + own.gradient) @ step >= _CLOSE**2)
+            if held:
+                continue
+        precision = sums.precision + own.precision - (cross.T / information) @ cross
+        gradient = sums.gradient + own.gradient - cross.T @ (slope / information)
+        step = linalg.solve(precision, gradient, assume_a="pos")
+        step_of_effects = (slope - cross @ step) / information
+        of_effects = float((step_of_effects**2 * information).max()) if apart else 0.0
+        if max(gradient @ step, of_effects) < _CLOSE**2:
+            break
+    scale = np.append(information[:-1] ** -0.5, 0.0)
+    return np.append(beta, theta[-1]), Nodes(center, scale)

@@ -1,0 +1,373 @@
+r"""Nodes of each group's effect, as many as its integrand asks for; `node_values` has sums of rows over them.
+
+The integrand of group g is exp(phi(b)) N(b; 0, sigma^2), phi the log-likelihood of its rows. A group has nodes by one
+of two rules. Both have the form b_k = c + d_k and a log weight v_k, so that the integral is
+
+.. math:: \sum_k e^{\phi(b_k) + v_k}, \qquad
+          v_k = -\tfrac12 b_k^2 / \sigma^2 - \log\sigma + \begin{cases}
+          \log s + z_k^2 / 2 + \log\omega_k & \text{Gauss and Hermite, } d_k = s z_k \\
+          \log h - \tfrac12 \log 2\pi & \text{trapezoid, } d_k = h k \end{cases}
+
+with z_k, omega_k nodes and weights for N(0, 1). Nodes of Gauss and Hermite follow the point (beta, log sigma). Those of
+the trapezoid are multiples of h that do not move: a point only says which of them are needed. So the density is smooth,
+but for terms of less than e^-14 of the largest, `CUT`.
+
+Log-likelihoods of groups at the nodes of their effects (`effect_nodes`), and the scores of rows there.
+
+References
+----------
+Pinheiro and Bates (1995), Journal of Computational and Graphical Statistics 4, 12-35. Trefethen and Weideman (2014),
+The exponentially convergent trapezoidal rule, SIAM Review 56.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayescore.compiled import jit
+from bayescore.families import Family
+from bayescore.numerics.elementary import LOG_WEIGHTS, N_NODES, NARROW, NODES
+from bayescore.types import FloatArray, IntArray
+
+CUT = 14.0
+"""Nats below the largest term of a group at which the trapezoid ends."""
+
+
+NORMAL_BELOW = 0.8
+"""Sigma below which nine nodes of Gauss and Hermite are right to 2e-5 nats, whatever the rows."""
+
+
+_COVERED = 6.0  # mean of posterior over quadrature weights above which nodes miss an effect
+
+
+_LEFT_OUT = 1e-3  # share of the first and last node above which a trapezoid misses some of the effect
+
+
+_STEPS = 0.5  # sd of an effect in steps of the trapezoid, below which it may lie between nodes
+
+
+_HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
+
+
+class Rules(NamedTuple):
+    """The rule of each group, shape (G + 1,); the last entry is of rows of no group.
+
+    The trapezoid's nodes lie between `low` and `high`. Those with b^2 > mode^2 + 2 sigma^2 (`CUT` + slack) are left
+    out: there the prior alone makes the integrand negligible.
+    """
+
+    step: FloatArray  # of the trapezoid; 0 where the rule is Gauss and Hermite's
+    low: FloatArray
+    high: FloatArray
+    mode: FloatArray  # of the integrand at some sigma
+    slack: FloatArray  # largest phi less phi there
+
+    @classmethod
+    def normal(cls, n_groups: int) -> "Rules":
+        """Return Gauss and Hermite's rule for all groups."""
+        return cls(*np.zeros((5, n_groups + 1)))
+
+
+class NodeSet(NamedTuple):
+    """Where the nodes of groups are: places in flat arrays, centres and scales; scale 0 is the trapezoid's mark."""
+
+    first: IntArray  # (G + 2,)
+    center: FloatArray  # (G + 1,); of the trapezoid its first node
+    scale: FloatArray  # (G + 1,)
+    step: FloatArray  # (G + 1,)
+    nodes: FloatArray  # of Gauss and Hermite, (K,)
+    log_weights: FloatArray
+
+
+@jit
+def lay_out(sigma: float, rules: Rules, n_nodes: int) -> tuple[IntArray, FloatArray]:
+    """Return the places of each group's nodes, shape (G + 2,), and where the trapezoid begins, (G + 1,).
+
+    The places do for any smaller sigma too.
+    """
+    n_groups = rules.step.size - 1
+    first, start = np.zeros(n_groups + 2, dtype=np.int64), np.zeros(n_groups + 1)
+    for g in range(n_groups):
+        count, h = n_nodes, rules.step[g]
+        if h > 0.0 and sigma >= NORMAL_BELOW:
+            reach = math.sqrt(rules.mode[g] ** 2 + 2.0 * sigma * sigma * (CUT + rules.slack[g]))
+            begin = math.ceil(max(rules.low[g], -reach) / h)
+            count = max(n_nodes, int(math.floor(min(rules.high[g], reach) / h) - begin) + 1)
+            start[g] = begin * h
+        first[g + 1] = first[g] + count
+    first[n_groups + 1] = first[n_groups] + 1  # rows of no group have the effect 0
+    return first, start
+
+
+@jit
+def hold_still(sigma: float, rules: Rules, start: FloatArray, center: FloatArray, scale: FloatArray) -> None:
+    """Replace the centres and scales of groups that the trapezoid serves at this sigma."""
+    for g in range(rules.step.size - 1):
+        if rules.step[g] > 0.0 and sigma >= NORMAL_BELOW:
+            center[g], scale[g] = start[g], 0.0
+
+
+@jit
+def write_effects(at: NodeSet, g: int, b: FloatArray) -> None:
+    """Write b of the nodes of a group."""
+    center, scale, h = at.center[g], at.scale[g], at.step[g]
+    if scale > 0.0:
+        known = min(b.size, at.nodes.size)
+        for k in range(known):
+            b[k] = center + scale * at.nodes[k]
+        b[known:] = center
+    else:
+        for k in range(b.size):
+            b[k] = center + h * k
+
+
+@jit
+def add_log_weights(log_sigma: float, at: NodeSet, terms: FloatArray) -> None:
+    """Add the log weights to phi at the nodes, shape (M,)."""
+    half = 0.5 * math.exp(-2.0 * log_sigma)
+    own = at.log_weights + 0.5 * at.nodes**2
+    for g in range(at.step.size - 1):
+        part, center, scale, h = terms[at.first[g] : at.first[g + 1]], at.center[g], at.scale[g], at.step[g]
+        if scale > 0.0:
+            base = math.log(scale) - log_sigma
+            for k in range(at.nodes.size):
+                b = center + scale * at.nodes[k]
+                part[k] += base + own[k] - half * b * b
+            part[at.nodes.size :] = -np.inf  # room of a trapezoid at a larger sigma
+        else:
+            base = math.log(h) - _HALF_LOG_2PI - log_sigma
+            for k in range(part.size):
+                b = center + h * k
+                part[k] += base - half * b * b
+
+
+class DrawNodes(NamedTuple):
+    """The nodes of groups at S draws of theta, in the same places of flat arrays."""
+
+    theta: FloatArray  # (S, p + 1)
+    center: FloatArray  # (S, G + 1)
+    scale: FloatArray  # (S, G + 1)
+    first: IntArray  # (G + 2,)
+    step: FloatArray  # (G + 1,)
+
+    def effects(self, g: int) -> FloatArray:
+        """Return b at the nodes of a group, shape (S, K); what a rule has no use for is its centre."""
+        count, scale = int(self.first[g + 1] - self.first[g]), self.scale[:, g, None]
+        own = np.append(NODES, np.zeros(count))[:count]
+        steps = np.where(scale > 0.0, scale * own, self.step[g] * np.arange(count))
+        return np.asarray(self.center[:, g, None] + steps)
+
+    def of(self, groups: IntArray) -> "DrawNodes":
+        """Return the nodes of some groups, the last of them that of rows of no group."""
+        first = np.append(0, np.cumsum(np.diff(self.first)[groups]))
+        center, scale = (np.ascontiguousarray(each[:, groups]) for each in (self.center, self.scale))
+        return DrawNodes(self.theta, center, scale, first, self.step[groups])
+
+    def places(self, groups: IntArray) -> IntArray:
+        """Return where the nodes of some groups are in the flat arrays."""
+        count = np.diff(self.first)[groups]
+        before = np.append(0, np.cumsum(count)[:-1])
+        return np.asarray(np.repeat(self.first[groups] - before, count) + np.arange(count.sum()))
+
+
+@jit
+def _weigh(at: DrawNodes, tables: tuple[FloatArray, FloatArray], terms: FloatArray) -> None:
+    for s in range(len(at.theta)):
+        own = NodeSet(at.first, at.center[s], at.scale[s], at.step, *tables)
+        add_log_weights(at.theta[s, -1], own, terms[s])
+
+
+def weigh_nodes(terms: FloatArray, at: DrawNodes) -> None:
+    """Add log weights to phi at the nodes, shape (S, M)."""
+    _weigh(at, (NODES, LOG_WEIGHTS), terms)
+
+
+class EffectFigures(NamedTuple):
+    """Log-likelihoods of groups, shape (S, G + 1), mean and variance of effects, and where nodes miss them, (S, G)."""
+
+    log_p: FloatArray
+    mean: FloatArray
+    variance: FloatArray
+    astray: NDArray[np.bool_]
+
+
+@jit
+def _moments(terms: FloatArray, at: DrawNodes, tables: tuple[FloatArray, FloatArray], out: EffectFigures) -> None:
+    nodes, log_weights = tables
+    n_groups, weights = at.step.size - 1, np.exp(log_weights)
+    most = np.diff(at.first).max()
+    b, share = np.empty(most), np.empty(most)
+    for s in range(len(terms)):
+        own = NodeSet(at.first, at.center[s], at.scale[s], at.step, nodes, log_weights)
+        out.log_p[s, n_groups] = terms[s, at.first[n_groups]]
+        for g in range(n_groups):
+            part = terms[s, at.first[g] : at.first[g + 1]]
+            count, top, total, mean, square = part.size, part.max(), 0.0, 0.0, 0.0
+            write_effects(own, g, b[:count])
+            for k in range(count):
+                share[k] = math.exp(part[k] - top)
+                total += share[k]
+            covered = 0.0
+            for k in range(count):
+                share[k] /= total
+                mean += share[k] * b[k]
+            for k in range(count):
+                square += share[k] * (b[k] - mean) ** 2
+            out.log_p[s, g], out.mean[s, g], out.variance[s, g] = top + math.log(total), mean, square
+            scale = at.scale[s, g]
+            if scale > 0.0:
+                for k in range(weights.size):
+                    covered += share[k] ** 2 / weights[k]
+                out.astray[s, g] = not (covered <= _COVERED and square > (NARROW * scale) ** 2)
+            else:
+                ends = share[0] + share[count - 1]
+                out.astray[s, g] = not (ends <= _LEFT_OUT and square > (_STEPS * at.step[g]) ** 2)
+
+
+def figures(terms: FloatArray, at: DrawNodes) -> EffectFigures:
+    """Return log-likelihoods of groups and moments of their effects from log terms at the nodes, shape (S, M)."""
+    shape = at.center.shape[0], at.center.shape[1] - 1
+    out = EffectFigures(np.empty(at.center.shape), np.empty(shape), np.empty(shape), np.zeros(shape, dtype=bool))
+    _moments(terms, at, (NODES, LOG_WEIGHTS), out)
+    return out
+
+
+CERTAIN = 37.0
+"""Eta beyond which labels are certain: log p and its score are below 1e-15."""
+
+
+_NOTHING = 1e-15
+
+
+_MANY = 128  # nodes of a group; with more, labels are certain at most of them
+
+
+_CHUNK = 1024  # pairs of a row and a node evaluated at a time
+
+
+class NodeRows(NamedTuple):
+    """What `add_values` reads of rows, shape (n,) each."""
+
+    side: FloatArray
+    weights: FloatArray
+    z: FloatArray  # what rows multiply their effect by
+    codes: IntArray  # G for rows of no group
+
+
+@jit
+def add_values(
+    eta: FloatArray, rows: NodeRows, at: NodeSet, family: Family, out: tuple[FloatArray, FloatArray]
+) -> None:
+    """Add phi at the nodes, shape (M,), and write the scores of rows at them, one row after the other.
+
+    The second array of `out` is for the scores; nothing is kept if it is empty.
+    """
+    values, scores = out
+    most = 0
+    for g in range(at.first.size - 1):
+        most = max(most, at.first[g + 1] - at.first[g])
+    size = max(_CHUNK, most)
+    if most > _MANY:
+        _add_where_not_certain(eta, rows, at, family, (values, scores, np.empty((3, size))))
+        return
+    side, log_p, own = np.empty(size), np.empty(size), np.empty(size)
+    keep, done, begin, n = scores.size > 0, 0, 0, eta.size
+    while begin < n:
+        stop, width = begin, 0
+        part = scores[done : done + size] if keep else own
+        while stop < n:
+            g = rows.codes[stop]
+            count = at.first[g + 1] - at.first[g]
+            if width + count > size:
+                break
+            z = rows.z[stop]
+            middle, own_side = eta[stop] + z * at.center[g], rows.side[stop]
+            if count == N_NODES and at.scale[g] > 0.0:  # the usual case: a loop of constant length
+                spread = z * at.scale[g]
+                for k in range(N_NODES):
+                    part[width + k] = middle + spread * at.nodes[k]
+                    side[width + k] = own_side
+            elif at.scale[g] > 0.0:
+                spread = z * at.scale[g]
+                for k in range(min(count, at.nodes.size)):
+                    part[width + k] = middle + spread * at.nodes[k]
+                for k in range(at.nodes.size, count):
+                    part[width + k] = middle
+                side[width : width + count] = own_side
+            else:
+                spread = z * at.step[g]
+                for k in range(count):
+                    part[width + k] = middle + spread * k
+                side[width : width + count] = own_side
+            width += count
+            stop += 1
+        family.rows(part[:width], side[:width], log_p[:width])
+        place = 0
+        for i in range(begin, stop):
+            first, w = at.first[rows.codes[i]], rows.weights[i]
+            count = at.first[rows.codes[i] + 1] - first
+            if count == N_NODES:
+                for k in range(N_NODES):
+                    values[first + k] += w * log_p[place + k]
+            else:
+                for k in range(count):
+                    values[first + k] += w * log_p[place + k]
+            place += count
+        begin, done = stop, done + width
+
+
+@jit
+def _add_where_not_certain(
+    eta: FloatArray, rows: NodeRows, at: NodeSet, family: Family, out: tuple[FloatArray, FloatArray, FloatArray]
+) -> None:
+    """Do the same without evaluating rows where their label is certain: at most nodes where sigma is large.
+
+    The third array of `out` is scratch, shape (3, size).
+    """
+    values, scores, (part, side, log_p) = out
+    side[0], part[0], side[1], part[1] = 1.0, CERTAIN, -1.0, -CERTAIN
+    family.rows(part[:2], side[:2], log_p[:2])
+    ends = max(abs(log_p[0]), abs(log_p[1]), abs(part[0]), abs(part[1])) < _NOTHING  # not so for counts
+    keep, done, begin, n = scores.size > 0, 0, 0, eta.size
+    spans = np.empty((part.size, 2), dtype=np.int64)
+    while begin < n:
+        stop, width = begin, 0
+        while stop < n and stop - begin < part.size:
+            g, z, own_side = rows.codes[stop], rows.z[stop], rows.side[stop]
+            count, center, scale = at.first[g + 1] - at.first[g], at.center[g], at.scale[g]
+            middle, low, high = eta[stop] + z * center, 0, count
+            spread = z * at.step[g]
+            if scale == 0.0 and ends and spread != 0.0:
+                edge = (own_side * CERTAIN - middle) / spread
+                if own_side * spread > 0.0:
+                    high = min(max(math.ceil(min(edge, count)), 0), count)
+                else:
+                    low = min(max(math.floor(max(edge, 0.0)), 0), count)
+            if width + high - low > part.size:
+                break
+            if scale == 0.0:
+                for k in range(high - low):
+                    part[width + k] = middle + spread * (low + k)
+            else:
+                for k in range(min(count, at.nodes.size)):
+                    part[width + k] = middle + z * scale * at.nodes[k]
+                part[width + at.nodes.size : width + count] = middle
+            side[width : width + high - low] = own_side
+            width += high - low
+            spans[stop - begin, 0], spans[stop - begin, 1] = low, high
+            stop += 1
+        family.rows(part[:width], side[:width], log_p[:width])
+        place = 0
+        for i in range(begin, stop):
+            first, w, low, high = at.first[rows.codes[i]], rows.weights[i], spans[i - begin, 0], spans[i - begin, 1]
+            for k in range(low, high):
+                values[first + k] += w * log_p[place + k - low]
+            if keep:
+                count = at.first[rows.codes[i] + 1] - first
+                scores[done : done + count] = 0.0
+                scores[done + low : done + high] = part[place : place + high - low]
+                done += count
+            place += high - low
+        begin = stop

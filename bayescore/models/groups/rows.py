@@ -1,0 +1,508 @@
+r"""Rows of several group terms, sorted by the factor of most levels, and the curvature of beta and all effects.
+
+Minus the Hessian of (effects of the first factor, the rest) is [[D, B'], [B, E]]. D is block diagonal, a block for each
+level, and B is sparse, an entry for each pair of levels that rows have: no matrix of all parameters is made.
+
+The log-likelihood of rows and its derivatives by coefficients and effects of groups, at one point.
+
+With b the coefficients, u the effects of all factors, and a row's predictor x . b + z . u + o,
+
+.. math:: L(b + \delta, u + \epsilon) \approx L + g'\delta + h'\epsilon
+          - \tfrac12 \delta' F \delta - \epsilon' C \delta - \tfrac12 \epsilon' K \epsilon
+
+K has entries only for effects that occur in one row: it is sparse, one block for each level and each pair of levels.
+Terms of disjoint rows add up, so the same function serves rows in memory and a pass.
+
+Sums over the rows of groups: averages over nodes of the group's effect, and log-likelihoods at the nodes.
+
+Group codes are 0 to G - 1, and G for rows of no group. Their effect is 0, so their nodes have centre and scale 0.
+Sums add up over blocks, so the same functions serve rows in memory and a pass over a large source.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import linalg, sparse
+
+from bayescore.compiled import jit
+from bayescore.data.coreset import Coreset
+from bayescore.data.dataset import Dataset
+from bayescore.data.design import Grouping
+from bayescore.data.tiles import TILE, TileRows, load_tile, new_tile
+from bayescore.families import Family
+from bayescore.models.groups.nodes import DrawNodes, NodeRows, NodeSet, add_values
+from bayescore.models.posterior import Derivatives, likelihood_terms
+from bayescore.models.predictor import Factor, Predictor, multipliers
+from bayescore.models.row_kernels import add_offset, derivatives_of, predictor
+from bayescore.numerics.elementary import LOG_WEIGHTS, N_NODES, NODES, WEIGHTS, Nodes
+from bayescore.types import FloatArray, IntArray, WeightedData
+from bayescore.validation import DataError
+
+
+@dataclass(frozen=True, eq=False)
+class JointTerms:
+    """Value, g and F of the coefficients, h of the effects, shape (E,), C, shape (E, p), and K, shape (E, E)."""
+
+    coefficients: Derivatives
+    slope: FloatArray
+    cross: FloatArray
+    precision: sparse.csr_array
+
+    def __add__(self, other: "JointTerms") -> "JointTerms":
+        return JointTerms(
+            self.coefficients + other.coefficients,
+            self.slope + other.slope,
+            self.cross + other.cross,
+            self.precision + other.precision,
+        )
+
+    def at(self, beta: FloatArray, effects: FloatArray) -> FloatArray:
+        """Return the log-likelihood to second order at moves, shapes (S, p) and (S, E), from the point: (S,)."""
+        own = self.coefficients
+        of_beta = beta @ own.gradient - 0.5 * ((beta @ own.precision) * beta).sum(axis=1)
+        pull = effects @ self.cross * beta
+        bend = (self.precision @ effects.T).T * effects
+        return np.asarray(own.value + of_beta + effects @ self.slope - pull.sum(axis=1) - 0.5 * bend.sum(axis=1))
+
+
+def joint_terms(point: Predictor, rows: WeightedData, family: Family) -> JointTerms:
+    """Return the terms of rows at the first draw of `point`."""
+    here, Z = point.take(slice(0, 1)), point.columns(rows)
+    beta, effects = here.beta[0], here.effects(rows)[:, 0]
+    offset = effects if rows.offset is None else rows.offset + effects
+    given = WeightedData(rows.X, rows.y, rows.weights, rows.index, offset=offset)
+    _, score, curvature, _ = derivatives_of(given.with_offset(rows.X @ beta), rows.y, family)
+    pull = Z.T @ (rows.weights * score)
+    return JointTerms(likelihood_terms(beta, given, family), pull, *bends(rows.X, Z, rows.weights * curvature))
+
+
+def bends(X: FloatArray, Z: sparse.csr_array, c: FloatArray) -> tuple[FloatArray, sparse.csr_array]:
+    """Return Z'CX, shape (E, p), and Z'CZ, shape (E, E), C the diagonal matrix of rows' curvatures c, shape (n,)."""
+    scaled = sparse.csr_array((Z.data * np.repeat(c, np.diff(Z.indptr)), Z.indices, Z.indptr), shape=Z.shape)
+    return scaled.T @ X, sparse.csr_array(scaled.T @ Z)
+
+
+def largest_gap(one: JointTerms, other: JointTerms) -> float:
+    """Return the largest difference of scores and curvatures, each by the roots of its own diagonal of F and K.
+
+    A score of 1 in these units moves a parameter by its sd, all others known, under the rows alone.
+    """
+    own, its = one.coefficients, other.coefficients
+    root = _roots(np.diagonal(own.precision)), _roots(one.precision.diagonal())
+    entries = (one.precision - other.precision).tocoo()
+    i, j = entries.coords
+    parts = [
+        (own.gradient - its.gradient) / root[0],
+        (one.slope - other.slope) / root[1],
+        (own.precision - its.precision) / np.outer(root[0], root[0]),
+        (one.cross - other.cross) / np.outer(root[1], root[0]),
+        entries.data / (root[1][i] * root[1][j]),
+    ]
+    return max(float(np.abs(part).max(initial=0.0)) for part in parts)
+
+
+def _roots(diagonal: FloatArray) -> FloatArray:
+    """Return roots of curvatures; of a parameter that no row knows, that of the least of the others."""
+    size = np.abs(diagonal)
+    known = size[size > 0.0]
+    return np.sqrt(np.where(size > 0.0, size, known.min() if known.size else 1.0))
+
+
+MAX_REST = 10_000
+"""Coefficients and effects of all factors but the first: their matrix takes 800 MB."""
+
+
+@dataclass(frozen=True, eq=False)
+class JointRows:
+    """Rows, and for each factor its column in their groups, codes (the number of levels for no group) and z, (n, q)."""
+
+    rows: Coreset
+    factors: tuple[Grouping, ...]  # that of most effects first
+    places: tuple[int, ...]
+    codes: tuple[IntArray, ...]
+    z: tuple[FloatArray, ...]
+
+    @classmethod
+    def of(cls, core: Coreset) -> "JointRows":
+        """Return the rows of a coreset."""
+        assert core.group is not None
+        effects = [len(own) * len(own.effects) for own in core.groups]
+        order = sorted(range(len(effects)), key=lambda place: -effects[place])
+        if (rest := core.n_features + sum(effects) - max(effects)) > MAX_REST:
+            raise DataError(
+                f"core has {rest:,} coefficients and effects beside those of {core.groups[order[0]].name!r}, and "
+                f"sampler='joint' takes {MAX_REST:,}: leave out a group term, or merge levels"
+            )
+        # a stable sort: the same rows in the same order on every machine
+        rows = core.take(np.argsort(core.group[:, order[0]], kind="stable"))
+        factors = tuple(core.groups[place] for place in order)
+        assert rows.group is not None
+        own = [(rows.group[:, place], len(factor)) for place, factor in zip(order, factors, strict=True)]
+        codes = tuple(np.where(code < 0, n, code) for code, n in own)
+        z = tuple(multipliers(rows.X, core.design, factor) for factor in factors)
+        return cls(rows, factors, tuple(order), codes, z)
+
+    @property
+    def shapes(self) -> list[tuple[int, int]]:
+        """Levels and effects of each factor."""
+        return [(len(own), len(own.effects)) for own in self.factors]
+
+    @cached_property
+    def columns(self) -> sparse.csr_array:
+        """What rows multiply all effects by, shape (n, E), factor by factor."""
+        core, at = self.rows, np.cumsum([0, *(len(own) * len(own.effects) for own in self.rows.groups)])
+        factors = [Factor(own, np.empty((0, len(own), len(own.effects)))) for own in core.groups]
+        Z = Predictor(np.empty((0, core.n_features)), factors, core.design).columns(core)
+        return sparse.csr_array(Z[:, np.concatenate([np.arange(at[place], at[place + 1]) for place in self.places])])
+
+    def eta(self, beta: FloatArray, effects: Sequence[FloatArray]) -> FloatArray:
+        """Return the linear predictor, shape (n,), given the effects of each factor, (G, q)."""
+        of_effects = self.columns @ np.concatenate([u.ravel() for u in effects])
+        return np.asarray(self.rows.with_offset(self.rows.X @ beta) + of_effects)
+
+    def pulls(self, score: FloatArray) -> list[FloatArray]:
+        """Return the sum of score times z by level of each factor, shape (G, q)."""
+        parts = np.split(self.columns.T @ score, np.cumsum([G * q for G, q in self.shapes])[:-1])
+        return [own.reshape(shape) for own, shape in zip(parts, self.shapes, strict=True)]
+
+    def curvature(self, c: FloatArray, X: FloatArray | None = None) -> "Curvature":
+        """Return minus the Hessian of the log-likelihood, given rows' curvatures, (n,), in other columns X if given."""
+        X = self.rows.X if X is None else X
+        of_beta, K = bends(X, self.columns, c)
+        ends = np.cumsum([0, *(G * q for G, q in self.shapes)])
+        parts = [slice(*own) for own in pairwise(ends)]
+        blocks = [blocks_of(K[part, part], q) for part, (_, q) in zip(parts, self.shapes, strict=True)]
+        first = ends[1]
+        cross = sparse.hstack([sparse.csr_array(of_beta[:first]), K[:first, first:]], format="csr")
+        rest = np.block([[(X * c[:, None]).T @ X, of_beta[first:].T], [of_beta[first:], K[first:, first:].toarray()]])
+        return Curvature(blocks[0], cross, rest, blocks[1:])
+
+
+def blocks_of(K: sparse.csr_array, q: int) -> FloatArray:
+    """Return the blocks on the diagonal of a matrix, shape (G, q, q)."""
+    G = K.shape[0] // q
+    found = np.empty((G, q, q))
+    for i in range(q):
+        for j in range(q):
+            found[:, i, j] = K.diagonal(j - i)[min(i, j) :: q][:G]
+    return found
+
+
+def _diagonal(blocks: Sequence[Any], lead: int = 0) -> Any:
+    """Return a block diagonal matrix, `lead` ones before the blocks of each factor, shape (G, q, q) each."""
+    parts: list[Any] = [sparse.eye_array(lead)] if lead else []
+    for each in blocks:
+        G, q = each.shape[:2]
+        parts.append(sparse.bsr_array((each, np.arange(G), np.arange(G + 1)), shape=(G * q, G * q)))
+    return sparse.csr_array(sparse.block_diag(parts, format="csr"))
+
+
+@dataclass(frozen=True, eq=False)
+class Curvature:
+    """D, shape (G, q, q), B', sparse of shape (G q, m), and E, (m, m); the blocks of E of each factor, (G, q, q)."""
+
+    first: FloatArray
+    cross: sparse.csr_array
+    rest: FloatArray
+    blocks: list[FloatArray]
+
+    def moved(self, A: Sequence[FloatArray]) -> "Curvature":
+        """Return the curvature in v, given du / dv of each factor's levels, shape (G, q, q)."""
+        p = len(self.rest) - sum(own.shape[0] * own.shape[1] for own in self.blocks)
+        first, turn = A[0], _diagonal(A[1:], p)
+        cross = sparse.csr_array(_diagonal(A[:1]).T @ self.cross @ turn)
+        rest = turn.T @ (turn.T @ self.rest.T).T
+        blocks = [a.transpose(0, 2, 1) @ own @ a for a, own in zip(A[1:], self.blocks, strict=True)]
+        return Curvature(first.transpose(0, 2, 1) @ self.first @ first, cross, np.asarray(rest), blocks)
+
+    def solver(self, of_beta: FloatArray, of_effects: Sequence[FloatArray]) -> "Solver":
+        """Return the factor of the precision, given the prior's: of beta and of each level's effects."""
+        p, D = len(of_beta), self.first + of_effects[0]
+        rest = self.rest.copy()
+        rest[:p, :p] += of_beta
+        at = p
+        for own in of_effects[1:]:
+            G, q = own.shape[:2]
+            places = at + np.arange(G * q).reshape(G, q)
+            rest[places[:, :, None], places[:, None, :]] += own
+            at += G * q
+        W = sparse.csr_array(_diagonal([np.linalg.inv(D)]) @ self.cross)
+        schur = rest - (self.cross.T @ W).toarray()
+        try:
+            factor = np.linalg.cholesky(0.5 * (schur + schur.T))
+        except np.linalg.LinAlgError as error:
+            raise DataError(
+                "the rows do not carry all group terms: coefficients and effects have no finite mode together; leave "
+                "out a group term, or give coefficients a narrower prior"
+            ) from error
+        return Solver(D, W, factor)
+
+
+@dataclass(frozen=True, eq=False)
+class Solver:
+    """D, W = D^-1 B', sparse, and the Cholesky factor of the Schur complement E - B D^-1 B'."""
+
+    D: FloatArray
+    W: sparse.csr_array
+    factor: FloatArray
+
+    def solve(self, first: FloatArray, rest: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the Newton step of the first factor's effects, shape (G, q), and of the rest, given gradients."""
+        move = linalg.cho_solve((self.factor, True), rest - self.W.T @ first.ravel())
+        own = np.linalg.solve(self.D, first[:, :, None])[:, :, 0]
+        return own - (self.W @ move).reshape(first.shape), move
+
+    def variances(self, shapes: Sequence[tuple[int, int]]) -> list[FloatArray]:
+        """Return the covariance of each level's effects, shape (G, q, q), factor by factor."""
+        inverse = linalg.cho_solve((self.factor, True), np.eye(len(self.factor)))
+        G, q = shapes[0]
+        found = np.asarray(np.linalg.inv(self.D), dtype=np.float64)
+        step = max(1, (1 << 23) // len(inverse)) // q + 1
+        for start in range(0, G, step):
+            part = self.W[start * q : min(start + step, G) * q]
+            wide = part @ inverse
+            for i in range(q):
+                for j in range(q):
+                    found[start : start + step, i, j] += np.asarray(part[i::q].multiply(wide[j::q]).sum(axis=1)).ravel()
+        parts: list[FloatArray] = [found]
+        at = len(inverse) - sum(H * r for H, r in shapes[1:])
+        for H, r in shapes[1:]:
+            places = at + np.arange(H * r).reshape(H, r)
+            parts.append(inverse[places[:, :, None], places[:, None, :]])
+            at += H * r
+        return parts
+
+
+SLOPE, INFORMATION, THIRD = range(3)  # columns of `own`
+
+
+BLOCK_BYTES = 1 << 25
+"""Bytes of what a block of rows returns in a pass, beyond which the draws are cut into several passes."""
+
+
+class GroupRows(NamedTuple):
+    """Rows of a block, their group codes, and z, what they multiply their effect by, shape (n,) each."""
+
+    tiles: TileRows
+    codes: IntArray
+    z: FloatArray
+
+
+class GroupSums(NamedTuple):
+    """Sums over rows by group, with s, c, t score, curvature and third derivative of log p in x . beta + z b.
+
+    s, c and t are averages over the nodes, by the weights of the quadrature.
+    """
+
+    values: FloatArray  # log-likelihood at the nodes, (G + 1, K)
+    own: FloatArray  # sum w s z, sum w c z^2, sum w t z^3: (G + 1, 3)
+    cross: FloatArray  # sum w c z x, (G + 1, p)
+    pull: FloatArray  # sum w t z^2 x, (G + 1, p)
+    gradient: FloatArray  # sum w s x over all groups, (p,)
+    precision: FloatArray  # sum w c x x' over all groups, (p, p)
+
+    @classmethod
+    def zeros(cls, n_groups: int, p: int) -> "GroupSums":
+        """Return the sums of no rows."""
+        shapes = (n_groups + 1, N_NODES), (n_groups + 1, 3), (n_groups + 1, p), (n_groups + 1, p), (p,), (p, p)
+        return cls(*map(np.zeros, shapes))
+
+    @property
+    def middle(self) -> FloatArray:
+        """Weighted mean row of each group, sum w c x / sum w c, shape (G + 1, p); 0 for rows of no group."""
+        mean = self.cross / np.maximum(self.own[:, INFORMATION, None], np.finfo(float).tiny)
+        mean[-1] = 0.0
+        return np.asarray(mean)
+
+
+@jit
+def _add_sums(rows: GroupRows, beta: FloatArray, nodes: Nodes, family: Family, sums: GroupSums) -> None:
+    """Add the sums of a block, and the lower half of the precision."""
+    tiles, codes, z = rows.tiles, rows.codes, rows.z
+    p, n = len(beta), len(tiles.weights)
+    tile, eta, moved, side = new_tile(p), np.empty(TILE), np.empty(TILE), np.ones(TILE)
+    terms, scratch, mean = np.empty((4, TILE)), np.empty((3, TILE)), np.empty((3, TILE))
+    for start in range(0, n, TILE):
+        width = min(TILE, n - start)
+        load_tile(tiles.X, start, width, tile)
+        side[:width] = tiles.side[start : start + width]
+        predictor(tile, beta, eta)
+        add_offset(tiles.offset, start, width, eta)
+        mean[:] = 0.0
+        moved[width:] = 0.0
+        for k in range(NODES.size):
+            for lane in range(width):
+                g = codes[start + lane]
+                moved[lane] = eta[lane] + z[start + lane] * (nodes.center[g] + nodes.scale[g] * NODES[k])
+            family.derivatives(moved, side, terms, scratch)
+            for lane in range(width):
+                g = codes[start + lane]
+                sums.values[g, k] += tiles.weights[start + lane] * terms[0, lane]
+                for j in range(3):
+                    mean[j, lane] += WEIGHTS[k] * terms[j + 1, lane]
+        for lane in range(width):
+            g, w, r = codes[start + lane], tiles.weights[start + lane], z[start + lane]
+            s, c, t = w * mean[0, lane], w * mean[1, lane], w * mean[2, lane]
+            sums.own[g, 0] += s * r
+            sums.own[g, 1] += c * r * r
+            sums.own[g, 2] += t * r * r * r
+            for i in range(p):
+                x = tile[i, lane]
+                sums.gradient[i] += s * x
+                sums.cross[g, i] += c * r * x
+                sums.pull[g, i] += t * r * r * x
+                for j in range(i + 1):
+                    sums.precision[i, j] += c * x * tile[j, lane]
+
+
+def local_codes(block: WeightedData, n_groups: int) -> tuple[IntArray, IntArray]:
+    """Return the groups of a block, in order, and of each row the place of its own; rows of none have n_groups."""
+    assert block.group is not None
+    return codes_among(block.group[:, 0], n_groups)
+
+
+def codes_among(own: IntArray, n_groups: int) -> tuple[IntArray, IntArray]:
+    """Return the groups among codes, in order, and of each code the place of its own; -1 counts as n_groups."""
+    known = np.where(own < 0, n_groups, own)
+    if n_groups > 4 * len(own):  # a table of all groups would be longer than the sort
+        found, places = np.unique(known, return_inverse=True)
+        return found, places.astype(np.int64)
+    table = np.zeros(n_groups + 1, dtype=np.int64)
+    table[known] = 1
+    found = np.flatnonzero(table)
+    table[found] = np.arange(len(found))
+    return found, table[known]
+
+
+@jit
+def add_lines(out: FloatArray, places: IntArray, part: FloatArray) -> None:
+    """Add lines of `part` to those of `out` at places: in one go over the memory, where NumPy takes three."""
+    for i in range(len(places)):
+        for j in range(part.shape[1]):
+            out[places[i], j] += part[i, j]
+
+
+Look = Callable[[FloatArray, Nodes], GroupSums]  # (beta, nodes) -> the sums of all rows: one pass
+
+
+def look_at_rows(rows: WeightedData, family: Family, n_groups: int, z: FloatArray | None = None) -> Look:
+    """Return the function that adds up rows in memory, which multiply their effect by z, shape (n,), by default 1."""
+    assert rows.group is not None
+    codes = np.where(rows.group[:, 0] < 0, n_groups, rows.group[:, 0])
+    own = GroupRows(TileRows.of(rows), codes, np.ones(len(rows)) if z is None else np.ascontiguousarray(z))
+
+    def look(beta: FloatArray, nodes: Nodes) -> GroupSums:
+        sums = GroupSums.zeros(n_groups, len(beta))
+        _add_sums(own, beta, nodes, family, sums)
+        return sums._replace(precision=np.tril(sums.precision) + np.tril(sums.precision, -1).T)
+
+    return look
+
+
+class GroupPass(NamedTuple):
+    """What one pass over a source finds of its groups."""
+
+    sums: GroupSums
+    weight: FloatArray  # of rows of +1 and of -1, (G + 1, 2)
+    n_rows: FloatArray  # (G + 1,)
+
+
+def effect_multipliers(rows: WeightedData, column: int) -> FloatArray:
+    """Return what rows multiply their effect by, shape (n,): a column, or 1 where it is -1.
+
+    It is that of the intercept, 1 but for pseudo-rows of a coreset.
+    """
+    return np.ones(len(rows)) if column < 0 else np.ascontiguousarray(rows.X[:, column])
+
+
+def look_at_source(dataset: Dataset, family: Family, beta: FloatArray, nodes: Nodes, *, column: int = -1) -> GroupPass:
+    """Return the sums of all rows of a source where one intercept varies; one pass."""
+    n_groups, p = len(nodes.center) - 1, len(beta)
+
+    def of_block(_: int, block: WeightedData) -> tuple[IntArray, GroupPass]:
+        found, places = local_codes(block, n_groups)
+        sums, own = (
+            GroupSums.zeros(len(found) - 1, p),
+            GroupRows(TileRows.of(block), places, effect_multipliers(block, column)),
+        )
+        _add_sums(own, beta, Nodes(nodes.center[found], nodes.scale[found]), family, sums)
+        count = np.bincount(places, minlength=len(found)).astype(np.float64)
+        return found, GroupPass(sums, label_weights(block, places, len(found)), count)
+
+    total = GroupPass(GroupSums.zeros(n_groups, p), np.zeros((n_groups + 1, 2)), np.zeros(n_groups + 1))
+    gradient, precision = total.sums.gradient, total.sums.precision
+    for found, part in dataset.map(of_block, "certifying", canonical=True, here=not dataset.remote):
+        for whole, own in zip(total.sums[:4], part.sums[:4], strict=True):
+            add_lines(whole, found, own)
+        gradient += part.sums.gradient
+        precision += part.sums.precision
+        add_lines(total.weight, found, part.weight)
+        total.n_rows[found] += part.n_rows
+    lower = np.tril(precision)
+    return total._replace(sums=total.sums._replace(precision=lower + np.tril(precision, -1).T))
+
+
+def label_weights(block: WeightedData, places: IntArray, n_groups: int) -> FloatArray:
+    """Return the weights of rows of +1 and of -1 in each group, shape (n_groups, 2)."""
+    either = [np.bincount(places, np.where(block.y == sign, block.weights, 0.0), n_groups) for sign in (1, -1)]
+    return np.stack(either, axis=1)
+
+
+@jit
+def _add_values(rows: TileRows, codes: IntArray, at: DrawNodes, family: Family, tables: tuple[FloatArray, ...]) -> None:
+    """Add to values, shape (S, M), for rows in the order of their groups.
+
+    `tables` are nodes, log weights, what rows multiply their effect by and these values.
+    """
+    nodes, log_weights, z, values = tables
+    p, n, none = at.theta.shape[1] - 1, len(rows.weights), np.empty(0)
+    tile, eta, side = new_tile(p), np.empty(TILE), np.ones(TILE)
+    for start in range(0, n, TILE):
+        width = min(TILE, n - start)
+        cut = slice(start, start + width)
+        load_tile(rows.X, start, width, tile)
+        side[:width] = rows.side[cut]
+        own = NodeRows(side[:width], rows.weights[cut], z[cut], codes[cut])
+        for s in range(len(at.theta)):
+            predictor(tile, at.theta[s, :p], eta)
+            add_offset(rows.offset, start, width, eta)
+            there = NodeSet(at.first, at.center[s], at.scale[s], at.step, nodes, log_weights)
+            add_values(eta[:width], own, there, family, (values[s], none))
+
+
+def _values_of_block(
+    at: DrawNodes, family: Family, column: int, _: int, block: WeightedData
+) -> tuple[IntArray, FloatArray, FloatArray]:
+    found, places = local_codes(block, len(at.step) - 1)
+    order = np.argsort(places, kind="stable")  # sums of a group stay in the cache
+    own = at.of(found)
+    values = np.zeros((len(at.theta), int(own.first[-1])))
+    rows = block.take(order)
+    tables = NODES, LOG_WEIGHTS, effect_multipliers(rows, column), values
+    _add_values(TileRows.of(rows), places[order], own, family, tables)
+    return found, values, label_weights(block, places, len(found))
+
+
+def values_at(dataset: Dataset, at: DrawNodes, family: Family, *, column: int = -1) -> tuple[FloatArray, FloatArray]:
+    """Return log-likelihoods at the nodes, shape (S, M), and weights of +1 and of -1 by group, (G + 1, 2).
+
+    One pass, or as many as `BLOCK_BYTES` asks for; 8 M bytes a draw are kept.
+    """
+    n_draws, n_values = len(at.theta), int(at.first[-1])
+    step = max(1, BLOCK_BYTES // (8 * n_values))
+    values, weight = np.zeros((n_draws, n_values)), np.zeros((len(at.step), 2))
+    # a thread that has a whole piece of the rows would hold results of all its blocks, each larger than the block
+    here = not dataset.remote
+    for start in range(0, n_draws, step):
+        cut = slice(start, start + step)
+        own = at._replace(theta=at.theta[cut], center=at.center[cut], scale=at.scale[cut])
+        weight[:] = 0.0
+        work = partial(_values_of_block, own, family, column)
+        for found, part, of_labels in dataset.map(work, "certifying", canonical=True, here=here):
+            values[cut, at.places(found)] += part
+            add_lines(weight, found, of_labels)
+    return values, weight

@@ -1,0 +1,1 @@
+"""Methods that know no model: random rows, errors of moments, importance weights, chains, elementary functions."""

@@ -1,0 +1,337 @@
+r"""Effective sample sizes, R-hat and Monte Carlo errors of quantiles, of many coordinates at once.
+
+With rho_t the autocorrelation of lag t over split chains, of S draws in all,
+
+.. math:: \mathrm{ESS} = S \Big/ \Big(-1 + 2 \sum_{t \le T} \rho_t + \rho_{T + 1}\Big)
+
+where pairs of rho are positive till T and do not rise (Geyer 1992). Lags are summed one by one till there, which takes
+few of them where chains mix. The formulas are ArviZ's.
+
+Monte Carlo errors and effective sample sizes of each coordinate of draws, shape (chain, draw, D).
+
+Reference: Vehtari, Gelman, Simpson, Carpenter and Bürkner (2021), Bayesian Analysis 16, 667-718.
+
+Quantiles of each row of many draws, by counting instead of sorting: several times faster than NumPy's.
+
+References
+----------
+Vehtari, Gelman, Simpson, Carpenter and Bürkner (2021), Bayesian Analysis 16, 667-718. Geyer (1992), Practical Markov
+chain Monte Carlo, Statistical Science 7, 473-483.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betaincinv, ndtri
+
+from bayescore.compiled import jit, jit_sums
+from bayescore.limits import MIN_DRAWS
+from bayescore.types import FloatArray, IntArray
+
+TAIL = (0.05, 0.95)  # quantiles of the tail's effective sample size
+
+
+_ONE_SD = (0.1586553, 0.8413447)  # probabilities of a normal within an sd
+
+
+_CONSTANT = 1e-15  # range of a coordinate that stands still
+
+
+def unit_scale(draws: FloatArray) -> FloatArray:
+    """Return the sd of each coordinate of draws, shape (chain, draw, D); 1 where it is 0."""
+    sd = draws.std(axis=(0, 1), ddof=1)
+    return np.where(sd > 0.0, sd, 1.0)
+
+
+def effective_sizes(draws: FloatArray, method: str) -> FloatArray:
+    """Return the effective sample size of each coordinate, shape (D,), of draws of shape (chain, draw, D).
+
+    `method` is "mean", "bulk" (of ranks) or "tail" (the smaller one of the quantiles `TAIL`). NaN where draws are.
+    """
+    if method == "tail":
+        ordered, columns = ordered_columns(draws), np.ascontiguousarray(np.moveaxis(draws, 2, 0))
+        return np.minimum(*(_of_quantile(columns, ordered, prob) for prob in TAIL))
+    columns = _columns(draws)
+    return _sizes(_normal_scores(_split(columns)) if method == "bulk" else _split(columns))
+
+
+def split_rhats(draws: FloatArray) -> FloatArray:
+    """Return the rank-normalised split R-hat of each coordinate, shape (D,); NaN where one stands still."""
+    return bulk_and_rhats(draws)[1]
+
+
+def bulk_and_rhats(draws: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return `effective_sizes` of the bulk and `split_rhats`, both of the same ranks."""
+    halves = _split(_columns(draws))
+    scores = _normal_scores(halves)
+    bulk, tail = _rhat(scores), _rhat(_normal_scores(np.abs(halves - np.median(halves, axis=(1, 2), keepdims=True))))
+    return _sizes(scores), np.where(tail > bulk, tail, bulk)
+
+
+def ordered_columns(draws: FloatArray) -> FloatArray:
+    """Return the draws of each coordinate in ascending order, shape (D, S), of draws of shape (..., D)."""
+    return np.sort(np.ascontiguousarray(draws.reshape(-1, draws.shape[-1]).T), axis=1)
+
+
+def quantiles(ordered: FloatArray, prob: float) -> FloatArray:
+    """Return a quantile of each row of draws in order, as `np.quantile` has it, shape (D,); NaN where draws are."""
+    place = (ordered.shape[1] - 1) * prob
+    low = min(int(place), ordered.shape[1] - 2) if ordered.shape[1] > 1 else 0
+    near, far = ordered[:, low], ordered[:, min(low + 1, ordered.shape[1] - 1)]
+    return np.where(np.isnan(ordered[:, -1]), np.nan, near + (place - low) * (far - near))
+
+
+def quantile_errors(draws: FloatArray, prob: float, ordered: FloatArray | None = None) -> FloatArray:
+    """Return the Monte Carlo standard error of each coordinate's quantile `prob`, shape (D,).
+
+    `ordered` are the `ordered_columns` of the draws, where they are known.
+    """
+    if ordered is None:
+        ordered = ordered_columns(draws)
+    columns, n = np.ascontiguousarray(np.moveaxis(draws, 2, 0)), ordered.shape[1]
+    size = _of_quantile(columns, ordered, prob)
+    low, high = (n * betaincinv(size * prob + 1.0, size * (1.0 - prob) + 1.0, each) - 1.0 for each in _ONE_SD)
+    places = np.floor(np.fmax(low, 0.0)), np.ceil(np.fmin(high, n - 1.0))
+    near, far = (ordered[np.arange(len(ordered)), place.astype(np.int64)] for place in places)
+    return np.asarray(0.5 * (far - near))
+
+
+def _columns(draws: FloatArray) -> FloatArray:
+    """Return draws in sds from their means, shape (D, chain, draw): a coordinate far out keeps its digits."""
+    return np.ascontiguousarray(np.moveaxis((draws - draws.mean(axis=(0, 1))) / unit_scale(draws), 2, 0))
+
+
+def _split(columns: FloatArray) -> FloatArray:
+    """Return halves of chains as chains, shape (D, 2 chains, half)."""
+    half = columns.shape[2] // 2
+    return np.concatenate([columns[..., :half], columns[..., -half:]], axis=1)
+
+
+def _of_quantile(columns: FloatArray, ordered: FloatArray, prob: float) -> FloatArray:
+    """Return the effective sample size of each quantile: that of the share of draws up to it, shape (D,)."""
+    place = math.floor((ordered.shape[1] - 1) * prob + 1e-9)  # the last draw up to it, not one by rounding
+    below = (columns <= ordered[:, place, None, None]).astype(np.float64)
+    return np.where(np.isnan(ordered[:, -1]), np.nan, _sizes(_split(below)))
+
+
+def _normal_scores(halves: FloatArray) -> FloatArray:
+    """Return the normal quantiles of ranks among all draws of each coordinate; equal draws share the mean rank."""
+    flat = halves.reshape(len(halves), -1)
+    n = flat.shape[1]
+    scores = ndtri((0.5 * np.arange(2 * n - 1) + 0.625) / (n + 0.25))  # of ranks 1, 1.5, ..., n (Blom 1958)
+    out = np.empty_like(flat)
+    _place(flat, np.argsort(flat, axis=1), scores, out)
+    out[np.isnan(flat).any(axis=1)] = np.nan
+    return out.reshape(halves.shape)
+
+
+@jit
+def _place(flat: FloatArray, order: IntArray, scores: FloatArray, out: FloatArray) -> None:
+    n = flat.shape[1]
+    for d in range(flat.shape[0]):
+        first = 0
+        while first < n:
+            last = first
+            while last + 1 < n and flat[d, order[d, last + 1]] == flat[d, order[d, first]]:
+                last += 1
+            for i in range(first, last + 1):
+                out[d, order[d, i]] = scores[first + last]
+            first = last + 1
+
+
+def _rhat(halves: FloatArray) -> FloatArray:
+    n = halves.shape[2]
+    with np.errstate(invalid="ignore"):  # a coordinate that stands still
+        ratio = n * halves.mean(axis=2).var(axis=1, ddof=1) / halves.var(axis=2, ddof=1).mean(axis=1)
+    return np.asarray(np.sqrt((ratio + n - 1.0) / n))
+
+
+def _sizes(halves: FloatArray) -> FloatArray:
+    out = np.empty(len(halves))
+    _write_sizes(halves, out)
+    return out
+
+
+@jit_sums
+def _at_lag(chains: FloatArray, t: int) -> float:
+    """Return the autocovariance of centred chains at a lag, the mean over chains."""
+    total = 0.0
+    for c in range(chains.shape[0]):
+        for i in range(chains.shape[1] - t):
+            total += chains[c, i] * chains[c, i + t]
+    return total / chains.size
+
+
+@jit
+def _write_sizes(halves: FloatArray, out: FloatArray) -> None:
+    D, m, n = halves.shape
+    chains, means, rho = np.empty((m, n)), np.empty(m), np.empty(n)
+    for d in range(D):
+        own = halves[d]
+        if not own.max() - own.min() >= _CONSTANT:
+            out[d] = m * n if own.max() == own.max() else np.nan
+            continue
+        for c in range(m):
+            means[c] = own[c].mean()
+            for i in range(n):
+                chains[c, i] = own[c, i] - means[c]
+        within = _at_lag(chains, 0)
+        spread = within + (means.var() * m / (m - 1.0) if m > 1 else 0.0)
+        within *= n / (n - 1.0)
+        rho[:] = 0.0
+        even, odd = 1.0, 1.0 - (within - _at_lag(chains, 1)) / spread
+        rho[0], rho[1] = even, odd
+        t = 1
+        while t < n - 3 and even + odd > 0.0:  # Geyer's initial positive sequence
+            even = 1.0 - (within - _at_lag(chains, t + 1)) / spread
+            odd = 1.0 - (within - _at_lag(chains, t + 2)) / spread
+            if even + odd >= 0.0:
+                rho[t + 1], rho[t + 2] = even, odd
+            t += 2
+        last = t - 2
+        if even > 0.0:
+            rho[last + 1] = even
+        for t in range(1, last - 1, 2):  # and his monotone one
+            if rho[t + 1] + rho[t + 2] > rho[t - 1] + rho[t]:
+                rho[t + 1] = 0.5 * (rho[t - 1] + rho[t])
+                rho[t + 2] = rho[t + 1]
+        tau = -1.0 + 2.0 * rho[: last + 1].sum() + rho[last + 1]
+        out[d] = m * n / max(tau, 1.0 / math.log10(m * n))
+
+
+def ess_mean(draws: FloatArray) -> FloatArray:
+    """Return the effective sample size of each coordinate's mean, shape (D,)."""
+    return ess(draws, "mean")
+
+
+def mcse_mean(draws: FloatArray) -> FloatArray:
+    """Return the Monte Carlo standard error sd / sqrt(ESS) of each coordinate's mean, shape (D,)."""
+    return np.asarray(draws.std(axis=(0, 1), ddof=1)) / np.sqrt(ess_mean(draws))
+
+
+def mcse_sd(draws: FloatArray) -> FloatArray:
+    """Return the Monte Carlo standard error of each sd, mcse(mean of squared deviations) / (2 sd), shape (D,)."""
+    scale = unit_scale(draws)
+    squares = ((draws - draws.mean(axis=(0, 1))) / scale) ** 2
+    return mcse_mean(squares) * scale / 2.0
+
+
+def rhat(draws: FloatArray) -> FloatArray:
+    """Return the rank-normalised split R-hat of each coordinate, shape (D,): NaN for a constant one.
+
+    The two halves of a single chain are compared.
+    """
+    if len(draws) == 1:
+        half = draws.shape[1] // 2
+        draws = np.concatenate([draws[:, :half], draws[:, -half:]])
+    if draws.shape[1] < MIN_DRAWS:
+        return np.full(draws.shape[2], np.nan)
+    return split_rhats(draws)
+
+
+def bulk_and_rhat(draws: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return ``ess(draws, "bulk")`` and ``rhat(draws)``, both of the same ranks where there are several chains."""
+    if len(draws) > 1 and draws.shape[1] >= MIN_DRAWS:
+        return bulk_and_rhats(draws)
+    return ess(draws, "bulk"), rhat(draws)
+
+
+def ess(draws: FloatArray, method: str) -> FloatArray:
+    """Return the effective sample size ("mean", "bulk" or "tail") of each coordinate, shape (D,)."""
+    if draws.shape[1] < MIN_DRAWS:
+        return np.full(draws.shape[2], np.nan)
+    return effective_sizes(draws, method)
+
+
+_CELLS = 512  # of equal width, from the least draw of a row to the largest
+
+
+_LANES = 8  # least and largest draws that are found beside each other, so that the loop vectorises
+
+
+_FEW = 1 << 15  # entries that NumPy sorts in the time that loading the kernel takes
+
+
+def row_quantiles(draws: FloatArray, probs: FloatArray) -> FloatArray:
+    """Return quantiles of each row of draws, shape (len(probs), n), to the bit those of `np.quantile`."""
+    if draws.size < _FEW or draws.shape[1] < _LANES:
+        return np.quantile(draws, probs, axis=1)
+    places = (draws.shape[1] - 1) * probs
+    ranks = np.floor(places)
+    ends = np.empty((2, len(probs), len(draws)))
+    left = _neighbours(np.ascontiguousarray(draws), ranks.astype(np.int64), ends)
+    step, part = ends[1] - ends[0], (places - ranks)[:, None]
+    # rounded as NumPy rounds
+    found: FloatArray = np.where(part < 0.5, ends[0] + step * part, ends[1] - step * (1.0 - part))
+    if left.any():
+        found[:, left] = np.quantile(draws[left], probs, axis=1)
+    return found
+
+
+@jit
+def _neighbours(draws: FloatArray, ranks: NDArray[np.int64], ends: FloatArray) -> NDArray[np.bool_]:
+    """Write the draws of each row at the ranks and at the next ones; return which rows are left out.
+
+    A row is left out if its draws are equal, or they or their range are not finite. Others are counted in cells, and
+    only the draws of the cells that have the two ranks are sorted.
+    """
+    n_draws = draws.shape[1]
+    left = np.zeros(len(draws), np.bool_)
+    lows, highs, zeros = np.empty(_LANES), np.empty(_LANES), np.empty(_LANES)
+    cell, counts, kept = np.empty(n_draws, np.int32), np.empty(_CELLS + 1, np.int64), np.empty(n_draws)
+    for n in range(len(draws)):
+        row = draws[n]
+        for lane in range(_LANES):
+            lows[lane] = highs[lane] = row[lane]
+            zeros[lane] = 0.0
+        for start in range(0, n_draws - _LANES + 1, _LANES):
+            for lane in range(_LANES):
+                value = row[start + lane]
+                lows[lane] = value if value < lows[lane] else lows[lane]
+                highs[lane] = value if value > highs[lane] else highs[lane]
+                zeros[lane] += value - value  # NaN if it is not finite
+        for i in range(n_draws - n_draws % _LANES, n_draws):
+            lows[0], highs[0] = min(lows[0], row[i]), max(highs[0], row[i])
+            zeros[0] += row[i] - row[i]
+        low = lows.min()
+        scale = _CELLS / (highs.max() - low)
+        if zeros.sum() != 0.0 or not 0.0 < scale < np.inf:
+            left[n] = True
+            continue
+        for i in range(n_draws):
+            cell[i] = np.int32((row[i] - low) * scale)
+        counts[:] = 0
+        for i in range(n_draws):
+            counts[cell[i]] += 1
+        for q in range(len(ranks)):
+            rank, after = ranks[q], min(ranks[q] + 1, n_draws - 1)
+            first, before = 0, 0
+            while before + counts[first] <= rank:
+                before += counts[first]
+                first += 1
+            last, up_to = first, before + counts[first]
+            while up_to <= after:
+                last += 1
+                up_to += counts[last]
+            size = 0
+            for i in range(n_draws):
+                kept[size] = row[i]
+                size += (cell[i] >= first) & (cell[i] <= last)
+            _sort(kept[:size])
+            ends[0, q, n], ends[1, q, n] = kept[rank - before], kept[after - before]
+    return left
+
+
+@jit
+def _sort(values: FloatArray) -> None:
+    """Sort a few values, of more by numba's own sort."""
+    if values.size > 64:
+        values.sort()
+        return
+    for i in range(1, values.size):
+        value, j = values[i], i
+        while j > 0 and values[j - 1] > value:
+            values[j] = values[j - 1]
+            j -= 1
+        values[j] = value

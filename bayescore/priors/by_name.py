@@ -1,0 +1,166 @@
+"""Priors by the names of coefficients.
+
+A name is that of a coefficient, or of a term: "device" is every "device[phone]", "age:device" every
+"age:device[phone]". "Intercept" is the intercept of a formula and of ``intercept=True``. "*" are all coefficients
+without a prior of their own: Normal(0, 4) unless the dict has another.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from bayescore.priors.normal import Normal
+from bayescore.priors.prior import PRIORS, Independent, Part, Prior, check_prior
+from bayescore.priors.prior import names as known_names
+from bayescore.text import listed
+from bayescore.types import FloatArray
+
+DEFAULT = Normal(0.0, 4.0)
+OTHERS = "*"
+_LEVEL = re.compile(r"\[[^\]]*\]")
+
+
+@dataclass(frozen=True, repr=False)
+class ByName(Independent):
+    """Priors of named coefficients, as `prior_of` makes them of a dict."""
+
+    priors: tuple[tuple[str, Prior], ...]  # names and their priors, the one of all others last
+    which: tuple[int, ...]  # the place of each coefficient's prior among them
+
+    def __post_init__(self) -> None:
+        each = [prior for _, prior in self.priors]
+        for fact in ("unimodal", "gaussian", "finite_variance"):
+            object.__setattr__(self, fact, all(getattr(prior, fact) for prior in each))
+        object.__setattr__(self, "kinked", any(prior.kinked for prior in each))
+
+    def __repr__(self) -> str:
+        return "{" + ", ".join(f"{name!r}: {prior}" for name, prior in self.priors) + "}"
+
+    def table(self, n_features: int) -> FloatArray:
+        """Raise: there is a table of each part."""
+        raise NotImplementedError
+
+    def parts(self, n_features: int) -> tuple[Part, ...]:
+        """Return the classes of prior among the coefficients, each with the coefficients that have it."""
+        if len(self.which) != n_features:
+            raise ValueError(
+                f"prior: {self} was made for {len(self.which)} coefficients, and there are {n_features}; give the dict"
+            )
+        each: dict[type[Prior], list[tuple[int, Prior]]] = {}
+        for d, k in enumerate(self.which):
+            prior = self.priors[k][1]
+            each.setdefault(type(prior), []).append((d, prior))
+        return tuple(
+            (own[0][1], np.array([d for d, _ in own]), np.hstack([prior.table(1) for _, prior in own]))
+            for own in each.values()
+        )
+
+    def smoothed(self) -> "ByName":
+        """Return the priors with their kinks rounded off."""
+        return replace(self, priors=tuple((name, prior.smoothed()) for name, prior in self.priors))
+
+    def covering(self) -> "ByName":
+        """Return priors of one mode that are as wide."""
+        return replace(self, priors=tuple((name, prior.covering()) for name, prior in self.priors))
+
+    def distribution(self, n_features: int) -> tuple[Any, dict[str, Any]]:
+        """Return the distribution of coefficients that are drawn run by run and joined."""
+        import pymc as pm
+        import pytensor.tensor as pt
+
+        self.parts(n_features)  # the number of coefficients
+
+        def joined(size: Any) -> Any:  # noqa: ARG001 - PyMC's signature
+            runs = [(self.priors[k][1], len(list(run))) for k, run in groupby(self.which)]
+            each = [(*prior.distribution(length), length) for prior, length in runs]
+            return pt.concatenate([kind.dist(shape=length, **parameters) for kind, parameters, length in each])
+
+        return pm.CustomDist, {"dist": joined}
+
+    @property
+    def unnamed(self) -> list[int]:
+        """Coefficients that no name is of."""
+        return [d for d, place in enumerate(self.which) if self.priors[place][0] == OTHERS]
+
+    def of_coefficient(self, d: int, name: str, n_features: int) -> Prior:
+        """Return the prior of a coefficient."""
+        return self.priors[self.which[d]][1]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return names, priors and places as plain JSON values."""
+        each = [[name, prior.to_dict()] for name, prior in self.priors]
+        return {"kind": ByName.__name__, "priors": each, "which": list(self.which)}
+
+
+def leaves_out(given: Any) -> bool:
+    """Return whether a prior as users give it leaves the default one to some coefficients."""
+    return given is None or (isinstance(given, Mapping) and OTHERS not in given)
+
+
+def prior_of(given: Any, names: Sequence[str]) -> Prior:
+    """Return the prior of coefficients with these names; by default Normal(0, 4).
+
+    >>> from bayescore.priors import StudentT
+    >>> prior_of({"Intercept": StudentT(3, 0, 2.5)}, ["Intercept", "age"])
+    {'Intercept': StudentT(nu=3, mu=0, sigma=2.5), '*': Normal(mu=0.0, sigma=4.0)}
+    """
+    if given is None:
+        return DEFAULT
+    if not isinstance(given, Mapping):
+        return given if isinstance(given, ByName) else check_prior(given)
+    own = {str(name): _of_one(str(name), prior) for name, prior in given.items()}
+    own[OTHERS] = own.pop(OTHERS, DEFAULT)  # last, wherever it stood
+    order, which = list(own), [len(own) - 1] * len(names)
+    called = [(name, _LEVEL.sub("", name)) for name in names]
+    for d, each in enumerate(called):  # a coefficient's own name counts first
+        which[d] = next((order.index(name) for name in each if name in own), which[d])
+    known = {name for each in called for name in each}
+    unknown = [name for name in order[:-1] if name not in known]
+    if unknown:
+        raise ValueError(
+            f"prior: {unknown[0]!r} is no coefficient; they are {listed(names, 10)}. A term's name stands for all "
+            f"of its coefficients, {OTHERS!r} for those not named"
+        )
+    return ByName(tuple(own.items()), tuple(which))
+
+
+def _of_one(name: str, given: Any) -> Prior:
+    simple = known_names(lambda kind: issubclass(kind, Independent))
+    try:
+        prior = check_prior(given)
+    except TypeError:
+        raise TypeError(f"prior[{name!r}]={given!r} is not a prior of bayescore; use one of {simple}") from None
+    if not isinstance(prior, Independent) or isinstance(prior, ByName):
+        raise ValueError(f"prior[{name!r}] is {prior}, a prior of all coefficients; by name give {simple}")
+    if any(np.ndim(value) for value in prior.parameters().values()):
+        raise ValueError(f"prior[{name!r}] is {prior}; by name give numbers, a prior for each name")
+    return prior
+
+
+def given_to_dict(prior: Prior | Mapping[str, Prior]) -> dict[str, Any]:
+    """Return a prior as users give it, one or by name, as plain JSON values."""
+    if isinstance(prior, Mapping):
+        return {"by_name": {str(name): own.to_dict() for name, own in prior.items()}}
+    return prior.to_dict()
+
+
+def given_from_dict(stored: Mapping[str, Any]) -> Prior | dict[str, Prior]:
+    """Return the prior of `given_to_dict`."""
+    if "by_name" in stored:
+        return {name: prior_from_dict(own) for name, own in stored["by_name"].items()}
+    return prior_from_dict(stored)
+
+
+def prior_from_dict(stored: Mapping[str, Any]) -> Prior:
+    """Return the prior that `Prior.to_dict` wrote; raise ValueError if its class is not registered."""
+    kind = stored.get("kind")
+    if kind == ByName.__name__:
+        each = tuple((str(name), prior_from_dict(part)) for name, part in stored["priors"])
+        return ByName(each, tuple(int(place) for place in stored["which"]))
+    if kind not in PRIORS:
+        raise ValueError(f"prior {kind!r} is unknown; one of {known_names()} was expected")
+    return PRIORS[kind](**{name: value for name, value in stored.items() if name != "kind"})

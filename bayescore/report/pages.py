@@ -1,0 +1,531 @@
+"""The report of a certificate: one HTML file for those who have no posterior of the full data.
+
+Verdict, data, effects of groups, own and corrected coefficients and what they mean in units of the data, priors, the
+model's fit, chains and coreset, and how to repeat it. Models with and without group terms differ in their sections.
+
+The report of a comparison: one HTML file, no network, readable on screen and on paper.
+
+Verdicts first, then numbers with their Monte Carlo errors, pictures, what the coresets and the chains were, and how to
+repeat it.
+
+The sections on effects of groups: how much groups differ in each kind of effect, and the worst effects.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bayescore.data.coreset import Coreset, check_no_pseudo, check_same_design
+from bayescore.data.design import Grouping
+from bayescore.diagnostics.health import health
+from bayescore.diagnostics.model_check import check_model
+from bayescore.diagnostics.results import CertificateData, ComparisonData
+from bayescore.files import whole_file
+from bayescore.priors.groups import group_prior_from_dict
+from bayescore.report import page, pictures, tables
+from bayescore.report.pictures import ENDS, INTERVAL
+from bayescore.samplers.posterior import Posterior, flat_draws, read_posterior
+from bayescore.samplers.summaries import GroupEffects, with_scales
+from bayescore.text import number, with_error
+from bayescore.types import FloatArray, WeightedData
+from bayescore.validation import DataError
+
+GLOSSARY = {
+    "Partial pooling": "What a multilevel model does to the effect of a group: it draws it towards the average of all "
+    "groups, the more the fewer rows the group has and the less groups differ.",
+    "Intraclass correlation": "sigma² / (sigma² + the variance of a label's latent variable given its row): the "
+    "correlation of the latent variables of two rows of one group.",
+    "Pseudo-row": "Successes and failures at one place, no row of the data, that say about a group's effect what "
+    "its rows say.",
+}
+
+
+_LABELS = ("Mean", "Sd", "Corrected mean", "Corrected sd", "Error of mean (sd)", "Error of sd (%)")
+
+
+_UNTRUSTED = (
+    "No correction can be trusted here: corrected figures show where the full data pull the effects, not how far."
+)
+
+
+_POOLED = (
+    "The nearer a point lies to the level line, the more its group borrows from the others: groups of few rows borrow "
+    "most. Columns that differ between groups move points off the diagonal, too."
+)
+
+
+def group_sections(certificate: CertificateData, idata: Any, core: Coreset) -> Iterator[page.Section]:
+    """Yield a section on each kind of effects, and one on all effects of groups."""
+    best = idata if certificate.idata is None else certificate.idata
+    several = sum(len(own.effects) for own in core.groups) > 1
+    number_of = 0
+    for grouping in core.groups:
+        variable = best["posterior"][f"u_{grouping.name}"]
+        levels = tuple(variable[grouping.name].values.tolist())  # of very many groups draws of some are kept
+        u = flat_draws(best, f"u_{grouping.name}").reshape(-1, len(levels), len(grouping.effects))
+        sigma = flat_draws(best, f"sigma_{grouping.name}").reshape(len(u), -1)
+        for k, effect in enumerate(grouping.effects):
+            name = grouping.name if effect == "1" else f"{effect} by {grouping.name}"
+            family = str(best["posterior"].attrs.get("family", ""))
+            effects = GroupEffects(name, levels, u[:, :, k], family)
+            counted = _counted(certificate, grouping) if effect == "1" and not core.counts else None
+            if counted is not None and len(levels) < len(grouping):
+                counted = counted.loc[list(levels)]
+            number_of += 1
+            yield page.Table(
+                key="variance" + f"-{number_of}" * several,
+                heading="Variance between groups" + f" of {name}" * several,
+                before=_prose(effects, sigma[:, k], _icc(best, grouping)),
+                first="Component",
+                labels=["Mean", "Sd", f"{INTERVAL:.0%} interval"],
+                rows=_components(sigma[:, k], _icc(best, grouping)),
+                note=tables.drawn_from(certificate),
+                pictures=list(_group_pictures(effects, counted)),
+                after="" if counted is None else _POOLED,
+            )
+    if not certificate.effects.empty:
+        yield _groups(certificate, core)
+
+
+def group_sizes(certificate: CertificateData, groups: Sequence[Grouping]) -> Iterator[str]:
+    """Yield a clause on the groups of each factor."""
+    for grouping in groups:
+        text, counted = f"{grouping.name}: {len(grouping):,}", _counted(certificate, grouping)
+        if counted is not None:
+            least, middle, most = np.quantile(counted["weight"], [0.0, 0.5, 1.0])
+            text += f", of {least:,.6g} to {most:,.6g} rows, in the median {middle:,.6g}"
+        yield text
+
+
+def _counted(certificate: CertificateData, grouping: Grouping) -> pd.DataFrame | None:
+    """Return weight and share of +1 of the rows of each group; None where no pass was made."""
+    if certificate.effects.empty:
+        return None
+    index = certificate.effects.index
+    of = index.get_level_values("factor") == grouping.name
+    own = certificate.effects[of & (index.get_level_values("effect") == grouping.effects[0])]
+    return own.droplevel(["factor", "effect"])
+
+
+def _group_pictures(effects: GroupEffects, counted: pd.DataFrame | None) -> Iterator[page.Picture]:
+    words = f"means and 94% intervals of the effects of {len(effects.levels)} groups of {effects.factor}"
+    told = f"Caterpillar plot: {words}, sorted by mean"
+    yield page.picture(f"Effects of {effects.factor}", told, pictures.caterpillar, effects)
+    if counted is not None:
+        words = f"the effect of each group of {effects.factor} against what its rows alone say, between the lines of no"
+        words += " pooling and of complete pooling"
+        yield page.picture("Partial pooling", f"Shrinkage plot: {words}", pictures.shrinkage, effects, counted)
+
+
+def _groups(certificate: CertificateData, core: Coreset) -> page.Table:
+    """Return the section on the groups with the largest errors."""
+    table, several = certificate.effects, sum(len(own.effects) for own in core.groups) > 1
+    size = np.fmax(table["mean_error_sd"].abs().to_numpy(), table["log_sd_error"].abs().to_numpy())
+    order = np.argsort(-np.where(np.isnan(size), np.inf, size), kind="stable")[: page.WORST]
+    rows = []
+    for place in order:
+        (factor, group, effect), row = table.index[place], table.iloc[place]
+        of = ("" if effect == "1" else f"{effect} by ") + f"{factor} " if several else ""
+        own = [number(row[name]) for name in ("mean", "sd", "corrected_mean", "corrected_sd")]
+        error = [number(row["mean_error_sd"], 2), number(100.0 * float(np.expm1(row["log_sd_error"])), 2)]
+        rows.append((f"{of}{group}", [f"{row['weight']:,.6g}", number(100.0 * row["share"]), *own, *error]))
+    cut = f"The table has the {len(rows)} of {len(table):,} with the largest errors; Certificate.effects has all."
+    return page.Table(
+        key="groups",
+        heading="Effects of groups",
+        warning="" if certificate.trusted else _UNTRUSTED,
+        before="Largest errors first." if len(rows) == len(table) else cut,
+        first="Effect" if several else core.groups[0].name,
+        labels=["Rows", f"Share of {core.classes[1]} (%)", *_LABELS],
+        rows=dict(rows),
+        note="Errors of the coreset's mean and sd of each effect against those given the full data, Monte Carlo noise "
+        "left out.",
+    )
+
+
+def _icc(idata: Any, grouping: Grouping) -> FloatArray | None:
+    name = f"icc_{grouping.name}"
+    return flat_draws(idata, name) if name in idata["posterior"] else None
+
+
+def _components(sigma: FloatArray, icc: FloatArray | None) -> dict[str, list[str]]:
+    """Return mean, sd and interval of the variance components, as text."""
+    found = {"Sd of the effects, sigma": sigma, "Variance, sigma²": sigma**2}
+    if icc is not None:
+        found["Intraclass correlation"] = icc
+    return {
+        name: [number(float(own.mean())), number(float(own.std(ddof=1))), _ends(own)] for name, own in found.items()
+    }
+
+
+def _ends(draws: FloatArray) -> str:
+    return " to ".join(number(float(end)) for end in np.quantile(draws, ENDS))
+
+
+def _prose(effects: GroupEffects, sigma: FloatArray, icc: FloatArray | None) -> str:
+    """Return what the variance between groups means, in words."""
+    sd = float(sigma.mean())
+    said = [f"The effects of groups have an sd of {number(sd)} on the scale of the {effects.scale}."]
+    if effects.scale == "log odds" and " by " not in effects.factor:
+        said.append(
+            f"In a {effects.factor} one sd above the average the odds are {number(float(np.exp(sd)))} times those "
+            "in an average one, the columns being equal."
+        )
+    if icc is not None:
+        said.append(
+            f"Of the variance that the columns leave, {number(100.0 * float(icc.mean()), 2)}% lies between "
+            "groups (intraclass correlation), on the scale of the latent variable."
+        )
+    return " ".join(said)
+
+
+_FEW = "The coreset's rows are few, and the model was fitted to them: give test= rows for a sharper look."
+
+
+_GIVE_TEST = "give test=, a sample of rows: all_rows(rows, design=core.design)"
+
+
+_NOT_LOOKED_AT = f"Not looked at: the coreset's rows are pseudo-rows. G{_GIVE_TEST[1:]}."
+
+
+def write_certificate(
+    certificate: CertificateData,
+    idata: Any,
+    core: Coreset,
+    path: str | Path,
+    *,
+    test: WeightedData | None = None,
+    title: str = "Certificate",
+    command: str | None = None,
+    story: Mapping[str, str] | None = None,
+    robust: Any = None,
+) -> None:
+    """Write the page of what `certify` returned for `idata` and `core`: see `Certificate.to_html`.
+
+    `title` is its heading, `command` a command line that repeats it, `story` what was done, step by step. `robust`
+    are draws with a spread that is not the model's, for the figures in units of the data. The model's fit is checked on
+    `test` rows of the same design, by default on the coreset's own, unless these are pseudo-rows. An error leaves an
+    earlier file untouched.
+    """
+    posterior = read_posterior(idata, "idata")
+    judged = with_scales(posterior, core.groups)
+    tables.check_certificate(certificate, judged.features, "certificate")
+    if test is not None:
+        check_same_design(test, posterior.features, core.design, "test")
+        check_no_pseudo(test, "test")
+        if core.groups and (test.group is None or (test.group < 0).any()):
+            raise DataError("test has rows of groups that the coreset does not know; leave them out")
+    elif core.pseudo.any() and not core.groups:
+        raise DataError(f"the coreset has pseudo-rows, on which the model's fit cannot be checked; {_GIVE_TEST}")
+    count, about = len(posterior.features), "Posterior of a coreset checked against the full data: "
+    about += f"{len(core):,} of {core.n_total:,} rows, {count} coefficient{'s' * (count > 1)}"
+    if core.groups:
+        about += ", " + ", ".join(f"{len(own):,} groups of {own.name}" for own in core.groups)
+    chains, facts_of_core, curve = health(judged), core.summary(), tables.size_curve(core.summary())
+    parts = [
+        *_found(certificate, idata, core, judged, chains.text, spread=_spread(robust)),
+        *_model(certificate, idata, core, test, robust),
+        page.SamplerHealth(health={"posterior": chains}),
+        page.CoresetFacts(
+            facts=tables.coreset_facts(facts_of_core, core.weights) | tables.parameters(facts_of_core),
+            size_curves={f"{core.method} {len(core):,}": curve} if curve else {},
+        ),
+        *([page.Facts(key="story", heading="How it was made", facts=story)] if story else []),
+        page.Reproduce(
+            attrs={"posterior": posterior.attrs},
+            command=command,
+            snippet=page.code(
+                "certify_again",
+                label=core.label,
+                max_draws=max(certificate.n_draws, 100),
+                test=test is not None,
+                file_name=Path(path).name,
+            ),
+        ),
+        page.Facts(
+            key="glossary",
+            heading="Glossary",
+            facts=tables.meanings(tables.figures_of(core.groups))
+            | page.terms(page.CERTIFICATES)
+            | (GLOSSARY if core.groups else {})
+            | page.HEALTH_TERMS,
+        ),
+    ]
+    with whole_file(path) as partial:
+        partial.write_text(page.render(title, about + ".", parts), encoding="utf-8")
+
+
+def _found(
+    certificate: CertificateData, idata: Any, core: Coreset, judged: Posterior, trouble: str, *, spread: str
+) -> Iterator[page.Section]:
+    """Yield what the certificate says: verdict, data, effects of groups and coefficients."""
+    figures = tables.figures_of(core.groups)
+    elpd = f"The elpd: {certificate.elpd_text}. " if certificate.elpd_text else ""
+    if certificate.dispersion is not None:
+        elpd += f"{certificate.dispersion.finding if spread else certificate.dispersion.text}. "
+    yield page.Verdict(
+        name=f"{core.method} {len(core):,}",
+        certificate=certificate,
+        trouble=trouble,
+        labels=[figure.label for figure in figures],
+        cells=[figure.text(certificate) for figure in figures],
+        notes=f"{spread}{elpd}From one pass over the full data, or a few; no posterior of them was sampled.",
+    )
+    data = tables.data_facts(core.summary(), _positive(certificate, core))
+    if core.groups:
+        data["Groups"] = "; ".join(group_sizes(certificate, core.groups))
+    if data:
+        yield page.Facts(key="data", heading="Data", facts=data)
+    if core.groups:
+        yield from group_sections(certificate, idata, core)
+    rows, note = tables.coefficients(certificate, len(certificate.coordinates))
+    what = "the coefficients" + (" and of the logarithms of the effects' sds" if core.groups else "")
+    yield page.Coefficients(
+        heading="Coefficients and log sigma" if core.groups else "Coefficients",
+        trusted=certificate.trusted,
+        prior_scale=judged.attrs.get("prior_scale", ""),
+        picture=page.picture(
+            "Own and corrected intervals",
+            f"Means and 94% intervals of {what}: the coreset's own, and below them the corrected ones",
+            pictures.corrected,
+            certificate,
+            judged,
+        ),
+        rows=rows,
+        note=note,
+    )
+
+
+def _model(
+    certificate: CertificateData, idata: Any, core: Coreset, test: WeightedData | None, robust: Any
+) -> Iterator[page.Section]:
+    """Yield what the draws say about the data: coefficients in their units, priors, and the model's fit."""
+    own = read_posterior(idata, "idata")
+    best = own if certificate.idata is None else read_posterior(certificate.idata, "certificate.idata")
+    scale = own.attrs.get("prior_scale", "")
+    shown = best if robust is None else read_posterior(robust, "robust")
+    yield tables.in_units(certificate, shown, core.design)
+    priors = tables.priors(own)
+    if core.groups and "group_prior" in own.attrs:
+        group_prior = str(group_prior_from_dict(json.loads(own.attrs["group_prior"])))
+        priors += [(f"sigma_{each.name}", group_prior, group_prior) for each in core.groups]
+    if priors:
+        yield page.Priors(priors=priors, prior_scale=scale)
+    sides = core.counts and core.method != "full"  # a row's count and exposure are not chosen together
+    checked = test if test is not None else None if core.pseudo.any() or sides else core
+    fit = None if checked is None else check_model(best, checked)
+    rows = "the coreset's weighted rows" if test is None else "test rows"
+    note = "" if test is not None else _FEW if fit is not None else _NOT_LOOKED_AT
+    share, predicted, right = tables.words_of_fit(core.classes)
+    words = f"Left, the {share} against the predicted {predicted}, with what the model would give; "
+    words += f"right, histograms {right}"
+    yield page.Fit(
+        fit=fit,
+        picture=None
+        if fit is None
+        else page.picture("Calibration and predictions", words, pictures.model_check, fit, core.classes),
+        rows=rows,
+        share=share,
+        right="what the responses are, and what they would be by the model"
+        if core.numbers
+        else "how far apart the model keeps the rows of the two classes",
+        note=note,
+    )
+
+
+def _spread(robust: Any) -> str:
+    """Return sentences on draws whose spread is not the model's; empty where there are none."""
+    if robust is None:
+        return ""
+    return (
+        f"The spread in units of the data is {robust.posterior.attrs['spread']}; verdict and other figures are of the "
+        "model's own posterior, which takes rows for independent. "
+    )
+
+
+def _positive(certificate: CertificateData, core: Coreset) -> float | None:
+    """Return the share of the data's weight that is +1; None where only pseudo-rows are known."""
+    if core.response != "labels":  # no share: the sides are events and exposure, or all is one side
+        return None
+    if not certificate.effects.empty:
+        first = certificate.effects.loc[core.groups[0].name].droplevel("effect")
+        counted = first[~first.index.duplicated()]
+        return float((counted["weight"] * counted["share"]).sum() / counted["weight"].sum())
+    return None if core.pseudo.any() else float(core.weights[core.y > 0].sum() / core.weights.sum())
+
+
+# name: label, factor to the label's unit, meaning
+METRICS: dict[str, tuple[str, float, str]] = {
+    "mmd_whitened": (
+        "MMD, whitened",
+        1.0,
+        "Distance between the two sets of draws over all moments up to the third, in the reference's own scale; "
+        "its ± takes that scale as known, and is too small where the distance is large.",
+    ),
+    "mmd": ("MMD", 1.0, "The same in the units of the coefficients; comparable within this report only."),
+    "mean_error_sd": ("Mean (sd)", 1.0, "Largest error of a posterior mean, in reference sds."),
+    "sd_error": ("Sd (%)", 100.0, "Largest relative error of a posterior sd."),
+    "correlation_error": ("Correlation", 1.0, "Largest error of a posterior correlation."),
+    "tail_error_sd": ("Tails (sd)", 1.0, "Largest error of a 2.5% or 97.5% quantile, in reference sds."),
+    "nll": (
+        "Test NLL",
+        1.0,
+        "Mean negative log predictive density of the test rows, in nats per row; the last row is the reference's.",
+    ),
+}
+
+
+LISTED = 4  # candidates whose verdicts are read as sentences; of more a table comes first
+
+
+NOISE_FLOOR = "The same metrics between halves of the reference's chains, scaled to two runs of full length."
+
+
+def write_report(
+    comparison: ComparisonData,
+    path: str | Path,
+    *,
+    certificates: Mapping[str, CertificateData] | None = None,
+    title: str = "Posterior comparison",
+    command: str | None = None,
+) -> None:
+    """Write the report to `path`, replacing a file of that name only once the new one is complete.
+
+    Of candidates with `certificates`, it shows what each predicted beside the errors against the reference. `title` is
+    its heading, `command` a command line that repeats it.
+    """
+    certified = tables.check_certificates(certificates or {}, comparison)
+    with whole_file(path) as partial:
+        parts = _sections(comparison, certified, Path(path).name, command)
+        partial.write_text(page.render(title, f"Comparison of {_scope(comparison)}.", parts), encoding="utf-8")
+
+
+def as_text(comparison: ComparisonData) -> str:
+    """Return the verdicts and metrics as plain text."""
+    lines = [f"  {name}: {verdict.level}. {verdict.text}" for name, verdict in comparison.verdicts.items()]
+    return "\n".join([f"Comparison of {_scope(comparison)}", *lines, "", _frame(comparison).to_string()])
+
+
+def as_fragment(comparison: ComparisonData) -> str:
+    """Return the verdicts and metrics as HTML for a notebook."""
+    template = (
+        "<div><p>Comparison of {{ scope }}</p><ul>{% for name, verdict in verdicts.items() %}"
+        "<li><strong>{{ name }}: {{ verdict.level }}.</strong> {{ verdict.text }}</li>{% endfor %}</ul></div>"
+    )
+    words = page.environment().from_string(template).render(scope=_scope(comparison), verdicts=comparison.verdicts)
+    return words + _frame(comparison).to_html(border=0)
+
+
+def _sections(
+    comparison: ComparisonData, certificates: dict[str, CertificateData], file_name: str, command: str | None
+) -> Iterator[page.Section]:
+    shown = [name for name in METRICS if name in comparison.metrics]
+    everyone = {"reference": comparison.reference, **comparison.candidates}
+    short = _short(comparison, certificates) if len(comparison.verdicts) > LISTED else {}
+    counts = Counter(verdict.level for verdict in comparison.verdicts.values())
+    yield page.Verdicts(verdicts=comparison.verdicts, counts=counts, short=short, health=comparison.health)
+    first = next((own for own in everyone.values() if own.coreset), None)
+    if first is not None and (data := tables.data_facts(first.coreset, first.positive)):
+        yield page.Facts(key="data", heading="Data", facts=data)
+    if certificates:
+        yield tables.section(comparison, certificates, short=bool(short))
+    yield page.Metrics(labels=[METRICS[name][0] for name in shown], rows=_metric_rows(comparison, shown))
+    yield page.Plots(pictures=_pictures(comparison))
+    coresets = {name: own for name, own in comparison.candidates.items() if own.coreset}
+    if coresets:
+        curves = {name: curve for name, own in coresets.items() if (curve := tables.size_curve(own.coreset))}
+        rows = {name: tables.coreset_facts(own.coreset, own.weights) for name, own in coresets.items()}
+        for name, own in coresets.items():
+            listed = ", ".join(f"{key} = {value}" for key, value in tables.parameters(own.coreset).items())
+            rows[name]["Parameters"] = listed or "–"
+        yield page.Coresets(coresets=rows, size_curves=curves)
+    yield page.SamplerHealth(health=comparison.health)
+    yield page.Coordinates(coordinates=_coordinates(comparison.coordinates))
+    again = page.code(
+        "compare_again",
+        candidates=list(comparison.candidates),
+        certificates=list(certificates),
+        test="nll" in comparison.metrics,
+        max_draws=comparison.max_draws,
+        file_name=file_name,
+    )
+    yield page.Reproduce(
+        attrs={name: posterior.attrs for name, posterior in everyone.items()}, command=command, snippet=again
+    )
+    terms = {METRICS[name][0]: METRICS[name][2] for name in shown} | {"Noise floor": NOISE_FLOOR}
+    terms |= page.terms(page.VERDICTS)
+    if certificates:
+        terms |= tables.meanings(tables.figures_of(())) | tables.AGREEMENT | page.terms(page.CERTIFICATES)
+    yield page.Facts(key="glossary", heading="Glossary", facts=terms | page.HEALTH_TERMS)
+
+
+def _scope(comparison: ComparisonData) -> str:
+    count = len(comparison.candidates)
+    chains, draws, features = comparison.reference.draws.shape
+    return (
+        f"{count} candidate{'s' * (count > 1)} with a reference of {chains} chain{'s' * (chains > 1)} of {draws:,} "
+        f"draws, {features} coefficient{'s' * (features > 1)}"
+    )
+
+
+def _short(comparison: ComparisonData, certificates: dict[str, CertificateData]) -> dict[str, dict[str, Any]]:
+    """Return for each candidate what one line of a table says: levels, and the errors that decide."""
+    return {
+        name: {
+            "levels": [verdict.level, *([getattr(certificates.get(name), "level", "")] if certificates else [])],
+            "errors": [
+                number(METRICS[metric][1] * float(comparison.metrics[metric][name]), 2)
+                for metric in ("mean_error_sd", "sd_error", "correlation_error")
+            ],
+        }
+        for name, verdict in comparison.verdicts.items()
+    }
+
+
+def _pictures(comparison: ComparisonData) -> list[page.Picture]:
+    """Return the pictures, that of the model's fit to the test rows among them if there are any."""
+    seen = page.alternatives(comparison)
+    found = [
+        page.picture("MMD", seen["mmd"], pictures.mmd, comparison),
+        page.picture("Coefficients", seen["forest"], pictures.forest, comparison),
+        page.picture("Marginal densities", seen["marginals"], pictures.marginals, comparison),
+    ]
+    if comparison.fit is not None:
+        design = comparison.reference.design
+        classes = (-1, 1) if design is None or design.classes is None else design.classes
+        share, predicted, right = tables.words_of_fit(classes, test=True)
+        words = f"Left, the {share} among test rows against the reference's predicted {predicted}; "
+        words += f"right, histograms {right}"
+        caption = "Does the model fit the test rows?"
+        found.append(page.picture(caption, words, pictures.model_check, comparison.fit, classes))
+    return found
+
+
+def _metric_rows(comparison: ComparisonData, shown: list[str]) -> dict[str, list[tuple[str, str]]]:
+    return {
+        str(name): [
+            with_error(METRICS[metric][1] * row[metric], METRICS[metric][1] * row[f"{metric}_mcse"]) for metric in shown
+        ]
+        for name, row in comparison.metrics.iterrows()
+    }
+
+
+def _frame(comparison: ComparisonData) -> pd.DataFrame:
+    shown = [name for name in METRICS if name in comparison.metrics]
+    rows = _metric_rows(comparison, shown)
+    cells = [[f"{value} ± {error}" if error else value for value, error in row] for row in rows.values()]
+    return pd.DataFrame(cells, index=list(rows), columns=[METRICS[name][0] for name in shown])
+
+
+def _coordinates(table: pd.DataFrame) -> dict[str, tuple[list[dict[Hashable, Any]], str]]:
+    shown = {}
+    for name, rows in table.groupby("candidate", sort=False):
+        size = rows[["mean_error_sd", "sd_error"]].abs().max(axis=1)
+        rows, note = page.worst(rows, size, len(table), "Comparison.coordinates")
+        shown[str(name)] = (rows.to_dict(orient="records"), note)
+    return shown

@@ -1,0 +1,360 @@
+"""Posterior draws as arrays: the one reader of InferenceData, so that a bad posterior is refused in the same words.
+
+It reads `posterior["beta"]` with dims chain, draw and feature, and where they exist the sampler's statistics, the
+weights in `constant_data` and the attributes of `posterior`.
+
+Posterior files: netCDF, written whole or not at all, and read with a plain word where they are not one.
+
+Draws that `sample` hands over moved to the full data's posterior (`models.laplace`), and the way back.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bayescore.compat import as_xarray, is_inference_data, read_inference_data, write_inference_data
+from bayescore.data.coreset import Coreset
+from bayescore.data.design import Design
+from bayescore.data.formula_design import read_design
+from bayescore.families import Family
+from bayescore.families.family import FAMILIES, check_family, find_family
+from bayescore.files import check_path, digest, whole_file
+from bayescore.limits import MAX_LOG_RATIO_SD, MIN_DRAWS
+from bayescore.models.groups.effects import unkept_effects
+from bayescore.models.laplace import MOVED, StaysError, Transport, left_over, to_full
+from bayescore.models.predictor import Factor, Predictor, parameters
+from bayescore.priors import Prior
+from bayescore.priors.by_name import prior_from_dict
+from bayescore.text import listed
+from bayescore.types import NO_ROW, FloatArray, IntArray
+from bayescore.validation import DataError, json_object
+
+MAX_DRAW = 1e25  # size of a coefficient; mmd takes the squares of sixth powers
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """Draws of the coefficients and what is known of their making; what is not known is None or empty."""
+
+    name: str  # what error messages call it
+    draws: FloatArray  # of beta, shape (chain, draw, D)
+    features: tuple[str, ...]  # names of the D coordinates
+    divergences: int | None = None
+    acceptance_rate: float | None = None
+    weights: FloatArray | None = None  # of the rows that it was drawn from
+    positive: float | None = None  # share of their weight whose label is +1
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    coreset: Mapping[str, Any] = field(default_factory=dict)  # what made the coreset
+    log_density: FloatArray | None = None  # of each draw, shape (chain, draw), up to a constant
+    story: Mapping[str, Any] = field(default_factory=dict)  # digests of rows and draws, prior and family, by `sample`
+    has_offset: bool = False
+    variables: Mapping[str, Any] = field(default_factory=dict)  # parameters of groups, shape (S, ...) each
+
+    @property
+    def offset(self) -> str | None:
+        """What the offset of the rows that it was drawn from is called; None if they had none."""
+        design = self.design
+        if design is not None:
+            return design.offset  # pseudo-rows have offsets whatever the data have
+        return "offset" if self.has_offset else None
+
+    @property
+    def family(self) -> Family:
+        """Family of the rows that it was drawn from."""
+        if (found := find_family(self.attrs.get("family"))) is None:
+            raise DataError(
+                f"{self.name} does not tell its family; set idata.posterior.attrs['family'] to one of "
+                f"{', '.join(map(repr, FAMILIES))}, or sample by bayescore.sample"
+            )
+        return found
+
+    @property
+    def design(self) -> Design | None:
+        """How raw features become its coordinates; None for a foreign posterior."""
+        if "design" not in self.attrs:
+            return None
+        problem = _damaged(self.name, "design")
+        try:
+            design = read_design(json_object(self.attrs["design"], problem))
+            classes = self.coreset.get("classes")
+            design = replace(design, classes=None if classes is None else tuple(classes))
+            scaled = (len(design.names) - design.intercept,)
+            fits = all(
+                part is None or np.shape(np.asarray(part, float)) == scaled for part in (design.center, design.scale)
+            )
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise DataError(problem) from None
+        if not fits or len(design.names) != len(self.features):
+            raise DataError(problem)
+        return design
+
+    @property
+    def terms(self) -> str:
+        """Group terms of the model that `sample` drew it from, as a formula has them; empty where there are none."""
+        return str(self.attrs.get("group_terms", ""))
+
+    def predictor(self, max_draws: int | None = None) -> Predictor:
+        """Return the linear predictor at all draws, or at those of `thinned`; refuse draws without groups' effects."""
+        at = None if max_draws is None else self.positions(max_draws)
+        beta = self.flat if at is None else self.flat[at]
+        if not self.terms:
+            return Predictor(beta)
+        design = self.design
+        groups = () if design is None else design.groups
+        for name, shape in {name: shape for own in groups for name, shape in parameters(own).items()}.items():
+            if name not in self.variables or self.variables[name].shape[1:] != shape:
+                found = self.variables[name].shape[1:] if name in self.variables else "missing"
+                raise DataError(f"{self.name} is of {self.terms}, and {name!r} is {found}, not of shape {shape}; give "
+                                "what sample returned")  # fmt: skip
+        if not groups:
+            raise DataError(f"{self.name} is of {self.terms} and does not tell its groups; give what sample returned")
+        return Predictor(beta, [Factor.of(own, self.variables) for own in groups], design, at)
+
+    @property
+    def flat(self) -> FloatArray:
+        """Draws of all chains below each other, shape (chain * draw, D)."""
+        return self.draws.reshape(-1, self.draws.shape[2])
+
+    def aligned(self, features: tuple[str, ...]) -> "Posterior":
+        """Return the same draws with coordinates in the order of `features`, which must be the same names."""
+        if self.features == features:
+            return self
+        missing = [name for name in features if name not in self.features]
+        extra = [name for name in self.features if name not in features]
+        if missing or extra:
+            parts = [f"lacks {listed(missing)}"] * bool(missing) + [f"has the extra {listed(extra)}"] * bool(extra)
+            raise DataError(
+                f"{self.name}: {len(self.features)} features where {len(features)} are expected; "
+                f"it {' and '.join(parts)}: compare posteriors of the same design matrix"
+            )
+        order = [self.features.index(name) for name in features]
+        return replace(self, draws=self.draws[:, :, order], features=features)
+
+    def thinned(self, max_draws: int) -> FloatArray:
+        """Return at most `max_draws` draws, evenly spaced within each chain, shape (chain, draw, D)."""
+        return self.draws[:, self._kept(max_draws)]
+
+    def positions(self, max_draws: int) -> IntArray:
+        """Return where in `flat` the draws of `thinned` stand, shape (S,)."""
+        first = np.arange(len(self.draws), dtype=np.int64)[:, None] * self.draws.shape[1]
+        return np.asarray((first + self._kept(max_draws)).ravel(), dtype=np.int64)
+
+    def _kept(self, max_draws: int) -> IntArray:
+        kept = min(self.draws.shape[1], max(max_draws // len(self.draws), 1))
+        return np.asarray(np.linspace(0, self.draws.shape[1] - 1, kept).round(), dtype=np.int64)
+
+
+def coefficients(idata: Any, name: str, var_name: str = "beta") -> tuple[FloatArray, tuple[str, ...]]:
+    """Return the draws of `var_name`, shape (chain, draw, D), as they are, and the names of the D coordinates."""
+    if not is_inference_data(idata):
+        raise TypeError(
+            f"{name} is of type {type(idata).__name__}; give InferenceData, as bayescore.sample returns "
+            "or arviz.from_netcdf reads"
+        )
+    if "posterior" not in idata or var_name not in idata["posterior"]:
+        found = list(idata["posterior"].data_vars) if "posterior" in idata else []
+        raise DataError(
+            f"{name} has no posterior draws of {var_name!r} (found: {listed(found) or 'nothing'}); "
+            "name the vector of coefficients 'beta' (for predictions var_name= takes another name)"
+        )
+    beta = idata["posterior"][var_name]
+    if len(beta.dims) != 3 or not {"chain", "draw"} < set(beta.dims):
+        raise DataError(f"{name}: {var_name!r} has dims {beta.dims}; they must be chain, draw and feature")
+    beta = beta.transpose("chain", "draw", ...)
+    draws = np.ascontiguousarray(beta.values, dtype=np.float64)
+    dim = beta.dims[2]
+    return draws, tuple(str(value) for value in (beta[dim].values if dim in beta.coords else range(draws.shape[2])))
+
+
+def of_own_model(idata: Any, core: Coreset) -> Any:
+    """Return draws of a user's own model of a coreset with what `sample` would say about it: family, design, names.
+
+    Draws that say so are returned as they are; `idata` stays as it is.
+    """
+    draws, features = coefficients(idata, "idata")
+    source = idata["posterior"]
+    if "design" in source.attrs or draws.shape[2] != core.n_features:
+        return idata
+    dim = next(str(name) for name in source["beta"].dims if name not in ("chain", "draw"))
+    found, own = idata.copy(), as_xarray(source)
+    if features == tuple(map(str, range(core.n_features))) and sum(dim in each.dims for each in own.values()) == 1:
+        own = own.assign_coords({dim: list(core.feature_names)})
+    known = {"family": core.family, "coreset": json.dumps(core.summary()), "design": json.dumps(core.design.to_dict())}
+    found["posterior"] = own.assign_attrs({**known, **own.attrs})
+    return found
+
+
+def flat_draws(idata: Any, name: str) -> FloatArray:
+    """Return the draws of a variable, those of all chains below each other, shape (S, ...)."""
+    values = idata["posterior"][name].transpose("chain", "draw", ...).values
+    return np.asarray(values.reshape(-1, *values.shape[2:]), dtype=np.float64)
+
+
+def _of_groups(idata: Any) -> dict[str, FloatArray]:
+    names = [str(name) for name in idata["posterior"].data_vars]
+    return {name: flat_draws(idata, name) for name in names if name.startswith(("u_", "sigma_", "rho_"))}
+
+
+def read_posterior(idata: Any, name: str, *, min_draws: int = MIN_DRAWS, var_name: str = "beta") -> Posterior:
+    """Read the posterior of the coefficients, the vector `var_name`, out of InferenceData, and check its draws."""
+    draws, features = coefficients(idata, name, var_name)
+    if draws.shape[1] < min_draws or 0 in draws.shape:
+        raise DataError(f"{name}: {var_name!r} has shape {draws.shape}; at least {min_draws} draws a chain are needed")
+    if len(set(features)) < len(features):
+        raise DataError(f"{name} has two features of the same name among {listed(features)}; rename one")
+    bad = ~np.isfinite(draws).all(axis=(0, 1))
+    if bad.any():
+        raise DataError(
+            f"{name}: draws of {listed(np.array(features)[bad].tolist())} are NaN or infinite; "
+            "sample again, or drop the broken chain"
+        )
+    if np.abs(draws).max() > MAX_DRAW:
+        raise DataError(
+            f"{name} has draws above {MAX_DRAW:g} in size, whose powers overflow: the posterior may have no moments "
+            "(separated labels, a prior with heavy tails); use a prior with lighter tails, or rescale the columns"
+        )
+    attrs = dict(idata["posterior"].attrs)
+    stats, constant = idata.get("sample_stats", {}), idata.get("constant_data", {})
+    weights = np.asarray(constant["weights"].values, dtype=np.float64) if "weights" in constant else None
+    labels = np.asarray(constant["y"].values) if "y" in constant else None
+    if labels is not None and "row" in constant["y"].coords and (constant["y"].coords["row"].values == NO_ROW).any():
+        labels = None  # those of pseudo-rows are no share of anything
+    log_density = np.asarray(stats["lp"].values, dtype=np.float64) if "lp" in stats else None
+    posterior = Posterior(
+        name,
+        draws,
+        features,
+        divergences=int(stats["diverging"].sum()) if "diverging" in stats else None,
+        acceptance_rate=float(stats["acceptance_rate"].mean()) if "acceptance_rate" in stats else None,
+        weights=weights,
+        positive=None if weights is None or labels is None else float(weights[labels > 0].sum() / weights.sum()),
+        attrs=attrs,
+        coreset=json_object(attrs.get("coreset", "{}"), _damaged(name, "coreset")),
+        log_density=log_density if log_density is not None and log_density.shape == draws.shape[:2] else None,
+        story=_story(attrs.get("posterior_of"), _damaged(name, "posterior_of")),
+        has_offset="offset" in constant,
+        variables=_of_groups(idata) if "group_terms" in attrs else {},
+    )
+    design = posterior.design  # checks it
+    if design is not None and design.groups and (effects := unkept_effects(idata, design)) is not None:
+        posterior = replace(posterior, variables={**posterior.variables, f"u_{design.groups[0].name}": effects})
+    return posterior
+
+
+def _damaged(name: str, attribute: str) -> str:
+    return f"{name}: the attribute {attribute!r} of its posterior is not what bayescore.sample wrote; sample again"
+
+
+def _story(text: Any, problem: str) -> dict[str, Any]:
+    if text is None:
+        return {}
+    story = json_object(text, problem)
+    if not all(isinstance(story.get(key), str) for key in ("rows", "family", "draws")):
+        raise DataError(problem)
+    try:
+        prior_from_dict(story["prior"])
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise DataError(problem) from None
+    return story
+
+
+def made_here() -> dict[str, str]:
+    """Return the attributes of a group that bayescore makes, as ArviZ names them."""
+    return {
+        "created_at": datetime.now(UTC).isoformat(),
+        "inference_library": "bayescore",
+        "inference_library_version": version("bayescore"),
+    }
+
+
+def draws_digest(draws: Any) -> str:
+    """Return a SHA-256 of draws: `sample` keeps it, `certify` sees by it whether they were changed since."""
+    return digest({}, {"draws": np.asarray(draws, dtype=np.float64)})
+
+
+def fewer_draws(some: Any, others: Any) -> bool:
+    """Whether one posterior has fewer draws than another."""
+
+    def count(idata: Any) -> int:
+        return int(idata.posterior.sizes["chain"] * idata.posterior.sizes["draw"])
+
+    return count(some) < count(others)
+
+
+def write_posterior(idata: Any, path: str | Path) -> None:
+    """Write a posterior to a netCDF file that ArviZ reads; an earlier file stays until the new one is whole."""
+    with whole_file(path) as partial:
+        write_inference_data(idata, str(partial))
+
+
+def check_whole(idata: Any, chains: int, draws: int) -> None:
+    """Raise KeyboardInterrupt if draws are missing: `pm.sample` takes Ctrl-C for "enough" and returns what it has."""
+    if (idata.posterior.sizes["chain"], idata.posterior.sizes["draw"]) != (chains, draws):
+        raise KeyboardInterrupt
+
+
+def load_posterior(path: str | Path) -> Any:
+    """Read a posterior file; refuse one whose posterior `read_posterior` does not take."""
+    source = check_path(path)
+    if not source.is_file():
+        raise FileNotFoundError(f"{str(source)!r}: no such file")
+    try:
+        idata = read_inference_data(str(source))
+    except Exception as error:  # the readers below ArviZ raise many kinds
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise DataError(
+            f"{str(source)!r} is not a posterior file ({reason}); write one with bayescore sample"
+        ) from None
+    read_posterior(idata, repr(str(source)))
+    return idata
+
+
+_LOOKED_AT = 500  # draws by which it is decided whether to move them, at least if there are so many
+
+
+_GAIN = 2.0  # least ratio of the log ratio's spread before and after a move of draws that are still far off after it
+
+
+def hand_over(idata: Any, core: Coreset, family: str, prior: Prior) -> str:
+    """Move the draws of `beta` of a coreset's posterior; return the attribute that says so, or why they stay.
+
+    They stay where what is left of the log ratio to the full data's posterior spreads by `MAX_LOG_RATIO_SD` or more,
+    and by more than half of what it is without a move.
+    """
+    beta, own = idata.posterior["beta"].transpose("chain", "draw", ...), check_family(family)
+    try:
+        transport = to_full(core, own, prior)
+    except StaysError as why:
+        return f"no: {why}"
+    some = beta.values[:, :: max(1, beta.sizes["chain"] * beta.sizes["draw"] // _LOOKED_AT)]
+    before, left = left_over(core, own, prior, some.reshape(-1, core.n_features), transport)
+    if not left < max(MAX_LOG_RATIO_SD, before / _GAIN):
+        return f"no: mode and curvature say too little of the draws (sd of what is left {left:.2g} nats)"
+    idata.posterior["beta"] = beta.copy(data=np.ascontiguousarray(transport(beta.values)))
+    return MOVED
+
+
+def move_of(posterior: Posterior, core: Coreset, family: Family) -> Transport | None:
+    """Return the map by which `sample` moved draws of this coreset's posterior; None where it did not.
+
+    Raises
+    ------
+    DataError
+        If it moved them, and the coreset does not know where to.
+    """
+    story = posterior.story
+    if not story.get("moved") or story["rows"] != core.rows_digest or story["family"] != family.name:
+        return None
+    try:
+        return to_full(core, family, prior_from_dict(story["prior"]))
+    except StaysError as why:
+        raise DataError(
+            f"{posterior.name}: its draws were moved {MOVED}, which this coreset does not know ({why}): give the "
+            "coreset that was sampled, with its shortfall"
+        ) from None
