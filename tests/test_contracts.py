@@ -33,7 +33,7 @@ def test_a_new_module_is_inside_every_contract(tmp_path):
         tmp_path,
         new="",  # of no layer
         diagnostics__new="",
-        coresets__scores__new="import pymc, polars\n",
+        coresets__new="import pymc, polars\n",
         estimators="import arviz\n",  # a module that the lists by hand had left out
         samplers__new="import bayescore.samplers.newer\n",
         samplers__newer="import bayescore.samplers.new\n",
@@ -94,9 +94,9 @@ def test_a_function_takes_at_most_five_arguments_by_position():
     assert found <= MANY
 
 
-def test_a_file_has_at_most_300_lines():
+def test_a_file_has_at_most_600_lines():
     lines = {
         path.relative_to(PACKAGE).as_posix(): len(path.read_text("utf-8").splitlines())
         for path in PACKAGE.rglob("*.py")
     }
-    assert {name for name, count in lines.items() if count > 300} <= LONG
+    assert {name for name, count in lines.items() if count > 600} <= LONG

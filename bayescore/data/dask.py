@@ -1,8 +1,8 @@
 """Dask data frames and arrays as sources; workers of a cluster read and map the rows where they are.
 
 Descriptors travel, not rows: a file and row groups where the frame is Parquet on a shared file system or in an object
-store, which workers read once and keep if they have the memory (`dask_kept`), else the promise of a partition
-(`dask_tables`). Only the head of a partition that completes a canonical block
+store, which workers read once and keep if they have the memory (`KeptSource`), else the promise of a partition
+(`Partition`). Only the head of a partition that completes a canonical block
 begun in the one before moves between workers. A task lost with its worker runs again elsewhere, from the same rows with
 the same seed, so a killed worker changes nothing. Without a `distributed` client bayescore's own threads run the
 passes, whatever local scheduler is set. Workers with processors of one kind give the same bits.

@@ -2,7 +2,7 @@
 
 A folder is read in the natural order of its paths (part-2 before part-10); files and folders whose names begin with
 "_" or "." are skipped, as Spark, Arrow and Dask do. Names such as ``year=2020`` of folders are columns (Hive).
-From a store (`stores`) a worker fetches whole row groups, anew in every pass, and the next one while it works on one:
+From a store a worker fetches whole row groups, anew in every pass, and the next one while it works on one:
 it holds the decoded columns of two, 16 bytes a row and column. Workers far away need more threads than cores.
 
 Where Parquet files are: local folders, and object stores by their address (``s3://``, ``gs://``, ``https://``, ...).

@@ -7,7 +7,7 @@ data's
           e_n = \log \sum_s v_{ns} p_n(\theta_s), \quad v_{ns} \propto W_s / p_n(\theta_s),
 
 W_s = exp(r_s) the importance weights from the coreset's to the full data's posterior (see `certificate`), v smoothed
-by PSIS; rows whose k-hat is bad are integrated by moment matching where they are few (`leave_out`). With integer
+by PSIS; rows whose k-hat is bad are integrated by moment matching where they are few (`moved_loo`). With integer
 weights this is leave-one-out cross-validation of the data with each row written out w_n times.
 (`az.loo` on a coreset's own rows is no estimate of it: they are no random sample, and their weights no part of p_n.)
 
@@ -19,7 +19,7 @@ two cumulants of -log sum_s W_s / p_n(theta_s), a uniform sample of m rows gets 
 
 is unbiased for sum_n w_n e_n whatever c is. The weights W are known only after the pass, but the first cumulants add
 up to sum_s W_s L(theta_s), which they weight then; the variances stay those of the coreset's draws, or of a normal
-approximation to them where not all rows are evaluated at all draws (`row_sums`). The two rows of a count (`responses`)
+approximation to them where not all rows are evaluated at all draws (`row_sums`). The two rows of a count (`Responses`)
 add up to its first cumulant only: a larger sample tells the second.
 
 Where k-hat stays bad in more than 1 row of 100 there is no number: e_n of such a row is too large, by nobody knows how

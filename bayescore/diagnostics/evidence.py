@@ -3,7 +3,7 @@ r"""Log marginal likelihood of a coreset, and of the full data from the same dra
 .. math:: \ln E = \ln \int e^{L(\beta)} \pi_0(\beta)\, d\beta \approx \ln \frac1S \sum_s u_s, \qquad
           u_s = \frac{e^{L(\beta_s)} \pi_0(\beta_s)}{q(\beta_s)}, \quad L(\beta) = \sum_n w_n \log p(z_n \cdot \beta)
 
-for draws beta_s of q, a multivariate Student t at the coreset's MAP (see `proposal`); with effects of `(1 | g)`, which
+for draws beta_s of q, a multivariate Student t at the coreset's MAP (`propose_flat`); with effects of `(1 | g)`, which
 are integrated out, of (beta, log sigma). The mean of u is unbiased for E; its logarithm has standard error
 sd(u) / (mean(u) sqrt(S)) (delta method), and that of L where a sample of the rows tells it (`row_sums`).
 

@@ -3,7 +3,7 @@
 ===============================  ==============================================================================
 the certificate asks for         next try
 ===============================  ==============================================================================
-more draws                       as many as it names, of the same coreset: `more_draws` says how many at most
+more draws                       as many as it names, of the same coreset: `most_draws` says how many at most
 chains that agree                twice the warm-up and twice the draws
 a coreset that covers more       twice the rows, about the mode under the model's own prior; with groups all rows
 the same for the third time      all rows, with the same sampler

@@ -1,7 +1,7 @@
 r"""Draws of (1 | g): importance weights on (beta, log sigma), effects integrated out on both sides.
 
 At some of the draws the log-likelihood of each group of the full data is found at nodes of its effect, by a sample of
-the groups (`sampled_groups`) or of the rows (`sampled`) where that is enough. The nodes are those that the
+the groups (`sampled_sums`) or of the rows (`sampled_row_sums`) where that is enough. The nodes are those that the
 coreset's own quadrature has there. The sums over nodes give, for each draw, the full data's marginal likelihood and
 with it the weight
 

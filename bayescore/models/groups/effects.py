@@ -1,7 +1,7 @@
 r"""Draws of the effects of any groups, made when they are asked for, and a summary of all.
 
 Given (beta, log sigma) effects are independent of each other, so that those of any groups follow from the rows and the
-draws of these (`effect_inversion`).
+draws of these (`effects_given`).
 
 Draws of group effects given (beta, log sigma), from the logarithms of their density at the nodes of a quadrature.
 

@@ -21,7 +21,7 @@ Means of effects against the coefficient of the same column: coordinates whose s
 
 Rows tell b + u_g, the coefficient of a column and a level's effect on it, and hardly what either is: the mean of a
 factor's effects has the sd sigma / sqrt(G) of its prior, whatever the rows. So with few levels b and the mean form a
-funnel in sigma. Given v and b of `joint_target`, weights w of the levels and M of its regressions,
+funnel in sigma. Given v and b as above, weights w of the levels and M of its regressions,
 
 .. math:: v_g \leftarrow v_g + w_g (r - 1) a, \quad b \leftarrow b - (r - 1) a, \quad
    a = \sum w_g v_g / \sum w_g^2, \quad r = (\sigma / \sigma_0)^k,
@@ -29,7 +29,7 @@ funnel in sigma. Given v and b of `joint_target`, weights w of the levels and M 
 in which b + u_g stays where w = 1. k = sum w^2 / sum w is how fast the sd of b grows with sigma: 1 where rows tell all
 of a level, 0 where they tell nothing. At sigma_0 nothing moves. The map's determinant is r.
 
-Points of `joint_target`: what effects, sds and correlations are in its coordinates, and the way back near there.
+Points: what effects, sds and correlations are in its coordinates, and the way back near there.
 """
 
 import math

@@ -13,7 +13,7 @@ D and L of the Schur complement E - B D^-1 B',
 
 so that a point takes one triangular system and one sparse product. Log sds and correlations have a factor of their own,
 and c moves with them as the mode of effects and coefficients does, on a line. L and D^-1 B' are in single precision, as
-any matrices near these will do. Between these v and those of `joint` stand those of `joint`.
+any matrices near these will do. Between these v and those of `joint_density` stand those of `Means`.
 """
 
 from dataclasses import dataclass

@@ -9,7 +9,7 @@ Samplers, certificates and `find_map` take `CollapsedTarget`.
 The compiled marginal density of (beta, log sigma), each group's effect integrated out.
 
 Nodes of each group's quadrature are those of `nodes`. Centres of Gauss and Hermite's follow the point: two
-Newton steps take them from `collapsed_target.Effects`, normal likelihoods, to the effect's mode given beta and sigma,
+Newton steps take them from `marginal_mode.Effects`, normal likelihoods, to the effect's mode given beta and sigma,
 and half the third derivative over the squared curvature from there near the mean. The density is a function of the
 point alone, and its gradient is the average over the same nodes of that of the joint density.
 

@@ -1,4 +1,4 @@
-r"""Nodes of each group's effect, as many as its integrand asks for; `node_values` has sums of rows over them.
+r"""Nodes of each group's effect, as many as its integrand asks for; `add_values` sums rows over them.
 
 The integrand of group g is exp(phi(b)) N(b; 0, sigma^2), phi the log-likelihood of its rows. A group has nodes by one
 of two rules. Both have the form b_k = c + d_k and a log weight v_k, so that the integral is
@@ -12,7 +12,7 @@ with z_k, omega_k nodes and weights for N(0, 1). Nodes of Gauss and Hermite foll
 the trapezoid are multiples of h that do not move: a point only says which of them are needed. So the density is smooth,
 but for terms of less than e^-14 of the largest, `CUT`.
 
-Log-likelihoods of groups at the nodes of their effects (`effect_nodes`), and the scores of rows there.
+Log-likelihoods of groups at the nodes of their effects, and the scores of rows there.
 
 References
 ----------
