@@ -9,7 +9,7 @@ from .coresets.build import build_coreset as build_coreset
 from .coresets.stream import StreamingCoreset as StreamingCoreset
 from .coresets.stream import stream as stream
 from .data.coreset import Coreset as Coreset
-from .data.coreset_file import read_coreset as read_coreset
+from .data.coreset import read_coreset as read_coreset
 from .diagnostics.averages import average_predictions as average_predictions
 from .diagnostics.evidence import log_evidence as log_evidence
 from .diagnostics.loo import loo as loo
@@ -27,9 +27,9 @@ from .report.certify import Certificate as Certificate
 from .report.certify import certify as certify
 from .report.compare import compare as compare
 from .samplers.poststratify import poststratify as poststratify
+from .samplers.predict import log_likelihood as log_likelihood
+from .samplers.predict import posterior_predictive as posterior_predictive
 from .samplers.predict import predict as predict
-from .samplers.predictive import log_likelihood as log_likelihood
-from .samplers.predictive import posterior_predictive as posterior_predictive
 from .samplers.sample import sample as sample
 from .samplers.summaries import group_effects as group_effects
 from .samplers.summaries import odds_ratios as odds_ratios

@@ -268,8 +268,8 @@ def build(args: argparse.Namespace, console: Console) -> None:
 
 def sample(args: argparse.Namespace, console: Console) -> None:
     """Run ``bayescore sample``."""
-    from bayescore.data.coreset_file import read_coreset
-    from bayescore.diagnostics.health import health
+    from bayescore.data.coreset import read_coreset
+    from bayescore.diagnostics.results import health
     from bayescore.samplers.posterior import check_whole, read_posterior, write_posterior
     from bayescore.samplers.sample import sample as draw
 
@@ -312,7 +312,7 @@ def certify(args: argparse.Namespace, console: Console) -> None:
     from rich.table import Table
 
     from bayescore.coresets.build import all_rows
-    from bayescore.data.coreset_file import read_coreset
+    from bayescore.data.coreset import read_coreset
     from bayescore.data.parquet import without_keys
     from bayescore.report import write_certificate
     from bayescore.report.certify import certify as check

@@ -20,7 +20,7 @@ from bayescore.data.formula_parsing import parsed
 from bayescore.data.roles import Roles
 from bayescore.data.tables import as_table, is_table
 from bayescore.fitting.fit import fit_given
-from bayescore.fitting.given import Given
+from bayescore.fitting.route import Given
 from bayescore.priors import Prior
 from bayescore.samplers.posterior import coefficients
 from bayescore.samplers.predict import log_predictive

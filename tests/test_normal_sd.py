@@ -12,8 +12,7 @@ import bayescore as bc
 from bayescore.cli import main
 from bayescore.models.noise import find_noise
 from bayescore.models.predictor import multipliers
-from bayescore.priors.defaults import group_prior_for
-from bayescore.priors.groups import log_sigma_terms
+from bayescore.priors.groups import group_prior_for, log_sigma_terms
 from bayescore.validation import DataError
 from benchmarks.accuracy.normal_sd import Exact
 from tests.counted import QUIET

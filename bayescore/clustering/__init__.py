@@ -3,8 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from bayescore.clustering.divergences import ITAKURA_SAITO, KULLBACK_LEIBLER, SQUARED_EUCLIDEAN, total_jensen
-from bayescore.clustering.peers import d_means, d_means_partitions, ol_means, s_means
-from bayescore.clustering.private import private_k_variates
+from bayescore.clustering.peers import d_means, d_means_partitions, ol_means, private_k_variates, s_means
 from bayescore.clustering.variates import Noisy, PointMasses, Seeding, Uniform, k_variates
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from bayescore.clustering.divergences import check_trials, distinct_rows
 from bayescore.clustering.variates import Held, Rows, seed
 from bayescore.compiled import jit
 from bayescore.data.dataset import Dataset
-from bayescore.data.passes import as_integers, from_integers, quantum
-from bayescore.data.tiles import TILE, load_signed_tile
+from bayescore.data.passes import TILE, as_integers, from_integers, load_signed_tile, quantum
 from bayescore.types import FloatArray, IntArray, LabelArray, WeightedData
 from bayescore.validation import DataError
 

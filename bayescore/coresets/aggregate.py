@@ -32,14 +32,14 @@ from bayescore.compiled import jit
 from bayescore.coresets.method import BuildInfo, BuildResult, Method
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design, terms_text
+from bayescore.data.passes import TILE
 from bayescore.data.source import block_rows
-from bayescore.data.tiles import TILE
 from bayescore.families import Family
 from bayescore.families.family import check_family
 from bayescore.files import Arrays
 from bayescore.limits import MAX_FAR
 from bayescore.numerics.elementary import mix
-from bayescore.priors.defaults import does_not_vary
+from bayescore.priors.groups import does_not_vary
 from bayescore.types import NO_GROUP, NO_ROW, FloatArray, IntArray, LabelArray, WeightedData, stack
 from bayescore.validation import DataError
 

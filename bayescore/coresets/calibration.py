@@ -51,7 +51,7 @@ from bayescore.compiled import available_cores
 from bayescore.coresets.pilot import Shares, Survey, survey
 from bayescore.coresets.predicted_error import Problem, Trial, try_out
 from bayescore.data.dataset import Dataset
-from bayescore.data.tiles import compact
+from bayescore.data.passes import compact
 from bayescore.models.laplace import Expansion, LaplaceApproximation, factor_of_inverse
 from bayescore.models.posterior import Derivatives, likelihood_terms, prior_part
 from bayescore.numerics.moments import Errors

@@ -40,8 +40,8 @@ from scipy import special
 from bayescore.compiled import jit
 from bayescore.coresets.cells import BlockSums, CellSums, Density, block_sums, sums_of, total
 from bayescore.data.dataset import Dataset
+from bayescore.data.passes import TILE
 from bayescore.data.source import MAX_BLOCK_ROWS
-from bayescore.data.tiles import TILE
 from bayescore.families import Family
 from bayescore.models.groups.nodes import NORMAL_BELOW
 from bayescore.models.groups.rows import add_lines, local_codes

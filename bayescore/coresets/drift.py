@@ -38,8 +38,7 @@ from scipy import linalg
 from bayescore.coresets.calibration import Totals
 from bayescore.families import Family
 from bayescore.models.laplace import LaplaceApproximation, Mode, find_mode, upper_factor_of_inverse
-from bayescore.models.posterior import Derivatives, likelihood_terms, posterior, prior_part
-from bayescore.models.prior_ratio import score
+from bayescore.models.posterior import Derivatives, likelihood_terms, posterior, prior_part, score
 from bayescore.priors import Prior
 from bayescore.types import FloatArray, IntArray, WeightedData
 

@@ -36,7 +36,7 @@ from scipy.sparse import issparse
 
 from bayescore.compiled import available_cores
 from bayescore.data.dataset import Dataset
-from bayescore.data.tiles import compact
+from bayescore.data.passes import compact
 from bayescore.families import Family
 from bayescore.limits import MIN_ESS_SHARE
 from bayescore.models.laplace import Expansion, Transport, factor_of_inverse

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayescore.clustering.divergences import SQUARED_EUCLIDEAN, Nearest, check_rows
-from bayescore.clustering.private import clip_to_ball, laplace, private_k_variates
+from bayescore.clustering.peers import clip_to_ball, laplace, private_k_variates
 from bayescore.coresets.build import check_names, finish
 from bayescore.data.coreset import Coreset
 from bayescore.data.design import Design

@@ -70,7 +70,7 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from bayescore.compiled import jit
-from bayescore.data.tiles import TILE
+from bayescore.data.passes import TILE
 from bayescore.families import Family
 from bayescore.models.laplace import LaplaceApproximation
 from bayescore.models.posterior import WIDE_ROWS, Derivatives

@@ -1,4 +1,4 @@
-r"""Compiled scores of the rows of a block, tile by tile (`data.tiles`).
+r"""Compiled scores of the rows of a block, tile by tile (`data.passes`).
 
 Scores of rows, and bounds of their sensitivities: by leverage and by clustering.
 
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from bayescore.clustering.assignment import nearest, squared_distances
 from bayescore.compiled import jit, jit_sums
 from bayescore.data.dataset import Dataset
-from bayescore.data.tiles import TILE, TileRows, load_signed_tile, load_tile, new_tile
+from bayescore.data.passes import TILE, TileRows, load_signed_tile, load_tile, new_tile
 from bayescore.models.row_kernels import squared_lengths
 from bayescore.numerics.elementary import exp_minus, hash_uniform
 from bayescore.types import FloatArray, IntArray, LabelArray, WeightedData

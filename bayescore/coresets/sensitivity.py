@@ -32,8 +32,8 @@ from bayescore.coresets.scores import Clusters, sensitivity_block
 from bayescore.data.arrays import unlabelled
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import append_offset
+from bayescore.data.passes import TileRows
 from bayescore.data.sources import as_source
-from bayescore.data.tiles import TileRows
 from bayescore.families import Family
 from bayescore.numerics.sampling import draw, equal_rates, weighted
 from bayescore.types import FloatArray, IntArray, WeightedData

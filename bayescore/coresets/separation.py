@@ -47,7 +47,7 @@ from bayescore.coresets.leverage import check_rank, rates_of
 from bayescore.coresets.scores import Whitening, block_factor, data_factor, whitening
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset, open_rows
-from bayescore.data.tiles import TILE, load_signed_tile, new_tile
+from bayescore.data.passes import TILE, load_signed_tile, new_tile
 from bayescore.families.family import FAMILIES
 from bayescore.models.laplace import find_mode
 from bayescore.models.posterior import likelihood_terms

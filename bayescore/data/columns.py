@@ -20,12 +20,11 @@ from bayescore.compiled import available_cores
 from bayescore.data.design import Design
 from bayescore.data.factors import Levels, codes, keeps_order
 from bayescore.data.groups import MISSING_GROUP, Grouper, groupers_of, groups_seen
-from bayescore.data.passes import map_pieces
+from bayescore.data.passes import map_pieces, rows_of
 from bayescore.data.responses import RATES, Offset, Paired, signed_labels
 from bayescore.data.source import Division, Piece, Source, block_rows, division_of
 from bayescore.data.survey import MANY, Seen, Survey, merged, seen, without_views
 from bayescore.data.tables import as_floats, as_numbers
-from bayescore.data.tiles import rows_of
 from bayescore.text import listed
 from bayescore.types import IntArray, LabelArray, WeightedData
 from bayescore.validation import DataError, check_finite, check_weights, warn

@@ -17,7 +17,7 @@ from formulaic.transforms.contrasts import encode_contrasts
 from formulaic.utils.cast import as_columns
 from numpy.typing import NDArray
 
-from bayescore.data.tiles import rows_of
+from bayescore.data.passes import rows_of
 from bayescore.text import listed
 from bayescore.types import FloatArray
 from bayescore.validation import DataError

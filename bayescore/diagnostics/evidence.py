@@ -47,8 +47,7 @@ from bayescore.models.modes import find_map
 from bayescore.models.posterior import likelihood_terms, log_likelihoods, prior_part
 from bayescore.numerics.psis import psislw
 from bayescore.priors import Prior
-from bayescore.priors.defaults import group_prior_for, prior_for
-from bayescore.priors.groups import GroupPrior, log_sigma_terms
+from bayescore.priors.groups import GroupPrior, group_prior_for, log_sigma_terms, prior_for
 from bayescore.priors.prior import names
 from bayescore.text import number, with_error
 from bayescore.types import FloatArray, WeightedData

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from bayescore.compiled import jit
-from bayescore.data.tiles import TILE
+from bayescore.data.passes import TILE
 from bayescore.families.family import Family
 from bayescore.numerics.elementary import REACH, ROWS, bounded_exp, exp_up_to
 from bayescore.types import FloatArray

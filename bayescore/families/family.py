@@ -19,8 +19,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from bayescore.compiled import jit
+from bayescore.data.passes import TILE
 from bayescore.data.responses import response_of
-from bayescore.data.tiles import TILE
 from bayescore.types import FloatArray
 from bayescore.validation import DataError, check_choice, check_positive
 
@@ -53,7 +53,7 @@ class Family(ABC):
         Writes log p, shape (n,), and replaces eta by the score.
     derivatives : compiled function (eta, side, out, scratch) -> None
         Writes log p, score, curvature and third derivative at eta, shape (TILE,), to the rows of `out`, shape
-        (4, TILE); scratch has shape (3, TILE) (`data.tiles`).
+        (4, TILE); scratch has shape (3, TILE) (`data.passes`).
     higher : compiled function (eta, side, terms, out) -> None
         Writes the fourth and fifth derivative to the rows of `out`, shape (2, TILE), given what `derivatives` wrote to
         `terms`; for the series below, so not needed where `near` is 0.

@@ -24,7 +24,7 @@ import numpy as np
 from scipy import special
 
 from bayescore.compiled import jit
-from bayescore.data.tiles import TILE
+from bayescore.data.passes import TILE
 from bayescore.families.family import Sized
 from bayescore.families.logistic import Logistic, logistic_derivatives, logistic_higher, logistic_rows
 from bayescore.families.poisson import LARGEST

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from bayescore.compiled import jit
-from bayescore.data.tiles import TILE
+from bayescore.data.passes import TILE
 from bayescore.families.family import Sized
 from bayescore.limits import MAX_NUMBER
 from bayescore.types import FloatArray

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from bayescore.compiled import jit
-from bayescore.data.tiles import TILE
+from bayescore.data.passes import TILE
 from bayescore.families.family import Symmetric
 from bayescore.numerics.elementary import ATANH, ROWS, exp_minus
 from bayescore.types import FloatArray

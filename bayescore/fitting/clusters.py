@@ -58,9 +58,8 @@ from bayescore.data.sources import has_named_columns
 from bayescore.data.tables import is_table
 from bayescore.diagnostics.row_sums import check_finite, full_rows
 from bayescore.families import Family
-from bayescore.fitting.given import Given
 from bayescore.fitting.pictures import FitPictures
-from bayescore.fitting.route import Step, overheard, words
+from bayescore.fitting.route import Given, Step, overheard, words
 from bayescore.limits import MAX_MOVE, MIN_CLUSTERS, MIN_STRETCH
 from bayescore.models.groups.rows import codes_among
 from bayescore.models.laplace import Transport, factor_of_inverse

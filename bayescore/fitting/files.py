@@ -25,14 +25,12 @@ from typing import Any
 
 import pandas as pd
 
-from bayescore.data.coreset_file import read_coreset
-from bayescore.diagnostics.health import Need, Remedy
+from bayescore.data.coreset import read_coreset
 from bayescore.diagnostics.model_check import Dispersion
-from bayescore.diagnostics.results import CertificateData, Level
+from bayescore.diagnostics.results import CertificateData, Level, Need, Remedy
 from bayescore.files import check_path, read_checkpoint, write_checkpoint
-from bayescore.fitting.given import rows_like
 from bayescore.fitting.parts import FitParts, Frame, frames_from_arrays, frames_to_arrays
-from bayescore.fitting.route import Step
+from bayescore.fitting.route import Step, rows_like
 from bayescore.priors.by_name import given_from_dict, given_to_dict
 from bayescore.report.certify import Certificate
 from bayescore.samplers.posterior import load_posterior, write_posterior

@@ -11,9 +11,8 @@ from bayescore.data.tables import is_table
 from bayescore.families import Family
 from bayescore.families.family import check_family
 from bayescore.fitting.clusters import check_curvature, check_labels
-from bayescore.fitting.given import Given, check_priors
 from bayescore.fitting.result import Fit
-from bayescore.fitting.route import Route
+from bayescore.fitting.route import Given, Route, check_priors
 from bayescore.priors import Prior
 from bayescore.priors.groups import GroupPrior
 from bayescore.validation import RandomState, check_positive, check_seed

@@ -49,8 +49,7 @@ from bayescore.diagnostics.averages import AveragedRows
 from bayescore.diagnostics.elpd import sampled_counts
 from bayescore.diagnostics.results import Level
 from bayescore.files import Arrays
-from bayescore.fitting.given import Given, check_same_rows
-from bayescore.fitting.route import Step
+from bayescore.fitting.route import Given, Step, check_same_rows
 from bayescore.limits import NEGLIGIBLE_ERROR
 from bayescore.models.predictor import Factor
 from bayescore.numerics.chains import ess, rhat, row_quantiles

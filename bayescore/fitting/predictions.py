@@ -7,7 +7,7 @@ Average comparisons and slopes, as marginaleffects has them, from the draws.
 .. math:: \Delta_k = \frac{\sum_{n \in k} w_n \, [p(x_n^{+}) - p(x_n^{-})]}{\sum_{n \in k} w_n}
 
 x+ and x- are a row with one raw column changed. Each draw gives one figure, so that intervals are the posterior's. The
-sums are over all rows, by `average_sums`, which says their error where a sample stands for many rows.
+sums are over all rows, by `diagnostics.averages`, which says their error where a sample stands for many rows.
 
 Reference: Arel-Bundock, Greifer and Heiss (2024), Journal of Statistical Software 111.
 """
@@ -23,8 +23,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from bayescore.data.coreset import Coreset
-from bayescore.diagnostics.average_sums import CellSums, Change, values_of
-from bayescore.diagnostics.averages import AveragedRows, averaged_rows
+from bayescore.diagnostics.averages import AveragedRows, CellSums, Change, averaged_rows, values_of
 from bayescore.diagnostics.row_sums import check_weight
 from bayescore.families import Family
 from bayescore.fitting.parts import described, interval_names, rows_of_fit

@@ -24,15 +24,13 @@ from bayescore.diagnostics.results import first_line
 from bayescore.files import whole_file
 from bayescore.fitting.clusters import FitClusters
 from bayescore.fitting.files import read_parts, save_fit
-from bayescore.fitting.given import Given, check_priors, in_memory, raw_prior
 from bayescore.fitting.parts import FitParts, short
-from bayescore.fitting.route import MAX_DRAWS, Route, Step
+from bayescore.fitting.route import MAX_DRAWS, Given, Route, Step, check_priors, in_memory, raw_prior
 from bayescore.fitting.update import updated
 from bayescore.limits import MAX_PRIOR_SHARE, MIN_MEAN_WEIGHT
 from bayescore.priors import Prior
 from bayescore.priors.by_name import prior_from_dict
-from bayescore.priors.defaults import is_default
-from bayescore.priors.groups import DEFAULT_GROUP_PRIOR
+from bayescore.priors.groups import DEFAULT_GROUP_PRIOR, is_default
 from bayescore.samplers.posterior import of_own_model, read_posterior
 from bayescore.text import number
 from bayescore.validation import DataError, warn

@@ -26,8 +26,8 @@ from scipy.stats import rankdata
 from bayescore.data.design import Grouping
 from bayescore.diagnostics.loo import loo
 from bayescore.diagnostics.model_check import check_model
-from bayescore.fitting.given import all_rows_of
 from bayescore.fitting.parts import FitParts, described, interval_names, parameters, raw_effects_map, raw_rows, table
+from bayescore.fitting.route import all_rows_of
 from bayescore.limits import PROB
 from bayescore.models.groups.effects import EffectDraws
 from bayescore.models.predictor import Factor

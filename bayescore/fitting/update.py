@@ -16,16 +16,14 @@ from bayescore.data.dataset import joined
 from bayescore.data.open import open_in
 from bayescore.data.parquet import without_keys
 from bayescore.data.source import Source
-from bayescore.diagnostics.health import Need
-from bayescore.diagnostics.results import Level
+from bayescore.diagnostics.results import Level, Need
 from bayescore.families.family import check_family
-from bayescore.fitting.given import Given, all_rows_of
 from bayescore.fitting.parts import FitParts, Frame, errors_before, moved_too_far
-from bayescore.fitting.route import FAILURES, Route, called
+from bayescore.fitting.route import FAILURES, Given, Route, all_rows_of, called
 from bayescore.models.predictor import Factor
 from bayescore.priors import MultivariateNormal, Normal
 from bayescore.priors.by_name import prior_from_dict
-from bayescore.priors.defaults import DEFAULT_SCALE, is_default
+from bayescore.priors.groups import DEFAULT_SCALE, is_default
 from bayescore.report.certify import Certificate, certify, certify_update
 from bayescore.samplers.posterior import Posterior, read_posterior
 from bayescore.types import NO_GROUP, NO_ROW

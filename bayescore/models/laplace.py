@@ -50,7 +50,7 @@ from scipy.linalg.blas import dtrmm
 from scipy.sparse import issparse
 
 from bayescore.data.coreset import Coreset, Shortfall
-from bayescore.data.tiles import TileRows, compact
+from bayescore.data.passes import TileRows, compact
 from bayescore.families import Family
 from bayescore.models.posterior import WIDE, Derivatives, likelihood_terms, log_likelihoods, posterior
 from bayescore.models.row_kernels import predictors, remainders_near, score_rows

@@ -17,8 +17,7 @@ from bayescore.models.groups.marginal import CollapsedTarget
 from bayescore.models.laplace import Mode, NoModeError, find_mode
 from bayescore.models.posterior import likelihood_terms, posterior
 from bayescore.priors import Prior
-from bayescore.priors.defaults import group_prior_for, prior_for
-from bayescore.priors.groups import GroupPrior
+from bayescore.priors.groups import GroupPrior, group_prior_for, prior_for
 from bayescore.priors.prior import check_density
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError

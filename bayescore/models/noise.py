@@ -29,8 +29,7 @@ from bayescore.data.coreset import Coreset
 from bayescore.families.family import check_family
 from bayescore.limits import MAX_SD_RATIO
 from bayescore.models.groups.rows import JointRows, Solver
-from bayescore.priors.defaults import group_prior_for
-from bayescore.priors.groups import log_sigma_terms
+from bayescore.priors.groups import group_prior_for, log_sigma_terms
 from bayescore.types import FloatArray
 from bayescore.validation import DataError
 

@@ -35,8 +35,7 @@ from bayescore.models.modes import find_map
 from bayescore.models.posterior import prior_part
 from bayescore.models.predictor import multipliers
 from bayescore.priors import Prior
-from bayescore.priors.defaults import group_prior_for, prior_for
-from bayescore.priors.groups import LKJ_ETA, GroupPrior, HalfNormal
+from bayescore.priors.groups import LKJ_ETA, GroupPrior, HalfNormal, group_prior_for, prior_for
 from bayescore.types import NO_GROUP, FloatArray, WeightedData
 from bayescore.validation import DataError, warn
 

@@ -1,4 +1,4 @@
-"""Compiled likelihoods of the rows of a block, tile by tile (`data.tiles`): each row is read once, uncopied.
+"""Compiled likelihoods of the rows of a block, tile by tile (`data.passes`): each row is read once, uncopied.
 
 The family is an argument, and calls of its functions are compiled for it: see `compiled`.
 """
@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from bayescore.compiled import jit, jit_sums
-from bayescore.data.tiles import TILE, TileRows, load_tile, new_tile
+from bayescore.data.passes import TILE, TileRows, load_tile, new_tile
 from bayescore.families import Family
 from bayescore.types import FloatArray, LabelArray
 

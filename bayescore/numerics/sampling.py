@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 from bayescore.compiled import jit
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design
-from bayescore.data.tiles import TILE
+from bayescore.data.passes import TILE
 from bayescore.numerics.elementary import hash_uniform
 from bayescore.types import FloatArray, IntArray, LabelArray, WeightedData, stack
 

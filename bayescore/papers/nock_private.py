@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bayescore.clustering.divergences import SQUARED_EUCLIDEAN, check_peers, check_rows, divergences
-from bayescore.clustering.private import (
+from bayescore.clustering.peers import (
     LaplaceMechanism,
     PrivateSeeding,
     check_private,

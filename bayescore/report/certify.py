@@ -43,9 +43,8 @@ from bayescore.diagnostics.certificate.verdict import Judgement, judge, verdict
 from bayescore.diagnostics.certificate.weigh import Weigher, corrected_idata
 from bayescore.diagnostics.certificate.whole import strategy, weigher_of
 from bayescore.diagnostics.elpd import SampledCounts, sampled_counts
-from bayescore.diagnostics.health import Need, Remedy, unfit
 from bayescore.diagnostics.model_check import ROWS, SEED, dispersion, residual_dispersion
-from bayescore.diagnostics.results import CertificateData, Level
+from bayescore.diagnostics.results import CertificateData, Level, Need, Remedy, unfit
 from bayescore.diagnostics.row_sums import full_rows
 from bayescore.families.family import check_family
 from bayescore.limits import MAX_FAILURE_PROBABILITY

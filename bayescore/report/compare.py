@@ -43,10 +43,9 @@ from numpy.typing import NDArray
 
 from bayescore.compat import is_inference_data
 from bayescore.data.coreset import check_no_pseudo, check_same_design
-from bayescore.diagnostics.health import health
 from bayescore.diagnostics.mmd import Kernel, batch_edges, block_sums, mmd_of_sums, reference_scale, root_of_sums
 from bayescore.diagnostics.model_check import check_model
-from bayescore.diagnostics.results import CertificateData, ComparisonData, Level, Verdict
+from bayescore.diagnostics.results import CertificateData, ComparisonData, Level, Verdict, health
 from bayescore.families import Family
 from bayescore.limits import NEGLIGIBLE_ERROR
 from bayescore.numerics.chains import mcse_mean

@@ -25,9 +25,8 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from bayescore.diagnostics.health import Health
 from bayescore.diagnostics.model_check import ModelCheck
-from bayescore.diagnostics.results import ComparisonData, Level
+from bayescore.diagnostics.results import ComparisonData, Health, Level
 from bayescore.limits import FAMILYWISE_ALPHA, MAX_ERROR, MAX_FAILURE_PROBABILITY, MAX_RHAT, MIN_ESS, NEGLIGIBLE_ERROR
 from bayescore.text import number, with_error
 from bayescore.types import IntArray

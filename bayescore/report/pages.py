@@ -22,9 +22,8 @@ import pandas as pd
 
 from bayescore.data.coreset import Coreset, check_no_pseudo, check_same_design
 from bayescore.data.design import Grouping
-from bayescore.diagnostics.health import health
 from bayescore.diagnostics.model_check import check_model
-from bayescore.diagnostics.results import CertificateData, ComparisonData
+from bayescore.diagnostics.results import CertificateData, ComparisonData, health
 from bayescore.files import whole_file
 from bayescore.priors.groups import group_prior_from_dict
 from bayescore.report import page, pictures, tables

@@ -18,7 +18,7 @@ from bayescore.limits import MAX_RHAT, MIN_ESS_A_CHAIN
 from bayescore.models.laplace import MOVED
 from bayescore.numerics.chains import effective_sizes, split_rhats
 from bayescore.priors import Prior
-from bayescore.priors.defaults import group_prior_for, prior_for
+from bayescore.priors.groups import group_prior_for, prior_for
 from bayescore.samplers.method import Request, Sampler
 from bayescore.samplers.posterior import coefficients, draws_digest, hand_over, made_here
 from bayescore.samplers.registry import (

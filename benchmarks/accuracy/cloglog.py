@@ -18,7 +18,7 @@ import numpy as np
 
 import bayescore as bc
 from bayescore.compiled import jit
-from bayescore.data.tiles import TILE
+from bayescore.data.passes import TILE
 from bayescore.families.family import FAMILIES
 from bayescore.models.posterior import likelihood_terms, log_likelihoods
 from bayescore.numerics.moments import Weighed, errors_between

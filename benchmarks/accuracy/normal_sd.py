@@ -19,8 +19,7 @@ import pandas as pd
 
 import bayescore as bc
 from bayescore.models.noise import find_noise
-from bayescore.priors.defaults import autoscaled
-from bayescore.priors.groups import log_sigma_terms
+from bayescore.priors.groups import autoscaled, log_sigma_terms
 from bayescore.types import FloatArray
 from benchmarks.accuracy.normal import PUBLISHED, SD
 from benchmarks.commands import command

@@ -20,7 +20,7 @@ import numpy as np
 import bayescore as bc
 from bayescore.clustering import SQUARED_EUCLIDEAN, KVariates, d_means, k_variates, ol_means, s_means
 from bayescore.clustering.divergences import Nearest
-from bayescore.clustering.private import private_k_variates
+from bayescore.clustering.peers import private_k_variates
 from benchmarks.commands import command
 from benchmarks.problems import load, readable
 from benchmarks.tables import publish

@@ -29,7 +29,7 @@ from sklearn.cluster import KMeans
 
 from bayescore.clustering import SQUARED_EUCLIDEAN, k_variates
 from bayescore.clustering.divergences import Nearest
-from bayescore.clustering.private import PrivateSeeding, laplace, private_k_variates
+from bayescore.clustering.peers import PrivateSeeding, laplace, private_k_variates
 from bayescore.papers.nock_private import Spread, spread, spread_calibrated
 from benchmarks.accuracy.variates_peers import against
 from benchmarks.commands import command

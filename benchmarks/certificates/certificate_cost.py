@@ -39,7 +39,8 @@ from scipy import special
 
 import bayescore as bc
 from bayescore.data.dataset import Dataset
-from bayescore.diagnostics import averages, loo_pass, row_sums
+from bayescore.diagnostics import averages, row_sums
+from bayescore.diagnostics import loo as loo_pass
 from bayescore.diagnostics.certificate import sampled
 from bayescore.diagnostics.row_sums import RowSums
 from bayescore.families.family import FAMILIES

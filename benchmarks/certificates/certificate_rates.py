@@ -36,11 +36,11 @@ from threadpoolctl import threadpool_limits
 
 import bayescore as bc
 from bayescore.families.family import check_family
-from bayescore.fitting.given import design_prior
+from bayescore.fitting.route import design_prior
 from bayescore.models.posterior import log_likelihoods
 from bayescore.numerics.chains import ess
 from bayescore.numerics.psis import psislw
-from bayescore.priors.defaults import DEFAULT_SCALE, prior_for
+from bayescore.priors.groups import DEFAULT_SCALE, prior_for
 from bayescore.validation import DataError
 from benchmarks.accuracy.fit_sets import errors
 from benchmarks.accuracy.full_posteriors import FOLDER

@@ -19,8 +19,7 @@ from scipy import special
 
 import bayescore as bc
 from bayescore.families.family import check_family
-from bayescore.models.groups.marginal import CollapsedTarget
-from bayescore.models.groups.sampled import MANY, SampledGroups, densities
+from bayescore.models.groups.marginal import MANY, CollapsedTarget, SampledGroups, densities
 from bayescore.priors.by_name import prior_of
 from bayescore.priors.groups import DEFAULT_GROUP_PRIOR
 from benchmarks.commands import command

@@ -40,7 +40,7 @@ import pyarrow.parquet as pq
 
 import bayescore as bc
 from bayescore.compiled import available_cores
-from bayescore.models.groups.sampled import MANY
+from bayescore.models.groups.marginal import MANY
 from benchmarks.commands import command
 from benchmarks.sources.generated import PIECE, Generated, made, table
 from benchmarks.sources.sources import alone, peak_mb

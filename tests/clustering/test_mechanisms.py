@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bayescore.clustering.private import clip_to_ball
+from bayescore.clustering.peers import clip_to_ball
 
 
 def test_rows_outside_are_drawn_back_along_their_own_direction():

@@ -8,8 +8,8 @@ import pytest
 from scipy.stats import beta, kstest, laplace
 
 from bayescore import build_coreset
-from bayescore.clustering.private import clip_to_ball, opendp, private_k_variates
-from bayescore.clustering.private import laplace as mechanism
+from bayescore.clustering.peers import clip_to_ball, opendp, private_k_variates
+from bayescore.clustering.peers import laplace as mechanism
 from bayescore.papers import pd_means
 from bayescore.papers.nock_private import calibrated_noise, spread, spread_calibrated
 from bayescore.validation import DataError

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import beta
 
 import bayescore as bc
-from bayescore.clustering.private import clip_to_ball
+from bayescore.clustering.peers import clip_to_ball
 from bayescore.coresets import private
 from bayescore.coresets.private import fixed_sums, private_coreset
 from bayescore.validation import DataError

@@ -10,8 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import bayescore as bc
-from bayescore.data.coreset import SHORTFALL_KEY, Coreset, Shortfall, feature_names, own_family
-from bayescore.data.coreset_file import read_coreset
+from bayescore.data.coreset import SHORTFALL_KEY, Coreset, Shortfall, feature_names, own_family, read_coreset
 from bayescore.data.design import Design
 from bayescore.data.parquet import CORESET_KEY, parquet_file
 from bayescore.types import WeightedData

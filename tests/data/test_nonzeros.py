@@ -8,7 +8,7 @@ from scipy import sparse
 
 import bayescore as bc
 from bayescore.coresets.predicted_error import _Density
-from bayescore.data.tiles import MAX_FILL, MIN_COLUMNS, add_gram, compact
+from bayescore.data.passes import MAX_FILL, MIN_COLUMNS, add_gram, compact
 from bayescore.families.family import FAMILIES
 from bayescore.models.posterior import likelihood_terms, log_likelihoods, posterior
 from bayescore.types import WeightedData

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bayescore.data.tiles import TILE, load_signed_tile, load_tile, new_tile, rows_of
+from bayescore.data.passes import TILE, load_signed_tile, load_tile, new_tile, rows_of
 
 _rng = np.random.default_rng(3)
 N = 300

@@ -10,8 +10,8 @@ from scipy.special import expit
 import bayescore as bc
 from bayescore.data import dataset as passes
 from bayescore.data.dataset import Dataset
-from bayescore.diagnostics import average_sums
-from bayescore.diagnostics.average_sums import Cells, Change, every_row, sampled
+from bayescore.diagnostics import averages as average_sums
+from bayescore.diagnostics.averages import Cells, Change, every_row, sampled
 from bayescore.families.family import FAMILIES
 from bayescore.models.predictor import Predictor
 from bayescore.validation import DataError

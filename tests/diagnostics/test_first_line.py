@@ -9,8 +9,7 @@ import pandas as pd
 import pytest
 
 import bayescore as bc
-from bayescore.diagnostics.health import Need, Remedy
-from bayescore.diagnostics.results import first_line
+from bayescore.diagnostics.results import Need, Remedy, first_line
 from bayescore.limits import MAX_FAILURE_PROBABILITY
 from bayescore.numerics.moments import ErrorFamily, bound_of_means
 from tests.diagnostics.helpers import certificate

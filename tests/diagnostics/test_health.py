@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from bayescore.diagnostics.health import health, unfit
+from bayescore.diagnostics.results import health, unfit
 from bayescore.samplers.posterior import read_posterior
 
 

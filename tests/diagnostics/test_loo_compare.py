@@ -9,7 +9,8 @@ import xarray as xr
 import bayescore as bc
 from bayescore.compat import ARVIZ_1
 from bayescore.data.dataset import Dataset
-from bayescore.diagnostics import elpd, loo_pass, row_sums
+from bayescore.diagnostics import elpd, row_sums
+from bayescore.diagnostics import loo as loo_pass
 from bayescore.validation import DataError
 from tests.diagnostics.helpers import PARETO_APART, SMOOTHED_APART
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import bayescore as bc
-from bayescore.diagnostics.loo_pass import loo_draws, weights_of
+from bayescore.diagnostics.loo import loo_draws, weights_of
 from bayescore.families.family import check_family
 from bayescore.models.laplace import MOVED, to_full
 from bayescore.models.posterior import log_likelihoods

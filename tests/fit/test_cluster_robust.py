@@ -15,7 +15,7 @@ import bayescore as bc
 from bayescore.families.family import FAMILIES
 from bayescore.fitting import clusters, route
 from bayescore.fitting.clusters import ClusterSums, cluster_sums, robust_map
-from bayescore.fitting.given import Given
+from bayescore.fitting.route import Given
 from bayescore.models.posterior import Derivatives
 from bayescore.validation import DataError
 from tests.published.survey_rows import CASES, rows_of

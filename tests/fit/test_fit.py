@@ -12,8 +12,7 @@ import pandas as pd
 import pytest
 
 import bayescore as bc
-from bayescore.diagnostics.health import Need, Remedy
-from bayescore.diagnostics.results import Level
+from bayescore.diagnostics.results import Level, Need, Remedy
 from bayescore.fitting import route as routes
 from bayescore.fitting.route import overheard
 

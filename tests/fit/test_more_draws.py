@@ -8,8 +8,7 @@ import pandas as pd
 import pytest
 
 import bayescore as bc
-from bayescore.diagnostics.health import Need, Remedy
-from bayescore.diagnostics.results import Level
+from bayescore.diagnostics.results import Level, Need, Remedy
 from bayescore.fitting import route
 from bayescore.fitting.route import Length, first_within, most_draws, next_lengths, none_left
 from bayescore.validation import DataError

@@ -6,10 +6,10 @@ import pytest
 
 import bayescore as bc
 from bayescore.data.design import Design
-from bayescore.fitting.given import design_prior
+from bayescore.fitting.route import design_prior
 from bayescore.fitting.tables import rescaled
 from bayescore.priors.by_name import prior_from_dict, prior_of
-from bayescore.priors.defaults import on_columns
+from bayescore.priors.groups import on_columns
 
 DESIGN = Design(("age", "tall"), intercept=True, center=(40.0, 0.5), scale=(10.0, 0.5))
 
@@ -91,7 +91,7 @@ def test_a_name_that_is_no_coefficient_is_refused_before_the_build(formula, monk
     rng = np.random.default_rng(0)
     rows = pd.DataFrame({"age": rng.normal(size=500), "device": rng.choice(["phone", "tablet"], 500)})
     rows["y"] = rng.random(500) < 0.5
-    monkeypatch.setattr("bayescore.fitting.given.build_coreset", None)  # not called
+    monkeypatch.setattr("bayescore.fitting.route.build_coreset", None)  # not called
     first = (formula, rows) if formula else (rows,)
     roles = {} if formula else {"label": "y"}
     with pytest.raises(ValueError, match=r"'agee'.*Intercept.*age.*device"):

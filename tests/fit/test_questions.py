@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import bayescore as bc
-from bayescore.diagnostics import average_sums
+from bayescore.diagnostics import averages as average_sums
 from bayescore.diagnostics.results import Level
 from bayescore.validation import DataError
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bayescore.compiled import jit
-from bayescore.data.tiles import TILE
+from bayescore.data.passes import TILE
 from bayescore.families import Symmetric
 
 

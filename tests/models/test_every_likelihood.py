@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 import bayescore as bc
-from bayescore.data.tiles import TILE
+from bayescore.data.passes import TILE
 from bayescore.families import register
 from bayescore.families.family import FAMILIES, check_family
 from bayescore.families.logistic import Logistic

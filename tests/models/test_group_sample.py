@@ -5,8 +5,7 @@ import pytest
 
 from bayescore.families.family import check_family
 from bayescore.models.groups.effects import summarise_effects
-from bayescore.models.groups.marginal import CollapsedTarget
-from bayescore.models.groups.sampled import MAX_DENSITY_ERROR, SampledGroups, densities
+from bayescore.models.groups.marginal import MAX_DENSITY_ERROR, CollapsedTarget, SampledGroups, densities
 from tests.models.grouped_rows import PRIORS, grouped
 
 N_GROUPS = 1000

@@ -14,8 +14,7 @@ from bayescore.data.design import append_offset
 from bayescore.diagnostics.elpd import Responses, moved_loo
 from bayescore.families.family import FAMILIES
 from bayescore.models.laplace import Expansion, LaplaceApproximation
-from bayescore.models.posterior import WIDE, likelihood_terms, log_likelihoods, posterior
-from bayescore.models.prior_ratio import score
+from bayescore.models.posterior import WIDE, likelihood_terms, log_likelihoods, posterior, score
 from bayescore.report.compare import negative_log_likelihood
 from tests.conftest import make_rows
 

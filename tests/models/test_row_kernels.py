@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bayescore.data.tiles import TILE
+from bayescore.data.passes import TILE
 from bayescore.families import Symmetric
 from bayescore.families.family import FAMILIES
 from bayescore.models.posterior import WIDE, likelihood_terms, log_likelihood_tiles

@@ -15,8 +15,8 @@ from bayescore.models.predictor import multipliers
 from bayescore.numerics.chains import ess
 from bayescore.priors import Normal
 from bayescore.priors.groups import HalfStudentT
-from bayescore.samplers import joint_frame
-from bayescore.samplers.joint_frame import JointFrame
+from bayescore.samplers import groups as joint_frame
+from bayescore.samplers.groups import JointFrame
 from bayescore.samplers.posterior import draws_digest
 from benchmarks.groups.multilevel_terms import made
 from tests import group_draws

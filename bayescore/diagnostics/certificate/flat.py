@@ -43,8 +43,18 @@ from bayescore.models.laplace import (
     find_mode,
     missed_terms,
 )
-from bayescore.models.posterior import Derivatives, full_terms, likelihood_terms, log_likelihoods, posterior, prior_part
-from bayescore.models.prior_ratio import ClosedForm, OfModel, PriorRatio, stand_in
+from bayescore.models.posterior import (
+    ClosedForm,
+    Derivatives,
+    OfModel,
+    PriorRatio,
+    full_terms,
+    likelihood_terms,
+    log_likelihoods,
+    posterior,
+    prior_part,
+    stand_in,
+)
 from bayescore.numerics.psis import full_weights, tail_k
 from bayescore.priors import Prior
 from bayescore.samplers.posterior import Posterior

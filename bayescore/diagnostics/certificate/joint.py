@@ -36,14 +36,13 @@ from bayescore.diagnostics.certificate.weigh import (
     pieces_of,
 )
 from bayescore.diagnostics.elpd import PassSums, SampledCounts, elpd_loo, pass_sums
-from bayescore.diagnostics.health import longer_warm_up
+from bayescore.diagnostics.results import longer_warm_up
 from bayescore.diagnostics.row_sums import SAVES, JointSums, check_finite, check_weight, effects_at
 from bayescore.families import Family
 from bayescore.models.groups.rows import label_weights
 from bayescore.models.laplace import largest_sample
-from bayescore.models.posterior import log_likelihoods
+from bayescore.models.posterior import log_likelihoods, score
 from bayescore.models.predictor import Predictor
-from bayescore.models.prior_ratio import score
 from bayescore.numerics.psis import full_weights
 from bayescore.priors import Prior
 from bayescore.priors.by_name import prior_from_dict

@@ -37,8 +37,7 @@ from bayescore.diagnostics.certificate.weigh import Weighed, effects_table, piec
 from bayescore.diagnostics.elpd import SampledCounts
 from bayescore.limits import MAX_BAD_K_SHARE, MAX_K
 from bayescore.models.groups.effects import EffectDraws, draw_keys, level_dim
-from bayescore.models.groups.marginal import CollapsedTarget
-from bayescore.models.groups.sampled import MANY, MAX_DENSITY_ERROR, SampledGroups, densities
+from bayescore.models.groups.marginal import MANY, MAX_DENSITY_ERROR, CollapsedTarget, SampledGroups, densities
 from bayescore.models.posterior import prior_part
 from bayescore.models.predictor import Factor, Predictor
 from bayescore.numerics.psis import full_weights, psislw

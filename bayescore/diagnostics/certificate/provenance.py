@@ -20,11 +20,10 @@ import numpy as np
 
 from bayescore.data.coreset import Coreset
 from bayescore.diagnostics.certificate.stein import Damping, enough_draws, stein
-from bayescore.diagnostics.health import longer_warm_up
+from bayescore.diagnostics.results import longer_warm_up
 from bayescore.families import Family
 from bayescore.models.laplace import StaysError, Transport, factor_of_inverse, to_full
-from bayescore.models.posterior import likelihood_terms, log_likelihoods
-from bayescore.models.prior_ratio import ClosedForm, OfModel, mean_curvature, score
+from bayescore.models.posterior import ClosedForm, OfModel, likelihood_terms, log_likelihoods, mean_curvature, score
 from bayescore.priors.by_name import prior_from_dict, prior_of
 from bayescore.samplers.groups import intraclass_correlation
 from bayescore.samplers.posterior import Posterior, draws_digest, flat_draws, move_of

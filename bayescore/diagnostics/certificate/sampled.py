@@ -57,7 +57,7 @@ from bayescore.diagnostics.certificate.weigh import EffectMoments
 from bayescore.diagnostics.row_sums import SAVES, Look, check_finite, check_weight, gather
 from bayescore.families import Family
 from bayescore.limits import MAX_SUM_ERROR
-from bayescore.models.groups.marginal import CollapsedTarget, n_nodes
+from bayescore.models.groups.marginal import CollapsedTarget, inclusion_of, n_nodes
 from bayescore.models.groups.marginal_mode import MarginalPoint, at_point
 from bayescore.models.groups.nodes import DrawNodes, weigh_nodes
 from bayescore.models.groups.rows import (
@@ -68,7 +68,6 @@ from bayescore.models.groups.rows import (
     look_at_source,
     values_at,
 )
-from bayescore.models.groups.sampled import inclusion_of
 from bayescore.models.laplace import largest_sample, with_remainders
 from bayescore.models.posterior import Derivatives
 from bayescore.models.row_kernels import derivatives_of

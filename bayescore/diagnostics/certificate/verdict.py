@@ -14,8 +14,7 @@ import pandas as pd
 
 from bayescore.diagnostics.certificate.estimates import Run, combinations, families, table, target
 from bayescore.diagnostics.certificate.weigh import Weighed, Weigher, systematic
-from bayescore.diagnostics.health import Need, Remedy
-from bayescore.diagnostics.results import Level
+from bayescore.diagnostics.results import Level, Need, Remedy
 from bayescore.limits import MAX_FAILURE_PROBABILITY, MAX_LOG_RATIO_SD, MAX_TAIL_K, MIN_ESS_SHARE, NEGLIGIBLE_ERROR
 from bayescore.numerics.moments import ErrorFamily, close, risk, settled, worst
 from bayescore.text import number

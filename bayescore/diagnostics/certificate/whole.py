@@ -35,8 +35,8 @@ from bayescore.diagnostics.row_sums import JointSums, check_finite, check_weight
 from bayescore.families import Family
 from bayescore.families.family import check_family
 from bayescore.models.groups.rows import joint_terms, largest_gap
+from bayescore.models.posterior import OfModel
 from bayescore.models.predictor import Predictor
-from bayescore.models.prior_ratio import OfModel
 from bayescore.numerics.psis import full_weights
 from bayescore.priors import Prior
 from bayescore.priors.by_name import prior_from_dict

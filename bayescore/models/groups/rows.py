@@ -32,7 +32,7 @@ from bayescore.compiled import jit
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Grouping
-from bayescore.data.tiles import TILE, TileRows, load_tile, new_tile
+from bayescore.data.passes import TILE, TileRows, load_tile, new_tile
 from bayescore.families import Family
 from bayescore.models.groups.nodes import DrawNodes, NodeRows, NodeSet, add_values
 from bayescore.models.posterior import Derivatives, likelihood_terms

@@ -33,7 +33,7 @@ from bayescore.clustering import (
     total_jensen,
 )
 from bayescore.clustering.divergences import Nearest
-from bayescore.clustering.private import laplace
+from bayescore.clustering.peers import laplace
 from bayescore.papers import guarantee
 from bayescore.papers.nock import minibatch_width, on_line_bound, relaxed_guarantee, stretching
 from benchmarks.accuracy.variates_peers import hyperrectangles, mixed
