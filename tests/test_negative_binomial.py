@@ -19,7 +19,7 @@ from bayescore.families.family import FAMILIES, SIZED, check_family
 from bayescore.models.groups.marginal import CollapsedTarget, collapsed_density
 from bayescore.models.posterior import log_likelihoods, prior_part
 from bayescore.models.row_kernels import add_terms
-from bayescore.numerics.moments import Weighed, errors_between
+from bayescore.numerics.moments import WeightedDraws, errors_between
 from bayescore.priors.groups import log_sigma_terms
 from bayescore.samplers.sample import sample
 from bayescore.validation import DataError
@@ -134,13 +134,13 @@ def test_the_posterior_is_that_of_all_rows(everything, method, seed):
     noise = np.vstack([half, -half])
     at = mode.beta + noise @ mode.factor.T
     base = PRIOR.log_density(at) + 0.5 * (noise**2).sum(axis=1)
-    full = Weighed(at, log_pmf(ROWS, everything.design.transform(ROWS), at[:, None]).sum(axis=-1).ravel() + base)
-    found = errors_between(Weighed(at, log_likelihoods(at, core, FAMILY) + base), full)
+    full = WeightedDraws(at, log_pmf(ROWS, everything.design.transform(ROWS), at[:, None]).sum(axis=-1).ravel() + base)
+    found = errors_between(WeightedDraws(at, log_likelihoods(at, core, FAMILY) + base), full)
     assert full.ess > 1000
     assert found.mean < 0.02
     assert found.sd < 0.02
     poisson = bc.all_rows(ROWS, **{**HOW, "family": "poisson"})
-    wrong = errors_between(Weighed(at, log_likelihoods(at, poisson, FAMILIES["poisson"]) + base), full)
+    wrong = errors_between(WeightedDraws(at, log_likelihoods(at, poisson, FAMILIES["poisson"]) + base), full)
     assert wrong.mean > 0.2
 
 

@@ -22,7 +22,7 @@ from bayescore.validation import DataError
 from tests.counted import QUIET
 
 SD = 3.0
-FAMILY = bc.families.Normal(SD)
+FAMILY = bc.families.Gaussian(SD)
 PRIOR = bc.priors.Normal(0.0, 4.0)
 
 
@@ -68,7 +68,7 @@ def log_marginal(V, r, w, sigma, codes):
 
 @pytest.mark.parametrize("sd", [1e-3, 1.0, 2.5, 3e6])
 def test_the_density_is_scipys_and_draws_have_its_spread(sd):
-    family, eta = bc.families.Normal(sd), sd * np.linspace(-5.0, 5.0, 11)
+    family, eta = bc.families.Gaussian(sd), sd * np.linspace(-5.0, 5.0, 11)
     for side in (1, -1):
         np.testing.assert_allclose(family.log_p(eta, side), stats.norm.logpdf(eta, scale=sd), rtol=1e-12)
     drawn = family.draw(np.full(40_000, 7.0 * sd), np.random.default_rng(1))
@@ -79,7 +79,7 @@ def test_the_density_is_scipys_and_draws_have_its_spread(sd):
 
 def test_a_density_that_is_not_normal_is_refused():
     @dataclass(frozen=True)
-    class Narrow(bc.families.Normal):
+    class Narrow(bc.families.Gaussian):
         kind = "narrow"
 
         def variance(self, eta):
@@ -91,19 +91,19 @@ def test_a_density_that_is_not_normal_is_refused():
 
 
 def test_names_are_read_and_others_say_what_is_missing():
-    assert check_family("normal(2.5)") == check_family("normal(sd=2.5)") == bc.families.Normal(2.5)
+    assert check_family("normal(2.5)") == check_family("normal(sd=2.5)") == bc.families.Gaussian(2.5)
     assert FAMILY.name == "normal(3)"
     assert "normal" in SIZED
-    assert find_family("normal") == check_family("normal", seek=True) == bc.families.Normal()
+    assert find_family("normal") == check_family("normal", seek=True) == bc.families.Gaussian()
     with pytest.raises(ValueError, match=r"family='normal' lacks its sd: give it, as in 'normal\(2.5\)'; .* find it"):
         check_family("normal")
     with pytest.raises(ValueError, match=r"'normal\(x\)' must be written as 'normal\(2.5\)', with its sd"):
         find_family("normal(x)")
     for wrong in (0.0, -1.0, math.nan, math.inf, 1e25, 1e-25):
         with pytest.raises(ValueError, match="sd="):
-            bc.families.Normal(wrong)
+            bc.families.Gaussian(wrong)
     with pytest.raises(TypeError, match="sd='2' must be a number"):
-        bc.families.Normal("2")
+        bc.families.Gaussian("2")
     with pytest.raises(ValueError, match=r"family='gaussian' is called 'normal' here"):
         bc.fit(FLAT, ROWS, family="gaussian", **QUIET)
 
@@ -445,7 +445,7 @@ def test_an_update_with_new_groups_is_a_fit_of_all_rows():
 def test_units_of_y_do_not_matter(formula):
     found = []
     for unit in (1.0, 1e-22, 1e-10, 1e18):
-        family = bc.families.Normal(SD * unit)
+        family = bc.families.Gaussian(SD * unit)
         own = bc.fit(formula, ROWS.assign(y=ROWS["y"] * unit), family=family, random_state=1, **QUIET)
         assert own.level == "certified"
         assert own.summary()["ess_bulk"].min() > 800
@@ -591,7 +591,7 @@ def test_numbers_too_large_or_too_far_from_0_are_refused_and_others_fitted(formu
     with pytest.raises(DataError, match=r"y are up to 1e\+12 in size, and their range is .*; subtract the mean of y"):
         bc.build_coreset(ROWS.assign(y=Y + 1e12), **how)
     far = bc.fit(formula, ROWS.assign(y=Y + 1e11), family=FAMILY, random_state=1, **QUIET)
-    large = bc.fit(formula, ROWS.assign(y=Y * 1e21), family=bc.families.Normal(SD * 1e21), random_state=1, **QUIET)
+    large = bc.fit(formula, ROWS.assign(y=Y * 1e21), family=bc.families.Gaussian(SD * 1e21), random_state=1, **QUIET)
     near = bc.fit(formula, ROWS, family=FAMILY, random_state=1, **QUIET).summary()
     assert far.level == large.level == "certified"
     for other, unit in ((far, 1.0), (large, 1e21)):

@@ -60,7 +60,7 @@ def test_columns_that_depend_on_each_other_take_one_degree_of_freedom(formula):
 def dense(core, theta):
     """Return minus the log of the restricted likelihood and the prior at log sd and factors of L, by dense matrices."""
     X, y, w, at = core.X, -core.offset, core.weights, 1
-    V, prior = np.diag(1.0 / w), group_prior_for(None, core, bc.families.Normal(1.0)).sigma
+    V, prior = np.diag(1.0 / w), group_prior_for(None, core, bc.families.Gaussian(1.0)).sigma
     root = np.sqrt(w)[:, None]
     Q = np.linalg.qr(root * X)[0]
     left = root[:, 0] * y - Q @ (Q.T @ (root[:, 0] * y))
@@ -128,7 +128,7 @@ def test_slopes_of_a_column_far_from_0_do_not_hide_the_mode():
 
 @pytest.mark.parametrize("formula", EVERY)
 def test_every_way_to_the_sums_finds_the_same(formula, tmp_path):
-    core, stream = built(formula), bc.stream(formula=formula, family=bc.families.Normal())
+    core, stream = built(formula), bc.stream(formula=formula, family=bc.families.Gaussian())
     for start in range(0, len(ROWS), 900):
         stream.partial_fit(ROWS[start : start + 900])
         if start == 900:
@@ -265,7 +265,7 @@ def test_only_builds_find_it():
         lambda: bc.sample(core, family="normal", **QUIET),
         lambda: bc.find_map(core, family="normal"),
         lambda: bc.log_evidence(core, family="normal", random_state=1),
-        lambda: bc.families.register(bc.families.Normal()),
+        lambda: bc.families.register(bc.families.Gaussian()),
     ):
         with pytest.raises(ValueError, match=said):
             ask()

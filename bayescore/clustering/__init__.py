@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from bayescore.clustering.divergences import ITAKURA_SAITO, KULLBACK_LEIBLER, SQUARED_EUCLIDEAN, total_jensen
 from bayescore.clustering.peers import d_means, d_means_partitions, ol_means, private_k_variates, s_means
-from bayescore.clustering.variates import Noisy, PointMasses, Seeding, Uniform, k_variates
+from bayescore.clustering.variates import Noisy, PointMasses, Seeding, UniformDraw, k_variates
 
 if TYPE_CHECKING:
     from bayescore.clustering.estimator import KVariates
@@ -17,7 +17,7 @@ __all__ = [
     "Noisy",
     "PointMasses",
     "Seeding",
-    "Uniform",
+    "UniformDraw",
     "d_means",
     "d_means_partitions",
     "k_variates",

@@ -177,7 +177,7 @@ def diverge(columns: FloatArray, start: int, c: FloatArray, form: Form, out: Flo
 BLOCK = 1024
 
 
-class _State(NamedTuple):
+class _NearestArrays(NamedTuple):
     """Arrays of `Nearest` for compiled kernels."""
 
     columns: FloatArray  # (D, n)
@@ -188,7 +188,7 @@ class _State(NamedTuple):
 
 
 @jit_sums
-def _lower(rows: _State, center: FloatArray, number: int, form: Form) -> None:
+def _lower(rows: _NearestArrays, center: FloatArray, number: int, form: Form) -> None:
     """Add the center with this number."""
     scratch = np.empty(BLOCK)
     for block in range(rows.sums.size):
@@ -206,7 +206,7 @@ def _lower(rows: _State, center: FloatArray, number: int, form: Form) -> None:
 
 
 @jit_sums
-def _potentials(rows: _State, candidates: FloatArray, form: Form, out: FloatArray) -> None:
+def _potentials(rows: _NearestArrays, candidates: FloatArray, form: Form, out: FloatArray) -> None:
     """Write the sum of w D that each candidate, shape (m, D), would leave, shape (m,)."""
     scratch = np.empty(BLOCK)
     out[:] = 0.0
@@ -255,7 +255,7 @@ class Nearest:
         self.weights, self.divergence = weights, divergence
         self.closest, self.owner = np.full(len(X), np.inf), np.zeros(len(X), dtype=np.int32)
         self._sums = np.add.reduceat(weights, np.arange(0, len(X), BLOCK))
-        self._state = _State(_transposed(X), weights, self.closest, self.owner, self._sums)
+        self._state = _NearestArrays(_transposed(X), weights, self.closest, self.owner, self._sums)
         self._count = 0
         for center in () if centers is None else centers:
             self.add(center)

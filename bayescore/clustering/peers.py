@@ -46,7 +46,17 @@ from bayescore.clustering.divergences import (
     check_rows,
     check_trials,
 )
-from bayescore.clustering.variates import Densities, Held, Noisy, PointMasses, Rows, Seeding, Uniform, k_variates, seed
+from bayescore.clustering.variates import (
+    Densities,
+    Held,
+    Noisy,
+    PointMasses,
+    Rows,
+    Seeding,
+    UniformDraw,
+    k_variates,
+    seed,
+)
 from bayescore.data.dataset import Dataset
 from bayescore.data.passes import map_pieces
 from bayescore.data.source import Source
@@ -89,7 +99,7 @@ def d_means(
     n_clusters: int,
     *,
     weights: Sequence[ArrayLike] | None = None,
-    density: Densities = Uniform,
+    density: Densities = UniformDraw,
     divergence: Divergence | str = SQUARED_EUCLIDEAN,
     random_state: RandomState = None,
 ) -> PeerSeeding:
@@ -104,7 +114,7 @@ def d_means(
     weights : sequence of arrays, shapes (n_i,), optional
         Weights of the rows, 1 by default.
     density : callable
-        How a peer answers: `Uniform` over its rows for d-means++, `Noisy` on top of it for noisy answers;
+        How a peer answers: `UniformDraw` over its rows for d-means++, `Noisy` on top of it for noisy answers;
         `PointMasses` would make it k-means++ on all rows.
     divergence : Divergence or str
         D.
@@ -409,7 +419,7 @@ def _drawn(
     centers: FloatArray, divergence: Divergence, rng: np.random.Generator, _: int, block: WeightedData
 ) -> tuple[FloatArray, np.random.Generator]:
     """Return the answer of a peer with these rows, and the generator after the draw."""
-    peer = Rows(block.Z, block.weights, density=Uniform, divergence=divergence)
+    peer = Rows(block.Z, block.weights, density=UniformDraw, divergence=divergence)
     for center in centers:
         peer.add(center)
     return peer.answer(rng), rng

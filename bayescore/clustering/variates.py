@@ -12,8 +12,8 @@ algorithm       peers                      probes         density
 ==============  =========================  =============  ==============================================
 k-means++       one, all rows              identity       `PointMasses`
 k-variates++    one, all rows              any            any
-d-means++       many, each its own rows    identity       `Uniform` over the peer's rows
-pd-means++      many, each its own rows    identity       `Noisy` over `Uniform`
+d-means++       many, each its own rows    identity       `UniformDraw` over the peer's rows
+pd-means++      many, each its own rows    identity       `Noisy` over `UniformDraw`
 s-means++       one, synopses with masses  identity       `PointMasses`
 ol-means++      one minibatch at a time    identity       `PointMasses`, one center each
 private         one, all rows              identity       `Noisy` with a Laplace mechanism
@@ -31,7 +31,7 @@ A density is made from rows and weights; row a's has mean mu_a and covariance Si
 value              row a stands for                       mu_a                        tr Sigma_a
 =================  =====================================  ==========================  ========================
 `PointMasses`      itself: k-means++                      a                           0
-`Uniform`          any row of its group: d-means++        mean of the group           spread of the group
+`UniformDraw`          any row of its group: d-means++        mean of the group           spread of the group
 `Noisy`            a draw of another density, plus noise  that of the other density   its own and the noise's
 =================  =====================================  ==========================  ========================
 
@@ -122,7 +122,7 @@ class PointMasses:
         return np.zeros(len(self.X))
 
 
-class Uniform:
+class UniformDraw:
     """Each row stands for its group: the center is any row of it, by weight, as a peer of d-means++ answers.
 
     Parameters
@@ -184,7 +184,7 @@ class Uniform:
 
 
 class Noisy:
-    """Noise on top of another density: pd-means++ on top of `Uniform`, private seeding on top of `PointMasses`.
+    """Noise on top of another density: pd-means++ on top of `UniformDraw`, private seeding on top of `PointMasses`.
 
     Parameters
     ----------

@@ -55,7 +55,7 @@ class LosslessInfo(BuildInfo):
 
 
 @dataclass(frozen=True, eq=False)
-class Sums:
+class CellMoments:
     """What rows say, by cells: their codes, in order, weights, means of (x, -y), and triangles about these.
 
     Triangles are one for each cell where slopes vary (`apart`), else one of all, in `triangle`, shape (1, ...).
@@ -106,7 +106,7 @@ class Sums:
             triangle = triangles(np.vstack([about, squares]))[None]
         return cls(apart, codes, weight, mean, triangle, ends)
 
-    def __add__(self, other: "Sums") -> "Sums":
+    def __add__(self, other: "CellMoments") -> "CellMoments":
         codes, place = np.unique(np.vstack([self.codes, other.codes]), axis=0, return_inverse=True)
         place, width = place.reshape(-1), self.mean.shape[1]
         parts = []
@@ -130,7 +130,7 @@ class Sums:
             triangle = triangles(np.vstack([t[0], u[0], between]))[None]
         ends = np.array([min(self.ends[0], other.ends[0]), max(self.ends[1], other.ends[1])])
         mean = np.where((w > 0.0)[:, None], m + share[:, None] * (n - m), n)
-        return Sums(self.apart, codes, total, mean, triangle, ends)
+        return CellMoments(self.apart, codes, total, mean, triangle, ends)
 
     def check_vary(self) -> None:
         """Raise if all responses are one number, or nearly; of a part of the rows they may be."""
@@ -197,7 +197,7 @@ def cells_apart(design: Design) -> bool:
 def summed(dataset: Dataset) -> WeightedData:
     """Return the sums of all rows as rows; one pass."""
     design = dataset.design
-    total = Sums.empty(dataset.n_features, len(design.groups), apart=cells_apart(design))
+    total = CellMoments.empty(dataset.n_features, len(design.groups), apart=cells_apart(design))
     for part in dataset.map(partial(_of_block, total.apart), "adding up rows", canonical=True):
         total = total + part
     if design.classes is None:  # rows in a design of others are a part
@@ -205,8 +205,8 @@ def summed(dataset: Dataset) -> WeightedData:
     return total.rows()
 
 
-def _of_block(apart: bool, _start: int, block: WeightedData) -> Sums:
-    return Sums.of(block, apart=apart)
+def _of_block(apart: bool, _start: int, block: WeightedData) -> CellMoments:
+    return CellMoments.of(block, apart=apart)
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,11 +214,11 @@ class SumsState:
     """The sums of a stream."""
 
     method: Method
-    sums: Sums
+    sums: CellMoments
 
     def absorbed(self, block: WeightedData) -> Self:
         """Return the state with a block more."""
-        return replace(self, sums=self.sums + Sums.of(block, apart=self.sums.apart))
+        return replace(self, sums=self.sums + CellMoments.of(block, apart=self.sums.apart))
 
     def answer(self, rest: WeightedData | None) -> BuildResult[LosslessInfo]:
         """Return the rows of all sums, with the rows left over."""
@@ -235,7 +235,7 @@ class SumsState:
     def from_arrays(self, arrays: Arrays) -> Self:
         """Return the state of `to_arrays`."""
         parts = (arrays[name] for name in ("codes", "cell_weights", "mean", "triangle", "ends"))
-        return replace(self, sums=Sums(self.sums.apart, *parts))
+        return replace(self, sums=CellMoments(self.sums.apart, *parts))
 
 
 @jit
@@ -389,4 +389,4 @@ class Aggregate(Method):
                 f"method='aggregate' keeps every distinct row of family={family!r}, however many a stream brings: "
                 "give method='merge_reduce', or build_coreset the rows"
             )
-        return SumsState(self, Sums.empty(len(design.names), len(design.groups), apart=cells_apart(design)))
+        return SumsState(self, CellMoments.empty(len(design.names), len(design.groups), apart=cells_apart(design)))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bayescore.coresets.aggregate import Sums, cells_apart
+from bayescore.coresets.aggregate import CellMoments, cells_apart
 from bayescore.coresets.checks import checking_group_terms, warn_of_dependent_columns
 from bayescore.coresets.method import Method, check_serves
 from bayescore.coresets.methods import METHODS, check_once, listed, method_of
@@ -25,7 +25,7 @@ from bayescore.data.groups import check_groupings
 from bayescore.data.open import DesignedIntake, open_designed, open_in
 from bayescore.families import Family
 from bayescore.families.family import check_exposure, check_family
-from bayescore.families.normal import Normal
+from bayescore.families.normal import Gaussian
 from bayescore.models.noise import find_noise
 from bayescore.types import INTERCEPT, WeightedData
 from bayescore.validation import DataError, RandomState, check_integer, check_seed, one_seed, warn
@@ -111,11 +111,11 @@ def _with_sd(core: Coreset) -> Coreset:
     """Return a coreset of numbers with the sd of their noise in its family, and in `params` how well it is known."""
     few = core
     if core.method == "full":
-        few = replace(core, **_parts(Sums.of(core, apart=cells_apart(core.design)).rows()))
+        few = replace(core, **_parts(CellMoments.of(core, apart=cells_apart(core.design)).rows()))
     noise = find_noise(few)
     if noise.caution is not None:
         warn(noise.caution)
-    return replace(core, family=Normal(noise.sd).name, params={**core.params, **noise.params()})
+    return replace(core, family=Gaussian(noise.sd).name, params={**core.params, **noise.params()})
 
 
 def finish_stream(

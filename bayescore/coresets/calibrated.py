@@ -29,7 +29,7 @@ from bayescore.compiled import one_blas_thread
 from bayescore.coresets.calibration import Calibration, Fitted, rows_for_all
 from bayescore.coresets.drift import missed_by, mode_of, scale_at
 from bayescore.coresets.method import BuildInfo, BuildResult, Method, ReduceRequest, ReduceResult, ScoreError
-from bayescore.coresets.pilot import MAX_PILOTS, Shares, Survey, full_mode, survey
+from bayescore.coresets.pilot import MAX_PILOTS, PilotPass, Shares, full_mode, survey
 from bayescore.data.dataset import Dataset
 from bayescore.data.sources import as_source
 from bayescore.families import Family
@@ -224,7 +224,7 @@ class Calibrated(PredictingMethod):
         start = min(n_rows, max(100, 20 * D, fits if fits <= 50 * D else 0) if size is None else size)
         largest_size = min(n_rows, LARGEST * start)
 
-        def look(shares: Shares) -> Survey:
+        def look(shares: Shares) -> PilotPass:
             n_sample = sample_rows(shares.reach, tolerance, D)
             return survey(dataset, shares, start, n_sample, (seeds[-2], seeds[-3]))
 

@@ -48,8 +48,8 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from bayescore.compiled import available_cores
-from bayescore.coresets.pilot import Shares, Survey, survey
-from bayescore.coresets.predicted_error import Problem, Trial, try_out
+from bayescore.coresets.pilot import PilotPass, Shares, survey
+from bayescore.coresets.predicted_error import FullDataPosterior, Trial, try_out
 from bayescore.data.dataset import Dataset
 from bayescore.data.passes import compact
 from bayescore.models.laplace import Expansion, LaplaceApproximation, factor_of_inverse
@@ -165,7 +165,7 @@ _STRETCH = 1024  # rows of a sum of products: fixed, so that bits do not depend 
 
 
 @dataclass(frozen=True, eq=False)
-class Fit:
+class WeightFit:
     """Factors on the weights, shape (m,), the totals they miss, shape (q,), the dual point, and the Newton steps."""
 
     factors: FloatArray
@@ -181,7 +181,7 @@ def fit_weights(
     max_steps: int = 200,
     *,
     start: FloatArray | None = None,
-) -> Fit:
+) -> WeightFit:
     """Return non-negative factors near 1, shape (m,), with ``shares @ factors`` as near `totals` as they can be.
 
     shares: (q, m), of each row at its given weight in each total. ridge is lambda: how much a factor's distance from 1
@@ -200,14 +200,14 @@ def fit_weights(
     goal = 1e-10 * max(1.0, float(np.abs(totals).max()))
     for step in range(max_steps):
         if np.abs(gradient).max() <= goal:
-            return Fit(factors, totals - shares @ factors, r, step)
+            return WeightFit(factors, totals - shares @ factors, r, step)
         hessian = products.over(factors > 0.0) / ridge
         hessian[np.diag_indices(q)] += 1.0 + 1e-13 * hessian.max()  # positive definite in spite of rounding
         factor = linalg.cho_factor(hessian, lower=True, overwrite_a=True, check_finite=False)
         direction = -linalg.cho_solve(factor, gradient, check_finite=False)
         slope = float(gradient @ direction)
         if -slope <= 1e-11 * max(1.0, abs(value)):  # less than 1e-5 of a residual is left, and rounding may hide it
-            return Fit(factors, totals - shares @ factors, r, step)
+            return WeightFit(factors, totals - shares @ factors, r, step)
         length = 1.0
         while True:
             there = dual(r + length * direction)
@@ -215,10 +215,10 @@ def fit_weights(
                 break
             length *= 0.5
             if length < 1e-12:
-                return Fit(factors, totals - shares @ factors, r, step)
+                return WeightFit(factors, totals - shares @ factors, r, step)
         r = r + length * direction
         value, gradient, factors = there
-    return Fit(factors, totals - shares @ factors, r, max_steps)
+    return WeightFit(factors, totals - shares @ factors, r, max_steps)
 
 
 class _Products:
@@ -305,7 +305,7 @@ class Calibration:
     dataset: Dataset
     prior: Prior
     shares: Shares
-    survey: Survey
+    survey: PilotPass
     seed: int
     draw_seed: int
     reach: int
@@ -317,11 +317,11 @@ class Calibration:
         return replace(self, survey=self.survey._replace(candidates=found.candidates), reach=self.largest)
 
     @property
-    def problem(self) -> Problem:
+    def problem(self) -> FullDataPosterior:
         """The posterior of the full data."""
         laplace, sample = self.shares.laplace, self.survey.sample
         expansion = Expansion(laplace.family, laplace.theta, self.survey.part, sample.expanded(), sample.inclusion)
-        return Problem(laplace.family, self.prior, expansion)
+        return FullDataPosterior(laplace.family, self.prior, expansion)
 
     def drawn(self, size: int, trials: Sequence[Trial]) -> tuple[WeightedData, int]:
         """Return `size` rows, drawn by score and curvature and by what moved the log-likelihood in `trials`."""

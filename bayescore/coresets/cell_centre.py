@@ -38,7 +38,7 @@ import numpy as np
 from scipy import special
 
 from bayescore.compiled import jit
-from bayescore.coresets.cells import BlockSums, CellSums, Density, block_sums, sums_of, total
+from bayescore.coresets.cells import BlockSums, CellPosterior, CellSums, block_sums, sums_of, total
 from bayescore.data.dataset import Dataset
 from bayescore.data.passes import TILE
 from bayescore.data.source import MAX_BLOCK_ROWS
@@ -72,14 +72,14 @@ class Points:
     constant.
     """
 
-    at: Density
+    at: CellPosterior
     family: Family
     effects: FloatArray
     mass: FloatArray
     log_prior: FloatArray
 
     @classmethod
-    def of(cls, at: Density, family: Family) -> "Points":
+    def of(cls, at: CellPosterior, family: Family) -> "Points":
         """Return the nodes about a density."""
         Q = len(at.columns)
         sd = math.sqrt(float(at.prior[0, 0]))
@@ -172,11 +172,11 @@ class Points:
             out[cut] = root[cut] * np.linalg.qr(root[cut] * powers.transpose(0, 2, 1))[0][:, :, 1:]
         return out
 
-    def _nodes(self, rows: WeightedData, own: IntArray) -> "_Nodes":
+    def _nodes(self, rows: WeightedData, own: IntArray) -> "_RowNodes":
         """Return what the kernel below reads of rows of cells `own`."""
         eta = rows.X @ self.at.beta + (0.0 if rows.offset is None else rows.offset)
         variance, z = self.at.spread(rows.X, own), self.at.multipliers(rows.X)
-        return _Nodes(eta, variance, z, own, self.effects, rows.y, rows.weights)
+        return _RowNodes(eta, variance, z, own, self.effects, rows.y, rows.weights)
 
     def _of_rows(self, rows: WeightedData, own: IntArray, order: int) -> FloatArray:
         """Return what `_add` adds of each row, shape (n, K)."""
@@ -195,7 +195,7 @@ def _widened(variance: FloatArray, about: FloatArray) -> FloatArray:
     return np.asarray(variance + np.einsum("cqk,ck,crk->cqr", root, lacking, root))
 
 
-class _Nodes(NamedTuple):
+class _RowNodes(NamedTuple):
     """Rows' predictors at beta = t, the variance that beta adds to them, multipliers, cells, sides and weights."""
 
     eta: FloatArray
@@ -208,7 +208,7 @@ class _Nodes(NamedTuple):
 
 
 @jit
-def _add(rows: _Nodes, family: Family, order: int, place: IntArray, out: FloatArray) -> None:
+def _add(rows: _RowNodes, family: Family, order: int, place: IntArray, out: FloatArray) -> None:
     """Add derivatives of rows' log p at the nodes, averaged over beta, to the lines `place` of `out`, shape (C, K).
 
     That is log p if `order` is 0, the score if 1, the curvature if 2. Averages add half the variance times the second
@@ -361,7 +361,9 @@ class Centre:
     last: float
 
 
-def _solved(sums: CellSums, at: Density, own: Derivatives, covariance: FloatArray, unit: FloatArray) -> Density:
+def _solved(
+    sums: CellSums, at: CellPosterior, own: Derivatives, covariance: FloatArray, unit: FloatArray
+) -> CellPosterior:
     """Return the density in balance if slopes were linear, given S and the prior's terms at beta.
 
     Effects go a part of a long way. Beta goes as if they went all of it; at the end none is far.
@@ -380,7 +382,7 @@ def _solved(sums: CellSums, at: Density, own: Derivatives, covariance: FloatArra
     return replace(at, beta=at.beta + move, factor=factor, mean=mean, variance=V, slope=W, prior=covariance)
 
 
-def _step(sums: CellSums, at: Density, prior: Prior, unit: FloatArray) -> Density:
+def _step(sums: CellSums, at: CellPosterior, prior: Prior, unit: FloatArray) -> CellPosterior:
     """Return the density, and S, that would be in balance if slopes were linear, or what is as far on the way there."""
     covariance, own = at.prior, prior_part(at.beta, prior)
     for _ in range(_SCORINGS):
@@ -395,7 +397,7 @@ def _step(sums: CellSums, at: Density, prior: Prior, unit: FloatArray) -> Densit
     return _solved(sums, at, own, covariance, unit)
 
 
-def _scored(at: Density, unit: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _scored(at: CellPosterior, unit: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return L, L L' = S, and X of the scoring step to L exp(X) L', of a density in balance given S."""
     one, L = np.eye(len(unit)), np.asarray(np.linalg.cholesky(at.prior))
     inverse = np.linalg.inv(L)
@@ -409,7 +411,7 @@ def _scored(at: Density, unit: FloatArray) -> tuple[FloatArray, FloatArray]:
     return L, np.asarray(0.5 * (change + change.T))
 
 
-def _by_quadrature(found: Centre) -> tuple[CellSums, Density]:
+def _by_quadrature(found: Centre) -> tuple[CellSums, CellPosterior]:
     """Return sums whose effects, given them, have the moments that quadrature finds, and the density there."""
     sums, at = found.sums, found.points.at
     mean, precision = found.points.moments(found.shares)
@@ -431,7 +433,7 @@ def _by_quadrature(found: Centre) -> tuple[CellSums, Density]:
     return own, replace(at, mean=mean)
 
 
-def centre_of(dataset: Dataset, start: Density, family: Family, prior: Prior, *, unit: FloatArray) -> Centre:
+def centre_of(dataset: Dataset, start: CellPosterior, family: Family, prior: Prior, *, unit: FloatArray) -> Centre:
     """Return the density about which to condense. Effects of `unit`, shape (Q,), move a row of root mean square by 1.
 
     Raises `ArithmeticError` where it is not found.
@@ -462,7 +464,7 @@ def centre_of(dataset: Dataset, start: Density, family: Family, prior: Prior, *,
     return best
 
 
-def _about(dataset: Dataset, at: Density, family: Family) -> Centre:
+def _about(dataset: Dataset, at: CellPosterior, family: Family) -> Centre:
     """Return a density with its sums and values at its nodes; two passes."""
     points = Points.of(at, family)
     sums, values = points.look(dataset)
@@ -476,11 +478,11 @@ class _Way:
     Log-likelihoods of counts, and of pseudo-rows of large weight, are exponentials where rows have not been.
     """
 
-    def __init__(self, at: Density, unit: FloatArray) -> None:
+    def __init__(self, at: CellPosterior, unit: FloatArray) -> None:
         self.at, self._origin, self._end, self._unit = at, at, at, unit
         self._share, self._last = 1.0, math.inf
 
-    def go(self, there: Density | None) -> bool:
+    def go(self, there: CellPosterior | None) -> bool:
         """Go on to `there`, None if there is no step, or back; return whether it is near the end."""
         step = math.inf if there is None else _gap(self.at, there, self._unit)
         if there is None or not step < max(_FURTHER * self._last, NEAR):
@@ -501,7 +503,7 @@ class _Way:
         self.at = self._origin
 
 
-def _ahead(sums: CellSums, at: Density, prior: Prior, unit: FloatArray) -> Density | None:
+def _ahead(sums: CellSums, at: CellPosterior, prior: Prior, unit: FloatArray) -> CellPosterior | None:
     """Return the density of the next step, or None where the sums have no finite balance."""
     if not all(np.isfinite(part).all() for part in sums):
         return None
@@ -511,20 +513,20 @@ def _ahead(sums: CellSums, at: Density, prior: Prior, unit: FloatArray) -> Densi
         return None
 
 
-def _between(one: Density, other: Density, share: float) -> Density:
+def _between(one: CellPosterior, other: CellPosterior, share: float) -> CellPosterior:
     """Return the density at a share of the way from one to another."""
     parts = ("beta", "factor", "mean", "variance", "slope", "prior")
     return replace(one, **{name: (1.0 - share) * getattr(one, name) + share * getattr(other, name) for name in parts})
 
 
-def _damped(before: Density, at: Density, there: Density) -> Density:
+def _damped(before: CellPosterior, at: CellPosterior, there: CellPosterior) -> CellPosterior:
     """Return the density to go on to: half the way where an sd of effects turns round and goes back far."""
     sizes = np.log([np.diagonal(own.prior) for own in (before, at, there)])
     first, second = np.diff(sizes, axis=0)
     return _between(at, there, 0.5) if (first * second < -_TURNED * first**2).any() else there
 
 
-def _gap(one: Density, other: Density, unit: FloatArray) -> float:
+def _gap(one: CellPosterior, other: CellPosterior, unit: FloatArray) -> float:
     """Return by how many sds a coefficient, or the log sd of effects, moves at most.
 
     The log sd has the information of a cell 2 r^2, r the share that its rows take away of a variance of `LEAST_SD` or
@@ -538,7 +540,7 @@ def _gap(one: Density, other: Density, unit: FloatArray) -> float:
     return float(max(moved.max(), turned.max()))
 
 
-def _gap_of_effects(one: Density, other: Density) -> float:
+def _gap_of_effects(one: CellPosterior, other: CellPosterior) -> float:
     """Return by how many sds of its own an effect moves at most."""
     variance = np.diagonal(other.variance, axis1=1, axis2=2) + (other.pull**2).sum(axis=2)
     return float((np.abs(other.mean - one.mean)[:-1] / np.sqrt(variance[:-1])).max())

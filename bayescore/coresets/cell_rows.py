@@ -28,7 +28,7 @@ from scipy import linalg
 from scipy.optimize import nnls
 
 from bayescore.coresets.cell_centre import Centre, Points, shapes
-from bayescore.coresets.cells import CellSums, Density, sums_of_rows
+from bayescore.coresets.cells import CellPosterior, CellSums, sums_of_rows
 from bayescore.coresets.pseudo_rows import Wanted, as_rows, largest, oriented, solve
 from bayescore.data.dataset import Dataset
 from bayescore.models.groups.rows import local_codes
@@ -47,7 +47,7 @@ _CHUNK = 5000  # pseudo-rows solved at a time
 
 
 @dataclass(frozen=True, eq=False)
-class Directions:
+class CellDirections:
     """Directions of C cells: v and u, shape (C, K, Q), 0 where there are fewer than K, and covariates (C, K, p)."""
 
     v: FloatArray
@@ -59,17 +59,17 @@ class Directions:
         """Where there is a direction, shape (C, K)."""
         return np.asarray(self.v.any(axis=2))
 
-    def of(self, cells: NDArray[np.bool_]) -> "Directions":
+    def of(self, cells: NDArray[np.bool_]) -> "CellDirections":
         """Return those of some cells; the others, of C in all, have none."""
         own = cells[:, None, None]
-        return Directions(self.v * own, self.u * own, self.x * own)
+        return CellDirections(self.v * own, self.u * own, self.x * own)
 
     def slope(self, cross: FloatArray) -> FloatArray:
         """Return M = H^-1 B, shape (C, Q, p), given B."""
         return np.asarray(np.einsum("ckq,ckr,crp->cqp", self.u, self.u, cross))
 
 
-def directions_of(sums: CellSums, at: Density) -> Directions:
+def directions_of(sums: CellSums, at: CellPosterior) -> CellDirections:
     """Return directions of each cell's curvature; of the last entry, rows of no cell, none."""
     V = at.variance.copy()
     V[-1] = np.eye(V.shape[1])
@@ -83,7 +83,7 @@ def directions_of(sums: CellSums, at: Density) -> Directions:
     x = np.einsum("ckq,cqp->ckp", u, B)
     if not at.free:
         x[:, :, at.columns] = v  # the same but for rounding
-    return Directions(v, u, x)
+    return CellDirections(v, u, x)
 
 
 def _turned(v: FloatArray, u: FloatArray, told: np.ndarray, third: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -130,7 +130,7 @@ def _along(tensor: FloatArray, *vectors: FloatArray) -> FloatArray:
 
 
 def pseudo_rows_of(
-    sums: CellSums, points: Points, along: Directions, moved: tuple[FloatArray, FloatArray], times: float
+    sums: CellSums, points: Points, along: CellDirections, moved: tuple[FloatArray, FloatArray], times: float
 ) -> WeightedData:
     """Return the pseudo-rows of all cells, failures and successes of each, with the code of the cell as group.
 
@@ -181,7 +181,7 @@ _TIGHTER = 0.2  # of the limit: what one pseudo-row misses at most before others
 _FLAT = 1e-6  # of the largest, sd over the nodes below which a row says nothing
 
 
-def matched(found: Centre, along: Directions, limit: float) -> tuple[WeightedData, FloatArray]:
+def matched(found: Centre, along: CellDirections, limit: float) -> tuple[WeightedData, FloatArray]:
     """Return pseudo-rows of all cells, and by how much they miss the shape of the cells' log-likelihoods, shape (C,).
 
     They give the effects of each cell the mean and variance that its rows give them, by quadrature. What they miss is
@@ -202,7 +202,7 @@ def matched(found: Centre, along: Directions, limit: float) -> tuple[WeightedDat
     return rows, missed
 
 
-def _balanced(found: Centre, along: Directions, times: float) -> tuple[WeightedData, FloatArray]:
+def _balanced(found: Centre, along: CellDirections, times: float) -> tuple[WeightedData, FloatArray]:
     points, sums = found.points, found.sums
     mean, precision = points.moments(found.shares)
     score, curvature = np.zeros(along.told.shape), np.ones(along.told.shape)
@@ -294,7 +294,7 @@ class Inside:
     missed: FloatArray
 
 
-def rows_within(dataset: Dataset, found: Centre, along: Directions, inside: Inside) -> tuple[WeightedData, float]:
+def rows_within(dataset: Dataset, found: Centre, along: CellDirections, inside: Inside) -> tuple[WeightedData, float]:
     """Return pseudo-rows of no cell, failures and successes; two passes.
 
     And by how many sds of a coefficient the gradient that is left moves the mean at most.

@@ -160,7 +160,7 @@ class _Counter:
 
 
 @dataclass(frozen=True, eq=False)
-class Density:
+class CellPosterior:
     """A normal density of beta, shape (p,), and of the effects of C cells, in `columns` of the rows, shape (Q,).
 
     A column of -1 is one of ones that the rows do not have. `mean`, `variance` and `slope` (m, V and W above) have
@@ -177,7 +177,7 @@ class Density:
     columns: IntArray
 
     @classmethod
-    def start(cls, beta: FloatArray, prior: FloatArray, n_cells: int, columns: IntArray) -> "Density":
+    def start(cls, beta: FloatArray, prior: FloatArray, n_cells: int, columns: IntArray) -> "CellPosterior":
         """Return the point at which all effects are 0, to begin at."""
         C, Q, p = n_cells + 1, len(columns), len(beta)
         effects = np.zeros((C, Q)), np.zeros((C, Q, Q)), np.zeros((C, Q, p))
@@ -321,7 +321,9 @@ class BlockSums(NamedTuple):
     precision: FloatArray
 
 
-def block_sums(density: Density, family: Family, block: WeightedData, found: IntArray, places: IntArray) -> BlockSums:
+def block_sums(
+    density: CellPosterior, family: Family, block: WeightedData, found: IntArray, places: IntArray
+) -> BlockSums:
     """Return the sums of a block over its cells `found`, those of its rows at `places`."""
     X, Q, p = block.X, len(density.columns), len(density.beta)
     table, entries = np.zeros((len(found), sum(_widths(Q, p)))), (np.array(_entries(Q, 3)), np.array(_entries(Q, 4)))
@@ -331,11 +333,11 @@ def block_sums(density: Density, family: Family, block: WeightedData, found: Int
         return BlockSums(found, table, X.T @ terms[0], X.T @ (X * terms[1][:, None]))
 
 
-def _of_block(density: Density, family: Family, _: int, block: WeightedData) -> BlockSums:
+def _of_block(density: CellPosterior, family: Family, _: int, block: WeightedData) -> BlockSums:
     return block_sums(density, family, block, *local_codes(block, len(density.mean) - 1))
 
 
-def total(parts: Iterable[BlockSums], density: Density) -> CellSums:
+def total(parts: Iterable[BlockSums], density: CellPosterior) -> CellSums:
     """Return the sums of blocks."""
     C, Q, p = len(density.mean), len(density.columns), len(density.beta)
     widths = _widths(Q, p)
@@ -352,11 +354,11 @@ def total(parts: Iterable[BlockSums], density: Density) -> CellSums:
     return CellSums(score, information.reshape(C, Q, Q), cross.reshape(C, Q, p), *tensors, gradient, half)
 
 
-def sums_of(dataset: Dataset, density: Density, family: Family) -> CellSums:
+def sums_of(dataset: Dataset, density: CellPosterior, family: Family) -> CellSums:
     """Return the sums over the rows of a source; one pass."""
     return total(dataset.map(partial(_of_block, density, family), "sums by cell", canonical=True), density)
 
 
-def sums_of_rows(rows: WeightedData, density: Density, family: Family) -> CellSums:
+def sums_of_rows(rows: WeightedData, density: CellPosterior, family: Family) -> CellSums:
     """Return the sums over rows in memory."""
     return total([_of_block(density, family, 0, rows)], density)

@@ -46,7 +46,7 @@ from bayescore.coresets.calibrated import (
 from bayescore.coresets.drift import lost_by, missed_by_pseudo_rows, mode_of
 from bayescore.coresets.method import BuildResult, ReduceRequest, ReduceResult, ScoreError
 from bayescore.coresets.pilot import MAX_PILOTS, Shares, full_mode
-from bayescore.coresets.predicted_error import Problem, try_out
+from bayescore.coresets.predicted_error import FullDataPosterior, try_out
 from bayescore.coresets.pseudo_rows import GaussianDensity, Wanted, as_rows, diagonalising, root_of, rounded, solve
 from bayescore.data.dataset import Dataset
 from bayescore.data.sources import as_source
@@ -54,7 +54,7 @@ from bayescore.families import Family
 from bayescore.models.laplace import Expansion, LaplaceApproximation, factor_of_inverse, sample_rows
 from bayescore.models.posterior import Derivatives, likelihood_terms, no_terms, prior_part
 from bayescore.numerics.moments import Errors
-from bayescore.numerics.sampling import Bar, Candidates, Chosen, Pool, candidates, select
+from bayescore.numerics.sampling import CandidatePool, Candidates, Chosen, Threshold, candidates, select
 from bayescore.priors import Prior
 from bayescore.types import FloatArray, WeightedData, stack
 from bayescore.validation import DataError
@@ -107,7 +107,7 @@ class Condensation:
         """Look at all rows and keep up to `most`; one pass, which sums `part` where it is not known."""
         known = part is not None
         density, size = GaussianDensity(shares.laplace), n_sample + most
-        pool, bar = Pool(size), Bar()
+        pool, bar = CandidatePool(size), Threshold()
 
         def one(start: int, block: WeightedData) -> tuple[Derivatives | None, Derivatives, float, Candidates]:
             eta, squares = density.at.predictors(block)
@@ -176,7 +176,7 @@ def _probability(shares: Shares, block: WeightedData, eta: FloatArray, squares: 
 
 
 @dataclass(frozen=True, eq=False)
-class Unmoved(Problem):
+class Unmoved(FullDataPosterior):
     """A posterior of the full data whose draws, about the density `near`, are the coreset's as well, and stay.
 
     Pseudo-rows meet averages over the posterior: means and covariances agree already, the modes need not, and draws

@@ -35,7 +35,7 @@ from bayescore.coresets.method import (
     check_at_least_one,
     check_epsilon,
 )
-from bayescore.coresets.scores import Whitening, block_factor, data_factor, joined_factor, sketch_factor, whitening
+from bayescore.coresets.scores import RowWhitening, block_factor, data_factor, joined_factor, sketch_factor, whitening
 from bayescore.data.arrays import unlabelled
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import append_offset
@@ -93,7 +93,7 @@ def scores_of(dataset: Dataset, scores: str, *, project: bool, seed: int) -> Flo
 
 def scorer(
     dataset: Dataset, scores: str, *, project: bool, seed: int
-) -> tuple[Whitening, Callable[[WeightedData], FloatArray]]:
+) -> tuple[RowWhitening, Callable[[WeightedData], FloatArray]]:
     """Return a whitening of the rows, and their scores as a function of a block; one pass."""
     if scores == "exact":
         white = whitening(data_factor(dataset))
@@ -131,7 +131,7 @@ def score_total(total: int) -> float:
     return math.ldexp(total, -RATE_BITS)
 
 
-def check_rank(white: Whitening) -> None:
+def check_rank(white: RowWhitening) -> None:
     """Raise if the rows span nothing."""
     if white.rank == 0:
         raise DataError("every entry of the design matrix is 0: no row has leverage; give other columns, or intercept")

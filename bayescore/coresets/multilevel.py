@@ -41,8 +41,8 @@ from scipy import stats
 from bayescore.compiled import one_blas_thread
 from bayescore.coresets.calibrated import check_one_mode, mode_prior
 from bayescore.coresets.cell_centre import LEAST_SD, NEAR, Centre, centre_of
-from bayescore.coresets.cell_rows import Directions, Inside, directions_of, matched, rows_within, several
-from bayescore.coresets.cells import Cells, Density, count_cells, key_of
+from bayescore.coresets.cell_rows import CellDirections, Inside, directions_of, matched, rows_within, several
+from bayescore.coresets.cells import CellPosterior, Cells, count_cells, key_of
 from bayescore.coresets.drift import mode_of
 from bayescore.coresets.method import BuildInfo, BuildResult, Method, rows_from_arrays, rows_to_arrays
 from bayescore.data.arrays import ArraySource
@@ -94,7 +94,7 @@ class Start:
     effects: FloatArray
 
     @classmethod
-    def of(cls, at: Density, cells: Cells, merged: NDArray[np.bool_], before: "Start | None" = None) -> "Start":
+    def of(cls, at: CellPosterior, cells: Cells, merged: NDArray[np.bool_], before: "Start | None" = None) -> "Start":
         """Return the start at a density, about which the cells `merged`, shape (C,), and those `before` are condensed.
 
         The log sd of effects has the information of a cell 2 r^2, r the share of the prior's variance that its rows
@@ -149,9 +149,9 @@ class Start:
         there = cells.keys[places] == own
         return places[there], there
 
-    def density(self, cells: Cells, columns: IntArray) -> Density:
+    def density(self, cells: Cells, columns: IntArray) -> CellPosterior:
         """Return the density to begin at; effects of cells that were not there are 0."""
-        at = Density.start(self.beta, self.prior, len(cells), columns)
+        at = CellPosterior.start(self.beta, self.prior, len(cells), columns)
         places, there = self.places(cells)
         at.mean[places] = self.mean[there]
         return at
@@ -240,7 +240,7 @@ class MultilevelInfo(BuildInfo):
     moved_limit: float | None = None
 
 
-class Condensed(NamedTuple):
+class CondensedCells(NamedTuple):
     """Rows, what is known about them, their cells, and their centre, None where all rows are kept.
 
     `doubts` say that the centre is off; `notes` that little is gained.
@@ -278,7 +278,7 @@ def columns_of(design: Design) -> IntArray:
     return np.array(sorted(int(place) for place in found if place is not None), dtype=np.int64)
 
 
-def condense(dataset: Dataset, prior: Prior, family: Family, start: Start | None = None) -> Condensed:
+def condense(dataset: Dataset, prior: Prior, family: Family, start: Start | None = None) -> CondensedCells:
     """Return the condensed rows, and their centre; all rows, and a note, where there is nothing to gain.
 
     `start` is the centre of a part of the rows.
@@ -298,11 +298,11 @@ def condense(dataset: Dataset, prior: Prior, family: Family, start: Start | None
         info = MultilevelInfo(
             repr(prior), sizes, len(cells), 0, n_few, len(cells) - n_few, n_rows, 0, None, 0.0, 0.0, 0
         )
-        return Condensed(rows, info, cells, None, notes=(note,))
+        return CondensedCells(rows, info, cells, None, notes=(note,))
     seen = cells.seen(dataset)
     unit = _unit(dataset, columns)
     if start is None:
-        begin = Density.start(beta, np.diag((_FIRST_SD * unit) ** 2), len(cells), columns)
+        begin = CellPosterior.start(beta, np.diag((_FIRST_SD * unit) ** 2), len(cells), columns)
     else:
         begin = start.density(cells, columns)
     found = centre_of(seen, begin, family, prior, unit=unit)
@@ -343,7 +343,7 @@ def condense(dataset: Dataset, prior: Prior, family: Family, start: Start | None
     assert rows.group is not None
     rows = replace(rows, group=cells.groups_of(rows.group[:, 0]))
     centre = Start.of(found.points.at, cells, inside.merged[:-1], start)
-    return Condensed(rows, info, cells, centre, tuple(doubts), tuple(notes))
+    return CondensedCells(rows, info, cells, centre, tuple(doubts), tuple(notes))
 
 
 def _unit(dataset: Dataset, columns: IntArray) -> FloatArray:
@@ -357,7 +357,7 @@ def _unit(dataset: Dataset, columns: IntArray) -> FloatArray:
     return np.asarray(1.0 / np.where(columns < 0, 1.0, np.maximum(size[columns], np.finfo(float).tiny)))
 
 
-def _of_cells(seen: Dataset, found: Centre, along: Directions, few: np.ndarray) -> Inside:
+def _of_cells(seen: Dataset, found: Centre, along: CellDirections, few: np.ndarray) -> Inside:
     """Return the rows that stand for cells; one pass. Those of `few` rows, shape (C,), keep them."""
     limit = min(SHAPE, TOGETHER / math.sqrt(len(few)))
     pseudo, missed = matched(found, along, limit)
@@ -529,7 +529,7 @@ class MultilevelState:
             "begin with rows of all kinds, or give build_coreset all rows"
         )
 
-    def _condense(self, rows: WeightedData) -> Condensed:
+    def _condense(self, rows: WeightedData) -> CondensedCells:
         return condense(self._dataset(rows), mode_prior(self.method.prior), check_family(self.family), self.start)
 
     def _rows(self, rest: WeightedData | None) -> WeightedData:

@@ -51,10 +51,10 @@ from bayescore.models.posterior import (
 )
 from bayescore.numerics.sampling import (
     ROWS_PER_COLUMN,
-    Bar,
+    CandidatePool,
     Candidates,
     Chosen,
-    Pool,
+    Threshold,
     candidates,
     draw_candidates,
     sample_by_column,
@@ -107,7 +107,7 @@ class Shares:
         return np.asarray(found.reach * (1.0 / self.reach) + weights * (EQUAL_SHARE / self.weights))
 
 
-class Survey(NamedTuple):
+class PilotPass(NamedTuple):
     """The results of one pass at a point.
 
     The log-likelihood's terms; `candidates` of draws by score and curvature and the sum `total` of their p over all
@@ -129,14 +129,14 @@ def survey(
     seeds: tuple[int, int],
     *,
     part: Derivatives | None = None,
-) -> Survey:
+) -> PilotPass:
     """Return candidates for up to `size` rows, the pulls' total, and a sample for remainders; one pass.
 
     `part` are the terms of the log-likelihood; the pass sums them where they are not known.
     """
     laplace, known = shares.laplace, part is not None
-    near, far = Pool(size), Pool(sample_size)
-    bars = Bar(), Bar()
+    near, far = CandidatePool(size), CandidatePool(sample_size)
+    bars = Threshold(), Threshold()
 
     def one(start: int, block: WeightedData) -> tuple[Candidates, Candidates, FloatArray, Derivatives | None]:
         found = laplace.row_scores(block)
@@ -154,7 +154,7 @@ def survey(
         sums = sums + shared
         terms = terms if own is None else terms + own
     sample = select(far.best(), sample_size, float(sums[-1]))
-    return Survey(terms, near.best(), float(sums[-2]), sums[:-2] @ laplace.factor, sample)
+    return PilotPass(terms, near.best(), float(sums[-2]), sums[:-2] @ laplace.factor, sample)
 
 
 @dataclass(frozen=True, eq=False)

@@ -50,8 +50,8 @@ from bayescore.models.posterior import (
     prior_part,
     width_precision,
 )
-from bayescore.numerics.moments import Errors, Weighed, errors_between, importance
-from bayescore.numerics.sampling import Bar, Candidates, Pool, candidates
+from bayescore.numerics.moments import Errors, WeightedDraws, errors_between, importance
+from bayescore.numerics.sampling import CandidatePool, Candidates, Threshold, candidates
 from bayescore.priors import Prior
 from bayescore.samplers import mala
 from bayescore.samplers.method import Advancing, mode_and_precision, run_chains
@@ -85,14 +85,14 @@ def batched_hmc(
 
     `mode`, shape (D,), is its mode and `scale`, shape (D, D), L with L L' the covariance of its normal approximation.
     """
-    density = _Density(target, mode, scale)
+    density = _WhitenedDensity(target, mode, scale)
     sizes = [min(_TOGETHER, n_draws - begin) for begin in range(0, n_draws, _TOGETHER)]
     with ThreadPoolExecutor(available_cores()) as pool:
         moved = list(pool.map(density.drawn, sizes, map(np.random.default_rng, seed.spawn(len(sizes)))))
     return np.concatenate([mode + u @ scale.T for u, _ in moved]), np.concatenate([value for _, value in moved])
 
 
-class _Density:
+class _WhitenedDensity:
     """The log density in whitened coordinates, at many points."""
 
     def __init__(self, target: TargetDensity, mode: FloatArray, scale: FloatArray) -> None:
@@ -174,7 +174,7 @@ class Base:
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class FullDataPosterior:
     """A posterior of the full data: link, prior and the log-likelihood's expansion about the mode."""
 
     family: Family
@@ -197,11 +197,11 @@ class Problem:
         """Return the same of the posterior of `rows`."""
         return mode_and_precision(posterior(rows, self.family, self.prior), self.expansion.at, tolerance=1e-4)
 
-    def own(self, rows: WeightedData, base: Base, at: tuple[FloatArray, FloatArray] | None = None) -> Weighed:
+    def own(self, rows: WeightedData, base: Base, at: tuple[FloatArray, FloatArray] | None = None) -> WeightedDraws:
         """Return the base's draws moved to the posterior of `rows`, and weighed; `at` is what `at_own_mode` says."""
         draws = base.moved(*(self.at_own_mode(rows) if at is None else at))
         values = log_likelihoods(draws, rows, self.family) + self.log_prior(draws)
-        return Weighed(draws, values - base.log_density)
+        return WeightedDraws(draws, values - base.log_density)
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,9 +212,9 @@ class Trial:
     finds `candidates` and the `total` of their probabilities.
     """
 
-    problem: Problem
+    problem: FullDataPosterior
     base: Base
-    full: Weighed
+    full: WeightedDraws
     values: FloatArray
     error: float
     candidates: Candidates | None = None
@@ -237,7 +237,7 @@ class Trial:
 
         It is what rows that know of the tails are drawn for.
         """
-        own = Weighed(self.full.draws, self.problem.own(rows, self.base).log_weights)
+        own = WeightedDraws(self.full.draws, self.problem.own(rows, self.base).log_weights)
         if min(own.ess, self.full.ess) < MIN_ESS_SHARE * len(self.values):
             return math.inf
         found = errors_between(own, self.full)
@@ -262,7 +262,7 @@ class Trial:
     def over_all_rows(self, dataset: Dataset, *, draw_seed: int, size: int) -> "Trial":
         """Return the trial with the log-likelihood of all rows, and up to `size` rows that may join; one pass."""
         draws, family = self.full.draws, self.problem.family
-        pool, bar = Pool(size), Bar()
+        pool, bar = CandidatePool(size), Threshold()
 
         def one(start: int, block: WeightedData) -> tuple[FloatArray, float, Candidates]:
             total, parts = np.zeros(len(draws)), []
@@ -277,7 +277,7 @@ class Trial:
             values += part
             total += moves
             bar = pool.add(more)
-        full = Weighed(draws, self.full.log_weights + (values - self.values))
+        full = WeightedDraws(draws, self.full.log_weights + (values - self.values))
         return Trial(self.problem, self.base, full, values, 0.0, pool.best(), total)
 
 
@@ -298,7 +298,7 @@ def tempered(log_ratio: FloatArray) -> FloatArray:
     return weights
 
 
-def draw_base(problem: Problem, rows: WeightedData, seed: int) -> Base:
+def draw_base(problem: FullDataPosterior, rows: WeightedData, seed: int) -> Base:
     """Return draws of the posterior of `rows`: weighed normal ones about its mode where they do, else others."""
     mode, precision = problem.at_own_mode(rows)
     scale = factor_of_inverse(precision)
@@ -331,9 +331,11 @@ def draw_base(problem: Problem, rows: WeightedData, seed: int) -> Base:
     return Base(draws, values, mode, precision)
 
 
-def try_out(problem: Problem, rows: WeightedData, seed: int) -> Trial:
+def try_out(problem: FullDataPosterior, rows: WeightedData, seed: int) -> Trial:
     """Draw from the posterior of `rows`, move the draws to the full data's and estimate its log-likelihood there."""
     base = draw_base(problem, rows, seed)
     draws = base.moved(*problem.at_mode())
     values, error = problem.expansion.at_draws(draws)
-    return Trial(problem, base, Weighed(draws, values + problem.log_prior(draws) - base.log_density), values, error)
+    return Trial(
+        problem, base, WeightedDraws(draws, values + problem.log_prior(draws) - base.log_density), values, error
+    )

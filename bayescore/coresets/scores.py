@@ -175,7 +175,7 @@ def data_factor(dataset: Dataset) -> FloatArray:
 
 
 @dataclass(frozen=True, eq=False)
-class Whitening:
+class RowWhitening:
     """Coordinates in which X'WX is the identity on the span of the rows."""
 
     basis: FloatArray  # shape (D, r): |x' basis|^2 = x'(X'WX)^+ x; r is the rank, or less after `projected`
@@ -199,13 +199,13 @@ class Whitening:
         apart = np.linalg.norm(scaled @ self.null, axis=1)
         return np.asarray(apart > _OUTSIDE * np.linalg.norm(scaled, axis=1))
 
-    def projected(self, n_columns: int, rng: np.random.Generator) -> "Whitening":
+    def projected(self, n_columns: int, rng: np.random.Generator) -> "RowWhitening":
         """Return a Johnson-Lindenstrauss projection of the basis to `n_columns` random columns."""
         mixing = rng.standard_normal((self.basis.shape[1], n_columns)) / np.sqrt(n_columns)
         return replace(self, basis=self.basis @ mixing)
 
 
-def whitening(factor: FloatArray) -> Whitening:
+def whitening(factor: FloatArray) -> RowWhitening:
     """Return the whitening of the rows that have the factor R, shape (m, D), by the pseudo-inverse of R.
 
     The columns are first scaled to unit length: the rank is then a matter of angles, and a column in micrometres is not
@@ -217,7 +217,7 @@ def whitening(factor: FloatArray) -> Whitening:
     rank = int((values > RANK_TOLERANCE * values[0]).sum())
     basis = scale[:, None] * directions[:rank].T / values[:rank]
     turned = np.ascontiguousarray(r_factor(basis.T).T)  # any turn will do, and half of this one is zeros
-    return Whitening(turned, directions[rank:].T, scale)
+    return RowWhitening(turned, directions[rank:].T, scale)
 
 
 @jit

@@ -44,7 +44,7 @@ from scipy.optimize import linprog, minimize, nnls
 
 from bayescore.compiled import jit, one_blas_thread
 from bayescore.coresets.leverage import check_rank, rates_of
-from bayescore.coresets.scores import Whitening, block_factor, data_factor, whitening
+from bayescore.coresets.scores import RowWhitening, block_factor, data_factor, whitening
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset, open_rows
 from bayescore.data.passes import TILE, load_signed_tile, new_tile
@@ -66,7 +66,7 @@ class UnsolvedError(RuntimeError):
     """The linear program was not solved."""
 
 
-def unit_rows(block: WeightedData, white: Whitening) -> tuple[FloatArray, FloatArray]:
+def unit_rows(block: WeightedData, white: RowWhitening) -> tuple[FloatArray, FloatArray]:
     """Return signed rows at unit length, shape (n, r), rows of zeros as such, and their rounding errors, shape (n,).
 
     The errors are those of z . basis . direction for any direction with entries between -1 and 1.
@@ -152,7 +152,7 @@ class Against:
         return Against(self.n_rows + other.n_rows, self.n_on_plane + other.n_on_plane, worst, margins[order])
 
 
-def against(dataset: Dataset, white: Whitening, direction: FloatArray, *, strict: bool) -> Against:
+def against(dataset: Dataset, white: RowWhitening, direction: FloatArray, *, strict: bool) -> Against:
     """Find the rows on the wrong side of a direction, or if `strict` on its hyperplane; one pass."""
     normal, size = white.basis @ direction, np.abs(white.basis).sum(axis=1)
 
@@ -195,7 +195,7 @@ def warn_if_completely_separated(dataset: Dataset, rows: WeightedData) -> bool:
     return True
 
 
-def parting(rows: WeightedData) -> tuple[Whitening, FloatArray] | None:
+def parting(rows: WeightedData) -> tuple[RowWhitening, FloatArray] | None:
     """Return coordinates, and in them a direction, shape (r,), with z . direction > 0 in all rows; None if none."""
     white = whitening(block_factor(rows))
     unit, error = unit_rows(rows, white)
@@ -328,19 +328,19 @@ def warn_if_separable(rows: WeightedData, dataset: Dataset | None = None, seed: 
         )
 
 
-def data_whitening(dataset: Dataset) -> Whitening:
+def data_whitening(dataset: Dataset) -> RowWhitening:
     """Return coordinates in which X'WX of all rows is the identity; one pass."""
     white = whitening(data_factor(dataset))
     check_rank(white)
     return white
 
 
-def first_rows(dataset: Dataset, white: Whitening, seed: int) -> WeightedData:
+def first_rows(dataset: Dataset, white: RowWhitening, seed: int) -> WeightedData:
     """Return the rows that the linear program sees first: they span all, and there are few enough to be fast."""
     return leverage_sample(dataset, white, 500 + 5 * white.rank, seed)
 
 
-def leverage_sample(dataset: Dataset, white: Whitening, size: int, seed: int) -> WeightedData:
+def leverage_sample(dataset: Dataset, white: RowWhitening, size: int, seed: int) -> WeightedData:
     """Return a leverage coreset of `size` draws, or more until it spans all rows, or all rows if they are no more."""
     weight_total = dataset.scan.weight_total
     while size < dataset.scan.n_rows:
@@ -359,12 +359,12 @@ def leverage_sample(dataset: Dataset, white: Whitening, size: int, seed: int) ->
     return dataset.load()
 
 
-def _spans(rows: WeightedData, white: Whitening) -> bool:
+def _spans(rows: WeightedData, white: RowWhitening) -> bool:
     # of all rows at unit length the least singular value is at least 1, of a sample it is about sqrt(size / rank)
     return int(np.linalg.matrix_rank(unit_rows(rows, white)[0], rtol=1e-6)) == white.rank
 
 
-def separate(dataset: Dataset, rows: WeightedData, white: Whitening) -> tuple[Separability, WeightedData]:
+def separate(dataset: Dataset, rows: WeightedData, white: RowWhitening) -> tuple[Separability, WeightedData]:
     """Answer for all rows of `dataset`, by cutting planes from `rows`, which span them; return the rows used too."""
     n_rows = dataset.scan.n_rows
     while True:
@@ -382,7 +382,7 @@ def separate(dataset: Dataset, rows: WeightedData, white: Whitening) -> tuple[Se
         rows = stack([rows, wrong.worst])
 
 
-def separating(rows: WeightedData, white: Whitening) -> tuple[FloatArray, bool] | None:
+def separating(rows: WeightedData, white: RowWhitening) -> tuple[FloatArray, bool] | None:
     """Return a direction, in coordinates of `white`, that separates `rows`, and whether completely; None if none."""
     unit, error = unit_rows(rows, white)
     direction = widest_margin(unit, error)
@@ -395,7 +395,7 @@ def separating(rows: WeightedData, white: Whitening) -> tuple[FloatArray, bool] 
     return direction, bool((margins - error).min() > 1.01 * TOLERANCE)
 
 
-def _carrying(beta: FloatArray, white: Whitening, names: tuple[str, ...]) -> tuple[str, ...]:
+def _carrying(beta: FloatArray, white: RowWhitening, names: tuple[str, ...]) -> tuple[str, ...]:
     """Return the names of the columns with a part in `beta` beyond rounding, the largest part first."""
     part = np.abs(np.divide(beta, white.scale, out=np.zeros_like(beta), where=white.scale > 0.0))
     order = np.argsort(-part, kind="stable")
@@ -498,7 +498,7 @@ def two_sides(rows: FloatArray, weights: FloatArray, directions: FloatArray) -> 
     return np.stack([weights @ np.maximum(eta, 0.0) ** 2, weights @ np.minimum(eta, 0.0) ** 2])
 
 
-def local_maxima(data: WeightedData, white: Whitening, rng: np.random.Generator) -> FloatArray:
+def local_maxima(data: WeightedData, white: RowWhitening, rng: np.random.Generator) -> FloatArray:
     """Return directions, in coordinates of `white`, that are local maxima of the quotient over `data`, shape (r, K)."""
     rows, weights = data.Z @ white.basis, data.weights
     probit, seen = FAMILIES["probit"], replace(data, X=data.y[:, None] * rows)

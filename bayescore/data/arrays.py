@@ -12,11 +12,11 @@ from scipy.sparse import issparse
 from bayescore.data.columns import Columns, ColumnSource
 from bayescore.data.design import Design, Grouping
 from bayescore.data.factors import Selection
-from bayescore.data.groups import GROUP, Given, coded, groupers_of, groups_seen, known_groupers
+from bayescore.data.groups import GROUP, GivenGroups, coded, groupers_of, groups_seen, known_groupers
 from bayescore.data.responses import MEASURED, check_numbers, signed_labels, two_rows_each, with_response
 from bayescore.data.roles import OFFSET, Roles, named_roles, resolve
 from bayescore.data.source import InMemory
-from bayescore.data.survey import Seen, Survey, labels_of, merged
+from bayescore.data.survey import DistinctValues, Survey, labels_of, merged
 from bayescore.data.tables import as_table, check_csr, check_dense, dense
 from bayescore.types import NO_GROUP, FloatArray, IntArray, LabelArray, WeightedData
 from bayescore.validation import DataError, check_matrix, check_offset, check_unmasked, check_weights, native
@@ -110,13 +110,13 @@ def array_source(data: Any, roles: Roles, selection: Selection | None = None) ->
             numbers = check_numbers(pair[0], "y", drop=drop)
         else:
             sides = paired.weights(pair, ("y", beside), 0, drop=drop)
-        y, labels_seen, classes = np.ones(n_rows, dtype=np.int8), Seen.of(paired.classes), paired.classes
+        y, labels_seen, classes = np.ones(n_rows, dtype=np.int8), DistinctValues.of(paired.classes), paired.classes
     else:
         labels, labels_seen = labels_of(roles.y, n_rows)
         classes = Survey(n_rows, labels_seen).classes("y", roles.positive, drop=drop)
         y, there = np.zeros(n_rows, dtype=np.int8), ~pd.isna(labels) if labels_seen.missing else slice(None)
         y[there] = signed_labels(labels[there], classes, 0)
-    given = Given.of(roles.groups, n_rows)
+    given = GivenGroups.of(roles.groups, n_rows)
     if given.names and given.columns is None:
         raise DataError(f"groups={roles.groups!r} names a column, but data is an array; give the groups as an array")
     known = known_groupers(roles.groupers, given.names)

@@ -37,7 +37,7 @@ from bayescore.data.factors import (
     parts_of,
     values,
 )
-from bayescore.data.groups import MISSING_HINT, Given, Grouper, groupers_of, groups_seen, known_groupers
+from bayescore.data.groups import MISSING_HINT, GivenGroups, Grouper, groupers_of, groups_seen, known_groupers
 from bayescore.data.passes import check_reach, exact_weight, total_weight
 from bayescore.data.responses import (
     BINOMIAL,
@@ -50,14 +50,16 @@ from bayescore.data.responses import (
     two_classes,
 )
 from bayescore.data.roles import NO_WEIGHTS, OFFSET, Roles
-from bayescore.data.survey import NOTHING, Seen, Survey, labels_of, merged, seen
+from bayescore.data.survey import NOTHING, DistinctValues, Survey, labels_of, merged, seen
 from bayescore.data.tables import as_numbers, as_table, check_dense, check_numeric, is_dask, is_table
 from bayescore.text import shown_apart
 from bayescore.types import NO_GROUP, IntArray, LabelArray, WeightedData
 from bayescore.validation import DataError, RowError, check_aligned, check_finite, check_offset, check_weights
 
 
-def coded_table(data: Any, selection: Selection, start: int, where: str) -> tuple[pd.DataFrame, dict[str, Seen]]:
+def coded_table(
+    data: Any, selection: Selection, start: int, where: str
+) -> tuple[pd.DataFrame, dict[str, DistinctValues]]:
     """Return the selected columns of a block, text as codes, and the values of text whose levels are not known yet.
 
     Codes of such text are 0. The first row stands at position `start` of the data.
@@ -95,17 +97,17 @@ def beside_rows(X: Any, groups: Any, columns: tuple[str, ...], where: str, featu
     groups = pa.table({name: column_of(table, name) for name in columns})
     parts = {name: parts_of(name, table.schema) for name in columns}
     left = table.drop_columns([name for name in read if name not in features])
-    return left.to_pandas(), Given(columns, groups, parts)
+    return left.to_pandas(), GivenGroups(columns, groups, parts)
 
 
 def group_codes(
     groups: Any, factors: tuple[str, ...] | None, before: Survey, n_rows: int, where: str
-) -> tuple[IntArray | None, dict[str, Seen]]:
+) -> tuple[IntArray | None, dict[str, DistinctValues]]:
     """Return the codes of a block's groups in the order of occurrence, shape (n, F), and their values in the block.
 
     `before` is the survey of the blocks before it, and `factors` are their grouping factors, None in the first block.
     """
-    given = groups if isinstance(groups, Given) else Given.of(groups, n_rows)
+    given = groups if isinstance(groups, GivenGroups) else GivenGroups.of(groups, n_rows)
     if factors is not None and given.names != factors:
         known = ", ".join(map(repr, factors)) or "none"
         raise DataError(f"{where} has other groups than the blocks before it, {known}; give the same in every block")
@@ -125,7 +127,7 @@ def group_codes(
     return np.stack([_places(given.columns.column(name), name, levels[name]) for name in own], axis=1), own
 
 
-def _places(column: pa.ChunkedArray, name: str, levels: Seen) -> IntArray:
+def _places(column: pa.ChunkedArray, name: str, levels: DistinctValues) -> IntArray:
     plain = values(column, name)
     coded = plain if pa.types.is_dictionary(plain.type) else plain.dictionary_encode()
     places = {level: place for place, level in enumerate(levels.values)}
@@ -134,7 +136,7 @@ def _places(column: pa.ChunkedArray, name: str, levels: Seen) -> IntArray:
     return own
 
 
-def recoded(codes: IntArray, occurred: Sequence[Seen], known: Sequence[Grouper]) -> IntArray:
+def recoded(codes: IntArray, occurred: Sequence[DistinctValues], known: Sequence[Grouper]) -> IntArray:
     """Return codes in the order of occurrence as codes of levels that are known, shape (n, F); -1 stays."""
     found = np.empty_like(codes)
     for k, (own, by) in enumerate(zip(occurred, known, strict=True)):
@@ -185,7 +187,7 @@ class Intake:
         """Return an intake of no blocks, for labels, maybe of known classes, the second +1, counts or numbers."""
         if (paired := PAIRED.get(response)) is not None:
             classes, known = paired.classes, {**known, "response": response, "symmetric": False}
-        return cls(survey=Survey(labels=Seen.of(classes)), **known)
+        return cls(survey=Survey(labels=DistinctValues.of(classes)), **known)
 
     label: ClassVar[str] = "y"  # name of the labels
 
@@ -249,7 +251,7 @@ class Intake:
             Roles(response=self.response, offset=offset, trials=second)  # refuses them
         selected = () if self.selection is None else self.selection.names or ()
         X, beside = beside_rows(X, groups, self.group_columns, where, selected)
-        levels: dict[str, Seen] = {}
+        levels: dict[str, DistinctValues] = {}
         if self.selection is not None and is_table(X):
             _check_once([str(name) for name in getattr(X, "columns", ())], where)
             X, levels = coded_table(X, self.selection, start, where)
@@ -314,26 +316,26 @@ class Intake:
             f"{where} has the columns {own}, the blocks before it {before}; give the same columns in the same order"
         )
 
-    def _signs(self, y: Any, n_rows: int, name: str) -> tuple[LabelArray, Seen]:
+    def _signs(self, y: Any, n_rows: int, name: str) -> tuple[LabelArray, DistinctValues]:
         """Return the labels as signs, -1 for the first that occurred, and the labels."""
         labels, own = labels_of(y, n_rows, name)
         if own.missing:
             raise DataError(f"{name} has missing labels; drop those rows")
-        known = self.survey.labels + Seen.of(sorted_labels(own.values, name), own.order)
+        known = self.survey.labels + DistinctValues.of(sorted_labels(own.values, name), own.order)
         two = tuple(known.values)[:2]
         if len(two) == 1:
-            return np.full(n_rows, np.int8(-1)), Seen.of(two, own.order)
+            return np.full(n_rows, np.int8(-1)), DistinctValues.of(two, own.order)
         ordered = two_classes(two, name, self.positive, known.order)
         two = two if self.labels else ordered
-        return signed_labels(labels, two, 0, name), Seen.of(two, own.order)
+        return signed_labels(labels, two, 0, name), DistinctValues.of(two, own.order)
 
-    def _counted(self, paired: Paired, where: str) -> Seen:
+    def _counted(self, paired: Paired, where: str) -> DistinctValues:
         """Return the labels of a response of two numbers."""
         if self.labels not in ((), paired.classes, paired.classes[:1]):
             raise DataError(
                 f"{where} has trials, and blocks before it the label {self.labels[-1]!r}; give trials in each"
             )
-        return Seen.of(paired.classes)
+        return DistinctValues.of(paired.classes)
 
     def to_dict(self) -> dict[str, Any]:
         """Return what is known of the blocks of a stream as plain JSON values."""
@@ -495,7 +497,7 @@ def callable_source(data: Callable[[], Iterable[Any]], roles: Roles, selection: 
     given = data()
     if not isinstance(given, Iterable):
         raise TypeError(f"data() returned a {type(given).__name__}; return an iterator of blocks (X, y)")
-    columns = Given.of(roles.groups, None).names
+    columns = GivenGroups.of(roles.groups, None).names
     known = roles.positive if isinstance(roles.positive, Classes) else ()
     intake = Intake.of(roles.response, known, selection=selection, positive=roles.positive, group_columns=columns)
     coded = () if selection is None else selection.levels or ()

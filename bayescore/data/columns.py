@@ -23,7 +23,7 @@ from bayescore.data.groups import MISSING_GROUP, Grouper, groupers_of, groups_se
 from bayescore.data.passes import map_pieces, rows_of
 from bayescore.data.responses import RATES, Offset, Paired, signed_labels
 from bayescore.data.source import Division, Piece, Source, block_rows, division_of
-from bayescore.data.survey import MANY, Seen, Survey, merged, seen, without_views
+from bayescore.data.survey import MANY, DistinctValues, Survey, merged, seen, without_views
 from bayescore.data.tables import as_floats, as_numbers
 from bayescore.text import listed
 from bayescore.types import IntArray, LabelArray, WeightedData
@@ -79,7 +79,7 @@ class Columns:
         }
         return Survey(
             rows.num_rows,
-            Seen.of(self.paired.classes) if self.paired else seen(label, ordered=in_order, most=MANY),
+            DistinctValues.of(self.paired.classes) if self.paired else seen(label, ordered=in_order, most=MANY),
             levels | groups_seen(rows, self.new_groups),
             weights is not None and bool(pc.any(pc.equal(weights, pa.scalar(0).cast(weights.type))).as_py()),
         )
@@ -271,7 +271,7 @@ class FilteredPiece:
 
 
 @dataclass(frozen=True)
-class _Whole:
+class _WholeStream:
     """All rows of a source that gives them in one stream, as a piece."""
 
     source: Source
@@ -313,7 +313,7 @@ def filtered_source(source: Source, *, drop: bool) -> FilteredSource:
     """Return the kept rows of a source; one pass, which counts and checks them. Warns if rows are dropped."""
     design = source.design
     own = division_of(source, block_rows(len(design.raw_names)))
-    division = Division([_Whole(source)]) if own is None else own
+    division = Division([_WholeStream(source)]) if own is None else own
     ends = np.cumsum([piece.n_rows for piece in division.pieces])
     n_kept = np.zeros(len(ends), dtype=np.int64)
     work = partial(_tally, design.raw_names, drop)

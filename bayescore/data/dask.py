@@ -71,14 +71,14 @@ _ARROW_CELL = 9  # bytes of a cell of an Arrow table: a number and whether it is
 
 
 @runtime_checkable
-class Held(Piece, Protocol):
+class KeptTable(Piece, Protocol):
     """A dataclass of rows that a worker has, as `table`: a promise of them until then."""
 
     @property
     def table(self) -> Any:
         """The rows."""
 
-    def cut(self, low: int, high: int) -> "Held":
+    def cut(self, low: int, high: int) -> "KeptTable":
         """Return a few of the rows as a piece, which the worker that has them cuts out."""
 
 
@@ -189,8 +189,8 @@ def _apart(task: Task) -> tuple[Task, list[Any]]:
     parts, tables = [], []
     for part in [whole, *heads]:
         piece = part.piece
-        if isinstance(piece, Held):
-            held: Held = piece
+        if isinstance(piece, KeptTable):
+            held: KeptTable = piece
             if part is not whole and part.high - part.low < piece.n_rows:
                 held, part = piece.cut(part.low, part.high), part._replace(low=0, high=part.high - part.low)
             tables.append(held.table)
@@ -202,14 +202,14 @@ def _apart(task: Task) -> tuple[Task, list[Any]]:
     return replace(task, parts=parts), tables
 
 
-def _held(piece: Any) -> Held | None:
+def _held(piece: Any) -> KeptTable | None:
     """Return the rows that a worker has of a piece, or of the piece that it filters; None if there are none."""
-    own = piece if isinstance(piece, Held) else getattr(piece, "piece", None)
-    return own if isinstance(own, Held) else None
+    own = piece if isinstance(piece, KeptTable) else getattr(piece, "piece", None)
+    return own if isinstance(own, KeptTable) else None
 
 
 def _with(piece: Any, table: Any) -> Any:
-    if isinstance(piece, Held):
+    if isinstance(piece, KeptTable):
         return replace(piece, table=table)  # type: ignore[type-var]
     return replace(piece, piece=replace(piece.piece, table=table))
 

@@ -20,7 +20,7 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.design import Design, OffsetColumnDesign
 from bayescore.data.factors import Selection
 from bayescore.data.formula_design import formula_of
-from bayescore.data.groups import Given
+from bayescore.data.groups import GivenGroups
 from bayescore.data.passes import Scan, block_range, map_pieces, map_stream, tracked
 from bayescore.data.roles import OFFSET, Roles
 from bayescore.data.source import MAX_BLOCK_ROWS, Division, Readable, Source, block_rows, division_of
@@ -276,7 +276,7 @@ def open_rows(
         rows = data.as_source()
     elif once and is_stream(data):
         roles.check_none("an iterator of blocks (X, y) or (X, y, weights)", "positive", "groups")
-        rows = Stream(data, roles.positive, Given.of(roles.groups, None).names, response=roles.response)
+        rows = Stream(data, roles.positive, GivenGroups.of(roles.groups, None).names, response=roles.response)
     else:
         rows = as_source(data, y, selection=selection, **beside)
     if intercept and not rows.design.is_identity:

@@ -32,7 +32,7 @@ from bayescore.data.formula_design import (
     specification,
 )
 from bayescore.data.formula_parsing import BASES, MOMENTS, Call, Parsed, parsed
-from bayescore.data.passes import Moments, Scan, block_range, check_reach
+from bayescore.data.passes import ExactMoments, Scan, block_range, check_reach
 from bayescore.limits import MAX_LEVELS_NAMED
 from bayescore.text import listed
 from bayescore.types import FloatArray, WeightedData
@@ -50,7 +50,7 @@ class Learnt:
     """What is learnt from some rows; sums of these are what is learnt from all."""
 
     rows: list[Scan]
-    moments: dict[str, Moments]
+    moments: dict[str, ExactMoments]
     ranges: dict[str, tuple[float, float]]
     levels: dict[str, NDArray[np.float64]]
     sample: list[FloatArray] = field(default_factory=list)
@@ -95,7 +95,7 @@ class Learner:
             check_few(key, len(own), MAX_LEVELS_NAMED)
         return Learnt(
             [whole],
-            {key: Moments.of(values[c.argument]) for key, c in calls.items() if c.function in MOMENTS},
+            {key: ExactMoments.of(values[c.argument]) for key, c in calls.items() if c.function in MOMENTS},
             {
                 key: (float(values[c.argument].min()), float(values[c.argument].max()))
                 for key, c in calls.items()
@@ -223,7 +223,7 @@ def _bound(call: Call) -> dict[str, Any]:
     return found
 
 
-def _moments_state(call: Call, moments: Moments, formula: str) -> dict[str, Any]:
+def _moments_state(call: Call, moments: ExactMoments, formula: str) -> dict[str, Any]:
     """Return the state of formulaic's `scale`."""
     given = _bound(call)
     ddof = given.get("ddof", 0 if call.function == "standardize" else 1)

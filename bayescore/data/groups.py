@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from bayescore.data.design import Design, Grouping
 from bayescore.data.factors import column_of, keeps_order, parts_of, values
-from bayescore.data.survey import Seen, Survey, seen
+from bayescore.data.survey import DistinctValues, Survey, seen
 from bayescore.data.tables import as_table
 from bayescore.text import listed
 from bayescore.types import NO_GROUP, IntArray, Parts
@@ -107,7 +107,7 @@ def check_groupings(design: Design, n_rows: int, *, single: bool) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Given:
+class GivenGroups:
     """Groups as they are given beside data: names of columns, or columns of their own, by name."""
 
     names: tuple[str, ...] = ()
@@ -163,7 +163,7 @@ def groupers_of(survey: Survey, names: Sequence[str]) -> tuple[Grouper, ...]:
     return tuple(Grouper(Grouping(name, found.levels(name), parts=found.parts)) for name, found in own)
 
 
-def coded(given: Given, groupers: Sequence[Grouper], *, drop: bool) -> IntArray | None:
+def coded(given: GivenGroups, groupers: Sequence[Grouper], *, drop: bool) -> IntArray | None:
     """Return the codes of columns that are given beside rows in memory, shape (n, F)."""
     if given.columns is None:
         return None
@@ -171,7 +171,7 @@ def coded(given: Given, groupers: Sequence[Grouper], *, drop: bool) -> IntArray 
     return np.stack([by.codes(given.columns.column(name), 0, drop=drop) for name, by in columns], axis=1)
 
 
-def groups_seen(batch: pa.Table | pa.RecordBatch, names: Iterable[str]) -> dict[str, Seen]:
+def groups_seen(batch: pa.Table | pa.RecordBatch, names: Iterable[str]) -> dict[str, DistinctValues]:
     """Return the levels of grouping factors in some rows."""
     found = {}
     for name in names:

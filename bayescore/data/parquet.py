@@ -34,7 +34,7 @@ from bayescore.compiled import available_cores
 from bayescore.data.columns import Columns, ColumnSource
 from bayescore.data.factors import Selection
 from bayescore.data.roles import Roles, resolve
-from bayescore.data.source import Division, Pool, block_rows
+from bayescore.data.source import Division, WorkerPool, block_rows
 from bayescore.data.survey import Survey
 from bayescore.types import WeightedData
 from bayescore.validation import DataError
@@ -306,7 +306,7 @@ class ParquetSource(ColumnSource):
     files: tuple[File, ...]
     columns: Columns
     survey: Survey
-    pool: Pool | None = None
+    pool: WorkerPool | None = None
 
     def division(self, step: int) -> Division:
         """Return pieces of one row group each, or of several small ones in a row; of a store of a few."""
@@ -352,7 +352,7 @@ def parquet_source(
     selection: Selection | None = None,
     *,
     only: list[str] | None = None,
-    pool: Pool | None = None,
+    pool: WorkerPool | None = None,
 ) -> ParquetSource:
     """Return files as a source; reads the footers and the columns of labels, weights, groups and new text.
 

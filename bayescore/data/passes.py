@@ -15,7 +15,7 @@ Exact sums over rows: the same for every order and every cut into blocks.
 Sums of numbers of a known range are whole multiples of a `quantum`, where addition is associative. `exact_total` adds
 numbers of any size: a float is a whole number of 53 bits times a power of two, and those of each power are added as
 whole numbers (Kulisch's accumulator). A square is the sum of two floats (Dekker 1971, Numerische Mathematik 18), so
-that `Moments` have no cancellation and need no range.
+that `ExactMoments` have no cancellation and need no range.
 
 Tiles: rows as columns, so that an inner loop over rows vectorises, few enough to stay in the cache.
 
@@ -179,7 +179,7 @@ def map_pieces(division: Division, function: Work[R], step: int | None, cores: i
             if pool is not None:
                 yield from _in_order(pool.submit(_run_task, tasks, function, step), 3 * pool.n_workers)
             else:
-                yield from _in_order((_Streamed(threads, task, function, step) for task in tasks), 2 * cores)
+                yield from _in_order((_StreamedTask(threads, task, function, step) for task in tasks), 2 * cores)
         except RowError as error:
             place = division.place(error.row)
             raise (DataError(f"{error} ({place})") if place else error) from None
@@ -233,7 +233,7 @@ def _results(future: Future) -> Iterable[tuple[int, R]]:
     return found
 
 
-class _Streamed:
+class _StreamedTask:
     """A task in a thread that hands out each result at once: so those of the first task in line do not pile up."""
 
     def __init__(self, threads: ThreadPoolExecutor, task: Task, function: Work[Any], step: int | None) -> None:
@@ -354,7 +354,7 @@ def _squares(values: FloatArray) -> tuple[FloatArray, NDArray[np.float64]]:
 
 
 @dataclass(frozen=True)
-class Moments:
+class ExactMoments:
     """Number of rows, and the sums of values and squares in units of 2^-1074."""
 
     n_rows: int
@@ -367,8 +367,8 @@ class Moments:
         square, rest = _squares(values)
         return cls(len(values), exact_total(values), exact_total(square) + exact_total(rest))
 
-    def __add__(self, other: "Moments") -> "Moments":
-        return Moments(self.n_rows + other.n_rows, self.total + other.total, self.squares + other.squares)
+    def __add__(self, other: "ExactMoments") -> "ExactMoments":
+        return ExactMoments(self.n_rows + other.n_rows, self.total + other.total, self.squares + other.squares)
 
     def mean(self) -> float:
         """Return the mean, rounded once."""

@@ -189,22 +189,22 @@ class RealData(NamedTuple):
     """What it is, how much of it this is, and where it was read from."""
 
 
-class _Table(NamedTuple):
+class _PublishedTable(NamedTuple):
     X: FloatArray
     labels: FloatArray
     feature_names: tuple[str, ...]
 
 
-Reader = Callable[[Path, DataSet], _Table]
+Reader = Callable[[Path, DataSet], _PublishedTable]
 
 
-def _read_table(file: Path, dataset: DataSet) -> _Table:
+def _read_table(file: Path, dataset: DataSet) -> _PublishedTable:
     """Read CSV, Parquet or npz: the features first, the label in the column of that name or the last."""
     n_features = len(dataset.feature_names)
     if file.suffix == ".npz":
         with np.load(file) as arrays:
             X, labels = arrays["X"].astype(np.float64), arrays["y"].astype(np.float64)
-        return _Table(X, labels.ravel(), dataset.feature_names)
+        return _PublishedTable(X, labels.ravel(), dataset.feature_names)
     if file.suffix == ".parquet":
         frame, named = pd.read_parquet(file), True
     else:
@@ -218,10 +218,10 @@ def _read_table(file: Path, dataset: DataSet) -> _Table:
         raise ValueError(f"{len(columns)} columns, label in column {at + 1}; {n_features} features must stand first")
     body = frame.iloc[:, :n_features].to_numpy(dtype=np.float64)
     names = tuple(columns[:n_features]) if named else dataset.feature_names
-    return _Table(body, frame.iloc[:, at].to_numpy(dtype=np.float64), names)
+    return _PublishedTable(body, frame.iloc[:, at].to_numpy(dtype=np.float64), names)
 
 
-def _read_pages(file: Path, dataset: DataSet) -> _Table:
+def _read_pages(file: Path, dataset: DataSet) -> _PublishedTable:
     """Read the LIBSVM format, plain or compressed (.xz, .gz, .bz2); keep features of 25 pages or more."""
     # load_svmlight_file opens the other formats by itself
     with lzma.open(file, "rb") if file.suffix == ".xz" else nullcontext(str(file)) as source:
@@ -230,10 +230,10 @@ def _read_pages(file: Path, dataset: DataSet) -> _Table:
     keep = np.flatnonzero(X.getnnz(axis=0) >= MIN_PAGES)
     if len(keep) == 0:
         raise ValueError(f"no feature appears in {MIN_PAGES} pages or more")
-    return _Table(X[:, keep].toarray(), labels, tuple(dataset.feature_names[d] for d in keep))
+    return _PublishedTable(X[:, keep].toarray(), labels, tuple(dataset.feature_names[d] for d in keep))
 
 
-def _finish(dataset: DataSet, table: _Table, origin: str, *, complete: bool) -> RealData:
+def _finish(dataset: DataSet, table: _PublishedTable, origin: str, *, complete: bool) -> RealData:
     """Check labels and, if the set should be complete, the published numbers."""
     positive = check_published(dataset, table.labels, origin, complete=complete)
     n, n_positive = len(positive), int(positive.sum())
@@ -317,7 +317,7 @@ def load_covtype(path: str | Path | None = None, *, data_home: str | Path | None
         raise DownloadError(
             f"CovType could not be downloaded ({one_line(error)}); fetch {COVTYPE.address} elsewhere and give path="
         ) from error
-    table = _Table(found.data, found.target.astype(np.float64), tuple(found.feature_names))
+    table = _PublishedTable(found.data, found.target.astype(np.float64), tuple(found.feature_names))
     return _finish(COVTYPE, table, "scikit-learn's fetch_covtype", complete=True)
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from bayescore.data.columns import Columns
 from bayescore.data.factors import Selection, columns_of, is_text
-from bayescore.data.groups import GROUP, Given, Grouper, known_groupers
+from bayescore.data.groups import GROUP, GivenGroups, Grouper, known_groupers
 from bayescore.data.responses import BINOMIAL, LABELS, PAIRED, Offset, Paired
 from bayescore.data.tables import check_numeric
 from bayescore.text import listed
@@ -91,7 +91,7 @@ class Roles:
             given = getattr(self, name)
             if given is not None and not isinstance(given, str):
                 raise DataError(f"{name} of {what} must be the name of a column")
-        Given.of(self.groups, None)
+        GivenGroups.of(self.groups, None)
 
     def check_none(self, what: str, *allowed: str) -> None:
         """Raise `DataError` if more than what is `allowed` is given beside data that are `what` and have their own."""
@@ -132,7 +132,7 @@ def named_roles(roles: Roles, names: Sequence[str], n_rows: int | None = None) -
     if n_rows is None and isinstance(groups, dict):
         columns, groups = groups, list(groups)
     else:
-        given = Given.of(groups, n_rows, names)
+        given = GivenGroups.of(groups, n_rows, names)
         groups = list(given.names) or None
         columns = {} if given.columns is None else dict(zip(given.names, given.columns.columns, strict=True))
     beside |= {_free(name, names, "groups"): column for name, column in columns.items()}
@@ -164,7 +164,7 @@ def resolve(
     columns = listed(names, 10, str)
     if not label:
         raise DataError(f"label is missing: name the column of the labels; the columns are {columns}")
-    groups = Given.of(roles.groups, None).names
+    groups = GivenGroups.of(roles.groups, None).names
     offset = None if roles.offset is None else Offset.of(roles.offset, names)
     known = () if offset is None else offset.columns
     named = {"label": label, "weights": roles.weights, "offset": roles.offset if roles.offset in known else None}

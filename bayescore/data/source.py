@@ -160,7 +160,7 @@ class Task:
             yield block if self.transform is None else self.transform.rows(block)
 
 
-class Pool(Protocol):
+class WorkerPool(Protocol):
     """Workers elsewhere."""
 
     @property
@@ -181,7 +181,7 @@ class Division:
     """
 
     pieces: Sequence[Piece]
-    pool: Pool | None = None
+    pool: WorkerPool | None = None
     transform: Design | None = None
     low: int = 0
     high: int | None = None

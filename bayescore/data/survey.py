@@ -26,7 +26,7 @@ MANY = SHOWN + 1  # labels that are looked at: a message can say that there are 
 
 
 @dataclass(frozen=True)
-class Seen:
+class DistinctValues:
     """The distinct values of a column, and whether some entries are missing."""
 
     values: Mapping[Any, None] = field(default_factory=dict)  # keys in the order of their first occurrence
@@ -44,17 +44,17 @@ class Seen:
         missing: bool = False,
         factor: bool = False,
     ) -> Self:
-        """Return distinct values as `Seen`; without values an order is ignored."""
+        """Return distinct values as `DistinctValues`; without values an order is ignored."""
         found = dict.fromkeys(values)
         return cls(found, None if order is None or not found else tuple(order), missing, factor)
 
-    def __add__(self, other: "Seen") -> "Seen":
+    def __add__(self, other: "DistinctValues") -> "DistinctValues":
         missing = self.missing or other.missing
         if not self.values or not other.values:
             return replace(self if self.values else other, missing=missing)
         order = self.order if self.order == other.order else None
         check_alike(self.parts, other.parts)
-        return Seen({**self.values, **other.values}, order, missing, self.factor and other.factor, self.parts)
+        return DistinctValues({**self.values, **other.values}, order, missing, self.factor and other.factor, self.parts)
 
     def levels(self, name: str) -> tuple[Any, ...]:
         """Return the values in their own order, or sorted; raise unless all are text or all are numbers."""
@@ -74,7 +74,7 @@ class Seen:
             check_number_text(name, self.values, row_of)
 
 
-NOTHING = Seen()
+NOTHING = DistinctValues()
 
 
 def _first_row(column: pa.ChunkedArray, value: str) -> int:
@@ -86,8 +86,10 @@ class Survey:
     """What a source learns of rows as it is opened."""
 
     n_rows: int = 0
-    labels: Seen = NOTHING  # the first `MANY`
-    levels: Mapping[str, Seen] = field(default_factory=dict)  # of columns of text and grouping factors, by name
+    labels: DistinctValues = NOTHING  # the first `MANY`
+    levels: Mapping[str, DistinctValues] = field(
+        default_factory=dict
+    )  # of columns of text and grouping factors, by name
     zero_weights: bool = False  # whether some rows weigh 0, which are left out
 
     def __add__(self, other: "Survey") -> "Survey":
@@ -117,13 +119,13 @@ class Survey:
         return cls(**{**fields, **own})
 
 
-def _written(seen: Seen) -> list[Any]:
+def _written(seen: DistinctValues) -> list[Any]:
     return [list(seen.values), seen.order, seen.missing, seen.factor, *([seen.parts] if seen.parts else [])]
 
 
-def _read(written: list[Any]) -> Seen:
+def _read(written: list[Any]) -> DistinctValues:
     values, order, missing, factor, *parts = written
-    found = Seen.of(values, order, missing=missing, factor=factor)
+    found = DistinctValues.of(values, order, missing=missing, factor=factor)
     return replace(found, parts=tuple((name, kind) for name, kind in parts[0])) if parts else found
 
 
@@ -147,7 +149,9 @@ def merged(parts: Iterable[Survey], groups: Iterable[str] = ()) -> Survey:
     return total
 
 
-def seen(column: pa.Array | pa.ChunkedArray, *, ordered: bool, most: int | None = None, factor: bool = False) -> Seen:
+def seen(
+    column: pa.Array | pa.ChunkedArray, *, ordered: bool, most: int | None = None, factor: bool = False
+) -> DistinctValues:
     """Return the distinct values of a column, the first `most`; those of a dictionary have its order if `ordered`."""
     if isinstance(column, pa.ChunkedArray):
         return sum((seen(chunk, ordered=ordered, most=most, factor=factor) for chunk in column.chunks), NOTHING)
@@ -160,10 +164,10 @@ def seen(column: pa.Array | pa.ChunkedArray, *, ordered: bool, most: int | None 
         found = without_views(column).unique()[: None if most is None else most + 1].to_pylist()
     values = [value for value in found if not _is_missing(value)]
     missing = len(values) < len(found) or column.null_count > 0
-    return Seen.of(values[:most], order, missing=missing, factor=factor)
+    return DistinctValues.of(values[:most], order, missing=missing, factor=factor)
 
 
-def labels_of(y: Any, n_rows: int, name: str = "y") -> tuple[NDArray[Any], Seen]:
+def labels_of(y: Any, n_rows: int, name: str = "y") -> tuple[NDArray[Any], DistinctValues]:
     """Return the labels of `n_rows` rows as an array, and the distinct ones."""
     check_unmasked(y, name)
     labels = native(np.asarray(y, dtype=object if isinstance(y, list | tuple) else None))
@@ -173,7 +177,7 @@ def labels_of(y: Any, n_rows: int, name: str = "y") -> tuple[NDArray[Any], Seen]
     order = dtype.categories.tolist() if isinstance(dtype, pd.CategoricalDtype) and dtype.ordered else None
     found = [v.item() if isinstance(v, np.generic) else v for v in pd.unique(labels)[: MANY + 1]]
     values = [value for value in found if not _is_missing(value)]
-    return labels, Seen.of(values[:MANY], order, missing=len(values) < len(found))
+    return labels, DistinctValues.of(values[:MANY], order, missing=len(values) < len(found))
 
 
 def without_views(column: pa.Array) -> pa.Array:

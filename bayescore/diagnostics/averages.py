@@ -60,7 +60,7 @@ from bayescore.models.laplace import LaplaceApproximation
 from bayescore.models.posterior import Derivatives
 from bayescore.models.predictor import Predictor
 from bayescore.models.row_kernels import derivatives_of
-from bayescore.numerics.sampling import Bar, Candidates, Pool, candidates, select
+from bayescore.numerics.sampling import CandidatePool, Candidates, Threshold, candidates, select
 from bayescore.samplers.posterior import Posterior, read_posterior
 from bayescore.samplers.poststratify import sums_of_piece
 from bayescore.samplers.predict import finite_design, groups_of, offset_of, positive_rows, raw_column
@@ -79,7 +79,7 @@ class Change:
 
 
 @dataclass(frozen=True, eq=False)
-class Cells:
+class ContrastCells:
     """What is summed: contrasts of the raw column `variable`, each over the rows of each value of the column `by`.
 
     A contrast adds up changes of a row. Blocks are raw rows, or with `designed` rows of the design matrix, whose
@@ -151,7 +151,7 @@ class Cells:
         return np.column_stack([np.zeros(len(block)) if own is None else own for own in told])
 
 
-def values_of(dataset: Dataset, cells: Cells, name: str, most: int) -> tuple[float, ...] | None:
+def values_of(dataset: Dataset, cells: ContrastCells, name: str, most: int) -> tuple[float, ...] | None:
     """Return the distinct values of a raw column, by a pass; None as soon as there are more than `most`."""
 
     def one(_: int, block: WeightedData) -> FloatArray:
@@ -198,7 +198,7 @@ _WITHIN = 4.0  # sds of its predictor within which a row's largest third derivat
 _CACHE = 1 << 17  # entries of a tile of rows: 1 MB
 
 
-class CellSums(NamedTuple):
+class ContrastSums(NamedTuple):
     """Of each of K cells: the sums at S draws, shape (K, S), the rows' weight and the sums' standard error, (K,)."""
 
     values: FloatArray
@@ -211,11 +211,13 @@ class CellSums(NamedTuple):
             return self.values / self.weight[:, None], self.error / self.weight
 
 
-Figures = Callable[[CellSums], Iterable[tuple[FloatArray, FloatArray]]]
+Figures = Callable[[ContrastSums], Iterable[tuple[FloatArray, FloatArray]]]
 """What is wanted of sums: figures at draws, shape (F, S), and their standard errors from the sample, shape (F,)."""
 
 
-def cell_sums(dataset: Dataset, cells: Cells, predictor: Predictor, family: Family, figures: Figures) -> CellSums:
+def cell_sums(
+    dataset: Dataset, cells: ContrastCells, predictor: Predictor, family: Family, figures: Figures
+) -> ContrastSums:
     """Return the sums at the draws, from a sample of many rows where its error is small beside the figures' sds."""
     n_rows, last = dataset.source.n_rows, None
     if n_rows > EVERY_ROW:
@@ -237,7 +239,7 @@ def _tells(figures: FloatArray, error: FloatArray) -> bool:
     return not (error > enough).any()
 
 
-def every_row(dataset: Dataset, cells: Cells, predictor: Predictor, family: Family) -> CellSums:
+def every_row(dataset: Dataset, cells: ContrastCells, predictor: Predictor, family: Family) -> ContrastSums:
     """Return the sums with each row evaluated at each draw; one pass."""
     K, step = len(cells), max(1, _CACHE // len(predictor))
 
@@ -256,10 +258,10 @@ def every_row(dataset: Dataset, cells: Cells, predictor: Predictor, family: Fami
     values, weight = np.zeros((K, len(predictor))), np.zeros(K)
     for sums, total in dataset.map(one, "averaging", canonical=True):
         values, weight = values + sums, weight + total
-    return CellSums(values, weight, np.zeros(K))
+    return ContrastSums(values, weight, np.zeros(K))
 
 
-class _Seen(NamedTuple):
+class _SampledRows(NamedTuple):
     """Of some rows of a cell: sums of p and its derivatives, by effects too, of weights and reaches, and candidates."""
 
     place: int
@@ -270,11 +272,11 @@ class _Seen(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class _Look:
+class _AveragesPlan:
     """What a pass asks of each row, given an approximation to the draws."""
 
     near: LaplaceApproximation | DrawnApproximation
-    cells: Cells
+    cells: ContrastCells
     size: int
 
     @property
@@ -283,7 +285,7 @@ class _Look:
         too_many = 8 * len(self.cells) * len(self.near.theta) ** 2 > _MOST_BYTES
         return 1 if isinstance(self.near, DrawnApproximation) or too_many else 2
 
-    def __call__(self, start: int, block: WeightedData, bars: list[Bar]) -> list[_Seen] | None:
+    def __call__(self, start: int, block: WeightedData, bars: list[Threshold]) -> list[_SampledRows] | None:
         """Look at a block, its first row at position `start` of the data; None where groups are not known."""
         found, parts, n = [], self.cells.parts(block), len(self.cells.values)
         for contrast in range(len(self.cells.contrasts)):
@@ -301,7 +303,7 @@ class _Look:
                 q = np.where(own, reach, 0.0)
                 with np.errstate(divide="ignore"):  # rows of other cells are not drawn
                     drawn = candidates(q, start, block, self.size, _SEED, bar=bars[place])
-                found.append(_Seen(place, *self._derivatives(terms, own), sums, drawn))
+                found.append(_SampledRows(place, *self._derivatives(terms, own), sums, drawn))
         return found
 
     def _derivatives(
@@ -330,7 +332,9 @@ class _Look:
         return np.asarray((largest + _FLOOR) * r**power / 6.0)
 
 
-def sampled(dataset: Dataset, cells: Cells, predictor: Predictor, family: Family, *, size: int) -> CellSums | None:
+def sampled(
+    dataset: Dataset, cells: ContrastCells, predictor: Predictor, family: Family, *, size: int
+) -> ContrastSums | None:
     """Return the sums from a sample of `size` rows of each cell; one pass.
 
     None where the draws of a flat model, shape (S, D), are too few to have scales, or rows are of groups that are not
@@ -347,11 +351,11 @@ def sampled(dataset: Dataset, cells: Cells, predictor: Predictor, family: Family
         except np.linalg.LinAlgError:
             return None
         near = LaplaceApproximation(family, mean.beta[0], np.asarray(factor, dtype=np.float64))
-    look, bars = _Look(near, cells, size), [Bar()] * K
-    pools, sums = [Pool(size) for _ in range(K)], np.zeros((K, 2))
+    look, bars = _AveragesPlan(near, cells, size), [Threshold()] * K
+    pools, sums = [CandidatePool(size) for _ in range(K)], np.zeros((K, 2))
     terms: list[tuple[Derivatives, FloatArray] | None] = [None] * K
 
-    def one_block(start: int, block: WeightedData) -> list[_Seen] | None:
+    def one_block(start: int, block: WeightedData) -> list[_SampledRows] | None:
         return look(start, cells.counted(block), bars)
 
     for found in dataset.map(one_block, "averaging", canonical=True):
@@ -379,7 +383,7 @@ def sampled(dataset: Dataset, cells: Cells, predictor: Predictor, family: Family
         if of_effects.size:
             values[place] += _along(predictor, of_effects) - _along(mean, of_effects)
         error[place] = np.sqrt(variance)
-    return CellSums(values, sums[:, 0], error)
+    return ContrastSums(values, sums[:, 0], error)
 
 
 def derivatives_of_mean(eta: FloatArray, family: Family) -> FloatArray:
@@ -401,7 +405,7 @@ def _along(predictor: Predictor, gradient: FloatArray) -> FloatArray:
 
 
 def _beyond(
-    terms: list[tuple[float, WeightedData]], inclusion: FloatArray, at: tuple[Predictor, Predictor], look: _Look
+    terms: list[tuple[float, WeightedData]], inclusion: FloatArray, at: tuple[Predictor, Predictor], look: _AveragesPlan
 ) -> tuple[FloatArray, float]:
     """Return what a sample says about the sums beyond `order`, shape (S,), and its mean variance over draws."""
     (mean, predictor), family = at, look.near.family
@@ -527,7 +531,7 @@ def average_predictions(
     return pd.DataFrame({**table, "weight": found.weight[seen], "sampling_se": error}, index=index)
 
 
-def _figures(found: CellSums) -> list[tuple[FloatArray, FloatArray]]:
+def _figures(found: ContrastSums) -> list[tuple[FloatArray, FloatArray]]:
     """Return averages and their differences to the first, and the errors of both."""
     average, error = (each[found.weight > 0.0] for each in found.averages())
     return [(average, error), ((average - average[:1])[1:], np.hypot(error, error[:1])[1:])]
@@ -545,9 +549,9 @@ class AveragedRows(NamedTuple):
         """The posterior's design."""
         return design_of(self.posterior)
 
-    def cells(self, **asked: Any) -> Cells:
-        """Return `Cells` of these rows, whose columns tell what is asked."""
-        cells = Cells(self.design, self.designed, response=response_of(self.dataset.source.classes), **asked)
+    def cells(self, **asked: Any) -> ContrastCells:
+        """Return `ContrastCells` of these rows, whose columns tell what is asked."""
+        cells = ContrastCells(self.design, self.designed, response=response_of(self.dataset.source.classes), **asked)
         wanted = self.design.raw_names if cells.variable is not None else ()
         if cells.by in self.design.raw_names:
             wanted = (*wanted, str(cells.by))
@@ -560,7 +564,7 @@ class AveragedRows(NamedTuple):
                 )
         return cells
 
-    def parts(self, by: str | None) -> tuple[list[Any], Cells]:
+    def parts(self, by: str | None) -> tuple[list[Any], ContrastCells]:
         """Return the values of a column that parts the rows, as they are shown, and the cells of these parts."""
         if by is None:
             return ["all"], self.cells()
@@ -594,7 +598,7 @@ class AveragedRows(NamedTuple):
             known = listed(self.design.raw_names, 10) or "none"
             raise DataError(f"{argument}={name!r} is no column of the data: {known}")
 
-    def sums(self, cells: Cells, max_draws: int, figures: Figures) -> CellSums:
+    def sums(self, cells: ContrastCells, max_draws: int, figures: Figures) -> ContrastSums:
         """Return the sums of cells at draws, evenly spaced."""
         found = cell_sums(self.dataset, cells, self.posterior.predictor(max_draws), self.posterior.family, figures)
         check_finite(self.dataset, found.values)

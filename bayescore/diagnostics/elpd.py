@@ -149,7 +149,7 @@ class SampledCounts:
         return replace(self, responses=Responses(rows, events[chosen]))
 
 
-class _Block(NamedTuple):
+class _ElpdBlock(NamedTuple):
     """Of a block: sampled sides, the number of exposures, groups and sums of their constants, the sides at both ends.
 
     Its last row may be the events of a count whose exposure is the first row of the next block.
@@ -191,7 +191,7 @@ def _first_groups(rows: WeightedData) -> IntArray:
     return np.full(len(rows), NO_GROUP) if rows.group is None else rows.group[:, 0]
 
 
-def _of_block(share: float, seed: int, family: Family, _start: int, block: WeightedData) -> _Block:
+def _of_block(share: float, seed: int, family: Family, _start: int, block: WeightedData) -> _ElpdBlock:
     first = int(block.index.min())
     uniform = hash_uniforms(first, int(block.index.max()) - first + 1, seed)
     rows, events = events_of(block.take(slice(0, len(block) - int(block.y[-1] > 0))))
@@ -199,7 +199,7 @@ def _of_block(share: float, seed: int, family: Family, _start: int, block: Weigh
     constants = np.zeros(len(groups))
     np.add.at(constants, places, family.log_constant(events, rows.weights))
     ends = block.take(slice(0, 1)), block.take(slice(len(block) - 1, None))
-    return _Block(block.take(uniform[block.index - first] < share), len(rows), groups, constants, *ends)
+    return _ElpdBlock(block.take(uniform[block.index - first] < share), len(rows), groups, constants, *ends)
 
 
 def whole_counts(blocks: Iterator[WeightedData]) -> Iterator[WeightedData]:

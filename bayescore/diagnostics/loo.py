@@ -63,14 +63,14 @@ from bayescore.diagnostics.elpd import (
     sampled_counts,
     whole_counts,
 )
-from bayescore.diagnostics.row_sums import FINE, Gathered, Look, Looked, check_weight, full_rows, has_weights
+from bayescore.diagnostics.row_sums import FINE, Gathered, Looked, RowSumsPlan, check_weight, full_rows, has_weights
 from bayescore.families import Family
 from bayescore.limits import FINITE_K, MAX_BAD_K_SHARE, MAX_K
 from bayescore.models.laplace import LaplaceApproximation
 from bayescore.models.posterior import log_likelihoods
 from bayescore.models.predictor import Predictor
 from bayescore.numerics.psis import FullWeights, full_weights
-from bayescore.numerics.sampling import Bar, Draw
+from bayescore.numerics.sampling import Draw, Threshold
 from bayescore.priors.by_name import prior_from_dict
 from bayescore.samplers.posterior import move_of, read_posterior
 from bayescore.types import FloatArray, IntArray, LabelArray, WeightedData
@@ -151,7 +151,7 @@ _DRAWS_A_COLUMN = 4  # from which on draws tell a covariance well enough to expa
 
 
 @dataclass(frozen=True, eq=False)
-class _Block:
+class _DesignBlock:
     """What some rows say about the models of one design."""
 
     index: IntArray
@@ -171,15 +171,15 @@ class LooSums:
 
 
 @dataclass(eq=False)
-class _Model:
+class _ModelPass:
     """A model in a pass: what it asks of rows, and what was found so far; `gathered` stays where the pass is begun."""
 
     draws: LooDraws
-    look: Look | None
+    look: RowSumsPlan | None
 
     def __post_init__(self) -> None:
         self.gathered = None if self.look is None else Gathered(self.look)
-        self.bar = Bar()
+        self.bar = Threshold()
         self.total, self.variance, self.square, self.weight = np.zeros(len(self.draws.predictor)), 0.0, 0.0, 0.0
 
     def add(self, found: Looked | Cumulants, weights: FloatArray) -> None:
@@ -200,7 +200,7 @@ class _Model:
         return self.gathered.row_sums(sample).at(self.draws.predictor.beta)
 
 
-def _look(draws: LooDraws) -> Look | None:
+def _look(draws: LooDraws) -> RowSumsPlan | None:
     """Return what is asked of rows near the draws; None where they have effects of groups or are too few to tell."""
     beta = draws.predictor.beta
     if draws.predictor.factors or len(beta) < _DRAWS_A_COLUMN * beta.shape[1]:
@@ -209,15 +209,15 @@ def _look(draws: LooDraws) -> Look | None:
         factor = np.linalg.cholesky(np.atleast_2d(np.cov(beta.T)))
     except np.linalg.LinAlgError:  # draws that do not move along some direction
         return None
-    return Look.near(LaplaceApproximation(draws.family, beta.mean(axis=0), factor), draws.core, FINE)
+    return RowSumsPlan.near(LaplaceApproximation(draws.family, beta.mean(axis=0), factor), draws.core, FINE)
 
 
-def _results(models: Sequence[_Model], dataset: Dataset, block_rows: int) -> Iterator[_Block]:
+def _results(models: Sequence[_ModelPass], dataset: Dataset, block_rows: int) -> Iterator[_DesignBlock]:
     same_cuts = Dataset(dataset.rows, dataset.design, progress=dataset.progress, block_rows=block_rows)
     exact = [(each.draws.predictor, each.draws.family) if each.look is None else None for each in models]
     looks, bars = [each.look for each in models], [each.bar for each in models]
 
-    def of_block(start: int, block: WeightedData) -> _Block:
+    def of_block(start: int, block: WeightedData) -> _DesignBlock:
         found: list[Looked | Cumulants] = []
         for k, (look, own) in enumerate(zip(looks, exact, strict=True)):
             if look is not None:
@@ -225,7 +225,7 @@ def _results(models: Sequence[_Model], dataset: Dataset, block_rows: int) -> Ite
             else:
                 assert own is not None
                 found.append(cumulants(own[0], block, own[1]))
-        return _Block(block.index, block.y, block.weights, found, rows_left_out(start, block))
+        return _DesignBlock(block.index, block.y, block.weights, found, rows_left_out(start, block))
 
     for one in same_cuts.map(of_block, "comparing", canonical=True):
         yield one
@@ -243,7 +243,7 @@ def loo_pass(designs: list[list[LooDraws]], dataset: list[Dataset], *, exact: bo
         If the designs take other rows of the data.
     """
     step = min(each.block_rows for each in dataset)
-    by_design = [[_Model(draws, None if exact else _look(draws)) for draws in group] for group in designs]
+    by_design = [[_ModelPass(draws, None if exact else _look(draws)) for draws in group] for group in designs]
     samples: list[Draw] = []
     models = [model for group in by_design for model in group]
     products, weight = np.zeros((len(models), len(models))), 0.0
@@ -271,7 +271,7 @@ def loo_pass(designs: list[list[LooDraws]], dataset: list[Dataset], *, exact: bo
     return LooSums(known, products, weight)
 
 
-def _same_rows(one: _Block | None, other: _Block | None) -> bool:
+def _same_rows(one: _DesignBlock | None, other: _DesignBlock | None) -> bool:
     if one is None or other is None:
         return False
     return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in ("index", "labels", "weights"))
@@ -463,9 +463,9 @@ def loo_compare(
     asked = {"y": y, **beside, "missing": None if missing == "raise" else missing}
     if data is None and (extra := [name for name, own in asked.items() if own is not None]):
         raise TypeError(f"{extra[0]} is given and data is not: give both, or fits that have their rows and neither")
-    designs: dict[Any, tuple[_Rows, list[LooDraws]]] = {}
+    designs: dict[Any, tuple[_LabelledRows, list[LooDraws]]] = {}
     for name, given in models.items():
-        rows = _Rows(data, y, beside) if data is not None else _rows_of(str(name), given)
+        rows = _LabelledRows(data, y, beside) if data is not None else _rows_of(str(name), given)
         if hasattr(given, "coreset"):  # a fit; `fitting` imports this module
             given = given.idata, given.coreset
         if not isinstance(given, tuple) or len(given) != 2:
@@ -495,7 +495,7 @@ def loo_compare(
         return _table(by_design, sums)
 
 
-class _Rows(NamedTuple):
+class _LabelledRows(NamedTuple):
     """Rows, labels and roles."""
 
     data: Any
@@ -509,12 +509,12 @@ class _Rows(NamedTuple):
         return tuple((name, str(own) if isinstance(own, str | Path) else id(own)) for name, own in parts)
 
 
-def _rows_of(name: str, given: Any) -> _Rows:
+def _rows_of(name: str, given: Any) -> _LabelledRows:
     """Return the rows that a fit has."""
     if getattr(given, "given", None) is None:
         raise DataError(f"models[{name!r}] does not have its rows: give data, the rows that all models are of")
     own = given.rows_of_data
-    return _Rows(own.data, own.y, own.roles)
+    return _LabelledRows(own.data, own.y, own.roles)
 
 
 def _of_counts(designs: list[list[LooDraws]], dataset: list[Dataset], sums: LooSums) -> LooSums:
@@ -542,7 +542,7 @@ def _of_counts(designs: list[list[LooDraws]], dataset: list[Dataset], sums: LooS
 
 
 @dataclass(frozen=True, eq=False)
-class _Sampled:
+class _RowSample:
     """The sampled rows under one model: e_n and c_n, e_n less its cumulants, k-hat, shape (m,) each.
 
     `noise` is the Monte Carlo variance of the sum of w_n e_n over all rows.
@@ -555,7 +555,7 @@ class _Sampled:
     noise: float
 
 
-def _sampled(model: LooDraws, full: FullWeights, sums: PassSums) -> _Sampled:
+def _sampled(model: LooDraws, full: FullWeights, sums: PassSums) -> _RowSample:
     rows, n_rows = sums.left_out
     log_p = np.concatenate([tile for _, tile in rows.tiles(model.predictor, model.family)])
     left, w = psis_loo(log_p, full.log_ratio), full.weights
@@ -564,7 +564,7 @@ def _sampled(model: LooDraws, full: FullWeights, sums: PassSums) -> _Sampled:
     change = rows.weights @ (left.influence - w * (log_p - centre[:, None]))
     noise = draws_variance(sums.log_likelihood.reshape(*model.shape, 1), w, n_rows / len(rows) * change)
     rest = left.value - centre + 0.5 * var
-    return _Sampled(left.value, mean - 0.5 * var, rest, left.k, noise + sums.error**2)
+    return _RowSample(left.value, mean - 0.5 * var, rest, left.k, noise + sums.error**2)
 
 
 def _table(designs: list[list[LooDraws]], sums: LooSums) -> pd.DataFrame:
@@ -613,6 +613,6 @@ def _table(designs: list[list[LooDraws]], sums: LooSums) -> pd.DataFrame:
     return table.iloc[order]
 
 
-def _heavy(found: list[_Sampled]) -> NDArray[np.bool_]:
+def _heavy(found: list[_RowSample]) -> NDArray[np.bool_]:
     """Say which rows' e_n have no standard error of their own, shape (models, m)."""
     return np.array([each.k > FINITE_K for each in found])

@@ -53,7 +53,7 @@ from bayescore.models.laplace import EQUAL_SHARE, Expansion, LaplaceApproximatio
 from bayescore.models.posterior import Derivatives
 from bayescore.models.predictor import Factor, Predictor
 from bayescore.models.row_kernels import derivatives_of, largest_curvature, score_rows
-from bayescore.numerics.sampling import Bar, Candidates, Chosen, Draw, Pool, candidates, select
+from bayescore.numerics.sampling import CandidatePool, Candidates, Chosen, Draw, Threshold, candidates, select
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError
 
@@ -86,7 +86,7 @@ class Looked(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Look:
+class RowSumsPlan:
     """What a pass asks of each row, given a normal approximation; `shares` scale k_n and weights to probabilities."""
 
     laplace: Approximation
@@ -102,7 +102,7 @@ class Look:
         expected = float(score_rows(eta, core.y, squares, core.weights, laplace.family)[2].sum())
         return cls(laplace, shares, sample_rows(expected, aim, len(laplace.theta)))
 
-    def __call__(self, start: int, block: WeightedData, bar: Bar) -> Looked:
+    def __call__(self, start: int, block: WeightedData, bar: Threshold) -> Looked:
         """Look at a block, its first row at position `start` of the data."""
         eta, squares, derivatives = _at_mode(self.laplace, block)
         w = block.weights
@@ -116,11 +116,11 @@ class Look:
 class Gathered:
     """What was seen of the rows so far; it stays where the pass is begun."""
 
-    def __init__(self, look: Look) -> None:
-        self._look, self._pool, self._sums = look, Pool(look.size), np.zeros(4)
+    def __init__(self, look: RowSumsPlan) -> None:
+        self._look, self._pool, self._sums = look, CandidatePool(look.size), np.zeros(4)
         self.terms: Any = None  # of no rows
 
-    def add(self, one: Looked) -> Bar:
+    def add(self, one: Looked) -> Threshold:
         """Take in a block; return the bar that rows of other blocks must pass."""
         self.terms = one.terms if self.terms is None else self.terms + one.terms
         self._sums = self._sums + one.sums
@@ -146,13 +146,13 @@ class Gathered:
 
 def gather(
     dataset: Dataset,
-    look: Look,
+    look: RowSumsPlan,
     beside: Callable[[int, WeightedData], T],
     together: Callable[[list[T]], T],
     doing: str = "certifying",
 ) -> tuple[Gathered, T]:
     """Look at all rows, and at what ``beside(start, block)`` finds in each block, which `together` unites; one pass."""
-    gathered, bar, parts = Gathered(look), Bar(), list[T]()
+    gathered, bar, parts = Gathered(look), Threshold(), list[T]()
 
     def one(start: int, block: WeightedData) -> tuple[Looked, T]:
         return look(start, block, bar), beside(start, block)
@@ -193,7 +193,7 @@ class RowSums:
         aim: float = _AIM,
     ) -> "RowSums":
         """Look at all rows at the mode of `laplace`; one pass. `core` stands for them, to scale probabilities."""
-        gathered, left_out = gather(dataset, Look.near(laplace, core, aim), rows_left_out, left_out_of, doing)
+        gathered, left_out = gather(dataset, RowSumsPlan.near(laplace, core, aim), rows_left_out, left_out_of, doing)
         return gathered.row_sums(left_out)
 
     def at(self, draws: FloatArray) -> PassSums | None:
@@ -312,7 +312,7 @@ class JointSums:
             left, others = zip(*parts, strict=True)
             return left_out_of(list(left)), reduce(add, others)
 
-        gathered, found = gather(dataset, Look.near(near, core), of_block, together)
+        gathered, found = gather(dataset, RowSumsPlan.near(near, core), of_block, together)
         return cls(near, gathered.terms, gathered.sample(), *gathered.sums, *found)
 
     def at(self, draws: Predictor) -> PassSums | None:

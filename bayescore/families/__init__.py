@@ -21,16 +21,16 @@ from bayescore.families.cloglog import Cloglog
 from bayescore.families.family import COMPILED, FAMILIES, SIZED, Family, Sized, Symmetric, check_family, register
 from bayescore.families.logistic import Logistic
 from bayescore.families.negative_binomial import NegativeBinomial
-from bayescore.families.normal import Normal
+from bayescore.families.normal import Gaussian
 from bayescore.families.poisson import Poisson
 from bayescore.families.probit import Probit
 
 __all__ = [
     "Cloglog",
     "Family",
+    "Gaussian",
     "Logistic",
     "NegativeBinomial",
-    "Normal",
     "Poisson",
     "Probit",
     "Sized",
@@ -51,4 +51,4 @@ teach(Family, FAMILIES, COMPILED, _own, sized=SIZED)
 FAMILIES.update((family.name, family) for family in (Logistic(), Probit(), Cloglog(), Poisson()))
 
 
-SIZED.update((kind.kind, kind) for kind in (NegativeBinomial, Normal))
+SIZED.update((kind.kind, kind) for kind in (NegativeBinomial, Gaussian))

@@ -62,7 +62,7 @@ def normal_higher(eta: FloatArray, side: FloatArray, terms: FloatArray, out: Flo
 
 
 @dataclass(frozen=True)
-class Normal(Sized):
+class Gaussian(Sized):
     r"""Numbers with normal noise: y ~ N(x . beta, sd^2).
 
     Parameters
@@ -80,7 +80,7 @@ class Normal(Sized):
     Examples
     --------
     >>> import numpy as np, bayescore as bc
-    >>> family = bc.families.Normal(2.5)
+    >>> family = bc.families.Gaussian(2.5)
     >>> family.mean(np.array([-1.0, 7.0])), family.variance(np.zeros(1))
     (array([-1.,  7.]), array([6.25]))
     >>> rng = np.random.default_rng(0)

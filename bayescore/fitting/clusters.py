@@ -87,7 +87,7 @@ class _Ends(NamedTuple):
     most: IntArray
 
 
-class _Block(NamedTuple):
+class _ClusterBlock(NamedTuple):
     """Of a block: terms of the log-likelihood, weight, the k clusters in it, and their sums."""
 
     terms: Derivatives
@@ -180,12 +180,12 @@ def _ends_of(n_clusters: int, _start: int, block: WeightedData) -> _Ends:
     return _Ends(found, places, least, most)
 
 
-def _of_block(point: FloatArray, family: Family, n_clusters: int, start: int, block: WeightedData) -> _Block:
+def _of_block(point: FloatArray, family: Family, n_clusters: int, start: int, block: WeightedData) -> _ClusterBlock:
     n, ends = len(block), _ends_of(n_clusters, start, block)
     slope, curvature = derivatives_of(block.with_offset(block.X @ point), block.y, family)[1:3] * block.weights
     by_cluster = csr_array((np.ones(n), ends.places, np.arange(n + 1)), shape=(n, len(ends.found))).T
     sums = by_cluster @ np.column_stack([slope[:, None] * block.X, curvature])
-    return _Block(likelihood_terms(point, block, family), float(block.weights.sum()), ends, sums)
+    return _ClusterBlock(likelihood_terms(point, block, family), float(block.weights.sum()), ends, sums)
 
 
 def _strata(levels: tuple[tuple[Any, ...], ...], ends: _Ends) -> tuple[IntArray, IntArray]:

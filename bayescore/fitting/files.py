@@ -29,7 +29,7 @@ from bayescore.data.coreset import read_coreset
 from bayescore.diagnostics.model_check import Dispersion
 from bayescore.diagnostics.results import CertificateData, Level, Need, Remedy
 from bayescore.files import check_path, read_checkpoint, write_checkpoint
-from bayescore.fitting.parts import FitParts, Frame, frames_from_arrays, frames_to_arrays
+from bayescore.fitting.parts import EarlierPosterior, FitParts, frames_from_arrays, frames_to_arrays
 from bayescore.fitting.route import Step, rows_like
 from bayescore.priors.by_name import given_from_dict, given_to_dict
 from bayescore.report.certify import Certificate
@@ -94,7 +94,7 @@ def _write(fit: FitParts, folder: Path) -> None:
     for name in _TABLES:
         _for_parquet(getattr(found, name)).to_parquet(folder / f"{name}.parquet")
     if fit.frames:
-        write_checkpoint(folder / _FRAMES, Frame.__name__, {}, frames_to_arrays(fit.frames))
+        write_checkpoint(folder / _FRAMES, EarlierPosterior.__name__, {}, frames_to_arrays(fit.frames))
     plain = {field.name: getattr(found, field.name) for field in fields(CertificateData)}
     certificate = {name: plain[name] for name in plain if name not in (*_TABLES, "idata", "remedy")}
     if found.dispersion is not None:
@@ -148,9 +148,9 @@ def read_parts(folder: str | Path, data: Any, y: Any, *, progressbar: bool) -> d
         figures["remedy"] = Remedy(**{**remedy, "need": Need(remedy["need"])})
     if "used.nc" in about["files"]:
         figures["idata"] = load_posterior(source / "used.nc")
-    frames: tuple[Frame, ...] = ()
+    frames: tuple[EarlierPosterior, ...] = ()
     if _FRAMES in about["files"]:
-        frames = frames_from_arrays(read_checkpoint(source / _FRAMES, Frame.__name__)[1])
+        frames = frames_from_arrays(read_checkpoint(source / _FRAMES, EarlierPosterior.__name__)[1])
     given = None
     if data is not None:
         if about["arrays"]:

@@ -128,7 +128,7 @@ _BEYOND = 0.001  # probability of a draw beyond the limit
 
 
 @dataclass(frozen=True, eq=False)
-class Frame:
+class EarlierPosterior:
     """Mean, shape (K,), and covariance of parameters, means and sds of effects, (2, G, q) by factor, and errors.
 
     `errors` are the largest of means, in sds, and of sds, relative, that a certificate found.
@@ -159,7 +159,7 @@ class Frame:
             np.nan_to_num(found),
         )
 
-    def distance(self, later: "Frame") -> tuple[float, float]:
+    def distance(self, later: "EarlierPosterior") -> tuple[float, float]:
         """Return by how many sds the mean has moved since, and the limit of that; of effects if these moved further."""
         step = later.mean - self.mean
         sd = np.sqrt(np.diagonal(self.covariance))
@@ -188,7 +188,7 @@ class Frame:
         return cls(arrays[f"{name}_mean"], arrays[f"{name}_covariance"], effects, arrays[f"{name}_errors"])
 
 
-def moved_too_far(frames: Sequence[Frame], later: Frame) -> tuple[str, str]:
+def moved_too_far(frames: Sequence[EarlierPosterior], later: EarlierPosterior) -> tuple[str, str]:
     """Return why earlier rows must be read again, empty if they need not, and a sentence on how far the mean moved."""
     places = [frame.distance(later) for frame in frames]
     moved, limit = max(places, key=lambda each: each[0] / each[1])
@@ -202,7 +202,7 @@ def moved_too_far(frames: Sequence[Frame], later: Frame) -> tuple[str, str]:
     return "", said
 
 
-def errors_before(frames: Sequence[Frame], later: Frame) -> tuple[float, float]:
+def errors_before(frames: Sequence[EarlierPosterior], later: EarlierPosterior) -> tuple[float, float]:
     """Return what was found of earlier rows as errors of means, in sds, and of sds, in the posterior of all rows."""
     sd = np.sqrt(np.diagonal(later.covariance))
     shares = [float((sd / np.sqrt(np.diagonal(frame.covariance))).max()) for frame in frames]
@@ -211,7 +211,7 @@ def errors_before(frames: Sequence[Frame], later: Frame) -> tuple[float, float]:
     return mean, spread
 
 
-def frames_to_arrays(frames: Sequence[Frame]) -> Arrays:
+def frames_to_arrays(frames: Sequence[EarlierPosterior]) -> Arrays:
     """Return frames as arrays."""
     arrays: dict[str, Any] = {}
     for k, frame in enumerate(frames):
@@ -219,10 +219,10 @@ def frames_to_arrays(frames: Sequence[Frame]) -> Arrays:
     return arrays
 
 
-def frames_from_arrays(arrays: Arrays) -> tuple[Frame, ...]:
+def frames_from_arrays(arrays: Arrays) -> tuple[EarlierPosterior, ...]:
     """Return the frames of `frames_to_arrays`."""
     n = sum(name.endswith("_mean") for name in arrays)
-    return tuple(Frame.from_arrays(f"frame{k}", arrays) for k in range(n))
+    return tuple(EarlierPosterior.from_arrays(f"frame{k}", arrays) for k in range(n))
 
 
 _COLUMNS = 20  # pandas' own number, where there is no terminal
@@ -280,7 +280,7 @@ class FitParts:
     seed: int = 0
     max_seconds: float = 600.0
     given: Given | None = None
-    frames: tuple[Frame, ...] = ()
+    frames: tuple[EarlierPosterior, ...] = ()
     robust: Any = None
 
     @property

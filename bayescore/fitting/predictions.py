@@ -23,7 +23,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from bayescore.data.coreset import Coreset
-from bayescore.diagnostics.averages import AveragedRows, CellSums, Change, averaged_rows, values_of
+from bayescore.diagnostics.averages import AveragedRows, Change, ContrastSums, averaged_rows, values_of
 from bayescore.diagnostics.row_sums import check_weight
 from bayescore.families import Family
 from bayescore.fitting.parts import described, interval_names, rows_of_fit
@@ -201,7 +201,7 @@ class Contrasts:
         cells = rows.cells(by=by, values=cells.values, variable=self.variable, contrasts=self.changes)
         n = len(parts)
 
-        def figures(found: CellSums) -> tuple[FloatArray, FloatArray, IntArray]:
+        def figures(found: ContrastSums) -> tuple[FloatArray, FloatArray, IntArray]:
             seen = np.flatnonzero(found.weight[:n] > 0.0)
             values, error = found.averages()
             values, error = values.reshape(len(self.changes), n, -1)[:, seen], error.reshape(-1, n)[:, seen]

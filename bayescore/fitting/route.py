@@ -348,7 +348,7 @@ _SHARE = 1e-6  # of a weight, that rounding may make
 _REMEDY = "give the rows that the fit was made of, or leave data out"
 
 
-class _Sums(NamedTuple):
+class _RowTotals(NamedTuple):
     """Sums over rows: number, weight, terms of the log-likelihood at a point, and weights by group and label."""
 
     n_rows: int
@@ -404,25 +404,25 @@ def check_same_rows(given: Given, core: Coreset, effects: Any, point: FloatArray
     _compare(found, core, own, known, limit)
 
 
-def _sums(_: int, block: WeightedData, family: Family, point: FloatArray | None, n_groups: int) -> _Sums:
+def _sums(_: int, block: WeightedData, family: Family, point: FloatArray | None, n_groups: int) -> _RowTotals:
     terms = None if point is None else likelihood_terms(point, block, family)
     labels = None
     if n_groups:
         assert block.group is not None
         labels = label_weights(block, block.group[:, 0], n_groups)
-    return _Sums(len(block), float(block.weights.sum()), terms, labels)
+    return _RowTotals(len(block), float(block.weights.sum()), terms, labels)
 
 
-def _total(parts: list[_Sums]) -> _Sums:
+def _total(parts: list[_RowTotals]) -> _RowTotals:
     first = parts[0]
     terms, labels = first.terms, first.labels
     for own in parts[1:]:
         terms = None if terms is None or own.terms is None else terms + own.terms
         labels = None if labels is None or own.labels is None else labels + own.labels
-    return _Sums(sum(own.n_rows for own in parts), math.fsum(own.weight for own in parts), terms, labels)
+    return _RowTotals(sum(own.n_rows for own in parts), math.fsum(own.weight for own in parts), terms, labels)
 
 
-def _compare(found: _Sums, core: Coreset, own: Derivatives | None, known: FloatArray | None, limit: float) -> None:
+def _compare(found: _RowTotals, core: Coreset, own: Derivatives | None, known: FloatArray | None, limit: float) -> None:
     """Raise unless sums are those that are known: `own` terms and weights by label and group where there are any."""
     if found.n_rows != core.n_total:
         raise DataError(f"data has {found.n_rows:,} rows, and the fit was made of {core.n_total:,}: {_REMEDY}")

@@ -18,7 +18,7 @@ from bayescore.data.parquet import without_keys
 from bayescore.data.source import Source
 from bayescore.diagnostics.results import Level, Need
 from bayescore.families.family import check_family
-from bayescore.fitting.parts import FitParts, Frame, errors_before, moved_too_far
+from bayescore.fitting.parts import EarlierPosterior, FitParts, errors_before, moved_too_far
 from bayescore.fitting.route import FAILURES, Given, Route, all_rows_of, called
 from bayescore.models.predictor import Factor
 from bayescore.priors import MultivariateNormal, Normal
@@ -38,7 +38,7 @@ class NewRows(Given):
     """New rows beside a coreset of earlier ones, about which `frames` say what is known."""
 
     fit: FitParts | None = None
-    frames: tuple[Frame, ...] = ()
+    frames: tuple[EarlierPosterior, ...] = ()
     before: list[Coreset] = field(default_factory=list)  # the earlier coreset, once new groups are known
 
     @property
@@ -100,7 +100,7 @@ class NewRows(Given):
             return found
         assert self.fit is not None
         own = found.idata if found.idata is not None else idata
-        now = Frame.of(read_posterior(own, "idata"), found)
+        now = EarlierPosterior.of(read_posterior(own, "idata"), found)
         trouble, said = moved_too_far(self.frames, now)
         if self.fit.level != Level.CERTIFIED:
             trouble = f"the fit was {self.fit.level!r} before the update, and its coreset is not enough for its rows"
@@ -117,7 +117,7 @@ class Updated:
 
     route: Route
     given: Given | None
-    frames: tuple[Frame, ...]
+    frames: tuple[EarlierPosterior, ...]
 
 
 def updated(fit: FitParts, new: tuple[Any, Any, dict[str, Any]], data: Any, *, progressbar: bool) -> Updated:
@@ -138,9 +138,9 @@ def updated(fit: FitParts, new: tuple[Any, Any, dict[str, Any]], data: Any, *, p
             raise TypeError(f"{name} is a {type(given).__name__}; give rows")
     of_all = roles if rows is None else {name: value for name, value in roles.items() if name == "missing"}
     whole = None if data is None else all_rows_of(fit.coreset, data, of_all, progressbar=progressbar)
-    frames: tuple[Frame, ...] = ()
+    frames: tuple[EarlierPosterior, ...] = ()
     if whole is None:
-        frames = (*fit.frames, Frame.of(fit.posterior(), fit.certificate))
+        frames = (*fit.frames, EarlierPosterior.of(fit.posterior(), fit.certificate))
     arrived = NewRows(rows, y, roles=roles, progressbar=progressbar, fit=fit, frames=frames)
     story = read_posterior(fit.drawn, "fit.drawn").story
     if not story:

@@ -51,7 +51,7 @@ _NO_NOISE = (
 
 
 @dataclass(frozen=True)
-class Noise:
+class NoiseEstimate:
     """The sd, the standard error of its logarithm, and the share by which an effects' sd is less sure, by its name."""
 
     sd: float
@@ -80,7 +80,7 @@ class Noise:
         )
 
 
-def find_noise(core: Coreset) -> Noise:
+def find_noise(core: Coreset) -> NoiseEstimate:
     """Return the sd of the noise of rows of numbers, or of their sums, and how well it is known.
 
     Raises `DataError` if it is known so badly that the posterior given it would be too narrow.
@@ -97,7 +97,7 @@ def find_noise(core: Coreset) -> Noise:
             "coefficients: a row of weight w counts as w rows; give more rows, weights with the mean 1, or the sd, as "
             "in 'normal(2.5)'"
         )
-    found = Noise(float(np.sqrt(y @ y / (weight - p))), float(np.sqrt(0.5 / (weight - p))))
+    found = NoiseEstimate(float(np.sqrt(y @ y / (weight - p))), float(np.sqrt(0.5 / (weight - p))))
     if found.sd <= _ROUNDING * np.abs(core.offset).max():
         raise DataError(_NO_NOISE)
     if core.group is not None:
@@ -245,7 +245,7 @@ class _Restricted:
         return 0.5 * (self.freedom * np.log(square) + logs), self.freedom / square * of_square + of_logs
 
 
-def _with_effects(own: _Restricted) -> Noise:
+def _with_effects(own: _Restricted) -> NoiseEstimate:
     """Return the sd of the noise of rows with group terms."""
     low, high = (np.where(own.diagonal, np.log(end), far) for end, far in ((_LEAST, -_MOST), (_MOST, _MOST)))
     first, unit = own.first, float(len(own.pull))  # so that a first step along the gradient is of the order of 1
@@ -293,4 +293,4 @@ def _with_effects(own: _Restricted) -> Noise:
         J = turned[inside]
         if (given := float(J @ inverse @ J)) > 0.0:
             wider[name] = float(np.hypot(1.0, (1.0 - J @ inverse @ cross) * log_se / np.sqrt(given))) - 1.0
-    return Noise(float(np.sqrt(square / own.freedom)), log_se, wider)
+    return NoiseEstimate(float(np.sqrt(square / own.freedom)), log_se, wider)

@@ -230,7 +230,7 @@ NODES, LOG_WEIGHTS = normal_nodes()
 WEIGHTS = np.exp(LOG_WEIGHTS)
 
 
-class Nodes(NamedTuple):
+class EffectNodes(NamedTuple):
     """Centres and scales of the nodes of G effects, shape (G + 1,); the last, of rows of no group, are 0."""
 
     center: FloatArray
@@ -268,7 +268,7 @@ def log_terms(values: FloatArray, center: FloatArray, scale: FloatArray, log_sig
 
 
 def effect_moments(
-    values: FloatArray, nodes: Nodes, log_sigma: float, slope: FloatArray, information: FloatArray
+    values: FloatArray, nodes: EffectNodes, log_sigma: float, slope: FloatArray, information: FloatArray
 ) -> EffectMoments:
     """Return the moments of effects from phi at their nodes, shape (G, K).
 

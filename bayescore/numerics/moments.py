@@ -59,7 +59,7 @@ class Errors(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Weighed:
+class WeightedDraws:
     """Draws, shape (S, D), with log weights, shape (S,), up to a constant."""
 
     draws: FloatArray
@@ -76,7 +76,7 @@ class Weighed:
         return float(1.0 / (self.weights**2).sum())
 
 
-class _Moments(NamedTuple):
+class _WeightedMoments(NamedTuple):
     """Weights, means and sds, standardised draws, shape (S, D), and correlations, shape (D, D)."""
 
     weights: FloatArray
@@ -93,16 +93,16 @@ def importance(log_ratio: FloatArray) -> FloatArray:
     return np.asarray(weights / weights.sum())
 
 
-def _moments(of: Weighed) -> _Moments:
+def _moments(of: WeightedDraws) -> _WeightedMoments:
     weights = of.weights
     mean = weights @ of.draws
     centred = of.draws - mean
     sd = np.sqrt(weights @ centred**2)
     scaled = centred / np.where(sd > 0.0, sd, 1.0)
-    return _Moments(weights, mean, sd, scaled, (scaled * weights[:, None]).T @ scaled)
+    return _WeightedMoments(weights, mean, sd, scaled, (scaled * weights[:, None]).T @ scaled)
 
 
-def errors_between(one: Weighed, other: Weighed) -> Errors:
+def errors_between(one: WeightedDraws, other: WeightedDraws) -> Errors:
     """Return the largest errors of `one` against `other`, whose draws are the same ones moved.
 
     An error beyond what noise alone makes of the largest is taken as it is, less its own standard error in quadrature.
@@ -124,10 +124,10 @@ def errors_between(one: Weighed, other: Weighed) -> Errors:
     )
 
 
-def _correlation_noise(a: _Moments, b: _Moments) -> FloatArray:
+def _correlation_noise(a: _WeightedMoments, b: _WeightedMoments) -> FloatArray:
     """Return the variances of differences of correlations, shape (D, D)."""
 
-    def products(of: _Moments, by: _Moments) -> FloatArray:
+    def products(of: _WeightedMoments, by: _WeightedMoments) -> FloatArray:
         return influence_products(of.scaled, by.scaled, of.weights * by.weights, of.correlation, by.correlation)
 
     return np.maximum(products(a, a) - 2.0 * products(a, b) + products(b, b), 0.0)

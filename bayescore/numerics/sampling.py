@@ -261,18 +261,18 @@ def stack_candidates(parts: list[Candidates]) -> Candidates:
     )
 
 
-class Bar(NamedTuple):
+class Threshold(NamedTuple):
     """What a row must exceed, or come below, to be among the candidates of all rows so far."""
 
     probability: float = 0.0
     key: float = math.inf
 
 
-NO_BAR = Bar()
+NO_BAR = Threshold()
 
 
 def candidates(
-    p: FloatArray, start: int, block: WeightedData, size: int, seed: int, *, bar: Bar = NO_BAR
+    p: FloatArray, start: int, block: WeightedData, size: int, seed: int, *, bar: Threshold = NO_BAR
 ) -> Candidates:
     """Return the rows of a block, its first at position `start`, that a draw of at most `size` rows may need.
 
@@ -335,7 +335,7 @@ def draw_candidates(dataset: Dataset, probability: Probability, size: int, seed:
 
     ``probability(block)`` gives the rows' p, shape (n,), up to a factor.
     """
-    pool, total, bar = Pool(size), 0.0, NO_BAR
+    pool, total, bar = CandidatePool(size), 0.0, NO_BAR
 
     def one(start: int, block: WeightedData) -> tuple[Candidates, float]:
         p = probability(block)
@@ -347,7 +347,7 @@ def draw_candidates(dataset: Dataset, probability: Probability, size: int, seed:
     return pool.best(), total
 
 
-class Pool:
+class CandidatePool:
     """The candidates of the rows so far for draws of at most `size` rows; it stays where the pass is begun."""
 
     def __init__(self, size: int) -> None:
@@ -356,7 +356,7 @@ class Pool:
         self._keys: list[tuple[FloatArray, FloatArray]] = []  # -p and u / p of rows that may set the bar
         self._bar = NO_BAR
 
-    def add(self, part: Candidates) -> Bar:
+    def add(self, part: Candidates) -> Threshold:
         """Take in the candidates of a block; return the bar that rows of other blocks must pass."""
         self._kept.append(part)
         if sum(len(each.key) for each in self._kept) > 4 * self.size + 1000:
@@ -366,7 +366,7 @@ class Pool:
             p, key = (
                 np.partition(np.concatenate(each), self.size)[: self.size + 1] for each in zip(*self._keys, strict=True)
             )
-            self._keys, self._bar = [(p, key)], Bar(-float(p[-1]), float(key[-1]))
+            self._keys, self._bar = [(p, key)], Threshold(-float(p[-1]), float(key[-1]))
         return self._bar
 
     def best(self) -> Candidates:
@@ -407,7 +407,7 @@ class Drawn(NamedTuple):
     rows: WeightedData
 
 
-class Plan(NamedTuple):
+class DrawPlan(NamedTuple):
     """How many rows of each label to draw by weight, and by the squares of each of some columns."""
 
     by_weight: int
@@ -415,7 +415,7 @@ class Plan(NamedTuple):
     columns: IntArray
 
     @classmethod
-    def of(cls, design: Design, n_rows: int) -> "Plan":
+    def of(cls, design: Design, n_rows: int) -> "DrawPlan":
         """Return the plan for `n_rows` rows of a design: half of the sample by weight, half by columns."""
         columns = np.array([d for d in range(len(design.names)) if d != design.constant], dtype=np.intp)
         n = max(1, len(columns))
@@ -448,7 +448,7 @@ def _passing(
     return out
 
 
-def _keys(drawn: Drawn, plan: Plan) -> tuple[FloatArray, FloatArray]:
+def _keys(drawn: Drawn, plan: DrawPlan) -> tuple[FloatArray, FloatArray]:
     """Return the measures of rows and u over them, infinite for a measure of 0, shape (n, 1 + n_columns) each."""
     w, X = drawn.rows.weights[:, None], drawn.rows.X[:, plan.columns]
     measures = np.hstack([w, w * (X * X)])
@@ -457,7 +457,7 @@ def _keys(drawn: Drawn, plan: Plan) -> tuple[FloatArray, FloatArray]:
     return measures, keys
 
 
-def _bars(keys: FloatArray, y: LabelArray, plan: Plan) -> FloatArray:
+def _bars(keys: FloatArray, y: LabelArray, plan: DrawPlan) -> FloatArray:
     """Return tau of each label and measure, shape (2, 1 + n_columns); infinite where all rows are in."""
     bars = plan.no_bars
     for side, label in enumerate((-1, 1)):
@@ -469,7 +469,7 @@ def _bars(keys: FloatArray, y: LabelArray, plan: Plan) -> FloatArray:
     return bars
 
 
-def _best(drawn: Drawn, plan: Plan) -> tuple[Drawn, FloatArray]:
+def _best(drawn: Drawn, plan: DrawPlan) -> tuple[Drawn, FloatArray]:
     """Return the rows that the sample of all rows may need, and the bars that others must come below."""
     _, keys = _keys(drawn, plan)
     bars = _bars(keys, drawn.rows.y, plan)
@@ -478,7 +478,7 @@ def _best(drawn: Drawn, plan: Plan) -> tuple[Drawn, FloatArray]:
     return Drawn(drawn.u[kept], drawn.position[kept], drawn.rows.take(kept)), bars
 
 
-def _block(start: int, block: WeightedData, seed: int, plan: Plan, bars: FloatArray) -> Drawn:
+def _block(start: int, block: WeightedData, seed: int, plan: DrawPlan, bars: FloatArray) -> Drawn:
     """Return the rows of a block that may be in the sample; only speed depends on the bars."""
     u = hash_uniforms(start, len(block), seed)
     found = np.flatnonzero(_passing(block.X, block.y, block.weights, u, (plan.columns, bars * _SLACK)))
@@ -495,9 +495,9 @@ def sample_by_column(dataset: Dataset, seed: int) -> Chosen:
     return Chosen(rows, inclusion, int(np.count_nonzero(inclusion == 1.0)))
 
 
-def draw_by_column(dataset: Dataset, seed: int, plan: Plan | None = None) -> None:
+def draw_by_column(dataset: Dataset, seed: int, plan: DrawPlan | None = None) -> None:
     """Scan the rows and leave a sample of them with the data; one pass."""
-    plan = Plan.of(dataset.design, dataset.source.n_rows) if plan is None else plan
+    plan = DrawPlan.of(dataset.design, dataset.source.n_rows) if plan is None else plan
     bars = plan.no_bars
     parts: list[Drawn] = []
     held = 0

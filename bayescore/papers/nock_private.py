@@ -36,7 +36,7 @@ from bayescore.clustering.peers import (
     laplace,
     seed_private,
 )
-from bayescore.clustering.variates import Uniform
+from bayescore.clustering.variates import UniformDraw
 from bayescore.validation import RandomState, check_generator, check_integer, check_positive
 
 _MOST_SETS = 20_000
@@ -259,4 +259,4 @@ def pd_means(
     held = check_peers(peers)
     noise = laplace(2.0 * R, each)
     spent = noise.epsilon * k
-    return seed_private(held, k, noise, Uniform, epsilon=epsilon, spent=spent, radius=R, random_state=random_state)
+    return seed_private(held, k, noise, UniformDraw, epsilon=epsilon, spent=spent, radius=R, random_state=random_state)

@@ -182,7 +182,7 @@ def _splits(n_chains: int) -> list[tuple[int, ...]]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Family:
+class _ErrorKind:
     """The errors of one kind, flat, with their names and how many standard errors are significant."""
 
     error: FloatArray
@@ -250,14 +250,14 @@ def verdict(errors: Moments, mcse: Moments, features: tuple[str, ...], noisier: 
     )
 
 
-def _families(errors: Moments, mcse: Moments, features: tuple[str, ...]) -> list[_Family]:
+def _families(errors: Moments, mcse: Moments, features: tuple[str, ...]) -> list[_ErrorKind]:
     upper = np.triu_indices(len(features), 1)
     quantile = sidak_quantile(2 * len(features) + len(upper[0]))
     pairs = [f"correlation of {features[i]!r} and {features[j]!r}" for i, j in zip(*upper, strict=True)]
     return [
-        _Family(errors.mean, mcse.mean, [f"mean of {name!r}" for name in features], " sd", quantile),
-        _Family(errors.sd, mcse.sd, [f"sd of {name!r}" for name in features], "%", quantile),
-        _Family(errors.correlation[upper], mcse.correlation[upper], pairs, "", quantile),
+        _ErrorKind(errors.mean, mcse.mean, [f"mean of {name!r}" for name in features], " sd", quantile),
+        _ErrorKind(errors.sd, mcse.sd, [f"sd of {name!r}" for name in features], "%", quantile),
+        _ErrorKind(errors.correlation[upper], mcse.correlation[upper], pairs, "", quantile),
     ]
 
 

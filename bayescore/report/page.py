@@ -121,7 +121,7 @@ class Section:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict(Section):
+class VerdictSection(Section):
     """The verdict of a certificate and its figures: cells are pairs, a value and its standard error or ""."""
 
     name: str
@@ -142,7 +142,7 @@ class Facts(Section):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table(Section):
+class TableSection(Section):
     """A table of text, between words, and pictures below: coefficients in the data's units, effects of groups."""
 
     key: str
@@ -178,7 +178,7 @@ class Priors(Section):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fit(Section):
+class ModelCheckSection(Section):
     """Whether the model fits; no `fit` where the rows are pseudo-rows."""
 
     fit: ModelCheck | None

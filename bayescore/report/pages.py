@@ -76,7 +76,7 @@ def group_sections(certificate: CertificateData, idata: Any, core: Coreset) -> I
             if counted is not None and len(levels) < len(grouping):
                 counted = counted.loc[list(levels)]
             number_of += 1
-            yield page.Table(
+            yield page.TableSection(
                 key="variance" + f"-{number_of}" * several,
                 heading="Variance between groups" + f" of {name}" * several,
                 before=_prose(effects, sigma[:, k], _icc(best, grouping)),
@@ -121,7 +121,7 @@ def _group_pictures(effects: GroupEffects, counted: pd.DataFrame | None) -> Iter
         yield page.picture("Partial pooling", f"Shrinkage plot: {words}", pictures.shrinkage, effects, counted)
 
 
-def _groups(certificate: CertificateData, core: Coreset) -> page.Table:
+def _groups(certificate: CertificateData, core: Coreset) -> page.TableSection:
     """Return the section on the groups with the largest errors."""
     table, several = certificate.effects, sum(len(own.effects) for own in core.groups) > 1
     size = np.fmax(table["mean_error_sd"].abs().to_numpy(), table["log_sd_error"].abs().to_numpy())
@@ -134,7 +134,7 @@ def _groups(certificate: CertificateData, core: Coreset) -> page.Table:
         error = [number(row["mean_error_sd"], 2), number(100.0 * float(np.expm1(row["log_sd_error"])), 2)]
         rows.append((f"{of}{group}", [f"{row['weight']:,.6g}", number(100.0 * row["share"]), *own, *error]))
     cut = f"The table has the {len(rows)} of {len(table):,} with the largest errors; Certificate.effects has all."
-    return page.Table(
+    return page.TableSection(
         key="groups",
         heading="Effects of groups",
         warning="" if certificate.trusted else _UNTRUSTED,
@@ -267,7 +267,7 @@ def _found(
     elpd = f"The elpd: {certificate.elpd_text}. " if certificate.elpd_text else ""
     if certificate.dispersion is not None:
         elpd += f"{certificate.dispersion.finding if spread else certificate.dispersion.text}. "
-    yield page.Verdict(
+    yield page.VerdictSection(
         name=f"{core.method} {len(core):,}",
         certificate=certificate,
         trouble=trouble,
@@ -323,7 +323,7 @@ def _model(
     share, predicted, right = tables.words_of_fit(core.classes)
     words = f"Left, the {share} against the predicted {predicted}, with what the model would give; "
     words += f"right, histograms {right}"
-    yield page.Fit(
+    yield page.ModelCheckSection(
         fit=fit,
         picture=None
         if fit is None

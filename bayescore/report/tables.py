@@ -28,7 +28,7 @@ from bayescore.families.family import find_family
 from bayescore.limits import MAX_K
 from bayescore.numerics.moments import sidak_quantile
 from bayescore.report import page
-from bayescore.report.page import Certificates, Table
+from bayescore.report.page import Certificates, TableSection
 from bayescore.report.pictures import ENDS, INTERVAL
 from bayescore.samplers.posterior import Posterior
 from bayescore.samplers.summaries import described
@@ -214,7 +214,7 @@ def coefficients(certificate: CertificateData, total: int) -> tuple[list[dict[Ha
     return rows.to_dict(orient="records"), note
 
 
-def in_units(certificate: CertificateData, best: Posterior, design: Design) -> Table:
+def in_units(certificate: CertificateData, best: Posterior, design: Design) -> TableSection:
     """Return the section on the `best` draws' coefficients in units of the data, and the ratios that they stand for."""
     raw = design.raw_coefficients(best.flat)
     bounds = np.quantile(raw, [ENDS[0], 0.5, ENDS[1]], axis=0)
@@ -234,7 +234,7 @@ def in_units(certificate: CertificateData, best: Posterior, design: Design) -> T
         f"{drawn_from(certificate)}{spread} A coefficient is the change of the linear predictor for one unit more of "
     )
     note += f"the column as the data have it{f'; the model is of {scale}' if scale else ''}."
-    return Table(
+    return TableSection(
         key="effects",
         heading="In units of the data",
         first="Coefficient",

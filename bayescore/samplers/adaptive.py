@@ -24,7 +24,7 @@ from bayescore.data.coreset import feature_names
 from bayescore.models.posterior import TargetDensity, log_density, sparse_columns, sparse_log_density
 from bayescore.numerics.chains import effective_sizes
 from bayescore.progress import Bar, progress
-from bayescore.samplers.langevin import LONGEST_ANGLE, Dense, Density, Frame, Step, advance, density
+from bayescore.samplers.langevin import LONGEST_ANGLE, CompiledDensity, Dense, Frame, StepSize, advance, density
 from bayescore.samplers.method import Option, Request, Sampler, Segment, mode_and_factor, thinned
 from bayescore.types import FloatArray
 from bayescore.validation import check_integer, check_positive
@@ -77,7 +77,7 @@ OPTIONS = {
 
 
 @dataclass(frozen=True)
-class Plan:
+class ChainPlan:
     """What is asked of the chains."""
 
     draws: int
@@ -91,7 +91,7 @@ class Plan:
     piece: int = _PIECE  # transitions between two looks at Ctrl-C; draws depend on it
 
     @classmethod
-    def of(cls, request: Request, description: str, *, readings: int = 1) -> "Plan":
+    def of(cls, request: Request, description: str, *, readings: int = 1) -> "ChainPlan":
         """Return what `sample` was asked for; a gradient reads the rows `readings` times.
 
         By default it asks for 1,000 effective draws, or half of those kept if that is less.
@@ -117,13 +117,13 @@ class Plan:
 
 
 @dataclass(frozen=True, eq=False)
-class Sampled:
+class SampledChains:
     """Parameters at the draws, shape (chains, draws, D), and how they were made."""
 
     theta: FloatArray
     log_density: FloatArray  # (chains, draws), not normalised
     acceptance_rate: FloatArray
-    step: Step
+    step: StepSize
     thin: int
 
 
@@ -139,7 +139,7 @@ class Crew:
     """Chains that advance side by side: each has its own stream, and its place in coordinates x."""
 
     frame: Frame
-    step: Step
+    step: StepSize
     x: FloatArray  # (chains, D)
     rngs: list[np.random.Generator]
     pool: Executor
@@ -195,10 +195,10 @@ class Crew:
         self.x = np.ascontiguousarray(self.frame.x(there))
 
 
-def run(frame: Frame, starts: FloatArray, seeds: list[np.random.SeedSequence], plan: Plan) -> Sampled:
+def run(frame: Frame, starts: FloatArray, seeds: list[np.random.SeedSequence], plan: ChainPlan) -> SampledChains:
     """Return draws of one chain from each start, parameters of shape (chains, D)."""
     chains, size = starts.shape
-    first = Step(0.0, frame.steps(1.0)[0], math.sqrt(size) + 3.0)
+    first = StepSize(0.0, frame.steps(1.0)[0], math.sqrt(size) + 3.0)
     total = chains * (plan.tune + plan.draws * (plan.thin or 1))
     shown = progress(plan.progressbar, plan.description, total)
     with shown as bar, one_blas_thread(), ThreadPoolExecutor(plan.cores) as pool:
@@ -208,7 +208,7 @@ def run(frame: Frame, starts: FloatArray, seeds: list[np.random.SeedSequence], p
         return _draw(crew, plan, rate)
 
 
-def _warm_up(crew: Crew, plan: Plan) -> float:
+def _warm_up(crew: Crew, plan: ChainPlan) -> float:
     """Learn the frame, then the number of steps, then frame and h anew; return the effective draws of a gradient.
 
     The windows of the first half double. They go on until one has `LEARNT` effective draws, and as many as `learnt`
@@ -244,7 +244,7 @@ def _late(x: FloatArray) -> FloatArray:
     return x[:, x.shape[1] // 4 :]
 
 
-def _draw(crew: Crew, plan: Plan, rate: float) -> Sampled:
+def _draw(crew: Crew, plan: ChainPlan, rate: float) -> SampledChains:
     """Return draws, thinned until they are worth what was asked, or until the cap."""
     kept, each = plan.draws, len(crew.x) * crew.step.steps  # gradients of a transition of all chains
     thin = plan.thin or 1
@@ -276,15 +276,15 @@ def _draw(crew: Crew, plan: Plan, rate: float) -> Sampled:
             np.concatenate([stretch.acceptance[:, old], late.acceptance], axis=1),
         )
     theta = crew.frame.theta(stretch.x)
-    return Sampled(theta, stretch.values, stretch.acceptance, crew.step, thin)
+    return SampledChains(theta, stretch.values, stretch.acceptance, crew.step, thin)
 
 
-def _show(crew: Crew, plan: Plan, transitions: int, found: str = "") -> None:
+def _show(crew: Crew, plan: ChainPlan, transitions: int, found: str = "") -> None:
     """Show in the progress bar what was reached, and how many transitions of each chain are to come."""
     crew.bar.expect(len(crew.x) * transitions, plan.description + found)
 
 
-def statistics(drawn: Sampled) -> dict[str, FloatArray]:
+def statistics(drawn: SampledChains) -> dict[str, FloatArray]:
     """Return sample_stats of draws, shape (chains, draws) each."""
     shape = drawn.log_density.shape
     return {
@@ -308,7 +308,7 @@ def _sparse(theta: FloatArray, gradient: FloatArray, data: Any) -> float:
 FLAT, SPARSE = density("flat", _flat), density("sparse", _sparse)
 
 
-def compiled_density(target: TargetDensity) -> tuple[Density, Any]:
+def compiled_density(target: TargetDensity) -> tuple[CompiledDensity, Any]:
     """Return the faster of the two compiled densities, which differ by rounding, and its data."""
     arguments, columns = target.arguments(), sparse_columns(target.rows.X)
     return (FLAT, arguments) if columns is None else (SPARSE, (columns, *arguments[1:]))
@@ -321,7 +321,7 @@ class Langevin(Sampler):
         """Return draws of beta."""
         from bayescore.compat import inference_data  # ArviZ is slow to import, and builders do without it
 
-        plan = Plan.of(request, "sampling by langevin")
+        plan = ChainPlan.of(request, "sampling by langevin")
         target = request.target()
         mode, factor = mode_and_factor(target)
         noise = np.random.default_rng(request.streams[-1]).standard_normal((request.chains, len(mode)))

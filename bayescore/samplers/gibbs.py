@@ -48,7 +48,7 @@ _BLOCK = 1 << 17  # random numbers made ready at a time: 1 MB
 Arguments = tuple[FloatArray, FloatArray, FloatArray, FloatArray, float, FloatArray]
 
 
-class State(NamedTuple):
+class GibbsState(NamedTuple):
     """A point u, what the latents of unit weight need there, and the proposal from there."""
 
     u: FloatArray
@@ -77,7 +77,7 @@ def prepare(Z: FloatArray, weights: FloatArray, prior: Derivatives, shift: Float
 
 
 @jit
-def init(u: FloatArray, arguments: Arguments) -> State:
+def init(u: FloatArray, arguments: Arguments) -> GibbsState:
     """Return the state at `u`."""
     columns, weights, shift, _, constant, offsets = arguments
     eta = elementary.tall_times(columns, u)
@@ -97,7 +97,9 @@ def init(u: FloatArray, arguments: Arguments) -> State:
     elementary.add_gram(columns, second, factor)
     elementary.factorise(factor)
     value = constant + (shift * u).sum() - 0.5 * (u * u).sum() + summed + own
-    return State(u.copy(), eta, log_p, value, summed, shift + elementary.tall_transposed_times(columns, first), factor)
+    return GibbsState(
+        u.copy(), eta, log_p, value, summed, shift + elementary.tall_transposed_times(columns, first), factor
+    )
 
 
 @jit
@@ -132,8 +134,8 @@ def latents(eta: FloatArray, log_p: FloatArray, exponentials: FloatArray) -> Flo
 
 @jit
 def step(
-    noise: FloatArray, uniform: float, exponentials: FloatArray, state: State, arguments: Arguments
-) -> tuple[State, float]:
+    noise: FloatArray, uniform: float, exponentials: FloatArray, state: GibbsState, arguments: Arguments
+) -> tuple[GibbsState, float]:
     """Make one sweep; return the new state and the acceptance probability.
 
     `noise`, shape (D,), is standard normal, `uniform` lies in [0, 1), `exponentials` has one standard exponential for

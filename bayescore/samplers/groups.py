@@ -60,7 +60,14 @@ from bayescore.models.groups.joint import (
     regressions,
     slopes_of,
 )
-from bayescore.models.groups.joint_mode import Whitening, curvature_at, informed, joint_mode, natural, whitened_density
+from bayescore.models.groups.joint_mode import (
+    JointWhitening,
+    curvature_at,
+    informed,
+    joint_mode,
+    natural,
+    whitened_density,
+)
 from bayescore.models.groups.marginal import (
     FIRST,
     MANY,
@@ -82,8 +89,8 @@ from bayescore.priors.groups import (
     group_prior_to_dict,
 )
 from bayescore.samplers import adaptive
-from bayescore.samplers.adaptive import OPTIONS, Plan, run, statistics
-from bayescore.samplers.langevin import Dense, Density, density
+from bayescore.samplers.adaptive import OPTIONS, ChainPlan, run, statistics
+from bayescore.samplers.langevin import CompiledDensity, Dense, density
 from bayescore.samplers.method import Option, Request, Sampler
 from bayescore.types import NO_OFFSET, FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError, check_integer
@@ -110,7 +117,7 @@ WHITENED = density("joint", whitened_density)
 
 
 @dataclass(frozen=True, eq=False)
-class _Model:
+class _JointModel:
     """A coreset's model, with what `models.groups.joint` needs of it; the frame of it is whitened at a point."""
 
     rows: JointRows
@@ -168,7 +175,7 @@ class _Model:
             last.append(own)
             spread.append(wide)
         means = Means.of([columns[order] for columns, order in zip(free, orders, strict=True)], arguments)
-        model = _Model(rows, family, prior, tuple(orders), arguments, means)
+        model = _JointModel(rows, family, prior, tuple(orders), arguments, means)
         return model._at(mode.beta, mode.effects, np.concatenate(last), np.diag(np.concatenate(spread)))
 
     @property
@@ -236,7 +243,7 @@ class _Model:
         center[even] = 0.0
         means = self.means.at(center)
         moves = self._moves(solver, means, center, size)
-        whitening = Whitening.of(solver, center, scale, moves)
+        whitening = JointWhitening.of(solver, center, scale, moves)
         return JointFrame(self.rows, self.family, self.prior, self.orders, self.arguments, means, whitening)
 
     def _moves(self, solver: Solver, means: Means, center: FloatArray, size: FloatArray) -> FloatArray:
@@ -256,10 +263,10 @@ class _Model:
 
 
 @dataclass(frozen=True, eq=False)
-class JointFrame(_Model):
+class JointFrame(_JointModel):
     """Coordinates of all parameters of a coreset's model; `points` are those of `models.groups.joint`."""
 
-    whitening: Whitening
+    whitening: JointWhitening
 
     @property
     def center(self) -> FloatArray:
@@ -267,7 +274,7 @@ class JointFrame(_Model):
         return self.whitening.center
 
     @property
-    def target(self) -> tuple[Density, Any]:
+    def target(self) -> tuple[CompiledDensity, Any]:
         """The density of x and its data."""
         return WHITENED, (self.whitening, self.means, self.arguments)
 
@@ -392,7 +399,7 @@ def check_groups(core: Any) -> tuple[Grouping, ...]:
     return groups
 
 
-class Joint(Sampler):
+class JointSampler(Sampler):
     """The declaration of the joint sampler."""
 
     def draw(self, request: Request) -> Any:
@@ -406,7 +413,7 @@ class Joint(Sampler):
         check_effects(request, size, "effects")
         frame = JointFrame.of(core, check_family(request.family), request.prior, group_prior)
         noise = np.random.default_rng(request.streams[-1]).standard_normal((request.chains, len(frame.center)))
-        plan = adaptive.Plan.of(request, "sampling all effects")
+        plan = adaptive.ChainPlan.of(request, "sampling all effects")
         drawn = adaptive.run(frame, frame.theta(1.5 * noise), request.streams[:-1], plan)
         posterior, more = self._variables(frame, drawn.theta)
         stats = adaptive.statistics(drawn)
@@ -446,7 +453,7 @@ class Joint(Sampler):
         return found, more.reshape(shape)
 
 
-JOINT = Joint(
+JOINT = JointSampler(
     name="joint",
     about="for rows with groups: Langevin steps on all coefficients, effects and sds at once, whitened by their mode",
     needs=("closed_form", "unimodal"),
@@ -498,7 +505,7 @@ class Collapsed(Sampler):
         grouping = check_one_factor(request.data)
         name, levels = grouping.name, grouping.levels
         kept = self._kept(request, len(levels))
-        plan = Plan.of(request, "sampling with effects integrated out", readings=10)
+        plan = ChainPlan.of(request, "sampling with effects integrated out", readings=10)
         group_prior = request.options["group_prior"]
         family = check_family(request.family)
         target = CollapsedTarget.of(request.data, family, (request.prior, group_prior), len(levels))

@@ -22,7 +22,7 @@ How a target plugs in
 2. Give `adaptive.run` a frame (`frames.Frame`): it holds `data`, turns x into the parameters and back, and learns a
    better frame from draws. `frames.Dense` is theta = center + L x for any compiled density of theta.
 
-`advance` is one compiled loop for all targets; numba compiles it anew for the type of each `Density`
+`advance` is one compiled loop for all targets; numba compiles it anew for the type of each `CompiledDensity`
 (`compiled`), and keeps the machine code on the disk.
 
 Coordinates x in which a posterior is about N(0, I), for `langevin`: what they hold and how warm-up betters them.
@@ -53,26 +53,26 @@ LONGEST_ANGLE = math.pi / 2.0  # of a transition: a normal density asks for no o
 
 
 @dataclass(frozen=True, eq=False)
-class Density:
+class CompiledDensity:
     """A compiled log density of x that kernels take as an argument; see `density`."""
 
     name: str
     at: Callable[[FloatArray, FloatArray, Any], float]
 
 
-DENSITIES: dict[str, Density] = {}
+DENSITIES: dict[str, CompiledDensity] = {}
 
 
-teach(Density, DENSITIES, ("at",), lambda own: (own.name, DENSITIES[own.name]))
+teach(CompiledDensity, DENSITIES, ("at",), lambda own: (own.name, DENSITIES[own.name]))
 
 
-def density(name: str, at: Callable[[FloatArray, FloatArray, Any], float]) -> Density:
+def density(name: str, at: Callable[[FloatArray, FloatArray, Any], float]) -> CompiledDensity:
     """Declare a compiled function (x, gradient, data) -> log density, which fills the gradient."""
-    DENSITIES[name] = Density(name, at)
+    DENSITIES[name] = CompiledDensity(name, at)
     return DENSITIES[name]
 
 
-class Step(NamedTuple):
+class StepSize(NamedTuple):
     """How a transition moves: log h, how many steps it makes, and the length that the gradient is cut to."""
 
     log_h: float
@@ -133,7 +133,11 @@ def adapt(log_h: float, probability: float, iteration: int, steps: int) -> float
 
 @jit
 def _advance(
-    noise: tuple[FloatArray, FloatArray], start: FloatArray, step: Step, target: tuple[Density, Any], segment: Segment
+    noise: tuple[FloatArray, FloatArray],
+    start: FloatArray,
+    step: StepSize,
+    target: tuple[CompiledDensity, Any],
+    segment: Segment,
 ) -> tuple[FloatArray, float, float]:
     normals, uniforms = noise
     own, data = target
@@ -171,7 +175,7 @@ def _advance(
 
 
 def advance(
-    rng: np.random.Generator, x: FloatArray, step: Step, target: tuple[Density, Any], segment: Segment
+    rng: np.random.Generator, x: FloatArray, step: StepSize, target: tuple[CompiledDensity, Any], segment: Segment
 ) -> tuple[FloatArray, float, float]:
     """Fill a segment from x on, in the coordinates x; return the last point, and the last and the mean log h."""
     n, size = segment.draws.shape
@@ -189,7 +193,7 @@ class Frame(Protocol):
     """Coordinates of a target: a compiled density of x, and the way from x to its parameters and back."""
 
     @property
-    def target(self) -> tuple[Density, Any]:
+    def target(self) -> tuple[CompiledDensity, Any]:
         """The density of x and its data."""
         ...
 
@@ -224,7 +228,7 @@ class Affine(NamedTuple):
 
     center: FloatArray
     factor: FloatArray  # L, lower triangular
-    density: Density
+    density: CompiledDensity
     data: Any
 
 
@@ -252,14 +256,14 @@ WHITENED = density("whitened", _whitened)
 class Dense:
     """theta = center + L x, at first by the mode and its curvature, then by mean and covariance of draws."""
 
-    density: Density  # of theta
+    density: CompiledDensity  # of theta
     data: Any
     center: FloatArray
     factor: FloatArray
     at_mode: FloatArray  # L there
 
     @classmethod
-    def of(cls, own: Density, data: Any, mode: FloatArray, factor: FloatArray) -> "Dense":
+    def of(cls, own: CompiledDensity, data: Any, mode: FloatArray, factor: FloatArray) -> "Dense":
         """Return the frame of a mode, shape (D,), and L, L L' the inverse of minus the Hessian there."""
         factor = np.ascontiguousarray(factor)
         return cls(own, data, np.array(mode), factor, factor)
@@ -278,7 +282,7 @@ class Dense:
         return self.theta(x)
 
     @property
-    def target(self) -> tuple[Density, Any]:
+    def target(self) -> tuple[CompiledDensity, Any]:
         """The density of x and its data."""
         return WHITENED, Affine(self.center, self.factor, self.density, self.data)
 

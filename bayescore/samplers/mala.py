@@ -40,7 +40,7 @@ PRIOR_DRAWS = 10.0  # of warm-up for each column, that count as much as the scal
 AGAIN = 1.5  # times the draws, before the scale is estimated again
 
 
-class State(NamedTuple):
+class MalaState(NamedTuple):
     """Coefficients, the log density there, and its gradient."""
 
     theta: FloatArray
@@ -49,14 +49,14 @@ class State(NamedTuple):
 
 
 @jit
-def init(theta: FloatArray, arguments: DensityArguments) -> State:
+def init(theta: FloatArray, arguments: DensityArguments) -> MalaState:
     """Return the state at `theta`."""
     gradient = np.empty(theta.size)
     value = log_density(theta, gradient, *arguments)
-    return State(theta.copy(), value, gradient)
+    return MalaState(theta.copy(), value, gradient)
 
 
-class Noise(NamedTuple):
+class ProposalNoise(NamedTuple):
     """Standard normal noise, shape (D,), and a number in [0, 1): those of one transition."""
 
     normal: FloatArray
@@ -79,14 +79,16 @@ def _drift(gradient: FloatArray, scale: Scale) -> FloatArray:
 
 
 @jit
-def propose(noise: FloatArray, state: State, scale: Scale) -> tuple[FloatArray, FloatArray]:
+def propose(noise: FloatArray, state: MalaState, scale: Scale) -> tuple[FloatArray, FloatArray]:
     """Return the point proposed from a state by standard normal `noise`, and L'g there, cut; shape (D,) each."""
     drift, epsilon = _drift(state.gradient, scale), math.exp(scale.log_epsilon)
     return state.theta + epsilon * elementary.times(scale.factor, noise + 0.5 * epsilon * drift), drift
 
 
 @jit
-def decide(noise: Noise, drift: FloatArray, state: State, proposed: State, scale: Scale) -> tuple[State, float]:
+def decide(
+    noise: ProposalNoise, drift: FloatArray, state: MalaState, proposed: MalaState, scale: Scale
+) -> tuple[MalaState, float]:
     """Return the state proposed or that before, and the acceptance probability; `drift` is that of `propose`."""
     back = noise.normal + 0.5 * math.exp(scale.log_epsilon) * (drift + _drift(proposed.gradient, scale))
     log_ratio = proposed.value - state.value + 0.5 * ((noise.normal * noise.normal).sum() - (back * back).sum())
@@ -97,12 +99,12 @@ def decide(noise: Noise, drift: FloatArray, state: State, proposed: State, scale
 
 
 @jit
-def step(noise: Noise, state: State, scale: Scale, arguments: DensityArguments) -> tuple[State, float]:
+def step(noise: ProposalNoise, state: MalaState, scale: Scale, arguments: DensityArguments) -> tuple[MalaState, float]:
     """Make one transition; return the new state and the acceptance probability."""
     theta, drift = propose(noise.normal, state, scale)
     gradient = np.empty(theta.size)
     value = log_density(theta, gradient, *arguments)
-    return decide(noise, drift, state, State(theta, value, gradient), scale)
+    return decide(noise, drift, state, MalaState(theta, value, gradient), scale)
 
 
 @jit
@@ -121,7 +123,7 @@ def _advance(
         total = 0.0
         for j in range(thin):
             own = Scale(log_epsilon, scale.factor, scale.longest)
-            state, probability = step(Noise(normals[i, j], uniforms[i, j]), state, own, arguments)
+            state, probability = step(ProposalNoise(normals[i, j], uniforms[i, j]), state, own, arguments)
             total += probability
             if segment.iteration >= 0:
                 log_epsilon = adapt(log_epsilon, probability, segment.iteration + i * thin + j)

@@ -54,7 +54,7 @@ _POLES: FloatArray = (np.arange(_TERMS, dtype=np.float64) + 0.5) ** 2
 Arguments = tuple[FloatArray, tuple[int, int], FloatArray, FloatArray, FloatArray, float, FloatArray]
 
 
-class State(NamedTuple):
+class PolyaGammaState(NamedTuple):
     """Coefficients, the linear predictor of each row, and the log posterior density."""
 
     theta: FloatArray
@@ -76,7 +76,7 @@ def prepare(Z: FloatArray, weights: FloatArray, prior: Derivatives, shift: Float
 
 
 @jit
-def init(theta: FloatArray, arguments: Arguments) -> State:
+def init(theta: FloatArray, arguments: Arguments) -> PolyaGammaState:
     """Return the state at `theta`."""
     columns, _, weights, shift, precision, constant, offsets = arguments
     eta = elementary.tall_times(columns, theta)
@@ -89,7 +89,7 @@ def init(theta: FloatArray, arguments: Arguments) -> State:
     logistic_upper(score, log_p)
     for n in range(eta.size):
         value += weights[n] * (log_p[n] - 0.5 * eta[n])
-    return State(theta.copy(), eta, value)
+    return PolyaGammaState(theta.copy(), eta, value)
 
 
 @jit
@@ -185,7 +185,7 @@ def draw_omega(rng: np.random.Generator, weights: FloatArray, eta: FloatArray, c
 
 
 @jit
-def update(noise: FloatArray, omega: FloatArray, arguments: Arguments) -> State:
+def update(noise: FloatArray, omega: FloatArray, arguments: Arguments) -> PolyaGammaState:
     """Return the state at a draw of beta given `omega`; `noise`, shape (D,), is standard normal."""
     columns, _, _, shift, precision, _, offsets = arguments
     if offsets.size > 0:
@@ -196,7 +196,7 @@ def update(noise: FloatArray, omega: FloatArray, arguments: Arguments) -> State:
     return init(elementary.transposed_solve(factor, elementary.solve(factor, shift) + noise), arguments)
 
 
-def step(rng: np.random.Generator, state: State, arguments: Arguments) -> State:
+def step(rng: np.random.Generator, state: PolyaGammaState, arguments: Arguments) -> PolyaGammaState:
     """Make one sweep."""
     _, counts, weights, _, _, _, _ = arguments
     omega = draw_omega(rng, weights, state.eta, counts)

@@ -21,7 +21,7 @@ from bayescore.compiled import jit
 from bayescore.data.passes import TILE
 from bayescore.families.family import FAMILIES
 from bayescore.models.posterior import likelihood_terms, log_likelihoods
-from bayescore.numerics.moments import Weighed, errors_between
+from bayescore.numerics.moments import WeightedDraws, errors_between
 from benchmarks.commands import command
 from benchmarks.groups import multilevel
 from benchmarks.tables import publish
@@ -56,8 +56,8 @@ def flat(family: str, trials: int, n: int) -> list[dict]:
     draws = mode.beta + noise @ mode.factor.T
     base = PRIOR.log_density(draws) + 0.5 * (noise**2).sum(axis=1)
 
-    def weighed(rows: bc.Coreset) -> Weighed:
-        return Weighed(draws, log_likelihoods(draws, rows, FAMILIES[family]) + base)
+    def weighed(rows: bc.Coreset) -> WeightedDraws:
+        return WeightedDraws(draws, log_likelihoods(draws, rows, FAMILIES[family]) + base)
 
     full, found = weighed(data), []
     for name, options in BUILDS.items():

@@ -37,7 +37,7 @@ from bayescore.families.family import check_family
 from bayescore.models.laplace import Expansion, LaplaceApproximation
 from bayescore.models.posterior import likelihood_terms, log_likelihoods
 from bayescore.numerics.chains import ess_mean
-from bayescore.numerics.moments import Errors, Weighed, errors_between
+from bayescore.numerics.moments import Errors, WeightedDraws, errors_between
 from benchmarks.commands import command
 from benchmarks.problems import SHARED, load
 from benchmarks.tables import known_rows, publish
@@ -142,10 +142,10 @@ def study(name: str, family: str, trials: int) -> dict[str, Any]:
     with one_blas_thread():
         base = draw_base(problem, core, 99)
         prior = problem.log_prior(base.draws) - base.log_density
-        all_rows = Weighed(base.draws, log_likelihoods(base.draws, data, likelihood) + prior)
+        all_rows = WeightedDraws(base.draws, log_likelihoods(base.draws, data, likelihood) + prior)
 
         def found(rows: bc.Coreset) -> tuple[float, Any]:
-            own = Weighed(base.draws, log_likelihoods(base.draws, rows, likelihood) + prior)
+            own = WeightedDraws(base.draws, log_likelihoods(base.draws, rows, likelihood) + prior)
             return spread(own.log_weights), errors_between(own, all_rows)
 
         def spread(log_weights: np.ndarray) -> float:

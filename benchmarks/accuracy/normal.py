@@ -90,7 +90,7 @@ def conjugate(rows: bc.Coreset, sd: float, wide: float) -> tuple[FloatArray, Flo
 
 def flat(name: str, told: dict, sd: float) -> dict:
     """Return the figures of one set."""
-    family, told = bc.families.Normal(sd), {**told, **QUIET}
+    family, told = bc.families.Gaussian(sd), {**told, **QUIET}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         start = time.process_time()
@@ -164,7 +164,7 @@ def by_grid(X: FloatArray, y: FloatArray, codes: IntArray, sd: float, wide: floa
 
 def grouped(name: str, rows: pd.DataFrame, formula: str, sd: float) -> dict:
     """Return the figures of a random intercept."""
-    family = bc.families.Normal(sd)
+    family = bc.families.Gaussian(sd)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         start = time.process_time()
@@ -212,7 +212,7 @@ def ranks(seed: int, *, control: bool) -> np.ndarray:
     rows["y"] = eta + rng.normal(0.0, 0.7, n)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        family = bc.families.Normal(1.4 if control else 0.7)
+        family = bc.families.Gaussian(1.4 if control else 0.7)
         core = bc.build_coreset(rows, formula="y ~ a + b + (1 | g)", family=family, **QUIET)
         kept = {"draws": 4 * (DRAWS + 1), "tune": 400, "chains": 1, "random_seed": seed, **QUIET}
         given = {"prior": bc.priors.Normal(0.0, 1.0), "group_prior": bc.priors.HalfNormal(1.0)}

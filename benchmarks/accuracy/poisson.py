@@ -30,7 +30,7 @@ from scipy import stats
 
 import bayescore as bc
 from bayescore.models.posterior import log_likelihoods
-from bayescore.numerics.moments import Weighed, errors_between
+from bayescore.numerics.moments import WeightedDraws, errors_between
 from benchmarks.calibration.sbc.ranks import rank
 from benchmarks.commands import command
 from benchmarks.problems import SHARED
@@ -107,10 +107,10 @@ def flat(name: str, told: dict, trials: int) -> list[dict]:
     draws = mode.beta + noise @ mode.factor.T
     base = PRIOR.log_density(draws) + 0.5 * (noise**2).sum(axis=1)
     log_full = log_likelihoods(draws, data, family)
-    full = Weighed(draws, log_full + base)
+    full = WeightedDraws(draws, log_full + base)
 
     def figures(logs: list[np.ndarray]) -> dict:
-        errors = [errors_between(Weighed(draws, each + base), full) for each in logs]
+        errors = [errors_between(WeightedDraws(draws, each + base), full) for each in logs]
         gaps = [each - log_full for each in logs]
         spread = [np.sqrt(full.weights @ (gap - full.weights @ gap) ** 2) for gap in gaps]
         worst = {"mean": max(e.mean for e in errors), "sd": max(e.sd for e in errors), "sd of r": max(spread)}

@@ -21,7 +21,7 @@ import bayescore as bc
 from bayescore.coresets import cell_centre, cell_rows
 from bayescore.coresets import multilevel as condense
 from bayescore.coresets.cell_centre import Points
-from bayescore.coresets.cells import Density
+from bayescore.coresets.cells import CellPosterior
 from bayescore.families.family import check_family
 from bayescore.priors import Normal
 from bayescore.priors.groups import HalfNormal
@@ -39,8 +39,8 @@ def without_averages() -> Iterator[None]:
     """Let coresets be condensed at the joint mode of coefficients and effects, without averages over these."""
     with ExitStack() as stack:
         for target, name, value in (
-            (Density, "variances", lambda *given: np.zeros(len(given[2]))),
-            (Density, "spread", lambda *given: np.zeros(len(given[2]))),
+            (CellPosterior, "variances", lambda *given: np.zeros(len(given[2]))),
+            (CellPosterior, "spread", lambda *given: np.zeros(len(given[2]))),
             (cell_centre, "_MAX_TURNS", 1),
             (cell_centre, "_by_quadrature", lambda found: (found.sums, found.points.at)),
             (cell_rows, "_ROUNDS", 1),

@@ -16,7 +16,7 @@ from bayescore.models.groups.marginal import CollapsedTarget
 from bayescore.models.groups.marginal_mode import at_point
 from bayescore.models.groups.nodes import Rules, lay_out
 from bayescore.models.groups.rows import look_at_rows
-from bayescore.numerics.elementary import Nodes
+from bayescore.numerics.elementary import EffectNodes
 from bayescore.priors import Normal
 from bayescore.priors.groups import HalfStudentT
 from bayescore.types import WeightedData
@@ -57,7 +57,7 @@ def target_at(rows: WeightedData, n_groups: int, family: str, sigma: float) -> C
     theta, known = np.array([0.0, np.log(sigma)]), check_family(family)
     look = look_at_rows(rows, known, n_groups)
     none = np.zeros(n_groups + 1)
-    point = at_point(look, theta, Nodes(none, none), PRIORS)
+    point = at_point(look, theta, EffectNodes(none, none), PRIORS)
     for _ in range(TURNS):
         point = at_point(look, theta, point.likelihoods.nodes(theta), PRIORS)
     target = CollapsedTarget(rows, known, PRIORS, n_groups, point, Rules.normal(n_groups))

@@ -18,7 +18,7 @@ import numpy as np
 
 import bayescore as bc
 from bayescore.coresets.calibration import Totals, fit_weights
-from bayescore.coresets.pilot import MAX_PILOTS, Shares, Survey, full_mode, survey
+from bayescore.coresets.pilot import MAX_PILOTS, PilotPass, Shares, full_mode, survey
 from bayescore.data.dataset import Dataset
 from bayescore.data.sources import as_source
 from bayescore.datasets import binary10
@@ -91,7 +91,7 @@ def one_half_of_calibration(
     seeds = rng.integers(2**62, size=MAX_PILOTS + 1).tolist()
     logistic = FAMILIES["logistic"]
 
-    def look(shares: Shares) -> Survey:
+    def look(shares: Shares) -> PilotPass:
         return survey(dataset, shares, size, 0, (seeds[-1], 0))
 
     shares, found = full_mode(dataset, logistic, prior, seeds[:-1], look)

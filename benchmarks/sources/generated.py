@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from bayescore.compiled import jit
 from bayescore.data.design import Design, Grouping
-from bayescore.data.source import Division, Pool, block_rows
+from bayescore.data.source import Division, WorkerPool, block_rows
 from bayescore.types import FloatArray, IntArray, LabelArray, WeightedData
 
 NAMES = "normal1", "normal2", "waiting1", "waiting2", "price", "square", "often", "rare"
@@ -112,7 +112,7 @@ class Generated:
     n_rows: int
     n_groups: int = 0
     seed: int = 0
-    pool: Pool | None = None
+    pool: WorkerPool | None = None
 
     label = "y"
     classes = (0, 1)

@@ -17,7 +17,7 @@ from bayescore.compiled import one_blas_thread
 from bayescore.datasets import binary10
 from bayescore.families.family import FAMILIES
 from bayescore.models.posterior import log_likelihoods
-from bayescore.numerics.moments import Weighed, errors_between
+from bayescore.numerics.moments import WeightedDraws, errors_between
 from benchmarks.commands import command
 from benchmarks.tables import publish
 
@@ -44,9 +44,9 @@ def study(name: str, trials: int) -> list[dict[str, Any]]:
     draws = mode.beta + z @ mode.factor.T
     base = PRIOR.log_density(draws) + 0.5 * (z**2).sum(axis=1)
 
-    def weighed(rows: bc.Coreset) -> Weighed:
+    def weighed(rows: bc.Coreset) -> WeightedDraws:
         with one_blas_thread():
-            return Weighed(draws, log_likelihoods(draws, rows, FAMILIES["logistic"]) + base)
+            return WeightedDraws(draws, log_likelihoods(draws, rows, FAMILIES["logistic"]) + base)
 
     true, rows = weighed(full), []
     for reduce, factors in SIZES.items():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bayescore.coresets import predicted_error
-from bayescore.coresets.predicted_error import _Density, batched_hmc
+from bayescore.coresets.predicted_error import _WhitenedDensity, batched_hmc
 from bayescore.families.family import FAMILIES
 from bayescore.models.laplace import factor_of_inverse, find_mode
 from bayescore.models.posterior import posterior
@@ -34,7 +34,7 @@ def drawn(size=4000, seed=0):
 def test_the_density_and_its_gradient(family, prior):
     target, mode, scale, _ = skewed(family, prior)
     u = np.random.default_rng(1).normal(size=(5, 2))
-    values, gradients = _Density(target, mode, scale).at(u)
+    values, gradients = _WhitenedDensity(target, mode, scale).at(u)
     for point, value, gradient in zip(u, values, gradients, strict=True):
         expected, slope = target.log_density(mode + scale @ point)
         assert value == pytest.approx(expected, rel=1e-10)
@@ -47,7 +47,7 @@ def test_draws_of_a_skewed_posterior():
     target, mode, scale, _ = skewed()
     u = np.linspace(-9.0, 9.0, 181)
     grid = np.stack(np.meshgrid(u, u), axis=-1).reshape(-1, 2)
-    log_p = _Density(target, mode, scale).at(grid)[0]
+    log_p = _WhitenedDensity(target, mode, scale).at(grid)[0]
     p = np.exp(log_p - log_p.max())
     p /= p.sum()
     mean = p @ grid

@@ -6,7 +6,7 @@ import pytest
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design
 from bayescore.data.sources import as_source
-from bayescore.numerics.sampling import Plan, draw_by_column, hash_uniforms, sample_by_column
+from bayescore.numerics.sampling import DrawPlan, draw_by_column, hash_uniforms, sample_by_column
 
 N = 40_000
 
@@ -51,7 +51,7 @@ def by_hand(X, y, w, u, plan):
 def test_the_sample_is_that_of_all_keys_at_once():
     X, y, w = make()
     dataset, found = sample(X, y, w)
-    plan = Plan.of(dataset.design, N)
+    plan = DrawPlan.of(dataset.design, N)
     want = by_hand(X, y, w, hash_uniforms(0, N, 3), plan)
     np.testing.assert_array_equal(found.rows.index, np.flatnonzero(want))
     np.testing.assert_allclose(found.inclusion, want[want > 0.0], rtol=1e-12)
@@ -75,7 +75,7 @@ def test_rare_categories_and_labels_are_in():
     _, found = sample(X, y, w)
     assert set(np.flatnonzero(X[:, 2:].any(axis=1))) <= set(found.rows.index.tolist())
     positive = found.rows.y > 0
-    assert positive.sum() >= min(y.sum(), Plan.of(Design(("a", "b", "c", "d")), N).by_weight)
+    assert positive.sum() >= min(y.sum(), DrawPlan.of(Design(("a", "b", "c", "d")), N).by_weight)
 
 
 def test_the_sample_costs_no_pass_of_its_own_and_follows_the_design():
@@ -101,7 +101,7 @@ def test_sums_over_the_sample_are_unbiased():
     wanted = np.array([w.sum(), w @ X[:, 1], (w * X[:, 1])[y].sum()])
     found, wrong = [], []
     dataset = Dataset(as_source(X, y, weights=w))
-    plan = Plan(60, 20, np.array([1, 2, 3]))
+    plan = DrawPlan(60, 20, np.array([1, 2, 3]))
     for seed in range(400):
         own = Dataset(dataset.rows)
         draw_by_column(own, seed, plan)

@@ -10,7 +10,7 @@ import bayescore as bc
 from bayescore.coresets import multilevel as rooms
 from bayescore.coresets.cell_centre import Points, centre_of
 from bayescore.coresets.cell_rows import directions_of
-from bayescore.coresets.cells import Cells, Density, sums_of, sums_of_rows
+from bayescore.coresets.cells import CellPosterior, Cells, sums_of, sums_of_rows
 from bayescore.coresets.multilevel import flat_mode
 from bayescore.data.open import open_designed
 from bayescore.families.family import check_family
@@ -33,7 +33,7 @@ def condensed(frame, formula, family):
 def density(dataset, family):
     cells, columns = Cells.of(dataset), rooms.columns_of(dataset.design)
     beta, prior = flat_mode(dataset, check_family(family), PRIOR), 0.25 * np.eye(len(columns))  # as a build begins
-    seen, start = cells.seen(dataset), Density.start(beta, prior, len(cells), columns)
+    seen, start = cells.seen(dataset), CellPosterior.start(beta, prior, len(cells), columns)
     found = centre_of(seen, start, check_family(family), PRIOR, unit=np.ones(len(columns)))
     return cells, seen, found.points.at
 
@@ -103,7 +103,7 @@ def test_without_averages_it_is_off(monkeypatch):
     dataset, rows, _ = condensed(frame, formula, "logistic")
     good = response(dataset, rows, "logistic")
     with monkeypatch.context() as patch:
-        patch.setattr(Density, "variances", lambda self, rows, own: np.zeros(len(rows)))
+        patch.setattr(CellPosterior, "variances", lambda self, rows, own: np.zeros(len(rows)))
         patch.setattr(rooms, "SHAPE", np.inf)
         _, control, _ = condensed(frame, formula, "logistic")
     assert response(dataset, control, "logistic")[2] > 3.0 * good[2]

@@ -16,7 +16,7 @@ from bayescore.data.sources import as_source
 from bayescore.families.family import FAMILIES
 from bayescore.models.laplace import LaplaceApproximation
 from bayescore.models.posterior import log_likelihoods
-from bayescore.numerics.moments import Errors, Weighed, errors_between
+from bayescore.numerics.moments import Errors, WeightedDraws, errors_between
 from bayescore.numerics.sampling import Chosen
 from bayescore.types import NO_ROW
 from bayescore.validation import DataError
@@ -52,7 +52,7 @@ def spread(core, data, family, *, n_draws=2000):
     z = np.random.default_rng(1).standard_normal((n_draws, data.n_features))
     draws = full.beta + z @ full.factor.T
     base, prior = -0.5 * (z**2).sum(axis=1), PRIOR.log_density(draws)
-    own, true = (Weighed(draws, log_likelihoods(draws, rows, family) + prior - base) for rows in (core, data))
+    own, true = (WeightedDraws(draws, log_likelihoods(draws, rows, family) + prior - base) for rows in (core, data))
     assert min(own.ess, true.ess) > 0.5 * n_draws
     ratio, w = own.log_weights - true.log_weights, true.weights
     return float(np.sqrt(w @ (ratio - w @ ratio) ** 2)), errors_between(own, true)

@@ -6,14 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bayescore.coresets.predicted_error import N_DRAWS, Problem, tempered, try_out
+from bayescore.coresets.predicted_error import N_DRAWS, FullDataPosterior, tempered, try_out
 from bayescore.data.dataset import Dataset
 from bayescore.data.sources import as_source
 from bayescore.families.family import FAMILIES
 from bayescore.limits import MIN_ESS_SHARE
 from bayescore.models.laplace import Expansion, Transport, find_mode
 from bayescore.models.posterior import likelihood_terms, log_likelihoods, posterior
-from bayescore.numerics.moments import Weighed, _correlation_noise, _moments, errors_between, importance
+from bayescore.numerics.moments import WeightedDraws, _correlation_noise, _moments, errors_between, importance
 from bayescore.numerics.sampling import distinct, draw_candidates, hash_uniforms, select
 from bayescore.priors import Laplace, Normal
 from bayescore.types import WeightedData, stack
@@ -27,7 +27,7 @@ def normal_pair(shift, covariance, seed=0, n=2000):
     draws = np.random.default_rng(seed).standard_normal((n, 3))
     mean = np.array([shift, 0.0, 0.0])
     moved = Transport.between(np.zeros(3), np.eye(3), mean, np.linalg.inv(covariance))(draws)
-    return Weighed(draws, np.zeros(n)), Weighed(moved, np.zeros(n))
+    return WeightedDraws(draws, np.zeros(n)), WeightedDraws(moved, np.zeros(n))
 
 
 @pytest.mark.parametrize(("shift", "scale", "r"), [(0.3, 1.0, 0.0), (0.0, 0.8, 0.3), (-0.5, 0.9, -0.1), (0.0, 1, 0.0)])
@@ -45,8 +45,8 @@ def test_predicted_errors_of_normal_posteriors(shift, scale, r):
 def test_weights_tell_errors_of_shape():
     """Importance weights of N(0.2, 1) on draws of N(0, 1): 0.2; over 200 seeds the sd is 0.0011, and 9 are allowed."""
     draws = np.random.default_rng(1).standard_normal((20_000, 2))
-    other = Weighed(draws, 0.2 * draws[:, 0])
-    assert errors_between(Weighed(draws, np.zeros(20_000)), other).mean == pytest.approx(0.2, abs=0.01)
+    other = WeightedDraws(draws, 0.2 * draws[:, 0])
+    assert errors_between(WeightedDraws(draws, np.zeros(20_000)), other).mean == pytest.approx(0.2, abs=0.01)
     assert errors_between(other, other) == (0.0, 0.0, 0.0)
 
 
@@ -65,11 +65,11 @@ def test_a_lone_error_among_thousands_is_told(spread):
     off = draws.copy()
     off[:, 1] = 0.4 * draws[:, 0] + math.sqrt(1.0 - 0.4**2) * draws[:, 1]
     off[:, 7] += 0.3
-    other = Weighed(draws, v)
-    found = errors_between(Weighed(off, u), other)
+    other = WeightedDraws(draws, v)
+    found = errors_between(WeightedDraws(off, u), other)
     assert found.mean == pytest.approx(0.3, abs=0.18)
     assert found.correlation == pytest.approx(0.4, abs=0.18)
-    alone = errors_between(Weighed(draws, u), other)
+    alone = errors_between(WeightedDraws(draws, u), other)
     assert alone.mean < 0.2
     assert alone.correlation < 0.2
 
@@ -85,7 +85,7 @@ def test_noise_of_correlations():
     differences, variances = [], []
     for _ in range(400):
         draws, u = rng.standard_normal((300, 3)) @ cut.T, rng.normal(0, 0.4, (2, 300))
-        a, b = (_moments(Weighed(draws, each)) for each in u)
+        a, b = (_moments(WeightedDraws(draws, each)) for each in u)
         differences.append(a.correlation - b.correlation)
         variances.append(_correlation_noise(a, b))
     lower = np.tril_indices(3, -1)
@@ -112,7 +112,7 @@ def problem_of(rows, size=len, prior=PRIOR, seed=5):
     part = likelihood_terms(mode.beta, rows, logistic)
     found, total = draw_candidates(Dataset(as_source(rows)), lambda block: 0.1 + np.abs(block.X[:, 0]), size, seed)
     sample = select(found, size, total)
-    return Problem(logistic, prior, Expansion(logistic, mode.beta, part, sample.expanded(), sample.inclusion))
+    return FullDataPosterior(logistic, prior, Expansion(logistic, mode.beta, part, sample.expanded(), sample.inclusion))
 
 
 @pytest.fixture(scope="module")
@@ -181,9 +181,9 @@ def test_posteriors_that_do_not_overlap_are_said_to_be_far_apart(tried):
     """By the sd of the log weights, which moved draws leave at 0 here: 6, by construction."""
     _, rows, few, _, trial = tried
     first = trial.full.draws[:, 0]
-    apart = Weighed(trial.full.draws, 6.0 * (first - first.mean()) / first.std())
+    apart = WeightedDraws(trial.full.draws, 6.0 * (first - first.mean()) / first.std())
     found = replace(
-        trial, full=Weighed(apart.draws, trial.problem.own(few, trial.base).log_weights + apart.log_weights)
+        trial, full=WeightedDraws(apart.draws, trial.problem.own(few, trial.base).log_weights + apart.log_weights)
     )
     assert found.errors(few) == pytest.approx((6.0, 6.0, 6.0))
     assert found.shape_error(few) == math.inf

@@ -12,7 +12,7 @@ import pytest
 
 import bayescore as bc
 from bayescore.coresets import cell_centre, multilevel
-from bayescore.coresets.cells import Cells, Density
+from bayescore.coresets.cells import CellPosterior, Cells
 from bayescore.coresets.multilevel import Multilevel, MultilevelState
 from bayescore.families.family import FAMILIES
 from bayescore.files import read_checkpoint, write_checkpoint
@@ -62,7 +62,7 @@ def centre(rows, design, family):
     data = MultilevelState(Multilevel(), design, family)._dataset(rows)
     cells, columns = Cells.of(data), multilevel.columns_of(data.design)
     unit = np.ones(len(columns))
-    start = Density.start(np.zeros(data.n_features), 0.25 * np.eye(len(columns)), len(cells), columns)
+    start = CellPosterior.start(np.zeros(data.n_features), 0.25 * np.eye(len(columns)), len(cells), columns)
     found = cell_centre.centre_of(cells.seen(data), start, FAMILIES[family], Normal(0.0, 4.0), unit=unit)
     at = found.points.at
     return at.beta, at.sds, np.sqrt(np.diagonal(at.prior))

@@ -21,7 +21,7 @@ from bayescore.families.family import FAMILIES
 from bayescore.files import write_checkpoint
 from bayescore.methods import Calibrated, MergeReduce
 from bayescore.models.posterior import log_likelihoods
-from bayescore.numerics.moments import Weighed, errors_between
+from bayescore.numerics.moments import WeightedDraws, errors_between
 from bayescore.types import WeightedData, stack
 from bayescore.validation import DataError
 
@@ -496,7 +496,7 @@ def mean_errors(core, full):
     z = qmc.MultivariateNormalQMC(np.zeros(full.n_features), seed=pinned(1)).random(2048)
     draws = mode.beta + z @ mode.factor.T
     base = prior.log_density(draws) + 0.5 * (z**2).sum(axis=1)
-    own, true = (Weighed(draws, log_likelihoods(draws, rows, family) + base) for rows in (core, full))
+    own, true = (WeightedDraws(draws, log_likelihoods(draws, rows, family) + base) for rows in (core, full))
     assert min(own.ess, true.ess) > 1000
     return errors_between(own, true).mean
 

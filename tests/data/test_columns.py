@@ -8,7 +8,7 @@ import pytest
 
 from bayescore.data.columns import Columns, coded
 from bayescore.data.roles import Roles, resolve
-from bayescore.data.survey import Seen, Survey
+from bayescore.data.survey import DistinctValues, Survey
 from bayescore.validation import DataError, RowError
 
 TABLE = pa.record_batch({"a": [1, 2, 3], "label": ["no", "yes", "no"], "w": [1.0, 2.0, 0.5], "b": [0.5, 1.5, 2.5]})
@@ -46,7 +46,7 @@ def test_bad_rows_are_counted_from_the_batch_s_place():
             COLUMNS.block(bad, 40)
         assert message in str(caught.value)
     with pytest.raises(DataError, match="column 'label'"):
-        COLUMNS.learnt(Survey(3, Seen.of("abc")))
+        COLUMNS.learnt(Survey(3, DistinctValues.of("abc")))
 
 
 def test_codes_point_at_their_labels_missing_ones_too():

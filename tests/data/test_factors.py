@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from bayescore.data.factors import codes, is_text, keeps_order
-from bayescore.data.survey import Seen, Survey, merged, seen
+from bayescore.data.survey import DistinctValues, Survey, merged, seen
 from bayescore.limits import MAX_LEVELS_NAMED
 from bayescore.validation import DataError, RowError
 
@@ -34,7 +34,7 @@ def test_a_categorical_keeps_its_order_without_levels_that_no_row_has(ordered):
 def test_orders_that_disagree_give_sorted_levels():
     one, two = (seen(pandas_column(order).column("f"), ordered=True) for order in (["x", "z", "y"], ["z", "x", "y"]))
     assert (one + two).levels("f") == ("x", "y", "z")
-    assert (one + Seen()).order == one.order
+    assert (one + DistinctValues()).order == one.order
 
 
 def test_a_plain_dictionary_has_no_order():
@@ -74,8 +74,8 @@ def test_an_unknown_level_is_named_with_its_column_and_row():
 
 def test_columns_that_are_no_factors_are_refused():
     with pytest.raises(DataError, match=r"'f' has more than 2000 levels.*name it as groups"):
-        merged([Survey(levels={"f": Seen.of(str(i) for i in range(MAX_LEVELS_NAMED + 1))})])
+        merged([Survey(levels={"f": DistinctValues.of(str(i) for i in range(MAX_LEVELS_NAMED + 1))})])
     with pytest.raises(DataError, match="'f' mixes numbers and text"):
-        Seen.of([1, "a"]).levels("f")
+        DistinctValues.of([1, "a"]).levels("f")
     with pytest.raises(DataError, match=r"column 'f' is double, and held text before \('a'\)"):
         codes(pa.array([1.0]), "f", ["a"], 0)

@@ -16,7 +16,7 @@ import bayescore as bc
 from bayescore.coresets.private import private_coreset
 from bayescore.data import factors
 from bayescore.data.design import Grouping, append_offset
-from bayescore.data.groups import Given
+from bayescore.data.groups import GivenGroups
 from bayescore.types import NO_GROUP, WeightedData, stack
 from bayescore.validation import DataError
 
@@ -454,6 +454,6 @@ def test_rows_carry_their_groups():
 
 
 def test_a_list_of_text_is_levels_or_names_as_it_fits():
-    assert Given.of(["a", "b", "a"], 3).names == ("group",)
-    assert Given.of(["a", "b"], 2, ("a", "b")).names == ("a", "b")
-    assert Given.of(["a", "b"], None).names == ("a", "b")
+    assert GivenGroups.of(["a", "b", "a"], 3).names == ("group",)
+    assert GivenGroups.of(["a", "b"], 2, ("a", "b")).names == ("a", "b")
+    assert GivenGroups.of(["a", "b"], None).names == ("a", "b")

@@ -8,7 +8,7 @@ from operator import add
 import numpy as np
 import pytest
 
-from bayescore.data.passes import Moments, exact_total
+from bayescore.data.passes import ExactMoments, exact_total
 
 RNG = np.random.default_rng(0)
 SPREAD = RNG.normal(size=2000) * 10.0 ** RNG.integers(-200, 60, 2000)
@@ -27,10 +27,10 @@ def test_moments_are_those_of_rational_arithmetic_for_every_order_and_cut():
     exact = [Fraction(v) for v in values.tolist()]
     mean = sum(exact) / len(exact)
     spread = float(sum((v - mean) ** 2 for v in exact) / (len(exact) - 1)) ** 0.5
-    whole = Moments.of(values)
+    whole = ExactMoments.of(values)
     assert whole.mean() == float(mean)
     assert whole.spread(whole.mean(), 1) == pytest.approx(spread, rel=1e-15)
-    parts = [Moments.of(part) for part in np.array_split(RNG.permutation(values), 7)]
+    parts = [ExactMoments.of(part) for part in np.array_split(RNG.permutation(values), 7)]
     assert reduce(add, parts) == whole
     # negative control: sums in floats depend on the order
     assert len({float(np.cumsum(RNG.permutation(values**2))[-1]) for _ in range(20)}) > 1
@@ -38,6 +38,6 @@ def test_moments_are_those_of_rational_arithmetic_for_every_order_and_cut():
 
 def test_an_sd_far_below_the_mean_keeps_its_digits():
     values = 1e12 + np.arange(1000.0) / 1024.0
-    moments = Moments.of(values)
+    moments = ExactMoments.of(values)
     assert moments.spread(moments.mean(), 0) == pytest.approx(np.std(np.arange(1000.0) / 1024.0), rel=1e-7)
     assert moments.spread(0.0, 0) == pytest.approx(1e12)

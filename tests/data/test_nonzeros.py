@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 import bayescore as bc
-from bayescore.coresets.predicted_error import _Density
+from bayescore.coresets.predicted_error import _WhitenedDensity
 from bayescore.data.passes import MAX_FILL, MIN_COLUMNS, add_gram, compact
 from bayescore.families.family import FAMILIES
 from bayescore.models.posterior import likelihood_terms, log_likelihoods, posterior
@@ -72,10 +72,10 @@ def test_densities_at_many_points_are_those_of_blas(monkeypatch):
     target = posterior(rows_of(X.toarray()), LOGISTIC, bc.priors.Normal(0, 1))
     rng, mode = np.random.default_rng(2), np.full(140, 0.1)
     scale, u = np.tril(rng.normal(size=(140, 140))) / 20.0, rng.normal(size=(9, 140))
-    found = _Density(target, mode, scale)
+    found = _WhitenedDensity(target, mode, scale)
     assert found.sparse
     monkeypatch.setattr("bayescore.coresets.predicted_error.compact", lambda rows: rows)
-    for mine, theirs in zip(found.at(u), _Density(target, mode, scale).at(u), strict=True):
+    for mine, theirs in zip(found.at(u), _WhitenedDensity(target, mode, scale).at(u), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-10, atol=1e-10)
 
 

@@ -14,7 +14,7 @@ from bayescore.data.blocks import Block, Intake
 from bayescore.data.factors import Selection
 from bayescore.data.roles import Roles, resolve
 from bayescore.data.sources import KINDS, as_source
-from bayescore.data.survey import MANY, Seen, Survey
+from bayescore.data.survey import MANY, DistinctValues, Survey
 from bayescore.validation import DataError
 
 dd = pytest.importorskip("dask.dataframe")
@@ -55,7 +55,9 @@ def random_survey(rng):
     def values(most):
         order = (None, tuple("abcdefghi"), tuple("ihgfedcba"))[rng.integers(3)]
         missing = bool(rng.random() < 0.2)
-        return Seen.of(rng.permutation(list("abcdefghi"))[: rng.integers(most + 1)].tolist(), order, missing=missing)
+        return DistinctValues.of(
+            rng.permutation(list("abcdefghi"))[: rng.integers(most + 1)].tolist(), order, missing=missing
+        )
 
     levels = {name: values(9) for name in ("device", "town") if rng.random() < 0.8}
     return Survey(int(rng.integers(50)), values(MANY), levels, bool(rng.random() < 0.3))

@@ -11,7 +11,7 @@ import bayescore as bc
 from bayescore.data import dataset as passes
 from bayescore.data.dataset import Dataset
 from bayescore.diagnostics import averages as average_sums
-from bayescore.diagnostics.averages import Cells, Change, every_row, sampled
+from bayescore.diagnostics.averages import Change, ContrastCells, every_row, sampled
 from bayescore.families.family import FAMILIES
 from bayescore.models.predictor import Predictor
 from bayescore.validation import DataError
@@ -205,7 +205,7 @@ def ratios(kind, family, seed, *, beyond=True):
     how = {"by": name, "values": values}
     if seed % 2:
         how = {"variable": name, "contrasts": tuple((Change(value=x),) for x in values)}
-    cells = Cells(core.design, True, **how)
+    cells = ContrastCells(core.design, True, **how)
     dataset = Dataset(core.as_source(), core.design, progress=False)
     at = Predictor(draws)
     exact, found = every_row(dataset, cells, at, family), sampled(dataset, cells, at, family, size=300)
@@ -257,10 +257,10 @@ def test_many_levels_take_bounded_memory(argument, monkeypatch):
     beta = rng.normal(size=(400, core.n_features)) * 0.1  # more than columns
     cells = {"values": tuple(map(float, range(200)))}
     if argument == "by":
-        own = Cells(core.design, True, by="shop", **cells)
+        own = ContrastCells(core.design, True, by="shop", **cells)
     else:
         changes = tuple((Change(value=float(k)),) for k in range(200))
-        own = Cells(core.design, True, variable="shop", contrasts=changes)
+        own = ContrastCells(core.design, True, variable="shop", contrasts=changes)
     dataset, at = Dataset(core.as_source(), core.design, progress=False), Predictor(beta)
     tracemalloc.start()
     found = sampled(dataset, own, at, FAMILIES["logistic"], size=2000)
@@ -276,7 +276,7 @@ def test_the_same_rows_are_sampled_whatever_the_blocks_and_threads(many):
     rows, _, draws = problem("rare column", "logistic", 0)
     core = bc.all_rows(rows.X, rows.y, progressbar=False)
     changes = tuple((Change(value=value),) for value in (0.0, 1.0))
-    cells = Cells(core.design, True, variable=core.feature_names[-1], contrasts=changes)
+    cells = ContrastCells(core.design, True, variable=core.feature_names[-1], contrasts=changes)
     values = []
     for block_rows, cores in ((512, 1), (2048, 2), (None, 1)):
         dataset = Dataset(core.as_source(), core.design, progress=False, block_rows=block_rows, cores=cores)

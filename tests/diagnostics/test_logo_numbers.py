@@ -12,7 +12,7 @@ from bayescore.diagnostics.certificate import whole as within
 from tests.counted import QUIET
 
 SD, WIDE, SPREAD, G = 2.0, 10.0, 2.0, 20
-FORMULA, FAMILY = "y ~ a + b + (1 | g)", bc.families.Normal(SD)
+FORMULA, FAMILY = "y ~ a + b + (1 | g)", bc.families.Gaussian(SD)
 GRID = np.linspace(-4.0, 2.0, 61)  # of log sigma
 
 

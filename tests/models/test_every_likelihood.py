@@ -15,7 +15,7 @@ from bayescore.families import register
 from bayescore.families.family import FAMILIES, check_family
 from bayescore.families.logistic import Logistic
 from bayescore.families.negative_binomial import NegativeBinomial
-from bayescore.families.normal import Normal
+from bayescore.families.normal import Gaussian
 from bayescore.families.poisson import Poisson
 from bayescore.families.probit import Probit
 from bayescore.models.laplace import LaplaceApproximation
@@ -25,7 +25,7 @@ from tests.conftest import make_rows
 from tests.models.cauchit import Cauchit
 
 CAUCHIT = Cauchit()
-PACKAGED = [*FAMILIES.values(), NegativeBinomial(0.7), NegativeBinomial(30.0), Normal(0.4), Normal(2.5)]
+PACKAGED = [*FAMILIES.values(), NegativeBinomial(0.7), NegativeBinomial(30.0), Gaussian(0.4), Gaussian(2.5)]
 SIDES = pytest.mark.parametrize("side", [1, -1])
 EVERY = pytest.mark.parametrize("family", [*PACKAGED, CAUCHIT], ids=lambda family: family.name)
 

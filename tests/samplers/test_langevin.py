@@ -50,7 +50,7 @@ def run(own, start, n, step, *, thin=1, iteration=-1):
 
 def test_a_quarter_turn_draws_independently_from_a_normal_density():
     """With h = pi / 2 a draw is the momentum itself, and all are accepted."""
-    step = langevin.Step(math.log(math.pi / 2), 1, math.inf)
+    step = langevin.StepSize(math.log(math.pi / 2), 1, math.inf)
     segment, (last, log_h, mean) = run(NORMAL, np.full(3, 9.0), 50, step)
     np.testing.assert_allclose(segment.draws, np.random.default_rng(0).standard_normal((50, 1, 3))[:, 0], atol=1e-14)
     np.testing.assert_allclose(segment.acceptance, 1.0)
@@ -119,14 +119,14 @@ def off(draws):
 @pytest.mark.parametrize("steps", [1, 2])
 def test_the_kernel_draws_from_a_skewed_density_and_a_wrong_energy_does_not(steps):
     """Mean and sd within 5.5 standard errors, 4e-8 each; of a kernel without a half kick they must be off."""
-    segment, _ = run(SKEWED, np.zeros(1), 40_000, langevin.Step(math.log(0.6), steps, 2.0))
+    segment, _ = run(SKEWED, np.zeros(1), 40_000, langevin.StepSize(math.log(0.6), steps, 2.0))
     assert off(segment.draws) < 5.5
     rng = np.random.default_rng(0)
     assert off(_wrong(rng.standard_normal((40_000, 1)), rng.random(40_000), 0.6)) > 5.5
 
 
 def test_a_point_without_density_is_rejected():
-    segment, (last, *_) = run(SKEWED, np.array([1.0]), 20, langevin.Step(math.log(1.5), 1, math.inf))
+    segment, (last, *_) = run(SKEWED, np.array([1.0]), 20, langevin.StepSize(math.log(1.5), 1, math.inf))
     assert np.isfinite(segment.draws).all()
     assert langevin.acceptance(math.nan) == langevin.acceptance(-math.inf) == 0.0
     assert np.isfinite(last).all()
@@ -145,7 +145,7 @@ class Ranked:
         return Dense.of(FLAT, data, np.array([0.5, 0.0, 0.0]), np.diag([0.4, 0.3, 0.4]))
 
     def advance(self, rng, beta, _tuning, frame, segment):
-        langevin.advance(rng, frame.x(beta), langevin.Step(-1.0, 2, 3.0), frame.target, segment)
+        langevin.advance(rng, frame.x(beta), langevin.StepSize(-1.0, 2, 3.0), frame.target, segment)
         segment.draws[:] = frame.theta(segment.draws)
 
 

@@ -35,10 +35,10 @@ def test_step_satisfies_detailed_balance(longest):
 
     for _ in range(20):
         noise = rng.standard_normal(3)
-        there, probability = mala.step(mala.Noise(noise, 0.0), here, scale, arguments)
+        there, probability = mala.step(mala.ProposalNoise(noise, 0.0), here, scale, arguments)
         ratio = there.value - here.value + log_q(there, here) - log_q(here, there)
         assert probability == pytest.approx(min(1.0, math.exp(ratio)), rel=1e-9)
-        stay, _ = mala.step(mala.Noise(noise, 1.0 - 1e-12), here, scale, arguments)
+        stay, _ = mala.step(mala.ProposalNoise(noise, 1.0 - 1e-12), here, scale, arguments)
         assert (stay.theta == (here if probability < 1 else there).theta).all()
         here = there
 
@@ -47,7 +47,7 @@ def test_a_proposal_without_density_is_rejected():
     target, mode = target_of()
     state = mala.init(mode.beta, target.arguments())
     far, probability = mala.step(
-        mala.Noise(np.full(3, 1e200), 0.5), state, mala.Scale(300.0, np.eye(3)), target.arguments()
+        mala.ProposalNoise(np.full(3, 1e200), 0.5), state, mala.Scale(300.0, np.eye(3)), target.arguments()
     )
     assert probability == 0.0
     assert (far.theta == state.theta).all()

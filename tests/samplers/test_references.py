@@ -106,7 +106,7 @@ def _wrong_advance(normals, uniforms, theta, log_epsilon, factor, arguments, dra
     state, scale = mala.init(theta, arguments), mala.Scale(log_epsilon, factor, math.inf)
     for i in range(len(draws)):
         for j in range(uniforms.shape[1]):
-            there, _ = mala.step(mala.Noise(normals[i, j], -1.0), state, scale, arguments)
+            there, _ = mala.step(mala.ProposalNoise(normals[i, j], -1.0), state, scale, arguments)
             if uniforms[i, j] < math.exp(min(0.0, there.value - state.value)):
                 state = there
         draws[i] = state.theta

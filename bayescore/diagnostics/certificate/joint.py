@@ -28,7 +28,7 @@ from bayescore.data.design import Grouping
 from bayescore.diagnostics.certificate.provenance import covariance_of, trouble_of_densities, trouble_of_groups
 from bayescore.diagnostics.certificate.stein import Damping, Scores, enough_draws, scores, stein
 from bayescore.diagnostics.certificate.weigh import (
-    EffectMoments,
+    DrawnEffectMoments,
     Weighed,
     effect_columns,
     effects_table,
@@ -59,7 +59,7 @@ _NO_GRADIENT = "at some of them its density has no finite gradient."
 
 @dataclass(frozen=True, eq=False)
 class Grouped:
-    """The base of `Marginal` and `Joint`."""
+    """The base of `Marginal` and `JointStrategy`."""
 
     idata: Any
     beta: Posterior  # the coefficients as read from `idata`
@@ -178,7 +178,7 @@ class JointDraws(Weighed):
 
 
 @dataclass(frozen=True, eq=False)
-class Joint(Grouped):
+class JointStrategy(Grouped):
     """The strategy for any group terms."""
 
     def provenance(self) -> str:
@@ -243,7 +243,7 @@ class Joint(Grouped):
 def effects_of(draws: Predictor, weights: FloatArray, labels: FloatArray, slow: float) -> pd.DataFrame:
     """Return the table of all effects of draws, given their weights, as `effects_table` has it."""
     u = effects_at(draws)
-    moments = EffectMoments(u, np.broadcast_to(0.0, u.shape))
+    moments = DrawnEffectMoments(u, np.broadcast_to(0.0, u.shape))
     factors = tuple(own.grouping for own in draws.factors)
     cuts = pieces_of(len(labels), len(weights))
     parts = [effect_columns(weights, moments.of(cut), moments.of(cut), labels[cut]) for cut in cuts]

@@ -14,7 +14,7 @@ from scipy import special
 
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
-from bayescore.diagnostics.certificate.weigh import Columns, EffectMoments, effect_columns, joined, pieces_of
+from bayescore.diagnostics.certificate.weigh import Columns, DrawnEffectMoments, effect_columns, joined, pieces_of
 from bayescore.diagnostics.row_sums import check_finite, check_weight
 from bayescore.models.groups.effects import effects_given
 from bayescore.models.groups.marginal import CollapsedArguments, CollapsedTarget, n_nodes, nodes_at
@@ -41,20 +41,20 @@ class NodeMoments:
     """
 
     log_p: FloatArray
-    effects: EffectMoments
+    effects: DrawnEffectMoments
     astray: NDArray[np.bool_]
 
     @classmethod
     def empty(cls, shape: tuple[int, ...]) -> "NodeMoments":
         """Return figures to be filled by `put`, given the shape (S, G + 1)."""
         of_groups = shape[0], shape[1] - 1
-        return cls(np.empty(shape), EffectMoments.empty(of_groups), np.zeros(of_groups, dtype=bool))
+        return cls(np.empty(shape), DrawnEffectMoments.empty(of_groups), np.zeros(of_groups, dtype=bool))
 
     @classmethod
     def of_terms(cls, terms: FloatArray, at: DrawNodes) -> "NodeMoments":
         """Return figures from log terms at nodes, shape (S, M)."""
         found = figures(terms, at)
-        return cls(found.log_p, EffectMoments(found.mean, found.variance), found.astray)
+        return cls(found.log_p, DrawnEffectMoments(found.mean, found.variance), found.astray)
 
     def put(self, cut: slice, own: "NodeMoments") -> None:
         """Write those of some draws."""
@@ -95,7 +95,7 @@ class Moves:
     ratio: FloatArray
     poor: NDArray[np.bool_]
     places: IntArray
-    evaluated: EffectMoments
+    evaluated: DrawnEffectMoments
     missed: NDArray[np.bool_]
 
     def moved(self, own: NodeMoments, groups: slice) -> NodeMoments:
@@ -106,7 +106,7 @@ class Moves:
         k = self.places[here] - groups.start
         astray[:, k] = self.missed[:, here]
         mean[:, k], variance[:, k] = self.evaluated.of(here)
-        return NodeMoments(log_p, EffectMoments(mean, variance), astray)
+        return NodeMoments(log_p, DrawnEffectMoments(mean, variance), astray)
 
 
 class Sample(NamedTuple):

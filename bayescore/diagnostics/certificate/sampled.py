@@ -53,8 +53,8 @@ from bayescore.diagnostics.certificate.nodes import (
     Sample,
     core_moments,
 )
-from bayescore.diagnostics.certificate.weigh import EffectMoments
-from bayescore.diagnostics.row_sums import SAVES, Look, check_finite, check_weight, gather
+from bayescore.diagnostics.certificate.weigh import DrawnEffectMoments
+from bayescore.diagnostics.row_sums import SAVES, RowSumsPlan, check_finite, check_weight, gather
 from bayescore.families import Family
 from bayescore.limits import MAX_SUM_ERROR
 from bayescore.models.groups.marginal import CollapsedTarget, inclusion_of, n_nodes
@@ -71,7 +71,7 @@ from bayescore.models.groups.rows import (
 from bayescore.models.laplace import largest_sample, with_remainders
 from bayescore.models.posterior import Derivatives
 from bayescore.models.row_kernels import derivatives_of
-from bayescore.numerics.elementary import Nodes
+from bayescore.numerics.elementary import EffectNodes
 from bayescore.numerics.sampling import Chosen, hash_uniforms
 from bayescore.types import NO_GROUP, FloatArray, IntArray, WeightedData, stack
 
@@ -125,7 +125,7 @@ def sampled_sums(theta: FloatArray, core: Coreset, dataset: Dataset, target: Col
             return None
         sample = _sample(inclusion)
         kept = _rows_of(dataset, sample, G)
-        sampled = _Sampled(target, core, full, kept, sample, inclusion[sample])
+        sampled = _GroupSample(target, core, full, kept, sample, inclusion[sample])
         look = sampled.look(theta, at)
         error = float(look.error.max())
         if error <= MAX_SUM_ERROR:
@@ -186,7 +186,7 @@ def _rows_of(dataset: Dataset, sample: IntArray, n_groups: int) -> WeightedData:
     return stack(list(dataset.map(of_block, "certifying", canonical=True)))
 
 
-class _Look(NamedTuple):
+class _GroupEstimates(NamedTuple):
     """Sampled groups at S draws by the full data.
 
     `log_p`, shape (S, number), is their log-likelihood, `left`, shape (S,), the sum of what the quadratics leave, and
@@ -197,13 +197,13 @@ class _Look(NamedTuple):
     log_p: FloatArray
     left: FloatArray
     error: FloatArray
-    effects: EffectMoments
+    effects: DrawnEffectMoments
     astray: NDArray[np.bool_]
     near: bool
 
 
 @dataclass(frozen=True, eq=False)
-class _Sampled:
+class _GroupSample:
     """A sample of groups, their rows and those of no group; `full` is the pass over all at the coreset's mode."""
 
     target: CollapsedTarget
@@ -223,12 +223,12 @@ class _Sampled:
         """Places of the sampled groups among all."""
         return np.append(self.sample, self.target.n_groups)
 
-    def look(self, theta: FloatArray, at: IntArray) -> _Look:
+    def look(self, theta: FloatArray, at: IntArray) -> _GroupEstimates:
         """Evaluate the sampled groups at draws; their effects are kept of those `at`, in order."""
         arguments, each = self.target.arguments().of(self.sample, np.ones(len(self.sample))), self.each
         log_p, quadratics = np.empty((len(theta), len(self.places))), self._terms()
         left, shape = np.empty_like(log_p), (len(at), len(self.sample))
-        effects, astray = EffectMoments.empty(shape), np.zeros(shape, dtype=bool)
+        effects, astray = DrawnEffectMoments.empty(shape), np.zeros(shape, dtype=bool)
         step = max(1, _PIECE // n_nodes(float(np.exp(theta[:, -1].max())), arguments))
         cuts = [slice(start, min(start + step, len(theta))) for start in range(0, len(theta), step)]
         sums = np.zeros((5, len(self.sample)))
@@ -252,9 +252,9 @@ class _Sampled:
             middle = left[cut] @ open_ / max(float(open_.sum()), _TINY)
             square[cut] = (left[cut] - middle[:, None]) ** 2 @ open_
         error = np.sqrt(square * many / max(many - 1.0, 1.0))
-        return _Look(log_p, left.sum(axis=1), error, effects, astray, self._near(sums / len(theta)))
+        return _GroupEstimates(log_p, left.sum(axis=1), error, effects, astray, self._near(sums / len(theta)))
 
-    def sums(self, theta: FloatArray, look: _Look, at: IntArray, labels: FloatArray) -> NodeSums | None:
+    def sums(self, theta: FloatArray, look: _GroupEstimates, at: IntArray, labels: FloatArray) -> NodeSums | None:
         """Return the sums at draws; None where the other groups' effects are not as near as the sums."""
         if not look.near:
             return None
@@ -306,10 +306,10 @@ class _Sampled:
             part = rows.take(which)
             group = np.full((len(which), 1), NO_GROUP if g == NO_GROUP else 0)
             alone = WeightedData(part.X, part.y, part.weights, part.index, offset=part.offset, group=group)
-            nodes = Nodes(*(np.array([each[place], 0.0]) for each in target.point.nodes))
+            nodes = EffectNodes(*(np.array([each[place], 0.0]) for each in target.point.nodes))
             look = look_at_rows(alone, target.family, 1, z[which])
             if g == NO_GROUP:
-                nodes = Nodes(np.zeros(2), np.ones(2))  # the first is of no rows: the same on both sides
+                nodes = EffectNodes(np.zeros(2), np.ones(2))  # the first is of no rows: the same on both sides
             found.append(at_point(look, target.point.theta, nodes, target.priors).terms)
         return found
 
@@ -334,7 +334,7 @@ def sampled_row_sums(theta: FloatArray, core: Coreset, dataset: Dataset, target:
     def labels_of(_: int, block: WeightedData) -> FloatArray:
         return label_weights(block, near.codes(block), G + 1)
 
-    gathered, labels = gather(dataset, Look.near(near, core), labels_of, partial(reduce, add))
+    gathered, labels = gather(dataset, RowSumsPlan.near(near, core), labels_of, partial(reduce, add))
     check_weight(core, float(labels.sum()))
     sample = gathered.sample()
     rows, arguments = sample.expanded(), target.arguments()

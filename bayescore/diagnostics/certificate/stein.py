@@ -329,7 +329,9 @@ def scores(predictor: Predictor, core: WeightedData, family: Family, prior: Prio
             inverse = np.asarray(np.linalg.inv(covariance), dtype=np.float64)
             slope = of_u[cut].T.reshape(some.effects.shape) - np.einsum("sgq,sqr->sgr", some.effects, inverse)
             mean, informed, middle_inverse = block
-            of_factors.append(_of_factor(some, mean, slope, _Blocks(informed, inverse, middle_inverse), group_prior))
+            of_factors.append(
+                _of_factor(some, mean, slope, _LevelPrecisions(informed, inverse, middle_inverse), group_prior)
+            )
             of_u[cut] = slope.reshape(len(slope), -1).T
         marginal, effects, slopes = (np.concatenate(each, axis=1) for each in zip(*of_factors, strict=True))
         of_beta = of_beta + prior.gradient(part.beta) - of_u.T @ move
@@ -363,7 +365,7 @@ def checked(n_levels: int) -> IntArray:
     return np.unique(np.linspace(0, n_levels - 1, min(n_levels, LEVELS)).round().astype(np.int64))
 
 
-class _Blocks(NamedTuple):
+class _LevelPrecisions(NamedTuple):
     """H of each level, shape (G, q, q), S^-1 of each draw, (S, q, q), and that of their mean, (q, q)."""
 
     information: FloatArray
@@ -372,7 +374,7 @@ class _Blocks(NamedTuple):
 
 
 def _of_factor(
-    own: Factor, mean: FloatArray, slope: FloatArray, blocks: _Blocks, prior: GroupPrior
+    own: Factor, mean: FloatArray, slope: FloatArray, blocks: _LevelPrecisions, prior: GroupPrior
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the gradients of a factor's log sds and z, and effects of some levels with their gradients.
 

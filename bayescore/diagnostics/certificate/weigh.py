@@ -120,28 +120,28 @@ class Weigher(Protocol):
         """Return k-hat of each coordinate's tail, and which coordinates have no moments, shape (D,) each."""
 
 
-class EffectMoments(NamedTuple):
+class DrawnEffectMoments(NamedTuple):
     """Mean and variance of each effect at each draw, shape (S, E)."""
 
     mean: FloatArray
     variance: FloatArray
 
     @classmethod
-    def empty(cls, shape: tuple[int, ...]) -> "EffectMoments":
+    def empty(cls, shape: tuple[int, ...]) -> "DrawnEffectMoments":
         """Return moments to be filled by `put`."""
         return cls(np.empty(shape), np.empty(shape))
 
-    def put(self, cut: slice, own: "EffectMoments") -> None:
+    def put(self, cut: slice, own: "DrawnEffectMoments") -> None:
         """Write those of some draws."""
         self.mean[cut], self.variance[cut] = own
 
-    def of_draws(self, at: IntArray) -> "EffectMoments":
+    def of_draws(self, at: IntArray) -> "DrawnEffectMoments":
         """Return those of some draws."""
-        return EffectMoments(self.mean[at], self.variance[at])
+        return DrawnEffectMoments(self.mean[at], self.variance[at])
 
-    def of(self, cut: slice) -> "EffectMoments":
+    def of(self, cut: slice) -> "DrawnEffectMoments":
         """Return those of some effects."""
-        return EffectMoments(self.mean[:, cut], self.variance[:, cut])
+        return DrawnEffectMoments(self.mean[:, cut], self.variance[:, cut])
 
     def over(self, w: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return mean and sd of each effect over weighted draws, shape (E,)."""
@@ -155,7 +155,9 @@ def pieces_of(n_effects: int, n_draws: int) -> list[slice]:
     return [slice(start, min(start + step, n_effects)) for start in range(0, n_effects, step)]
 
 
-def effect_columns(w: FloatArray, by_core: EffectMoments, by_full: EffectMoments, rows: FloatArray) -> Columns:
+def effect_columns(
+    w: FloatArray, by_core: DrawnEffectMoments, by_full: DrawnEffectMoments, rows: FloatArray
+) -> Columns:
     """Return columns of `CertificateData.effects` for E effects, given weights `w` of draws, shape (S,).
 
     `rows`, shape (E, 2), are the weights of rows of +1 and of -1 in each effect's group.

@@ -26,7 +26,7 @@ from bayescore.data.coreset import Coreset, Shortfall
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import one_intercept
 from bayescore.diagnostics.certificate.flat import Moved
-from bayescore.diagnostics.certificate.joint import Joint, effect_label_weights, effects_of, sizes_of
+from bayescore.diagnostics.certificate.joint import JointStrategy, effect_label_weights, effects_of, sizes_of
 from bayescore.diagnostics.certificate.marginal import Marginal, elpd_logo, left_out
 from bayescore.diagnostics.certificate.nodes import core_moments
 from bayescore.diagnostics.certificate.weigh import Weighed, Weigher
@@ -270,7 +270,7 @@ def weigher_of(
         return Moved(posterior, core, dataset, family, given, carried)
     if model is not None:
         raise ValueError("model= of a coreset with groups cannot be certified; certify the draws of sample(core)")
-    of_groups = Marginal if one_intercept(core.groups) else Joint
+    of_groups = Marginal if one_intercept(core.groups) else JointStrategy
     return of_groups(idata, posterior, core, dataset)
 
 

@@ -200,15 +200,15 @@ def evenly(n_draws: int, n_groups: int = 0) -> IntArray:
 
 
 @dataclass
-class _Held:
+class _DrawnEffects:
     """All draws, once `asked` of them were asked for."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     asked: int = 0
     draws: NDArray[np.float32] | None = None
 
-    def __reduce__(self) -> tuple[type["_Held"], tuple[()]]:
-        return _Held, ()  # workers elsewhere have their own
+    def __reduce__(self) -> tuple[type["_DrawnEffects"], tuple[()]]:
+        return _DrawnEffects, ()  # workers elsewhere have their own
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,7 +227,7 @@ class EffectDraws:
     kept: IntArray  # groups whose draws stand beside it
     # what all rows add to the mean of an effect given (beta, log sigma), and multiply its sd by, (G,) each
     moved: tuple[FloatArray, FloatArray] | None = None
-    _held: _Held = field(default_factory=_Held)
+    _held: _DrawnEffects = field(default_factory=_DrawnEffects)
 
     @property
     def shape(self) -> tuple[int, int]:

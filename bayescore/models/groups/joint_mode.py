@@ -151,7 +151,7 @@ Single = NDArray[np.float32]
 Places = NDArray[np.int32]
 
 
-class Whitening(NamedTuple):
+class JointWhitening(NamedTuple):
     """The centre c, shape (D,); K of each level, D^-1 B' in compressed rows, L, and the factor of sds, (k, k)."""
 
     center: FloatArray
@@ -164,7 +164,7 @@ class Whitening(NamedTuple):
     moves: FloatArray  # of c with sds and correlations, (D - k, k)
 
     @classmethod
-    def of(cls, solver: Solver, center: FloatArray, sds: FloatArray, moves: FloatArray) -> "Whitening":
+    def of(cls, solver: Solver, center: FloatArray, sds: FloatArray, moves: FloatArray) -> "JointWhitening":
         """Return the coordinates of a precision in v."""
         W = solver.W
         places = W.indptr.astype(np.int32), W.indices.astype(np.int32)
@@ -215,7 +215,7 @@ class Whitening(NamedTuple):
 
 
 @jit_sums
-def _place(x: FloatArray, w: Whitening, point: FloatArray) -> None:
+def _place(x: FloatArray, w: JointWhitening, point: FloatArray) -> None:
     G, q, m, k = w.levels.shape[0], w.levels.shape[1], w.rest.shape[0], w.sds.shape[0]
     first = G * q
     rest = x[first : first + m].copy()
@@ -250,7 +250,7 @@ def _place(x: FloatArray, w: Whitening, point: FloatArray) -> None:
 
 
 @jit_sums
-def _pull_back(slope: FloatArray, w: Whitening, gradient: FloatArray) -> None:
+def _pull_back(slope: FloatArray, w: JointWhitening, gradient: FloatArray) -> None:
     G, q, m, k = w.levels.shape[0], w.levels.shape[1], w.rest.shape[0], w.sds.shape[0]
     first = G * q
     for at in range(first + m):
@@ -279,7 +279,7 @@ def _pull_back(slope: FloatArray, w: Whitening, gradient: FloatArray) -> None:
 
 
 @jit
-def whitened_density(x: FloatArray, gradient: FloatArray, own: tuple[Whitening, Means, JointArguments]) -> float:
+def whitened_density(x: FloatArray, gradient: FloatArray, own: tuple[JointWhitening, Means, JointArguments]) -> float:
     """Return the log density at x, up to a constant, and write its gradient."""
     point, slope = np.empty(x.size), np.empty(x.size)
     _place(x, own[0], point)

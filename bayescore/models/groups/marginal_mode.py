@@ -12,7 +12,7 @@ from scipy import linalg
 
 from bayescore.models.groups.rows import INFORMATION, SLOPE, THIRD, GroupSums, Look
 from bayescore.models.posterior import Derivatives, prior_part
-from bayescore.numerics.elementary import EffectMoments, Nodes, effect_moments
+from bayescore.numerics.elementary import EffectMoments, EffectNodes, effect_moments
 from bayescore.priors import Prior
 from bayescore.priors.groups import GroupPrior, log_sigma_terms
 from bayescore.types import FloatArray
@@ -32,13 +32,13 @@ class Effects:
     information: FloatArray  # its precision, (G + 1,)
     slope: FloatArray  # the peak's loss for each unit of beta, (G + 1, p)
 
-    def nodes(self, theta: FloatArray) -> Nodes:
+    def nodes(self, theta: FloatArray) -> EffectNodes:
         """Return nodes at another point (beta, log sigma), of normal effects."""
         precision = self.information + np.exp(-2.0 * float(theta[-1]))
         center = self.information * (self.peak - self.slope @ (theta[:-1] - self.beta)) / precision
         scale = precision**-0.5
         scale[-1] = 0.0
-        return Nodes(center, scale)
+        return EffectNodes(center, scale)
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,7 @@ class MarginalPoint:
 
     beta: FloatArray
     log_sigma: float
-    nodes: Nodes
+    nodes: EffectNodes
     sums: GroupSums
     effects: EffectMoments
     terms: Derivatives  # of the log marginal posterior; the last coordinate is log sigma
@@ -68,7 +68,7 @@ class MarginalPoint:
         return Effects(self.beta, peak, information, self.sums.middle)
 
 
-def at_point(look: Look, theta: FloatArray, nodes: Nodes, priors: tuple[Prior, GroupPrior]) -> MarginalPoint:
+def at_point(look: Look, theta: FloatArray, nodes: EffectNodes, priors: tuple[Prior, GroupPrior]) -> MarginalPoint:
     """Return the results of a pass at theta = (beta, log sigma)."""
     beta, log_sigma = theta[:-1], float(theta[-1])
     sums = look(beta, nodes)
@@ -132,7 +132,7 @@ def marginal_mode(
     that of beta first.
     """
     none = np.zeros(n_groups + 1)
-    point, found = _climb(look, at_point(look, theta, Nodes(none, none), priors), priors, tolerance)
+    point, found = _climb(look, at_point(look, theta, EffectNodes(none, none), priors), priors, tolerance)
     if found:
         return point
     ends = []
@@ -169,7 +169,9 @@ def _climb(
     return (point if best is None else best), False
 
 
-def _joint_mode(look: Look, theta: FloatArray, prior: Prior, n_groups: int, *, apart: bool) -> tuple[FloatArray, Nodes]:
+def _joint_mode(
+    look: Look, theta: FloatArray, prior: Prior, n_groups: int, *, apart: bool
+) -> tuple[FloatArray, EffectNodes]:
     """Return beta at the joint mode of beta and the effects given sigma, as theta, and nodes about the effects there.
 
     The joint density is log-concave given sigma, so steps that are halved until they climb come there from anywhere.
@@ -181,7 +183,7 @@ def _joint_mode(look: Look, theta: FloatArray, prior: Prior, n_groups: int, *, a
     information, held = none + square, apart
     for _ in range(MAX_PASSES):
         there, effects = beta + step, center + step_of_effects
-        sums, own = look(there, Nodes(effects, none)), prior_part(there, prior)
+        sums, own = look(there, EffectNodes(effects, none)), prior_part(there, prior)
         value = sums.values[:, 0].sum() + own.value - 0.5 * square * effects @ effects
         if not value >= best - _ROUNDING * abs(best):
             step, step_of_effects = 0.5 * step, 0.5 * step_of_effects
@@ -203,4 +205,4 @@ def _joint_mode(look: Look, theta: FloatArray, prior: Prior, n_groups: int, *, a
         if max(gradient @ step, of_effects) < _CLOSE**2:
             break
     scale = np.append(information[:-1] ** -0.5, 0.0)
-    return np.append(beta, theta[-1]), Nodes(center, scale)
+    return np.append(beta, theta[-1]), EffectNodes(center, scale)

@@ -38,7 +38,7 @@ from bayescore.models.groups.nodes import DrawNodes, NodeRows, NodeSet, add_valu
 from bayescore.models.posterior import Derivatives, likelihood_terms
 from bayescore.models.predictor import Factor, Predictor, multipliers
 from bayescore.models.row_kernels import add_offset, derivatives_of, predictor
-from bayescore.numerics.elementary import LOG_WEIGHTS, N_NODES, NODES, WEIGHTS, Nodes
+from bayescore.numerics.elementary import LOG_WEIGHTS, N_NODES, NODES, WEIGHTS, EffectNodes
 from bayescore.types import FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError
 
@@ -320,7 +320,7 @@ class GroupSums(NamedTuple):
 
 
 @jit
-def _add_sums(rows: GroupRows, beta: FloatArray, nodes: Nodes, family: Family, sums: GroupSums) -> None:
+def _add_sums(rows: GroupRows, beta: FloatArray, nodes: EffectNodes, family: Family, sums: GroupSums) -> None:
     """Add the sums of a block, and the lower half of the precision."""
     tiles, codes, z = rows.tiles, rows.codes, rows.z
     p, n = len(beta), len(tiles.weights)
@@ -386,7 +386,7 @@ def add_lines(out: FloatArray, places: IntArray, part: FloatArray) -> None:
             out[places[i], j] += part[i, j]
 
 
-Look = Callable[[FloatArray, Nodes], GroupSums]  # (beta, nodes) -> the sums of all rows: one pass
+Look = Callable[[FloatArray, EffectNodes], GroupSums]  # (beta, nodes) -> the sums of all rows: one pass
 
 
 def look_at_rows(rows: WeightedData, family: Family, n_groups: int, z: FloatArray | None = None) -> Look:
@@ -395,7 +395,7 @@ def look_at_rows(rows: WeightedData, family: Family, n_groups: int, z: FloatArra
     codes = np.where(rows.group[:, 0] < 0, n_groups, rows.group[:, 0])
     own = GroupRows(TileRows.of(rows), codes, np.ones(len(rows)) if z is None else np.ascontiguousarray(z))
 
-    def look(beta: FloatArray, nodes: Nodes) -> GroupSums:
+    def look(beta: FloatArray, nodes: EffectNodes) -> GroupSums:
         sums = GroupSums.zeros(n_groups, len(beta))
         _add_sums(own, beta, nodes, family, sums)
         return sums._replace(precision=np.tril(sums.precision) + np.tril(sums.precision, -1).T)
@@ -419,7 +419,9 @@ def effect_multipliers(rows: WeightedData, column: int) -> FloatArray:
     return np.ones(len(rows)) if column < 0 else np.ascontiguousarray(rows.X[:, column])
 
 
-def look_at_source(dataset: Dataset, family: Family, beta: FloatArray, nodes: Nodes, *, column: int = -1) -> GroupPass:
+def look_at_source(
+    dataset: Dataset, family: Family, beta: FloatArray, nodes: EffectNodes, *, column: int = -1
+) -> GroupPass:
     """Return the sums of all rows of a source where one intercept varies; one pass."""
     n_groups, p = len(nodes.center) - 1, len(beta)
 
@@ -429,7 +431,7 @@ def look_at_source(dataset: Dataset, family: Family, beta: FloatArray, nodes: No
             GroupSums.zeros(len(found) - 1, p),
             GroupRows(TileRows.of(block), places, effect_multipliers(block, column)),
         )
-        _add_sums(own, beta, Nodes(nodes.center[found], nodes.scale[found]), family, sums)
+        _add_sums(own, beta, EffectNodes(nodes.center[found], nodes.scale[found]), family, sums)
         count = np.bincount(places, minlength=len(found)).astype(np.float64)
         return found, GroupPass(sums, label_weights(block, places, len(found)), count)
 
