@@ -16,7 +16,7 @@ from bayescore.diagnostics.elpd import sampled_counts
 from bayescore.families.family import FAMILIES
 from bayescore.validation import DataError
 from tests.counted import QUIET
-from tests.test_poisson import HOW, counts
+from tests.families.test_poisson import HOW, counts
 
 POISSON = FAMILIES["poisson"]
 ROWS = counts(900, seed=2)

@@ -1,4 +1,4 @@
-# Coefficients and standard errors of R's survey::svyglm (4.1-1) for tests/fit/test_cluster_robust.py:
+# Coefficients and standard errors of R's survey::svyglm (4.1-1) for tests/fitting/test_cluster_robust.py:
 #   python -m tests.published.survey_rows FOLDER && Rscript tests/published/survey.R FOLDER > tests/published/survey.json
 suppressPackageStartupMessages(library(survey))
 folder <- commandArgs(TRUE)[1]

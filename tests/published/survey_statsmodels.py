@@ -1,4 +1,4 @@
-"""Cluster covariances of statsmodels 0.15.0 for tests/fit/test_cluster_robust.py, of cases without strata.
+"""Cluster covariances of statsmodels 0.15.0 for tests/fitting/test_cluster_robust.py, of cases without strata.
 
 pip install --target LIBRARY statsmodels, python -m tests.published.survey_rows FOLDER, and
 PYTHONPATH=LIBRARY python tests/published/survey_statsmodels.py FOLDER > tests/published/survey_statsmodels.json

@@ -28,7 +28,7 @@ from bayescore.priors import (
 from bayescore.priors.by_name import ByName, prior_from_dict, prior_of
 from bayescore.priors.prior import PRIORS, check_prior
 from tests.conftest import make_rows
-from tests.models.logistic_prior import LogisticPrior
+from tests.priors.logistic_prior import LogisticPrior
 
 NAMES = ("Intercept", "age", "size", "device[phone]", "device[tablet]")
 D = len(NAMES)

@@ -16,7 +16,7 @@ from bayescore.priors.groups import group_prior_for, log_sigma_terms
 from bayescore.validation import DataError
 from benchmarks.accuracy.normal_sd import Exact
 from tests.counted import QUIET
-from tests.test_normal import CROSSED, FLAT, GROUPED, ROWS, SLOPES, X, Y, numbers
+from tests.families.test_normal import CROSSED, FLAT, GROUPED, ROWS, SLOPES, X, Y, numbers
 
 FAMILY = "normal"
 RESIDUAL = math.sqrt(((Y - X @ np.linalg.lstsq(X, Y, rcond=None)[0]) ** 2).sum() / (len(Y) - 3))

@@ -14,7 +14,7 @@ from bayescore.families.family import FAMILIES
 from bayescore.models.laplace import LaplaceApproximation
 from bayescore.numerics.chains import ess, mcse_mean, mcse_sd
 from bayescore.types import WeightedData
-from tests.models.cauchit import Cauchit
+from tests.families.cauchit import Cauchit
 
 N = 2000
 PRIOR = bc.priors.Normal(0, 4)

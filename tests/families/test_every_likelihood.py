@@ -22,7 +22,7 @@ from bayescore.models.laplace import LaplaceApproximation
 from bayescore.models.posterior import likelihood_terms, log_likelihoods, posterior
 from bayescore.models.pymc import model as pymc_model
 from tests.conftest import make_rows
-from tests.models.cauchit import Cauchit
+from tests.families.cauchit import Cauchit
 
 CAUCHIT = Cauchit()
 PACKAGED = [*FAMILIES.values(), NegativeBinomial(0.7), NegativeBinomial(30.0), Gaussian(0.4), Gaussian(2.5)]
