@@ -70,8 +70,6 @@ def test_contributing_says_who_imports_pymc_and_who_builds_models():
 MANY: set[str] = set()
 """Functions that take more than five arguments by position, until they are mended."""
 
-LONG: set[str] = set()
-
 
 def by_position(node):
     """Return how many arguments a function takes by position, the object itself not counted; 0 of an override.
@@ -92,11 +90,3 @@ def test_a_function_takes_at_most_five_arguments_by_position():
         if isinstance(node, ast.FunctionDef) and by_position(node) > 5
     }
     assert found <= MANY
-
-
-def test_a_file_has_at_most_600_lines():
-    lines = {
-        path.relative_to(PACKAGE).as_posix(): len(path.read_text("utf-8").splitlines())
-        for path in PACKAGE.rglob("*.py")
-    }
-    assert {name for name, count in lines.items() if count > 600} <= LONG
