@@ -14,11 +14,13 @@ READY = $(VENV)/.ready-$(VERSION)
 
 # a file of tests runs in one process, so that it makes its fixtures once; the longest file first (tests/durations.py)
 WORKERS = -n 2 --dist loadfile --no-loadscope-reorder
-PYTEST = OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(BIN)/pytest $(WORKERS)
+# bytecode is kept, even where the environment says not to: dozens of processes that tests start read it
+ENVIRONMENT = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1}
+PYTEST = $(ENVIRONMENT) $(BIN)/pytest $(WORKERS)
 SPHINX = $(BIN)/sphinx-build -W --keep-going -b html docs
 UNREACHABLE = http://127.0.0.1:9
 
-.PHONY: demo test check lint unit slow portable durations notebooks docs pages bench evidence lowest clean
+.PHONY: demo test check lint compiled unit slow portable durations notebooks docs pages bench evidence lowest clean
 
 demo: $(READY)
 	$(BIN)/bayescore demo -o demo
@@ -34,15 +36,19 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-unit: $(READY)
+# kernels and rewritten tests, compiled once for all workers
+compiled: $(READY)
+	$(ENVIRONMENT) $(BIN)/python -m tests.compile_first
+
+unit: compiled
 	$(PYTEST) -m "not slow"
 
 # all but the notebooks without data, which `pages` runs
-slow: $(READY)
+slow: compiled
 	$(PYTEST) -m slow -k "not (test_notebooks and offline)"
 
 # every test, and how long each took into tests/durations.json
-durations: $(READY)
+durations: compiled
 	$(PYTEST) --record-durations
 
 notebooks: $(READY)

@@ -14,7 +14,7 @@ shift_seeds(shift())  # before test modules draw anything at import
 
 mpl.use("Agg")
 
-pytest_plugins = ["pytester", "tests.durations"]
+pytest_plugins = ["pytester", "tests.durations", "tests.known_posteriors"]
 
 SHARED = Path(__file__).resolve().parents[1].parent / "shared" / "data"
 

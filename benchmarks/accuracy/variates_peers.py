@@ -20,7 +20,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from bayescore.clustering import SQUARED_EUCLIDEAN, Uniform, d_means, k_variates
+from bayescore.clustering import SQUARED_EUCLIDEAN, UniformDraw, d_means, k_variates
 from bayescore.clustering.divergences import Nearest
 from bayescore.papers import guarantee
 from benchmarks.commands import command
@@ -110,7 +110,7 @@ def main(
                 peer = mixed(home, p, np.random.default_rng(1))
                 held = [X[peer == i] for i in np.unique(peer)]
                 found = [d_means(held, k, random_state=seed) for seed in range(runs)]
-                terms = guarantee(X, best, density=partial(Uniform, groups=peer))
+                terms = guarantee(X, best, density=partial(UniformDraw, groups=peer))
                 (a, da), (b, db) = against([f.cost for f in found], plain), against([f.cost for f in found], theirs)
                 shared = np.mean([count for _, count in parallel])
                 rows.append(

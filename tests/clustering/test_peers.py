@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from bayescore.clustering import PointMasses, Uniform, d_means, k_variates, ol_means, s_means
+from bayescore.clustering import PointMasses, UniformDraw, d_means, k_variates, ol_means, s_means
 from bayescore.types import WeightedData
 from bayescore.validation import DataError
 from tests.clustering.helpers import blobs, cost, differ
@@ -22,7 +22,7 @@ def test_peers_seed_as_k_variates_with_their_uniform_densities():
     groups = np.repeat(range(4), [len(p) for p in PARTS])
     split = [d_means(PARTS, 4, weights=w, random_state=s).cost for s in range(RUNS)]
     whole = partial(k_variates, X, 4, weights=np.concatenate(w))
-    density = partial(Uniform, groups=groups)
+    density = partial(UniformDraw, groups=groups)
     assert not differ(split, [whole(density=density, random_state=9000 + s).cost for s in range(RUNS)])
     assert differ(split, [whole(random_state=s).cost for s in range(RUNS)])
     by_distance = [d_means(PARTS, 4, weights=w, density=PointMasses, random_state=s).cost for s in range(RUNS)]

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import chisquare
 from sklearn.cluster import kmeans_plusplus
 
-from bayescore.clustering import SQUARED_EUCLIDEAN, PointMasses, Uniform, k_variates
+from bayescore.clustering import SQUARED_EUCLIDEAN, PointMasses, UniformDraw, k_variates
 from bayescore.clustering.divergences import BLOCK, Nearest
 from bayescore.clustering.variates import Held, Rows, seed
 from bayescore.validation import DataError
@@ -115,7 +115,7 @@ def test_probes_that_move_are_measured_anew():
 @pytest.mark.statistical(rate=1e-5)
 def test_the_uniform_density_draws_from_the_row_s_group_by_weight():
     X, groups = np.arange(6.0)[:, None], np.array([7, 7, 3, 3, 3, 7])
-    density = Uniform(X, np.array([1.0, 0.0, 1.0, 1.0, 0.0, 3.0]), groups)
+    density = UniformDraw(X, np.array([1.0, 0.0, 1.0, 1.0, 0.0, 3.0]), groups)
     rng = np.random.default_rng(0)
     assert {float(density.draw(2, rng)[0]) for _ in range(100)} == {2.0, 3.0}
     drawn = [float(density.draw(1, rng)[0]) for _ in range(400)]
@@ -147,7 +147,11 @@ X_OK = blobs()
         ({"n_local_trials": 0}, ValueError, "n_local_trials=0 must be at least 1"),
         ({"probe": lambda X, c: X[:5]}, DataError, r"probe returned shape \(5, 2\) for X of shape \(300, 2\)"),
         ({"probe": lambda X, c: X * np.nan}, DataError, "what probe returned is nan in row 0"),
-        ({"density": lambda X, w: Uniform(X, w, [0, 1])}, DataError, r"groups has shape \(2,\); it must be \(300,\)"),
+        (
+            {"density": lambda X, w: UniformDraw(X, w, [0, 1])},
+            DataError,
+            r"groups has shape \(2,\); it must be \(300,\)",
+        ),
         ({"random_state": -1}, ValueError, "random_state=-1"),
     ],
 )

@@ -10,7 +10,7 @@ from scipy.special import expit
 from bayescore.diagnostics.model_check import INTERVAL, check_model
 from bayescore.samplers.posterior import read_posterior
 from bayescore.types import WeightedData
-from tests.diagnostics.conftest import make_posterior
+from tests.known_posteriors import make_posterior
 
 
 def rows(bend, n=4000, weights=None, seed=0, offset=None):

@@ -10,7 +10,16 @@ import numpy as np
 import pytest
 from sklearn.cluster import KMeans
 
-from bayescore.clustering import SQUARED_EUCLIDEAN, Noisy, PointMasses, Uniform, d_means, k_variates, ol_means, s_means
+from bayescore.clustering import (
+    SQUARED_EUCLIDEAN,
+    Noisy,
+    PointMasses,
+    UniformDraw,
+    d_means,
+    k_variates,
+    ol_means,
+    s_means,
+)
 from bayescore.clustering.divergences import Nearest
 from bayescore.papers import guarantee
 from bayescore.papers.nock import stretching
@@ -37,7 +46,7 @@ def test_the_terms_are_their_definitions():
     X, w = DATA["blobs"], np.random.default_rng(0).uniform(0.5, 2.0, 300)
     groups, reference = np.arange(300) % 4, optimum("blobs") + 0.3
     found = guarantee(
-        X, reference, weights=w, density=partial(Noisy, noise=Normal(0.5), density=partial(Uniform, groups=groups))
+        X, reference, weights=w, density=partial(Noisy, noise=Normal(0.5), density=partial(UniformDraw, groups=groups))
     )
     cell = ((X[:, None] - reference) ** 2).sum(axis=2).argmin(axis=1)
     means = np.array([np.average(X[cell == i], axis=0, weights=w[cell == i]) for i in range(K)])
@@ -57,7 +66,7 @@ def test_known_cases():
     plain = guarantee(X, optimum("blobs"))
     assert (plain.variance, plain.spread) == (0.0, 0.0)
     assert plain.phi == pytest.approx(8.0 * plain.optimal)  # Arthur and Vassilvitskii
-    peers = guarantee(X, optimum("blobs"), density=partial(Uniform, groups=np.arange(300) % 3))
+    peers = guarantee(X, optimum("blobs"), density=partial(UniformDraw, groups=np.arange(300) % 3))
     assert peers.phi_by_spread == pytest.approx(10 * peers.optimal + 6 * peers.spread)  # Theorem 4
     w = np.random.default_rng(0).integers(1, 4, 300)
     copies = guarantee(np.repeat(X, w, axis=0), optimum("blobs"))
@@ -75,8 +84,8 @@ def test_known_cases():
     [
         PointMasses,
         partial(Noisy, noise=Normal(3.0)),
-        lambda X, w: Uniform(X, w, np.arange(len(X)) // 40),
-        lambda X, w: Noisy(X, w, Normal(2.0), partial(Uniform, groups=np.arange(len(X)) // 40)),
+        lambda X, w: UniformDraw(X, w, np.arange(len(X)) // 40),
+        lambda X, w: Noisy(X, w, Normal(2.0), partial(UniformDraw, groups=np.arange(len(X)) // 40)),
     ],
     ids=["k-means++", "noisy", "d-means++", "pd-means++"],
 )
@@ -94,7 +103,7 @@ def test_the_bound_holds_over_peers():
     parts = np.array_split(X, 8)
     costs = [d_means(parts, K, random_state=s).cost for s in range(RUNS)]
     found = guarantee(
-        X, optimum("blobs"), density=partial(Uniform, groups=np.repeat(range(8), [len(p) for p in parts]))
+        X, optimum("blobs"), density=partial(UniformDraw, groups=np.repeat(range(8), [len(p) for p in parts]))
     )
     assert not exceeds(costs, found.bound)
 

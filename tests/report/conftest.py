@@ -4,7 +4,6 @@ import pytest
 
 from bayescore.report import write_report
 from bayescore.report.compare import compare
-from tests.diagnostics.conftest import posterior  # noqa: F401
 from tests.diagnostics.helpers import CORESET
 
 

@@ -11,7 +11,7 @@ from bayescore.families.family import FAMILIES
 from bayescore.limits import MIN_DRAWS
 from bayescore.samplers.posterior import read_posterior as read
 from bayescore.validation import DataError
-from tests.diagnostics.conftest import make_posterior
+from tests.known_posteriors import make_posterior
 
 
 def test_all_that_is_known_of_a_posterior_is_read():

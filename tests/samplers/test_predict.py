@@ -12,7 +12,7 @@ import bayescore as bc
 from bayescore.families.family import FAMILIES
 from bayescore.samplers import predict
 from bayescore.validation import DataError
-from tests.diagnostics.conftest import make_posterior
+from tests.known_posteriors import make_posterior
 
 
 def rows_and_posterior(family, sd, n_rows=3000):

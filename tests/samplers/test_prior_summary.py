@@ -8,7 +8,7 @@ import pytest
 import bayescore as bc
 from bayescore.priors.by_name import prior_of
 from bayescore.validation import DataError
-from tests.diagnostics.conftest import make_posterior
+from tests.known_posteriors import make_posterior
 
 NAMES = ("Intercept", "a", "b")
 

@@ -24,7 +24,7 @@ from bayescore.clustering import (
     KVariates,
     Noisy,
     PointMasses,
-    Uniform,
+    UniformDraw,
     d_means,
     k_variates,
     ol_means,
@@ -93,7 +93,7 @@ def one_cluster(runs: int) -> list[dict[str, Any]]:
     rows = []
     for lemma, points, density in (
         ("Lemma 3 (equal rows)", np.zeros((500, 3)), PointMasses),
-        ("Lemma 13", X, partial(Uniform, groups=groups)),
+        ("Lemma 13", X, partial(UniformDraw, groups=groups)),
     ):
         noisy = partial(Noisy, noise=Normal(0.7), density=density)
         terms = guarantee(points, points.mean(axis=0)[None], density=noisy)
@@ -132,7 +132,7 @@ def euclidean(runs: int) -> list[dict[str, Any]]:
     for p in (0.0, 0.3):
         peer = np.unique(mixed(home, p, np.random.default_rng(1)), return_inverse=True)[1]
         held = [X[peer == i] for i in range(peer.max() + 1)]
-        terms = guarantee(X, best, density=partial(Uniform, groups=peer))
+        terms = guarantee(X, best, density=partial(UniformDraw, groups=peer))
         found = costs(lambda i, held=held: d_means(held, K, random_state=i).centers)
         rows.append(add("Theorem 4", f"d-means++, p = {p:g}", found, terms.bound))
     points = X[np.random.default_rng(5).choice(N, SYNOPSES, replace=False)]

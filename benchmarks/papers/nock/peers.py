@@ -16,7 +16,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bayescore.clustering import Uniform, d_means, k_variates
+from bayescore.clustering import UniformDraw, d_means, k_variates
 from bayescore.papers import guarantee
 from benchmarks.accuracy.variates_peers import N_SYNTHETIC, against, hyperrectangles, mixed, voronoi
 from benchmarks.commands import command
@@ -66,7 +66,7 @@ def table(n: int, runs: int) -> list[dict[str, Any]]:
             peer = mixed(home, p, np.random.default_rng(1))
             held = [X[peer == i] for i in np.unique(peer)]
             found = [d_means(held, k, random_state=seed).cost for seed in range(runs)]
-            spreads[p] = guarantee(X, best, density=partial(Uniform, groups=peer)).spread
+            spreads[p] = guarantee(X, best, density=partial(UniformDraw, groups=peer)).spread
             more, error = against(found, plain)
             rows.append(
                 {
@@ -110,7 +110,7 @@ def draw_data() -> Figure:
     shares = np.linspace(0.0, 0.5, 11)
     spreads = np.array(
         [
-            guarantee(X, best, density=partial(Uniform, groups=mixed(home, p, np.random.default_rng(1)))).spread
+            guarantee(X, best, density=partial(UniformDraw, groups=mixed(home, p, np.random.default_rng(1)))).spread
             for p in shares
         ]
     )
