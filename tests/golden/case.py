@@ -15,7 +15,18 @@ import numpy as np
 
 Fields = Mapping[str, np.ndarray | list[str]]
 
-FAMILIES = ("coresets", "draws", "certificates", "predictions", "pages", "fitted")
+FAMILIES = (
+    "coresets",
+    "draws",
+    "certificates",
+    "predictions",
+    "pages",
+    "fitted",
+    "later",
+    "sources",
+    "streams",
+    "command_line",
+)
 
 ROUNDING = 1e-9
 """What may be off, of the largest entry of an array: kernels of BLAS and compilers sum in other orders, which changes

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import bayescore as bc
-from tests.golden import coresets, fits, rows, view
+from tests.golden import coresets, fits, later, rows, view
 from tests.golden.case import Fields, case
 
 
@@ -99,10 +99,24 @@ def comparison() -> Any:
     return bc.compare(candidates, reference, test=test, max_draws=500)
 
 
-@case("compare", of_stack=True)
-def of_comparison() -> Fields:
-    found = comparison()
+def of_comparison(make: Any, *made_of: Any) -> Fields:
+    """Return what is seen of a comparison."""
+    found = make(*made_of)
     words = [f"{name}: {own.level}: {own.text}" for name, own in found.verdicts.items()]
     health = [f"{name}: {own.text}" for name, own in found.health.items()]
     tables = {**view.of_table(found.metrics, "metrics"), **view.of_table(found.coordinates, "coordinates")}
     return {**tables, "words": words + health}
+
+
+case("compare", of_stack=True)(partial(of_comparison, comparison))
+
+
+@cache
+def comparison_of_fits(name: str) -> Any:
+    """Return the comparison of a fit's draws with those under another prior, and after an update."""
+    candidates = {"prior": later.with_prior(name, "by name").idata, "updated": later.updated(name).idata}
+    return bc.compare(candidates, later.first(name).idata, max_draws=500)
+
+
+for _name in ("poisson", "(1 | school)", "normal"):
+    case(f"compare, {_name}", of_stack=True)(partial(of_comparison, comparison_of_fits, _name))

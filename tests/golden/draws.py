@@ -4,10 +4,12 @@ from functools import partial
 from typing import Any
 
 import bayescore as bc
-from tests.golden import fits, view
-from tests.golden.case import CHAINS, Fields, case
+from tests.golden import fits, pupils, view
+from tests.golden.case import CHAINS, ROUNDING, Fields, case
 
 SAMPLERS = {
+    "auto": ("logistic",),
+    "langevin": ("logistic", "probit", "cloglog"),
     "mala": ("logistic", "probit", "cloglog"),
     "gibbs": ("probit",),
     "polya_gamma": ("logistic",),
@@ -30,6 +32,41 @@ for _sampler, _families in SAMPLERS.items():
 case("mala, offsets, standardized")(partial(drawn, "offsets", sampler="mala"))
 for _family in ("logistic", "probit", "cloglog"):
     case(f"collapsed, {_family}")(partial(drawn, "grouped", _family, sampler="collapsed"))
+
+
+# --- counts, numbers, and several group terms -------------------------------------------------------------------------
+
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "poisson": ("days ~ hours + way", {"family": "poisson", "exposure": "weeks"}),
+    "negative_binomial(2.5)": ("days ~ hours + way", {"family": "negative_binomial(2.5)"}),
+    "normal": ("score ~ hours + way", {"family": "normal"}),
+    "logistic": ("passed ~ hours + way", {}),
+}
+GROUPED = (
+    ("collapsed", "poisson", "(1 | school)"),
+    ("joint", "logistic", "(1 + hours | school)"),
+    ("joint", "poisson", "(1 + hours | school)"),
+    ("auto", "logistic", "(1 | school) + (1 | region)"),
+    ("auto", "poisson", "(1 | school)"),
+)
+
+
+def of_pupils(sampler: str, family: str, terms: str = "") -> Fields:
+    """Return a short run of a coreset of pupils, with group terms if there are any."""
+    formula, roles = MODELS[family]
+    formula = f"{formula} + {terms}" if terms else formula
+    core = bc.build_coreset(pupils.FIRST, formula=formula, random_state=fits.SEED, **roles, **fits.QUIET)
+    return view.of_draws(view.undated(bc.sample(core, sampler=sampler, **fits.SHORT)))
+
+
+for _family in ("poisson", "negative_binomial(2.5)", "normal"):
+    for _sampler in ("mala", "langevin"):
+        case(f"{_sampler}, {_family}")(partial(of_pupils, _sampler, _family))
+for _sampler, _family, _terms in GROUPED:
+    _rounding = (
+        ROUNDING if _sampler == "collapsed" else CHAINS
+    )  # its steps, adapted in 50 draws, make more of a last bit
+    case(f"{_sampler}, {_terms}, {_family}", tolerance=_rounding)(partial(of_pupils, _sampler, _family, _terms))
 
 
 @case("mala, priors by name")
