@@ -18,7 +18,7 @@ PARTS = ("flat", "groups")
 def compile_part(part: str) -> None:
     """Fit the golden models without groups, or collect the tests and fit the golden models with groups."""
     if part == "groups":
-        pytest.main(["--collect-only", "--quiet", "--quiet", "-p", "no:terminal"])
+        pytest.main(["--collect-only", "-qqq"])
     for name, model in MODELS.items():
         if model.family in LABELS and (model.terms in (FLAT, "score + device")) == (part == "flat"):
             fit_of(name)

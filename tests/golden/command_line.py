@@ -19,7 +19,7 @@ import pandas as pd
 
 import bayescore as bc
 from bayescore.cli import COMMANDS, main
-from bayescore.samplers.files import load_posterior
+from bayescore.samplers.posterior import load_posterior
 from tests.golden import pupils, view, view_fits
 from tests.golden.case import Fields, case
 
