@@ -4,11 +4,10 @@ No kernel calls BLAS: numba's np.dot takes the GIL back and keeps the machine co
 
 How compiled code calls a family or a prior that it gets as an argument.
 
-A kernel takes the object itself and calls ``family.rows(eta, side, log_p)`` and the like. The numba type of the object
-is its name and a digest of its source. So numba compiles each kernel once for each object, without branches, and keeps
-machine code on the disk; an object whose file has changed has another type. All processes read the index of that code,
-also those that do not know some user's object. So the type holds text only, and compiling looks the functions up
-among the registered objects. An object that is not registered has no numba type: the call raises.
+A kernel takes the object itself and calls ``family.rows(eta, side, log_p)`` and the like, of a tile of rows at a time,
+by the address of its machine code. All families have one numba type, a table of addresses, and all priors another:
+numba compiles each kernel once, whatever the object, and keeps machine code on the disk. An object that is not
+registered has no numba type: the call raises.
 
 How many threads: the cores there are, and one of BLAS where its sums count.
 
@@ -17,6 +16,7 @@ overlap: the first to begin sets the number to one, and the last to end sets it 
 """
 
 import linecache
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -28,13 +28,14 @@ from typing import Any, TypeVar, cast
 import numba
 from numba import types
 from numba.core import cgutils
+from numba.core.errors import TypingError
 from numba.core.event import install_timer
 from numba.core.typing.templates import AttributeTemplate
 from numba.extending import (
     NativeValue,
     infer_getattr,
+    intrinsic,
     lower_getattr_generic,
-    make_attribute_wrapper,
     models,
     overload_method,
     register_model,
@@ -86,60 +87,133 @@ def compile_seconds() -> Iterator[list[float]]:
         yield found
 
 
-_KINDS: dict[str, tuple[Mapping[str, Any], tuple[str, ...], Mapping[str, Any]]] = {}
-"""Registered objects by name, the names of their compiled functions, and classes of objects with a size by name."""
+VECTOR, MATRIX, PLACES = types.float64[::1], types.float64[:, ::1], types.int64[::1]
+
+
+_KNOWN: dict[str, Mapping[str, Any]] = {}
+"""What holds the functions of `CompiledArgument`, by kind and name."""
 
 
 class CompiledArgument(types.Type):
-    """The numba type of one family or prior."""
+    """The numba type of one object whose compiled functions are known when a kernel is compiled, once for each.
+
+    All processes read the index of kernels on the disk, also those that do not know some user's object. So the type
+    holds text only: the object's name among those of its kind, and a digest of its source, which tells changed files.
+    """
 
     def __init__(self, kind: str, name: str, digest: str) -> None:
         self.kind, self.name_of_own = kind, name
         super().__init__(f"{kind}({name}, {digest})")
 
-
-class SizedArgument(CompiledArgument):
-    """That of a kind of families with a size, which is what compiled code holds of one."""
+    @staticmethod
+    @cache
+    def of(kind: str, name: str, owner: Any, functions: tuple[str, ...]) -> "CompiledArgument":
+        """Return the type of the object `name` of a kind; `owner` holds its functions."""
+        held = [getattr(owner, function) for function in functions if hasattr(owner, function)]
+        return CompiledArgument(kind, name, digest(function.py_func for function in held))
 
 
 register_model(CompiledArgument)(models.OpaqueModel)
 
 
-@register_model(SizedArgument)
-class _SizedModel(models.StructModel):
-    def __init__(self, manager: Any, own: SizedArgument) -> None:
-        super().__init__(manager, own, [("size", types.float64)])
+@infer_getattr
+class _Functions(AttributeTemplate):
+    key = CompiledArgument
+
+    def generic_resolve(self, own: CompiledArgument, name: str) -> Any:
+        """Return the type of a compiled function; None if there is none of that name."""
+        function = getattr(_KNOWN[own.kind][own.name_of_own], name, None)
+        return types.Dispatcher(function) if hasattr(function, "py_func") else None
 
 
-make_attribute_wrapper(SizedArgument, "size", "size")
+@lower_getattr_generic(CompiledArgument)
+def _get(context: Any, _builder: Any, _type: CompiledArgument, _value: Any, _name: str) -> Any:
+    return context.get_dummy_value()
+
+
+class FunctionTable(types.Type):
+    """The numba type of all families, or of all priors: addresses of compiled functions, and a size.
+
+    Parameters
+    ----------
+    kind : str
+        Name of the base class.
+    functions : mapping
+        What kernels call, by name, and its signature without the object itself and without its size.
+    inner : tuple of str
+        Names of functions that those called by kernels call in turn: they take the object as their first argument.
+    """
+
+    def __init__(self, kind: str, functions: Mapping[str, Any], inner: tuple[str, ...]) -> None:
+        self.kind, self.functions, self.inner = kind, functions, inner
+        super().__init__(f"{kind}(any)")
+
+    def signature(self, name: str, own: types.Type = types.none, *, sized: bool = False) -> Any:
+        """Return the whole signature of a function; `own` is the type of the object itself."""
+        known = self.functions[name]
+        first, last = (own,) if self.inner else (), (types.float64,) if sized else ()
+        return known.return_type(*first, *known.args, *last)
+
+    @cache  # noqa: B019 there are two tables
+    def addresses(self, own: type, *, sized: bool) -> tuple[int, ...]:
+        """Return the addresses of the functions of a class, 0 of those that it lacks."""
+        names = (*self.functions, *self.inner)
+        itself = CompiledArgument.of(self.kind, own.__name__, own, names) if self.inner else types.none
+        found = []
+        for name in self.functions:
+            function = getattr(own, name, None)
+            compiled = function and function.get_compile_result(self.signature(name, itself, sized=sized))
+            found.append(compiled.library.get_pointer_to_function(compiled.fndesc.mangled_name) if compiled else 0)
+        return tuple(found)
+
+
+@register_model(FunctionTable)
+class _TableModel(models.StructModel):
+    def __init__(self, manager: Any, table: FunctionTable) -> None:
+        super().__init__(manager, table, [*((name, types.uintp) for name in table.functions), ("size", types.float64)])
+
+
+def teach_each(kind: type, known: Mapping[str, Any], functions: tuple[str, ...]) -> None:
+    """Let kernels take instances of `kind`, which are among the `known` ones by name, compiled once for each."""
+    _KNOWN[kind.__name__] = known
+
+    @typeof_impl.register(kind)
+    def _type_of(value: Any, _context: Any) -> CompiledArgument:
+        return CompiledArgument.of(kind.__name__, value.name, known[value.name], functions)
+
+
+@unbox(CompiledArgument)
+def _unbox_nothing(_type: CompiledArgument, _value: Any, c: Any) -> NativeValue:
+    return NativeValue(c.context.get_dummy_value())
 
 
 def teach(
     kind: type,
     known: Mapping[str, Any],
-    functions: tuple[str, ...],
-    own: Callable[[Any], tuple[str, Any]],
+    functions: Mapping[str, Any],
+    check: Callable[[Any], Any],
     *,
-    sized: Mapping[str, Any] | None = None,
+    sized: type | None = None,
+    inner: tuple[str, ...] = (),
 ) -> None:
-    """Let kernels take instances of `kind` and call those of its compiled `functions` that it has.
+    """Let kernels take instances of `kind` and call those of its compiled `functions` that it has, by their addresses.
 
-    `own` returns the name of an object among the `known` ones, and what holds its functions; or the name of a class
-    among the `sized` ones, and the class. It raises if the object is not registered.
+    A kernel is so compiled once for all of them. `known` are the registered ones, or their classes, by name; `check`
+    raises where an instance is none of them; one of the class `sized` has a size. Other arguments: see `FunctionTable`.
     """
-    _KINDS[kind.__name__] = known, functions, {} if sized is None else sized
+    _KNOWN[kind.__name__] = known
+    table = FunctionTable(kind.__name__, functions, inner)
 
     @typeof_impl.register(kind)
-    def _type_of(value: Any, _context: Any) -> CompiledArgument:
-        return _type(kind.__name__, *own(value))
+    def _type_of(value: Any, _context: Any) -> FunctionTable:
+        check(value)
+        return table
 
+    def held(value: Any) -> tuple[Any, ...]:
+        has_size = sized is not None and isinstance(value, sized)
+        return *table.addresses(type(value), sized=has_size), value.size if has_size else math.nan
 
-@cache
-def _type(kind: str, name: str, owner: Any) -> CompiledArgument:
-    _known, functions, sized = _KINDS[kind]
-    held = [getattr(owner, function) for function in functions if hasattr(owner, function)]
-    argument = SizedArgument if name in sized else CompiledArgument
-    return argument(kind, name, digest(function.py_func for function in held))
+    kind.held_by_kernels = property(held)  # type: ignore[attr-defined]
 
 
 def digest(functions: Any) -> str:
@@ -149,53 +223,77 @@ def digest(functions: Any) -> str:
     return sha256("".join([*lines, *(code.co_code.hex() for code in codes)]).encode()).hexdigest()[:16]
 
 
-@unbox(CompiledArgument)
-def _unbox(_type: CompiledArgument, _value: Any, context: Any) -> NativeValue:
-    return NativeValue(context.context.get_dummy_value())
+@unbox(FunctionTable)
+def _unbox(table: FunctionTable, value: Any, c: Any) -> NativeValue:
+    """Read addresses and size; a size that is no number says that there is none."""
+    made = cgutils.create_struct_proxy(table)(c.context, c.builder)
+    held = c.pyapi.object_getattr_string(value, "held_by_kernels")
+    failed = cgutils.is_null(c.builder, held)
+    with c.builder.if_then(c.builder.not_(failed), likely=True):
+        for place, name in enumerate(table.functions):
+            setattr(made, name, c.pyapi.long_as_ulonglong(c.pyapi.tuple_getitem(held, place)))
+        made.size = c.pyapi.float_as_double(c.pyapi.tuple_getitem(held, len(table.functions)))
+        c.pyapi.decref(held)
+    return NativeValue(made._getvalue(), is_error=failed)
 
 
-@unbox(SizedArgument)
-def _unbox_size(own_type: SizedArgument, value: Any, context: Any) -> NativeValue:
-    size = context.pyapi.object_getattr_string(value, "size")
-    own = cgutils.create_struct_proxy(own_type)(context.context, context.builder)
-    own.size = context.pyapi.float_as_double(size)
-    context.pyapi.decref(size)
-    return NativeValue(own._getvalue())
+def _call(name: str, table: FunctionTable, given: tuple[Any, ...]) -> tuple[Any, Any]:
+    """Return the signature of a call by address, and what writes it."""
+    expected = table.functions[name]
+    # arrays that may not be written are laid out as others
+    facts = [[(one.dtype, one.ndim, one.layout) for one in arrays] for arrays in (given, expected.args)]
+    if facts[0] != facts[1]:
+        raise TypingError(f"{name} takes {expected.args}, and here is called with {given}")
+
+    def write(context: Any, builder: Any, _signature: Any, values: Any) -> Any:
+        made = cgutils.create_struct_proxy(table)(context, builder, value=values[0])
+        first = [context.get_dummy_value()] if table.inner else []
+        result = cgutils.alloca_once(builder, context.get_value_type(expected.return_type))
+
+        def call(*, sized: bool) -> None:
+            own = table.signature(name, sized=sized)
+            kind = context.call_conv.get_function_type(own.return_type, own.args).as_pointer()
+            function = builder.inttoptr(getattr(made, name), kind)
+            passed = [*first, *values[1:], *([made.size] if sized else [])]
+            status, value = context.call_conv.call_function(builder, function, own.return_type, own.args, passed)
+            with cgutils.if_unlikely(builder, status.is_error):
+                context.call_conv.return_status_propagate(builder, status)
+            if own.return_type != types.none:
+                builder.store(value, result)
+
+        with builder.if_else(builder.fcmp_ordered("ord", made.size, made.size)) as (with_size, without):
+            with with_size:
+                call(sized=True)
+            with without:
+                call(sized=False)
+        return context.get_dummy_value() if expected.return_type == types.none else builder.load(result)
+
+    return expected.return_type(table, *given), write
 
 
-@infer_getattr
-class _Functions(AttributeTemplate):
-    key = CompiledArgument
+def _method_of_three(name: str) -> None:
+    @intrinsic
+    def call(_context, table, a, b, c):  # type: ignore[no-untyped-def]
+        return _call(name, table, (a, b, c))
 
-    def generic_resolve(self, argument: CompiledArgument, name: str) -> Any:
-        """Return the type of a compiled function; None if there is none of that name."""
-        if isinstance(argument, SizedArgument) or name not in _KINDS[argument.kind][1]:
-            return None
-        return types.Dispatcher(_function(argument, name))
-
-
-def _function(argument: CompiledArgument, name: str) -> Any:
-    known, _functions, sized = _KINDS[argument.kind]
-    return getattr((sized if isinstance(argument, SizedArgument) else known)[argument.name_of_own], name)
+    @overload_method(FunctionTable, name)
+    def method(table, a, b, c):  # type: ignore[no-untyped-def]
+        return (lambda table, a, b, c: call(table, a, b, c)) if name in table.functions else None
 
 
-def _method(name: str) -> Any:
-    """Return what compiles a call of one of the functions: that of the kind, with the size as its last argument."""
+def _method_of_four(name: str) -> None:
+    @intrinsic
+    def call(_context, table, a, b, c, d):  # type: ignore[no-untyped-def]
+        return _call(name, table, (a, b, c, d))
 
-    def compiled(family, *_arguments):  # type: ignore[no-untyped-def]
-        function = _function(family, name)
-        return lambda family, *_arguments: function(*_arguments, family.size)
-
-    return compiled
-
-
-for _name in ("rows", "derivatives", "higher"):
-    overload_method(SizedArgument, _name)(_method(_name))
+    @overload_method(FunctionTable, name)
+    def method(table, a, b, c, d):  # type: ignore[no-untyped-def]
+        return (lambda table, a, b, c, d: call(table, a, b, c, d)) if name in table.functions else None
 
 
-@lower_getattr_generic(CompiledArgument)
-def _get(context: Any, _builder: Any, _type: CompiledArgument, _value: Any, _name: str) -> Any:
-    return context.get_dummy_value()
+_method_of_three("rows")
+for _name in ("derivatives", "higher", "terms"):
+    _method_of_four(_name)
 
 
 def available_cores() -> int:

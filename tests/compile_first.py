@@ -5,6 +5,8 @@ same time. Here two processes do it once: one for models without groups, one for
 collects the tests and so writes their bytecode.
 """
 
+import contextlib
+import io
 import subprocess
 import sys
 
@@ -18,7 +20,8 @@ PARTS = ("flat", "groups")
 def compile_part(part: str) -> None:
     """Fit the golden models without groups, or collect the tests and fit the golden models with groups."""
     if part == "groups":
-        pytest.main(["--collect-only", "-qqq"])
+        with contextlib.redirect_stdout(io.StringIO()):
+            pytest.main(["--collect-only", "--quiet"])
     for name, model in MODELS.items():
         if model.family in LABELS and (model.terms in (FLAT, "score + device")) == (part == "flat"):
             fit_of(name)
@@ -27,7 +30,8 @@ def compile_part(part: str) -> None:
 def main() -> None:
     """Compile both parts at once, in a process each."""
     parts = [subprocess.Popen([sys.executable, "-m", "tests.compile_first", part]) for part in PARTS]
-    if any([process.wait() for process in parts]):
+    codes = [process.wait() for process in parts]
+    if any(codes):
         sys.exit("compiling failed: see above; without it tests run as well, and take longer")
 
 

@@ -30,7 +30,7 @@ class KVariates(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
     n_clusters : int
         Number k of clusters.
     probe, density, divergence, n_local_trials
-        See `k_variates`. For d-means++ on rows in memory: ``density=functools.partial(Uniform, groups=peers)``.
+        See `k_variates`. For d-means++ on rows in memory: ``density=functools.partial(UniformDraw, groups=peers)``.
     lloyd_steps : int
         Lloyd steps by scikit-learn's KMeans after the seeding, at most; squared Euclidean only. 0 keeps the seeds.
     random_state : int, Generator, RandomState or None

@@ -142,11 +142,11 @@ class UniformDraw:
     Examples
     --------
     >>> import numpy as np
-    >>> from bayescore.clustering import Uniform, k_variates
+    >>> from bayescore.clustering import UniformDraw, k_variates
     >>> X = np.random.default_rng(0).normal(size=(1000, 2))
     >>> groups = np.arange(1000) // 100
     >>> def of_ten_groups(X, weights):
-    ...     return Uniform(X, weights, groups)
+    ...     return UniformDraw(X, weights, groups)
     >>> k_variates(X, 4, density=of_ten_groups, random_state=1).centers.shape
     (4, 2)
     """

@@ -14,8 +14,6 @@ responses are counts, differ; their files have both. Those of `normal`, whose re
 holds all that the project needs of its family: see `Family`.
 """
 
-from typing import Any
-
 from bayescore.compiled import teach
 from bayescore.families.cloglog import Cloglog
 from bayescore.families.family import COMPILED, FAMILIES, SIZED, Family, Sized, Symmetric, check_family, register
@@ -39,12 +37,7 @@ __all__ = [
 ]
 
 
-def _own(family: Family) -> tuple[str, Any]:
-    known = check_family(family)
-    return (known.kind, type(known)) if isinstance(known, Sized) else (known.name, known)
-
-
-teach(Family, FAMILIES, COMPILED, _own, sized=SIZED)
+teach(Family, FAMILIES, COMPILED, check_family, sized=Sized)
 
 
 # without the checks of `register`, which tests make: they would compile kernels at each first import

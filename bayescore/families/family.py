@@ -17,8 +17,9 @@ from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
+from numba import types
 
-from bayescore.compiled import jit
+from bayescore.compiled import MATRIX, VECTOR, jit
 from bayescore.data.passes import TILE
 from bayescore.data.responses import response_of
 from bayescore.types import FloatArray
@@ -280,7 +281,11 @@ FAMILIES: dict[str, Family] = {}
 SIZED: dict[str, type[Sized]] = {}  # kinds of families with a size
 
 
-COMPILED = ("rows", "derivatives", "higher")  # what kernels call
+COMPILED = {  # what kernels call, each of a tile of rows
+    "rows": types.none(VECTOR, VECTOR, VECTOR),
+    "derivatives": types.none(VECTOR, VECTOR, MATRIX, MATRIX),
+    "higher": types.none(VECTOR, VECTOR, MATRIX, MATRIX),
+}
 
 
 _NEAR = np.array([-3.0, -0.5, 0.0, 0.5, 3.0])  # where derivatives are compared with differences

@@ -59,7 +59,7 @@ def prior_terms(beta: FloatArray, prior: tuple[Part, ...], gradient: FloatArray)
     """Return the log prior density and write its gradient, shape (D,); each part is compiled for its own prior."""
     total = 0.0
     for part in literal_unroll(prior):
-        total += part[0].terms(part[0], beta, part[1], part[2], gradient)
+        total += part[0].terms(beta, part[1], part[2], gradient)
     return total
 
 

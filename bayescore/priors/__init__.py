@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 
-teach(Prior, PRIORS, COMPILED, lambda prior: (type(prior).__name__, type(check_prior(prior))))
+teach(Prior, PRIORS, COMPILED, check_prior, inner=("each",))
 
 
 for _kind in (Normal, MultivariateNormal, StudentT, Cauchy, Laplace, Horseshoe, SpikeAndSlab):

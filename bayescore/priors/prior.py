@@ -9,8 +9,9 @@ from dataclasses import asdict, fields, replace
 from typing import Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
+from numba import types
 
-from bayescore.compiled import jit
+from bayescore.compiled import MATRIX, PLACES, VECTOR, jit
 from bayescore.types import FloatArray, IntArray
 
 Part = tuple["Prior", IntArray, FloatArray]
@@ -253,7 +254,7 @@ class Independent(Prior):
 PRIORS: dict[str, type[Prior]] = {}
 
 
-COMPILED = ("terms", "each")  # what kernels call
+COMPILED = {"terms": types.float64(VECTOR, PLACES, MATRIX, VECTOR)}  # what kernels call
 
 
 P = TypeVar("P", bound=Prior)

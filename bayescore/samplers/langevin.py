@@ -42,7 +42,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from scipy import linalg
 
-from bayescore.compiled import jit, jit_sums, teach
+from bayescore.compiled import jit, jit_sums, teach_each
 from bayescore.samplers.method import Segment
 from bayescore.types import FloatArray
 
@@ -63,7 +63,7 @@ class CompiledDensity:
 DENSITIES: dict[str, CompiledDensity] = {}
 
 
-teach(CompiledDensity, DENSITIES, ("at",), lambda own: (own.name, DENSITIES[own.name]))
+teach_each(CompiledDensity, DENSITIES, ("at",))
 
 
 def density(name: str, at: Callable[[FloatArray, FloatArray, Any], float]) -> CompiledDensity:

@@ -326,7 +326,8 @@ def _add_where_not_certain(
 
     The third array of `out` is scratch, shape (3, size).
     """
-    values, scores, (part, side, log_p) = out
+    values, scores, space = out
+    part, side, log_p = space[0], space[1], space[2]
     side[0], part[0], side[1], part[1] = 1.0, CERTAIN, -1.0, -CERTAIN
     family.rows(part[:2], side[:2], log_p[:2])
     ends = max(abs(log_p[0]), abs(log_p[1]), abs(part[0]), abs(part[1])) < _NOTHING  # not so for counts
