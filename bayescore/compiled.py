@@ -211,7 +211,8 @@ def teach(
 
     def held(value: Any) -> tuple[Any, ...]:
         has_size = sized is not None and isinstance(value, sized)
-        return *table.addresses(type(value), sized=has_size), value.size if has_size else math.nan
+        own: Any = type(value)
+        return *table.addresses(own, sized=has_size), value.size if has_size else math.nan
 
     kind.held_by_kernels = property(held)  # type: ignore[attr-defined]
 
