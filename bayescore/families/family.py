@@ -44,7 +44,7 @@ class Family(ABC):
 
     NumPy methods take eta and side, -1 or +1, of shapes that broadcast. Compiled functions are module-level ones,
     decorated with `bayescore.compiled.jit`; they agree with the methods, and take side as floats of the shape of eta.
-    All derivatives are with respect to eta.
+    All derivatives are with respect to eta. Kernels call compiled functions by address, on contiguous arrays of float64.
 
     Attributes
     ----------
@@ -234,9 +234,9 @@ class Symmetric(Family):
 class Sized(Family):
     """A family with a number given, `size`, which its compiled functions take as their last argument.
 
-    A subclass has a `kind`, such as "negative_binomial"; `name` has the number too: "negative_binomial(2.5)". Kernels
-    are compiled once for a kind, whatever the size. `number` is what messages call it, `unknown` tells what to do where
-    it is not known, and `found` whether rows tell it, so that an instance may lack it.
+    A subclass has a `kind`, such as "negative_binomial"; `name` has the number too: "negative_binomial(2.5)". `number`
+    is what messages call it, `unknown` tells what to do where it is not known, and `found` whether rows tell it, so
+    that an instance may lack it.
 
     Parameters
     ----------
