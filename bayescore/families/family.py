@@ -44,7 +44,7 @@ class Family(ABC):
 
     NumPy methods take eta and side, -1 or +1, of shapes that broadcast. Compiled functions are module-level ones,
     decorated with `bayescore.compiled.jit`; they agree with the methods, and take side as floats of the shape of eta.
-    All derivatives are with respect to eta. Kernels call compiled functions by address, on contiguous arrays of float64.
+    All derivatives are with respect to eta. Kernels call compiled functions by address, on contiguous floats.
 
     Attributes
     ----------
