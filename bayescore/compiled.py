@@ -199,7 +199,7 @@ def teach(
     """Let kernels take instances of `kind` and call those of its compiled `functions` that it has, by their addresses.
 
     A kernel is so compiled once for all of them. `known` are the registered ones, or their classes, by name; `check`
-    raises where an instance is none of them; one of the class `sized` has a size. Other arguments: see `FunctionTable`.
+    raises for an instance that is not one of them; one of the class `sized` has a size. Others: see `FunctionTable`.
     """
     _KNOWN[kind.__name__] = known
     table = FunctionTable(kind.__name__, functions, inner)

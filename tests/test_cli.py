@@ -155,6 +155,7 @@ def test_draws_with_several_factors_are_certified_with_a_page(inputs: Path) -> N
     assert "Variance between groups of age" in page
 
 
+@pytest.mark.slow
 def test_samplers_by_data_augmentation(inputs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fast = ["--draws", "100", "--tune", "10", "--chains", "2", "--quiet", "-o", "p.nc"]
     for sampler, family in (("gibbs", "probit"), ("polya_gamma", "logistic")):
@@ -465,6 +466,7 @@ def shell(*argv: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "bayescore", *argv], capture_output=True, text=True, timeout=120)
 
 
+@pytest.mark.slow
 def test_as_a_program(inputs: Path) -> None:
     done = shell("build", "rows.parquet", "--label", "y", "--size", "100", "-o", "new.parquet")
     assert (done.returncode, done.stderr) == (0, "")

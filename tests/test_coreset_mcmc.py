@@ -19,6 +19,7 @@ def by_quadrature(Z, w):
     return p @ grid, p @ grid**2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("turn", "control"), [(1.0, False), (0.2, False), (1.0, True)])
 def test_moves_keep_the_posterior(turn, control):
     """False-alarm rate 1e-4 for two moments; the control is drawn with other weights."""
@@ -38,6 +39,7 @@ def test_moves_keep_the_posterior(turn, control):
     assert max(z) > 2 * limit if control else max(z) < limit
 
 
+@pytest.mark.slow
 def test_weights_are_learnt():
     """Begun as published, half of the rows of each label with equal weights, the mean is 15 sds off and more."""
     rng = np.random.default_rng(1)

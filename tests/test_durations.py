@@ -61,6 +61,7 @@ durations.RECORDED = 0.0
 """
 
 
+@pytest.mark.slow
 def test_the_record_tells_tests_fixtures_and_tiers_apart(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:

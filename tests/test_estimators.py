@@ -282,6 +282,7 @@ def test_text_works_behind_a_column_transformer(clicks: tuple[pd.DataFrame, np.n
     assert search.best_params_ == {"formula": FORMULA}
 
 
+@pytest.mark.slow
 def test_what_the_fit_knows_is_kept(clicks: tuple[pd.DataFrame, np.ndarray]) -> None:
     X, y = clicks
     model = bc.CoresetLogisticRegression(formula="age + device", random_state=0).fit(X, y)

@@ -67,6 +67,7 @@ def on_a_grid(data, family):
     return mean, float(np.sqrt(p @ (grid - mean) ** 2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weights", [True, False], ids=["weighted", "plain"])
 @pytest.mark.parametrize(
     ("sampler", "family"),
@@ -313,6 +314,7 @@ def test_posteriors_without_an_offset_refuse_one(rows):
         bc.predict(idata, rows.X)
 
 
+@pytest.mark.slow
 def test_certificates_know_the_offset(fitted, full):
     core, idata = fitted
     found = bc.certify(idata, core, FRAME, label="clicked", progressbar=False)
@@ -331,6 +333,7 @@ def test_certificates_know_the_offset(fitted, full):
     assert abs(evidence.difference) < 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.statistical(rate=1e-6)
 @pytest.mark.parametrize("family", LABELS)
 def test_posteriors_of_counts_with_offsets_are_those_of_all_rows(family):

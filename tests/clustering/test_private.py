@@ -46,6 +46,7 @@ def test_the_audit_passes_the_mechanism_and_fails_too_little_noise():
     assert least_epsilon(hits(right, 1, 3.0), hits(left, 1, 3.0)) > claimed  # a third of the noise
 
 
+@pytest.mark.slow
 @pytest.mark.statistical(rate=2e-6)
 def test_the_audit_over_several_centers_needs_the_factor_k():
     """Rate: twice that of the bounds; too little noise goes undetected in 6e-11."""

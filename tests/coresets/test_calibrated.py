@@ -68,6 +68,7 @@ def test_the_same_draw_without_calibration_fails(data):
     assert errors(drawn, *data)[0] > 1.0
 
 
+@pytest.mark.slow
 def test_posterior_matches_the_full_data_in_sampling(data):
     core = build(*data)
     full = bc.all_rows(*data, intercept=True, progressbar=False)

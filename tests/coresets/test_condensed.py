@@ -326,6 +326,7 @@ def test_errors_far_from_the_mode_are_predicted(shared_data):
     assert core.params["mean_error"] > 0.3
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:columns .* depend on each other linearly")  # yes, no and unknown
 def test_nearly_separated_rows_are_condensed_by_shorter_steps(shared_data, monkeypatch):
     """Whole steps to the density of the pseudo-rows circle it; without it the pseudo-rows are off by most of an sd."""

@@ -85,6 +85,7 @@ def frame_of(weighted):
     return (FRAME, {"label": "label", "weights": "w"}) if weighted else (FRAME.drop(columns="w"), {"label": "label"})
 
 
+@pytest.mark.essential("every method on every source")
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("method", METHODS)
 def test_rows_and_weights_are_those_of_the_array(method, weighted, tmp_path):

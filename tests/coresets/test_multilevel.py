@@ -86,6 +86,7 @@ def test_the_marginal_posterior_is_that_of_all_rows(family, n, n_groups, interce
     assert (core.index[core.group[:, 0] == -1] == -1).all()
 
 
+@pytest.mark.slow
 def test_the_mean_is_met_where_groups_are_many_and_small():
     """What small groups say about slopes tells the intercept, too, along which rows within groups are flat."""
     n_groups = 3000
@@ -244,6 +245,7 @@ def test_large_counts_in_groups_are_condensed(sd, intercept):
     assert core.params["effect_sds"][0] == pytest.approx(np.hypot(np.std(effect), 0.5 / np.sqrt(20)), rel=0.1)
 
 
+@pytest.mark.slow
 def test_where_no_centre_is_found_builds_say_what_to_do_and_a_fit_takes_all_rows(monkeypatch):
     monkeypatch.setattr(cell_centre, "_LOST", 0.0)
     rows = pd.concat([rare(k) for k in range(4)], ignore_index=True)

@@ -168,6 +168,7 @@ def test_sensitivity_coresets_are_unbiased(weighted):
     assert np.std(np.array(right)[:, -1]) > 0.0  # the sum of the weights is W on average only
 
 
+@pytest.mark.slow
 @pytest.mark.statistical(rate=4e-6)
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("scores", ["exact", "sketch", "online"])

@@ -136,6 +136,7 @@ def test_default_leaves_are_blocks_or_hold_several_nodes():
 # --- streams and checkpoints --------------------------------------------------------------------------------
 
 
+@pytest.mark.essential("trees of every method, however they are fed")
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("step", [7, 100, 333, 1500])
@@ -248,6 +249,7 @@ def test_a_block_that_cannot_be_used_leaves_the_stream_as_it_was():
     assert_identical(stream.coreset(), before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "reducer",
     [

@@ -165,6 +165,7 @@ def test_a_part_of_another_type_is_an_error():
     assert fit.predict(FRAME.head().astype({"school": float})).equals(fit.predict(FRAME.head()))
 
 
+@pytest.mark.slow
 def test_a_fit_knows_whether_its_groups_were_joined():
     rows = FRAME[["x", "y"]].assign(**{"school:room": FRAME["room"]})
     fit = bc.fit("y ~ x + (1 | `school:room`)", rows, **QUIET)

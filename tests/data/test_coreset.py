@@ -94,6 +94,7 @@ def test_the_file_gives_back_the_shortfall_exactly_and_an_older_one_has_none(tmp
     assert read_coreset(older).shortfall is None
 
 
+@pytest.mark.slow
 def test_the_shortfall_of_5000_columns_is_read_back(tmp_path):
     """It has 100 MB, more than Arrow reads of a footer unless told to."""
     D = 5000

@@ -106,6 +106,7 @@ def test_sparse_and_dense_rows_give_the_same_bits(family):
     assert each[0].params["mean_error"] < 0.1
 
 
+@pytest.mark.slow
 def test_a_factor_of_many_levels_is_merged_without_loss():
     X, y = one_hot(20_000, [700])
     core = bc.build_coreset(X, y, random_state=1, **QUIET)

@@ -30,6 +30,7 @@ def test_the_worst_combination_is_that_of_a_search_over_directions():
     assert all(abs(each.error[0]) < 1e-6 for each in none)
 
 
+@pytest.mark.slow
 def test_combinations_that_are_off_are_not_certified_though_every_coefficient_is_right():
     """Rows far out along one direction, to which all coefficients belong, weigh too little.
 

@@ -108,6 +108,7 @@ def test_the_figure_is_the_sandwich_of_an_intercept_over_the_models_variance():
     assert np.mean(ratios) > 2.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [None, 2.0])
 @pytest.mark.statistical(rate=1e-5)
 def test_effects_that_follow_the_counts_are_no_underdispersion(size):
@@ -133,6 +134,7 @@ def test_effects_that_follow_the_counts_are_no_underdispersion(size):
             assert (fitted.size > 1.5 * size) == (n_groups == 1000)
 
 
+@pytest.mark.slow
 def test_counts_of_another_family_in_small_groups_have_a_figure_that_can_be():
     """Poisson counts, 4 a group, under a size of 0.3: phi at their true means is about 0.1."""
     rng = np.random.default_rng(0)

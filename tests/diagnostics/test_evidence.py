@@ -268,6 +268,7 @@ def of_groups(counts, family):
     return special.logsumexp(found) + 2.0 * np.log(0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.statistical(rate=2e-6)
 @pytest.mark.parametrize("family", ["logistic", "probit"])
 def test_effects_of_groups_are_integrated_out(family):

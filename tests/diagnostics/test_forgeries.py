@@ -8,6 +8,7 @@ import pytest
 from benchmarks.certificates.forgeries import FLAT, GROUPED, KINDS, trial
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     ["flat", "flat, 30 columns", "flat, beside a wall", "(1 | g), 60 groups", "(1 | g), 8 groups"]

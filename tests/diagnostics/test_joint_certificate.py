@@ -23,6 +23,8 @@ from bayescore.samplers.posterior import draws_digest, read_posterior
 from tests import group_draws
 from tests.coresets.celled import celled
 
+pytestmark = pytest.mark.essential("the certificate of several group terms by a sample")
+
 
 @pytest.mark.parametrize("second", [0.0, 1e-249])
 def test_one_draw_with_all_the_weight_has_figures_without_warnings(second):

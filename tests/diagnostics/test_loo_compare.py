@@ -121,6 +121,7 @@ def test_arvizs_compare_takes_what_loo_returns(few, theirs):
     az.plot_compare(mine)
 
 
+@pytest.mark.slow
 @pytest.mark.statistical(rate=1e-6)
 def test_coresets_tell_the_difference_that_all_rows_do():
     """A coreset against MCMC on all of 20,000 rows: within 6 Monte Carlo errors of both, 2e-9 each.

@@ -66,6 +66,7 @@ def test_equal_sets_have_no_distance(pair):
     assert mmd(pair[0], pair[0]) == 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.statistical(rate=1e-6)
 def test_jackknife_error_matches_replications():
     """The sd over 250 replications against the mean jackknife error: their ratio, 0.95 over 400, has an sd of 0.045, of

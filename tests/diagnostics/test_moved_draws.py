@@ -58,6 +58,7 @@ def test_moved_draws_say_so_and_all_that_is_kept_fits_them(made, moved):
     np.testing.assert_allclose(gap, np.median(gap), atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["mala", "polya_gamma"])
 def test_moved_draws_are_certified_where_those_of_the_coreset_need_a_correction(made, sampler):
     X, y, core = made

@@ -280,6 +280,7 @@ def beside_a_wall(core, prior, least):
     return np.column_stack([center + rng.normal(size=(4000, 2)) @ factor.T, last]).reshape(4, 1000, 3)
 
 
+@pytest.mark.slow
 def test_draws_beside_a_wall_are_those_of_the_posterior():
     """Four rows of 20,000 have x1, all of them positive: a coefficient below 0, the wall, is all but impossible.
 
@@ -305,6 +306,7 @@ def test_draws_beside_a_wall_are_those_of_the_posterior():
         assert bool(found) is (what not in (0.0, 0.01)), (what, found)
 
 
+@pytest.mark.slow
 def test_draws_under_a_prior_without_a_closed_form_are_judged_by_its_model(full):
     core = bc.build_coreset(full, method="calibrated", size=120, random_state=0, progressbar=False)
     idata = bc.sample(core, prior=bc.priors.Horseshoe(), random_seed=1, cores=1, progressbar=False)

@@ -66,6 +66,7 @@ def size(errors):
     return np.sqrt((errors**2).mean())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(3))
 def test_the_sum_is_that_of_all_groups_within_three_said_errors(kind, seed):
@@ -87,6 +88,7 @@ def mean_and_sd(sums):
     return columns["corrected_mean"], columns["corrected_sd"]
 
 
+@pytest.mark.slow
 def test_pieces_and_draws_apart_have_the_figures_of_all_groups(monkeypatch):
     """Sampled groups are evaluated in pieces of 150 draws, and all groups are looked at at 37 of them.
 

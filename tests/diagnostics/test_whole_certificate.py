@@ -23,7 +23,14 @@ def of_all(kind, method):
     return core, group_draws.sampled(core) if kind == "slopes" else bc.sample(core, random_seed=1, **QUIET)
 
 
-@pytest.fixture(scope="module", params=[(kind, method) for kind in FORMULAS for method in ("full", "aggregate")])
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param((kind, method), marks=[pytest.mark.slow] if kind == list(FORMULAS)[2] else [])
+        for kind in FORMULAS
+        for method in ("full", "aggregate")
+    ],
+)
 def drawn(request):
     return (*of_all(*request.param), request.param[0])
 

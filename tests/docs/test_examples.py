@@ -20,6 +20,7 @@ def differences(tests: list[doctest.DocTest]) -> str:
     return "".join(told)
 
 
+@pytest.mark.essential("the examples of docstrings")
 @pytest.mark.parametrize("name", MODULES)
 def test_examples_give_what_they_show(name: str) -> None:
     tests = doctest.DocTestFinder().find(importlib.import_module(name))

@@ -10,6 +10,7 @@ from tests.docs import prose
 STYLE = prose.ROOT / "docs" / "explanation" / "style.md"
 
 
+@pytest.mark.essential("the words of all texts")
 def test_no_word_is_ruled_out_and_no_sentence_too_long():
     assert not (found := prose.wrong()), "\n".join(found)
 

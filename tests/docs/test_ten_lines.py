@@ -36,6 +36,7 @@ def script(page: str) -> str:
     return "\n".join(CELL.findall(text[: end if end > 0 else None]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [pytest.param(page, marks=pytest.mark.slow if page in SLOW else ()) for page in PAGES])
 def test_a_script_prints_what_its_page_says(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

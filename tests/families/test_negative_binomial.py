@@ -327,6 +327,7 @@ print(bc.certify(idata, core, rows, progressbar=False).level)
 """
 
 
+@pytest.mark.slow
 def test_another_process_reads_a_coreset_and_a_fit(core, tmp_path):
     ROWS.to_parquet(tmp_path / "rows.parquet")
     core.to_parquet(tmp_path / "core.parquet")

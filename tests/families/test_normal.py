@@ -207,6 +207,7 @@ def test_slopes_and_crossed_factors_keep_the_joint_density():
         assert np.abs(differences).max() < 1e-8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("formula", [CROSSED, SLOPES])
 def test_draws_of_sums_are_those_of_all_rows_by_the_same_seed(formula):
     found = []
@@ -441,6 +442,7 @@ def test_an_update_with_new_groups_is_a_fit_of_all_rows():
     assert abs(raw[:, 1:].std(axis=0) / once.sd[1:3] - 1.0).max() < 0.15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("formula", [FLAT, GROUPED, CROSSED, SLOPES])
 def test_units_of_y_do_not_matter(formula):
     found = []
@@ -475,6 +477,7 @@ def test_leave_one_out_names_the_better_sd(fit):
     assert list(bc.loo_compare(models, ROWS, **QUIET).index) == ["3", "5"]
 
 
+@pytest.mark.slow
 def test_nuts_and_checks_for_arviz_know_numbers(fit):
     core = bc.build_coreset(ROWS, formula=FLAT, family=FAMILY, standardize=True, **QUIET)
     drawn = sample(core, sampler="nuts", draws=500, chains=2, random_seed=1, **QUIET).posterior["beta"].values

@@ -173,6 +173,7 @@ def test_the_posterior_is_that_with_the_sd_unknown(formula):
 # -------------------------------------------------------------------------------------------------------- what is said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("formula", EVERY)
 def test_a_fit_takes_one_call_and_says_what_it_found(formula, tmp_path):
     found = bc.fit(formula, ROWS, family=FAMILY, random_state=1, **QUIET)

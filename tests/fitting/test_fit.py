@@ -243,6 +243,7 @@ def test_the_order_of_arguments_is_explained(rows):
         bc.fit("clicked ~ age")
 
 
+@pytest.mark.slow
 def test_what_is_expected_of_a_step_leaves_out_compiling(rows):
     """The first run of a process compiled for seconds, and 3,000 rows more seemed to take an hour."""
     route = routes.Route(routes.Given(rows, None, "clicked ~ age"), None, None, 0, 600.0)

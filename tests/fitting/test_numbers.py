@@ -60,6 +60,7 @@ FLAT, SLOPES = "y ~ a + d", "y ~ a + d + (1 + a | g)"
 WAYS = [(made, FLAT) for made in (of_coreset, of_stream, read, of_draws, updated)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("made", "formula"), [*WAYS, (of_coreset, SLOPES), (updated, SLOPES)])
 def test_averages_are_not_of_the_rows_of_sums(made, formula, tmp_path):
     fit = made(formula, tmp_path)

@@ -166,6 +166,7 @@ def grouped():
     return frame.assign(y=0.3 * frame["x"] - 1.0 + frame["g"].map(u) + rng.logistic(size=3000) > 0)
 
 
+@pytest.mark.slow
 def test_the_prior_of_sds_of_effects_is_kept_by_all_that_draws_again(grouped, tmp_path):
     """A prior near 0 pulls the sd of 8 effects far below where the default leaves it."""
     tight, quiet = bc.priors.HalfNormal(0.05), {"progressbar": False}

@@ -17,7 +17,10 @@ except OSError:
     pytest.skip("no pseudo-terminal can be opened here", allow_module_level=True)
 
 # Python 3.12 warns of forks where the process has threads; the child here does nothing but start another program
-pytestmark = pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning"),
+    pytest.mark.essential("the lines that terminals and pipes get"),
+]
 
 SCRIPT = """
 import time
@@ -153,6 +156,7 @@ def test_a_verb_alone_shows_its_bar_and_leaves_nothing(run):
     assert screen(text) == ([], True)
 
 
+@pytest.mark.slow
 def test_a_pipe_gets_nothing():
     command = [sys.executable, "-c", f"INTERRUPTED = False\n{SCRIPT}"]
     ran = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -45,6 +45,7 @@ def off(fit, other):
     return max((mean / mcse).max(), (sd / mcse).max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("formula", [FORMULA, "y ~ age + device + (1 | g)"])
 @pytest.mark.statistical(rate=1e-4)  # of 14 figures, two-sided; an sd has a smaller Monte Carlo error than a mean
 def test_months_one_after_another_are_as_one_fit(formula, tmp_path):
@@ -76,6 +77,7 @@ def test_months_one_after_another_are_as_one_fit(formula, tmp_path):
         assert len(fit.coreset) < 150
 
 
+@pytest.mark.slow
 def test_a_fit_that_keeps_draws_of_few_groups_is_updated(monkeypatch):
     formula = "y ~ age + device + (1 | g)"
     whole = fitted(formula, month(0)).update(month(1), progressbar=False)

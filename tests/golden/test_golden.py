@@ -22,6 +22,7 @@ def moved_fields(case, found):
     return {line.removeprefix(f"{case.family}: {case.name}: ").partition(":")[0] for line in lines}
 
 
+@pytest.mark.essential("every verb, family and source, to 1e-9")
 @pytest.mark.parametrize("name", CASES)
 def test_what_was_recorded_is_so_today(name):
     case = CASES[name]

@@ -28,6 +28,7 @@ def core_of(n, n_groups, family, formula=FORMULA, **options):
     return bc.all_rows(table_of(rows), formula=formula, family=family, progressbar=False), rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["logistic", "probit"])
 @pytest.mark.parametrize(("n", "n_groups", "sigma"), [(200, 20, 1.0), (100, 5, 0.01), (90, 30, 1.0)])
 def test_the_mode_of_grouped_rows_is_the_optimum_of_the_marginal_posterior(family, n, n_groups, sigma):

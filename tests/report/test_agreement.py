@@ -2,6 +2,7 @@ import dataclasses
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from bayescore.diagnostics.results import Level, Verdict
 from bayescore.report.tables import agreement, beside_reference, predicted_error
@@ -24,6 +25,7 @@ def test_agreement_is_judged_by_coefficient_in_the_references_unit():
     assert agreement(dataclasses.replace(own, level=Level.NOT_CERTIFIED), measured([-0.3, 0.1])) is None
 
 
+@pytest.mark.slow
 def test_agreement_is_refused_to_exact_predictions_once_in_a_hundred():
     """The rate is 1%: of 2000 more than 45 in one of 10^6 runs. Control: noise twice as large as stated."""
     rng = np.random.default_rng(0)

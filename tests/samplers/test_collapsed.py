@@ -46,6 +46,7 @@ def by_weights(rows, n=8000):
     return mean, np.sqrt(w @ (theta - mean) ** 2)
 
 
+@pytest.mark.slow
 @pytest.mark.statistical(rate=1e-6)
 def test_draws_are_those_of_the_posterior_of_all_rows(rows, idata):
     """Means within 0.22 sd of importance sampling on all rows, six of their errors; sds, known to 3%, within 20%."""

@@ -176,6 +176,7 @@ def gaps(one, other):
     return np.concatenate(found)
 
 
+@pytest.mark.slow
 @pytest.mark.statistical(rate=1e-5)
 def test_draws_are_those_of_an_independent_sampler(drawn):
     """Eight means beside walkers that know nothing of the frame; the control has another prior of the sds."""

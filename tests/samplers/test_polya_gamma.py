@@ -162,6 +162,7 @@ def test_against_nuts(name):
         check(chains(data, prior, SQRT).theta, *figures)
 
 
+@pytest.mark.slow
 @pytest.mark.statistical(rate=1e-6)
 def test_weight_w_equals_w_copies():
     rows = make_rows(weights=False)

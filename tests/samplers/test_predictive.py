@@ -53,6 +53,7 @@ def test_the_posterior_given_is_left_alone_and_a_seed_repeats(idata, rows):
     assert (again.posterior_predictive["y"].values != one.posterior_predictive["y"].values).any()
 
 
+@pytest.mark.slow
 def test_arviz_plots_take_it(idata, rows):
     check = bc.posterior_predictive(idata, rows, max_draws=50, random_state=5)
     if ARVIZ_1:

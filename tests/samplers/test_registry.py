@@ -24,6 +24,7 @@ def draw(sampler, family="probit", **options):
     return bc.sample(DATA, family, sampler=sampler, random_seed=1, progressbar=False, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.statistical(rate=1e-6)
 @pytest.mark.usefixtures("_random_walk")
 def test_a_sampler_from_one_file_draws_from_the_posterior():

@@ -271,6 +271,7 @@ def test_test_rows_take_the_design_of_the_coreset(core):
         bc.compare({"same": idata}, idata, test=own)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("prior", "sampler"),
     [
@@ -356,6 +357,7 @@ def test_coef_is_beta_in_units_of_the_data(standardize, intercept):
     assert not np.shares_memory(coef.values, beta.values)
 
 
+@pytest.mark.slow
 def test_priors_by_name_have_their_own_columns(core):
     """Of strong priors each rules its own coefficient, by every sampler that fits."""
     prior = {"Intercept": bc.priors.Normal(1.0, 1e-3), "x0": bc.priors.StudentT(3), "x1": bc.priors.Normal(2.0, 1e-3)}
