@@ -1,6 +1,6 @@
 # `make demo` and `make test` do all the set-up: they need Python 3.11 or later and make, nothing else.
 # `make PYTHON=python3.13` chooses an interpreter; by default it is the first of these that runs and is new enough.
-# On two cores `make test` takes at most 6 minutes after the installation, and `make check`, which is everything, 25.
+# The aim on two cores, after the installation: `make test` 6 minutes, and `make check`, which is everything, 20.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
