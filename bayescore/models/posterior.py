@@ -246,7 +246,7 @@ class TargetDensity:
     def arguments(self) -> DensityArguments:
         """Return what the compiled `log_density` takes after the coefficients and the gradient."""
         return (
-            np.ascontiguousarray(self.rows.X.T),
+            np.array(self.rows.X.T, order="C"),  # a copy, as a view of one column is read-only: another type to numba
             self.rows.y.astype(np.float64),
             self.rows.weights,
             NO_OFFSET if self.rows.offset is None else self.rows.offset,

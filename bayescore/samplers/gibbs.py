@@ -38,7 +38,7 @@ from bayescore.families.probit import probit_upper
 from bayescore.models.posterior import Derivatives
 from bayescore.numerics import elementary
 from bayescore.samplers.method import Segment, augmentation
-from bayescore.types import NO_OFFSET, FloatArray
+from bayescore.types import NO_OFFSET, FloatArray, read_only
 
 _LOG_HALF = -math.log(2.0)
 _BLOCK = 1 << 17  # random numbers made ready at a time: 1 MB
@@ -70,7 +70,7 @@ def prepare(Z: FloatArray, weights: FloatArray, prior: Derivatives, shift: Float
     columns = np.ascontiguousarray(linalg.solve_triangular(factor, rows.T, lower=True))
     linear_part, constant = linalg.solve_triangular(factor, prior.gradient, lower=True), prior.value
     if len(shift):
-        shift = shift[order]
+        shift = read_only(shift[order])
         linear_part, constant = linear_part - columns @ (w * shift), constant - 0.5 * float(w @ shift**2)
     summed = np.ascontiguousarray(w[: np.count_nonzero(w != 1.0)])
     return columns, summed, linear_part, factor, constant, shift

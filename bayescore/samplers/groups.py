@@ -154,7 +154,7 @@ class _JointModel:
         ]
         data = rows.rows
         arguments = JointArguments(
-            np.ascontiguousarray(data.X.T),
+            np.array(data.X.T, order="C"),
             data.y.astype(np.float64),
             data.weights,
             NO_OFFSET if data.offset is None else data.offset,

@@ -196,7 +196,7 @@ def first_step_size(n_features: int) -> float:
 
 def first_tuning(factor: FloatArray) -> Tuning:
     """Return what warm-up begins with, given L, shape (D, D)."""
-    n_features = len(factor)
+    n_features, factor = len(factor), np.ascontiguousarray(factor)
     return Tuning(first_step_size(n_features), factor, math.sqrt(n_features) + 3.0, np.empty((0, n_features)), 0.0)
 
 

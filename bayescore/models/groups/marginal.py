@@ -72,7 +72,7 @@ from bayescore.numerics.elementary import LOG_WEIGHTS, N_NODES, NODES, exp_minus
 from bayescore.priors import Prior
 from bayescore.priors.groups import GroupPrior, log_sigma_terms
 from bayescore.priors.prior import Part, check_density
-from bayescore.types import NO_OFFSET, FloatArray, IntArray, WeightedData
+from bayescore.types import NO_OFFSET, FloatArray, IntArray, WeightedData, read_only
 
 _NEWTON_STEPS = 2
 
@@ -113,7 +113,7 @@ class CollapsedArguments(NamedTuple):
             side=self.side[kept],
             z=self.z[kept],
             weights=self.weights[kept],
-            offset=self.offset[kept] if self.offset.size else self.offset,
+            offset=read_only(self.offset[kept]) if self.offset.size else self.offset,
             codes=place[self.codes[kept]],
             rules=Rules(*(each[at] for each in self.rules)),
             peak=self.peak[at],
@@ -557,7 +557,7 @@ class CollapsedTarget:
         assert rows.group is not None
         codes = np.where(rows.group[:, 0] < 0, self.n_groups, rows.group[:, 0])
         return CollapsedArguments(
-            np.ascontiguousarray(rows.X.T),
+            np.array(rows.X.T, order="C"),  # a copy, as a view of one column is read-only: another type to numba
             rows.y.astype(np.float64),
             effect_multipliers(rows, effect_column(rows)),
             np.array(rows.weights),

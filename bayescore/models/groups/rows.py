@@ -393,7 +393,7 @@ def look_at_rows(rows: WeightedData, family: Family, n_groups: int, z: FloatArra
     """Return the function that adds up rows in memory, which multiply their effect by z, shape (n,), by default 1."""
     assert rows.group is not None
     codes = np.where(rows.group[:, 0] < 0, n_groups, rows.group[:, 0])
-    own = GroupRows(TileRows.of(rows), codes, np.ones(len(rows)) if z is None else np.ascontiguousarray(z))
+    own = GroupRows(TileRows.of(rows), codes, np.ones(len(rows)) if z is None else np.array(z))
 
     def look(beta: FloatArray, nodes: EffectNodes) -> GroupSums:
         sums = GroupSums.zeros(n_groups, len(beta))
@@ -416,7 +416,7 @@ def effect_multipliers(rows: WeightedData, column: int) -> FloatArray:
 
     It is that of the intercept, 1 but for pseudo-rows of a coreset.
     """
-    return np.ones(len(rows)) if column < 0 else np.ascontiguousarray(rows.X[:, column])
+    return np.ones(len(rows)) if column < 0 else np.array(rows.X[:, column])
 
 
 def look_at_source(
