@@ -117,6 +117,7 @@ def test_groups_are_columns_of_the_file(inputs: Path) -> None:
     assert core.feature_names == ("a", "b", "c")
 
 
+@pytest.mark.slow
 def test_draws_with_groups_are_certified_with_a_page(inputs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows, county = frame(), np.arange(600) % 12
     y = rows["a"] + 0.3 * (county - 5.5) + np.random.default_rng(1).logistic(size=600) > 0
@@ -178,6 +179,7 @@ def reported(report: str, posterior: str) -> bool:
     return verdict.level in text and verdict.text in text
 
 
+@pytest.mark.slow
 def test_the_verdict_is_printed_and_reported(inputs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["compare", "posterior.nc", "--reference", "posterior.nc", "-o", "same.html"]) == 0
     assert "indistinguishable" in capsys.readouterr().out

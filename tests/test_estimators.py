@@ -27,9 +27,21 @@ def rows() -> tuple[pd.DataFrame, np.ndarray]:
     return X, np.where(eta + rng.logistic(size=4000) > 0, "yes", "no")
 
 
-@parametrize_with_checks([bc.CoresetLogisticRegression(random_state=0), bc.CoresetProbitRegression(random_state=0)])
+@parametrize_with_checks([bc.CoresetLogisticRegression(random_state=0)])
 @pytest.mark.filterwarnings("ignore:the labels (are|may be) completely separated:UserWarning")
 def test_keeps_scikit_learns_conventions(estimator: Any, check: Any) -> None:
+    keeps_convention(estimator, check)
+
+
+@pytest.mark.slow
+@parametrize_with_checks([bc.CoresetProbitRegression(random_state=0)])
+@pytest.mark.filterwarnings("ignore:the labels (are|may be) completely separated:UserWarning")
+def test_probit_keeps_scikit_learns_conventions(estimator: Any, check: Any) -> None:
+    keeps_convention(estimator, check)
+
+
+def keeps_convention(estimator: Any, check: Any) -> None:
+    """Run one of scikit-learn's checks, but those that want equal draws of weights and of copies."""
     if check.func.__name__.startswith("check_sample_weight_equivalence"):
         pytest.skip("wants equal draws; see test_weights_count_as_copies")
     check(estimator)
@@ -269,6 +281,7 @@ def test_groups_of_a_formula_may_be_new_in_predictions(clicks: tuple[pd.DataFram
     assert np.all((new > 0.0) & (new < 1.0) & (np.abs(new - known) > 1e-3))
 
 
+@pytest.mark.slow
 def test_text_works_behind_a_column_transformer(clicks: tuple[pd.DataFrame, np.ndarray]) -> None:
     X, y = clicks
     columns = make_column_transformer((OneHotEncoder(drop="first"), ["device"]), ("passthrough", ["age", "y"]))

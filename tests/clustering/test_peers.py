@@ -15,6 +15,7 @@ X = blobs()
 PARTS = [X[:150], X[150:200], X[200:203], X[203:]]
 
 
+@pytest.mark.slow
 @pytest.mark.statistical(rate=2e-6)
 def test_peers_seed_as_k_variates_with_their_uniform_densities():
     """Lemma 16; rate: twice that of `differ`. Peers that answer by D, or other peers, are rejected."""

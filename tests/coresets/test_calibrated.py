@@ -190,6 +190,7 @@ def test_a_skewed_posterior_is_met_and_the_predicted_errors_hold():
     assert np.abs((mode - truth.mean(0)) / truth.std(0)).max() > 0.2
 
 
+@pytest.mark.slow
 def test_rows_drawn_anew_mend_a_posterior_that_its_mode_says_little_of(monkeypatch):
     """Without the second stage (negative control) the log-likelihoods differ far more over the posterior."""
     rng = np.random.default_rng(0)

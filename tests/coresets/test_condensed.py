@@ -313,6 +313,7 @@ def test_the_nearest_normal_density_is_a_fixed_point(family):
     assert gap(found.density.at, near) > 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:columns .* depend on each other linearly")  # those of areas add up to 1
 def test_errors_far_from_the_mode_are_predicted(shared_data):
     """Rare soil types separate rows; few kept rows leave mass where all rows have none, far from the mode.

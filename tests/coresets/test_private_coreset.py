@@ -61,6 +61,7 @@ def least_epsilon(a, b, n):
     return math.log(beta.ppf(5e-7, a, n - a + 1) / beta.isf(5e-7, b + 1, n - b))
 
 
+@pytest.mark.slow
 @pytest.mark.statistical(rate=1e-6)
 def test_an_audit_of_the_counts(monkeypatch):
     """Data sets that differ by one row. Rate: that of the bounds of Clopper and Pearson.
@@ -105,6 +106,7 @@ def test_any_row_of_the_ball_changes_the_sums_by_its_length_at_most():
     assert 2**30 - 100 < each.max() <= 2**30 + 1
 
 
+@pytest.mark.slow
 @pytest.mark.statistical(rate=1e-6)
 def test_an_audit_of_the_means(monkeypatch):
     """Data sets that differ by one row at the border. Rate: that of the bounds of Clopper and Pearson.

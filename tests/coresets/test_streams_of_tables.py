@@ -112,7 +112,13 @@ GROUP_TERMS = {
 }
 
 
-@pytest.mark.parametrize("name", GROUP_TERMS)
+# streams of one factor and of two, of labels and of counts: the others differ from these in what all rows share
+QUICK = ("(1 | g)", "crossed", "counts")
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in GROUP_TERMS]
+)
 def test_blocks_that_are_condensed_one_after_another_are_as_all_rows(name, monkeypatch):
     formula, family, roles = GROUP_TERMS[name]
     monkeypatch.setattr(Multilevel, "stream_block", lambda *_: ROWS)
@@ -201,6 +207,7 @@ def test_a_forged_start_is_refused(part, tmp_path, monkeypatch):
             bc.StreamingCoreset.load(tmp_path / "forged")
 
 
+@pytest.mark.slow
 def test_a_coreset_of_a_stream_is_as_any_other(tmp_path):
     stream = fed(MONTHS[:2], bc.stream(formula=GROUPED, weights="w", random_state=1))
     core = stream.coreset()

@@ -79,6 +79,7 @@ def test_groups_of_streams():
     assert [len(own) for own in stream.coreset().groups] == [12, 36]
 
 
+@pytest.mark.slow
 def test_draws_are_those_of_a_column_and_predictions_too(fit):
     other = bc.fit(CROSSED, BY_COLUMN, **QUIET)
     for name, own in (("beta", "beta"), ("u_school:room", "u_school_room"), ("sigma_school:room", "sigma_school_room")):

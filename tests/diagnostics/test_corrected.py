@@ -23,6 +23,7 @@ def problem():
     return X, y, core, idata, bc.certify(idata, core, X, y, progressbar=False)
 
 
+@pytest.mark.slow
 def test_every_chain_and_draw_is_there_for_arviz_prediction_comparison_and_netcdf(problem, tmp_path):
     X, y, _, idata, cert = problem
     assert cert.level == "corrected"

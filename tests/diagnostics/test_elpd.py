@@ -78,6 +78,7 @@ def test_it_is_arvizs_where_all_rows_are_sampled(family):
     assert "elpd_loo −" in repr(cert)
 
 
+@pytest.mark.slow
 @pytest.mark.statistical(rate=1e-6)
 @pytest.mark.parametrize("method", ["calibrated", "uniform"])
 def test_a_coreset_and_a_sample_of_rows_give_the_full_datas(method):
@@ -239,6 +240,7 @@ def exact_loo(full, prior_sd):
     return sum(special.logsumexp(total) - special.logsumexp(total - row) for row in log_p)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*have not mixed:UserWarning", "ignore:.*effective sample size:UserWarning")
 def test_few_rows_under_a_wide_prior_get_no_figure_or_an_honest_one():
     """Seed 2: an elpd of -11.3 was told to be -9.4 ± 0.15. False-alarm rate below 0.1%: 4 figures within 4 errors."""

@@ -144,6 +144,7 @@ def many():
     return rows, core, int(nearest_0)
 
 
+@pytest.mark.slow
 def test_a_wrong_sd_of_one_effect_is_not_certified(many):
     """One of 100 groups with half its weights: its effect, near 0, is too wide, its mean right."""
     rows, core, g = many

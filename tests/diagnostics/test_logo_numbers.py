@@ -54,6 +54,7 @@ def certified(build, rows=ROWS, family=FAMILY, **roles):
     return bc.certify(idata, core, rows, max_draws=2000, **QUIET)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weights", [None, "w"])
 @pytest.mark.parametrize("build", [bc.build_coreset, bc.all_rows])
 @pytest.mark.statistical(rate=1e-7)  # over ten seeds the error is 0.06 with the sd 0.08 nats

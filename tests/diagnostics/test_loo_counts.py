@@ -196,6 +196,7 @@ def test_a_family_whose_constant_is_wrong_is_refused():
         bc.families.register(Bare())
 
 
+@pytest.mark.slow
 def test_overdispersed_visits_have_arvizs_sum(shared_data):
     """Real counts of a mean of 5.8 and a variance of 46: 6 visits too few or too many are nothing."""
     rows = pd.read_parquet(shared_data("nmes1988.parquet"))

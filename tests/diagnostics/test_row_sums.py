@@ -65,6 +65,7 @@ def small(monkeypatch):
     monkeypatch.setattr(row_sums, "sample_rows", lambda *_: SAMPLE)
 
 
+@pytest.mark.slow
 @pytest.mark.statistical(rate=2e-6)
 def test_errors_are_as_large_as_they_say(small):
     """An error of one direction exceeds three said ones in 1 of 370: seven in 192 problems come about once in 10^6."""
@@ -73,6 +74,7 @@ def test_errors_are_as_large_as_they_say(small):
     assert 0.6 < rms < 1.2
 
 
+@pytest.mark.slow
 def test_sums_that_are_biased_exceed_what_they_say(small):
     """The control: a sample whose rows count half."""
     assert exceeded(times=0.5)[0] > 10

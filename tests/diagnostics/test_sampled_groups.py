@@ -114,6 +114,7 @@ def test_pieces_and_draws_apart_have_the_figures_of_all_groups(monkeypatch):
     assert np.abs(theirs.effects.mean - whole.full.effects.mean[at]).max() < 0.02
 
 
+@pytest.mark.slow
 def test_without_their_probabilities_groups_tell_too_much():
     """The negative control of the said error: every sampled group counted once."""
     full, core = rows_of(0, **KINDS["sizes unlike"])
@@ -124,6 +125,7 @@ def test_without_their_probabilities_groups_tell_too_much():
     assert size(gap - gap.mean()) > 3.0 * size(own.error)
 
 
+@pytest.mark.slow
 def test_groups_that_the_coreset_does_not_fit_are_in_the_sample():
     """One of 2,000 groups has a third of its weight: it is evaluated, and its effect is all rows' own."""
     full, core = rows_of()
@@ -162,6 +164,7 @@ def weighed(sums, core):
     return MarginalDraws(at=at, weights=own, grouping=core.groups[0], sums=sums, figures=figures)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_the_elpd_is_that_of_all_groups(seed):
     """The moved log-likelihoods alone are 3 nats off; sampled groups tell by how much, here to 0.4."""
@@ -171,6 +174,7 @@ def test_the_elpd_is_that_of_all_groups(seed):
     assert found["elpd_logo_se"] == pytest.approx(true["elpd_logo_se"], rel=1e-3)
 
 
+@pytest.mark.slow
 def test_figures_of_pieces_of_the_groups_are_those_of_all_at_once(monkeypatch):
     """Of 7 of 2,000 groups: sampled ones are the first and the last of some pieces, and the last piece is shorter."""
     full, core = rows_of()

@@ -15,6 +15,7 @@ def test_no_word_is_ruled_out_and_no_sentence_too_long():
     assert not (found := prose.wrong()), "\n".join(found)
 
 
+@pytest.mark.slow
 def test_every_kind_of_text_is_read():
     read = {(each.path.relative_to(prose.ROOT).parts[0], each.path.suffix) for each in prose.texts()}
     kinds = {("README.md", ".md"), ("CONTRIBUTING.md", ".md"), ("docs", ".md"), ("notebooks", ".ipynb")}
@@ -59,6 +60,7 @@ def test_places_are_told_and_code_is_left_out(tmp_path):
     assert sorted(each.line for each in prose.of_code(code) if prose.faults(each.text)) == [1, 6, 9, 9, 10]
 
 
+@pytest.mark.slow
 def test_lines_of_notebooks_are_those_of_cells():
     some = [each for each in prose.texts() if each.path == Path(prose.ROOT / "notebooks" / "01_tour.ipynb")]
     assert some[0].line == 1

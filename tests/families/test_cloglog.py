@@ -126,6 +126,7 @@ def test_draws_are_certified_and_draws_of_the_logit_are_not(table, sampler):
         assert str(bc.certify(other, core, table, progressbar=False).level) != "certified"
 
 
+@pytest.mark.slow
 @pytest.mark.statistical(rate=1e-6)
 def test_group_effects_integrate_out(table, tmp_path):
     """The certificate's level; the control moves the draws."""

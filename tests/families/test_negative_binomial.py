@@ -124,7 +124,7 @@ def test_the_potential_is_scipys_up_to_its_constant(everything):
         assert float(value({"beta": at})) == pytest.approx((log_pmf(ROWS, X, at) - constant).sum(), rel=1e-10)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("method", ["condensed", "calibrated"])
 def test_the_posterior_is_that_of_all_rows(everything, method, seed):
     """By importance weights of the same points, from scipy for all rows; the control has Poisson's likelihood."""
@@ -153,6 +153,7 @@ def test_few_events_of_a_small_size_are_condensed():
     assert bc.certify(sample(core, random_seed=2, **QUIET), core, rows, **QUIET).level == "certified"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [0.4, 300.0])
 def test_certificates_state_dispersion_by_the_size(size):
     """A larger size than the counts' leaves them overdispersed, a smaller one underdispersed, their own neither."""
@@ -176,6 +177,7 @@ def test_certificates_state_dispersion_by_the_size(size):
         assert not poisson.over
 
 
+@pytest.mark.slow
 def test_sizes_and_families_are_compared_by_leave_one_out(core, draws):
     models = {"1.5": (draws, core)}
     for family in ("negative_binomial(4)", "poisson"):
@@ -196,6 +198,7 @@ def test_sizes_and_families_are_compared_by_leave_one_out(core, draws):
     assert elpd_of(bc.loo(draws, core, ROWS, **QUIET)) == pytest.approx(table["elpd_loo"]["1.5"], abs=1.0)
 
 
+@pytest.mark.slow
 def test_predicted_counts_and_checks_have_the_familys_spread(core, draws):
     new = ROWS.head(400)
     mean = bc.predict(draws, new, prob=0.9)["mean"]
@@ -308,6 +311,7 @@ def test_an_exposure_is_refused_at_every_door(core, draws):
     assert stream.coreset().family == FAMILY.name
 
 
+@pytest.mark.slow
 def test_weights_are_not_drawn_as_exposures(everything):
     X, y = ROWS[["a"]].to_numpy(), ROWS["n"].to_numpy()
     full = bc.all_rows(X, y, weights=np.full(len(y), 2.0), family=FAMILY, **QUIET)

@@ -93,7 +93,7 @@ def check(draws, truth):
 
 @pytest.mark.essential("that a likelihood from outside is compiled for samplers")
 @pytest.mark.statistical(rate=1e-6)
-@pytest.mark.parametrize("sampler", ["mala", "nuts"])
+@pytest.mark.parametrize("sampler", ["mala", pytest.param("nuts", marks=pytest.mark.slow)])
 def test_samplers(sampler, data, truth):
     options = {"random_seed": 1, "progressbar": False}
     check(bc.sample(data, "cauchit", PRIOR, sampler=sampler, **options).posterior["beta"].values, truth)

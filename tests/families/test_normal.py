@@ -325,7 +325,7 @@ def test_a_fit_is_certified_as_exact_and_names_the_residual_sd(fit):
     assert "mean(y)" in repr(fit)
 
 
-@pytest.mark.parametrize(("n_groups", "each"), [(400, 2), (300, 3), (50, 20)])
+@pytest.mark.parametrize(("n_groups", "each"), [pytest.param(400, 2, marks=pytest.mark.slow), (300, 3), (50, 20)])
 def test_the_residual_sd_allows_for_effects_of_groups(n_groups, each):
     rng, n = np.random.default_rng(n_groups), n_groups * each
     rows = pd.DataFrame({"a": rng.normal(3.0, 2.0, n), "g": np.arange(n) % n_groups})

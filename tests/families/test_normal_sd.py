@@ -209,6 +209,7 @@ def test_weighted_rows_say_it_too():
     assert found.ratio == pytest.approx(1.0, abs=0.01)
 
 
+@pytest.mark.slow
 def test_groups_of_few_rows_are_said_to_leave_their_sd_less_sure():
     rng = np.random.default_rng(1)
     rows = pd.DataFrame({"a": rng.normal(size=900), "g": np.arange(900) % 300})

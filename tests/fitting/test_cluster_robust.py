@@ -202,6 +202,7 @@ def _sd(found):
     return np.sqrt(np.diagonal(found.root @ found.root.T))
 
 
+@pytest.mark.slow
 @pytest.mark.statistical(rate=1e-5)  # of 250 intervals a robust one covers with probability 0.93 to 0.96
 def test_robust_intervals_cover_where_naive_ones_do_not():
     covered = np.array(list(surveys(250))).sum(axis=0)

@@ -36,6 +36,7 @@ def test_a_users_model_is_certified_without_attributes_set_by_hand(own):
     np.testing.assert_allclose(bc.predict(found.idata, rows[:5]), bc.predict(told, rows[:5]), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_users_model_answers_what_a_fit_answers(own):
     rows, core, model, plain, told = own
     fit = bc.Fit.of_draws(plain, core, rows, model=model, progressbar=False)

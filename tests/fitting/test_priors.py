@@ -196,6 +196,7 @@ def test_the_prior_of_sds_of_effects_is_kept_by_all_that_draws_again(grouped, tm
     assert float(again.posterior["sigma_g"].mean()) < 0.6 * sigma
 
 
+@pytest.mark.slow
 def test_priors_of_slopes_sds_and_correlations_are_stated(grouped):
     fit = bc.fit(
         "y ~ x + (1 + x | g)", grouped, group_prior=bc.priors.HalfNormal(1.0), random_state=1, progressbar=False

@@ -9,7 +9,7 @@ import bayescore as bc
 QUIET = {"random_state": 1, "progressbar": False}
 
 
-def made(n=6000):
+def made(n=4000):
     rng = np.random.default_rng(3)
     rows = pd.DataFrame({"x": rng.normal(40.0, 5.0, n), "z": rng.normal(size=n), "d": rng.integers(0, 30, n)})
     effect = rng.normal(size=30)[rows["d"]]
@@ -74,7 +74,7 @@ def test_the_rows_of_the_fit_are_taken_in_any_form(saved, rows, tmp_path):
 def test_other_rows_are_refused(saved, rows, tmp_path):
     folder, label = saved
     with pytest.raises(ValueError, match="the fit was made of"):
-        bc.read_fit(folder, pd.concat([rows, rows[:4000]]), progressbar=False)
+        bc.read_fit(folder, pd.concat([rows, rows[:1500]]), progressbar=False)
     with pytest.raises(ValueError, match="give the rows that the fit was made of"):
         bc.read_fit(folder, flipped(rows, label), progressbar=False)
     flipped(rows, label).to_parquet(tmp_path / "rows.parquet")
@@ -99,9 +99,9 @@ def test_labels_of_other_rows_are_met(rows, plain):
 
 
 def test_a_fit_that_was_updated_knows_all_its_rows(rows, tmp_path):
-    bc.fit("y ~ x + z", rows[:3000], **QUIET).update(rows[3000:], progressbar=False).save(tmp_path / "model")
+    bc.fit("y ~ x + z", rows[:2000], **QUIET).update(rows[2000:], progressbar=False).save(tmp_path / "model")
     assert bc.read_fit(tmp_path / "model", rows, progressbar=False).given.known
     with pytest.raises(ValueError, match=r"limit 0\.5"):
         bc.read_fit(tmp_path / "model", flipped(rows, "y"), progressbar=False)
-    with pytest.raises(ValueError, match="data has 3,000 rows, and the fit was made of 6,000"):
-        bc.read_fit(tmp_path / "model", rows[:3000], progressbar=False)
+    with pytest.raises(ValueError, match="data has 2,000 rows, and the fit was made of 4,000"):
+        bc.read_fit(tmp_path / "model", rows[:2000], progressbar=False)

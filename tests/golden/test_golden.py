@@ -10,6 +10,8 @@ from tests.golden.case import STACK, Case, all_cases
 from tests.golden.recorded import compared, kept, load, same_text
 
 CASES = all_cases()
+# NUTS of PyTensor compiles C for ten seconds and more a model
+NAMES = [pytest.param(name, marks=pytest.mark.slow) if name.startswith("draws: nuts") else name for name in CASES]
 KNOWN = {file: load(file) for file in {case.file for case in CASES.values()}}
 GROUPS = CASES["coresets: uniform, groups, weights and offsets"]
 
@@ -23,7 +25,7 @@ def moved_fields(case, found):
 
 
 @pytest.mark.essential("every verb, family and source, to 1e-9")
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", NAMES)
 def test_what_was_recorded_is_so_today(name):
     case = CASES[name]
     if case.of_stack and not KNOWN[case.file]:

@@ -85,6 +85,7 @@ def test_the_mode_is_found_where_offsets_stand_far_from_rare_labels(offset):
     assert target.point.beta[0] == pytest.approx(-4.0 - offset, abs=1.0)
 
 
+@pytest.mark.slow
 def test_the_mode_is_found_of_a_coreset_of_many_groups_whose_labels_are_rare():
     """Pseudo-rows of groups of 2,000 rows, 3% positive: steps of beta and all effects from 0 ran off to -4,000."""
     rows, asked = Generated(600_000, 300), {"method": "multilevel", "intercept": True, "random_state": 0}

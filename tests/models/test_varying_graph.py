@@ -29,8 +29,10 @@ def test_the_density_is_the_models(group_prior):
     _, core = built(BOTH, n_a=6, n_b=3, nested=True, median=15, slope=0.5)
     model = bc.model(core, prior=bc.priors.Normal(0.0, 2.0), group_prior=group_prior)
     names = ["u_a", "sigma_a", "rho_a", "u_b", "sigma_b"]
-    told = model.compile_fn(model.replace_rvs_by_values([model[name] for name in names]), inputs=model.value_vars)
-    prior = model.compile_logp(vars=[model["sigma_a"], model["rho_a_standardised"], model["sigma_b"]])
+    told = model.compile_fn(model.replace_rvs_by_values([model[name] for name in names]), inputs=model.value_vars, mode="FAST_COMPILE")
+    prior = model.compile_logp(
+        vars=[model["sigma_a"], model["rho_a_standardised"], model["sigma_b"]], mode="FAST_COMPILE"
+    )
     rng, gaps = np.random.default_rng(0), []
     for _ in range(2):
         point = {
@@ -56,10 +58,11 @@ def test_the_density_is_the_models(group_prior):
         eta = core.X @ point["beta"] + core.offset
         eta += (core.X[:, [0, 2]] * a[core.group[:, 0]]).sum(axis=1) + core.X[:, 0] * b[core.group[:, 1]]
         own += core.weights @ check_family("logistic").log_p(eta, core.y)
-        gaps.append(float(model.compile_logp()(point)) - own)
+        gaps.append(float(model.compile_logp(mode="FAST_COMPILE")(point)) - own)
     assert gaps[0] == pytest.approx(gaps[1], abs=1e-6)
 
 
+@pytest.mark.slow
 def test_correlations_have_the_lkj_prior():
     """Each of three has (1 + rho) / 2 ~ Beta(eta + 1/2, eta + 1/2). False alarms: 1e-3. Control: another eta fails."""
     with pm.Model():
@@ -83,7 +86,7 @@ def test_an_sd_near_0_makes_no_ridge():
         "rho_a_standardised_logodds__": np.array([1.0]),
         "u_a_standardised": rng.normal(size=(6, 2)),
     }
-    assert np.abs(model.compile_dlogp(vars=[model["u_a_standardised"]])(point)).max() < 30.0
+    assert np.abs(model.compile_dlogp(vars=[model["u_a_standardised"]], mode="FAST_COMPILE")(point)).max() < 30.0
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +107,7 @@ def drawn():
     return frame, core, idata
 
 
+@pytest.mark.slow
 def test_draws_are_weighed(drawn, tmp_path):
     frame, core, idata = drawn
     posterior = idata["posterior"]

@@ -161,7 +161,7 @@ def test_facts_that_samplers_ask_for():
 
 @pytest.mark.essential("that a prior from outside is compiled for samplers")
 @pytest.mark.statistical(rate=1e-6)
-@pytest.mark.parametrize("sampler", ["mala", "nuts"])
+@pytest.mark.parametrize("sampler", ["mala", pytest.param("nuts", marks=pytest.mark.slow)])
 def test_a_prior_from_one_file_is_sampled(sampler):
     """By the mean of one coefficient that 60 rows hardly inform, against quadrature: 5.5 standard errors, 4e-8.
 

@@ -24,6 +24,7 @@ def test_page_needs_no_network(page):
     assert re.findall(r'src="(.{10})', page) == ["data:image"] * 3
 
 
+@pytest.mark.slow
 def test_test_rows_show_whether_the_model_fits(posterior, tmp_path):
     rng = np.random.default_rng(0)
     y = np.where(rng.random(300) < 0.1, np.int8(-1), np.int8(1))

@@ -10,6 +10,7 @@ from bayescore.samplers.nuts import covariance_at_mode
 from tests.coresets.celled import TWO, celled
 
 
+@pytest.mark.slow
 def test_covariance_of_a_normal_density_on_a_ridge():
     """Sums of coordinates are known to 0.01, differences to 3; the guess knows of neither."""
     v = np.array([1.0, 1.0, 1.0]) / np.sqrt(3.0)

@@ -79,6 +79,9 @@ def test_the_summary_of_all_groups_is_that_of_their_draws(both):
     assert (np.abs(some["97.5%"] - whole["97.5%"]) < 0.4 * whole["sd"]).all()
 
 
+NAMES = ("grouping", "quantile", "X", "y", "weights", "offset")
+
+
 def test_predictions_and_certificates_know_all_groups(both, few):
     frame, core = few
     tables = [bc.predict(each, frame.iloc[:60]) for each in both]
@@ -89,7 +92,10 @@ def test_predictions_and_certificates_know_all_groups(both, few):
     np.testing.assert_allclose(found[0].effects["corrected_mean"], found[1].effects["corrected_mean"], rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["group", "row", "grouping", "quantile", "X", "y", "weights", "offset"])
+@pytest.mark.parametrize(
+    "name",
+    ["group", "row", *(pytest.param(each, marks=pytest.mark.slow) for each in NAMES)],
+)
 def test_a_factor_may_have_the_name_of_what_rows_have(name):
     """As an array of groups without a name has."""
     frame, core = built(20, 1000, name)

@@ -91,13 +91,16 @@ def distribution(x, w, eta):
     return (1.0 + np.exp(-eta)) ** w * ((-1.0) ** n * np.exp(log_size) * passed).sum(axis=0)
 
 
+SHAPES = (1e-3, 0.02, 0.3, 0.999, 2.0)
+
+
 def distance(omega, w, eta):
     """Return the p value of draws of PG(w, eta) by Kolmogorov and Smirnov's test."""
     return stats.kstest(omega, lambda x: distribution(x, w, eta)).pvalue
 
 
 @pytest.mark.statistical(rate=4e-6)
-@pytest.mark.parametrize("w", [1e-3, 0.02, 0.3, 0.999, 2.0])
+@pytest.mark.parametrize("w", [pytest.param(w, marks=pytest.mark.slow) if w != 0.02 else w for w in SHAPES])
 def test_omega_has_its_distribution_and_the_series_does_not_where_shapes_are_small(w):
     """Rate: four p values at 1e-6. Control: gamma variables alone are off by 0.8 at w = 1e-3, by 0.2 at w = 0.02."""
     n = 100_000
@@ -109,6 +112,7 @@ def test_omega_has_its_distribution_and_the_series_does_not_where_shapes_are_sma
             assert distance(polya_gamma.draw_omega(np.random.default_rng(6), *at, (0, 0)), w, eta) < 1e-6, eta
 
 
+@pytest.mark.slow
 def test_the_exact_distribution_has_the_exact_mean():
     x = np.linspace(1e-6, 12.0, 200_001)
     for w, eta in ((0.3, 0.0), (2.0, 1.0)):

@@ -178,6 +178,7 @@ def test_nuts_options_reach_the_step(core):
     assert int(idata.sample_stats["tree_depth"].max()) <= 4
 
 
+@pytest.mark.slow
 def test_horseshoe_samples_with_nuts():
     """Of PyMC, whose statistics are named so."""
     idata = quick(make_rows(), family="logistic", prior=bc.priors.Horseshoe(), draws=50, tune=100)
