@@ -17,7 +17,7 @@ WORKERS = -n 2 --dist loadfile --no-loadscope-reorder
 # bytecode is kept, even where the environment says not to: dozens of processes that tests start read it
 ENVIRONMENT = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1}
 PYTEST = $(ENVIRONMENT) $(BIN)/pytest $(WORKERS)
-SPHINX = $(BIN)/sphinx-build -W --keep-going -b html docs
+SPHINX = $(ENVIRONMENT) $(BIN)/sphinx-build --jobs 2 -W --keep-going -b html docs
 UNREACHABLE = http://127.0.0.1:9
 
 .PHONY: demo test check lint compiled unit slow portable durations notebooks docs pages bench evidence lowest clean
@@ -26,7 +26,10 @@ demo: $(READY)
 	$(BIN)/bayescore demo -o demo
 	@echo "open demo/report.html"
 
-test: lint unit
+# one process checks types while others compile
+test: $(READY)
+	$(MAKE) --jobs=2 lint compiled
+	$(PYTEST) -m "not slow"
 
 check: test slow pages
 
@@ -43,8 +46,8 @@ compiled: $(READY)
 unit: compiled
 	$(PYTEST) -m "not slow"
 
-# all but the notebooks without data, which `pages` runs
-slow: compiled
+# all but the notebooks without data, which `pages` runs; `test`, which comes before, has compiled the kernels
+slow: $(READY)
 	$(PYTEST) -m slow -k "not (test_notebooks and offline)"
 
 # every test, and how long each took into tests/durations.json

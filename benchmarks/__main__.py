@@ -20,6 +20,7 @@ if __name__ == "__main__":
     parser.add_argument("--rivals", help="comma-separated, of benchmarks that name them")
     parser.add_argument("--cap", type=float, help="seconds for each rival, of benchmarks that stop them")
     parser.add_argument("--only", nargs="+", metavar="DATA", help="data sets, of benchmarks that keep the other rows")
+    parser.add_argument("--tree", help="another checkout, of benchmarks that compare this one with it")
     parser.add_argument("--workers", type=int, help="processes, of benchmarks that share their work out")
     parser.add_argument(
         "--quick",
