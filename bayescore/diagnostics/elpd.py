@@ -163,10 +163,8 @@ class _ElpdBlock(NamedTuple):
     last: WeightedData
 
 
-def sampled_counts(dataset: Dataset, family: Family, size: int, seed: int, n_groups: int = 0) -> SampledCounts:
+def sampled_counts(dataset: Dataset, family: Family, size: int, seed: int) -> SampledCounts:
     """Return about `size` counts, chosen by a hash of their places, which keeps their sides together; one pass.
-
-    `n_groups` is how many the first factor has.
 
     Raises `DataError` where rows have one side alone, as a coreset's have, or there are none.
     """
@@ -175,7 +173,8 @@ def sampled_counts(dataset: Dataset, family: Family, size: int, seed: int, n_gro
     rows, events = events_of(stack([part.drawn for part in parts]))
     if not len(rows):
         raise DataError("data has no rows of counts; give at least one")
-    constants = np.zeros(n_groups + 1)
+    groups = dataset.design.groups
+    constants = np.zeros((len(groups[0]) if groups else 0) + 1)
     for part in parts:
         constants[part.groups] += part.constants
     for part, after in pairwise(parts):

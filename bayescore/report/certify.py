@@ -206,7 +206,7 @@ def certify(
         merged = isinstance(data, Coreset) and data.method != "full"  # its rows tell neither dispersion nor elpd
         weighted, counts = core.design.weighted or dataset.design.weighted, None  # weights would multiply both
         if family.counts and not (merged or weighted):
-            counts = partial(sampled_counts, dataset, family, ROWS, SEED, len(core.groups[0]) if core.groups else 0)
+            counts = partial(sampled_counts, dataset, family, ROWS, SEED)
         elpd = {"labels": True, "counts": counts is not None, "numbers": not merged}[family.response]
         return certified_by(idata, posterior, weigher, max_draws, elpd=elpd, counts=counts)
 

@@ -152,16 +152,10 @@ def of_model(name: str, verb: Callable[[Model, Any], Fields]) -> Fields:
 VERBS = (printed, summary, predict, averages, groups, check, loo, prior_summary)
 
 
-def unserved(model: Model, verb: Callable[[Model, Any], Fields]) -> bool:
-    """Whether a verb fails without a word: `check` of counts in groups, as a test of the controls keeps in mind."""
-    return verb is check and model.label == "visits" and bool(model.factors)
-
-
 for _name, _verb in product(MODELS, VERBS):
-    if not unserved(MODELS[_name], _verb):
-        # k-hat of a row makes a thousand times as much of rounding as a mean does
-        smoothed = {"of_stack": True, "tolerance": CHAINS} if _verb is loo else {}
-        case(f"{_name}: {_verb.__name__}", **smoothed)(partial(of_model, _name, _verb))
+    # k-hat of a row makes a thousand times as much of rounding as a mean does
+    smoothed = {"of_stack": True, "tolerance": CHAINS} if _verb is loo else {}
+    case(f"{_name}: {_verb.__name__}", **smoothed)(partial(of_model, _name, _verb))
 for _family in LABELS:
     case(f"{_family}, {FLAT}: prior_sensitivity")(partial(of_model, f"{_family}, {FLAT}", prior_sensitivity))
 for _name in PAGES:
