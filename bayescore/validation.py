@@ -5,6 +5,7 @@ Every message names the argument, the value met and the remedy.
 
 import json
 import operator
+import re
 import sys
 import warnings
 from collections.abc import Iterable
@@ -197,6 +198,9 @@ def check_matrix(X: Any, name: str = "X", *, n_columns: int | None = None) -> ND
     return array
 
 
+_SPLINE = re.compile(r"\b((?:bs|cr|cs|cc)\(.*?)\)(?=\[\d+\])")  # a term, and all of it but the last parenthesis
+
+
 def check_finite(
     block: NDArray[Any], names: tuple[str, ...], start: Places, where: str = "the data", *, given: tuple[str, ...] = ()
 ) -> None:
@@ -210,6 +214,14 @@ def check_finite(
     place = start + row if isinstance(start, int) else int(start[row])
     if given and names[column] not in given:
         n_bad = int((~np.isfinite(block[:, column])).sum())
+        if spline := _SPLINE.search(names[column]):
+            rest = re.sub(r",\s*extrapolation=[^,]*", "", spline[1])
+            raise RowError(
+                f"{where}: row {place} lies beyond the bounds of {spline[0]}, as do {n_bad:,} of the {len(block):,} "
+                f"rows looked at. Leave such rows out, or fit with {rest}, extrapolation='extend'), whose curves go "
+                "on, or with extrapolation='clip', lower_bound= or upper_bound=",
+                place,
+            )
         no_help = "missing='drop' leaves out rows whose columns miss something, not these: " if where != "X" else ""
         raise RowError(
             f"{where}: {names[column]!r} is {block[row, column]} in row {place}, though its columns are finite; "

@@ -200,6 +200,16 @@ class Design:
         _scale(np.asarray(raw, dtype=np.float64), center, scale, design)
         return design
 
+    def derivative(self, raw: FloatArray, name: str, spread: float) -> FloatArray:  # noqa: ARG002
+        """Return the derivative of each column of the design by the raw column `name`, shape (n, D).
+
+        `spread` is the range or the sd of the raw column, from which terms of a formula take their steps. Rows have NaN
+        where there is no derivative.
+        """
+        found, place = np.zeros((len(raw), len(self.names))), int(self.intercept) + self.raw_names.index(name)
+        found[:, place] = 1.0 / self.scales[place]
+        return found
+
     def rows(self, block: WeightedData) -> WeightedData:
         """Return a block of raw features as rows of the design matrix."""
         return replace(block, X=self.transform(block.X))

@@ -5,18 +5,22 @@ indicators of all rows; here it codes the levels once, and rows look their codes
 and 18 columns. This module imports formulaic, so nothing imports it before a formula is used.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
+from inspect import signature
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 from formulaic.materializers import FormulaMaterializer
 from formulaic.materializers.types import FactorValues
+from formulaic.transforms import TRANSFORMS
 from formulaic.transforms.contrasts import encode_contrasts
 from formulaic.utils.cast import as_columns
+from formulaic.utils.stateful_transforms import stateful_transform
 from numpy.typing import NDArray
 
+from bayescore.data.formula_parsing import SPLINES
 from bayescore.data.passes import rows_of
 from bayescore.text import listed
 from bayescore.types import FloatArray
@@ -170,8 +174,24 @@ def codes_of(values: FloatArray, levels: list[Any]) -> tuple[NDArray[np.int64], 
     return np.where(missing, -1, place), values[(known[place] != values) & ~missing]
 
 
+def _nan_beyond_bounds(spline: Callable[..., Any]) -> Any:
+    """Return a spline of formulaic with NaN in rows beyond its bounds, for which formulaic refuses the whole block."""
+    own = signature(spline)
+    default = own.parameters["extrapolation"].default
+
+    @stateful_transform
+    def bounded(data: Any, *args: Any, _state: Any, **options: Any) -> Any:
+        given = own.bind(data, *args, **options)
+        if given.arguments.get("extrapolation", default) == "raise":
+            given.arguments["extrapolation"] = "na"
+        return spline(*given.args, **given.kwargs, _state=_state)
+
+    return bounded
+
+
 FUNCTIONS: dict[str, Any] = {
     "C": _factor,
+    **{name: _nan_beyond_bounds(TRANSFORMS[name]) for name in SPLINES},
     **{name: getattr(np, name) for name in ("sqrt", "abs", "log1p", "expm1", "sin", "cos", "tan", "tanh")},
     **{name: getattr(np, name) for name in ("floor", "ceil", "minimum", "maximum")},
 }

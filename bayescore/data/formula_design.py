@@ -10,9 +10,10 @@ a second.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import product
 from typing import Any, Self
 
 import numpy as np
@@ -59,9 +60,19 @@ class FormulaDesign(Design):
             check_finite(block.X, self.raw_names, block.index)
             raise
 
+    def derivative(self, raw: FloatArray, name: str, spread: float) -> FloatArray:
+        """Return the derivative of each column of the design by the raw column `name`, shape (n, D)."""
+        found = np.zeros((len(raw), len(self.names)))
+        found[:, int(self.intercept) :] = _compiled(self._key).derivative(np.array(raw), name, spread)
+        return found / self.scales
+
+    @property
+    def _key(self) -> Self:
+        """The design without what it shares with designs that have no formula."""
+        return replace(self, intercept=False, center=None, scale=None, offset=None, groups=())
+
     def _matrix(self, raw: NDArray[Any]) -> FloatArray:
-        key = replace(self, intercept=False, center=None, scale=None, offset=None, groups=())
-        return Design(self.columns, self.intercept, self.center, self.scale).transform(_compiled(key)(raw))
+        return Design(self.columns, self.intercept, self.center, self.scale).transform(_compiled(self._key)(raw))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as plain JSON values."""
@@ -202,6 +213,76 @@ class _Compiled:
         out = np.empty((len(raw), len(self.places)))
         _gather(np.asarray(raw, dtype=np.float64), made, self.places, out)
         return out
+
+    def derivative(self, raw: FloatArray, name: str, spread: float) -> FloatArray:
+        """Return the derivative of each column by a raw one: of plain columns 0 or 1, of terms by differences."""
+        out, n_raw = np.zeros((len(raw), len(self.places))), raw.shape[1]
+        place = {own: place for place, own in self.used.places}.get(name)
+        if place is None:  # it is in an offset or in a group term alone
+            return out
+        out[:, self.places == place] = 1.0
+        if (whole := self.spec) is None:
+            return out
+        terms = [own.term for own in whole.structure]
+        if moving := [term for term in terms if name in whole.subset([term]).required_variables]:
+            spec, made = whole.subset(moving), list(whole.column_names)
+
+            def of_terms(rows: IntArray, x: FloatArray) -> FloatArray:
+                moved = raw[rows]
+                moved[:, place] = x
+                return materialised(self.materials.of(moved), spec, self.formula)[0]
+
+            columns = [made.index(column) for column in spec.column_names]
+            out[:, np.flatnonzero(self.places >= n_raw)[columns]] = row_derivatives(of_terms, raw[:, place], spread)
+        return out
+
+
+_STEP = 2.0**-10  # first step of a difference, of the entry's size
+_SMALLEST = 2.0**-20  # size that an entry is taken to have at least, in ranges of the column: those at 0
+_SHRINK = 2.0**-5  # of a step that was too long
+_STEPS = 24  # tried: the last one is 2e-35 of the first
+_CHANGE = 1e-5  # share by which a difference may differ from that over half its step
+_BEND = 1e-2  # the same, of what the derivative changes by along the step
+_NEARBY = (-0.5, -0.25, 0.25, 0.5)  # places, in ranges of the column
+_NOTHING = 1e-10  # change of a derivative that does not matter, in the sizes of entries nearby over the range: at zeros
+_ROUNDING = 32.0 * float(np.finfo(np.float64).eps)  # of the entries of a difference
+
+# places of entries in steps, and what they are multiplied by in differences of second order over a whole step, over
+# half of one, and in the change of the derivative along the step
+_SIDES = (
+    ((-1.0, -0.5, 0.0, 0.5, 1.0), (-0.5, 0.0, 0.0, 0.0, 0.5), (0.0, -1.0, 0.0, 1.0, 0.0), (1.0, 0.0, -2.0, 0.0, 1.0)),
+    ((0.0, 0.25, 0.5, 1.0), (-3.0, 0.0, 4.0, -1.0), (-6.0, 8.0, -2.0, 0.0), (4.0, 0.0, -8.0, 4.0)),
+    ((0.0, -0.25, -0.5, -1.0), (3.0, 0.0, -4.0, 1.0), (6.0, -8.0, 2.0, 0.0), (4.0, 0.0, -8.0, 4.0)),
+)
+
+
+def row_derivatives(function: Callable[[IntArray, FloatArray], FloatArray], x: FloatArray, spread: float) -> FloatArray:
+    """Return the derivatives of function(rows, x[rows]), shape (k, D), at each entry of x, shape (n, D).
+
+    They are differences over a step and half of it, extrapolated to none. Where these do not agree, as beside the end
+    of a domain or a kink, differences to one side are taken, and then shorter steps; NaN where none agree, as at jumps.
+    A step is a small part of the entry itself, so that columns may have values of any size, and of the range at most.
+    """
+    spread = spread if spread > 0.0 else max(float(np.abs(x).max(initial=0.0)), 1.0)
+    step = np.exp2(np.floor(np.log2(_STEP * np.clip(np.abs(x), _SMALLEST * spread, spread))))
+    left, found, nothing = np.arange(len(x)), np.zeros((0, 0)), np.zeros((1, 1))
+    for k, side in product(range(_STEPS), _SIDES):
+        if not len(left):
+            break
+        with np.errstate(all="ignore"):  # beyond domains
+            if k == 1 and side is _SIDES[0]:
+                nearby = np.stack([function(left, x[left] + place * spread) for place in _NEARBY])
+                nothing = np.zeros((len(x), nearby.shape[2]))
+                nothing[left] = _NOTHING / spread * np.abs(np.where(np.isfinite(nearby), nearby, 0.0)).max(axis=0)
+            h, (places, whole, half, bend) = step[left, None] * _SHRINK**k, side
+            values = np.stack([function(left, x[left] + place * h[:, 0]) for place in places])
+            coarse, fine, second = (np.tensordot(weights, values, 1) / h for weights in (whole, half, bend))
+            allowed = _CHANGE * np.abs(fine) + _BEND * np.abs(second) + _ROUNDING * np.abs(values).max(axis=0) / h
+            good = (np.abs(fine - coarse) <= allowed + (nothing[left] if k else 0.0)).all(axis=1)
+        found = found if found.size else np.full((len(x), values.shape[2]), np.nan)
+        found[left[good]] = ((4.0 * fine - coarse) / 3.0)[good]
+        left = left[~good]
+    return found
 
 
 _compiled = lru_cache(maxsize=16)(_Compiled)

@@ -148,7 +148,11 @@ MOMENTS = frozenset(("center", "scale", "standardize"))
 """Functions that know the mean or sd of their argument."""
 
 
-BASES = frozenset(("poly", "bs", "cr", "cs", "cc"))
+SPLINES = ("bs", "cr", "cs", "cc")
+"""Splines, of a range of their argument."""
+
+
+BASES = frozenset(("poly", *SPLINES))
 """Functions that know quantiles, bounds or products of their argument: polynomials and splines."""
 
 

@@ -33,8 +33,12 @@ What averages are of: rows as they are or with a raw column changed, all of them
 
 .. math:: P_k = \sum_{n \in k} w_n \sum_v c_v\, p(\eta_n^v)
 
-k is a cell, v a change of row n, c_v its factor: a contrast of two levels has the factors 1 and -1, a central
-difference 1 / 2h and -1 / 2h.
+k is a cell, v a change of row n, c_v its factor: a contrast of two levels has the factors 1 and -1. A slope is that of
+p along the row's derivative in the design, x_n' = dx_n / dr by the raw column r,
+
+.. math:: \frac{d p(\eta_n)}{dr} = \frac{p(x_n + t_n x_n') - p(x_n - t_n x_n')}{2 t_n} + O(t_n^2),
+
+where t_n moves eta by about 1e-5 at any draw; a step in r itself would leave the domains of terms.
 """
 
 from collections.abc import Callable, Iterable
@@ -79,6 +83,24 @@ class Change:
 
 
 @dataclass(frozen=True, eq=False)
+class Along:
+    """What a slope needs to know: the raw column's range or sd, and the size of each column's coefficient, shape (D,).
+
+    The size is the root mean square over draws, of effects of groups too.
+    """
+
+    spread: float
+    coefficients: FloatArray
+
+    def rows(self, X: FloatArray, derivative: FloatArray) -> list[tuple[FloatArray, FloatArray]]:
+        """Return the factors of moved rows, shape (n,), and these, shape (n, D)."""
+        moves = np.abs(derivative) @ self.coefficients
+        t = _MOVE / np.where(moves > 0.0, moves, _MOVE)
+        half = 0.5 / t
+        return [(sign * half, X + sign * t[:, None] * derivative) for sign in (1.0, -1.0)]
+
+
+@dataclass(frozen=True, eq=False)
 class ContrastCells:
     """What is summed: contrasts of the raw column `variable`, each over the rows of each value of the column `by`.
 
@@ -92,6 +114,7 @@ class ContrastCells:
     values: tuple[float, ...] = (0.0,)  # of `by`; of text and of groups the codes
     variable: str | None = None
     contrasts: tuple[tuple[Change, ...], ...] = ((Change(),),)
+    along: Along | None = None  # of the one contrast that is a slope
     response: str = LABELS  # what the rows' responses are
 
     def __len__(self) -> int:
@@ -126,19 +149,51 @@ class ContrastCells:
             )
         return np.searchsorted(self.values, np.round(column, 9))
 
-    def terms(self, block: WeightedData, contrast: int) -> list[tuple[float, WeightedData]]:
-        """Return the factors of a contrast, and the changed rows in the design, in the block's order."""
-        changes = self.contrasts[contrast]
+    def terms(self, block: WeightedData, contrast: int) -> list[tuple[FloatArray, WeightedData]]:
+        """Return the factors of a contrast's rows, shape (n,), and changed rows in the design, in the block's order."""
+        changes, ones = self.contrasts[contrast], np.ones(len(block))
         if self.variable is None:
             X = block.X if self.designed else self._designed(block, block.X, "data")
-            return [(change.factor, replace(block, X=X)) for change in changes]
+            return [(change.factor * ones, replace(block, X=X)) for change in changes]
         raw, place = self._raw(block), self.design.raw_names.index(self.variable)
-        own, found = raw[:, place].copy(), []
+        if self.along is not None:
+            X = self._designed(block, raw, "data")
+            moved = self.along.rows(X, self._derivative(block, raw, self.along.spread))
+            return [(factor, replace(block, X=rows)) for factor, rows in moved]
+        own, found = self._start(raw, place), []
         for change in changes:
             raw[:, place] = own + change.shift if change.value is None else change.value
-            moved = f"moved by {change.shift:g}" if change.value is None else f"set to {change.value:g}"
-            where = f"data with {self.variable!r} {moved}"
-            found.append((change.factor, replace(block, X=self._designed(block, raw, where))))
+            by = f"moved by {change.shift:g}" if change.value is None else f"set to {change.value:g}"
+            where = f"data with {self.variable!r} {by}"
+            found.append((change.factor * ones, replace(block, X=self._designed(block, raw, where))))
+        return found
+
+    def _start(self, raw: FloatArray, place: int) -> FloatArray:
+        """Return the entries that a column is moved from, shape (n,): a step back where the step leaves a domain."""
+        own = raw[:, place].copy()
+        step = max(change.shift for changes in self.contrasts for change in changes)
+        if step == 0.0 or formula_of(self.design) is None:
+            return own
+        ahead, back = np.array(raw), np.array(raw)
+        ahead[:, place], back[:, place] = own + step, own - step
+        beyond = np.flatnonzero(~np.isfinite(self.design.transform(ahead)).all(axis=1))
+        if len(beyond):
+            inside = np.isfinite(self.design.transform(back[beyond])).all(axis=1)
+            own[beyond[inside]] -= step
+        return own
+
+    def _derivative(self, block: WeightedData, raw: FloatArray, spread: float) -> FloatArray:
+        """Return the derivative of rows in the design by the raw column, shape (n, D)."""
+        name = str(self.variable)
+        found = self.design.derivative(raw, name, spread)
+        if (none := np.flatnonzero(np.isnan(found).any(axis=1))).size:
+            row = int(none[0])
+            raise DataError(
+                f"variable={name!r}: {self.design.names[np.isnan(found[row]).argmax()]!r} has no derivative by it in "
+                f"row {block.index[row]}, where it is {raw[row, self.design.raw_names.index(name)]:g}, nor in "
+                f"{len(none) - 1:,} others of the {len(block):,} rows looked at, as it jumps there or its slope is "
+                "infinite; leave such rows out of data=, or see comparisons, which takes steps"
+            )
         return found
 
     def _designed(self, block: WeightedData, raw: FloatArray, where: str) -> FloatArray:
@@ -163,6 +218,9 @@ def values_of(dataset: Dataset, cells: ContrastCells, name: str, most: int) -> t
         if len(values) > most:
             return None
     return tuple(map(float, values))
+
+
+_MOVE = 1e-5  # of eta, over which the slope of p is a difference: off by 1e-11, by its third derivative and by rounding
 
 
 EVERY_ROW = 50_000  # rows up to which each is evaluated at each draw: a sample would save little
@@ -250,9 +308,10 @@ def every_row(dataset: Dataset, cells: ContrastCells, predictor: Predictor, fami
             codes = contrast * len(cells.values) + parts
             total += np.bincount(codes, block.weights, K)
             for factor, rows in cells.terms(block, contrast):
+                counted = rows.with_weights(factor * rows.weights)
                 for start in range(0, len(rows), step):
                     cut = slice(start, start + step)
-                    sums += factor * sums_of_piece(predictor, family, rows.take(cut), codes[cut], K)
+                    sums += sums_of_piece(predictor, family, counted.take(cut), codes[cut], K)
         return sums, total
 
     values, weight = np.zeros((K, len(predictor))), np.zeros(K)
@@ -294,7 +353,7 @@ class _AveragesPlan:
                 if isinstance(self.near, DrawnApproximation) and self.near.predictor.unknown(rows).any():
                     return None
                 eta, squares = self.near.predictors(rows)
-                reach += abs(factor) * self._reach(eta, np.sqrt(squares))
+                reach += np.abs(factor) * self._reach(eta, np.sqrt(squares))
                 terms.append((factor, rows, derivatives_of_mean(eta, self.near.family)))
             reach *= block.weights
             for part in np.flatnonzero(np.bincount(parts)):
@@ -307,14 +366,14 @@ class _AveragesPlan:
         return found
 
     def _derivatives(
-        self, terms: list[tuple[float, WeightedData, FloatArray]], own: FloatArray
+        self, terms: list[tuple[FloatArray, WeightedData, FloatArray]], own: FloatArray
     ) -> tuple[Derivatives, FloatArray]:
         """Return the sums of rows' p and its derivatives by coefficients and by effects."""
         D = len(self.near.theta)
         precision = np.zeros((D, D) if self.order == 2 else ())
         value, gradient, effects = 0.0, np.zeros(D), np.zeros(0)
         for factor, rows, (p, slope, bend, _) in terms:
-            X, w = rows.X[own], factor * rows.weights[own]
+            X, w = rows.X[own], (factor * rows.weights)[own]
             value, pull = value + float(w @ p[own]), w * slope[own]
             gradient += pull @ X
             if isinstance(self.near, DrawnApproximation):
@@ -405,7 +464,10 @@ def _along(predictor: Predictor, gradient: FloatArray) -> FloatArray:
 
 
 def _beyond(
-    terms: list[tuple[float, WeightedData]], inclusion: FloatArray, at: tuple[Predictor, Predictor], look: _AveragesPlan
+    terms: list[tuple[FloatArray, WeightedData]],
+    inclusion: FloatArray,
+    at: tuple[Predictor, Predictor],
+    look: _AveragesPlan,
 ) -> tuple[FloatArray, float]:
     """Return what a sample says about the sums beyond `order`, shape (S,), and its mean variance over draws."""
     (mean, predictor), family = at, look.near.family
@@ -418,7 +480,7 @@ def _beyond(
             move = predictor.eta(part) - eta
             p, slope, bend, _ = derivatives_of_mean(eta[:, 0], family)[..., None]
             known = slope + 0.5 * move * bend if look.order == 2 else slope
-            rest = rest + factor * (family.mean(eta + move) - p - move * known)
+            rest = rest + factor[cut, None] * (family.mean(eta + move) - p - move * known)
         weights = terms[0][1].weights[cut]
         total += weights @ rest
         variance += float((weights**2 * (1.0 - inclusion[cut])) @ (rest**2).mean(axis=1))
@@ -597,6 +659,16 @@ class AveragedRows(NamedTuple):
         if name not in self.design.raw_names:
             known = listed(self.design.raw_names, 10) or "none"
             raise DataError(f"{argument}={name!r} is no column of the data: {known}")
+
+    def coefficient_sizes(self) -> FloatArray:
+        """Return the root mean squares over draws of the coefficients, with effects of groups, shape (D,)."""
+        design, predictor = self.design, self.posterior.predictor()
+        squares = (predictor.beta**2).mean(axis=0)
+        for own in predictor.factors:
+            for q, effect in enumerate(own.grouping.effects):
+                if effect != "1" and own.covariance is not None:
+                    squares[design.names.index(effect)] += own.covariance[:, q, q].mean()
+        return np.asarray(np.sqrt(squares))
 
     def sums(self, cells: ContrastCells, max_draws: int, figures: Figures) -> ContrastSums:
         """Return the sums of cells at draws, evenly spaced."""

@@ -6,8 +6,9 @@ Average comparisons and slopes, as marginaleffects has them, from the draws.
 
 .. math:: \Delta_k = \frac{\sum_{n \in k} w_n \, [p(x_n^{+}) - p(x_n^{-})]}{\sum_{n \in k} w_n}
 
-x+ and x- are a row with one raw column changed. Each draw gives one figure, so that intervals are the posterior's. The
-sums are over all rows, by `diagnostics.averages`, which says their error where a sample stands for many rows.
+x+ and x- are a row with one raw column changed; a slope is the derivative by it. Each draw gives one figure, so that
+intervals are the posterior's. The sums are over all rows, by `diagnostics.averages`, which says their error where a
+sample stands for many rows.
 
 Reference: Arel-Bundock, Greifer and Heiss (2024), Journal of Statistical Software 111.
 """
@@ -23,7 +24,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from bayescore.data.coreset import Coreset
-from bayescore.diagnostics.averages import AveragedRows, Change, ContrastSums, averaged_rows, values_of
+from bayescore.diagnostics.averages import Along, AveragedRows, Change, ContrastSums, averaged_rows, values_of
 from bayescore.diagnostics.row_sums import check_weight
 from bayescore.families import Family
 from bayescore.fitting.parts import described, interval_names, rows_of_fit
@@ -175,9 +176,6 @@ def _figures(
 _BINARY = ({"value": 0.0}, {"value": 1.0})
 
 
-_STEP = 1e-4  # of a slope, in ranges of the column: marginaleffects' own
-
-
 class Options(NamedTuple):
     """Probability of the equal-tailed intervals, and most draws that are used."""
 
@@ -194,11 +192,13 @@ class Contrasts:
     changes: tuple[tuple[Change, ...], ...]
     figures: Callable[[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
     column: str | None = "contrast"  # of the names
+    along: Along | None = None  # of a slope
 
     def table(self, rows: AveragedRows, by: str | None, options: Options, core: Coreset | None) -> pd.DataFrame:
         """Return a table with a row for each contrast and part of the rows; `core` stands for them if it is given."""
         parts, cells = rows.parts(by)
-        cells = rows.cells(by=by, values=cells.values, variable=self.variable, contrasts=self.changes)
+        asked = {"variable": self.variable, "contrasts": self.changes, "along": self.along}
+        cells = rows.cells(by=by, values=cells.values, **asked)
         n = len(parts)
 
         def figures(found: ContrastSums) -> tuple[FloatArray, FloatArray, IntArray]:
@@ -265,13 +265,12 @@ def _is_binary(rows: AveragedRows, variable: str) -> bool:
 
 
 def slopes_of(rows: AveragedRows, variable: str) -> Contrasts:
-    """Return the derivative by a column of numbers, as a central difference."""
+    """Return the derivative by a column of numbers, through all terms of the formula."""
     rows.check_column(variable, "variable")
     if factor_levels(rows.design, variable):
         raise DataError(f"variable={variable!r} is a factor, which has no slope; see comparisons")
-    half = 0.5 * _STEP * (_range(rows, variable) or 1.0)
-    central = tuple(Change(sign * 0.5 / half, shift=sign * half) for sign in (1.0, -1.0))
-    return Contrasts(variable, ["dp/dx"], (central,), _as_they_are)
+    along = Along(_range(rows, variable), rows.coefficient_sizes())
+    return Contrasts(variable, ["dp/dx"], ((Change(), Change()),), _as_they_are, along=along)
 
 
 def _range(rows: AveragedRows, variable: str) -> float:
@@ -426,7 +425,8 @@ class FitAverages(FitPredictions):
             Rows to average over, as `average_predictions` takes them; raw ones count once each. By default all rows of
             the fit, with their weights.
         step : float
-            Change of a column of numbers, in its own units.
+            Change of a column of numbers, in its own units. A row from which it leads out of a term's domain, as beyond
+            the bounds of a spline, is taken from a step before, so that the step ends where the row is.
         comparison : {"difference", "ratio"}
             Of the two average probabilities.
         prob : float
@@ -464,7 +464,7 @@ class FitAverages(FitPredictions):
     def slopes(
         self, variable: str, *, by: str | None = None, data: Any = None, prob: float = PROB, max_draws: int = 1000
     ) -> pd.DataFrame:
-        """Return the average derivative of the probability by a column of numbers.
+        """Return the average derivative of the probability by a column of numbers, through all terms that have it.
 
         Parameters
         ----------
@@ -481,7 +481,7 @@ class FitAverages(FitPredictions):
         Raises
         ------
         DataError, ValueError
-            As `comparisons` does; or if the column is a factor.
+            As `comparisons` does; or if the column is a factor, or a term has no derivative in some row.
 
         Examples
         --------

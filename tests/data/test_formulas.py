@@ -238,7 +238,7 @@ WRONG = {
         "clicked ~ bs(age, df=4, upper_bound=50)",
         ROWS,
         {},
-        r"`bs\(age, df=4, upper_bound=50\)`",
+        r"beyond the bounds of bs\(age, df=4, upper_bound=50\).*fit with .*, extrapolation='extend'\)",
     ),
 }
 
