@@ -48,6 +48,7 @@ from scipy import linalg
 from scipy.sparse import csr_array
 
 from bayescore.compat import as_xarray
+from bayescore.data.columns import FilteredSource
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import terms_text
@@ -55,7 +56,7 @@ from bayescore.data.formula_parsing import parsed
 from bayescore.data.groups import MISSING_HINT
 from bayescore.data.source import Source
 from bayescore.data.sources import has_named_columns
-from bayescore.data.tables import is_table
+from bayescore.data.tables import as_floats, as_table, check_numeric, is_table
 from bayescore.diagnostics.row_sums import check_finite, full_rows
 from bayescore.families import Family
 from bayescore.fitting.pictures import FitPictures
@@ -69,6 +70,7 @@ from bayescore.priors import Prior
 from bayescore.priors.by_name import prior_from_dict
 from bayescore.progress import say
 from bayescore.samplers.posterior import Posterior, read_posterior
+from bayescore.text import listed
 from bayescore.types import FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError, warn
 
@@ -98,11 +100,11 @@ class _ClusterBlock(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ClusterSums:
-    """Sums over all rows at a point: `scores` of the G clusters that have rows, shape (G, D), and their strata."""
+    """Sums over all rows at a point: `scores` of the G clusters of the design, shape (G, D), and their strata."""
 
     terms: Derivatives
     weight: float
-    scores: FloatArray
+    scores: FloatArray  # 0 of clusters whose rows are all left out
     strata: IntArray  # from 0 on, shape (G,)
     single: bool  # whether every cluster is one row
 
@@ -127,9 +129,15 @@ class ClusterSums:
 
 
 def cluster_sums(
-    dataset: Dataset, family: Family, point: FloatArray, levels: tuple[tuple[Any, ...], ...]
+    dataset: Dataset,
+    family: Family,
+    point: FloatArray,
+    levels: tuple[tuple[Any, ...], ...],
+    everyone: Dataset | None = None,
 ) -> ClusterSums:
     """Return the sums of rows whose groups are a cluster, and perhaps a stratum, of these `levels`; one pass.
+
+    `everyone` are all rows of the design, those that the fit leaves out too: their clusters count, with a score of 0.
 
     Raises
     ------
@@ -137,7 +145,8 @@ def cluster_sums(
         If a cluster is in two strata, a stratum has one cluster, or there is one cluster only.
     """
     G, D = len(levels[0]), len(point)
-    terms, weight, sums, ends = no_terms(D), 0.0, np.zeros((G, D + 1)), _no_ends(G)
+    terms, weight, sums = no_terms(D), 0.0, np.zeros((G, D + 1))
+    ends = _no_ends(G) if everyone is None else _all_ends(everyone, G)
     for one in dataset.map(partial(_of_block, point, family, G), "summing scores by cluster", canonical=True):
         terms, weight = terms + one.terms, weight + one.weight
         sums[one.ends.found] += one.sums
@@ -152,10 +161,31 @@ def cluster_sums(
 
 def strata_of(dataset: Dataset, levels: tuple[tuple[Any, ...], ...]) -> IntArray:
     """Return the stratum of each cluster that has rows; one pass. Raises as `cluster_sums` does."""
-    ends = _no_ends(len(levels[0]))
-    for one in dataset.map(partial(_ends_of, len(levels[0])), "checking strata"):
+    return _strata(levels, _all_ends(dataset, len(levels[0])))[1]
+
+
+def _all_ends(dataset: Dataset, n_clusters: int) -> _Ends:
+    """Return the ends of all rows; one pass."""
+    ends = _no_ends(n_clusters)
+    for one in dataset.map(partial(_ends_of, n_clusters), "checking strata"):
         _join(ends, one)
-    return _strata(levels, ends)[1]
+    return ends
+
+
+def everyone_of(given: Given, rows: object, response: str, groups: list[str] | dict[str, Any]) -> Dataset | None:
+    """Return all rows of a survey's design, without features; None where the fit leaves none of them out.
+
+    Rows of weight 0 are not in the likelihood, and rows of one domain, or without missing entries, are part of a
+    sample whose other clusters say how clusters vary, too (Binder 1983).
+    """
+    if not isinstance(rows, FilteredSource) or not {"weights", "missing"} & set(given.roles):
+        return None
+    left = None if given.formula is None else f"{given.formula.partition('~')[0]}~ 1"
+    roles = {name: own for name, own in given.roles.items() if name not in ("weights", "offset")}
+    own = replace(given, formula=left, roles=roles)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the fit gave them
+        return Dataset(own.undesigned(response=response, groups=groups, clusters=True).rows, progress=given.progressbar)
 
 
 def _no_ends(n_clusters: int) -> _Ends:
@@ -376,10 +406,42 @@ def check_labels(given: Given, cluster: Any, strata: Any, *, response: str) -> N
         check_several(levels[0])
         n_clusters, n_strata = len(levels[0]), 1
         if strata is not None:
-            sizes = np.bincount(strata_of(Dataset(dataset.rows, progress=given.progressbar), levels))
+            everyone = everyone_of(given, dataset.rows, response, by.groups)
+            sizes = np.bincount(strata_of(everyone or Dataset(dataset.rows, progress=given.progressbar), levels))
             n_clusters, n_strata = int(sizes.sum()), int((sizes > 0).sum())
         added = given.formula is None and given.intercept
         check_freedom(n_clusters, n_strata, len(dataset.design.names) + added)
+
+
+def weights_in_domain(data: Any, weights: Any, domain: Any) -> FloatArray:
+    """Return the weights of rows in memory, 0 outside of a domain."""
+    table = as_table(data, "data") if is_table(data) else None
+
+    def numbers(values: Any, name: str) -> FloatArray:
+        if not isinstance(values, str):
+            return np.asarray(values, dtype=np.float64)
+        if table is None:
+            raise DataError(
+                f"{name}={values!r} names a column, but data is a {type(data).__name__}: give arrays, or in place of "
+                "domain a column of weights that is 0 outside of it"
+            )
+        if values not in table.column_names:
+            raise DataError(
+                f"{name}={values!r} is not a column of the data; the columns are {listed(table.column_names, 10, str)}"
+            )
+        check_numeric(table.schema, (values,))
+        return as_floats(table.column(values))
+
+    inside = numbers(domain, "domain")
+    if not np.isin(inside, (0.0, 1.0)).all():
+        row = int(np.flatnonzero(~np.isin(inside, (0.0, 1.0)))[0])
+        raise DataError(f"domain is {inside[row]:g} in row {row}; give True or 1 inside, False or 0 outside")
+    if not inside.any():
+        raise DataError("domain has no rows: it is False or 0 everywhere")
+    counted = np.ones_like(inside) if weights is None else numbers(weights, "weights")
+    if counted.shape != inside.shape:
+        raise DataError(f"weights has shape {counted.shape} and domain {inside.shape}; give one of each for each row")
+    return np.where(inside == 1.0, counted, 0.0)
 
 
 def refuse_strata(strata: Any) -> None:
@@ -414,6 +476,9 @@ class FitClusters(FitPictures):
         Weights of a survey (``weights=`` of `fit`) may be raw or have mean 1, as their scale cancels. Finite population
         corrections are left out: clusters count as drawn with replacement, so that intervals are too wide where a large
         share of all clusters is in the sample.
+
+        Clusters whose rows have weight 0 or are left out count with a score of 0, as in R's ``svyglm`` of a subset of a
+        design: a domain of a survey is fitted with ``fit(domain=)``, not from its rows alone.
 
         Parameters
         ----------
@@ -480,14 +545,16 @@ class FitClusters(FitPictures):
                 dataset = full_rows(core, given.data, given.y, progress=given.progressbar, **roles)
             levels = tuple(each.levels for each in dataset.rows.design.groups)
             point = posterior.flat.mean(axis=0)
-            sums = cluster_sums(dataset, posterior.family, point, levels)
+            everyone = everyone_of(given, dataset.rows, core.response, by.groups)
+            sums = cluster_sums(dataset, posterior.family, point, levels, everyone)
             by.check_weight(sums.weight, core)
             transport = robust_map(point, sums, prior)
             text = by.text(sums)
             _warn(sums, float(transport.stretch.min() / _mean_weight(core, given) ** 0.5))
         robust = moved(own.idata, posterior, transport, text)
         seconds = time.perf_counter() - begin
-        step = Step("cluster", core.n_total, dataset.n_passes, seconds, f"spread {text}{words(caught)}")
+        n_passes = dataset.n_passes + (0 if everyone is None else everyone.n_passes)
+        step = Step("cluster", core.n_total, n_passes, seconds, f"spread {text}{words(caught)}")
         if given.progressbar:
             say(str(step))
         return replace(own, robust=robust, story=(*own.story, step))

@@ -10,12 +10,12 @@ from bayescore.data.source import Source
 from bayescore.data.tables import is_table
 from bayescore.families import Family
 from bayescore.families.family import check_family
-from bayescore.fitting.clusters import check_curvature, check_labels
+from bayescore.fitting.clusters import check_curvature, check_labels, weights_in_domain
 from bayescore.fitting.result import Fit
 from bayescore.fitting.route import Given, Route, check_priors
 from bayescore.priors import Prior
 from bayescore.priors.groups import GroupPrior
-from bayescore.validation import RandomState, check_positive, check_seed
+from bayescore.validation import DataError, RandomState, check_positive, check_seed
 
 _ELSEWHERE = dict.fromkeys(("bernoulli", "binomial", "logit"), "logistic") | {
     "gaussian": "normal"
@@ -37,6 +37,7 @@ def fit(
     groups: Any = None,
     cluster: Any = None,
     strata: Any = None,
+    domain: Any = None,
     positive: Any = None,
     missing: str = "raise",
     intercept: bool = True,
@@ -83,6 +84,10 @@ def fit(
         Clusters of rows that depend on each other, and strata that these were drawn from: the spread of the draws is
         cluster-robust, as `Fit.cluster_robust` makes it of a fit. An error of that last step, or an interrupt, has the
         finished fit as its attribute ``fit``.
+    domain : str or array, optional
+        Rows that the coefficients are of, a column or an array of True and False or 1 and 0, of a survey with
+        `cluster`. Others have weight 0, and their clusters count for the spread. The rows are a table or arrays; in a file give a
+        column of weights that is 0 outside.
     intercept : bool
         Whether rows X get an intercept; a formula says so itself.
     max_seconds : float
@@ -130,6 +135,10 @@ def fit(
         if family in _ELSEWHERE:
             raise ValueError(f"family={family!r} is called {_ELSEWHERE[family]!r} here; give that, or leave it out")
         family = check_family(family, seek=True).name
+    if domain is not None:
+        if cluster is None:
+            raise DataError("domain is given without cluster: fit the rows of the domain alone, or name the clusters")
+        roles["weights"] = weights_in_domain(given["data"], weights, domain)
     known = Given(**given, positive=positive, roles=roles, progressbar=progressbar)
     clustered = cluster is not None or strata is not None
     if clustered:

@@ -64,7 +64,7 @@ def route_of_draws(
     rows, labels = (core, None) if data is None else (data, y)
     formula = None if data is None else formula_of(core.design)
     intercept = core.design.constant is not None
-    positive = None if core.counts else core.classes[1]
+    positive = core.classes[1] if core.response == "labels" else None
     given = Given(rows, labels, formula, intercept, positive, dict(roles), progressbar)
     begin = time.perf_counter()
     found = given.certify(idata, core, MAX_DRAWS, model)

@@ -266,7 +266,7 @@ def all_rows_of(core: Coreset, data: Any, roles: dict[str, Any], *, progressbar:
 
 def rows_like(core: Coreset, data: Any, y: Any, **own: Any) -> Given:
     """Return rows that are read as those of a coreset were: by its formula, or with its intercept, and its labels."""
-    positive = None if core.counts else core.classes[1]
+    positive = core.classes[1] if core.response == "labels" else None
     return Given(data, y, formula_of(core.design), core.design.constant is not None, positive, **own)
 
 

@@ -259,16 +259,91 @@ def test_clusters_and_strata_may_be_features(rows):
     assert whole.spread == "cluster-robust by 60 clusters of 'school'"
 
 
-def test_rows_of_weight_0_and_dropped_ones_are_in_no_cluster(rows):
+def test_clusters_of_rows_of_weight_0_and_dropped_ones_count(rows):
     holes = rows.copy()
     holes.loc[::50, "w"] = 0.0
     holes.loc[holes["school"] == 7, "w"] = 0.0
     found = bc.fit("passed ~ size", holes, weights="w", cluster="school", **QUIET)
-    assert found.spread == "cluster-robust by 59 clusters of 'school'"
+    assert found.spread == "cluster-robust by 60 clusters of 'school'"  # one has a score of 0
     holes.loc[5, "age"] = np.nan
     with pytest.warns(UserWarning, match="left out 1 of"):
         found = bc.fit("passed ~ age", holes, missing="drop", cluster="school", **QUIET)
     assert found.spread == "cluster-robust by 60 clusters of 'school'"
+
+
+def inside_of(rows):
+    """Return which rows are in the domain: those of 40 schools, and of region west one school alone."""
+    return ((rows["school"] < 40) & ((rows["school"] % 3 < 2) | (rows["school"] == 2)) & (rows["age"] > 35)).to_numpy()
+
+
+def of_domain(rows, w, strata):
+    """Return maximum and sandwich of a domain whose design has all clusters, summed by pandas."""
+    inside = inside_of(rows)
+    beta, _ = by_hand(rows[inside], w[inside], None)
+    X, y = np.column_stack([np.ones(len(rows)), rows[["size", "age"]]]), rows["passed"].to_numpy()
+    p, w = 1 / (1 + np.exp(-X @ beta)), w * inside
+    F = np.linalg.inv(X.T @ (X * (w * p * (1 - p))[:, None]))
+    scores = pd.DataFrame(X * (w * (y - p))[:, None]).groupby(rows["school"].to_numpy()).sum()
+    stratum = np.zeros(len(scores)) if strata is None else rows.groupby("school")[strata].first().to_numpy()
+    J = sum(len(own) * np.cov(own.to_numpy().T) for _, own in scores.groupby(stratum))
+    return beta, F @ J @ F
+
+
+@pytest.mark.filterwarnings("ignore:there are 28 clusters")
+@pytest.mark.parametrize("strata", [None, "region"])
+@pytest.mark.parametrize("weights", [None, "w"])
+def test_a_domain_keeps_all_clusters_of_the_design(rows, maps, weights, strata):
+    w = rows["w"].to_numpy() if weights else np.ones(len(rows))
+    beta, known = of_domain(rows, w, strata)
+    sd = np.sqrt(np.diagonal(known))
+    told = {"weights": weights, "cluster": "school", "strata": strata, "prior": FLAT, **QUIET}
+    fit = bc.fit("passed ~ size + age", rows.assign(part=inside_of(rows)), domain="part", **told)
+    mode, covariance = in_units(fit.coreset, maps[0])
+    assert np.abs((covariance - known) / np.outer(sd, sd)).max() < 0.01
+    assert np.abs((mode - beta) / sd).max() < 0.01
+    assert "by 60 clusters" in fit.spread
+    alone = bc.fit("passed ~ size + age", rows[inside_of(rows)], **{**told, "strata": None})  # the control
+    assert "by 28 clusters" in alone.spread
+    assert np.abs((in_units(alone.coreset, maps[-1])[1] - known) / np.outer(sd, sd)).max() > 0.02
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("family", ["logistic", "normal"])
+def test_rows_of_weight_0_are_outside_of_the_domain_in_every_source(rows, source, family, tmp_path):
+    formula = {"logistic": "passed ~ size + age", "normal": "age ~ size"}[family]
+    told = {"cluster": "school", "strata": "region", "family": family, **QUIET}
+    known = bc.fit(formula, rows, domain=inside_of(rows).astype(int), **told)
+    given = SOURCES[source](rows.assign(part=inside_of(rows).astype(float)), tmp_path)
+    found = bc.fit(formula, given, weights="part", **told)
+    assert "by 60 clusters" in found.spread
+    assert np.allclose(found.idata.posterior["coef"], known.idata.posterior["coef"], rtol=0, atol=1e-9)
+    found.save(tmp_path / "fit")
+    again = bc.read_fit(tmp_path / "fit", given, progressbar=False).cluster_robust(None)
+    assert np.allclose(again.cluster_robust("school", strata="region").idata.posterior["coef"],
+                       found.idata.posterior["coef"], rtol=0, atol=1e-9)  # fmt: skip
+
+
+def test_counts_and_arrays_have_domains(rows):
+    counts = rows.assign(visits=np.random.default_rng(3).poisson(np.exp(0.3 * rows["size"])), part=inside_of(rows))
+    found = bc.fit("visits ~ size", counts, family="poisson", exposure="w", cluster="school", domain="part", **QUIET)
+    assert found.spread == "cluster-robust by 60 clusters of 'school'"
+    X, y = rows[["size", "age"]].to_numpy(), rows["passed"].to_numpy()
+    told = {"cluster": rows["school"].to_numpy(), "weights": rows["w"].to_numpy(), "domain": inside_of(rows)}
+    assert bc.fit(X, y, **told, **QUIET).spread == "cluster-robust by 60 clusters"
+
+
+def test_domains_that_are_none_are_named(rows):
+    told = {"cluster": "school", **QUIET}
+    with pytest.raises(DataError, match="domain is given without cluster"):
+        bc.fit("passed ~ size", rows, domain="w", **QUIET)
+    with pytest.raises(DataError, match=r"domain is 1.7\d* in row 0; give True or 1 inside"):
+        bc.fit("passed ~ size", rows, domain="w", **told)
+    with pytest.raises(DataError, match="domain='part' is not a column of the data"):
+        bc.fit("passed ~ size", rows, domain="part", **told)
+    with pytest.raises(DataError, match="domain has no rows"):
+        bc.fit("passed ~ size", rows, domain=np.zeros(len(rows), bool), **told)
+    with pytest.raises(DataError, match="data is a str: give arrays, or in place of domain a column of weights"):
+        bc.fit("passed ~ size", "rows.parquet", domain="part", **told)
 
 
 def test_everything_says_so(fit, robust, tmp_path):
