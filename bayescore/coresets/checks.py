@@ -95,7 +95,8 @@ def _asked(dataset: Dataset) -> _Asked:
     sizes, labels = tuple(len(own) for own in design.groups), []
     slopes = []
     for place, own in enumerate(design.groups):
-        if columns := tuple(design.names.index(effect) for effect in own.effects if effect != "1"):
+        varying = [effect for effect in own.effects if effect != "1" and effect in design.names]
+        if columns := tuple(design.names.index(effect) for effect in varying):
             slopes.append((place, columns))
         if "1" in own.effects and response_of(dataset.source.classes) == LABELS:
             labels.append(place)

@@ -269,13 +269,13 @@ def columns_of(design: Design) -> IntArray:
             "intercept and slopes vary by group, (1 + x | g), the intercept about a mean that is no column: give "
             "intercept=True, or leave + 0 out of the formula"
         )
-    found = [design.constant if effect == "1" else design.names.index(effect) for effect in asked]
+    found = {place for own in design.groups for effect in own.effects for place in design.columns_of(own, effect)}
     if len(found) > MOST_EFFECTS:
         raise DataError(
             f"{len(found)} coefficients vary by group ({', '.join(asked)}); method='multilevel' condenses groups in at "
             f"most {MOST_EFFECTS}: let fewer vary, or sample all_rows(...)"
         )
-    return np.array(sorted(int(place) for place in found if place is not None), dtype=np.int64)
+    return np.array(sorted(found), dtype=np.int64)
 
 
 def condense(dataset: Dataset, prior: Prior, family: Family, start: Start | None = None) -> CondensedCells:

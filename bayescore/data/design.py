@@ -34,6 +34,8 @@ class Grouping:
     levels: tuple[Any, ...]  # text, whole numbers or booleans; codes are positions
     effects: tuple[str, ...] = ("1",)  # what varies: "1" for an intercept, else a column of the design matrix
     parts: Parts = ()
+    # effects on weighted sums of columns before they are scaled, as those on all levels of a factor: columns, weights
+    sums: tuple[tuple[str, tuple[tuple[str, float], ...]], ...] = ()
 
     def __len__(self) -> int:
         return len(self.levels)
@@ -45,14 +47,14 @@ class Grouping:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as plain JSON values."""
-        own = asdict(self)
-        return own if self.parts else {name: value for name, value in own.items() if name != "parts"}
+        return {name: value for name, value in asdict(self).items() if value or name not in ("parts", "sums")}
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
         """Rebuild a grouping factor from `to_dict`'s value."""
         parts = tuple((name, kind) for name, kind in fields.get("parts", ()))
-        return cls(fields["name"], tuple(fields["levels"]), tuple(fields["effects"]), parts)
+        sums = tuple((name, tuple((of, float(w)) for of, w in own)) for name, own in fields.get("sums", ()))
+        return cls(fields["name"], tuple(fields["levels"]), tuple(fields["effects"]), parts, sums)
 
 
 def one_intercept(groups: Sequence[Grouping]) -> bool:
@@ -107,6 +109,23 @@ class Design:
         if self.scale is not None:
             scales[int(self.intercept) :] = self.scale
         return scales
+
+    def columns_of(self, grouping: Grouping, effect: str) -> dict[int, float]:
+        """Return the columns whose weighted sum rows multiply an effect by, and the weights.
+
+        There is none where the effect is that of an intercept that is no column.
+        """
+        summed = dict(grouping.sums).get(effect)
+        if summed is None:
+            place = self.constant if effect == "1" else self.names.index(effect)
+            return {} if place is None else {place: 1.0}
+        found, lead = dict.fromkeys(range(len(self.names)), 0.0), int(self.intercept)
+        for name, weight in summed:
+            place = self.names.index(name)
+            found[place] += weight * self.scales[place]
+            if self.center is not None and self.constant is not None and place >= lead:
+                found[self.constant] += weight * self.center[place - lead]
+        return {place: weight for place, weight in found.items() if weight}
 
     @property
     def weighted(self) -> bool:

@@ -10,7 +10,7 @@ a second.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from bayescore.compiled import jit
 from bayescore.data.design import Design
 from bayescore.data.factors import Levels
-from bayescore.data.formula_parsing import parsed
+from bayescore.data.formula_parsing import GroupTerm, parsed
 from bayescore.types import INTERCEPT, FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError, check_finite
 
@@ -181,6 +181,7 @@ class _Compiled:
         spec = specification(design.formula, used, state.get("calls", {}), state.get("categories", {}))
         _, spec = materialised(self.used.of(self.used.example()), spec, self.formula)
         lead = 1 if self.formula is None else 0  # the intercept against which factors are coded
+        self.terms = [(own.term, tuple(map(str, own.columns))) for own in spec.structure[lead:]]
         self.columns = tuple(str(name) for name in spec.column_names[lead:])
         as_they_are = {name: place for place, name in self.used.places if name not in self.used.kinds}
         as_they_are["1"] = _ONES
@@ -288,18 +289,97 @@ def row_derivatives(function: Callable[[IntArray, FloatArray], FloatArray], x: F
 _compiled = lru_cache(maxsize=16)(_Compiled)
 
 
+def effects_of(design: FormulaDesign, group: GroupTerm, rows: Callable[[], FloatArray]) -> tuple[Any, Any]:
+    r"""Return the effects of a group term, and those that are of sums of columns, as `Grouping` has them.
+
+    What varies is coded as a formula of it alone would be, as in lme4, brms and bambi: in ``(0 + f | g)`` there is one
+    effect for each level of f, also where the formula has an intercept and a column for each level but the first. The
+    indicator of the first level is then a weighted sum of columns, found by least squares on all combinations of the
+    term's levels, each with some raw `rows` of the data.
+    """
+    from formulaic import Formula
+
+    assert design.formula is not None
+    known, state = _compiled(design), json.loads(design.state)
+    spelled = {"1": _one(), **{str(term): term for term in parsed(design.formula).terms}}
+    terms = Formula([spelled[effect] for effect in group.effects], _ordering="degree")
+    used, own = parsed(design.formula).columns, (state.get("calls", {}), state.get("categories", {}))
+    example = Materials(design.raw_names, design.raw_levels, used)
+    _, spec = materialised(example.of(example.example()), _specification(terms, *own), design.formula)
+    effects = ["1" if str(each.term) == "1" else str(name) for each in spec.structure for name in each.columns]
+    if all(effect == "1" or effect in design.columns for effect in effects):
+        return tuple(effects), ()
+    sums = []
+    for each in spec.structure:
+        if str(each.term) == "1":
+            continue
+        names = {factor.expr for factor in each.term.factors}
+        columns = [
+            name for term, made in known.terms if {f.expr for f in term.factors} - {"1"} <= names for name in made
+        ]
+        raw = _combined(design, spec.subset([each.term]).required_variables, rows())
+        X = design.transform(raw)[:, [design.columns.index(name) for name in columns]]
+        Z, _ = materialised(example.of(raw), spec, design.formula)
+        at = [list(map(str, spec.column_names)).index(str(name)) for name in each.columns]
+        weights = np.linalg.lstsq(X, Z[:, at])[0]
+        rounded = np.round(weights, 12)
+        if not np.allclose(X @ rounded, Z[:, at], rtol=1e-8, atol=1e-8 * np.abs(Z[:, at]).max()):
+            raise DataError(
+                f"formula={design.formula!r}: {str(each.term)!r} varies by {group.column!r} about means that are not "
+                f"all in the formula; add the terms that {str(each.term)!r} is made of, as x * f has x, f and x:f"
+            )
+        sums += [
+            (str(name), tuple((column, float(w)) for column, w in zip(columns, own_weights, strict=True) if w))
+            for name, own_weights in zip(each.columns, rounded.T, strict=True)
+        ]
+    return tuple(effects), tuple(sums)
+
+
+def _combined(design: FormulaDesign, wanted: Iterable[str], rows: FloatArray) -> FloatArray:
+    """Return raw rows with all combinations of the levels of some factors, each with the numbers of some rows."""
+    assert design.formula is not None
+    asked = parsed(design.formula)
+    levels: dict[str, Sequence[float]] = {}
+    aliases = dict(asked.aliases)
+    coded = {aliases.get(c.argument, c.argument): c.term for c in asked.calls if c.function == "C"}
+    for name in sorted(wanted):
+        if name in dict(design.raw_levels):
+            levels[name] = range(len(dict(design.raw_levels)[name]))
+        elif name in coded:
+            levels[name] = categories_of(design, name, coded[name])
+    numbers = rows[:50] if len(levels) < len(set(wanted)) else rows[:1]  # more than any term has columns of numbers
+    if not levels:
+        return numbers
+    cells = np.stack(np.meshgrid(*[np.array(own, dtype=np.float64) for own in levels.values()], indexing="ij"), -1)
+    cells = cells.reshape(-1, len(levels))
+    raw = np.repeat(numbers, len(cells), axis=0)
+    raw[:, [design.raw_names.index(name) for name in levels]] = np.tile(cells, (len(numbers), 1))
+    return raw
+
+
+def _one() -> Any:
+    from formulaic.parser.types import Factor, Term
+
+    return Term([Factor("1", eval_method="literal")])
+
+
 def specification(
     formula: str | None, used: Sequence[str], calls: Mapping[str, Any], categories: Mapping[str, Any]
 ) -> Any:
     """Return formulaic's specification of a formula, or of each column as it is, with what was learnt."""
-    from formulaic import Formula, ModelSpec
+    from formulaic import Formula
     from formulaic.parser.types import Factor, Term
 
-    if formula is None:
-        one = Term([Factor("1", eval_method="literal")])
-        terms = Formula([one, *(Term([Factor(name, eval_method="lookup")]) for name in used)], _ordering="none")
-    else:
-        terms = parsed(formula).terms
+    if formula is not None:
+        return _specification(parsed(formula).terms, calls, categories)
+    columns = [Term([Factor(name, eval_method="lookup")]) for name in used]
+    return _specification(Formula([_one(), *columns], _ordering="none"), calls, categories)
+
+
+def _specification(terms: Any, calls: Mapping[str, Any], categories: Mapping[str, Any]) -> Any:
+    from formulaic import ModelSpec
+    from formulaic.parser.types import Factor
+
     return ModelSpec(
         formula=terms,
         na_action="ignore",

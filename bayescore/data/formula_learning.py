@@ -12,7 +12,7 @@ the prior determines its coefficient. With codings other than treatment coding, 
 """
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from inspect import signature
 from typing import Any
@@ -26,6 +26,7 @@ from bayescore.data.formula_design import (
     FormulaDesign,
     Materials,
     categories_of,
+    effects_of,
     formula_design,
     materialised,
     plain,
@@ -179,21 +180,13 @@ def learnt_design(by: Learner, found: Learnt | None) -> FormulaDesign:
     return formula_design(names, formula, by.levels, {"calls": calls, "categories": categories})
 
 
-def varying(design: FormulaDesign, groups: tuple[Grouping, ...]) -> FormulaDesign:
-    """Return a design with grouping factors; their effects are the columns that the group terms name."""
+def varying(design: FormulaDesign, groups: tuple[Grouping, ...], rows: Callable[[], FloatArray]) -> FormulaDesign:
+    """Return a design with grouping factors, whose effects the group terms name; `rows` gives some raw rows."""
     assert design.formula is not None
     found = []
     for grouping, term in zip(groups, parsed(design.formula).groups, strict=True):
-        effects: list[str] = []
-        for effect in term.effects:
-            own = [name for name in design.columns if name == effect or name.startswith(f"{effect}[")]
-            if effect != "1" and not own:
-                raise DataError(
-                    f"formula={design.formula!r}: {effect!r} varies by {grouping.name!r} and has no column of its "
-                    "name; write it as a plain column"
-                )
-            effects += ["1"] if effect == "1" else own
-        found.append(replace(grouping, effects=tuple(effects)))
+        effects, sums = effects_of(design, term, rows)
+        found.append(replace(grouping, effects=effects, sums=sums))
     return replace(design, groups=tuple(found))
 
 

@@ -57,7 +57,12 @@ def without_group_terms(text: str) -> tuple[str, tuple[GroupTerm, ...]]:
         found += _terms(text, term, text[start + 1 : bar], text[bar + 1 : stop])
     twice = [own.column for i, own in enumerate(found) if own.column in [other.column for other in found[:i]]]
     if twice:
-        raise DataError(f"formula={text!r} has two group terms of {twice[0]!r}; write one, as (1 + x | {twice[0]})")
+        g = twice[0]
+        raise DataError(
+            f"formula={text!r} has two group terms of {g!r}; write one, as (1 + x | {g}), of correlated "
+            f'effects; without correlation give the second a copy of the column, data["{g}2"] = data["{g}"]: '
+            f"(1 | {g}) + (0 + x | {g}2)"
+        )
     return (rest + text[end:] if found else text), tuple(found)
 
 

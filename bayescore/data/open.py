@@ -99,7 +99,9 @@ def open_designed(
             with dataset.counting_missing():
                 found = reduce(add, dataset.map(by, "learning the formula"))
         design = learnt_design(by, found)
-        return dataset.with_design(varying(design, dataset.design.groups) if asked.groups else design)
+        if asked.groups:
+            design = varying(design, dataset.design.groups, lambda: next(iter(dataset.blocks())).X)
+        return dataset.with_design(design)
     if not levels:
         return dataset
     for name, own in levels:

@@ -41,7 +41,6 @@ import numpy as np
 
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
-from bayescore.data.design import Grouping
 from bayescore.data.open import open_in
 from bayescore.data.responses import described
 from bayescore.data.roles import Roles
@@ -247,7 +246,7 @@ class DrawnApproximation:
         some = draws.take(np.linspace(0, len(draws) - 1, _DRAWS).round().astype(np.int64))
         factors = [
             Factor(
-                Grouping(own.grouping.name, (), own.grouping.effects),
+                replace(own.grouping, levels=()),
                 np.concatenate([mean.effects, own.effects[some.at]]),
             )
             for own, mean in zip(draws.factors, middle.factors, strict=True)

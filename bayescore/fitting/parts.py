@@ -72,7 +72,7 @@ def raw_effects_map(design: Design, grouping: Grouping) -> FloatArray:
         return A
     scales, lead = design.scales, int(design.intercept)
     for j, effect in enumerate(grouping.effects):
-        if effect != "1":
+        if effect != "1" and effect not in dict(grouping.sums):
             d = design.names.index(effect)
             A[j, j] = 1.0 / scales[d]
             if "1" in grouping.effects:

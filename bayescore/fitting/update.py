@@ -191,6 +191,6 @@ def _centre(posterior: Posterior, core: Coreset) -> Start:
     for own, code in zip(core.groups, codes.T, strict=True):
         effects = Factor.of(own, posterior.variables).mean(slice(None))
         for q, effect in enumerate(own.effects):
-            at = core.design.constant if effect == "1" else core.design.names.index(effect)
-            mean[:, 0 if at is None else np.searchsorted(columns, at)] += effects[code, q]
+            for at, weight in (core.design.columns_of(own, effect) or {columns[0]: 1.0}).items():
+                mean[:, np.searchsorted(columns, at)] += weight * effects[code, q]
     return Start.near(posterior.flat.mean(axis=0), codes, mean)

@@ -36,9 +36,13 @@ def multipliers(X: FloatArray, design: Design, grouping: Grouping) -> FloatArray
 
     In pseudo-rows the intercept's column need not be 1; it multiplies the intercept's effect too.
     """
-    constant = design.constant
-    ones = np.ones(len(X)) if constant is None else X[:, constant]
-    columns = [ones if effect == "1" else X[:, design.names.index(effect)] for effect in grouping.effects]
+    columns = []
+    for effect in grouping.effects:
+        made = design.columns_of(grouping, effect)
+        if len(made) == 1 and set(made.values()) == {1.0}:
+            columns.append(X[:, next(iter(made))])
+        else:
+            columns.append(X[:, list(made)] @ np.array(list(made.values())) if made else np.ones(len(X)))
     return np.stack(columns, axis=1)
 
 

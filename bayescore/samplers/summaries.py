@@ -217,7 +217,8 @@ def _of_groups(posterior: Posterior) -> pd.DataFrame:
         at = ", at the columns' means" if several and design.scale is not None else ""
         for effect in own.effects:
             name = f"sigma_{own.name}[{effect}]" if several else f"sigma_{own.name}"
-            scale = 1.0 if effect == "1" else float(design.scales[design.names.index(effect)])
+            raw = effect == "1" or effect in dict(own.sums)
+            scale = 1.0 if raw else float(design.scales[design.names.index(effect)])
             rows[name] = _group_text(prior), f"{_group_text(prior, scale)}{at if effect == '1' else ''}"
         if several:
             rows[f"rho_{own.name}"] = f"LKJ(eta={LKJ_ETA:g})", f"LKJ(eta={LKJ_ETA:g}){at}"

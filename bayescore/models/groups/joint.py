@@ -350,9 +350,9 @@ def free_columns(
     for factor, blocks, covariance in zip(rows.factors, [curvature.first, *curvature.blocks], covariances, strict=True):
         own = np.full(len(factor.effects), -1)
         for i, effect in enumerate(factor.effects):
-            c = design.constant if effect == "1" else design.names.index(effect)
-            if c is None:
+            if len(columns := design.columns_of(factor, effect)) != 1:
                 continue
+            (c,) = columns
             apart = max(float(curvature.rest[c, c] - blocks[:, i, i].sum()), 0.0)
             if apart + of_beta[c, c] < len(factor) / covariance[i, i]:
                 own[i] = c
