@@ -1,11 +1,18 @@
-"""Lists of names in messages and tables: the first few of many.
+"""Names: that are not taken; lists of them in messages and tables, the first few of many.
 
 Numbers as people read them: as many digits as their Monte Carlo error allows.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
+
+
+def free_name(name: str, taken: Collection[str]) -> str:
+    """Return a name, with underscores until it is none of those that are taken."""
+    while name in taken:
+        name += "_"
+    return name
 
 
 def listed(things: Sequence[Any], most: int = 5, shown: Callable[[Any], str] = repr) -> str:

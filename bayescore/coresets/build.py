@@ -20,6 +20,7 @@ from bayescore.data.blocks import Intake, Stream, is_stream
 from bayescore.data.coreset import Coreset, Shortfall, of_union
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design
+from bayescore.data.formula_design import formula_of
 from bayescore.data.formula_learning import warn_of_absent_levels
 from bayescore.data.groups import check_groupings
 from bayescore.data.open import DesignedIntake, open_designed, open_in
@@ -32,17 +33,19 @@ from bayescore.validation import DataError, RandomState, check_integer, check_se
 
 
 def check_names(design: Design, label: str, intercept: bool) -> None:
-    """Raise if a column has a name that the coreset needs for one of its own."""
+    """Raise unless all that a fit creates has a name of its own: coefficients, groups, sds and correlations."""
+    remedy = "rename the column"
     if intercept and INTERCEPT in (*design.raw_names, label):
         raise DataError(f"intercept=True, but the data have a column {INTERCEPT!r}; drop it or leave intercept=False")
-    own = ("weight", label, *([] if design.offset is None else ["offset"]))
-    for name in own:
-        if name in design.names:
-            raise DataError(f"a feature is named {name!r}, as a column of the coreset's file; rename the feature")
+    if not intercept and INTERCEPT in design.raw_names and formula_of(design) is not None:
+        raise DataError(f"column {INTERCEPT!r} has the name of the intercept; {remedy}")
     for grouping in design.groups:
-        if grouping.name in (*own, *design.names):
+        if grouping.name in design.names:
+            raise DataError(f"groups={grouping.name!r} has the name of a feature; rename it")
+        made = {f"{log}{name}" for name in grouping.parameters for log in ("", "log ")}
+        if same := sorted(made & set(design.names)):
             raise DataError(
-                f"groups={grouping.name!r} has the name of a feature, or of a column of the coreset's file; rename it"
+                f"column {same[0]!r} has the name of a parameter of the effects of {grouping.name!r}; {remedy}"
             )
 
 

@@ -391,8 +391,6 @@ class Condensed(PredictingMethod):
                 "method='multilevel' for (1 | g), or 'aggregate' where all columns are discrete"
             )
         D, n_rows = dataset.n_features, dataset.scan.n_rows
-        if "offset" in dataset.design.names:
-            raise DataError("a feature is named 'offset', as a column of the coreset's file; rename the feature")
         if size is not None and size < n_rows:
             self.check_size(size, D)
         tolerance = check_tolerance(self.tolerance)

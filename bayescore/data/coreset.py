@@ -41,7 +41,7 @@ from bayescore.data.groups import Grouper
 from bayescore.data.parquet import CORESET_KEY, LONGEST_TEXT
 from bayescore.data.responses import counts_of, described, numbers_of, response_of, signed_labels
 from bayescore.files import Arrays, check_path, digest, whole_file
-from bayescore.text import shown_apart
+from bayescore.text import free_name, shown_apart
 from bayescore.types import NO_ROW, FloatArray, IntArray, WeightedData, read_only, stack
 from bayescore.validation import DataError, check_choice, json_object
 
@@ -335,6 +335,8 @@ class Coreset(WeightedData):
     def to_frame(self, units: str = "design") -> pd.DataFrame:
         """Return the design matrix, the label as given, `weight`, `offset` and groups if any, indexed by `index`.
 
+        Where columns of the data have these names, those of the coreset get an underscore: `weight_`.
+
         Columns that the build standardised, as `fit` does, are in sds from their means. With ``units="data"`` all are
         as the data have them, for R and other programs.
         Groups are categoricals with all levels. A row without a group has a missing entry, as pseudo-rows within groups
@@ -344,21 +346,14 @@ class Coreset(WeightedData):
         X = self.design.raw_columns(self.X) if check_choice(units, "units", ("design", "data")) == "data" else self.X
         frame = pd.DataFrame(X, columns=list(self.feature_names), index=pd.Index(self.index, name="row"))
         offset = None if self.numbers else self.offset
-        own = ["weight", *([] if offset is None else ["offset"]), *(grouping.name for grouping in self.groups)]
-        if self.label in own:
-            raise DataError(f"the label is named {self.label!r}, as the coreset's own column; rename the label")
-        for name in (self.label, *own):
-            if name in frame.columns:
-                raise DataError(f"a feature is named {name!r}, as the coreset's own column; rename the feature")
-        frame[self.label] = (
-            numbers_of(self)[1] if self.numbers else np.where(self.y > 0, self.classes[1], self.classes[0])
-        )
-        frame["weight"] = self.weights
+        label, weight, of_offset, *groups = columns_beside(self.design, self.label)
+        frame[label] = numbers_of(self)[1] if self.numbers else np.where(self.y > 0, self.classes[1], self.classes[0])
+        frame[weight] = self.weights
         if offset is not None:
-            frame["offset"] = offset
+            frame[of_offset] = offset
         if self.group is not None:
-            for grouping, codes in zip(self.groups, self.group.T, strict=True):
-                frame[grouping.name] = pd.Categorical.from_codes(codes, pd.Index(grouping.levels))
+            for name, grouping, codes in zip(groups, self.groups, self.group.T, strict=True):
+                frame[name] = pd.Categorical.from_codes(codes, pd.Index(grouping.levels))
         return frame
 
     def to_counts(self, units: str = "design") -> pd.DataFrame:
@@ -374,7 +369,7 @@ class Coreset(WeightedData):
         """
         if self.numbers:
             raise DataError("the responses are numbers, no counts: use to_frame, whose weights R's lm takes")
-        return counts_of(self, self.to_frame(units), self.label, rates=self.counts)
+        return counts_of(self, self.to_frame(units), columns_beside(self.design, self.label)[:2], rates=self.counts)
 
     def summary(self) -> dict[str, Any]:
         """Return what made the coreset as plain JSON values."""
@@ -477,6 +472,21 @@ class Coreset(WeightedData):
 
     def _repr_html_(self) -> str:
         return as_html("Coreset", coreset_lines(self))
+
+
+def columns_beside(design: Design, label: str) -> list[str]:
+    """Return the columns of label, weights, offset and groups in a coreset's table, which are no columns of X.
+
+    A name that is taken gets an underscore, those of the data last: of the columns "weight" and weights the second.
+
+    >>> columns_beside(Design(("age", "weight")), "y")
+    ['y', 'weight_', 'offset']
+    """
+    names = list(design.names)
+    for name in (label, *(grouping.name for grouping in design.groups), "weight", "offset"):
+        names.append(free_name(name, names))
+    label, *groups, weight, offset = names[len(design.names) :]
+    return [label, weight, offset, *groups]
 
 
 def feature_names(data: WeightedData) -> tuple[str, ...]:
@@ -618,18 +628,19 @@ def read_coreset(path: str | Path) -> Coreset:
         design = replace(read_design(about["design"]), roles=tuple(about.get("roles", {}).items()))
         numbers_given = response_of(classes) == "numbers"
         has_offset = not numbers_given and (design.offset is not None or (index == NO_ROW).any())
-        labels = frame[about["label"]].to_numpy()
-        offset = frame["offset"].to_numpy(dtype=np.float64) if has_offset else -labels if numbers_given else None
+        label, weight, of_offset, *groups = columns_beside(design, about["label"])
+        labels = frame[label].to_numpy()
+        offset = frame[of_offset].to_numpy(dtype=np.float64) if has_offset else -labels if numbers_given else None
         numbers = None if SHORTFALL_KEY not in metadata else np.frombuffer(metadata[SHORTFALL_KEY], dtype="<f8")
         kept = {field.name: about[field.name] for field in fields(Coreset) if field.name in about}
         core = Coreset(
             np.ascontiguousarray(frame[about["feature_names"]].to_numpy(dtype=np.float64)),
             np.ones(len(labels), dtype=np.int8) if numbers_given else signed_labels(labels, classes, 0),
-            frame["weight"].to_numpy(dtype=np.float64),
+            frame[weight].to_numpy(dtype=np.float64),
             index,
             **{**kept, "design": design, "classes": classes},
             offset=offset,
-            group=_group_codes(table, design),
+            group=_group_codes(table, design, groups),
             shortfall=None if numbers is None else Shortfall.from_array(numbers, len(about["feature_names"])),
         )
         n_own = (3 if has_offset else 2) + len(core.groups)
@@ -641,10 +652,10 @@ def read_coreset(path: str | Path) -> Coreset:
     return core
 
 
-def _group_codes(table: pa.Table, design: Design) -> IntArray | None:
+def _group_codes(table: pa.Table, design: Design, names: Sequence[str]) -> IntArray | None:
     """Return the codes of the groups, shape (n, F); pandas would read whole numbers beside missing ones as floats."""
     if not design.groups:
         return None
     known = [Grouper(own, new=True) for own in design.groups]
-    columns = [table.column(by.grouping.name).cast(by.table.type).combine_chunks() for by in known]
+    columns = [table.column(name).cast(by.table.type).combine_chunks() for name, by in zip(names, known, strict=True)]
     return np.stack([by.places(column) for by, column in zip(known, columns, strict=True)], axis=1)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import combinations
 from typing import Any, Self
 
 import numpy as np
@@ -44,6 +45,14 @@ class Grouping:
     def columns(self) -> tuple[str, ...]:
         """The columns of rows that it is read from."""
         return tuple(name for name, _ in self.parts) or (self.name,)
+
+    @property
+    def parameters(self) -> list[str]:
+        """Names of the sds of effects, and of their correlations."""
+        if len(self.effects) == 1:
+            return [f"sigma_{self.name}"]
+        pairs = [f"rho_{self.name}[{one},{other}]" for one, other in combinations(self.effects, 2)]
+        return [*(f"sigma_{self.name}[{effect}]" for effect in self.effects), *pairs]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as plain JSON values."""

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from bayescore.compiled import jit
 from bayescore.data.design import Design
 from bayescore.data.factors import Levels
-from bayescore.data.formula_parsing import GroupTerm, parsed
+from bayescore.data.formula_parsing import GroupTerm, marked, parsed, unmarked
 from bayescore.types import INTERCEPT, FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError, check_finite
 
@@ -133,15 +133,15 @@ class Materials:
         self.kinds = {name: pd.CategoricalDtype(list(own)) for name, own in levels}
 
     def of(self, raw: FloatArray) -> dict[str, Any]:
-        """Return the columns of a block; NaN is missing."""
+        """Return the columns of a block by formulaic's names of them; NaN is missing."""
         data: dict[str, Any] = {}
         for place, name in self.places:
             column = np.ascontiguousarray(raw[:, place])
             if (kind := self.kinds.get(name)) is not None:
                 codes = np.where(np.isnan(column), -1.0, column).astype(np.int32)
-                data[name] = pd.Categorical.from_codes(codes, dtype=kind)
+                data[marked(name)] = pd.Categorical.from_codes(codes, dtype=kind)
             else:
-                data[name] = column
+                data[marked(name)] = column
         return data
 
     def example(self) -> FloatArray:
@@ -181,9 +181,9 @@ class _Compiled:
         spec = specification(design.formula, used, state.get("calls", {}), state.get("categories", {}))
         _, spec = materialised(self.used.of(self.used.example()), spec, self.formula)
         lead = 1 if self.formula is None else 0  # the intercept against which factors are coded
-        self.terms = [(own.term, tuple(map(str, own.columns))) for own in spec.structure[lead:]]
-        self.columns = tuple(str(name) for name in spec.column_names[lead:])
-        as_they_are = {name: place for place, name in self.used.places if name not in self.used.kinds}
+        self.terms = [(own.term, tuple(unmarked(str(name)) for name in own.columns)) for own in spec.structure[lead:]]
+        self.columns = tuple(unmarked(str(name)) for name in spec.column_names[lead:])
+        as_they_are = {marked(name): place for place, name in self.used.places if name not in self.used.kinds}
         as_they_are["1"] = _ONES
         places: list[int] = []
         others, n_made = [], 0
@@ -197,7 +197,7 @@ class _Compiled:
                 places.append(place)
         self.places = np.array(places, dtype=np.intp)
         self.spec = spec.subset(others) if others else None
-        needed = set() if self.spec is None else self.spec.required_variables
+        needed = set() if self.spec is None else set(map(unmarked, self.spec.required_variables))
         self.materials = Materials(names, levels, [name for name in used if name in needed] or used[:1])
 
     def __call__(self, raw: FloatArray) -> FloatArray:
@@ -306,7 +306,9 @@ def effects_of(design: FormulaDesign, group: GroupTerm, rows: Callable[[], Float
     used, own = parsed(design.formula).columns, (state.get("calls", {}), state.get("categories", {}))
     example = Materials(design.raw_names, design.raw_levels, used)
     _, spec = materialised(example.of(example.example()), _specification(terms, *own), design.formula)
-    effects = ["1" if str(each.term) == "1" else str(name) for each in spec.structure for name in each.columns]
+    effects = [
+        "1" if str(each.term) == "1" else unmarked(str(name)) for each in spec.structure for name in each.columns
+    ]
     if all(effect == "1" or effect in design.columns for effect in effects):
         return tuple(effects), ()
     sums = []
@@ -329,7 +331,10 @@ def effects_of(design: FormulaDesign, group: GroupTerm, rows: Callable[[], Float
                 f"all in the formula; add the terms that {str(each.term)!r} is made of, as x * f has x, f and x:f"
             )
         sums += [
-            (str(name), tuple((column, float(w)) for column, w in zip(columns, own_weights, strict=True) if w))
+            (
+                unmarked(str(name)),
+                tuple((column, float(w)) for column, w in zip(columns, own_weights, strict=True) if w),
+            )
             for name, own_weights in zip(each.columns, rounded.T, strict=True)
         ]
     return tuple(effects), tuple(sums)
@@ -342,7 +347,7 @@ def _combined(design: FormulaDesign, wanted: Iterable[str], rows: FloatArray) ->
     levels: dict[str, Sequence[float]] = {}
     aliases = dict(asked.aliases)
     coded = {aliases.get(c.argument, c.argument): c.term for c in asked.calls if c.function == "C"}
-    for name in sorted(wanted):
+    for name in sorted(map(unmarked, wanted)):
         if name in dict(design.raw_levels):
             levels[name] = range(len(dict(design.raw_levels)[name]))
         elif name in coded:
@@ -372,7 +377,7 @@ def specification(
 
     if formula is not None:
         return _specification(parsed(formula).terms, calls, categories)
-    columns = [Term([Factor(name, eval_method="lookup")]) for name in used]
+    columns = [Term([Factor(marked(name), eval_method="lookup")]) for name in used]
     return _specification(Formula([_one(), *columns], _ordering="none"), calls, categories)
 
 

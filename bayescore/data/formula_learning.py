@@ -32,7 +32,7 @@ from bayescore.data.formula_design import (
     plain,
     specification,
 )
-from bayescore.data.formula_parsing import BASES, MOMENTS, Call, Parsed, parsed
+from bayescore.data.formula_parsing import BASES, MOMENTS, Call, Parsed, marked, parsed, unmarked
 from bayescore.data.passes import ExactMoments, Scan, block_range, check_reach
 from bayescore.limits import MAX_LEVELS_NAMED
 from bayescore.text import listed
@@ -132,7 +132,7 @@ class Learner:
             return {}
         asked = parsed(self.formula)
         data = Materials(self.raw_names, self.levels, asked.columns).of(block.X)
-        data |= {alias: data[name] for alias, name in asked.aliases}
+        data |= {alias: data[marked(name)] for alias, name in asked.aliases}
         terms = [Term([Factor(argument, eval_method="python")]) for argument in wanted]
         spec = ModelSpec(formula=Formula(terms, _ordering="none"), na_action="ignore", output="numpy")
         X, _ = materialised(data, spec, self.formula)
@@ -256,7 +256,7 @@ def warn_of_absent_levels(design: Design, scan: Scan) -> tuple[str, ...]:
     asked = None if design.formula is None else parsed(design.formula)
     unseen = {} if asked is None else dict(_unseen(design, asked))
     terms = [name for name, _ in design.raw_levels]
-    terms += [] if asked is None else [call.term for call in asked.calls if call.function == "C"]
+    terms += [] if asked is None else [unmarked(call.term) for call in asked.calls if call.function == "C"]
     columns = zip(design.names, scan.low, scan.high, strict=True)
     zero = tuple(name for name, low, high in columns if low == high == 0.0 and _is_of(name, terms))
     found = [f"{term}[{level}]" for term, levels in unseen.items() for level in levels]
@@ -284,7 +284,7 @@ def _unseen(design: FormulaDesign, asked: Parsed) -> Iterator[tuple[str, list[An
         if call.function == "C" and given:
             known = categories_of(design, aliases.get(call.argument, call.argument), call.term)
             if new := [level for level in ast.literal_eval(given[0]) if level not in known]:
-                yield call.term, new
+                yield unmarked(call.term), new
 
 
 def _bases(design: FormulaDesign, scan: Scan, asked: Parsed | None) -> list[str]:
@@ -306,5 +306,9 @@ def _terms_of(name: str, asked: Parsed | None) -> list[str]:
     """Return the terms that a factor may have in a formula: its name, or ``C(...)`` of it."""
     aliases = {} if asked is None else dict(asked.aliases)
     calls = () if asked is None else asked.calls
-    coded = [call.term for call in calls if call.function == "C" and aliases.get(call.argument, call.argument) == name]
+    coded = [
+        unmarked(call.term)
+        for call in calls
+        if call.function == "C" and aliases.get(call.argument, call.argument) == name
+    ]
     return list(dict.fromkeys((name, f"C({name})", *coded)))

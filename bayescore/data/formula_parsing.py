@@ -14,7 +14,7 @@ column of groups, or the combinations of columns, ``a:b``; ``a/b``, b within a, 
 import ast
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -186,6 +186,27 @@ _COUNTS = re.compile(
 _OFFSET = re.compile(r"(?<![\w.])offset\(")
 
 
+_MARK = "\N{WORD JOINER}"
+
+
+def marked(name: str) -> str:
+    """Return the name of a column for formulaic, to which the column `1` is the number 1: digits get a mark.
+
+    >>> marked("1") == "1", marked("age")
+    (False, 'age')
+    """
+    return f"{name}{_MARK}" if re.fullmatch(r"[\d.]+", name) else name
+
+
+def unmarked(text: str) -> str:
+    """Return names of formulaic without the marks of `marked`."""
+    return text.replace(_MARK, "")
+
+
+def _marked_names(text: str) -> str:
+    return re.sub("`([^`]+)`", lambda name: f"`{marked(name[1])}`", text)
+
+
 _MAX_POWER = 64  # a**b of constants is computed before any row is read
 
 
@@ -229,7 +250,7 @@ def parsed(text: str) -> Parsed:
     if not isinstance(text, str):
         raise TypeError(f"formula is a {type(text).__name__}; give text such as 'clicked ~ age + device'")
     plain, groups = without_group_terms(text)
-    plain, trials = _without_trials(plain)
+    plain, trials = _without_trials(_marked_names(plain))
     left, right = _sides(text, plain)
     right, offset = _without_offsets(text, plain, right)
     response = None if left is None else _response(text, left)
@@ -239,7 +260,7 @@ def parsed(text: str) -> Parsed:
     functions: set[str] = set()
     for factor in {factor.expr: factor for term in right for factor in term.factors}.values():
         if factor.eval_method.value == "lookup":
-            columns[factor.expr] = None
+            columns[unmarked(factor.expr)] = None
         elif factor.eval_method.value == "python":
             for kind, found in _parts(text, factor.expr, aliases):
                 if isinstance(found, Call):
@@ -258,11 +279,10 @@ def parsed(text: str) -> Parsed:
             raise DataError(f"formula={text!r}: {name!r} stands on both sides; {what} no feature")
         if aliases.get(name, name) != name:
             raise DataError(f"formula={text!r}: columns {name!r} and {aliases[name]!r} are too alike; rename one")
-    spelled = {str(term).replace(" ", ""): str(term) for term in right}
+    spelled = {_spelling(str(term)): str(term) for term in right}
     own = tuple(_checked_group(text, group, (response, *columns), spelled) for group in groups)
-    return Parsed(
-        text, response, tuple(columns), tuple(calls.values()), tuple(aliases.items()), right, own, trials, offset
-    )
+    named = tuple(aliases.items())
+    return Parsed(text, response, tuple(columns), tuple(calls.values()), named, right, own, trials, offset)
 
 
 def _checked_group(
@@ -275,13 +295,22 @@ def _checked_group(
             f"formula={text!r}: column {name!r} is a grouping factor, and a feature or the label too; leave one out, "
             "or give a copy of it under another name"
         )
-    terms = {"1": "1", **spelled}
-    if alone := [effect for effect in group.effects if effect.replace(" ", "") not in terms]:
-        raise DataError(
-            f"formula={text!r}: {alone[0]!r} varies by {name!r} about a mean that is no term of the formula; add "
-            f"{alone[0]!r}"
-        )
-    return replace(group, effects=tuple(dict.fromkeys(terms[effect.replace(" ", "")] for effect in group.effects)))
+    terms, effects = {"1": "1", **spelled}, [_spelling(_marked_names(effect)) for effect in group.effects]
+    for effect, shown in zip(effects, group.effects, strict=True):
+        if effect not in terms:
+            raise DataError(
+                f"formula={text!r}: {shown!r} varies by {name!r} about a mean that is no term of the formula; add "
+                f"{shown!r}"
+            )
+        if effect == marked("1"):
+            raise DataError(
+                f"formula={text!r}: what varies by {name!r} is named as the intercept is, 1; rename {shown}"
+            )
+    return GroupTerm(name, tuple(dict.fromkeys(terms[effect] for effect in effects)))
+
+
+def _spelling(term: str) -> str:
+    return re.sub("[ `]", "", term)
 
 
 def _without_trials(text: str) -> tuple[str, str | None]:
@@ -294,7 +323,7 @@ def _without_trials(text: str) -> tuple[str, str | None]:
     if found is None:
         return text, None
     successes, trials = (found[f"{name}1"] or found[f"{name}2"] for name in ("successes", "trials"))
-    return f"{successes} ~{text[found.end() :]}", trials.strip("`")
+    return f"{successes} ~{text[found.end() :]}", unmarked(trials.strip("`"))
 
 
 def _without_offsets(text: str, plain: str, right: Any) -> tuple[Any, str | None]:
@@ -311,7 +340,7 @@ def _without_offsets(text: str, plain: str, right: Any) -> tuple[Any, str | None
             f"formula={text!r}: offset(...) must be a term of its own, once, as in y ~ x + offset(log(years)); in "
             "products, calls and subtractions it means nothing"
         )
-    return SimpleFormula(kept, _ordering=right.ordering), " + ".join(found)
+    return SimpleFormula(kept, _ordering=right.ordering), unmarked(" + ".join(found))
 
 
 def _sides(text: str, plain: str) -> tuple[Any, Any]:
@@ -353,7 +382,7 @@ def _response(text: str, left: Any) -> str:
             f"formula={text!r}: its left side must be the column of the labels alone, or 'k | trials(n)' of counts; it "
             f"is {shown!r}"
         )
-    return str(factors[0].expr)
+    return unmarked(str(factors[0].expr))
 
 
 def _parts(text: str, term: str, aliases: dict[str, str]) -> Iterator[tuple[str, Any]]:
@@ -370,7 +399,7 @@ def _parts(text: str, term: str, aliases: dict[str, str]) -> Iterator[tuple[str,
         tree = ast.parse(sanitize_variable_names(term, {}, own), mode="eval")
     except (SyntaxError, ValueError) as error:
         raise DataError(f"formula={text!r}: term {term!r} cannot be read: {error}") from None
-    aliases |= own
+    aliases |= {alias: unmarked(name) for alias, name in own.items()}
     named: dict[int, str] = {}  # nodes that name a function or a coding, and which
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
@@ -395,7 +424,7 @@ def _parts(text: str, term: str, aliases: dict[str, str]) -> Iterator[tuple[str,
             if isinstance(node, ast.Name):
                 yield "function", node.id
         elif isinstance(node, ast.Name) and not _inside(node, tree, named):
-            yield "column", own.get(node.id, node.id)
+            yield "column", unmarked(own.get(node.id, node.id))
         elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow) and not _small(node.right):
             raise refused(f"the power {ast.unparse(node)!r}")
         elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitXor):

@@ -26,6 +26,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bayescore.limits import MAX_NUMBER
+from bayescore.text import free_name
 from bayescore.types import NO_GROUP, FloatArray, LabelArray, WeightedData
 from bayescore.validation import DataError, OneOnlyError, RowError, check_offset, check_unmasked
 
@@ -241,17 +242,17 @@ def signed_labels(labels: NDArray[Any], classes: tuple[Any, Any], start: int, na
     return np.asarray(2 * positive.view(np.int8) - 1, dtype=np.int8)  # five times as fast as np.where
 
 
-def counts_of(rows: WeightedData, frame: pd.DataFrame, label: str, *, rates: bool) -> pd.DataFrame:
+def counts_of(rows: WeightedData, frame: pd.DataFrame, left_out: list[str], *, rates: bool) -> pd.DataFrame:
     """Return rows as counts: of adjacent ones that differ only in the label, weights of +1 and -1 in one row.
 
-    `frame` has their columns as `Coreset.to_frame` gives them, `label` and "weight" among these.
+    `frame` has their columns as `Coreset.to_frame` gives them; those of labels and weights are `left_out`.
     """
     if rows.group is not None and (rows.group == NO_GROUP).any():
         raise DataError(
             "the coreset has rows without a group beside rows with one (pseudo-rows within groups), which R's "
             "na.omit would drop: use bayescore.sample or bayescore.model"
         )
-    alike = frame.drop(columns=[label, "weight"])
+    alike = frame.drop(columns=left_out)
     parts = [part for part in (rows.X, rows.offset, rows.group, rows.index) if part is not None]
     values = np.column_stack(parts)
     first = np.append(True, (values[1:] != values[:-1]).any(axis=1))
@@ -260,9 +261,7 @@ def counts_of(rows: WeightedData, frame: pd.DataFrame, label: str, *, rates: boo
     place = rows.n_features
     names = ("events", "exposure") if rates else ("successes", "failures")
     for name, own in zip(names, (rows.y > 0, rows.y < 0), strict=True):
-        if name in counts.columns:
-            raise DataError(f"a feature is named {name!r}, as a column of the counts; rename the feature")
-        counts.insert(place, name, np.bincount(group, np.where(own, rows.weights, 0.0)))
+        counts.insert(place, free_name(name, counts.columns), np.bincount(group, np.where(own, rows.weights, 0.0)))
         place += 1
     return counts
 

@@ -11,7 +11,7 @@ from bayescore.data.factors import Selection, columns_of, is_text
 from bayescore.data.groups import GROUP, GivenGroups, Grouper, known_groupers
 from bayescore.data.responses import BINOMIAL, LABELS, PAIRED, Offset, Paired
 from bayescore.data.tables import check_numeric
-from bayescore.text import listed
+from bayescore.text import free_name, listed
 from bayescore.validation import ColumnError, DataError, check_alone, check_choice
 
 OFFSET = "offset"  # name of offsets that come as arrays
@@ -125,7 +125,8 @@ def named_roles(roles: Roles, names: Sequence[str], n_rows: int | None = None) -
     for role, name in (("weights", "weight"), ("offset", OFFSET), ("trials", "trials"), ("exposure", "exposure")):
         values = getattr(roles, role)
         if values is not None and not isinstance(values, str):
-            beside[_free(name, names, role)], own[role] = values, name
+            own[role] = free_name(name, names)
+            beside[own[role]] = values
     groups = roles.groups
     if n_rows is None and hasattr(groups, "__dask_graph__"):
         groups = {_name_of(groups, GROUP): groups}

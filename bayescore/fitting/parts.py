@@ -90,13 +90,9 @@ def parameters(posterior: Posterior) -> tuple[list[str], FloatArray]:
         assert covariance is not None
         raw = A @ covariance @ A.T
         sd = np.sqrt(np.einsum("sqq->sq", raw))
-        named = [f"sigma_{own.name}"]
-        if len(own.effects) > 1:
-            named = [f"sigma_{own.name}[{effect}]" for effect in own.effects]
         i, j = np.triu_indices(len(own.effects), 1)
         rho = raw[:, i, j] / (sd[:, i] * sd[:, j])
-        pairs = zip(i, j, strict=True)
-        names += named + [f"rho_{own.name}[{own.effects[a]},{own.effects[b]}]" for a, b in pairs]
+        names += own.parameters
         draws += [each.reshape(*chains, -1) for each in (sd, rho)]
     return names, np.concatenate(draws, axis=2)
 

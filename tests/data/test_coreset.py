@@ -136,12 +136,19 @@ def test_a_shortfall_is_one_quadratic_whatever_point_it_is_told_about():
 
 
 @pytest.mark.parametrize("name", ["weight", "bought"])
-def test_names_that_collide_with_the_file_s_own_columns_are_refused(name, tmp_path):
-    with pytest.raises(DataError, match=f"feature is named '{name}'"):
-        make(design=Design((name, "b"))).to_parquet(tmp_path / "x.parquet")
-    with pytest.raises(DataError, match="the label is named 'weight'"):
-        make(label="weight").to_parquet(tmp_path / "x.parquet")
-    assert list(tmp_path.iterdir()) == []
+def test_columns_of_the_coreset_get_an_underscore_where_data_have_their_names(name, tmp_path):
+    for core, columns in (
+        (
+            make(design=Design((name, "b"))),
+            [name, "b", *(["bought", "weight_"] if name == "weight" else ["bought_", "weight"])],
+        ),
+        (make(label="weight"), [*make().feature_names, "weight", "weight_"]),
+    ):
+        assert core.to_frame().columns.tolist() == columns
+        core.to_parquet(tmp_path / "x.parquet")
+        again = read_coreset(tmp_path / "x.parquet")
+        assert again.file_digest == core.file_digest
+        assert again.to_frame().equals(core.to_frame())
 
 
 def rewritten(tmp_path, change):
