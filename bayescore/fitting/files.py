@@ -6,7 +6,7 @@ drawn.nc, used.nc      the draws, and the certificate's corrected ones if there 
 coordinates.parquet    the certificate's tables
 effects.parquet
 robust.nc              draws with cluster-robust spread, if there are any
-frames.npz             of an update: what is known of rows that are not read again
+kept.npz               what updates need of the rows: sums and a sample of them
 fit.json               format, story, prior, roles, the certificate's figures, SHA-256 of all files
 =====================  =============================================================================
 
@@ -29,7 +29,8 @@ from bayescore.data.coreset import read_coreset
 from bayescore.diagnostics.model_check import Dispersion
 from bayescore.diagnostics.results import CertificateData, Level, Need, Remedy
 from bayescore.files import check_path, read_checkpoint, write_checkpoint
-from bayescore.fitting.parts import EarlierPosterior, FitParts, frames_from_arrays, frames_to_arrays
+from bayescore.fitting.earlier import EarlierRows, kept_from_arrays, kept_to_arrays
+from bayescore.fitting.parts import FitParts
 from bayescore.fitting.route import Step, rows_like
 from bayescore.priors.by_name import given_from_dict, given_to_dict
 from bayescore.report.certify import Certificate
@@ -40,9 +41,9 @@ FORMAT = 1
 ABOUT = "fit.json"
 _TABLES = ("coordinates", "effects")
 _LEVELS = "group, JSON"
-_FRAMES = "frames.npz"
+_KEPT = "kept.npz"
 _DRAWS = ("drawn.nc", "used.nc", "robust.nc")
-_FILES = {ABOUT, "coreset.parquet", _FRAMES, *_DRAWS, *(f"{name}.parquet" for name in _TABLES)}
+_FILES = {ABOUT, "coreset.parquet", _KEPT, *_DRAWS, *(f"{name}.parquet" for name in _TABLES)}
 
 
 def save_fit(fit: FitParts, folder: str | Path) -> None:
@@ -93,8 +94,8 @@ def _write(fit: FitParts, folder: Path) -> None:
         write_posterior(fit.robust, folder / "robust.nc")
     for name in _TABLES:
         _for_parquet(getattr(found, name)).to_parquet(folder / f"{name}.parquet")
-    if fit.frames:
-        write_checkpoint(folder / _FRAMES, EarlierPosterior.__name__, {}, frames_to_arrays(fit.frames))
+    if fit.kept:
+        write_checkpoint(folder / _KEPT, EarlierRows.__name__, {}, kept_to_arrays(fit.kept))
     plain = {field.name: getattr(found, field.name) for field in fields(CertificateData)}
     certificate = {name: plain[name] for name in plain if name not in (*_TABLES, "idata", "remedy")}
     if found.dispersion is not None:
@@ -148,9 +149,9 @@ def read_parts(folder: str | Path, data: Any, y: Any, *, progressbar: bool) -> d
         figures["remedy"] = Remedy(**{**remedy, "need": Need(remedy["need"])})
     if "used.nc" in about["files"]:
         figures["idata"] = load_posterior(source / "used.nc")
-    frames: tuple[EarlierPosterior, ...] = ()
-    if _FRAMES in about["files"]:
-        frames = frames_from_arrays(read_checkpoint(source / _FRAMES, EarlierPosterior.__name__)[1])
+    kept: tuple[EarlierRows, ...] = ()
+    if _KEPT in about["files"]:
+        kept = kept_from_arrays(read_checkpoint(source / _KEPT, EarlierRows.__name__)[1], core)
     given = None
     if data is not None:
         if about["arrays"]:
@@ -168,7 +169,7 @@ def read_parts(folder: str | Path, data: Any, y: Any, *, progressbar: bool) -> d
         "seed": about["seed"],
         "max_seconds": about["max_seconds"],
         "given": given,
-        "frames": frames,
+        "kept": kept,
         "robust": load_posterior(source / "robust.nc") if "robust.nc" in about["files"] else None,
     }
 

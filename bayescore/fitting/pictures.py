@@ -89,7 +89,7 @@ class FitPictures(FitAverages):
             (f"{whole:,} rows", "sides of all counts" if self.coreset.counts else "all data"),
             (f"{len(self.coreset):,} rows", f"coreset: {self.coreset.method}"),
             (f"{len(posterior.flat):,} draws", f"{drawn}\nspread by clusters" if self.spread else drawn),
-            (str(self.level), "by new rows and what\nis known of earlier ones" if self.frames else "by all rows"),
+            (str(self.level), "by new rows and\nsamples of earlier ones" if self.updated else "by all rows"),
         ]
         axes = pictures.canvas(plt.figure(), 9.0, 1.9).add_subplot()
         for place, (text, beneath) in enumerate(boxes):

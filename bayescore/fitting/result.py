@@ -72,6 +72,7 @@ def route_of_draws(
     route = Route(given, core.family, prior, 0, 600.0)
     route.core, route.drawn, route.certificate = core, idata, found
     route.story = [Step("certify", core.n_total, found.n_passes, taken, why)]
+    route.keep()
     return route
 
 
@@ -181,8 +182,9 @@ class Fit(FitClusters):
     given : Given, optional
         The rows and the roles of their columns; None of a fit of a coreset that misses a part of them, or that was read
         from files, or updated without all rows.
-    frames : tuple of Frame
-        What is known of rows that are not read again, of a fit that was updated.
+    kept : tuple of EarlierRows
+        Sums over the rows and a sample of up to 20,000 of them, by which updates do without the rows. Each update adds
+        those of its rows. A coreset that lost nothing needs none.
     robust : InferenceData, optional
         Draws with cluster-robust spread, of `cluster_robust`.
 
@@ -207,7 +209,7 @@ class Fit(FitClusters):
         if not found.trusted:
             warn(f"the draws are not certified: {found.text} The story says what was tried (fit.story)")
         settings = route.prior, route.seed, route.max_seconds, None if route.given.lossy else route.given
-        return cls(route.core, route.drawn, found, tuple(route.story), *settings)
+        return cls(route.core, route.drawn, found, tuple(route.story), *settings, route.kept)
 
     @classmethod
     def of_draws(
@@ -290,7 +292,7 @@ class Fit(FitClusters):
         route.core = self.coreset
         route.design_prior()  # names of coefficients
         route.settle()
-        return self.of(route)
+        return replace(self.of(route), kept=self.kept)  # of the same rows
 
     def update(
         self,
@@ -310,10 +312,10 @@ class Fit(FitClusters):
 
         The new rows become a coreset in the same design, about the posterior so far, which the old coreset is united
         with; draws are made again. A prior that was given stays, and the default one of numbers goes by all rows. The
-        certificate holds them against the new rows, and for the old ones against their coreset with the score and
-        curvature that it misses. It is "not certified" where the mean has moved beyond the reach of the posterior that
-        the old rows were held against, or errors found of them add up to too much: the text says by how many sds, and
-        all rows are then to be given as `data`.
+        certificate holds them against the new rows, and for the old ones against sums and a sample of up to 20,000 rows
+        that the fit kept (`Fit.kept`). Draws are "corrected" where the old coreset is not right any more, with groups
+        "not certified". They are "not certified", too, where the sample says too little of the old rows. All rows are
+        then to be given as `data`.
 
         Parameters
         ----------
@@ -361,12 +363,12 @@ class Fit(FitClusters):
         beside = {"weights": weights, "offset": offset, "trials": trials, "exposure": exposure, "groups": groups}
         beside["missing"] = missing
         found = updated(self, (new, y, beside), data, progressbar=progressbar)
-        return replace(self.of(found.route), given=found.given, frames=found.frames)
+        return replace(self.of(found.route), given=found.given, kept=found.kept)
 
     def save(self, folder: str | Path) -> None:
         """Write the fit to a folder of Parquet, netCDF and JSON files, which `read_fit` reads.
 
-        The rows are not written.
+        Of the rows, the folder has the coreset and `kept`, a sample of up to 20,000 of them.
 
         Raises
         ------

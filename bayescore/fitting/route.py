@@ -81,6 +81,7 @@ from bayescore.diagnostics.results import Level, Need, Remedy
 from bayescore.diagnostics.row_sums import full_rows
 from bayescore.families import Family
 from bayescore.families.family import check_family
+from bayescore.fitting.earlier import EarlierRows
 from bayescore.models.groups.rows import label_weights
 from bayescore.models.laplace import missed_terms
 from bayescore.models.posterior import Derivatives, likelihood_terms
@@ -638,6 +639,7 @@ class Route:
         self.drawn: Any = None
         self.certificate: Certificate
         self.seconds: dict[str, float] = {}  # of the last step of each kind, without what was compiled in it
+        self.kept: tuple[EarlierRows, ...] = ()
 
     def run(self) -> None:
         """Go from the first build to draws that are certified, or to the end of what may be tried."""
@@ -649,6 +651,7 @@ class Route:
                 raise
             self._everything(f"the default build failed: {error}")
         self.settle()
+        self.keep()
 
     def settle(self) -> None:
         """Sample and certify the coreset; try again as the certificate asks."""
@@ -673,6 +676,14 @@ class Route:
                 return
             if not done:
                 return
+
+    def keep(self) -> None:
+        """Keep what updates need of the rows, in one more pass; nothing where the coreset has it all."""
+        found = self.certificate
+        if not found.trusted or self.core.lossless or self.given.once:
+            return
+        drawn = read_posterior(self.drawn if found.idata is None else found.idata, "idata")
+        self.kept = (EarlierRows.of(self.given.rows(self.core), self.core, drawn.predictor()),)
 
     def build(self, why: str, **options: Any) -> None:
         """Build a coreset."""

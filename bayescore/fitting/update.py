@@ -12,14 +12,16 @@ from bayescore.coresets.build import build_coreset, build_dataset
 from bayescore.coresets.multilevel import Multilevel, Start, columns_of
 from bayescore.data.blocks import is_stream
 from bayescore.data.coreset import Coreset
-from bayescore.data.dataset import joined
+from bayescore.data.dataset import Dataset, joined
 from bayescore.data.open import open_in
 from bayescore.data.parquet import without_keys
 from bayescore.data.source import Source
 from bayescore.diagnostics.results import Level, Need
 from bayescore.families.family import check_family
-from bayescore.fitting.parts import EarlierPosterior, FitParts, errors_before, moved_too_far
+from bayescore.fitting.earlier import EarlierRows, missed_by, stand_in, standard_error
+from bayescore.fitting.parts import FitParts, parameters
 from bayescore.fitting.route import FAILURES, Given, Route, all_rows_of, called
+from bayescore.limits import NEGLIGIBLE_ERROR
 from bayescore.models.predictor import Factor
 from bayescore.priors import MultivariateNormal, Normal
 from bayescore.priors.by_name import prior_from_dict
@@ -30,15 +32,16 @@ from bayescore.types import NO_GROUP, NO_ROW
 from bayescore.validation import DataError, warn
 
 _REMEDY = "give all rows: fit.update(data=rows)."
+_FIRST_ORDER = 1.0  # sd in nats of what a coreset misses, beyond which first-order errors say little
 _OF_FEW = ("the labels are completely separated", "all .* rows of the coreset have one label")
 
 
 @dataclass(frozen=True, eq=False)
 class NewRows(Given):
-    """New rows beside a coreset of earlier ones, about which `frames` say what is known."""
+    """New rows beside a coreset of earlier ones, of which sums and samples were `kept`."""
 
     fit: FitParts | None = None
-    frames: tuple[EarlierPosterior, ...] = ()
+    kept: tuple[EarlierRows, ...] = ()
     before: list[Coreset] = field(default_factory=list)  # the earlier coreset, once new groups are known
 
     @property
@@ -90,34 +93,51 @@ class NewRows(Given):
         return Coreset.concat([*self.before, new])
 
     def certify(self, idata: Any, core: Coreset, max_draws: int, model: Any = None) -> Certificate:  # noqa: ARG002
-        """Return the certificate by the new rows and by what is known of earlier ones."""
+        """Return the certificate by the new rows and by what is kept of earlier ones."""
         if core.lossless:
             return certify(idata, core, core, max_draws=max_draws, progressbar=self.progressbar)
-        found = certify_update(idata, core, self.before[0], self.rows(core), max_draws=max_draws)
+        flat, before = core.group is None, self.before[0]
+        known = stand_in(self.kept, before) if flat and self.kept else before
+        found = certify_update(idata, core, known, self.rows(core), max_draws=max_draws)
         if not found.trusted:
             if found.remedy is not None and found.remedy.need is Need.ROWS:
                 return replace(found, text=f"{found.text} Or {_REMEDY}")
             return found
-        assert self.fit is not None
-        own = found.idata if found.idata is not None else idata
-        now = EarlierPosterior.of(read_posterior(own, "idata"), found)
-        trouble, said = moved_too_far(self.frames, now)
-        if self.fit.level != Level.CERTIFIED:
-            trouble = f"the fit was {self.fit.level!r} before the update, and its coreset is not enough for its rows"
+        trouble, said, off = self._earlier(idata if found.idata is None else found.idata)
         if trouble:
             refused = f"Earlier rows were not read again, and {trouble}: {_REMEDY} Of the new rows: {found.text}"
             return replace(found, level=Level.NOT_CERTIFIED, text=refused, idata=None, mean_bound=math.nan)
-        bound = found.mean_bound + errors_before(self.frames, now)[0]
-        return replace(found, text=f"{found.text} Earlier rows were not read again: {said}.", mean_bound=bound)
+        said = f"Earlier rows were not read again: {said}."
+        return replace(found, text=f"{found.text} {said}", mean_bound=found.mean_bound + off)
+
+    def _earlier(self, idata: Any) -> tuple[str, str, float]:
+        """Return why draws that can be used by the new rows cannot by the earlier ones; else a clause, and a bound.
+
+        The bound is that of errors of means, in sds.
+        """
+        assert self.fit is not None
+        if not self.kept:
+            return f"the fit was {self.fit.level!r} before the update, and kept nothing of its rows", "", math.nan
+        posterior, before = read_posterior(idata, "idata"), self.before[0]
+        n = sum(len(own.rows) for own in self.kept)
+        if before.group is None:
+            error = standard_error(self.kept, posterior.predictor(), check_family(before.family))
+            said = f"the {n:,} of them that the fit kept tell means to {error:.2g} sd"
+            return f"{said} (limit {NEGLIGIBLE_ERROR:g})" if not error <= NEGLIGIBLE_ERROR else "", said, 2.0 * error
+        missed = missed_by(before, self.kept, posterior.predictor(), parameters(posterior)[1])
+        said = f"by the {n:,} of them that the fit kept, what their coreset misses moves means by {missed.mean:.2g} sd"
+        within = missed.spread <= _FIRST_ORDER and max(missed.mean, missed.sd, missed.error) <= NEGLIGIBLE_ERROR
+        trouble = f"{said} and sds by {missed.sd:.0%}, known to {missed.error:.2g} sd (limits {NEGLIGIBLE_ERROR:g})"
+        return "" if within else trouble, said, missed.mean + 2.0 * missed.error
 
 
 @dataclass(frozen=True, eq=False)
 class Updated:
-    """The end of an update: its route, all rows if they were given, and what is known of rows that are not read."""
+    """The end of an update: its route, all rows if they were given, and what is kept of the rows."""
 
     route: Route
     given: Given | None
-    frames: tuple[EarlierPosterior, ...]
+    kept: tuple[EarlierRows, ...]
 
 
 def updated(fit: FitParts, new: tuple[Any, Any, dict[str, Any]], data: Any, *, progressbar: bool) -> Updated:
@@ -138,10 +158,11 @@ def updated(fit: FitParts, new: tuple[Any, Any, dict[str, Any]], data: Any, *, p
             raise TypeError(f"{name} is a {type(given).__name__}; give rows")
     of_all = roles if rows is None else {name: value for name, value in roles.items() if name == "missing"}
     whole = None if data is None else all_rows_of(fit.coreset, data, of_all, progressbar=progressbar)
-    frames: tuple[EarlierPosterior, ...] = ()
-    if whole is None:
-        frames = (*fit.frames, EarlierPosterior.of(fit.posterior(), fit.certificate))
-    arrived = NewRows(rows, y, roles=roles, progressbar=progressbar, fit=fit, frames=frames)
+    kept = fit.kept
+    if not kept and whole is None and fit.coreset.lossless:
+        source = Dataset(fit.coreset.as_source(), fit.coreset.design)
+        kept = (EarlierRows.of(source, fit.coreset, fit.posterior().predictor()),)
+    arrived = NewRows(rows, y, roles=roles, progressbar=progressbar, fit=fit, kept=kept)
     story = read_posterior(fit.drawn, "fit.drawn").story
     if not story:
         raise DataError(
@@ -163,7 +184,8 @@ def updated(fit: FitParts, new: tuple[Any, Any, dict[str, Any]], data: Any, *, p
     route.core, route.drawn = core, fit.drawn
     if rows is None:
         route.certify(strict=(DataError,))
-        return Updated(route, whole, frames)
+        route.keep()
+        return Updated(route, whole, route.kept)
 
     came = "new rows"
     if isinstance(rows, str | Path):
@@ -180,7 +202,14 @@ def updated(fit: FitParts, new: tuple[Any, Any, dict[str, Any]], data: Any, *, p
     if route.core.n_total == fit.coreset.n_total:
         raise DataError("new has no rows that count; give rows of positive weight")
     route.settle()
-    return Updated(route, whole, frames)
+    if whole is not None or route.core.lossless:
+        route.keep()
+        return Updated(route, whole, route.kept)
+    if kept:
+        drawn = read_posterior(route.drawn if route.certificate.idata is None else route.certificate.idata, "idata")
+        share = 1.0 - fit.coreset.n_total / route.core.n_total
+        kept = (*kept, EarlierRows.of(arrived.rows(route.core), route.core, drawn.predictor(), share))
+    return Updated(route, whole, kept)
 
 
 def _centre(posterior: Posterior, core: Coreset) -> Start:

@@ -66,7 +66,7 @@ def test_a_file_that_was_changed_is_named(fit, tmp_path):
     fit.save(tmp_path / "model")
     names = sorted(path.name for path in (tmp_path / "model").iterdir())
     assert names == sorted(
-        ["coordinates.parquet", "coreset.parquet", "drawn.nc", "effects.parquet", "fit.json", "used.nc"]
+        ["coordinates.parquet", "coreset.parquet", "drawn.nc", "effects.parquet", "fit.json", "kept.npz", "used.nc"]
     )
     for name in names:
         path = tmp_path / "model" / name
