@@ -209,8 +209,18 @@ class WeightedColumns:
 def tail_k(draws: FloatArray) -> FloatArray:
     """Return the larger Pareto k-hat of both tails of each column of draws, shape (S, D); -inf if both are short.
 
+    Of several chains, shape (chain, draw, D), it is the smallest that is left where one of them is left out: a tail
+    that a single chain has is where that chain stayed.
+
     Reference: Vehtari, Simpson, Gelman, Yao and Gabry (2024), JMLR 25.
     """
+    if draws.ndim == 3:
+        found = tail_k(draws.reshape(-1, draws.shape[2]))
+        long = np.flatnonzero(found > -np.inf)
+        if long.size and len(draws) > 1:
+            others = [np.delete(draws[:, :, long], c, axis=0) for c in range(len(draws))]
+            found[long] = np.min([found[long], *(tail_k(each.reshape(-1, len(long))) for each in others)], axis=0)
+        return found
     ordered = ordered_columns(draws)
     middle = quantiles(ordered, 0.5)
     found = np.full(draws.shape[1], -np.inf)

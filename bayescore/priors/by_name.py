@@ -35,7 +35,8 @@ class ByName(Independent):
         each = [prior for _, prior in self.priors]
         for fact in ("unimodal", "gaussian", "finite_variance"):
             object.__setattr__(self, fact, all(getattr(prior, fact) for prior in each))
-        object.__setattr__(self, "kinked", any(prior.kinked for prior in each))
+        for fact in ("kinked", "long_tails"):
+            object.__setattr__(self, fact, any(getattr(prior, fact) for prior in each))
 
     def __repr__(self) -> str:
         return "{" + ", ".join(f"{name!r}: {prior}" for name, prior in self.priors) + "}"

@@ -38,6 +38,8 @@ class Prior(ABC):
         scale b = sd / sqrt(2).
     finite_variance : bool
         Whether every coefficient has a variance.
+    long_tails : bool
+        Whether the density of some coefficient falls by a power far out, and not exponentially.
     positive, below_one : tuple of str
         Parameters that must be positive, or below 1.
     in_units : tuple of str
@@ -66,6 +68,7 @@ class Prior(ABC):
     gaussian = False
     kinked = False
     finite_variance = True
+    long_tails = False
     positive: ClassVar[tuple[str, ...]] = ()
     below_one: ClassVar[tuple[str, ...]] = ()
     in_units: ClassVar[tuple[str, ...]] = ()

@@ -57,6 +57,7 @@ class StudentT(Independent):
     mu: ArrayLike = 0.0
     sigma: ArrayLike = 2.5
 
+    long_tails = True
     positive = ("nu", "sigma")
     in_units = ("mu", "sigma")
     each = staticmethod(student_t_terms)
@@ -98,6 +99,7 @@ class Cauchy(Independent):
     scale: ArrayLike = 2.5
 
     finite_variance = False
+    long_tails = True
     positive = ("scale",)
     in_units = ("loc", "scale")
     each = staticmethod(student_t_terms)

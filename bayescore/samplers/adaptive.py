@@ -24,7 +24,16 @@ from bayescore.data.coreset import feature_names
 from bayescore.models.posterior import TargetDensity, log_density, sparse_columns, sparse_log_density
 from bayescore.numerics.chains import effective_sizes
 from bayescore.progress import Bar, progress
-from bayescore.samplers.langevin import LONGEST_ANGLE, CompiledDensity, Dense, Frame, StepSize, advance, density
+from bayescore.samplers.langevin import (
+    LONGEST_ANGLE,
+    CompiledDensity,
+    Dense,
+    Frame,
+    StepSize,
+    advance,
+    density,
+    with_long_tails,
+)
 from bayescore.samplers.method import Option, Request, Sampler, Segment, mode_and_factor, thinned
 from bayescore.types import FloatArray
 from bayescore.validation import check_integer, check_positive
@@ -154,6 +163,7 @@ class Crew:
         x, values, acceptance = np.empty((chains, n, size)), np.empty((chains, n)), np.empty((chains, n))
         piece = max(1, self.piece // thin)
         log_h = np.full(chains, self.step.log_h)
+        target, rays = self.frame.target, self.frame.rays
 
         def chain(c: int) -> None:
             step, late = self.step, []
@@ -163,7 +173,7 @@ class Crew:
                 part = slice(begin, begin + piece)
                 iteration = begin * thin if adapting else -1
                 segment = Segment(x[c, part], values[c, part], acceptance[c, part], thin, iteration)
-                self.x[c], last, mean = advance(self.rngs[c], self.x[c], step, self.frame.target, segment)
+                self.x[c], last, mean = advance(self.rngs[c], self.x[c], step, target, rays, segment)
                 step = step._replace(log_h=last)
                 late.append(mean)
                 self.bar.advance(len(segment.draws) * thin)
@@ -176,7 +186,7 @@ class Crew:
         except BaseException:
             self.stop.set()
             raise
-        self.gradients += chains * n * thin * self.step.steps
+        self.gradients += chains * n * thin * self.cost
         if adapting:
             self.step = self.step._replace(log_h=float(log_h.mean()))
         return _Stretch(x, values, acceptance)
@@ -184,7 +194,12 @@ class Crew:
     def rate(self, x: FloatArray) -> float:
         """Return the effective draws of a gradient, of the worst parameter at draws of x."""
         size = float(effective_sizes(self.frame.watched(x), "bulk").min())
-        return size / float(x.shape[0] * x.shape[1] * self.step.steps)
+        return size / float(x.shape[0] * x.shape[1] * self.cost)
+
+    @property
+    def cost(self) -> int:
+        """Gradients of a transition."""
+        return self.step.steps + (len(self.frame.rays) > 0)
 
     def learn(self, x: FloatArray) -> None:
         """Take the frame of draws, and each chain's place in it."""
@@ -246,7 +261,7 @@ def _late(x: FloatArray) -> FloatArray:
 
 def _draw(crew: Crew, plan: ChainPlan, rate: float) -> SampledChains:
     """Return draws, thinned until they are worth what was asked, or until the cap."""
-    kept, each = plan.draws, len(crew.x) * crew.step.steps  # gradients of a transition of all chains
+    kept, each = plan.draws, len(crew.x) * crew.cost  # gradients of a transition of all chains
     thin = plan.thin or 1
     if rate > 0.0 and not plan.thin:
         most = (plan.max_gradients - crew.gradients) // (each * kept)
@@ -325,7 +340,8 @@ class Langevin(Sampler):
         target = request.target()
         mode, factor = mode_and_factor(target)
         noise = np.random.default_rng(request.streams[-1]).standard_normal((request.chains, len(mode)))
-        frame = Dense.of(*compiled_density(target), mode, factor)
+        long = with_long_tails(mode, factor, request.prior, len(mode))
+        frame = Dense.of(*compiled_density(target), mode, factor, long)
         drawn = run(frame, mode + 1.5 * noise @ factor.T, request.streams[:-1], plan)
         return inference_data(
             {"posterior": {"beta": drawn.theta}, "sample_stats": statistics(drawn)},

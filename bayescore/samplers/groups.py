@@ -90,7 +90,7 @@ from bayescore.priors.groups import (
 )
 from bayescore.samplers import adaptive
 from bayescore.samplers.adaptive import OPTIONS, ChainPlan, run, statistics
-from bayescore.samplers.langevin import CompiledDensity, Dense, density
+from bayescore.samplers.langevin import CompiledDensity, Dense, density, with_long_tails
 from bayescore.samplers.method import Option, Request, Sampler
 from bayescore.types import NO_OFFSET, FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError, check_integer
@@ -272,6 +272,11 @@ class JointFrame(_JointModel):
     def center(self) -> FloatArray:
         """The point at x = 0, shape (D,)."""
         return self.whitening.center
+
+    @property
+    def rays(self) -> FloatArray:
+        """None: a coefficient and the effects of its groups move together."""
+        return np.empty((0, len(self.center)))
 
     @property
     def target(self) -> tuple[CompiledDensity, Any]:
@@ -514,9 +519,10 @@ class Collapsed(Sampler):
         noise = np.random.default_rng(stream).standard_normal((request.chains, len(factor)))
         starts = target.point.theta + 1.5 * noise @ factor.T
         size = FIRST if len(levels) >= MANY else len(levels)
+        long = with_long_tails(target.point.theta, factor, request.prior, request.data.n_features)
         while True:
             chosen = SampledGroups.of(target, size)
-            frame = Dense.of(MARGINAL, chosen.data, target.point.theta, factor)
+            frame = Dense.of(MARGINAL, chosen.data, target.point.theta, factor, long)
             drawn = run(frame, starts, request.streams[:-1], plan)
             flat = drawn.theta.reshape(-1, len(factor))
             whole = len(kept) == len(levels) and chosen.n_sampled == len(levels)

@@ -15,6 +15,16 @@ even then.
 Behind a wall, where rows are all but separated, the gradient throws proposals far off. So the gradient of log pi is cut
 to the length sqrt(D) + 3, which it has once in a thousand draws of a normal density; detailed balance holds for any F.
 
+Long tails, such as those that a Student t prior gives to a coefficient of which the data say little, stop these steps:
+far out the chain stays. So coefficients that have such a prior and depend on it get a second move in each transition.
+One of them, theta_d, is multiplied in its distance from the center by exp(z), z ~ N(0, `STRETCH`^2), and the others
+follow by regression on it: with u the unit vector along row d of L,
+
+.. math:: x' = x + (e^z - 1) (u \cdot x) u, \qquad \log\text{ratio} = \log\pi(x') - \log\pi(x) + z,
+
+z being the log of the Jacobian. Such moves leave tails of any power, and find a second mode far out, where the
+likelihood and a prior of long tails disagree.
+
 How a target plugs in
 ---------------------
 1. Write a compiled function (x, gradient, data) -> log density at x, which fills the gradient in x, shape (D,); `data`
@@ -43,8 +53,10 @@ import numpy as np
 from scipy import linalg
 
 from bayescore.compiled import jit, jit_sums, teach_each
+from bayescore.models.posterior import prior_part
+from bayescore.priors import Prior
 from bayescore.samplers.method import Segment
-from bayescore.types import FloatArray
+from bayescore.types import FloatArray, IntArray
 
 TARGET = 0.7  # acceptance; the effective draws of a gradient hardly change from 0.65 to 0.75
 
@@ -133,13 +145,14 @@ def adapt(log_h: float, probability: float, iteration: int, steps: int) -> float
 
 @jit
 def _advance(
-    noise: tuple[FloatArray, FloatArray],
+    noise: tuple[FloatArray, FloatArray, FloatArray],
     start: FloatArray,
     step: StepSize,
     target: tuple[CompiledDensity, Any],
+    rays: FloatArray,
     segment: Segment,
 ) -> tuple[FloatArray, float, float]:
-    normals, uniforms = noise
+    normals, uniforms, stretches = noise
     own, data = target
     x, pull, log_h, steps = start.copy(), np.empty(start.size), step.log_h, step.steps
     y, moved, p = np.empty(start.size), np.empty(start.size), np.empty(start.size)
@@ -167,6 +180,19 @@ def _advance(
             total += probability
             if segment.iteration >= 0:
                 log_h = adapt(log_h, probability, segment.iteration + i * segment.thin + j, steps)
+            if len(rays):
+                ray, z = rays[int(stretches[i, j, 0] * len(rays))], stretches[i, j, 1]
+                along = 0.0
+                for d in range(x.size):
+                    along += ray[d] * x[d]
+                for d in range(x.size):
+                    y[d] = x[d] + math.expm1(z) * along * ray[d]
+                there = own.at(y, moved, data)
+                if stretches[i, j, 2] < acceptance(there - value + z):
+                    force(moved, y, step.longest)
+                    x, y = y, x
+                    pull, moved = moved, pull
+                    value = there
         segment.draws[i] = x
         segment.values[i] = value
         segment.acceptance[i] = total / segment.thin
@@ -175,12 +201,27 @@ def _advance(
 
 
 def advance(
-    rng: np.random.Generator, x: FloatArray, step: StepSize, target: tuple[CompiledDensity, Any], segment: Segment
+    rng: np.random.Generator,
+    x: FloatArray,
+    step: StepSize,
+    target: tuple[CompiledDensity, Any],
+    rays: FloatArray,
+    segment: Segment,
 ) -> tuple[FloatArray, float, float]:
-    """Fill a segment from x on, in the coordinates x; return the last point, and the last and the mean log h."""
+    """Fill a segment from x on, in the coordinates x; return the last point, and the last and the mean log h.
+
+    `rays`, shape (k, D), are unit vectors along which points are stretched, too.
+    """
     n, size = segment.draws.shape
-    noise = rng.standard_normal((n, segment.thin, size)), rng.random((n, segment.thin))
-    return _advance(noise, x, step, target, segment)
+    normals, uniforms = rng.standard_normal((n, segment.thin, size)), rng.random((n, segment.thin))
+    stretches = np.empty((n, segment.thin, 3))
+    if len(rays):
+        stretches[:, :, ::2] = rng.random((n, segment.thin, 2))
+        stretches[:, :, 1] = STRETCH * rng.standard_normal((n, segment.thin))
+    return _advance((normals, uniforms, stretches), x, step, target, rays, segment)
+
+
+STRETCH = 2.0  # sd of z: a factor of 50 once in 40 moves
 
 
 SMALL = 0.5  # h from which more steps are tried
@@ -195,6 +236,11 @@ class Frame(Protocol):
     @property
     def target(self) -> tuple[CompiledDensity, Any]:
         """The density of x and its data."""
+        ...
+
+    @property
+    def rays(self) -> FloatArray:
+        """Unit vectors of x, shape (k, D), along which tails are long."""
         ...
 
     @property
@@ -252,6 +298,23 @@ def _whitened(x: FloatArray, gradient: FloatArray, own: Affine) -> float:
 WHITENED = density("whitened", _whitened)
 
 
+NOWHERE: IntArray = np.empty(0, dtype=np.int64)
+
+PRIOR_SHARE = 0.01
+"""Share of a coefficient's variance at the mode that a prior changes, from which its tails may be the prior's."""
+
+
+def with_long_tails(mode: FloatArray, factor: FloatArray, prior: Prior, n_coefficients: int) -> IntArray:
+    """Return the places of coefficients that have a prior of long tails and depend on it, given L at the mode."""
+    if not prior.long_tails:
+        return NOWHERE
+    own = prior_part(mode[:n_coefficients], prior).precision
+    # to first order V + V P V is the variance without the prior, P its precision
+    spread = (factor @ factor.T)[:n_coefficients, :n_coefficients]
+    change = np.abs(np.diagonal(spread @ own @ spread)) / np.diagonal(spread)
+    return np.flatnonzero(change > PRIOR_SHARE)
+
+
 @dataclass(frozen=True, eq=False)
 class Dense:
     """theta = center + L x, at first by the mode and its curvature, then by mean and covariance of draws."""
@@ -261,12 +324,26 @@ class Dense:
     center: FloatArray
     factor: FloatArray
     at_mode: FloatArray  # L there
+    long: IntArray  # places of parameters whose tails may be long
 
     @classmethod
-    def of(cls, own: CompiledDensity, data: Any, mode: FloatArray, factor: FloatArray) -> "Dense":
+    def of(
+        cls,
+        own: CompiledDensity,
+        data: Any,
+        mode: FloatArray,
+        factor: FloatArray,
+        long: IntArray = NOWHERE,
+    ) -> "Dense":
         """Return the frame of a mode, shape (D,), and L, L L' the inverse of minus the Hessian there."""
         factor = np.ascontiguousarray(factor)
-        return cls(own, data, np.array(mode), factor, factor)
+        return cls(own, data, np.array(mode), factor, factor, long)
+
+    @property
+    def rays(self) -> FloatArray:
+        """Unit vectors along which one parameter moves, and the others follow."""
+        rows = self.factor[self.long]
+        return np.ascontiguousarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
 
     @property
     def learnt(self) -> int:

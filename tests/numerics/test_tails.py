@@ -45,3 +45,17 @@ def test_tails_at_the_limit_are_told_where_prior_and_labels_make_them():
     assert without_moments(t, 4000, None, separated=True).sum() >= 160
     assert without_moments(light, 4000, None, separated=True).sum() <= 10
     assert without_moments(light, 4000, bc.priors.Laplace(0.0, 1.0), separated=True).sum() == 0
+
+
+def test_a_tail_that_one_chain_has_is_no_tail_and_a_prior_with_a_variance_leaves_one():
+    """An excursion of 40 of 1,000 draws of one chain in four; a Cauchy tail is in all of them."""
+    rng = np.random.default_rng(0)
+    draws = rng.normal(size=(4, 1000, 2))
+    draws[:, :, 1] = rng.standard_cauchy((4, 1000))
+    draws[2, 300:340, 0] = 3.0 + np.abs(rng.standard_cauchy(40))
+    k = tail_k(draws)
+    assert tail_k(draws.reshape(-1, 2))[0] > 0.5
+    assert k[0] == -np.inf
+    assert k[1] > 0.6
+    for prior, lost in ((bc.priors.Cauchy(), [False, True]), (bc.priors.StudentT(5.0), [False, False])):
+        assert without_moments(k, 4000, prior, separated=True).tolist() == lost

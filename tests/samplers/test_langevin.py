@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import bayescore as bc
 from bayescore.compiled import jit
@@ -14,7 +15,7 @@ from bayescore.priors import Normal
 from bayescore.samplers import langevin
 from bayescore.samplers.adaptive import FLAT, SPARSE, compiled_density
 from bayescore.samplers.langevin import Dense
-from bayescore.samplers.method import Segment
+from bayescore.samplers.method import Segment, mode_and_factor
 from bayescore.types import NO_OFFSET
 from tests.conftest import make_rows
 from tests.samplers.exactness import P_VALUE, rank_p_values
@@ -41,10 +42,21 @@ NORMAL, SKEWED = langevin.density("normal", _normal), langevin.density("skewed",
 MEAN, SD = 0.922784335098467, 0.628473  # of log Gamma(3): digamma(3), sqrt(trigamma(3))
 
 
-def run(own, start, n, step, *, thin=1, iteration=-1):
+@jit
+def _long_tailed(x, gradient, _data):
+    """The density of Student's t with three degrees of freedom."""
+    gradient[0] = -4.0 * x[0] / (3.0 + x[0] * x[0])
+    return -2.0 * math.log1p(x[0] * x[0] / 3.0)
+
+
+LONG_TAILED = langevin.density("long-tailed", _long_tailed)
+
+
+def run(own, start, n, step, *, thin=1, iteration=-1, rays=()):
     size = len(start)
     segment = Segment(np.empty((n, size)), np.empty(n), np.empty(n), thin, iteration)
-    ended = langevin.advance(np.random.default_rng(0), start, step, (own, ()), segment)
+    rays = np.array(rays, dtype=float).reshape(-1, size)
+    ended = langevin.advance(np.random.default_rng(0), start, step, (own, ()), rays, segment)
     return segment, ended
 
 
@@ -59,6 +71,27 @@ def test_a_quarter_turn_draws_independently_from_a_normal_density():
     adapted, (_, log_h, _) = run(NORMAL, np.zeros(3), 200, step._replace(log_h=-2.0), iteration=0)
     assert log_h == pytest.approx(math.log(math.pi / 2))
     assert (np.abs(adapted.acceptance - 1.0) < 1e-12).all()
+
+
+@pytest.mark.statistical(rate=1e-6)
+def test_stretches_keep_a_long_tail_and_leave_it_at_once():
+    """Kolmogorov and Smirnov's test of every tenth draw. Control: a vector that is no unit vector."""
+    step = langevin.StepSize(-1.0, 1, math.inf)
+    for ray, good in ((1.0, True), (2.0, False)):
+        draws = run(LONG_TAILED, np.array([1e4]), 40_000, step, thin=4, rays=[[ray]])[0].draws[:, 0]
+        assert (stats.kstest(draws[100::10], stats.t(3.0).cdf).pvalue > 1e-6) == good
+        assert (np.abs(draws[100:]) < 1e3).all()
+    still = run(LONG_TAILED, np.array([1e4]), 1000, step, thin=4)[0].draws[:, 0]
+    assert (np.abs(still) > 9e3).all()  # what steps alone do
+
+
+def test_only_coefficients_that_depend_on_a_prior_of_long_tails_are_stretched():
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(size=4000), rng.random(4000) < 0.002])
+    rows = bc.all_rows(X, X[:, 0] + rng.logistic(size=4000) > 0, progressbar=False)
+    for prior, places in ((bc.priors.Cauchy(0.0, 2.5), [1]), (Normal(0.0, 2.5), [])):
+        mode, factor = mode_and_factor(posterior(rows, "logistic", prior))
+        assert langevin.with_long_tails(mode, factor, prior, 2).tolist() == places
 
 
 @pytest.mark.parametrize("longest", [math.inf, 0.5])
@@ -145,7 +178,7 @@ class Ranked:
         return Dense.of(FLAT, data, np.array([0.5, 0.0, 0.0]), np.diag([0.4, 0.3, 0.4]))
 
     def advance(self, rng, beta, _tuning, frame, segment):
-        langevin.advance(rng, frame.x(beta), langevin.StepSize(-1.0, 2, 3.0), frame.target, segment)
+        langevin.advance(rng, frame.x(beta), langevin.StepSize(-1.0, 2, 3.0), frame.target, frame.rays, segment)
         segment.draws[:] = frame.theta(segment.draws)
 
 

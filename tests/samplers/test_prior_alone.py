@@ -14,6 +14,7 @@ CASES = [
     pytest.param("nuts", "probit", STUDENT, marks=pytest.mark.slow),
     ("mala", "logistic", STUDENT),
     ("mala", "probit", NORMAL),
+    ("langevin", "logistic", STUDENT),
     ("gibbs", "probit", NORMAL),
     ("polya_gamma", "logistic", NORMAL),
 ]

@@ -65,10 +65,14 @@ _SEPARATED, _UNKNOWN = 2.0, 1.28  # sds of k-hat: 2% and 10% of those at the lim
 
 
 def without_moments(k: FloatArray, n_draws: int, prior: Prior | None, *, separated: bool) -> NDArray[np.bool_]:
-    """Return which coordinates have no sd, by `tail_k` of their draws; `prior` is None where it is not known."""
+    """Return which coordinates have no sd, by `tail_k` of their draws; `prior` is None where it is not known.
+
+    Likelihoods are bounded, so that under a prior with a variance every coordinate has one, however long a chain was
+    far out: its Monte Carlo error says so.
+    """
     long = prior is not None and not prior.finite_variance
     if prior is not None and not long:
-        return k > MAX_TAIL_K
+        return np.zeros(len(k), dtype=bool)
     sd = (1.0 + MAX_TAIL_K) / math.sqrt(min(n_draws / 5.0, 3.0 * math.sqrt(n_draws)))
     return k > MAX_TAIL_K - (_SEPARATED if separated and long else _UNKNOWN) * sd
 
@@ -187,7 +191,7 @@ class Moved:
 
     def tails(self) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Return k-hat of each coefficient's tail, and which have no moments."""
-        k = tail_k(self.posterior.flat)
+        k = tail_k(self.posterior.draws)
         prior = self.origin.prior.density if isinstance(self.origin.prior, ClosedForm) else None
         separated = warn_if_completely_separated(self.dataset, self.core)
         return k, without_moments(k, len(self.draws), prior, separated=separated)
