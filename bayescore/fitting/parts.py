@@ -20,7 +20,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -45,7 +46,7 @@ from bayescore.report.certify import Certificate
 from bayescore.samplers.groups import group_prior_of
 from bayescore.samplers.posterior import Posterior, fewer_draws, read_posterior
 from bayescore.samplers.predict import factor_levels, groups_of, offset_of, positive_rows
-from bayescore.text import listed
+from bayescore.text import listed, number
 from bayescore.types import FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError, check_positive
 
@@ -368,3 +369,49 @@ def _sample(given: Given, fit: FitParts) -> RawRows:
         rows, y = numbers_of(drawn.rows)
         return RawRows(rows, design, drawn.total, y)
     return RawRows(drawn.rows, design, drawn.total)
+
+
+def data_facts(fit: FitParts) -> dict[str, str]:
+    """Return what the rows of a fit are, in words by label; one pass."""
+    core, dataset = fit.coreset, _opened(fit.rows_given, fit).dataset
+    parts = list(dataset.map(partial(_totals, core.response), "counting rows", canonical=True))
+    n = sum(part.n for part in parts)
+    n -= sum(one.last == other.first for one, other in pairwise(parts))  # rows whose two sides are cut apart
+    totals = np.sum([part.totals for part in parts], axis=0)
+    found = {"Observations": f"{n:,}"}
+    if core.counts:
+        events, exposure = totals[:2]
+        found |= {"Response": f"{core.label}: counts", "Events": f"{events:,.6g}"}
+        rate = "Mean count"
+        if core.design.exposure is not None or core.design.weighted:
+            found["Exposure"], rate = f"{exposure:,.6g}", "Rate"
+        return {**found, rate: number(float(events / exposure))}
+    if core.numbers:
+        weight, total, squares = totals
+        mean = total / weight
+        sd = math.sqrt(max(squares / weight - mean**2, 0.0))
+        return {**found, "Response": f"{core.label}: numbers, mean {number(float(mean))}, sd {number(sd)}"}
+    positive, negative = totals[:2]
+    if not np.isclose(positive + negative, n, rtol=1e-9):
+        found["Trials" if "trials" in dict(fit.rows_given.roles) else "Total weight"] = f"{positive + negative:,.6g}"
+    one, other = core.classes[1], core.classes[0]
+    share = number(float(100.0 * positive / (positive + negative)))
+    return {**found, "Response": f"{core.label}: {one} against {other}", f"Share of {one}": f"{share}%"}
+
+
+class _Totals(NamedTuple):
+    """Of a block: rows, the places of the first and the last one, and sums by response, shape (3,)."""
+
+    n: int
+    first: int
+    last: int
+    totals: FloatArray
+
+
+def _totals(response: str, _start: int, block: WeightedData) -> _Totals:
+    n, ends = len(np.unique(block.index)), (int(block.index[0]), int(block.index[-1]))
+    if response == "numbers":
+        rows, y = numbers_of(block)
+        return _Totals(n, *ends, np.array([rows.weights.sum(), rows.weights @ y, rows.weights @ y**2]))
+    up = block.y > 0
+    return _Totals(n, *ends, np.array([block.weights[up].sum(), block.weights[~up].sum(), 0.0]))

@@ -1,5 +1,7 @@
 """Pictures of a fit, as matplotlib's Axes, and its page."""
 
+import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,13 +10,23 @@ import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
-from bayescore.fitting.parts import RawRows, described, interval_names, raw_rows
+from bayescore.data.coreset import Coreset
+from bayescore.data.design import Grouping
+from bayescore.data.parquet import without_keys
+from bayescore.diagnostics.model_check import check_model
+from bayescore.fitting.parts import RawRows, data_facts, described, interval_names, raw_rows, short
 from bayescore.fitting.predictions import FitAverages
 from bayescore.fitting.route import Step
 from bayescore.limits import PROB
-from bayescore.report import pictures, write_certificate
+from bayescore.priors.groups import DEFAULT_GROUP_PRIOR, is_default
+from bayescore.report import EffectFacts, FitFacts, pictures, write_certificate
+from bayescore.samplers.summaries import GroupEffects
 from bayescore.types import NO_GROUP, FloatArray, WeightedData
 
+BASIS = re.compile(r"\b(poly|bs|cr|cs|cc)\(")  # in names of columns that never change alone
+_GROUPS_NAMED = 40  # in a table of a page
+_GROUPS_DRAWN = 2000  # in a picture
+_LISTED = 200  # characters or entries of an argument that the call shows
 _POINTS = 60  # of a curve
 _ENDS = (0.005, 0.995)  # quantiles of a column that a curve reaches from and to
 _RUG = 300  # rows of a rug
@@ -187,13 +199,100 @@ class FitPictures(FitAverages):
         --------
         >>> fit.report("report.html")  # doctest: +SKIP
         """
-        test = None
-        if self.coreset.pseudo.any():
-            test = raw_rows(self, None).sides()
         story = {f"{place}. {step.what}": str(step) for place, step in enumerate(self.story, 1)}
+        if self.coreset.counts:
+            story = {"Rows": "the events of a count and its exposure are a row each", **story}
         told = {
             "title": f"{self.formula or self.coreset.label}: {self._heading}",
             "story": story,
             "robust": self.robust,
         }
-        write_certificate(self.certificate, self.drawn, self.coreset, path, test=test, **told)
+        write_certificate(self.certificate, self.drawn, self.coreset, path, **told, fit=self._facts())
+
+    def _facts(self) -> FitFacts:
+        """Return what the page says in units and words of the data."""
+        core, family = self.coreset, self.posterior().family
+        there = self.given is not None and not (self.given.once or isinstance(self.given.data, Coreset))
+        rows, ratios = raw_rows(self, None) if there else None, None
+        if family.ratio is not None and len(core.feature_names) > (core.design.constant is not None):
+            found = self._parameters("ratio", PROB)
+            if plain := [name for name in found.index if not BASIS.search(name)]:
+                ratios = _cells(found.loc[plain])
+        effects = [self._effect(own, effect) for own in core.groups for effect in own.effects]
+        data = data_facts(self) if there else {}
+        n = data.get("Observations", "" if core.counts else f"{core.n_total:,}")
+        of_n, coefficients = f" of {n} observations" if n else "", len(core.feature_names)
+        known = "normal" if "sd_se" in core.params else family.name.replace("_", " ")
+        about = f"{known.capitalize()} regression{of_n}, {coefficients} coefficient{'s' * (coefficients > 1)}"
+        about += "".join(f", {len(own):,} groups of {own.name}" for own in core.groups)
+        about += f": draws from a coreset of {len(core):,} rows"
+        if self.certificate.trusted:
+            known = "new rows and what is known of earlier ones" if self.frames else "all"
+            about += f", checked against {known}"
+        check = None if rows is None else check_model(self.posterior(), rows.designed(), rows.events)
+        if self.spread:
+            drawn = f"The spread is {self.spread}."
+        else:
+            drawn = f"From the {'draws' if self.idata is self.drawn else 'corrected draws'}"
+            drawn += "." if self.certificate.trusted else ", which are not certified."
+        return FitFacts(about, drawn, data, _cells(self.summary()), ratios, effects, check, self._call())
+
+    def _effect(self, own: Grouping, effect: str) -> EffectFacts:
+        """Return the effects of groups that are farthest from 0, and draws of some for a picture."""
+        table, levels, note = self.effects(own.name, effect=effect), own.levels, ""
+        if len(table) > _GROUPS_NAMED:
+            far = np.argsort(-np.abs(table["mean"] / table["sd"]).to_numpy(), kind="stable")[:_GROUPS_NAMED]
+            table, note = (
+                table.iloc[far],
+                f"The {_GROUPS_NAMED} of {len(own):,} farthest from 0, in sds; fit.effects() ",
+            )
+            note += "has all."
+        if len(levels) > _GROUPS_DRAWN:
+            levels = tuple(levels[place] for place in np.linspace(0, len(levels) - 1, _GROUPS_DRAWN).astype(int))
+        draws = self.effects(own.name, effect=effect, draws=list(levels)).values.reshape(-1, len(levels))
+        name = own.name if effect == "1" else f"{effect} by {own.name}"
+        return EffectFacts(own, effect, _cells(table), note, GroupEffects(name, levels, draws, self.coreset.family))
+
+    def _call(self) -> str:
+        """Return the call of `fit` that makes this fit again."""
+        given, core = self.given, self.coreset
+        roles = dict(core.design.role_columns) if given is None else dict(given.roles)
+        family = "normal" if "sd_se" in core.params else core.family
+        positive = None if given is None or core.response != "labels" else given.positive
+        asked: dict[str, Any] = {"family": family, "prior": self.prior, **roles, "positive": positive}
+        for name, pattern in (("cluster", r"clusters of '(.*?)'"), ("strata", r"strat(?:a|um) of '(.*?)'")):
+            if found := re.search(pattern, self.spread):
+                asked[name] = found[1]
+        if self.formula is not None:
+            asked.pop("label", None)
+        if not (self.group_prior == DEFAULT_GROUP_PRIOR or is_default(self.group_prior, core)):
+            asked["group_prior"] = self.group_prior
+        words = []
+        for name, value in asked.items():
+            if value is None:
+                continue
+            words.append(f"{name}={_shown(name, value)}")
+        rows = without_keys(str(given.data)) if given is not None and isinstance(given.data, str | Path) else None
+        first = [repr(rows) if rows else "rows"]
+        first = [repr(self.formula), *first] if self.formula else [*first, "y"] if "label" not in asked else first
+        updates = sum(step.what == "update" for step in self.story)
+        more = f"  # and {updates} update{'s' * (updates > 1)}, fit.update(...)" if updates else ""
+        return f"fit = bc.fit({', '.join([*first, *words, f'random_state={self.seed}'])}){more}"
+
+
+def _shown(name: str, value: Any) -> str:
+    """Return an argument of `fit` as code: arrays by its name alone."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key!r}: {_shown(name, own)}" for key, own in value.items()) + "}"
+    if name in ("prior", "group_prior"):
+        return f"bc.priors.{value}"
+    plain = isinstance(value, str | list | tuple) and len(value) <= _LISTED
+    return repr(value) if plain or not hasattr(value, "__len__") else name
+
+
+def _cells(frame: Any) -> tuple[list[str], dict[str, list[str]]]:
+    """Return a table's columns, and its figures as they are printed."""
+    rows = {
+        str(name): [short(float(value)) for value in row] for name, row in zip(frame.index, frame.values, strict=True)
+    }
+    return [str(column) for column in frame.columns], rows

@@ -93,6 +93,7 @@ from bayescore.progress import say, step
 from bayescore.report.certify import Certificate, certify
 from bayescore.samplers.posterior import read_posterior
 from bayescore.samplers.sample import sample
+from bayescore.samplers.summaries import with_scales
 from bayescore.text import number
 from bayescore.types import INTERCEPT, FloatArray, WeightedData
 from bayescore.validation import DataError, check_alone, warn
@@ -867,7 +868,9 @@ class Route:
 
 def _refused(idata: Any, why: str) -> Certificate:
     """Return a certificate of draws that could not be held against the rows."""
-    return Certificate(Level.NOT_CERTIFIED, why, bare_table(read_posterior(idata, "idata")))
+    posterior = read_posterior(idata, "idata")
+    groups = () if posterior.design is None or not posterior.terms else posterior.design.groups
+    return Certificate(Level.NOT_CERTIFIED, why, bare_table(with_scales(posterior, groups)))
 
 
 def called(core: Coreset) -> str:

@@ -14,6 +14,7 @@ The sections on effects of groups: how much groups differ in each kind of effect
 import json
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,9 @@ import pandas as pd
 
 from bayescore.data.coreset import Coreset, check_no_pseudo, check_same_design
 from bayescore.data.design import Grouping
-from bayescore.diagnostics.model_check import check_model
+from bayescore.diagnostics.model_check import ModelCheck, check_model
 from bayescore.diagnostics.results import CertificateData, ComparisonData, health
+from bayescore.families.family import find_family
 from bayescore.files import whole_file
 from bayescore.priors.groups import group_prior_from_dict
 from bayescore.report import page, pictures, tables
@@ -56,6 +58,79 @@ _POOLED = (
     "The nearer a point lies to the level line, the more its group borrows from the others: groups of few rows borrow "
     "most. Columns that differ between groups move points off the diagonal, too."
 )
+
+
+Cells = tuple[Sequence[str], Mapping[str, Sequence[str]]]
+"""Labels of columns, and text by row."""
+
+
+@dataclass(frozen=True, eq=False)
+class FitFacts:
+    """What a fit adds to its certificate's page: figures in units of the data, what its rows are, and its call.
+
+    `summary` is the fit's, `ratios` are odds, rate or hazard ratios. `check` is of rows of the data.
+    """
+
+    about: str
+    drawn: str
+    data: Mapping[str, str]
+    summary: Cells
+    ratios: Cells | None
+    effects: Sequence["EffectFacts"]
+    check: ModelCheck | None
+    call: str
+
+
+@dataclass(frozen=True, eq=False)
+class EffectFacts:
+    """An effect that varies by a factor: the groups farthest from 0, what is left out, and draws for its picture."""
+
+    grouping: Grouping
+    effect: str
+    cells: Cells
+    note: str
+    draws: GroupEffects
+
+
+def fit_sections(certificate: CertificateData, core: Coreset, fit: FitFacts, ratio: str) -> Iterator[page.Section]:
+    """Yield the parameters and effects of a fit, in units of the data."""
+    labels, rows = fit.summary
+    yield page.TableSection(
+        key="summary",
+        heading="In units of the data",
+        first="Parameter",
+        labels=labels,
+        rows=rows,
+        note=f"{fit.drawn} As fit.summary() has it: a coefficient is the change of the linear "
+        "predictor for one unit more of the column as the data have it"
+        + ("; sigma are sds of groups' effects, and rho their correlations." if core.groups else "."),
+    )
+    if fit.ratios is not None:
+        labels, rows = fit.ratios
+        yield page.TableSection(
+            key="ratios",
+            heading=f"{ratio.capitalize()}s",
+            first="Column",
+            labels=labels,
+            rows=rows,
+            note="For one unit more, or of a level against the first: means and intervals, as summary(scale='ratio') "
+            "has them. Columns of polynomials and splines have none, as they do not change alone.",
+        )
+    for number_of, own in enumerate(fit.effects, 1):
+        alone = len(own.grouping.effects) == 1 and len(own.draws.levels) == len(own.grouping)
+        counted = _counted(certificate, own.grouping) if alone and core.response == "labels" else None
+        labels, rows = own.cells
+        yield page.TableSection(
+            key=f"effects-{number_of}",
+            heading=f"Effects of {own.draws.factor}",
+            before=own.note,
+            first=own.grouping.name,
+            labels=labels,
+            rows=rows,
+            note=f"On the scale of the {own.draws.scale}, in units of the data, as fit.effects() has them.",
+            pictures=list(_group_pictures(own.draws, counted)),
+            after="" if counted is None else _POOLED,
+        )
 
 
 def group_sections(certificate: CertificateData, idata: Any, core: Coreset) -> Iterator[page.Section]:
@@ -91,12 +166,12 @@ def group_sections(certificate: CertificateData, idata: Any, core: Coreset) -> I
         yield _groups(certificate, core)
 
 
-def group_sizes(certificate: CertificateData, groups: Sequence[Grouping]) -> Iterator[str]:
-    """Yield a clause on the groups of each factor."""
+def group_sizes(certificate: CertificateData, groups: Sequence[Grouping], *, counted: bool) -> Iterator[str]:
+    """Yield a clause on the groups of each factor, with the rows of each if the weights that are known count rows."""
     for grouping in groups:
-        text, counted = f"{grouping.name}: {len(grouping):,}", _counted(certificate, grouping)
-        if counted is not None:
-            least, middle, most = np.quantile(counted["weight"], [0.0, 0.5, 1.0])
+        text, of_group = f"{grouping.name}: {len(grouping):,}", _counted(certificate, grouping) if counted else None
+        if of_group is not None:
+            least, middle, most = np.quantile(of_group["weight"], [0.0, 0.5, 1.0])
             text += f", of {least:,.6g} to {most:,.6g} rows, in the median {middle:,.6g}"
         yield text
 
@@ -192,6 +267,9 @@ _GIVE_TEST = "give test=, a sample of rows: all_rows(rows, design=core.design)"
 _NOT_LOOKED_AT = f"Not looked at: the coreset's rows are pseudo-rows. G{_GIVE_TEST[1:]}."
 
 
+_NO_ROWS = "Not looked at: the fit does not have its rows; read_fit(folder, rows) or fit.update(data=rows) has them."
+
+
 def write_certificate(
     certificate: CertificateData,
     idata: Any,
@@ -203,13 +281,14 @@ def write_certificate(
     command: str | None = None,
     story: Mapping[str, str] | None = None,
     robust: Any = None,
+    fit: FitFacts | None = None,
 ) -> None:
     """Write the page of what `certify` returned for `idata` and `core`: see `Certificate.to_html`.
 
     `title` is its heading, `command` a command line that repeats it, `story` what was done, step by step. `robust`
     are draws with a spread that is not the model's, for the figures in units of the data. The model's fit is checked on
-    `test` rows of the same design, by default on the coreset's own, unless these are pseudo-rows. An error leaves an
-    earlier file untouched.
+    `test` rows of the same design, by default on the coreset's own, unless these are pseudo-rows. What is of a `fit`
+    is said in its words. An error leaves an earlier file untouched.
     """
     posterior = read_posterior(idata, "idata")
     judged = with_scales(posterior, core.groups)
@@ -219,19 +298,23 @@ def write_certificate(
         check_no_pseudo(test, "test")
         if core.groups and (test.group is None or (test.group < 0).any()):
             raise DataError("test has rows of groups that the coreset does not know; leave them out")
-    elif core.pseudo.any() and not core.groups:
+    elif core.pseudo.any() and not core.groups and fit is None:
         raise DataError(f"the coreset has pseudo-rows, on which the model's fit cannot be checked; {_GIVE_TEST}")
     count, about = len(posterior.features), "Posterior of a coreset checked against the full data: "
     about += f"{len(core):,} of {core.n_total:,} rows, {count} coefficient{'s' * (count > 1)}"
     if core.groups:
         about += ", " + ", ".join(f"{len(own):,} groups of {own.name}" for own in core.groups)
+    if fit is not None:
+        about = fit.about
     chains, facts_of_core, curve = health(judged), core.summary(), tables.size_curve(core.summary())
     parts = [
-        *_found(certificate, idata, core, judged, chains.text, spread=_spread(robust)),
-        *_model(certificate, idata, core, test, robust),
+        *_found(certificate, idata, core, judged, chains.text, spread=_spread(robust), fit=fit),
+        *_model(certificate, idata, core, test, robust, fit),
         page.SamplerHealth(health={"posterior": chains}),
         page.CoresetFacts(
-            facts=tables.coreset_facts(facts_of_core, core.weights) | tables.parameters(facts_of_core),
+            facts=tables.coreset_facts(facts_of_core, core.weights)
+            | ({} if fit is None or not fit.data else {"Data rows": fit.data["Observations"]})
+            | tables.parameters(facts_of_core),
             size_curves={f"{core.method} {len(core):,}": curve} if curve else {},
         ),
         *([page.Facts(key="story", heading="How it was made", facts=story)] if story else []),
@@ -244,7 +327,9 @@ def write_certificate(
                 max_draws=max(certificate.n_draws, 100),
                 test=test is not None,
                 file_name=Path(path).name,
-            ),
+            )
+            if fit is None
+            else page.code("fit_again", call=fit.call, file_name=Path(path).name),
         ),
         page.Facts(
             key="glossary",
@@ -260,7 +345,14 @@ def write_certificate(
 
 
 def _found(
-    certificate: CertificateData, idata: Any, core: Coreset, judged: Posterior, trouble: str, *, spread: str
+    certificate: CertificateData,
+    idata: Any,
+    core: Coreset,
+    judged: Posterior,
+    trouble: str,
+    *,
+    spread: str,
+    fit: FitFacts | None,
 ) -> Iterator[page.Section]:
     """Yield what the certificate says: verdict, data, effects of groups and coefficients."""
     figures = tables.figures_of(core.groups)
@@ -276,11 +368,17 @@ def _found(
         notes=f"{spread}{elpd}From one pass over the full data, or a few; no posterior of them was sampled.",
     )
     data = tables.data_facts(core.summary(), _positive(certificate, core))
+    if fit is not None and fit.data:  # whose rows are counted
+        known = ("Columns", "Factors", "Formula", "Offset", "Scaling")
+        data = {**fit.data, **{label: text for label, text in data.items() if label in known}}
     if core.groups:
-        data["Groups"] = "; ".join(group_sizes(certificate, core.groups))
+        data["Groups"] = "; ".join(group_sizes(certificate, core.groups, counted=core.response == "labels"))
     if data:
         yield page.Facts(key="data", heading="Data", facts=data)
-    if core.groups:
+    if fit is not None:
+        family = find_family(core.family)
+        yield from fit_sections(certificate, core, fit, "" if family is None else family.ratio or "")
+    elif core.groups:
         yield from group_sections(certificate, idata, core)
     rows, note = tables.coefficients(certificate, len(certificate.coordinates))
     what = "the coefficients" + (" and of the logarithms of the effects' sds" if core.groups else "")
@@ -301,14 +399,20 @@ def _found(
 
 
 def _model(
-    certificate: CertificateData, idata: Any, core: Coreset, test: WeightedData | None, robust: Any
+    certificate: CertificateData,
+    idata: Any,
+    core: Coreset,
+    test: WeightedData | None,
+    robust: Any,
+    facts: FitFacts | None,
 ) -> Iterator[page.Section]:
     """Yield what the draws say about the data: coefficients in their units, priors, and the model's fit."""
     own = read_posterior(idata, "idata")
     best = own if certificate.idata is None else read_posterior(certificate.idata, "certificate.idata")
     scale = own.attrs.get("prior_scale", "")
     shown = best if robust is None else read_posterior(robust, "robust")
-    yield tables.in_units(certificate, shown, core.design)
+    if facts is None:
+        yield tables.in_units(certificate, shown, core.design)
     priors = tables.priors(own)
     if core.groups and "group_prior" in own.attrs:
         group_prior = str(group_prior_from_dict(json.loads(own.attrs["group_prior"])))
@@ -320,7 +424,11 @@ def _model(
     fit = None if checked is None else check_model(best, checked)
     rows = "the coreset's weighted rows" if test is None else "test rows"
     note = "" if test is not None else _FEW if fit is not None else _NOT_LOOKED_AT
+    if facts is not None:
+        fit, rows, note = facts.check, "rows of the data", _NO_ROWS if facts.check is None else ""
     share, predicted, right = tables.words_of_fit(core.classes)
+    if core.counts and core.design.exposure is None and not core.design.weighted:
+        share = "mean count"
     words = f"Left, the {share} against the predicted {predicted}, with what the model would give; "
     words += f"right, histograms {right}"
     yield page.ModelCheckSection(
@@ -330,9 +438,10 @@ def _model(
         else page.picture("Calibration and predictions", words, pictures.model_check, fit, core.classes),
         rows=rows,
         share=share,
-        right="what the responses are, and what they would be by the model"
-        if core.numbers
-        else "how far apart the model keeps the rows of the two classes",
+        right={
+            "numbers": "what the responses are, and what they would be by the model",
+            "counts": "how far apart the model keeps the rows with and without events",
+        }.get(core.response, "how far apart the model keeps the rows of the two classes"),
         note=note,
     )
 

@@ -109,7 +109,7 @@ FIGURES = (
     Figure(
         "ESS of draws",
         "Effective sample size of those weights, of the draws weighed: how many the correction leaves.",
-        lambda own: (f"{own.ess:,.0f} of {own.n_draws:,}", ""),
+        lambda own: ("–" if math.isnan(own.ess) else f"{own.ess:,.0f} of {own.n_draws:,}", ""),
     ),
     Figure(
         "Realised epsilon",
@@ -240,7 +240,7 @@ def in_units(certificate: CertificateData, best: Posterior, design: Design) -> T
         first="Coefficient",
         labels=["Mean", interval, *([ratio.capitalize(), interval] if ratio is not None else [])],
         rows=rows,
-        note=note + (" Odds ratios are medians." if ratio is not None else ""),
+        note=note + (f" {ratio.capitalize()}s are medians." if ratio is not None else ""),
     )
 
 
@@ -365,13 +365,15 @@ def data_facts(about: Mapping[str, Any], positive: float | None) -> dict[str, st
     design, classes = about.get("design") or {}, about.get("classes")
     n_total, weight, names = about.get("n_total"), about.get("weight_total"), design.get("raw_names") or []
     found: dict[str, str] = {}
+    counts = classes is not None and response_of(classes) == "counts"
     if n_total is not None:
-        found["Rows"] = f"{n_total:,}"
-        if weight is not None and weight != n_total:
+        found["Events and exposures" if counts else "Rows"] = f"{n_total:,}"
+        if not counts and weight is not None and weight != n_total:
             found["Total weight"] = f"{weight:,.6g}"
     if classes:
         of_label = f"{about.get('label')}: {classes[1]} against {classes[0]}"
-        found["Label"] = f"{about.get('label')}: numbers" if response_of(classes) == "numbers" else of_label
+        response = response_of(classes)
+        found["Label"] = of_label if response == "labels" else f"{about.get('label')}: {response}"
         if positive is not None:
             found[f"Share of {classes[1]}"] = f"{number(100.0 * positive)}% of the rows' weight"
     if names:

@@ -24,6 +24,7 @@ EVERY_ROW = 20
 PAGES = (
     "logistic, score + device",
     "poisson, x + (1 | g)",
+    "poisson, score + (1 | g)",
     "normal, x + (1 + x | a)",
     "logistic, x + (1 | a) + (1 | b)",
 )
