@@ -14,6 +14,12 @@ is more likely than a factor."""
 MAX_LEVELS_NAMED = 2000
 """Levels of a factor that a formula names: the columns of a dense design matrix up to which passes stay fast."""
 
+MAX_LEVEL_SHARE = 0.8
+"""Levels of a factor over rows of one label each, above which nearly every row has its own: an identifier, or text."""
+
+MAX_EXACT = 2**53
+"""Whole numbers from which floats do not tell one from the next."""
+
 MIN_NUMBER_LEVELS = 10
 """Levels of a column of text from which it is asked whether they are numbers: fewer are often scores or classes."""
 

@@ -9,6 +9,7 @@ import pandas as pd
 import pyarrow as pa
 from scipy.sparse import issparse
 
+from bayescore.data.column_kinds import as_table
 from bayescore.data.columns import Columns, ColumnSource
 from bayescore.data.design import Design, Grouping
 from bayescore.data.factors import Selection
@@ -17,7 +18,7 @@ from bayescore.data.responses import MEASURED, check_numbers, signed_labels, two
 from bayescore.data.roles import OFFSET, Roles, named_roles, resolve
 from bayescore.data.source import InMemory
 from bayescore.data.survey import DistinctValues, Survey, labels_of, merged
-from bayescore.data.tables import as_table, check_csr, check_dense, dense
+from bayescore.data.tables import check_csr, check_dense, dense
 from bayescore.types import NO_GROUP, FloatArray, IntArray, LabelArray, WeightedData
 from bayescore.validation import DataError, check_matrix, check_offset, check_unmasked, check_weights, native
 

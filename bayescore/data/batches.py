@@ -23,13 +23,13 @@ import pyarrow as pa
 import pyarrow.csv as pc
 from numpy.typing import NDArray
 
+from bayescore.data.column_kinds import as_table
 from bayescore.data.columns import Columns, ColumnSource, coded
 from bayescore.data.factors import Selection
-from bayescore.data.parquet import ParquetSource, dataset_listing, parquet_source
+from bayescore.data.parquet import ParquetSource, dataset_listing, expanded, parquet_source
 from bayescore.data.roles import Roles, resolve
 from bayescore.data.source import MAX_BLOCK_ROWS, block_rows
 from bayescore.data.survey import Survey
-from bayescore.data.tables import as_table
 from bayescore.text import listed
 from bayescore.types import WeightedData
 from bayescore.validation import DataError
@@ -115,9 +115,20 @@ def relation_source(data: Any, roles: Roles, selection: Selection | None = None)
         query = data.project(quoted)
         # `__arrow_c_stream__` would hold the whole result; DuckDB 1 calls the reader by its second name
         with (getattr(query, "to_arrow_reader", None) or query.fetch_record_batch)(MAX_BLOCK_ROWS) as reader:
-            yield from reader
+            for batch in reader:
+                yield batch.cast(pa.schema([_in_order(field, enums) for field in batch.schema])) if enums else batch
 
-    return batch_source(read, pa.table(data.limit(0)).schema, roles, selection)
+    enums = {name for name, kind in zip(data.columns, data.types, strict=True) if kind.id == "enum"}
+    schema = pa.table(data.limit(0)).schema
+    return batch_source(read, pa.schema([_in_order(field, enums) for field in schema]), roles, selection)
+
+
+def _in_order(field: pa.Field, enums: set[str]) -> pa.Field:
+    """Return a field whose dictionary, that of an ENUM, has the order of the levels."""
+    kind = field.type
+    if field.name not in enums or not pa.types.is_dictionary(kind):
+        return field
+    return field.with_type(pa.dictionary(kind.index_type, kind.value_type, ordered=True))
 
 
 def dataset_source(data: Any, roles: Roles, selection: Selection | None = None) -> BatchSource | ParquetSource:
@@ -131,7 +142,12 @@ def dataset_source(data: Any, roles: Roles, selection: Selection | None = None) 
         return parquet_source(listing, roles, selection)
 
     def read(columns: list[str]) -> Iterator[pa.RecordBatch]:
-        yield from data.to_batches(columns=columns, batch_size=MAX_BLOCK_ROWS)
+        try:
+            yield from data.to_batches(columns=columns, batch_size=MAX_BLOCK_ROWS)
+        except pa.ArrowInvalid as error:
+            raise DataError(
+                f"the dataset is not read in its schema ({error}); give one that all fit, or the path of the folder"
+            ) from None
 
     return batch_source(read, data.schema, roles, selection)
 
@@ -157,7 +173,7 @@ def is_csv(data: Any) -> bool:
 
 def csv_source(data: str | Path, roles: Roles, selection: Selection | None = None) -> BatchSource:
     """Return a CSV file as a source; labels and weights are columns of it."""
-    path = Path(data)
+    path = expanded(data)
     roles.check_named("a CSV file")
     if not path.is_file():
         raise FileNotFoundError(f"data: no file {str(path)!r}")
@@ -165,7 +181,14 @@ def csv_source(data: str | Path, roles: Roles, selection: Selection | None = Non
     _check_first_line(path, separator, roles.label)
     parse = pc.ParseOptions(delimiter=separator, newlines_in_values=True)
     found = _typed(path, parse, None).schema
-    schema = pa.schema([field if field.name == roles.label else _wide(field) for field in found])
+    if other := [field.name for field in found if pa.types.is_binary(field.type)]:
+        raise DataError(
+            f"{str(path)!r} is not in UTF-8: column {other[0]!r} has other bytes, as of Latin-1; convert the file, "
+            f"iconv -f latin1 -t utf-8, or read it by pandas.read_csv(path, encoding='latin-1')"
+        )
+    wide = pa.schema([field if field.name == roles.label else _wide(field) for field in found])
+    groups = resolve(roles, wide, selection).group_columns  # whose whole numbers may be beyond those of floats
+    schema = pa.schema([old if old.name in groups else new for old, new in zip(found, wide, strict=True)])
 
     def read(columns: list[str]) -> Iterator[pa.RecordBatch]:
         wanted = pa.schema([schema.field(name) for name in columns])

@@ -24,19 +24,10 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from bayescore.data.column_kinds import as_numbers, as_table, check_numeric, check_read, is_text, keeps_order
 from bayescore.data.columns import without_left_out
 from bayescore.data.design import Design, Grouping
-from bayescore.data.factors import (
-    Levels,
-    Selection,
-    codes,
-    column_of,
-    columns_of,
-    is_text,
-    keeps_order,
-    parts_of,
-    values,
-)
+from bayescore.data.factors import Levels, Selection, codes, column_of, columns_of, parts_of, values
 from bayescore.data.groups import MISSING_HINT, GivenGroups, Grouper, groupers_of, groups_seen, known_groupers
 from bayescore.data.passes import check_reach, exact_weight, total_weight
 from bayescore.data.responses import (
@@ -51,7 +42,7 @@ from bayescore.data.responses import (
 )
 from bayescore.data.roles import NO_WEIGHTS, OFFSET, Roles
 from bayescore.data.survey import NOTHING, DistinctValues, Survey, labels_of, merged, seen
-from bayescore.data.tables import as_numbers, as_table, check_dense, check_numeric, is_dask, is_table
+from bayescore.data.tables import check_dense, is_dask, is_table
 from bayescore.text import shown_apart
 from bayescore.types import NO_GROUP, IntArray, LabelArray, WeightedData
 from bayescore.validation import DataError, RowError, check_aligned, check_finite, check_offset, check_weights
@@ -71,6 +62,7 @@ def coded_table(
     new = [name for name in names if name not in levels and is_text(table.schema.field(name).type)]
     if new and selection.levels is not None:
         raise DataError(f"{where}: column {new[0]!r} is text, and held numbers before; convert it")
+    check_read(table.schema, names)
     check_numeric(table.schema, tuple(name for name in names if name not in levels and name not in new))
     columns: dict[str, Any] = {}
     for name in names:

@@ -17,14 +17,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from bayescore.compiled import available_cores
+from bayescore.data.column_kinds import as_floats, as_numbers, keeps_order, without_views
 from bayescore.data.design import Design
-from bayescore.data.factors import Levels, codes, keeps_order
+from bayescore.data.factors import Levels, codes
 from bayescore.data.groups import MISSING_GROUP, Grouper, groupers_of, groups_seen
 from bayescore.data.passes import map_pieces, rows_of
 from bayescore.data.responses import RATES, Offset, Paired, signed_labels
 from bayescore.data.source import Division, Piece, Source, block_rows, division_of
-from bayescore.data.survey import MANY, DistinctValues, Survey, merged, seen, without_views
-from bayescore.data.tables import as_floats, as_numbers
+from bayescore.data.survey import MANY, DistinctValues, Survey, merged, seen
 from bayescore.text import listed
 from bayescore.types import IntArray, LabelArray, WeightedData
 from bayescore.validation import DataError, check_finite, check_weights, warn

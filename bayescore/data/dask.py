@@ -38,6 +38,7 @@ from dask.base import compute, get_scheduler
 from dask.delayed import Delayed, delayed
 from dask.optimization import cull
 
+from bayescore.data.column_kinds import as_table
 from bayescore.data.columns import Columns, ColumnSource, filtered_source
 from bayescore.data.factors import Selection
 from bayescore.data.parquet import (
@@ -54,7 +55,6 @@ from bayescore.data.responses import Classes
 from bayescore.data.roles import Roles, named_roles, resolve
 from bayescore.data.source import Division, Future, Piece, Source, Task, block_rows
 from bayescore.data.survey import Survey
-from bayescore.data.tables import as_table
 from bayescore.types import WeightedData
 from bayescore.validation import DataError, check_aligned, warn
 

@@ -20,7 +20,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bayescore.limits import GROUP_BYTES, MAX_GROUPS_BYTES, MIN_NUMBER_LEVELS, MIN_NUMBER_SHARE
+from bayescore.data.column_kinds import check_read, is_text, level_values, place_of, without_views
+from bayescore.limits import (
+    GROUP_BYTES,
+    MAX_EXACT,
+    MAX_GROUPS_BYTES,
+    MAX_LEVEL_SHARE,
+    MIN_NUMBER_LEVELS,
+    MIN_NUMBER_SHARE,
+)
 from bayescore.text import listed
 from bayescore.types import FloatArray, Parts
 from bayescore.validation import DataError, OneOnlyError, RowError, warn
@@ -42,27 +50,6 @@ class Selection:
         return name in self.factors or bool(pa.types.is_dictionary(schema.field(name).type))
 
 
-def is_text(kind: pa.DataType) -> bool:
-    """Whether a column of this type is a factor: text, or coded by a dictionary."""
-    types = pa.types
-    return bool(
-        types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind) or types.is_dictionary(kind)
-    )
-
-
-def keeps_order(schema: pa.Schema, name: str) -> bool:
-    """Whether the levels of a column have their own order: an ordered dictionary, or a categorical of pandas."""
-    kind = schema.field(name).type
-    if not pa.types.is_dictionary(kind):
-        return False
-    try:
-        columns = (schema.pandas_metadata or {}).get("columns", ())
-        kinds = [column["pandas_type"] for column in columns if column.get("field_name") == name]
-    except (TypeError, ValueError, KeyError, AttributeError, RecursionError):  # that pandas did not write
-        kinds = []
-    return bool(kind.ordered) or "categorical" in kinds
-
-
 def codes(column: pa.Array, name: str, levels: Sequence[Any], start: int) -> FloatArray:
     """Return the positions of a column's entries among its levels, NaN for missing ones.
 
@@ -70,22 +57,23 @@ def codes(column: pa.Array, name: str, levels: Sequence[Any], start: int) -> Flo
     """
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
-    if pa.types.is_null(column.type):  # no entry tells the type
-        column = column.cast(pa.string())
-    if not pa.types.is_dictionary(column.type):
-        if not is_text(column.type):  # numbers in place of text
-            raise DataError(f"column {name!r} is {column.type}, and held text before ({listed(levels)}); convert it")
-        column = column.dictionary_encode()
+    given = column.type
+    if not pa.types.is_dictionary(given):
+        plain = pa.types.is_null(column.type) or pa.types.is_temporal(column.type)  # no entry tells the type
+        column = (column.cast(pa.string()) if plain else without_views(column)).dictionary_encode()
     places = {level: float(place) for place, level in enumerate(levels)}
-    known = column.dictionary.to_pylist()
-    table = np.array([np.nan if v is None else places.get(v, -1.0) for v in known] or [np.nan])
+    known = level_values(column.dictionary)
+    table = np.array([np.nan if v is None else place_of(v, places) for v in known] or [np.nan])
+    if not is_text(given) and given != pa.null() and (table < 0.0).all():  # numbers in place of text
+        raise DataError(f"column {name!r} is {given}, and held text before ({listed(levels)}); convert it")
     found: FloatArray = table[column.indices.fill_null(0).to_numpy(zero_copy_only=False)]
     if column.null_count:
         found[~column.is_valid().to_numpy(zero_copy_only=False)] = np.nan
     if (table < 0.0).any() and (found < 0.0).any():
         row = int(np.argmax(found < 0.0))
+        level = known[column.indices[row].as_py()]
         raise RowError(
-            f"column {name!r} has the level {column[row].as_py()!r} in row {start + row}, which is not one of those "
+            f"column {name!r} has the level {level!r} in row {start + row}, which is not one of those "
             f"known ({listed(levels)}); drop such rows, or build with rows of every level",
             start + row,
         )
@@ -110,6 +98,16 @@ def check_levels(name: str, levels: Sequence[Any], limit: int) -> None:
         raise OneOnlyError(f"{name} has {found}; drop it")
 
 
+def check_shared(name: str, levels: Sequence[Any], n_rows: int) -> None:
+    """Raise if nearly every row has its own level of a factor; text of numbers has a warning of its own."""
+    few = len(levels) < MIN_NUMBER_LEVELS or len(levels) <= MAX_LEVEL_SHARE * n_rows
+    if not few and number_text(levels) is None:
+        raise DataError(
+            f"{name} has {len(levels):,} levels in {n_rows:,} rows, nearly one for each, whose coefficients nothing "
+            f"tells from their labels: drop it if it is an identifier, or merge levels, as to the first letters"
+        )
+
+
 def check_memory(name: str, n_levels: int) -> None:
     """Raise if the levels of a grouping factor need too much memory."""
     if (size := n_levels * GROUP_BYTES) > MAX_GROUPS_BYTES:
@@ -128,31 +126,49 @@ _COMMA = re.compile(r"\s*[+-]?(\d+,?\d*|,\d+)([eE][+-]?\d+)?\s*", re.ASCII)
 _CODE = re.compile(r"\s*0\d+\s*", re.ASCII)
 
 
+_THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2}(,\d{3})*\s*", re.ASCII)  # which may be decimals too
+
+
+_CURRENCY = "$€£¥₹₩₽"
+
+
+_DRESSED = re.compile(  # separators of thousands, percent, a currency: as spreadsheets show numbers
+    rf"\s*[-+−(]?\s*[{_CURRENCY}]?\s*[+-]?(\d{{1,3}}([,.'\s’]\d{{3}})+|\d+)([.,]\d+)?\s*[%‰{_CURRENCY}]?\)?\s*"
+)
+
+
 class NumberText(NamedTuple):
     """Levels of text, nearly all of them numbers in one notation."""
 
     n_levels: int
     others: tuple[str, ...]  # levels that are no numbers
     comma: bool  # whether numbers have decimal commas
+    dressed: bool = False  # whether they have separators of thousands, a percent sign or a currency
 
 
 def number_text(levels: Iterable[str]) -> NumberText | None:
     """Return what levels of text have of numbers; None where they are few, not nearly all numbers, or codes.
 
     >>> number_text([*map(str, range(18, 58)), "forty"])
-    NumberText(n_levels=41, others=('forty',), comma=False)
+    NumberText(n_levels=41, others=('forty',), comma=False, dressed=False)
+    >>> number_text([f"${k},000" for k in range(1, 41)]).dressed
+    True
     >>> number_text(["06510", *map(str, range(10001, 10041))]) is None
     True
     """
     found = [level for level in levels if isinstance(level, str)]
     if len(found) < MIN_NUMBER_LEVELS or any(_CODE.fullmatch(level) for level in found):
         return None
-    points, commas = ([own.fullmatch(level) is None for level in found] for own in (_POINT, _COMMA))
-    comma = sum(commas) < sum(points)
-    others = tuple(level for level, is_other in zip(found, commas if comma else points, strict=True) if is_other)
-    if len(others) > (1.0 - MIN_NUMBER_SHARE) * len(found) * (1.0 + 1e-12):  # 1 of 10 is a tenth
+    tried = [[level for level in found if own.fullmatch(level) is None] for own in (_POINT, _COMMA, _DRESSED)]
+    most = (1.0 - MIN_NUMBER_SHARE) * len(found) * (1.0 + 1e-12)  # 1 of 10 is a tenth
+    plain = min((0, 1), key=lambda k: len(tried[k]))
+    best = plain if len(tried[plain]) <= most else 2
+    if best == 1 and not tried[1] and all(_THOUSANDS.fullmatch(level) for level in found):
+        best = 2
+    others = tuple(tried[best])
+    if len(others) > most:
         return None
-    return NumberText(len(found), others, comma)
+    return NumberText(len(found), others, best == 1, best == 2)
 
 
 def check_number_text(
@@ -169,6 +185,9 @@ def check_number_text(
     numbers = f"{found.n_levels - len(found.others):,} of its {found.n_levels:,} levels are numbers"
     reader = "read it with decimal=','" if found.comma else "pandas.to_numeric"
     commas = " with decimal commas" if found.comma else ""
+    if found.dressed:
+        reader = "pandas.to_numeric after .str.replace(r'[^0-9.eE-]', '', regex=True), or read it with thousands=','"
+        commas = " with separators, percent or currency signs"
     factor = f"C({name if name.isidentifier() else f'`{name}`'}) in a formula, or make it a categorical"
     many = limit is not None and found.n_levels > limit
     if found.others:
@@ -217,6 +236,7 @@ def column_of(rows: pa.Table | pa.RecordBatch, factor: str, known: Parts = ()) -
 
     `known`, the parts that it had in other rows, decide.
     """
+    check_read(rows.schema, [name for name in columns_of(factor, rows.schema.names) if name in rows.schema.names])
     if not known and factor in rows.schema.names:
         return rows.column(factor)
     names = [name for name, _ in known] or columns_of(factor, rows.schema.names)
@@ -247,7 +267,10 @@ def values(column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
         column = column.combine_chunks()
     kind, types = column.type, pa.types
     if types.is_dictionary(kind):
-        inner = values(column.dictionary, name)
+        own = column.dictionary
+        if isinstance(own.type, pa.BaseExtensionType) or types.is_temporal(own.type):
+            own = pa.array(level_values(own), pa.string())
+        inner = values(own, name)
         if inner.null_count or len(inner.unique()) < len(inner):  # dictionaries that Arrow takes, and levels are not
             return inner.take(column.indices)
         return pa.DictionaryArray.from_arrays(column.indices, inner, ordered=kind.ordered)
@@ -257,6 +280,11 @@ def values(column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
         return column.cast(pa.string())
     if types.is_floating(kind):
         column = pc.if_else(pc.is_nan(column), None, column)
+        if (pc.max(pc.abs(column)).as_py() or 0.0) >= MAX_EXACT:
+            raise DataError(
+                f"groups (column {name!r}) holds floats of {MAX_EXACT} and more, where whole numbers are no longer "
+                f"told apart: read the column as whole numbers (dtype={{{name!r}: 'Int64'}}), or as text"
+            )
     if types.is_integer(kind) or types.is_floating(kind) or types.is_null(kind):
         try:
             return column.cast(pa.int64())

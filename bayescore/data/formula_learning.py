@@ -34,7 +34,7 @@ from bayescore.data.formula_design import (
 )
 from bayescore.data.formula_parsing import BASES, MOMENTS, Call, Parsed, marked, parsed, unmarked
 from bayescore.data.passes import ExactMoments, Scan, block_range, check_reach
-from bayescore.limits import MAX_LEVELS_NAMED
+from bayescore.limits import MAX_EXACT, MAX_LEVELS_NAMED
 from bayescore.text import listed
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError, check_finite, warn
@@ -94,6 +94,10 @@ class Learner:
         found = {key: np.unique(values[c.argument]) for key, c in calls.items() if c.function == "C"}
         for key, own in found.items():  # so that no more travel
             check_few(key, len(own), MAX_LEVELS_NAMED)
+            if np.abs(own).max(initial=0.0) >= MAX_EXACT:
+                raise DataError(
+                    f"{key} has levels of {MAX_EXACT} and more, which floats do not tell apart: turn them into text"
+                )
         return Learnt(
             [whole],
             {key: ExactMoments.of(values[c.argument]) for key, c in calls.items() if c.function in MOMENTS},

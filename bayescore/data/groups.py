@@ -13,10 +13,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bayescore.data.column_kinds import as_table, keeps_order
 from bayescore.data.design import Design, Grouping
-from bayescore.data.factors import column_of, keeps_order, parts_of, values
+from bayescore.data.factors import column_of, parts_of, values
 from bayescore.data.survey import DistinctValues, Survey, seen
-from bayescore.data.tables import as_table
 from bayescore.text import listed
 from bayescore.types import NO_GROUP, IntArray, Parts
 from bayescore.validation import DataError, RowError, check_unmasked

@@ -20,7 +20,7 @@ from bayescore.data.blocks import LABEL, Block, is_stream
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset, open_rows
 from bayescore.data.design import Design, Grouping, check_design
-from bayescore.data.factors import Levels, Selection, check_levels
+from bayescore.data.factors import Levels, Selection, check_levels, check_shared
 from bayescore.data.formula_design import FormulaDesign, formula_design, formula_of, read_design
 from bayescore.data.formula_learning import learner, learnt_design, varying
 from bayescore.data.formula_parsing import parsed
@@ -82,16 +82,18 @@ def open_designed(
         dataset.design = replace(dataset.design, roles=roles)
     if beside.get("weights") is not None:
         dataset.design = dataset.design.with_weights()
+    single = (
+        not any(beside.get(name) is not None for name in ("trials", "weights"))
+        and beside.get("response", LABELS) == LABELS
+    )
     if dataset.rereadable and not (first or isinstance(data, WeightedData) or beside.get("clusters")):
-        single = (
-            not any(beside.get(name) is not None for name in ("trials", "weights"))
-            and beside.get("response", LABELS) == LABELS
-        )
         check_groupings(dataset.design, dataset.source.n_rows, single=single)
     levels: Levels = getattr(dataset.rows, "levels", ())
     if formula is not None:
         for name, own in levels:
             check_levels(f"column {name!r}", own, MAX_LEVELS_NAMED)
+            if single and dataset.rereadable and not first:
+                check_shared(f"column {name!r}", own, dataset.source.n_rows)
         _check_response(dataset, y, formula)
         by = learner(dataset.design.raw_names, formula, levels, dataset.source.n_rows)
         found = None
@@ -106,6 +108,8 @@ def open_designed(
         return dataset
     for name, own in levels:
         check_levels(f"column {name!r}", own, MAX_LEVELS)
+        if single and dataset.rereadable and not first:
+            check_shared(f"column {name!r}", own, dataset.source.n_rows)
     factors = [f"{name!r} ({len(own)} levels)" for name, own in levels]
     warn(
         "columns of text are coded as factors, each level but the first against the first: "

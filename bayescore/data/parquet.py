@@ -20,6 +20,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from glob import glob, has_magic
 from itertools import chain
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any, TypeVar
@@ -31,6 +32,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from bayescore.compiled import available_cores
+from bayescore.data.column_kinds import common_schema
 from bayescore.data.columns import Columns, ColumnSource
 from bayescore.data.factors import Selection
 from bayescore.data.roles import Roles, resolve
@@ -337,13 +339,79 @@ class ParquetSource(ColumnSource):
 
 def path_source(data: str | Path, roles: Roles, selection: Selection | None = None) -> ParquetSource:
     """Return the Parquet file or folder at a path or address as a source; labels and weights are columns of it."""
-    if "~" in str(data) and not is_address(data) and not Path(data).exists():
+    if reads_like_formula(str(data)):
         raise DataError(
             f"data={str(data)!r} reads like a formula; give the rows as data and their labels as y or label"
         )
     roles.check_named("the path of a Parquet file")
-    listing = remote_listing(str(data)) if is_address(data) else local_listing(Path(data))
-    return parquet_source(listing, roles, selection)
+    if is_address(data):
+        return parquet_source(remote_listing(str(data)), roles, selection)
+    path = expanded(data)
+    if not path.exists() and has_magic(str(path)):
+        return files_source(matching(path), roles, selection)
+    return parquet_source(local_listing(path), roles, selection)
+
+
+def reads_like_formula(text: str) -> bool:
+    """Whether text with a tilde is a formula: no address, and neither ~/rows nor a file that there is."""
+    home = re.match(r"~[\w.-]*[/\\]", text)
+    return "~" in text and home is None and not is_address(text) and not Path(text).exists()
+
+
+def expanded(path: str | Path) -> Path:
+    """Return a path with ~ and ~user as the folders that they stand for."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:  # no such user
+        return Path(path)
+
+
+def matching(pattern: Path) -> list[Path]:
+    """Return the files that a pattern such as ``rows/*.parquet`` names, in natural order."""
+    found = sorted(map(Path, glob(str(pattern), recursive=True)), key=_natural)
+    if not found:
+        raise FileNotFoundError(f"data: no file is named as {str(pattern)!r}")
+    return found
+
+
+def is_files(data: Any) -> bool:
+    """Whether `data` is a list of paths."""
+    return isinstance(data, list | tuple) and bool(data) and all(isinstance(own, Path) or _is_path(own) for own in data)
+
+
+def _is_path(data: Any) -> bool:
+    return isinstance(data, str) and (is_address(data) or Path(data).suffix in (".parquet", ".pq") or has_magic(data))
+
+
+def files_source(data: Sequence[str | Path], roles: Roles, selection: Selection | None = None) -> ParquetSource:
+    """Return Parquet files, in the order given, as a source."""
+    roles.check_named("a list of Parquet files")
+    listings = []
+    for own in data:
+        if is_address(own):
+            listings.append(remote_listing(str(own)))
+        else:
+            path = expanded(own)
+            inside = matching(path) if has_magic(str(path)) and not path.exists() else [path]
+            listings += [local_listing(each) for each in inside]
+    first = listings[0]
+    for other in listings[1:]:
+        if other.store is not first.store or other.hive.keys() != first.hive.keys():
+            raise DataError(
+                f"{other.name!r} lies elsewhere than {first.name!r}, or has other partitions; give one folder"
+            )
+    hive = {name: _joined([own.hive[name] for own in listings]) for name in first.hive}
+    paths = tuple(path for own in listings for path in own.paths)
+    if twice := [path for k, path in enumerate(paths) if path in paths[:k]]:
+        raise DataError(
+            f"{str(twice[0])!r} stands twice in the list of files, whose rows would count twice; name it once"
+        )
+    name = first.name if len(listings) == 1 else f"{first.name} and {len(listings) - 1} more"
+    return parquet_source(Listing(name, paths, hive, first.store), roles, selection)
+
+
+def _joined(parts: Sequence[pa.Array]) -> pa.Array:
+    return _typed([None if value is None else str(value) for part in parts for value in part.to_pylist()])
 
 
 def parquet_source(
@@ -358,16 +426,10 @@ def parquet_source(
 
     `only` are the columns to read, all by default; `pool` reads the rows, threads of this process by default.
     """
-    groups, schema = [], None
     with ThreadPoolExecutor(_FOOTERS, "footers") as threads:
-        for file, (own, rows) in zip(
-            listing.paths, threads.map(partial(_footer, listing.store), listing.paths), strict=True
-        ):
-            if schema is not None and not own.equals(schema):
-                raise DataError(f"{str(file)!r} has other columns than {str(listing.paths[0])!r}; make them alike")
-            schema = own
-            groups.append(rows)
-    assert schema is not None
+        footers = list(threads.map(partial(_footer, listing.store), listing.paths))
+    groups, schemas = [rows for _, rows in footers], [own for own, _ in footers]
+    schema = common_schema(schemas, listing.paths)
     if not any(map(sum, groups)):
         raise DataError(f"{listing.name!r} holds no rows")
     if CORESET_KEY in (schema.metadata or {}) and roles.weights is None:

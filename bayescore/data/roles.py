@@ -6,11 +6,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from bayescore.data.column_kinds import check_numeric, check_read, is_text
 from bayescore.data.columns import Columns
-from bayescore.data.factors import Selection, columns_of, is_text
+from bayescore.data.factors import Selection, columns_of
 from bayescore.data.groups import GROUP, GivenGroups, Grouper, known_groupers
 from bayescore.data.responses import BINOMIAL, LABELS, PAIRED, Offset, Paired
-from bayescore.data.tables import check_numeric
 from bayescore.text import free_name, listed
 from bayescore.validation import ColumnError, DataError, check_alone, check_choice
 
@@ -233,6 +233,9 @@ def resolve(
     numbers = tuple(name for name in features if name not in text | coded_names)
     labels = () if roles.paired else (label,)
     own_numbers = [name for name, role in taken.items() if not role.startswith("groups") and name not in labels]
+    check_read(schema, (*features, label, *parts))
+    if pa.types.is_nested(kind := schema.field(label).type):
+        raise DataError(f"column {label!r}, the label, is {kind}; labels are text, numbers or booleans")
     check_numeric(schema, (*numbers, *own_numbers))
     return Columns(
         features,

@@ -39,7 +39,7 @@ from bayescore.data.batches import csv_source, dataset_source, is_csv, lazy_sour
 from bayescore.data.blocks import BlockSource, callable_source, is_stream, refuse_stream
 from bayescore.data.columns import filtered_source
 from bayescore.data.factors import Selection
-from bayescore.data.parquet import path_source
+from bayescore.data.parquet import files_source, is_files, path_source
 from bayescore.data.roles import Roles
 from bayescore.data.source import Source
 from bayescore.data.survey import Survey
@@ -79,6 +79,7 @@ KINDS: tuple[Kind, ...] = (
     Kind(lambda data: isinstance(data, Source | WeightedData), _ready),
     Kind(is_csv, csv_source, named=True),
     Kind(lambda data: isinstance(data, str | Path), path_source, named=True),
+    Kind(is_files, files_source, named=True),
     Kind(_of_class("pyarrow.dataset", "Dataset"), dataset_source, named=True),
     Kind(_of_class("polars", "LazyFrame"), lazy_source, named=True),
     Kind(_of_class("duckdb", "DuckDBPyRelation"), relation_source, named=True),

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from bayescore.data.column_kinds import level_values, without_views
 from bayescore.data.factors import check_alike, check_few, check_memory, check_number_text
 from bayescore.data.responses import SHOWN, sorted_labels, two_classes
 from bayescore.limits import MAX_LEVELS_NAMED
@@ -150,16 +151,20 @@ def merged(parts: Iterable[Survey], groups: Iterable[str] = ()) -> Survey:
 
 
 def seen(
-    column: pa.Array | pa.ChunkedArray, *, ordered: bool, most: int | None = None, factor: bool = False
+    column: pa.Array | pa.ChunkedArray,
+    *,
+    ordered: bool | tuple[str, ...],
+    most: int | None = None,
+    factor: bool = False,
 ) -> DistinctValues:
     """Return the distinct values of a column, the first `most`; those of a dictionary have its order if `ordered`."""
     if isinstance(column, pa.ChunkedArray):
         return sum((seen(chunk, ordered=ordered, most=most, factor=factor) for chunk in column.chunks), NOTHING)
     order, is_coded = None, pa.types.is_dictionary(column.type)
     if is_coded:
-        known = column.dictionary.to_pylist()
+        known = level_values(column.dictionary)
         found = [known[i] for i in column.indices.drop_null().unique()[:most].to_pylist()]
-        order = known if ordered else None
+        order = known if ordered is True else ordered or None
     else:
         found = without_views(column).unique()[: None if most is None else most + 1].to_pylist()
     values = [value for value in found if not _is_missing(value)]
@@ -178,11 +183,6 @@ def labels_of(y: Any, n_rows: int, name: str = "y") -> tuple[NDArray[Any], Disti
     found = [v.item() if isinstance(v, np.generic) else v for v in pd.unique(labels)[: MANY + 1]]
     values = [value for value in found if not _is_missing(value)]
     return labels, DistinctValues.of(values[:MANY], order, missing=len(values) < len(found))
-
-
-def without_views(column: pa.Array) -> pa.Array:
-    """Return a column, views of text as text: `unique` of Arrow takes a missing view for an empty one."""
-    return column.cast(pa.string()) if column.type == pa.string_view() else column
 
 
 def _is_missing(value: Any) -> bool:

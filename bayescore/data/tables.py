@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 from numpy.typing import NDArray
 from scipy import sparse
 
+from bayescore.data.column_kinds import as_floats, as_table, check_numeric, check_read
 from bayescore.data.factors import Levels, codes
 from bayescore.types import FloatArray
 from bayescore.validation import DataError, check_finite, check_matrix
@@ -78,81 +78,8 @@ def is_table(data: Any) -> bool:
 
 def is_dask(data: Any) -> bool:
     """Whether `data` is a collection of Dask."""
-    return hasattr(data, "__dask_graph__") and not isinstance(data, type)
-
-
-def as_table(data: Any, name: str = "data") -> pa.Table:
-    """Return `data` as an Arrow table, without a pandas index."""
-    try:
-        if not isinstance(data, pd.DataFrame):
-            return pa.table(data)
-        repeated = data.columns[data.columns.duplicated()]
-        if len(repeated):
-            raise DataError(f"column {repeated[0]!r} stands more than once in {name}; rename one")
-        return pa.Table.from_pandas(_readable(data), preserve_index=False)
-    except (pa.ArrowNotImplementedError, OverflowError) as error:
-        raise DataError(
-            f"{name} has a column of a type that is not read ({error}); convert it to real numbers of at most 64 bits, "
-            "or drop it"
-        ) from None
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        raise DataError(
-            f"{name} has a column of mixed types{_mixed(data)}; make them all numbers, or all text"
-        ) from None
-
-
-def _mixed(data: pd.DataFrame) -> str:
-    """Return the first column of values of several types, with one value of each, in words."""
-    for name, column in data.loc[:, [own.kind == "O" for own in data.dtypes]].items():
-        kinds = {type(value): value for value in reversed(column[column.notna()].tolist())}
-        if len(kinds) > 1 and not _read(column):
-            shown = " and ".join(f"{value!r} ({kind.__name__})" for kind, value in [*kinds.items()][:2])
-            return f", {name!r}: {shown}"
-    return ""
-
-
-def _read(column: Any) -> bool:
-    """Whether Arrow has a type for the values of a column."""
-    try:
-        pa.array(column, from_pandas=True)
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        return False
-    return True
-
-
-def _readable(data: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame without columns that are sparse or of foreign byte order, which Arrow does not read."""
-    other: dict[Any, Any] = {}
-    for name, dtype in data.dtypes.items():
-        if isinstance(dtype, pd.SparseDtype):
-            other[name] = dtype.subtype
-        elif isinstance(dtype, np.dtype) and not dtype.isnative:
-            other[name] = dtype.newbyteorder("=")
-    return data.astype(other) if other else data
-
-
-def check_numeric(schema: pa.Schema, columns: tuple[str, ...]) -> None:
-    """Raise if one of the columns is not numeric."""
-    types = pa.types
-    numeric = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
-    text = [name for name in columns if not any(is_one(schema.field(name).type) for is_one in numeric)]
-    if text:
-        shown = ", ".join(f"{name!r} ({schema.field(name).type})" for name in text[:5])
-        times = any(types.is_temporal(schema.field(name).type) for name in text)
-        how = ", such as days since a fixed date," if times else ""
-        raise DataError(f"columns are not numeric: {shown}; turn them into numbers{how} or drop them")
-
-
-def as_numbers(column: pa.Array) -> NDArray[Any]:
-    """Return a numeric column as floats of any width, missing values as NaN."""
-    if not pa.types.is_floating(column.type):
-        column = column.cast(pa.float64(), safe=False)
-    return np.asarray(column.to_numpy(zero_copy_only=False))
-
-
-def as_floats(column: pa.Array) -> FloatArray:
-    """Return a numeric column as float64, missing values as NaN."""
-    return np.asarray(as_numbers(column), dtype=np.float64)
+    graph = None if isinstance(data, type) else getattr(data, "__dask_graph__", None)
+    return callable(graph) and graph() is not None  # None of a Dataset of xarray in memory
 
 
 def _check_not_read(X: Any) -> None:
@@ -185,6 +112,7 @@ def feature_matrix(X: Any, names: tuple[str, ...], levels: Levels = ()) -> Float
         if missing:
             has = ", ".join(table.column_names[:10])
             raise DataError(f"X lacks the column {missing[0]!r}; it has {has}: give the features of the coreset")
+        check_read(table.schema, names)
         if table.num_rows:  # without rows, columns of a data frame may have no type
             check_numeric(table.schema, tuple(name for name in names if name not in known))
         raw = np.empty((len(X) if isinstance(X, pd.DataFrame) else table.num_rows, len(names)))

@@ -6,6 +6,7 @@ from typing import Any
 from bayescore.coresets.stream import StreamingCoreset
 from bayescore.data.blocks import is_stream
 from bayescore.data.coreset import Coreset
+from bayescore.data.parquet import reads_like_formula
 from bayescore.data.source import Source
 from bayescore.data.tables import is_table
 from bayescore.families import Family
@@ -187,13 +188,13 @@ def _response(family: str | None) -> str:
 
 def _given(formula: Any, data: Any, intercept: bool, label: str | None) -> dict[str, Any]:
     """Return rows, labels and formula from the first two arguments of `fit`."""
-    if isinstance(formula, str) and "~" in formula and not formula.startswith("~/"):
+    if isinstance(formula, str) and reads_like_formula(formula):
         if not intercept:
             raise ValueError("intercept=False is given beside a formula, which says so itself: write 'y ~ 0 + age'")
         if data is None:
             raise TypeError(f"formula={formula!r}, but data is missing: give the rows, fit(formula, rows)")
         return {"data": data, "formula": formula}
-    if isinstance(data, str) and "~" in data:
+    if isinstance(data, str) and reads_like_formula(data):
         raise TypeError(f"data={data!r} is a formula, which comes first: fit(formula, rows)")
     if isinstance(formula, str) and is_table(data):
         raise TypeError(f"formula={formula!r} has no '~': give label and terms, 'y ~ x', or rows and labels, fit(X, y)")

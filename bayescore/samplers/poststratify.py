@@ -18,11 +18,12 @@ import numpy as np
 import pandas as pd
 
 from bayescore.compiled import available_cores, one_blas_thread
+from bayescore.data.column_kinds import as_floats, as_table, check_numeric
 from bayescore.data.coreset import Coreset
 from bayescore.data.design import Grouping, terms_text
 from bayescore.data.factors import column_of, values
 from bayescore.data.groups import Grouper
-from bayescore.data.tables import as_floats, as_table, check_numeric, feature_matrix, is_table
+from bayescore.data.tables import feature_matrix, is_table
 from bayescore.families import Family
 from bayescore.families.family import check_family
 from bayescore.limits import PROB

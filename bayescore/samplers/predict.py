@@ -34,6 +34,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 
 from bayescore.compiled import available_cores, jit_sums, one_blas_thread
+from bayescore.data.column_kinds import as_floats, as_table, check_numeric
 from bayescore.data.coreset import check_no_pseudo, check_same_design
 from bayescore.data.design import Design, Grouping, one_intercept
 from bayescore.data.factors import column_of, values
@@ -41,7 +42,7 @@ from bayescore.data.formula_design import categories_of, formula_of
 from bayescore.data.groups import Grouper
 from bayescore.data.open import open_in
 from bayescore.data.responses import Offset, events_of, numbers_of
-from bayescore.data.tables import as_floats, as_table, check_numeric, feature_matrix, finite_csr, is_table
+from bayescore.data.tables import feature_matrix, finite_csr, is_table
 from bayescore.families import Family
 from bayescore.models.posterior import log_likelihood_tiles
 from bayescore.models.predictor import Predictor

@@ -5,7 +5,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from bayescore.data.factors import codes, is_text, keeps_order
+from bayescore.data.column_kinds import is_text, keeps_order
+from bayescore.data.factors import codes
 from bayescore.data.survey import DistinctValues, Survey, merged, seen
 from bayescore.limits import MAX_LEVELS_NAMED
 from bayescore.validation import DataError, RowError

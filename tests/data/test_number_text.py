@@ -113,12 +113,12 @@ def test_too_many_levels_of_numbers_are_named_so():
 
 def test_levels_are_numbers_in_one_notation():
     numbers = [str(i) for i in range(20, 40)]
-    assert number_text(numbers) == (20, (), False)
+    assert number_text(numbers) == (20, (), False, False)
     assert number_text(numbers[: MIN_NUMBER_LEVELS - 1]) is None
-    assert number_text(["1.5", "-2e3", " .5 ", "+7", *numbers, "3,5"]) == (25, ("3,5",), False)
-    assert number_text([*(f"{i},5" for i in numbers), "3.5"]) == (21, ("3.5",), True)
+    assert number_text(["1.5", "-2e3", " .5 ", "+7", *numbers, "3,5"]) == (25, ("3,5",), False, False)
+    assert number_text([*(f"{i},5" for i in numbers), "3.5"]) == (21, ("3.5",), True, False)
     for other in ("nan", "inf", "1_000", "", "0x1f", "١٢", "1.2.3"):
-        assert number_text([*numbers, other]) == (21, (other,), False)
+        assert number_text([*numbers, other]) == (21, (other,), False, False)
     n_others = round(len(numbers) * (1.0 - MIN_NUMBER_SHARE) / MIN_NUMBER_SHARE)  # 2 of 22
     assert number_text([*numbers, *"ab"[:n_others]]) is not None
     assert number_text([*numbers, *"abc"[: n_others + 1]]) is None

@@ -329,9 +329,9 @@ BAD_TABLES = {
     "mixed column": (
         changed(b=["x", 1] * 101 + [2]),
         {"label": "label"},
-        r"'b': 1 \(int\) and 'x' \(str\)",
+        r"'b' is of mixed types: 1 \(int\) and 'x' \(str\)",
     ),
-    "complex column": (changed(b=X[:, 1] + 1j), {"label": "label"}, "column of a type that is not read .*real numbers"),
+    "complex column": (changed(b=X[:, 1] + 1j), {"label": "label"}, "'b' is of a type that is not read .*real numbers"),
     "integers beyond 64 bits": (changed(b=[2**70] * N), {"label": "label"}, "not read .*of at most 64 bits"),
     "labels beyond 64 bits": (changed(label=[2**70, 1, 1] * 67 + [1, 1]), {"label": "label"}, "of at most 64 bits"),
     "y beyond 64 bits": (FRAME[["a"]], {"y": [2**70, 1, 1] * 67 + [1, 1]}, "y is not read .*of at most 64 bits"),
@@ -345,11 +345,6 @@ BAD_TABLES = {
     "mixed y": (FRAME, {"y": np.array(["a", 1] * 101 + ["a"], dtype=object)}, "y holds values of mixed types"),
     "missing y": (FRAME[["a"]], {"y": pd.Series(np.where(Y == "yes", "t", None), dtype="str")}, "missing labels"),
     "a column y beside y": (FRAME.rename(columns={"a": "y"}), {"y": Y}, "data has a column 'y' as y has: drop it"),
-    "a column weight beside weights": (
-        FRAME.rename(columns={"a": "weight"}),
-        {"label": "label", "weights": W},
-        "column 'weight' beside weights",
-    ),
     "no features": (FRAME[["label", "w"]], {"label": "label", "weights": "w"}, "no feature columns"),
     "no rows": (FRAME.iloc[:0], {"label": "label"}, "empty table"),
     "missing label": (changed(label=np.where(Y == "yes", "t", None)), {"label": "label"}, "missing labels"),
@@ -437,5 +432,5 @@ def test_damage_inside_a_file_is_an_error_of_that_file(tmp_path):
 def test_files_of_a_folder_must_have_the_same_columns(tmp_path):
     parquet(tmp_path, FRAME, name="1.parquet")
     parquet(tmp_path, FRAME.rename(columns={"a": "z"}), name="2.parquet")
-    with pytest.raises(DataError, match=r"2\.parquet' has other columns than .*1\.parquet'"):
+    with pytest.raises(DataError, match=r"column 'a' stands in .*1\.parquet' and not in .*2\.parquet'"):
         as_source(tmp_path, label="label")
