@@ -59,7 +59,10 @@ def parse_priors(text: str) -> Any:
     if "=" not in text:
         return parse_prior(text)
     named = [part.rpartition("=") for part in text.split(";") if part.strip()]
-    return {name.strip(): parse_prior(prior) for name, _, prior in named}
+    names = [name.strip() for name, _, _ in named]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"--prior has two priors of {twice[0]!r}; give one")
+    return {name: parse_prior(prior) for name, (_, _, prior) in zip(names, named, strict=True)}
 
 
 class _Methods:
@@ -319,6 +322,10 @@ def certify(args: argparse.Namespace, console: Console) -> None:
     from bayescore.samplers.posterior import load_posterior, write_posterior
     from bayescore.text import number
 
+    if args.output and args.corrected and args.output.absolute() == args.corrected.absolute():
+        raise ValueError(
+            f"--output and --corrected are both {str(args.output)!r}: one would replace the other; name two"
+        )
     for output, option in ((args.output, "--output"), (args.corrected, "--corrected")):
         if output:
             inputs = (args.posterior, args.core, args.rows, *([args.test] if args.test else []))
@@ -422,7 +429,7 @@ def update(args: argparse.Namespace, console: Console) -> None:
             found = found.update(path, data=args.data if k == len(args.rows) - 1 else None, **settings)
         except ValueError as error:
             raise ValueError(f"{path}: {error}{f'; {output} has the files before it' if k else ''}") from error
-    _saved(found if args.rows else found.update(data=args.data, **settings), output, console)
+    _saved(found if args.rows else found.update(data=args.data, **settings), args.output or args.model, console)
 
 
 def predict(args: argparse.Namespace, console: Console) -> None:

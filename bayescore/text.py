@@ -9,7 +9,7 @@ from typing import Any
 
 
 def free_name(name: str, taken: Collection[str]) -> str:
-    """Return a name, with underscores until it is none of those that are taken."""
+    """Return a name, with underscores until it is not among those that are taken."""
     while name in taken:
         name += "_"
     return name

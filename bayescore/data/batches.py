@@ -19,6 +19,7 @@ from typing import Any
 from zlib import crc32
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.csv as pc
 from numpy.typing import NDArray
@@ -211,6 +212,19 @@ def _typed(path: Path, parse: pc.ParseOptions, schema: pa.Schema | None) -> pc.C
         return pc.open_csv(path, pc.ReadOptions(block_size=_BLOCK), parse, convert)
     except pa.ArrowInvalid as error:
         raise _unreadable(path, error) from None
+
+
+def read_csv(path: Path) -> pd.DataFrame:
+    """Return the rows of a CSV file, with the types and missing entries that `csv_source` gives them."""
+    separator = _separator(path)
+    _check_first_line(path, separator, None)
+    parse = pc.ParseOptions(delimiter=separator, newlines_in_values=True)
+    try:
+        table = pc.read_csv(path, pc.ReadOptions(), parse, pc.ConvertOptions(strings_can_be_null=True))
+    except pa.ArrowInvalid as error:
+        raise _unreadable(path, error) from None
+    frame: pd.DataFrame = table.to_pandas(integer_object_nulls=True)
+    return frame
 
 
 def _wide(field: pa.Field) -> pa.Field:

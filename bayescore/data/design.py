@@ -122,7 +122,7 @@ class Design:
     def columns_of(self, grouping: Grouping, effect: str) -> dict[int, float]:
         """Return the columns whose weighted sum rows multiply an effect by, and the weights.
 
-        There is none where the effect is that of an intercept that is no column.
+        No column for an intercept that is not one of the columns.
         """
         summed = dict(grouping.sums).get(effect)
         if summed is None:

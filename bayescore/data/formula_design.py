@@ -9,6 +9,7 @@ Formulas: from a line of text and raw columns to a design matrix, the same for a
 a second.
 """
 
+import ast
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -111,6 +112,34 @@ def categories_of(design: Design, name: str, term: str) -> tuple[Any, ...]:
     levels = dict(design.raw_levels).get(name, ())
     known = json.loads(design.state).get("categories", {}) if isinstance(design, FormulaDesign) else {}
     return tuple(known.get(term, levels))
+
+
+def reference_of(design: Design, name: str) -> Any:
+    """Return the level that a formula's terms of a factor are against: the first, unless C(...) names another.
+
+    That is the first of ``levels=[...]``, or the one of ``Treatment("b")`` or ``contr.treatment(base="b")``.
+    """
+    formula = formula_of(design)
+    levels = categories_of(design, name, f"C({name})")
+    if formula is None:
+        return levels[0]
+    asked = parsed(formula)
+    aliases = dict(asked.aliases)
+    for call in asked.calls:
+        if call.function == "C" and aliases.get(call.argument, call.argument) == name:
+            levels = categories_of(design, name, call.term)
+            tree = ast.parse(call.key, mode="eval").body
+            assert isinstance(tree, ast.Call)
+            given = {str(word.arg): word.value for word in tree.keywords}
+            if "levels" in given:
+                levels = tuple(ast.literal_eval(given["levels"]))
+            coding = given.get("contrasts", tree.args[1] if len(tree.args) > 1 else None)
+            own = [*coding.args, *(word.value for word in coding.keywords)] if isinstance(coding, ast.Call) else []
+            for node in own[:1]:
+                if isinstance(node, ast.Constant) and node.value in levels:
+                    return node.value
+            return levels[0]
+    return levels[0]
 
 
 def formula_design(

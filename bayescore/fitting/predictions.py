@@ -24,6 +24,7 @@ import xarray as xr
 from numpy.typing import NDArray
 
 from bayescore.data.coreset import Coreset
+from bayescore.data.formula_design import reference_of
 from bayescore.diagnostics.averages import Along, AveragedRows, Change, ContrastSums, averaged_rows, values_of
 from bayescore.diagnostics.row_sums import check_weight
 from bayescore.families import Family
@@ -229,13 +230,16 @@ def predictions_of(rows: AveragedRows, variable: str | None) -> Contrasts:
 
 
 def comparisons_of(rows: AveragedRows, variable: str, step: float, *, ratio: bool) -> Contrasts:
-    """Return the levels of a factor against the first, 1 against 0, or `step` more of a column of numbers."""
+    """Return the levels of a factor against their reference, 1 against 0, or `step` more of a column of numbers."""
     rows.check_column(variable, "variable")
     levels, sign = factor_levels(rows.design, variable), "/" if ratio else "-"
     if levels:
         text = variable in dict(rows.design.raw_levels)
         ways = [{"value": float(place) if text else float(level)} for place, level in enumerate(levels)]
-        names = [f"{level} {sign} {levels[0]}" for level in levels[1:]]
+        reference = reference_of(rows.design, variable)
+        first = levels.index(reference) if reference in levels else 0
+        ways.insert(0, ways.pop(first))
+        names = [f"{level} {sign} {levels[first]}" for level in levels if level != levels[first]]
         return _against_first(variable, names, ways, ratio=ratio)
     if step == 1.0 and _is_binary(rows, variable):
         return _against_first(variable, [f"1 {sign} 0"], _BINARY, ratio=ratio)
@@ -252,7 +256,7 @@ def _against_first(variable: str, names: list[Any], ways: Sequence[Mapping[str, 
 
 
 def effect_of(rows: AveragedRows, variable: str) -> Contrasts:
-    """Return the levels of a factor against the first, 1 against 0, or the derivative by another column of numbers."""
+    """Return the levels of a factor against their reference, 1 against 0, or the derivative by a column of numbers."""
     if factor_levels(rows.design, variable):
         return comparisons_of(rows, variable, 1.0, ratio=False)
     if _is_binary(rows, variable):
@@ -418,7 +422,8 @@ class FitAverages(FitPredictions):
         Parameters
         ----------
         variable : str
-            Raw column: each level of a factor against the first, 1 against 0, or `step` more of a column of numbers.
+            Raw column: each level of a factor against its reference, 1 against 0, or `step` more of a column of
+            numbers.
         by : str, optional
             Raw column or grouping factor that parts the rows; an average for each of its values.
         data : rows, optional

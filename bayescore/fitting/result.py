@@ -17,6 +17,7 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 
+from bayescore.data.batches import read_csv
 from bayescore.data.coreset import Coreset
 from bayescore.data.design import terms_text
 from bayescore.data.formula_design import formula_of
@@ -449,7 +450,7 @@ def check_files(rows: Path, output: Path) -> None:
 def write_predictions(model: Path, rows: Path, output: Path, **options: Any) -> pd.DataFrame:
     """Write the columns of a file's rows and after them their predictions by a saved fit; return these predictions."""
     csv, found = [each.suffix.lower() == ".csv" for each in (rows, output)], read_fit(model)
-    new: pd.DataFrame = (pd.read_csv if csv[0] else pd.read_parquet)(rows)
+    new: pd.DataFrame = read_csv(rows) if csv[0] else pd.read_parquet(rows)
     if all(name is not None for name in new.index.names):  # such as the rows' identities, which pandas stores so
         new = new.reset_index()
     predicted: pd.DataFrame = found.predict(new, **options)

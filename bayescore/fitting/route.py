@@ -654,10 +654,10 @@ class Route:
         self.settle()
         self.keep()
 
-    def settle(self) -> None:
-        """Sample and certify the coreset; try again as the certificate asks."""
+    def settle(self, *, strict: tuple[type[Exception], ...] = ()) -> None:
+        """Sample and certify the coreset; try again as the certificate asks. Errors `strict` are raised."""
         self.sample(self._sampling())
-        self.certify()
+        self.certify(strict=strict)
         doubled = False
         for _ in range(TRIES):
             remedy = self.certificate.remedy

@@ -201,7 +201,7 @@ def updated(fit: FitParts, new: tuple[Any, Any, dict[str, Any]], data: Any, *, p
     route.core = route.timed("update", lambda: arrived.build(random_state=route.next_seed()), said)
     if route.core.n_total == fit.coreset.n_total:
         raise DataError("new has no rows that count; give rows of positive weight")
-    route.settle()
+    route.settle(strict=() if whole is None else (DataError,))  # rows that are not all rows
     if whole is not None or route.core.lossless:
         route.keep()
         return Updated(route, whole, route.kept)
