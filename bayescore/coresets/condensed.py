@@ -123,6 +123,13 @@ class Condensation:
             totals, reach, bar = totals + terms, reach + share, pool.add(found)
         return cls(density, plain, totals, pool.best(), reach, n_sample, shares)
 
+    @property
+    def steeper(self) -> float:
+        """The largest ratio of the averaged curvature to that of the posterior at the mode; infinite if not finite."""
+        factor = self.density.at.factor
+        averaged = factor.T @ self.totals.precision @ factor
+        return float(linalg.eigvalsh(averaged)[-1]) if np.isfinite(averaged).all() else math.inf
+
     def moved(self, dataset: Dataset, density: GaussianDensity) -> "Condensation":
         """Return the same averaged over another density; one pass."""
         parts = dataset.map(lambda _, block: density.terms(block), "averaging", canonical=True)
@@ -231,6 +238,15 @@ def gap(one: LaplaceApproximation, other: LaplaceApproximation) -> float:
     """Return the largest difference of a mean, in sds of `other`, or of an sd, relatively."""
     sd, before = (np.sqrt((at.factor**2).sum(axis=1)) for at in (other, one))
     return float(max(np.abs((one.theta - other.theta) / sd).max(), np.abs(before / sd - 1.0).max()))
+
+
+STEEPER = 20.0
+"""Averaged curvature over that of the posterior at the mode, in some direction, above which averages of exp(eta) are of
+a tail that the posterior does not have: a predictor with an sd of 2.4 over the density has exp(2.4^2 / 2) = 18."""
+
+
+class TooFarFromNormalError(RuntimeError):
+    """Pseudo-rows would have averages over a normal density that is far from the posterior."""
 
 
 MAX_MOVES = 4  # passes that average anew
@@ -362,6 +378,8 @@ class Condensed(PredictingMethod):
     ------
     TypeError, ValueError
         If an option is of the wrong kind or out of its range.
+    RuntimeError
+        By a build of Poisson counts, if few rows have a 1 in some column, and none of them an event.
 
     Notes
     -----
@@ -431,6 +449,12 @@ class Condensed(PredictingMethod):
             return Condensation.of(dataset, shares, sample_rows(shares.reach, tolerance, D), kept[-1], seeds[-1])
 
         _, found = full_mode(dataset, family, prior, seeds[:MAX_PILOTS], look)
+        if family.exponential and (steeper := found.steeper) > STEEPER:
+            raise TooFarFromNormalError(
+                "the posterior is too far from normal to be condensed: averaged over its normal approximation, rows "
+                f"bend it {steeper:.2g} times as much as at the mode (limit {STEEPER:g}), as where few rows have a 1 "
+                "in some column, and none of them an event; method='calibrated' keeps real rows"
+            )
         return Search(dataset, prior, tolerance, seeds[-2]).over(found, kept)
 
     def reduce(self, rows: WeightedData, request: ReduceRequest) -> ReduceResult:

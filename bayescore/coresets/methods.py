@@ -4,12 +4,13 @@ The default: lossless where few rows are distinct, condensed for counts, calibra
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 from bayescore.coresets.aggregate import Aggregate
 from bayescore.coresets.calibrated import Calibrated
-from bayescore.coresets.condensed import Condensed
+from bayescore.coresets.condensed import Condensed, TooFarFromNormalError
 from bayescore.coresets.merge_reduce import MergeReduce
 from bayescore.coresets.method import BuildResult, Method
 from bayescore.coresets.multilevel import Multilevel
@@ -79,9 +80,10 @@ class Auto(Method):
             return merged
         if not dataset.design.groups:
             if family.counts and size is None and "offset" not in dataset.design.names:  # that its file would have
-                condensed = Condensed(self.prior, self.tolerance).build(dataset, size, seed, family)
-                if condensed.caution is None:
-                    return condensed
+                with suppress(TooFarFromNormalError):
+                    condensed = Condensed(self.prior, self.tolerance).build(dataset, size, seed, family)
+                    if condensed.caution is None:
+                        return condensed
             return Calibrated(self.prior, self.tolerance).build(dataset, size, seed, family)
         if refused := ["size"] * (size is not None) + [name for name in self.given if name != "prior"]:
             raise TypeError(

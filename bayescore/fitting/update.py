@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bayescore.coresets.build import build_coreset, build_dataset
+from bayescore.coresets.build import all_rows, build_coreset, build_dataset
 from bayescore.coresets.multilevel import Multilevel, Start, columns_of
 from bayescore.data.blocks import is_stream
 from bayescore.data.coreset import Coreset
@@ -83,9 +83,13 @@ class NewRows(Given):
         with warnings.catch_warnings():
             for text in _OF_FEW:  # the new rows do not stand alone
                 warnings.filterwarnings("ignore", text, UserWarning)
-            new = build_coreset(
-                self.data, self.y, design=old.design, family=old.family, prior=prior, **self.told(), **options
-            )
+            told = {"design": old.design, "family": old.family, **self.told()}
+            try:
+                new = build_coreset(self.data, self.y, prior=prior, **told, **options)
+            except FAILURES as error:
+                if old.group is not None:
+                    raise DataError(f"no coreset of the new rows was found ({error}); {_REMEDY}") from error
+                new = all_rows(self.data, self.y, **told)
         params = {**new.params, "prior": "the posterior of earlier rows"} if "prior" in new.params else new.params
         index = np.where(new.pseudo, NO_ROW, new.index + old.n_total)
         new = replace(new, index=index, label=old.label, params=params)

@@ -80,7 +80,7 @@ def upper_factor_of_inverse(precision: FloatArray) -> FloatArray:
 def _cholesky(precision: FloatArray, *, lower: bool = True) -> FloatArray:
     try:
         return np.asarray(linalg.cholesky(precision, lower=lower))
-    except linalg.LinAlgError as error:
+    except (linalg.LinAlgError, ValueError) as error:  # ValueError: of entries that are not finite
         raise DataError(
             "X has columns that are nearly collinear, the posterior's precision is not positive definite in floating "
             "point: standardise the columns, or drop one of two collinear ones"

@@ -6,6 +6,7 @@ from dataclasses import replace
 from unittest import mock
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import bayescore as bc
@@ -14,6 +15,7 @@ from bayescore.data.design import Grouping
 from bayescore.diagnostics import row_sums
 from bayescore.diagnostics.certificate import joint
 from bayescore.diagnostics.certificate.joint import JointDraws
+from bayescore.diagnostics.certificate.whole import weigher_of
 from bayescore.diagnostics.row_sums import JointSums
 from bayescore.families.family import FAMILIES
 from bayescore.models.posterior import log_likelihoods
@@ -174,3 +176,20 @@ def test_the_pass_ships_few_draws_and_no_names(drawn):
     eta, squares = near.predictors(rows)
     np.testing.assert_allclose(eta, draws.eta(rows).mean(axis=1))
     assert 0.3 < np.mean(squares / draws.eta(rows).var(axis=1)) < 3.0
+
+
+def test_effects_that_rows_tell_far_better_than_the_intercept_are_not_refused():
+    """Groups differ by 300 and 3,000 sds of the noise. Control: effects about as far off as the noise of a group."""
+    rng = np.random.default_rng(5)
+    rows = pd.DataFrame({"x": rng.normal(size=900), "g": rng.integers(0, 12, 900)})
+    for ratio in (300.0, 3000.0):
+        y = 1.0 + 0.5 * rows["x"] + rng.normal(size=12)[rows["g"]] + rng.normal(size=900) / ratio
+        told = {"formula": "y ~ x + (1 | g)", "family": "normal", "progressbar": False}
+        core = bc.build_coreset(rows.assign(y=y), **told)
+        idata = bc.sample(core, random_seed=1, progressbar=False)
+        strategy = weigher_of(idata, read_posterior(idata, "idata"), core, Dataset(core.as_source(), core.design))
+        assert strategy.miss() == ""
+        u = idata.posterior["u_g"]
+        u[:] = u.values + rng.normal(size=u.shape) / ratio / np.sqrt(75.0)
+        strategy = weigher_of(idata, read_posterior(idata, "idata"), core, Dataset(core.as_source(), core.design))
+        assert "misses Stein's identity" in strategy.miss()

@@ -183,6 +183,22 @@ def test_kept_rows_tell_log_likelihoods_far_off_and_by_how_much_they_err(formula
     assert rest.std() > 5.0 * found.error  # the control: the coreset there
 
 
+def test_new_rows_of_which_no_coreset_is_found_are_all_kept(monkeypatch):
+    fit = fitted("y ~ x0 + x1", rare(0, 30_000, 0.2))
+
+    def fails(*_, **__):
+        raise np.linalg.LinAlgError("singular")
+
+    monkeypatch.setattr(update, "build_coreset", fails)
+    more = fit.update(rare(1, 1000, 0.2), progressbar=False)
+    assert len(more.coreset) == len(fit.coreset) + 1000
+    assert more.level == "certified"
+    grouped = fitted("y ~ x0 + x1 + (1 | g)", rare(0, 3000, 0.5))
+    monkeypatch.setattr(update, "build_dataset", fails)
+    with pytest.raises(DataError, match=r"no coreset of the new rows was found \(singular\); give all rows"):
+        grouped.update(rare(1, 1000, 0.2), progressbar=False)
+
+
 def test_rows_of_few_kinds_stay_exact():
     rng = np.random.default_rng(3)
     rows = pd.DataFrame({"x": rng.integers(0, 5, 3000)})

@@ -321,6 +321,7 @@ def scores(predictor: Predictor, core: WeightedData, family: Family, prior: Prio
     for start in range(0, len(predictor), step):
         part = predictor.take(slice(start, start + step))
         of_beta, of_u = _row_scores(part, core, family, Z)
+        follow = (middle.beta - part.beta) @ move.T  # how effects move with beta
         of_factors = []
         for own, block, cut in zip(part.factors, blocks, cuts, strict=True):
             assert own.covariance is not None
@@ -329,9 +330,9 @@ def scores(predictor: Predictor, core: WeightedData, family: Family, prior: Prio
             inverse = np.asarray(np.linalg.inv(covariance), dtype=np.float64)
             slope = of_u[cut].T.reshape(some.effects.shape) - np.einsum("sgq,sqr->sgr", some.effects, inverse)
             mean, informed, middle_inverse = block
-            of_factors.append(
-                _of_factor(some, mean, slope, _LevelPrecisions(informed, inverse, middle_inverse), group_prior)
-            )
+            given = mean + follow[:, cut].reshape(some.effects.shape)
+            precisions = _LevelPrecisions(informed, inverse, middle_inverse)
+            of_factors.append(_of_factor(some, (mean, given), slope, precisions, group_prior))
             of_u[cut] = slope.reshape(len(slope), -1).T
         marginal, effects, slopes = (np.concatenate(each, axis=1) for each in zip(*of_factors, strict=True))
         of_beta = of_beta + prior.gradient(part.beta) - of_u.T @ move
@@ -374,17 +375,24 @@ class _LevelPrecisions(NamedTuple):
 
 
 def _of_factor(
-    own: Factor, mean: FloatArray, slope: FloatArray, blocks: _LevelPrecisions, prior: GroupPrior
+    own: Factor,
+    means: tuple[FloatArray, FloatArray],
+    slope: FloatArray,
+    blocks: _LevelPrecisions,
+    prior: GroupPrior,
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the gradients of a factor's log sds and z, and effects of some levels with their gradients.
 
-    `mean` is that of the effects, shape (G, q). `slope`, (S, G, q), is the gradient of log p by them. It is
-    multiplied by V of each draw over V of the draws' mean, so that f_beta, which is of the mean, becomes each draw's.
+    `means` are those of the effects, shape (G, q), and to first order those given each draw's beta, (S, G, q): effects
+    that the rows tell far better than beta lie about the latter. `slope`, (S, G, q), is the gradient of log p by them.
+    It is multiplied by V of each draw over V of the draws' mean, so that f_beta, which is of the mean, becomes each
+    draw's.
     """
     n_draws, G, q = own.effects.shape
     S, levels = own.covariance, checked(G)
     assert S is not None
     precision = blocks.information + blocks.middle
+    mean, given = means
     pull = np.einsum("gqr,gr->gq", precision, mean)
     M, effects, slopes = np.empty_like(S), [], []
     step = max(1, _PIECE // (G * q * q))
@@ -394,7 +402,8 @@ def _of_factor(
         center, moved = np.einsum("sgqr,gr->sgq", V, pull), np.einsum("sgqr,sgr->sgq", V, slope[at])
         M[at] = np.einsum("sgq,sgr->sqr", u, u) + V.sum(axis=1) + np.einsum("sgq,sgr->sqr", moved, u + center)
         root = np.linalg.cholesky(V[:, levels])
-        effects.append(np.linalg.solve(root, (u - center)[:, levels, :, None]).reshape(len(u), -1))
+        about = u - center - (given[at] - mean)
+        effects.append(np.linalg.solve(root, about[:, levels, :, None]).reshape(len(u), -1))
         slopes.append(np.einsum("sgqr,sgq->sgr", root, slope[at][:, levels]).reshape(len(u), -1))
         slope[at] = np.einsum("gqr,sgr->sgq", precision, moved)
     Q = blocks.inverse @ (M - G * S) @ blocks.inverse
