@@ -48,6 +48,7 @@ from scipy import linalg
 from scipy.sparse import csr_array
 
 from bayescore.compat import as_xarray
+from bayescore.data.column_kinds import as_floats, as_table, check_numeric
 from bayescore.data.columns import FilteredSource
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
@@ -56,7 +57,7 @@ from bayescore.data.formula_parsing import parsed
 from bayescore.data.groups import MISSING_HINT
 from bayescore.data.source import Source
 from bayescore.data.sources import has_named_columns
-from bayescore.data.tables import as_floats, as_table, check_numeric, is_table
+from bayescore.data.tables import is_table
 from bayescore.diagnostics.row_sums import check_finite, full_rows
 from bayescore.families import Family
 from bayescore.fitting.pictures import FitPictures

@@ -16,6 +16,7 @@ for column j of mean m_j and sd s_j, S the covariance of the effects, A the matr
 Tables that print four digits of each number, so that they stand whole in a terminal of 80 columns.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace

@@ -227,7 +227,7 @@ class FitPictures(FitAverages):
         about += "".join(f", {len(own):,} groups of {own.name}" for own in core.groups)
         about += f": draws from a coreset of {len(core):,} rows"
         if self.certificate.trusted:
-            known = "new rows and what is known of earlier ones" if self.frames else "all"
+            known = "new rows and samples of earlier ones" if self.updated else "all"
             about += f", checked against {known}"
         check = None if rows is None else check_model(self.posterior(), rows.designed(), rows.events)
         if self.spread:

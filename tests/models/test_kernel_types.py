@@ -1,4 +1,4 @@
-"""Kernels meet arrays of one type, so that a model of one column, or with offsets, compiles nothing that others have."""
+"""Kernels meet arrays of one type, so that a model of one column, or with offsets, compiles nothing anew."""
 
 from dataclasses import replace
 

@@ -29,7 +29,9 @@ def test_the_density_is_the_models(group_prior):
     _, core = built(BOTH, n_a=6, n_b=3, nested=True, median=15, slope=0.5)
     model = bc.model(core, prior=bc.priors.Normal(0.0, 2.0), group_prior=group_prior)
     names = ["u_a", "sigma_a", "rho_a", "u_b", "sigma_b"]
-    told = model.compile_fn(model.replace_rvs_by_values([model[name] for name in names]), inputs=model.value_vars, mode="FAST_COMPILE")
+    told = model.compile_fn(
+        model.replace_rvs_by_values([model[name] for name in names]), inputs=model.value_vars, mode="FAST_COMPILE"
+    )
     prior = model.compile_logp(
         vars=[model["sigma_a"], model["rho_a_standardised"], model["sigma_b"]], mode="FAST_COMPILE"
     )
