@@ -13,7 +13,7 @@ formulas of this file. With groups, and where fewer than a quarter of the draws 
 the same prior that can be used. A word is *false* if it is "certified" or "corrected" and a mean is off by more than
 0.25 sd. `worst` are the largest errors of means, in sds, and of sds, relative, of updates that have one of these words.
 
-``--trials 300`` are the updates.
+``--trials 300`` are the updates. The table says how many were made.
 """
 
 import itertools
@@ -202,7 +202,11 @@ def main(trials: int = UPDATES) -> None:
             warnings.simplefilter("ignore")
             found.append(update(i))
         print({key: round(own, 3) if isinstance(own, float) else own for key, own in found[-1].items()}, flush=True)
-    frame = pd.DataFrame(found)
+    report(pd.DataFrame(found))
+
+
+def report(frame: pd.DataFrame) -> None:
+    """Write the tables of some updates."""
     rows = [counted("all", "", frame)]
     drawn = [("no drift", frame["sds"] == 0.0), ("drift", frame["sds"] > 0.0)]
     rows += [counted("new rows", value, frame[which]) for value, which in drawn]
