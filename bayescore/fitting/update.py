@@ -38,7 +38,7 @@ _OF_FEW = ("the labels are completely separated", "all .* rows of the coreset ha
 
 @dataclass(frozen=True, eq=False)
 class NewRows(Given):
-    """New rows beside a coreset of earlier ones, of which sums and samples were `kept`."""
+    """New rows, a coreset of earlier ones, and the sums and samples of the earlier rows that were `kept`."""
 
     fit: FitParts | None = None
     kept: tuple[EarlierRows, ...] = ()

@@ -163,7 +163,7 @@ class Crew:
         x, values, acceptance = np.empty((chains, n, size)), np.empty((chains, n)), np.empty((chains, n))
         piece = max(1, self.piece // thin)
         log_h = np.full(chains, self.step.log_h)
-        target, rays = self.frame.target, self.frame.rays
+        target = (*self.frame.target, self.frame.rays)
 
         def chain(c: int) -> None:
             step, late = self.step, []
@@ -173,7 +173,7 @@ class Crew:
                 part = slice(begin, begin + piece)
                 iteration = begin * thin if adapting else -1
                 segment = Segment(x[c, part], values[c, part], acceptance[c, part], thin, iteration)
-                self.x[c], last, mean = advance(self.rngs[c], self.x[c], step, target, rays, segment)
+                self.x[c], last, mean = advance(self.rngs[c], self.x[c], step, target, segment)
                 step = step._replace(log_h=last)
                 late.append(mean)
                 self.bar.advance(len(segment.draws) * thin)

@@ -15,8 +15,8 @@ even then.
 Behind a wall, where rows are all but separated, the gradient throws proposals far off. So the gradient of log pi is cut
 to the length sqrt(D) + 3, which it has once in a thousand draws of a normal density; detailed balance holds for any F.
 
-Long tails, such as those that a Student t prior gives to a coefficient of which the data say little, stop these steps:
-far out the chain stays. So coefficients that have such a prior and depend on it get a second move in each transition.
+Long tails, such as those that a Student t prior gives to a coefficient that the data hardly know, stop these steps: far
+out the chain stays. So coefficients that have such a prior and depend on it get a second move in each transition.
 One of them, theta_d, is multiplied in its distance from the center by exp(z), z ~ N(0, `STRETCH`^2), and the others
 follow by regression on it: with u the unit vector along row d of L,
 
@@ -148,12 +148,11 @@ def _advance(
     noise: tuple[FloatArray, FloatArray, FloatArray],
     start: FloatArray,
     step: StepSize,
-    target: tuple[CompiledDensity, Any],
-    rays: FloatArray,
+    target: tuple[CompiledDensity, Any, FloatArray],
     segment: Segment,
 ) -> tuple[FloatArray, float, float]:
     normals, uniforms, stretches = noise
-    own, data = target
+    own, data, rays = target
     x, pull, log_h, steps = start.copy(), np.empty(start.size), step.log_h, step.steps
     y, moved, p = np.empty(start.size), np.empty(start.size), np.empty(start.size)
     value, mean = own.at(x, pull, data), 0.0
@@ -204,21 +203,20 @@ def advance(
     rng: np.random.Generator,
     x: FloatArray,
     step: StepSize,
-    target: tuple[CompiledDensity, Any],
-    rays: FloatArray,
+    target: tuple[CompiledDensity, Any, FloatArray],
     segment: Segment,
 ) -> tuple[FloatArray, float, float]:
     """Fill a segment from x on, in the coordinates x; return the last point, and the last and the mean log h.
 
-    `rays`, shape (k, D), are unit vectors along which points are stretched, too.
+    `target` has the density, its data, and unit vectors, shape (k, D), along which points are stretched, too.
     """
     n, size = segment.draws.shape
     normals, uniforms = rng.standard_normal((n, segment.thin, size)), rng.random((n, segment.thin))
     stretches = np.empty((n, segment.thin, 3))
-    if len(rays):
+    if len(target[2]):
         stretches[:, :, ::2] = rng.random((n, segment.thin, 2))
         stretches[:, :, 1] = STRETCH * rng.standard_normal((n, segment.thin))
-    return _advance((normals, uniforms, stretches), x, step, target, rays, segment)
+    return _advance((normals, uniforms, stretches), x, step, target, segment)
 
 
 STRETCH = 2.0  # sd of z: a factor of 50 once in 40 moves

@@ -216,4 +216,3 @@ def report(frame: pd.DataFrame) -> None:
     kinds = frame["family"].where(frame["groups"] == 0, "(1 | g)")
     rows += [counted("model", str(value), part) for value, part in frame.groupby(kinds)]
     publish("update_rates", rows, 3)
-    publish("update_rates_each", frame.to_dict("records"), 3)

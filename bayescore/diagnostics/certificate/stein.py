@@ -383,10 +383,10 @@ def _of_factor(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the gradients of a factor's log sds and z, and effects of some levels with their gradients.
 
-    `means` are those of the effects, shape (G, q), and to first order those given each draw's beta, (S, G, q): effects
-    that the rows tell far better than beta lie about the latter. `slope`, (S, G, q), is the gradient of log p by them.
-    It is multiplied by V of each draw over V of the draws' mean, so that f_beta, which is of the mean, becomes each
-    draw's.
+    `means` are those of the effects, shape (G, q), and to first order those given each draw's beta, (S, G, q). Effects
+    that the rows tell far better than beta lie about their means given beta. `slope`, (S, G, q), is the gradient of log
+    p by them. It is multiplied by V of each draw over V of the draws' mean, so that f_beta, which is of the mean,
+    becomes each draw's.
     """
     n_draws, G, q = own.effects.shape
     S, levels = own.covariance, checked(G)
