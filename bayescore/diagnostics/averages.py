@@ -147,7 +147,15 @@ class ContrastCells:
                 f"by={self.by!r}: row {block.index[(column == NO_GROUP).argmax()]} of data is of a group that the "
                 "posterior does not know; leave such rows out"
             )
-        return np.searchsorted(self.values, np.round(column, 9))
+        values = np.asarray(self.values)
+        return np.searchsorted(0.5 * (values[1:] + values[:-1]), column)
+
+    def rounding(self, name: str) -> float:
+        """Return the size of the numbers that a raw column was computed of, in whose last digits it is not exact."""
+        lead = int(self.design.intercept)
+        if not self.designed or self.design.center is None or name not in self.design.names[lead:]:
+            return 0.0
+        return abs(float(self.design.center[self.design.names.index(name, lead) - lead]))
 
     def terms(self, block: WeightedData, contrast: int) -> list[tuple[FloatArray, WeightedData]]:
         """Return the factors of a contrast's rows, shape (n,), and changed rows in the design, in the block's order."""
@@ -207,17 +215,38 @@ class ContrastCells:
 
 
 def values_of(dataset: Dataset, cells: ContrastCells, name: str, most: int) -> tuple[float, ...] | None:
-    """Return the distinct values of a raw column, by a pass; None as soon as there are more than `most`."""
+    """Return the distinct values of a raw column, by a pass; None as soon as there are more than `most`.
+
+    Values are one if they differ by rounding alone, whatever the scale of the column.
+    """
+    size = cells.rounding(name)
 
     def one(_: int, block: WeightedData) -> FloatArray:
-        return np.unique(np.round(cells.column(block, name), 9))[: most + 1]
+        return _distinct(cells.column(block, name), size)[: most + 1]
 
     values: FloatArray = np.zeros(0)
     for found in dataset.map(one, "learning levels"):
-        values = np.union1d(values, found)
+        values = _distinct(np.concatenate([values, found]), size)
         if len(values) > most:
             return None
     return tuple(map(float, values))
+
+
+_ULPS = 64.0 * float(np.finfo(np.float64).eps)  # relative difference of numbers that are equal but for rounding
+
+
+def _distinct(values: FloatArray, size: float) -> FloatArray:
+    """Return the values that differ by more than rounding, in order: of themselves, and of numbers of some size.
+
+    Whole numbers that are given as they are differ, however large, as identifiers do.
+    """
+    values = np.unique(values)
+    whole = np.rint(values)
+    values = np.unique(np.where(np.abs(values - whole) <= _ULPS * (np.abs(values) + size), whole, values))
+    allowed = _ULPS * (np.abs(values[1:]) + size)
+    if size == 0.0:
+        allowed[(values[1:] == np.rint(values[1:])) & (values[:-1] == np.rint(values[:-1]))] = 0.0
+    return values[np.append(True, np.diff(values) > allowed)] if len(values) else values
 
 
 _MOVE = 1e-5  # of eta, over which the slope of p is a difference: off by 1e-11, by its third derivative and by rounding

@@ -284,3 +284,63 @@ def test_the_same_rows_are_sampled_whatever_the_blocks_and_threads(many):
     for each in values[1:]:
         np.testing.assert_allclose(each.values, values[0].values, rtol=1e-12)
         np.testing.assert_allclose(each.error, values[0].error, rtol=1e-6)
+
+
+SCALES = (1e-12, 1e-6, 1e6, 1e12)
+
+
+@pytest.fixture(scope="module")
+def of_scales():
+    """Return fits of the same rows with columns of other scales, by scale, and their rows."""
+    rng = np.random.default_rng(8)
+    rows = pd.DataFrame(
+        {"x": rng.normal(3.0, 1.0, 900), "few": rng.integers(1, 5, 900), "one": rng.integers(0, 2, 900)}
+    )
+    eta = 0.6 * (rows["x"] - 3.0) + 0.3 * rows["few"] + 0.5 * rows["one"]
+    rows["n"] = rng.poisson(np.exp(0.3 * eta))
+    found = {}
+    for scale in (1.0, *SCALES):
+        scaled = rows.assign(**{name: scale * rows[name] for name in ("x", "few", "one")})
+        fit = bc.fit("n ~ x + few + one", scaled, family="poisson", random_state=1, progressbar=False)
+        found[scale] = fit, scaled
+    return found
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_averages_and_slopes_are_alike_at_every_scale(of_scales, scale):
+    (fit, rows), (known, plain) = of_scales[scale], of_scales[1.0]
+    for ask in (
+        lambda fit, _: fit.average_predictions(by="few")["mean"],
+        lambda fit, _: fit.average_predictions(variables="few")["mean"],
+        lambda fit, rows: fit.average_predictions(by="one", data=rows)["mean"],
+        lambda fit, rows: fit.predict(rows.iloc[:9])["mean"],
+        lambda fit, _: fit.check()["predicted"],
+    ):
+        np.testing.assert_allclose(ask(fit, rows), ask(known, plain), rtol=1e-6)
+    for name in ("x", "few"):
+        np.testing.assert_allclose(scale * fit.slopes(name)["mean"], known.slopes(name)["mean"], rtol=1e-6)
+        own, other = fit.comparisons(name, step=2.0 * scale), known.comparisons(name, step=2.0)
+        np.testing.assert_allclose(own["mean"], other["mean"], rtol=1e-6)
+    levels = fit.average_predictions(by="few").iloc[:, 0].astype(float)
+    np.testing.assert_allclose(levels, scale * np.arange(1.0, 5.0), rtol=1e-9)
+    table = fit.summary(scale="response")
+    wanted = known.summary(scale="response").loc["x", "mean"]
+    assert scale * table.loc["x", "mean"] == pytest.approx(wanted, rel=1e-6)
+    assert table.loc["one", "contrast"] == "dp/dx"  # 0 and 1e-12 are no 0 and 1
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_rows_of_a_design_tell_values_of_every_scale(of_scales, scale):
+    fit, rows = of_scales[scale]
+    designed = bc.all_rows(rows, family="poisson", design=fit.coreset.design, progressbar=False)
+    found = bc.average_predictions(fit.idata, designed, by="few", progressbar=False)["mean"]
+    np.testing.assert_allclose(found, fit.average_predictions(by="few")["mean"], rtol=1e-6)
+
+
+def test_identifiers_as_numbers_are_apart():
+    rng = np.random.default_rng(3)
+    rows = pd.DataFrame({"x": rng.normal(size=600), "id": 4_000_000_000_000_000 + rng.integers(0, 3, 600)})
+    rows["y"] = rows["x"] + rng.logistic(size=600) > 0
+    fit = bc.fit("y ~ x + id", rows, random_state=1, progressbar=False)
+    found = fit.average_predictions(by="id")
+    assert found["id"].tolist() == sorted(rows["id"].unique())
