@@ -17,6 +17,7 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 
+from bayescore.coresets.build import all_rows
 from bayescore.data.batches import read_csv
 from bayescore.data.coreset import Coreset
 from bayescore.data.design import terms_text
@@ -33,8 +34,9 @@ from bayescore.priors import Prior
 from bayescore.priors.by_name import prior_from_dict
 from bayescore.priors.groups import DEFAULT_GROUP_PRIOR, is_default
 from bayescore.samplers.posterior import of_own_model, read_posterior
+from bayescore.samplers.sample import sample
 from bayescore.text import number
-from bayescore.validation import DataError, warn
+from bayescore.validation import DataError, RandomState, warn
 
 ROLES = ("label", "weights", "offset", "trials", "exposure", "groups", "missing")
 
@@ -294,6 +296,52 @@ class Fit(FitClusters):
         route.design_prior()  # names of coefficients
         route.settle()
         return replace(self.of(route), kept=self.kept)  # of the same rows
+
+    def all_rows_posterior(self, *, random_seed: RandomState = None, progressbar: bool = True, **options: Any) -> Any:
+        """Return the posterior of all rows under the fit's design and priors, a reference to `compare` the fit with.
+
+        Parameters
+        ----------
+        random_seed : int, Generator, SeedSequence or None
+            Seed; None for one that follows from the fit's.
+        progressbar : bool
+            Show progress.
+        **options
+            As `sample` takes them: draws, tune, chains, sampler.
+
+        Returns
+        -------
+        InferenceData
+
+        Raises
+        ------
+        DataError
+            If the fit does not have its rows, its draws are of a model of your own, or its spread is cluster-robust.
+
+        Examples
+        --------
+        >>> import numpy as np, bayescore as bc
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(5000, 2))
+        >>> fit = bc.fit(X, X[:, 0] + rng.logistic(size=5000) > 0, random_state=1, progressbar=False)
+        >>> reference = fit.all_rows_posterior(progressbar=False)
+        >>> str(bc.compare(fit, reference).verdicts["candidate"].level) in ("indistinguishable", "close")
+        True
+        """
+        self._check_model_spread("all_rows_posterior")
+        story = read_posterior(self.drawn, "fit.drawn").story
+        if not story:
+            raise DataError("the draws are of a model of your own, whose prior the fit does not know; see with_prior")
+        given, core = self.rows_given, self.coreset
+        whole = given.data
+        if not isinstance(whole, Coreset):
+            told = {**given.told(), "progressbar": progressbar}
+            whole = all_rows(given.data, given.y, **told, family=core.family, design=core.design)
+        if core.groups:
+            options.setdefault("group_prior", self.group_prior)
+        seed = self.seed + 1 if random_seed is None else random_seed
+        prior = prior_from_dict(story["prior"])
+        return sample(whole, prior=prior, random_seed=seed, progressbar=progressbar, **options)
 
     def update(
         self,

@@ -29,9 +29,10 @@ correlations are not judged.
 """
 
 import itertools
+import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +51,12 @@ from bayescore.families import Family
 from bayescore.limits import NEGLIGIBLE_ERROR
 from bayescore.numerics.chains import mcse_mean
 from bayescore.numerics.moments import Moments, errors, errors_mcse, moments, moments_mcse, sidak_quantile
+from bayescore.priors.by_name import prior_from_dict
+from bayescore.priors.groups import group_prior_from_dict
 from bayescore.report import pictures
 from bayescore.report.pages import as_fragment, as_text, write_report
 from bayescore.samplers.posterior import Posterior, read_posterior
+from bayescore.samplers.summaries import with_scales
 from bayescore.text import with_error
 from bayescore.types import FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError, check_integer
@@ -202,6 +206,10 @@ class _ErrorKind:
         return f"{value}{spread}{self.unit}, in the {self.names[i]}"
 
 
+_LARGER = "Use method='calibrated', or a larger coreset if it was."
+_LOWERS = "; a larger coreset lowers it"
+
+
 def verdict(errors: Moments, mcse: Moments, features: tuple[str, ...], noisier: str) -> Verdict:
     """Judge a candidate by its errors against the reference and their standard errors: see the table in this module.
 
@@ -218,7 +226,7 @@ def verdict(errors: Moments, mcse: Moments, features: tuple[str, ...], noisier: 
         return Verdict(
             Level.DIFFERS,
             f"The largest error is {family.phrase(int(values.argmax()))}: above {NEGLIGIBLE_ERROR:g} and more than "
-            "Monte Carlo error explains. Use method='calibrated', or a larger coreset if it was.",
+            f"Monte Carlo error explains. {_LARGER}",
         )
     if hidden:
         i = int(noisy.mcse.argmax())
@@ -241,7 +249,7 @@ def verdict(errors: Moments, mcse: Moments, features: tuple[str, ...], noisier: 
             Level.CLOSE,
             f"Small but real differences: every mean is within {NEGLIGIBLE_ERROR:g} sd and every sd "
             f"within {NEGLIGIBLE_ERROR:.0%}. "
-            f"The largest error is {worst.phrase(i)}; a larger coreset lowers it.",
+            f"The largest error is {worst.phrase(i)}{_LOWERS}.",
         )
     return Verdict(
         Level.TOO_FEW_DRAWS,
@@ -351,7 +359,10 @@ class Comparison(ComparisonData):
 def compare(
     candidates: object, reference: object, *, test: WeightedData | None = None, max_draws: int = 4000
 ) -> Comparison:
-    """Compare posteriors with a reference posterior of the same coefficients; effects of groups are not compared.
+    """Compare posteriors with a reference posterior of the same model: coefficients, sds and correlations of effects.
+
+    Sds of groups' effects are compared by their logarithms; the effects of single groups are not compared. Where priors
+    differ, the verdict says so first.
 
     Parameters
     ----------
@@ -396,17 +407,25 @@ def compare(
     others = _check_candidates(candidates, truth)
     if test is not None:
         _check_test(test, [truth, *others.values()])
+    tested, shown = {**others, NOISE_FLOOR: truth}, truth
+    if truth.terms and all(own.terms == truth.terms for own in others.values()):
+        groups = () if truth.design is None else truth.design.groups
+        judged = {name: with_scales(own, groups) for name, own in {**others, REFERENCE: truth}.items()}
+        if len({own.features for own in judged.values()}) == 1:  # whose sds of effects are known
+            truth = _check_reference(judged.pop(REFERENCE))
+            others = judged
     base = measure(truth, max_draws)
     rows: dict[str, Row] = {}
     verdicts, tables = {}, []
     for name, candidate in others.items():
         difference, mcse, noisier = moment_errors(candidate, base)
         rows[name] = {**mmd_row(candidate, base, max_draws), **moment_row(difference, mcse)}
-        verdicts[name] = verdict(difference, mcse, truth.features, noisier)
+        found = verdict(difference, mcse, truth.features, noisier)
+        verdicts[name] = _with_priors(found, tested[name], shown)
         tables.append(_coordinates(name, candidate, truth, difference, mcse))
     rows[NOISE_FLOOR] = noise_floor(base)
     if test is not None:
-        for name, posterior in [*others.items(), (NOISE_FLOOR, truth)]:
+        for name, posterior in tested.items():
             rows[name]["nll"] = negative_log_likelihood(posterior.draws, test, posterior.family)
     records = {
         name: {column: pair[i] for metric, pair in row.items() for i, column in enumerate((metric, f"{metric}_mcse"))}
@@ -420,8 +439,30 @@ def compare(
         others,
         truth,
         max_draws,
-        None if test is None else check_model(truth, test),
+        None if test is None else check_model(shown, test),
     )
+
+
+def _with_priors(found: Verdict, own: Posterior, reference: Posterior) -> Verdict:
+    """Return a verdict that first names priors that differ, and then what of groups is not compared."""
+    text = found.text
+    what = {"prior": "priors", "group_prior": "priors of effects' sds"}
+    for key, kind in what.items():
+        one, other = (_prior_text(each, key) for each in (own, reference))
+        if one and other and one != other:
+            text = text.replace(f" {_LARGER}", "").replace(_LOWERS, "")
+            said = f"The {kind} differ, which moves a posterior whatever the coreset: {one}, the reference's {other}."
+            text = f"{said} Compare posteriors under one prior. {text}"
+    if own.terms:
+        text += " Effects of single groups are not compared."
+    return replace(found, text=text)
+
+
+def _prior_text(posterior: Posterior, key: str) -> str:
+    """Return a prior as text that is equal where priors are; empty where it is not known."""
+    if key == "prior":
+        return str(prior_from_dict(posterior.story["prior"])) if "prior" in posterior.story else ""
+    return str(group_prior_from_dict(json.loads(posterior.attrs[key]))) if key in posterior.attrs else ""
 
 
 def _draws(given: object) -> object:

@@ -293,9 +293,8 @@ SCALES = (1e-12, 1e-6, 1e6, 1e12)
 def of_scales():
     """Return fits of the same rows with columns of other scales, by scale, and their rows."""
     rng = np.random.default_rng(8)
-    rows = pd.DataFrame(
-        {"x": rng.normal(3.0, 1.0, 900), "few": rng.integers(1, 5, 900), "one": rng.integers(0, 2, 900)}
-    )
+    rows = pd.DataFrame({"x": rng.normal(3.0, 1.0, 900), "few": rng.integers(1, 5, 900)})
+    rows["one"] = rng.integers(0, 2, 900)
     eta = 0.6 * (rows["x"] - 3.0) + 0.3 * rows["few"] + 0.5 * rows["one"]
     rows["n"] = rng.poisson(np.exp(0.3 * eta))
     found = {}
