@@ -80,7 +80,9 @@ class ByName(Independent):
             each = [(*prior.distribution(length), length) for prior, length in runs]
             return pt.concatenate([kind.dist(shape=length, **parameters) for kind, parameters, length in each])
 
-        return pm.CustomDist, {"dist": joined}
+        # PyMC finds no starting point of a mixture that is joined to others
+        start = {} if self.unimodal else {"support_point": lambda rv, size: pt.zeros(n_features)}  # noqa: ARG005
+        return pm.CustomDist, {"dist": joined, **start}
 
     @property
     def unnamed(self) -> list[int]:

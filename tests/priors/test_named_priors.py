@@ -82,3 +82,11 @@ def test_stored_priors_that_are_none_are_refused():
         prior_from_dict({"kind": "Normal", "sigma": -1.0})
     with pytest.raises(KeyError):
         prior_from_dict({"kind": ByName.__name__})
+
+
+@pytest.mark.parametrize("others", [{}, {"Intercept": bc.priors.Normal(0, 2)}, {"*": bc.priors.StudentT(4, 0, 1)}])
+def test_a_mixture_of_one_coefficient_has_a_starting_point(others):
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    core = bc.all_rows(X, X[:, 0] > 0, intercept=True, progressbar=False)
+    model = bc.model(core, prior=prior_of({"x0": bc.priors.SpikeAndSlab(), **others}, core.feature_names))
+    assert model.initial_point()["beta"].tolist() == [0.0, 0.0, 0.0]
