@@ -51,10 +51,13 @@ class RowError(DataError):
 
 
 def warn(message: str) -> None:
-    """Warn, with the first line outside bayescore as the place."""
-    level, frame = 1, sys._getframe()
-    while frame.f_globals.get("__name__", "").startswith("bayescore") and frame.f_back is not None:
-        level, frame = level + 1, frame.f_back
+    """Warn, with the line that called bayescore as the place: what is called between its frames is no user's line."""
+    level, depth, frame = 1, 1, sys._getframe()
+    while frame.f_back is not None:
+        depth += 1
+        if frame.f_globals.get("__name__", "").startswith("bayescore"):
+            level = depth
+        frame = frame.f_back
     warnings.warn(message, UserWarning, stacklevel=level)
 
 

@@ -99,6 +99,14 @@ from bayescore.types import INTERCEPT, FloatArray, WeightedData
 from bayescore.validation import DataError, check_alone, warn
 
 
+@contextmanager
+def missing_was_said() -> Iterator[None]:
+    """Give no warning of rows that miss something: the build of the coreset did."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "missing='drop' left out", UserWarning)
+        yield
+
+
 @dataclass(frozen=True, eq=False)
 class Given:
     """Rows, labels and roles, as `build_coreset` takes them."""
@@ -162,7 +170,8 @@ class Given:
         labels = core.response == "labels"  # of others only rows of the data tell elpd and dispersion
         if core.lossless and (self.once or labels):
             return certify(idata, core, core, progressbar=self.progressbar, **own)
-        return certify(idata, core, self.data, self.y, **self.told(), **own)
+        with missing_was_said():
+            return certify(idata, core, self.data, self.y, **self.told(), **own)
 
     @property
     def gone(self) -> str:
@@ -224,7 +233,8 @@ class Given:
 
     def rows(self, core: Coreset) -> Dataset:
         """Return the rows in the design of a coreset."""
-        return full_rows(core, self.data, self.y, progress=self.progressbar, **self.roles)
+        with missing_was_said():
+            return full_rows(core, self.data, self.y, progress=self.progressbar, **self.roles)
 
     def undesigned(self, *, response: str, **beside: Any) -> Dataset:
         """Return the rows in the design of the formula, not standardised."""

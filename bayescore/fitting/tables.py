@@ -27,7 +27,7 @@ from bayescore.data.design import Grouping
 from bayescore.diagnostics.loo import loo
 from bayescore.diagnostics.model_check import check_model
 from bayescore.fitting.parts import FitParts, described, interval_names, parameters, raw_effects_map, raw_rows, table
-from bayescore.fitting.route import all_rows_of
+from bayescore.fitting.route import all_rows_of, missing_was_said
 from bayescore.limits import PROB
 from bayescore.models.groups.effects import EffectDraws
 from bayescore.models.predictor import Factor
@@ -369,4 +369,5 @@ class FitTables(FitPriors):
         """
         self._check_model_spread("loo")
         given = self.rows_given
-        return loo(self.idata, self.coreset, given.data, given.y, **given.told())
+        with missing_was_said():
+            return loo(self.idata, self.coreset, given.data, given.y, **given.told())
