@@ -5,15 +5,19 @@ bayescore, and code of users that is to run on both, reads ``idata.posterior["be
 and adds a group by ``idata["constant_data"] = dataset``, all of which mean the same on both.
 """
 
+import io
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
+import h5netcdf
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
+from xarray.backends import H5NetCDFStore
 
 from bayescore.limits import MAX_K
 from bayescore.types import FloatArray
@@ -50,18 +54,34 @@ def inference_data(
     return az.from_dict(groups, **about) if ARVIZ_1 else az.from_dict(**{**about, **groups})
 
 
-def read_inference_data(path: str) -> Any:
-    """Return the groups of a netCDF file, in memory, whichever ArviZ wrote it; the file is closed."""
+def read_inference_data(path: str, check_size: Callable[[int], object] = int) -> Any:
+    """Return the groups of a netCDF file, in memory, whichever ArviZ wrote it; the file is closed.
+
+    `check_size` is called with the bytes that they take before they are read, and may raise.
+    """
     idata = az.from_netcdf(path, engine="h5netcdf")
     try:
+        groups = [as_xarray(idata[name]) for name in (idata.children if ARVIZ_1 else idata.groups())]
+        check_size(sum(group.nbytes for group in groups))
         return idata.load()  # values are read when they are asked for, when the file may be another
     finally:
         idata.close()
 
 
 def write_inference_data(idata: Any, path: str) -> None:
-    """Write all groups to a netCDF file that either ArviZ reads."""
-    idata.to_netcdf(path, engine="h5netcdf")
+    """Write all groups to a netCDF file that either ArviZ reads.
+
+    The file is made in memory: HDF5 that meets a full disk cannot close its file, and ends the process later.
+    """
+    image = io.BytesIO()
+    with h5netcdf.File(image, "w") as file:
+        for name, value in idata.attrs.items():
+            file.attrs[name] = value
+        for name in idata.children if ARVIZ_1 else idata.groups():
+            group = as_xarray(idata[name])
+            packed = {own: {"zlib": True} for own, data in group.variables.items() if data.dtype.kind in "biuf"}
+            group.dump_to_store(H5NetCDFStore(file, group=name, mode="a"), encoding=packed)
+    Path(path).write_bytes(image.getbuffer())
 
 
 def as_xarray(group: Any) -> xr.Dataset:

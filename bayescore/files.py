@@ -64,7 +64,7 @@ def whole_file(path: str | Path, name: str = "path") -> Iterator[Path]:
     host = platform.node()
     partial = target.with_name(f".{target.name}.{host}.{os.getpid()}.part")
     for other in target.parent.glob(f".{glob.escape(f'{target.name}.{host}')}.*.part"):
-        if not _is_alive(other.suffixes[-2][1:]):
+        if not is_alive(other.suffixes[-2][1:]):
             other.unlink(missing_ok=True)
     try:
         yield partial
@@ -74,13 +74,18 @@ def whole_file(path: str | Path, name: str = "path") -> Iterator[Path]:
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
-        told = f"{name}={str(path)!r} is not written: no space is left on its disk; free some, or name another folder"
-        raise OSError(error.errno, told) from error
+        raise no_space(error, path, name) from error
     finally:
         partial.unlink(missing_ok=True)
 
 
-def _is_alive(pid: str) -> bool:
+def no_space(error: OSError, path: str | Path, name: str) -> OSError:
+    """Return the error of a disk that is full."""
+    said = f"{name}={str(path)!r} is not written: no space is left on its disk; free some, or name another folder"
+    return OSError(error.errno, said)
+
+
+def is_alive(pid: str) -> bool:
     """Whether a process of this number runs here; True where that cannot be told."""
     if os.name != "posix" or not pid.isdecimal():
         return True
@@ -97,6 +102,10 @@ _FORMAT = 1
 
 
 _HEADER = "header"
+
+
+# what NumPy raises of other files, and of archives that are not whole
+_DAMAGED = (BadZipFile, ValueError, LookupError, TypeError, AttributeError, OSError, EOFError, RuntimeError)
 
 
 Arrays = dict[str, NDArray[Any]]
@@ -120,6 +129,23 @@ def write_checkpoint(path: str | Path, kind: str, header: dict[str, Any], arrays
         np.savez(file, **{_HEADER: np.frombuffer(text.encode(), dtype=np.uint8)}, **arrays)  # type: ignore[arg-type]
 
 
+class UnpacksError(DataError):
+    """A file says that it holds far more than its size."""
+
+
+_SPARE_BYTES = 1 << 20
+
+
+def check_packed(size: int, path: Path, times: float) -> None:
+    """Raise if a file unpacks to more than so many times its size, as none of bayescore does: it is not read."""
+    packed = path.stat().st_size
+    if size > times * packed + _SPARE_BYTES:
+        raise UnpacksError(
+            f"{str(path)!r} would unpack from {packed:,} bytes to {size:,}, as no file of bayescore does: it is "
+            "damaged, or was changed; use an earlier one, or begin anew"
+        )
+
+
 def read_checkpoint(path: str | Path, kind: str) -> tuple[dict[str, Any], Arrays]:
     """Return header and arrays; raise `DataError` for a file that is damaged, of another kind or of another format."""
     source = Path(path)
@@ -128,10 +154,23 @@ def read_checkpoint(path: str | Path, kind: str) -> tuple[dict[str, Any], Arrays
     try:
         # opened here, for NumPy leaves the file open where it is no archive
         with source.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+            check_packed(sum(own.file_size for own in archive.zip.infolist()), source, 1.0)
             arrays = {name: archive[name] for name in archive.files}
         header = json.loads(arrays.pop(_HEADER).tobytes())
         found, version, stated = header["kind"], header["format"], header.pop("sha256")
-    except (BadZipFile, ValueError, KeyError, TypeError, AttributeError, EOFError, OSError, RuntimeError):
+    except UnpacksError:
+        raise
+    except (
+        BadZipFile,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        EOFError,
+        OSError,
+        RuntimeError,
+        MemoryError,
+    ):
         raise DataError(
             f"{str(source)!r} is damaged, or no checkpoint of bayescore: use an earlier one, or begin anew"
         ) from None

@@ -6,10 +6,13 @@ Every message names the argument, the value met and the remedy.
 import json
 import operator
 import re
+import reprlib
 import sys
 import warnings
 from collections.abc import Iterable
-from typing import Any
+from dataclasses import MISSING, fields, is_dataclass
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -134,6 +137,74 @@ def json_object(text: Any, problem: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise DataError(problem)
     return value
+
+
+def from_json(kind: Any, value: Any, name: str, **more: Any) -> Any:
+    """Return a value that was read from JSON as what it should be: a type, a dataclass, or a union or list of such.
+
+    `more` are fields of a dataclass that are no JSON.
+
+    Raises
+    ------
+    DataError
+        If it is something else; the message names the field, what it is and what was expected.
+
+    Examples
+    --------
+    >>> from_json(float | None, 3, "mean")
+    3.0
+    >>> from_json(dict[str, int], {"draws": True}, "asked")
+    Traceback (most recent call last):
+      ...
+    bayescore.validation.DataError: asked['draws'] is True; int was expected
+    """
+    origin, parts = get_origin(kind), get_args(kind)
+    if kind is Any:
+        return value
+    if origin in (Union, UnionType):
+        for part in parts:
+            try:
+                return from_json(part, value, name)
+            except DataError:
+                continue
+    elif origin is list and isinstance(value, list):
+        return [from_json(parts[0], own, f"{name}[{k}]") for k, own in enumerate(value)]
+    elif origin is dict and isinstance(value, dict):
+        return {key: from_json(parts[1], own, f"{name}[{key!r}]") for key, own in value.items()}
+    elif is_dataclass(kind) and isinstance(value, dict):
+        known = {own.name: own for own in fields(kind)}
+        hints = get_type_hints(kind)
+        if unknown := [key for key in value if key not in known]:
+            raise DataError(f"{name} has a field {unknown[0]!r}, which is not known")
+        needed = [own.name for own in known.values() if own.default is MISSING and own.default_factory is MISSING]
+        if absent := [key for key in needed if key not in (*value, *more)]:
+            raise DataError(f"{name} lacks the field {absent[0]!r}")
+        found = {key: from_json(hints[key], own, f"{name}[{key!r}]") for key, own in value.items() if key not in more}
+        make: Any = kind
+        return make(**found, **more)
+    elif isinstance(kind, type) and _is_plain(kind, value):
+        try:
+            return None if value is None else kind(value)
+        except (ValueError, OverflowError):
+            pass
+    shown = getattr(kind, "__name__", str(kind)) if origin is None else str(kind)
+    raise DataError(f"{name} is {reprlib.repr(value)}; {shown} was expected")
+
+
+def _is_plain(kind: type, value: Any) -> bool:
+    """Whether a value of JSON is of a plain type; a whole number is a float, and counts are not negative."""
+    if kind is NoneType:
+        return value is None
+    if kind is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if kind is int:
+        return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    if issubclass(kind, str):
+        return isinstance(value, str) and not _SURROGATE.search(value)
+    return isinstance(value, kind)
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which cannot be printed
 
 
 def native(array: NDArray[Any]) -> NDArray[Any]:

@@ -10,15 +10,19 @@ kept.npz               what updates need of the rows: sums and a sample of them
 fit.json               format, story, prior, roles, the certificate's figures, SHA-256 of all files
 =====================  =============================================================================
 
-The folder is written under another name and renamed once it is complete. Reading runs no code: Parquet, netCDF and
-JSON hold values.
+The folder is written under another name, `fit.json` last, and renamed once it is complete. An earlier fit is renamed
+before it, and removed after: at any moment one of the two is whole, and where the process ended between the renames it
+is read under the other name. Reading runs no code: Parquet, netCDF and JSON hold values.
 """
 
+import errno
+import glob
 import hashlib
 import json
 import os
+import reprlib
 import shutil
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -26,45 +30,67 @@ from typing import Any
 import pandas as pd
 
 from bayescore.data.coreset import read_coreset
-from bayescore.diagnostics.model_check import Dispersion
-from bayescore.diagnostics.results import CertificateData, Level, Need, Remedy
-from bayescore.files import check_path, read_checkpoint, write_checkpoint
+from bayescore.diagnostics.results import CertificateData, Level, Remedy
+from bayescore.files import check_path, is_alive, no_space, read_checkpoint, write_checkpoint
 from bayescore.fitting.earlier import EarlierRows, kept_from_arrays, kept_to_arrays
 from bayescore.fitting.parts import FitParts
 from bayescore.fitting.route import Step, rows_like
 from bayescore.priors.by_name import given_from_dict, given_to_dict
 from bayescore.report.certify import Certificate
-from bayescore.samplers.posterior import load_posterior, write_posterior
-from bayescore.validation import DataError, json_object
+from bayescore.samplers.posterior import load_posterior, read_posterior, write_posterior
+from bayescore.validation import DataError, from_json, json_object
 
 FORMAT = 1
 ABOUT = "fit.json"
 _TABLES = ("coordinates", "effects")
 _LEVELS = "group, JSON"
 _KEPT = "kept.npz"
+ROLES = ("label", "weights", "offset", "trials", "exposure", "groups", "missing")
 _DRAWS = ("drawn.nc", "used.nc", "robust.nc")
+_NEW, _OLD = "part", "old"  # ends of the names of folders that a save has not done with
 _FILES = {ABOUT, "coreset.parquet", _KEPT, *_DRAWS, *(f"{name}.parquet" for name in _TABLES)}
+_ALWAYS = {"coreset.parquet", "drawn.nc", *(f"{name}.parquet" for name in _TABLES)}
 
 
 def save_fit(fit: FitParts, folder: str | Path) -> None:
     """Write a fit to a folder, whole or not at all; one that holds an earlier fit is replaced."""
     target = check_folder(folder)
-    partial, old = (target.with_name(f".{target.name}.{os.getpid()}.{kind}") for kind in ("part", "old"))
+    partial, old = (target.with_name(f".{target.name}.{os.getpid()}.{kind}") for kind in (_NEW, _OLD))
     shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir()
+    if target.exists():
+        shutil.rmtree(old, ignore_errors=True)
     try:
+        partial.mkdir()
         _write(fit, partial)
+        for path in partial.iterdir():  # on the disk before the folder gets its name
+            with path.open("r+b") as written:
+                os.fsync(written.fileno())
         if target.exists():
             os.replace(target, old)
-        try:
-            os.replace(partial, target)
-        except OSError:
-            if old.exists():
-                os.replace(old, target)
-            raise
-    finally:
+        os.replace(partial, target)
+    except BaseException as error:
+        if old.exists() and not target.exists():
+            os.replace(old, target)
         shutil.rmtree(partial, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            raise no_space(error, folder, "folder") from error
+        raise
+    for other in _left_over(target):
+        if other == old or not is_alive(other.suffixes[-2][1:]):
+            shutil.rmtree(other, ignore_errors=True)
+
+
+def _left_over(target: Path) -> list[Path]:
+    """Return the folders of saves to a target that have not ended, a new fit before the earlier one."""
+    names = (f".{glob.escape(target.name)}.*.{kind}" for kind in (_NEW, _OLD))
+    return [path for name in names for path in sorted(target.parent.glob(name))]
+
+
+def _standing(folder: Path) -> Path:
+    """Return the folder that holds the fit: where a save ended between its renames, that of the new or the old one."""
+    if folder.exists():
+        return folder
+    return next((path for path in _left_over(folder.absolute()) if (path / ABOUT).is_file()), folder)
 
 
 def check_folder(folder: str | Path, name: str = "folder") -> Path:
@@ -123,55 +149,112 @@ def _write(fit: FitParts, folder: Path) -> None:
 
 def read_parts(folder: str | Path, data: Any, y: Any, *, progressbar: bool) -> dict[str, Any]:
     """Return the fields of the fit that `save_fit` wrote; raise `DataError` naming a file that was changed since."""
-    source = check_path(folder, "folder")
+    source = _standing(check_path(folder, "folder"))
     if not (source / ABOUT).is_file():
         raise FileNotFoundError(f"folder={str(source)!r} holds no fit: there is no {ABOUT} in it")
-    changed = f"{str(source / ABOUT)!r} was changed after bayescore wrote it, or is damaged; fit again"
-    whole = json_object((source / ABOUT).read_text("utf-8"), changed)
-    about = whole.get("fit")
-    if not isinstance(about, dict):
+    own = repr(str(source / ABOUT))
+    changed = f"{own} was changed after bayescore wrote it, or is damaged; fit again"
+    whole = json_object((source / ABOUT).read_bytes(), changed)
+    stored = whole.get("fit")
+    if not isinstance(stored, dict):
         raise DataError(changed)
-    if about.get("format") != FORMAT:
-        raise DataError(f"{str(source)!r} has fit format {about.get('format')!r}; this version reads {FORMAT}")
-    if _sha256(json.dumps(about, indent=1).encode()) != whole.get("sha256"):
+    if stored.get("format") != FORMAT:
+        raise DataError(f"{str(source)!r} has fit format {stored.get('format')!r}; this version reads {FORMAT}")
+    if _sha256(json.dumps(stored, indent=1).encode()) != whole.get("sha256"):
         raise DataError(changed)
-    for name, digest in about["files"].items():
+    try:
+        about = _About.of(stored)
+    except DataError as error:
+        raise DataError(f"{own} was not written by bayescore, or by another version: {error}; fit again") from None
+    for name, digest in about.files.items():
         path = source / name
         if not path.is_file() or _sha256(path.read_bytes()) != digest:
             raise DataError(f"{str(path)!r} was changed after bayescore wrote it, or is damaged or gone; fit again")
-    core = read_coreset(source / "coreset.parquet")
-    figures = {**about["certificate"], "level": Level(about["certificate"]["level"])}
-    figures |= {name: _from_parquet(pd.read_parquet(source / f"{name}.parquet")) for name in _TABLES}
-    if figures.get("dispersion") is not None:
-        figures["dispersion"] = Dispersion(**figures["dispersion"])
-    remedy = about["remedy"]
-    if remedy is not None:
-        figures["remedy"] = Remedy(**{**remedy, "need": Need(remedy["need"])})
-    if "used.nc" in about["files"]:
-        figures["idata"] = load_posterior(source / "used.nc")
+    core, drawn = read_coreset(source / "coreset.parquet"), load_posterior(source / "drawn.nc")
+    more: dict[str, Any] = {name: _read_table(source / f"{name}.parquet") for name in _TABLES}
+    more |= {"remedy": about.remedy}
+    if "used.nc" in about.files:
+        more["idata"] = load_posterior(source / "used.nc")
+    try:
+        certificate = from_json(Certificate, about.certificate, "certificate", **more)
+        _ = repr(certificate)  # figures out of their range cannot be told
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise DataError(f"{own} was not written by bayescore, or by another version: {error}; fit again") from None
+    if read_posterior(drawn, "drawn").features != core.feature_names:
+        raise DataError(f"{str(source)!r} has draws of other coefficients than its coreset's; fit again")
     kept: tuple[EarlierRows, ...] = ()
-    if _KEPT in about["files"]:
+    if _KEPT in about.files:
         kept = kept_from_arrays(read_checkpoint(source / _KEPT, EarlierRows.__name__)[1], core)
     given = None
     if data is not None:
-        if about["arrays"]:
+        if about.arrays:
             raise DataError(
-                f"data is given, and the fit was made with {' and '.join(about['arrays'])} as arrays, which it did not "
+                f"data is given, and the fit was made with {' and '.join(about.arrays)} as arrays, which it did not "
                 "keep: fit rows that have columns of them, or leave data out"
             )
-        given = rows_like(core, data, y, roles=about["roles"], progressbar=progressbar, known=False)
+        given = rows_like(core, data, y, roles=about.roles, progressbar=progressbar, known=False)
     return {
         "coreset": core,
-        "drawn": load_posterior(source / "drawn.nc"),
-        "certificate": Certificate(**figures),
-        "story": tuple(Step(**step) for step in about["story"]),
-        "prior": None if about["prior"] is None else given_from_dict(about["prior"]),
-        "seed": about["seed"],
-        "max_seconds": about["max_seconds"],
+        "drawn": drawn,
+        "certificate": certificate,
+        "story": tuple(about.story),
+        "prior": about.given_prior,
+        "seed": about.seed,
+        "max_seconds": about.max_seconds,
         "given": given,
         "kept": kept,
-        "robust": load_posterior(source / "robust.nc") if "robust.nc" in about["files"] else None,
+        "robust": load_posterior(source / "robust.nc") if "robust.nc" in about.files else None,
     }
+
+
+@dataclass(frozen=True)
+class _About:
+    """What `fit.json` holds, each field of the kind that reading needs."""
+
+    format: int
+    version: str
+    level: Level
+    story: list[Step]
+    prior: dict[str, Any] | None
+    seed: int
+    max_seconds: float
+    roles: dict[str, str | list[str]]
+    arrays: list[str]
+    certificate: dict[str, Any]
+    remedy: Remedy | None
+    files: dict[str, str]
+
+    @classmethod
+    def of(cls, stored: dict[str, Any]) -> "_About":
+        """Return the fields; raise `DataError` naming the first that is not what it should be."""
+        found: _About = from_json(cls, stored, "fit")
+        if found.certificate.get("level") != found.level:
+            raise DataError(f"level is {found.level!r}, and certificate['level'] {found.certificate.get('level')!r}")
+        if not found.max_seconds > 0.0:
+            raise DataError(f"max_seconds is {found.max_seconds!r}; a positive number was expected")
+        if unknown := sorted({*found.roles, *found.arrays} - {*ROLES}):
+            raise DataError(f"roles has {unknown[0]!r}, which is no role of a column")
+        if unknown := sorted({*found.files} - _FILES):
+            raise DataError(f"files has {unknown[0]!r}, which is no file of a fit")
+        if absent := sorted(_ALWAYS - {*found.files}):
+            raise DataError(f"files lacks {absent[0]!r}")
+        _ = found.given_prior
+        return found
+
+    @property
+    def given_prior(self) -> Any:
+        """The prior as it was given."""
+        try:
+            return None if self.prior is None else given_from_dict(self.prior)
+        except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
+            raise DataError(f"prior is {reprlib.repr(self.prior)}, which is not a prior: {error}") from None
+
+
+def _read_table(path: Path) -> pd.DataFrame:
+    try:
+        return _from_parquet(pd.read_parquet(path))
+    except (LookupError, TypeError, ValueError, OSError) as error:
+        raise DataError(f"{str(path)!r} is no table of a certificate: {error}; fit again") from None
 
 
 def _for_parquet(table: pd.DataFrame) -> pd.DataFrame:

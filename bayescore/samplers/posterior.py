@@ -24,7 +24,7 @@ from bayescore.data.design import Design
 from bayescore.data.formula_design import read_design
 from bayescore.families import Family
 from bayescore.families.family import FAMILIES, check_family, find_family
-from bayescore.files import check_path, digest, whole_file
+from bayescore.files import UnpacksError, check_packed, check_path, digest, whole_file
 from bayescore.limits import MAX_LOG_RATIO_SD, MIN_DRAWS
 from bayescore.models.groups.effects import unkept_effects
 from bayescore.models.laplace import MOVED, StaysError, Transport, left_over, to_full
@@ -299,13 +299,18 @@ def check_whole(idata: Any, chains: int, draws: int) -> None:
         raise KeyboardInterrupt
 
 
+_UNPACKED = 100.0  # times the size of a file: draws pack to a third at best, constant statistics to hardly anything
+
+
 def load_posterior(path: str | Path) -> Any:
     """Read a posterior file; refuse one whose posterior `read_posterior` does not take."""
     source = check_path(path)
     if not source.is_file():
         raise FileNotFoundError(f"{str(source)!r}: no such file")
     try:
-        idata = read_inference_data(str(source))
+        idata = read_inference_data(str(source), lambda size: check_packed(size, source, _UNPACKED))
+    except UnpacksError:
+        raise
     except Exception as error:  # the readers below ArviZ raise many kinds
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise DataError(

@@ -1,5 +1,7 @@
 """Checkpoints: what was written is read back; damaged, cut and foreign files are refused; nothing partial is left."""
 
+import zipfile
+
 import numpy as np
 import pytest
 
@@ -80,3 +82,18 @@ def test_an_earlier_file_survives_a_failure(path, monkeypatch):
         write_checkpoint(path, "Kind", HEADER, ARRAYS)
     assert path.read_bytes() == whole
     assert [file.name for file in path.parent.iterdir()] == ["stream.ckpt"]
+
+
+@pytest.mark.parametrize("claim", ["zeros", "a shape"])
+def test_a_file_that_unpacks_to_far_more_than_its_size_is_not_read(path, claim, monkeypatch):
+    """Of a member that is packed, and of one whose header claims more numbers than it has."""
+    if claim == "zeros":
+        with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive, archive.open("more.npy", "w") as member:
+            np.lib.format.write_array(member, np.zeros(2_000_000))
+    else:
+        with zipfile.ZipFile(path, "a") as archive, archive.open("more.npy", "w") as member:
+            about = {"descr": "<f8", "fortran_order": False, "shape": (1 << 50,)}
+            np.lib.format.write_array_header_1_0(member, about)
+    monkeypatch.setattr(checkpoint, "digest", lambda *_: pytest.fail("all of it was read"))
+    with pytest.raises(DataError, match=r"would unpack from .* bytes to 16,|is damaged"):
+        read_checkpoint(path, "Kind")

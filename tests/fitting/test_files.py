@@ -1,6 +1,10 @@
 """A fit in files: read as it was written, and refused where a file was changed."""
 
+import copy
+import hashlib
 import json
+import os
+import signal
 
 import numpy as np
 import pandas as pd
@@ -9,6 +13,8 @@ import pytest
 import bayescore as bc
 from bayescore import progress
 from bayescore.fitting import files
+from bayescore.report.certify import Certificate
+from bayescore.validation import DataError, from_json
 
 
 @pytest.fixture(scope="module")
@@ -122,4 +128,153 @@ def test_a_format_of_another_version_is_said(fit, tmp_path, monkeypatch):
     fit.save(tmp_path / "model")
     monkeypatch.undo()
     with pytest.raises(ValueError, match="fit format 2; this version reads 1"):
+        bc.read_fit(tmp_path / "model")
+
+
+def interrupted(monkeypatch, at, act):
+    """Let the renames of a save go on to the one numbered `at`, which is made, and then act."""
+    rename, count = os.replace, [0]
+
+    def replace(old, new):
+        rename(old, new)
+        if not str(old).endswith(".part") or os.path.isdir(new):  # of folders
+            count[0] += os.path.isdir(new)
+            if count[0] == at:
+                act()
+
+    monkeypatch.setattr(files.os, "replace", replace)
+
+
+@pytest.mark.parametrize("at", [1, 2])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, SystemExit])
+def test_a_save_that_is_interrupted_leaves_a_fit(fit, tmp_path, monkeypatch, at, error):
+    fit.save(tmp_path / "model")
+
+    def act():
+        raise error
+
+    with monkeypatch.context() as patch:
+        interrupted(patch, at, act)
+        with pytest.raises(error):
+            fit.save(tmp_path / "model")
+    assert repr(bc.read_fit(tmp_path / "model")) == repr(fit)
+    fit.save(tmp_path / "model")
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
+@pytest.mark.parametrize("at", [1, 2])
+def test_a_save_that_is_killed_leaves_a_fit_which_the_next_one_cleans_up(fit, tmp_path, monkeypatch, at):
+    fit.save(tmp_path / "model")
+    with monkeypatch.context() as patch:
+        interrupted(patch, at, lambda: os.kill(os.getpid(), signal.SIGKILL))
+        if (child := os.fork()) == 0:
+            try:
+                fit.save(tmp_path / "model")
+            finally:
+                os._exit(1)
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+    assert len(list(tmp_path.iterdir())) == 2
+    assert repr(bc.read_fit(tmp_path / "model")) == repr(fit)
+    fit.save(tmp_path / "model")
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize("size", [2_000, 20_000, 60_000])
+def test_a_disk_that_is_full_is_said_and_nothing_breaks(fit, tmp_path, size):
+    """A limit of the size of files stands for the disk: HDF5, which writes by itself, would not come back from it."""
+    resource = pytest.importorskip("resource")
+    fit.save(tmp_path / "model")
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for _ in range(2):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, usual[1]))
+        try:
+            with pytest.raises(OSError, match=r"(?i)too large|no space"):
+                fit.save(tmp_path / "model")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    assert repr(bc.read_fit(tmp_path / "model")) == repr(fit)
+    fit.save(tmp_path / "model")
+
+
+def test_no_space_is_said_in_words(fit, tmp_path, monkeypatch):
+    def fails(*_):
+        raise OSError(files.errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(files, "write_posterior", fails)
+    with pytest.raises(OSError, match=r"folder='.*model' is not written: no space is left on its disk"):
+        fit.save(tmp_path / "model")
+
+
+def fields_of(value, path=()):
+    """Yield the places of all fields below a value."""
+    for key, own in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield (*path, key)
+        yield from fields_of(own, (*path, key))
+
+
+OTHERS = (None, "x", -1, 1.5, True, [], {}, 10**400, "\\ud800", "gone")
+
+
+def altered(whole, place, value):
+    """Return what `fit.json` holds with another value of a field."""
+    about = at = copy.deepcopy(whole)
+    for key in place[:-1]:
+        at = at[key]
+    at[place[-1]] = value
+    if value == "gone":
+        del at[place[-1]]
+    return about
+
+
+def write_about(path, about):
+    """Write `fit.json` with the digest of what it holds, as whoever alters it can."""
+    digest = hashlib.sha256(json.dumps(about, indent=1).encode()).hexdigest()
+    path.write_text(json.dumps({"sha256": digest, "fit": about}, indent=1))
+
+
+def refusal(about, tables):
+    """Return the error of reading what `fit.json` holds; empty where it is read."""
+    try:
+        found = files._About.of(about)
+        from_json(Certificate, found.certificate, "certificate", remedy=found.remedy, **tables)
+    except DataError as error:
+        return str(error)
+    return ""
+
+
+def test_altered_fields_are_named(fit, tmp_path):
+    fit.save(tmp_path / "model")
+    path = tmp_path / "model" / "fit.json"
+    whole = json.loads(path.read_text())["fit"]
+    tables = {"coordinates": fit.certificate.coordinates, "effects": fit.certificate.effects}
+    said = {
+        (place, str(value)): refusal(altered(whole, place, value), tables)
+        for place in fields_of(whole)
+        for value in OTHERS
+    }
+    assert not refusal(whole, tables)
+    assert all(str(place[0]) in text for (place, _), text in said.items() if text)
+    assert sum(map(bool, said.values())) > 0.75 * len(said)  # others are possible values: words, names of columns
+    for place, value in ((("seed",), "x"), (("story", 0, "rows"), None), (("certificate", "n_draws"), "gone")):
+        write_about(path, altered(whole, place, value))
+        if value == "gone":  # has a default
+            assert bc.read_fit(tmp_path / "model").level == fit.level
+            continue
+        with pytest.raises(DataError, match=rf"fit\.json.*{place[0]}.* expected"):
+            bc.read_fit(tmp_path / "model")
+
+
+def test_draws_of_another_fit_are_refused(fit, rows, tmp_path):
+    other = bc.fit("y ~ I(x**2)", rows, random_state=1, progressbar=False)
+    fit.save(tmp_path / "model")
+    other.save(tmp_path / "other")
+    (tmp_path / "other" / "drawn.nc").replace(tmp_path / "model" / "drawn.nc")
+    path = tmp_path / "model" / "fit.json"
+    about = json.loads(path.read_text())["fit"]
+    about["files"]["drawn.nc"] = hashlib.sha256((tmp_path / "model" / "drawn.nc").read_bytes()).hexdigest()
+    write_about(path, about)
+    with pytest.raises(DataError, match="draws of other coefficients"):
         bc.read_fit(tmp_path / "model")
