@@ -113,7 +113,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--cluster", help="column of clusters of dependent rows, for a cluster-robust spread")
     p.add_argument("--strata", help="column of the strata that the clusters were drawn from")
     p.add_argument("--family", default="logistic", help=f"{families} (default: %(default)s)")
-    p.add_argument("--prior", help="prior in units of the columns, or by name (default: normal(0, 2.5 / sd of each))")
+    p.add_argument("--prior", help="prior in units of the columns, or by name (default: by their sds)")
     _add_group_prior(p)
     p.add_argument("--max-seconds", type=float, default=600.0, help="limit of a further try (default: %(default)s)")
     p.add_argument("-o", "--output", type=Path, required=True, help="folder to write")

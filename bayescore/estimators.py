@@ -226,7 +226,8 @@ _PARAMETERS = """
         frame, whose other columns are not read. By default all columns are features and numbers.
     prior : prior or dict of str to prior, optional
         Prior of the coefficients, in units of the columns of X, as in `bayescore.fit`; by default Normal(0, 2.5 / sd)
-        of each column. Searches reach the parameters of one that is given as ``prior__sigma`` and the like.
+        of each column, sd that given the others. Searches reach the parameters of one that is given as ``prior__sigma``
+        and the like.
     class_weight : dict, "balanced" or None
         Weights of the classes, by which those of their rows are multiplied; "balanced" gives both classes half of the
         total weight. Probabilities and their spread are then those of data so reweighted: for rare classes rather leave

@@ -132,5 +132,9 @@ MAX_PRIOR_SHARE = 0.3
 """Posterior sd of a coefficient over its prior's scale from which the prior is said to decide much: at 0.3 it has a
 tenth of the information on the coefficient."""
 
+MAX_PULL = 2.0
+"""Nats of log likelihood by which the prior may move the mode without a word: two sds of one coefficient, where a 95%
+interval of the data alone ends."""
+
 MIN_MEAN_WEIGHT = 0.1
 """Mean weight of rows below which a fit says that weights leave much to the prior: shares of a total are 1 / n."""

@@ -4,6 +4,7 @@ What every builder begins and ends with: rows in the design asked for, and a `Co
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import fields, replace
 from functools import partial
 from importlib.metadata import version
@@ -18,16 +19,18 @@ from bayescore.coresets.methods import METHODS, check_once, listed, method_of
 from bayescore.coresets.separation import warn_if_completely_separated, warn_if_separable
 from bayescore.data.blocks import Intake, Stream, is_stream
 from bayescore.data.coreset import Coreset, Shortfall, of_union
-from bayescore.data.dataset import Dataset
+from bayescore.data.dataset import ComomentsTotal, Dataset
 from bayescore.data.design import Design
 from bayescore.data.formula_design import formula_of
 from bayescore.data.formula_learning import warn_of_absent_levels
 from bayescore.data.groups import check_groupings
 from bayescore.data.open import DesignedIntake, open_designed, open_in
+from bayescore.data.passes import comoments_of
 from bayescore.families import Family
 from bayescore.families.family import check_exposure, check_family
 from bayescore.families.normal import Gaussian
 from bayescore.models.noise import find_noise
+from bayescore.priors.groups import given_others
 from bayescore.types import INTERCEPT, WeightedData
 from bayescore.validation import DataError, RandomState, check_integer, check_seed, one_seed, warn
 
@@ -56,10 +59,11 @@ def designed(
     design = dataset.design
     check_names(design, dataset.rows.label, intercept)
     if dataset.rereadable:
-        with checking_group_terms(dataset):
+        found = ComomentsTotal()
+        with checking_group_terms(dataset), dataset.beside(comoments_of, found.add) if standardize else nullcontext():
             if first_look is not None:
                 first_look(dataset)
-        constant = dataset.scan.constant
+            constant = dataset.scan.constant
         # a design of other rows knows which levels there are
         absent = warn_of_absent_levels(design, dataset.scan) if design.classes is None else ()
         names = [name for name in np.asarray(design.names)[constant].tolist() if name not in (*absent, INTERCEPT)]
@@ -69,8 +73,16 @@ def designed(
         if standardize:
             sd = dataset.scan.sd
             center = np.where(constant, 0.0, dataset.scan.mean)
-            scale = np.where(constant | (sd == 0.0), 1.0, sd)
-            design = replace(design, center=tuple(center.tolist()), scale=tuple(scale.tolist()))
+            still = constant | (sd == 0.0)
+            scale = np.where(still, 1.0, sd)
+            given = given_others(found.of(dataset).covariance / np.outer(scale, scale), still=still)
+            given[still] = 1.0
+            design = replace(
+                design,
+                center=tuple(center.tolist()),
+                scale=tuple(scale.tolist()),
+                given_others=tuple(given.tolist()),
+            )
     if intercept:
         design = replace(design, intercept=True)
     return dataset if design is dataset.design else dataset.with_design(design)
@@ -334,7 +346,7 @@ def build_dataset(
     if isinstance(dataset.rows, Stream) and not family.symmetric:
         dataset.rows.with_sides()
     dataset = designed(dataset, intercept, standardize, partial(method.first_look, seed=seed))
-    built = method.named(dataset.design.names).build(dataset, size, seed, family)
+    built = method.named(dataset.design).build(dataset, size, seed, family)
     if built.caution:
         warn(built.caution)
     if built.method.needs_overlap:

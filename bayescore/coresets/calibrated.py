@@ -39,6 +39,7 @@ from bayescore.numerics.moments import Errors
 from bayescore.numerics.sampling import Chosen, draw_by_column
 from bayescore.priors import Normal, Prior
 from bayescore.priors.by_name import prior_of
+from bayescore.priors.groups import PriorOfDesign
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import check_positive
 
@@ -94,8 +95,10 @@ def size_curve(tried: Iterable[Candidate]) -> list[dict[str, Any]]:
     return [{"size": one.size, **own} for one, own in zip(ordered, errors, strict=True)]
 
 
-def check_one_mode(prior: Prior | Mapping[str, Prior] | None, matched: str) -> None:
+def check_one_mode(prior: Prior | Mapping[str, Prior] | PriorOfDesign | None, matched: str) -> None:
     """Raise unless a mode can be found under `prior`; `matched` says what is done with the likelihood."""
+    if callable(prior):
+        return
     known = prior_of(prior, list(prior) if isinstance(prior, Mapping) else ())
     if not (known.closed_form and known.unimodal):
         raise ValueError(
@@ -109,9 +112,9 @@ def check_tolerance(tolerance: float | None) -> float:
     return TOLERANCE if tolerance is None else check_positive(tolerance, "tolerance", below=1.0)
 
 
-def mode_prior(prior: Prior | Mapping[str, Prior] | None) -> Prior:
+def mode_prior(prior: Prior | Mapping[str, Prior] | PriorOfDesign | None) -> Prior:
     """Return the prior under which the mode is found; raise if columns of priors by name are not named yet."""
-    if isinstance(prior, Mapping):
+    if callable(prior) or isinstance(prior, Mapping):
         raise ValueError(f"prior={prior} goes by names, and rows of a stream have none yet; give one prior")
     return WEAK if prior is None else prior
 
@@ -120,7 +123,7 @@ def mode_prior(prior: Prior | Mapping[str, Prior] | None) -> Prior:
 class PredictingMethod(Method):
     """A method that predicts its own error: its options, and the mode that it begins with."""
 
-    prior: Prior | Mapping[str, Prior] | None = None
+    prior: Prior | Mapping[str, Prior] | PriorOfDesign | None = None
     tolerance: float | None = None
 
     size_options: ClassVar[tuple[str, ...]] = ("tolerance",)

@@ -22,6 +22,7 @@ from bayescore.data.dataset import Dataset
 from bayescore.data.design import Grouping
 from bayescore.data.responses import LABELS, response_of
 from bayescore.models.groups.rows import codes_among
+from bayescore.priors.groups import NULL
 from bayescore.text import listed
 from bayescore.types import FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError, warn
@@ -174,9 +175,6 @@ def _term(own: Grouping) -> str:
     return f"({' + '.join(own.effects)} | {own.name})"
 
 
-_NULL = 5e-13  # squared singular value of centred columns of unit length: float32 leaves about 2e-13
-
-
 _PART = 1e-3  # an entry of a dependence below this share of its largest counts as 0
 
 
@@ -218,10 +216,10 @@ def dependence(core: Coreset) -> IntArray:
         one = factor[:, constant] / length[constant]
         columns -= np.outer(one, one @ columns)
     left = np.linalg.norm(columns, axis=0)
-    varies = left**2 > _NULL
+    varies = left**2 > NULL
     own, columns = own[varies], columns[:, varies] / left[varies]
     _, values, turned = np.linalg.svd(columns, full_matrices=False)
-    null = turned[values**2 < _NULL].T
+    null = turned[values**2 < NULL].T
     if not null.shape[1]:
         return np.empty(0, dtype=np.int64)
     parts = np.abs(_simplest(null))

@@ -17,7 +17,7 @@ third order in how far they are moved.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -371,9 +371,9 @@ class MergeReduce(Method):
         """The method of the nodes, a `Reducer`."""
         return self.reducer if isinstance(self.reducer, Method) else REDUCERS[self.reducer]()
 
-    def named(self, names: Sequence[str]) -> Self:
-        """Return the method, that of the nodes made for columns of these names."""
-        return replace(self, reducer=self.reducer.named(names)) if isinstance(self.reducer, Method) else self
+    def named(self, design: Design) -> Self:
+        """Return the method, that of the nodes made for the columns of a design."""
+        return replace(self, reducer=self.reducer.named(design)) if isinstance(self.reducer, Method) else self
 
     @property
     def needs_overlap(self) -> bool:

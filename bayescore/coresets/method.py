@@ -9,7 +9,7 @@ What a method keeps of a stream: a state of bounded size, which absorbs blocks a
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, runtime_checkable
 
@@ -151,10 +151,13 @@ class Method(ABC):
         """Raise `ValueError` if `size` rows cannot stand for rows of so many columns."""
         return
 
-    def named(self, names: Sequence[str]) -> Self:
-        """Return the method for columns of these names: priors given by name become one prior."""
+    def named(self, design: Design) -> Self:
+        """Return the method for the columns of a design: priors by name, or by their spread, become one prior."""
         prior = getattr(self, "prior", None)
-        return replace(self, prior=prior_of(prior, names)) if isinstance(prior, Mapping) else self  # type: ignore[call-arg]
+        if not (callable(prior) or isinstance(prior, Mapping)):
+            return self
+        own = prior(design) if callable(prior) else prior_of(prior, design.names)
+        return replace(self, prior=own)  # type: ignore[call-arg]
 
     def first_look(self, dataset: Dataset, seed: int) -> None:
         """Make the first pass over raw rows that can be read again; a method may take more from it than their scan."""

@@ -19,6 +19,7 @@ from bayescore.data.dataset import Dataset
 from bayescore.families import Family
 from bayescore.priors import Prior
 from bayescore.priors.by_name import given_from_dict, given_to_dict
+from bayescore.priors.groups import PriorOfDesign
 from bayescore.validation import check_choice
 
 
@@ -44,7 +45,7 @@ class Auto(Method):
         As in `Calibrated`.
     """
 
-    prior: Prior | Mapping[str, Prior] | None = None
+    prior: Prior | Mapping[str, Prior] | PriorOfDesign | None = None
     tolerance: float | None = None
 
     name: ClassVar[str] = "auto"

@@ -55,6 +55,7 @@ from bayescore.files import Arrays
 from bayescore.models.laplace import NoModeError
 from bayescore.numerics.sampling import draw_by_column, sample_by_column
 from bayescore.priors import Prior
+from bayescore.priors.groups import PriorOfDesign
 from bayescore.types import FloatArray, IntArray, WeightedData, stack
 from bayescore.validation import DataError, warn
 
@@ -422,7 +423,7 @@ class Multilevel(Method):
     ('multilevel', 'county', 5000)
     """
 
-    prior: Prior | Mapping[str, Prior] | None = None
+    prior: Prior | Mapping[str, Prior] | PriorOfDesign | None = None
 
     name: ClassVar[str] = "multilevel"
     takes_size: ClassVar[bool] = False
@@ -469,7 +470,7 @@ class Multilevel(Method):
     def begin(self, size: int, design: Design, seed: int, family: str) -> "MultilevelState":
         """Return the state before the first row; raise `DataError` without groups."""
         self._check_groups(design)
-        return MultilevelState(self.named(design.names), design, family)
+        return MultilevelState(self.named(design), design, family)
 
 
 def check_levels(design: Design) -> None:

@@ -21,7 +21,7 @@ from bayescore.data.design import Design, OffsetColumnDesign
 from bayescore.data.factors import Selection
 from bayescore.data.formula_design import formula_of
 from bayescore.data.groups import GivenGroups
-from bayescore.data.passes import Scan, block_range, map_pieces, map_stream, tracked
+from bayescore.data.passes import Comoments, Scan, block_range, comoments_of, map_pieces, map_stream, tracked
 from bayescore.data.roles import OFFSET, Roles
 from bayescore.data.source import MAX_BLOCK_ROWS, Division, Readable, Source, block_rows, division_of
 from bayescore.data.sources import as_source
@@ -168,8 +168,8 @@ class Dataset:
         others = [other for other, _ in self._beside]
 
         def both(start: int, block: WeightedData) -> tuple[Scan, R, list[Any]]:
-            more = [other(start, block) for other in others]
-            return block_range(names, block, given=given), function(start, block), more
+            own = block_range(names, block, given=given)  # first, for the others need numbers
+            return own, function(start, block), [other(start, block) for other in others]
 
         with self.counting_missing():
             for scan, result, more in self.map(both, "checking rows", canonical=True):
@@ -245,6 +245,25 @@ class Dataset:
         other = Dataset(self.rows, design, progress=self.progress, block_rows=self._block_rows, cores=self.cores)
         other._passes = self._passes
         return other
+
+
+class ComomentsTotal:
+    """The sum of the comoments of blocks that come in order, beside another pass or by one of its own."""
+
+    def __init__(self) -> None:
+        self._sum: Comoments | None = None
+
+    def add(self, part: Comoments) -> None:
+        """Add those of another block."""
+        self._sum = part if self._sum is None else self._sum + part
+
+    def of(self, dataset: Dataset) -> Comoments:
+        """Return the sum; where no block came, that of the rows of a data set."""
+        if self._sum is None:
+            for part in dataset.map(comoments_of, "adding up columns", canonical=True):
+                self.add(part)
+        assert self._sum is not None
+        return self._sum
 
 
 def _missing(_: int, block: WeightedData) -> tuple[int, IntArray]:

@@ -492,6 +492,52 @@ def _moments(X: FloatArray, weights: FloatArray, bounds: FloatArray, mean: Float
     return not np.isnan(total.sum())
 
 
+@dataclass(frozen=True, eq=False)
+class Comoments:
+    """Weight, means, shape (D,), and sums w (x - mean)(x - mean)', shape (D, D), of the columns of rows.
+
+    Blocks add up without cancellation (Chan, Golub and LeVeque 1983, The American Statistician 37).
+    """
+
+    weight: float
+    mean: FloatArray
+    products: FloatArray
+
+    @classmethod
+    def of(cls, rows: WeightedData) -> Self:
+        """Return those of some rows, by BLAS; of wide rows that are mostly 0 by their other entries."""
+        w, D = rows.weights, rows.n_features
+        weight, products = float(w.sum()), np.zeros((D, D))
+        mean = w @ rows.X / weight
+        # a column that is mostly 0 stays so, and its mean is no larger than its spread
+        center = np.where(2 * np.count_nonzero(rows.X, axis=0) > len(rows), mean, 0.0)
+        moved = rows.X - center
+        few = compact(moved)
+        if sparse.issparse(few):
+            add_gram(few, w, products)
+        else:
+            moved *= np.sqrt(w)[:, None]
+            products += moved.T @ moved
+        gap = mean - center
+        return cls(weight, mean, products - weight * np.outer(gap, gap))
+
+    def __add__(self, other: "Comoments") -> "Comoments":
+        weight, gap = self.weight + other.weight, other.mean - self.mean
+        mean = self.mean + gap * (other.weight / weight)
+        between = np.outer(gap, gap) * (self.weight * other.weight / weight)
+        return Comoments(weight, mean, self.products + other.products + between)
+
+    @property
+    def covariance(self) -> FloatArray:
+        """Weighted population covariance, shape (D, D)."""
+        return self.products / self.weight
+
+
+def comoments_of(_: int, block: WeightedData) -> Comoments:
+    """Return the `Comoments` of a block, as a pass asks for them."""
+    return Comoments.of(block)
+
+
 def check_reach(low: FloatArray, high: FloatArray, names: tuple[str, ...], where: str = "the data") -> None:
     """Raise if a column with this range, shapes (D,), has entries whose squares overflow."""
     if max(high.max(initial=0.0), -low.min(initial=0.0)) > MAX_ENTRY:  # rows of a formula may have no raw column

@@ -53,12 +53,14 @@ def fit(
     certified", which stands first in all that it prints.
 
     Columns are standardised inside, priors and figures are in units of the data's own columns. The default prior is
-    rstanarm's,
 
-    .. math:: c_d \sim N(0, (2.5 / \mathrm{sd}(x_d))^2), \qquad \alpha \sim N(0, 2.5^2)
+    .. math:: c_d \sim N(0, (2.5 / \mathrm{sd}(x_d | x_{-d}))^2), \qquad \alpha \sim N(0, 2.5^2)
 
-    for the coefficient c_d of a column, sd(x) its sd over all rows, and the intercept \alpha where all columns are at
-    their means. Of numbers sds are times sd(y), and alpha is about y's mean. `Fit.prior_summary` states all priors.
+    for the coefficient c_d of a column and the intercept \alpha where all columns are at their means. The sd is that of
+    the column over all rows given the other columns, what remains of it after its regression on them; of a column that
+    is a combination of others it is the column's own. Where columns are uncorrelated this is rstanarm's default. Of
+    numbers sds are times sd(y), and alpha is about y's mean. `Fit.prior_summary` states all priors. Where a prior moves
+    the mode by more than 2 nats of log likelihood, the first line that a fit prints says so.
 
     Parameters
     ----------

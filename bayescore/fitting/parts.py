@@ -20,7 +20,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -37,6 +37,7 @@ from bayescore.diagnostics.averages import AveragedRows
 from bayescore.diagnostics.elpd import sampled_counts
 from bayescore.diagnostics.results import Level
 from bayescore.fitting.earlier import EarlierRows
+from bayescore.fitting.pull import Pull, pull_of
 from bayescore.fitting.route import Given, Step, check_same_rows
 from bayescore.models.predictor import Factor
 from bayescore.numerics.chains import ess, rhat, row_quantiles
@@ -212,6 +213,11 @@ class FitParts:
         if corrected is None or (self.level == Level.CERTIFIED and fewer_draws(corrected, self.drawn)):
             return self.drawn
         return corrected
+
+    @cached_property
+    def pull(self) -> Pull | None:
+        """What the prior moves, where it costs more than 2 nats of log likelihood; None else."""
+        return pull_of(self.drawn, self.coreset)
 
     @property
     def group_prior(self) -> GroupPrior | None:

@@ -25,7 +25,7 @@ from bayescore.data.formula_design import formula_of
 from bayescore.diagnostics.results import first_line
 from bayescore.files import whole_file
 from bayescore.fitting.clusters import FitClusters
-from bayescore.fitting.files import read_parts, save_fit
+from bayescore.fitting.files import ROLES, read_parts, save_fit
 from bayescore.fitting.parts import FitParts, short
 from bayescore.fitting.route import MAX_DRAWS, Given, Route, Step, check_priors, in_memory, raw_prior
 from bayescore.fitting.update import updated
@@ -37,8 +37,6 @@ from bayescore.samplers.posterior import of_own_model, read_posterior
 from bayescore.samplers.sample import sample
 from bayescore.text import number
 from bayescore.validation import DataError, RandomState, warn
-
-ROLES = ("label", "weights", "offset", "trials", "exposure", "groups", "missing")
 
 
 def route_of_draws(
@@ -88,7 +86,8 @@ _UPDATES = 3  # whose steps are too many to print
 def printed_lines(fit: FitParts) -> list[str]:
     """Return the verdict, the model, what was done, and what else a reader should know, a line each."""
     found = fit.certificate
-    lines = [first_line(found, corrected=True), *([] if found.trusted else [f"  {found.text}"])]
+    first = " ".join([first_line(found, corrected=True), *([] if fit.pull is None else [str(fit.pull)])])
+    lines = [first, *([] if found.trusted else [f"  {found.text}"])]
     lines.append(f"  {_model(fit)}")
     lines += [f"  {said}" for said in _told(fit)]
     if (dispersion := fit.certificate.dispersion) is not None:
@@ -135,7 +134,7 @@ def _weights(fit: FitParts) -> str:
 def _prior(fit: FitParts) -> str:
     core = fit.coreset
     unit = " sd(y)" if core.numbers else ""
-    default = f"default, Normal(0, 2.5{unit} / sd) of each column"
+    default = f"default, Normal(0, 2.5{unit} / sd given the other columns) of each"
     if core.design.constant is not None:
         wide = "" if core.design.center is not None else " sqrt(1 + sum (mean / sd)^2)"
         where = "where they are 0" if wide else "at their means"

@@ -23,15 +23,17 @@ What `fit` was given: rows and the roles of their columns, remembered so that la
 
 Priors in units of the data's own columns, and the default one, for design matrices with standardised columns.
 
-`fit` standardises the columns of models with an intercept. The default prior is Normal(0, 2.5) on every coefficient of
-the standardised columns, that is
+`fit` standardises the columns of models with an intercept. The default prior is
 
-.. math:: c_d \sim N(0, (2.5 / \mathrm{sd}(x_d))^2), \qquad \alpha \sim N(0, 2.5^2),
+.. math:: c_d \sim N(0, (2.5 / \mathrm{sd}(x_d | x_{-d}))^2), \qquad \alpha \sim N(0, 2.5^2),
 
-c_d the coefficient of a raw column, sd(x) the weighted population sd over all rows, \alpha the intercept where all
-columns are at their means. These are rstanarm's default priors for ``binomial(link = "logit")``; those of numbers with
-normal noise are in units of y (`priors.groups`). A prior that is given
-is on c_d and \alpha too, so that "Intercept" means the same as in rstanarm and brms.
+c_d the coefficient of a raw column, sd(x_d | x_{-d}) the weighted population sd over all rows of what remains of the
+column after its regression on the others (`priors.groups.given_others`), \alpha the intercept where all columns are at
+their means. Where columns are uncorrelated these are rstanarm's default priors for ``binomial(link = "logit")``, which
+go by sd(x_d). Of columns that nearly determine each other, as a year and its square, rstanarm's say that all
+coefficients are small one by one, and overrule what the rows say of their sums; these do not. Those of numbers with
+normal noise are in units of y. A prior that is given is on c_d and \alpha too, so that "Intercept" means the same as in
+rstanarm and brms.
 
 Reference: Gabry and Goodrich, Prior distributions for rstanarm models (vignette of rstanarm 2.32).
 
@@ -68,11 +70,12 @@ from bayescore.compiled import compile_seconds
 from bayescore.coresets.build import all_rows, build_coreset
 from bayescore.data.blocks import is_stream
 from bayescore.data.coreset import Coreset
-from bayescore.data.dataset import Dataset
+from bayescore.data.dataset import ComomentsTotal, Dataset
 from bayescore.data.design import Design
 from bayescore.data.formula_design import formula_of
 from bayescore.data.formula_parsing import parsed
 from bayescore.data.open import open_designed
+from bayescore.data.passes import Comoments
 from bayescore.data.source import Source
 from bayescore.data.sources import has_named_columns
 from bayescore.data.tables import is_table
@@ -85,9 +88,9 @@ from bayescore.fitting.earlier import EarlierRows
 from bayescore.models.groups.rows import label_weights
 from bayescore.models.laplace import missed_terms
 from bayescore.models.posterior import Derivatives, likelihood_terms
-from bayescore.priors import Independent, Normal, Prior
+from bayescore.priors import Independent, Prior
 from bayescore.priors.by_name import ByName, leaves_out, prior_of
-from bayescore.priors.groups import DEFAULT_SCALE, GroupPrior, autoscaled, check_group_prior, on_columns
+from bayescore.priors.groups import GroupPrior, autoscaled, check_group_prior, of_comoments, standard_prior
 from bayescore.priors.prior import check_prior
 from bayescore.progress import say, step
 from bayescore.report.certify import Certificate, certify
@@ -285,12 +288,13 @@ def rows_like(core: Coreset, data: Any, y: Any, **own: Any) -> Given:
 def design_prior(given: Prior | Mapping[str, Prior] | None, design: Design, default: Prior | None = None) -> Prior:
     """Return the prior of the coefficients of a design, given one in units of the data's own columns.
 
-    By default it is `default`, in units of the design, or that of standardised columns. Hierarchies and multivariate
-    priors, whose parameters are not one coefficient's, stay as they are: they are on the standardised columns.
+    By default it is `default`, in units of the design, or that of its standardised columns. Hierarchies and
+    multivariate priors, whose parameters are not one coefficient's, stay as they are: they are on the standardised
+    columns.
     """
     names = design.names
     if given is None:
-        return Normal(0.0, DEFAULT_SCALE) if default is None else default
+        return standard_prior(design) if default is None else default
     prior, scales = prior_of(given, names), design.scales
     if not isinstance(prior, Independent):
         return prior
@@ -617,9 +621,6 @@ DRAWS, TUNE, MAX_DRAWS = 1000, 1000, 500  # the verbs' own defaults
 MAX_BYTES = 2 << 30  # of the matrix of all rows
 
 
-_ROUNDING = 1e-12  # share of a column's largest entry, below which its sd is 0
-
-
 FAILURES = (RuntimeError, ArithmeticError, np.linalg.LinAlgError)  # of a posterior that is hard; others are bad input
 
 
@@ -654,7 +655,7 @@ class Route:
 
     def run(self) -> None:
         """Go from the first build to draws that are certified, or to the end of what may be tried."""
-        own = {"prior": Normal(0.0, DEFAULT_SCALE)} if self.given.standardize else {}
+        own = {"prior": standard_prior} if self.given.standardize else {}
         try:
             self.build("the rows are a coreset" if self.given.lossy else "the default build", **own)
         except FAILURES as error:
@@ -850,24 +851,21 @@ class Route:
         return f"4 chains of {self.draws:,} draws"
 
     @cached_property
-    def default(self) -> Prior | None:
-        """The default prior of numbers, or of columns that were not standardised; None where that of `fit` goes.
+    def default(self) -> Prior:
+        """The default prior of the coefficients of the coreset's columns.
 
         Rows that came once, or left a coreset alone, are gone: its weighted rows stand for them.
         """
-        core = self.core
+        core, design = self.core, self.core.design
         if core.numbers:
             return autoscaled(core)
-        if core.design.scale is not None:
-            return None
+        if design.scale is not None:
+            return standard_prior(design)
         if self.given.once or isinstance(self.given.data, Coreset):
-            share = core.weights / core.weights.sum()
-            mean = share @ core.X
-            sd, largest = np.sqrt(share @ (core.X - mean) ** 2), np.abs(core.X).max(axis=0)
+            found = Comoments.of(core)
         else:
-            scan = self.given.rows(core).scan
-            mean, sd, largest = scan.mean, scan.sd, scan.largest
-        return on_columns(mean, np.where(sd > _ROUNDING * largest, sd, 0.0), core.design.constant)
+            found = ComomentsTotal().of(self.given.rows(core))
+        return of_comoments(found, design.constant)
 
     def design_prior(self) -> Prior:
         """Return the prior of the columns of the coreset."""

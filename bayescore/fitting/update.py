@@ -23,9 +23,9 @@ from bayescore.fitting.parts import FitParts, parameters
 from bayescore.fitting.route import FAILURES, Given, Route, all_rows_of, called
 from bayescore.limits import NEGLIGIBLE_ERROR
 from bayescore.models.predictor import Factor
-from bayescore.priors import MultivariateNormal, Normal
+from bayescore.priors import MultivariateNormal
 from bayescore.priors.by_name import prior_from_dict
-from bayescore.priors.groups import DEFAULT_SCALE, is_default
+from bayescore.priors.groups import is_default, standard_prior
 from bayescore.report.certify import Certificate, certify, certify_update
 from bayescore.samplers.posterior import Posterior, read_posterior
 from bayescore.types import NO_GROUP, NO_ROW
@@ -67,7 +67,7 @@ class NewRows(Given):
         new = open_in(old.design, self.data, self.y, learn_groups=True, progress=self.progressbar, **self.roles)
         self.before[:] = [replace(old, design=new.design)]
         rows = joined(self.before[0], new, _centre(self.fit.posterior(), old))
-        method = Multilevel(Normal(0.0, DEFAULT_SCALE))
+        method = Multilevel(standard_prior)
         try:
             core = build_dataset(rows, method, None, options["random_state"], check_family(old.family))
         except FAILURES:  # a centre that is not found

@@ -2,10 +2,13 @@ r"""Priors of the sd of group effects: half Student t and half normal, as brms, 
 
 The sd is sampled as log sigma, whose density is that of sigma times sigma.
 
-Default priors: Normal(0, 4) of coefficients, and of numbers with normal noise those of rstanarm, in units of y.
+Default priors: Normal(0, 4) of coefficients, and of numbers with normal noise, in units of y,
 
-.. math:: \beta_d \sim N(0, (2.5 \, \mathrm{sd}(y) / \mathrm{sd}(x_d))^2), \qquad
-          \alpha \sim N(\bar y, (2.5 \, \mathrm{sd}(y))^2 (1 + \textstyle\sum_d \bar x_d^2 / \mathrm{sd}(x_d)^2))
+.. math:: \beta_d \sim N(0, (2.5 \, \mathrm{sd}(y) / s_d)^2), \qquad
+          \alpha \sim N(\bar y, (2.5 \, \mathrm{sd}(y))^2 (1 + \textstyle\sum_d \bar x_d^2 / s_d^2))
+
+s_d is the sd of a column given the others. Where columns are uncorrelated these are rstanarm's. `fit` has them for all
+families, with 1 for sd(y).
 
 \alpha is the coefficient of the column of ones; its factor is 1 where columns have the mean 0, as those that `fit`
 standardises do, and covers the line's extension to 0 elsewhere. Means and sds are weighted ones over all rows, which
@@ -15,14 +18,17 @@ Reference: Gabry and Goodrich, Prior distributions for rstanarm models (vignette
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
-from bayescore.compiled import jit
+from bayescore.compiled import jit, one_blas_thread
 from bayescore.data.coreset import Coreset, feature_names
+from bayescore.data.design import Design
+from bayescore.data.passes import Comoments
 from bayescore.families import Family
 from bayescore.families.family import check_family
 from bayescore.priors.by_name import ByName, leaves_out, prior_of
@@ -154,11 +160,14 @@ DEFAULT_SCALE = 2.5
 _ROUNDING = 1e-14  # share of the mean of y, below which its sd is 0
 
 
+_CONSTANT = 1e-12  # share of a column's mean, below which its sd is 0
+
+
 _SAME = 1e-9  # relative difference of two priors that is rounding, of another machine or of other units
 
 
 def moments(rows: WeightedData) -> tuple[FloatArray, FloatArray]:
-    """Return means and sds of the columns of (X, y), shape (D + 1,), of rows whose responses are numbers.
+    """Return means, shape (D + 1,), and covariance, (D + 1, D + 1), of (X, y) of rows whose responses are numbers.
 
     Without a column of ones means are 0, and sds root mean squares.
     """
@@ -172,7 +181,8 @@ def moments(rows: WeightedData) -> tuple[FloatArray, FloatArray]:
         mean = (w * ones) @ values / total
         values = values - ones[:, None] * mean
         mean[constant] = values[:, constant] = 0.0
-    return mean, np.sqrt(w @ values**2 / total)
+    values *= np.sqrt(w)[:, None]
+    return mean, values.T @ values / total
 
 
 def _responses(rows: WeightedData) -> FloatArray:
@@ -184,10 +194,10 @@ def _responses(rows: WeightedData) -> FloatArray:
 
 def _varying(rows: WeightedData) -> tuple[FloatArray, FloatArray]:
     """Return `moments`; raise if responses do not vary beyond rounding, so that they give a prior no scale."""
-    mean, sd = moments(rows)
-    if sd[-1] <= _ROUNDING * abs(mean[-1]):
+    mean, covariance = moments(rows)
+    if np.sqrt(covariance[-1, -1]) <= _ROUNDING * abs(mean[-1]):
         raise DataError(does_not_vary(mean[-1]))
-    return mean, sd
+    return mean, covariance
 
 
 def does_not_vary(y: float) -> str:
@@ -198,17 +208,70 @@ def does_not_vary(y: float) -> str:
     )
 
 
+NULL = 5e-13
+"""Eigenvalue of a matrix of correlations up to which columns are combinations of others: float32 leaves about 2e-13."""
+
+
+_PART = 1e-3  # of the largest part that a column has in such combinations, below which it has none
+
+
+PriorOfDesign = Callable[[Design], Prior]
+"""What returns the prior of the coefficients of a design whose columns are known."""
+
+
+def given_others(
+    covariance: FloatArray, mean: FloatArray | None = None, *, still: NDArray[np.bool_] | None = None
+) -> FloatArray:
+    r"""Return the sd of each column given the others, shape (D,), from their covariance, or second moments, (D, D).
+
+    .. math:: \mathrm{sd}(x_d | x_{-d}) = (\Sigma^{-1})_{dd}^{-1/2}
+
+    is what remains of a column after its regression on the others. Of a column that is a combination of others nothing
+    does, and it has its sd. Its share of the sd has four digits, as many as are shown of a prior. Of a covariance that
+    was found as a difference of sums, with a `mean`, fewer combinations can be told from rounding. Columns that stand
+    `still` have 0.
+    """
+    sd = np.sqrt(np.diagonal(covariance))
+    sd = sd if still is None else np.where(still, 0.0, sd)
+    varies, share = sd > 0.0, np.ones(len(sd))
+    if not varies.any():
+        return sd
+    limit = NULL if mean is None else NULL * (1.0 + float(((mean / np.where(varies, sd, np.inf)) ** 2).max()))
+    correlation = covariance[np.ix_(varies, varies)] / np.outer(sd[varies], sd[varies])
+    with one_blas_thread():
+        values, axes = np.linalg.eigh(correlation)
+    null = values < limit
+    part = np.sqrt((axes[:, null] ** 2).sum(axis=1))
+    inverse = (axes[:, ~null] ** 2 / values[~null]).sum(axis=1)
+    with np.errstate(divide="ignore"):
+        found = np.where(part > _PART * part.max(initial=0.0), 1.0, np.minimum(1.0 / np.sqrt(inverse), 1.0))
+    share[varies] = [float(f"{own:.4g}") for own in found]
+    return np.asarray(sd * share)
+
+
+def standard_prior(design: Design) -> Normal:
+    """Return the default prior of the coefficients of standardised columns."""
+    sd = np.ones(len(design.names))
+    if design.given_others is not None:
+        sd[int(design.intercept) :] = design.given_others
+    return on_columns(np.zeros(len(sd)), sd, design.constant)
+
+
 def autoscaled(rows: WeightedData) -> Normal:
     """Return the default prior of the coefficients of rows whose responses are numbers."""
-    mean, sd = _varying(rows)
+    mean, covariance = _varying(rows)
     constant = rows.design.constant if isinstance(rows, Coreset) else None
-    return on_columns(mean[:-1], sd[:-1], constant, (mean[-1], sd[-1]))
+    response = float(mean[-1]), math.sqrt(covariance[-1, -1])
+    return on_columns(mean[:-1], given_others(covariance[:-1, :-1], mean[:-1]), constant, response)
 
 
 def on_columns(
     mean: FloatArray, sd: FloatArray, constant: int | None, response: tuple[float, float] = (0.0, 1.0)
 ) -> Normal:
-    """Return the default prior given means and sds of columns, shape (D,), and of the response in units of eta."""
+    """Return the default prior given means of columns, shape (D,), sds given the others, and those of the response.
+
+    The response is in units of eta.
+    """
     columns = np.where(sd > 0.0, sd, 1.0)
     location, scale = np.zeros(len(columns)), DEFAULT_SCALE * response[1] / columns
     if constant is not None:
@@ -216,6 +279,20 @@ def on_columns(
         location[constant] = response[0]
         scale[constant] = DEFAULT_SCALE * response[1] * np.sqrt(1.0 + (far**2).sum())
     return Normal(tuple(location.tolist()), tuple(scale.tolist()))
+
+
+def of_comoments(found: Comoments, constant: int | None) -> Normal:
+    """Return the default prior of the coefficients of columns with these moments, which were not standardised.
+
+    Without an intercept what remains of a column is what the others leave of it about 0, and its sd if that is more.
+    """
+    covariance, mean = found.covariance, found.mean
+    sd = np.sqrt(np.diagonal(covariance))
+    still = sd <= _CONSTANT * np.abs(mean)
+    if constant is not None:
+        return on_columns(mean, given_others(covariance, still=still), constant)
+    left = given_others(covariance + np.outer(mean, mean))
+    return on_columns(mean, np.where(still, 0.0, np.minimum(sd, left)), None)
 
 
 def prior_for(given: Prior | Mapping[str, Prior] | None, rows: WeightedData, family: Family) -> Prior:
@@ -239,7 +316,7 @@ def group_prior_for(given: Any, rows: WeightedData, family: Family) -> GroupPrio
     """Return the prior of the sds of groups' effects: that given, or the default one."""
     if given is not None or not family.quadratic:
         return check_group_prior(given)
-    return HalfStudentT(3.0, DEFAULT_SCALE * float(_varying(rows)[1][-1]))
+    return HalfStudentT(3.0, DEFAULT_SCALE * math.sqrt(_varying(rows)[1][-1, -1]))
 
 
 def is_default(prior: Prior | GroupPrior | None, core: Coreset) -> bool:

@@ -22,6 +22,8 @@ import bayescore as bc
 from bayescore.compiled import compile_seconds
 from bayescore.data.design import one_intercept
 from bayescore.numerics.chains import mcse_mean
+from bayescore.priors.by_name import prior_from_dict
+from bayescore.samplers.posterior import read_posterior
 from benchmarks.commands import command
 from benchmarks.groups.multilevel_terms import figures
 from benchmarks.groups.several_terms import aggression
@@ -151,7 +153,7 @@ def one(name: str) -> dict[str, Any]:
         print(f"{name}: {fit.certificate.text}")
     told = {"design": fit.coreset.design, "progressbar": False, **options}
     full = bc.all_rows(rows, **(told if formula else told | {"label": "y"}))
-    prior = bc.priors.Normal(0, 2.5)  # the default of `fit`, on the standardised columns of its design
+    prior = prior_from_dict(read_posterior(fit.drawn, "fit.drawn").story["prior"])  # of the columns of its design
     if not full.groups or one_intercept(full.groups):
         _, row["find_map"] = timed(lambda: bc.find_map(full, prior=prior))
     judged = fit.certificate.coordinates[["mean_error_sd", "sd_error"]].abs().max()

@@ -1,13 +1,18 @@
-"""Priors of a fit: rstanarm's scales by default, and others in units of the data."""
+"""Priors of a fit: by default by the sd of each column given the others; and others in units of the data."""
+
+import re
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 import bayescore as bc
 from bayescore.data.design import Design
+from bayescore.families.family import check_family
 from bayescore.fitting.route import design_prior
 from bayescore.fitting.tables import rescaled
+from bayescore.models.posterior import likelihood_terms
 from bayescore.priors.by_name import prior_from_dict, prior_of
 from bayescore.priors.groups import on_columns
 
@@ -120,7 +125,13 @@ def few():
 
 def test_a_prior_of_another_scale_moves_the_coefficients_as_a_fit_under_it_does(few):
     found = few.prior_sensitivity([0.1, 0.7, 1.0]).set_index(["scale", "parameter"])
-    assert found.attrs["level"] == few.level
+    assert found.groupby("scale")["level"].first().to_dict() == {
+        0.1: "not certified",
+        0.7: "not certified",
+        1.0: few.level,
+    }
+    assert found.attrs["level"] == found.columns.name == "not certified"
+    assert few.prior_sensitivity([1.0]).attrs["level"] == few.level
     by = found["by"].groupby("scale").first()
     assert by.to_dict() == {0.1: "new draws", 0.7: "weights", 1.0: "weights"}
     assert np.allclose(found.loc[1.0, "shift"], 0.0)
@@ -214,3 +225,114 @@ def test_a_group_prior_without_groups_is_refused_before_work_starts(grouped):
             bc.fit(*rows, group_prior=bc.priors.HalfNormal(1.0), progressbar=False)
     with pytest.raises(TypeError, match="is no prior of a group sd; use HalfStudentT or HalfNormal"):
         bc.fit("y ~ x + (1 | g)", grouped, group_prior=bc.priors.Normal(), progressbar=False)
+
+
+@pytest.fixture(scope="module")
+def curved():
+    """Years and their squares, whose correlation is 0.99997, and the events of four families."""
+    rng = np.random.default_rng(11)
+    n = 6000
+    rows = pd.DataFrame({"year": rng.integers(1990, 2020, n).astype(float), "g": rng.integers(0, 8, n)})
+    c = rows["year"] - 2004.0
+    eta = 0.6 - 0.02 * c - 0.006 * c**2
+    rows["y"] = (eta + rng.logistic(size=n) > 0).astype(int)
+    return rows.assign(k=rng.poisson(np.exp(eta)), z=eta + rng.normal(size=n), square=rows["year"] ** 2)
+
+
+FAMILIES = [("y", "logistic"), ("y", "probit"), ("y", "cloglog"), ("k", "poisson"), ("k", "negative_binomial(3)")]
+
+
+@pytest.mark.parametrize(("label", "family"), [*FAMILIES, ("z", "normal")])
+@pytest.mark.parametrize("groups", ["", pytest.param(" + (1 | g)", marks=pytest.mark.slow)])
+def test_the_default_prior_leaves_a_raw_polynomial_to_the_data(curved, label, family, groups):
+    """Beside the same model in columns that do not determine each other, under a prior that says nothing."""
+    how = {"family": family, "random_state": 1, "progressbar": False}
+    fit = bc.fit(f"{label} ~ year + I(year**2){groups}", curved, **how)
+    plain = curved.assign(c=curved["year"] - 2004.0)
+    known = bc.fit(f"{label} ~ c + I(c**2){groups}", plain, prior=bc.priors.Normal(0, 1e3), **how)
+    own, other = fit.summary().loc["I(year ** 2)"], known.summary().loc["I(c ** 2)"]
+    assert abs(own["mean"] - other["mean"]) < 0.25 * other["sd"]
+    assert own["sd"] == pytest.approx(other["sd"], rel=0.15)
+    assert fit.pull is None
+    assert fit.level != "not certified"
+
+
+@pytest.mark.parametrize("kind", ["frame", "parquet", "csv", "arrow", "blocks", "arrays"])
+def test_every_source_has_the_same_default_prior(curved, kind, tmp_path):
+    rows = curved[["year", "square", "y"]]
+    rows.to_parquet(tmp_path / "rows.parquet", row_group_size=700)
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    X, y = rows[["year", "square"]].to_numpy(), rows["y"].to_numpy()
+    blocks = lambda: ((X[at : at + 900], y[at : at + 900]) for at in range(0, len(X), 900))  # noqa: E731
+    given = {
+        "frame": ("y ~ year + square", rows),
+        "parquet": ("y ~ year + square", str(tmp_path / "rows.parquet")),
+        "csv": ("y ~ year + square", str(tmp_path / "rows.csv")),
+        "arrow": ("y ~ year + square", pa.table(rows)),
+        "blocks": (blocks,),
+        "arrays": (X, y),
+    }[kind]
+    fit = bc.fit(*given, random_state=1, progressbar=False)
+    told = fit.prior_summary()["in_data_units"]
+    Z = (X - X.mean(axis=0)) / X.std(axis=0)
+    left = [Z[:, d] - Z[:, 1 - d] * (Z[:, d] @ Z[:, 1 - d] / len(Z)) for d in range(2)]
+    sds = [own.std() * spread for own, spread in zip(left, X.std(axis=0), strict=True)]
+    for own, sd in zip(told[1:], sds, strict=True):
+        assert float(own.split("sigma=")[1].rstrip(")")) == pytest.approx(2.5 / sd, rel=1e-3)
+
+
+def test_a_fit_that_is_updated_or_read_keeps_the_default_prior(curved, tmp_path):
+    fit = bc.fit("y ~ year + I(year**2)", curved[:4000], random_state=1, progressbar=False)
+    more = fit.update(curved[4000:], progressbar=False)
+    assert more.prior_summary().equals(fit.prior_summary())
+    fit.save(tmp_path / "model")
+    again = bc.read_fit(tmp_path / "model", curved[:4000], progressbar=False).with_prior(None)
+    assert again.prior_summary().equals(fit.prior_summary())
+    assert (
+        bc.fit(bc.read_coreset(tmp_path / "model" / "coreset.parquet").take(slice(None)), progressbar=False).prior
+        is None
+    )
+
+
+RAW = "raw"  # the prior by the columns' sds alone
+
+
+@pytest.mark.parametrize("groups", ["", pytest.param(" + (1 | g)", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("terms", "prior", "named"),
+    [
+        ("year + I(year**2)", RAW, r"I\(year \*\* 2\)|year"),
+        ("I((year - 2004) / 10)", bc.priors.Normal(0, 0.01), "I"),
+        ("I((year - 2004) / 10)", bc.priors.Laplace(0, 0.002), "I"),
+        ("I((year - 2004) / 10)", {"Intercept": bc.priors.Normal(-2, 0.02)}, "Intercept"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:the draws are not certified")
+def test_the_first_line_says_what_a_prior_moves_by_more_than_2_nats(curved, groups, terms, prior, named):
+    if prior == RAW:
+        prior = {name: bc.priors.Normal(0, 2.5 / own.std()) for name, own in
+                 (("year", curved["year"]), ("I(year ** 2)", curved["square"]))}  # fmt: skip
+    fit = bc.fit(f"y ~ {terms}{groups}", curved, prior=prior, random_state=1, progressbar=False)
+    first = repr(fit).splitlines()[0]
+    assert re.search(rf"The prior moves '({named}).* to \S+ from the data's \S+, at a cost of [\d.,]+ nats", first)
+    assert fit.pull.nats > 2.0
+
+
+def test_the_pull_is_what_the_likelihood_loses(curved):
+    rows = bc.all_rows(curved, formula="y ~ I((year - 2004) / 10)", progressbar=False)
+    prior = bc.priors.Normal(0, (2.5, 0.02))
+    fit = bc.fit(rows, prior=prior, random_state=1, progressbar=False)
+    mode, free = bc.find_map(rows, prior=prior), bc.find_mle(rows)
+    lost = free.terms.value - likelihood_terms(mode.beta, rows, check_family("logistic")).value
+    assert fit.pull.nats == pytest.approx(lost, rel=1e-3)
+    assert fit.pull.without == pytest.approx(free.beta[1], rel=1e-3)
+    assert fit.pull.under == pytest.approx(mode.beta[1], rel=1e-3)
+
+
+@pytest.mark.filterwarnings("ignore:the labels are completely separated")
+def test_of_separated_rows_the_first_line_says_that_the_data_ask_for_more(curved):
+    rows = curved.assign(y=(curved["year"] > 2004).astype(int))
+    fit = bc.fit("y ~ year", rows, random_state=1, progressbar=False)
+    assert "The prior keeps 'year' at" in repr(fit).splitlines()[0]
+    assert fit.level == "certified"
+    assert np.isfinite(fit.summary()["sd"]).all()
