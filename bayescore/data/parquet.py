@@ -478,6 +478,21 @@ def parquet_file(path: Any, problem: str, text: Sequence[str] = (), *, store: An
         raise DataError(f"{str(path)!r} {problem} ({reason}); write it again") from None
 
 
+def _check_unchanged(parquet: pq.ParquetFile, file: File, names: list[str]) -> None:
+    """Raise if a file is no longer the one whose footer was read first."""
+    footer = parquet.metadata
+    absent = [name for name in names if name not in parquet.schema_arrow.names]
+    rows = tuple(footer.row_group(i).num_rows for i in range(footer.num_row_groups))
+    if not absent and rows == file.groups:
+        return
+    what = f"has other rows: {sum(rows):,}, and {sum(file.groups):,} before"
+    if absent:
+        what = f"lacks the column {absent[0]!r}"
+    raise DataError(
+        f"{str(file.path)!r} has changed since it was read first, and {what}: begin again, with files that stay"
+    )
+
+
 def batches(
     file: File,
     columns: list[str],
@@ -495,10 +510,12 @@ def batches(
 
     def local() -> Iterator[pa.RecordBatch]:
         with opened() as parquet:
+            _check_unchanged(parquet, file, stored)
             yield from parquet.iter_batches(n_rows, list(which), stored, use_threads=threads)
 
     def fetched(group: int) -> pa.Table:
         with opened() as parquet:
+            _check_unchanged(parquet, file, stored)
             return parquet.read_row_group(group, stored, use_threads=False)
 
     fetches = (partial(retried, partial(fetched, group), str(file.path)) for group in which)

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import bayescore as bc
 from bayescore.data.dataset import Dataset
 from bayescore.data.parquet import local_listing, parquet_source
 from bayescore.data.roles import Roles
@@ -108,3 +109,33 @@ def test_only_the_columns_asked_for_are_read(tmp_path):
     source = parquet_source(local_listing(path), Roles(label="y"), only=["b", "y"])
     assert source.design.raw_names == ("b",)
     np.testing.assert_array_equal(rows_of(source).X, FRAME[["b"]])
+
+
+SWAPPED = {
+    "a column renamed": (lambda d: d.rename(columns={"x": "z"}), "lacks the column 'x'"),
+    "no label": (lambda d: d.drop(columns="y"), "lacks the column 'y'"),
+    "no group": (lambda d: d.drop(columns="g"), "lacks the column 'g'"),
+    "fewer rows": (lambda d: d[:500], "has other rows: 500, and 6,000 before"),
+}
+
+
+@pytest.mark.parametrize("kind", SWAPPED)
+@pytest.mark.parametrize("at", [1, 2])
+def test_a_file_that_changes_in_the_middle_of_a_pass_is_named(kind, at, tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"x": rng.normal(size=6000), "g": rng.integers(0, 9, 6000)})
+    rows["y"] = rows["x"] + rng.logistic(size=6000) > 0
+    change, message = SWAPPED[kind]
+    path, passes, usual = tmp_path / "rows.parquet", [0], Dataset.map
+    rows.to_parquet(path, row_group_size=500)
+
+    def swapped(self, *args, **how):
+        passes[0] += 1
+        results = usual(self, *args, **how)
+        if passes[0] == at:
+            change(rows).to_parquet(path, row_group_size=500)
+        yield from results
+
+    monkeypatch.setattr(Dataset, "map", swapped)
+    with pytest.raises(DataError, match=rf"rows\.parquet' has changed since it was read first, and .*{message}"):
+        bc.fit("y ~ x + (1 | g)", str(path), random_state=1, progressbar=False)
