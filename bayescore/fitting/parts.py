@@ -240,7 +240,7 @@ class FitParts:
 
     @property
     def _about(self) -> dict[str, str]:
-        """Return what every answer says about the draws behind it."""
+        """Return what every answer of the fit's draws says about them."""
         return {"level": self.level, **({"spread": self.spread} if self.spread else {})}
 
     @property
@@ -251,11 +251,11 @@ class FitParts:
         short, clusters, _ = self.spread.partition(" clusters")
         return f"{self.level}, {short}{clusters}"
 
-    def _labelled(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Return a table with the level in its attributes and above its columns."""
+    def _labelled(self, frame: pd.DataFrame, level: str = "") -> pd.DataFrame:
+        """Return a table with the level in its attributes and above its columns: of its draws, if not the fit's."""
         found = ShortTable(frame)
-        found.attrs.update(self._about)
-        found.columns.name = self._heading
+        found.attrs.update({"level": level} if level else self._about)
+        found.columns.name = level or self._heading
         return found
 
     def _check_model_spread(self, what: str, otherwise: str = "") -> None:

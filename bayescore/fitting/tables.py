@@ -26,6 +26,7 @@ from scipy.stats import rankdata
 from bayescore.data.design import Grouping
 from bayescore.diagnostics.loo import loo
 from bayescore.diagnostics.model_check import check_model
+from bayescore.diagnostics.results import Level
 from bayescore.fitting.parts import FitParts, described, interval_names, parameters, raw_effects_map, raw_rows, table
 from bayescore.fitting.route import all_rows_of, missing_was_said
 from bayescore.limits import PROB
@@ -78,6 +79,8 @@ class FitPriors(FitParts):
         DataFrame
             A row for each scale and parameter, in units of the data: mean, sd and interval; `shift`, how far the mean
             is from that of the fit, in sds of the fit; `by`, "weights" or "new draws"; and `pareto_k` of the weights.
+            `level` is that of the row's draws: the fit's where the scale is its own, else "not certified". The table's
+            own level is that of its worst row.
 
         Raises
         ------
@@ -124,8 +127,11 @@ class FitPriors(FitParts):
                 found = described(again.reshape(-1, again.shape[2]).T, prob)
             table = pd.DataFrame({"parameter": names, **found})
             table.insert(0, "scale", factor)
-            tables.append(table.assign(shift=(found["mean"] - center) / sd, by=by, pareto_k=k))
-        return self._labelled(pd.concat(tables, ignore_index=True))
+            level = self.level if factor == 1.0 else str(Level.NOT_CERTIFIED)
+            tables.append(table.assign(shift=(found["mean"] - center) / sd, by=by, pareto_k=k, level=level))
+        whole = pd.concat(tables, ignore_index=True)
+        others = (whole["level"] != self.level).any()
+        return self._labelled(whole, str(Level.NOT_CERTIFIED) if others else self.level)
 
     def _drawn_again(self, prior: Prior) -> Any:
         """Draw from the coreset's posterior under another prior."""
