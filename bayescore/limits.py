@@ -132,6 +132,9 @@ MAX_PRIOR_SHARE = 0.3
 """Posterior sd of a coefficient over its prior's scale from which the prior is said to decide much: at 0.3 it has a
 tenth of the information on the coefficient."""
 
+MAX_ROWS_BYTES = 2 << 30
+"""Bytes of the matrix of all rows, above which no build or fit takes them all without being asked: samplers copy it."""
+
 MAX_PULL = 2.0
 """Nats of log likelihood by which the prior may move the mode without a word: two sds of one coefficient, where a 95%
 interval of the data alone ends."""

@@ -52,6 +52,7 @@ from bayescore.data.source import block_rows
 from bayescore.families import Family
 from bayescore.families.family import check_family
 from bayescore.files import Arrays
+from bayescore.limits import MAX_ROWS_BYTES
 from bayescore.models.laplace import NoModeError
 from bayescore.numerics.sampling import draw_by_column, sample_by_column
 from bayescore.priors import Prior
@@ -295,6 +296,10 @@ def condense(dataset: Dataset, prior: Prior, family: Family, start: Start | None
             "few rows that condensing them would save nothing: all rows are kept as they are; where all columns are "
             "discrete method='aggregate' merges those that repeat"
         )
+        if (n_bytes := 8 * n_rows * dataset.n_features) > MAX_ROWS_BYTES:
+            raise DataError(
+                f"{note}, and they take {n_bytes / 1e9:.1f} GB of memory: give fewer rows, or sample all_rows(...)"
+            )
         n_few, rows = int(few.sum()), dataset.load()
         info = MultilevelInfo(
             repr(prior), sizes, len(cells), 0, n_few, len(cells) - n_few, n_rows, 0, None, 0.0, 0.0, 0

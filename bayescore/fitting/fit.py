@@ -94,7 +94,7 @@ def fit(
     intercept : bool
         Whether rows X get an intercept; a formula says so itself.
     max_seconds : float
-        Time that one step of an escalation may take, by what it is expected to take.
+        Time that one step of an escalation, or sampling all rows, may take, by what it is expected to take.
     random_state : int, Generator, SeedSequence or None
         Seed.
     progressbar : bool

@@ -9,7 +9,8 @@ a coreset that covers more       twice the rows, about the mode under the model'
 the same for the third time      all rows, with the same sampler
 ===============================  ==============================================================================
 
-A try that would take longer than `max_seconds`, by what the last one took without compiling, is not made.
+A try that would take longer than `max_seconds`, by what the last one took without compiling, is not made. Nor are all
+rows taken in place of a build that failed, or kept by one, where gradients of some of them say that it would take more.
 
 How many draws `fit` takes next where the certificate asks for more, and the most that it takes.
 
@@ -31,7 +32,7 @@ c_d the coefficient of a raw column, sd(x_d | x_{-d}) the weighted population sd
 column after its regression on the others (`priors.groups.given_others`), \alpha the intercept where all columns are at
 their means. Where columns are uncorrelated these are rstanarm's default priors for ``binomial(link = "logit")``, which
 go by sd(x_d). Of columns that nearly determine each other, as a year and its square, rstanarm's say that all
-coefficients are small one by one, and overrule what the rows say of their sums; these do not. Those of numbers with
+coefficients are small one by one, and overrule what the rows tell about their sums; these do not. Those of numbers with
 normal noise are in units of y. A prior that is given is on c_d and \alpha too, so that "Intercept" means the same as in
 rstanarm and brms.
 
@@ -66,7 +67,7 @@ import numpy as np
 from rich.console import Console
 from scipy import sparse
 
-from bayescore.compiled import compile_seconds
+from bayescore.compiled import available_cores, compile_seconds
 from bayescore.coresets.build import all_rows, build_coreset
 from bayescore.data.blocks import is_stream
 from bayescore.data.coreset import Coreset
@@ -84,11 +85,13 @@ from bayescore.diagnostics.results import Level, Need, Remedy
 from bayescore.diagnostics.row_sums import full_rows
 from bayescore.families import Family
 from bayescore.families.family import check_family
+from bayescore.families.normal import Gaussian
 from bayescore.fitting.earlier import EarlierRows
+from bayescore.limits import MAX_ROWS_BYTES
 from bayescore.models.groups.rows import label_weights
 from bayescore.models.laplace import missed_terms
-from bayescore.models.posterior import Derivatives, likelihood_terms
-from bayescore.priors import Independent, Prior
+from bayescore.models.posterior import Derivatives, likelihood_terms, posterior
+from bayescore.priors import Independent, Normal, Prior
 from bayescore.priors.by_name import ByName, leaves_out, prior_of
 from bayescore.priors.groups import GroupPrior, autoscaled, check_group_prior, of_comoments, standard_prior
 from bayescore.priors.prior import check_prior
@@ -618,7 +621,16 @@ TRIES = 3  # of escalation, after the first
 DRAWS, TUNE, MAX_DRAWS = 1000, 1000, 500  # the verbs' own defaults
 
 
-MAX_BYTES = 2 << 30  # of the matrix of all rows
+CHAINS = 4
+
+
+MANY = 10_000  # rows that a build has kept, below which they are sampled without asking how long that takes
+
+
+_TIMED = 4096  # rows whose gradient is timed
+
+
+_GRADIENTS = 3  # of a draw, about: Langevin steps take as many, NUTS more
 
 
 FAILURES = (RuntimeError, ArithmeticError, np.linalg.LinAlgError)  # of a posterior that is hard; others are bad input
@@ -661,9 +673,53 @@ class Route:
         except FAILURES as error:
             if self.given.once:
                 raise
-            self._everything(f"the default build failed: {error}")
+            self._instead(error)
+        else:
+            self._check_kept()
         self.settle()
         self.keep()
+
+    def _instead(self, error: Exception) -> None:
+        """Take all rows in place of a build that failed; raise if they would be too many, or take too long."""
+        known = check_family(self.family or "logistic", seek=True)
+        own = self.given.data
+        rows = Dataset(own.as_source()) if isinstance(own, Coreset) else self.given.undesigned(response=known.response)
+        added = self.given.formula is None and self.given.intercept and not isinstance(own, Coreset)
+        n, D = rows.source.n_rows, rows.n_features + int(added)
+        refused = self._too_many(n, D)
+        if not refused:
+            part = next(iter(rows.blocks()))
+            refused = self._too_long(seconds_of(part.take(slice(0, _TIMED)), known, self.draws + self.tune) * n)
+        if refused:
+            raise RuntimeError(
+                f"the default build failed ({error}), and {refused}: give more max_seconds, fewer rows, or a prior "
+                "that says more"
+            ) from error
+        self._everything(f"the default build failed: {error}")
+
+    def _check_kept(self) -> None:
+        """Raise if a build has kept all of many rows, which would take too long to sample."""
+        core = self.core
+        if self.given.lossy or core.method != "multilevel" or not MANY <= core.n_total <= len(core):
+            return
+        family = check_family(core.family)
+        refused = self._too_long(seconds_of(core.take(slice(0, _TIMED)), family, self.draws + self.tune) * len(core))
+        if refused:
+            raise RuntimeError(
+                f"the default build has kept all rows, as their groups are small, and {refused}: give more "
+                "max_seconds, or fewer rows"
+            )
+
+    def _too_many(self, n: int, D: int) -> str:
+        """Return why so many rows cannot be held in memory; empty if they can."""
+        size = 8 * n * D
+        return f"all {n:,} rows of {D:,} columns take {size / 1e9:.1f} GB of memory" if size > MAX_ROWS_BYTES else ""
+
+    def _too_long(self, seconds: float) -> str:
+        """Return why all rows are not sampled, by the time that it will take; empty if they may be."""
+        if seconds <= self.max_seconds:
+            return ""
+        return f"sampling all rows would take about {seconds:,.0f} s, more than max_seconds={self.max_seconds:g}"
 
     def settle(self, *, strict: tuple[type[Exception], ...] = ()) -> None:
         """Sample and certify the coreset; try again as the certificate asks. Errors `strict` are raised."""
@@ -793,7 +849,7 @@ class Route:
         """Take all rows; return whether that was done."""
         n, D = self.core.n_total, self.core.n_features
         seconds = self.seconds["sample"] * n / len(self.core)
-        if self.given.once or 8 * n * D > MAX_BYTES:
+        if self.given.once or self._too_many(n, D):
             self._stop("all rows are too many to hold in memory" if not self.given.once else "the rows came once")
             return False
         if not self._allowed(seconds, f"sampling all {n:,} rows"):
@@ -879,6 +935,18 @@ def _refused(idata: Any, why: str) -> Certificate:
     posterior = read_posterior(idata, "idata")
     groups = () if posterior.design is None or not posterior.terms else posterior.design.groups
     return Certificate(Level.NOT_CERTIFIED, why, bare_table(with_scales(posterior, groups)))
+
+
+def seconds_of(rows: WeightedData, family: Family, iterations: int) -> float:
+    """Return about how many seconds sampling takes for each row, by gradients of some rows that are timed."""
+    family = family if family.complete else Gaussian(1.0)
+    target = posterior(rows, family, Normal(0.0, 1.0))
+    at, taken = np.zeros(rows.n_features), math.inf
+    for _ in range(3):  # the first may compile
+        begin = time.perf_counter()
+        target.log_density(at)
+        taken = min(taken, time.perf_counter() - begin)
+    return CHAINS * iterations * _GRADIENTS * taken / (len(rows) * min(CHAINS, available_cores()))
 
 
 def called(core: Coreset) -> str:

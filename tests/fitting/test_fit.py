@@ -299,3 +299,32 @@ def test_a_print_names_coefficients_that_the_prior_decides(rows, flat):
     assert said
     share = fit.summary().loc["rare", "sd"] / (2.5 / separated["rare"].std())
     assert int(said[1]) == pytest.approx(100.0 * share, abs=1.0)
+
+
+@pytest.mark.parametrize("family", [None, "poisson"])
+@pytest.mark.parametrize("groups", ["", " + (1 | county)"])
+def test_all_rows_in_place_of_a_build_that_failed_ask_for_time_and_memory(rows, monkeypatch, family, groups):
+    def fails(*_, **__):
+        raise RuntimeError("no mode found")
+
+    monkeypatch.setattr(routes, "build_coreset", fails)
+    taken = []
+    monkeypatch.setattr(routes.Given, "everything", lambda *_: taken.append(1) or pytest.fail("all rows were read"))
+    table = rows.assign(n=np.arange(len(rows)) % 3)
+    formula = f"{'clicked' if family is None else 'n'} ~ age{groups}"
+    how = {"family": family, "random_state": 1, "progressbar": False}
+    with pytest.raises(RuntimeError, match=r"failed \(no mode found\), and .* more than max_seconds=1e-06: give"):
+        bc.fit(formula, table, max_seconds=1e-6, **how)
+    monkeypatch.setattr(routes, "MAX_ROWS_BYTES", 1000)
+    with pytest.raises(RuntimeError, match=r"all [\d,]+ rows of 2 columns take .* GB of memory"):
+        bc.fit(formula, table, **how)
+
+
+@pytest.mark.filterwarnings("ignore:3,000 of 3,000 rows lie in")
+def test_rows_that_a_build_has_kept_ask_for_time(monkeypatch):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"x": rng.normal(size=3000), "g": np.arange(3000) // 2})
+    table["y"] = table["x"] + rng.logistic(size=3000) > 0
+    monkeypatch.setattr(routes, "MANY", 1000)
+    with pytest.raises(RuntimeError, match=r"has kept all rows, as their groups are small, and .* max_seconds=1e-06"):
+        bc.fit("y ~ x + (1 | g)", table, max_seconds=1e-6, random_state=1, progressbar=False)
