@@ -76,7 +76,8 @@ def _problem(column: Any) -> str:
             return f"is of mixed types: {shown}; make them all numbers, or all text"
         return f"holds {shown}, which is neither numbers nor text; convert it, or leave it out"
     except (pa.ArrowNotImplementedError, OverflowError) as error:
-        return f"is of a type that is not read ({error}); convert it to real numbers of at most 64 bits, or drop it"
+        kind = f"is of type {column.dtype}, which is not read"
+        return f"{kind} ({error}); convert it to real numbers of at most 64 bits, or drop it"
     return ""
 
 

@@ -254,7 +254,7 @@ class _Compiled:
         if (whole := self.spec) is None:
             return out
         terms = [own.term for own in whole.structure]
-        if moving := [term for term in terms if name in whole.subset([term]).required_variables]:
+        if moving := [term for term in terms if marked(name) in whole.subset([term]).required_variables]:
             spec, made = whole.subset(moving), list(whole.column_names)
 
             def of_terms(rows: IntArray, x: FloatArray) -> FloatArray:

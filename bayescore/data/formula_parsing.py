@@ -187,24 +187,35 @@ _OFFSET = re.compile(r"(?<![\w.])offset\(")
 
 
 _MARK = "\N{WORD JOINER}"
+_DOT = 2 * _MARK
 
 
 def marked(name: str) -> str:
-    """Return the name of a column for formulaic, to which the column `1` is the number 1: digits get a mark.
+    """Return the name of a column for formulaic, to which the column `1` is the number 1, and `a.b` a part of `a`.
 
-    >>> marked("1") == "1", marked("age")
-    (False, 'age')
+    Digits get a mark at their end, and marks stand for dots.
+
+    >>> marked("1") == "1", "." in marked("a.b"), marked("age")
+    (False, False, 'age')
     """
-    return f"{name}{_MARK}" if re.fullmatch(r"[\d.]+", name) else name
+    end = _MARK if re.fullmatch(r"[\d.]+", name) else ""
+    return name.replace(".", _DOT) + end
 
 
 def unmarked(text: str) -> str:
     """Return names of formulaic without the marks of `marked`."""
-    return text.replace(_MARK, "")
+    return text.replace(_DOT, ".").replace(_MARK, "")
+
+
+# text in quotes, a name in backticks, and a name with a dot that is no function or contrast
+_NAMES = re.compile(
+    r"""(?P<text>"[^"]*"|'[^']*')|`(?P<quoted>[^`]+)`|(?<![\w.])(?!contr\.)(?P<dotted>[^\W\d]\w*(?:\.\w+)+)(?![\w.(])"""
+)
 
 
 def _marked_names(text: str) -> str:
-    return re.sub("`([^`]+)`", lambda name: f"`{marked(name[1])}`", text)
+    """Mark names in backticks, and give backticks to names with a dot, as data that come from R have them."""
+    return _NAMES.sub(lambda m: m["text"] or f"`{marked(m['quoted'] or m['dotted'])}`", text)
 
 
 _MAX_POWER = 64  # a**b of constants is computed before any row is read

@@ -309,7 +309,7 @@ def write_certificate(
     chains, facts_of_core, curve = health(judged), core.summary(), tables.size_curve(core.summary())
     parts = [
         *_found(certificate, idata, core, judged, chains.text, spread=_spread(robust), fit=fit),
-        *_model(certificate, idata, core, test, robust, fit),
+        *_model(certificate, idata, core, test, robust=robust, facts=fit),
         page.SamplerHealth(health={"posterior": chains}),
         page.CoresetFacts(
             facts=tables.coreset_facts(facts_of_core, core.weights)
@@ -403,6 +403,7 @@ def _model(
     idata: Any,
     core: Coreset,
     test: WeightedData | None,
+    *,
     robust: Any,
     facts: FitFacts | None,
 ) -> Iterator[page.Section]:

@@ -268,9 +268,6 @@ def test_what_cannot_work_is_refused():
         build(X, y, size=2 * D - 1)
     with pytest.raises(ValueError, match="reads the rows more than once"):
         build(iter([(X, y)]), None)
-    frame = pd.DataFrame(X).add_prefix("x").rename(columns={"x0": "offset"}).assign(y=y)
-    with pytest.raises(DataError, match="a feature is named 'offset'"):
-        build(frame, None, label="y")
     with pytest.raises(ValueError, match="size=100 and tolerance"):
         build(X, y, size=100, tolerance=0.1)
 

@@ -9,7 +9,7 @@ import pytest
 import bayescore as bc
 from bayescore.validation import DataError
 
-NAMES = ["1", "weight", "offset", "2.5", "body mass", "größe", "log", "class", "a:b", "row"]
+NAMES = ["1", "weight", "offset", "2.5", "Sepal.Length", "body mass", "größe", "log", "class", "a:b", "row"]
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +62,17 @@ def test_a_fit_and_what_follows_it_are_those_of_another_name(name, formula, colu
         assert np.array_equal(read.effects(name)["mean"], other.effects("g")["mean"])
     if name in NAMES[:3]:
         assert read.update(new).level == other.update(plain).level
+
+
+@pytest.mark.parametrize("terms", ["x.y", "x.y:g", "log(1 + x.y**2)", "bs(x.y, df=4)", "C(x.y > 0) + (1 | g)"])
+def test_names_with_dots_need_no_backticks(terms, rows):
+    formula = f"y ~ {terms}"
+    plain = bc.all_rows(rows.rename(columns={"x": "xy"}), formula=formula.replace("x.y", "xy"), progressbar=False)
+    dotted = bc.all_rows(rows.rename(columns={"x": "x.y"}), formula=formula, progressbar=False)
+    assert np.array_equal(dotted.X, plain.X)
+    assert [name.replace("`", "") for name in dotted.design.names] == [
+        name.replace("xy", "x.y") for name in plain.design.names
+    ]
 
 
 def test_a_column_of_digits_is_no_number_in_any_term(rows):
