@@ -379,7 +379,8 @@ def test_a_defect_is_not_passed_off_as_bad_input(inputs: Path, monkeypatch: pyte
 
 def half_then_interrupt(path_of: Callable[..., str | Path]) -> Callable[..., None]:
     def write(*args: object, **kwargs: object) -> None:
-        Path(path_of(*args)).write_bytes(b"half")
+        with open(path_of(*args), "wb") as file:
+            file.write(b"half")
         raise KeyboardInterrupt
 
     return write
@@ -394,7 +395,7 @@ def test_interrupted_while_writing(
         Path("new").write_text("of yesterday")
     before = files()
     monkeypatch.setattr(coreset_file.pq, "write_table", half_then_interrupt(lambda table, path: path))
-    monkeypatch.setattr(compat.POSTERIOR_TYPE, "to_netcdf", half_then_interrupt(lambda idata, path: path))
+    monkeypatch.setattr(Path, "write_bytes", half_then_interrupt(lambda path, data: path))
     monkeypatch.setattr(Path, "write_text", half_then_interrupt(lambda path, text: path))
     argv = {
         "build": ["build", "rows.parquet", "--label", "y", "--size", "50", "--quiet"],

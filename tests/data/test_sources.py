@@ -331,7 +331,7 @@ BAD_TABLES = {
         {"label": "label"},
         r"'b' is of mixed types: 1 \(int\) and 'x' \(str\)",
     ),
-    "complex column": (changed(b=X[:, 1] + 1j), {"label": "label"}, "'b' is of a type that is not read .*real numbers"),
+    "complex column": (changed(b=X[:, 1] + 1j), {"label": "label"}, "'b' is of type complex128, .*real numbers"),
     "integers beyond 64 bits": (changed(b=[2**70] * N), {"label": "label"}, "not read .*of at most 64 bits"),
     "labels beyond 64 bits": (changed(label=[2**70, 1, 1] * 67 + [1, 1]), {"label": "label"}, "of at most 64 bits"),
     "y beyond 64 bits": (FRAME[["a"]], {"y": [2**70, 1, 1] * 67 + [1, 1]}, "y is not read .*of at most 64 bits"),
