@@ -381,7 +381,7 @@ def _sample(given: Given, fit: FitParts) -> RawRows:
 def data_facts(fit: FitParts) -> dict[str, str]:
     """Return what the rows of a fit are, in words by label; one pass."""
     core, dataset = fit.coreset, _opened(fit.rows_given, fit).dataset
-    parts = list(dataset.map(partial(_totals, core.response), "counting rows", canonical=True))
+    parts = list(dataset.map(partial(_response_sums, core.response), "counting rows", canonical=True))
     n = sum(part.n for part in parts)
     n -= sum(one.last == other.first for one, other in pairwise(parts))  # rows whose two sides are cut apart
     totals = np.sum([part.totals for part in parts], axis=0)
@@ -406,7 +406,7 @@ def data_facts(fit: FitParts) -> dict[str, str]:
     return {**found, "Response": f"{core.label}: {one} against {other}", f"Share of {one}": f"{share}%"}
 
 
-class _Totals(NamedTuple):
+class _ResponseSums(NamedTuple):
     """Of a block: rows, the places of the first and the last one, and sums by response, shape (3,)."""
 
     n: int
@@ -415,10 +415,10 @@ class _Totals(NamedTuple):
     totals: FloatArray
 
 
-def _totals(response: str, _start: int, block: WeightedData) -> _Totals:
+def _response_sums(response: str, _start: int, block: WeightedData) -> _ResponseSums:
     n, ends = len(np.unique(block.index)), (int(block.index[0]), int(block.index[-1]))
     if response == "numbers":
         rows, y = numbers_of(block)
-        return _Totals(n, *ends, np.array([rows.weights.sum(), rows.weights @ y, rows.weights @ y**2]))
+        return _ResponseSums(n, *ends, np.array([rows.weights.sum(), rows.weights @ y, rows.weights @ y**2]))
     up = block.y > 0
-    return _Totals(n, *ends, np.array([block.weights[up].sum(), block.weights[~up].sum(), 0.0]))
+    return _ResponseSums(n, *ends, np.array([block.weights[up].sum(), block.weights[~up].sum(), 0.0]))
