@@ -77,10 +77,14 @@ KEPT = {"csv": PLAIN_COLUMNS, "polars": PLAIN_COLUMNS | {"ordered categorical", 
 EXTENSIONS = {"pandas.cut", "periods"}  # types of pandas, that Arrow takes out of their categories
 
 
+# what Dask makes text, and what a file keeps as plain numbers
+LOST = {("dask", "mixed"), ("parquet", "categories of numbers")}
+
+
 def _source(kind, frame, folder):
     """Return the rows from a source; None where its library cannot hold them, or does not keep what the column is."""
     column = frame.attrs["column"]
-    if column not in KEPT.get(kind, {column}) or (kind, column) == ("dask", "mixed"):  # which Dask makes text
+    if column not in KEPT.get(kind, {column}) or (kind, column) in LOST:
         return None
     try:
         return SOURCES[kind](frame, folder)
