@@ -17,7 +17,7 @@ WORKERS = -n 2 --dist loadfile --no-loadscope-reorder
 # bytecode is kept, even where the environment says not to: dozens of processes that tests start read it
 ENVIRONMENT = PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1}
 PYTEST = $(ENVIRONMENT) $(BIN)/pytest $(WORKERS)
-SPHINX = $(ENVIRONMENT) $(BIN)/sphinx-build --jobs 2 -W --keep-going -b html docs
+SPHINX = $(ENVIRONMENT) $(BIN)/sphinx-build -W --keep-going -b html docs
 UNREACHABLE = http://127.0.0.1:9
 
 .PHONY: demo test check lint compiled unit slow portable durations notebooks docs pages bench evidence lowest clean
