@@ -689,7 +689,7 @@ class Route:
         refused = self._too_many(n, D)
         if not refused:
             part = next(iter(rows.blocks()))
-            refused = self._too_long(seconds_of(part.take(slice(0, _TIMED)), known, self.draws + self.tune) * n)
+            refused = self._too_long(part, known, n)
         if refused:
             raise RuntimeError(
                 f"the default build failed ({error}), and {refused}: give more max_seconds, fewer rows, or a prior "
@@ -702,8 +702,7 @@ class Route:
         core = self.core
         if self.given.lossy or core.method != "multilevel" or not MANY <= core.n_total <= len(core):
             return
-        family = check_family(core.family)
-        refused = self._too_long(seconds_of(core.take(slice(0, _TIMED)), family, self.draws + self.tune) * len(core))
+        refused = self._too_long(core, check_family(core.family), len(core))
         if refused:
             raise RuntimeError(
                 f"the default build has kept all rows, as their groups are small, and {refused}: give more "
@@ -715,8 +714,9 @@ class Route:
         size = 8 * n * D
         return f"all {n:,} rows of {D:,} columns take {size / 1e9:.1f} GB of memory" if size > MAX_ROWS_BYTES else ""
 
-    def _too_long(self, seconds: float) -> str:
-        """Return why all rows are not sampled, by the time that it will take; empty if they may be."""
+    def _too_long(self, rows: WeightedData, family: Family, n: int) -> str:
+        """Return why n rows are not sampled, by the time that some of them take; empty if they may be."""
+        seconds = seconds_of(rows.take(slice(0, _TIMED)), family, self.draws + self.tune) * n
         if seconds <= self.max_seconds:
             return ""
         return f"sampling all rows would take about {seconds:,.0f} s, more than max_seconds={self.max_seconds:g}"
@@ -750,8 +750,12 @@ class Route:
         found = self.certificate
         if not found.trusted or self.core.lossless or self.given.once:
             return
-        drawn = read_posterior(self.drawn if found.idata is None else found.idata, "idata")
-        self.kept = (EarlierRows.of(self.given.rows(self.core), self.core, drawn.predictor()),)
+        self.kept = (self.look_at(self.given.rows(self.core)),)
+
+    def look_at(self, rows: Dataset, share: float = 1.0) -> EarlierRows:
+        """Return what is kept of rows near the draws that the fit hands over; one pass. See `EarlierRows.of`."""
+        idata = self.drawn if self.certificate.idata is None else self.certificate.idata
+        return EarlierRows.of(rows, self.core, read_posterior(idata, "idata").predictor(), share)
 
     def build(self, why: str, **options: Any) -> None:
         """Build a coreset."""

@@ -210,9 +210,7 @@ def updated(fit: FitParts, new: tuple[Any, Any, dict[str, Any]], data: Any, *, p
         route.keep()
         return Updated(route, whole, route.kept)
     if kept:
-        drawn = read_posterior(route.drawn if route.certificate.idata is None else route.certificate.idata, "idata")
-        share = 1.0 - fit.coreset.n_total / route.core.n_total
-        kept = (*kept, EarlierRows.of(arrived.rows(route.core), route.core, drawn.predictor(), share))
+        kept = (*kept, route.look_at(arrived.rows(route.core), 1.0 - fit.coreset.n_total / route.core.n_total))
     return Updated(route, whole, kept)
 
 
