@@ -1,4 +1,4 @@
-"""The record of how long tests take, `tests/durations.json`: which files start first, and what must be marked slow.
+"""The record of how long tests take, `tests/durations.json`: which files start first, and which tests are slow.
 
 Times are CPU time of the process and its finished children, in seconds, so that a busy machine changes them little.
 A fixture that tests share has an entry of its own and counts towards none of them.
@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 RECORD = Path(__file__).with_name("durations.json")
-SLOW = 5.0  # s: a test that takes longer, or needs a fixture that does, belongs to `make check`
+SLOW = 1.0  # s: a test that takes longer belongs to `make check`, unless it is essential
+SLOW_FIXTURE = 5.0  # s: so do those that need a fixture that takes longer; quick tests share the others
 RECORDED = 1.0  # s: what takes less is only part of its file's sum
 SHOWN = 10
 
@@ -46,6 +47,21 @@ def parts(item: pytest.Item) -> list[str]:
     indices = getattr(getattr(item, "callspec", None), "indices", {})
     needed = [definitions[name][-1] for name in item.fixturenames if name in definitions]  # type: ignore[attr-defined]
     return [item.nodeid, *(fixture_id(each, indices.get(each.argname)) for each in needed)]
+
+
+def takes_long(item: pytest.Item, recorded: dict[str, float]) -> bool:
+    """Return whether a test, or a shared fixture it needs, takes long by the record."""
+    test, *fixtures = parts(item)
+    return recorded.get(test, 0.0) > SLOW or any(recorded.get(each, 0.0) > SLOW_FIXTURE for each in fixtures)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests slow that take long by the record, before `-m` chooses."""
+    recorded = load()["tests"]
+    for item in items:
+        if not item.get_closest_marker("essential") and takes_long(item, recorded):
+            item.add_marker("slow")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

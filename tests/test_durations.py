@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import pytest
@@ -5,25 +6,16 @@ import pytest
 from tests import durations
 
 
-def unmarked(items: list[pytest.Item], recorded: dict[str, float]) -> list[str]:
-    """Return the quick tests that take long by the record, or need a fixture that does."""
-    quick = [item for item in items if durations.tier(item) == "quick" and not item.get_closest_marker("essential")]
-    found = {part: recorded[part] for item in quick for part in durations.parts(item) if part in recorded}
-    return [f"{part}: {seconds} s" for part, seconds in found.items() if seconds > durations.SLOW]
-
-
 @pytest.fixture(scope="module")
 def made_once() -> int:
     return 1
 
 
-def test_what_takes_long_is_slow_or_essential(request: pytest.FixtureRequest, made_once: int) -> None:
-    known = durations.load()["tests"]
-    assert not (found := unmarked(request.session.items, known)), found
+def test_what_takes_long_by_the_record_is_slow(request: pytest.FixtureRequest, made_once: int) -> None:
     fixture = f"{request.node.nodeid.partition('::')[0]}::made_once (fixture)"
-    for part in (request.node.nodeid, fixture):  # negative controls
-        assert unmarked([request.node], {part: durations.SLOW + 0.1}) == [f"{part}: {durations.SLOW + 0.1} s"]
-        assert not unmarked([request.node], {part: durations.SLOW})
+    for part, limit in ((request.node.nodeid, durations.SLOW), (fixture, durations.SLOW_FIXTURE)):
+        assert durations.takes_long(request.node, {part: limit + 0.1})
+        assert not durations.takes_long(request.node, {part: limit})
 
 
 def test_essential_tests_say_what_they_alone_see(request: pytest.FixtureRequest) -> None:
@@ -88,6 +80,11 @@ def test_the_record_tells_tests_fixtures_and_tiers_apart(
         assert refused.ret == pytest.ExitCode.USAGE_ERROR
         refused.stderr.fnmatch_lines(["*give whole files or folders*"])
     assert durations.load() == again
+    durations.RECORD.write_text(
+        json.dumps({"files": {}, "tests": {"test_busy.py::test_second": durations.SLOW + 0.1}}), encoding="utf-8"
+    )
+    left = pytester.runpytest_subprocess(*run[:2], *run[3:], "-m", "not slow")
+    left.assert_outcomes(deselected=2)
     pytester.makepyfile(test_busy="def test_only(): pass")
     assert pytester.runpytest_subprocess(*run).ret == 0
     assert list(durations.load()["tests"]) == ["test_busy.py::test_only"]
