@@ -205,6 +205,12 @@ TOGETHER = 0.3  # or this over the root of the number of cells if that is less: 
 GAIN = 0.9  # share of rows in cells of so few that they keep them, from which nothing is condensed
 
 
+HALF = 0.5  # share of rows that condensing leaves at least, from which it is not worth its error
+
+
+FEW_ROWS = 100_000  # rows of which that holds: all of more take longer than it saves
+
+
 FAR = 0.05  # distance of the coefficients' means from the full data's, in posterior sds, that is warned of
 
 
@@ -290,11 +296,12 @@ def condense(dataset: Dataset, prior: Prior, family: Family, start: Start | None
     cells = Cells.of(dataset)
     few = cells.counts <= 2 * len(columns)  # pseudo-rows would be as many rows
     n_rows, sizes = dataset.scan.n_rows, [len(own) for own in dataset.design.groups]
-    if cells.counts[few].sum() > GAIN * n_rows:
+    left = int(np.minimum(cells.counts, 2 * len(columns)).sum())
+    if cells.counts[few].sum() > GAIN * n_rows or (left > HALF * n_rows and n_rows <= FEW_ROWS):
         note = (
-            f"{cells.counts[few].sum():,} of {n_rows:,} rows lie in {few.sum():,} groups, or cells of groups, of so "
-            "few rows that condensing them would save nothing: all rows are kept as they are; where all columns are "
-            "discrete method='aggregate' merges those that repeat"
+            f"groups, or cells of groups, have so few rows that condensing them would leave at least {left:,} of "
+            f"{n_rows:,} rows: all rows are kept as they are; where all columns are discrete method='aggregate' merges "
+            "those that repeat"
         )
         if (n_bytes := 8 * n_rows * dataset.n_features) > MAX_ROWS_BYTES:
             raise DataError(

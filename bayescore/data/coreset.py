@@ -465,7 +465,8 @@ class Coreset(WeightedData):
     @property
     def lossless(self) -> bool:
         """Whether the rows are all of the data's, or their sums, so that nothing is missed."""
-        return self.method == "aggregate" or (self.method == "full" and len(self) == self.n_total)
+        kept = self.method == "full" or self.params.get("kept_rows") == self.n_total  # as small groups are
+        return self.method == "aggregate" or (kept and len(self) == self.n_total)
 
     def __repr__(self) -> str:
         return as_text("Coreset", coreset_lines(self))

@@ -956,5 +956,7 @@ def seconds_of(rows: WeightedData, family: Family, iterations: int) -> float:
 def called(core: Coreset) -> str:
     """Return the kind and the size of a coreset in words."""
     exact = "exact, as a normal likelihood is in sums" if core.numbers else "exact, of few distinct rows"
+    if core.method != "aggregate" and core.lossless:
+        exact = "all rows as they are"
     kind = exact if core.lossless else f"{core.method!r}"
     return f"{kind}, {len(core):,} rows"

@@ -58,7 +58,7 @@ class NewRows(Given):
         """Return a coreset of earlier and new rows: of groups, or else a union, of few distinct rows a lossless one."""
         assert self.fit is not None
         old = self.fit.coreset
-        if old.group is None or old.lossless:
+        if old.group is None or (old.lossless and old.method != Multilevel.name):
             core = self._union(old, **options)
             if core.lossless:
                 return build_coreset(core, method="aggregate", progressbar=self.progressbar)

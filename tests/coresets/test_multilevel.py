@@ -159,11 +159,24 @@ def test_groups_of_few_rows_keep_them():
         np.arange(n),
         group=(np.arange(n) // 2)[:, None],
     )
-    with pytest.warns(UserWarning, match="600 of 600 rows lie in 300 groups"):
+    with pytest.warns(UserWarning, match="at least 600 of 600 rows: all rows are kept"):
         core = build(rows)
     assert core.params["kept_small"] == 300
     assert core.params["merged_cells"] == 0
     assert (core.index >= 0).sum() == n
+    assert core.lossless
+
+
+def test_rows_are_kept_where_condensing_leaves_most_of_them():
+    rows, _ = grouped(600, 200)  # three rows a group: two pseudo-rows each
+    sizes = np.bincount(rows.group[:, 0])
+    with pytest.warns(UserWarning, match=f"at least {np.minimum(sizes, 2).sum():,} of 600 rows"):
+        few = build(rows)
+    assert few.lossless
+    rows, _ = grouped(600, 60)
+    many = build(rows)
+    assert len(many) < 600
+    assert not many.lossless
 
 
 def test_bad_input_is_refused_before_work():

@@ -144,11 +144,29 @@ def test_draws_by_a_sample_of_groups_are_those_of_all(monkeypatch):
     assert largest_gap(bc.sample(core, **TOLD), whole) > 5.3
 
 
+@pytest.mark.slow
+@pytest.mark.statistical(rate=1e-6)
+def test_draws_by_a_sample_of_small_groups_take_a_cubic(monkeypatch):
+    """Effects with a large sd and two rows a group: three means, each beyond 5.3 Monte Carlo errors once in 1e7."""
+    rng = np.random.default_rng(1)
+    g = np.repeat(np.arange(1200), 2)
+    frame = pd.DataFrame({"x": rng.normal(size=len(g)), "g": g})
+    frame["y"] = 0.6 * frame["x"] + 2.5 * rng.normal(size=1200)[g] + rng.logistic(size=len(g)) > 0
+    core = bc.all_rows(frame, formula="y ~ x + (1 | g)")
+    sampled = bc.sample(core, **TOLD)
+    assert sampled.posterior.attrs["sampled_groups"] == collapsed.FIRST
+    assert bc.certify(sampled, core, frame, progressbar=False).level == "certified"  # looks at log densities
+    monkeypatch.setattr(collapsed, "FIRST", 10**9)
+    assert largest_gap(sampled, bc.sample(core, random_seed=5, progressbar=False)) < 5.3
+
+
 class WithoutQuadratic(collapsed.SampledGroups):
     @property
     def data(self):
         rest = self.rest
-        return self.arguments, rest._replace(gradient=0.0 * rest.gradient, precision=0.0 * rest.precision)
+        return self.arguments, rest._replace(
+            gradient=0.0 * rest.gradient, precision=0.0 * rest.precision, third=0.0 * rest.third
+        )
 
 
 def largest_gap(one, other):

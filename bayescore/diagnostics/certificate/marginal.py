@@ -152,8 +152,8 @@ class Marginal(Grouped):
             error = self.drawn_from.error(judged.flat[at], marginal_log_likelihoods(judged.flat[at], self.target))
             if not error <= 2.0 * MAX_DENSITY_ERROR:  # at other draws than `sample` looked at
                 return (
-                    f"The draws are of {self.drawn_from.n_sampled:,} sampled groups, whose log density is off by "
-                    f"{error:.2g} from that of all groups at some draws; sample again."
+                    f"The draws are of {self.drawn_from.n_sampled:,} sampled groups, whose log density "
+                    f"differs from that of all groups by {error:.2g} nats (sd over draws); sample again."
                 )
         return trouble_of_densities(judged, self._log_densities, told=self.told)
 

@@ -31,6 +31,8 @@ from group to group. With q the quadratic at t, by gradients there and their dif
 .. math:: q_{all}(\theta) + \sum_{g \in S} \frac{m_g(\theta)}{\pi_g} - q_S(\theta)
 
 has the exact gradient and curvature of all groups, and takes from a sample S of groups only what is no quadratic.
+Where that is much, as of small groups whose effects vary widely, a cubic fitted to gradients takes the quadratic's
+place: of D coordinates, D^2 / 2 gradients of all groups determine it.
 Group g is in S with probability pi_g, which grows with the share of the curvature that is its own. Groups are chosen by
 systematic sampling in a random order, the same for the same rows. `SampledGroups.error` compares it with all groups.
 
@@ -42,6 +44,7 @@ chapter 6. Bardenet, Doucet and Holmes (2017), JMLR 18, on such control variates
 
 import math
 from dataclasses import dataclass, replace
+from itertools import combinations_with_replacement, permutations
 from typing import NamedTuple
 
 import numpy as np
@@ -615,7 +618,10 @@ FIRST = 256
 
 
 MAX_DENSITY_ERROR = 0.02
-"""Nats by which the density of a sample may be off at a draw: means then move by less than 0.02 sd."""
+"""Nats, sd over draws of the error of a sample's log density: means then move by less than 0.02 sd.
+
+The mean of theta moves by cov(theta, error) to first order, which is at most sd(theta) sd(error).
+"""
 
 
 _NARROW_SAMPLED = 0.1  # sd of log sigma at most: towards sigma = 0 a quadratic grows beyond what the sample can hold
@@ -627,28 +633,48 @@ _EQUAL = 0.5  # share of the sampling probabilities that all groups have alike
 _STEP = 0.5  # posterior sds, of the differences of gradients
 
 
+_TRIED = 16  # points at which a quadratic is tried
+
+
+_WIDER = 1.3  # sds of points by which a cubic is fitted, over those of the posterior: its tails count
+
+
+_SLOPES = 3  # equations for each coefficient of a cubic
+
+
+_MOST_COLUMNS = 20  # of a cubic, which has D^3 / 6 coefficients
+
+
 _SEED = 1992  # of the order of groups: the same rows give the same sample
 
 
 class Remainder(NamedTuple):
-    """A quadratic g . (theta - t) - (theta - t) . H (theta - t) / 2, to be added to a density."""
+    """A cubic in d = theta - t to be added to a density, g . d - d . H d / 2 + sum T_ijk d_i d_j d_k / 6.
+
+    T is empty where the quadratic does.
+    """
 
     middle: FloatArray
     gradient: FloatArray
     precision: FloatArray
+    third: FloatArray
 
 
 @jit
 def sampled_density(theta: FloatArray, gradient: FloatArray, data: tuple[CollapsedArguments, Remainder]) -> float:
-    """Return the log density of a sample of groups with the quadratic of the others, and write its gradient."""
+    """Return the log density of a sample of groups with the cubic of the others, and write its gradient."""
     arguments, rest = data
     value = collapsed_density(theta, gradient, arguments)
+    d, cubic = theta - rest.middle, rest.third.size > 0
     for i in range(theta.size):
-        bend = 0.0
+        bend, turn = 0.0, 0.0
         for j in range(theta.size):
-            bend += rest.precision[i, j] * (theta[j] - rest.middle[j])
-        value += (rest.gradient[i] - 0.5 * bend) * (theta[i] - rest.middle[i])
-        gradient[i] += rest.gradient[i] - bend
+            bend += rest.precision[i, j] * d[j]
+            if cubic:
+                for k in range(theta.size):
+                    turn += rest.third[i, j, k] * d[j] * d[k]
+        value += (rest.gradient[i] - 0.5 * bend + turn / 6.0) * d[i]
+        gradient[i] += rest.gradient[i] - bend + 0.5 * turn
     return value
 
 
@@ -681,7 +707,7 @@ class SampledGroups:
         """Return the density of a sample of so many groups; of all where these are few, or sigma is hardly known."""
         own, middle = target.arguments(), target.point.theta
         D = len(middle)
-        none = Remainder(middle, np.zeros(D), np.zeros((D, D)))
+        none = Remainder(middle, np.zeros(D), np.zeros((D, D)), np.empty((0, 0, 0)))
         if size > target.n_groups // 2 or np.linalg.norm(target.factor[-1]) > _NARROW_SAMPLED:
             return cls(target, target.n_groups, own, none)
         inclusion = _inclusion(_leverage(target), size)
@@ -690,10 +716,21 @@ class SampledGroups:
         ends = middle + _STEP * np.vstack([np.zeros(D), factor.T, -factor.T])
         left = densities(ends, (own, none))[1] - densities(ends, (some, none))[1]
         bend = np.linalg.solve(factor.T, (left[1 + D :] - left[1 : 1 + D]) / (2.0 * _STEP))
-        return cls(target, len(groups), some, Remainder(middle, left[0], 0.5 * (bend + bend.T)))
+        rest = Remainder(middle, left[0], 0.5 * (bend + bend.T), none.third)
+        chosen = cls(target, len(groups), some, rest)
+        if D > _MOST_COLUMNS:
+            return chosen
+        z = _WIDER * np.random.default_rng(_SEED).standard_normal((_SLOPES * math.comb(D + 2, 3) // D + _TRIED, D))
+        points = middle + z @ factor.T
+        tried = points[:_TRIED]
+        gap = densities(tried, (own, none))[0] - densities(tried, (some, rest))[0]
+        if np.abs(gap - gap.mean()).max() <= MAX_DENSITY_ERROR:
+            return chosen
+        slopes = densities(points, (own, none))[1] - densities(points, (some, rest))[1]
+        return replace(chosen, rest=_with_cubic(rest, factor, z, slopes))
 
     def error(self, theta: FloatArray, log_likelihoods: FloatArray) -> float:
-        """Return by how much the density is off at draws at most, up to a constant, in nats.
+        """Return the sd of the log density's error over draws, in nats: means are off by at most as many sds.
 
         `log_likelihoods`, shape (S,), are those of all groups at the draws theta, effects integrated out.
         """
@@ -702,12 +739,38 @@ class SampledGroups:
         prior, group_prior = self.target.priors
         of_sigma = [log_sigma_terms(float(each), *group_prior.table)[0] for each in theta[:, -1]]
         gap = densities(theta, self.data)[0] - log_likelihoods - prior.log_density(theta[:, :-1]) - of_sigma
-        return float(np.abs(gap - gap.mean()).max())
+        return float(gap.std())
 
     @property
     def data(self) -> tuple[CollapsedArguments, Remainder]:
         """What `sampled_density` takes after the point and the gradient."""
         return self.arguments, self.rest
+
+
+def _with_cubic(rest: Remainder, factor: FloatArray, z: FloatArray, slopes: FloatArray) -> Remainder:
+    """Add the cubic whose slopes are nearest to `slopes`, shape (m, D), at the points middle + factor z, z (m, D)."""
+    m, D = z.shape
+    terms = [term for degree in (1, 2, 3) for term in combinations_with_replacement(range(D), degree)]
+    derivatives = np.zeros((m, D, len(terms)))
+    for t, term in enumerate(terms):
+        for d in set(term):
+            others = list(term)
+            others.remove(d)
+            derivatives[:, d, t] = term.count(d) * z[:, others].prod(axis=1)
+    values = np.linalg.lstsq(derivatives.reshape(m * D, -1), (slopes @ factor).ravel(), rcond=None)[0]
+    tensors = np.zeros(D), np.zeros((D, D)), np.zeros((D, D, D))
+    for value, term in zip(values, terms, strict=True):
+        orders = set(permutations(term))
+        for order in orders:
+            tensors[len(term) - 1][order] = value * math.factorial(len(term)) / len(orders)
+    first, second, third = tensors
+    back = np.linalg.inv(factor)
+    return Remainder(
+        rest.middle,
+        rest.gradient + back.T @ first,
+        rest.precision - back.T @ second @ back,
+        np.einsum("abc,ai,bj,ck->ijk", third, back, back, back, optimize=True),
+    )
 
 
 def _leverage(target: CollapsedTarget) -> FloatArray:
