@@ -39,7 +39,8 @@ class Prior(ABC):
     finite_variance : bool
         Whether every coefficient has a variance.
     long_tails : bool
-        Whether the density of some coefficient falls by a power far out, and not exponentially.
+        Whether the density of some coefficient falls by a power far out, and not exponentially; rows 0 and 1 of `table`
+        are then its center and its scale.
     positive, below_one : tuple of str
         Parameters that must be positive, or below 1.
     in_units : tuple of str

@@ -231,6 +231,8 @@ def certified_by(
     if not trouble:
         weigher.check_memory(judged.positions(max_draws))
         trouble = weigher.miss() or altered(idata, posterior)
+        if not trouble and (missed := weigher.unseen()) is not None:
+            trouble, remedy = missed
     if trouble:  # no pass over the data could help
         table = bare_table(judged)
         return Certificate(Level.NOT_CERTIFIED, trouble, table, n_draws=len(judged.flat), remedy=remedy)

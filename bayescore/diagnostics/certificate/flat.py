@@ -29,9 +29,11 @@ from numpy.typing import NDArray
 from bayescore.coresets.separation import warn_if_completely_separated
 from bayescore.data.coreset import Coreset, Shortfall
 from bayescore.data.dataset import Dataset
+from bayescore.diagnostics.certificate.profiles import unseen
 from bayescore.diagnostics.certificate.provenance import Origin, miss, move_behind, origin_of, trouble_of_densities
 from bayescore.diagnostics.certificate.weigh import Weighed
 from bayescore.diagnostics.elpd import Density, PassSums, SampledCounts, elpd_loo, pass_sums
+from bayescore.diagnostics.results import Remedy
 from bayescore.diagnostics.row_sums import RowSums, check_finite, check_weight
 from bayescore.families import Family
 from bayescore.limits import MAX_LOG_RATIO_SD, MAX_TAIL_K
@@ -188,6 +190,12 @@ class Moved:
     def miss(self) -> str:
         """Return how the draws miss Stein's identities; empty if they do not."""
         return miss(self.drawn, self.core, self.family, self.origin)
+
+    def unseen(self) -> tuple[str, Remedy] | None:
+        """Return what draws miss of marginal densities with long tails, and the remedy; None if nothing."""
+        known = self.origin.prior
+        prior = known.density if isinstance(known, ClosedForm) else None
+        return unseen(self.posterior, self.draws, self.core, self.family, prior)
 
     def tails(self) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Return k-hat of each coefficient's tail, and which have no moments."""

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Grouping
+from bayescore.diagnostics.certificate.profiles import unseen
 from bayescore.diagnostics.certificate.provenance import covariance_of, trouble_of_densities, trouble_of_groups
 from bayescore.diagnostics.certificate.stein import Damping, Scores, enough_draws, scores, stein
 from bayescore.diagnostics.certificate.weigh import (
@@ -36,7 +37,7 @@ from bayescore.diagnostics.certificate.weigh import (
     pieces_of,
 )
 from bayescore.diagnostics.elpd import PassSums, SampledCounts, elpd_loo, pass_sums
-from bayescore.diagnostics.results import longer_warm_up
+from bayescore.diagnostics.results import Remedy, longer_warm_up
 from bayescore.diagnostics.row_sums import SAVES, JointSums, check_finite, check_weight, effects_at
 from bayescore.families import Family
 from bayescore.models.groups.rows import label_weights
@@ -135,9 +136,7 @@ class Grouped:
             return _NO_GRADIENT
         K = np.diag(draws.var(axis=0, ddof=1))
         K[:p, :p] = covariance_of(found.precision, draws[:, :p], prior.gradient(draws[:, :p]), K[:p, :p])
-        means = self.beta.predictor().means().effects(self.core)[:, 0]
-        offset = means if self.core.offset is None else means + self.core.offset
-        rows = WeightedData(self.core.X, self.core.y, self.core.weights, self.core.index, offset=offset)
+        rows = self._given_effects
         damping = Damping(draws[:, :p], score(draws[:, :p], rows, self.beta.family), rows, self.beta.family)
         cuts = [slice(start, start + _TOGETHER) for start in range(0, len(found.names), _TOGETHER)]
         check = partial(stein, parts=1 + len(cuts))
@@ -147,6 +146,18 @@ class Grouped:
             u, slopes, names = found.effects[:, cut], found.effect_scores[:, cut], found.names[cut]
             missed = missed or check(by_chain(u), by_chain(slopes), np.eye(len(names)), names)
         return missed
+
+    @cached_property
+    def _given_effects(self) -> WeightedData:
+        """The coreset's rows with the mean effects of their groups in the offset."""
+        means = self.beta.predictor().means().effects(self.core)[:, 0]
+        offset = means if self.core.offset is None else means + self.core.offset
+        return WeightedData(self.core.X, self.core.y, self.core.weights, self.core.index, offset=offset)
+
+    def unseen(self) -> tuple[str, Remedy] | None:
+        """Return what draws miss of marginal densities with long tails, and the remedy; None if nothing."""
+        rows, draws = self._given_effects, self.beta.flat
+        return unseen(self.beta, draws, rows, self.beta.family, self.priors[0], given_effects=True)
 
     def tails(self) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Return that all coordinates have moments, as they do under half-t priors of sds, on the log scale."""

@@ -31,7 +31,7 @@ from bayescore.data.dataset import Dataset
 from bayescore.data.design import Grouping
 from bayescore.diagnostics.certificate.estimates import informed_sd
 from bayescore.diagnostics.elpd import SampledCounts
-from bayescore.diagnostics.results import EFFECT_INDEX, no_effects
+from bayescore.diagnostics.results import EFFECT_INDEX, Remedy, no_effects
 from bayescore.models.laplace import Transport
 from bayescore.numerics.psis import FullWeights
 from bayescore.samplers.posterior import Posterior
@@ -112,6 +112,9 @@ class Weigher(Protocol):
 
     def miss(self) -> str:
         """Return how the draws miss Stein's identities of the coreset's posterior; empty if they do not."""
+
+    def unseen(self) -> tuple[str, Remedy] | None:
+        """Return what draws miss of marginal densities with long tails, and the remedy; None if nothing."""
 
     def weigh(self, at: IntArray) -> Weighed:
         """Return some draws weighed by the full data."""

@@ -31,6 +31,7 @@ from bayescore.diagnostics.certificate.marginal import Marginal, elpd_logo, left
 from bayescore.diagnostics.certificate.nodes import core_moments
 from bayescore.diagnostics.certificate.weigh import Weighed, Weigher
 from bayescore.diagnostics.elpd import Density, PassSums, SampledCounts, elpd_loo, pass_sums
+from bayescore.diagnostics.results import Remedy
 from bayescore.diagnostics.row_sums import JointSums, check_finite, check_weight
 from bayescore.families import Family
 from bayescore.families.family import check_family
@@ -178,6 +179,10 @@ class Whole:
     def miss(self) -> str:
         """Return how the draws miss Stein's identities of the coreset's posterior; empty if they do not."""
         return self.inner.miss()
+
+    def unseen(self) -> tuple[str, Remedy] | None:
+        """Return what draws miss of marginal densities with long tails, and the remedy; None if nothing."""
+        return self.inner.unseen()
 
     def tails(self) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Return k-hat of each coordinate's tail, and which coordinates have no moments."""
