@@ -17,6 +17,7 @@ from bayescore.data.arrays import array_source
 from bayescore.data.column_kinds import as_table, is_text
 from bayescore.data.design import Design
 from bayescore.data.formula_parsing import parsed
+from bayescore.data.open import spelled_out
 from bayescore.data.roles import Roles
 from bayescore.data.tables import is_table
 from bayescore.fitting.fit import fit_given
@@ -143,7 +144,7 @@ class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                         f"formula='{text[0]}', or put a ColumnTransformer with a OneHotEncoder before the classifier"
                     ) from None
                 raise
-        if parsed(self.formula).response is not None:
+        if parsed(spelled_out(self.formula, X)).response is not None:
             raise ValueError(f"formula={self.formula!r} has a left side, but y has the labels; leave the left side out")
         if not self.fit_intercept:
             raise ValueError("fit_intercept=False is given beside a formula, which says so itself: write '0 + age'")

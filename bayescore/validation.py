@@ -11,13 +11,16 @@ import sys
 import warnings
 from collections.abc import Iterable
 from dataclasses import MISSING, fields, is_dataclass
+from decimal import Decimal
+from numbers import Real
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
-from bayescore.limits import MAX_OFFSET, MAX_TOTAL_WEIGHT
+from bayescore.limits import MAX_EXACT, MAX_OFFSET, MAX_TOTAL_WEIGHT
 from bayescore.types import FloatArray
 
 _TOO_HEAVY = (
@@ -43,6 +46,14 @@ class ColumnError(DataError):
     def __init__(self, message: str, role: str = "") -> None:  # with a default the error can be pickled
         super().__init__(message)
         self.role = role
+
+
+class NoLabelError(DataError):
+    """No column is named as the label of rows whose columns are `columns`."""
+
+    def __init__(self, message: str, columns: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.columns = columns
 
 
 class RowError(DataError):
@@ -244,6 +255,25 @@ def check_aligned(**given: Any) -> None:
             )
 
 
+def numbers_of_objects(values: NDArray[Any]) -> NDArray[np.float64] | None:
+    """Return Python objects that are all numbers, or missing, as floats; None if some is not, or is no exact float.
+
+    So are columns of dtype object with numbers of several types: 1, 2.5, True, Decimal("0.1").
+    """
+    missing = pd.isna(values)
+    there = values[~missing]
+    kinds = {type(value) for value in there.ravel()}
+    if not kinds or not all(issubclass(kind, Real | Decimal | np.bool_) for kind in kinds):
+        return None
+    found = np.full(values.shape, np.nan)
+    try:
+        found[~missing] = [float(value) for value in there]
+    except OverflowError:
+        return None
+    whole = [value for value in there if isinstance(value, int | np.integer)]
+    return None if any(abs(int(value)) > MAX_EXACT for value in whole) else found
+
+
 def check_matrix(X: Any, name: str = "X", *, n_columns: int | None = None) -> NDArray[Any]:
     """Return `X` as a non-empty 2-D array of real numbers, without a copy where it is one.
 
@@ -263,6 +293,8 @@ def check_matrix(X: Any, name: str = "X", *, n_columns: int | None = None) -> ND
         raise DataError(f"{name} has shape {array.shape}; it must be 2-D, rows by features{hint}")
     if array.shape[0] == 0 or array.shape[1] == 0:
         raise DataError(f"{name} has shape {array.shape}; it needs at least one row and one column")
+    if array.dtype.kind == "O" and (numbers := numbers_of_objects(array)) is not None:
+        array = numbers
     if array.dtype.kind not in "fiub":
         raise DataError(
             f"{name} has dtype {array.dtype}; it must be numeric: give text in a data frame, or as 0/1 columns"

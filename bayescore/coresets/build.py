@@ -256,8 +256,10 @@ def build_coreset(
         ``C(x, Sum)``, ``I(x**2)``, ``center``, ``scale``, ``poly``, splines ``bs`` and ``cr``. Levels, centers and
         knots are learnt in one pass, kept in ``core.design``, and used for new rows. It has an intercept of its own;
         "+ 0" drops it. Group terms ``(1 | county)``, ``(1 + age | county)`` name `groups` and what varies by them;
-        ``(1 | state/county)`` is ``(1 | state) + (1 | state:county)``. The left side ``k | trials(n)`` or ``p(k, n)``
-        names successes and `trials`; ``offset(log(years))`` is an `offset`. Without a formula all columns are features,
+        ``(1 | state/county)`` is ``(1 | state) + (1 | state:county)``. The left side ``k | trials(n)``, ``p(k, n)`` or
+        ``cbind(k, n - k)`` names successes and `trials`; that of numbers may be computed, ``log(y)``, and predictions
+        are then of the logarithm. ``y ~ .`` takes all columns without a role, ``b %in% a`` is ``b:a``, and
+        ``offset(log(years))`` an `offset`. Without a formula all columns are features,
         and those of text are coded against their first level.
     intercept : bool
         Put a column of ones, named "Intercept", first.

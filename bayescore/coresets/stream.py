@@ -35,7 +35,7 @@ from bayescore.coresets.separation import warn_if_separable
 from bayescore.data.blocks import Block, Intake
 from bayescore.data.coreset import Coreset
 from bayescore.data.design import Design, check_design
-from bayescore.data.formula_parsing import parsed
+from bayescore.data.formula_parsing import has_dot, parsed, without_group_terms
 from bayescore.data.open import DesignedIntake
 from bayescore.data.responses import LABELS, Classes, two_classes
 from bayescore.data.source import Cutter
@@ -459,7 +459,10 @@ def stream(
     if method is None and check_family(family, seek=True).quadratic:
         method = "aggregate"
     if method is None:
-        terms = design is not None and design.groups if formula is None else parsed(formula).groups
+        if formula is None:
+            terms: Any = design is not None and design.groups
+        else:
+            terms = without_group_terms(formula)[1] if has_dot(formula) else parsed(formula).groups
         method = "multilevel" if terms or groups is not None else "merge_reduce"
     named = {"label": label, "weights": weights, "offset": offset, "trials": trials, "exposure": exposure}
     for name, value in {**named, "groups": groups}.items():

@@ -20,7 +20,15 @@ from bayescore.data.source import InMemory
 from bayescore.data.survey import DistinctValues, Survey, labels_of, merged
 from bayescore.data.tables import check_csr, check_dense, dense
 from bayescore.types import NO_GROUP, FloatArray, IntArray, LabelArray, WeightedData
-from bayescore.validation import DataError, check_matrix, check_offset, check_unmasked, check_weights, native
+from bayescore.validation import (
+    DataError,
+    check_matrix,
+    check_offset,
+    check_unmasked,
+    check_weights,
+    native,
+    numbers_of_objects,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,4 +213,6 @@ def _appended(table: pa.Table, column: str, values: Any, argument: str) -> pa.Ta
     except (pa.ArrowNotImplementedError, OverflowError) as error:
         raise DataError(f"{argument} is not read ({error}); give numbers of at most 64 bits, or text") from None
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        if array.dtype == object and (numbers := numbers_of_objects(array)) is not None:
+            return table.append_column(column, pa.array(numbers, from_pandas=True))
         raise DataError(f"{argument} holds values of mixed types ({error}); make them alike") from None

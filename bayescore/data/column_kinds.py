@@ -8,6 +8,7 @@ text                                                a factor, levels sorted
 categorical, Categorical, Enum, dictionary          a factor, in its own order where it has one
 intervals, as of ``pandas.cut`` and ``qcut``        a factor of their text, "(0, 30]", in order of the intervals
 categorical of numbers, booleans or dates           a factor of these; dates as text
+objects that are all numbers, of whatever types     numbers
 text of numbers, also "1,234", "12%" and "$5"       a factor, with a warning; refused if one of many levels is no number
 dates and times, lists, bytes, objects, mixed ones  neither: refused by name if something names it
 ==================================================  ================================================================
@@ -25,7 +26,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from bayescore.types import FloatArray
-from bayescore.validation import DataError
+from bayescore.validation import DataError, numbers_of_objects
 
 _UNREAD = b"bayescore.unread"  # of the metadata of a field: why the column is not read
 
@@ -48,8 +49,12 @@ def as_table(data: Any, name: str = "data") -> pa.Table:
     except (pa.ArrowException, OverflowError):
         bad = {place: why for place in range(frame.shape[1]) if (why := _problem(frame.iloc[:, place]))}
     frame = frame.copy(deep=False)
-    for place in bad:
-        frame[frame.columns[place]] = pd.array([None] * len(frame), dtype=object)
+    for place in [*bad]:
+        column = frame.iloc[:, place]
+        numbers = numbers_of_objects(column.to_numpy(object)) if column.dtype == object else None
+        if numbers is not None:
+            del bad[place]
+        frame[frame.columns[place]] = pd.array([None] * len(frame), dtype=object) if numbers is None else numbers
     table = pa.Table.from_pandas(frame, preserve_index=False)
     schema = table.schema
     for place, why in bad.items():

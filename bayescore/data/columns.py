@@ -22,11 +22,11 @@ from bayescore.data.design import Design
 from bayescore.data.factors import Levels, codes
 from bayescore.data.groups import MISSING_GROUP, Grouper, groupers_of, groups_seen
 from bayescore.data.passes import map_pieces, rows_of
-from bayescore.data.responses import RATES, Offset, Paired, signed_labels
+from bayescore.data.responses import RATES, Expression, Paired, signed_labels
 from bayescore.data.source import Division, Piece, Source, block_rows, division_of
 from bayescore.data.survey import MANY, DistinctValues, Survey, merged, seen
 from bayescore.text import listed
-from bayescore.types import IntArray, LabelArray, WeightedData
+from bayescore.types import FloatArray, IntArray, LabelArray, WeightedData
 from bayescore.validation import DataError, check_finite, check_weights, warn
 
 
@@ -41,9 +41,10 @@ class Columns:
     levels: Levels = ()
     text: tuple[str, ...] = ()  # features whose levels a source learns as it is opened
     factors: tuple[str, ...] = ()  # those of text that the user calls factors, by C(...) or by a type
-    offset: Offset | None = None
+    offset: Expression | None = None
     paired: Paired | None = None  # what kind of number the label is, with `beside`
     beside: str | None = None
+    computed: tuple[Expression, ...] = ()  # response, and `beside`, that are no columns
     drop: bool = False  # whether rows that miss something will be left out
     groups: tuple[str, ...] = ()
     group_columns: tuple[str, ...] = ()  # that `groups` are read from
@@ -53,8 +54,15 @@ class Columns:
     def names(self) -> list[str]:
         """All columns that are read."""
         known = () if self.offset is None else self.offset.columns
-        beside = (self.weights, *known, self.beside, *self.group_columns)
-        return list(dict.fromkeys([*self.features, self.label, *(name for name in beside if name is not None)]))
+        beside = (self.weights, *known, *self.read_for(self.beside), *self.group_columns)
+        own = [*self.features, *self.read_for(self.label), *beside]
+        return list(dict.fromkeys(name for name in own if name is not None))
+
+    def read_for(self, name: str | None) -> tuple[str, ...]:
+        """Return the columns that a response, or the number beside it, is read from."""
+        if name is None:
+            return ()
+        return next((own.columns for own in self.computed if own.text == name), (name,))
 
     @property
     def new_groups(self) -> tuple[str, ...]:
@@ -66,11 +74,11 @@ class Columns:
         """The columns that a survey reads, the label first."""
         weights = [] if self.weights is None else [self.weights]
         groups = self.group_columns if self.new_groups else ()
-        return list(dict.fromkeys([self.label, *self.text, *groups, *weights]))
+        return list(dict.fromkeys([self.read_for(self.label)[0], *self.text, *groups, *weights]))
 
     def survey(self, rows: pa.Table | pa.RecordBatch) -> Survey:
         """Return the survey of rows, for which the columns `surveyed` are enough."""
-        label = rows.column(self.label)
+        label = rows.column(self.read_for(self.label)[0])
         in_order = pa.types.is_dictionary(label.type) and label.type.ordered
         weights = None if self.weights is None else rows.column(self.weights)
         levels = {
@@ -131,12 +139,20 @@ class Columns:
         index = np.arange(start, start + n_rows)
         if self.paired is None:
             return WeightedData(X, self._signs(batch.column(self.label), start), weights, index, **beside)
-        names, second = (f"column {self.label!r}", f"column {self.beside!r}"), None
-        if self.beside is not None:
-            second = as_floats(batch.column(self.beside))
-        pair = self.paired.read(as_floats(batch.column(self.label)), second, names, n_rows)
+        (y, name), (second, other) = (self._numbers(batch, own, start) for own in (self.label, self.beside))
+        names = name, other
+        pair = self.paired.read(y, second, names, n_rows)
         rows = WeightedData(X, np.ones(n_rows, np.int8), weights, index, **beside)
         return self.paired.rows(rows, pair, names, start, drop=self.drop)
+
+    def _numbers(self, batch: pa.RecordBatch, name: str | None, start: int) -> tuple[FloatArray | None, str]:
+        """Return the response, or the number beside it, and what an error calls it."""
+        if name is None:
+            return None, ""
+        for own in self.computed:
+            if own.text == name:
+                return own.numbers(lambda column: as_floats(batch.column(column)), start), repr(name)
+        return as_floats(batch.column(name)), f"column {name!r}"
 
     def _signs(self, column: pa.Array, start: int) -> LabelArray:
         if self.drop and (missing := np.asarray(column.is_null(nan_is_null=True))).any():

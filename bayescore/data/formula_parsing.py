@@ -13,12 +13,13 @@ column of groups, or the combinations of columns, ``a:b``; ``a/b``, b within a, 
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from bayescore.data.factors import JOINT
+from bayescore.data.responses import Expression
 from bayescore.validation import DataError
 
 _COLUMN = re.compile(r"`[^`]+`|[^\W\d][\w.]*")
@@ -183,6 +184,18 @@ _COUNTS = re.compile(
 )
 
 
+_TOTAL = re.compile(rf"(?P<trials>{_NAME})\s*-\s*(?P<successes>{_NAME})")
+
+
+_CBIND = re.compile(r"\s*cbind\((?P<both>.*)\)\s*", re.DOTALL)
+
+
+_WITHIN = re.compile(r"""(?P<text>"[^"]*"|'[^']*'|`[^`]*`)|\s*%in%\s*""")
+
+
+_DOT_ALONE = re.compile(r"""(?P<text>"[^"]*"|'[^']*'|`[^`]*`)|(?<![\w.)])\.(?![\w.(])""")
+
+
 _OFFSET = re.compile(r"(?<![\w.])offset\(")
 
 
@@ -239,13 +252,13 @@ class Parsed:
     """A formula taken apart."""
 
     text: str
-    response: str | None  # column of the labels
+    response: str | None  # column of the labels, or what numbers are computed as, such as log(y)
     columns: tuple[str, ...]  # that terms use, in order
     calls: tuple[Call, ...]  # that learn from the data
     aliases: tuple[tuple[str, str], ...]  # Python names, and columns
     terms: Any  # formulaic's
     groups: tuple[GroupTerm, ...] = ()
-    trials: str | None = None  # column of binomial trials; `response` has the successes
+    trials: str | None = None  # column of binomial trials, or their expression; `response` has the successes
     offset: str | None = None  # what the terms offset(...) add up to, as `offsets.Offset` reads it
 
     @property
@@ -260,11 +273,11 @@ def parsed(text: str) -> Parsed:
     """Take a formula apart; raise `DataError` if it cannot be read or has a term that is not supported."""
     if not isinstance(text, str):
         raise TypeError(f"formula is a {type(text).__name__}; give text such as 'clicked ~ age + device'")
-    plain, groups = without_group_terms(text)
-    plain, trials = _without_trials(_marked_names(plain))
-    left, right = _sides(text, plain)
+    plain, groups = without_group_terms(_within(text))
+    (response, trials), plain = _left(text, plain)
+    plain = _marked_names(plain)
+    right = _right(text, plain)
     right, offset = _without_offsets(text, plain, right)
-    response = None if left is None else _response(text, left)
     columns: dict[str, None] = {}
     calls: dict[str, Call] = {}
     aliases: dict[str, str] = {}
@@ -285,13 +298,14 @@ def parsed(text: str) -> Parsed:
     for name in columns:
         if name in functions:
             raise DataError(f"formula={text!r}: column {name!r} has the name of a function; rename the column")
-        if name in (response, trials):
-            what = "the label is" if name == response else "trials are"
-            raise DataError(f"formula={text!r}: {name!r} stands on both sides; {what} no feature")
+        for side, what in ((response, "the label is"), (trials, "trials are")):
+            if side is not None and Expression.of(side, (side,) if side == name else ()).columns == (name,):
+                raise DataError(f"formula={text!r}: {name!r} stands on both sides; {what} no feature")
         if aliases.get(name, name) != name:
             raise DataError(f"formula={text!r}: columns {name!r} and {aliases[name]!r} are too alike; rename one")
     spelled = {_spelling(str(term)): str(term) for term in right}
-    own = tuple(_checked_group(text, group, (response, *columns), spelled) for group in groups)
+    sides = [name for side in (response, trials) if side is not None for name in columns_of_side(side)]
+    own = tuple(_checked_group(text, group, (*sides, *columns), spelled) for group in groups)
     named = tuple(aliases.items())
     return Parsed(text, response, tuple(columns), tuple(calls.values()), named, right, own, trials, offset)
 
@@ -324,17 +338,101 @@ def _spelling(term: str) -> str:
     return re.sub("[ `]", "", term)
 
 
-def _without_trials(text: str) -> tuple[str, str | None]:
-    """Return a formula whose left side is the successes alone, and the column of the trials.
+def every_column(text: str, names: Sequence[str], taken: Iterable[str]) -> str:
+    """Return a formula whose lone dot on the right stands for all other columns: R's y ~ . spelled out.
 
-    >>> _without_trials("k | trials(n) ~ age"), _without_trials("p(k, n) ~ age")
-    (('k ~ age', 'n'), ('k ~ age', 'n'))
+    `names` are the columns of the data, `taken` those that have a role; the left side, grouping factors and offsets
+    take columns too.
+
+    >>> every_column("y ~ . - b + (1 | g)", ["a", "b", "c d", "g", "w", "y"], ["w"])
+    'y ~ a + b + `c d` - b + (1 | g)'
     """
-    found = _COUNTS.match(text)
-    if found is None:
-        return text, None
-    successes, trials = (found[f"{name}1"] or found[f"{name}2"] for name in ("successes", "trials"))
-    return f"{successes} ~{text[found.end() :]}", unmarked(trials.strip("`"))
+    plain, groups = without_group_terms(_within(text))
+    (response, trials), _ = _left(text, plain)
+    used = {part.strip() for group in groups for part in group.column.split(JOINT)} | set(taken)
+    used |= {name for side in (response, trials) if side is not None for name in columns_of_side(side)}
+    for own in _OFFSET.finditer(text):
+        inside, _, _ = _parted(text[own.end() :], ")")
+        used |= set(Expression.of(inside, ()).columns)
+    kept = [name for name in names if name not in used]
+    if not kept:
+        raise DataError(f"formula={text!r}: '.' stands for no column, as all of data have a role; write 1 for none")
+    together = " + ".join(name if re.fullmatch(r"[^\W\d][\w.]*", name) else f"`{name}`" for name in kept)
+
+    def spelled(found: re.Match[str]) -> str:
+        if found["text"]:
+            return found["text"]
+        before, after = text[: found.start()].rstrip()[-1:], text[found.end() :].lstrip()[:1]
+        return together if before in ("", "~", "+") and after in ("", "+", "-") else f"({together})"
+
+    return _DOT_ALONE.sub(spelled, text)
+
+
+def has_dot(text: str) -> bool:
+    """Whether a formula has a lone dot, which stands for all other columns."""
+    return any(not found["text"] for found in _DOT_ALONE.finditer(text))
+
+
+def _within(text: str) -> str:
+    """Return a formula with R's b %in% a as b:a, which it stands for."""
+    return _WITHIN.sub(lambda m: m["text"] or ":", text)
+
+
+def _left(text: str, plain: str) -> tuple[tuple[str | None, str | None], str]:
+    """Return response and trials, each a column or an expression of columns, and the formula without its left side.
+
+    >>> _left("", "k | trials(n) ~ age"), _left("", "cbind(k, n - k) ~ age"), _left("", "log(y) ~ age")
+    ((('k', 'n'), '~ age'), (('k', 'n'), '~ age'), (('log(y)', None), '~ age'))
+    """
+    if (found := _COUNTS.match(plain)) is not None:
+        sides = [found[f"{name}1"] or found[f"{name}2"] for name in ("successes", "trials")]
+        return (sides[0].strip("`"), sides[1].strip("`")), f"~{plain[found.end() :]}"
+    left, mark, right = _parted(plain, "~")
+    if not mark or not left.strip():
+        return (None, None), plain
+    left = left.strip()
+    if re.fullmatch(_NAME, left):
+        return (left.strip("`"), None), f"~{right}"
+    try:
+        if (both := _CBIND.fullmatch(left)) is not None:
+            one, comma, other = (part.strip() for part in _parted(both["both"], ","))
+            if not comma:
+                raise DataError(left)
+            of_both = _TOTAL.fullmatch(other)
+            known = of_both is not None and of_both["successes"].strip("`") == one.strip("`")
+            total = of_both["trials"] if of_both is not None and known else f"{one} + ({other})"
+            sides = [side.strip("`") if re.fullmatch(_NAME, side) else side for side in (one, total)]
+            for side in sides:
+                columns_of_side(side)
+            return (sides[0], sides[1]), f"~{right}"
+        columns_of_side(left)
+    except DataError:
+        raise DataError(
+            f"formula={text!r}: its left side must be the column of the labels alone, 'k | trials(n)' or "
+            f"'cbind(k, n - k)' of counts, or an expression of numbers, such as log(y); it is {left!r}"
+        ) from None
+    return (left, None), f"~{right}"
+
+
+def columns_of_side(side: str) -> tuple[str, ...]:
+    """Return the columns that a response, or trials, are computed from."""
+    tree = Expression.of(side, (), "the left side")
+    if tree.plain and not re.fullmatch(r"[^\W\d][\w.]*", side) and re.search(r"[(+*/-]", side):
+        raise DataError(f"{side!r} cannot be read")
+    return tree.columns
+
+
+def _parted(text: str, mark: str) -> tuple[str, str, str]:
+    """Return what stands before the first mark outside parentheses and quotes, the mark, and what follows; else all."""
+    depth, quote = 0, ""
+    for place, letter in enumerate(text):
+        if quote or letter in "`'\"":
+            quote = "" if letter == quote else quote or letter
+        elif letter == mark and depth == 0:
+            return text[:place], mark, text[place + 1 :]
+        else:
+            depth += (letter == "(") - (letter == ")")
+    return text, "", ""
 
 
 def _without_offsets(text: str, plain: str, right: Any) -> tuple[Any, str | None]:
@@ -354,8 +452,8 @@ def _without_offsets(text: str, plain: str, right: Any) -> tuple[Any, str | None
     return SimpleFormula(kept, _ordering=right.ordering), unmarked(" + ".join(found))
 
 
-def _sides(text: str, plain: str) -> tuple[Any, Any]:
-    """Return the terms on the left, or None, and on the right, without group terms."""
+def _right(text: str, plain: str) -> Any:
+    """Return the terms of a formula without left side and group terms."""
     from formulaic import Formula, SimpleFormula
     from formulaic.errors import FormulaicError
     from formulaic.parser.algos.tokenize import tokenize
@@ -371,29 +469,15 @@ def _sides(text: str, plain: str) -> tuple[Any, Any]:
         if isinstance(error, DataError):
             raise
         if "`.` operator" in str(error):
-            every = "name the columns, or leave formula out for all"
-            raise DataError(f"formula={text!r}: '.' is not supported; {every}") from None
+            every = "give the formula with its rows, or name the columns"
+            raise DataError(f"formula={text!r}: '.' stands for all columns of a table; {every}") from None
         reason = re.sub(r"\x1b\[[0-9;]*m|[⧛⧚]", "", str(error).splitlines()[0]) if str(error) else "no formula"
         marked = re.search(r"⧛(?:\x1b)?\[[0-9;]*m(.*?)(?:\x1b)?\[0m⧚", str(error))
         place = f", at {marked[1]!r}" if marked else ""
         raise DataError(f"formula={text!r} cannot be read{place}: {reason.rstrip('.')}") from None
-    if isinstance(formula, SimpleFormula):
-        return None, formula
-    sides = getattr(formula, "lhs", None), getattr(formula, "rhs", None)
-    if not all(isinstance(side, SimpleFormula) for side in sides):
+    if not isinstance(formula, SimpleFormula):
         raise DataError(f"formula={text!r} has several parts; write label ~ terms")
-    return sides
-
-
-def _response(text: str, left: Any) -> str:
-    factors = [factor for term in left for factor in term.factors]
-    if len(factors) != 1 or factors[0].eval_method.value != "lookup":
-        shown = text.split("~")[0].strip()
-        raise DataError(
-            f"formula={text!r}: its left side must be the column of the labels alone, or 'k | trials(n)' of counts; it "
-            f"is {shown!r}"
-        )
-    return unmarked(str(factors[0].expr))
+    return formula
 
 
 def _parts(text: str, term: str, aliases: dict[str, str]) -> Iterator[tuple[str, Any]]:

@@ -20,16 +20,16 @@ from bayescore.data.blocks import LABEL, Block, is_stream
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset, open_rows
 from bayescore.data.design import Design, Grouping, check_design
-from bayescore.data.factors import Levels, Selection, check_levels, check_shared
+from bayescore.data.factors import JOINT, Levels, Selection, check_levels, check_shared
 from bayescore.data.formula_design import FormulaDesign, formula_design, formula_of, read_design
 from bayescore.data.formula_learning import learner, learnt_design, varying
-from bayescore.data.formula_parsing import parsed
+from bayescore.data.formula_parsing import every_column, has_dot, parsed
 from bayescore.data.groups import Grouper, check_groupings
 from bayescore.data.passes import total_weight
-from bayescore.data.responses import LABELS, Classes, described, response_of
+from bayescore.data.responses import LABELS, Classes, Expression, described, response_of
 from bayescore.data.roles import NO_WEIGHTS
 from bayescore.data.source import Source
-from bayescore.data.sources import has_named_columns
+from bayescore.data.sources import column_names, has_named_columns
 from bayescore.limits import MAX_LEVELS, MAX_LEVELS_NAMED
 from bayescore.text import listed, shown_apart
 from bayescore.types import NO_GROUP, NO_ROW, WeightedData
@@ -55,6 +55,7 @@ def open_designed(
     The other arguments are those of `open_rows`.
     """
     if formula is not None:
+        formula = spelled_out(formula, data, y, {"label": label, **beside})
         asked = parsed(formula)
         if isinstance(data, Coreset):
             check_alone("a coreset", formula=formula)
@@ -116,6 +117,18 @@ def open_designed(
         f"{listed(factors, shown=str)}; drop those that are no factors, or give a formula"
     )
     return dataset.with_design(formula_design(dataset.design.raw_names, None, levels, {}))
+
+
+def spelled_out(formula: str, data: Any, y: Any = None, roles: Mapping[str, Any] | None = None) -> str:
+    """Return a formula with the columns of data that a lone dot stands for: all others, but those of `roles`."""
+    if not (isinstance(formula, str) and has_dot(formula) and has_named_columns(data)):
+        return formula
+    taken = {getattr(y, "name", None)}
+    for role, given in (roles or {}).items():
+        for name in given if isinstance(given, list | tuple) else [given]:
+            if isinstance(name, str) and role not in ("missing", "response", "positive"):
+                taken |= {*Expression.of(name, ()).columns, *name.split(JOINT)}
+    return every_column(formula, column_names(data), filter(None, taken))
 
 
 def open_in(

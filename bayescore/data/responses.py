@@ -9,7 +9,7 @@ Labels: the two classes among them, and labels as signs.
 
 Weighted rows as counts: as R's ``glm`` takes them (`Coreset.to_counts`), and events beside their exposure.
 
-Offsets by the name of a column, or by an expression of columns such as ``log(years)``.
+Offsets, and responses that are numbers, by the name of a column, or by an expression of columns such as ``log(years)``.
 
 An expression may come from a file, so that numbers, columns, arithmetic and the functions named below are computed here
 and nothing else is.
@@ -283,7 +283,9 @@ def events_of(rows: WeightedData) -> tuple[WeightedData, FloatArray]:
     return rows.take(at_risk), events
 
 
-_FUNCTIONS = {name: getattr(np, name) for name in ("log", "log10", "log2", "log1p", "exp", "sqrt")}
+_FUNCTIONS = {name: getattr(np, name) for name in ("log", "log10", "log2", "log1p", "exp", "sqrt")} | {
+    "I": np.positive  # R's, around arithmetic
+}
 
 
 _OPERATORS: dict[type[ast.AST], Any] = {
@@ -291,55 +293,68 @@ _OPERATORS: dict[type[ast.AST], Any] = {
     ast.Sub: np.subtract,
     ast.Mult: np.multiply,
     ast.Div: np.divide,
+    ast.Pow: np.power,
     ast.USub: np.negative,
     ast.UAdd: np.positive,
 }
 
 
+_DOTTED = re.compile(r"(?<![\w.`])[^\W\d]\w*(?:\.\w+)+(?![\w.(`])")  # a name of R, no function of np
+
+
 @dataclass(frozen=True)
-class Offset:
-    """The known part of linear predictors: its text, and the columns that it is made of."""
+class Expression:
+    """Numbers of rows by a text, such as ``log(years)``, and the columns that it is made of."""
 
     text: str
     columns: tuple[str, ...]
+    role: str = "offset"  # the argument that it is given as
 
     @classmethod
-    def of(cls, text: str, names: Sequence[str]) -> Self:
-        """Return the offset that a text means where the data have columns of these names; a column's name goes first.
+    def of(cls, text: str, names: Sequence[str], role: str = "offset") -> Self:
+        """Return what a text means where the data have columns of these names; a column's name goes first.
 
         The columns of an expression need not be among `names`.
         """
         if text in names or re.fullmatch(r"[^\W\d][\w.]*", text):
-            return cls(text, (text,))
+            return cls(text, (text,), role)
         try:
             tree, named = _tree(text)
         except SyntaxError:
-            return cls(text, (text,))
+            return cls(text, (text,), role)
         calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
         functions = {id(node.value if isinstance(node, ast.Attribute) else node) for node in calls}
         own = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in functions]
         columns = tuple(dict.fromkeys(named.get(name, name) for name in own))
-        _value(text, tree, dict.fromkeys(own, np.ones(1)))
+        with np.errstate(all="ignore"):
+            _value(f"{role}={text!r}", tree, dict.fromkeys(own, np.ones(1)))
         if not columns:
-            raise DataError(f"offset={text!r} names no column; the same number for all rows is a part of the intercept")
-        return cls(text, columns)
+            why = "; the same number for all rows is a part of the intercept" if role == "offset" else ""
+            raise DataError(f"{role}={text!r} names no column{why}")
+        return cls(text, columns, role)
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is a column as it is."""
+        return self.columns == (self.text,)
 
     @property
     def shown(self) -> str:
         """What an error calls it."""
-        return f"offset (column {self.text!r})" if self.columns == (self.text,) else f"offset {self.text!r}"
+        return f"{self.role} (column {self.text!r})" if self.plain else f"{self.role} {self.text!r}"
 
-    def values(
-        self, column: Callable[[str], FloatArray], n_rows: int, start: int = 0, *, drop: bool = False
-    ) -> FloatArray:
-        """Return the offsets of rows start, start + 1, ..., shape (n,), given their columns; see `check_offset`."""
-        if self.columns == (self.text,):
-            return check_offset(column(self.text), n_rows, self.shown, start, drop=drop)
+    def numbers(self, column: Callable[[str], FloatArray], start: int = 0) -> FloatArray:
+        """Return the numbers of rows start, start + 1, ..., shape (n,), given their columns.
+
+        Raises `RowError` where columns are numbers, and the expression is none, as the logarithm of -1.
+        """
+        if self.plain:
+            return column(self.text)
         tree, named = _tree(self.text)
         own = {name: column(name) for name in self.columns}
         held = {**own, **{alias: own[name] for alias, name in named.items()}}
         with np.errstate(all="ignore"):
-            found = np.asarray(_value(self.text, tree, held), dtype=np.float64)
+            found = np.asarray(_value(f"{self.role}={self.text!r}", tree, held), dtype=np.float64)
         missing = np.any([np.isnan(values) for values in own.values()], axis=0)
         if (bad := np.isnan(found) & ~missing).any():  # which missing='drop' would leave out
             row = int(np.argmax(bad))
@@ -347,11 +362,17 @@ class Offset:
             raise RowError(
                 f"{self.shown} is no number in row {start + row}, where {shown}; drop such rows", start + row
             )
-        return check_offset(found, n_rows, self.shown, start, drop=drop)
+        return found
+
+    def values(
+        self, column: Callable[[str], FloatArray], n_rows: int, start: int = 0, *, drop: bool = False
+    ) -> FloatArray:
+        """Return the offsets of rows start, start + 1, ..., shape (n,), given their columns; see `check_offset`."""
+        return check_offset(self.numbers(column, start), n_rows, self.shown, start, drop=drop)
 
 
 def _tree(text: str) -> tuple[ast.expr, dict[str, str]]:
-    """Return the expression, and the columns that stand in backticks by the names that they have in it."""
+    """Return the expression, and the columns in backticks, or with dots, by the names that they have in it."""
     named: dict[str, str] = {}
 
     def plain(found: re.Match[str]) -> str:
@@ -359,10 +380,12 @@ def _tree(text: str) -> tuple[ast.expr, dict[str, str]]:
         named[alias] = found[1]
         return alias
 
-    return ast.parse(re.sub("`([^`]+)`", plain, text.strip()), mode="eval").body, named
+    quoted = _DOTTED.sub(lambda found: f"`{found[0]}`", text.strip())
+    return ast.parse(re.sub("`([^`]+)`", plain, quoted), mode="eval").body, named
 
 
 def _value(text: str, node: ast.expr, columns: Mapping[str, FloatArray]) -> Any:
+    """Return the value of a node of an expression, which an error calls `text`, such as "offset='log(years)'"."""
     match node:
         case ast.Constant(value=int() | float() as value):
             return float(value)
@@ -378,7 +401,8 @@ def _value(text: str, node: ast.expr, columns: Mapping[str, FloatArray]) -> Any:
             name in _FUNCTIONS
         ):
             return _FUNCTIONS[name](_value(text, own, columns))
+    what = "an offset" if text.startswith("offset=") else "a response"
     raise DataError(
-        f"offset={text!r} has {ast.unparse(node)!r}; an offset is made of columns, numbers, + - * / and "
+        f"{text} has {ast.unparse(node)!r}; {what} is made of columns, numbers, + - * / ** and "
         f"{', '.join(_FUNCTIONS)}: make a column of it and name that"
     )

@@ -10,9 +10,9 @@ from bayescore.data.column_kinds import check_numeric, check_read, is_text
 from bayescore.data.columns import Columns
 from bayescore.data.factors import Selection, columns_of
 from bayescore.data.groups import GROUP, GivenGroups, Grouper, known_groupers
-from bayescore.data.responses import BINOMIAL, LABELS, PAIRED, Offset, Paired
+from bayescore.data.responses import BINOMIAL, LABELS, PAIRED, Expression, Paired
 from bayescore.text import free_name, listed
-from bayescore.validation import ColumnError, DataError, check_alone, check_choice
+from bayescore.validation import ColumnError, DataError, NoLabelError, check_alone, check_choice
 
 OFFSET = "offset"  # name of offsets that come as arrays
 MISSING = ("raise", "drop")
@@ -164,10 +164,13 @@ def resolve(
     label, names = roles.label, schema.names
     columns = listed(names, 10, str)
     if not label:
-        raise DataError(f"label is missing: name the column of the labels; the columns are {columns}")
+        known = tuple(name for name in names if name not in _stored_index(schema))
+        raise NoLabelError(f"label is missing: name the column of the labels; the columns are {columns}", known)
     groups = GivenGroups.of(roles.groups, None).names
-    offset = None if roles.offset is None else Offset.of(roles.offset, names)
+    offset = None if roles.offset is None else Expression.of(roles.offset, names)
     known = () if offset is None else offset.columns
+    computed = tuple(own for own in (_computed(roles, role, names) for role in ("label", "trials")) if own is not None)
+    given = {own.role: own.columns for own in computed}
     named = {"label": label, "weights": roles.weights, "offset": roles.offset if roles.offset in known else None}
     named |= {"trials": roles.trials, "exposure": roles.exposure}
     named |= {f"groups[{k}]" if len(groups) > 1 else "groups": name for k, name in enumerate(groups)}
@@ -177,11 +180,11 @@ def resolve(
     parts = tuple(dict.fromkeys(part for own in read_of.values() for part in own))
     for argument, name in named.items():
         of_groups = argument.startswith("groups")
-        read = () if name is None else read_of[name] if of_groups else (name,)
+        read = () if name is None else read_of[name] if of_groups else given.get(argument, (name,))
         if len(set(read)) < len(read):
             raise DataError(f"{argument}={name!r} names a column twice; name each once")
         if lacking := [part for part in read if part not in names]:
-            what = "is" if len(read) == 1 else f"takes {lacking[0]!r},"
+            what = "is" if read == (name,) else f"takes {lacking[0]!r},"
             said = f"{argument}={name!r} {what} not a column of the data; the columns are {columns}"
             term = f". A formula names groups in terms such as (1 | {name})"
             raise ColumnError(f"{said}{term}" if of_groups else said, argument)
@@ -193,6 +196,7 @@ def resolve(
     if len(set(names)) < len(names):
         repeated = next(name for name in names if names.count(name) > 1)
         raise DataError(f"column {repeated!r} stands more than once in data; rename one")
+    named = {argument: name for argument, name in named.items() if argument not in given}
     taken = {name: argument for argument, name in reversed(named.items()) if name is not None}
     for argument, name in named.items():
         if name is not None and taken[name] != argument:
@@ -200,10 +204,11 @@ def resolve(
     stored = _stored_index(schema)
     if label in parts and label not in groups:
         raise DataError(f"groups take the column {label!r}, which is the label; name another")
-    taken = dict.fromkeys(parts, "groups") | taken | dict.fromkeys(known, "offset")
+    made_of = {name: role for role, own in reversed(given.items()) for name in own}
+    taken = dict.fromkeys(parts, "groups") | made_of | taken | dict.fromkeys(known, "offset")
     features = tuple(name for name in (names if only is None else only) if name not in (*taken, *stored))
     if selection is not None and selection.names is not None:
-        also = [name for name, argument in taken.items() if argument in _FEATURES_TOO]
+        also = [name for name, argument in taken.items() if argument in _FEATURES_TOO or name in made_of]
         own = [name for name in parts if roles.clusters or name not in groups]
         own += [name for name in also if only is None or name in only]
         missing = [name for name in selection.names if name not in (*features, *own)]
@@ -232,9 +237,10 @@ def resolve(
         raise DataError(f"column {new[0]!r} is {kind}, and held numbers in the data of the design; convert it")
     numbers = tuple(name for name in features if name not in text | coded_names)
     labels = () if roles.paired else (label,)
+    read = tuple(name for role in ("label", "trials") for name in given.get(role, (getattr(roles, role),)) if name)
     own_numbers = [name for name, role in taken.items() if not role.startswith("groups") and name not in labels]
-    check_read(schema, (*features, label, *parts))
-    if pa.types.is_nested(kind := schema.field(label).type):
+    check_read(schema, (*features, *read, *parts))
+    if label in names and pa.types.is_nested(kind := schema.field(label).type):
         raise DataError(f"column {label!r}, the label, is {kind}; labels are text, numbers or booleans")
     check_numeric(schema, (*numbers, *own_numbers))
     return Columns(
@@ -247,11 +253,28 @@ def resolve(
         offset=offset,
         paired=roles.paired,
         beside=roles.beside,
+        computed=computed,
         drop=roles.drop,
         groups=groups,
         group_columns=parts,
         groupers=groupers,
     )
+
+
+def _computed(roles: Roles, role: str, names: Sequence[str]) -> Expression | None:
+    """Return a response, or trials, that are no column but an expression of columns; None where they are one."""
+    text = getattr(roles, role)
+    if text is None or text in names:
+        return None
+    own = Expression.of(text, names, role)
+    if own.plain:
+        return None
+    if roles.paired is None:
+        raise DataError(
+            f"{role}={text!r} is computed from columns, and the family takes labels: name the column of the labels, or "
+            "give family='normal' for numbers, 'poisson' for counts"
+        )
+    return own
 
 
 def _stored_index(schema: pa.Schema) -> list[str]:

@@ -34,6 +34,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pandas as pd
+
 from bayescore.data.arrays import ArraySource, array_source, rows_source, table_source, unlabelled
 from bayescore.data.batches import csv_source, dataset_source, is_csv, lazy_source, relation_source
 from bayescore.data.blocks import BlockSource, callable_source, is_stream, refuse_stream
@@ -45,7 +47,7 @@ from bayescore.data.source import Source
 from bayescore.data.survey import Survey
 from bayescore.data.tables import is_dask, is_table
 from bayescore.types import WeightedData
-from bayescore.validation import DataError, check_aligned
+from bayescore.validation import DataError, NoLabelError, check_aligned
 
 __all__ = ["KINDS", "ArraySource", "Kind", "Roles", "as_source", "has_named_columns", "unlabelled"]
 
@@ -95,6 +97,15 @@ KINDS: tuple[Kind, ...] = (
 def has_named_columns(data: Any) -> bool:
     """Whether the columns of `data` have names, that of the labels among them."""
     return _kind(data).named
+
+
+def column_names(data: Any) -> tuple[str, ...]:
+    """Return the names of the columns of data that have names, of whatever source, without their rows."""
+    try:
+        _kind(data).open(data.head(1) if isinstance(data, pd.DataFrame) else data, Roles(), None)
+    except NoLabelError as error:
+        return error.columns
+    raise DataError(f"data is a {type(data).__name__}, whose columns have no names")
 
 
 def _kind(data: Any) -> Kind:

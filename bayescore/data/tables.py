@@ -89,6 +89,9 @@ def _check_not_read(X: Any) -> None:
             f"X={str(X)!r} is text: read the rows of a file into a data frame first, as by pd.read_parquet; of a saved "
             "fit the command `bayescore predict` takes a file"
         )
+    if hasattr(X, "__dask_graph__") or hasattr(X, "collect_schema"):
+        how = "X.compute()" if hasattr(X, "__dask_graph__") else "X.collect()"
+        raise DataError(f"X is a {type(X).__name__}, whose rows are not in memory: give {how}, part by part if need be")
     if isinstance(X, Mapping):
         raise DataError(f"X is a {type(X).__name__}: make a data frame of it first, pd.DataFrame(X)")
 

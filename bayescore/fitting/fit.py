@@ -6,6 +6,7 @@ from typing import Any
 from bayescore.coresets.stream import StreamingCoreset
 from bayescore.data.blocks import is_stream
 from bayescore.data.coreset import Coreset
+from bayescore.data.open import spelled_out
 from bayescore.data.parquet import reads_like_formula
 from bayescore.data.source import Source
 from bayescore.data.tables import is_table
@@ -142,6 +143,9 @@ def fit(
         if cluster is None:
             raise DataError("domain is given without cluster: fit the rows of the domain alone, or name the clusters")
         roles["weights"] = weights_in_domain(given["data"], weights, domain)
+    if given.get("formula") is not None:
+        beside = {**roles, "cluster": cluster, "strata": strata, "domain": domain, "weights": weights}
+        given["formula"] = spelled_out(given["formula"], given["data"], roles=beside)
     known = Given(**given, positive=positive, roles=roles, progressbar=progressbar)
     clustered = cluster is not None or strata is not None
     if clustered:

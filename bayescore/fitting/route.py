@@ -75,7 +75,7 @@ from bayescore.data.dataset import ComomentsTotal, Dataset
 from bayescore.data.design import Design
 from bayescore.data.formula_design import formula_of
 from bayescore.data.formula_parsing import parsed
-from bayescore.data.open import open_designed
+from bayescore.data.open import open_designed, spelled_out
 from bayescore.data.passes import Comoments
 from bayescore.data.source import Source
 from bayescore.data.sources import has_named_columns
@@ -125,6 +125,10 @@ class Given:
     roles: Mapping[str, Any] = field(default_factory=dict)  # label, weights, offset, trials, exposure, ...
     progressbar: bool = False
     known: bool = True  # to be the rows of the fit
+
+    def __post_init__(self) -> None:
+        if self.formula is not None:
+            object.__setattr__(self, "formula", spelled_out(self.formula, self.data, self.y, self.roles))
 
     @property
     def once(self) -> bool:

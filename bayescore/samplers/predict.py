@@ -41,7 +41,7 @@ from bayescore.data.factors import column_of, values
 from bayescore.data.formula_design import categories_of, formula_of
 from bayescore.data.groups import Grouper
 from bayescore.data.open import open_in
-from bayescore.data.responses import Offset, events_of, numbers_of
+from bayescore.data.responses import Expression, events_of, numbers_of
 from bayescore.data.tables import feature_matrix, finite_csr, is_table
 from bayescore.families import Family
 from bayescore.models.posterior import log_likelihood_tiles
@@ -166,7 +166,7 @@ def offset_of(posterior: Posterior, X: Any, n_rows: int, given: Any) -> FloatArr
 def column_offset(data: Any, text: str, argument: str, whence: str = "") -> FloatArray:
     """Return the offsets of rows of a table, the argument called so: a column, or an expression of columns."""
     table = as_table(data, argument) if is_table(data) else None
-    own = Offset.of(text, [] if table is None else table.column_names)
+    own = Expression.of(text, [] if table is None else table.column_names)
     for name in own.columns:
         if table is None or name not in table.column_names:
             raise DataError(
@@ -604,7 +604,7 @@ def _labelled_rows(posterior: Posterior, data: Any) -> WeightedData:
             f"data has no column {label!r} of labels, which replicated ones stand beside; it has "
             f"{listed(columns, 10)}: add it, or use predict, which needs none"
         )
-    offset = () if design.offset is None else Offset.of(design.offset, columns).columns
+    offset = () if design.offset is None else Expression.of(design.offset, columns).columns
     groups = [name for own in design.groups for name in own.columns]
     used = (*design.raw_names, label, *offset, design.exposure, *groups)  # others, as weights, are left aside
     dataset = open_in(

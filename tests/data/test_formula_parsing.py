@@ -84,16 +84,18 @@ REFUSED = {
     "a bar alone": ("y ~ a | b", "a bar outside a group term"),
     "groups without a mean": ("y ~ 0 + (1 | g)", "leaves no coefficient; add 1"),
     "groups less the intercept": ("y ~ (1 | g) - 1", "leaves no coefficient; add 1"),
-    "all columns": ("y ~ .", "'.' is not supported"),
-    "all other columns": ("y ~ log(a) + .", "'.' is not supported"),
+    "all columns of no table": ("y ~ .", "'.' stands for all columns of a table"),
+    "all other columns of no table": ("y ~ log(a) + .", "'.' stands for all columns of a table"),
     "a power of R's": ("y ~ I(a^2)", r"powers are written a\*\*2"),
     "no end": ("y ~ a +", r"cannot be read, at '\+'"),
     "a number times": ("y ~ a + 2*b", "cannot be read, at '2'"),
     "nothing": ("", "cannot be read|leaves no coefficient"),
     "no coefficient": ("y ~ 0", "leaves no coefficient; add 1"),
     "the label as a feature": ("y ~ a + y", "'y' stands on both sides"),
-    "a changed label": ("log(y) ~ a", r"its left side .*'log\(y\)'"),
-    "two labels": ("y + z ~ a", r"its left side .*'y \+ z'"),
+    "a changed label beside it": ("log(y) ~ a + y", "'y' stands on both sides"),
+    "a response of other code": ("y.max() ~ a", r"its left side .*'y.max\(\)'"),
+    "one count": ("cbind(k) ~ a", r"its left side .*'cbind\(k\)'"),
+    "a response of two parts": ("y | z ~ a", r"its left side .*'y \| z'"),
     "a column named as a function": ("y ~ log + log(a)", "column 'log' has the name of a function"),
     "columns too alike": ("y ~ log(my_x) + log(`my x`)", "too alike"),
     "no argument": ("y ~ scale()", "without an argument"),
@@ -118,3 +120,26 @@ def test_a_formula_is_text():
 def test_effects_are_spelled_as_terms_and_stand_once():
     (group,) = parsed("y ~ a + a:b + poly(a,2) + (1 + a + a + a : b + poly(a,2) | g)").groups
     assert group.effects == ("1", "a", "a:b", "poly(a, 2)")
+
+
+@pytest.mark.parametrize(
+    ("text", "response", "trials"),
+    [
+        ("cbind(k, n - k) ~ a", "k", "n"),
+        ("cbind(`k k`, `n n` - `k k`) ~ a", "k k", "n n"),
+        ("cbind(won, lost) ~ a", "won", "won + (lost)"),
+        ("log(y) ~ a", "log(y)", None),
+        ("I(y / 10) ~ a", "I(y / 10)", None),
+        ("y - 3 ~ a", "y - 3", None),
+        ("after - before ~ before", "after - before", None),
+        ("sqrt(Sepal.Length) ~ a", "sqrt(Sepal.Length)", None),
+        ("log10(`a ~ b`) ~ a", "log10(`a ~ b`)", None),
+    ],
+)
+def test_left_sides_are_columns_or_what_is_computed_from_them(text, response, trials):
+    assert (parsed(text).response, parsed(text).trials) == (response, trials)
+
+
+def test_within_is_that_of_r():
+    assert list(map(str, parsed("y ~ a + b %in% a").terms)) == list(map(str, parsed("y ~ a + b:a").terms))
+    assert parsed("y ~ a + `b %in% a`").columns == ("a", "b %in% a")

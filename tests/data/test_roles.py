@@ -25,8 +25,8 @@ def test_a_formula_names_successes_and_trials(formula):
     ("formula", "options", "message"),
     [
         ("k | trials(n) ~ n", {}, "'n' stands on both sides; trials are no feature"),
-        ("k | n ~ x", {}, r"counts as k \| trials\(n\)"),
-        ("p(k) ~ x", {}, r"its left side .* 'k \| trials\(n\)' of counts; it is 'p\(k\)'"),
+        ("k | n ~ x", {}, r"its left side .* 'k \| trials\(n\)'"),
+        ("p(k) ~ x", {}, r"its left side .* 'k \| trials\(n\)' or .* of counts.*; it is 'p\(k\)'"),
         ("k | trials(m) ~ x", {}, "trials='m' is not a column of the data"),
         ("k | trials(n) ~ x", {"trials": "n"}, "trials is given beside formula"),
     ],
