@@ -54,12 +54,12 @@ class Columns:
     def names(self) -> list[str]:
         """All columns that are read."""
         known = () if self.offset is None else self.offset.columns
-        beside = (self.weights, *known, *self.read_for(self.beside), *self.group_columns)
+        beside = (*self.read_for(self.weights), *known, *self.read_for(self.beside), *self.group_columns)
         own = [*self.features, *self.read_for(self.label), *beside]
         return list(dict.fromkeys(name for name in own if name is not None))
 
     def read_for(self, name: str | None) -> tuple[str, ...]:
-        """Return the columns that a response, or the number beside it, is read from."""
+        """Return the columns that a role is read from."""
         if name is None:
             return ()
         return next((own.columns for own in self.computed if own.text == name), (name,))
@@ -72,7 +72,7 @@ class Columns:
     @property
     def surveyed(self) -> list[str]:
         """The columns that a survey reads, the label first."""
-        weights = [] if self.weights is None else [self.weights]
+        weights = self.read_for(self.weights)
         groups = self.group_columns if self.new_groups else ()
         return list(dict.fromkeys([self.read_for(self.label)[0], *self.text, *groups, *weights]))
 
@@ -80,7 +80,10 @@ class Columns:
         """Return the survey of rows, for which the columns `surveyed` are enough."""
         label = rows.column(self.read_for(self.label)[0])
         in_order = pa.types.is_dictionary(label.type) and label.type.ordered
-        weights = None if self.weights is None else rows.column(self.weights)
+        none = any(
+            bool(pc.any(pc.equal(own := rows.column(name), pa.scalar(0).cast(own.type))).as_py())
+            for name in self.read_for(self.weights)
+        )
         levels = {
             name: seen(rows.column(name), ordered=keeps_order(rows.schema, name), factor=name in self.factors)
             for name in self.text
@@ -89,7 +92,7 @@ class Columns:
             rows.num_rows,
             DistinctValues.of(self.paired.classes) if self.paired else seen(label, ordered=in_order, most=MANY),
             levels | groups_seen(rows, self.new_groups),
-            weights is not None and bool(pc.any(pc.equal(weights, pa.scalar(0).cast(weights.type))).as_py()),
+            none,  # of a column that weights are a product of, too
         )
 
     def merged(self, parts: Iterable[Survey]) -> Survey:
@@ -124,8 +127,8 @@ class Columns:
         )
         weights, offset = np.ones(n_rows), None
         if self.weights is not None:
-            where = f"weights (column {self.weights!r})"
-            given = as_floats(batch.column(self.weights))
+            given, name = self._numbers(batch, self.weights, start)
+            where = f"weights ({name})"
             weights = check_weights(given, n_rows, where, start, zero=True, drop=self.drop)
         if self.offset is not None:
             offset = self.offset.values(lambda name: as_floats(batch.column(name)), n_rows, start, drop=self.drop)
@@ -139,16 +142,15 @@ class Columns:
         index = np.arange(start, start + n_rows)
         if self.paired is None:
             return WeightedData(X, self._signs(batch.column(self.label), start), weights, index, **beside)
-        (y, name), (second, other) = (self._numbers(batch, own, start) for own in (self.label, self.beside))
+        y, name = self._numbers(batch, self.label, start)
+        second, other = (None, "") if self.beside is None else self._numbers(batch, self.beside, start)
         names = name, other
         pair = self.paired.read(y, second, names, n_rows)
         rows = WeightedData(X, np.ones(n_rows, np.int8), weights, index, **beside)
         return self.paired.rows(rows, pair, names, start, drop=self.drop)
 
-    def _numbers(self, batch: pa.RecordBatch, name: str | None, start: int) -> tuple[FloatArray | None, str]:
-        """Return the response, or the number beside it, and what an error calls it."""
-        if name is None:
-            return None, ""
+    def _numbers(self, batch: pa.RecordBatch, name: str, start: int) -> tuple[FloatArray, str]:
+        """Return the numbers that play a role, and what an error calls them."""
         for own in self.computed:
             if own.text == name:
                 return own.numbers(lambda column: as_floats(batch.column(column)), start), repr(name)

@@ -283,8 +283,17 @@ def events_of(rows: WeightedData) -> tuple[WeightedData, FloatArray]:
     return rows.take(at_risk), events
 
 
+def in_domain(values: Any) -> FloatArray:
+    """Return 1 for rows in a domain and 0 for others; raise `DataError` if there are other numbers."""
+    if not np.isin(values, (0.0, 1.0)).all():
+        other = float(np.asarray(values)[~np.isin(values, (0.0, 1.0))][0])
+        raise DataError(f"domain has a row of {other:g}; give True or 1 inside, False or 0 outside")
+    return np.asarray(values, dtype=np.float64)
+
+
 _FUNCTIONS = {name: getattr(np, name) for name in ("log", "log10", "log2", "log1p", "exp", "sqrt")} | {
-    "I": np.positive  # R's, around arithmetic
+    "I": np.positive,  # R's, around arithmetic
+    "in_domain": in_domain,
 }
 
 
@@ -346,7 +355,7 @@ class Expression:
     def numbers(self, column: Callable[[str], FloatArray], start: int = 0) -> FloatArray:
         """Return the numbers of rows start, start + 1, ..., shape (n,), given their columns.
 
-        Raises `RowError` where columns are numbers, and the expression is none, as the logarithm of -1.
+        Raises `RowError` where columns are numbers, and the expression is not one, as the logarithm of -1.
         """
         if self.plain:
             return column(self.text)
@@ -404,5 +413,5 @@ def _value(text: str, node: ast.expr, columns: Mapping[str, FloatArray]) -> Any:
     what = "an offset" if text.startswith("offset=") else "a response"
     raise DataError(
         f"{text} has {ast.unparse(node)!r}; {what} is made of columns, numbers, + - * / ** and "
-        f"{', '.join(_FUNCTIONS)}: make a column of it and name that"
+        f"{', '.join(name for name in _FUNCTIONS if name != 'in_domain')}: make a column of it and name that"
     )

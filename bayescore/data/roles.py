@@ -16,6 +16,7 @@ from bayescore.validation import ColumnError, DataError, NoLabelError, check_alo
 
 OFFSET = "offset"  # name of offsets that come as arrays
 MISSING = ("raise", "drop")
+_COMPUTED = ("label", "trials", "weights")  # roles that an expression of columns may play
 _FEATURES_TOO = ("weights", "offset", "exposure")  # roles whose columns a formula may name as well
 NO_WEIGHTS = "weights is missing: earlier rows had some; give weights=, one for each row, 1 for none"
 
@@ -169,7 +170,7 @@ def resolve(
     groups = GivenGroups.of(roles.groups, None).names
     offset = None if roles.offset is None else Expression.of(roles.offset, names)
     known = () if offset is None else offset.columns
-    computed = tuple(own for own in (_computed(roles, role, names) for role in ("label", "trials")) if own is not None)
+    computed = tuple(own for own in (_computed(roles, role, names) for role in _COMPUTED) if own is not None)
     given = {own.role: own.columns for own in computed}
     named = {"label": label, "weights": roles.weights, "offset": roles.offset if roles.offset in known else None}
     named |= {"trials": roles.trials, "exposure": roles.exposure}
@@ -237,7 +238,7 @@ def resolve(
         raise DataError(f"column {new[0]!r} is {kind}, and held numbers in the data of the design; convert it")
     numbers = tuple(name for name in features if name not in text | coded_names)
     labels = () if roles.paired else (label,)
-    read = tuple(name for role in ("label", "trials") for name in given.get(role, (getattr(roles, role),)) if name)
+    read = tuple(name for role in _COMPUTED for name in given.get(role, (getattr(roles, role),)) if name)
     own_numbers = [name for name, role in taken.items() if not role.startswith("groups") and name not in labels]
     check_read(schema, (*features, *read, *parts))
     if label in names and pa.types.is_nested(kind := schema.field(label).type):
@@ -262,14 +263,14 @@ def resolve(
 
 
 def _computed(roles: Roles, role: str, names: Sequence[str]) -> Expression | None:
-    """Return a response, or trials, that are no column but an expression of columns; None where they are one."""
+    """Return what plays a role as an expression of columns; None where it is a column."""
     text = getattr(roles, role)
     if text is None or text in names:
         return None
     own = Expression.of(text, names, role)
     if own.plain:
         return None
-    if roles.paired is None:
+    if roles.paired is None and role != "weights":
         raise DataError(
             f"{role}={text!r} is computed from columns, and the family takes labels: name the column of the labels, or "
             "give family='normal' for numbers, 'poisson' for counts"

@@ -414,9 +414,14 @@ def check_labels(given: Given, cluster: Any, strata: Any, *, response: str) -> N
         check_freedom(n_clusters, n_strata, len(dataset.design.names) + added)
 
 
-def weights_in_domain(data: Any, weights: Any, domain: Any) -> FloatArray:
-    """Return the weights of rows in memory, 0 outside of a domain."""
+def weights_in_domain(data: Any, weights: Any, domain: Any) -> FloatArray | str:
+    """Return the weights of rows, 0 outside of a domain; of files and the like as an expression of their columns."""
     table = as_table(data, "data") if is_table(data) else None
+    if table is None and has_named_columns(data) and isinstance(domain, str):
+        if not (weights is None or isinstance(weights, str)):
+            raise DataError("weights is an array, and domain a column of files or a collection; name a column of both")
+        factor = f"in_domain(`{domain}`)"
+        return factor if weights is None else f"`{weights}` * {factor}"
 
     def numbers(values: Any, name: str) -> FloatArray:
         if not isinstance(values, str):

@@ -90,8 +90,7 @@ def fit(
         finished fit as its attribute ``fit``.
     domain : str or array, optional
         Rows that the coefficients are of, a column or an array of True and False or 1 and 0, of a survey with
-        `cluster`. Others have weight 0, and their clusters count for the spread. The rows are a table or arrays; of a
-        file give a column of weights that is 0 outside.
+        `cluster`. Others have weight 0, and their clusters count for the spread. Of files and Dask it is a column.
     intercept : bool
         Whether rows X get an intercept; a formula says so itself.
     max_seconds : float

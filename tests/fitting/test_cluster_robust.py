@@ -12,6 +12,7 @@ import pytest
 from scipy import stats
 
 import bayescore as bc
+from bayescore import cli
 from bayescore.families.family import FAMILIES
 from bayescore.fitting import clusters, route
 from bayescore.fitting.clusters import ClusterSums, cluster_sums, robust_map
@@ -323,6 +324,35 @@ def test_rows_of_weight_0_are_outside_of_the_domain_in_every_source(rows, source
                        found.idata.posterior["coef"], rtol=0, atol=1e-9)  # fmt: skip
 
 
+@pytest.mark.parametrize("source", [name for name in SOURCES if name in ("parquet", "csv", "lazy")])
+@pytest.mark.parametrize("weights", [None, "w"])
+def test_a_domain_of_a_file_is_that_of_a_frame(rows, source, weights, tmp_path):
+    rows = rows.assign(part=inside_of(rows))
+    told = {"cluster": "school", "strata": "region", "domain": "part", "weights": weights, **QUIET}
+    known = bc.fit("passed ~ size + age", rows, **told)
+    given = SOURCES[source](rows, tmp_path)
+    found = bc.fit("passed ~ size + age", given, **told)
+    assert found.spread == known.spread
+    assert np.allclose(found.idata.posterior["coef"], known.idata.posterior["coef"], rtol=0, atol=1e-9)
+    found.save(tmp_path / "fit")
+    again = bc.read_fit(tmp_path / "fit", given, progressbar=False).cluster_robust(None)
+    assert again.update(rows.head(200)).coreset.n_total == found.coreset.n_total + int(rows["part"].head(200).sum())
+    bad = SOURCES[source](rows.assign(part=2.0), tmp_path)
+    with pytest.raises(DataError, match="domain has a row of 2; give True or 1 inside"):
+        bc.fit("passed ~ size + age", bad, **told)
+
+
+def test_the_command_line_fits_a_domain(rows, tmp_path):
+    rows = rows.assign(part=inside_of(rows))
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    told = ["--cluster", "school", "--domain", "part", "--weights", "w", "--seed", "1", "--quiet"]
+    assert cli.main(["fit", str(tmp_path / "rows.csv"), "passed ~ size", *told, "-o", str(tmp_path / "fit")]) == 0
+    known = bc.fit("passed ~ size", rows, cluster="school", domain="part", weights="w", **QUIET)
+    found = bc.read_fit(tmp_path / "fit", progressbar=False)
+    assert found.spread == known.spread
+    assert found.coreset.n_total == known.coreset.n_total
+
+
 def test_counts_and_arrays_have_domains(rows):
     counts = rows.assign(visits=np.random.default_rng(3).poisson(np.exp(0.3 * rows["size"])), part=inside_of(rows))
     found = bc.fit("visits ~ size", counts, family="poisson", exposure="w", cluster="school", domain="part", **QUIET)
@@ -342,8 +372,8 @@ def test_domains_that_are_none_are_named(rows):
         bc.fit("passed ~ size", rows, domain="part", **told)
     with pytest.raises(DataError, match="domain has no rows"):
         bc.fit("passed ~ size", rows, domain=np.zeros(len(rows), bool), **told)
-    with pytest.raises(DataError, match="data is a str: give arrays, or in place of domain a column of weights"):
-        bc.fit("passed ~ size", "rows.parquet", domain="part", **told)
+    with pytest.raises(DataError, match="weights is an array, and domain a column"):
+        bc.fit("passed ~ size", "rows.parquet", domain="part", weights=rows["w"], **told)
 
 
 def test_everything_says_so(fit, robust, tmp_path):
