@@ -18,10 +18,12 @@ from bayescore.fitting.parts import RawRows, data_facts, described, interval_nam
 from bayescore.fitting.predictions import FitAverages
 from bayescore.fitting.route import Step
 from bayescore.limits import PROB
+from bayescore.models.predictor import Factor
 from bayescore.priors.groups import DEFAULT_GROUP_PRIOR, is_default
 from bayescore.report import EffectFacts, FitFacts, pictures, write_certificate
 from bayescore.samplers.summaries import GroupEffects
 from bayescore.types import NO_GROUP, FloatArray, WeightedData
+from bayescore.validation import DataError
 
 BASIS = re.compile(r"\b(poly|bs|cr|cs|cc)\(")  # in names of columns that never change alone
 _GROUPS_NAMED = 40  # in a table of a page
@@ -73,6 +75,99 @@ class FitPictures(FitAverages):
         axes = self._forest(prob) if variable is None else self._curve(variable, raw_rows(self, data), prob)
         axes.set_title(self._heading, fontsize=9, loc="left", color="#555555")
         pictures.clean(axes)
+        return axes
+
+    def plot_caterpillar(self, factor: str | None = None, *, effect: str | None = None) -> Axes:
+        """Draw mean and 94% interval of each group's effect, sorted, in units of the data.
+
+        Parameters
+        ----------
+        factor : str, optional
+            Grouping factor; by default the only one.
+        effect : str, optional
+            "1" for the intercept, the default where it varies, or the column whose slope does.
+
+        Returns
+        -------
+        Axes
+            Of a new figure.
+
+        Raises
+        ------
+        DataError
+            If there is no such factor or effect.
+
+        Examples
+        --------
+        >>> import numpy as np, pandas as pd, bayescore as bc
+        >>> rng = np.random.default_rng(0)
+        >>> rows = pd.DataFrame({"x": rng.normal(size=4000), "g": rng.choice(list("abcdef"), 4000)})
+        >>> rows["y"] = rows["x"] + (rows["g"] == "c") + rng.logistic(size=4000) > 0
+        >>> fit = bc.fit("y ~ x + (1 | g)", rows, random_state=1, progressbar=False)
+        >>> fit.plot_caterpillar().get_xlabel()
+        'effect of g: mean and 94% interval, log odds'
+        """
+        own = self._factor(factor)
+        chosen = own.effects[0] if effect is None else effect
+        levels = list(own.levels[:: max(1, -(-len(own.levels) // _GROUPS_DRAWN))])
+        draws = self.effects(own.name, effect=chosen, draws=levels).values.reshape(-1, len(levels))
+        name = own.name if chosen == "1" else f"{chosen} by {own.name}"
+        axes = pictures.caterpillar(plt.figure(), GroupEffects(name, tuple(levels), draws, self.coreset.family))
+        axes.set_title(self._heading, fontsize=9, loc="left", color="#555555")
+        return axes
+
+    def plot_shrinkage(self, factor: str | None = None) -> Axes:
+        r"""Draw the effect of each group against what its rows alone say: how far partial pooling pulls.
+
+        Across stands the log odds (probit: the probit; counts: the log rate) of the fit's event among the rows of a
+        group, half an event and half a row more, minus that of all rows. Up stands the effect of the group, of slopes
+        that vary where their columns are at their means. Covariates that differ between groups move points too, and
+        effects given covariates are larger than those without (Gelman and Hill 2007, section 12.2).
+
+        Parameters
+        ----------
+        factor : str, optional
+            Grouping factor; by default the only one.
+
+        Returns
+        -------
+        Axes
+            Of a new figure.
+
+        Raises
+        ------
+        DataError
+            If there is no such factor, no intercept that varies by it, or the response is a number, which has no share.
+
+        Examples
+        --------
+        >>> import numpy as np, pandas as pd, bayescore as bc
+        >>> rng = np.random.default_rng(0)
+        >>> rows = pd.DataFrame({"x": rng.normal(size=4000), "g": rng.choice(list("abcdef"), 4000)})
+        >>> rows["y"] = rows["x"] + (rows["g"] == "c") + rng.logistic(size=4000) > 0
+        >>> fit = bc.fit("y ~ x + (1 | g)", rows, random_state=1, progressbar=False)
+        >>> fit.plot_shrinkage().get_ylabel()
+        'effect of g: mean and 94% interval, log odds'
+        """
+        own = self._factor(factor)
+        if "1" not in own.effects:
+            raise DataError(f"no intercept varies by {own.name!r}: plot_caterpillar has its slopes")
+        if self.coreset.numbers:
+            raise DataError("the response is a number, which has no share among a group's rows: see plot_caterpillar")
+        table = self.certificate.effects
+        if table.empty:
+            raise DataError("the certificate has no shares of the event by group, as no pass over the rows was made")
+        k, posterior = own.effects.index("1"), self.posterior()
+        effects = Factor.of(own, posterior.variables).effects
+        codes = np.arange(len(own.levels))[:: max(1, -(-len(own.levels) // _GROUPS_DRAWN))]
+        levels = tuple(own.levels[code] for code in codes)
+        draws = np.asarray(effects[:, codes])[..., k]
+        found = GroupEffects(own.name, levels, draws, self.coreset.family)
+        axes = pictures.shrinkage(plt.figure(), found, table)
+        if not self.coreset.counts:
+            event = f"{self.coreset.label} = {self.coreset.classes[1]!r}"
+            axes.set_xlabel(f"{found.scale} of {event} in each {own.name}, minus that in all rows")
+        axes.set_title(self._heading, fontsize=9, loc="left", color="#555555")
         return axes
 
     def plot_story(self) -> Axes:

@@ -14,8 +14,9 @@ with power-scaling, Statistics and Computing 34.
 """
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ import pandas as pd
 import xarray as xr
 from scipy.stats import rankdata
 
-from bayescore.data.design import Grouping
+from bayescore.data.design import Design, Grouping
 from bayescore.diagnostics.loo import loo
 from bayescore.diagnostics.model_check import check_model
 from bayescore.diagnostics.results import Level
@@ -38,7 +39,7 @@ from bayescore.priors.by_name import ByName, prior_from_dict
 from bayescore.samplers.posterior import read_posterior
 from bayescore.samplers.sample import sample
 from bayescore.samplers.summaries import prior_summary
-from bayescore.types import FloatArray
+from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError, check_positive
 
 SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -288,17 +289,37 @@ class FitTables(FitPriors):
             raise DataError(f"factor={name!r}: the grouping factors of the fit are {known}; name one")
         return found[0]
 
-    def icc(self, *, prob: float = PROB) -> pd.DataFrame:
-        r"""Return the correlation of the latent responses of two rows of one group, of a model ``(1 | g)``.
+    def icc(self, data: Any = None, *, prob: float = PROB) -> pd.DataFrame:
+        r"""Return, for each grouping factor g, which share of the variance of the latent response its effects are.
 
-        .. math:: \rho = \sigma^2 / (\sigma^2 + v)
+        .. math:: \rho_g = \frac{\bar s_g}{\sum_h \bar s_h + v}, \qquad
+                  \bar s_g = \frac{1}{n} \sum_n z_n \cdot \Sigma_g z_n
 
-        v the variance of the latent response, pi^2 / 3 of a logistic regression.
+        z_n the row's columns whose effects vary, 1 for an intercept, \Sigma_g the covariance of the effects, and v the
+        variance of the latent response, pi^2 / 3 of a logistic regression. Of ``(1 | g)`` it is
+        sigma^2 / (sigma^2 + v), the correlation of two rows of one group; of slopes the mean over rows (Johnson 2014).
+
+        Parameters
+        ----------
+        data : rows, optional
+            Rows over which slopes are averaged; by default a sample of the rows of the fit.
+        prob : float
+            Probability of the intervals.
+
+        Returns
+        -------
+        DataFrame
+            A row `icc_g` for each factor.
 
         Raises
         ------
         DataError
-            If the model is another.
+            If the fit has no groups, or its family no latent response, as counts; or slopes, and the rows are gone.
+
+        References
+        ----------
+        Johnson (2014), Extension of Nakagawa and Schielzeth's R2 GLMM to random slopes models, Methods in Ecology and
+        Evolution 5, 944-946.
 
         Examples
         --------
@@ -312,10 +333,19 @@ class FitTables(FitPriors):
         """
         source = self.idata["posterior"]
         names = [str(name) for name in source.data_vars if str(name).startswith("icc_")]
-        if not names:
-            raise DataError("the fit has no intraclass correlation: it is of one term (1 | g) and a latent response")
-        draws = np.stack([source[name].transpose("chain", "draw").values for name in names], axis=2)
-        return self._labelled(table(names, draws, prob))
+        if names:
+            draws = np.stack([source[name].transpose("chain", "draw").values for name in names], axis=2)
+            return self._labelled(table(names, draws, prob))
+        posterior, groups = self.posterior(), self.coreset.groups
+        latent = posterior.family.latent_variance
+        if not groups or latent is None:
+            raise DataError("the fit has no intraclass correlation: it is of group terms and a latent response")
+        slopes = any(tuple(own.effects) != ("1",) for own in groups)
+        rows = raw_rows(self, data).designed() if slopes else None
+        shares = [_variance_of(own, self.coreset.design, posterior.variables, rows) for own in groups]
+        total = sum(shares) + latent
+        draws = np.stack([own / total for own in shares], axis=1).reshape(*posterior.draws.shape[:2], -1)
+        return self._labelled(table([f"icc_{own.name}" for own in groups], draws, prob))
 
     def check(self, data: Any = None, y: Any = None) -> pd.DataFrame:
         """Hold predictions against labels in bins of rows of like prediction.
@@ -377,3 +407,22 @@ class FitTables(FitPriors):
         given = self.rows_given
         with missing_was_said():
             return loo(self.idata, self.coreset, given.data, given.y, **given.told())
+
+
+def _variance_of(own: Grouping, design: Design, variables: Mapping[str, Any], rows: WeightedData | None) -> FloatArray:
+    """Return the variance of the linear predictor that a factor's effects make, averaged over rows, at draws (S,)."""
+    q = len(own.effects)
+    sd = np.asarray(variables[f"sigma_{own.name}"], dtype=np.float64).reshape(-1, q)
+    if rows is None:
+        return sd[:, 0] ** 2
+    Z = np.empty((len(rows), q))
+    for k, effect in enumerate(own.effects):
+        columns = design.columns_of(own, effect)
+        Z[:, k] = rows.X[:, list(columns)] @ np.array(list(columns.values())) if columns else 1.0
+    second = (rows.weights[:, None] * Z).T @ Z / rows.weights.sum()
+    correlation = np.broadcast_to(np.eye(q), (len(sd), q, q)).copy()
+    if q > 1:
+        pairs = np.array(list(combinations(range(q), 2)))
+        rho = np.asarray(variables[f"rho_{own.name}"], dtype=np.float64).reshape(len(sd), -1)
+        correlation[:, pairs[:, 0], pairs[:, 1]] = correlation[:, pairs[:, 1], pairs[:, 0]] = rho
+    return np.asarray(np.einsum("si,sij,sj,ij->s", sd, correlation, sd, second))

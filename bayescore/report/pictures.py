@@ -523,7 +523,9 @@ def shrinkage(figure: Figure, effects: GroupEffects, shares: pd.DataFrame) -> Ax
     span = float(max(found.high.max(), -found.low.min(), 1e-9)) * 1.06
     axes.set_ylim(max(-span, float(found.low.min()) * 1.3), min(span, float(found.high.max()) * 1.3))
     factor = short(effects.factor, 28)
-    axes.set_xlabel(f"{effects.scale} of the share in each {factor}, minus that in all rows")
+    family = find_family(effects.family)
+    of_what = "" if family is not None and family.counts else " of the share"
+    axes.set_xlabel(f"{effects.scale}{of_what} in each {factor}, minus that in all rows")
     axes.set_ylabel(f"effect of {factor}: mean and {INTERVAL:.0%} interval, {effects.scale}")
     clean(axes)
     legend(figure, axes, 3)
@@ -558,5 +560,9 @@ def _raw(effects: GroupEffects, share: FloatArray, weight: FloatArray) -> FloatA
         )
     overall = float(share @ weight / weight.sum())
     p = np.append((share * weight + 0.5) / (weight + 1.0), overall)
+    if family.counts:  # sides are events and exposure
+        rate = overall / (1.0 - overall)
+        events = share * weight
+        return np.asarray(np.log((events + 0.5) / (weight - events + 0.5 / rate)) - np.log(rate))
     eta = np.interp(p, family.mean(_ETA), _ETA)
     return np.asarray(eta[:-1] - eta[-1])

@@ -257,8 +257,10 @@ class GroupEffects:
         return Family.scale if family is None else family.scale
 
 
-def read_effects(idata: Any, var_name: str | None = None) -> GroupEffects:
+def read_effects(idata: Any, var_name: str | None = None, effect: str | None = None) -> GroupEffects:
     """Read the effects of groups out of InferenceData: of `sample`, `model` or a model of one's own.
+
+    Where several vary, `effect` is "1" for the intercept, the default, or what has slopes, in units of the design.
 
     Raises
     ------
@@ -273,11 +275,23 @@ def read_effects(idata: Any, var_name: str | None = None) -> GroupEffects:
     effects = [name for name in variables if name.startswith("u_")] if var_name is None else [var_name]
     if len(effects) != 1 or effects[0] not in variables:
         what = "no one variable u_g" if var_name is None else f"no variable {var_name!r}"
+        shown = sorted(effects) if len(effects) > 1 else variables
         raise DataError(
-            f"idata has {what} with effects of groups (found: {', '.join(map(repr, variables))}); give var_name="
+            f"idata has {what} with effects of groups (found: {', '.join(map(repr, shown))}); give var_name="
         )
     var_name = effects[0]
     variable = source[var_name].transpose("chain", "draw", ...)
+    name = str(variable.dims[2]) if variable.ndim > 2 else ""
+    if variable.ndim == 4:
+        own = str(variable.dims[3])
+        names = [str(each) for each in source[own].values] if own in source.coords else []
+        asked = names[0] if effect is None and names else effect
+        if asked not in names:
+            raise DataError(f"effect={effect!r} is not one of {var_name!r}, whose effects are {', '.join(names)}")
+        variable = variable[..., names.index(asked)]
+        name = name if asked == "1" else f"{asked} by {name}"
+    elif effect not in (None, "1"):
+        raise DataError(f"effect={effect!r} does not vary by {name!r}: {var_name!r} has intercepts alone; leave it out")
     if variable.ndim != 3:
         raise DataError(f"{var_name!r} has dims {variable.dims}; they must be chain, draw and one of groups")
     draws = np.asarray(variable.values, dtype=np.float64).reshape(-1, variable.shape[2])
@@ -285,7 +299,7 @@ def read_effects(idata: Any, var_name: str | None = None) -> GroupEffects:
         raise DataError(f"draws of {var_name!r} are NaN or infinite; sample again")
     dim = str(variable.dims[2])
     levels = source[dim].values.tolist() if dim in source.coords else range(draws.shape[1])
-    return GroupEffects(dim, tuple(levels), draws, str(source.attrs.get("family", "")))
+    return GroupEffects(name, tuple(levels), draws, str(source.attrs.get("family", "")))
 
 
 def scale_names(grouping: Grouping) -> list[str]:
