@@ -7,7 +7,7 @@ whole numbers, floats, booleans, decimals           numbers; missing entries are
 text                                                a factor, levels sorted
 categorical, Categorical, Enum, dictionary          a factor, in its own order where it has one
 intervals, as of ``pandas.cut`` and ``qcut``        a factor of their text, "(0, 30]", in order of the intervals
-categorical of numbers, booleans or dates           a factor of these; dates as text
+categorical of numbers, booleans or dates           a factor of these; dates as text. From Parquet the levels are sorted
 objects that are all numbers, of whatever types     numbers
 text of numbers, also "1,234", "12%" and "$5"       a factor, with a warning; refused if one of many levels is no number
 dates and times, lists, bytes, objects, mixed ones  neither: refused by name if something names it
@@ -165,12 +165,24 @@ def keeps_order(schema: pa.Schema, name: str) -> bool | tuple[str, ...]:
     for key in (b"_PL_ENUM_VALUES2", b"_PL_ENUM_VALUES"):
         if key in own:
             return tuple(_enum_values(own[key]))
+    return bool(kind.ordered) or _was_categorical(schema, name)
+
+
+def _was_categorical(schema: pa.Schema, name: str) -> bool:
+    """Whether a column was a categorical of pandas, by what pandas wrote beside a table or into a Parquet file."""
     try:
         columns = (schema.pandas_metadata or {}).get("columns", ())
         kinds = [column["pandas_type"] for column in columns if column.get("field_name") == name]
     except (TypeError, ValueError, KeyError, AttributeError, RecursionError):  # that pandas did not write
-        kinds = []
-    return bool(kind.ordered) or "categorical" in kinds
+        return False
+    return "categorical" in kinds
+
+
+def coded_numbers(schema: pa.Schema, name: str) -> bool:
+    """Whether a column of numbers or booleans was a categorical of pandas, whose values alone Parquet files keep."""
+    kind = schema.field(name).type
+    plain = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+    return bool(plain) and _was_categorical(schema, name)
 
 
 def _enum_values(written: bytes) -> Iterator[str]:

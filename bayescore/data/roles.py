@@ -6,13 +6,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from bayescore.data.column_kinds import check_numeric, check_read, is_text
+from bayescore.data.column_kinds import check_numeric, check_read, coded_numbers, is_text
 from bayescore.data.columns import Columns
 from bayescore.data.factors import Selection, columns_of
 from bayescore.data.groups import GROUP, GivenGroups, Grouper, known_groupers
 from bayescore.data.responses import BINOMIAL, LABELS, PAIRED, Expression, Paired
 from bayescore.text import free_name, listed
-from bayescore.validation import ColumnError, DataError, NoLabelError, check_alone, check_choice
+from bayescore.validation import ColumnError, DataError, NoLabelError, check_alone, check_choice, warn
 
 OFFSET = "offset"  # name of offsets that come as arrays
 MISSING = ("raise", "drop")
@@ -233,6 +233,14 @@ def resolve(
     coded = () if selection is None else selection.levels or ()
     coded_names = {name for name, _ in coded}
     text = {name for name in features if is_text(schema.field(name).type)} if selection is not None else set()
+    if selection is not None and selection.levels is None:
+        categories = [name for name in features if coded_numbers(schema, name)]
+        if new := [name for name in categories if name not in selection.factors]:
+            warn(
+                f"columns {listed(new)} were categoricals of numbers in pandas: they are factors whose levels are "
+                "sorted, as Parquet files do not keep their order"
+            )
+        text |= set(categories)
     if selection is not None and selection.levels is not None and (new := sorted(text - coded_names)):
         kind = schema.field(new[0]).type
         raise DataError(f"column {new[0]!r} is {kind}, and held numbers in the data of the design; convert it")

@@ -2,6 +2,7 @@
 
 import pickle
 import re
+from contextlib import nullcontext
 
 import numpy as np
 import pandas as pd
@@ -139,3 +140,35 @@ def test_a_file_that_changes_in_the_middle_of_a_pass_is_named(kind, at, tmp_path
     monkeypatch.setattr(Dataset, "map", swapped)
     with pytest.raises(DataError, match=rf"rows\.parquet' has changed since it was read first, and .*{message}"):
         bc.fit("y ~ x + (1 | g)", str(path), random_state=1, progressbar=False)
+
+
+@pytest.mark.parametrize(
+    "categories", [["low", "mid", "high"], [10, 20, 30], [0.25, 0.5, 2.0], [False, True]], ids=["text", "whole", "floats", "bools"]
+)  # fmt: skip
+def test_categoricals_of_pandas_are_the_factors_of_the_frame(categories, tmp_path):
+    rng = np.random.default_rng(0)
+    column = pd.Categorical([categories[k] for k in rng.integers(0, len(categories), 300)], categories)
+    rows = pd.DataFrame({"f": column, "x": rng.normal(size=300), "y": rng.integers(0, 2, 300)})
+    rows.to_parquet(tmp_path / "rows.parquet", row_group_size=70)
+    known = bc.all_rows(rows, formula="y ~ f + x", progressbar=False)
+    told = pytest.warns(UserWarning, match="categoricals of numbers in pandas: they are factors")
+    with nullcontext() if isinstance(categories[0], str) else told:
+        found = bc.all_rows(tmp_path / "rows.parquet", formula="y ~ f + x", progressbar=False)
+    assert found.feature_names == known.feature_names
+    np.testing.assert_array_equal(found.X, known.X)
+    assert (
+        bc.all_rows(tmp_path / "rows.parquet", formula="y ~ C(f) + x", progressbar=False).n_features == known.n_features
+    )
+
+
+def test_rows_of_a_file_have_the_order_of_the_frame_that_was_fitted(tmp_path):
+    rng = np.random.default_rng(0)
+    column = pd.Categorical(rng.choice([30, 10, 20], 300), [30, 10, 20])
+    rows = pd.DataFrame({"f": column, "x": rng.normal(size=300), "y": rng.integers(0, 2, 300)})
+    fit = bc.fit("y ~ f + x", rows, random_state=1, progressbar=False)
+    fit.save(tmp_path / "fit")
+    rows.to_parquet(tmp_path / "rows.parquet")
+    read = bc.read_fit(tmp_path / "fit", data=tmp_path / "rows.parquet")
+    table = read.comparisons("f")
+    np.testing.assert_allclose(table["mean"], fit.comparisons("f")["mean"])
+    assert read.update(tmp_path / "rows.parquet").coreset.feature_names == ("Intercept", "f[10]", "f[20]", "x")

@@ -78,7 +78,7 @@ EXTENSIONS = {"pandas.cut", "periods"}  # types of pandas, that Arrow takes out 
 
 
 # what Dask makes text, and what a file keeps as plain numbers
-LOST = {("dask", "mixed"), ("parquet", "categories of numbers")}
+LOST = {("dask", "mixed")}
 
 
 def _source(kind, frame, folder):
