@@ -142,9 +142,7 @@ def test_a_file_that_changes_in_the_middle_of_a_pass_is_named(kind, at, tmp_path
         bc.fit("y ~ x + (1 | g)", str(path), random_state=1, progressbar=False)
 
 
-@pytest.mark.parametrize(
-    "categories", [["low", "mid", "high"], [10, 20, 30], [0.25, 0.5, 2.0], [False, True]], ids=["text", "whole", "floats", "bools"]
-)  # fmt: skip
+@pytest.mark.parametrize("categories", [["low", "mid", "high"], [10, 20, 30], [0.25, 0.5, 2.0], [False, True]])
 def test_categoricals_of_pandas_are_the_factors_of_the_frame(categories, tmp_path):
     rng = np.random.default_rng(0)
     column = pd.Categorical([categories[k] for k in rng.integers(0, len(categories), 300)], categories)
@@ -156,9 +154,8 @@ def test_categoricals_of_pandas_are_the_factors_of_the_frame(categories, tmp_pat
         found = bc.all_rows(tmp_path / "rows.parquet", formula="y ~ f + x", progressbar=False)
     assert found.feature_names == known.feature_names
     np.testing.assert_array_equal(found.X, known.X)
-    assert (
-        bc.all_rows(tmp_path / "rows.parquet", formula="y ~ C(f) + x", progressbar=False).n_features == known.n_features
-    )
+    named = bc.all_rows(tmp_path / "rows.parquet", formula="y ~ C(f) + x", progressbar=False)
+    np.testing.assert_array_equal(named.X, known.X)
 
 
 def test_rows_of_a_file_have_the_order_of_the_frame_that_was_fitted(tmp_path):
