@@ -165,24 +165,24 @@ def keeps_order(schema: pa.Schema, name: str) -> bool | tuple[str, ...]:
     for key in (b"_PL_ENUM_VALUES2", b"_PL_ENUM_VALUES"):
         if key in own:
             return tuple(_enum_values(own[key]))
-    return bool(kind.ordered) or _was_categorical(schema, name)
+    return bool(kind.ordered) or name in _categoricals(schema)
 
 
-def _was_categorical(schema: pa.Schema, name: str) -> bool:
-    """Whether a column was a categorical of pandas, by what pandas wrote beside a table or into a Parquet file."""
+def _categoricals(schema: pa.Schema) -> set[str]:
+    """Return the columns that were categoricals of pandas, by what it wrote beside a table or into a Parquet file."""
     try:
         columns = (schema.pandas_metadata or {}).get("columns", ())
-        kinds = [column["pandas_type"] for column in columns if column.get("field_name") == name]
+        return {column["field_name"] for column in columns if column["pandas_type"] == "categorical"}
     except (TypeError, ValueError, KeyError, AttributeError, RecursionError):  # that pandas did not write
-        return False
-    return "categorical" in kinds
+        return set()
 
 
-def coded_numbers(schema: pa.Schema, name: str) -> bool:
-    """Whether a column of numbers or booleans was a categorical of pandas, whose values alone Parquet files keep."""
-    kind = schema.field(name).type
-    plain = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
-    return bool(plain) and _was_categorical(schema, name)
+def coded_numbers(schema: pa.Schema) -> set[str]:
+    """Return the columns of numbers or booleans that were categoricals of pandas: Parquet files keep their values."""
+    types = pa.types
+    plain = (types.is_integer, types.is_floating, types.is_boolean)
+    names = _categoricals(schema) & set(schema.names)
+    return {name for name in names if any(is_one(schema.field(name).type) for is_one in plain)}
 
 
 def _enum_values(written: bytes) -> Iterator[str]:

@@ -165,7 +165,8 @@ def resolve(
     label, names = roles.label, schema.names
     columns = listed(names, 10, str)
     if not label:
-        known = tuple(name for name in names if name not in _stored_index(schema))
+        stored = _stored_index(schema)
+        known = tuple(name for name in names if name not in stored)
         raise NoLabelError(f"label is missing: name the column of the labels; the columns are {columns}", known)
     groups = GivenGroups.of(roles.groups, None).names
     offset = None if roles.offset is None else Expression.of(roles.offset, names)
@@ -234,7 +235,8 @@ def resolve(
     coded_names = {name for name, _ in coded}
     text = {name for name in features if is_text(schema.field(name).type)} if selection is not None else set()
     if selection is not None and selection.levels is None:
-        categories = [name for name in features if coded_numbers(schema, name)]
+        coded_before = coded_numbers(schema)
+        categories = [name for name in features if name in coded_before]
         if new := [name for name in categories if name not in selection.factors]:
             warn(
                 f"columns {listed(new)} were categoricals of numbers in pandas: they are factors whose levels are "
