@@ -44,14 +44,19 @@ def check_output_path(path: str | Path, name: str = "path") -> Path:
     folder = target.parent
     if not folder.is_dir():
         raise FileNotFoundError(f"{name}={str(target)!r}: the folder {str(folder)!r} does not exist; create it")
+    check_writable(target, name)
+    return target
+
+
+def check_writable(target: Path, name: str) -> None:
+    """Raise unless something can be written into the folder in which `target` is to stand."""
     try:
-        probe = folder / f".{target.name}.probe"
+        probe = target.parent / f".{target.name}.probe"
         probe.touch()
         probe.unlink()
     except OSError as error:
         reason = error.strerror or error
         raise PermissionError(f"{name}={str(target)!r} cannot be written: {reason}; choose another folder") from None
-    return target
 
 
 @contextmanager

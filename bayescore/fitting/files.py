@@ -31,7 +31,7 @@ import pandas as pd
 
 from bayescore.data.coreset import read_coreset
 from bayescore.diagnostics.results import CertificateData, Level, Remedy
-from bayescore.files import check_path, is_alive, no_space, read_checkpoint, write_checkpoint
+from bayescore.files import check_path, check_writable, is_alive, no_space, read_checkpoint, write_checkpoint
 from bayescore.fitting.earlier import EarlierRows, kept_from_arrays, kept_to_arrays
 from bayescore.fitting.parts import FitParts
 from bayescore.fitting.route import Step, rows_like
@@ -107,6 +107,7 @@ def check_folder(folder: str | Path, name: str = "folder") -> Path:
         )
     if not target.parent.is_dir():
         raise FileNotFoundError(f"{name}={str(target)!r}: the folder {str(target.parent)!r} does not exist; create it")
+    check_writable(target, name)
     return target
 
 

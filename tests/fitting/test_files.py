@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import signal
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -278,3 +279,13 @@ def test_draws_of_another_fit_are_refused(fit, rows, tmp_path):
     write_about(path, about)
     with pytest.raises(DataError, match="draws of other coefficients"):
         bc.read_fit(tmp_path / "model")
+
+
+def test_a_folder_that_cannot_be_written_is_named_before_work(fit, tmp_path, monkeypatch):
+    def refused(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "touch", refused)  # root may write anywhere
+    with pytest.raises(PermissionError, match=r"folder='.*model' cannot be written: Permission denied; choose another"):
+        fit.save(tmp_path / "model")
+    assert not list(tmp_path.iterdir())
