@@ -274,7 +274,8 @@ def parsed(text: str) -> Parsed:
     if not isinstance(text, str):
         raise TypeError(f"formula is a {type(text).__name__}; give text such as 'clicked ~ age + device'")
     plain, groups = without_group_terms(_within(text))
-    (response, trials), plain = _left(text, plain)
+    sides, plain = _left(text, plain)
+    response, trials = (None if side is None else side.text for side in sides)
     plain = _marked_names(plain)
     right = _right(text, plain)
     right, offset = _without_offsets(text, plain, right)
@@ -298,14 +299,14 @@ def parsed(text: str) -> Parsed:
     for name in columns:
         if name in functions:
             raise DataError(f"formula={text!r}: column {name!r} has the name of a function; rename the column")
-        for side, what in ((response, "the label is"), (trials, "trials are")):
-            if side is not None and Expression.of(side, (side,) if side == name else ()).columns == (name,):
+        for side, what in zip(sides, ("the label is", "trials are"), strict=True):
+            if side is not None and side.columns == (name,):
                 raise DataError(f"formula={text!r}: {name!r} stands on both sides; {what} no feature")
         if aliases.get(name, name) != name:
             raise DataError(f"formula={text!r}: columns {name!r} and {aliases[name]!r} are too alike; rename one")
     spelled = {_spelling(str(term)): str(term) for term in right}
-    sides = [name for side in (response, trials) if side is not None for name in columns_of_side(side)]
-    own = tuple(_checked_group(text, group, (*sides, *columns), spelled) for group in groups)
+    left = [name for side in sides if side is not None for name in side.columns]
+    own = tuple(_checked_group(text, group, (*left, *columns), spelled) for group in groups)
     named = tuple(aliases.items())
     return Parsed(text, response, tuple(columns), tuple(calls.values()), named, right, own, trials, offset)
 
@@ -348,9 +349,9 @@ def every_column(text: str, names: Sequence[str], taken: Iterable[str]) -> str:
     'y ~ a + b + `c d` - b + (1 | g)'
     """
     plain, groups = without_group_terms(_within(text))
-    (response, trials), _ = _left(text, plain)
+    sides, _ = _left(text, plain)
     used = {part.strip() for group in groups for part in group.column.split(JOINT)} | set(taken)
-    used |= {name for side in (response, trials) if side is not None for name in columns_of_side(side)}
+    used |= {name for side in sides if side is not None for name in side.columns}
     for own in _OFFSET.finditer(text):
         inside, _, _ = _parted(text[own.end() :], ")")
         used |= set(Expression.of(inside, ()).columns)
@@ -378,48 +379,46 @@ def _within(text: str) -> str:
     return _WITHIN.sub(lambda m: m["text"] or ":", text)
 
 
-def _left(text: str, plain: str) -> tuple[tuple[str | None, str | None], str]:
+def _left(text: str, plain: str) -> tuple[tuple[Expression | None, Expression | None], str]:
     """Return response and trials, each a column or an expression of columns, and the formula without its left side.
 
-    >>> _left("", "k | trials(n) ~ age"), _left("", "cbind(k, n - k) ~ age"), _left("", "log(y) ~ age")
-    ((('k', 'n'), '~ age'), (('k', 'n'), '~ age'), (('log(y)', None), '~ age'))
+    >>> (k, n), rest = _left("", "cbind(k, n - k) ~ age")
+    >>> k.text, n.text, rest
+    ('k', 'n', '~ age')
+    >>> _left("", "log(y) ~ age")[0][0].columns
+    ('y',)
     """
     if (found := _COUNTS.match(plain)) is not None:
-        sides = [found[f"{name}1"] or found[f"{name}2"] for name in ("successes", "trials")]
-        return (sides[0].strip("`"), sides[1].strip("`")), f"~{plain[found.end() :]}"
+        one, other = (found[f"{name}1"] or found[f"{name}2"] for name in ("successes", "trials"))
+        return (_side(one), _side(other)), f"~{plain[found.end() :]}"
     left, mark, right = _parted(plain, "~")
     if not mark or not left.strip():
         return (None, None), plain
     left = left.strip()
-    if re.fullmatch(_NAME, left):
-        return (left.strip("`"), None), f"~{right}"
     try:
-        if (both := _CBIND.fullmatch(left)) is not None:
-            one, comma, other = (part.strip() for part in _parted(both["both"], ","))
-            if not comma:
-                raise DataError(left)
-            of_both = _TOTAL.fullmatch(other)
-            known = of_both is not None and of_both["successes"].strip("`") == one.strip("`")
-            total = of_both["trials"] if of_both is not None and known else f"{one} + ({other})"
-            sides = [side.strip("`") if re.fullmatch(_NAME, side) else side for side in (one, total)]
-            for side in sides:
-                columns_of_side(side)
-            return (sides[0], sides[1]), f"~{right}"
-        columns_of_side(left)
+        if (both := _CBIND.fullmatch(left)) is None:
+            return (_side(left), None), f"~{right}"
+        one, comma, other = (part.strip() for part in _parted(both["both"], ","))
+        if not comma:
+            raise DataError(left)
+        less = _TOTAL.fullmatch(other)
+        known = less is not None and less["successes"].strip("`") == one.strip("`")
+        return (_side(one), _side(less["trials"] if less is not None and known else f"{one} + ({other})")), f"~{right}"
     except DataError:
         raise DataError(
             f"formula={text!r}: its left side must be the column of the labels alone, 'k | trials(n)' or "
             f"'cbind(k, n - k)' of counts, or an expression of numbers, such as log(y); it is {left!r}"
         ) from None
-    return (left, None), f"~{right}"
 
 
-def columns_of_side(side: str) -> tuple[str, ...]:
-    """Return the columns that a response, or trials, are computed from."""
-    tree = Expression.of(side, (), "the left side")
-    if tree.plain and not re.fullmatch(r"[^\W\d][\w.]*", side) and re.search(r"[(+*/-]", side):
-        raise DataError(f"{side!r} cannot be read")
-    return tree.columns
+def _side(text: str) -> Expression:
+    """Return a response, or trials: a column, in backticks or not, or an expression; raise if it is neither."""
+    if re.fullmatch(_NAME, text):
+        return Expression(text.strip("`"), (text.strip("`"),))
+    found = Expression.of(text, (), "the left side")
+    if found.plain:  # that Python does not read
+        raise DataError(f"{text!r} cannot be read")
+    return found
 
 
 def _parted(text: str, mark: str) -> tuple[str, str, str]:

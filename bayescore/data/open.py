@@ -123,12 +123,13 @@ def spelled_out(formula: str, data: Any, y: Any = None, roles: Mapping[str, Any]
     """Return a formula with the columns of data that a lone dot stands for: all others, but those of `roles`."""
     if not (isinstance(formula, str) and has_dot(formula) and has_named_columns(data)):
         return formula
+    names = column_names(data)
     taken = {getattr(y, "name", None)}
     for role, given in (roles or {}).items():
         for name in given if isinstance(given, list | tuple) else [given]:
             if isinstance(name, str) and role not in ("missing", "response", "positive"):
-                taken |= {*Expression.of(name, ()).columns, *name.split(JOINT)}
-    return every_column(formula, column_names(data), filter(None, taken))
+                taken |= {*Expression.of(name, names).columns, *name.split(JOINT)}
+    return every_column(formula, names, filter(None, taken))
 
 
 def open_in(

@@ -145,3 +145,13 @@ def test_rows_to_predict_are_in_memory():
     for kind in ("dask", "lazy"):
         with pytest.raises(DataError, match="whose rows are not in memory"):
             fit.predict(source(kind, ROWS, None))
+
+
+def test_a_column_named_as_an_expression_is_a_column():
+    rows = ROWS.rename(columns={"k": "n - lost", "log": "log(Sep.Len)"})
+    known = bc.all_rows(ROWS, formula="k | trials(n) ~ x", progressbar=False)
+    for formula in ("`n - lost` | trials(n) ~ x", "cbind(`n - lost`, n - `n - lost`) ~ x"):
+        np.testing.assert_array_equal(bc.all_rows(rows, formula=formula, progressbar=False).weights, known.weights)
+    found = bc.all_rows(rows, formula="`log(Sep.Len)` ~ x", family="normal(1)", progressbar=False)
+    plain = bc.all_rows(ROWS, formula="log ~ x", family="normal(1)", progressbar=False)
+    np.testing.assert_array_equal(found.offset, plain.offset)
