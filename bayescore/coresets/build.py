@@ -95,7 +95,7 @@ def sought_family(family: str | Family | None, design: Design | None, exposure: 
     """
     core = data if isinstance(data, Coreset) else None
     if family is None:
-        family = "logistic" if core is None else core.family
+        family = "logistic" if core is None else core.family_asked if design is None else core.family
     known = check_exposure(check_family(family, rows=design or core, seek=True), exposure)
     if design is not None and not known.complete:
         raise DataError(
@@ -128,8 +128,6 @@ def _with_sd(core: Coreset) -> Coreset:
     if core.method == "full":
         few = replace(core, **_parts(CellMoments.of(core, apart=cells_apart(core.design)).rows()))
     noise = find_noise(few)
-    if noise.caution is not None:
-        warn(noise.caution)
     return replace(core, family=Gaussian(noise.sd).name, params={**core.params, **noise.params()})
 
 
@@ -222,8 +220,8 @@ def build_coreset(
     y : array, shape (N,), optional
         Labels of two classes, the second in sorted order +1, of an ordered categorical the last; or counts, or numbers.
     family : str or Family, optional
-        Such as "probit", "poisson" or "normal"; by default that of a coreset `data`, else "logistic". "normal" finds
-        the sd of the noise, and ``core.family`` has it; in "normal(2.5)" it is given.
+        Such as "probit", "poisson" or "normal"; by default that of a coreset `data`, else "logistic". Of "normal" the
+        sd of the noise is a parameter, and ``core.family`` has about its mode; in "normal(2.5)" it is given.
     method : str or Method
         {methods}
 

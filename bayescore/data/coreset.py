@@ -294,6 +294,16 @@ class Coreset(WeightedData):
             object.__setattr__(self, "shortfall", replace(missed, rows_digest=own) if fits else None)
 
     @property
+    def sd_unknown(self) -> bool:
+        """Whether the sd of the noise of numbers is a parameter; that in `family` is then a unit, about its mode."""
+        return _sought(self.params)
+
+    @property
+    def family_asked(self) -> str:
+        """The family that a build was asked for: "normal" where the sd is a parameter, else `family`."""
+        return "normal" if self.sd_unknown else self.family
+
+    @property
     def feature_names(self) -> tuple[str, ...]:
         """Names of the columns of X."""
         return self.design.names
@@ -473,6 +483,10 @@ class Coreset(WeightedData):
 
     def _repr_html_(self) -> str:
         return as_html("Coreset", coreset_lines(self))
+
+
+def _sought(params: Mapping[str, Any]) -> bool:
+    return "sd_se" in params or any(map(_sought, params.get("parts", ())))
 
 
 def columns_beside(design: Design, label: str) -> list[str]:

@@ -309,6 +309,11 @@ def log_evidence(
     True
     """
     known = check_family(own_family(core, family, "core"), rows=core)
+    if family is None and isinstance(core, Coreset) and core.sd_unknown:
+        raise DataError(
+            "core was built with family='normal', and its sd is a parameter, which log_evidence does not integrate "
+            f"out: give a sd, family={core.family!r}, or compare models by loo_compare"
+        )
     if known.counts and not known.exponential:
         warn(f"log_evidence leaves out what depends on the size of {known.name!r}: compare sizes by loo_compare")
     if core.group is not None and not (isinstance(core, Coreset) and one_intercept(core.groups)):

@@ -201,9 +201,9 @@ class _ModelPass:
 
 
 def _look(draws: LooDraws) -> RowSumsPlan | None:
-    """Return what is asked of rows near the draws; None where they have effects of groups or are too few to tell."""
+    """Return what is asked of rows near the draws; None where they have more parameters or are too few to tell."""
     beta = draws.predictor.beta
-    if draws.predictor.factors or len(beta) < _DRAWS_A_COLUMN * beta.shape[1]:
+    if draws.predictor.factors or draws.predictor.sd is not None or len(beta) < _DRAWS_A_COLUMN * beta.shape[1]:
         return None
     try:
         factor = np.linalg.cholesky(np.atleast_2d(np.cov(beta.T)))

@@ -56,7 +56,7 @@ binomial. `size` is the most likely r at the means of a draw from the posterior,
 whatever family the means were fitted with: estimates of r and of coefficients are about uncorrelated (Lawless 1987).
 The likelihood bounds what one count can say, as moments of residuals do not.
 
-Of numbers with normal noise V is the given variance, and phi the square of the residuals' sd over the given one.
+Of numbers with normal noise of a given sd V is its square, and phi the square of the residuals' sd over the given one.
 
 A sample of the rows tells all: each row has its count and its exposure in it, chosen by a hash of its place.
 
@@ -139,7 +139,7 @@ def check_model(posterior: Posterior, rows: WeightedData, events: FloatArray | N
         some = np.linspace(0, len(rows) - 1, _ROWS).round().astype(np.int64)
         rows, events = rows.take(some), None if events is None else events[some]
     rng, family, predictor = np.random.default_rng(0), posterior.family, posterior.predictor(_DRAWS)
-    draws = (predictor.take(slice(s, s + 1)) for s in range(len(predictor)))
+    draws = [predictor.take(slice(s, s + 1)) for s in range(len(predictor))]
     each = [one.average(rows, family)[:, 0] for one in draws]
     p = np.mean(each, axis=0)
     ess = rows.weights.sum() ** 2 / (rows.weights**2).sum() if not family.counts or events is None else events.sum()
@@ -156,7 +156,8 @@ def check_model(posterior: Posterior, rows: WeightedData, events: FloatArray | N
         return np.asarray(np.bincount(group, w * values, len(used)) / total)
 
     if events is not None and family.quadratic:
-        sets = [p_of + (family.draw(p_of, rng) - p_of) / np.sqrt(w) for p_of in each]  # a row of weight w is w rows
+        pairs = zip(draws, each, strict=True)  # a row of weight w is w rows
+        sets = [p_of + (one.at_draws(family).draw(p_of, rng) - p_of) / np.sqrt(w) for one, p_of in pairs]
         low, high = np.quantile([share(y) for y in sets], _ENDS, axis=0)
         return ModelCheck(share(p), share(events), low, high, p, events, w, replicated=sets[0])
     if events is not None:
@@ -209,8 +210,7 @@ class Dispersion:
     `size` is the negative binomial's that is most likely at the means of a draw, None where that is Poisson's limit,
     and `given` that of the family, None of others. `exposed` is whether counts had exposures.
 
-    Of numbers `ratio` is the residuals' variance over the family's, and `size` the residuals' sd. `sd_se` is the
-    standard error of the family's sd, where the build found that.
+    Of numbers `ratio` is the residuals' variance over the given one, and `size` the residuals' sd.
     """
 
     ratio: float
@@ -220,7 +220,6 @@ class Dispersion:
     given: float | None = None
     exposed: bool = False
     numbers: bool = False
-    sd_se: float | None = None
 
     @property
     def over(self) -> bool:
@@ -247,11 +246,6 @@ class Dispersion:
         """What was found, without what it does to intervals."""
         if self.numbers and self.size is not None:
             given = self.size / math.sqrt(self.ratio)
-            if self.sd_se is not None:
-                return (
-                    f"The sd of the noise, {given:.4g} ± {self.sd_se:.2g}, was found from the rows, and the posterior "
-                    f"is given it; the residuals' is {self.size:.4g}"
-                )
             what = "more than" if self.over else "less than" if self.under else "and"
             return f"The residuals' sd is {self.size:.4g}, {what} the family's {given:.4g}"
         if not math.isfinite(self.ratio + self.se):
@@ -382,12 +376,10 @@ def residual_dispersion(core: Coreset, predictor: Predictor, family: Family) -> 
     whatever the prior. p is the number of coefficients where the prior says little, and more with effects of groups. It
     depends on the sd given: where that is far off, the sd that is named is nearer to the noise's, and not yet it.
 
-    None for rows with weights, which may count rows or be precisions, unless the build found the sd, for which a row of
-    weight w counts as w rows.
+    None for rows with weights, which may count rows or be precisions, and where the sd is a parameter.
     """
-    sd_se = core.params.get("sd_se")
     weighted = core.design.weighted or core.weight_total != core.n_total
-    if (weighted and sd_se is None) or not core.lossless:
+    if weighted or predictor.sd is not None or not core.lossless:
         return None
     eta = predictor.average(core, family)
     squares = float(core.weights @ eta.mean(axis=1) ** 2)
@@ -395,4 +387,4 @@ def residual_dispersion(core: Coreset, predictor: Predictor, family: Family) -> 
     freedom = max(core.weight_total - used, 1.0)
     ratio = squares / freedom / family.unit**2
     size, se = family.unit * math.sqrt(ratio), math.sqrt(2.0 / freedom)
-    return Dispersion(ratio, se, core.n_total, size, numbers=True, sd_se=sd_se)
+    return Dispersion(ratio, se, core.n_total, size, numbers=True)

@@ -6,13 +6,14 @@ A row has -y as its offset, so that its linear predictor x . beta - y is minus t
 l = -eta^2 / (2 sd^2) - log(sd sqrt(2 pi)). l is a quadratic: a few sums over rows tell the posterior without loss
 (`coresets.aggregate`).
 
-sd is given, or left out: then a build finds it from the rows (`models.noise`) and its coreset has the family with the
-sd in it. The posterior is conditional on it: a certificate says what the residuals' sd is.
+sd is given, or left out: then it is a parameter, `sigma` of the posterior, with the prior HalfStudentT(3, 2.5 sd(y)).
+A build finds about where it is (`models.noise`), and its coreset has the family with that sd in it, as a unit.
 
 Gelman, Carlin, Stern, Dunson, Vehtari and Rubin (2013), Bayesian Data Analysis, 3rd edition, chapter 14.
 """
 
 import math
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,9 +69,9 @@ class Gaussian(Sized):
     Parameters
     ----------
     size : float, optional
-        The sd of the noise, in units of y. By default `fit`, `build_coreset`, `stream` and `all_rows` find it from the
-        rows, by restricted likelihood, and their coreset has it in its family. It is no parameter of the posterior. A
-        certificate says what the residuals' sd is, and `loo_compare` compares some.
+        The sd of the noise, in units of y. By default it is a parameter, and draws have it as `sigma`. `fit`,
+        `build_coreset`, `stream` and `all_rows` find its mode by restricted likelihood, and their coreset has that in
+        its family, as a unit. Of a given sd a certificate says what the residuals' is, and `loo_compare` compares some.
 
     Raises
     ------
@@ -88,7 +89,7 @@ class Gaussian(Sized):
     >>> y = 3.0 * X[:, 0] + rng.normal(0.0, 2.5, 5000)
     >>> len(bc.build_coreset(X, y, family="normal(2.5)", progressbar=False))  # two columns and y: three rows, exact
     3
-    >>> bc.build_coreset(X, y, family="normal", progressbar=False).family  # the sd is found
+    >>> bc.build_coreset(X, y, family="normal", progressbar=False).family  # about the sd, which is a parameter
     'normal(2.50483)'
     """
 
@@ -125,10 +126,16 @@ class Gaussian(Sized):
         """The sd."""
         return self.size
 
+    def at(self, sd: Any) -> "Gaussian":
+        """Return the formulas at draws of the sd, of a shape that goes with that of eta, or at a tensor; no kernels."""
+        family = copy(self)
+        object.__setattr__(family, "size", sd)
+        return family
+
     def log_p(self, eta: FloatArray, side: Any) -> FloatArray:
         """Return the log density of a residual -eta, whatever the side."""
         square = (np.asarray(eta, dtype=np.float64) / self.size) ** 2
-        return np.asarray(-0.5 * square - math.log(self.size) - _HALF_LOG_2PI + 0.0 * np.asarray(side))
+        return np.asarray(-0.5 * square - np.log(self.size) - _HALF_LOG_2PI + 0.0 * np.asarray(side))
 
     def score(self, eta: FloatArray, side: Any) -> FloatArray:
         """Return -eta / sd^2."""
@@ -161,4 +168,5 @@ class Gaussian(Sized):
 
     def log_p_graph(self, eta: Any, side: Any) -> Any:
         """Return `log_p` as a PyTensor expression."""
-        return -0.5 * (eta / self.size) ** 2 - (math.log(self.size) + _HALF_LOG_2PI) + 0.0 * side
+        log_sd = math.log(self.size) if isinstance(self.size, float | int) else self.size.log()
+        return -0.5 * (eta / self.size) ** 2 - (log_sd + _HALF_LOG_2PI) + 0.0 * side

@@ -69,7 +69,7 @@ def raw_effects_map(design: Design, grouping: Grouping) -> FloatArray:
 
 
 def parameters(posterior: Posterior) -> tuple[list[str], FloatArray]:
-    """Return names and draws, shape (chain, draw, K), of coefficients, sds and correlations of groups' effects."""
+    """Return names and draws, shape (chain, draw, K), of coefficients, sds and correlations of effects, and noise."""
     design, chains = posterior.design, posterior.draws.shape[:2]
     assert design is not None
     names, draws = list(posterior.features), [np.asarray(design.raw_coefficients(posterior.draws))]
@@ -82,6 +82,9 @@ def parameters(posterior: Posterior) -> tuple[list[str], FloatArray]:
         rho = raw[:, i, j] / (sd[:, i] * sd[:, j])
         names += own.parameters
         draws += [each.reshape(*chains, -1) for each in (sd, rho)]
+    if posterior.sd is not None:
+        names.append("sigma")
+        draws.append(posterior.sd.reshape(*chains, 1))
     return names, np.concatenate(draws, axis=2)
 
 

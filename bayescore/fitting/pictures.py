@@ -317,7 +317,7 @@ class FitPictures(FitAverages):
         data = data_facts(self) if there else {}
         n = data.get("Observations", "" if core.counts else f"{core.n_total:,}")
         of_n, coefficients = f" of {n} observations" if n else "", len(core.feature_names)
-        known = "normal" if "sd_se" in core.params else family.name.replace("_", " ")
+        known = core.family_asked.replace("_", " ")
         about = f"{known.capitalize()} regression{of_n}, {coefficients} coefficient{'s' * (coefficients > 1)}"
         about += "".join(f", {len(own):,} groups of {own.name}" for own in core.groups)
         about += f": draws from a coreset of {len(core):,} rows"
@@ -352,9 +352,8 @@ class FitPictures(FitAverages):
         """Return the call of `fit` that makes this fit again."""
         given, core = self.given, self.coreset
         roles = dict(core.design.role_columns) if given is None else dict(given.roles)
-        family = "normal" if "sd_se" in core.params else core.family
         positive = None if given is None or core.response != "labels" else given.positive
-        asked: dict[str, Any] = {"family": family, "prior": self.prior, **roles, "positive": positive}
+        asked: dict[str, Any] = {"family": core.family_asked, "prior": self.prior, **roles, "positive": positive}
         for name, pattern in (("cluster", r"clusters of '(.*?)'"), ("strata", r"strat(?:a|um) of '(.*?)'")):
             if found := re.search(pattern, self.spread):
                 asked[name] = found[1]

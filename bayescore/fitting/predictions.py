@@ -16,7 +16,7 @@ Reference: Arel-Bundock, Greifer and Heiss (2024), Journal of Statistical Softwa
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
@@ -28,6 +28,7 @@ from bayescore.data.formula_design import reference_of
 from bayescore.diagnostics.averages import Along, AveragedRows, Change, ContrastSums, averaged_rows, values_of
 from bayescore.diagnostics.row_sums import check_weight
 from bayescore.families import Family
+from bayescore.families.normal import Gaussian
 from bayescore.fitting.parts import described, interval_names, rows_of_fit
 from bayescore.fitting.tables import FitTables
 from bayescore.limits import PROB
@@ -106,7 +107,10 @@ class FitPredictions(FitTables):
         p = of_rows(posterior, new, partial(probabilities, seed=seed), offset, groups)
         values: Any = p.T
         if kind == "response":
-            values = _responses(p.T, posterior.family, rng)
+            family = posterior.family
+            if posterior.sd is not None:
+                family = cast(Gaussian, family).at(posterior.sd[:, None])
+            values = _responses(p.T, family, rng)
         attrs = dict(self._about)
         if self.coreset.response == "labels":
             attrs["positive"] = str(self.coreset.classes[1])

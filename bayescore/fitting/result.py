@@ -117,7 +117,7 @@ def _model(fit: FitParts) -> str:
         note = "; the events of a count and its exposure are a row each"
     elif core.response == "labels" and tuple(core.classes) not in ((False, True), (0, 1), (-1, 1)):
         note = f"; the event is {core.label} = {core.classes[1]!r}"
-    return f"{core.family.replace('_', ' ')} regression of {model}{terms}{note}"
+    return f"{core.family_asked.replace('_', ' ')} regression of {model}{terms}{note}"
 
 
 def _weights(fit: FitParts) -> str:
@@ -336,6 +336,7 @@ class Fit(FitClusters):
         if not isinstance(whole, Coreset):
             told = {**given.told(), "progressbar": progressbar}
             whole = all_rows(given.data, given.y, **told, family=core.family, design=core.design)
+            whole = replace(whole, params={**core.params, **whole.params} if core.sd_unknown else whole.params)
         if core.groups:
             options.setdefault("group_prior", self.group_prior)
         seed = self.seed + 1 if random_seed is None else random_seed

@@ -142,7 +142,7 @@ class FitPriors(FitParts):
             warnings.filterwarnings("ignore", "the cap of max_gradients", UserWarning)
             return sample(
                 self.coreset,
-                family=self.coreset.family,
+                family=None if "sd_prior" in own.attrs else self.coreset.family,
                 prior=prior,
                 sampler=own.attrs["sampler"],
                 draws=own.sizes["draw"],

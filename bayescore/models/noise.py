@@ -12,10 +12,8 @@ effects by L (Patterson and Thompson 1971; Bates, Maechler, Bolker and Walker 20
 using lme4, Journal of Statistical Software 67). Sums of rows tell it as all rows do. sd^2 = r^2(L) / (W - p) at the
 best L; without groups that is the closed form.
 
-A posterior given this sd leaves out what is not known of it. By the curvature at the mode log sd has the standard error
-1 / sqrt(2 nu), nu degrees of freedom: W - p without groups, fewer with effects. With the sd unknown, of a flat prior,
-sds of coefficients are those of Student's t, sqrt(nu / (nu - 3)) times as large, and the logarithm of an effects' sd
-has the sd of its margin, not that given sd.
+It is the unit of a coreset whose posterior has the sd as a parameter. By the curvature at the mode log sd has the
+standard error 1 / sqrt(2 nu), nu degrees of freedom: W - p without groups, fewer with effects.
 """
 
 from collections.abc import Callable
@@ -27,7 +25,6 @@ from scipy import optimize
 
 from bayescore.data.coreset import Coreset
 from bayescore.families.family import check_family
-from bayescore.limits import MAX_SD_RATIO
 from bayescore.models.groups.rows import JointRows, Solver
 from bayescore.priors.groups import group_prior_for, log_sigma_terms
 from bayescore.types import FloatArray
@@ -52,11 +49,11 @@ _NO_NOISE = (
 
 @dataclass(frozen=True)
 class NoiseEstimate:
-    """The sd, the standard error of its logarithm, and the share by which an effects' sd is less sure, by its name."""
+    """The sd, the standard error of its logarithm, and by how much that of an effects' sd moves with it, by name."""
 
     sd: float
     log_se: float
-    wider: dict[str, float] = field(default_factory=dict)
+    moves: dict[str, float] = field(default_factory=dict)
 
     @property
     def freedom(self) -> float:
@@ -67,24 +64,9 @@ class NoiseEstimate:
         """Return what a coreset keeps."""
         return {"sd": self.sd, "sd_se": self.sd * self.log_se, "sd_freedom": self.freedom}
 
-    @property
-    def caution(self) -> str | None:
-        """Return what a posterior given the sd gets wrong, None if no more than the limit."""
-        name, most = max(self.wider.items(), key=lambda own: own[1], default=("", 0.0))
-        if most <= MAX_SD_RATIO - 1.0:
-            return None
-        return (
-            f"the posterior is given the sd of the noise, {self.sd:g} ± {self.sd * self.log_se:.2g}, and that of log "
-            f"{name} is too narrow by about {100.0 * most / (1.0 + most):.2g}% for it: groups of few rows hardly tell "
-            "their sd from that of the noise; coefficients are not concerned"
-        )
-
 
 def find_noise(core: Coreset) -> NoiseEstimate:
-    """Return the sd of the noise of rows of numbers, or of their sums, and how well it is known.
-
-    Raises `DataError` if it is known so badly that the posterior given it would be too narrow.
-    """
+    """Return the sd of the noise of rows of numbers, or of their sums, and how well it is known."""
     root = np.sqrt(core.weights)
     assert core.offset is not None
     basis, y = _basis(root[:, None] * core.X), -root * core.offset
@@ -103,17 +85,7 @@ def find_noise(core: Coreset) -> NoiseEstimate:
     if core.group is not None:
         scale = group_prior_for(None, core, check_family("normal", seek=True)).sigma / found.sd
         found = _with_effects(_Restricted.of(core, (basis / root[:, None], y / root), weight - p, scale))
-    found = replace(found, sd=float(f"{found.sd:.{_DIGITS}g}"))
-    nu = found.freedom
-    factor = float(np.sqrt(nu / (nu - 3.0))) if nu > 3.0 else np.inf
-    if factor > MAX_SD_RATIO:
-        wider = f", {100.0 * (factor - 1.0):.2g}% wider than those given an sd" if nu > 3.0 else ""
-        raise DataError(
-            f"the rows tell the sd of the noise, {found.sd:g} ± {found.sd * found.log_se:.2g}, by {nu:.3g} degrees of "
-            f"freedom: intervals should be those of Student's t{wider}; give more rows, or take the posterior given "
-            f"an sd, family='normal({found.sd:g})'"
-        )
-    return found
+    return replace(found, sd=float(f"{found.sd:.{_DIGITS}g}"))
 
 
 def _basis(rows: FloatArray) -> FloatArray:
@@ -279,18 +251,9 @@ def _with_effects(own: _Restricted) -> NoiseEstimate:
     values, turn = np.linalg.eigh(0.5 * (A + A.T))
     inverse = (turn / np.maximum(values, _LEAST_CURVATURE)) @ turn.T
     slope = (precision * of_square + of_logs)[inside]
-    if (off := float(slope @ inverse @ slope)) > _NEAR**2:
-        if (point[own.diagonal] > np.log(_LARGE)).any():
-            raise DataError(_NO_NOISE)
-        raise DataError(
-            f"the sd of the noise was not found: its likelihood still rises, by about {0.5 * off:.2g} nats; give it, "
-            "as in family='normal(2.5)', or leave out a group term"
-        )
+    if float(slope @ inverse @ slope) > _NEAR**2 and (point[own.diagonal] > np.log(_LARGE)).any():
+        raise DataError(_NO_NOISE)
     cross = -2.0 * precision * of_square[inside]
-    log_se = float((2.0 * own.freedom - cross @ inverse @ cross) ** -0.5)
-    wider = {}
-    for name, (_, turned) in own.log_sds(point).items():
-        J = turned[inside]
-        if (given := float(J @ inverse @ J)) > 0.0:
-            wider[name] = float(np.hypot(1.0, (1.0 - J @ inverse @ cross) * log_se / np.sqrt(given))) - 1.0
-    return NoiseEstimate(float(np.sqrt(square / own.freedom)), log_se, wider)
+    log_se = max(2.0 * own.freedom - float(cross @ inverse @ cross), 1.0) ** -0.5
+    moves = {name: 1.0 - float(J[inside] @ inverse @ cross) for name, (_, J) in own.log_sds(point).items()}
+    return NoiseEstimate(float(np.sqrt(square / own.freedom)), log_se, moves)

@@ -46,6 +46,7 @@ from bayescore.families.family import check_family
 from bayescore.models.predictor import Predictor
 from bayescore.models.row_kernels import add_terms, derivatives_of, log_p_near, replace_by_derivative
 from bayescore.priors import Prior
+from bayescore.priors.groups import LKJ_ETA, GroupPrior, log_sigma_terms
 from bayescore.priors.prior import Part, check_density
 from bayescore.types import NO_OFFSET, FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError
@@ -194,7 +195,10 @@ def log_likelihood_tiles(
             middle = own.mean(axis=1)
             eta += middle
             log_p += own - middle[:, None]
-        log_p_near(eta, part.y, family, log_p)
+        if predictor.sd is None:
+            log_p_near(eta, part.y, family, log_p)
+        else:
+            log_p = predictor.at_draws(family).log_p(log_p + eta[:, None], 1.0)
         yield rows, log_p
 
 
@@ -224,6 +228,30 @@ def log_likelihoods(draws: FloatArray | Predictor, data: WeightedData, family: F
     for rows, log_p in log_likelihood_tiles(draws, data, family):
         total += data.weights[rows] @ log_p
     return total
+
+
+def log_joint_density(
+    predictor: Predictor, rows: WeightedData, family: Family, priors: tuple[Prior, GroupPrior | None, GroupPrior | None]
+) -> FloatArray:
+    """Return the log density of beta, effects, log sds and correlations at draws, shape (S,), up to a constant.
+
+    `priors` are those of beta, of sds of effects, and of the sd of the noise where it is a parameter.
+    """
+    prior, group_prior, sd_prior = priors
+    total = log_likelihoods(predictor, rows, family) + prior.log_density(predictor.beta)
+    if predictor.sd is not None and sd_prior is not None:
+        total += [log_sigma_terms(each, *sd_prior.table)[0] for each in np.log(predictor.sd)]
+    for own in predictor.factors:
+        assert own.covariance is not None
+        assert group_prior is not None
+        at = slice(None) if predictor.at is None else predictor.at
+        u, S = own.effects[at], own.covariance[at]
+        L, log_sd = np.linalg.cholesky(S), 0.5 * np.log(np.einsum("sqq->sq", S))
+        log_det = 2.0 * np.log(np.einsum("sqq->sq", L)).sum(axis=1)
+        total += [sum(log_sigma_terms(each, *group_prior.table)[0] for each in draw) for draw in log_sd]
+        total += (LKJ_ETA - 1.0) * (log_det - 2.0 * log_sd.sum(axis=1)) - 0.5 * u.shape[1] * log_det
+        total -= 0.5 * (np.linalg.solve(L, u.transpose(0, 2, 1)) ** 2).sum(axis=(1, 2))
+    return np.asarray(total)
 
 
 @dataclass(frozen=True, eq=False)

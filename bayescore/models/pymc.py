@@ -29,13 +29,14 @@ from bayescore.data.coreset import Coreset, check_flat, feature_names, own_famil
 from bayescore.data.design import one_intercept
 from bayescore.families import Family
 from bayescore.families.family import check_family
+from bayescore.families.normal import Gaussian
 from bayescore.models.groups.marginal import CollapsedTarget
 from bayescore.models.laplace import factor_of_inverse
 from bayescore.models.modes import find_map
 from bayescore.models.posterior import prior_part
 from bayescore.models.predictor import multipliers
 from bayescore.priors import Prior
-from bayescore.priors.groups import LKJ_ETA, GroupPrior, HalfNormal, group_prior_for, prior_for
+from bayescore.priors.groups import LKJ_ETA, GroupPrior, HalfNormal, group_prior_for, prior_for, sd_prior_for
 from bayescore.types import NO_GROUP, FloatArray, WeightedData
 from bayescore.validation import DataError, warn
 
@@ -48,6 +49,7 @@ def weighted_potential(
     offset: Any = None,
     *,
     groups: Mapping[str, Any] | None = None,
+    sd: Any = None,
 ) -> Any:
     r"""Add the weighted log-likelihood of `data` to the model of the `with` block.
 
@@ -71,6 +73,8 @@ def weighted_potential(
         Effects by the names of grouping factors of a coreset (``core.groups``), shape (G,), added to the linear
         predictors of rows by their groups; or shape (G, q) for a factor of q effects, each multiplied by its column. A
         row of no group has none.
+    sd : tensor, shape (), optional
+        The sd of the noise of numbers, where that is a parameter.
 
     Returns
     -------
@@ -112,7 +116,7 @@ def weighted_potential(
         raise TypeError(f"name is a {type(name).__name__}; give the Potential a name, such as 'votes'")
     if not isinstance(data, WeightedData):
         raise TypeError(f"data is a {type(data).__name__}; give a coreset, or the rows of all_rows")
-    own = getattr(data, "family", "logistic") if family is None else family
+    given, own = family, getattr(data, "family", "logistic") if family is None else family
     family = check_family(own, rows=data)
     beta = pt.as_tensor_variable(beta)
     static = beta.type.shape
@@ -133,6 +137,15 @@ def weighted_potential(
         eta = eta + offset
     for factor, effects in (groups or {}).items():
         eta = eta + _of_groups(data, factor, pt.as_tensor_variable(effects))
+    if sd is not None:
+        if not isinstance(family, Gaussian):
+            raise DataError(f"sd is given, and the family is {family.name!r}; it is for numbers, family='normal'")
+        family = family.at(pt.as_tensor_variable(sd))
+    elif given is None and isinstance(data, Coreset) and data.sd_unknown:
+        raise DataError(
+            "sd is missing: the data were built with family='normal', and the sd of their noise is a parameter; give "
+            f"your variable, sd=pm.HalfNormal('sigma', ...), or take it as given, family={family.name!r}"
+        )
     return pm.Potential(name, pt.dot(data.weights, family.log_p_graph(eta, data.y.astype(np.float64))))
 
 
@@ -343,7 +356,8 @@ def model(
     -------
     pm.Model
         With `beta` and the weighted log-likelihood as a Potential. For each factor g also `sigma_g` and `u_g`, dims
-        "g"; of several effects dims "g_effect" too, and their correlations `rho_g`. NUTS moves `u_g_standardised`, and
+        "g"; of several effects dims "g_effect" too, and their correlations `rho_g`. Of numbers built with "normal" also
+        `sigma`, the sd of the noise. NUTS moves `u_g_standardised`, and
         `rho_g_standardised`, partial correlations on (0, 1).
         `bc.sample(core)` samples this model, or integrates the effects of `(1 | g)` out, which is faster.
 
@@ -375,6 +389,7 @@ def model(
     known = check_family(own, rows=data)
     chosen, names = prior_for(prior, data, known), feature_names(data)
     groups = data.groups if isinstance(data, Coreset) else ()
+    sd_prior = sd_prior_for(data) if family is None and getattr(data, "sd_unknown", False) else None
     if not groups:
         check_flat(data, "a model")
         if group_prior is not None:
@@ -383,7 +398,7 @@ def model(
             )
         with pm.Model(coords={"feature": names}) as built:
             beta = chosen.variable(lambda: _mode_of_rows(data, known))
-            weighted_potential("log_likelihood", data, beta, known)
+            weighted_potential("log_likelihood", data, beta, known, sd=_noise_sd(sd_prior))
         return built
     if not chosen.closed_form:
         raise DataError(
@@ -399,8 +414,16 @@ def model(
                 factor.name: varying_effects(core, place, beta, known, (chosen, spread))
                 for place, factor in enumerate(groups)
             }
-        weighted_potential("log_likelihood", core, beta, known, groups=effects)
+        weighted_potential("log_likelihood", core, beta, known, groups=effects, sd=_noise_sd(sd_prior))
     return built
+
+
+def _noise_sd(prior: GroupPrior | None) -> Any:
+    """Add the sd of the noise to the model of the `with` block; None where it is given."""
+    if prior is None:
+        return None
+    sd, parameters = group_sd(prior)
+    return sd("sigma", **parameters)
 
 
 def _mode_of_rows(data: WeightedData, family: Family) -> tuple[FloatArray, FloatArray]:

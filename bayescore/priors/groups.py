@@ -12,7 +12,8 @@ families, with 1 for sd(y).
 
 \alpha is the coefficient of the column of ones; its factor is 1 where columns have the mean 0, as those that `fit`
 standardises do, and covers the line's extension to 0 elsewhere. Means and sds are weighted ones over all rows, which
-sums of rows tell, too. Sds of groups' effects have the prior HalfStudentT(3, 2.5 sd(y)).
+sums of rows tell, too. Sds of groups' effects, and of the noise where it is not given, have the prior HalfStudentT(3,
+2.5 sd(y)), as in brms.
 
 Reference: Gabry and Goodrich, Prior distributions for rstanarm models (vignette of rstanarm 2.32).
 """
@@ -316,6 +317,11 @@ def group_prior_for(given: Any, rows: WeightedData, family: Family) -> GroupPrio
     """Return the prior of the sds of groups' effects: that given, or the default one."""
     if given is not None or not family.quadratic:
         return check_group_prior(given)
+    return sd_prior_for(rows)
+
+
+def sd_prior_for(rows: WeightedData) -> HalfStudentT:
+    """Return the prior of the sd of the noise of rows whose responses are numbers: that of sds of effects."""
     return HalfStudentT(3.0, DEFAULT_SCALE * math.sqrt(_varying(rows)[1][-1, -1]))
 
 

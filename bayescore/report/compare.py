@@ -408,7 +408,8 @@ def compare(
     if test is not None:
         _check_test(test, [truth, *others.values()])
     tested, shown = {**others, NOISE_FLOOR: truth}, truth
-    if truth.terms and all(own.terms == truth.terms for own in others.values()):
+    more = truth.terms or truth.sd is not None
+    if more and all(own.terms == truth.terms for own in others.values()):
         groups = () if truth.design is None else truth.design.groups
         judged = {name: with_scales(own, groups) for name, own in {**others, REFERENCE: truth}.items()}
         if len({own.features for own in judged.values()}) == 1:  # whose sds of effects are known
@@ -426,7 +427,7 @@ def compare(
     rows[NOISE_FLOOR] = noise_floor(base)
     if test is not None:
         for name, posterior in tested.items():
-            rows[name]["nll"] = negative_log_likelihood(posterior.draws, test, posterior.family)
+            rows[name]["nll"] = negative_log_likelihood(posterior.draws, test, posterior.family_at_draws)
     records = {
         name: {column: pair[i] for metric, pair in row.items() for i, column in enumerate((metric, f"{metric}_mcse"))}
         for name, row in rows.items()
@@ -446,7 +447,7 @@ def compare(
 def _with_priors(found: Verdict, own: Posterior, reference: Posterior) -> Verdict:
     """Return a verdict that first names priors that differ, and then what of groups is not compared."""
     text = found.text
-    what = {"prior": "priors", "group_prior": "priors of effects' sds"}
+    what = {"prior": "priors", "group_prior": "priors of effects' sds", "sd_prior": "priors of the noise's sd"}
     for key, kind in what.items():
         one, other = (_prior_text(each, key) for each in (own, reference))
         if one and other and one != other:

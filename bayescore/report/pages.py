@@ -418,6 +418,9 @@ def _model(
     if core.groups and "group_prior" in own.attrs:
         group_prior = str(group_prior_from_dict(json.loads(own.attrs["group_prior"])))
         priors += [(f"sigma_{each.name}", group_prior, group_prior) for each in core.groups]
+    if "sd_prior" in own.attrs:
+        sd_prior = str(group_prior_from_dict(json.loads(own.attrs["sd_prior"])))
+        priors += [("sigma", sd_prior, sd_prior)]
     if priors:
         yield page.Priors(priors=priors, prior_scale=scale)
     sides = core.counts and core.method != "full"  # a row's count and exposure are not chosen together

@@ -468,7 +468,7 @@ JOINT = JointSampler(
 )
 
 
-def intraclass_correlation(sigma: FloatArray, latent_variance: float) -> FloatArray:
+def intraclass_correlation(sigma: FloatArray, latent_variance: float | FloatArray) -> FloatArray:
     r"""Return sigma^2 / (sigma^2 + latent variance): the correlation of latent variables within a group.
 
     Reference: Goldstein, Browne and Rasbash (2002), Partitioning variation in multilevel models, Understanding

@@ -31,6 +31,7 @@ from bayescore.models.posterior import (
     width_precision,
 )
 from bayescore.priors import Prior
+from bayescore.priors.groups import GroupPrior
 from bayescore.progress import Bar, progress
 from bayescore.types import NO_OFFSET, FloatArray, WeightedData
 from bayescore.validation import check_integer
@@ -186,6 +187,7 @@ class Request:
     streams: list[np.random.SeedSequence]
     progressbar: bool
     options: dict[str, Any]
+    sd_prior: GroupPrior | None = None  # of the sd of the noise of numbers, where it is a parameter
 
     def target(self) -> TargetDensity:
         """Return the posterior density."""
@@ -218,6 +220,8 @@ class Sampler(ABC):
         Whether it names its library in the draws, and warns of chains that have not mixed, by itself.
     grouped : bool, optional
         Whether it is for rows with groups; None if for all rows.
+    draws_sd : bool
+        Whether it draws the sd of the noise of numbers where that is unknown, as `sigma`.
     """
 
     name: str
@@ -228,6 +232,7 @@ class Sampler(ABC):
     options: Mapping[str, Option] = field(default_factory=dict)
     reports_itself: bool = False
     grouped: bool | None = False
+    draws_sd: bool = False
 
     def checked_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return a value for each option: that given, once checked, or the default."""

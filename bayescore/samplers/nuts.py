@@ -15,6 +15,7 @@ import numpy as np
 from scipy import linalg, optimize
 
 from bayescore.data.coreset import Coreset
+from bayescore.families.family import check_family
 from bayescore.priors.groups import check_group_prior
 from bayescore.progress import stop_display
 from bayescore.samplers.groups import tell_groups
@@ -89,12 +90,15 @@ class PymcSampler(Sampler):
         if not request.prior.closed_form and not own_start:
             options.setdefault("target_accept", 0.95)  # hierarchies such as the horseshoe's have funnels
         options.setdefault("nuts_sampler", "pymc")
-        with _in_c(), model(request.data, request.prior, family=request.family):
+        unknown = request.sd_prior is not None
+        with _in_c(), model(request.data, request.prior, family=None if unknown else request.family):
             if request.prior.smooth and not own_start:
                 starts, spread = request.starts(request.target())
                 tuning = {name: options.pop(name) for name in _OF_THE_STEP if name in options}
-                options["step"] = pm.NUTS(scaling=spread @ spread.T, is_cov=True, **tuning)
-                options["initvals"] = [{"beta": start} for start in starts]
+                of_noise = np.full((int(unknown), int(unknown)), 0.5 / request.data.weights.sum())
+                scaling = linalg.block_diag(spread @ spread.T, of_noise)
+                options["step"] = pm.NUTS(scaling=scaling, is_cov=True, **tuning)
+                options["initvals"] = [{"beta": start, **_sd_start(request)} for start in starts]
             return _sampled(request, options)
 
 
@@ -118,6 +122,11 @@ def _sampled(request: Request, options: dict[str, Any]) -> Any:
     )
 
 
+def _sd_start(request: Request) -> dict[str, float]:
+    """Return where the sd of the noise starts, if it is a parameter."""
+    return {} if request.sd_prior is None else {"sigma": float(check_family(request.family).unit)}
+
+
 def _of_groups(request: Request) -> Any:
     """Return draws of the model of rows with groups; a chain starts within an sd of the mode of its coefficients."""
     import pymc as pm
@@ -128,7 +137,8 @@ def _of_groups(request: Request) -> Any:
     data, group_prior = request.data, check_group_prior(options.pop("group_prior", None))
     if not isinstance(data, Coreset):
         raise TypeError(f"core is a {type(data).__name__}, whose groups have no names; give a coreset or all_rows(...)")
-    with _in_c(), pymc_model.model(data, request.prior, group_prior=group_prior, family=request.family) as model:
+    family = request.family if request.sd_prior is None else None
+    with _in_c(), pymc_model.model(data, request.prior, group_prior=group_prior, family=family) as model:
         told = [str(each.name) for each in (*model.free_RVs, *model.deterministics)]
         options.setdefault("var_names", [name for name in told if not name.endswith("_standardised")])
         if not options.keys() & _OWN_START and options["nuts_sampler"] == "pymc":
@@ -136,12 +146,12 @@ def _of_groups(request: Request) -> Any:
             density.trust_input = True
             center, spread = pymc_model.start_of(data, request.prior, request.family)
             noise = np.random.default_rng(request.streams[-1]).standard_normal((request.chains, len(center)))
-            options["initvals"] = [{"beta": start} for start in center + noise @ spread.T]
+            options["initvals"] = [{"beta": start, **_sd_start(request)} for start in center + noise @ spread.T]
             tuning = {name: options.pop(name) for name in _OF_THE_STEP if name in options}
             scaling = _scaling(density, _points(model, center), spread, data)
             options["step"] = pm.NUTS(scaling=scaling, is_cov=True, logp_dlogp_func=density, **tuning)
         idata = _sampled(request, options)
-    tell_groups(idata, data.groups, group_prior, sorted({*map(str, idata["posterior"].data_vars)} - {"beta"}))
+    tell_groups(idata, data.groups, group_prior, sorted({*map(str, idata["posterior"].data_vars)} - {"beta", "sigma"}))
     return idata
 
 
@@ -196,4 +206,6 @@ def covariance_at_mode(
     return np.asarray(S @ S.T)
 
 
-NUTS = PymcSampler(name="nuts", about="the No-U-Turn sampler through `pm.sample`", reports_itself=True, grouped=None)
+NUTS = PymcSampler(
+    name="nuts", about="the No-U-Turn sampler through `pm.sample`", reports_itself=True, grouped=None, draws_sd=True
+)

@@ -35,6 +35,8 @@ from bayescore.text import listed
 from bayescore.types import NO_ROW, FloatArray, IntArray
 from bayescore.validation import DataError, json_object
 
+SIGMA = "sigma"  # the sd of the noise among a posterior's variables
+
 MAX_DRAW = 1e25  # size of a coefficient; mmd takes the squares of sixth powers
 
 
@@ -54,7 +56,7 @@ class Posterior:
     log_density: FloatArray | None = None  # of each draw, shape (chain, draw), up to a constant
     story: Mapping[str, Any] = field(default_factory=dict)  # digests of rows and draws, prior and family, by `sample`
     has_offset: bool = False
-    variables: Mapping[str, Any] = field(default_factory=dict)  # parameters of groups, shape (S, ...) each
+    variables: Mapping[str, Any] = field(default_factory=dict)  # parameters of groups and noise, shape (S, ...) each
 
     @property
     def offset(self) -> str | None:
@@ -99,12 +101,23 @@ class Posterior:
         """Group terms of the model that `sample` drew it from, as a formula has them; empty where there are none."""
         return str(self.attrs.get("group_terms", ""))
 
+    @property
+    def sd(self) -> FloatArray | None:
+        """Draws of the sd of the noise of numbers, shape (S,); None where it is no parameter."""
+        return self.variables.get(SIGMA)
+
+    @property
+    def family_at_draws(self) -> Family:
+        """The family, for NumPy alone: its formulas take eta of shape (..., S), with the sds of the draws."""
+        return Predictor(self.flat, sd=self.sd).at_draws(self.family)
+
     def predictor(self, max_draws: int | None = None) -> Predictor:
         """Return the linear predictor at all draws, or at those of `thinned`; refuse draws without groups' effects."""
         at = None if max_draws is None else self.positions(max_draws)
         beta = self.flat if at is None else self.flat[at]
+        sd = self.sd if self.sd is None or at is None else self.sd[at]
         if not self.terms:
-            return Predictor(beta)
+            return Predictor(beta, sd=sd)
         design = self.design
         groups = () if design is None else design.groups
         for name, shape in {name: shape for own in groups for name, shape in parameters(own).items()}.items():
@@ -114,7 +127,7 @@ class Posterior:
                                 "what sample returned")  # fmt: skip
         if not groups:
             raise DataError(f"{self.name} is of {self.terms} and does not tell its groups; give what sample returned")
-        return Predictor(beta, [Factor.of(own, self.variables) for own in groups], design, at)
+        return Predictor(beta, [Factor.of(own, self.variables) for own in groups], design, at, sd)
 
     @property
     def flat(self) -> FloatArray:
@@ -196,9 +209,12 @@ def flat_draws(idata: Any, name: str) -> FloatArray:
     return np.asarray(values.reshape(-1, *values.shape[2:]), dtype=np.float64)
 
 
-def _of_groups(idata: Any) -> dict[str, FloatArray]:
-    names = [str(name) for name in idata["posterior"].data_vars]
-    return {name: flat_draws(idata, name) for name in names if name.startswith(("u_", "sigma_", "rho_"))}
+def _beside_beta(idata: Any) -> dict[str, FloatArray]:
+    """Return the parameters of groups, and the sd of the noise, that `sample` says are there."""
+    names, attrs = [str(name) for name in idata["posterior"].data_vars], idata["posterior"].attrs
+    of_groups = ("u_", "sigma_", "rho_") if "group_terms" in attrs else ()
+    sd = {SIGMA} if "sd_prior" in attrs else set()
+    return {name: flat_draws(idata, name) for name in names if name.startswith(of_groups) or name in sd}
 
 
 def read_posterior(idata: Any, name: str, *, min_draws: int = MIN_DRAWS, var_name: str = "beta") -> Posterior:
@@ -239,7 +255,7 @@ def read_posterior(idata: Any, name: str, *, min_draws: int = MIN_DRAWS, var_nam
         log_density=log_density if log_density is not None and log_density.shape == draws.shape[:2] else None,
         story=_story(attrs.get("posterior_of"), _damaged(name, "posterior_of")),
         has_offset="offset" in constant,
-        variables=_of_groups(idata) if "group_terms" in attrs else {},
+        variables=_beside_beta(idata),
     )
     design = posterior.design  # checks it
     if design is not None and design.groups and (effects := unkept_effects(idata, design)) is not None:

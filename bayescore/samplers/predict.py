@@ -476,9 +476,9 @@ def log_likelihood(idata: Any, data: WeightedData, *, var_name: str = "beta") ->
             f"data has rows of new groups, row {data.index[new.argmax()]} first, whose effects no draw has; leave them "
             "out, or use predict, which averages over them"
         )
-    family, eta = posterior.family, predictor.eta(data).T
+    log_p = predictor.at_draws(posterior.family).log_p(predictor.eta(data), data.y[:, None]).T
     return xr.DataArray(
-        family.log_p(eta, data.y).reshape(*posterior.draws.shape[:2], len(data)),
+        log_p.reshape(*posterior.draws.shape[:2], len(data)),
         dims=("chain", "draw", "row"),
         coords={"chain": idata.posterior.chain, "draw": idata.posterior.draw, "row": data.index},
         name="y",
@@ -565,7 +565,7 @@ def posterior_predictive(
         eta = at.eta(data)[:, 0]
         if new:
             eta += np.sqrt(at.variance(data)[:, 0]) * rng.standard_normal(len(data))
-        labels[place] = posterior.family.draw(eta, rng, data.weights)
+        labels[place] = at.at_draws(posterior.family).draw(eta, rng, data.weights)
     drawn = labels.reshape(len(posterior.draws), -1, len(data))
     rows = {"row": data.index}
     used = posterior.positions(max_draws)[: drawn.shape[1]]  # of the first chain, as of all

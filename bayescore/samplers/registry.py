@@ -10,6 +10,7 @@ from bayescore.samplers.gibbs import GIBBS
 from bayescore.samplers.groups import COLLAPSED, JOINT
 from bayescore.samplers.mala import MALA
 from bayescore.samplers.method import Sampler
+from bayescore.samplers.normal import NORMAL
 from bayescore.samplers.nuts import NUTS
 from bayescore.samplers.polya_gamma import POLYA_GAMMA
 from bayescore.types import WeightedData
@@ -17,15 +18,21 @@ from bayescore.types import WeightedData
 AUTO = "auto"
 # the general ones first: messages name them last
 SAMPLERS: dict[str, Sampler] = {
-    sampler.name: sampler for sampler in (NUTS, MALA, LANGEVIN, GIBBS, POLYA_GAMMA, COLLAPSED, JOINT)
+    sampler.name: sampler for sampler in (NUTS, MALA, LANGEVIN, GIBBS, POLYA_GAMMA, COLLAPSED, JOINT, NORMAL)
 }
 
 
-def by_default(data: WeightedData, family: str, prior: Prior, options: Collection[str]) -> Sampler:
+def by_default(
+    data: WeightedData, family: str, prior: Prior, options: Collection[str], *, sd_unknown: bool = False
+) -> Sampler:
     """Return the sampler of `AUTO`: `LANGEVIN` where it fits the prior and the options, else NUTS.
 
-    With groups the collapsed sampler where one intercept varies, else the joint one where it fits, else NUTS.
+    With groups the collapsed sampler where one intercept varies, else the joint one where it fits, else NUTS. Of
+    numbers whose sd is unknown `NORMAL` where it fits, else one that draws the sd, too.
     """
+    if sd_unknown:
+        fit_in = fits(NORMAL, family, prior) and (data.group is None or prior.gaussian)
+        return NORMAL if fit_in and set(options) <= set(NORMAL.options) else NUTS
     if data.group is not None:
         if one_intercept(getattr(data, "groups", ())):
             return COLLAPSED
@@ -44,7 +51,7 @@ def others(sampler: Sampler, family: str, prior: Prior, *, general: bool = False
     fitting = [
         repr(other.name)
         for other in reversed(SAMPLERS.values())
-        if other != sampler
+        if other not in (sampler, NORMAL)  # which is for one family, and its default
         and (other.grouped == sampler.grouped or (other.grouped is None and not sampler.grouped))
         and fits(other, family, prior)
         and not (general and other.families)
@@ -64,6 +71,20 @@ def check_fit(sampler: Sampler, family: str, prior: Prior) -> None:
     raise ValueError(f"sampler={sampler.name!r} {reason}; use {remedy}")
 
 
+def check_sd(sampler: Sampler, family: str, *, unknown: bool) -> None:
+    """Raise ValueError if `sampler` would take the unknown sd of noise as given, or is for one and it is given."""
+    if unknown and not sampler.draws_sd:
+        raise ValueError(
+            f"sampler={sampler.name!r} takes the sd of the noise as given, and this one is a parameter: leave sampler "
+            f"out, or give the sd, family={family!r}"
+        )
+    if sampler is NORMAL and not unknown:
+        raise ValueError(
+            f"sampler={sampler.name!r} is for numbers whose sd is unknown, of a coreset built with family='normal', "
+            f"and this family is {family!r}; leave sampler out"
+        )
+
+
 def check_rows(sampler: Sampler, data: WeightedData) -> None:
     """Raise ValueError if `sampler` would not know of the groups of rows, or needs some."""
     if sampler.grouped in (None, data.group is not None):
@@ -80,7 +101,8 @@ def described() -> str:
     """Return one line for each sampler: its name, what it is, and what it fits."""
     rule = f"{LANGEVIN.name} where it fits the prior and the options"
     grouped = f"of rows with groups {COLLAPSED.name} for (1 | g), else {JOINT.name} where it fits, else {NUTS.name}"
-    lines = [f'* ``"{AUTO}"``: {rule}, else {NUTS.name}; {grouped}']
+    numbers = f"of numbers with an unknown sd {NORMAL.name} where it fits"
+    lines = [f'* ``"{AUTO}"``: {rule}, else {NUTS.name}; {grouped}; {numbers}']
     for name, sampler in SAMPLERS.items():
         families = "any likelihood" if sampler.families is None else f"{', '.join(sampler.families)} likelihood"
         priors = names(sampler.fits_prior) if sampler.needs else "any prior"

@@ -18,7 +18,7 @@ from bayescore.limits import MAX_RHAT, MIN_ESS_A_CHAIN
 from bayescore.models.laplace import MOVED
 from bayescore.numerics.chains import effective_sizes, split_rhats
 from bayescore.priors import Prior
-from bayescore.priors.groups import group_prior_for, prior_for
+from bayescore.priors.groups import group_prior_for, group_prior_to_dict, prior_for, sd_prior_for
 from bayescore.samplers.method import Request, Sampler
 from bayescore.samplers.posterior import coefficients, draws_digest, hand_over, made_here
 from bayescore.samplers.registry import (
@@ -27,6 +27,7 @@ from bayescore.samplers.registry import (
     by_default,
     check_fit,
     check_rows,
+    check_sd,
     described,
     options_described,
     others,
@@ -61,7 +62,7 @@ def sample(
         A coreset or full data.
     family : str, optional
         Name of a registered family, such as "logistic" or "cloglog"; by default the one that the coreset was built
-        for.
+        for. Of a coreset built with "normal" the sd of the noise is then a parameter; "normal(2.5)" gives it.
     prior : prior or dict of str to prior, default Normal(0, 4)
         Prior of the coefficients, of standardised columns if the coreset was built so; 4 is the standard deviation. By
         name, ``{"Intercept": StudentT(3, 0, 2.5), "device": Normal(0, 1), "*": Laplace(0, 0.5)}``: of a coefficient, of
@@ -92,7 +93,8 @@ def sample(
         the columns as `standardize` scaled them; ``posterior.attrs["prior_scale"]`` says which these are. Of rows
         with groups also, for each factor g, `sigma_g`, the sd of its effects, and `u_g`, these effects with dims
         (chain, draw, g); where slopes vary by g, both have one more dim, and `rho_g` has the correlations (`model`).
-        `sampler="collapsed"` adds `icc_g`, the correlation within a group, for families of a latent response. The
+        `sampler="collapsed"` adds `icc_g`, the correlation within a group, for families of a latent response. Of
+        numbers whose sd is unknown also `sigma`, the sd of the noise, with the prior HalfStudentT(3, 2.5 sd(y)). The
         potentials of weighted rows have no log_likelihood group: see `log_likelihood` for the pointwise one. Draws of a
         coreset that knows its `shortfall` are moved from the mode and curvature of its posterior to those of all rows'
         (``posterior.attrs["moved"]``); `lp` in sample_stats is the coreset's log density where they were drawn.
@@ -121,6 +123,7 @@ def sample(
     'langevin'
     """
     check_choice(sampler, "sampler", (AUTO, *SAMPLERS))
+    family_given = family
     known = check_family(own_family(core, family, "core"), rows=core)
     family, chosen_prior = known.name, prior_for(prior, core, known)
     if chosen_prior.closed_form:
@@ -130,6 +133,7 @@ def sample(
             f"group_prior={options['group_prior']!r} is for effects of groups, and core has none; leave "
             "it out, or build with groups= or a term (1 | g)"
         )
+    sd_prior = sd_prior_for(core) if family_given is None and getattr(core, "sd_unknown", False) else None
     if known.quadratic and core.group is not None:
         options["group_prior"] = group_prior_for(options.get("group_prior"), core, known)
     check_integer(draws, "draws", low=1)
@@ -137,7 +141,8 @@ def sample(
     check_integer(chains, "chains", low=1)
     if cores is not None:
         check_integer(cores, "cores", low=1)
-    chosen = by_default(core, family, chosen_prior, options) if sampler == AUTO else SAMPLERS[sampler]
+    chosen = SAMPLERS.get(sampler) or by_default(core, family, chosen_prior, options, sd_unknown=sd_prior is not None)
+    check_sd(chosen, family, unknown=sd_prior is not None)
     checked = chosen.checked_options(options)
     check_rows(chosen, core)
     check_fit(chosen, family, chosen_prior)
@@ -145,7 +150,8 @@ def sample(
     seed = check_seed(one_seed(random_state, random_seed), "random_seed")
     streams = np.random.SeedSequence(seed).spawn(chains + 1)
     begin = time.perf_counter()
-    request = Request(core, family, chosen_prior, draws, tune, chains, workers, seed, streams, progressbar, checked)
+    asked = core, family, chosen_prior, draws, tune, chains, workers, seed, streams, progressbar, checked, sd_prior
+    request = Request(*asked)
     idata = chosen.draw(request)
     taken = time.perf_counter() - begin
     if not chosen.reports_itself:
@@ -185,6 +191,10 @@ def _with_story(idata: Any, request: Request, sampler: Sampler, seconds: float) 
         story |= made_here()
         idata.sample_stats.attrs.update(made_here(), sampling_time=seconds, tuning_steps=request.tune)
     idata.sample_stats.attrs["sampler"] = sampler.name
+    if request.sd_prior is not None:
+        effects_of = json.loads(idata.posterior.attrs.get("effects_of", "{}"))
+        story["effects_of"] = json.dumps({**effects_of, "sigma": draws_digest(idata.posterior["sigma"].values)})
+        story["sd_prior"] = json.dumps(group_prior_to_dict(request.sd_prior))
     if isinstance(data, Coreset):
         if data.group is None:
             story["moved"] = hand_over(idata, data, request.family, request.prior)
@@ -216,7 +226,7 @@ def warn_unless_mixed(idata: Any, others: str) -> None:
     """
     beta, features = coefficients(idata, "the posterior")
     posterior = idata["posterior"]
-    for name in (str(name) for name in posterior.data_vars if str(name).startswith("sigma_")):
+    for name in (str(name) for name in posterior.data_vars if str(name).startswith("sigma_") or name == "sigma"):
         sigma = posterior[name].transpose("chain", "draw", ...).values
         sigma = sigma.reshape(*sigma.shape[:2], -1)
         with np.errstate(divide="ignore"):

@@ -15,6 +15,7 @@ their means, as in rstanarm's and brms's `prior_summary`.
 Draws of group effects as arrays: what the pictures and pages of draws with groups read.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -32,7 +33,7 @@ from bayescore.models.groups.effects import QUANTILES, EffectDraws
 from bayescore.models.predictor import parameters
 from bayescore.priors import Prior
 from bayescore.priors.by_name import prior_from_dict
-from bayescore.priors.groups import LKJ_ETA, GroupPrior
+from bayescore.priors.groups import LKJ_ETA, GroupPrior, group_prior_from_dict
 from bayescore.samplers.groups import group_prior_of
 from bayescore.samplers.posterior import Posterior, read_posterior
 from bayescore.types import FloatArray
@@ -188,7 +189,7 @@ def prior_summary(idata: Any) -> pd.DataFrame:
     found = described(posterior)
     if found is None:
         raise DataError("idata does not tell its prior; give what bayescore.sample returned for a coreset")
-    return pd.concat([found, _of_groups(posterior)])
+    return pd.concat([found, _of_sds(posterior)])
 
 
 def described(posterior: Posterior) -> pd.DataFrame | None:
@@ -207,8 +208,8 @@ def described(posterior: Posterior) -> pd.DataFrame | None:
     return pd.DataFrame({"prior": [_text(own) for own in each], "in_data_units": raw}, index=index)
 
 
-def _of_groups(posterior: Posterior) -> pd.DataFrame:
-    """Return the priors of sds and correlations of effects of groups, with the columns of `described`."""
+def _of_sds(posterior: Posterior) -> pd.DataFrame:
+    """Return the priors of sds and correlations of effects and of the sd of noise, with the columns of `described`."""
     rows, prior, design = {}, group_prior_of(posterior.attrs), posterior.design
     for own in () if prior is None or design is None else design.groups:
         assert prior is not None
@@ -222,6 +223,9 @@ def _of_groups(posterior: Posterior) -> pd.DataFrame:
             rows[name] = _group_text(prior), f"{_group_text(prior, scale)}{at if effect == '1' else ''}"
         if several:
             rows[f"rho_{own.name}"] = f"LKJ(eta={LKJ_ETA:g})", f"LKJ(eta={LKJ_ETA:g}){at}"
+    if "sd_prior" in posterior.attrs:
+        text = _group_text(group_prior_from_dict(json.loads(posterior.attrs["sd_prior"])))
+        rows["sigma"] = text, text
     index = pd.Index(list(rows), name="feature", dtype=object)
     return pd.DataFrame(list(rows.values()), index=index, columns=["prior", "in_data_units"])
 
@@ -309,7 +313,7 @@ def scale_names(grouping: Grouping) -> list[str]:
 
 
 def with_scales(posterior: Posterior, groups: tuple[Grouping, ...]) -> Posterior:
-    """Return draws of beta, the log sds of effects, and of their correlations Fisher's z.
+    """Return draws of beta, the log sds of effects, of their correlations Fisher's z, and the log sd of the noise.
 
     Draws that lack an sd, or have those of other effects, which nobody can judge, come back as they are.
     """
@@ -324,6 +328,9 @@ def with_scales(posterior: Posterior, groups: tuple[Grouping, ...]) -> Posterior
             rho = variables[f"rho_{own.name}"]
             parts.append(np.arctanh(np.clip(rho, -1.0 + 1e-12, 1.0 - 1e-12)))
             names += [f"z of rho_{own.name}[{k}]" for k in range(rho.shape[1])]
+    if posterior.sd is not None:
+        parts.append(np.log(posterior.sd)[:, None])
+        names.append("log sigma")
     draws = np.concatenate(parts, axis=1).reshape(*posterior.draws.shape[:2], -1)
     attrs = {key: value for key, value in posterior.attrs.items() if key != "design"}
     return replace(posterior, draws=draws, features=tuple(names), attrs=attrs)

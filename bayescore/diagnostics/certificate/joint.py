@@ -42,12 +42,12 @@ from bayescore.diagnostics.row_sums import SAVES, JointSums, check_finite, check
 from bayescore.families import Family
 from bayescore.models.groups.rows import label_weights
 from bayescore.models.laplace import largest_sample
-from bayescore.models.posterior import log_likelihoods, score
+from bayescore.models.posterior import log_joint_density, log_likelihoods, score
 from bayescore.models.predictor import Predictor
 from bayescore.numerics.psis import full_weights
 from bayescore.priors import Prior
 from bayescore.priors.by_name import prior_from_dict
-from bayescore.priors.groups import LKJ_ETA, GroupPrior, group_prior_from_dict, log_sigma_terms
+from bayescore.priors.groups import GroupPrior, group_prior_from_dict
 from bayescore.samplers.posterior import Posterior, draws_digest
 from bayescore.samplers.summaries import with_scales
 from bayescore.types import FloatArray, IntArray, WeightedData
@@ -201,17 +201,7 @@ class JointStrategy(Grouped):
 
     def _log_density(self, at: IntArray) -> FloatArray:
         """Return the log density of beta, effects, log sds and correlations at draws `at`, up to a constant."""
-        predictor, (prior, group_prior) = self.beta.predictor().take(at), self.priors
-        total = log_likelihoods(predictor, self.core, self.beta.family) + prior.log_density(predictor.beta)
-        for own in predictor.factors:
-            assert own.covariance is not None
-            u, S = own.effects[predictor.at], own.covariance[predictor.at]
-            L, log_sd = np.linalg.cholesky(S), 0.5 * np.log(np.einsum("sqq->sq", S))
-            log_det = 2.0 * np.log(np.einsum("sqq->sq", L)).sum(axis=1)
-            total += [sum(log_sigma_terms(each, *group_prior.table)[0] for each in draw) for draw in log_sd]
-            total += (LKJ_ETA - 1.0) * (log_det - 2.0 * log_sd.sum(axis=1)) - 0.5 * u.shape[1] * log_det
-            total -= 0.5 * (np.linalg.solve(L, u.transpose(0, 2, 1)) ** 2).sum(axis=(1, 2))
-        return np.asarray(total)
+        return log_joint_density(self.beta.predictor().take(at), self.core, self.beta.family, (*self.priors, None))
 
     def check_memory(self, at: IntArray) -> None:
         """Do nothing: draws of all effects are there already, and the pass keeps no more."""

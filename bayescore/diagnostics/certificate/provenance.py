@@ -111,9 +111,10 @@ def altered(idata: Any, posterior: Posterior) -> str:
     source, expected = idata["posterior"], {}
     if posterior.design is not None:
         expected["coef"] = posterior.design.raw_coefficients(posterior.flat)
-    latent = posterior.family.latent_variance if posterior.terms else None
+    latent: Any = posterior.family.latent_variance if posterior.terms else None
+    latent = latent if posterior.sd is None else posterior.sd**2
     for name, sigma in posterior.variables.items():
-        if name.startswith("sigma_") and latent is not None:
+        if name.startswith("sigma_") and sigma.ndim == 1 and latent is not None:
             expected[name.replace("sigma_", "icc_", 1)] = intraclass_correlation(sigma, latent)
     for name, values in expected.items():
         if name in source and not _same(flat_draws(idata, name), np.asarray(values)):
@@ -134,7 +135,7 @@ def _same(found: FloatArray, expected: FloatArray) -> bool:
 def trouble_of_groups(posterior: Posterior, core: Coreset) -> str:
     """Return why draws with effects of groups are not those of `sample` from this coreset; empty if they may be."""
     attrs = posterior.attrs
-    if "corrected" not in attrs and (not posterior.story or "group_prior" not in attrs):
+    if "corrected" not in attrs and (not posterior.story or (posterior.terms and "group_prior" not in attrs)):
         return "The draws were not made by bayescore.sample of a coreset with groups; sample it."
     return _refused(posterior, core, posterior.family)
 

@@ -25,7 +25,7 @@ _TIMES = (1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 _LEAST = 0.001  # smaller errors have no digits worth reading
 _ALL = "The draws are of all rows: nothing is to be weighed."
 _EXACT = (
-    "The coreset is exact: with normal noise of a given sd the likelihood is a quadratic, which sums over all rows say "
+    "The coreset is exact: with normal noise the likelihood of an sd is a quadratic, which sums over all rows say "
     "without loss, so that nothing is to be weighed."
 )
 

@@ -29,6 +29,7 @@ from bayescore.diagnostics.certificate.flat import Moved
 from bayescore.diagnostics.certificate.joint import JointStrategy, effect_label_weights, effects_of, sizes_of
 from bayescore.diagnostics.certificate.marginal import Marginal, elpd_logo, left_out
 from bayescore.diagnostics.certificate.nodes import core_moments
+from bayescore.diagnostics.certificate.noise import NoiseStrategy
 from bayescore.diagnostics.certificate.weigh import Weighed, Weigher
 from bayescore.diagnostics.elpd import Density, PassSums, SampledCounts, elpd_loo, pass_sums
 from bayescore.diagnostics.results import Remedy
@@ -36,7 +37,7 @@ from bayescore.diagnostics.row_sums import JointSums, check_finite, check_weight
 from bayescore.families import Family
 from bayescore.families.family import check_family
 from bayescore.models.groups.rows import joint_terms, largest_gap
-from bayescore.models.posterior import OfModel
+from bayescore.models.posterior import OfModel, log_likelihoods
 from bayescore.models.predictor import Predictor
 from bayescore.numerics.psis import full_weights
 from bayescore.priors import Prior
@@ -135,7 +136,8 @@ class WholeDraws(Weighed):
             each = None if log_p is None else left_out(log_p, self.weights.log_ratio)
             return {} if each is None else elpd_logo(each, counts)
         w, sums, density = self.weights, self.sums(), self.density
-        draws = self.predictor if self.predictor.factors else self.predictor.beta
+        plain = not self.predictor.factors and self.predictor.sd is None
+        draws = self.predictor.beta if plain else self.predictor
         beside = dict[str, Any](n_chains=self.n_chains, density=density, counts=counts)
         return asdict(elpd_loo(sums, w.log_ratio, w.weights, draws, self.family, **beside))
 
@@ -228,20 +230,27 @@ class Whole:
             family=self.family,
             n_chains=len(self.beta.draws),
             sums=partial(self._at, draws),
-            by_group=isinstance(self.inner, Marginal),
+            by_group=bool(self.core.groups) and one_intercept(self.core.groups),
             of_groups=partial(self._of_groups, at),
             density=self.inner.density(None) if isinstance(self.inner, Moved) else None,
         )
 
     def _at(self, draws: Predictor) -> PassSums:
         """Return the sums of all rows at draws: by the sample of the pass, or of the coreset's own rows."""
-        return self._sums.at(draws) or pass_sums(draws, 0, self.core, self.family)
+        found = self._sums.at(draws) or pass_sums(draws, 0, self.core, self.family)
+        if draws.sd is None:
+            return found
+        return replace(found, log_likelihood=log_likelihoods(draws, self.core, self.family))
 
     def _of_groups(self, at: IntArray) -> FloatArray | None:
         """Return log-likelihoods of groups at draws; None where that takes long."""
         inner = self.inner
-        if not isinstance(inner, Marginal) or len(self.core) * len(at) > _FEW:
+        if len(self.core) * len(at) > _FEW:
             return None
+        if isinstance(inner, NoiseStrategy):
+            within = squares_within(self.beta.flat[at], self.core, self.dataset)
+            return None if within is None else inner.of_groups(at, within)
+        assert isinstance(inner, Marginal)
         theta, arguments = inner.posterior.flat[at], inner.target.arguments()
         log_p = core_moments(theta, arguments)[1].log_p[:, :-1]
         if self.family.quadratic:
@@ -266,6 +275,8 @@ def weigher_of(
     carried: Shortfall | None = None,
 ) -> Weigher:
     """Return the strategy for the kind of model."""
+    if posterior.sd is not None:
+        return NoiseStrategy(idata, posterior, core, dataset)
     if core.group is None:
         family = check_family(posterior.attrs.get("family", core.family))
         prior = prior_from_dict(posterior.story["prior"]) if posterior.story else None

@@ -1,0 +1,302 @@
+"""The sampler of numbers whose noise has an unknown sd: sds first, then coefficients and effects exactly.
+
+Without groups sigma has one dimension: draws are independent, by the inverse of its distribution on a grid. Under
+other priors than normal ones `langevin` moves coefficients and log sigma.
+
+With groups (log sigma, log sds, correlations) have a few dimensions (`models.normal`). A mixture of Student t about
+weighed points fits them so well (adaptive importance sampling; Cappé, Guillin, Marin and Robert 2004, Population Monte
+Carlo; West 1993, Mixture models, Monte Carlo, Bayesian updating and dynamic models) that chains of its independent
+proposals accept most. Coefficients and effects are then drawn given these, independently of each other.
+
+Where a density of sds takes long, rows and levels are so many that sigma is known to a hundredth. Then `collapsed` or
+`joint` draws the rest given its mode, sigma is drawn by its standard error, and sds of effects follow it.
+
+When to use it: family="normal", where it is the default unless there are groups and a prior that is not normal.
+"""
+
+import json
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy import linalg, special
+
+from bayescore.compiled import jit_sums
+from bayescore.data.coreset import Coreset, feature_names
+from bayescore.data.design import one_intercept
+from bayescore.families.family import check_family
+from bayescore.families.normal import Gaussian
+from bayescore.models.noise import NoiseEstimate, find_noise
+from bayescore.models.normal import FlatNormal, GroupedNormal, correlations_of
+from bayescore.models.posterior import add_predictors, add_scores, log_joint_density, posterior, prior_terms
+from bayescore.models.predictor import Factor, Predictor
+from bayescore.priors.groups import log_sigma_terms
+from bayescore.progress import progress
+from bayescore.samplers.adaptive import ChainPlan, run
+from bayescore.samplers.groups import (
+    COLLAPSED,
+    JOINT,
+    check_effects,
+    check_groups,
+    intraclass_correlation,
+    tell_groups,
+)
+from bayescore.samplers.langevin import Dense, density, with_long_tails
+from bayescore.samplers.method import Request, Sampler, mode_and_factor
+from bayescore.types import FloatArray
+
+_ALTERNATIONS = 4  # of the mode of coefficients and sigma at the residuals there
+_DF = 5.0
+_WIDER = 1.3  # than the curvature at the mode, of the first proposals
+_ROUNDS = 300, 600, 1200  # points weighed
+_KERNELS = 400
+_DEFENSIVE = 0.1  # share of proposals as wide as all points
+_WORTH = 0.3  # effective draws for each proposal, from which none is thinned
+_MOST_THIN = 4
+_MOST_WORK = 5e7  # multiplications of a density: some 20 ms
+_ENOUGH = 2000.0  # degrees of freedom, from which sigma's own distribution is as good as normal
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """A mixture of Student t about centers, shape (M, k), with L, and one that is wider, about their middle."""
+
+    centers: FloatArray
+    factor: FloatArray
+    middle: FloatArray
+    wide: FloatArray
+
+    def draw(self, n: int, rng: np.random.Generator) -> FloatArray:
+        """Return points, shape (n, k)."""
+        k = len(self.factor)
+        steps = rng.standard_normal((n, k)) * np.sqrt(_DF / rng.chisquare(_DF, n))[:, None]
+        near = self.centers[rng.integers(len(self.centers), size=n)] + steps @ self.factor.T
+        return np.where(rng.random((n, 1)) < _DEFENSIVE, self.middle + steps @ self.wide.T, near)
+
+    def log_density(self, points: FloatArray) -> FloatArray:
+        """Return the log density at points, up to a constant that all mixtures share."""
+        near = special.logsumexp(_student(points[:, None] - self.centers, self.factor), axis=1)
+        wide = _student(points - self.middle, self.wide) + math.log(_DEFENSIVE)
+        return np.asarray(np.logaddexp(near + math.log((1.0 - _DEFENSIVE) / len(self.centers)), wide))
+
+    @classmethod
+    def about(cls, points: FloatArray, log_weights: FloatArray, before: FloatArray, rng: np.random.Generator) -> Any:
+        """Return the mixture near weighed points; `before` is a covariance that counts as much as 2 k of them."""
+        k, w = points.shape[1], np.exp(log_weights - special.logsumexp(log_weights))
+        size, middle = 1.0 / float(w @ w), w @ points
+        rest = points - middle
+        covariance = (size * (rest.T * w) @ rest + 2.0 * k * before) / (size + 2.0 * k)
+        h = (4.0 / (k + 2.0) / size) ** (1.0 / (k + 4.0))
+        centers = points[rng.choice(len(w), size=_KERNELS, p=w)]
+        factor: FloatArray = np.linalg.cholesky(covariance).astype(np.float64)
+        shrunk = middle + math.sqrt(max(1.0 - h**2, 0.0)) * (centers - middle)  # so that the spread stays
+        return cls(shrunk, min(h, 1.0) * factor, middle, 1.5 * factor)
+
+
+def _student(steps: FloatArray, factor: FloatArray) -> FloatArray:
+    k = len(factor)
+    white = linalg.solve_triangular(factor, steps.reshape(-1, k).T, lower=True)
+    square = (white**2).sum(axis=0).reshape(steps.shape[:-1])
+    return np.asarray(-0.5 * (_DF + k) * np.log1p(square / _DF) - np.log(np.diagonal(factor)).sum())
+
+
+def fitted(target: GroupedNormal, sd: float, rng: np.random.Generator) -> tuple[Mixture, FloatArray, int]:
+    """Return proposals of sds and correlations, points to start from, and how many proposals make a draw."""
+    mode, scale = target.mode(sd)
+    factor = np.asarray(np.linalg.cholesky(scale @ scale.T), dtype=np.float64)
+    made = [Mixture(mode[None], _WIDER * factor, mode, 2.0 * _WIDER * factor)]
+    points, values = np.empty((0, len(mode))), np.empty(0)
+    for n in _ROUNDS:
+        new = made[-1].draw(n, rng)
+        points, values = np.concatenate([points, new]), np.append(values, [target.log_density(each) for each in new])
+        shares = np.log(np.array(_ROUNDS[: len(made)]) / len(points))
+        log_q = special.logsumexp([own.log_density(points) + a for own, a in zip(made, shares, strict=True)], axis=0)
+        made.append(Mixture.about(points, values - log_q, factor @ factor.T, rng))
+    last = np.exp((values - made[-1].log_density(points))[-_ROUNDS[-1] :] - (values - log_q).max())
+    w = np.exp(values - log_q - special.logsumexp(values - log_q))
+    worth = float(last.sum() ** 2 / (last @ last) / len(last))
+    thin = min(max(math.ceil(_WORTH / worth), 1), _MOST_THIN)
+    return made[-1], points[rng.choice(len(w), size=64, p=w)], thin
+
+
+@jit_sums
+def _of_rows(theta: FloatArray, gradient: FloatArray, data: Any) -> float:
+    """Return the log density of coefficients and log sigma, and write its gradient."""
+    columns, weights, offset, prior, (nu, scale) = data
+    D = theta.size - 1
+    own = theta[:D].copy()
+    slope, scores = np.zeros(D), np.zeros(D)
+    total = prior_terms(own, prior, slope)
+    eta = np.zeros(weights.size)
+    add_predictors(own, columns, offset, eta)
+    square, weight, precision = 0.0, 0.0, math.exp(-2.0 * theta[D])
+    for n in range(weights.size):
+        square += weights[n] * eta[n] * eta[n] * precision
+        weight += weights[n]
+        eta[n] *= -weights[n] * precision
+    add_scores(columns, eta, scores)
+    value, steep, _ = log_sigma_terms(theta[D], nu, scale)
+    gradient[:D] = slope + scores
+    gradient[D] = square - weight + steep
+    return float(total - 0.5 * square - weight * theta[D] + value)
+
+
+OF_ROWS = density("numbers", _of_rows)
+
+
+class NormalSampler(Sampler):
+    """The declaration of the sampler."""
+
+    def draw(self, request: Request) -> Any:
+        """Return draws of beta, sigma and, with groups, of u_g, sigma_g and rho_g for each factor g."""
+        from bayescore.compat import inference_data  # ArviZ is slow to import, and builders do without it
+
+        core, sd_prior = request.data, request.sd_prior
+        assert sd_prior is not None
+        coords, dims = {"feature": list(feature_names(core))}, {"beta": ["feature"]}
+        if core.group is None:
+            drawn = self._flat(request) if request.prior.gaussian else self._by_steps(request)
+            found = dict(zip(("beta", "sigma"), drawn, strict=True))
+            predictor = Predictor(found["beta"].reshape(-1, core.n_features), sd=found["sigma"].ravel())
+            return self._told(request, inference_data, found, predictor, coords, dims)
+        if not request.prior.gaussian:
+            raise ValueError(
+                f"sampler='normal' with groups needs a normal prior, not {request.prior}: use sampler='nuts'"
+            )
+        groups, group_prior = check_groups(core), request.options["group_prior"]
+        assert isinstance(core, Coreset)
+        target = GroupedNormal.of(core, request.prior, group_prior, sd_prior)
+        if target.work > _MOST_WORK and (noise := find_noise(core)).freedom > _ENOUGH:
+            return self._given(request, noise)
+        check_effects(request, core.n_features + sum(len(own) * len(own.effects) for own in groups), "effects")
+        found = self._sampled(request, target)
+        for own in groups:
+            coords[own.name] = list(own.levels)
+            dims[f"u_{own.name}"] = [own.name]
+            if len(own.effects) > 1:
+                coords[f"{own.name}_effect"] = list(own.effects)
+                pairs = [(a, b) for i, a in enumerate(own.effects) for b in own.effects[i + 1 :]]
+                coords[f"{own.name}_pair"] = [f"{a}, {b}" for a, b in pairs]
+                dims |= {
+                    f"u_{own.name}": [own.name, f"{own.name}_effect"],
+                    f"sigma_{own.name}": [f"{own.name}_effect"],
+                    f"rho_{own.name}": [f"{own.name}_pair"],
+                }
+        flat_ones = {name: each.reshape(-1, *each.shape[2:]) for name, each in found.items()}
+        factors = [Factor.of(own, flat_ones) for own in groups]
+        predictor = Predictor(flat_ones["beta"], factors, core.design, sd=flat_ones["sigma"])
+        if one_intercept(groups):
+            name = groups[0].name
+            found[f"icc_{name}"] = intraclass_correlation(found[f"sigma_{name}"], found["sigma"] ** 2)
+        return self._told(request, inference_data, found, predictor, coords, dims)
+
+    def _told(self, request: Request, make: Any, found: Any, predictor: Predictor, coords: Any, dims: Any) -> Any:
+        """Return draws with their log densities, and attributes that say what they are of."""
+        family, group_prior = check_family(request.family), request.options["group_prior"]
+        priors = request.prior, group_prior, request.sd_prior
+        lp = log_joint_density(predictor, request.data, family, priors).reshape(found["sigma"].shape)
+        idata = make({"posterior": found, "sample_stats": {"lp": lp}}, coords=coords, dims=dims)
+        if request.data.group is not None:
+            told = sorted(name for name in found if name not in ("beta", "sigma") and not name.startswith("icc_"))
+            tell_groups(idata, check_groups(request.data), group_prior, told)
+        return idata
+
+    def _flat(self, request: Request) -> tuple[FloatArray, FloatArray]:
+        """Return independent draws of the coefficients, shape (chains, draws, D), and of sigma."""
+        assert request.sd_prior is not None
+        target = FlatNormal.of(request.data, request.prior, request.sd_prior)
+        chains = [target.draw(request.draws, np.random.default_rng(stream)) for stream in request.streams[:-1]]
+        return np.stack([beta for beta, _ in chains]), np.stack([sd for _, sd in chains])
+
+    def _by_steps(self, request: Request) -> tuple[FloatArray, FloatArray]:
+        """Return the same where the prior is not normal, by `langevin` on coefficients and log sigma."""
+        rows, sd_prior, sd = request.data, request.sd_prior, float(check_family(request.family).unit)
+        assert sd_prior is not None
+        assert rows.offset is not None
+        weight, D = float(rows.weights.sum()), rows.n_features
+        for _ in range(_ALTERNATIONS):
+            mode, factor = mode_and_factor(posterior(rows, Gaussian(sd), request.prior))
+            sd = math.sqrt(float(rows.weights @ rows.with_offset(rows.X @ mode) ** 2) / weight)
+        own, prior = request.target().arguments(), request.prior
+        data = own[0], own[2], own[3], prior.parts(D), sd_prior.table
+        center, scale = np.append(mode, math.log(sd)), np.zeros((D + 1, D + 1))
+        scale[:D, :D], scale[D, D] = factor, math.sqrt(0.5 / weight)
+        noise = np.random.default_rng(request.streams[-1]).standard_normal((request.chains, D + 1))
+        frame = Dense.of(OF_ROWS, data, center, scale, with_long_tails(mode, factor, prior, D))
+        plan = ChainPlan.of(request, "sampling coefficients and sigma")
+        drawn = run(frame, center + 1.5 * noise @ scale.T, request.streams[:-1], plan)
+        return drawn.theta[..., :D], np.exp(drawn.theta[..., D])
+
+    def _sampled(self, request: Request, target: GroupedNormal) -> dict[str, FloatArray]:
+        """Return variables of models with groups, shape (chains, draws, ...) each."""
+        core = request.data
+        assert isinstance(core, Coreset)
+        rng = np.random.default_rng(request.streams[-1])
+        proposals, starts, thin = fitted(target, float(check_family(request.family).unit), rng)
+        chains, n = [], request.draws * thin
+        with progress(request.progressbar, "sampling sds", request.chains * n) as bar:
+            for c, stream in enumerate(request.streams[:-1]):
+                own = np.random.default_rng(stream)
+                points = np.concatenate([starts[c % len(starts)][None], proposals.draw(n, own)])
+                accept, log_q = np.log(own.random(n)), proposals.log_density(points)
+                now, value, kept = 0, target.log_density(points[0]) - log_q[0], list[FloatArray]()
+                for place in range(n):
+                    ratio = target.log_density(points[place + 1]) - log_q[place + 1]
+                    if accept[place] < ratio - value:
+                        now, value = place + 1, ratio
+                    if (place + 1) % thin == 0:
+                        kept.append(points[now])
+                    bar.advance(1)
+                chains.append(self._given_sds(target, np.array(kept), own))
+        return {name: np.stack([own[name] for own in chains]) for name in chains[0]}
+
+    def _given_sds(self, target: GroupedNormal, points: FloatArray, rng: np.random.Generator) -> dict[str, FloatArray]:
+        """Return variables of a chain, given its points, shape (n, k): coefficients and effects are drawn."""
+        changes = np.flatnonzero(np.append(True, (points[1:] != points[:-1]).any(axis=1)))
+        runs = np.diff(np.append(changes, len(points)))
+        beta, effects = zip(
+            *(target.draw(points[at], int(n), rng) for at, n in zip(changes, runs, strict=True)), strict=True
+        )
+        found = {"beta": np.concatenate(beta), "sigma": np.exp(points[:, 0])}
+        sds = [target.sds(each).factors for each in points]
+        for f, own in enumerate(target.rows.factors):
+            sd, R = correlations_of([each[f] for each in sds])
+            u, q = np.concatenate([each[f] for each in effects]), len(own.effects)
+            found |= {f"u_{own.name}": u if q > 1 else u[:, :, 0], f"sigma_{own.name}": sd if q > 1 else sd[:, 0]}
+            if q > 1:
+                i, j = np.triu_indices(q, 1)
+                found[f"rho_{own.name}"] = R[:, i, j]
+        return found
+
+    def _given(self, request: Request, noise: NoiseEstimate) -> Any:
+        """Return draws given the mode of sigma, with sigma by its standard error and sds of effects that follow it."""
+        groups = check_groups(request.data)
+        sampler = COLLAPSED if one_intercept(groups) else JOINT
+        asked = {name: own for name, own in request.options.items() if name in sampler.options}
+        idata = sampler.draw(replace(request, sd_prior=None, options=sampler.checked_options(asked)))
+        source, rng = idata["posterior"], np.random.default_rng(request.streams[-1].spawn(1)[0])
+        step = noise.log_se * rng.standard_normal((request.chains, request.draws))
+        source["sigma"] = (("chain", "draw"), noise.sd * np.exp(step))
+        for own in groups:
+            name = f"sigma_{own.name}"
+            moves = np.array([noise.moves.get(each, 0.0) for each in own.parameters[: len(own.effects)]])
+            sd = source[name]
+            factor = np.exp(step[..., None] * moves).reshape(*step.shape, *sd.shape[2:])
+            source[name] = sd.copy(data=sd.transpose("chain", "draw", ...).values * factor)
+            if (icc := f"icc_{own.name}") in source:
+                found = intraclass_correlation(source[name].values, source["sigma"].values ** 2)
+                source[icc] = source[icc].copy(data=found)
+        tell_groups(idata, groups, request.options["group_prior"], sorted(json.loads(source.attrs["effects_of"])))
+        return idata
+
+
+NORMAL = NormalSampler(
+    name="normal",
+    about="for numbers whose noise has an unknown sd: sds first, then coefficients and effects exactly given these",
+    needs=("closed_form", "unimodal"),
+    because="needs a density in closed form and cannot cross between spike and slab",
+    options=COLLAPSED.options,
+    grouped=None,
+    draws_sd=True,
+)
