@@ -54,7 +54,7 @@ _KERNELS = 400
 _DEFENSIVE = 0.1  # share of proposals as wide as all points
 _WORTH = 0.3  # effective draws for each proposal, from which none is thinned
 _MOST_THIN = 4
-_MOST_WORK = 5e7  # multiplications of a density: some 20 ms
+_LONGEST = 1.5e-3  # seconds of a density: with 4 chains of 1,000 draws some twenty
 _ENOUGH = 2000.0  # degrees of freedom, from which sigma's own distribution is as good as normal
 
 
@@ -167,7 +167,7 @@ class NormalSampler(Sampler):
         groups, group_prior = check_groups(core), request.options["group_prior"]
         assert isinstance(core, Coreset)
         target = GroupedNormal.of(core, request.prior, group_prior, sd_prior)
-        if target.work > _MOST_WORK and (noise := find_noise(core)).freedom > _ENOUGH:
+        if target.seconds > _LONGEST and (noise := find_noise(core)).freedom > _ENOUGH:
             return self._given(request, noise)
         check_effects(request, core.n_features + sum(len(own) * len(own.effects) for own in groups), "effects")
         found = self._sampled(request, target)
@@ -275,6 +275,7 @@ class NormalSampler(Sampler):
         sampler = COLLAPSED if one_intercept(groups) else JOINT
         asked = {name: own for name, own in request.options.items() if name in sampler.options}
         idata = sampler.draw(replace(request, sd_prior=None, options=sampler.checked_options(asked)))
+        del idata["sample_stats"]["lp"]  # of other parameters
         source, rng = idata["posterior"], np.random.default_rng(request.streams[-1].spawn(1)[0])
         step = noise.log_se * rng.standard_normal((request.chains, request.draws))
         source["sigma"] = (("chain", "draw"), noise.sd * np.exp(step))
