@@ -15,9 +15,8 @@ and Joe 2009, Generating random correlation matrices based on vines and extended
 """
 
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,6 +36,7 @@ _NATS = 40.0  # below the mode, where the grid of log sigma ends
 _POINTS = 2001  # of the grid: some hundred to an sd
 _COARSE = 161
 _DENSE = 250  # coefficients and effects, up to which a matrix of all is faster than one of blocks
+_PIECE = 1 << 21  # numbers of matrices at a time
 _FIRST = 0.5  # sd of effects over that of the noise, in columns of scale 1
 _STEP = 1e-3  # of log sds, for second differences
 _LEAST_CURVATURE = 0.1  # of log sds: where rows say nothing their prior does
@@ -98,8 +98,7 @@ class FlatNormal:
         weight = float(self.rows.w.sum())
         square = self.rest * ratio + (self.g**2 / (variance[:, None] + self.s**2)).sum(axis=1)
         logs = np.log1p(self.s**2 * ratio[:, None]).sum(axis=1) + weight * (_LOG_2PI + 2.0 * log_sd)
-        of_prior = np.array([log_sigma_terms(each, *self.sd_prior.table)[0] for each in log_sd])
-        return np.asarray(of_prior - 0.5 * (square + logs))
+        return np.asarray(_log_sigma(log_sd, self.sd_prior) - 0.5 * (square + logs))
 
     @cached_property
     def grid(self) -> tuple[FloatArray, FloatArray]:
@@ -142,19 +141,11 @@ class FlatNormal:
         return self.rows.beta(t @ self.V.T), sd
 
 
-@dataclass(frozen=True, eq=False)
-class GroupSds:
-    """Sds and correlations at a point: sigma, and the factor B of each factor's covariance, S = B B', (q, q)."""
+class GroupSds(NamedTuple):
+    """Sds and correlations at n points: sigma, (n,), and the factors B of each factor's covariances B B', (n, q, q)."""
 
-    sd: float
+    sd: FloatArray
     factors: list[FloatArray]
-
-
-class _Factored(NamedTuple):
-    """The factor of a precision of coefficients and effects: its log determinant, and what solves by it, (p + E,)."""
-
-    log_det: float
-    solve: Callable[[FloatArray], FloatArray]
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,98 +185,107 @@ class GroupedNormal:
     def _sizes(self) -> list[int]:
         return [q for _, q in self.rows.shapes]
 
-    def sds(self, point: FloatArray) -> GroupSds:
-        """Return sds and correlations at a point."""
-        factors, at = [], 1
+    def sds(self, points: FloatArray) -> GroupSds:
+        """Return sds and correlations at points, shape (n, k)."""
+        factors, at, n = [], 1, len(points)
         for q in self._sizes:
-            sd, z = np.exp(point[at : at + q]), np.tanh(point[at + q : at + q + q * (q - 1) // 2])
-            L, left, k = np.zeros((q, q)), np.ones(q), 0
+            sd, z = np.exp(points[:, at : at + q]), np.tanh(points[:, at + q : at + q + q * (q - 1) // 2])
+            L, left, k = np.zeros((n, q, q)), np.ones((n, q)), 0
             for i in range(q):
                 for j in range(i):
-                    L[i, j] = z[k] * math.sqrt(left[i])
-                    left[i] -= L[i, j] ** 2
+                    L[:, i, j] = z[:, k] * np.sqrt(left[:, i])
+                    left[:, i] -= L[:, i, j] ** 2
                     k += 1
-                L[i, i] = math.sqrt(max(left[i], np.finfo(float).tiny))
-            factors.append(sd[:, None] * L)
-            at += q + len(z)
-        return GroupSds(math.exp(point[0]), factors)
+                L[:, i, i] = np.sqrt(np.maximum(left[:, i], np.finfo(float).tiny))
+            factors.append(sd[:, :, None] * L)
+            at += q + z.shape[1]
+        return GroupSds(np.exp(points[:, 0]), factors)
 
-    def log_prior(self, point: FloatArray) -> float:
-        """Return the log density of the priors in these coordinates, up to a constant."""
-        total, at = log_sigma_terms(point[0], *self.priors[1].table)[0], 1
+    def log_priors(self, points: FloatArray) -> FloatArray:
+        """Return the log density of the priors in these coordinates, shape (n,), up to a constant."""
+        total, at = _log_sigma(points[:, 0], self.priors[1]), 1
         for q in self._sizes:
-            total += sum(log_sigma_terms(each, *self.priors[0].table)[0] for each in point[at : at + q])
+            for sd in points.T[at : at + q]:
+                total += _log_sigma(sd, self.priors[0])
             at += q
             for i in range(q):
                 for j in range(i):
                     shape = LKJ_ETA + 0.5 * (q - 2 - j)
-                    total -= 2.0 * shape * float(np.logaddexp(point[at], -point[at]))
+                    total -= 2.0 * shape * np.logaddexp(points[:, at], -points[:, at])
                     at += 1
-        return float(total)
+        return total
 
-    def _factored(self, own: GroupSds) -> tuple[_Factored, list[FloatArray]]:
-        """Return the factor of sigma^2 H, and B^-1 of each factor."""
-        turns = [linalg.solve_triangular(B, np.eye(len(B)), lower=True) for B in own.factors]
-        precisions = [own.sd**2 * turn.T @ turn for turn in turns]
-        p, (G, q) = self.flat.X.shape[1], self.rows.shapes[0]
+    def _solved(self, own: GroupSds, turns: list[FloatArray], pulls: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the log determinants of sigma^2 H, (n,), and what solves it for the right hand sides, (n, p + E)."""
+        square, p = own.sd[:, None, None] ** 2, self.flat.X.shape[1]
+        precisions = [square * turn.transpose(0, 2, 1) @ turn for turn in turns]
+        log_det, x = np.empty(len(pulls)), np.empty(pulls.shape)
         if isinstance(self.curvature, Curvature):
-            shapes = zip(precisions, self.rows.shapes, strict=True)
-            blocks = [np.broadcast_to(P, (H, r, r)) for P, (H, r) in shapes]
-            solver = self.curvature.solver(own.sd**2 * np.eye(p), blocks)
-
-            def solve(pull: FloatArray) -> FloatArray:
+            G, q = self.rows.shapes[0]
+            for i, pull in enumerate(pulls):
+                blocks = [
+                    np.broadcast_to(P[i], (H, r, r)) for P, (H, r) in zip(precisions, self.rows.shapes, strict=True)
+                ]
+                solver = self.curvature.solver(square[i] * np.eye(p), blocks)
                 first, rest = solver.solve(pull[p : p + G * q].reshape(G, q), np.delete(pull, slice(p, p + G * q)))
-                return np.concatenate([rest[:p], first.ravel(), rest[p:]])
-
-            log_det = float(np.linalg.slogdet(solver.D)[1].sum())
-            return _Factored(log_det + 2.0 * float(np.log(np.diagonal(solver.factor)).sum()), solve), turns
-        H, at = self.curvature.copy(), p
-        H[np.arange(p), np.arange(p)] += own.sd**2
-        for P, (G, q) in zip(precisions, self.rows.shapes, strict=True):
-            places = at + np.arange(G * q).reshape(G, q)
-            H[places[:, :, None], places[:, None, :]] += P
-            at += G * q
-        L = np.linalg.cholesky(H)
-        return _Factored(2.0 * float(np.log(np.diagonal(L)).sum()), partial(linalg.cho_solve, (L, True))), turns
+                x[i] = np.concatenate([rest[:p], first.ravel(), rest[p:]])
+                log_det[i] = np.linalg.slogdet(solver.D)[1].sum() + 2.0 * np.log(np.diagonal(solver.factor)).sum()
+            return log_det, x
+        step = max(1, _PIECE // self.curvature.size)
+        for start in range(0, len(pulls), step):
+            cut, at = slice(start, start + step), p
+            H = np.repeat(self.curvature[None], len(pulls[cut]), axis=0)
+            H[:, np.arange(p), np.arange(p)] += square[cut, 0]
+            for P, (G, q) in zip(precisions, self.rows.shapes, strict=True):
+                places = at + np.arange(G * q).reshape(G, q)
+                H[:, places[:, :, None], places[:, None, :]] += P[cut, None]
+                at += G * q
+            log_det[cut] = 2.0 * np.log(np.einsum("nii->ni", np.linalg.cholesky(H))).sum(axis=1)
+            x[cut] = np.linalg.solve(H, pulls[cut, :, None])[:, :, 0]
+        return log_det, x
 
     def _parts(self, x: FloatArray) -> tuple[FloatArray, list[FloatArray]]:
-        """Return v, shape (..., p), and effects, (..., G, q) each, of vectors (..., p + E)."""
+        """Return v, shape (n, p), and effects, (n, G, q) each, of vectors (n, p + E)."""
         ends = np.cumsum([self.flat.X.shape[1], *(G * q for G, q in self.rows.shapes)])[:-1]
-        v, *effects = np.split(x, ends, axis=-1)
-        shapes = zip(effects, self.rows.shapes, strict=True)
-        return v, [u.reshape(*x.shape[:-1], *shape) for u, shape in shapes]
+        v, *effects = np.split(x, ends, axis=1)
+        return v, [u.reshape(len(x), *shape) for u, shape in zip(effects, self.rows.shapes, strict=True)]
 
-    def log_density(self, point: FloatArray) -> float:
-        """Return the log density of a point, -inf where it is beyond numbers."""
-        z = np.abs(point[self._correlations])
-        if np.abs(point[~self._correlations] - self._middle).max() > _FARTHEST or z.max(initial=0.0) > 0.3 * _FARTHEST:
-            return -math.inf
-        own = self.sds(point)
+    def log_densities(self, points: FloatArray) -> FloatArray:
+        """Return the log density of points, shape (n,), -inf where it is beyond numbers."""
+        far = np.abs(points[:, ~self._correlations] - self._middle).max(axis=1) > _FARTHEST
+        far |= np.abs(points[:, self._correlations]).max(axis=1, initial=0.0) > 0.3 * _FARTHEST
+        found = np.full(len(points), -np.inf)
+        found[~far] = self._within(points[~far])
+        return np.where(np.isfinite(found), found, -np.inf)
+
+    def _within(self, points: FloatArray) -> FloatArray:
+        own = self.sds(points)
+        turns = [np.asarray(np.linalg.inv(B)) for B in own.factors]
         try:
-            factored, turns = self._factored(own)
-            x = factored.solve(self.pull)
+            log_det, x = self._solved(own, turns, np.repeat(self.pull[None], len(points), axis=0))
         except (DataError, np.linalg.LinAlgError):
-            return -math.inf
-        v, effects = self._parts(x)
-        square = float(self.flat.w @ (self.flat.y - self.columns @ x) ** 2) / own.sd**2 + float(v @ v)
-        logs = factored.log_det + (float(self.flat.w.sum()) - len(x)) * 2.0 * point[0]
+            if len(points) == 1:
+                return np.full(1, -np.inf)
+            return np.concatenate([self._within(point[None]) for point in points])
+        (v, effects), w = self._parts(x), self.flat.w
+        gaps = self.flat.y - (self.columns @ x.T).T
+        square = (gaps**2 @ w) / own.sd**2 + (v**2).sum(axis=1)
+        logs = log_det + float(w.sum()) * _LOG_2PI + (float(w.sum()) - len(self.pull)) * 2.0 * points[:, 0]
         for B, turn, u in zip(own.factors, turns, effects, strict=True):
-            square += float(((u @ turn.T) ** 2).sum())
-            logs += 2.0 * len(u) * float(np.log(np.diagonal(B)).sum())
-        value = self.log_prior(point) - 0.5 * (square + logs + float(self.flat.w.sum()) * _LOG_2PI)
-        return value if math.isfinite(value) else -math.inf
+            square += ((u @ turn.transpose(0, 2, 1)) ** 2).sum(axis=(1, 2))
+            logs += 2.0 * u.shape[1] * np.log(np.einsum("nqq->nq", B)).sum(axis=1)
+        return np.asarray(self.log_priors(points) - 0.5 * (square + logs))
 
-    def draw(self, point: FloatArray, n: int, rng: np.random.Generator) -> tuple[FloatArray, list[FloatArray]]:
-        """Return n draws of coefficients, shape (n, p), and of each factor's effects, (n, G, q), given the point."""
-        own = self.sds(point)
-        factored, turns = self._factored(own)
-        found = np.empty((n, len(self.pull)))
-        for x in found:
-            noise = own.sd * np.sqrt(self.flat.w) * rng.standard_normal(len(self.flat.w))
-            of_prior = [rng.standard_normal(shape) @ turn for turn, shape in zip(turns, self.rows.shapes, strict=True)]
-            more = np.concatenate([rng.standard_normal(self.flat.X.shape[1]), *(each.ravel() for each in of_prior)])
-            x[:] = factored.solve(self.pull + self.columns.T @ noise + own.sd**2 * more)
-        v, effects = self._parts(found)
+    def draw(self, points: FloatArray, rng: np.random.Generator) -> tuple[FloatArray, list[FloatArray]]:
+        """Return a draw of coefficients, shape (n, p), and of each factor's effects, (n, G, q), at each point."""
+        own, n = self.sds(points), len(points)
+        turns = [np.asarray(np.linalg.inv(B)) for B in own.factors]
+        of_rows = np.sqrt(self.flat.w) * rng.standard_normal((n, len(self.flat.w))) * own.sd[:, None]
+        more = [rng.standard_normal((n, self.flat.X.shape[1]))]
+        for turn, shape in zip(turns, self.rows.shapes, strict=True):
+            more.append((rng.standard_normal((n, *shape)) @ turn).reshape(n, -1))
+        pulls = self.pull + (self.columns.T @ of_rows.T).T + own.sd[:, None] ** 2 * np.concatenate(more, axis=1)
+        v, effects = self._parts(self._solved(own, turns, pulls)[1])
         return self.flat.beta(v), effects
 
     @cached_property
@@ -309,26 +309,29 @@ class GroupedNormal:
     def mode(self, sd: float) -> tuple[FloatArray, FloatArray]:
         """Return the mode, and the factor of about the covariance there, sought from about sigma."""
         first = self.first(sd)
-        worst = -self.log_density(first) + 1e6
+        k, worst = len(first), 1e6 - float(self.log_densities(first[None])[0])
 
-        def loss(point: FloatArray) -> float:
-            return min(-self.log_density(point), worst)
+        def losses(points: FloatArray) -> FloatArray:
+            return np.minimum(-self.log_densities(points), worst)
 
-        point = optimize.minimize(loss, first, method="BFGS", options={"gtol": 1e-2, "eps": 1e-5}).x
-        k = len(point)
-        H, each, middle = np.empty((k, k)), 10.0 * _STEP * np.eye(k), loss(point)
-        for i in range(k):
-            H[i, i] = loss(point + each[i]) + loss(point - each[i]) - 2.0 * middle
-            for j in range(i):
-                ends = [loss(point + a * each[i] + b * each[j]) for a, b in ((1, 1), (-1, -1), (1, -1), (-1, 1))]
-                H[i, j] = H[j, i] = 0.25 * (ends[0] + ends[1] - ends[2] - ends[3])
-        values, turn = np.linalg.eigh(H / (10.0 * _STEP) ** 2)
+        def descent(point: FloatArray) -> tuple[float, FloatArray]:
+            found = losses(np.vstack([point, point + steps, point - steps]))
+            return float(found[0]), (found[1 : k + 1] - found[k + 1 :]) / (2.0 * _STEP)
+
+        steps = _STEP * np.eye(k)
+        point = optimize.minimize(descent, first, jac=True, method="BFGS", options={"gtol": 1e-2}).x
+        slopes = [[descent(point + sign * 10.0 * step)[1] for sign in (1.0, -1.0)] for step in steps]
+        H = np.array([up - down for up, down in slopes]) / (20.0 * _STEP)
+        values, turn = np.linalg.eigh(0.5 * (H + H.T))
         return point, turn / np.sqrt(np.maximum(values, _LEAST_CURVATURE))
 
 
-def correlations_of(factors: Sequence[FloatArray]) -> tuple[FloatArray, FloatArray]:
-    """Return sds, shape (n, q), and correlations, (n, q, q), given factors of covariances, (q, q) each."""
-    B = np.stack(factors)
+def _log_sigma(log_sd: FloatArray, prior: GroupPrior) -> FloatArray:
+    return np.array([log_sigma_terms(each, *prior.table)[0] for each in log_sd])
+
+
+def correlations_of(B: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return sds, shape (n, q), and correlations, (n, q, q), given factors of covariances, (n, q, q)."""
     S = B @ B.transpose(0, 2, 1)
     sd = np.sqrt(np.einsum("nqq->nq", S))
     return sd, S / (sd[:, :, None] * sd[:, None, :])

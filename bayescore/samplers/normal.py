@@ -52,6 +52,7 @@ _WIDER = 1.3  # than the curvature at the mode, of the first proposals
 _ROUNDS = 300, 600, 1200  # points weighed
 _KERNELS = 400
 _DEFENSIVE = 0.1  # share of proposals as wide as all points
+_PIECE = 256  # points at a time
 _WORTH = 0.3  # effective draws for each proposal, from which none is thinned
 _MOST_THIN = 4
 _LONGEST = 1.5e-3  # seconds of a density: with 4 chains of 1,000 draws some twenty
@@ -109,7 +110,7 @@ def fitted(target: GroupedNormal, sd: float, rng: np.random.Generator) -> tuple[
     points, values = np.empty((0, len(mode))), np.empty(0)
     for n in _ROUNDS:
         new = made[-1].draw(n, rng)
-        points, values = np.concatenate([points, new]), np.append(values, [target.log_density(each) for each in new])
+        points, values = np.concatenate([points, new]), np.append(values, target.log_densities(new))
         shares = np.log(np.array(_ROUNDS[: len(made)]) / len(points))
         log_q = special.logsumexp([own.log_density(points) + a for own, a in zip(made, shares, strict=True)], axis=0)
         made.append(Mixture.about(points, values - log_q, factor @ factor.T, rng))
@@ -239,30 +240,24 @@ class NormalSampler(Sampler):
             for c, stream in enumerate(request.streams[:-1]):
                 own = np.random.default_rng(stream)
                 points = np.concatenate([starts[c % len(starts)][None], proposals.draw(n, own)])
-                accept, log_q = np.log(own.random(n)), proposals.log_density(points)
-                now, value, kept = 0, target.log_density(points[0]) - log_q[0], list[FloatArray]()
+                parts = [target.log_densities(part) for part in np.array_split(points, max(len(points) // _PIECE, 1))]
+                ratios, accept = np.concatenate(parts) - proposals.log_density(points), np.log(own.random(n))
+                places, now = np.empty(n, dtype=np.int64), 0
                 for place in range(n):
-                    ratio = target.log_density(points[place + 1]) - log_q[place + 1]
-                    if accept[place] < ratio - value:
-                        now, value = place + 1, ratio
-                    if (place + 1) % thin == 0:
-                        kept.append(points[now])
-                    bar.advance(1)
-                chains.append(self._given_sds(target, np.array(kept), own))
+                    now = place + 1 if accept[place] < ratios[place + 1] - ratios[now] else now
+                    places[place] = now
+                chains.append(self._given_sds(target, points[places[thin - 1 :: thin]], own))
+                bar.advance(n)
         return {name: np.stack([own[name] for own in chains]) for name in chains[0]}
 
     def _given_sds(self, target: GroupedNormal, points: FloatArray, rng: np.random.Generator) -> dict[str, FloatArray]:
         """Return variables of a chain, given its points, shape (n, k): coefficients and effects are drawn."""
-        changes = np.flatnonzero(np.append(True, (points[1:] != points[:-1]).any(axis=1)))
-        runs = np.diff(np.append(changes, len(points)))
-        beta, effects = zip(
-            *(target.draw(points[at], int(n), rng) for at, n in zip(changes, runs, strict=True)), strict=True
-        )
+        pieces = np.array_split(points, max(len(points) // _PIECE, 1))
+        beta, effects = zip(*(target.draw(piece, rng) for piece in pieces), strict=True)
         found = {"beta": np.concatenate(beta), "sigma": np.exp(points[:, 0])}
-        sds = [target.sds(each).factors for each in points]
-        for f, own in enumerate(target.rows.factors):
-            sd, R = correlations_of([each[f] for each in sds])
-            u, q = np.concatenate([each[f] for each in effects]), len(own.effects)
+        for f, (own, B) in enumerate(zip(target.rows.factors, target.sds(points).factors, strict=True)):
+            (sd, R), q = correlations_of(B), len(own.effects)
+            u = np.concatenate([each[f] for each in effects])
             found |= {f"u_{own.name}": u if q > 1 else u[:, :, 0], f"sigma_{own.name}": sd if q > 1 else sd[:, 0]}
             if q > 1:
                 i, j = np.triu_indices(q, 1)
