@@ -17,7 +17,7 @@ and Joe 2009, Generating random correlation matrices based on vines and extended
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,7 @@ _FARTHEST = 40.0  # log sds, from the scale of their prior: beyond, densities ar
 _NATS = 40.0  # below the mode, where the grid of log sigma ends
 _POINTS = 2001  # of the grid: some hundred to an sd
 _COARSE = 161
-_DENSE = 250  # coefficients and effects, up to which a matrix of all is faster than one of blocks
+_DENSE = 1 << 20  # numbers of an array in place of a sparse matrix
 _PIECE = 1 << 21  # numbers of matrices at a time
 _FIRST = 0.5  # sd of effects over that of the noise, in columns of scale 1
 _STEP = 1e-3  # of log sds, for second differences
@@ -154,8 +154,9 @@ class GroupedNormal:
 
     rows: JointRows
     flat: WhitenedRows
-    columns: Any  # of coefficients and effects, (n, p + E): an array where these are few, else sparse
-    curvature: FloatArray | Curvature  # of the log-likelihood for sigma = 1
+    columns: sparse.csr_array  # of coefficients and effects, (n, p + E)
+    curvature: Curvature  # of the log-likelihood for sigma = 1
+    cross: FloatArray | None  # of it, (G, q, m), where that is no large array: then many points go together
     pull: FloatArray  # of y on coefficients and effects, (p + E,)
     priors: tuple[GroupPrior, GroupPrior]  # of sds of effects and of the noise
 
@@ -164,22 +165,18 @@ class GroupedNormal:
         """Return the posterior of a coreset of numbers."""
         rows = JointRows.of(core)
         flat = WhitenedRows.of(rows.rows, prior)
-        columns: Any = sparse.hstack([sparse.csr_array(flat.X), rows.columns], format="csr")
-        curvature: FloatArray | Curvature
-        if columns.shape[1] <= _DENSE:
-            columns = columns.toarray()
-            curvature = (columns.T * flat.w) @ columns
-        else:
-            curvature = rows.curvature(flat.w, flat.X)
-        return cls(rows, flat, columns, curvature, columns.T @ (flat.w * flat.y), (group_prior, sd_prior))
+        columns = sparse.hstack([sparse.csr_array(flat.X), rows.columns], format="csr")
+        curvature, (G, q) = rows.curvature(flat.w, flat.X), rows.shapes[0]
+        cross = curvature.cross.toarray().reshape(G, q, -1) if math.prod(curvature.cross.shape) <= _DENSE else None
+        return cls(rows, flat, columns, curvature, cross, columns.T @ (flat.w * flat.y), (group_prior, sd_prior))
 
     @property
     def seconds(self) -> float:
         """About how long a log density takes, by sizes alone, so that draws do not depend on the machine."""
-        if not isinstance(self.curvature, Curvature):
-            return 0.0
-        (G, q), rest = self.rows.shapes[0], len(self.curvature.rest)
-        return 5e-4 + 3e-7 * G * q**2 + 1e-7 * self.curvature.cross.nnz + 3e-11 * rest**3
+        (G, q), m, rows = self.rows.shapes[0], len(self.curvature.rest), len(self.flat.w)
+        if self.cross is not None:
+            return 5e-8 * rows + 1e-8 * G * q * (m + 10 * q) + 1e-9 * G * q * m**2 + 1e-10 * m**3
+        return 5e-4 + 3e-7 * G * q**2 + 1e-7 * self.curvature.cross.nnz + 3e-11 * m**3
 
     @property
     def _sizes(self) -> list[int]:
@@ -217,31 +214,37 @@ class GroupedNormal:
 
     def _solved(self, own: GroupSds, turns: list[FloatArray], pulls: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the log determinants of sigma^2 H, (n,), and what solves it for the right hand sides, (n, p + E)."""
-        square, p = own.sd[:, None, None] ** 2, self.flat.X.shape[1]
+        square, p, shapes = own.sd[:, None, None] ** 2, self.flat.X.shape[1], self.rows.shapes
         precisions = [square * turn.transpose(0, 2, 1) @ turn for turn in turns]
-        log_det, x = np.empty(len(pulls)), np.empty(pulls.shape)
-        if isinstance(self.curvature, Curvature):
-            G, q = self.rows.shapes[0]
-            for i, pull in enumerate(pulls):
-                blocks = [
-                    np.broadcast_to(P[i], (H, r, r)) for P, (H, r) in zip(precisions, self.rows.shapes, strict=True)
-                ]
-                solver = self.curvature.solver(square[i] * np.eye(p), blocks)
-                first, rest = solver.solve(pull[p : p + G * q].reshape(G, q), np.delete(pull, slice(p, p + G * q)))
-                x[i] = np.concatenate([rest[:p], first.ravel(), rest[p:]])
-                log_det[i] = np.linalg.slogdet(solver.D)[1].sum() + 2.0 * np.log(np.diagonal(solver.factor)).sum()
-            return log_det, x
-        step = max(1, _PIECE // self.curvature.size)
+        log_det, x, (G, q) = np.empty(len(pulls)), np.empty(pulls.shape), shapes[0]
+        first, rest = slice(p, p + G * q), np.r_[:p, p + G * q : pulls.shape[1]]
+        step = max(1, _PIECE // (G * q * len(rest) + len(rest) ** 2)) if self.cross is not None else 1
         for start in range(0, len(pulls), step):
-            cut, at = slice(start, start + step), p
-            H = np.repeat(self.curvature[None], len(pulls[cut]), axis=0)
-            H[:, np.arange(p), np.arange(p)] += square[cut, 0]
-            for P, (G, q) in zip(precisions, self.rows.shapes, strict=True):
-                places = at + np.arange(G * q).reshape(G, q)
-                H[:, places[:, :, None], places[:, None, :]] += P[cut, None]
-                at += G * q
-            log_det[cut] = 2.0 * np.log(np.einsum("nii->ni", np.linalg.cholesky(H))).sum(axis=1)
-            x[cut] = np.linalg.solve(H, pulls[cut, :, None])[:, :, 0]
+            cut = slice(start, start + step)
+            P, of_first = [each[cut] for each in precisions], pulls[cut, first].reshape(-1, G, q)
+            if self.cross is None:
+                blocks = [np.broadcast_to(each[0], (H, r, r)) for each, (H, r) in zip(P, shapes, strict=True)]
+                solver = self.curvature.solver(square[start] * np.eye(p), blocks)
+                u, move = solver.solve(of_first[0], pulls[start, rest])
+                log_det[cut] = np.linalg.slogdet(solver.D)[1].sum() + 2.0 * np.log(np.diagonal(solver.factor)).sum()
+                x[cut, first], x[cut, rest] = u.ravel(), move
+                continue
+            D = self.curvature.first + P[0][:, None]
+            inverse = 1.0 / D if q == 1 else np.linalg.inv(D)
+            W = inverse * self.cross if q == 1 else inverse @ self.cross  # (n, G, q, m)
+            schur = self.curvature.rest - self.cross.reshape(G * q, -1).T @ W.reshape(len(W), G * q, -1)
+            schur[:, np.arange(p), np.arange(p)] += square[cut, 0]
+            at = p
+            for each, (H, r) in zip(P[1:], shapes[1:], strict=True):
+                places = at + np.arange(H * r).reshape(H, r)
+                schur[:, places[:, :, None], places[:, None, :]] += each[:, None]
+                at += H * r
+            log_det[cut] = np.log(D).sum(axis=(1, 2, 3)) if q == 1 else np.linalg.slogdet(D)[1].sum(axis=1)
+            log_det[cut] += 2.0 * np.log(np.einsum("nii->ni", np.linalg.cholesky(schur))).sum(axis=1)
+            left = pulls[cut][:, rest] - np.einsum("ngqm,ngq->nm", W, of_first)
+            move = np.linalg.solve(schur, left[:, :, None])[:, :, 0]
+            u = (inverse @ of_first[..., None])[..., 0] - np.einsum("ngqm,nm->ngq", W, move)
+            x[cut, first], x[cut, rest] = u.reshape(len(u), -1), move
         return log_det, x
 
     def _parts(self, x: FloatArray) -> tuple[FloatArray, list[FloatArray]]:
