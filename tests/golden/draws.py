@@ -40,6 +40,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "poisson": ("days ~ hours + way", {"family": "poisson", "exposure": "weeks"}),
     "negative_binomial(2.5)": ("days ~ hours + way", {"family": "negative_binomial(2.5)"}),
     "normal": ("score ~ hours + way", {"family": "normal"}),
+    "normal(9)": ("score ~ hours + way", {"family": "normal(9)"}),
     "logistic": ("passed ~ hours + way", {}),
 }
 GROUPED = (
@@ -48,6 +49,7 @@ GROUPED = (
     ("joint", "poisson", "(1 + hours | school)"),
     ("auto", "logistic", "(1 | school) + (1 | region)"),
     ("auto", "poisson", "(1 | school)"),
+    ("auto", "normal", "(1 + hours | school)"),
 )
 
 
@@ -59,9 +61,10 @@ def of_pupils(sampler: str, family: str, terms: str = "") -> Fields:
     return view.of_draws(view.undated(bc.sample(core, sampler=sampler, **fits.SHORT)))
 
 
-for _family in ("poisson", "negative_binomial(2.5)", "normal"):
+for _family in ("poisson", "negative_binomial(2.5)", "normal(9)"):
     for _sampler in ("mala", "langevin"):
         case(f"{_sampler}, {_family}")(partial(of_pupils, _sampler, _family))
+case("auto, normal")(partial(of_pupils, "auto", "normal"))
 for _sampler, _family, _terms in GROUPED:
     _rounding = (
         ROUNDING if _sampler == "collapsed" else CHAINS
