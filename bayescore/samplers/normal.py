@@ -151,8 +151,6 @@ class NormalSampler(Sampler):
 
     def draw(self, request: Request) -> Any:
         """Return draws of beta, sigma and, with groups, of u_g, sigma_g and rho_g for each factor g."""
-        from bayescore.compat import inference_data  # ArviZ is slow to import, and builders do without it
-
         core, sd_prior = request.data, request.sd_prior
         assert sd_prior is not None
         coords, dims = {"feature": list(feature_names(core))}, {"beta": ["feature"]}
@@ -160,7 +158,7 @@ class NormalSampler(Sampler):
             drawn = self._flat(request) if request.prior.gaussian else self._by_steps(request)
             found = dict(zip(("beta", "sigma"), drawn, strict=True))
             predictor = Predictor(found["beta"].reshape(-1, core.n_features), sd=found["sigma"].ravel())
-            return self._told(request, inference_data, found, predictor, coords, dims)
+            return self._told(request, found, predictor, {"coords": coords, "dims": dims})
         if not request.prior.gaussian:
             raise ValueError(
                 f"sampler='normal' with groups needs a normal prior, not {request.prior}: use sampler='nuts'"
@@ -190,14 +188,16 @@ class NormalSampler(Sampler):
         if one_intercept(groups):
             name = groups[0].name
             found[f"icc_{name}"] = intraclass_correlation(found[f"sigma_{name}"], found["sigma"] ** 2)
-        return self._told(request, inference_data, found, predictor, coords, dims)
+        return self._told(request, found, predictor, {"coords": coords, "dims": dims})
 
-    def _told(self, request: Request, make: Any, found: Any, predictor: Predictor, coords: Any, dims: Any) -> Any:
+    def _told(self, request: Request, found: dict[str, FloatArray], predictor: Predictor, named: dict[str, Any]) -> Any:
         """Return draws with their log densities, and attributes that say what they are of."""
+        from bayescore.compat import inference_data  # ArviZ is slow to import, and builders do without it
+
         family, group_prior = check_family(request.family), request.options["group_prior"]
         priors = request.prior, group_prior, request.sd_prior
         lp = log_joint_density(predictor, request.data, family, priors).reshape(found["sigma"].shape)
-        idata = make({"posterior": found, "sample_stats": {"lp": lp}}, coords=coords, dims=dims)
+        idata = inference_data({"posterior": found, "sample_stats": {"lp": lp}}, **named)
         if request.data.group is not None:
             told = sorted(name for name in found if name not in ("beta", "sigma") and not name.startswith("icc_"))
             tell_groups(idata, check_groups(request.data), group_prior, told)
