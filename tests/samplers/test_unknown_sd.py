@@ -163,6 +163,7 @@ def test_nuts_agrees(formula):
     assert bc.Fit.of_draws(bc.sample(core, sampler="nuts", random_seed=2, **QUIET), core, **QUIET).level == "certified"
 
 
+@pytest.mark.slow
 def test_many_levels_have_sigma_by_its_standard_error(monkeypatch):
     rows = made(3000, 1000)
     core, exact = sampled(GROUPED, rows)
