@@ -281,6 +281,28 @@ def test_changed_draws_are_refused(fit):
         bc.certify(fit.drawn, fit.coreset, made(40, seed=1), **QUIET)
 
 
+@pytest.mark.parametrize(("formula", "n"), [("y ~ 1", 4), ("y ~ a", 3), ("y ~ 0 + a", 5), ("y ~ a + (1 | h)", 9)])
+def test_few_rows_end_certified(formula, n):
+    fit = bc.fit(formula, made(n), family="normal", random_state=1, **QUIET)
+    assert fit.level == "certified"
+    low, high = fit.summary().loc["sigma", ["2.5%", "97.5%"]]
+    assert high > 2.0 * low
+
+
+def test_parts_with_units_of_their_own_are_united():
+    rows = made(200)
+    parts = [bc.build_coreset(own, formula=FLAT, **FAMILY) for own in (rows[:50], rows[50:])]
+    assert parts[0].family != parts[1].family
+    whole = bc.Coreset.concat(parts)
+    assert whole.sd_unknown
+    found, known = (bc.sample(own, random_seed=1, **QUIET).posterior for own in (whole, sampled(FLAT, rows)[0]))
+    error = FAR * known["sigma"].values.std() / np.sqrt(2000.0)
+    assert abs(found["sigma"].values.mean() - known["sigma"].values.mean()) < error
+    given = bc.build_coreset(rows[50:], formula=FLAT, family="normal(2)", **QUIET)
+    with pytest.raises(ValueError, match="coresets differ in family"):
+        bc.Coreset.concat([parts[0], given])
+
+
 def test_what_takes_the_sd_as_given_says_so():
     core, idata = sampled(FLAT, made())
     for sampler in ("langevin", "mala"):
