@@ -212,8 +212,8 @@ class Crew:
 
 def run(frame: Frame, starts: FloatArray, seeds: list[np.random.SeedSequence], plan: ChainPlan) -> SampledChains:
     """Return draws of one chain from each start, parameters of shape (chains, D)."""
-    chains, size = starts.shape
-    first = StepSize(0.0, frame.steps(1.0)[0], math.sqrt(size) + 3.0)
+    chains = len(starts)
+    first = StepSize(0.0, frame.steps(1.0)[0], frame.longest)
     total = chains * (plan.tune + plan.draws * (plan.thin or 1))
     shown = progress(plan.progressbar, plan.description, total)
     with shown as bar, one_blas_thread(), ThreadPoolExecutor(plan.cores) as pool:

@@ -21,19 +21,20 @@ When to use it: coresets whose groups are a row or two each. With full data it c
 
 The frame of `samplers.groups`: which coordinates effects and sds have, and how warm-up betters their whitening.
 
-At the joint mode w = 1 - variance / sigma^2 of a level is how much its rows say beside the prior. That is the weight of
-its effect (`models.groups.joint`), whose sd given sigma then hardly changes with sigma. An sd whose posterior reaches 0
-has a sign, and all its effects are non-centred. The mean of a factor's effects, which rows do not tell from the
-coefficient of the same column, has a scale that follows sigma (`models.groups.joint`).
+At the joint mode w = sigma^2 h / (1 + sigma^2 h) of a level is how much its rows say beside the prior. Effects that
+rows say most about come first in a level: one whose sd is near 0 then leaves the others as they are. The mean of a
+factor's effects, which rows do not tell from the coefficient of the same column, has a scale that follows sigma
+(`models.groups.joint`).
 """
 
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy import linalg, sparse
 
 from bayescore.compiled import jit
 from bayescore.data.coreset import Coreset, feature_names
@@ -50,22 +51,25 @@ from bayescore.models.groups.effects import (
 )
 from bayescore.models.groups.joint import (
     JointArguments,
+    LevelInformation,
     Means,
+    coordinates_of,
     covariance_factors,
     free_columns,
     move,
     move_back,
     moved_density,
-    of_covariance,
-    regressions,
+    orthogonal_columns,
+    sizes_of,
     slopes_of,
+    spread_of,
 )
 from bayescore.models.groups.joint_mode import (
     JointWhitening,
     curvature_at,
-    informed,
     joint_mode,
     natural,
+    solver_at,
     whitened_density,
 )
 from bayescore.models.groups.marginal import (
@@ -78,8 +82,9 @@ from bayescore.models.groups.marginal import (
     SampledGroups,
     sampled_density,
 )
-from bayescore.models.groups.rows import JointRows, Solver
+from bayescore.models.groups.rows import JointRows, block_diagonal
 from bayescore.models.posterior import prior_part
+from bayescore.models.row_kernels import derivatives_of
 from bayescore.priors import Prior
 from bayescore.priors.groups import (
     DEFAULT_GROUP_PRIOR,
@@ -95,13 +100,13 @@ from bayescore.samplers.method import Option, Request, Sampler
 from bayescore.types import NO_OFFSET, FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError, check_integer
 
-_REACHES_0 = 0.3  # sd of log sigma at the mode, from which the sd has a sign
-
-
 _ANGLE = 1.5  # of all steps of a transition
 
 
-_MOST_STEPS = 4
+_MOST_STEPS = 16
+
+
+_LONGEST = 10.0  # times the usual gradient: where an sd is small, effects of many levels are narrower than the frame
 
 
 _SECANT = 0.5  # sds of an sd, to either side, over which the mode of effects is followed
@@ -120,39 +125,52 @@ WHITENED = density("joint", whitened_density)
 class _JointModel:
     """A coreset's model, with what `models.groups.joint` needs of it; the frame of it is whitened at a point."""
 
-    rows: JointRows
+    rows: JointRows  # of orthogonal columns of effects
     family: Family
     prior: Prior
     orders: tuple[IntArray, ...]  # of each factor's effects
+    levels: tuple[LevelInformation, ...]
     arguments: JointArguments
     means: Means
 
     @staticmethod
     def of(core: Coreset, family: Family, prior: Prior, group_prior: GroupPrior) -> "JointFrame":
         """Return the frame of the joint mode."""
-        rows = JointRows.of(core)
+        given = JointRows.of(core)
+        data, widest = given.rows, max(q for _, q in given.shapes)
+        bases = [orthogonal_columns(z, data.weights) for z in given.z]
+        rows = replace(given, z=tuple(z @ basis for z, basis in zip(given.z, bases, strict=True)))
         mode = joint_mode(rows, family, prior, group_prior)
         curvature = curvature_at(rows, mode.beta, mode.effects, family)
-        free = free_columns(rows, curvature, prior_part(mode.beta, prior).precision, mode.covariances)
-        orders, weights, signed, sds = [], [], [], []
-        for variance, covariance, columns in zip(mode.variances, mode.covariances, free, strict=True):
-            w = informed(variance, covariance)
-            of_log = 1.0 / np.sqrt(2.0 * (w**2).sum(axis=0) + 1.0)
-            near_0 = (of_log > _REACHES_0) & (w.mean(axis=0) < 0.5)
-            order = np.lexsort((w.mean(axis=0), ~near_0))
-            beside = len(w) / (len(w) - 1.0)  # what rows tell beside the mean, which is free
-            w = np.where(near_0, 0.0, np.where(columns < 0, w, np.minimum(1.0, beside * w)))
+        of_beta = prior_part(mode.beta, prior).precision
+        free = free_columns(rows, curvature, of_beta, mode.covariances, bases)
+        solver = solver_at(curvature, rows, of_beta, mode.covariances)
+        scores = rows.pulls(data.weights * derivatives_of(rows.eta(mode.beta, mode.effects), data.y, family)[1])
+        orders, levels, linear, weights, tilts, last, spread = [], [], [], [], [], [], []
+        padded = np.zeros((len(bases), widest, widest))
+        for f, (S, u, score) in enumerate(zip(mode.covariances, mode.effects, scores, strict=True)):
+            H = curvature.first if f == 0 else solver.information(rows.shapes, f) - np.linalg.inv(S)
+            order = np.argsort(-np.einsum("gqq->q", H) * np.diagonal(S), kind="stable")
+            S, H, q = S[order][:, order], H[:, order][:, :, order], len(order)
+            own, sigma = LevelInformation.of(H, S), np.diagonal(np.linalg.cholesky(S))
+            w = 1.0 - 1.0 / (1.0 + sigma**2 * own.information)
             orders.append(order)
-            weights.append(w[:, order])
-            signed.append(near_0[order])
-            sds.append(of_log[order])
-        blocks = [curvature.first, *curvature.blocks]
-        widest = max(q for _, q in rows.shapes)
-        shifts = [
-            regressions(own[:, order][:, :, order], w, widest)
-            for own, order, w in zip(blocks, orders, weights, strict=True)
+            levels.append(own)
+            linear.append(score[:, order] + np.einsum("gqr,gr->gq", H, u[:, order]))
+            weights.append(w)
+            tilts.append(w * np.sqrt(own.information + sigma**-2.0))
+            last.append(coordinates_of(S))
+            spread.append(spread_of(w))
+            padded[f, :q, :q] = bases[f][:, order]
+        places = np.cumsum([0, data.n_features, *(G * q for G, q in rows.shapes[1:])])
+        onto = [
+            places[f + 1] + (np.arange(G)[:, None] * q + order)
+            for f, ((G, q), order) in enumerate(zip(rows.shapes[1:], orders[1:], strict=True))
         ]
-        data = rows.rows
+        order = np.concatenate([np.arange(data.n_features), *[own.ravel() for own in onto]])
+        (G, q), turn = rows.shapes[0], levels[0].turn[:, :, np.argsort(orders[0])]
+        cross = block_diagonal([turn]) @ curvature.cross[:, order]
+        cross = sparse.csr_array(cross)
         arguments = JointArguments(
             np.array(data.X.T, order="C"),
             data.y.astype(np.float64),
@@ -163,20 +181,34 @@ class _JointModel:
             family,
             prior.parts(data.n_features),
             group_prior.table,
-            np.array(rows.shapes),
-            np.concatenate([own.ravel() for own in weights]),
-            np.concatenate([own.reshape(-1, widest) for own in shifts]),
-            np.concatenate(signed),
-            math.log(family.unit),
+            sizes_of(rows.shapes, data.n_features),
+            np.concatenate([own.information.ravel() for own in levels]),
+            np.concatenate([(own.turn @ b[:, :, None]).ravel() for own, b in zip(levels, linear, strict=True)]),
+            np.concatenate([own.ravel() for own in tilts]),
+            np.concatenate(
+                [
+                    np.pad(own.shift, ((0, 0), (0, 0), (0, widest - own.shift.shape[2]))).reshape(-1, widest)
+                    for own in levels
+                ]
+            ),
+            np.concatenate(
+                [0.5 * np.log(np.diagonal(S)[order]) for S, order in zip(mode.covariances, orders, strict=True)]
+            ),
+            padded,
+            cross.indptr.astype(np.int64),
+            cross.indices.astype(np.int64),
+            cross.data,
+            np.concatenate(
+                [mode.beta, *[u[:, order].ravel() for u, order in zip(mode.effects[1:], orders[1:], strict=True)]]
+            ),
         )
-        last, spread = [], []
-        for covariance, order, near_0, sd, w in zip(mode.covariances, orders, signed, sds, weights, strict=True):
-            own, wide = of_covariance(covariance[order][:, order], near_0, sd, w)
-            last.append(own)
-            spread.append(wide)
-        means = Means.of([columns[order] for columns, order in zip(free, orders, strict=True)], arguments)
-        model = _JointModel(rows, family, prior, tuple(orders), arguments, means)
-        return model._at(mode.beta, mode.effects, np.concatenate(last), np.diag(np.concatenate(spread)))
+        p = data.n_features
+        means = Means.of(
+            [own[order] for own, order in zip(free, orders, strict=True)], weights, curvature.rest[:p, :p], arguments
+        )
+        model = _JointModel(rows, family, prior, tuple(orders), tuple(levels), arguments, means)
+        center = np.concatenate([np.zeros(G * q), mode.beta, np.zeros(len(arguments.rest) - p), *last])
+        return model._at(mode.effects, center, np.diag(np.concatenate(spread)), np.ones(G * q))
 
     @property
     def shapes(self) -> list[tuple[int, int]]:
@@ -188,77 +220,52 @@ class _JointModel:
         """Coordinates of sds and correlations, the last of a point."""
         return sum(q + q * (q - 1) // 2 for _, q in self.shapes)
 
-    @property
-    def even(self) -> np.ndarray:
-        """Which of a point's coordinates change sign with an sd, whose posterior mean is 0, shape (D,)."""
-        p, of_effects, of_sds, t = self.rows.rows.n_features, [], [], 0
-        for f, (G, q) in enumerate(self.shapes):
-            own = self.arguments.signed[t : t + q]
-            of_effects.append(np.tile(own, G))
-            if f == 0:
-                of_effects.append(np.zeros(p, dtype=bool))
-            pairs = [own[i] or own[j] for i in range(q) for j in range(i)]
-            of_sds.append(np.array([*own, *pairs], dtype=bool))
-            t += q
-        return np.concatenate([*of_effects, *of_sds])
-
     def covariances(self, last: FloatArray) -> list[FloatArray]:
         """Return the factor S C of each factor's covariance, shape (n, q, q), given coordinates of sds, (n, k)."""
         found, at, t = [], 0, 0
         for _, q in self.shapes:
             own, size = np.empty((len(last), q, q)), q + q * (q - 1) // 2
-            covariance_factors(np.ascontiguousarray(last[:, at : at + size]), self.arguments.signed[t : t + q], own)
+            covariance_factors(np.ascontiguousarray(last[:, at : at + size]), self.arguments.origin[t : t + q], own)
             found.append(own)
             at, t = at + size, t + q
         return found
 
-    def _at(self, beta: FloatArray, effects: list[FloatArray], last: FloatArray, scale: FloatArray) -> "JointFrame":
-        """Return the frame whitened at a point, in the factors' own order of effects; `scale` is the factor of sds."""
-        even = self.even
-        wide = last.copy()
-        flat = even[-len(last) :]
-        size = np.sqrt(np.diagonal(scale @ scale.T))
-        t = at = 0
-        for _, q in self.shapes:  # an sd with a sign: its typical size, and no correlation
-            for i in range(q):
-                if self.arguments.signed[t + i]:
-                    wide[at + i] = size[at + i]
-            wide[at + q : at + q + q * (q - 1) // 2][flat[at + q : at + q + q * (q - 1) // 2]] = 0.0
-            at, t = at + q + q * (q - 1) // 2, t + q
-        factors = [own[0] for own in self.covariances(wide[None])]
-        curvature = curvature_at(self.rows, beta, effects, self.family)
-        turns, priors, centres, e = [], [], [], 0
-        for (G, q), order, C, u in zip(self.shapes, self.orders, factors, effects, strict=True):
-            w = self.arguments.centring[e : e + G * q].reshape(G, q)
-            M = self.arguments.shift[e : e + G * q].reshape(G, q, -1)[:, :, :q]
-            of_u, of_z, centre = slopes_of(C, w, M, u[:, order], self.family.unit)
+    def _at(self, effects: list[FloatArray], center: FloatArray, scale: FloatArray, widths: FloatArray) -> "JointFrame":
+        """Return the frame whitened at a point, given its effects in the order of rows.
+
+        `scale` is the factor of sds, `widths` are sds of the first factor's effects.
+        """
+        first, p = len(widths), self.rows.rows.n_features
+        beta = center[first : first + p]
+        curvature, turns, priors = curvature_at(self.rows, beta, effects, self.family), [], []
+        for order, (C,), own in zip(
+            self.orders, self.covariances(center[None, -self.n_sds :]), self.levels, strict=True
+        ):
+            of_u, of_z = slopes_of(C, own)
             turn = np.empty_like(of_u)
             turn[:, order] = of_u
             turns.append(turn)
             priors.append(of_z.transpose(0, 2, 1) @ of_z)
-            centres.append(centre.ravel())
-            e += G * q
-        solver = curvature.moved(turns).solver(prior_part(beta, self.prior).precision, priors)
-        center = np.concatenate([centres[0], beta, *centres[1:], last])
-        center[even] = 0.0
-        means = self.means.at(center)
-        moves = self._moves(solver, means, center, size)
-        whitening = JointWhitening.of(solver, center, scale, moves)
-        return JointFrame(self.rows, self.family, self.prior, self.orders, self.arguments, means, whitening)
+        factor = curvature.moved(turns).solver(prior_part(beta, self.prior).precision, priors).factor
+        means = self.means.at(center, first)
+        moves = self._moves(factor, means, center, np.sqrt(np.diagonal(scale @ scale.T)))
+        single = np.ascontiguousarray(factor, dtype=np.float32)
+        whitening = JointWhitening(center, widths, single, np.ascontiguousarray(scale), moves)
+        rest = self.rows, self.family, self.prior, self.orders, self.levels, self.arguments
+        return JointFrame(*rest, means, whitening)
 
-    def _moves(self, solver: Solver, means: Means, center: FloatArray, size: FloatArray) -> FloatArray:
+    def _moves(self, factor: FloatArray, means: Means, center: FloatArray, size: FloatArray) -> FloatArray:
         """Return how the mode of effects and coefficients moves with sds and correlations, shape (D - k, k)."""
-        k, even, (G, q) = self.n_sds, self.even, self.shapes[0]
-        slopes, moves = np.empty((2, len(center))), np.zeros((len(center) - k, k))
-        for i in np.flatnonzero(~even[-k:]):
+        k, m = self.n_sds, len(factor)
+        slopes, moves = np.empty((2, len(center))), np.empty((len(center) - k, k))
+        for i in range(k):
             step = _SECANT * size[i]
             for slope, sign in zip(slopes, (1.0, -1.0), strict=True):
                 point = center.copy()
                 point[i - k] += sign * step
                 moved_density(point, slope, means, self.arguments)
-            cross = np.where(even, 0.0, slopes[0] - slopes[1]) / (2.0 * step)
-            first, rest = solver.solve(cross[: G * q].reshape(G, q), cross[G * q : -k])
-            moves[:, i] = *first.ravel(), *rest
+            cross = (slopes[0] - slopes[1])[:-k] / (2.0 * step)
+            moves[:, i] = *cross[:-m], *linalg.cho_solve((factor, True), cross[-m:])
         return moves
 
 
@@ -288,17 +295,20 @@ class JointFrame(_JointModel):
         """Sds and correlations: effects keep the curvature at the draws' mean."""
         return self.n_sds
 
+    @property
+    def longest(self) -> float:
+        """A gradient that is cut where levels are narrow leads nowhere, and the chain stays."""
+        return _LONGEST * math.sqrt(len(self.center))
+
     def steps(self, h: float) -> tuple[int, ...]:
         """As many as make about a quarter turn."""
         return (min(_MOST_STEPS, max(2, round(_ANGLE / h))),)
 
     def watched(self, x: FloatArray) -> FloatArray:
-        """Return beta, and coordinates of sds and correlations whatever their sign, shape (..., p + k)."""
+        """Return beta, and coordinates of sds and correlations, shape (..., p + k)."""
         (G, q), p, k = self.shapes[0], self.rows.rows.n_features, self.n_sds
         kept = [*range(G * q, G * q + p), *range(x.shape[-1] - k, x.shape[-1])]
-        found = np.concatenate([own[:, kept] for own in self._pieces(x)]).reshape(*x.shape[:-1], -1)
-        found[..., p:] = np.where(self.even[-k:], np.abs(found[..., p:]), found[..., p:])
-        return found
+        return np.concatenate([own[:, kept] for own in self._pieces(x)]).reshape(*x.shape[:-1], -1)
 
     def theta(self, x: FloatArray) -> FloatArray:
         """Return points at x, shape (..., D)."""
@@ -320,21 +330,18 @@ class JointFrame(_JointModel):
 
     def learn(self, theta: FloatArray, effective: float) -> "JointFrame":
         """Return the frame whitened at the mean of draws, shape (n, D), with the sds' own covariance."""
-        k, even = self.n_sds, self.even
-        last = theta[:, -k:]
-        flat = even[-k:]
-        mean = np.where(flat, 0.0, last.mean(axis=0))
-        moved = last - mean
-        own = moved.T @ moved / len(last)
-        own[np.ix_(flat, ~flat)] = own[np.ix_(~flat, flat)] = 0.0
+        k, first = self.n_sds, len(self.whitening.widths)
+        mean = theta.mean(axis=0)
+        moved = theta[:, -k:] - mean[-k:]
         share = effective / (effective + _PRIOR_DRAWS * k)
         before = self.whitening.sds @ self.whitening.sds.T
-        scale = np.linalg.cholesky(share * own + (1.0 - share) * before)
-        beta, effects, _ = self.parameters(theta)
-        return self._at(beta.mean(axis=0), [u.mean(axis=0) for u in effects], mean, np.ascontiguousarray(scale))
+        scale = np.linalg.cholesky(share * (moved.T @ moved / len(theta)) + (1.0 - share) * before)
+        share = effective / (effective + _PRIOR_DRAWS)
+        widths = np.sqrt(share * theta[:, :first].var(axis=0) + (1.0 - share) * self.whitening.widths**2)
+        return self._at([u.mean(axis=0) for u in self._effects(theta)[1]], mean, scale, widths)
 
-    def parameters(self, theta: FloatArray) -> tuple[FloatArray, list[FloatArray], FloatArray]:
-        """Return beta, shape (n, p), effects, (n, G, q) each, and what their log density is more."""
+    def _effects(self, theta: FloatArray) -> tuple[FloatArray, list[FloatArray], FloatArray]:
+        """Return `parameters` with effects of orthogonal columns."""
         (G, q), p = self.shapes[0], self.rows.rows.n_features
         u, values = np.empty((len(theta), sum((H + 1) * r for H, r in self.shapes))), np.empty(len(theta))
         natural(np.ascontiguousarray(theta), self.arguments, u, values)
@@ -346,15 +353,24 @@ class JointFrame(_JointModel):
             at += (H + 1) * r
         return theta[:, G * q : G * q + p], effects, values - self.means.log_determinant(theta)
 
+    @property
+    def _bases(self) -> list[FloatArray]:
+        """B of each factor, for effects in the order of points."""
+        return [B[:q, :q] for B, (_, q) in zip(self.arguments.bases, self.shapes, strict=True)]
+
+    def parameters(self, theta: FloatArray) -> tuple[FloatArray, list[FloatArray], FloatArray]:
+        """Return beta, shape (n, p), effects of the model's columns, (n, G, q) each, and what their density is more."""
+        beta, effects, more = self._effects(theta)
+        turned = zip(effects, self._bases, self.orders, strict=True)
+        return beta, [u[:, :, order] @ B.T for u, B, order in turned], more
+
     def sds(self, theta: FloatArray) -> list[tuple[FloatArray, FloatArray]]:
-        """Return sds, shape (n, q), and correlations, (n, q, q), of each factor in the order of rows."""
+        """Return sds, shape (n, q), and correlations, (n, q, q), of each factor's effects of the model's columns."""
         found = []
-        for C, order in zip(self.covariances(theta[:, -self.n_sds :]), self.orders, strict=True):
-            S = C @ C.transpose(0, 2, 1)
+        for C, B in zip(self.covariances(theta[:, -self.n_sds :]), self._bases, strict=True):
+            S = (B @ C) @ (B @ C).transpose(0, 2, 1)
             sd = np.sqrt(np.einsum("nqq->nq", S))
-            R = S / (sd[:, :, None] * sd[:, None, :])
-            back = np.argsort(order)
-            found.append((sd[:, back], R[:, back][:, :, back]))
+            found.append((sd, S / (sd[:, :, None] * sd[:, None, :])))
         return found
 
 

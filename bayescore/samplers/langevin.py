@@ -13,7 +13,8 @@ Of a normal density F is 0 and every h is accepted; h = pi / 2 gives independent
 even then.
 
 Behind a wall, where rows are all but separated, the gradient throws proposals far off. So the gradient of log pi is cut
-to the length sqrt(D) + 3, which it has once in a thousand draws of a normal density; detailed balance holds for any F.
+to the length sqrt(D) + 3, which it has once in a thousand draws of a normal density (`Frame.longest`);
+detailed balance holds for any F.
 
 Long tails, such as those that a Student t prior gives to a coefficient that the data hardly know, stop these steps: far
 out the chain stays. So coefficients that have such a prior and depend on it get a second move in each transition.
@@ -246,6 +247,11 @@ class Frame(Protocol):
         """How many coordinates have a covariance that is learnt from draws."""
         ...
 
+    @property
+    def longest(self) -> float:
+        """Length in x that gradients are cut to."""
+        ...
+
     def steps(self, h: float) -> tuple[int, ...]:
         """Return the numbers of steps of a transition that are worth a trial, given the angle of a step."""
         ...
@@ -347,6 +353,11 @@ class Dense:
     def learnt(self) -> int:
         """All coordinates."""
         return len(self.center)
+
+    @property
+    def longest(self) -> float:
+        """That of a normal density once in a thousand draws."""
+        return math.sqrt(len(self.center)) + 3.0
 
     def steps(self, h: float) -> tuple[int, ...]:
         """One step, and several where h is not small: behind walls they lose."""

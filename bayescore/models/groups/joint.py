@@ -1,33 +1,42 @@
 r"""The compiled density of all parameters of a model with group terms: beta, every effect, every sd, correlations.
 
 The effects of a level are u_i = s_i sum_{j <= i} C_ij z_j, z ~ N(0, I), with s the sds and C the Cholesky factor of
-their correlations, in an order of their own (`Layout.order`). The coordinate of an effect is v, with a weight w in
-[0, 1] for each level,
+their correlations, in an order of their own (`JointFrame.orders`). About the joint mode the log-likelihood of a level's
+rows is a quadratic in u. With later effects integrated out it says about effect i, given those before it, that h_i u_i
+is about r_i - h_i sum_{j < i} M_ij u_j, with precision h_i. The coordinate y_i is the effect given that and the prior,
 
-.. math:: z_i = (v_i - w_i m_i) / (\sigma_i^{w_i} t^{1 - w_i}), \qquad
-          m_i = s_i \sum_{j < i} C_{ij} z_j + \sum_{j < i} M_{ij} u_j,
+.. math:: z_i = \frac{1}{\sqrt{a_i}} \Bigl(y_i + \frac{\sigma_i d_i}{\sqrt{a_i}}\Bigr), \quad a_i = 1 + \sigma_i^2 h_i,
 
-with sigma_i = s_i C_ii and t the family's unit, so that v of all levels has the unit of effects. The non-centred effect
-v = z has w = 0, and no t. The centred one has w = 1, v = u_i + sum M_ij u_j. With M the regression of a level's rows, v
-is an intercept at the level's mean covariate. Partly centred effects: Papaspiliopoulos, Roberts and Skold (2007),
-Statistical Science 22; with regressions here.
+.. math:: d_i = r_i - h_i \Bigl(s_i \sum_{j < i} C_{ij} z_j + \sum_{j < i} M_{ij} u_j\Bigr) - b_i
 
-The coordinate of an sd is its logarithm. Where the posterior reaches 0 it is the sd with a sign, as the density is an
-even and smooth function of it there. Those of correlations are Fisher's z of the partial ones, given the effects before
-(Lewandowski, Kurowicka and Joe 2009, Journal of Multivariate Analysis 100). Points are (v of the first factor, beta, v
-of the others, for each factor its sds and correlations).
+with sigma_i = s_i C_ii and b = B (theta - theta_0), theta the coefficients and all other effects, for the factor with
+most effects; b is 0 for the others. With a normal likelihood that factor's y is N(0, I) given theta, sds and
+correlations, whatever these are: effects are centred where rows say much, not where the sd is near 0, and a chain has
+both. (Papaspiliopoulos, Roberts and Skold 2007, Statistical Science 22, have one weight between the two for all sds.)
+What rows say about a level of another factor has the first factor's effects integrated out.
+
+The coordinate t of an sd has log s = l(t), `log_sd`: a line to the right, and minus half a square to the left. A
+posterior that reaches 0 has a constant density of s there, which is a normal tail of t. Correlations have Fisher's z of
+the partial ones, given the effects before (Lewandowski, Kurowicka and Joe 2009, Journal of Multivariate Analysis 100).
+Points are (y of the first factor, beta, y of the others, for each factor its sds and correlations).
+
+Effects are those of columns that are orthogonal over the rows (`orthogonal_columns`), so that neither the origin nor
+the unit of a column matters; `bases` turns them into those of the model's columns, which priors are about.
 
 Means of effects against the coefficient of the same column: coordinates whose scale follows the sd.
 
 Rows tell b + u_g, the coefficient of a column and a level's effect on it, and hardly what either is: the mean of a
 factor's effects has the sd sigma / sqrt(G) of its prior, whatever the rows. So with few levels b and the mean form a
-funnel in sigma. Given v and b as above, weights w of the levels and M of its regressions,
+funnel in sigma. Given y and b as above, e_g the change of y_g for one of u_g, weights w = 1 - 1 / a of the levels and M
+of its regressions,
 
-.. math:: v_g \leftarrow v_g + w_g (r - 1) a, \quad b \leftarrow b - (r - 1) a, \quad
-   a = \sum w_g v_g / \sum w_g^2, \quad r = (\sigma / \sigma_0)^k,
+.. math:: y_g \leftarrow y_g + e_g (r - 1) a, \quad b \leftarrow b - (r - 1) a, \quad
+   a = \sum e_g y_g / \sum e_g^2, \quad r = \sqrt{\frac{1 + H \sigma^2}{1 + H \sigma_0^2}},
 
-in which b + u_g stays where w = 1. k = sum w^2 / sum w is how fast the sd of b grows with sigma: 1 where rows tell all
-of a level, 0 where they tell nothing. At sigma_0 nothing moves. The map's determinant is r.
+in which b + u_g stays where rows tell all. H is the information of a level's rows with the weight sum w^2 / sum w, so
+that r is how the sd of b grows with sigma: in proportion where rows tell all of a level, not at all where they tell
+nothing. At sigma_0 nothing moves. The map's determinant is r. Effects of the
+first factor follow b by themselves, and a is b_0 less b and less the other factors' means.
 
 Points: what effects, sds and correlations are in its coordinates, and the way back near there.
 """
@@ -65,11 +74,17 @@ class JointArguments(NamedTuple):
     family: Family
     prior: tuple[Part, ...]
     group_prior: tuple[float, float]  # degrees of freedom and scale
-    sizes: IntArray  # levels and effects of each factor, (F, 2)
-    centring: FloatArray  # w, (E,), factor by factor and level by level
+    sizes: IntArray  # of each factor: levels, effects, and places (`sizes_of`), (F, 7)
+    information: FloatArray  # h, (E,), factor by factor and level by level
+    pull: FloatArray  # r, (E,)
+    tilt: FloatArray  # e, (E,)
     shift: FloatArray  # M, (E, most effects of a factor)
-    signed: NDArray[np.bool_]  # whether the sd has a sign, (Q,)
-    log_unit: float  # of the family
+    origin: FloatArray  # log sds at t = 0, (Q,)
+    bases: FloatArray  # of each factor's effects, (F, most effects, most effects)
+    start: IntArray  # of B, in compressed rows
+    along: IntArray
+    cross: FloatArray
+    rest: FloatArray  # beta and effects of the other factors at the mode, (m,)
 
 
 @jit_sums
@@ -119,14 +134,24 @@ def _rows(beta: FloatArray, u: FloatArray, a: JointArguments, slope: FloatArray,
     return total
 
 
+_AT_0 = math.log(2.0) - 0.5 * math.log(2.0) ** 2
+
+
 @jit
-def scales(own: FloatArray, signed: NDArray[np.bool_], s: FloatArray, C: FloatArray) -> None:
+def log_sd(t: float, origin: float) -> tuple[float, float, float]:
+    """Return l(t) = t + m - m^2 / 2, m = log(1 + exp(-t)), moved to the origin, its slope, and the slope's."""
+    m = math.log1p(math.exp(-t)) if t > -30.0 else -t
+    left = 1.0 / (1.0 + math.exp(t)) if t < 700.0 else 0.0
+    slope = 1.0 - left + m * left
+    return origin + t + m - 0.5 * m * m - _AT_0, slope, left * (1.0 - 2.0 * left - m * (1.0 - left)) / slope
+
+
+@jit
+def scales(own: FloatArray, origin: FloatArray, s: FloatArray, C: FloatArray) -> None:
     """Write sds, shape (q,), and the Cholesky factor of correlations, (q, q), given a factor's last coordinates."""
     q = s.size
     for i in range(q):
-        s[i] = own[i] if signed[i] else math.exp(own[i])
-        if abs(s[i]) < _LEAST_SD:
-            s[i] = _LEAST_SD
+        s[i] = max(math.exp(log_sd(own[i], origin[i])[0]), _LEAST_SD)
     C[:] = 0.0
     k = q
     for i in range(q):
@@ -139,12 +164,12 @@ def scales(own: FloatArray, signed: NDArray[np.bool_], s: FloatArray, C: FloatAr
 
 
 @jit
-def covariance_factors(own: FloatArray, signed: NDArray[np.bool_], found: FloatArray) -> None:
+def covariance_factors(own: FloatArray, origin: FloatArray, found: FloatArray) -> None:
     """Write the factor S C of a factor's covariance, shape (n, q, q), given its last coordinates, (n, k)."""
-    q = signed.size
+    q = origin.size
     s, C = np.empty(q), np.empty((q, q))
     for n in range(own.shape[0]):
-        scales(own[n], signed, s, C)
+        scales(own[n], origin, s, C)
         for i in range(q):
             for j in range(q):
                 found[n, i, j] = s[i] * C[i, j]
@@ -152,23 +177,51 @@ def covariance_factors(own: FloatArray, signed: NDArray[np.bool_], found: FloatA
 
 @jit
 def _log_prior(
-    own: FloatArray, s: FloatArray, signed: NDArray[np.bool_], a: JointArguments, slope: FloatArray
+    own: FloatArray,
+    sds: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
+    prior: tuple[float, float],
+    by: tuple[FloatArray, FloatArray],
+    slope: FloatArray,
 ) -> tuple[float, float]:
-    """Return the log prior of a factor's last coordinates, and that of log sds and correlations; add the gradient."""
-    q, total, of_logs = s.size, 0.0, 0.0
+    """Return the log prior of a factor's last coordinates, and that of log sds and correlations; add the gradients.
+
+    `sds` are s, C, the origin of log sds and the basis. The prior is about B S C, B the basis: with Sigma the measure
+    of log sds and correlations is that of Sigma over prod s^(q + 1), on both sides of B.
+    """
+    s, C, origin, B = sds
+    of_s, of_C = by
+    q, total, of_logs, even = s.size, 0.0, 0.0, 2.0 * (LKJ_ETA - 1.0)
+    row = np.empty(q)
     for i in range(q):
-        at = math.log(abs(s[i]))
-        value, first, _ = log_sigma_terms(at, a.group_prior[0], a.group_prior[1])
-        total += value - at if signed[i] else value
-        of_logs += value
-        slope[i] += (first - 1.0) / s[i] if signed[i] else first
+        square = 0.0
+        for b in range(q):
+            row[b] = 0.0
+            for j in range(b, q):
+                row[b] += B[i, j] * s[j] * C[j, b]
+            square += row[b] * row[b]
+        at = 0.5 * math.log(square)
+        value, first, _ = log_sigma_terms(at, prior[0], prior[1])
+        total += value - (q + 1.0 + even) * at
+        of_logs += value - even * at
+        down = (first - (q + 1.0 + even)) / square
+        for j in range(q):
+            for b in range(j + 1):
+                of_s[j] += down * B[i, j] * row[b] * C[j, b]
+                of_C[j, b] += down * B[i, j] * row[b] * s[j]
+    for i in range(q):
+        at = math.log(s[i])
+        _, stretch, bend = log_sd(own[i], origin[i])
+        total += (q + 1.0 + even) * at + math.log(stretch)
+        of_logs += even * at
+        of_s[i] += (q + 1.0 + even) / s[i]
+        slope[i] += bend
     k = q
     for i in range(q):
         for j in range(i):
             power = LKJ_ETA + 0.5 * (q - 2 - j)
             of_cosh = math.log(math.cosh(own[k]))
             total -= 2.0 * power * of_cosh
-            of_logs -= 2.0 * (LKJ_ETA - 1.0) * of_cosh
+            of_logs -= even * of_cosh
             slope[k] -= 2.0 * power * math.tanh(own[k])
             k += 1
     return total, of_logs
@@ -176,13 +229,13 @@ def _log_prior(
 
 @jit
 def _to_scales(
-    own: FloatArray, s: FloatArray, signed: NDArray[np.bool_], by: tuple[FloatArray, FloatArray], slope: FloatArray
+    own: FloatArray, s: FloatArray, origin: FloatArray, by: tuple[FloatArray, FloatArray], slope: FloatArray
 ) -> None:
     """Add to the gradient in a factor's last coordinates what that in sds and in the Cholesky factor, `by`, makes."""
     q = s.size
     of_s, of_C = by
     for i in range(q):
-        slope[i] += of_s[i] if signed[i] else of_s[i] * s[i]
+        slope[i] += of_s[i] * s[i] * log_sd(own[i], origin[i])[1]
     k = q
     for i in range(q):
         back = of_C[i, i]
@@ -197,206 +250,290 @@ def _to_scales(
         k += i
 
 
+def sizes_of(shapes: Sequence[tuple[int, int]], p: int) -> IntArray:
+    """Return for each factor levels, effects, and the first places of y, of levels' effects, of u, of sds, of columns.
+
+    y is in a point, which has beta after the first factor; u has an effect 0 after a factor's last level; the place of
+    sds and correlations is among these.
+    """
+    table, y, e, u, last, t = [], 0, 0, 0, 0, 0
+    for G, q in shapes:
+        table.append((G, q, y, e, u, last, t))
+        y += G * q + (p if t == 0 else 0)
+        e, u, last, t = e + G * q, u + (G + 1) * q, last + q + q * (q - 1) // 2, t + q
+    return np.array(table)
+
+
 @jit
 def joint_effects(
-    point: FloatArray, u: FloatArray, white: FloatArray, a: JointArguments, slope: FloatArray
+    point: FloatArray,
+    u: FloatArray,
+    white: FloatArray,
+    a: JointArguments,
+    of_sds: tuple[FloatArray, FloatArray, FloatArray],
 ) -> tuple[float, float]:
-    """Write effects u and z of a point; add the gradient of the priors of sds and correlations, (k,).
+    """Write effects u of a point, and z and d, shape (2, E); add the gradient of the priors of sds and correlations.
 
+    `of_sds` are gradients in the coordinates, (k,), in sds, (Q,), and in Cholesky factors, (Q, most effects).
     Returns the log prior of effects, sds and correlations, and what that of (u, log sds, correlations) is more.
     """
-    F, p, total, natural = a.sizes.shape[0], a.columns.shape[0], 0.0, 0.0
-    v, e, first, at, t = 0, 0, 0, 0, 0
-    last = point.size - slope.size
-    for f in range(F):
-        G, q = a.sizes[f, 0], a.sizes[f, 1]
+    F, total, natural = a.sizes.shape[0], 0.0, 0.0
+    lead = a.sizes[0, 0] * a.sizes[0, 1]
+    slope, of_s, of_C = of_sds
+    rest = point[lead : lead + a.rest.size] - a.rest  # of beta; of effects below
+    for turn in range(F):
+        f = (turn + 1) % F
+        G, q, v, e, first, at, t = a.sizes[f]
         size = q + q * (q - 1) // 2
-        s, C, own = np.empty(q), np.empty((q, q)), point[last + at : last + at + size]
-        scales(own, a.signed[t : t + q], s, C)
-        log_sigma = np.empty(q)
-        for i in range(q):
-            log_sigma[i] = math.log(abs(s[i]) * C[i, i])
+        s, C = np.empty(q), np.empty((q, q))
+        own = point[point.size - slope.size + at : point.size - slope.size + at + size]
+        scales(own, a.origin[t : t + q], s, C)
         for g in range(G):
             for i in range(q):
-                k, mean, moved, w = e + g * q + i, 0.0, 0.0, a.centring[e + g * q + i]
+                k, mean, moved, sigma = e + g * q + i, 0.0, 0.0, s[i] * C[i, i]
                 for j in range(i):
-                    mean += C[i, j] * white[k - i + j]
+                    mean += C[i, j] * white[0, k - i + j]
                     moved += a.shift[k, j] * u[first + g * q + j]
-                z = point[v + g * q + i]
-                rest = 0.0
-                if w > 0.0:
-                    rest = (1.0 - w) * a.log_unit
-                    z = (z - w * (s[i] * mean + moved)) * math.exp(-w * log_sigma[i] - rest)
-                white[k] = z
-                u[first + g * q + i] = s[i] * (mean + C[i, i] * z)
-                total -= 0.5 * z * z + w * log_sigma[i] + rest
-                natural += (w - 1.0) * log_sigma[i] + rest
+                h, d = a.information[k], a.pull[k]
+                if f == 0:
+                    for c in range(a.start[k], a.start[k + 1]):
+                        d -= a.cross[c] * rest[a.along[c]]
+                d -= h * (s[i] * mean + moved)
+                A = 1.0 + sigma * sigma * h
+                z = (point[v + g * q + i] + sigma * d / math.sqrt(A)) / math.sqrt(A)
+                white[0, k], white[1, k] = z, d
+                u[first + g * q + i] = s[i] * mean + sigma * z
+                if f > 0:
+                    place = v - lead + g * q + i
+                    rest[place] = u[first + g * q + i] - a.rest[place]
+                half = 0.5 * math.log(A)
+                total -= 0.5 * z * z + half
+                natural += half - math.log(sigma)
         for i in range(q):
             u[first + G * q + i] = 0.0
-        own_prior, of_logs = _log_prior(own, s, a.signed[t : t + q], a, slope[at : at + size])
+        own_prior, of_logs = _log_prior(
+            own,
+            (s, C, a.origin[t : t + q], a.bases[f]),
+            a.group_prior,
+            (of_s[t : t + q], of_C[t : t + q]),
+            slope[at : at + size],
+        )
         total += own_prior
         natural += of_logs - own_prior
-        v += G * q + (p if f == 0 else 0)
-        e, first, at, t = e + G * q, first + (G + 1) * q, at + size, t + q
     return total, natural
 
 
 @jit
 def joint_density(point: FloatArray, gradient: FloatArray, a: JointArguments) -> float:
     """Return the log density of a point, and write its gradient."""
-    F, p, k_sds, size_u = a.sizes.shape[0], a.columns.shape[0], 0, 0
-    for f in range(F):
-        q = a.sizes[f, 1]
-        k_sds += q + q * (q - 1) // 2
-        size_u += (a.sizes[f, 0] + 1) * q
-    last, lead = point.size - k_sds, a.sizes[0, 0] * a.sizes[0, 1]
+    F, p, m = a.sizes.shape[0], a.columns.shape[0], a.rest.size
+    lead = a.sizes[0, 0] * a.sizes[0, 1]
+    last, size_u = lead + m, a.sizes[F - 1, 4] + (a.sizes[F - 1, 0] + 1) * a.sizes[F - 1, 1]
     gradient[:] = 0.0
-    white, u, pull = np.empty(a.centring.size), np.empty(size_u), np.zeros(size_u)
-    total, _ = joint_effects(point, u, white, a, gradient[last:])
+    white, u, pull = np.empty((2, a.pull.size)), np.empty(size_u), np.zeros(size_u)
+    of_sds, of_factors = np.zeros(a.origin.size), np.zeros((a.origin.size, a.bases.shape[1]))
+    total, _ = joint_effects(point, u, white, a, (gradient[last:], of_sds, of_factors))
     # rows, and the prior of beta
     total += prior_terms(point[lead : lead + p], a.prior, gradient[lead : lead + p])
     total += _rows(point[lead : lead + p], u, a, gradient[lead : lead + p], pull)
     # back to the coordinates
-    v, e, first, at, t = 0, 0, 0, last, 0
+    of_rest = np.zeros(m)
     for f in range(F):
-        G, q = a.sizes[f, 0], a.sizes[f, 1]
-        size = q + q * (q - 1) // 2
-        s, C, own = np.empty(q), np.empty((q, q)), point[at : at + size]
-        scales(own, a.signed[t : t + q], s, C)
-        of_s, of_C, inverse = np.zeros(q), np.zeros((q, q)), np.empty(q)
-        back, z = np.empty(q), np.empty(q)
+        G, q, v, e, first, at, t = a.sizes[f]
+        s, C, own = np.empty(q), np.empty((q, q)), point[last + at : last + at + q + q * (q - 1) // 2]
+        scales(own, a.origin[t : t + q], s, C)
+        of_s, of_C = of_sds[t : t + q], of_factors[t : t + q]
+        back = np.empty(q)
         for g in range(G):
+            z, away = white[0, e + g * q : e + (g + 1) * q], white[1, e + g * q : e + (g + 1) * q]
             for i in range(q):
-                z[i] = white[e + g * q + i]
                 back[i] = -z[i]
             for i in range(q - 1, -1, -1):
                 k, above = e + g * q + i, pull[first + g * q + i]
-                w, mean = a.centring[k], 0.0
+                if f > 0:
+                    above += of_rest[v - lead + g * q + i]
+                mean, sigma, h, d = 0.0, s[i] * C[i, i], a.information[k], away[i]
                 for j in range(i):
                     mean += C[i, j] * z[j]
-                    of_C[i, j] += above * s[i] * z[j]
-                    back[j] += above * s[i] * C[i, j]
-                of_s[i] += above * (mean + C[i, i] * z[i])
-                of_C[i, i] += above * s[i] * z[i]
-                mine = back[i] + above * s[i] * C[i, i]
-                if w == 0.0:
-                    gradient[v + g * q + i] = mine
-                    continue
-                inverse[i] = math.exp(-w * math.log(abs(s[i]) * C[i, i]) - (1.0 - w) * a.log_unit)
-                gradient[v + g * q + i] = mine * inverse[i]
-                of_log = -w * (z[i] * mine + 1.0)
-                of_s[i] += of_log / s[i]
-                of_C[i, i] += of_log / C[i, i]
-                of_mean = -w * mine * inverse[i]
-                of_s[i] += of_mean * mean
+                A = 1.0 + sigma * sigma * h
+                mine = back[i] + above * sigma
+                gradient[v + g * q + i] = mine / math.sqrt(A)
+                # in sigma, through z, log sqrt(A) and u; in d; in the prior's mean, through u and d
+                of_sigma = mine * (d - sigma * h * (z[i] + sigma * d / A)) / A - sigma * h / A + above * z[i]
+                of_d = mine * sigma / A
+                of_mean = above - of_d * h
+                of_s[i] += of_sigma * C[i, i] + of_mean * mean
+                of_C[i, i] += of_sigma * s[i]
                 for j in range(i):
                     of_C[i, j] += of_mean * s[i] * z[j]
                     back[j] += of_mean * s[i] * C[i, j]
-                    pull[first + g * q + j] += of_mean * a.shift[k, j]
-        _to_scales(own, s, a.signed[t : t + q], (of_s, of_C), gradient[at : at + size])
-        v += G * q + (p if f == 0 else 0)
-        e, first, at, t = e + G * q, first + (G + 1) * q, at + size, t + q
+                    pull[first + g * q + j] -= of_d * h * a.shift[k, j]
+                if f == 0:
+                    for c in range(a.start[k], a.start[k + 1]):
+                        of_rest[a.along[c]] -= a.cross[c] * of_d
+        _to_scales(own, s, a.origin[t : t + q], (of_s, of_C), gradient[last + at : last + at + own.size])
+    for d in range(p):
+        gradient[lead + d] += of_rest[d]
     return total
+
+
+_MOST_SHARE = 1.0 - 1e-6
 
 
 _WORTH = 0.1  # sds of log r, below which b and the mean are no funnel
 
 
 class Means(NamedTuple):
-    """Columns of effects whose means are moved, one after another; none where S is 0."""
+    """Columns of effects whose means are moved, one after another, the first factor's last; none where S is 0."""
 
-    places: IntArray  # (S, 7): of v in a point, of weights; levels, effects, the column; of b and log sigma in a point
-    powers: FloatArray  # k, (S,)
-    squares: FloatArray  # sum w^2, (S,)
+    places: IntArray  # (S, 6): of y in a point, of e; levels, effects, the column; of log sigma in a point
+    coefficients: FloatArray  # what takes an effect's place, (S, p)
+    levels: FloatArray  # sums of coefficients that are 1 for these, and 0 for most others', (S, p)
+    mixed: FloatArray  # `levels` of `coefficients`, (S, S)
+    information: FloatArray  # H, (S,)
+    squares: FloatArray  # sum e^2, (S,)
+    origin: FloatArray  # of log sigma, (S,)
     log_sds: FloatArray  # log sigma_0, (S,)
+    beta: FloatArray  # at sigma_0, (p,)
 
     @classmethod
-    def of(cls, columns: Sequence[IntArray], a: JointArguments) -> "Means":
-        """Return those of `free_columns`, in the order of effects, whose scale is worth following; sigma_0 is 1."""
-        lead, p = a.sizes[0].prod(), a.columns.shape[0]
-        start, t, last = 0, 0, p + len(a.centring)
-        places, figures = [], []
-        for f, own in enumerate(columns):
-            G, q = a.sizes[f]
-            w = a.centring[start : start + G * q].reshape(G, q)
-            for i in np.flatnonzero((own >= 0) & ~a.signed[t : t + q]):
-                square, total = float((w[:, i] ** 2).sum()), float(w[:, i].sum())
-                if square > _WORTH * total * math.sqrt(2.0 * square + 1.0):
-                    places.append((start + (p if f else 0), start, G, q, i, lead + own[i], last + i))
-                    figures.append((square / total, square))
-            start, t, last = start + G * q, t + q, last + q + q * (q - 1) // 2
-        table = np.array(places, dtype=np.int64).reshape(-1, 7)
-        powers, squares = map(np.ascontiguousarray, np.array(figures).reshape(-1, 2).T)
-        return cls(table, powers, squares, np.zeros(len(table)))
+    def of(
+        cls, free: Sequence[FloatArray], informed: Sequence[FloatArray], of_beta: FloatArray, a: JointArguments
+    ) -> "Means":
+        """Return those of `free_columns`, in the order of effects, whose scale is worth following; sigma_0 is 1.
 
-    def at(self, point: FloatArray) -> "Means":
-        """Return them with sigma_0 of a point, shape (D,)."""
-        return self._replace(log_sds=point[self.places[:, 6]])
+        `informed` are the weights w of each factor, shape (G, q), `of_beta` rows' information on beta, shape (p, p).
+        """
+        p, table, columns, figures = len(of_beta), [], [], []
+        for f in (*range(1, len(free)), 0):
+            G, q, y, e, _, last, t = a.sizes[f]
+            tilt = a.tilt[e : e + G * q].reshape(G, q)
+            for i in np.flatnonzero(free[f].any(axis=1)):
+                w = informed[f][:, i]
+                square, total = float((w**2).sum()), float(w.sum())
+                if square > _WORTH * total * math.sqrt(2.0 * square + 1.0):
+                    table.append((y, e, G, q, i, p + len(a.pull) + last + i))
+                    columns.append(free[f][i])
+                    share = min(square / total, _MOST_SHARE)
+                    H = share / (1.0 - share) * math.exp(-2.0 * a.origin[t + i])
+                    figures.append((H, float((tilt[:, i] ** 2).sum()), a.origin[t + i]))
+        information, squares, origin = map(np.ascontiguousarray, np.array(figures).reshape(-1, 3).T)
+        places, coefficients = np.array(table, dtype=np.int64).reshape(-1, 6), np.array(columns).reshape(-1, p)
+        levels = coefficients @ of_beta
+        levels /= np.maximum((levels * coefficients).sum(axis=1), np.finfo(float).tiny)[:, None]
+        mixed = levels @ coefficients.T
+        return cls(places, coefficients, levels, mixed, information, squares, origin, np.zeros(len(table)), np.zeros(p))
+
+    def at(self, point: FloatArray, first: int) -> "Means":
+        """Return them with sigma_0 and beta of a point, shape (D,), whose coefficients begin at `first`."""
+        return self._replace(log_sds=self._log_sds(point[None])[0], beta=point[first : first + len(self.beta)].copy())
+
+    def _log_sds(self, points: FloatArray) -> FloatArray:
+        own = points[:, self.places[:, 5]]
+        return np.array([[log_sd(*each)[0] for each in zip(t, self.origin, strict=True)] for t in own]).reshape(
+            own.shape
+        )
 
     def log_determinant(self, points: FloatArray) -> FloatArray:
         """Return that of the map to points, shape (n, D), but for a constant: frames of any sigma_0 agree on it."""
-        return np.asarray(points[:, self.places[:, 6]] @ self.powers)
+        return np.asarray(0.5 * np.log1p(self.information * np.exp(2.0 * self._log_sds(points))).sum(axis=1))
 
 
 def free_columns(
-    rows: JointRows, curvature: Curvature, of_beta: FloatArray, covariances: Sequence[FloatArray]
-) -> list[IntArray]:
-    """Return for each factor's effects the coefficient of the same column, shape (q,), -1 if not free.
+    rows: JointRows,
+    curvature: Curvature,
+    of_beta: FloatArray,
+    covariances: Sequence[FloatArray],
+    bases: Sequence[FloatArray],
+) -> list[FloatArray]:
+    """Return for each factor's effects the coefficients that can take their place, shape (q, p); 0 if not free.
 
-    It is free if the prior of effects alone holds their mean: it holds more than rows of no level do, and than
-    `of_beta`, the precision of the coefficients' prior, shape (p, p).
+    `bases` are those of `orthogonal_columns`. An effect is free if the prior of
+    effects alone holds their mean: it holds more than rows of no level do, and than `of_beta`, the precision of the
+    coefficients' prior, shape (p, p).
     """
-    design, found = rows.rows.design, []
-    for factor, blocks, covariance in zip(rows.factors, [curvature.first, *curvature.blocks], covariances, strict=True):
-        own = np.full(len(factor.effects), -1)
+    design, found, p = rows.rows.design, [], len(of_beta)
+    for factor, blocks, covariance, basis in zip(
+        rows.factors, [curvature.first, *curvature.blocks], covariances, bases, strict=True
+    ):
+        made = np.zeros((len(factor.effects), p))
         for i, effect in enumerate(factor.effects):
-            if len(columns := design.columns_of(factor, effect)) != 1:
-                continue
-            (c,) = columns
-            apart = max(float(curvature.rest[c, c] - blocks[:, i, i].sum()), 0.0)
-            if apart + of_beta[c, c] < len(factor) / covariance[i, i]:
-                own[i] = c
+            for column, times in design.columns_of(factor, effect).items():
+                made[i, column] = times
+        lost = ~made.any(axis=1)
+        own = basis.T @ made
+        for i, column in enumerate(own):
+            apart = max(float(column @ curvature.rest[:p, :p] @ column - blocks[:, i, i].sum()), 0.0)
+            if basis[lost, i].any() or apart + column @ of_beta @ column >= len(factor) / covariance[i, i]:
+                own[i] = 0.0
         found.append(own)
     return found
 
 
 @jit_sums
-def _mean(point: FloatArray, w: FloatArray, place: IntArray, square: float) -> float:
-    v, first, G, q, i = place[0], place[1], place[2], place[3], place[4]
+def _mean_of_others(point: FloatArray, m: Means, k: int, a: JointArguments) -> float:
+    v, first, G, q, i, _ = m.places[k]
     total = 0.0
     for g in range(G):
-        total += w[first + g * q + i] * point[v + g * q + i]
-    return total / square
+        total += a.tilt[first + g * q + i] * point[v + g * q + i]
+    return float(total / m.squares[k])
+
+
+@jit_sums
+def _mean(point: FloatArray, m: Means, k: int, a: JointArguments) -> float:
+    """Return the mean a of a column; of the first factor minus the distance of its level, which others' means move."""
+    if m.places[k, 0] > 0:
+        return _mean_of_others(point, m, k, a)
+    total, lead = 0.0, a.sizes[0, 0] * a.sizes[0, 1]
+    for d in range(m.beta.size):
+        total -= m.levels[k, d] * (point[lead + d] - m.beta[d])
+    for j in range(k):
+        if m.places[j, 0] > 0:
+            total -= m.mixed[k, j] * _mean_of_others(point, m, j, a)
+    return total
 
 
 @jit
-def _add(point: FloatArray, a: JointArguments, place: IntArray, by: float) -> None:
-    """Add to a level's effects on a column, times w, and take it off the coefficient."""
-    v, first, G, q, i = place[0], place[1], place[2], place[3], place[4]
-    for g in range(G):
-        point[v + g * q + i] += a.centring[first + g * q + i] * by
-        for j in range(i + 1, q):
-            point[v + g * q + j] += a.centring[first + g * q + j] * a.shift[first + g * q + j, i] * by
-    point[place[5]] -= by
+def _add(point: FloatArray, a: JointArguments, m: Means, k: int, by: float) -> None:
+    """Add to a level's effects on a column, where rows tell them, and take it off the coefficients.
+
+    Effects of the first factor follow coefficients by themselves.
+    """
+    v, first, G, q, i, _ = m.places[k]
+    if v > 0:
+        for g in range(G):
+            point[v + g * q + i] += a.tilt[first + g * q + i] * by
+            for j in range(i + 1, q):
+                point[v + g * q + j] += a.tilt[first + g * q + j] * a.shift[first + g * q + j, i] * by
+    for d in range(m.beta.size):
+        point[a.sizes[0, 0] * a.sizes[0, 1] + d] -= m.coefficients[k, d] * by
+
+
+@jit
+def _log_r(point: FloatArray, m: Means, k: int) -> tuple[float, float, float]:
+    """Return log r, what of it depends on sigma, and its slope."""
+    at, slope, _ = log_sd(point[m.places[k, 5]], m.origin[k])
+    more = m.information[k] * math.exp(2.0 * at)
+    own = 0.5 * math.log1p(more)
+    return own - 0.5 * math.log1p(m.information[k] * math.exp(2.0 * m.log_sds[k])), own, slope * more / (1.0 + more)
 
 
 @jit
 def _move(point: FloatArray, m: Means, a: JointArguments, found: FloatArray) -> float:
     """Move a point, write the means a, (S,), and return `log_determinant`."""
     total = 0.0
-    for k in range(m.powers.size):
-        place = m.places[k]
-        log_r = m.powers[k] * (point[place[6]] - m.log_sds[k])
-        found[k] = _mean(point, a.centring, place, m.squares[k])
-        _add(point, a, place, math.expm1(log_r) * found[k])
-        total += m.powers[k] * point[place[6]]
+    for k in range(m.information.size):
+        log_r, own, _ = _log_r(point, m, k)
+        found[k] = _mean(point, m, k, a)
+        _add(point, a, m, k, math.expm1(log_r) * found[k])
+        total += own
     return total
 
 
 @jit
 def move(points: FloatArray, m: Means, a: JointArguments) -> None:
     """Move points, shape (n, D)."""
-    found = np.empty(m.powers.size)
+    found = np.empty(m.information.size)
     for n in range(points.shape[0]):
         _move(points[n], m, a, found)
 
@@ -406,72 +543,121 @@ def move_back(points: FloatArray, m: Means, a: JointArguments) -> None:
     """Undo `move`."""
     for n in range(points.shape[0]):
         point = points[n]
-        for k in range(m.powers.size - 1, -1, -1):
-            place = m.places[k]
-            log_r = m.powers[k] * (point[place[6]] - m.log_sds[k])
-            _add(point, a, place, math.expm1(-log_r) * _mean(point, a.centring, place, m.squares[k]))
+        for k in range(m.information.size - 1, -1, -1):
+            log_r = _log_r(point, m, k)[0]
+            _add(point, a, m, k, math.expm1(-log_r) * _mean(point, m, k, a))
 
 
 @jit
 def moved_density(point: FloatArray, gradient: FloatArray, m: Means, a: JointArguments) -> float:
     """Return the log density of a point that is moved, and write its gradient in the point before."""
-    found = np.empty(m.powers.size)
+    found, lead = np.empty(m.information.size), a.sizes[0, 0] * a.sizes[0, 1]
     value = _move(point, m, a, found)
     value += joint_density(point, gradient, a)
-    for k in range(m.powers.size - 1, -1, -1):
-        v, first, G, q, i, b, sd = m.places[k]
-        log_r = m.powers[k] * (point[sd] - m.log_sds[k])
-        own = -gradient[b]
-        for g in range(G):
-            own += a.centring[first + g * q + i] * gradient[v + g * q + i]
-            for j in range(i + 1, q):
-                own += a.centring[first + g * q + j] * a.shift[first + g * q + j, i] * gradient[v + g * q + j]
-        part = math.expm1(log_r) * own / m.squares[k]
-        for g in range(G):
-            gradient[v + g * q + i] += part * a.centring[first + g * q + i]
-        gradient[sd] += m.powers[k] * (math.exp(log_r) * found[k] * own + 1.0)
+    for k in range(m.information.size - 1, -1, -1):
+        v, first, G, q, i, sd = m.places[k]
+        log_r, _, slope = _log_r(point, m, k)
+        own = 0.0
+        for d in range(m.beta.size):
+            own -= m.coefficients[k, d] * gradient[lead + d]
+        if v > 0:
+            for g in range(G):
+                own += a.tilt[first + g * q + i] * gradient[v + g * q + i]
+                for j in range(i + 1, q):
+                    own += a.tilt[first + g * q + j] * a.shift[first + g * q + j, i] * gradient[v + g * q + j]
+        part = math.expm1(log_r) * own
+        gradient[sd] += slope * (math.exp(log_r) * found[k] * own + 1.0)
+        if v > 0:
+            _add_mean(gradient, m, k, a, part)
+            continue
+        for d in range(m.beta.size):
+            gradient[lead + d] -= m.levels[k, d] * part
+        for j in range(k):
+            if m.places[j, 0] > 0:
+                _add_mean(gradient, m, j, a, -m.mixed[k, j] * part)
     return value
 
 
-def regressions(information: FloatArray, w: FloatArray, widest: int) -> FloatArray:
-    """Return M, shape (G, q, widest): what effects before it, less centred, add to a level's effect by its rows."""
-    G, q = w.shape
-    M = np.zeros((G, q, widest))
-    for i in range(1, q):
-        own = np.maximum(information[:, i, i], np.finfo(float).tiny)
-        M[:, i, :i] = information[:, i, :i] / own[:, None]
-    return M
+@jit
+def _add_mean(gradient: FloatArray, m: Means, k: int, a: JointArguments, by: float) -> None:
+    """Add to a gradient that of a mean a, `by` times."""
+    v, first, G, q, i, _ = m.places[k]
+    for g in range(G):
+        gradient[v + g * q + i] += by / m.squares[k] * a.tilt[first + g * q + i]
 
 
-def of_covariance(
-    covariance: FloatArray, signed: np.ndarray, of_log: FloatArray, w: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return coordinates of sds and correlations, and about their sds."""
-    q, sd = len(covariance), np.sqrt(np.diagonal(covariance))
-    C = np.linalg.cholesky(covariance / np.outer(sd, sd))
-    own, wide = list(np.where(signed, sd, np.log(sd))), list(np.where(signed, np.hypot(1.0, of_log) * sd, of_log))
+class LevelInformation(NamedTuple):
+    """What rows say about the effects of a factor's levels: h, (G, q), M, (G, q, q), and r = turn b, turn (G, q, q)."""
+
+    information: FloatArray
+    shift: FloatArray
+    turn: FloatArray
+
+    @classmethod
+    def of(cls, H: FloatArray, covariance: FloatArray) -> "LevelInformation":
+        """Return those of quadratics b . u - u' H u / 2 of effects u that have a normal prior."""
+        q, prior = len(covariance), np.linalg.inv(covariance)
+        posterior, h, M, turn = (
+            H + prior,
+            np.empty(H.shape[:2]),
+            np.zeros_like(H),
+            np.zeros_like(H) + np.eye(len(prior)),
+        )
+        for i in range(q - 1, -1, -1):  # the later effects are integrated out
+            rows = np.maximum(posterior[:, i, i] - prior[i, i], 0.0)
+            h[:, i] = rows
+            M[:, i, :i] = (posterior[:, i, :i] - prior[i, :i]) / np.maximum(rows, np.finfo(float).tiny)[:, None]
+            cross, own = posterior[:, i, :i] / posterior[:, i, i, None], posterior[:, i, :i].copy()
+            turn[:, :i] -= cross[:, :, None] * turn[:, None, i]
+            posterior[:, :i, :i] -= cross[:, :, None] * own[:, None, :]
+            prior[:i, :i] -= np.outer(prior[i, :i], prior[i, :i]) / prior[i, i]
+        return cls(h, M, turn)
+
+
+def orthogonal_columns(z: FloatArray, w: FloatArray) -> FloatArray:
+    """Return B, shape (q, q), with which the columns z B are orthogonal over rows of weights w.
+
+    Effects of the columns z are B times those of z B. Each column is orthogonal to those before it: beside an intercept
+    a column is less its mean.
+    """
+    moments = (z * w[:, None]).T @ z
+    L = np.eye(len(moments))
+    left = moments.copy()
+    for i in range(len(moments)):
+        if left[i, i] > np.finfo(float).eps * max(moments[i, i], np.finfo(float).tiny):
+            L[i + 1 :, i] = left[i + 1 :, i] / left[i, i]
+            left -= np.outer(L[:, i] * (np.arange(len(left)) > i), left[i])
+    return np.asarray(np.linalg.inv(L).T)
+
+
+def spread_of(w: FloatArray) -> FloatArray:
+    """Return about the sds of coordinates of sds and correlations, given the weights of levels, shape (G, q)."""
+    wide = list(1.0 / np.sqrt(2.0 * (w**2).sum(axis=0) + 1.0) / log_sd(0.0, 0.0)[1])
+    for i in range(w.shape[1]):
+        wide += [1.0 / math.sqrt(2.0 * (LKJ_ETA - 1.0) + 1.0 + float((w[:, i] * w[:, j]).sum())) for j in range(i)]
+    return np.array(wide)
+
+
+def coordinates_of(covariance: FloatArray) -> FloatArray:
+    """Return the coordinates of a factor's sds, which are at their origin, and correlations."""
+    q, C = len(covariance), np.linalg.cholesky(covariance) / np.sqrt(np.diagonal(covariance))[:, None]
+    own = [0.0] * q
     for i in range(q):
         left = 1.0
         for j in range(i):
             own.append(math.atanh(C[i, j] / left))
             left *= math.sqrt(max(1.0 - (C[i, j] / left) ** 2, 1e-12))
-            wide.append(1.0 / math.sqrt(2.0 * (LKJ_ETA - 1.0) + 1.0 + float((w[:, i] * w[:, j]).sum())))
-    return np.array(own), np.array(wide)
+    return np.array(own)
 
 
-def slopes_of(
-    factor: FloatArray, w: FloatArray, M: FloatArray, u: FloatArray, unit: float
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return du / dv and dz / dv of each level, (G, q, q), and v of effects u, (G, q); `unit` is the family's."""
-    G, q = w.shape
-    of_u, of_z, v, z = np.zeros((G, q, q)), np.zeros((G, q, q)), np.empty((G, q)), np.zeros((G, q))
-    for i in range(q):
-        sigma, below = factor[i, i], factor[i, :i]
-        narrow = np.where(w[:, i] > 0.0, np.abs(sigma) ** -w[:, i] * unit ** (w[:, i] - 1.0), 1.0)
-        mean = np.einsum("j,gjk->gk", below, of_z[:, :i]) + np.einsum("gj,gjk->gk", M[:, i, :i], of_u[:, :i])
-        of_z[:, i] = -(w[:, i] * narrow)[:, None] * mean
-        of_z[:, i, i] += narrow
+def slopes_of(factor: FloatArray, rows: LevelInformation) -> tuple[FloatArray, FloatArray]:
+    """Return du / dy and dz / dy of each level, (G, q, q), given the factor S C."""
+    of_u, of_z = np.zeros_like(rows.turn), np.zeros_like(rows.turn)
+    for i in range(len(factor)):
+        sigma, below, h, M = factor[i, i], factor[i, :i], rows.information[:, i], rows.shift[:, i, :i]
+        A = 1.0 + sigma**2 * h
+        mean = np.einsum("j,gjk->gk", below, of_z[:, :i]) + np.einsum("gj,gjk->gk", M, of_u[:, :i])
+        of_z[:, i] = -(sigma * h / A)[:, None] * mean
+        of_z[:, i, i] += 1.0 / np.sqrt(A)
         of_u[:, i] = np.einsum("j,gjk->gk", below, of_z[:, :i]) + sigma * of_z[:, i]
-        z[:, i] = (u[:, i] - z[:, :i] @ below) / sigma
-        v[:, i] = z[:, i] / narrow + w[:, i] * (z[:, :i] @ below + (M[:, i, :i] * u[:, :i]).sum(axis=1))
-    return of_u, of_z, v
+    return of_u, of_z

@@ -6,14 +6,14 @@ w = 1 - variance / sigma^2. Steps of log sds are divided by it.
 
 Coordinates x in which all parameters of a model with group terms are about N(0, I) a posteriori.
 
-With P the precision of (v of the first factor, the rest) at the mode, [[D, B'], [B, E]], and the Cholesky factors K of
-D and L of the Schur complement E - B D^-1 B',
+Effects of the first factor are nearly N(0, I) given all else in the coordinates of `models.groups.joint`; they have
+their sds in the draws. With L the Cholesky factor of the precision of the rest, the first factor's integrated out,
 
-.. math:: v_{rest} = c + L^{-\prime} x_{rest}, \qquad v_1 = c + K^{-\prime} x_1 - D^{-1} B' (v_{rest} - c),
+.. math:: y_1 = c + s x_1, \qquad y_{rest} = c + L^{-\prime} x_{rest},
 
-so that a point takes one triangular system and one sparse product. Log sds and correlations have a factor of their own,
-and c moves with them as the mode of effects and coefficients does, on a line. L and D^-1 B' are in single precision, as
-any matrices near these will do. Between these v and those of `joint_density` stand those of `Means`.
+so that a point takes one triangular system. Log sds and correlations have a factor of their own, and c moves with them
+as the mode of effects and coefficients does, on a line. L is in single precision, as any matrix near it will do.
+Between these y and those of `joint_density` stand those of `Means`.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg, sparse
+from scipy import linalg
 
 from bayescore.compiled import jit, jit_sums
 from bayescore.families import Family
@@ -148,55 +148,26 @@ def _again(
 Single = NDArray[np.float32]
 
 
-Places = NDArray[np.int32]
-
-
 class JointWhitening(NamedTuple):
-    """The centre c, shape (D,); K of each level, D^-1 B' in compressed rows, L, and the factor of sds, (k, k)."""
+    """The centre c, shape (D,); sds of the first factor's effects, L, and the factor of sds, (k, k)."""
 
     center: FloatArray
-    levels: FloatArray  # (G, q, q)
-    start: Places
-    columns: Places
-    values: Single
+    widths: FloatArray  # (first,)
     rest: Single  # (m, m)
     sds: FloatArray
     moves: FloatArray  # of c with sds and correlations, (D - k, k)
 
-    @classmethod
-    def of(cls, solver: Solver, center: FloatArray, sds: FloatArray, moves: FloatArray) -> "JointWhitening":
-        """Return the coordinates of a precision in v."""
-        W = solver.W
-        places = W.indptr.astype(np.int32), W.indices.astype(np.int32)
-        factor = np.ascontiguousarray(solver.factor, dtype=np.float32)
-        return cls(
-            center,
-            np.asarray(np.linalg.cholesky(solver.D), dtype=np.float64),
-            *places,
-            W.data.astype(np.float32),
-            factor,
-            sds,
-            moves,
-        )
-
     @property
     def _parts(self) -> tuple[slice, slice, slice]:
-        first, k = self.levels.shape[0] * self.levels.shape[1], len(self.sds)
-        return slice(first), slice(first, len(self.center) - k), slice(len(self.center) - k, None)
-
-    @property
-    def _cross(self) -> sparse.csr_array:
-        shape = (self.levels.shape[0] * self.levels.shape[1], len(self.rest))
-        return sparse.csr_array((self.values.astype(np.float64), self.columns, self.start), shape=shape)
+        first, m = len(self.widths), len(self.rest)
+        return slice(first), slice(first, first + m), slice(first + m, None)
 
     def points(self, x: FloatArray) -> FloatArray:
         """Return the parameters at x, shape (n, D)."""
         first, rest, last = self._parts
         found = np.empty_like(x)
+        found[:, first] = x[:, first] * self.widths
         found[:, rest] = linalg.solve_triangular(self.rest, x[:, rest].T, lower=True, trans="T").T
-        own = x[:, first].reshape(len(x), *self.levels.shape[:2])
-        turned = own.transpose(1, 0, 2) @ np.linalg.inv(self.levels)
-        found[:, first] = turned.transpose(1, 0, 2).reshape(len(x), -1) - (self._cross @ found[:, rest].T).T
         found[:, last] = x[:, last] @ self.sds.T
         found[:, : last.start] += found[:, last] @ self.moves.T
         return found + self.center
@@ -207,17 +178,17 @@ class JointWhitening(NamedTuple):
         moved = points - self.center
         moved[:, : last.start] -= moved[:, last] @ self.moves.T
         found = np.empty_like(moved)
+        found[:, first] = moved[:, first] / self.widths
         found[:, rest] = moved[:, rest] @ self.rest.astype(np.float64)
-        own = (moved[:, first] + (self._cross @ moved[:, rest].T).T).reshape(len(points), *self.levels.shape[:2])
-        found[:, first] = (own.transpose(1, 0, 2) @ self.levels).transpose(1, 0, 2).reshape(len(points), -1)
         found[:, last] = linalg.solve_triangular(self.sds, moved[:, last].T, lower=True).T
         return found
 
 
 @jit_sums
 def _place(x: FloatArray, w: JointWhitening, point: FloatArray) -> None:
-    G, q, m, k = w.levels.shape[0], w.levels.shape[1], w.rest.shape[0], w.sds.shape[0]
-    first = G * q
+    first, m, k = w.widths.size, w.rest.shape[0], w.sds.shape[0]
+    for i in range(first):
+        point[i] = w.center[i] + w.widths[i] * x[i]
     rest = x[first : first + m].copy()
     for i in range(m - 1, -1, -1):
         row = w.rest[i]
@@ -225,48 +196,25 @@ def _place(x: FloatArray, w: JointWhitening, point: FloatArray) -> None:
         own = rest[i]
         for j in range(i):
             rest[j] -= row[j] * own
-    for i in range(m):
-        point[first + i] = w.center[first + i] + rest[i]
-    for g in range(G):
-        for i in range(q - 1, -1, -1):
-            at = g * q + i
-            total = x[at]
-            for j in range(i + 1, q):
-                total -= w.levels[g, j, i] * point[g * q + j]
-            point[at] = total / w.levels[g, i, i]
-    for at in range(first):
-        total = 0.0
-        for e in range(w.start[at], w.start[at + 1]):
-            total += w.values[e] * rest[w.columns[e]]
-        point[at] += w.center[at] - total
+        point[first + i] = w.center[first + i] + own
     for i in range(k):
-        total = w.center[first + m + i]
+        total = 0.0
         for j in range(i + 1):
             total += w.sds[i, j] * x[first + m + j]
-        point[first + m + i] = total
-        total -= w.center[first + m + i]
+        point[first + m + i] = w.center[first + m + i] + total
         for at in range(first + m):
             point[at] += w.moves[at, i] * total
 
 
 @jit_sums
 def _pull_back(slope: FloatArray, w: JointWhitening, gradient: FloatArray) -> None:
-    G, q, m, k = w.levels.shape[0], w.levels.shape[1], w.rest.shape[0], w.sds.shape[0]
-    first = G * q
+    first, m, k = w.widths.size, w.rest.shape[0], w.sds.shape[0]
     for at in range(first + m):
         own = slope[at]
         for i in range(k):
             slope[first + m + i] += w.moves[at, i] * own
-    for at in range(first):
-        own = slope[at]
-        for e in range(w.start[at], w.start[at + 1]):
-            slope[first + w.columns[e]] -= w.values[e] * own
-    for g in range(G):
-        for i in range(q):
-            total = slope[g * q + i]
-            for j in range(i):
-                total -= w.levels[g, i, j] * gradient[g * q + j]
-            gradient[g * q + i] = total / w.levels[g, i, i]
+    for i in range(first):
+        gradient[i] = w.widths[i] * slope[i]
     for i in range(m):
         row, total = w.rest[i], 0.0
         for j in range(i):
@@ -291,7 +239,8 @@ def whitened_density(x: FloatArray, gradient: FloatArray, own: tuple[JointWhiten
 @jit
 def natural(points: FloatArray, a: JointArguments, effects: FloatArray, more: FloatArray) -> None:
     """Write effects of points, (n, E + entries of 0), and what the log density of (beta, u, log sds) is more, (n,)."""
-    last = points.shape[1] - a.centring.size - a.columns.shape[0]
-    white, slope = np.empty(a.centring.size), np.zeros(last)
+    Q = a.origin.size
+    white, slope = np.empty((2, a.pull.size)), np.zeros(points.shape[1] - a.pull.size - a.columns.shape[0])
+    of_sds = slope, np.zeros(Q), np.zeros((Q, a.bases.shape[1]))
     for n in range(points.shape[0]):
-        more[n] = joint_effects(points[n], effects[n], white, a, slope)[1]
+        more[n] = joint_effects(points[n], effects[n], white, a, of_sds)[1]

@@ -36,7 +36,7 @@ from bayescore.data.passes import TILE, TileRows, load_tile, new_tile
 from bayescore.families import Family
 from bayescore.models.groups.nodes import DrawNodes, NodeRows, NodeSet, add_values
 from bayescore.models.posterior import Derivatives, likelihood_terms
-from bayescore.models.predictor import Factor, Predictor, multipliers
+from bayescore.models.predictor import Predictor, multipliers
 from bayescore.models.row_kernels import add_offset, derivatives_of, predictor
 from bayescore.numerics.elementary import LOG_WEIGHTS, N_NODES, NODES, WEIGHTS, EffectNodes
 from bayescore.types import FloatArray, IntArray, WeightedData
@@ -154,10 +154,12 @@ class JointRows:
     @cached_property
     def columns(self) -> sparse.csr_array:
         """What rows multiply all effects by, shape (n, E), factor by factor."""
-        core, at = self.rows, np.cumsum([0, *(len(own) * len(own.effects) for own in self.rows.groups)])
-        factors = [Factor(own, np.empty((0, len(own), len(own.effects)))) for own in core.groups]
-        Z = Predictor(np.empty((0, core.n_features)), factors, core.design).columns(core)
-        return sparse.csr_array(Z[:, np.concatenate([np.arange(at[place], at[place + 1]) for place in self.places])])
+        found, n = [], len(self.rows)
+        for codes, z, (G, q) in zip(self.codes, self.z, self.shapes, strict=True):
+            k = np.flatnonzero(codes < G)
+            places = (np.repeat(k, q), (codes[k, None] * q + np.arange(q)).ravel())
+            found.append(sparse.csr_array((z[k].ravel(), places), shape=(n, G * q)))
+        return sparse.csr_array(sparse.hstack(found, format="csr"))
 
     def eta(self, beta: FloatArray, effects: Sequence[FloatArray]) -> FloatArray:
         """Return the linear predictor, shape (n,), given the effects of each factor, (G, q)."""
@@ -192,7 +194,7 @@ def blocks_of(K: sparse.csr_array, q: int) -> FloatArray:
     return found
 
 
-def _diagonal(blocks: Sequence[Any], lead: int = 0) -> Any:
+def block_diagonal(blocks: Sequence[Any], lead: int = 0) -> Any:
     """Return a block diagonal matrix, `lead` ones before the blocks of each factor, shape (G, q, q) each."""
     parts: list[Any] = [sparse.eye_array(lead)] if lead else []
     for each in blocks:
@@ -213,8 +215,8 @@ class Curvature:
     def moved(self, A: Sequence[FloatArray]) -> "Curvature":
         """Return the curvature in v, given du / dv of each factor's levels, shape (G, q, q)."""
         p = len(self.rest) - sum(own.shape[0] * own.shape[1] for own in self.blocks)
-        first, turn = A[0], _diagonal(A[1:], p)
-        cross = sparse.csr_array(_diagonal(A[:1]).T @ self.cross @ turn)
+        first, turn = A[0], block_diagonal(A[1:], p)
+        cross = sparse.csr_array(block_diagonal(A[:1]).T @ self.cross @ turn)
         rest = turn.T @ (turn.T @ self.rest.T).T
         blocks = [a.transpose(0, 2, 1) @ own @ a for a, own in zip(A[1:], self.blocks, strict=True)]
         return Curvature(first.transpose(0, 2, 1) @ self.first @ first, cross, np.asarray(rest), blocks)
@@ -230,7 +232,7 @@ class Curvature:
             places = at + np.arange(G * q).reshape(G, q)
             rest[places[:, :, None], places[:, None, :]] += own
             at += G * q
-        W = sparse.csr_array(_diagonal([np.linalg.inv(D)]) @ self.cross)
+        W = sparse.csr_array(block_diagonal([np.linalg.inv(D)]) @ self.cross)
         schur = rest - (self.cross.T @ W).toarray()
         try:
             factor = np.linalg.cholesky(0.5 * (schur + schur.T))
@@ -255,6 +257,13 @@ class Solver:
         move = linalg.cho_solve((self.factor, True), rest - self.W.T @ first.ravel())
         own = np.linalg.solve(self.D, first[:, :, None])[:, :, 0]
         return own - (self.W @ move).reshape(first.shape), move
+
+    def information(self, shapes: Sequence[tuple[int, int]], f: int) -> FloatArray:
+        """Return precisions of a level's effects, of factor f > 0, given all but the first factor's: (G, q, q)."""
+        at = len(self.factor) - sum(H * r for H, r in shapes[f:])
+        (G, q) = shapes[f]
+        rows = self.factor[at : at + G * q].reshape(G, q, -1)
+        return rows @ rows.transpose(0, 2, 1)
 
     def variances(self, shapes: Sequence[tuple[int, int]]) -> list[FloatArray]:
         """Return the covariance of each level's effects, shape (G, q, q), factor by factor."""
