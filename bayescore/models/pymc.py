@@ -11,8 +11,7 @@ level say r_g(beta) . u - u' H_g u / 2 of its effects, S = F F' and L L' = I + F
 
 z is nearly N(0, I) a posteriori and hardly depends on beta and S: centred where rows say much, non-centred where the
 prior does or an sd is near 0 (Papaspiliopoulos, Roberts and Skold 2007). With the Jacobian, |F| / |L|, the posterior is
-exact whatever r and H are. They come from the joint mode of beta and the factor's effects, with S by the EM algorithm
-(Laplace's approximation, other factors left out).
+exact whatever r and H are. They come from the joint mode of beta and all effects (`models.groups.joint_mode`).
 """
 
 from collections.abc import Mapping
@@ -24,19 +23,30 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pytensor.graph.basic import Constant
+from scipy import linalg
 
 from bayescore.data.coreset import Coreset, check_flat, feature_names, own_family
 from bayescore.data.design import one_intercept
 from bayescore.families import Family
 from bayescore.families.family import check_family
 from bayescore.families.normal import Gaussian
+from bayescore.models.groups.joint_mode import curvature_at, joint_mode, solver_at
 from bayescore.models.groups.marginal import CollapsedTarget
-from bayescore.models.laplace import factor_of_inverse
+from bayescore.models.groups.rows import JointRows
 from bayescore.models.modes import find_map
 from bayescore.models.posterior import prior_part
 from bayescore.models.predictor import multipliers
+from bayescore.models.row_kernels import derivatives_of
 from bayescore.priors import Prior
-from bayescore.priors.groups import LKJ_ETA, GroupPrior, HalfNormal, group_prior_for, prior_for, sd_prior_for
+from bayescore.priors.groups import (
+    DEFAULT_GROUP_PRIOR,
+    LKJ_ETA,
+    GroupPrior,
+    HalfNormal,
+    group_prior_for,
+    prior_for,
+    sd_prior_for,
+)
 from bayescore.types import NO_GROUP, FloatArray, WeightedData
 from bayescore.validation import DataError, warn
 
@@ -187,18 +197,6 @@ def _of_groups(data: WeightedData, name: str, effects: Any) -> Any:
     return (table[codes] * multipliers(data.X, data.design, grouping)).sum(axis=1)
 
 
-_STEPS = 60
-
-
-_NEAR = 1e-3
-
-
-_LONGEST = 10.0  # posterior sds, of a step
-
-
-_EM_STEPS = 5  # a step
-
-
 @dataclass(frozen=True, eq=False)
 class EffectScales:
     """What the rows say about a factor's effects; q effects of each of G levels."""
@@ -210,44 +208,23 @@ class EffectScales:
     slope: FloatArray  # the loss of r for each unit of beta, (G, q, p)
 
 
-def scales_of(rows: Coreset, place: int, family: Family, prior: Prior) -> EffectScales:
-    """Return what rows say about the effects of the factor at `place`; the prior of beta is smooth."""
-    assert rows.group is not None
-    grouping, codes = rows.groups[place], rows.group[:, place]
-    X, Z, n_groups = rows.X, multipliers(rows.X, rows.design, grouping), len(grouping)
-    q, p = Z.shape[1], rows.n_features
-    own = np.where(codes < 0, n_groups, codes)
-    beta, u, covariance = np.zeros(p), np.zeros((n_groups + 1, q)), np.eye(q)
-    offset = 0.0 if rows.offset is None else rows.offset
-    for _ in range(_STEPS):
-        eta = X @ beta + offset + (Z * u[own]).sum(axis=1)
-        score = rows.weights * family.score(eta, rows.y)
-        c = rows.weights * np.maximum(family.curvature(eta, rows.y), 0.0)
-        S, B = np.zeros((n_groups + 1, q)), np.zeros((n_groups + 1, q, p))
-        H = np.zeros((n_groups + 1, q, q))
-        np.add.at(S, own, score[:, None] * Z)
-        for i in range(q):
-            np.add.at(B[:, i], own, (c * Z[:, i])[:, None] * X)
-            np.add.at(H[:, i], own, (c * Z[:, i])[:, None] * Z)
-        S[-1], B[-1], H[-1] = 0.0, 0.0, 0.0
-        terms = prior_part(beta, prior)
-        for _ in range(_EM_STEPS):
-            inverse = np.linalg.inv(covariance)
-            V = np.linalg.inv(H + inverse)
-            W, pull = V @ B, S - u @ inverse
-            precision = (X * c[:, None]).T @ X + terms.precision - np.einsum("gqp,gqr->pr", B, W)
-            move = np.linalg.solve(precision, score @ X + terms.gradient - np.einsum("gqp,gq->p", W, pull))
-            there = u + np.einsum("gqr,gr->gq", V, pull) - W @ move
-            there[-1] = 0.0
-            covariance = (there.T @ there + V[:-1].sum(axis=0) + 0.01 * np.eye(q)) / (n_groups + 1)
-        length = float(np.sqrt(move @ precision @ move))
-        share = min(1.0, _LONGEST / length) if length > 0.0 else 1.0
-        at, before = beta, u
-        beta, u = beta + share * move, u + share * (there - u)
-        if length < _NEAR:
-            break
-    pull = S[:-1] + np.einsum("gqr,gr->gq", H[:-1], before[:-1])
-    return EffectScales(at, factor_of_inverse(precision), H[:-1], pull, B[:-1])
+def scales_of(core: Coreset, place: int, family: Family, prior: Prior, group_prior: GroupPrior) -> EffectScales:
+    """Return what rows say about the effects of the factor at `place`, the others' at the joint mode."""
+    rows, p = JointRows.of(core), core.n_features
+    f = rows.places.index(place)
+    mode = joint_mode(rows, family, prior, group_prior)
+    curvature = curvature_at(rows, mode.beta, mode.effects, family)
+    solver = solver_at(curvature, rows, prior_part(mode.beta, prior).precision, mode.covariances)
+    covariance = linalg.cho_solve((solver.factor, True), np.eye(len(solver.factor)))[:p, :p]
+    G, q = rows.shapes[f]
+    if f == 0:
+        H, cross = curvature.first, curvature.cross[:, :p].toarray()
+    else:
+        at = p + sum(levels * effects for levels, effects in rows.shapes[1:f])
+        H, cross = curvature.blocks[f - 1], curvature.rest[at : at + G * q, :p]
+    score = derivatives_of(rows.eta(mode.beta, mode.effects), rows.rows.y, family)[1]
+    pull = rows.pulls(rows.rows.weights * score)[f] + np.einsum("gqr,gr->gq", H, mode.effects[f])
+    return EffectScales(mode.beta, np.asarray(linalg.cholesky(covariance, lower=True)), H, pull, cross.reshape(G, q, p))
 
 
 def group_sd(prior: GroupPrior) -> tuple[Any, dict[str, float]]:
@@ -259,7 +236,7 @@ def group_sd(prior: GroupPrior) -> tuple[Any, dict[str, float]]:
 
 def varying_effects(core: Coreset, place: int, beta: Any, family: Family, priors: tuple[Prior, GroupPrior]) -> Any:
     """Add sd, correlations and effects of a factor to the model of the `with` block; return the effects, (G, q)."""
-    grouping, scales = core.groups[place], scales_of(core, place, family, priors[0])
+    grouping, scales = core.groups[place], scales_of(core, place, family, *priors)
     name, q = grouping.name, len(grouping.effects)
     model, (sd, parameters) = pm.modelcontext(None), group_sd(priors[1])
     model.add_coord(name, list(grouping.levels))
@@ -434,7 +411,7 @@ def _mode_of_rows(data: WeightedData, family: Family) -> tuple[FloatArray, Float
 
 def start_of(core: Coreset, prior: Prior, family: str) -> tuple[FloatArray, FloatArray]:
     """Return about the mode of beta, shape (p,), and the factor L of its covariance, for chains to start from."""
-    scales = scales_of(core, 0, check_family(family), prior)
+    scales = scales_of(core, 0, check_family(family), prior, DEFAULT_GROUP_PRIOR)
     return scales.beta, scales.factor
 
 
