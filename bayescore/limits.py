@@ -42,6 +42,9 @@ MIN_ESS = 400
 MIN_ESS_A_CHAIN = 100
 """Effective draws of one chain that a sampler warns below: `MIN_ESS` over the usual four chains."""
 
+MAX_DRAWS = 20_000
+"""Draws of a chain above which no text asks for more, and `fit` takes no more: chains that need them hardly move."""
+
 MIN_ESS_EVIDENCE = 100.0
 """Effective importance draws below which the logarithm is not straight over the evidence's error (delta method)."""
 
@@ -87,6 +90,14 @@ weights by 2%, and no mean by more than 0.02 sd."""
 
 MAX_TAIL_K = 0.5
 """Pareto k-hat of a coordinate's own tail above which its variance does not exist; above 1, nor does its mean."""
+
+MAX_SD_OVER_QUARTILES = 1.5
+"""Sd of a coefficient beside few levels over what its quartiles say, from which its tails decide the sd: that of a
+Student t of 3 degrees of freedom, as the prior of the sds of effects is."""
+
+MAX_LOG_SD_OVER_QUARTILES = 1.2
+"""Sd of the logarithm of an sd of effects over what its quartiles say, from which its left tail decides the sd: 1 of a
+normal, 1.1 of a Gumbel, 1.23 of an exponential distribution. Sds of effects near 0 have 1.3 to 1.8."""
 
 FAMILYWISE_ALPHA = 0.01
 """Probability that exact draws, or an exact prediction, are said to be off, over all coefficients together."""

@@ -22,7 +22,7 @@ import pandas as pd
 from scipy import stats
 
 from bayescore.diagnostics.model_check import Dispersion, ModelCheck
-from bayescore.limits import FAMILYWISE_ALPHA, MAX_BAD_K_SHARE, MAX_K, MAX_RHAT, MIN_ESS
+from bayescore.limits import FAMILYWISE_ALPHA, MAX_BAD_K_SHARE, MAX_DRAWS, MAX_K, MAX_RHAT, MIN_ESS
 from bayescore.numerics.chains import bulk_and_rhat, ess
 from bayescore.samplers.posterior import Posterior
 from bayescore.text import number
@@ -63,6 +63,8 @@ class Remedy:
     max_draws: int = 0
 
     def __str__(self) -> str:
+        if self.draws > MAX_DRAWS:
+            return f"chains that move (else more than {MAX_DRAWS:,} draws of each)"
         given = ", ".join(f"{name}={n}" for name in ("tune", "draws", "max_draws") if (n := getattr(self, name)))
         return f"{self.need} ({given})" if given else str(self.need)
 
@@ -137,7 +139,17 @@ def _needed(posterior: Posterior, size: float) -> int:
 
 
 def _more(posterior: Posterior, size: float) -> str:
-    return f"sample with draws={_needed(posterior, size)} in place of {posterior.draws.shape[1]}"
+    if (needed := _needed(posterior, size)) > MAX_DRAWS:
+        return slow_chains()
+    return f"sample with draws={needed} in place of {posterior.draws.shape[1]}"
+
+
+def slow_chains() -> str:
+    """Return what to do where more than `MAX_DRAWS` draws of a chain would be needed."""
+    return (
+        f"more than {MAX_DRAWS:,} draws a chain would be needed, as the chains hardly move: take another sampler, such "
+        "as sampler='nuts', give a prior that says more, or leave out terms that the rows tell little of"
+    )
 
 
 def _longer(posterior: Posterior) -> int:
@@ -169,7 +181,7 @@ def _apart(posterior: Posterior, r: FloatArray, low: FloatArray) -> str:
     i = int(np.nanargmax(beyond))
     return (
         f"R-hat of {posterior.features[i]!r} is {r[i]:.3f}, above {MAX_RHAT} and more than chance explains: the chains "
-        f"disagree; sample with {longer_warm_up(posterior)}, draws={2 * posterior.draws.shape[1]}."
+        f"disagree; sample with {longer_warm_up(posterior)}, draws={min(2 * posterior.draws.shape[1], MAX_DRAWS)}."
     )
 
 

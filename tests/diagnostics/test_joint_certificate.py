@@ -193,3 +193,32 @@ def test_effects_that_rows_tell_far_better_than_the_intercept_are_not_refused():
         u[:] = u.values + rng.normal(size=u.shape) / ratio / np.sqrt(75.0)
         strategy = weigher_of(idata, read_posterior(idata, "idata"), core, Dataset(core.as_source(), core.design))
         assert "misses Stein's identity" in strategy.miss()
+
+
+def factors(levels, sds, n=600, seed=0):
+    """Return counts of two crossed factors, given their numbers of levels and sds of effects."""
+    rng = np.random.Generator(np.random.PCG64(seed))
+    codes = [rng.integers(0, k, n) for k in levels]
+    eta = 0.5 + sum(rng.normal(0.0, sd, k)[code] for k, sd, code in zip(levels, sds, codes, strict=True))
+    return pd.DataFrame({"y": rng.poisson(np.exp(eta)), "a": codes[0], "b": codes[1]})
+
+
+def test_the_logarithm_of_an_sd_that_may_be_0_is_judged_by_quartiles_and_tails():
+    """The error of its sd is that of a left tail; the control is a factor whose sd is known."""
+    rows = factors((30, 20), (0.5, 0.0))
+    core = bc.all_rows(rows, formula="y ~ 1 + (1 | a) + (1 | b)", family="poisson", progressbar=False)
+    idata = bc.sample(core, random_seed=1, progressbar=False)
+    found = bc.certify(idata, core, rows, label="y", progressbar=False)
+    assert found.level == "certified"
+    assert "A long tail decides the sd of 'log sigma_b': median and quartiles were judged" in found.text
+    assert found.coordinates["mean"].isna().tolist() == [name == "log sigma_b" for name in found.coordinates.index]
+
+
+@pytest.mark.parametrize("levels", [2, 3, 5])
+def test_few_levels_are_certified_and_what_only_the_prior_tells_is_said(levels):
+    rows = factors((levels, 4), (0.1, 0.0))
+    fit = bc.fit("y ~ 1 + (1 | a)", rows, family="poisson", random_state=1, progressbar=False)
+    assert fit.level == "certified"
+    text = fit.certificate.text
+    assert ("few levels leave the sds of effects to their prior" in text) == ("'Intercept': median" in text)
+    assert levels > 3 or "few levels leave" in text

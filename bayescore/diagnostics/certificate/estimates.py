@@ -11,7 +11,7 @@ u the standardised draws and moved draws, d = sd(z - u), correlations differ by 
 sqrt((d_i^2 + d_j^2) / ESS).
 
 A coordinate whose tail is too long for moments (`tails`) has its median and quartiles judged in their place, in units
-of the interquartile range / 1.349.
+of the interquartile range / 1.349; of logarithms of sds that reach 0 tails are judged in the same units.
 
 The table of a certificate: own and corrected figures of each coefficient, `CertificateData.coordinates`.
 
@@ -27,7 +27,6 @@ from functools import cached_property
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy import linalg
 
 from bayescore.limits import MAX_ERROR
@@ -136,14 +135,15 @@ def target(moved: Run, chosen: IntArray, weights: FloatArray) -> Target:
 
 
 def families(
-    run: Run, names: Sequence[str], heavy: NDArray[np.bool_], full: Target, *, resampled: bool = False
+    run: Run, names: Sequence[str], heavy: IntArray, full: Target, *, resampled: bool = False
 ) -> list[ErrorFamily]:
-    """Return how far figures of draws are from the full posterior's; `heavy`, shape (D,), says which have no moments.
+    """Return how far figures of draws are from the full posterior's.
 
-    What draws that were `resampled` by the weights of `full` differ by is exact.
+    `heavy`, shape (D,), is 1 for coordinates whose moments are not judged, and 2 where their tails are. What draws that
+    were `resampled` by the weights of `full` differ by is exact.
     """
     own, noise, sd = run.own, run.noise, run.own.sd
-    fit, rest = np.flatnonzero(~heavy), np.flatnonzero(heavy)
+    fit, rest, tailed = np.flatnonzero(heavy == 0), np.flatnonzero(heavy), np.flatnonzero(heavy == 2)
     still = np.zeros(len(heavy))  # sd of draws minus moved ones: in sds, and of standardised ones
     apart = still
     if not resampled and run is not full.moved:
@@ -185,8 +185,12 @@ def families(
             unit="",
         ),
         *(
-            _quantiles(kind, run, of, which, full, still=still, resampled=resampled)
-            for kind, which in (("tail", fit), ("quartile", rest))
+            _quantiles(kind, run, of, which, full, unit, still=still, resampled=resampled)
+            for kind, which, unit in (
+                ("tail", fit, sd[fit]),
+                ("quartile", rest, interquartile_sd(run.ordered[rest])),
+                ("tail", tailed, interquartile_sd(run.ordered[tailed])),
+            )
             if len(which)
         ),
     ]
@@ -221,12 +225,20 @@ def combinations(run: Run, transport: Transport) -> list[ErrorFamily]:
 
 
 def _quantiles(
-    kind: str, run: Run, of: list[str], which: IntArray, full: Target, *, still: FloatArray, resampled: bool
+    kind: str,
+    run: Run,
+    of: list[str],
+    which: IntArray,
+    full: Target,
+    unit: FloatArray,
+    *,
+    still: FloatArray,
+    resampled: bool,
 ) -> ErrorFamily:
-    """Return quantiles of some coordinates, tails in sds and quartiles in interquartile ranges."""
+    """Return quantiles of some coordinates, tails or quartiles, in units of their own."""
     ordered = run.ordered[which]
     middle, tails = quantiles(ordered, 0.5), kind == "tail"
-    probs, unit = (TAILS, run.own.sd[which]) if tails else (QUARTILES, interquartile_sd(ordered))
+    probs = TAILS if tails else QUARTILES
     rows, words = [], []
     for place, prob in enumerate(probs):
         own = run.own.tail[place, which] if tails else quantiles(ordered, prob)
@@ -277,17 +289,17 @@ _FOUND = (
 
 
 def table(
-    posterior: Posterior, tail_k: FloatArray, heavy: NDArray[np.bool_], raw: list[ErrorFamily], full: Target
+    posterior: Posterior, tail_k: FloatArray, heavy: IntArray, raw: list[ErrorFamily], full: Target
 ) -> pd.DataFrame:
     """Return `CertificateData.coordinates`; NaN for the moments of a coordinate that has none."""
     mean, sd = raw[0], raw[1]
 
     def fit(values: FloatArray) -> FloatArray:
-        return np.where(heavy, np.nan, values)
+        return np.where(heavy > 0, np.nan, values)
 
     def filled(values: FloatArray) -> FloatArray:
         found = np.full(len(heavy), np.nan)
-        found[~heavy] = values
+        found[heavy == 0] = values
         return found
 
     figures = _own(posterior) | {
@@ -297,7 +309,7 @@ def table(
         "sd_error": filled(np.expm1(sd.error)),
         "sd_error_mcse": filled(np.exp(sd.error) * sd.error_mcse),
         "sd_mcse": filled(sd.noise),
-        "tail_k": np.where(heavy, tail_k, np.nan),
+        "tail_k": np.where(heavy > 0, tail_k, np.nan),
         "corrected_mean": fit(full.mean),
         "corrected_sd": fit(full.sd),
         **{_quantile_name(prob): full.quantile(prob)[0] for prob in SHOWN},

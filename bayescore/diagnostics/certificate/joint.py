@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Grouping
+from bayescore.diagnostics.certificate.estimates import interquartile_sd
 from bayescore.diagnostics.certificate.profiles import unseen
 from bayescore.diagnostics.certificate.provenance import covariance_of, trouble_of_densities, trouble_of_groups
 from bayescore.diagnostics.certificate.stein import Damping, Scores, enough_draws, scores, stein
@@ -40,10 +41,12 @@ from bayescore.diagnostics.elpd import PassSums, SampledCounts, elpd_loo, pass_s
 from bayescore.diagnostics.results import Remedy, longer_warm_up
 from bayescore.diagnostics.row_sums import SAVES, JointSums, check_finite, check_weight, effects_at
 from bayescore.families import Family
+from bayescore.limits import MAX_LOG_SD_OVER_QUARTILES, MAX_SD_OVER_QUARTILES
 from bayescore.models.groups.rows import label_weights
 from bayescore.models.laplace import largest_sample
 from bayescore.models.posterior import log_joint_density, log_likelihoods, score
 from bayescore.models.predictor import Predictor
+from bayescore.numerics.chains import ordered_columns
 from bayescore.numerics.psis import full_weights
 from bayescore.priors import Prior
 from bayescore.priors.by_name import prior_from_dict
@@ -160,9 +163,17 @@ class Grouped:
         return unseen(self.beta, draws, rows, self.beta.family, self.priors[0], given_effects=True)
 
     def tails(self) -> tuple[FloatArray, NDArray[np.bool_]]:
-        """Return that all coordinates have moments, as they do under half-t priors of sds, on the log scale."""
-        D = len(self.posterior.features)
-        return np.full(D, np.nan), np.zeros(D, dtype=bool)
+        """Return no k-hat, as all coordinates have moments under half-t priors of sds, and which are judged without.
+
+        These are logarithms of sds that reach 0: their left tails, which say nothing but that an sd is small, make
+        their sds and these sds' errors large. So do the tails of coefficients where few levels leave the sds of
+        effects to their prior.
+        """
+        posterior = self.posterior
+        ordered, sd = ordered_columns(posterior.draws), posterior.flat.std(axis=0)
+        logs = np.array([name.startswith("log sigma_") for name in posterior.features])
+        limit = np.where(logs, MAX_LOG_SD_OVER_QUARTILES, MAX_SD_OVER_QUARTILES)
+        return np.full(len(logs), np.nan), sd > limit * interquartile_sd(ordered)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -14,8 +14,15 @@ import pandas as pd
 
 from bayescore.diagnostics.certificate.estimates import Run, combinations, families, table, target
 from bayescore.diagnostics.certificate.weigh import Weighed, Weigher, systematic
-from bayescore.diagnostics.results import Level, Need, Remedy
-from bayescore.limits import MAX_FAILURE_PROBABILITY, MAX_LOG_RATIO_SD, MAX_TAIL_K, MIN_ESS_SHARE, NEGLIGIBLE_ERROR
+from bayescore.diagnostics.results import Level, Need, Remedy, slow_chains
+from bayescore.limits import (
+    MAX_DRAWS,
+    MAX_FAILURE_PROBABILITY,
+    MAX_LOG_RATIO_SD,
+    MAX_TAIL_K,
+    MIN_ESS_SHARE,
+    NEGLIGIBLE_ERROR,
+)
 from bayescore.numerics.moments import ErrorFamily, close, risk, settled, worst
 from bayescore.text import number
 from bayescore.types import FloatArray, IntArray
@@ -47,7 +54,9 @@ def judge(weigher: Weigher, max_draws: int) -> Judgement:
     """Return what the passes over the full data say about a posterior."""
     posterior = weigher.posterior
     whole = first = weigher.weigh(posterior.positions(max_draws))
-    k, heavy = weigher.tails()
+    k, without = weigher.tails()
+    logs = np.array([name.startswith("log sigma_") for name in posterior.features])
+    heavy = np.where(without, np.where(logs, 2, 1), 0)
     own = Run(posterior.draws)
     moved = own if first.transport is None else Run(first.moved(posterior.draws))
     kept, full = None, target(moved, first.at, first.weights.weights)
@@ -76,7 +85,11 @@ def verdict(found: Judgement, weigher: Weigher) -> tuple[Level, str, Remedy | No
     level, text, asked = _word(found, weigher)
     scope = f" {weigher.scope}" if weigher.scope and level is not Level.NOT_CERTIFIED else ""
     note = f"{found.first.note} " if found.first.note else ""
-    return level, note + text + scope + _on_moments(found.coordinates["tail_k"].dropna()), asked
+    return (
+        level,
+        note + text + scope + _on_moments(found.coordinates["tail_k"].dropna()) + _on_sds(found.coordinates),
+        asked,
+    )
 
 
 def _word(found: Judgement, weigher: Weigher) -> tuple[Level, str, Remedy | None]:
@@ -86,11 +99,13 @@ def _word(found: Judgement, weigher: Weigher) -> tuple[Level, str, Remedy | None
     if not weights.good or found.whole.n_missed:
         size = f"the effective sample size {weights.ess:.0f} of {len(weights.weights)}"
         if not found.whole.n_missed and weights.ess >= MIN_ESS_SHARE * len(weights.weights):
+            more = min(4 * own.shape[1], max(MAX_DRAWS, own.shape[1]))
+            tell = f"More may tell: sample with draws={more}. Else: " * (own.shape[1] < more <= MAX_DRAWS)
             text = (
                 f"{k} (limit {number(weights.max_k, 2)}): the weights' tail is too long to trust, though "
-                f"{size} is enough. More may tell: sample with draws={4 * own.shape[1]}. Else: {remedy}"
+                f"{size} is enough. {tell}{remedy}"
             )
-            return Level.NOT_CERTIFIED, text, Remedy(Need.DRAWS, 4 * own.shape[1])
+            return Level.NOT_CERTIFIED, text, Remedy(Need.DRAWS, more)
         missed = f", and {found.whole.n_missed:,} group effects lie where the coreset does not look"
         text = (
             f"{k} (limit {number(weights.max_k, 2)}), {size} (limit {MIN_ESS_SHARE:.0%})"
@@ -145,7 +160,9 @@ def _raised(times: float, n: int, draws: FloatArray) -> tuple[str, Remedy]:
     needed = math.ceil(times * n / 100.0) * 100
     more = math.ceil(needed / chains / 100.0) * 100 if needed > chains * each else 0
     weighed = needed if n < chains * each else 0
-    said = [f"sample with draws={more}"] * (more > 0) + [f"certify with max_draws={weighed}"] * (weighed > 0)
+    said = [f"sample with draws={more}" if more <= MAX_DRAWS else slow_chains()] * (more > 0) + [
+        f"certify with max_draws={weighed}"
+    ] * (weighed > 0)
     return " and ".join(said), Remedy(Need.DRAWS, more, max_draws=weighed)
 
 
@@ -165,6 +182,18 @@ def _on_effects(effects: pd.DataFrame) -> tuple[bool, str]:
 
 def _shown(error: float) -> str:
     return f"less than {_LEAST}" if error < _LEAST else number(error, 2)
+
+
+def _on_sds(coordinates: pd.DataFrame) -> str:
+    """Return a sentence on coordinates whose sd is that of a long tail; empty if there are none."""
+    long = list(coordinates.index[coordinates["mean"].isna() & coordinates["tail_k"].isna()])
+    if not long:
+        return ""
+    names = ", ".join(map(repr, long[:5])) + (" and others" if len(long) > 5 else "")
+    text = f" A long tail decides the sd of {names}: median and quartiles were judged in place of mean and sd."
+    if not all(name.startswith("log sigma_") for name in long):
+        text += " So few levels leave the sds of effects to their prior."
+    return text
 
 
 def _on_moments(tail_k: pd.Series) -> str:
