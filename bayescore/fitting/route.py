@@ -3,7 +3,8 @@ r"""From rows to draws that can be used: build, sample, certify, and what follow
 ===============================  ==============================================================================
 the certificate asks for         next try
 ===============================  ==============================================================================
-more draws                       as many as it names, of the same coreset: `most_draws` says how many at most
+more draws                       as many as it names, of the same coreset
+more draws than `most_draws`     with groups NUTS, of all rows where it may take so many; else that many
 chains that agree                twice the warm-up and twice the draws
 a coreset that covers more       twice the rows, about the mode under the model's own prior; with groups all rows
 the same for the third time      all rows, with the same sampler
@@ -54,6 +55,7 @@ of the two labels by group.
 Coresets of other methods, and groups of a fit that was updated, are held against number and weight alone.
 """
 
+import importlib.util
 import math
 import time
 import warnings
@@ -87,6 +89,7 @@ from bayescore.families import Family
 from bayescore.families.family import check_family
 from bayescore.families.normal import Gaussian
 from bayescore.fitting.earlier import EarlierRows
+from bayescore.limits import MAX_DRAWS as MOST_DRAWS
 from bayescore.limits import MAX_ROWS_BYTES
 from bayescore.models.groups.rows import label_weights
 from bayescore.models.laplace import missed_terms
@@ -483,9 +486,6 @@ def _compare(found: _RowTotals, core: Coreset, own: Derivatives | None, known: F
 SPARE = 1.5  # more than the certificate's estimate, which has an error of its own
 
 
-MOST_TIMES = 20  # draws of a chain over those of the first: chains that need more mix badly
-
-
 MOST_BYTES = 1 << 30  # of draws, which the certificate copies: a quarter of what samplers refuse
 
 
@@ -505,7 +505,7 @@ def most_draws(core: Coreset, chains: int, first: int) -> int:
     """Return the most draws that a chain may have, `first` being those of the first try."""
     effects = sum(len(own) * len(own.effects) for own in core.groups)
     fit_in = MOST_BYTES // (8 * chains * (core.n_features + effects))
-    return max(min(MOST_TIMES * first, fit_in), first)
+    return max(min(MOST_DRAWS, fit_in), first)
 
 
 def next_lengths(remedy: Remedy, now: Length, n_weighed: int, chains: int, most: int) -> list[Length]:
@@ -538,9 +538,9 @@ def first_within(limit: float, left: list[Length], now: Length, taken: float) ->
 
 def none_left(remedy: Remedy, now: Length, most: int) -> str:
     """Return why nothing is left to do, and what a user may."""
-    asked = f"{remedy.max_draws:,} draws to weigh" if remedy.max_draws > now.max_draws else ""
+    asked = "more draws to weigh" if remedy.max_draws > now.max_draws else ""
     if remedy.draws > now.draws:
-        asked = f"{remedy.draws:,} draws a chain"
+        asked = "more draws"
     if not asked:
         return "the certificate asks for no more than was done"
     return (
@@ -632,6 +632,9 @@ MANY = 10_000  # rows that a build has kept, below which they are sampled withou
 
 
 _TIMED = 4096  # rows whose gradient is timed
+
+
+_LEAPS = 30  # gradients of a draw of NUTS, about
 
 
 _GRADIENTS = 3  # of a draw, about: Langevin steps take as many, NUTS more
@@ -780,6 +783,8 @@ class Route:
             "random_seed": self.next_seed(),
             **({} if self.group_prior is None else {"group_prior": self.group_prior}),
         }
+        if self.sampler == "nuts" and self.core.group is not None and importlib.util.find_spec("nutpie") is not None:
+            asked["nuts_sampler"] = "nutpie"
 
         def draw() -> Any:
             try:
@@ -821,6 +826,8 @@ class Route:
         """Take more draws of the same coreset, or weigh more of them; return whether that was done."""
         now, chains = Length(self.draws, self.tune, self.max_draws), self.drawn.posterior.sizes["chain"]
         most = most_draws(self.core, chains, DRAWS)
+        if remedy.draws > most and self.core.group is not None and self.sampler != "nuts":
+            return self._by_nuts(most)
         if not (left := next_lengths(remedy, now, self.certificate.n_draws, chains, most)):
             self._stop(none_left(remedy, now, most))
             return False
@@ -830,6 +837,22 @@ class Route:
         self.draws, self.tune, self.max_draws = each
         if each.longer(now):
             self.sample(f"{remedy.need}: {self._sampling()}")
+        self.certify(strict=LOST)
+        return True
+
+    def _by_nuts(self, most: int) -> bool:
+        """Take NUTS where the sampler's chains hardly move; return whether that was done."""
+        core, why = self.core, f"NUTS, as {self.sampler!r} would take more than {most:,} draws a chain"
+        many = core.n_total > MANY or self._too_many(core.n_total, core.n_features)
+        whole = not (core.lossless or self.given.once or many)
+        rows = core.n_total if whole else len(core)
+        each = seconds_of(core.take(slice(0, _TIMED)), check_family(core.family), DRAWS + TUNE)
+        if not self._allowed(each * rows * _LEAPS / _GRADIENTS, why):
+            return False
+        if whole:
+            self._everything("NUTS takes them where they are few")
+        self.sampler, self.draws, self.tune, self.max_draws = "nuts", DRAWS, TUNE, CHAINS * DRAWS
+        self.sample(why)
         self.certify(strict=LOST)
         return True
 
@@ -865,6 +888,8 @@ class Route:
         why = "twice the rows were not enough" if doubled else "a larger coreset would be most of the rows"
         why = "groups leave no larger coreset" if self.core.group is not None else why
         self._everything(why)
+        if self.sampler == "collapsed" and n <= MANY:
+            self.sampler = "joint"  # reads rows once where the other has nodes of each effect
         self.sample(f"{self._sampling()}; about {seconds:.0f} s were expected")
         self.certify(strict=LOST)
         return True

@@ -8,9 +8,10 @@ import pandas as pd
 import pytest
 
 import bayescore as bc
-from bayescore.diagnostics.results import Level, Need, Remedy
+from bayescore.diagnostics.results import Level, Need, Remedy, slow_chains
 from bayescore.fitting import route
 from bayescore.fitting.route import Length, first_within, most_draws, next_lengths, none_left
+from bayescore.limits import MAX_DRAWS
 from bayescore.validation import DataError
 
 FIRST = Length(1000, 1000, 500)
@@ -75,11 +76,14 @@ def test_no_more_draws_are_asked_for_than_can_be_drawn(asked):
     (capped,) = next_lengths(remedy, FIRST, 4000, 4, 20_000)
     assert capped == Length(20_000, 1000, 500)
     assert next_lengths(remedy, capped, 80_000, 4, 20_000) == []
-    assert f"asks for {asked:,} draws a chain, and fit takes at most 20,000" in none_left(remedy, capped, 20_000)
+    said = none_left(remedy, capped, 20_000)
+    assert "asks for more draws, and fit takes at most 20,000" in said
+    for text in (said, str(remedy), slow_chains()):  # no text names a number that fit does not take
+        assert max(int(n.replace(",", "")) for n in re.findall(r"\d[\d,]*", text)) <= MAX_DRAWS
     assert next_lengths(replace(remedy, draws=1500), FIRST, 4000, 4, 20_000) == [Length(1500, 1000, 500)]
 
 
-@pytest.mark.parametrize(("asked", "said"), [(9000, "9,000 draws to weigh, and fit"), (4000, "no more than was done")])
+@pytest.mark.parametrize(("asked", "said"), [(9000, "more draws to weigh, and fit"), (4000, "no more than was done")])
 def test_the_end_says_how_many_draws_would_have_to_be_weighed(asked, said):
     now, remedy = Length(1000, 1000, 4000), Remedy(Need.DRAWS, max_draws=asked)
     assert next_lengths(remedy, now, 4000, 4, 1000) == []
@@ -95,7 +99,7 @@ def test_the_most_draws_fit_in_memory(monkeypatch):
 
 
 def test_chains_that_hardly_move_end_with_the_last_certificate_and_its_advice(monkeypatch):
-    monkeypatch.setattr(route, "MOST_TIMES", 2)
+    monkeypatch.setattr(route, "MOST_DRAWS", 2000)
     asked, _ = asking(monkeypatch, *[Remedy(Need.DRAWS, draws=n) for n in (25_900, 758_292)])
     with pytest.warns(UserWarning, match="not certified"):
         fit = bc.fit("y ~ x", grouped(), random_state=1, progressbar=False)
@@ -104,6 +108,24 @@ def test_chains_that_hardly_move_end_with_the_last_certificate_and_its_advice(mo
     assert fit.certificate.remedy.draws == 758_292
     assert fit.story[-1].what == "stop"
     assert "fit takes at most 2,000 a chain: chains that need more hardly move. Give a prior that says" in repr(fit)
+    assert "758" not in repr(fit)
+
+
+def test_where_chains_of_groups_hardly_move_fit_takes_nuts(monkeypatch):
+    """No draws are taken that would not do; the story says so, and the certificate judges the draws of NUTS."""
+    samplers, drawn = [], route.sample
+    asking(monkeypatch, Remedy(Need.DRAWS, draws=25_900))
+
+    def sample(core, *, sampler, nuts_sampler=None, **options):
+        samplers.append((sampler, len(core)))
+        return drawn(core, **options)  # by the default sampler, as NUTS takes a minute to compile
+
+    monkeypatch.setattr(route, "sample", sample)
+    fit = bc.fit("y ~ x + (1 + x | g)", grouped(), random_state=1, progressbar=False)
+    assert [name for name, _ in samplers] == ["auto", "nuts"]
+    assert samplers[1][1] == 2000  # all rows, as they are few
+    assert fit.level == "certified"
+    assert any("NUTS, as 'joint' would take more than 20,000 draws a chain" in step.why for step in fit.story)
 
 
 LATER = {
