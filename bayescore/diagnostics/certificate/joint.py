@@ -160,7 +160,8 @@ class Grouped:
     def unseen(self) -> tuple[str, Remedy] | None:
         """Return what draws miss of marginal densities with long tails, and the remedy; None if nothing."""
         rows, draws = self._given_effects, self.beta.flat
-        return unseen(self.beta, draws, rows, self.beta.family, self.priors[0], given_effects=True)
+        prior = prior_from_dict(self.beta.story["prior"])
+        return unseen(self.beta, draws, rows, self.beta.family, prior, given_effects=True)
 
     def tails(self) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Return no k-hat, as all coordinates have moments under half-t priors of sds, and which are judged without.

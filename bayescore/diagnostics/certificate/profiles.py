@@ -9,6 +9,7 @@ import numpy as np
 
 from bayescore.diagnostics.results import Need, Remedy
 from bayescore.families import Family
+from bayescore.limits import MAX_DRAWS
 from bayescore.models.laplace import NoModeError
 from bayescore.models.profile import marginal, weakly_informed
 from bayescore.priors import Prior
@@ -58,11 +59,13 @@ def unseen(
             k = int(off.argmax())
             what = f"below the draws' quantile {_QUARTILES[k]:g} of {name!r} is {number(share[k], 2)} of the mass of"
         if what:
-            draws = _TIMES * posterior.draws.shape[1]
+            n = posterior.draws.shape[1]
+            more = min(_TIMES * n, max(MAX_DRAWS, n))
             text = (
                 f"Too few draws: {what} what quadrature along it finds, as its prior has long tails, the rows say "
-                f"little of it, and chains are rarely far out; sample with draws={draws}, or give it a prior with "
-                "lighter tails."
+                "little of it, and chains are rarely far out; "
+                + (f"sample with draws={more}, or give" if more > n else "give")
+                + " it a prior with lighter tails."
             )
-            return text, Remedy(Need.DRAWS, draws)
+            return text, Remedy(Need.DRAWS, _TIMES * n)
     return None
