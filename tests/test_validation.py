@@ -79,7 +79,7 @@ def test_matrices():
         (np.ones((1, 2, 3)), r"shape \(1, 2, 3\); it must be 2-D, rows by features$"),
         (np.ones((0, 3)), "at least one row and one column"),
         ([[1, "a"]], "must be numeric"),
-        (np.array([[1, None]]), "dtype object"),
+        (np.array([[1, "a"]], dtype=object), "dtype object"),
         ([[1], [2, 3]], "differ in length"),
         (np.ma.masked_array(X, mask=X > 0), "masked entries"),
     ):

@@ -208,7 +208,7 @@ GAIN = 0.9  # share of rows in cells of so few that they keep them, from which n
 HALF = 0.5  # share of rows that condensing leaves at least, from which it is not worth its error
 
 
-FEW_ROWS = 100_000  # rows of which that holds: all of more take longer than it saves
+FEW_ROWS = 100_000  # most rows for which that holds: sampling more takes longer than it saves
 
 
 FAR = 0.05  # distance of the coefficients' means from the full data's, in posterior sds, that is warned of

@@ -30,7 +30,7 @@ _WORK = 2e10  # rows times squared columns times evaluations: some ten seconds
 
 
 @dataclass(frozen=True, eq=False)
-class Marginal:
+class MarginalDensity:
     """A density on a grid: points, weights of these that add up to 1."""
 
     c: FloatArray
@@ -74,7 +74,7 @@ def weakly_informed(data: WeightedData, family: Family, prior: Prior) -> IntArra
     return np.sort(found[ratio[found] > _WEAK])
 
 
-def marginal(data: WeightedData, family: Family, prior: Prior, place: int) -> Marginal:
+def marginal(data: WeightedData, family: Family, prior: Prior, place: int) -> MarginalDensity:
     """Return the marginal density of a coefficient whose prior has long tails, over rows in memory.
 
     Raises
@@ -112,7 +112,7 @@ def marginal(data: WeightedData, family: Family, prior: Prior, place: int) -> Ma
     fine = np.interp(np.arange((len(u) - 1) * _FINE + 1) / _FINE, np.arange(len(u)), u)
     value = curve(fine)
     weights = np.exp(value - value.max()) * np.gradient(fine)
-    return Marginal(center + scale * np.sinh(fine), weights / weights.sum())
+    return MarginalDensity(center + scale * np.sinh(fine), weights / weights.sum())
 
 
 @dataclass(frozen=True, eq=False)

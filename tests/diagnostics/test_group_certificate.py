@@ -175,7 +175,8 @@ def test_a_density_without_a_gradient_is_told(core, idata):
 def test_too_much_memory_is_refused_before_the_pass_with_what_to_do(core, idata, monkeypatch):
     """Nine nodes a group where effects are narrow, and as many as the groups ask for where they are wide."""
     weigher = Marginal(idata, read_posterior(idata, "idata"), core, None)
-    small = build(grouped(120, 40)[0])
+    with pytest.warns(UserWarning, match="all rows are kept as they are"):
+        small = build(grouped(120, 40)[0])
     arguments = CollapsedTarget.of(small, weigher.beta.family, weigher.priors, 40).arguments()
     sizes = []
     narrow, wide = (np.full((500, core.n_features + 1), np.log(sigma)) for sigma in (0.3, 8.0))
