@@ -154,9 +154,9 @@ VERBS = (printed, summary, predict, averages, groups, check, loo, prior_summary)
 
 
 for _name, _verb in product(MODELS, VERBS):
-    # k-hat of a row makes a thousand times as much of rounding as a mean does
-    smoothed = {"of_stack": True, "tolerance": CHAINS} if _verb is loo else {}
-    case(f"{_name}: {_verb.__name__}", **smoothed)(partial(of_model, _name, _verb))
+    # k-hat of a row makes a thousand times as much of rounding as a mean does, and so does R-hat, by ranks, of shares
+    options = {"tolerance": CHAINS} if _verb in (loo, groups) else {}
+    case(f"{_name}: {_verb.__name__}", of_stack=_verb is loo, **options)(partial(of_model, _name, _verb))
 for _family in LABELS:
     case(f"{_family}, {FLAT}: prior_sensitivity")(partial(of_model, f"{_family}, {FLAT}", prior_sensitivity))
 for _name in PAGES:
