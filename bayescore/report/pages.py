@@ -103,7 +103,8 @@ def fit_sections(certificate: CertificateData, core: Coreset, fit: FitFacts, rat
         rows=rows,
         note=f"{fit.drawn} As fit.summary() has it: a coefficient is the change of the linear "
         "predictor for one unit more of the column as the data have it"
-        + ("; sigma are sds of groups' effects, and rho their correlations." if core.groups else "."),
+        + ("; sigma are sds of groups' effects, and rho their correlations." if core.groups else ".")
+        + (" The one without a name of a factor is the sd of the noise." if core.groups and core.sd_unknown else ""),
     )
     if fit.ratios is not None:
         labels, rows = fit.ratios
