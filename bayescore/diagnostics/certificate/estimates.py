@@ -185,7 +185,7 @@ def families(
             unit="",
         ),
         *(
-            _quantiles(kind, run, of, which, full, unit, still=still, resampled=resampled)
+            _quantiles(kind, run, of, which, full, unit=unit, still=still, resampled=resampled)
             for kind, which, unit in (
                 ("tail", fit, sd[fit]),
                 ("quartile", rest, interquartile_sd(run.ordered[rest])),
@@ -230,8 +230,8 @@ def _quantiles(
     of: list[str],
     which: IntArray,
     full: Target,
-    unit: FloatArray,
     *,
+    unit: FloatArray,
     still: FloatArray,
     resampled: bool,
 ) -> ErrorFamily:
