@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 RECORD = Path(__file__).with_name("durations.json")
-SLOW = 1.0  # s: a test that takes longer belongs to `make check`, unless it is essential
+SLOW = 0.5  # s: a test that takes longer belongs to `make check`, unless it is essential
 SLOW_FIXTURE = 5.0  # s: so do those that need a fixture that takes longer; quick tests share the others
-RECORDED = 1.0  # s: what takes less is only part of its file's sum
+RECORDED = 0.5  # s: what takes less is only part of its file's sum
 SHOWN = 10
 
 
