@@ -20,7 +20,7 @@ def core():
     return bc.build_coreset(frame, method="multilevel", **told)
 
 
-@pytest.mark.slow
+@pytest.mark.essential("the density that PyMC has of groups")
 @pytest.mark.parametrize("group_prior", [bc.priors.HalfStudentT(3.0, 2.5), bc.priors.HalfNormal(0.8)])
 def test_the_density_is_the_models(core, group_prior):
     """Log densities at two points differ by as much as those of (beta, sigma, u) written down."""
