@@ -58,6 +58,7 @@ def size(gap):
     return np.std(gap)
 
 
+@pytest.mark.essential("groups of large effects, from their mode to the certificate")
 @pytest.mark.parametrize("kind", KINDS)
 def test_sums_and_effects_are_those_of_all_rows_within_the_said_error(kind):
     """An error of draws is beyond 3 said ones in about 0.3% of sets; seeds are fixed."""
