@@ -8,7 +8,7 @@ import numpy as np
 
 import bayescore as bc
 from tests.golden import coresets, fits, later, rows, view
-from tests.golden.case import Fields, case
+from tests.golden.case import CHAINS, Fields, case
 
 
 @cache
@@ -119,4 +119,4 @@ def comparison_of_fits(name: str) -> Any:
 
 
 for _name in ("poisson", "(1 | school)", "normal"):
-    case(f"compare, {_name}", of_stack=True)(partial(of_comparison, comparison_of_fits, _name))
+    case(f"compare, {_name}", of_stack=True, tolerance=CHAINS)(partial(of_comparison, comparison_of_fits, _name))

@@ -154,8 +154,9 @@ VERBS = (printed, summary, predict, averages, groups, check, loo, prior_summary)
 
 
 for _name, _verb in product(MODELS, VERBS):
-    # k-hat of a row makes a thousand times as much of rounding as a mean does, and so does R-hat, by ranks, of shares
-    options = {"tolerance": CHAINS} if _verb in (loo, groups) else {}
+    # k-hat of a row makes a thousand times as much of rounding as a mean does, and so do ratios of averages near 0 and,
+    # by ranks, R-hat of shares
+    options = {"tolerance": 10.0 * CHAINS if _verb is groups else CHAINS} if _verb in (loo, groups, averages) else {}
     case(f"{_name}: {_verb.__name__}", of_stack=_verb is loo, **options)(partial(of_model, _name, _verb))
 for _family in LABELS:
     case(f"{_family}, {FLAT}: prior_sensitivity")(partial(of_model, f"{_family}, {FLAT}", prior_sensitivity))
