@@ -73,9 +73,8 @@ class FitPictures(FitAverages):
         """
         interval_names(prob)
         axes = self._forest(prob) if variable is None else self._curve(variable, raw_rows(self, data), prob)
-        axes.set_title(self._heading, fontsize=9, loc="left", color="#555555")
         pictures.clean(axes)
-        return axes
+        return self._headed(axes)
 
     def plot_caterpillar(self, factor: str | None = None, *, effect: str | None = None) -> Axes:
         """Draw mean and 94% interval of each group's effect, sorted, in units of the data.
@@ -109,12 +108,11 @@ class FitPictures(FitAverages):
         """
         own = self._factor(factor)
         chosen = own.effects[0] if effect is None else effect
-        levels = list(own.levels[:: max(1, -(-len(own.levels) // _GROUPS_DRAWN))])
+        levels = [own.levels[code] for code in _drawn(own)]
         draws = self.effects(own.name, effect=chosen, draws=levels).values.reshape(-1, len(levels))
         name = own.name if chosen == "1" else f"{chosen} by {own.name}"
         axes = pictures.caterpillar(plt.figure(), GroupEffects(name, tuple(levels), draws, self.coreset.family))
-        axes.set_title(self._heading, fontsize=9, loc="left", color="#555555")
-        return axes
+        return self._headed(axes)
 
     def plot_shrinkage(self, factor: str | None = None) -> Axes:
         r"""Draw the effect of each group against what its rows alone say: how far partial pooling pulls.
@@ -159,7 +157,7 @@ class FitPictures(FitAverages):
             raise DataError("the certificate has no shares of the event by group, as no pass over the rows was made")
         k, posterior = own.effects.index("1"), self.posterior()
         effects = Factor.of(own, posterior.variables).effects
-        codes = np.arange(len(own.levels))[:: max(1, -(-len(own.levels) // _GROUPS_DRAWN))]
+        codes = _drawn(own)
         levels = tuple(own.levels[code] for code in codes)
         draws = np.asarray(effects[:, codes])[..., k]
         found = GroupEffects(own.name, levels, draws, self.coreset.family)
@@ -167,8 +165,7 @@ class FitPictures(FitAverages):
         if not self.coreset.counts:
             event = f"{self.coreset.label} = {self.coreset.classes[1]!r}"
             axes.set_xlabel(f"{found.scale} of {event} in each {own.name}, minus that in all rows")
-        axes.set_title(self._heading, fontsize=9, loc="left", color="#555555")
-        return axes
+        return self._headed(axes)
 
     def plot_story(self) -> Axes:
         """Draw what was done: rows, coreset, draws, verdict, with what each step took.
@@ -264,6 +261,11 @@ class FitPictures(FitAverages):
         axes.set_ylabel(f"{what}, {prob:.0%} interval")
         if not core.numbers:
             axes.set_ylim(0.0, None)
+        return axes
+
+    def _headed(self, axes: Axes) -> Axes:
+        """Write the heading of the fit above a picture."""
+        axes.set_title(self._heading, fontsize=9, loc="left", color="#555555")
         return axes
 
     def _typical(self, rows: RawRows, variable: str, points: FloatArray) -> WeightedData:
@@ -372,6 +374,11 @@ class FitPictures(FitAverages):
         updates = sum(step.what == "update" for step in self.story)
         more = f"  # and {updates} update{'s' * (updates > 1)}, fit.update(...)" if updates else ""
         return f"fit = bc.fit({', '.join([*first, *words, f'random_state={self.seed}'])}){more}"
+
+
+def _drawn(factor: Grouping) -> range:
+    """Return codes of the levels that a picture shows: all, or evenly spaced ones."""
+    return range(0, len(factor), max(1, -(-len(factor) // _GROUPS_DRAWN)))
 
 
 def _shown(name: str, value: Any) -> str:

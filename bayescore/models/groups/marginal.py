@@ -722,11 +722,16 @@ class SampledGroups:
             return chosen
         z = _WIDER * np.random.default_rng(_SEED).standard_normal((_SLOPES * math.comb(D + 2, 3) // D + _TRIED, D))
         points = middle + z @ factor.T
-        tried = points[:_TRIED]
-        gap = densities(tried, (own, none))[0] - densities(tried, (some, rest))[0]
+
+        def missed(some_points: FloatArray) -> tuple[FloatArray, FloatArray]:
+            """Return what the sample misses of log densities, shape (m,), and of gradients, (m, D)."""
+            (value, slope), (part, part_slope) = (densities(some_points, of) for of in ((own, none), chosen.data))
+            return value - part, slope - part_slope
+
+        gap, slopes = missed(points[:_TRIED])
         if np.abs(gap - gap.mean()).max() <= MAX_DENSITY_ERROR:
             return chosen
-        slopes = densities(points, (own, none))[1] - densities(points, (some, rest))[1]
+        slopes = np.vstack([slopes, missed(points[_TRIED:])[1]])
         return replace(chosen, rest=_with_cubic(rest, factor, z, slopes))
 
     def error(self, theta: FloatArray, log_likelihoods: FloatArray) -> float:
