@@ -115,6 +115,9 @@ _SECANT = 0.5  # sds of an sd, to either side, over which the mode of effects is
 _PIECE = 256  # points at a time
 
 
+_LEARNT_FROM = 1 << 23  # parameters of the draws whose mean effects are where the curvature is taken
+
+
 _PRIOR_DRAWS = 10.0  # that count as much as the scale at the mode
 
 
@@ -308,17 +311,20 @@ class JointFrame(_JointModel):
         """Return beta, and coordinates of sds and correlations, shape (..., p + k)."""
         (G, q), p, k = self.shapes[0], self.rows.rows.n_features, self.n_sds
         kept = [*range(G * q, G * q + p), *range(x.shape[-1] - k, x.shape[-1])]
-        return np.concatenate([own[:, kept] for own in self._pieces(x)]).reshape(*x.shape[:-1], -1)
+        return np.concatenate([own[:, kept] for own in self._pieces(x, whole=False)]).reshape(*x.shape[:-1], -1)
 
     def theta(self, x: FloatArray) -> FloatArray:
         """Return points at x, shape (..., D)."""
         return np.concatenate(list(self._pieces(x))).reshape(x.shape)
 
-    def _pieces(self, x: FloatArray) -> Iterator[FloatArray]:
-        """Yield some points at a time, shape (n, D): they take several times the memory while they are found."""
+    def _pieces(self, x: FloatArray, *, whole: bool = True) -> Iterator[FloatArray]:
+        """Yield some points at a time, shape (n, D): they take several times the memory while they are found.
+
+        The first factor's effects move no other parameter, and are left out if not `whole`.
+        """
         flat = x.reshape(-1, x.shape[-1])
         for start in range(0, len(flat), _PIECE):
-            points = self.whitening.points(flat[start : start + _PIECE])
+            points = self.whitening.points(flat[start : start + _PIECE], whole=whole)
             move(points, self.means, self.arguments)
             yield points
 
@@ -338,7 +344,8 @@ class JointFrame(_JointModel):
         scale = np.linalg.cholesky(share * (moved.T @ moved / len(theta)) + (1.0 - share) * before)
         share = effective / (effective + _PRIOR_DRAWS)
         widths = np.sqrt(share * theta[:, :first].var(axis=0) + (1.0 - share) * self.whitening.widths**2)
-        return self._at([u.mean(axis=0) for u in self._effects(theta)[1]], mean, scale, widths)
+        some = theta[:: max(1, theta.size // _LEARNT_FROM)]
+        return self._at([u.mean(axis=0) for u in self._effects(some)[1]], mean, scale, widths)
 
     def _effects(self, theta: FloatArray) -> tuple[FloatArray, list[FloatArray], FloatArray]:
         """Return `parameters` with effects of orthogonal columns."""

@@ -162,15 +162,18 @@ class JointWhitening(NamedTuple):
         first, m = len(self.widths), len(self.rest)
         return slice(first), slice(first, first + m), slice(first + m, None)
 
-    def points(self, x: FloatArray) -> FloatArray:
-        """Return the parameters at x, shape (n, D)."""
+    def points(self, x: FloatArray, *, whole: bool = True) -> FloatArray:
+        """Return the parameters at x, shape (n, D); without the first factor's effects, 0, if not `whole`."""
         first, rest, last = self._parts
-        found = np.empty_like(x)
-        found[:, first] = x[:, first] * self.widths
+        found = np.zeros_like(x)
         found[:, rest] = linalg.solve_triangular(self.rest, x[:, rest].T, lower=True, trans="T").T
         found[:, last] = x[:, last] @ self.sds.T
-        found[:, : last.start] += found[:, last] @ self.moves.T
-        return found + self.center
+        known = slice(None) if whole else slice(first.stop, None)
+        if whole:
+            found[:, first] = x[:, first] * self.widths
+        found[:, known.start : last.start] += found[:, last] @ self.moves[known].T
+        found[:, known] += self.center[known]
+        return found
 
     def inverse(self, points: FloatArray) -> FloatArray:
         """Return x of parameters, shape (n, D)."""
