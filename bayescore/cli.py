@@ -88,7 +88,6 @@ class Parser(argparse.ArgumentParser):
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     from bayescore.families.family import known_names
-    from bayescore.samplers.registry import AUTO, SAMPLERS
 
     common = Parser(add_help=False)
     common.add_argument("--quiet", action="store_true", help="no progress bars")
@@ -116,6 +115,9 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--family", default="logistic", help=f"{families} (default: %(default)s)")
     p.add_argument("--prior", help="prior in units of the columns, or by name (default: by their sds)")
     _add_group_prior(p)
+    _add_sampling(p)
+    p.add_argument("--method", default="auto", help="method of the coreset, as in build (default: %(default)s)")
+    p.add_argument("--size", type=_size, default="auto", help="rows of the coreset, or auto (default: %(default)s)")
     p.add_argument("--max-seconds", type=float, default=600.0, help="limit of a further try (default: %(default)s)")
     p.add_argument("-o", "--output", type=Path, required=True, help="folder to write")
 
@@ -160,7 +162,7 @@ def parser() -> argparse.ArgumentParser:
 
     p = commands.add_parser("sample", parents=[common, seeded], help="sample the posterior of a coreset")
     p.add_argument("core", type=Path, help="coreset that build wrote")
-    p.add_argument("--sampler", default=AUTO, help=f"{', '.join((AUTO, *SAMPLERS))} (default: %(default)s)")
+    _add_sampling(p)
     p.add_argument("--family", help=f"{families} (default: the coreset's own)")
     p.add_argument(
         "--prior",
@@ -168,9 +170,6 @@ def parser() -> argparse.ArgumentParser:
         help="prior, or by name 'age=normal(0,1);*=cauchy(0,2)' (default: %(default)s)",
     )
     _add_group_prior(p)
-    p.add_argument("--draws", type=int, default=1000, help="draws of each chain (default: %(default)s)")
-    p.add_argument("--tune", type=int, default=1000, help="draws of warm-up (default: %(default)s)")
-    p.add_argument("--chains", type=int, default=4, help="chains (default: %(default)s)")
     p.add_argument("-o", "--output", type=Path, required=True, help="netCDF file to write")
 
     p = commands.add_parser("certify", parents=[common], help="check a coreset's posterior against the full data")
@@ -206,6 +205,15 @@ def _add_roles(p: argparse.ArgumentParser) -> None:
     p.add_argument("--groups", action="append", metavar="COLUMN", help="column of groups; again for another factor")
     _add_counts(p)
     p.add_argument("--positive", help="label that is +1 (default: the second in sorted order)")
+
+
+def _add_sampling(p: argparse.ArgumentParser) -> None:
+    from bayescore.samplers.registry import AUTO, SAMPLERS
+
+    p.add_argument("--sampler", default=AUTO, help=f"{', '.join((AUTO, *SAMPLERS))} (default: %(default)s)")
+    p.add_argument("--draws", type=int, default=1000, help="draws of each chain (default: %(default)s)")
+    p.add_argument("--tune", type=int, default=1000, help="draws of warm-up (default: %(default)s)")
+    p.add_argument("--chains", type=int, default=4, help="chains (default: %(default)s)")
 
 
 def _add_group_prior(p: argparse.ArgumentParser) -> None:
@@ -407,8 +415,9 @@ def fit(args: argparse.Namespace, console: Console) -> None:
         raise ValueError("the formula is missing: give label and terms, 'clicked ~ age', after the rows, or --label")
     prior = None if args.prior is None else parse_priors(args.prior)
     settings = {"prior": prior, **parse_group_prior(args.group_prior), **_roles(args)}
-    own = ("positive", "max_seconds", "family", "cluster", "strata", "domain")
-    settings |= {name: getattr(args, name) for name in own}
+    roles = ("positive", "max_seconds", "family", "cluster", "strata", "domain")
+    options = ("sampler", "draws", "tune", "chains", "method", "size")
+    settings |= {name: getattr(args, name) for name in (*roles, *options)}
     rows = [own for own in (args.formula, args.rows) if own is not None]
     _saved(fitted(*rows, random_state=args.seed, progressbar=not args.quiet, **settings), args.output, console)
 

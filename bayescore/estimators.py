@@ -21,7 +21,7 @@ from bayescore.data.open import spelled_out
 from bayescore.data.roles import Roles
 from bayescore.data.tables import is_table
 from bayescore.fitting.fit import fit_given
-from bayescore.fitting.route import Given
+from bayescore.fitting.route import FitOptions, Given
 from bayescore.priors import Prior
 from bayescore.samplers.posterior import coefficients
 from bayescore.samplers.predict import log_predictive
@@ -44,6 +44,12 @@ class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         prior: Prior | Mapping[str, Prior] | None = None,
         class_weight: dict[Any, float] | str | None = None,
         fit_intercept: bool = True,
+        draws: int = 1000,
+        tune: int | None = None,
+        chains: int = 4,
+        sampler: str = "auto",
+        method: str = "auto",
+        size: int | str = "auto",
         max_seconds: float = 600.0,
         random_state: Any = None,
     ) -> None:
@@ -51,6 +57,12 @@ class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.prior = prior
         self.class_weight = class_weight
         self.fit_intercept = fit_intercept
+        self.draws = draws
+        self.tune = tune
+        self.chains = chains
+        self.sampler = sampler
+        self.method = method
+        self.size = size
         self.max_seconds = max_seconds
         self.random_state = random_state
 
@@ -121,7 +133,8 @@ class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         used = np.flatnonzero(weights > 0.0)
         if len(used) < len(y):
             X, y, weights = _safe_indexing(X, used), y[used], weights[used]
-        own = {"max_seconds": self.max_seconds, "random_state": self._seed()}
+        options = FitOptions(self.draws, self.tune, self.chains, self.sampler, self.method, self.size)
+        own = {"max_seconds": self.max_seconds, "random_state": self._seed(), "options": options}
         given = self._given(X, y, weights * self._class_weights(y, weights))
         self.fit_ = fit_given(given, self._family, self.prior, **own)
         self.coreset_, self.idata_, self.certificate_ = self.fit_.coreset, self.fit_.idata, self.fit_.certificate
@@ -235,6 +248,8 @@ _PARAMETERS = """
         it out and move the threshold (`sklearn.model_selection.TunedThresholdClassifierCV`).
     fit_intercept : bool
         Whether to add an intercept; a formula says so itself.
+    draws, tune, chains, sampler, method, size
+        As in `bayescore.fit`.
     max_seconds : float
         Time that one step of an escalation may take, as in `bayescore.fit`.
     random_state : int, Generator, RandomState or None

@@ -16,7 +16,6 @@ from sklearn.preprocessing import OneHotEncoder, PolynomialFeatures
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import bayescore as bc
-from bayescore.fitting import route
 
 
 @pytest.fixture(scope="module")
@@ -314,16 +313,14 @@ def test_what_the_fit_knows_is_kept(clicks: tuple[pd.DataFrame, np.ndarray]) -> 
     assert not hasattr(clone(model), "fit_")
 
 
-def test_it_escalates_and_warns_of_draws_that_are_not_certified(
-    monkeypatch: pytest.MonkeyPatch, rows: tuple[pd.DataFrame, np.ndarray]
-) -> None:
-    monkeypatch.setattr(route, "DRAWS", 20)  # too few for any certificate
+def test_it_escalates_and_warns_of_draws_that_are_not_certified(rows: tuple[pd.DataFrame, np.ndarray]) -> None:
     X, y = rows
-    enough = bc.CoresetLogisticRegression(random_state=0).fit(X, y)
+    few = bc.CoresetLogisticRegression(random_state=0, draws=20)  # too few for any certificate
+    enough = clone(few).fit(X, y)
     assert [step.what for step in enough.fit_.story][:5] == ["build", "sample", "certify", "sample", "certify"]
     assert enough.certificate_.level == "certified"
     with pytest.warns(UserWarning, match="the draws are not certified: ") as given:
-        hurried = bc.CoresetLogisticRegression(max_seconds=1e-9, random_state=0).fit(X, y)
+        hurried = clone(few).set_params(max_seconds=1e-9).fit(X, y)
     assert given[0].filename == __file__
     assert (hurried.certificate_.level, hurried.fit_.story[-1].what) == ("not certified", "stop")
     assert hurried.predict_proba(X).shape == (4000, 2)

@@ -471,16 +471,30 @@ def _check_side(family: Family, side: int) -> None:
             )
 
 
+ELSEWHERE = dict.fromkeys(("bernoulli", "binomial", "logit"), "logistic") | {
+    "gaussian": "normal",
+    "negbinomial": "negative_binomial",
+    "negativebinomial": "negative_binomial",
+}
+"""Names that brms, rstanarm, bambi, statsmodels and scikit-learn have for families, in lower case."""
+
+
 def find_family(name: object) -> Family | None:
     """Return the family of that name, such as "logistic" or "negative_binomial(2.5)"; None if there is none.
+
+    Names of other packages, `ELSEWHERE`, are read too.
 
     Raises `ValueError` if a size is missing, no number or out of range.
     """
     if not isinstance(name, str):
         return None
-    kind, _, rest = name.strip().partition("(")
-    if (own := SIZED.get(kind.strip())) is None:
-        return FAMILIES.get(name)
+    kind, bracket, rest = name.strip().partition("(")
+    kind = kind.strip()
+    if kind not in FAMILIES and kind not in SIZED and not kind.islower():
+        kind = kind.lower()
+    kind = ELSEWHERE.get(kind, kind)
+    if (own := SIZED.get(kind)) is None:
+        return FAMILIES.get(kind + bracket + rest)
     if not rest.strip(") "):
         if own.found and "(" not in name:
             return own()  # type: ignore[call-arg]

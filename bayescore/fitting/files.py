@@ -22,7 +22,7 @@ import json
 import os
 import reprlib
 import shutil
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ from bayescore.diagnostics.results import CertificateData, Level, Remedy
 from bayescore.files import check_path, check_writable, is_alive, no_space, read_checkpoint, write_checkpoint
 from bayescore.fitting.earlier import EarlierRows, kept_from_arrays, kept_to_arrays
 from bayescore.fitting.parts import FitParts
-from bayescore.fitting.route import Step, rows_like
+from bayescore.fitting.route import FitOptions, Step, rows_like
 from bayescore.priors.by_name import given_from_dict, given_to_dict
 from bayescore.report.certify import Certificate
 from bayescore.samplers.posterior import load_posterior, read_posterior, write_posterior
@@ -138,6 +138,7 @@ def _write(fit: FitParts, folder: Path) -> None:
         "prior": None if fit.prior is None else given_to_dict(fit.prior),
         "seed": fit.seed,
         "max_seconds": fit.max_seconds,
+        "options": fit.options.to_dict(),
         "roles": roles,
         "arrays": [] if given is None else sorted(set(given.roles) - set(roles)),
         "certificate": {**certificate, "level": str(found.level)},
@@ -202,6 +203,7 @@ def read_parts(folder: str | Path, data: Any, y: Any, *, progressbar: bool) -> d
         "prior": about.given_prior,
         "seed": about.seed,
         "max_seconds": about.max_seconds,
+        "options": about.fit_options,
         "given": given,
         "kept": kept,
         "robust": load_posterior(source / "robust.nc") if "robust.nc" in about.files else None,
@@ -224,6 +226,7 @@ class _About:
     certificate: dict[str, Any]
     remedy: Remedy | None
     files: dict[str, str]
+    options: dict[str, Any] = field(default_factory=dict)  # earlier versions had none
 
     @classmethod
     def of(cls, stored: dict[str, Any]) -> "_About":
@@ -239,8 +242,16 @@ class _About:
             raise DataError(f"files has {unknown[0]!r}, which is no file of a fit")
         if absent := sorted(_ALWAYS - {*found.files}):
             raise DataError(f"files lacks {absent[0]!r}")
-        _ = found.given_prior
+        _ = found.given_prior, found.fit_options
         return found
+
+    @property
+    def fit_options(self) -> FitOptions:
+        """The options as they were given."""
+        try:
+            return FitOptions(**self.options)
+        except (TypeError, ValueError) as error:
+            raise DataError(f"options is {reprlib.repr(self.options)}, which are not those of fit: {error}") from None
 
     @property
     def given_prior(self) -> Any:

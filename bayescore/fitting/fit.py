@@ -14,14 +14,13 @@ from bayescore.families import Family
 from bayescore.families.family import check_family
 from bayescore.fitting.clusters import check_curvature, check_labels, weights_in_domain
 from bayescore.fitting.result import Fit
-from bayescore.fitting.route import Given, Route, check_priors
+from bayescore.fitting.route import FitOptions, Given, Route, check_priors
 from bayescore.priors import Prior
 from bayescore.priors.groups import GroupPrior
-from bayescore.validation import DataError, RandomState, check_positive, check_seed
+from bayescore.samplers.registry import AUTO, SAMPLERS, check_fit
+from bayescore.validation import DataError, RandomState, check_positive, check_seed, one_seed
 
-_ELSEWHERE = dict.fromkeys(("bernoulli", "binomial", "logit"), "logistic") | {
-    "gaussian": "normal"
-}  # in brms, rstanarm, bambi, statsmodels
+DEFAULT_OPTIONS = FitOptions()
 
 
 def fit(
@@ -43,8 +42,15 @@ def fit(
     positive: Any = None,
     missing: str = "raise",
     intercept: bool = True,
+    draws: int = 1000,
+    tune: int | None = None,
+    chains: int = 4,
+    sampler: str = "auto",
+    method: str = "auto",
+    size: int | str = "auto",
     max_seconds: float = 600.0,
     random_state: RandomState = None,
+    random_seed: RandomState = None,
     progressbar: bool = True,
 ) -> Fit:
     r"""Fit a regression of yes/no data, counts or numbers: build a coreset, sample it, and certify the draws.
@@ -93,10 +99,18 @@ def fit(
         `cluster`. Others have weight 0, and their clusters count for the spread. Of files and Dask it is a column.
     intercept : bool
         Whether rows X get an intercept; a formula says so itself.
+    draws, tune, chains : int
+        Draws kept of each chain, draws of warm-up before them (1,000 by default), and chains, as in `sample`. Where the
+        certificate asks for more draws there are more.
+    sampler, method : str, default "auto"
+        As in `sample` and `build_coreset`. One that is named is kept; by default another is taken where draws or
+        coreset do not suffice.
+    size : int or "auto"
+        Rows of the coreset, as in `build_coreset`. One that is given is kept.
     max_seconds : float
         Time that one step of an escalation, or sampling all rows, may take, by what it is expected to take.
-    random_state : int, Generator, SeedSequence or None
-        Seed.
+    random_state, random_seed : int, Generator, SeedSequence or None
+        Seed, by either name.
     progressbar : bool
         Show in terminals and notebooks a line of the story for each step that is done, and the one under way.
 
@@ -128,6 +142,7 @@ def fit(
     >>> fit.summary()["mean"].round(2).to_dict()
     {'Intercept': -2.32, 'age': 0.05, 'device[tablet]': 1.09}
     """
+    options = FitOptions(draws, tune, chains, sampler, method, size)
     given = _given(formula, data, intercept, label)
     roles = {"label": label, "weights": weights, "offset": offset, "trials": trials, "exposure": exposure}
     roles["groups"] = groups
@@ -135,8 +150,6 @@ def fit(
     if missing != "raise":
         roles["missing"] = missing
     if family is not None:
-        if family in _ELSEWHERE:
-            raise ValueError(f"family={family!r} is called {_ELSEWHERE[family]!r} here; give that, or leave it out")
         family = check_family(family, seek=True).name
     if domain is not None:
         if cluster is None:
@@ -151,7 +164,9 @@ def fit(
         check_priors(prior)
         check_curvature(prior, "give another")
         check_labels(known, cluster, strata, response=_response(family))
-    found = fit_given(known, family, prior, group_prior=group_prior, max_seconds=max_seconds, random_state=random_state)
+    seed = one_seed(random_state, random_seed)
+    beside = {"group_prior": group_prior, "options": options}
+    found = fit_given(known, family, prior, max_seconds=max_seconds, random_state=seed, **beside)
     if not clustered:
         return found
     try:
@@ -173,16 +188,23 @@ def fit_given(
     group_prior: GroupPrior | None = None,
     max_seconds: float,
     random_state: RandomState,
+    options: FitOptions = DEFAULT_OPTIONS,
 ) -> Fit:
     """Return the fit of rows whose roles are known; other arguments as in `fit`."""
     check_priors(prior)
+    if (asked := options.of_build) and isinstance(given.data, Coreset) and given.lossy:
+        raise TypeError(
+            f"{next(iter(asked))!r} is given, and data is a coreset, which misses a part of its rows: leave it out"
+        )
+    if options.sampler != AUTO and isinstance(prior, Prior):
+        check_fit(SAMPLERS[options.sampler], check_family(family or "logistic", seek=True).name, prior)
     check_positive(max_seconds, "max_seconds")
     seed = check_seed(random_state)
     given.check_group_prior(group_prior)
     given.check_lossy(family, prior)
     if isinstance(prior, Mapping) and not given.once:
         given.check_names(prior, response=_response(family))
-    route = Route(given, family, prior, seed, max_seconds, group_prior=group_prior)
+    route = Route(given, family, prior, seed, max_seconds, group_prior=group_prior, options=options)
     route.run()
     return Fit.of(route)
 

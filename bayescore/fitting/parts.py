@@ -19,7 +19,7 @@ Tables that print four digits of each number, so that they stand whole in a term
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -38,7 +38,7 @@ from bayescore.diagnostics.elpd import sampled_counts
 from bayescore.diagnostics.results import Level
 from bayescore.fitting.earlier import EarlierRows
 from bayescore.fitting.pull import Pull, pull_of
-from bayescore.fitting.route import Given, Step, check_same_rows
+from bayescore.fitting.route import FitOptions, Given, Step, check_same_rows
 from bayescore.models.predictor import Factor
 from bayescore.numerics.chains import ess, rhat, row_quantiles
 from bayescore.numerics.sampling import merge, uniform_rows
@@ -168,6 +168,7 @@ class FitParts:
     given: Given | None = None
     kept: tuple[EarlierRows, ...] = ()
     robust: Any = None
+    options: FitOptions = field(default_factory=FitOptions)
 
     @property
     def rows_given(self) -> Given:

@@ -189,6 +189,8 @@ class Fit(FitClusters):
         those of its rows. A coreset that lost nothing needs none.
     robust : InferenceData, optional
         Draws with cluster-robust spread, of `cluster_robust`.
+    options : FitOptions
+        Draws, chains, sampler, method and size as given to `fit`; `update` and `with_prior` take them again.
 
     Examples
     --------
@@ -211,7 +213,7 @@ class Fit(FitClusters):
         if not found.trusted:
             warn(f"the draws are not certified: {found.text} The story says what was tried (fit.story)")
         settings = route.prior, route.seed, route.max_seconds, None if route.given.lossy else route.given
-        return cls(route.core, route.drawn, found, tuple(route.story), *settings, route.kept)
+        return cls(route.core, route.drawn, found, tuple(route.story), *settings, route.kept, options=route.options)
 
     @classmethod
     def of_draws(
@@ -289,7 +291,7 @@ class Fit(FitClusters):
         self._check_model_spread("with_prior")
         check_priors(prior)
         settings = self.coreset.family, prior, self.seed, self.max_seconds
-        route = Route(self.rows_given, *settings, group_prior=self.group_prior)
+        route = Route(self.rows_given, *settings, group_prior=self.group_prior, options=self.options)
         route.story = [step for step in self.story if step.what in ("build", "update")]
         route.core = self.coreset
         route.design_prior()  # names of coefficients

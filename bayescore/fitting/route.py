@@ -61,7 +61,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -71,6 +71,7 @@ from scipy import sparse
 
 from bayescore.compiled import available_cores, compile_seconds
 from bayescore.coresets.build import all_rows, build_coreset
+from bayescore.coresets.methods import METHODS
 from bayescore.data.blocks import is_stream
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import ComomentsTotal, Dataset
@@ -101,11 +102,12 @@ from bayescore.priors.prior import check_prior
 from bayescore.progress import say, step
 from bayescore.report.certify import Certificate, certify
 from bayescore.samplers.posterior import read_posterior
+from bayescore.samplers.registry import AUTO, SAMPLERS
 from bayescore.samplers.sample import sample
 from bayescore.samplers.summaries import with_scales
 from bayescore.text import number
 from bayescore.types import INTERCEPT, FloatArray, WeightedData
-from bayescore.validation import DataError, check_alone, warn
+from bayescore.validation import DataError, check_alone, check_choice, check_integer, warn
 
 
 @contextmanager
@@ -649,6 +651,49 @@ LOST = (DataError, MemoryError, *FAILURES)  # of a try beyond the first, which l
 T = TypeVar("T")
 
 
+@dataclass(frozen=True)
+class FitOptions:
+    """How a fit builds and samples at first: options of `fit`, checked when made.
+
+    Parameters
+    ----------
+    draws, chains : int
+        Draws kept of each chain, and chains.
+    tune : int, optional
+        Draws of warm-up; None for 1,000.
+    sampler, method : str
+        "auto", or a name that is kept.
+    size : int or "auto"
+        Rows of the coreset.
+    """
+
+    draws: int = DRAWS
+    tune: int | None = None
+    chains: int = CHAINS
+    sampler: str = AUTO
+    method: str = AUTO
+    size: int | str = AUTO
+
+    def __post_init__(self) -> None:
+        check_integer(self.draws, "draws", low=1)
+        check_integer(self.chains, "chains", low=1)
+        if self.tune is not None:
+            check_integer(self.tune, "tune", low=0)
+        check_choice(self.sampler, "sampler", (AUTO, *SAMPLERS))
+        check_choice(self.method, "method", METHODS)
+        if self.size != AUTO:
+            check_integer(self.size, "size", low=1)
+
+    @property
+    def of_build(self) -> dict[str, Any]:
+        """What `build_coreset` is told."""
+        return {name: own for name, own in (("method", self.method), ("size", self.size)) if own != AUTO}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the options as plain JSON values."""
+        return asdict(self)
+
+
 @dataclass
 class Route:
     """A way from rows to certified draws; it keeps the last try and the story."""
@@ -661,11 +706,13 @@ class Route:
     story: list[Step] = field(default_factory=list)
     in_design: Prior | None = None  # the prior of the coreset's columns, where it is known
     group_prior: GroupPrior | None = None
+    options: FitOptions = field(default_factory=FitOptions)
 
     def __post_init__(self) -> None:
         self.seeds = [int(each) for each in np.random.SeedSequence(self.seed).generate_state(2 + 2 * TRIES)]
-        self.draws, self.tune, self.max_draws = DRAWS, TUNE, MAX_DRAWS
-        self.sampler = "auto"
+        options = self.options
+        self.draws, self.tune, self.max_draws = options.draws, TUNE if options.tune is None else options.tune, MAX_DRAWS
+        self.sampler = options.sampler
         self.core: Coreset
         self.drawn: Any = None
         self.certificate: Certificate
@@ -674,11 +721,14 @@ class Route:
 
     def run(self) -> None:
         """Go from the first build to draws that are certified, or to the end of what may be tried."""
-        own = {"prior": standard_prior} if self.given.standardize else {}
+        asked = self.options.of_build
+        takes_prior = "prior" in {each.name for each in fields(METHODS[self.options.method])}
+        own = asked | ({"prior": standard_prior} if self.given.standardize and takes_prior else {})
+        first = "as asked" if asked else "the default build"
         try:
-            self.build("the rows are a coreset" if self.given.lossy else "the default build", **own)
+            self.build("the rows are a coreset" if self.given.lossy else first, **own)
         except FAILURES as error:
-            if self.given.once:
+            if self.given.once or asked:
                 raise
             self._instead(error)
         else:
@@ -743,6 +793,10 @@ class Route:
                     done = self._again(remedy)
                 elif self.core.lossless or not self.given.whole:
                     return
+                elif asked := self.options.of_build:
+                    text = ", ".join(f"{name}={own!r}" for name, own in asked.items())
+                    self._stop(f"the certificate asks for another coreset: change {text}, or leave it out")
+                    return
                 else:
                     done, doubled = (self._all_rows(doubled) if self._last(doubled) else self._more()), True
             except LOST as error:
@@ -779,6 +833,7 @@ class Route:
         asked: dict[str, Any] = {
             "draws": self.draws,
             "tune": self.tune,
+            "chains": self.options.chains,
             "sampler": self.sampler,
             "random_seed": self.next_seed(),
             **({} if self.group_prior is None else {"group_prior": self.group_prior}),
@@ -790,6 +845,8 @@ class Route:
             try:
                 return attempt()
             except FAILURES:
+                if self.options.sampler != AUTO:
+                    raise
                 asked["sampler"] = "nuts"  # needs no mode
                 return attempt()
 
@@ -825,8 +882,9 @@ class Route:
     def _again(self, remedy: Remedy) -> bool:
         """Take more draws of the same coreset, or weigh more of them; return whether that was done."""
         now, chains = Length(self.draws, self.tune, self.max_draws), self.drawn.posterior.sizes["chain"]
-        most = most_draws(self.core, chains, DRAWS)
-        if remedy.draws > most and self.core.group is not None and self.sampler != "nuts":
+        most = most_draws(self.core, chains, self.options.draws)
+        others = self.sampler != "nuts" and self.options.sampler == AUTO
+        if remedy.draws > most and self.core.group is not None and others:
             return self._by_nuts(most)
         if not (left := next_lengths(remedy, now, self.certificate.n_draws, chains, most)):
             self._stop(none_left(remedy, now, most))
@@ -851,7 +909,8 @@ class Route:
             return False
         if whole:
             self._everything("NUTS takes them where they are few")
-        self.sampler, self.draws, self.tune, self.max_draws = "nuts", DRAWS, TUNE, CHAINS * DRAWS
+        self.sampler, self.draws, self.tune = "nuts", self.options.draws, max(self.tune, TUNE)
+        self.max_draws = self.options.chains * self.draws
         self.sample(why)
         self.certify(strict=LOST)
         return True
@@ -888,7 +947,7 @@ class Route:
         why = "twice the rows were not enough" if doubled else "a larger coreset would be most of the rows"
         why = "groups leave no larger coreset" if self.core.group is not None else why
         self._everything(why)
-        if self.sampler == "collapsed" and n <= MANY:
+        if self.sampler == "collapsed" and n <= MANY and self.options.sampler == AUTO:
             self.sampler = "joint"  # reads rows once where the other has nodes of each effect
         self.sample(f"{self._sampling()}; about {seconds:.0f} s were expected")
         self.certify(strict=LOST)

@@ -184,6 +184,7 @@ def updated(fit: FitParts, new: tuple[Any, Any, dict[str, Any]], data: Any, *, p
         # the default one of numbers goes by all rows
         in_design=None if core.numbers else prior_from_dict(story["prior"]),
         group_prior=None if is_default(sds, core) else sds,
+        options=fit.options,
     )
     route.core, route.drawn = core, fit.drawn
     if rows is None:

@@ -13,8 +13,9 @@ import pytest
 
 import bayescore as bc
 from bayescore.diagnostics.results import Level, Need, Remedy
+from bayescore.families.family import check_family
 from bayescore.fitting import route as routes
-from bayescore.fitting.route import overheard
+from bayescore.fitting.route import FitOptions, overheard
 
 
 @pytest.fixture(scope="module")
@@ -264,10 +265,67 @@ def test_what_is_expected_of_a_step_leaves_out_compiling(rows):
     assert route.story[-1].why == "slept"
 
 
-@pytest.mark.parametrize("family", ["bernoulli", "binomial", "logit"])
-def test_a_family_by_the_name_of_another_package_is_translated(rows, family):
-    with pytest.raises(ValueError, match=f"family='{family}' is called 'logistic' here"):
-        bc.fit("clicked ~ age", rows, family=family)
+@pytest.mark.parametrize(
+    ("family", "ours"),
+    [
+        ("bernoulli", "logistic"),
+        ("Binomial", "logistic"),
+        ("logit", "logistic"),
+        ("gaussian", "normal"),
+        ("Gaussian(2.5)", "normal(2.5)"),
+        ("negbinomial(3)", "negative_binomial(3)"),
+        ("Poisson", "poisson"),
+    ],
+)
+def test_a_family_by_the_name_of_another_package_is_ours(family, ours):
+    assert check_family(family, seek=True) == check_family(ours, seek=True)
+    with pytest.raises(ValueError, match="family='gamma' is unknown"):
+        check_family("gamma")
+
+
+def test_options_of_draws_and_coreset_are_taken_and_kept(rows, tmp_path):
+    asked = {"draws": 300, "tune": 400, "chains": 3, "sampler": "mala", "method": "calibrated", "size": 150}
+    fit = bc.fit("clicked ~ age", rows, random_seed=1, progressbar=False, **asked)
+    posterior = fit.drawn.posterior
+    assert posterior.sizes["chain"] == 3
+    assert posterior.sizes["draw"] >= 300  # more where the certificate asks for them
+    assert posterior.attrs["sampler"] == "mala"
+    assert fit.coreset.method == "calibrated"
+    assert len(fit.coreset) <= 150
+    assert fit.options == FitOptions(**asked)
+    fit.save(tmp_path / "fit")
+    assert bc.read_fit(tmp_path / "fit").options == fit.options
+    tight = fit.with_prior({"age": bc.priors.Normal(0, 0.01)})
+    assert tight.drawn.posterior.sizes["chain"] == 3
+    assert tight.drawn.posterior.attrs["sampler"] == "mala"
+
+
+def test_a_coreset_that_was_asked_for_is_not_replaced(rows):
+    with pytest.warns(UserWarning, match="not certified"):
+        fit = bc.fit("clicked ~ age + device", rows, method="uniform", size=15, random_state=1, progressbar=False)
+    assert (fit.coreset.method, len(fit.coreset)) == ("uniform", 15)
+    assert "change method='uniform', size=15, or leave it out" in fit.story[-1].why
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ({"draws": 0}, "draws=0 must be at least 1"),
+        ({"chains": 2.5}, "chains=2.5"),
+        ({"tune": -1}, "tune=-1 must be at least 0"),
+        ({"sampler": "hmc"}, "sampler='hmc' is unknown"),
+        ({"method": "lasso"}, "method='lasso' is unknown"),
+        ({"size": 0}, "size=0 must be at least 1"),
+        ({"sampler": "gibbs", "prior": bc.priors.Laplace(0, 1)}, "sampler='gibbs'"),
+        ({"random_state": 1, "random_seed": 2}, "random_seed"),
+    ],
+)
+def test_wrong_options_are_refused_before_rows_are_read(rows, wrong, text):
+    def unread():
+        raise AssertionError("rows are read")
+
+    with pytest.raises((TypeError, ValueError), match=text):
+        bc.fit(unread, label="clicked", **wrong)
 
 
 def test_warnings_of_a_step_do_not_hide_its_error():
