@@ -27,7 +27,10 @@ MIN_NUMBER_SHARE = 0.9
 """Share of the levels of a column of text that are numbers, from which the others are taken to be errors of entry."""
 
 PROB = 0.95
-"""Probability of the intervals of tables, where `prob=` gives no other. Pages and plots have ArviZ's 94%."""
+"""Probability of all intervals, where `prob=` gives no other."""
+
+ENDS = (0.5 * (1.0 - PROB), 0.5 * (1.0 + PROB))
+"""Probabilities of their ends, equal-tailed."""
 
 MAX_RHAT = 1.01
 """Rank-normalised split R-hat above which chains have not mixed (Vehtari et al. 2021)."""

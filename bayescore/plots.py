@@ -14,7 +14,7 @@ __all__ = ["plot_caterpillar", "plot_shrinkage"]
 
 
 def plot_caterpillar(idata: Any, *, var_name: str | None = None, effect: str | None = None) -> Axes:
-    """Plot mean and 94% equal-tailed interval of each group's effect, sorted.
+    """Plot mean and 95% equal-tailed interval of each group's effect, sorted.
 
     Of more than 60 groups the five at either end have names. `az.plot_forest` has other looks.
 
@@ -48,7 +48,7 @@ def plot_caterpillar(idata: Any, *, var_name: str | None = None, effect: str | N
     >>> core = bc.build_coreset(rows, formula="vote ~ age + (1 | county)", random_state=1, progressbar=False)
     >>> idata = bc.sample(core, random_seed=2, progressbar=False)
     >>> bc.plots.plot_caterpillar(idata).get_xlabel()
-    'effect of county: mean and 94% interval, log odds'
+    'effect of county: mean and 95% interval, log odds'
     """
     if isinstance(idata, Fit):
         return idata.plot_caterpillar(_factor(var_name), effect=effect)
@@ -97,7 +97,7 @@ def plot_shrinkage(idata: Any, shares: pd.DataFrame | None = None, *, var_name: 
     >>> idata = bc.sample(core, random_seed=2, progressbar=False)
     >>> shares = rows.groupby("county")["vote"].agg(share="mean", weight="size")
     >>> bc.plots.plot_shrinkage(idata, shares).get_ylabel()
-    'effect of county: mean and 94% interval, log odds'
+    'effect of county: mean and 95% interval, log odds'
     """
     if isinstance(idata, Fit) and shares is None:
         return idata.plot_shrinkage(_factor(var_name))

@@ -78,7 +78,7 @@ from bayescore.data.responses import events_of, numbers_of
 from bayescore.diagnostics.elpd import SampledCounts
 from bayescore.families import Family
 from bayescore.families.negative_binomial import LARGEST_SIZE, NegativeBinomial
-from bayescore.limits import MAX_DISPERSION, MAX_SD_RATIO
+from bayescore.limits import ENDS, MAX_DISPERSION, MAX_SD_RATIO
 from bayescore.models.predictor import Predictor
 from bayescore.samplers.posterior import Posterior
 from bayescore.types import FloatArray, WeightedData
@@ -87,12 +87,6 @@ GROUPS = 10  # at most
 
 
 _EACH = 40  # effective rows of a group: its share is then known to 0.08
-
-
-INTERVAL = 0.94
-
-
-_ENDS = 0.5 * (1.0 - INTERVAL), 0.5 * (1.0 + INTERVAL)
 
 
 _DRAWS = 400  # of replicated labels
@@ -107,7 +101,7 @@ class ModelCheck:
 
     predicted: FloatArray  # mean prediction, shape (G,)
     observed: FloatArray  # share of +1
-    low: FloatArray  # ends of the 94% interval of the share that the model would give
+    low: FloatArray  # ends of the 95% interval of the share that the model would give
     high: FloatArray
     p: FloatArray  # prediction of each row, shape (n,)
     positive: FloatArray
@@ -158,12 +152,12 @@ def check_model(posterior: Posterior, rows: WeightedData, events: FloatArray | N
     if events is not None and family.quadratic:
         pairs = zip(draws, each, strict=True)  # a row of weight w is w rows
         sets = [p_of + (one.at_draws(family).draw(p_of, rng) - p_of) / np.sqrt(w) for one, p_of in pairs]
-        low, high = np.quantile([share(y) for y in sets], _ENDS, axis=0)
+        low, high = np.quantile([share(y) for y in sets], ENDS, axis=0)
         return ModelCheck(share(p), share(events), low, high, p, events, w, replicated=sets[0])
     if events is not None:
         with np.errstate(divide="ignore"):  # of a rate of 0
             replicated = np.stack([share(family.draw(np.log(p_of), rng, w) / w) for p_of in each])
-        low, high = np.quantile(replicated, _ENDS, axis=0)
+        low, high = np.quantile(replicated, ENDS, axis=0)
         return ModelCheck(share(p), share(events / w), low, high, p, (events > 0.0).astype(np.float64), w, counts=True)
     counts = w.astype(np.int64)  # a row of weight w is w rows
     many = bool((w > 1.0).any() and (counts == w).all())
@@ -172,7 +166,7 @@ def check_model(posterior: Posterior, rows: WeightedData, events: FloatArray | N
         return np.asarray(rng.binomial(counts, p_of) / w if many else (rng.random(len(rows)) < p_of).astype(np.float64))
 
     replicated = np.stack([share(replicate(p_of)) for p_of in each])
-    low, high = np.quantile(replicated, _ENDS, axis=0)
+    low, high = np.quantile(replicated, ENDS, axis=0)
     return ModelCheck(share(p), share(positive), low, high, p, positive, w)
 
 

@@ -22,7 +22,7 @@ import json
 import os
 import reprlib
 import shutil
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ from bayescore.report.certify import Certificate
 from bayescore.samplers.posterior import load_posterior, read_posterior, write_posterior
 from bayescore.validation import DataError, from_json, json_object
 
-FORMAT = 1
+FORMAT = 2
 ABOUT = "fit.json"
 _TABLES = ("coordinates", "effects")
 _LEVELS = "group, JSON"
@@ -226,7 +226,7 @@ class _About:
     certificate: dict[str, Any]
     remedy: Remedy | None
     files: dict[str, str]
-    options: dict[str, Any] = field(default_factory=dict)  # earlier versions had none
+    options: dict[str, Any]
 
     @classmethod
     def of(cls, stored: dict[str, Any]) -> "_About":

@@ -107,7 +107,7 @@ def described(draws: FloatArray, prob: float) -> dict[str, FloatArray]:
 def table(names: list[str], draws: FloatArray, prob: float) -> pd.DataFrame:
     """Return mean, sd, interval, effective sample sizes and R-hat of draws, shape (chain, draw, K)."""
     found = described(draws.reshape(-1, draws.shape[2]).T, prob)
-    chains = {"ess_bulk": ess(draws, "bulk"), "ess_tail": ess(draws, "tail"), "rhat": rhat(draws)}
+    chains = {"ess_bulk": ess(draws, "bulk"), "ess_tail": ess(draws, "tail"), "r_hat": rhat(draws)}
     return pd.DataFrame({**found, **chains}, index=pd.Index(names, name="parameter"))
 
 

@@ -77,7 +77,7 @@ class FitPictures(FitAverages):
         return self._headed(axes)
 
     def plot_caterpillar(self, factor: str | None = None, *, effect: str | None = None) -> Axes:
-        """Draw mean and 94% interval of each group's effect, sorted, in units of the data.
+        """Draw mean and 95% interval of each group's effect, sorted, in units of the data.
 
         Parameters
         ----------
@@ -104,7 +104,7 @@ class FitPictures(FitAverages):
         >>> rows["y"] = rows["x"] + (rows["g"] == "c") + rng.logistic(size=4000) > 0
         >>> fit = bc.fit("y ~ x + (1 | g)", rows, random_state=1, progressbar=False)
         >>> fit.plot_caterpillar().get_xlabel()
-        'effect of g: mean and 94% interval, log odds'
+        'effect of g: mean and 95% interval, log odds'
         """
         own = self._factor(factor)
         chosen = own.effects[0] if effect is None else effect
@@ -145,7 +145,7 @@ class FitPictures(FitAverages):
         >>> rows["y"] = rows["x"] + (rows["g"] == "c") + rng.logistic(size=4000) > 0
         >>> fit = bc.fit("y ~ x + (1 | g)", rows, random_state=1, progressbar=False)
         >>> fit.plot_shrinkage().get_ylabel()
-        'effect of g: mean and 94% interval, log odds'
+        'effect of g: mean and 95% interval, log odds'
         """
         own = self._factor(factor)
         if "1" not in own.effects:

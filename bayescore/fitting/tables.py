@@ -359,7 +359,7 @@ class FitTables(FitPriors):
         -------
         DataFrame
             A row for each bin: the mean prediction, the share of the class that is +1 (of counts the rate, events by
-            exposure), and the 94% interval of the share that the model would give. `outside` says whether the share is
+            exposure), and the 95% interval of the share that the model would give. `outside` says whether the share is
             beyond it, as 6 of 100 are by chance.
 
         Raises

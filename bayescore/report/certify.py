@@ -104,10 +104,10 @@ class Certificate(CertificateData):
         said = []
         for factor, effects in factors.items():
             for effect, name in zip(effects, scale_names(Grouping(factor, (), tuple(effects))), strict=True):
-                shown = self.coordinates.loc[name, ["corrected_mean", "corrected_q03", "corrected_q97"]]
+                shown = self.coordinates.loc[name, ["corrected_mean", "corrected_2.5%", "corrected_97.5%"]]
                 sd, *ends = map(number, np.exp(shown.to_numpy(float)))
                 what = factor if effect == "1" else f"{effect} by {factor}"
-                said.append(f"sd of the effects of {what} {sd} (94% interval {' to '.join(ends)})")
+                said.append(f"sd of the effects of {what} {sd} (95% interval {' to '.join(ends)})")
         return said
 
     def to_html(self, path: str | Path, idata: Any, core: Coreset, *, test: WeightedData | None = None) -> None:

@@ -326,7 +326,7 @@ class Comparison(ComparisonData):
     """
 
     def plot_forest(self) -> Axes:
-        """Plot means and 94% equal-tailed intervals of each coordinate, the reference and candidates side by side."""
+        """Plot means and 95% equal-tailed intervals of each coordinate, the reference and candidates side by side."""
         return pictures.forest(plt.figure(), self)
 
     def plot_marginals(self) -> NDArray[Any]:

@@ -346,7 +346,7 @@ def alternatives(comparison: ComparisonData) -> dict[str, str]:
     span = f"from {least} to {most}" if len(own) > 1 else f"{least}"
     return {
         "mmd": f"Whitened MMD of each candidate, {span}, on a log scale above the noise floor, {floor}",
-        "forest": f"Means and 94% intervals of {shown}: the reference's, and below them those of {others}",
+        "forest": f"Means and 95% intervals of {shown}: the reference's, and below them those of {others}",
         "marginals": f"Posterior densities of {panels}: the reference's filled, those of {others} as lines",
     }
 

@@ -27,9 +27,9 @@ from bayescore.diagnostics.model_check import ModelCheck, check_model
 from bayescore.diagnostics.results import CertificateData, ComparisonData, health
 from bayescore.families.family import find_family
 from bayescore.files import whole_file
+from bayescore.limits import ENDS, PROB
 from bayescore.priors.groups import group_prior_from_dict
 from bayescore.report import page, pictures, tables
-from bayescore.report.pictures import ENDS, INTERVAL
 from bayescore.samplers.posterior import Posterior, flat_draws, read_posterior
 from bayescore.samplers.summaries import GroupEffects, with_scales
 from bayescore.text import number, with_error
@@ -157,7 +157,7 @@ def group_sections(certificate: CertificateData, idata: Any, core: Coreset) -> I
                 heading="Variance between groups" + f" of {name}" * several,
                 before=_prose(effects, sigma[:, k], _icc(best, grouping)),
                 first="Component",
-                labels=["Mean", "Sd", f"{INTERVAL:.0%} interval"],
+                labels=["Mean", "Sd", f"{PROB:.0%} interval"],
                 rows=_components(sigma[:, k], _icc(best, grouping)),
                 note=tables.drawn_from(certificate),
                 pictures=list(_group_pictures(effects, counted)),
@@ -188,7 +188,7 @@ def _counted(certificate: CertificateData, grouping: Grouping) -> pd.DataFrame |
 
 
 def _group_pictures(effects: GroupEffects, counted: pd.DataFrame | None) -> Iterator[page.Picture]:
-    words = f"means and 94% intervals of the effects of {len(effects.levels)} groups of {effects.factor}"
+    words = f"means and 95% intervals of the effects of {len(effects.levels)} groups of {effects.factor}"
     told = f"Caterpillar plot: {words}, sorted by mean"
     yield page.picture(f"Effects of {effects.factor}", told, pictures.caterpillar, effects)
     if counted is not None:
@@ -389,7 +389,7 @@ def _found(
         prior_scale=judged.attrs.get("prior_scale", ""),
         picture=page.picture(
             "Own and corrected intervals",
-            f"Means and 94% intervals of {what}: the coreset's own, and below them the corrected ones",
+            f"Means and 95% intervals of {what}: the coreset's own, and below them the corrected ones",
             pictures.corrected,
             certificate,
             judged,

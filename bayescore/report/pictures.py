@@ -23,19 +23,13 @@ from scipy import stats
 from bayescore.diagnostics.model_check import ModelCheck
 from bayescore.diagnostics.results import CertificateData, ComparisonData
 from bayescore.families.family import FAMILIES, find_family
+from bayescore.limits import ENDS, PROB
 from bayescore.report import page
 from bayescore.samplers.posterior import Posterior
 from bayescore.samplers.summaries import GroupEffects
 from bayescore.text import number
 from bayescore.types import FloatArray, IntArray
 from bayescore.validation import DataError
-
-INTERVAL = 0.94
-
-
-ENDS = (0.5 * (1.0 - INTERVAL), 0.5 * (1.0 + INTERVAL))
-"""Probabilities of the interval's ends, equal-tailed."""
-
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7A5195", "#8C6D1F")
 
@@ -65,7 +59,7 @@ FAR = 5.0
 
 @dataclass(frozen=True, eq=False)
 class Intervals:
-    """One posterior of a forest: means and ends of the 94% intervals of the coordinates, each of shape (D,)."""
+    """One posterior of a forest: means and ends of the 95% intervals of the coordinates, each of shape (D,)."""
 
     name: str
     mean: FloatArray
@@ -113,7 +107,7 @@ def intervals(figure: Figure, base: Intervals, scale: FloatArray, others: list[I
     axes.set_yticks(rows, [short(name, 28) for name in features])
     axes.tick_params(axis="y", length=0)
     unit_name = " of the coefficient" if raw else f", in {base.name} sds from the {base.name} mean"
-    told = [f"mean and {INTERVAL:.0%} interval{unit_name}"]
+    told = [f"mean and {PROB:.0%} interval{unit_name}"]
     if (ends[:, 0] < left).any() or (ends[:, 1] > right).any():
         far = max(float((np.abs(one.mean - base.mean) / scale).max()) for one in others)
         told.append(f"◂ ▸ beyond the axis; means lie up to {number(far, 2)} {base.name} sds away")
@@ -199,7 +193,7 @@ _KDE_DRAWS = 1500
 
 
 def forest(figure: Figure, comparison: ComparisonData) -> Axes:
-    """Draw means and 94% equal-tailed intervals of each coordinate, the reference on top of each group.
+    """Draw means and 95% equal-tailed intervals of each coordinate, the reference on top of each group.
 
     In the coordinates' own units where their sds and means are of like size; else in reference sds from the
     reference mean. More than 40 coordinates: the 40 with the largest errors; more than 8 candidates: the largest of
@@ -220,7 +214,7 @@ def forest(figure: Figure, comparison: ComparisonData) -> Axes:
 
 
 def corrected(figure: Figure, certificate: CertificateData, posterior: Posterior) -> Axes:
-    """Draw means and 94% intervals of a coreset's posterior, and below each the corrected ones.
+    """Draw means and 95% intervals of a coreset's posterior, and below each the corrected ones.
 
     Both from the draws that the certificate used, so that they differ by the importance weights alone. More than 40
     coordinates: the 40 with the largest predicted errors.
@@ -230,7 +224,7 @@ def corrected(figure: Figure, certificate: CertificateData, posterior: Posterior
     cut = len(ranked) > page.MAX_COORDINATES
     order = ranked[: page.MAX_COORDINATES] if cut else sorted(ranked)
     own = posterior.thinned(certificate.n_draws).reshape(-1, len(table))[:, order]
-    mean, low, high = table.loc[order, ["corrected_mean", "corrected_q03", "corrected_q97"]].to_numpy().T
+    mean, low, high = table.loc[order, ["corrected_mean", "corrected_2.5%", "corrected_97.5%"]].to_numpy().T
     label = "corrected" if certificate.trusted else "corrected, not to be trusted"
     axes = intervals(
         figure,
@@ -246,7 +240,7 @@ def corrected(figure: Figure, certificate: CertificateData, posterior: Posterior
 def model_check(figure: Figure, check: ModelCheck, classes: tuple[Any, Any]) -> NDArray[Any]:
     """Draw the share of the class that is +1 against the prediction, and the predictions of rows of either class.
 
-    Grey bars are the 94% intervals of the share that the model would give to such rows. Returns the array of Axes.
+    Grey bars are the 95% intervals of the share that the model would give to such rows. Returns the array of Axes.
     """
     panels = canvas(figure, 8.0, 3.6).subplots(1, 2, width_ratios=(1.15, 1.0))
     left, right = panels
@@ -257,7 +251,7 @@ def model_check(figure: Figure, check: ModelCheck, classes: tuple[Any, Any]) -> 
     if check.counts:
         names, what, shown = ["no event", "events"], "predicted rate", "events by exposure"
     left.axline((0.0, 0.0), slope=1.0, color=GREY, lw=0.8, zorder=1)
-    left.vlines(check.predicted, check.low, check.high, color="#c9c9c9", lw=7, zorder=2, label="by the model, 94%")
+    left.vlines(check.predicted, check.low, check.high, color="#c9c9c9", lw=7, zorder=2, label="by the model, 95%")
     style = {"color": COLOURS[0], "marker": "o", "ls": "none", "ms": 5, "zorder": 3}
     left.plot(check.predicted, check.observed, label="observed", **style)
     if check.replicated is not None:
@@ -442,7 +436,7 @@ _ETA = np.linspace(-40.0, 40.0, 80_001)  # linear predictors among which that of
 
 
 def caterpillar(figure: Figure, effects: GroupEffects) -> Axes:
-    """Draw mean and 94% equal-tailed interval of each group's effect, sorted by mean, the largest on top.
+    """Draw mean and 95% equal-tailed interval of each group's effect, sorted by mean, the largest on top.
 
     Intervals that leave 0 out are dark, others grey. More than 60 groups: the extremes have names; more than 2,000:
     2,000 of them, spread evenly over the ranks.
@@ -474,7 +468,7 @@ def caterpillar(figure: Figure, effects: GroupEffects) -> Axes:
         _name_extremes(axes, found, names)
     axes.tick_params(axis="y", length=0)
     factor = short(effects.factor, 28)
-    axes.set_xlabel(f"effect of {factor}: mean and {INTERVAL:.0%} interval, {effects.scale}")
+    axes.set_xlabel(f"effect of {factor}: mean and {PROB:.0%} interval, {effects.scale}")
     clean(axes, left=False)
     legend(figure, axes, 2)
     note(axes, f"{len(order):,} of {n_groups:,} groups, evenly by rank" if len(order) < n_groups else "")
@@ -499,7 +493,7 @@ def shrinkage(figure: Figure, effects: GroupEffects, shares: pd.DataFrame) -> Ax
     """Draw the effect of each group against what its rows alone say: partial pooling beside none and complete pooling.
 
     Across, log odds (probit: the probit) of the group's share of +1, half a row of either label added, minus that of
-    all rows; up, mean and 94% interval of its effect. The area of a point grows with the group's rows. `shares` is
+    all rows; up, mean and 95% interval of its effect. The area of a point grows with the group's rows. `shares` is
     indexed by group, with the `share` of +1 and the `weight` of its rows.
     """
     share, weight = _shares(effects, shares)
@@ -526,7 +520,7 @@ def shrinkage(figure: Figure, effects: GroupEffects, shares: pd.DataFrame) -> Ax
     family = find_family(effects.family)
     of_what = "" if family is not None and family.counts else " of the share"
     axes.set_xlabel(f"{effects.scale}{of_what} in each {factor}, minus that in all rows")
-    axes.set_ylabel(f"effect of {factor}: mean and {INTERVAL:.0%} interval, {effects.scale}")
+    axes.set_ylabel(f"effect of {factor}: mean and {PROB:.0%} interval, {effects.scale}")
     clean(axes)
     legend(figure, axes, 3)
     return axes

@@ -25,11 +25,10 @@ from bayescore.data.design import Design, Grouping, one_intercept
 from bayescore.data.responses import response_of
 from bayescore.diagnostics.results import CertificateData, ComparisonData, Level, Verdict
 from bayescore.families.family import find_family
-from bayescore.limits import MAX_K
+from bayescore.limits import ENDS, MAX_K, PROB
 from bayescore.numerics.moments import sidak_quantile
 from bayescore.report import page
 from bayescore.report.page import Certificates, TableSection
-from bayescore.report.pictures import ENDS, INTERVAL
 from bayescore.samplers.posterior import Posterior
 from bayescore.samplers.summaries import described
 from bayescore.text import listed, number, shown_apart, with_error
@@ -228,7 +227,7 @@ def in_units(certificate: CertificateData, best: Posterior, design: Design) -> T
             with np.errstate(over="ignore"):
                 ratios = [number(float(np.exp(value))) for value in (middle, low, high)]
             rows[name] += ["", ""] if d == design.constant else [ratios[0], f"{ratios[1]} to {ratios[2]}"]
-    interval = f"{INTERVAL:.0%} interval"
+    interval = f"{PROB:.0%} interval"
     spread = f" Their spread is {best.attrs['spread']}." if "spread" in best.attrs else ""
     note = (
         f"{drawn_from(certificate)}{spread} A coefficient is the change of the linear predictor for one unit more of "

@@ -203,7 +203,7 @@ def averaged(kind: str, n: int) -> list[dict[str, Any]]:
             with patch.object(averages, "EVERY_ROW", n):
                 every, exact = timed(work)
             error, said = (table["mean"] - every["mean"]).abs().max(), table["sampling_se"].max()
-            sd = ((every["upper"] - every["lower"]) / 3.76).min()  # of 94% intervals
+            sd = ((every["upper"] - every["lower"]) / 3.92).min()  # of 95% intervals
             row = {"set": kind, "N": n, "averages": how, "error": error, "said": said, "sd": sd, "find_map": taken}
             found.append(row | {"seconds": seconds, "exact": exact, "cost": seconds / taken})
     return found

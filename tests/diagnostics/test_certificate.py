@@ -134,7 +134,7 @@ def test_the_predicted_error_is_the_true_one_and_the_correction_repairs_it(data)
     assert (np.abs(table["mean_error_sd"] - error) < 4 * table["mean_error_sd_mcse"] + 0.05).all()
     assert np.abs(table["corrected_sd"] / truth.sd - 1).max() < 0.15
     assert (
-        (table["corrected_q03"] < table["corrected_mean"]) & (table["corrected_mean"] < table["corrected_q97"])
+        (table["corrected_2.5%"] < table["corrected_mean"]) & (table["corrected_mean"] < table["corrected_97.5%"])
     ).all()
     exact = full_of(data)
     drawn = bc.sample(exact, sampler="mala", draws=200, random_seed=3, progressbar=False)

@@ -66,9 +66,9 @@ def test_effects_know_rows_and_shares_of_their_groups(found, rows):
 
 def test_the_sd_of_effects_is_printed(found):
     sigma = found.idata.posterior["sigma_county"].values
-    printed = re.search(r"sd of the effects of county ([\d.]+) \(94% interval ([\d.]+) to ([\d.]+)\)", repr(found))
+    printed = re.search(r"sd of the effects of county ([\d.]+) \(95% interval ([\d.]+) to ([\d.]+)\)", repr(found))
     shown = [float(each) for each in printed.groups()]
-    assert shown == pytest.approx([np.exp(np.log(sigma).mean()), *np.quantile(sigma, [0.03, 0.97])], rel=0.03)
+    assert shown == pytest.approx([np.exp(np.log(sigma).mean()), *np.quantile(sigma, [0.025, 0.975])], rel=0.03)
 
 
 def test_rows_of_arrays_bring_their_groups(rows):

@@ -7,7 +7,8 @@ import pytest
 from scipy import stats
 from scipy.special import expit
 
-from bayescore.diagnostics.model_check import INTERVAL, check_model
+from bayescore.diagnostics.model_check import check_model
+from bayescore.limits import PROB
 from bayescore.samplers.posterior import read_posterior
 from bayescore.types import WeightedData
 from tests.known_posteriors import make_posterior
@@ -30,14 +31,14 @@ def posterior():
 @pytest.mark.statistical(rate=1e-6)
 def test_groups_lie_outside_as_often_as_the_interval_says(posterior):
     outside = sum(check_model(posterior, rows(0.0, seed=seed)).outside for seed in range(20))
-    assert outside <= stats.binom(200, 1.0 - INTERVAL).isf(1e-6)
+    assert outside <= stats.binom(200, 1.0 - PROB).isf(1e-6)
     assert check_model(posterior, rows(0.5)).outside >= 5  # a column squared is missing from the model
 
 
 @pytest.mark.statistical(rate=1e-6)
 def test_offsets_are_part_of_the_prediction(posterior):
     data = rows(0.0, offset=np.linspace(-2.0, 1.0, 4000))
-    assert check_model(posterior, data).outside <= stats.binom(10, 1.0 - INTERVAL).isf(1e-6)
+    assert check_model(posterior, data).outside <= stats.binom(10, 1.0 - PROB).isf(1e-6)
     assert check_model(posterior, replace(data, offset=None)).outside >= 8
 
 

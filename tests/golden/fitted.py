@@ -50,8 +50,8 @@ def seen_summary(table: pd.DataFrame, name: str) -> Fields:
     R-hat ranks distances from the median, of which those of the two draws in the middle are equal but for rounding:
     their order changes its sixth digit.
     """
-    rhat = {"rhat": [f"{value:.4f}" for value in table["rhat"]]} if "rhat" in table else {}
-    return view.of_figures(table.assign(**rhat), name)
+    r_hat = {"r_hat": [f"{value:.4f}" for value in table["r_hat"]]} if "r_hat" in table else {}
+    return view.of_figures(table.assign(**r_hat), name)
 
 
 def printed(model: Model, fit: Any) -> Fields:

@@ -31,7 +31,9 @@ def matrix(table: pd.DataFrame, name: str) -> Fields:
     R-hats have three digits: the two draws beside the median are as far from it, and a last bit says which is farther,
     which moves the R-hat of their ranks by up to 4e-5.
     """
-    table = table.assign(**{column: table[column].map("{:.3f}".format) for column in table.columns if column == "rhat"})
+    table = table.assign(
+        **{column: table[column].map("{:.3f}".format) for column in table.columns if column == "r_hat"}
+    )
     numeric = [column for column in table.columns if pd.api.types.is_numeric_dtype(table[column])]
     lines = [f"columns: {table.index.names}, {', '.join(map(str, table.columns))}"]
     counted = isinstance(table.index, pd.RangeIndex)

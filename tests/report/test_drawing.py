@@ -14,14 +14,14 @@ def draw(scale):
     return pictures.intervals(Figure(), base, np.array(scale), [other], ["a$b", "b"])
 
 
-def test_intervals_hold_94_percent():
+def test_intervals_hold_95_percent():
     own = Intervals.of("x", np.arange(101.0)[:, None])
-    assert (own.mean[0], own.low[0], own.high[0]) == (50.0, pytest.approx(3.0), pytest.approx(97.0))
+    assert (own.mean[0], own.low[0], own.high[0]) == (50.0, pytest.approx(2.5), pytest.approx(97.5))
 
 
 def test_coefficients_of_like_size_keep_their_units():
     axes = draw([1.0, 1.0])
-    assert axes.get_xlabel() == "mean and 94% interval of the coefficient"
+    assert axes.get_xlabel() == "mean and 95% interval of the coefficient"
     assert [label.get_text() for label in axes.get_yticklabels()] == [r"a\$b", "b"]
     points = [np.asarray(line.get_xdata()).tolist() for line in axes.get_lines() if len(line.get_xdata()) == 2]
     assert [0.0, 5.0] in points

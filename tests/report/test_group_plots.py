@@ -32,7 +32,7 @@ def test_caterpillar_sorts_groups_and_darkens_intervals_without_0():
     dark, grey = ([own.get_segments() for own in axes.collections][i] for i in (0, 1))
     assert [segment[0, 1] for segment in dark] == [0, 2]
     (only,) = grey
-    np.testing.assert_allclose(only[:, 0], 0.05 + 0.1 * stats.norm.ppf([0.03, 0.97]), atol=1e-3)
+    np.testing.assert_allclose(only[:, 0], 0.05 + 0.1 * stats.norm.ppf([0.025, 0.975]), atol=1e-3)
     assert "county" in axes.get_xlabel()
     assert "log odds" in axes.get_xlabel()
     assert axes.yaxis_inverted()  # the largest on top

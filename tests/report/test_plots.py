@@ -114,7 +114,7 @@ def test_what_is_near_is_shown_whole_and_unmarked(posterior):
     found = compare({"near": posterior(1, mean=4.0), "wide": posterior(2, sd=3.0)}, posterior(0))
     axes = pictures.forest(Figure(), found)
     assert 5.0 < axes.get_xlim()[1] < 7.0
-    assert axes.get_xlabel() == "mean and 94% interval of the coefficient"
+    assert axes.get_xlabel() == "mean and 95% interval of the coefficient"
     figure = Figure()
     pictures.marginals(figure, found)
     assert figure.get_supxlabel() == "coefficient"

@@ -29,7 +29,7 @@ import numpy as np
 import pandas as pd
 from scipy import linalg
 
-from bayescore.limits import MAX_ERROR
+from bayescore.limits import ENDS, MAX_ERROR
 from bayescore.models.laplace import Transport
 from bayescore.numerics.chains import ordered_columns, quantile_errors, quantiles
 from bayescore.numerics.moments import TAILS, ErrorFamily, Moments, correlation_influence, moments, moments_mcse
@@ -279,9 +279,6 @@ def _positive(sd: FloatArray) -> FloatArray:
     return np.where(sd > 0.0, sd, 1.0)
 
 
-SHOWN = (0.03, 0.97)  # ends of the intervals that reports show
-
-
 _FOUND = (
     "mean_error_sd", "mean_error_sd_mcse", "mean_mcse_sd", "sd_error", "sd_error_mcse", "sd_mcse", "tail_k",
     "corrected_mean", "corrected_sd",
@@ -312,7 +309,7 @@ def table(
         "tail_k": np.where(heavy > 0, tail_k, np.nan),
         "corrected_mean": fit(full.mean),
         "corrected_sd": fit(full.sd),
-        **{_quantile_name(prob): full.quantile(prob)[0] for prob in SHOWN},
+        **{_quantile_name(prob): full.quantile(prob)[0] for prob in ENDS},
     }
     return pd.DataFrame(figures | {"mean": fit(figures["mean"])}, index=_index(posterior))
 
@@ -320,7 +317,7 @@ def table(
 def bare_table(posterior: Posterior) -> pd.DataFrame:
     """Return the table of draws that were held to nothing: own figures, and NaN."""
     unknown = np.full(len(posterior.features), np.nan)
-    figures = _own(posterior) | dict.fromkeys([*_FOUND, *map(_quantile_name, SHOWN)], unknown)
+    figures = _own(posterior) | dict.fromkeys([*_FOUND, *map(_quantile_name, ENDS)], unknown)
     return pd.DataFrame(figures, index=_index(posterior))
 
 
@@ -334,4 +331,4 @@ def _index(posterior: Posterior) -> pd.Index:
 
 
 def _quantile_name(prob: float) -> str:
-    return f"corrected_q{round(100 * prob):02d}"
+    return f"corrected_{100.0 * prob:g}%"
