@@ -15,8 +15,8 @@ files. The pipeline behind it, in the order of the rooms:
    the predictions of cells over a population.
 5. *diagnostics*: `certify` checks a coreset's posterior against the full data in one pass as a rule, and gives their
    elpd. `loo_compare` gives differences of models' elpds, `loo` what `arviz.compare` takes. `log_evidence` gives the
-   marginal likelihood of both. `compare` shows with Monte Carlo errors how close posteriors are, and writes a report.
-   `plots` show effects of groups.
+   marginal likelihood of both. `compare_posteriors` shows with Monte Carlo errors how close posteriors are, and writes
+   a report. `plots` show effects of groups.
 6. *estimators*: `CoresetLogisticRegression` and `CoresetProbitRegression` are scikit-learn classifiers.
 
 `datasets` has data to try things on, `papers` what only the tables of papers need.
@@ -25,7 +25,7 @@ files. The pipeline behind it, in the order of the rooms:
 >>> bc.fit("clicked ~ age + (1 | county)", "rows.parquet").summary()           # doctest: +SKIP
 >>> core = bc.build_coreset(X, y, size=1000, intercept=True, random_state=0)   # doctest: +SKIP
 >>> idata = bc.sample(core, random_seed=1)                                     # doctest: +SKIP
->>> bc.compare({"coreset": idata}, reference=full).to_html("report.html")      # doctest: +SKIP
+>>> bc.compare_posteriors({"coreset": idata}, reference=full).to_html("report.html")      # doctest: +SKIP
 """
 
 from importlib.metadata import version

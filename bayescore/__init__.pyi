@@ -25,7 +25,7 @@ from .models.pymc import model as model
 from .models.pymc import weighted_potential as weighted_potential
 from .report.certify import Certificate as Certificate
 from .report.certify import certify as certify
-from .report.compare import compare as compare
+from .report.compare import compare_posteriors as compare_posteriors
 from .samplers.poststratify import poststratify as poststratify
 from .samplers.predict import log_likelihood as log_likelihood
 from .samplers.predict import posterior_predictive as posterior_predictive

@@ -304,7 +304,7 @@ def sample(args: argparse.Namespace, console: Console) -> None:
 def compare(args: argparse.Namespace, console: Console) -> None:
     """Run ``bayescore compare``."""
     from bayescore.report import write_report
-    from bayescore.report.compare import compare as against
+    from bayescore.report.compare import compare_posteriors as against
     from bayescore.samplers.posterior import load_posterior
 
     check_output(args.output, args.reference, *args.posteriors)

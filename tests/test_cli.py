@@ -170,9 +170,9 @@ def test_samplers_by_data_augmentation(inputs: Path, capsys: pytest.CaptureFixtu
 
 
 def reported(report: str, posterior: str) -> bool:
-    """Tell whether the report has the verdict that `compare` finds."""
+    """Tell whether the report has the verdict that `compare_posteriors` finds."""
     name = Path(posterior).stem
-    verdict = bc.compare(
+    verdict = bc.compare_posteriors(
         {name: compat.read_inference_data(posterior)}, compat.read_inference_data("posterior.nc")
     ).verdicts[name]
     text = html.unescape(Path(report).read_text(encoding="utf-8"))

@@ -31,7 +31,7 @@ CORE = bc.all_rows(X, [1, -1, 1, -1], progressbar=False)
 # what functions need beside their first argument
 REST = {
     "certify": (CORE, CORE),
-    "compare": (POSTERIOR,),
+    "compare_posteriors": (POSTERIOR,),
     "log_likelihood": (CORE,),
     "loo": (CORE, CORE),
     "loo_compare": (CORE,),

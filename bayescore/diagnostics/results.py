@@ -1,7 +1,7 @@
 """What comparisons and certificates find: words with their numbers, without rendering.
 
 A `Level` is the one word; `Verdict` and `CertificateData` say why, `ComparisonData` has the tables behind verdicts.
-The classes that `compare` and `certify` return add pictures and pages to these; `report` reads these alone.
+The classes that `compare_posteriors` and `certify` return add pictures and pages to these; `report` reads these alone.
 
 Did the chains themselves work? Checked for every posterior before its errors are believed.
 
@@ -393,7 +393,7 @@ def first_line(found: CertificateData, *, corrected: bool = False) -> str:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ComparisonData:
-    """Candidates compared with a reference; `compare` makes it.
+    """Candidates compared with a reference; `compare_posteriors` makes it.
 
     Parameters
     ----------

@@ -299,7 +299,7 @@ class Fit(FitClusters):
         return replace(self.of(route), kept=self.kept)  # of the same rows
 
     def all_rows_posterior(self, *, random_seed: RandomState = None, progressbar: bool = True, **options: Any) -> Any:
-        """Return the posterior of all rows under the fit's design and priors, a reference to `compare` the fit with.
+        """Return the posterior of all rows under the fit's design and priors, a reference for `compare_posteriors`.
 
         Parameters
         ----------
@@ -326,7 +326,7 @@ class Fit(FitClusters):
         >>> X = rng.normal(size=(5000, 2))
         >>> fit = bc.fit(X, X[:, 0] + rng.logistic(size=5000) > 0, random_state=1, progressbar=False)
         >>> reference = fit.all_rows_posterior(progressbar=False)
-        >>> str(bc.compare(fit, reference).verdicts["candidate"].level) in ("indistinguishable", "close")
+        >>> str(bc.compare_posteriors(fit, reference).verdicts["candidate"].level) in ("indistinguishable", "close")
         True
         """
         self._check_model_spread("all_rows_posterior")

@@ -317,7 +317,7 @@ class Comparison(ComparisonData):
     >>> core = bc.build_coreset(X, y, method="calibrated", size=100, random_state=1, progressbar=False)
     >>> idata = bc.sample(core, random_seed=2, progressbar=False)
     >>> reference = bc.sample(bc.all_rows(X, y, progressbar=False), random_seed=3, progressbar=False)
-    >>> comparison = bc.compare({"calibrated": idata}, reference)
+    >>> comparison = bc.compare_posteriors({"calibrated": idata}, reference)
     >>> sorted(comparison.verdicts)
     ['calibrated']
     >>> comparison.plot_forest().get_xlabel() != ""
@@ -356,7 +356,7 @@ class Comparison(ComparisonData):
         return as_fragment(self)
 
 
-def compare(
+def compare_posteriors(
     candidates: object, reference: object, *, test: WeightedData | None = None, max_draws: int = 4000
 ) -> Comparison:
     """Compare posteriors with a reference posterior of the same model: coefficients, sds and correlations of effects.
@@ -398,7 +398,7 @@ def compare(
     >>> core = bc.build_coreset(X, y, method="calibrated", size=100, random_state=1, progressbar=False)
     >>> idata = bc.sample(core, random_seed=2, progressbar=False)
     >>> reference = bc.sample(bc.all_rows(X, y, progressbar=False), random_seed=3, progressbar=False)
-    >>> comparison = bc.compare({"calibrated": idata}, reference)
+    >>> comparison = bc.compare_posteriors({"calibrated": idata}, reference)
     >>> bool(comparison.metrics.loc["calibrated", "mean_error_sd"] < 0.3)
     True
     """

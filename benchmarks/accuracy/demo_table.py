@@ -44,7 +44,7 @@ def posteriors() -> tuple[Comparison, dict[str, Certificate]]:
             found[name] = bc.sample(core, sampler="mala", random_seed=2, **quiet)
             # the merged rows are the full data, so this is the pass over all of them
             certificates[name] = bc.certify(found[name], core, merged, **quiet)
-    return bc.compare(found, reference, test=test), certificates
+    return bc.compare_posteriors(found, reference, test=test), certificates
 
 
 @command("demo_table")

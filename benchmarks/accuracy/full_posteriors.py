@@ -228,7 +228,7 @@ def reference(name: str, data: bc.Coreset, family: str, prior: Any) -> Any:
 
 
 def as_idata(beta: FloatArray, data: bc.Coreset, family: str) -> Any:
-    """Return draws, shape (chains, draws, D), as `bc.compare` and `bc.certify` take them."""
+    """Return draws, shape (chains, draws, D), as `bc.compare_posteriors` and `bc.certify` take them."""
     idata = compat.inference_data(
         {"posterior": {"beta": beta}}, coords={"feature": list(data.feature_names)}, dims={"beta": ["feature"]}
     )

@@ -34,7 +34,7 @@ Rows = list[dict[str, Any]]
 
 def errors_of(candidates: dict[str, Any], truth: Any) -> dict[str, dict[str, float]]:
     """Return the errors of posteriors, by name, against `truth`, and their Monte Carlo errors."""
-    metrics = bc.compare(candidates, truth, max_draws=2000).metrics
+    metrics = bc.compare_posteriors(candidates, truth, max_draws=2000).metrics
     floor = metrics.loc["noise floor", "mmd_whitened"]
     return {
         name: {

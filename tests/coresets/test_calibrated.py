@@ -73,7 +73,7 @@ def test_posterior_matches_the_full_data_in_sampling(data):
     core = build(*data)
     full = bc.all_rows(*data, intercept=True, progressbar=False)
     settings = {"sampler": "mala", "draws": 2000, "random_seed": 1, "progressbar": False}
-    result = bc.compare({"calibrated": bc.sample(core, **settings)}, bc.sample(full, **settings, thin=3))
+    result = bc.compare_posteriors({"calibrated": bc.sample(core, **settings)}, bc.sample(full, **settings, thin=3))
     assert result.verdicts["calibrated"].level in ("close", "indistinguishable")
 
 

@@ -257,7 +257,7 @@ def test_a_design_knows_what_labels_mean(tmp_path):
         with pytest.raises(DataError, match=rf"data {unlike.format('posterior')}"):
             refused(idata, turned)
     with pytest.raises(DataError, match=rf"test {unlike.format('posterior')}"):
-        bc.compare(idata, idata, test=turned)
+        bc.compare_posteriors(idata, idata, test=turned)
     with pytest.raises(DataError, match=rf"data {unlike.format('design')}"):
         bc.all_rows(X, Y, design=core.design, positive="yes", **QUIET)
 

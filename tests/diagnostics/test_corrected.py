@@ -36,7 +36,7 @@ def test_every_chain_and_draw_is_there_for_arviz_prediction_comparison_and_netcd
     assert float(az.ess(better.posterior["beta"].values[:, :, 0])) > 400
     full = bc.all_rows(X, y, intercept=True, progressbar=False)
     truth = bc.sample(full, sampler="mala", draws=500, random_seed=2, progressbar=False)
-    found = bc.compare({"raw": idata, "corrected": better}, truth)
+    found = bc.compare_posteriors({"raw": idata, "corrected": better}, truth)
     assert found.verdicts["raw"].level == "differs"
     assert found.verdicts["corrected"].level in ("indistinguishable", "close")
     np.testing.assert_allclose(bc.predict(better, X[:50]), bc.predict(truth, X[:50]), atol=0.01)

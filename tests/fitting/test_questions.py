@@ -253,9 +253,9 @@ def test_fits_are_compared_as_they_are(flat, grouped, frame):
     with pytest.raises(TypeError, match=r"models\['flat'\] is a str; give a fit, or \(posterior, coreset\)"):
         bc.loo_compare({"flat": "flat", "grouped": grouped}, frame)
     other = flat.with_prior(bc.priors.Normal(0.0, 1.0))
-    found = bc.compare({"tight": other}, flat).metrics
-    pd.testing.assert_frame_equal(found, bc.compare({"tight": other.idata}, flat.idata).metrics)
-    pd.testing.assert_frame_equal(bc.compare(other, flat).metrics.drop("noise floor").reset_index(drop=True),
+    found = bc.compare_posteriors({"tight": other}, flat).metrics
+    pd.testing.assert_frame_equal(found, bc.compare_posteriors({"tight": other.idata}, flat.idata).metrics)
+    pd.testing.assert_frame_equal(bc.compare_posteriors(other, flat).metrics.drop("noise floor").reset_index(drop=True),
                                   found.drop("noise floor").reset_index(drop=True))  # fmt: skip
 
 

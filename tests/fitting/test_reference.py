@@ -28,7 +28,7 @@ def test_all_rows_have_the_posterior_of_the_fit(family, terms):
     prior = {"age": bc.priors.Normal(0.0, 0.02)}
     fit = bc.fit(f"{FAMILIES[family]} ~ {terms}", ROWS, family=family, prior=prior, **QUIET)
     reference = fit.all_rows_posterior(progressbar=False)
-    found = bc.compare(fit, reference)
+    found = bc.compare_posteriors(fit, reference)
     assert found.verdicts["candidate"].level != Level.DIFFERS
     assert "priors differ" not in found.verdicts["candidate"].text
     features = set(found.coordinates["feature"])
@@ -40,16 +40,19 @@ def test_all_rows_have_the_posterior_of_the_fit(family, terms):
 def test_priors_that_differ_come_first_and_the_coreset_is_not_blamed():
     fit = bc.fit("y ~ age", ROWS, **QUIET)
     other = fit.with_prior(bc.priors.Normal(0.0, 0.01))
-    said = bc.compare(other, fit).verdicts["candidate"].text
+    said = bc.compare_posteriors(other, fit).verdicts["candidate"].text
     assert said.startswith("The priors differ")
     assert "larger coreset" not in said
-    assert "priors differ" not in bc.compare(fit, fit.all_rows_posterior(progressbar=False)).verdicts["candidate"].text
+    assert (
+        "priors differ"
+        not in bc.compare_posteriors(fit, fit.all_rows_posterior(progressbar=False)).verdicts["candidate"].text
+    )
 
 
 def test_sds_of_effects_are_compared(tmp_path):
     fit = bc.fit("y ~ age + (1 | g)", ROWS, **QUIET)
     tight = bc.fit("y ~ age + (1 | g)", ROWS, group_prior=bc.priors.HalfNormal(0.1), **QUIET)
-    found = bc.compare(tight, fit)
+    found = bc.compare_posteriors(tight, fit)
     verdict = found.verdicts["candidate"]
     assert verdict.level == Level.DIFFERS
     assert "priors of effects' sds differ" in verdict.text

@@ -96,7 +96,7 @@ def comparison() -> Any:
     test = bc.all_rows(fits.FLAT.iloc[:200], label="y", design=fits.flat().design, **fits.QUIET)
     candidates = {"calibrated": fits.sampled("flat", "logistic", 80, "calibrated")}
     candidates["uniform"] = fits.sampled("flat", "logistic", 60, "uniform")
-    return bc.compare(candidates, reference, test=test, max_draws=500)
+    return bc.compare_posteriors(candidates, reference, test=test, max_draws=500)
 
 
 def of_comparison(make: Any, *made_of: Any) -> Fields:
@@ -115,7 +115,7 @@ case("compare", of_stack=True)(partial(of_comparison, comparison))
 def comparison_of_fits(name: str) -> Any:
     """Return the comparison of a fit's draws with those under another prior, and after an update."""
     candidates = {"prior": later.with_prior(name, "by name").idata, "updated": later.updated(name).idata}
-    return bc.compare(candidates, later.first(name).idata, max_draws=500)
+    return bc.compare_posteriors(candidates, later.first(name).idata, max_draws=500)
 
 
 for _name in ("poisson", "(1 | school)", "normal"):

@@ -3,7 +3,7 @@
 import pytest
 
 from bayescore.report import write_report
-from bayescore.report.compare import compare
+from bayescore.report.compare import compare_posteriors
 from tests.diagnostics.helpers import CORESET
 
 
@@ -14,7 +14,7 @@ def comparison(posterior):
         "<b>bold</b>": posterior(1, features=features, coreset=CORESET),
         "far": posterior(2, mean=1.0, features=features),
     }
-    return compare(candidates, posterior(0, features=features))
+    return compare_posteriors(candidates, posterior(0, features=features))
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import pytest
 
 from bayescore.report import page as page_module
 from bayescore.report import pages
-from bayescore.report.compare import compare
+from bayescore.report.compare import compare_posteriors
 from bayescore.report.page import Picture
 from bayescore.types import WeightedData
 from tests.diagnostics.helpers import CORESET, CURVE, alternatives, section
@@ -29,9 +29,9 @@ def test_test_rows_show_whether_the_model_fits(posterior, tmp_path):
     rng = np.random.default_rng(0)
     y = np.where(rng.random(300) < 0.1, np.int8(-1), np.int8(1))
     test = WeightedData(rng.normal(size=(300, 3)), y, np.ones(300), np.arange(300))
-    found = compare(posterior(1), posterior(0), test=test)
+    found = compare_posteriors(posterior(1), posterior(0), test=test)
     assert found.fit.outside > 0  # of 90% +1, where it predicts a half
-    for comparison, told in ((found, True), (compare(posterior(1), posterior(0)), False)):
+    for comparison, told in ((found, True), (compare_posteriors(posterior(1), posterior(0)), False)):
         comparison.to_html(tmp_path / "r.html")
         text = (tmp_path / "r.html").read_text(encoding="utf-8")
         assert ("Does the model fit the test rows?" in text) == told
@@ -54,7 +54,15 @@ def test_names_are_escaped(page):
 
 
 def test_page_tells_what_the_coreset_and_the_chains_were(page):
-    for text in ("0.40%", "3.3", "40%, 30%, 20%", "radius = 3", "noise floor", "bayescore compare a.nc", "bc.compare("):
+    for text in (
+        "0.40%",
+        "3.3",
+        "40%, 30%, 20%",
+        "radius = 3",
+        "noise floor",
+        "bayescore compare a.nc",
+        "bc.compare_posteriors(",
+    ):
         assert text in page
 
 
@@ -62,14 +70,14 @@ def test_foreign_posteriors_have_no_coreset_section(posterior, tmp_path):
     candidate = posterior(1)
     candidate.posterior.attrs.clear()
     path = tmp_path / "r.html"
-    compare(candidate, posterior(0)).to_html(path)
+    compare_posteriors(candidate, posterior(0)).to_html(path)
     assert '<section id="coresets">' not in path.read_text(encoding="utf-8")
 
 
 def test_long_tables_show_the_worst_and_say_so(posterior, tmp_path, monkeypatch):
     monkeypatch.setattr(page_module, "MAX_ROWS", 2)
     monkeypatch.setattr(page_module, "WORST", 1)
-    compare({"x": posterior(1, mean=[0.0, 0.0, 1.0])}, posterior(0)).to_html(tmp_path / "r.html")
+    compare_posteriors({"x": posterior(1, mean=[0.0, 0.0, 1.0])}, posterior(0)).to_html(tmp_path / "r.html")
     page = (tmp_path / "r.html").read_text(encoding="utf-8")
     shown = section(page, "coordinates")
     assert "the 1 of 3 with the largest errors" in shown
@@ -108,7 +116,7 @@ def test_notebooks_and_terminals_show_verdicts_first(comparison):
 
 def test_predicted_error_against_size_has_a_table_of_its_own(posterior, tmp_path):
     about = {**CORESET, "params": {"size_curve": CURVE, "skew": 0.25, "rounds": 3}}
-    compare({"x": posterior(1, coreset=about), "y": posterior(2, coreset=CORESET)}, posterior(0)).to_html(
+    compare_posteriors({"x": posterior(1, coreset=about), "y": posterior(2, coreset=CORESET)}, posterior(0)).to_html(
         tmp_path / "r.html"
     )
     shown = section((tmp_path / "r.html").read_text(encoding="utf-8"), "coresets")
@@ -127,7 +135,7 @@ def test_a_table_of_verdicts_comes_first_where_there_are_many(posterior, tmp_pat
     path = tmp_path / "r.html"
     for count, shown in ((4, False), (5, True)):
         candidates = {f"c{i}": posterior(i + 1, mean=0.5 * (i == 2)) for i in range(count)}
-        compare(candidates, posterior(0)).to_html(path)
+        compare_posteriors(candidates, posterior(0)).to_html(path)
         verdict = section(path.read_text(encoding="utf-8"), "verdict")
         assert ("<table>" in verdict) is shown
         assert ("Each verdict in words" in verdict) is shown
@@ -143,7 +151,7 @@ def test_page_tells_of_the_data(posterior, tmp_path):
     idata = posterior(1, coreset=about)
     weights = idata["constant_data"]["weights"]
     idata["constant_data"]["y"] = weights.copy(data=np.where(np.arange(len(weights)) == 0, 1, -1))
-    compare({"x": idata}, posterior(0)).to_html(tmp_path / "r.html")
+    compare_posteriors({"x": idata}, posterior(0)).to_html(tmp_path / "r.html")
     shown = section((tmp_path / "r.html").read_text(encoding="utf-8"), "data")
     share = 100.0 / sum(range(1, CORESET["size"] + 1))
     facts = {"Label": "y: yes against no", "Columns": "2: age, device", "Factors": "device (2 levels)",

@@ -8,7 +8,7 @@ from matplotlib.markers import CARETLEFT, CARETRIGHT
 
 from bayescore.diagnostics.results import Level
 from bayescore.report import pictures
-from bayescore.report.compare import compare
+from bayescore.report.compare import compare_posteriors
 from bayescore.samplers.posterior import read_posterior
 from tests.diagnostics.helpers import certificate
 
@@ -44,7 +44,7 @@ def test_many_corrected_coefficients_are_cut_to_the_largest_errors(posterior):
 def test_a_candidate_that_never_moves_is_a_line(posterior):
     stuck = posterior(1)
     stuck.posterior["beta"].values[..., 0] = 3.0
-    panels = pictures.marginals(Figure(), compare({"stuck": stuck}, posterior(0)))
+    panels = pictures.marginals(Figure(), compare_posteriors({"stuck": stuck}, posterior(0)))
     drawn = {panel.get_title(): panel.get_lines()[-1].get_xdata() for panel in panels.flat if panel.get_visible()}
     assert list(drawn["a"]) == [3.0, 3.0]
     assert len(drawn["b"]) == 160
@@ -55,7 +55,7 @@ def test_far_candidates_are_drawn_first_where_there_are_too_many(posterior, monk
     candidates = {
         name: posterior(i, mean=mean) for i, (name, mean) in enumerate({"x": 0.0, "y": 2.0, "z": 1.0}.items())
     }
-    axes = pictures.mmd(Figure(), compare(candidates, posterior(9)))
+    axes = pictures.mmd(Figure(), compare_posteriors(candidates, posterior(9)))
     assert [label.get_text() for label in axes.get_yticklabels()] == ["y", "z"]
     assert axes.get_title(loc="left") == "2 of 3 candidates, the farthest"
 
@@ -73,7 +73,7 @@ def many(posterior, methods, sizes=(10, 40, 20, 30), **far):
 
 
 def test_no_method_is_hidden_by_the_many_sizes_of_another(posterior, monkeypatch):
-    found = compare(many(posterior, ("uniform", "sensitivity", "calibrated")), posterior(0, draws=50))
+    found = compare_posteriors(many(posterior, ("uniform", "sensitivity", "calibrated")), posterior(0, draws=50))
     axes = pictures.forest(Figure(), found)
     labels = axes.get_legend_handles_labels()[1]
     assert labels == [
@@ -89,13 +89,15 @@ def test_no_method_is_hidden_by_the_many_sizes_of_another(posterior, monkeypatch
 
 
 def test_more_methods_than_colours_are_all_shown_and_told_apart(posterior):
-    found = compare(many(posterior, [f"m{i}" for i in range(10)], (10, 20)), posterior(0, draws=50))
+    found = compare_posteriors(many(posterior, [f"m{i}" for i in range(10)], (10, 20)), posterior(0, draws=50))
     assert pictures.forest(Figure(), found).get_legend_handles_labels()[1][1:] == [f"m{i} 20" for i in range(10)]
     assert len({pictures.look(i) for i in range(30)}) == 30
 
 
 def test_far_candidates_are_marked_and_do_not_stretch_the_axes(posterior):
-    found = compare(many(posterior, ("uniform", "calibrated"), mean=[500.0, -700.0, 0.0]), posterior(0, draws=50))
+    found = compare_posteriors(
+        many(posterior, ("uniform", "calibrated"), mean=[500.0, -700.0, 0.0]), posterior(0, draws=50)
+    )
     axes = pictures.forest(Figure(), found)
     assert max(map(abs, axes.get_xlim())) < 3.0
     assert axes.get_xlabel().splitlines()[1].startswith("◂ ▸ beyond the axis; means lie up to ")
@@ -111,7 +113,7 @@ def test_far_candidates_are_marked_and_do_not_stretch_the_axes(posterior):
 
 
 def test_what_is_near_is_shown_whole_and_unmarked(posterior):
-    found = compare({"near": posterior(1, mean=4.0), "wide": posterior(2, sd=3.0)}, posterior(0))
+    found = compare_posteriors({"near": posterior(1, mean=4.0), "wide": posterior(2, sd=3.0)}, posterior(0))
     axes = pictures.forest(Figure(), found)
     assert 5.0 < axes.get_xlim()[1] < 7.0
     assert axes.get_xlabel() == "mean and 95% interval of the coefficient"
@@ -122,7 +124,7 @@ def test_what_is_near_is_shown_whole_and_unmarked(posterior):
 
 def test_a_peak_far_above_the_references_leaves_it_a_quarter(posterior):
     figure = Figure()
-    found = compare({"narrow": posterior(1, sd=0.01)}, posterior(0))
+    found = compare_posteriors({"narrow": posterior(1, sd=0.01)}, posterior(0))
     panel = pictures.marginals(figure, found).flat[0]
     assert panel.get_ylim()[1] < 2.0  # the reference's peak is 0.4, that of the others 40
     assert len(panel.collections) == 2

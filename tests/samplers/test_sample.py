@@ -266,10 +266,10 @@ def test_test_rows_take_the_design_of_the_coreset(core):
     with pytest.raises(ValueError, match=r"another design .* all_rows\(\.\.\., design=core\.design\)"):
         bc.log_likelihood(idata, own)
     assert bc.log_likelihood(idata, right).sizes["row"] == 50
-    metrics = bc.compare({"same": idata}, idata, test=right).metrics
+    metrics = bc.compare_posteriors({"same": idata}, idata, test=right).metrics
     assert metrics.loc["same", "nll"] > 0
     with pytest.raises(ValueError, match="another design"):
-        bc.compare({"same": idata}, idata, test=own)
+        bc.compare_posteriors({"same": idata}, idata, test=own)
 
 
 @pytest.mark.slow
