@@ -31,7 +31,9 @@ test: $(READY)
 	$(MAKE) --jobs=2 lint compiled
 	$(PYTEST) -m "not slow"
 
-check: test slow pages
+# the pages are built by one process: slow tests, two at a time, keep the other core busy
+check: test
+	$(MAKE) --jobs=2 slow pages
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -46,9 +48,10 @@ compiled: $(READY)
 unit: compiled
 	$(PYTEST) -m "not slow"
 
-# all but the notebooks without data, which `pages` runs; `test`, which comes before, has compiled the kernels
+# all but what `pages` does, the notebooks without data and the build of the site; `test`, which comes before, has
+# compiled the kernels
 slow: $(READY)
-	$(PYTEST) -m slow -k "not (test_notebooks and offline)"
+	$(PYTEST) -m "slow and not pages"
 
 # every test, and how long each took into tests/durations.json
 durations: compiled

@@ -1,10 +1,11 @@
-"""Every page of a built site in a browser: `python -m tests.docs.site FOLDER` prints what is wrong with it.
+"""A built site, and every page of it in a browser: `python -m tests.docs.site FOLDER` prints what is wrong with it.
 
 The pages come from a server of this process, which adds a script that keeps their errors, and one page that opens all
 others in a frame of each width and sends back what it saw. So Chromium itself is all that is needed.
 """
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -15,15 +16,27 @@ from functools import partial
 from html.parser import HTMLParser
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import snowballstemmer  # comes with Sphinx
+
 HERE = Path(__file__).resolve().parent
+DOCS = HERE.parents[1] / "docs"
 WIDTHS = (400, 1000, 1400)  # px: a phone, a small window, a screen
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 ABSENT = "the pages are NOT opened in a browser: install Chromium (apt-get install chromium)"
 LIMIT = 900.0  # s for all pages
 # what a newcomer types, and a page that must be among the first five that the site's search finds
 SEARCHES = json.loads((HERE / "searches.json").read_text(encoding="utf-8"))
+
+LISTED = sorted(
+    name
+    for page in (DOCS / "reference").glob("*.md")
+    for block in re.findall(r"autosummary::\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    for name in re.findall(r"^   ([\w.]+)$", block, re.MULTILINE)
+)
+STEM = snowballstemmer.stemmer("english").stemWord  # as Sphinx stems
 
 
 class Page(HTMLParser):
@@ -57,6 +70,30 @@ def broken_links(folder: Path, unmade: str = " ") -> list[str]:
             if lost:
                 broken.append(f"{path.relative_to(folder)}: dead link {link}")
     return broken
+
+
+def search_index(path: Path) -> dict[str, Any]:
+    """Return what the site's search looks words up in."""
+    index: dict[str, Any] = json.loads(path.read_text(encoding="utf-8").removeprefix("Search.setIndex(")[:-1])
+    return index
+
+
+def pages_with(index: dict[str, Any], words: str) -> set[str]:
+    """Return the pages that have all words, by their stems."""
+    pages = []
+    for word in words.split():
+        places = [index[kind].get(STEM(word.lower()), []) for kind in ("terms", "titleterms")]
+        pages.append({each for some in places for each in ([some] if isinstance(some, int) else some)})
+    return {f"{index['docnames'][each]}.html" for each in set.intersection(*pages)}
+
+
+def missing_entries(folder: Path) -> list[str]:
+    """Return names of the reference without a page, and words that the search index should have and has not."""
+    generated, index = folder / "reference" / "generated", search_index(folder / "searchindex.js")
+    lost = [f"no page of bayescore.{name}" for name in LISTED if not (generated / f"bayescore.{name}.html").is_file()]
+    return lost + [
+        f"no {words!r} in {page}" for words, page in SEARCHES.items() if page not in pages_with(index, words)
+    ]
 
 
 class _Handler(SimpleHTTPRequestHandler):
@@ -127,8 +164,9 @@ def faults(folder: Path, searches: dict[str, str] = SEARCHES) -> list[str]:
 
 
 if __name__ == "__main__":
+    site = Path(sys.argv[1]).resolve()
     if CHROMIUM is None:
-        sys.exit(print(ABSENT))
-    wrong = faults(Path(sys.argv[1]).resolve())
+        print(ABSENT)
+    wrong = missing_entries(site) + (broken_links(site) if CHROMIUM is None else faults(site))
     print(*wrong, f"{len(wrong)} faults of the pages at widths of {WIDTHS} px", sep="\n")
     sys.exit(bool(wrong))

@@ -1,11 +1,10 @@
 """The documentation: it builds, no link is broken, and every public name is explained.
 
-The build here runs no page; `make docs` runs them all.
+The build here runs no page; `make docs` and `make pages` run them all, and `make pages` has the same checks.
 """
 
 import importlib
 import inspect
-import json
 import re
 import subprocess
 import sys
@@ -15,24 +14,24 @@ from typing import Any
 
 import pytest
 
-from tests.docs.site import ABSENT, CHROMIUM, SEARCHES, broken_links, faults
-
 pytest.importorskip("sphinx", reason="the documentation is NOT checked: install the extra `docs`, as make does")
 docscrape = pytest.importorskip(
     "numpydoc.docscrape", reason="the documentation is NOT checked: install the extra `docs`"
 )
-snowballstemmer = pytest.importorskip("snowballstemmer")  # comes with Sphinx
+from tests.docs.site import (  # noqa: E402
+    ABSENT,
+    CHROMIUM,
+    DOCS,
+    LISTED,
+    broken_links,
+    faults,
+    missing_entries,
+    pages_with,
+    search_index,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCS = ROOT / "docs"
-LISTED = sorted(
-    name
-    for page in (DOCS / "reference").glob("*.md")
-    for block in re.findall(r"autosummary::\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    for name in re.findall(r"^   ([\w.]+)$", block, re.MULTILINE)
-)
 MADE_BY_PAGES = "_static/reports/"  # which this build does not run
-STEM = snowballstemmer.stemmer("english").stemWord  # as Sphinx stems
 LONGEST_LINE = 75  # characters that a page shows at 1,000 px without breaking a line of code
 
 
@@ -66,21 +65,6 @@ def missing_sections(thing: Any) -> list[str]:
     return ["summary"] * (not found["Summary"]) + [section for section in needed if not found[section]]
 
 
-def search_index(path: Path) -> dict[str, Any]:
-    """Return what the site's search looks words up in."""
-    index: dict[str, Any] = json.loads(path.read_text(encoding="utf-8").removeprefix("Search.setIndex(")[:-1])
-    return index
-
-
-def found(index: dict[str, Any], words: str) -> set[str]:
-    """Return the pages that have all words, by their stems."""
-    pages = []
-    for word in words.split():
-        known = [index[kind].get(STEM(word.lower()), []) for kind in ("terms", "titleterms")]
-        pages.append({each for some in known for each in ([some] if isinstance(some, int) else some)})
-    return {f"{index['docnames'][each]}.html" for each in set.intersection(*pages)}
-
-
 def long_lines(page: str) -> list[str]:
     """Return the lines of a page's code that are longer than 75 characters."""
     languages = r"\{code-cell\} python|python|r|sh|text|toml"
@@ -89,6 +73,7 @@ def long_lines(page: str) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.pages
 def test_builds_without_a_warning_and_no_link_is_broken(tmp_path: Path) -> None:
     html, trees = tmp_path / "html", tmp_path / "trees"
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-D", "nb_execution_mode=off"]
@@ -97,11 +82,8 @@ def test_builds_without_a_warning_and_no_link_is_broken(tmp_path: Path) -> None:
     )
     assert built.returncode == 0, built.stderr
     assert not (broken := broken_links(html.resolve(), MADE_BY_PAGES)), broken
-    for name in LISTED:
-        assert (html / "reference" / "generated" / f"bayescore.{name}.html").is_file(), name
-    index = search_index(html / "searchindex.js")
-    assert not (lost := [words for words, page in SEARCHES.items() if page not in found(index, words)]), lost
-    assert not found(index, "heteroskedasticity tobit")
+    assert not (lost := missing_entries(html)), lost
+    assert not pages_with(search_index(html / "searchindex.js"), "heteroskedasticity tobit")
 
 
 def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:

@@ -18,7 +18,12 @@ FILES = {
 }
 READ = {path: [v for v in FILES if v in path.read_text(encoding="utf-8")] for path in NOTEBOOKS}
 RUNS = [
-    pytest.param(path, variable, id=f"{path.stem}-{'offline' if variable is None else FILES[variable].stem}")
+    pytest.param(
+        path,
+        variable,
+        id=f"{path.stem}-{'offline' if variable is None else FILES[variable].stem}",
+        marks=pytest.mark.pages if variable is None else (),
+    )
     for path in NOTEBOOKS
     for variable in (*(known for known in READ[path] if FILES[known].is_file()), None)
 ]
