@@ -9,9 +9,24 @@ TWO = "(1 | a) + (1 | b)"
 SLOPES = "(1 + x | a)"
 
 
-def celled(family="logistic", *, n_a=10, n_b=10, nested=False, median=20, intercept=-1.0, sigma=1.0, slope=0.0, seed=0):
-    """Return rows of n_a levels of a, of each n_b of b, nested in it or crossed with it, in cells of unlike sizes."""
-    rng = np.random.default_rng(seed)
+def celled(
+    family="logistic",
+    *,
+    n_a=10,
+    n_b=10,
+    nested=False,
+    median=20,
+    intercept=-1.0,
+    sigma=1.0,
+    slope=0.0,
+    seed=0,
+    rng=None,
+):
+    """Return rows of n_a levels of a, of each n_b of b, nested in it or crossed with it, in cells of unlike sizes.
+
+    Random numbers come from `rng`, if given.
+    """
+    rng = np.random.default_rng(seed) if rng is None else rng
     sizes = np.maximum(1, np.round(median * rng.lognormal(0.0, 0.8, n_a * n_b))).astype(int)
     a = np.repeat(np.repeat(np.arange(n_a), n_b), sizes)
     b = np.repeat(np.arange(n_a * n_b) if nested else np.tile(np.arange(n_b), n_a), sizes)

@@ -1,4 +1,7 @@
-"""bambi's `(1 | g)` on all rows beside a multilevel coreset of them: the same posterior."""
+"""bambi's `(1 | g)` on all rows beside a multilevel coreset of them: the same posterior.
+
+Moments of bambi's draws are kept: ``python -m tests.reference_moments bambi`` draws them again.
+"""
 
 import warnings
 
@@ -9,6 +12,7 @@ from scipy import special, stats
 
 import bayescore as bc
 from bayescore.numerics.chains import ess, mcse_mean
+from tests.reference_moments import Moments, moments
 
 FORMULA = "y ~ x + z + (1|g)"
 FALSE_ALARM = 1e-6  # of all means together
@@ -16,7 +20,7 @@ OWN = 0.02  # sd, what the coreset's own means may be off by beside Monte Carlo 
 
 
 def rows():
-    rng = np.random.default_rng(5)
+    rng = np.random.Generator(np.random.PCG64(5))  # the same rows under every shift: bambi's draws belong to them
     group = np.arange(900) % 20
     x, z = rng.normal(size=900), rng.choice(["a", "b"], 900)
     eta = -0.3 + 0.6 * x - 0.5 * (z == "b") + 0.8 * rng.normal(size=20)[group]
@@ -26,7 +30,8 @@ def rows():
 
 def of_bambi(frame):
     """Draws of beta, log sigma and the effects, in the order of `of_bayescore`."""
-    bambi = pytest.importorskip("bambi", reason="bambi is not installed; it comes with bayescore[notebooks]")
+    import bambi
+
     wide = bambi.Prior("Normal", mu=0, sigma=2)
     priors = dict.fromkeys(("Intercept", "x", "z"), wide)
     priors["1|g"] = bambi.Prior("Normal", mu=0, sigma=bambi.Prior("HalfNormal", sigma=1))
@@ -34,12 +39,22 @@ def of_bambi(frame):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # bambi's and formulae's own, of pandas
         model = bambi.Model(FORMULA, frame, family="bernoulli", priors=priors, center_predictors=False)
-        posterior = model.fit(draws=1000, tune=1000, **told).posterior
+        posterior = model.fit(draws=5000, tune=1000, **told).posterior
     assert list(posterior["g__factor_dim"].values) == sorted(set(frame.g))
     parts = [posterior["Intercept"].values, posterior["x"].values, posterior["z"].values[..., 0]]
     return np.concatenate(
         [np.stack([*parts, np.log(posterior["1|g_sigma"].values)], axis=2), posterior["1|g"].values], axis=2
     )
+
+
+def reference_draws(_):
+    """Return bambi's draws, and rows, for `tests.reference_moments`."""
+    frame = rows()
+    return of_bambi(frame), arrays(frame)
+
+
+def arrays(frame):
+    return frame.y, frame.x, frame.z == "b", frame.g.str[1:].astype(int)
 
 
 def of_bayescore(core, frame, group_prior):
@@ -53,9 +68,9 @@ def of_bayescore(core, frame, group_prior):
 
 def largest(own, theirs):
     """The largest error of a mean in standard errors, what the coreset may be off by taken away."""
-    assert min(ess(own, "mean").min(), ess(theirs, "mean").min()) > 400
-    gap = np.abs(own.mean(axis=(0, 1)) - theirs.mean(axis=(0, 1))) - OWN * theirs.std(axis=(0, 1))
-    return (gap / np.hypot(mcse_mean(own), mcse_mean(theirs))).max()
+    assert ess(own, "mean").min() > 400
+    gap = np.abs(own.mean(axis=(0, 1)) - theirs.mean) - OWN * theirs.sd
+    return (gap / np.hypot(mcse_mean(own), theirs.mean_error)).max()
 
 
 @pytest.mark.statistical(rate=3e-6)
@@ -66,12 +81,12 @@ def test_posterior_means_are_those_of_bambi():
     Negative control: a narrow prior of sigma.
     """
     frame = rows()
-    theirs = of_bambi(frame)
+    theirs = moments("bambi", arrays(frame))
     core = bc.build_coreset(frame, formula=FORMULA, method="multilevel", random_state=0, progressbar=False)
     assert core.params["pseudo_rows"] < 25
-    limit = stats.norm.isf(FALSE_ALARM / (2 * theirs.shape[2]))
+    limit = stats.norm.isf(FALSE_ALARM / (2 * len(theirs.mean)))
     own = of_bayescore(core, frame, bc.priors.HalfNormal(1))
     assert largest(own, theirs) < limit
-    spread = own.std(axis=(0, 1)) / theirs.std(axis=(0, 1))
-    assert np.abs(spread - 1.0).max() < 0.3  # 6 times 0.05, of two sds of 400 effective draws
+    spread = Moments.of(own).sd / theirs.sd
+    assert np.abs(spread - 1.0).max() < 0.22  # 6 times 0.036, of an sd of 400 effective draws
     assert largest(of_bayescore(core, frame, bc.priors.HalfNormal(0.1)), theirs) > limit
