@@ -5,6 +5,7 @@ that some file forgot would be another link's.
 """
 
 import numpy as np
+import pytensor
 import pytest
 from scipy import optimize
 
@@ -12,6 +13,7 @@ import bayescore as bc
 from bayescore.families import register
 from bayescore.families.family import FAMILIES
 from bayescore.models.laplace import LaplaceApproximation
+from bayescore.models.posterior import posterior
 from bayescore.numerics.chains import ess, mcse_mean, mcse_sd
 from bayescore.types import WeightedData
 from tests.families.cauchit import Cauchit
@@ -93,13 +95,24 @@ def check(draws, truth):
 
 @pytest.mark.essential("that a likelihood from outside is compiled for samplers")
 @pytest.mark.statistical(rate=1e-6)
-@pytest.mark.parametrize("sampler", ["mala", pytest.param("nuts", marks=pytest.mark.slow)])
-def test_samplers(sampler, data, truth):
-    options = {"random_seed": 1, "progressbar": False}
-    check(bc.sample(data, "cauchit", PRIOR, sampler=sampler, **options).posterior["beta"].values, truth)
-    if sampler == "mala":
-        with pytest.raises(AssertionError):
-            check(bc.sample(data, "probit", PRIOR, sampler=sampler, **options).posterior["beta"].values, truth)
+def test_samplers(data, truth):
+    options = {"sampler": "mala", "random_seed": 1, "progressbar": False}
+    check(bc.sample(data, "cauchit", PRIOR, **options).posterior["beta"].values, truth)
+    with pytest.raises(AssertionError):
+        check(bc.sample(data, "probit", PRIOR, **options).posterior["beta"].values, truth)
+
+
+def test_pymcs_model_has_the_density(data):
+    """Which NUTS draws from."""
+    with pytensor.config.change_flags(mode="FAST_COMPILE"):
+        model = bc.model(data, PRIOR, family="cauchit")
+        log_p, slope = model.compile_logp(), model.compile_dlogp()
+    target = posterior(data, "cauchit", PRIOR)
+    for beta in np.random.default_rng(0).normal(size=(3, 2)):
+        value, gradient = target.log_density(beta)
+        assert float(log_p({"beta": beta})) == pytest.approx(value, rel=1e-10)
+        np.testing.assert_allclose(slope({"beta": beta}), gradient, rtol=1e-8)
+        assert value != pytest.approx(posterior(data, "probit", PRIOR).log_density(beta)[0], rel=1e-3)
 
 
 def test_a_calibrated_coreset_and_its_certificate(data, truth):

@@ -10,7 +10,6 @@ from tests.samplers.exactness import weighted
 
 NORMAL, STUDENT = bc.priors.Normal(1.0, 2.0), bc.priors.StudentT(5.0, -1.0, 0.5)
 CASES = [
-    pytest.param("nuts", "logistic", NORMAL, marks=pytest.mark.slow),
     pytest.param("nuts", "probit", STUDENT, marks=pytest.mark.slow),
     ("mala", "logistic", STUDENT),
     ("mala", "probit", NORMAL),

@@ -6,7 +6,9 @@ import pytest
 
 import bayescore as bc
 from bayescore import compat
-from bayescore.numerics.chains import split_rhats
+from bayescore.families.family import FAMILIES
+from bayescore.models.posterior import log_likelihoods
+from bayescore.numerics.chains import ess, split_rhats
 from bayescore.samplers import method
 from bayescore.types import WeightedData
 from tests.conftest import make_rows
@@ -73,19 +75,26 @@ def test_same_draws_whatever_the_cores(core, sampler, family):
     np.testing.assert_array_equal(one, two)
 
 
+@pytest.fixture(scope="module")
+def by_nuts(core):
+    """Draws of NUTS by one process."""
+    return quick(core, sampler="nuts", cores=1)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("method", sorted({"forkserver", "spawn"} & set(multiprocessing.get_all_start_methods())))
-def test_parallel_chains_do_not_depend_on_fork(core, method):
-    one = quick(core, sampler="nuts", cores=1)
+def test_parallel_chains_do_not_depend_on_fork(core, by_nuts, method):
     two = quick(core, sampler="nuts", cores=2, mp_ctx=method)
-    np.testing.assert_array_equal(one.posterior["beta"].values, two.posterior["beta"].values)
+    np.testing.assert_array_equal(by_nuts.posterior["beta"].values, two.posterior["beta"].values)
 
 
 @pytest.mark.slow
-def test_nutpie_reports_under_pymcs_names(core):
+def test_nutpie_when_asked_for_reports_under_pymcs_names(core, by_nuts):
     pytest.importorskip("nutpie")
-    idata = quick(core, sampler="nuts", nuts_sampler="nutpie", cores=1)
+    idata = quick(core, nuts_sampler="nutpie", cores=1)
     assert {"acceptance_rate", "lp", "diverging", "tree_depth"} <= set(idata["sample_stats"].data_vars)
+    assert idata.posterior["beta"].sizes["feature"] == 3
+    assert abs(float(idata.posterior["beta"].mean()) - float(by_nuts.posterior["beta"].mean())) < 0.2
 
 
 def test_seeds_repeat_and_differ(core):
@@ -165,25 +174,10 @@ def test_nutpie_missing_is_said(core, monkeypatch):
         quick(core, nuts_sampler="nutpie")
 
 
-@pytest.mark.slow
-def test_nutpie_when_asked_for(core):
-    idata = quick(core, nuts_sampler="nutpie")
-    assert idata.posterior["beta"].sizes["feature"] == 3
-    assert abs(float(idata.posterior["beta"].mean()) - float(quick(core).posterior["beta"].mean())) < 0.2
-
-
 def test_nuts_options_reach_the_step(core):
     idata = quick(core, target_accept=0.97, max_treedepth=4)
     assert float(idata.sample_stats["acceptance_rate"].mean()) > 0.9
     assert int(idata.sample_stats["tree_depth"].max()) <= 4
-
-
-@pytest.mark.slow
-def test_horseshoe_samples_with_nuts():
-    """Of PyMC, whose statistics are named so."""
-    idata = quick(make_rows(), family="logistic", prior=bc.priors.Horseshoe(), draws=50, tune=100)
-    assert {"beta", "tau", "lambda", "c2"} <= set(idata.posterior)
-    assert {"acceptance_rate", "lp", "diverging", "step_size", "tree_depth"} <= set(idata["sample_stats"].data_vars)
 
 
 def test_predictions_take_raw_features(core):
@@ -289,17 +283,13 @@ def test_priors_whose_curvature_misleads(prior, sampler):
     rng = np.random.default_rng(0)
     X = np.column_stack([np.ones(30), np.linspace(-0.02, 0.02, 30)])
     data = WeightedData(X, np.where(rng.random(30) < 0.6, 1, -1).astype(np.int8), np.ones(30), np.arange(30))
-    draws = (
-        bc.sample(data, "logistic", prior, sampler=sampler, draws=2000, chains=4, random_seed=1, progressbar=False)
-        .posterior["beta"]
-        .values[..., 1]
-    )
-    from bayescore.models.posterior import posterior
-    from bayescore.numerics.chains import ess
-
-    target = posterior(data, "logistic", prior)
+    run = {"draws": 800, "tune": 500} if sampler == "nuts" else {"draws": 2000}
+    idata = bc.sample(data, "logistic", prior, sampler=sampler, **run, random_seed=1, progressbar=False)
+    draws = idata.posterior["beta"].values[..., 1]
     a, b = np.linspace(-3, 3, 61), np.linspace(-14, 14, 561)
-    log_p = np.array([[target.log_density(np.array([u, v]))[0] for v in b] for u in a])
+    points = np.stack(np.meshgrid(a, b, indexing="ij"), axis=-1).reshape(-1, 2)
+    log_p = log_likelihoods(points, data, FAMILIES["logistic"]) + prior.log_density(points)
+    log_p = log_p.reshape(len(a), len(b))
     p = np.exp(log_p - log_p.max()).sum(axis=0)
     p /= p.sum()
     truth = np.sqrt(p @ b**2 - (p @ b) ** 2)
@@ -334,6 +324,8 @@ def test_the_horseshoe_has_next_to_no_divergences_and_has_them_centred(monkeypat
     data = bc.all_rows(X, y, progressbar=False)
     options = {"sampler": "nuts", "family": "logistic", "prior": bc.priors.Horseshoe(), "draws": 500, "tune": 1000}
     found = quick(data, **options)
+    assert {"beta", "tau", "lambda", "c2"} <= set(found["posterior"].data_vars)
+    assert {"acceptance_rate", "lp", "diverging", "step_size", "tree_depth"} <= set(found["sample_stats"].data_vars)
     assert int(found["sample_stats"]["diverging"].sum()) <= 8
     assert split_rhats(found["posterior"]["beta"].values).max() < 1.05
     monkeypatch.setattr(bc.priors.Horseshoe, "variable", _centred)
