@@ -104,11 +104,11 @@ def built(name: str) -> tuple[pd.DataFrame, bc.Coreset, bc.Coreset]:
     return rows_of(kind, 0), cores[0], cores[1]
 
 
-def sampled(name: str, core: bc.Coreset, seed: int, prior: Any = None) -> Any:
-    """Return draws of a coreset."""
+def sampled(name: str, core: bc.Coreset, seed: int, prior: Any = None, **given: Any) -> Any:
+    """Return draws of a coreset; `given` are further options of `sample`."""
     kind = KINDS[name]
     options = {"thin": 10} if kind.sampler == "auto" and not kind.groups else {}
-    options |= {"prior": prior or kind.prior, "sampler": kind.sampler, "random_seed": seed, "cores": 1}
+    options |= {"prior": prior or kind.prior, "sampler": kind.sampler, "random_seed": seed, "cores": 1, **given}
     return bc.sample(core, **options, **QUIET)
 
 
@@ -261,12 +261,12 @@ def wrong(name: str, idata: Any, seed: int, rng: np.random.Generator) -> Iterato
             yield what, forged(core, idata, values_of(drawn))
 
 
-def trial(name: str, seed: int) -> list[dict[str, Any]]:
-    """Return a row for each certificate of a model's draws by one seed."""
+def trial(name: str, seed: int, **given: Any) -> list[dict[str, Any]]:
+    """Return a row for each certificate of a model's draws by one seed; `given` are further options of `sample`."""
     warnings.filterwarnings("ignore")  # what chains warn of, the certificate sees
     rng = np.random.default_rng([7, seed])
     frame, core, _ = built(name)
-    idata, other = sampled(name, core, seed), sampled(name, core, 10_000 + seed)
+    idata, other = (sampled(name, core, own, **given) for own in (seed, 10_000 + seed))
     shown = [(False, *each) for each in right(idata, other, rng, weak=KINDS[name].weak)]
     if not seed % 3 or KINDS[name].seeds < 0.3:
         shown += [(True, *each) for each in wrong(name, idata, seed, rng)]

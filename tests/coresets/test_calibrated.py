@@ -174,7 +174,7 @@ def test_a_skewed_posterior_is_met_and_the_predicted_errors_hold():
     X, y = heavy_tails()
     settings = {"intercept": True, "standardize": True, "progressbar": False}
     full = bc.all_rows(X, y, **settings)
-    truth = bc.sample(full, sampler="mala", draws=3000, random_seed=1, progressbar=False)
+    truth = bc.sample(full, sampler="langevin", draws=3000, random_seed=1, progressbar=False)
     truth = truth.posterior["beta"].to_numpy().reshape(-1, 6)
     mode = bc.find_map(full).beta
     core = bc.build_coreset(X, y, method="calibrated", size=120, random_state=3, **settings)

@@ -232,9 +232,7 @@ def test_two_processes_give_the_rows_of_the_array(method, tmp_path, cluster):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "method"), [("files", "sensitivity"), ("partitions", "sensitivity"), ("files", "merge_reduce")]
-)
+@pytest.mark.parametrize(("kind", "method"), [("partitions", "sensitivity"), ("files", "merge_reduce")])
 def test_a_killed_worker_changes_nothing(kind, method, tmp_path, cluster, monkeypatch):
     frame, columns = frame_of(True)
     expected = build(X, Y, method, weights=W)

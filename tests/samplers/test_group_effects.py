@@ -129,7 +129,7 @@ def test_unknown_groups_and_lost_rows_are_said(both):
 @pytest.mark.statistical(rate=1e-6)
 def test_draws_by_a_sample_of_groups_are_those_of_all(monkeypatch):
     """Means of beta and of log sigma: three, each beyond 5.3 Monte Carlo errors once in 1e7."""
-    _, core = built(1500, 120_000)
+    _, core = built(1500, 45_000)
     sampled = bc.sample(core, **TOLD)
     assert sampled.posterior.attrs["sampled_groups"] < 1500
     assert sampled.posterior.attrs["density_error"] <= collapsed.MAX_DENSITY_ERROR

@@ -167,7 +167,7 @@ def test_mrp_of_votes_end_to_end(shared_data):
         sigma = pm.HalfNormal("sigma", 1)
         effects = pm.Normal("effects", 0, sigma, dims="stt")
         bc.weighted_potential("votes", core, beta, groups={"stt": effects})
-        idata = pm.sample(800, tune=500, chains=2, cores=1, random_seed=3, target_accept=0.9, **QUIET)
+        idata = pm.sample(500, tune=300, chains=2, cores=1, random_seed=3, target_accept=0.9, **QUIET)
     found = bc.poststratify(idata, core, cells, by="stt", weights="votes")
     raw = cells.groupby("stt")[["success", "votes"]].sum()
     share = raw.success / raw.votes

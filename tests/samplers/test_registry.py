@@ -29,7 +29,7 @@ def draw(sampler, family="probit", **options):
 @pytest.mark.usefixtures("_random_walk")
 def test_a_sampler_from_one_file_draws_from_the_posterior():
     """Three means within 5.5 standard errors of MALA's: 4e-8 each; the logistic one's must be off."""
-    own = draw("random_walk")
+    own = draw("random_walk", draws=1000, tune=100, thin=10)
     beta, mala, wrong = (idata.posterior["beta"].values for idata in (own, draw("mala"), draw("mala", "logistic")))
     assert min(ess(beta, "mean").min(), ess(mala, "mean").min()) > 500
     for other, agree in ((mala, True), (wrong, False)):
