@@ -57,6 +57,13 @@ def sums_of(full, core):
     return sampled_sums(theta, core, dataset, target), node_sums(theta, core, dataset, target)
 
 
+@cache
+def made(seed=0, kind=None):
+    """Return rows, a coreset, and sums by a sample and by all groups."""
+    full, core = rows_of(seed, **KINDS.get(kind, {}))
+    return full, core, *sums_of(full, core)
+
+
 def gap_of(sampled, whole):
     gap = sampled.ratio - whole.ratio
     return gap - gap.mean()
@@ -71,8 +78,7 @@ def size(errors):
 @pytest.mark.parametrize("seed", range(3))
 def test_the_sum_is_that_of_all_groups_within_three_said_errors(kind, seed):
     """Errors of draws are alike, so that they are beyond 3 said ones in about 0.3% of sets; seeds are fixed."""
-    full, core = rows_of(seed, **KINDS[kind])
-    sampled, whole = sums_of(full, core)
+    *_, sampled, whole = made(seed, kind)
     assert sampled.sample.error.max() < 0.02
     assert size(gap_of(sampled, whole)) <= 3.0 * size(sampled.sample.error) + 1e-9
     np.testing.assert_array_equal(sampled.labels, whole.labels)
@@ -94,9 +100,7 @@ def test_pieces_and_draws_apart_have_the_figures_of_all_groups(monkeypatch):
 
     Figures agree as far as nodes go, whose number is that of the largest sigma in a piece.
     """
-    full, core = rows_of()
-    whole = sums_of(full, core)[1]
-    at_once = sums_of(full, core)[0]
+    full, core, at_once, whole = made()
     for name, value in (("_PIECE", 160_000), ("_FIGURES", 74_000), ("FEWEST_DRAWS", 10)):
         monkeypatch.setattr(sampled_groups, name, value)
     sampled = sums_of(full, core)[0]
@@ -117,8 +121,7 @@ def test_pieces_and_draws_apart_have_the_figures_of_all_groups(monkeypatch):
 @pytest.mark.slow
 def test_without_their_probabilities_groups_tell_too_much():
     """The negative control of the said error: every sampled group counted once."""
-    full, core = rows_of(0, **KINDS["sizes unlike"])
-    sampled, whole = sums_of(full, core)
+    *_, sampled, whole = made(0, "sizes unlike")
     own = sampled.sample
     wrong = sampled.ratio - (own.each - 1.0) @ (own.log_p - whole.core.log_p[:, own.places]).T
     gap = wrong - whole.ratio
@@ -149,8 +152,7 @@ def test_all_groups_are_evaluated_where_a_sample_does_not_tell(monkeypatch):
 
 
 def test_effects_are_drawn_about_their_means_given_the_full_data():
-    full, core = rows_of()
-    sampled, whole = sums_of(full, core)
+    *_, sampled, whole = made()
     rng, found = np.random.default_rng(2), sampled.group_figures(np.ones(150), 0.5)
     u, v = (np.array([own.draw_effects(s, rng.random(2000), found) for s in range(150)]) for own in (sampled, whole))
     z = (u.mean(axis=0) - v.mean(axis=0)) / v.std(axis=0)
@@ -168,8 +170,8 @@ def weighed(sums, core):
 @pytest.mark.parametrize("seed", range(3))
 def test_the_elpd_is_that_of_all_groups(seed):
     """The moved log-likelihoods alone are 3 nats off; sampled groups tell by how much, here to 0.4."""
-    full, core = rows_of(seed, **KINDS["weights"])
-    found, true = (weighed(own, core).elpd() for own in sums_of(full, core))
+    _, core, *sums = made(seed, "weights")
+    found, true = (weighed(own, core).elpd() for own in sums)
     assert abs(found["elpd_logo"] - true["elpd_logo"]) < 1.0
     assert found["elpd_logo_se"] == pytest.approx(true["elpd_logo_se"], rel=1e-3)
 
@@ -177,8 +179,7 @@ def test_the_elpd_is_that_of_all_groups(seed):
 @pytest.mark.slow
 def test_figures_of_pieces_of_the_groups_are_those_of_all_at_once(monkeypatch):
     """Of 7 of 2,000 groups: sampled ones are the first and the last of some pieces, and the last piece is shorter."""
-    full, core = rows_of()
-    sampled, whole = sums_of(full, core)
+    _, core, sampled, whole = made()
     sampled = replace(sampled, full=replace(sampled.full, poor=np.arange(2000) % 3 == 0))
     places, w = sampled.sample.places, full_weights(sampled.ratio).weights
 

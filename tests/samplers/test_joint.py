@@ -240,7 +240,7 @@ def test_more_draws_are_worth_more(kind):
 @pytest.mark.parametrize(("slope_sd", "correlation"), [(0.4, -0.5), (1.0, 0.9)])
 def test_visits_of_subjects_that_differ_much_mix(slope_sd, correlation):
     """The values with which rows were made are within three posterior sds."""
-    core = bc.all_rows(visits(slope_sd, correlation, 150), formula="y ~ t + (1 + t | id)", **QUIET)
+    core = bc.all_rows(visits(slope_sd, correlation), formula="y ~ t + (1 + t | id)", **QUIET)
     idata = bc.sample(core, random_seed=1, **QUIET)
     assert min(sizes(idata)) > 400.0
     draws = judged(idata).reshape(-1, 5)

@@ -151,7 +151,9 @@ def test_other_priors_have_the_same_posterior_where_they_are_nearly_normal():
 def test_nuts_agrees(formula):
     rows = made(80)
     core, idata = sampled(formula, rows)
-    other = bc.sample(core, sampler="nuts", random_seed=2, draws=1500, target_accept=0.95, **QUIET).posterior
+    told = {"tune": 500, "target_accept": 0.95}
+    drawn = bc.sample(core, sampler="nuts", random_seed=2, **told, **QUIET)
+    other = drawn.posterior
     names = ["beta", "sigma", *(["sigma_g", "rho_g"] if core.groups else [])]
     assert "sd_prior" in other.attrs
     for name in names:
@@ -160,7 +162,7 @@ def test_nuts_agrees(formula):
             one, two = np.log(one), np.log(two)
         error = np.hypot(1.0 / np.sqrt(ess(one, "bulk")), 1.0 / np.sqrt(ess(two, "bulk")))
         assert (abs(one.mean(axis=(0, 1)) - two.mean(axis=(0, 1))) / one.std(axis=(0, 1)) < FAR * error).all(), name
-    assert bc.Fit.of_draws(bc.sample(core, sampler="nuts", random_seed=2, **QUIET), core, **QUIET).level == "certified"
+    assert bc.Fit.of_draws(drawn, core, **QUIET).level == "certified"
 
 
 @pytest.mark.slow
