@@ -173,11 +173,14 @@ def map_pieces(division: Division, function: Work[R], step: int | None, cores: i
     must release the GIL, as numba kernels and NumPy do. What it refers to and returns travels to and from the workers
     of a pool: keep both smaller than a block. A `DataError` says where its row is to be found.
     """
+    tasks, pool = plan(division, step), division.pool
+    one_block = pool is None and step is not None and len(tasks) == 1 and tasks[0].n_rows <= step
     with _blas(step), ThreadPoolExecutor(cores, "pass") as threads:
-        tasks, pool = plan(division, step), division.pool
         try:
             if pool is not None:
                 yield from _in_order(pool.submit(_run_task, tasks, function, step), 3 * pool.n_workers)
+            elif one_block:  # has nothing to wait for that a thread could do meanwhile
+                yield from _run(tasks[0].blocks(step), tasks[0].start, function)
             else:
                 yield from _in_order((_StreamedTask(threads, task, function, step) for task in tasks), 2 * cores)
         except RowError as error:

@@ -42,6 +42,16 @@ def test_results_come_in_block_order_with_the_start_of_each_block(rng, workers):
     assert not pool_threads()
 
 
+def test_one_block_is_read_without_a_thread(rng):
+    def in_main(start, block):
+        return threading.current_thread() is threading.main_thread()
+
+    assert list(Dataset(source_of(rng), block_rows=N).map(in_main, canonical=True)) == [True]
+    assert list(Dataset(source_of(rng), block_rows=N - 1).map(in_main, canonical=True)) == [False, False]
+    with pytest.raises(ZeroDivisionError):
+        list(Dataset(source_of(rng), block_rows=N).map(lambda start, block: 1 // 0, canonical=True))
+
+
 def test_only_a_bounded_number_of_blocks_is_read_ahead(rng):
     read = []
     source = source_of(rng)
