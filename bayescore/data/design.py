@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import combinations
 from typing import Any, Self
 
 import numpy as np
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 from bayescore.compiled import jit
 from bayescore.data.factors import Levels
 from bayescore.data.tables import feature_matrix
-from bayescore.types import INTERCEPT, FloatArray, Parts, WeightedData
+from bayescore.types import INTERCEPT, FloatArray, IntArray, Parts, WeightedData
 from bayescore.validation import DataError
 
 ARRAY = ""  # stands for the name of a column where there is none
@@ -37,6 +36,8 @@ class Grouping:
     parts: Parts = ()
     # effects on weighted sums of columns before they are scaled, as those on all levels of a factor: columns, weights
     sums: tuple[tuple[str, tuple[tuple[str, float], ...]], ...] = ()
+    # lengths of runs of effects that are correlated, (1, 1) of (1 + x || g); () if all are correlated
+    blocks: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self.levels)
@@ -51,19 +52,48 @@ class Grouping:
         """Names of the sds of effects, and of their correlations."""
         if len(self.effects) == 1:
             return [f"sigma_{self.name}"]
-        pairs = [f"rho_{self.name}[{one},{other}]" for one, other in combinations(self.effects, 2)]
+        pairs = [f"rho_{self.name}[{one},{other}]" for one, other in self.paired_effects]
         return [*(f"sigma_{self.name}[{effect}]" for effect in self.effects), *pairs]
+
+    @property
+    def block_ends(self) -> IntArray:
+        """Of each effect the places of the first and past the last of the effects correlated with it, shape (q, 2)."""
+        lengths = np.array(self.blocks or (len(self.effects),), dtype=np.int64)
+        ends = np.cumsum(lengths)
+        return np.repeat(np.stack([ends - lengths, ends], axis=1), lengths, axis=0)
+
+    @property
+    def pairs(self) -> tuple[IntArray, IntArray]:
+        """Places of the effects that are correlated, by rows of the upper half of their matrix."""
+        i, j = np.triu_indices(len(self.effects), 1)
+        correlated = j < self.block_ends[i, 1]
+        return i[correlated], j[correlated]
+
+    @property
+    def paired_effects(self) -> list[tuple[str, str]]:
+        """The effects that are correlated, in the order of `pairs`."""
+        return [(self.effects[i], self.effects[j]) for i, j in zip(*self.pairs, strict=True)]
+
+    @property
+    def correlated_effects(self) -> list[tuple[str, ...]]:
+        """The effects, cut into blocks between which they are uncorrelated."""
+        return [self.effects[first:end] for first, end in dict.fromkeys(map(tuple, self.block_ends.tolist()))]
+
+    def with_intercept(self, effect: str) -> bool:
+        """Whether an effect is correlated with that of the intercept, so that its column may be centred."""
+        return any("1" in block and effect in block for block in self.correlated_effects)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as plain JSON values."""
-        return {name: value for name, value in asdict(self).items() if value or name not in ("parts", "sums")}
+        return {name: value for name, value in asdict(self).items() if value or name not in ("parts", "sums", "blocks")}
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
         """Rebuild a grouping factor from `to_dict`'s value."""
         parts = tuple((name, kind) for name, kind in fields.get("parts", ()))
         sums = tuple((name, tuple((of, float(w)) for of, w in own)) for name, own in fields.get("sums", ()))
-        return cls(fields["name"], tuple(fields["levels"]), tuple(fields["effects"]), parts, sums)
+        blocks = tuple(map(int, fields.get("blocks", ())))
+        return cls(fields["name"], tuple(fields["levels"]), tuple(fields["effects"]), parts, sums, blocks)
 
 
 def one_intercept(groups: Sequence[Grouping]) -> bool:
@@ -73,7 +103,12 @@ def one_intercept(groups: Sequence[Grouping]) -> bool:
 
 def terms_text(groups: Sequence[Grouping]) -> str:
     """Return group terms as text of a formula."""
-    return ", ".join(f"({' + '.join(own.effects)} | {own.name})" for own in groups)
+    texts = []
+    for own in groups:
+        for block in own.correlated_effects:
+            zero = "0 + " if own.blocks and "1" not in block else ""
+            texts.append(f"({zero}{' + '.join(block)} | {own.name})")
+    return ", ".join(texts)
 
 
 @dataclass(frozen=True)
@@ -124,13 +159,18 @@ class Design:
     def columns_of(self, grouping: Grouping, effect: str) -> dict[int, float]:
         """Return the columns whose weighted sum rows multiply an effect by, and the weights.
 
-        No column for an intercept that is not one of the columns.
+        No column for an intercept that is not one of the columns. A column whose effect is uncorrelated with that of
+        the intercept is scaled and not centred: on another origin its effects would be correlated with the intercept's.
         """
-        summed = dict(grouping.sums).get(effect)
+        summed, lead = dict(grouping.sums).get(effect), int(self.intercept)
         if summed is None:
             place = self.constant if effect == "1" else self.names.index(effect)
-            return {} if place is None else {place: 1.0}
-        found, lead = dict.fromkeys(range(len(self.names)), 0.0), int(self.intercept)
+            if place is None:
+                return {}
+            if effect == "1" or self.center is None or self.constant is None or grouping.with_intercept(effect):
+                return {place: 1.0}
+            return {place: 1.0, self.constant: self.center[place - lead] / float(self.scales[place])}
+        found = dict.fromkeys(range(len(self.names)), 0.0)
         for name, weight in summed:
             place = self.names.index(name)
             found[place] += weight * self.scales[place]

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from bayescore.compiled import jit
 from bayescore.data.design import Design
 from bayescore.data.factors import Levels
-from bayescore.data.formula_parsing import GroupTerm, marked, parsed, unmarked
+from bayescore.data.formula_parsing import marked, parsed, unmarked
 from bayescore.types import INTERCEPT, FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError, check_finite
 
@@ -318,8 +318,10 @@ def row_derivatives(function: Callable[[IntArray, FloatArray], FloatArray], x: F
 _compiled = lru_cache(maxsize=16)(_Compiled)
 
 
-def effects_of(design: FormulaDesign, group: GroupTerm, rows: Callable[[], FloatArray]) -> tuple[Any, Any]:
-    r"""Return the effects of a group term, and those that are of sums of columns, as `Grouping` has them.
+def effects_of(
+    design: FormulaDesign, column: str, varying: Sequence[str], rows: Callable[[], FloatArray]
+) -> tuple[Any, Any]:
+    r"""Return the effects of the terms that vary, and those that are of sums of columns, as `Grouping` has them.
 
     What varies is coded as a formula of it alone would be, as in lme4, brms and bambi: in ``(0 + f | g)`` there is one
     effect for each level of f, also where the formula has an intercept and a column for each level but the first. The
@@ -331,7 +333,7 @@ def effects_of(design: FormulaDesign, group: GroupTerm, rows: Callable[[], Float
     assert design.formula is not None
     known, state = _compiled(design), json.loads(design.state)
     spelled = {"1": _one(), **{str(term): term for term in parsed(design.formula).terms}}
-    terms = Formula([spelled[effect] for effect in group.effects], _ordering="degree")
+    terms = Formula([spelled[effect] for effect in varying], _ordering="degree")
     used, own = parsed(design.formula).columns, (state.get("calls", {}), state.get("categories", {}))
     example = Materials(design.raw_names, design.raw_levels, used)
     _, spec = materialised(example.of(example.example()), _specification(terms, *own), design.formula)
@@ -356,7 +358,7 @@ def effects_of(design: FormulaDesign, group: GroupTerm, rows: Callable[[], Float
         rounded = np.round(weights, 12)
         if not np.allclose(X @ rounded, Z[:, at], rtol=1e-8, atol=1e-8 * np.abs(Z[:, at]).max()):
             raise DataError(
-                f"formula={design.formula!r}: {str(each.term)!r} varies by {group.column!r} about means that are not "
+                f"formula={design.formula!r}: {str(each.term)!r} varies by {column!r} about means that are not "
                 f"all in the formula; add the terms that {str(each.term)!r} is made of, as x * f has x, f and x:f"
             )
         sums += [

@@ -189,8 +189,9 @@ def varying(design: FormulaDesign, groups: tuple[Grouping, ...], rows: Callable[
     assert design.formula is not None
     found = []
     for grouping, term in zip(groups, parsed(design.formula).groups, strict=True):
-        effects, sums = effects_of(design, term, rows)
-        found.append(replace(grouping, effects=effects, sums=sums))
+        effects, sums = zip(*(effects_of(design, term.column, own, rows) for own in term.effects), strict=True)
+        blocks = tuple(map(len, effects)) if len(effects) > 1 else ()
+        found.append(replace(grouping, effects=sum(effects, ()), sums=sum(sums, ()), blocks=blocks))
     return replace(design, groups=tuple(found))
 
 

@@ -8,7 +8,8 @@ Takes group terms, ``(1 | county)`` or ``(1 + age | g)``, which formulaic does n
 
 Left of the bar is what varies by group: "1" for an intercept, else terms that the formula also has. Right of it is the
 column of groups, or the combinations of columns, ``a:b``; ``a/b``, b within a, stands for two terms, of ``a`` and of
-``a:b``. Several terms are crossed factors.
+``a:b``. Terms of several columns are crossed factors. Effects in one term are correlated, those in several terms of one
+column are not; ``(1 + x || g)`` stands for ``(1 | g) + (0 + x | g)``, a group term for each term, as in lme4.
 """
 
 import ast
@@ -33,15 +34,15 @@ _JOINED = re.compile(r"^[^(`]*[-*/^]")  # operators of formulas, outside calls a
 
 @dataclass(frozen=True)
 class GroupTerm:
-    """A group term: the column of the groups, and the terms whose effects vary by group."""
+    """The group terms of a column of groups: the terms whose effects vary by group, a tuple for each group term."""
 
     column: str
-    effects: tuple[str, ...]
+    effects: tuple[tuple[str, ...], ...]
 
 
 def without_group_terms(text: str) -> tuple[str, tuple[GroupTerm, ...]]:
-    """Return a formula without its group terms, and these; raise `DataError` if one cannot be read."""
-    found: list[GroupTerm] = []
+    """Return a formula without its group terms, and these by column; raise `DataError` if one cannot be read."""
+    found: dict[str, tuple[tuple[str, ...], ...]] = {}
     rest, end = "", 0
     for start, bar, stop in _places(text):
         term = text[start : stop + 1]
@@ -55,26 +56,19 @@ def without_group_terms(text: str) -> tuple[str, tuple[GroupTerm, ...]]:
             rest, end = head, len(text) - len(tail) + 1
         else:
             rest = f"{head} 1"
-        found += _terms(text, term, text[start + 1 : bar], text[bar + 1 : stop])
-    twice = [own.column for i, own in enumerate(found) if own.column in [other.column for other in found[:i]]]
-    if twice:
-        g = twice[0]
-        raise DataError(
-            f"formula={text!r} has two group terms of {g!r}; write one, as (1 + x | {g}), of correlated "
-            f'effects; without correlation give the second a copy of the column, data["{g}2"] = data["{g}"]: '
-            f"(1 | {g}) + (0 + x | {g}2)"
-        )
-    return (rest + text[end:] if found else text), tuple(found)
+        for own in _terms(text, term, text[start + 1 : bar], text[bar + 1 : stop]):
+            found[own.column] = (*found.get(own.column, ()), *own.effects)
+    return (rest + text[end:] if found else text), tuple(GroupTerm(*own) for own in found.items())
 
 
 def _terms(text: str, term: str, left: str, right: str) -> list[GroupTerm]:
-    if right.lstrip().startswith("|"):
+    uncorrelated = right.startswith("|")
+    if "|" in (bars := re.sub("`[^`]*`", "", right[uncorrelated:])):
         raise DataError(
-            f"formula={text!r}: {term!r} is not read, as effects of a group are correlated: write one bar; or make a "
-            'copy of the column for an effect without correlation, data["g2"] = data["g"], and write '
-            "(1 | g) + (0 + x | g2)"
+            f"formula={text!r}: the group term {term!r} has {1 + uncorrelated + bars.count('|')} bars; write one, "
+            "(1 + x | g), for correlated effects, or two together, (1 + x || g), for uncorrelated ones"
         )
-    columns = _columns(right, text)
+    columns = _columns(right[uncorrelated:], text)
     if not columns:
         raise DataError(
             f"formula={text!r}: the group term {term!r} needs a column right of its bar, as in (1 | county), or "
@@ -94,7 +88,7 @@ def _terms(text: str, term: str, left: str, right: str) -> list[GroupTerm]:
         raise DataError(
             f"formula={text!r}: in {term!r} nothing varies by group; write (1 | {columns[0]}), or leave the term out"
         )
-    return [GroupTerm(column, varying) for column in columns]
+    return [GroupTerm(column, tuple((own,) for own in varying) if uncorrelated else (varying,)) for column in columns]
 
 
 def _columns(text: str, formula: str) -> list[str]:
@@ -314,25 +308,53 @@ def parsed(text: str) -> Parsed:
 def _checked_group(
     text: str, group: GroupTerm, columns: tuple[str | None, ...], spelled: Mapping[str, str]
 ) -> GroupTerm:
-    """Return a group term whose effects are spelled as terms; raise unless groups are no feature and effects terms."""
+    """Return group terms whose effects are spelled as terms; raise unless groups are no feature and effects terms."""
     name = group.column
     if name in columns:
         raise DataError(
             f"formula={text!r}: column {name!r} is a grouping factor, and a feature or the label too; leave one out, "
             "or give a copy of it under another name"
         )
-    terms, effects = {"1": "1", **spelled}, [_spelling(_marked_names(effect)) for effect in group.effects]
-    for effect, shown in zip(effects, group.effects, strict=True):
-        if effect not in terms:
-            raise DataError(
-                f"formula={text!r}: {shown!r} varies by {name!r} about a mean that is no term of the formula; add "
-                f"{shown!r}"
-            )
-        if effect == marked("1"):
-            raise DataError(
-                f"formula={text!r}: what varies by {name!r} is named as the intercept is, 1; rename {shown}"
-            )
-    return GroupTerm(name, tuple(dict.fromkeys(terms[effect] for effect in effects)))
+    terms: dict[str, str] = {"1": "1", **spelled}
+    blocks: list[tuple[str, ...]] = []
+    for shown_block in group.effects:
+        effects = [_spelling(_marked_names(effect)) for effect in shown_block]
+        for effect, shown in zip(effects, shown_block, strict=True):
+            if effect not in terms:
+                raise DataError(
+                    f"formula={text!r}: {shown!r} varies by {name!r} about a mean that is no term of the formula; add "
+                    f"{shown!r}"
+                )
+            if effect == marked("1"):
+                raise DataError(
+                    f"formula={text!r}: what varies by {name!r} is named as the intercept is, 1; rename {shown}"
+                )
+        blocks.append(tuple(dict.fromkeys(terms[effect] for effect in effects)))
+        _check_once(text, name, blocks)
+    return GroupTerm(name, tuple(blocks))
+
+
+def _check_once(text: str, name: str, terms: Sequence[tuple[str, ...]]) -> None:
+    """Raise if the last of a column's group terms has an effect of one before: only the sum of the two would count."""
+    last = terms[-1]
+    for term in terms[:-1]:
+        if not (twice := [effect for effect in last if effect in term]):
+            continue
+        rest = [effect for effect in last if effect not in twice]
+        if rest and set(twice) < set(term):
+            remedy = f"write {_group_term(rest, name)} for {_group_term(last, name)}"
+        else:
+            remedy = f"leave {_group_term(term if rest else last, name)} out"
+        what = "the intercept" if twice[0] == "1" else repr(twice[0])
+        raise DataError(
+            f"formula={text!r}: {what} varies by {name!r} in two group terms, and rows tell the sum of the two effects "
+            f"alone; {remedy}. (1 + x | {name}) has correlated effects, (1 | {name}) + (0 + x | {name}) uncorrelated "
+            "ones"
+        )
+
+
+def _group_term(effects: Sequence[str], column: str) -> str:
+    return f"({'' if '1' in effects else '0 + '}{' + '.join(effects)} | {column})"
 
 
 def _spelling(term: str) -> str:

@@ -63,7 +63,7 @@ def raw_effects_map(design: Design, grouping: Grouping) -> FloatArray:
         if effect != "1" and effect not in dict(grouping.sums):
             d = design.names.index(effect)
             A[j, j] = 1.0 / scales[d]
-            if "1" in grouping.effects:
+            if grouping.with_intercept(effect):
                 A[grouping.effects.index("1"), j] = -design.center[d - lead] / scales[d]
     return A
 
@@ -78,7 +78,7 @@ def parameters(posterior: Posterior) -> tuple[list[str], FloatArray]:
         assert covariance is not None
         raw = A @ covariance @ A.T
         sd = np.sqrt(np.einsum("sqq->sq", raw))
-        i, j = np.triu_indices(len(own.effects), 1)
+        i, j = own.pairs
         rho = raw[:, i, j] / (sd[:, i] * sd[:, j])
         names += own.parameters
         draws += [each.reshape(*chains, -1) for each in (sd, rho)]

@@ -162,9 +162,6 @@ class Given:
     @property
     def standardize(self) -> bool:
         """Whether columns are standardised: intercepts take up their means, and the rows can be read again."""
-        groups = () if self.formula is None else parsed(self.formula).groups
-        if not all("1" in term.effects for term in groups):
-            return False
         return self.has_intercept and not self.once and not isinstance(self.data, Coreset)
 
     def build(self, **options: Any) -> Coreset:

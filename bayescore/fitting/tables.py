@@ -16,7 +16,6 @@ with power-scaling, Statistics and Computing 34.
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -32,7 +31,7 @@ from bayescore.fitting.parts import FitParts, described, interval_names, paramet
 from bayescore.fitting.route import all_rows_of, missing_was_said
 from bayescore.limits import PROB
 from bayescore.models.groups.effects import EffectDraws
-from bayescore.models.predictor import Factor
+from bayescore.models.predictor import Factor, correlations, multipliers
 from bayescore.numerics.psis import full_weights
 from bayescore.priors import Prior
 from bayescore.priors.by_name import ByName, prior_from_dict
@@ -415,14 +414,6 @@ def _variance_of(own: Grouping, design: Design, variables: Mapping[str, Any], ro
     sd = np.asarray(variables[f"sigma_{own.name}"], dtype=np.float64).reshape(-1, q)
     if rows is None:
         return sd[:, 0] ** 2
-    Z = np.empty((len(rows), q))
-    for k, effect in enumerate(own.effects):
-        columns = design.columns_of(own, effect)
-        Z[:, k] = rows.X[:, list(columns)] @ np.array(list(columns.values())) if columns else 1.0
+    Z = multipliers(rows.X, design, own)
     second = (rows.weights[:, None] * Z).T @ Z / rows.weights.sum()
-    correlation = np.broadcast_to(np.eye(q), (len(sd), q, q)).copy()
-    if q > 1:
-        pairs = np.array(list(combinations(range(q), 2)))
-        rho = np.asarray(variables[f"rho_{own.name}"], dtype=np.float64).reshape(len(sd), -1)
-        correlation[:, pairs[:, 0], pairs[:, 1]] = correlation[:, pairs[:, 1], pairs[:, 0]] = rho
-    return np.asarray(np.einsum("si,sij,sj,ij->s", sd, correlation, sd, second))
+    return np.asarray(np.einsum("si,sij,sj,ij->s", sd, correlations(own, variables), sd, second))

@@ -178,18 +178,15 @@ class GroupedNormal:
             return 5e-8 * rows + 1e-8 * G * q * (m + 10 * q) + 1e-9 * G * q * m**2 + 1e-10 * m**3
         return 5e-4 + 3e-7 * G * q**2 + 1e-7 * self.curvature.cross.nnz + 3e-11 * m**3
 
-    @property
-    def _sizes(self) -> list[int]:
-        return [q for _, q in self.rows.shapes]
-
     def sds(self, points: FloatArray) -> GroupSds:
         """Return sds and correlations at points, shape (n, k)."""
         factors, at, n = [], 1, len(points)
-        for q in self._sizes:
-            sd, z = np.exp(points[:, at : at + q]), np.tanh(points[:, at + q : at + q + q * (q - 1) // 2])
+        for own in self.rows.factors:
+            q, (firsts, _) = len(own.effects), own.block_ends.T
+            sd, z = np.exp(points[:, at : at + q]), np.tanh(points[:, at + q : at + q + len(own.pairs[0])])
             L, left, k = np.zeros((n, q, q)), np.ones((n, q)), 0
             for i in range(q):
-                for j in range(i):
+                for j in range(firsts[i], i):
                     L[:, i, j] = z[:, k] * np.sqrt(left[:, i])
                     left[:, i] -= L[:, i, j] ** 2
                     k += 1
@@ -201,13 +198,14 @@ class GroupedNormal:
     def log_priors(self, points: FloatArray) -> FloatArray:
         """Return the log density of the priors in these coordinates, shape (n,), up to a constant."""
         total, at = _log_sigma(points[:, 0], self.priors[1]), 1
-        for q in self._sizes:
+        for own in self.rows.factors:
+            q = len(own.effects)
             for sd in points.T[at : at + q]:
                 total += _log_sigma(sd, self.priors[0])
             at += q
-            for i in range(q):
-                for j in range(i):
-                    shape = LKJ_ETA + 0.5 * (q - 2 - j)
+            for i, (first, end) in enumerate(own.block_ends):
+                for j in range(first, i):
+                    shape = LKJ_ETA + 0.5 * (end - 2 - j)
                     total -= 2.0 * shape * np.logaddexp(points[:, at], -points[:, at])
                     at += 1
         return total
@@ -293,20 +291,21 @@ class GroupedNormal:
 
     @cached_property
     def _correlations(self) -> NDArray[np.bool_]:
-        parts = [[False] * q + [True] * (q * (q - 1) // 2) for q in self._sizes]
+        parts = [[False] * len(own.effects) + [True] * len(own.pairs[0]) for own in self.rows.factors]
         return np.array([False, *(each for part in parts for each in part)])
 
     @cached_property
     def _middle(self) -> FloatArray:
         """Logs of the scales of the sds' priors."""
-        return np.array([math.log(self.priors[1].sigma), *[math.log(self.priors[0].sigma)] * sum(self._sizes)])
+        n_effects = sum(q for _, q in self.rows.shapes)
+        return np.array([math.log(self.priors[1].sigma), *[math.log(self.priors[0].sigma)] * n_effects])
 
     def first(self, sd: float) -> FloatArray:
         """Return a point to begin with, given about sigma: effects are half of it, and uncorrelated."""
         w, found = self.flat.w, [math.log(sd)]
-        for z, q in zip(self.rows.z, self._sizes, strict=True):
+        for z, own in zip(self.rows.z, self.rows.factors, strict=True):
             size = np.sqrt(np.maximum(w @ z**2 / w.sum(), np.finfo(float).tiny))
-            found += [*np.log(_FIRST * sd / size), *[0.0] * (q * (q - 1) // 2)]
+            found += [*np.log(_FIRST * sd / size), *[0.0] * len(own.pairs[0])]
         return np.array(found)
 
     def mode(self, sd: float) -> tuple[FloatArray, FloatArray]:

@@ -27,10 +27,21 @@ _STEP = 0.8  # of eta and of sds, between nodes of a new group's effect: average
 
 def parameters(grouping: Grouping) -> dict[str, tuple[int, ...]]:
     """Return names and shapes of a factor's effects, sds and correlations, these by rows of the upper half."""
-    name, levels, q = grouping.name, len(grouping), len(grouping.effects)
+    name, levels, q, n_pairs = grouping.name, len(grouping), len(grouping.effects), len(grouping.pairs[0])
     if q == 1:
         return {f"u_{name}": (levels,), f"sigma_{name}": ()}
-    return {f"u_{name}": (levels, q), f"sigma_{name}": (q,), f"rho_{name}": (q * (q - 1) // 2,)}
+    shapes: dict[str, tuple[int, ...]] = {f"u_{name}": (levels, q), f"sigma_{name}": (q,)}
+    return {**shapes, f"rho_{name}": (n_pairs,)} if n_pairs else shapes
+
+
+def correlations(grouping: Grouping, draws: Mapping[str, Any]) -> FloatArray:
+    """Return the correlations of a factor's effects, shape (S, q, q), given draws of its `parameters`."""
+    q, name, (i, j) = len(grouping.effects), grouping.name, grouping.pairs
+    found = np.tile(np.eye(q), (np.size(draws[f"sigma_{name}"]) // q, 1, 1))
+    if i.size:
+        rho = np.asarray(draws[f"rho_{name}"], dtype=np.float64).reshape(len(found), -1)
+        found[:, i, j] = found[:, j, i] = rho
+    return found
 
 
 def multipliers(X: FloatArray, design: Design, grouping: Grouping) -> FloatArray:
@@ -61,14 +72,10 @@ class Factor:
         """Return the factor given the draws of its `parameters`, shape (R, ...) each."""
         q, name = len(grouping.effects), grouping.name
         sd = draws[f"sigma_{name}"].reshape(-1, q)
-        correlation = np.tile(np.eye(q), (len(sd), 1, 1))
-        if q > 1:
-            i, j = np.triu_indices(q, 1)
-            correlation[:, i, j] = correlation[:, j, i] = draws[f"rho_{name}"]
         effects = draws[f"u_{name}"]
         if isinstance(effects, np.ndarray):
             effects = effects.reshape(len(sd), len(grouping), q)
-        return cls(grouping, effects, sd[:, :, None] * correlation * sd[:, None])
+        return cls(grouping, effects, sd[:, :, None] * correlations(grouping, draws) * sd[:, None])
 
     @property
     def n_groups(self) -> int:

@@ -16,7 +16,6 @@ exact whatever r and H are. They come from the joint mode of beta and all effect
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any, cast
 
 import numpy as np
@@ -47,7 +46,7 @@ from bayescore.priors.groups import (
     prior_for,
     sd_prior_for,
 )
-from bayescore.types import NO_GROUP, FloatArray, WeightedData
+from bayescore.types import NO_GROUP, FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError, warn
 
 
@@ -244,12 +243,14 @@ def varying_effects(core: Coreset, place: int, beta: Any, family: Family, priors
         factor: Any = sd(f"sigma_{name}", **parameters)[None, None]
     else:
         model.add_coord(f"{name}_effect", list(grouping.effects))
-        model.add_coord(f"{name}_pair", [f"{a}, {b}" for a, b in combinations(grouping.effects, 2)])
         sds = sd(f"sigma_{name}", dims=f"{name}_effect", **parameters)
-        root = correlated(f"rho_{name}_standardised", q)
-        factor = sds[:, None] * root
-        pairs = [root[i] @ root[j] for i, j in combinations(range(q), 2)]
-        pm.Deterministic(f"rho_{name}", pt.stack(pairs), dims=f"{name}_pair")
+        factor = pt.diag(sds)
+        if pairs := grouping.paired_effects:
+            model.add_coord(f"{name}_pair", [f"{a}, {b}" for a, b in pairs])
+            root = correlated(f"rho_{name}_standardised", grouping.block_ends)
+            factor = sds[:, None] * root
+            rho = [root[i] @ root[j] for i, j in zip(*grouping.pairs, strict=True)]
+            pm.Deterministic(f"rho_{name}", pt.stack(rho), dims=f"{name}_pair")
     dims = (name,) if q == 1 else (name, f"{name}_effect")
     z = pm.Normal(f"u_{name}_standardised", dims=dims)
     u, density = _placed(z if q > 1 else z[:, None], beta, factor, scales)
@@ -257,25 +258,27 @@ def varying_effects(core: Coreset, place: int, beta: Any, family: Family, priors
     return pm.Deterministic(f"u_{name}", u if q > 1 else u[:, 0], dims=dims)
 
 
-def correlated(name: str, q: int) -> Any:
+def correlated(name: str, blocks: IntArray) -> Any:
     r"""Add correlations with an LKJ prior to the model of the `with` block; return their Cholesky factor, (q, q).
+
+    `blocks`, shape (q, 2), has the first and past the last of the effects that are correlated with each.
 
     Partial correlations of j and i > j given those before j are independent, (1 + rho) / 2 ~ Beta(a, a) with
     a = eta + (q - 2 - j) / 2, j from 0 (Lewandowski, Kurowicka and Joe 2009). They are free of the sds: entries of
     the factor of S are not, and one of them narrows as an sd goes to 0.
     """
-    shape = np.array([LKJ_ETA + 0.5 * (q - 2 - j) for i in range(q) for j in range(i)])
+    shape = np.array([LKJ_ETA + 0.5 * (end - 2 - j) for i, (first, end) in enumerate(blocks) for j in range(first, i)])
     unit = pm.Beta(name, shape, shape)
     partial = iter([2.0 * unit[k] - 1.0 for k in range(len(shape))])
     rows = []
-    for i in range(q):
+    for i, (first, _) in enumerate(blocks):
         left: Any = 1.0
-        own = []
-        for _ in range(i):
+        own: list[Any] = [0.0] * first
+        for _ in range(first, i):
             rho = next(partial)
             own.append(rho * pt.sqrt(left))
             left = left * (1.0 - rho**2)
-        rows.append(pt.stack([*own, pt.sqrt(left), *[0.0] * (q - i - 1)]))
+        rows.append(pt.stack([*own, pt.sqrt(left), *[0.0] * (len(blocks) - i - 1)]))
     return pt.stack(rows)
 
 

@@ -141,7 +141,9 @@ class _JointModel:
         """Return the frame of the joint mode."""
         given = JointRows.of(core)
         data, widest = given.rows, max(q for _, q in given.shapes)
-        bases = [orthogonal_columns(z, data.weights) for z in given.z]
+        bases = [
+            orthogonal_columns(z, data.weights, own.block_ends) for z, own in zip(given.z, given.factors, strict=True)
+        ]
         rows = replace(given, z=tuple(z @ basis for z, basis in zip(given.z, bases, strict=True)))
         mode = joint_mode(rows, family, prior, group_prior)
         curvature = curvature_at(rows, mode.beta, mode.effects, family)
@@ -149,22 +151,23 @@ class _JointModel:
         free = free_columns(rows, curvature, of_beta, mode.covariances, bases)
         solver = solver_at(curvature, rows, of_beta, mode.covariances)
         scores = rows.pulls(data.weights * derivatives_of(rows.eta(mode.beta, mode.effects), data.y, family)[1])
-        orders, levels, linear, weights, tilts, last, spread = [], [], [], [], [], [], []
+        orders, blocks, levels, linear, weights, tilts, last, spread = [], [], [], [], [], [], [], []
         padded = np.zeros((len(bases), widest, widest))
         for f, (S, u, score) in enumerate(zip(mode.covariances, mode.effects, scores, strict=True)):
             H = curvature.first if f == 0 else solver.information(rows.shapes, f) - np.linalg.inv(S)
-            order = np.argsort(-np.einsum("gqq->q", H) * np.diagonal(S), kind="stable")
+            order, ends = _order(np.einsum("gqq->q", H) * np.diagonal(S), rows.factors[f].block_ends)
             S, H, q = S[order][:, order], H[:, order][:, :, order], len(order)
             own, sigma = LevelInformation.of(H, S), np.diagonal(np.linalg.cholesky(S))
             w = 1.0 - 1.0 / (1.0 + sigma**2 * own.information)
             orders.append(order)
+            blocks.append(ends)
             levels.append(own)
             linear.append(score[:, order] + np.einsum("gqr,gr->gq", H, u[:, order]))
             weights.append(w)
             tilts.append(w * np.sqrt(own.information + sigma**-2.0))
-            last.append(coordinates_of(S))
-            spread.append(spread_of(w))
-            padded[f, :q, :q] = bases[f][:, order]
+            last.append(coordinates_of(S, ends))
+            spread.append(spread_of(w, ends))
+            padded[f, :q, :q] = bases[f][_rows_of(order, ends)][:, order]
         places = np.cumsum([0, data.n_features, *(G * q for G, q in rows.shapes[1:])])
         onto = [
             places[f + 1] + (np.arange(G)[:, None] * q + order)
@@ -184,7 +187,8 @@ class _JointModel:
             family,
             prior.parts(data.n_features),
             group_prior.table,
-            sizes_of(rows.shapes, data.n_features),
+            sizes_of(rows.shapes, [len(own.pairs[0]) for own in rows.factors], data.n_features),
+            np.concatenate(blocks),
             np.concatenate([own.information.ravel() for own in levels]),
             np.concatenate([(own.turn @ b[:, :, None]).ravel() for own, b in zip(levels, linear, strict=True)]),
             np.concatenate([own.ravel() for own in tilts]),
@@ -221,16 +225,16 @@ class _JointModel:
     @property
     def n_sds(self) -> int:
         """Coordinates of sds and correlations, the last of a point."""
-        return sum(q + q * (q - 1) // 2 for _, q in self.shapes)
+        return int(self.arguments.sizes[:, -1].sum())
 
     def covariances(self, last: FloatArray) -> list[FloatArray]:
         """Return the factor S C of each factor's covariance, shape (n, q, q), given coordinates of sds, (n, k)."""
-        found, at, t = [], 0, 0
-        for _, q in self.shapes:
-            own, size = np.empty((len(last), q, q)), q + q * (q - 1) // 2
-            covariance_factors(np.ascontiguousarray(last[:, at : at + size]), self.arguments.origin[t : t + q], own)
+        found, a = [], self.arguments
+        for _, q, *_, at, t, size in a.sizes:
+            own = np.empty((len(last), q, q))
+            coordinates = np.ascontiguousarray(last[:, at : at + size])
+            covariance_factors(coordinates, a.origin[t : t + q], a.blocks[t : t + q], own)
             found.append(own)
-            at, t = at + size, t + q
         return found
 
     def _at(self, effects: list[FloatArray], center: FloatArray, scale: FloatArray, widths: FloatArray) -> "JointFrame":
@@ -363,7 +367,11 @@ class JointFrame(_JointModel):
     @property
     def _bases(self) -> list[FloatArray]:
         """B of each factor, for effects in the order of points."""
-        return [B[:q, :q] for B, (_, q) in zip(self.arguments.bases, self.shapes, strict=True)]
+        a = self.arguments
+        found = [np.empty((q, q)) for _, q in self.shapes]
+        for own, order, B, (_, q, *_, t, _) in zip(found, self.orders, a.bases, a.sizes, strict=True):
+            own[_rows_of(order, a.blocks[t : t + q])] = B[:q, :q]
+        return found
 
     def parameters(self, theta: FloatArray) -> tuple[FloatArray, list[FloatArray], FloatArray]:
         """Return beta, shape (n, p), effects of the model's columns, (n, G, q) each, and what their density is more."""
@@ -379,6 +387,23 @@ class JointFrame(_JointModel):
             sd = np.sqrt(np.einsum("nqq->nq", S))
             found.append((sd, S / (sd[:, :, None] * sd[:, None, :])))
         return found
+
+
+def _order(worth: FloatArray, ends: IntArray) -> tuple[IntArray, IntArray]:
+    """Return effects by worth, shape (q,), blocks whole and by their best; and the blocks' ends in that order."""
+    best = np.array([worth[first:end].max() for first, end in ends])
+    order = np.lexsort((-worth, ends[:, 0], -best))
+    lengths = np.diff(ends[order], axis=1).ravel()
+    first, firsts = 0, np.empty(len(order), dtype=np.int64)
+    while first < len(order):
+        firsts[first : first + lengths[first]] = first
+        first += lengths[first]
+    return order, np.stack([firsts, firsts + lengths], axis=1)
+
+
+def _rows_of(order: IntArray, ends: IntArray) -> IntArray:
+    """Return the effects block by block as `order`, shape (q,), has the blocks, each in the order of the model."""
+    return np.concatenate([np.sort(order[first:end]) for first, end in np.unique(ends, axis=0)])
 
 
 MAX_EFFECTS_BYTES = 4 << 30
@@ -419,6 +444,31 @@ def group_prior_of(attrs: Mapping[str, Any]) -> GroupPrior | None:
     return group_prior_from_dict(json.loads(attrs["group_prior"])) if "group_prior" in attrs else None
 
 
+def coords_of(groups: Sequence[Grouping]) -> dict[str, list[Any]]:
+    """Return the coordinates of levels, effects and pairs of correlated effects, by dimension."""
+    found: dict[str, list[Any]] = {}
+    for own in groups:
+        found[own.name] = list(own.levels)
+        if len(own.effects) > 1:
+            found[f"{own.name}_effect"] = list(own.effects)
+        if own.paired_effects:
+            found[f"{own.name}_pair"] = [f"{one}, {other}" for one, other in own.paired_effects]
+    return found
+
+
+def dims_of(groups: Sequence[Grouping]) -> dict[str, list[str]]:
+    """Return the dimensions of effects, sds and correlations, by variable."""
+    found: dict[str, list[str]] = {}
+    for own in groups:
+        found[f"u_{own.name}"] = [own.name]
+        if len(own.effects) > 1:
+            effect = f"{own.name}_effect"
+            found |= {f"u_{own.name}": [own.name, effect], f"sigma_{own.name}": [effect]}
+        if own.paired_effects:
+            found[f"rho_{own.name}"] = [f"{own.name}_pair"]
+    return found
+
+
 def check_groups(core: Any) -> tuple[Grouping, ...]:
     """Return the grouping factors of a coreset; raise if it has none."""
     groups = core.groups if isinstance(core, Coreset) else ()
@@ -446,22 +496,9 @@ class JointSampler(Sampler):
         posterior, more = self._variables(frame, drawn.theta)
         stats = adaptive.statistics(drawn)
         stats["lp"] = stats["lp"] + more
-        coords: dict[str, Any] = {"feature": list(feature_names(core))}
-        dims = {"beta": ["feature"]}
-        for own in groups:
-            coords[own.name] = list(own.levels)
-            dims[f"u_{own.name}"] = [own.name]
-            if len(own.effects) > 1:
-                coords[f"{own.name}_effect"] = list(own.effects)
-                coords[f"{own.name}_pair"] = [
-                    f"{a}, {b}" for i, a in enumerate(own.effects) for b in own.effects[i + 1 :]
-                ]
-                dims |= {
-                    f"u_{own.name}": [own.name, f"{own.name}_effect"],
-                    f"sigma_{own.name}": [f"{own.name}_effect"],
-                    f"rho_{own.name}": [f"{own.name}_pair"],
-                }
-        idata = inference_data({"posterior": posterior, "sample_stats": stats}, coords=coords, dims=dims)
+        coords, dims = {"feature": list(feature_names(core))}, {"beta": ["feature"]}
+        named = {"coords": {**coords, **coords_of(groups)}, "dims": {**dims, **dims_of(groups)}}
+        idata = inference_data({"posterior": posterior, "sample_stats": stats}, **named)
         tell_groups(idata, groups, group_prior, sorted(posterior.keys() - {"beta"}))
         return idata
 
@@ -475,8 +512,8 @@ class JointSampler(Sampler):
             last = (q,) if q > 1 else ()
             found[f"u_{own.name}"] = u.reshape(*shape, len(own), *last)
             found[f"sigma_{own.name}"] = sd.reshape(*shape, *last)
-            if q > 1:
-                i, j = np.triu_indices(q, 1)
+            i, j = own.pairs
+            if i.size:
                 found[f"rho_{own.name}"] = R[:, i, j].reshape(*shape, -1)
         return found, more.reshape(shape)
 

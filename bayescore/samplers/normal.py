@@ -39,6 +39,8 @@ from bayescore.samplers.groups import (
     JOINT,
     check_effects,
     check_groups,
+    coords_of,
+    dims_of,
     intraclass_correlation,
     tell_groups,
 )
@@ -170,18 +172,7 @@ class NormalSampler(Sampler):
             return self._given(request, noise)
         check_effects(request, core.n_features + sum(len(own) * len(own.effects) for own in groups), "effects")
         found = self._sampled(request, target)
-        for own in groups:
-            coords[own.name] = list(own.levels)
-            dims[f"u_{own.name}"] = [own.name]
-            if len(own.effects) > 1:
-                coords[f"{own.name}_effect"] = list(own.effects)
-                pairs = [(a, b) for i, a in enumerate(own.effects) for b in own.effects[i + 1 :]]
-                coords[f"{own.name}_pair"] = [f"{a}, {b}" for a, b in pairs]
-                dims |= {
-                    f"u_{own.name}": [own.name, f"{own.name}_effect"],
-                    f"sigma_{own.name}": [f"{own.name}_effect"],
-                    f"rho_{own.name}": [f"{own.name}_pair"],
-                }
+        coords, dims = {**coords, **coords_of(groups)}, {**dims, **dims_of(groups)}
         flat_ones = {name: each.reshape(-1, *each.shape[2:]) for name, each in found.items()}
         factors = [Factor.of(own, flat_ones) for own in groups]
         predictor = Predictor(flat_ones["beta"], factors, core.design, sd=flat_ones["sigma"])
@@ -259,8 +250,8 @@ class NormalSampler(Sampler):
             (sd, R), q = correlations_of(B), len(own.effects)
             u = np.concatenate([each[f] for each in effects])
             found |= {f"u_{own.name}": u if q > 1 else u[:, :, 0], f"sigma_{own.name}": sd if q > 1 else sd[:, 0]}
-            if q > 1:
-                i, j = np.triu_indices(q, 1)
+            i, j = own.pairs
+            if i.size:
                 found[f"rho_{own.name}"] = R[:, i, j]
         return found
 

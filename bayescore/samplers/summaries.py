@@ -215,13 +215,14 @@ def _of_sds(posterior: Posterior) -> pd.DataFrame:
         assert prior is not None
         assert design is not None
         several = len(own.effects) > 1
-        at = ", at the columns' means" if several and design.scale is not None else ""
+        centred = any(own.with_intercept(effect) for effect in own.effects if effect != "1")
+        at = ", at the columns' means" if centred and design.scale is not None else ""
         for effect in own.effects:
             name = f"sigma_{own.name}[{effect}]" if several else f"sigma_{own.name}"
             raw = effect == "1" or effect in dict(own.sums)
             scale = 1.0 if raw else float(design.scales[design.names.index(effect)])
             rows[name] = _group_text(prior), f"{_group_text(prior, scale)}{at if effect == '1' else ''}"
-        if several:
+        if len(own.pairs[0]):
             rows[f"rho_{own.name}"] = f"LKJ(eta={LKJ_ETA:g})", f"LKJ(eta={LKJ_ETA:g}){at}"
     if "sd_prior" in posterior.attrs:
         text = _group_text(group_prior_from_dict(json.loads(posterior.attrs["sd_prior"])))
@@ -324,7 +325,7 @@ def with_scales(posterior: Posterior, groups: tuple[Grouping, ...]) -> Posterior
     for own in groups:
         parts.append(np.log(variables[f"sigma_{own.name}"].reshape(-1, len(own.effects))))
         names += scale_names(own)
-        if len(own.effects) > 1:
+        if len(own.pairs[0]):
             rho = variables[f"rho_{own.name}"]
             parts.append(np.arctanh(np.clip(rho, -1.0 + 1e-12, 1.0 - 1e-12)))
             names += [f"z of rho_{own.name}[{k}]" for k in range(rho.shape[1])]

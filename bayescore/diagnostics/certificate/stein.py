@@ -411,7 +411,7 @@ def _of_factor(
     sd = np.sqrt(np.diagonal(S, axis1=1, axis2=2))
     of_sd = np.einsum("sqr,srq->sq", S, Q)
     of_sd += [[log_sigma_terms(each, *prior.table)[1] for each in draw] for draw in np.log(sd)]
-    i, j = np.triu_indices(q, 1)
+    i, j = own.grouping.pairs
     R = S / (sd[:, :, None] * sd[:, None])
     rho = R[:, i, j]
     of_z = (1.0 - rho**2) * (sd[:, i] * sd[:, j] * Q[:, i, j] + 2.0 * (LKJ_ETA - 1.0) * np.linalg.inv(R)[:, i, j])

@@ -23,6 +23,9 @@ Points are (y of the first factor, beta, y of the others, for each factor its sd
 Effects are those of columns that are orthogonal over the rows (`orthogonal_columns`), so that neither the origin nor
 the unit of a column matters; `bases` turns them into those of the model's columns, which priors are about.
 
+Blocks of effects that are uncorrelated a priori stand one after another in any order of a factor's effects. C and the
+bases are 0 outside blocks, and only pairs within a block have a coordinate; M has all pairs, which rows correlate.
+
 Means of effects against the coefficient of the same column: coordinates whose scale follows the sd.
 
 Rows tell b + u_g, the coefficient of a column and a level's effect on it, and hardly what either is: the mean of a
@@ -74,7 +77,8 @@ class JointArguments(NamedTuple):
     family: Family
     prior: tuple[Part, ...]
     group_prior: tuple[float, float]  # degrees of freedom and scale
-    sizes: IntArray  # of each factor: levels, effects, and places (`sizes_of`), (F, 7)
+    sizes: IntArray  # of each factor: levels, effects, and places (`sizes_of`), (F, 8)
+    blocks: IntArray  # of each effect the first and past the last that is correlated with it, (Q, 2)
     information: FloatArray  # h, (E,), factor by factor and level by level
     pull: FloatArray  # r, (E,)
     tilt: FloatArray  # e, (E,)
@@ -147,7 +151,7 @@ def log_sd(t: float, origin: float) -> tuple[float, float, float]:
 
 
 @jit
-def scales(own: FloatArray, origin: FloatArray, s: FloatArray, C: FloatArray) -> None:
+def scales(own: FloatArray, origin: FloatArray, blocks: IntArray, s: FloatArray, C: FloatArray) -> None:
     """Write sds, shape (q,), and the Cholesky factor of correlations, (q, q), given a factor's last coordinates."""
     q = s.size
     for i in range(q):
@@ -156,7 +160,7 @@ def scales(own: FloatArray, origin: FloatArray, s: FloatArray, C: FloatArray) ->
     k = q
     for i in range(q):
         left = 1.0
-        for j in range(i):
+        for j in range(blocks[i, 0], i):
             C[i, j] = left * math.tanh(own[k])
             left /= math.cosh(own[k])
             k += 1
@@ -164,12 +168,12 @@ def scales(own: FloatArray, origin: FloatArray, s: FloatArray, C: FloatArray) ->
 
 
 @jit
-def covariance_factors(own: FloatArray, origin: FloatArray, found: FloatArray) -> None:
+def covariance_factors(own: FloatArray, origin: FloatArray, blocks: IntArray, found: FloatArray) -> None:
     """Write the factor S C of a factor's covariance, shape (n, q, q), given its last coordinates, (n, k)."""
     q = origin.size
     s, C = np.empty(q), np.empty((q, q))
     for n in range(own.shape[0]):
-        scales(own[n], origin, s, C)
+        scales(own[n], origin, blocks, s, C)
         for i in range(q):
             for j in range(q):
                 found[n, i, j] = s[i] * C[i, j]
@@ -180,45 +184,49 @@ def _log_prior(
     own: FloatArray,
     sds: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
     prior: tuple[float, float],
-    by: tuple[FloatArray, FloatArray],
+    by: tuple[FloatArray, FloatArray, IntArray],
     slope: FloatArray,
 ) -> tuple[float, float]:
     """Return the log prior of a factor's last coordinates, and that of log sds and correlations; add the gradients.
 
-    `sds` are s, C, the origin of log sds and the basis. The prior is about B S C, B the basis: with Sigma the measure
-    of log sds and correlations is that of Sigma over prod s^(q + 1), on both sides of B.
+    `sds` are s, C, the origin of log sds and the basis, `by` gradients in s and C, and the blocks. The prior is about
+    B S C, B the basis: with Sigma the measure of log sds and correlations is that of Sigma over prod s^(q + 1), on both
+    sides of B, with Sigma and q those of a block.
     """
     s, C, origin, B = sds
-    of_s, of_C = by
+    of_s, of_C, blocks = by
     q, total, of_logs, even = s.size, 0.0, 0.0, 2.0 * (LKJ_ETA - 1.0)
     row = np.empty(q)
     for i in range(q):
         square = 0.0
-        for b in range(q):
+        first, end = blocks[i]
+        size = float(end - first)
+        for b in range(first, end):
             row[b] = 0.0
-            for j in range(b, q):
+            for j in range(b, end):
                 row[b] += B[i, j] * s[j] * C[j, b]
             square += row[b] * row[b]
         at = 0.5 * math.log(square)
-        value, first, _ = log_sigma_terms(at, prior[0], prior[1])
-        total += value - (q + 1.0 + even) * at
+        value, steep, _ = log_sigma_terms(at, prior[0], prior[1])
+        total += value - (size + 1.0 + even) * at
         of_logs += value - even * at
-        down = (first - (q + 1.0 + even)) / square
-        for j in range(q):
-            for b in range(j + 1):
+        down = (steep - (size + 1.0 + even)) / square
+        for j in range(first, end):
+            for b in range(first, j + 1):
                 of_s[j] += down * B[i, j] * row[b] * C[j, b]
                 of_C[j, b] += down * B[i, j] * row[b] * s[j]
     for i in range(q):
         at = math.log(s[i])
         _, stretch, bend = log_sd(own[i], origin[i])
-        total += (q + 1.0 + even) * at + math.log(stretch)
+        size = float(blocks[i, 1] - blocks[i, 0])
+        total += (size + 1.0 + even) * at + math.log(stretch)
         of_logs += even * at
-        of_s[i] += (q + 1.0 + even) / s[i]
+        of_s[i] += (size + 1.0 + even) / s[i]
         slope[i] += bend
     k = q
     for i in range(q):
-        for j in range(i):
-            power = LKJ_ETA + 0.5 * (q - 2 - j)
+        for j in range(blocks[i, 0], i):
+            power = LKJ_ETA + 0.5 * (blocks[i, 1] - 2 - j)
             of_cosh = math.log(math.cosh(own[k]))
             total -= 2.0 * power * of_cosh
             of_logs -= even * of_cosh
@@ -229,38 +237,42 @@ def _log_prior(
 
 @jit
 def _to_scales(
-    own: FloatArray, s: FloatArray, origin: FloatArray, by: tuple[FloatArray, FloatArray], slope: FloatArray
+    own: FloatArray,
+    s: FloatArray,
+    origin: FloatArray,
+    by: tuple[FloatArray, FloatArray, IntArray],
+    slope: FloatArray,
 ) -> None:
     """Add to the gradient in a factor's last coordinates what that in sds and in the Cholesky factor, `by`, makes."""
     q = s.size
-    of_s, of_C = by
+    of_s, of_C, blocks = by
     for i in range(q):
         slope[i] += of_s[i] * s[i] * log_sd(own[i], origin[i])[1]
     k = q
     for i in range(q):
-        back = of_C[i, i]
-        left = np.empty(i + 1)
+        back, first = of_C[i, i], blocks[i, 0]
+        left = np.empty(i - first + 1)
         left[0] = 1.0
-        for j in range(i):
+        for j in range(i - first):
             left[j + 1] = left[j] / math.cosh(own[k + j])
-        for j in range(i - 1, -1, -1):
+        for j in range(i - first - 1, -1, -1):
             t, narrow = math.tanh(own[k + j]), 1.0 / math.cosh(own[k + j])
-            slope[k + j] += left[j] * narrow * (of_C[i, j] * narrow - back * t)
-            back = of_C[i, j] * t + back * narrow
-        k += i
+            slope[k + j] += left[j] * narrow * (of_C[i, first + j] * narrow - back * t)
+            back = of_C[i, first + j] * t + back * narrow
+        k += i - first
 
 
-def sizes_of(shapes: Sequence[tuple[int, int]], p: int) -> IntArray:
-    """Return for each factor levels, effects, and the first places of y, of levels' effects, of u, of sds, of columns.
+def sizes_of(shapes: Sequence[tuple[int, int]], pairs: Sequence[int], p: int) -> IntArray:
+    """Return for each factor levels, effects, the first places of y, of levels' effects, of u, of sds, of columns.
 
     y is in a point, which has beta after the first factor; u has an effect 0 after a factor's last level; the place of
-    sds and correlations is among these.
+    sds and correlations is among these, whose number comes last. `pairs` are the numbers of correlations.
     """
     table, y, e, u, last, t = [], 0, 0, 0, 0, 0
-    for G, q in shapes:
-        table.append((G, q, y, e, u, last, t))
+    for (G, q), k in zip(shapes, pairs, strict=True):
+        table.append((G, q, y, e, u, last, t, q + k))
         y += G * q + (p if t == 0 else 0)
-        e, u, last, t = e + G * q, u + (G + 1) * q, last + q + q * (q - 1) // 2, t + q
+        e, u, last, t = e + G * q, u + (G + 1) * q, last + q + k, t + q
     return np.array(table)
 
 
@@ -283,11 +295,10 @@ def joint_effects(
     rest = point[lead : lead + a.rest.size] - a.rest  # of beta; of effects below
     for turn in range(F):
         f = (turn + 1) % F
-        G, q, v, e, first, at, t = a.sizes[f]
-        size = q + q * (q - 1) // 2
+        G, q, v, e, first, at, t, size = a.sizes[f]
         s, C = np.empty(q), np.empty((q, q))
         own = point[point.size - slope.size + at : point.size - slope.size + at + size]
-        scales(own, a.origin[t : t + q], s, C)
+        scales(own, a.origin[t : t + q], a.blocks[t : t + q], s, C)
         for g in range(G):
             for i in range(q):
                 k, mean, moved, sigma = e + g * q + i, 0.0, 0.0, s[i] * C[i, i]
@@ -315,7 +326,7 @@ def joint_effects(
             own,
             (s, C, a.origin[t : t + q], a.bases[f]),
             a.group_prior,
-            (of_s[t : t + q], of_C[t : t + q]),
+            (of_s[t : t + q], of_C[t : t + q], a.blocks[t : t + q]),
             slope[at : at + size],
         )
         total += own_prior
@@ -339,9 +350,9 @@ def joint_density(point: FloatArray, gradient: FloatArray, a: JointArguments) ->
     # back to the coordinates
     of_rest = np.zeros(m)
     for f in range(F):
-        G, q, v, e, first, at, t = a.sizes[f]
-        s, C, own = np.empty(q), np.empty((q, q)), point[last + at : last + at + q + q * (q - 1) // 2]
-        scales(own, a.origin[t : t + q], s, C)
+        G, q, v, e, first, at, t, size = a.sizes[f]
+        s, C, own, blocks = np.empty(q), np.empty((q, q)), point[last + at : last + at + size], a.blocks[t : t + q]
+        scales(own, a.origin[t : t + q], blocks, s, C)
         of_s, of_C = of_sds[t : t + q], of_factors[t : t + q]
         back = np.empty(q)
         for g in range(G):
@@ -371,7 +382,7 @@ def joint_density(point: FloatArray, gradient: FloatArray, a: JointArguments) ->
                 if f == 0:
                     for c in range(a.start[k], a.start[k + 1]):
                         of_rest[a.along[c]] -= a.cross[c] * of_d
-        _to_scales(own, s, a.origin[t : t + q], (of_s, of_C), gradient[last + at : last + at + own.size])
+        _to_scales(own, s, a.origin[t : t + q], (of_s, of_C, blocks), gradient[last + at : last + at + own.size])
     for d in range(p):
         gradient[lead + d] += of_rest[d]
     return total
@@ -406,7 +417,7 @@ class Means(NamedTuple):
         """
         p, table, columns, figures = len(of_beta), [], [], []
         for f in (*range(1, len(free)), 0):
-            G, q, y, e, _, last, t = a.sizes[f]
+            G, q, y, e, _, last, t, _ = a.sizes[f]
             tilt = a.tilt[e : e + G * q].reshape(G, q)
             for i in np.flatnonzero(free[f].any(axis=1)):
                 w = informed[f][:, i]
@@ -614,13 +625,14 @@ class LevelInformation(NamedTuple):
         return cls(h, M, turn)
 
 
-def orthogonal_columns(z: FloatArray, w: FloatArray) -> FloatArray:
-    """Return B, shape (q, q), with which the columns z B are orthogonal over rows of weights w.
+def orthogonal_columns(z: FloatArray, w: FloatArray, blocks: IntArray) -> FloatArray:
+    """Return B, shape (q, q), with which the columns z B of a block are orthogonal over rows of weights w.
 
     Effects of the columns z are B times those of z B. Each column is orthogonal to those before it: beside an intercept
-    a column is less its mean.
+    a column is less its mean. Between blocks a B that is not 0 would make uncorrelated effects correlated.
     """
     moments = (z * w[:, None]).T @ z
+    moments[blocks[:, [0]] != blocks[:, 0]] = 0.0
     L = np.eye(len(moments))
     left = moments.copy()
     for i in range(len(moments)):
@@ -630,21 +642,22 @@ def orthogonal_columns(z: FloatArray, w: FloatArray) -> FloatArray:
     return np.asarray(np.linalg.inv(L).T)
 
 
-def spread_of(w: FloatArray) -> FloatArray:
+def spread_of(w: FloatArray, blocks: IntArray) -> FloatArray:
     """Return about the sds of coordinates of sds and correlations, given the weights of levels, shape (G, q)."""
     wide = list(1.0 / np.sqrt(2.0 * (w**2).sum(axis=0) + 1.0) / log_sd(0.0, 0.0)[1])
     for i in range(w.shape[1]):
-        wide += [1.0 / math.sqrt(2.0 * (LKJ_ETA - 1.0) + 1.0 + float((w[:, i] * w[:, j]).sum())) for j in range(i)]
+        both = w[:, [i]] * w[:, blocks[i, 0] : i]
+        wide += [1.0 / math.sqrt(2.0 * (LKJ_ETA - 1.0) + 1.0 + float(each.sum())) for each in both.T]
     return np.array(wide)
 
 
-def coordinates_of(covariance: FloatArray) -> FloatArray:
+def coordinates_of(covariance: FloatArray, blocks: IntArray) -> FloatArray:
     """Return the coordinates of a factor's sds, which are at their origin, and correlations."""
     q, C = len(covariance), np.linalg.cholesky(covariance) / np.sqrt(np.diagonal(covariance))[:, None]
     own = [0.0] * q
     for i in range(q):
         left = 1.0
-        for j in range(i):
+        for j in range(blocks[i, 0], i):
             own.append(math.atanh(C[i, j] / left))
             left *= math.sqrt(max(1.0 - (C[i, j] / left) ** 2, 1e-12))
     return np.array(own)

@@ -112,7 +112,9 @@ def joint_mode(rows: JointRows, family: Family, prior: Prior, group_prior: Group
         if share < 1.0:
             continue
         for f, own in enumerate(covariances):
-            covariances[f] = _again(effects[f], variances[f], own, (group_prior, _LEAST_SD * family.unit / size[f]))
+            again = _again(effects[f], variances[f], own, (group_prior, _LEAST_SD * family.unit / size[f]))
+            block = rows.factors[f].block_ends[:, 0]
+            covariances[f] = np.where(block[:, None] == block, again, 0.0)
             change = 0.5 * np.log(np.diagonal(covariances[f]) / np.diagonal(own))
             moved = max(moved, float(np.abs(change).max()) * np.sqrt(len(effects[f])))
         if length < max(_NEAR, 0.05 * np.sqrt(sum(u.size for u in effects)) * _NEAR) and moved < 4.0 * _NEAR:
