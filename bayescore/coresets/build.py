@@ -58,6 +58,8 @@ def designed(
     """Put raw rows through the design asked for; every row is checked first, by `first_look`, unless rows come once."""
     design = dataset.design
     check_names(design, dataset.rows.label, intercept)
+    if standardize and not intercept and design.constant is None:
+        _check_effects_centred(design)
     if dataset.rereadable:
         found = ComomentsTotal()
         with checking_group_terms(dataset), dataset.beside(comoments_of, found.add) if standardize else nullcontext():
@@ -86,6 +88,17 @@ def designed(
     if intercept:
         design = replace(design, intercept=True)
     return dataset if design is dataset.design else dataset.with_design(design)
+
+
+def _check_effects_centred(design: Design) -> None:
+    """Raise if an effect is about a column as it is: the column centred is another model without an intercept."""
+    for own in design.groups:
+        for effect in own.effects:
+            if effect in dict(own.sums) or not own.with_intercept(effect):
+                raise DataError(
+                    f"standardize=True: {effect!r} varies by {own.name!r} on the column as it is, and there is no "
+                    "intercept, which takes up a centred column's mean: leave standardize out, or + 0 of the formula"
+                )
 
 
 def sought_family(family: str | Family | None, design: Design | None, exposure: Any, data: Any = None) -> Family:
@@ -254,15 +267,17 @@ def build_coreset(
         ``C(x, Sum)``, ``I(x**2)``, ``center``, ``scale``, ``poly``, splines ``bs`` and ``cr``. Levels, centers and
         knots are learnt in one pass, kept in ``core.design``, and used for new rows. It has an intercept of its own;
         "+ 0" drops it. Group terms ``(1 | county)``, ``(1 + age | county)`` name `groups` and what varies by them;
-        ``(1 | state/county)`` is ``(1 | state) + (1 | state:county)``. The left side ``k | trials(n)``, ``p(k, n)`` or
+        ``(1 | state/county)`` is ``(1 | state) + (1 | state:county)``, and ``(1 + age || county)``, of uncorrelated
+        effects, ``(1 | county) + (0 + age | county)``. The left side ``k | trials(n)``, ``p(k, n)`` or
         ``cbind(k, n - k)`` names successes and `trials`; that of numbers may be computed, ``log(y)``, and predictions
         are then of the logarithm. ``y ~ .`` takes all columns without a role, ``b %in% a`` is ``b:a``, and
-        ``offset(log(years))`` an `offset`. Without a formula all columns are features,
-        and those of text are coded against their first level.
+        ``offset(log(years))`` an `offset`. Without a formula all columns are features, and those of text are coded
+        against their first level.
     intercept : bool
         Put a column of ones, named "Intercept", first.
     standardize : bool
         Center columns and divide them by their (weighted, population) standard deviation, unless they are constant.
+        Effects that are uncorrelated with intercepts, as in ``(1 + x || g)``, are of the column that is not centred.
     design : Design, optional
         ``core.design`` of an earlier coreset, for more rows of the same kind: they get its formula, levels, knots and
         scales. A new level is an error; new groups are added to it. `Coreset.concat` unites coresets of one design.

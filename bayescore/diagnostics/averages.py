@@ -695,8 +695,10 @@ class AveragedRows(NamedTuple):
         squares = (predictor.beta**2).mean(axis=0)
         for own in predictor.factors:
             for q, effect in enumerate(own.grouping.effects):
-                if effect != "1" and own.covariance is not None:
-                    squares[design.names.index(effect)] += own.covariance[:, q, q].mean()
+                assert own.covariance is not None
+                for place, weight in design.columns_of(own.grouping, effect).items():
+                    if place != design.constant:
+                        squares[place] += weight**2 * own.covariance[:, q, q].mean()
         return np.asarray(np.sqrt(squares))
 
     def sums(self, cells: ContrastCells, max_draws: int, figures: Figures) -> ContrastSums:

@@ -316,9 +316,9 @@ def model(
 
     .. math:: \eta_n = x_n \beta + o_n + \sum_f z_{fn} \cdot u_{f, g_f(n)}, \qquad u_{f, g} \sim N(0, S_f)
 
-    The effects u_f exist where the data have grouping factors f: `(1 | g)`, slopes `(1 + x | g)`, several factors
-    `(1 | a) + (1 | b)`, nested or crossed. Draw predictions with `posterior_predictive`:
-    `pm.sample_posterior_predictive` has nothing to draw from a potential.
+    The effects u_f exist where the data have grouping factors f: `(1 | g)`, slopes `(1 + x | g)`, uncorrelated ones
+    `(1 + x || g)`, several factors `(1 | a) + (1 | b)`, nested or crossed. Draw predictions with
+    `posterior_predictive`: `pm.sample_posterior_predictive` has nothing to draw from a potential.
 
     Parameters
     ----------
@@ -336,9 +336,9 @@ def model(
     -------
     pm.Model
         With `beta` and the weighted log-likelihood as a Potential. For each factor g also `sigma_g` and `u_g`, dims
-        "g"; of several effects dims "g_effect" too, and their correlations `rho_g`. Of numbers built with "normal" also
-        `sigma`, the sd of the noise. NUTS moves `u_g_standardised`, and
-        `rho_g_standardised`, partial correlations on (0, 1).
+        "g"; of several effects dims "g_effect" too, and `rho_g`, of those that are correlated. Of numbers built with
+        "normal" also `sigma`, the sd of the noise. NUTS moves `u_g_standardised`, and `rho_g_standardised`, partial
+        correlations on (0, 1).
         `bc.sample(core)` samples this model, or integrates the effects of `(1 | g)` out, which is faster.
 
     Raises

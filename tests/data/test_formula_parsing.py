@@ -23,8 +23,8 @@ def test_a_formula_is_taken_apart():
 def test_group_terms_are_taken_out():
     found = parsed("y ~ (1 | county) + a * b + (1 + a:b + a | `my g`) - 1")
     assert [str(term) for term in found.terms] == ["a", "b", "a:b"]
-    assert found.groups == (GroupTerm("county", ("1",)), GroupTerm("my g", ("1", "a:b", "a")))
-    assert parsed("a + (0 + log(a) | g) + log(a)").groups == (GroupTerm("g", ("log(a)",)),)
+    assert found.groups == (GroupTerm("county", (("1",),)), GroupTerm("my g", (("1", "a:b", "a"),)))
+    assert parsed("a + (0 + log(a) | g) + log(a)").groups == (GroupTerm("g", (("log(a)",),)),)
     assert [str(term) for term in parsed("y ~ (1 | g) + (1 | h) + a").terms] == ["1", "a"]
 
 
@@ -66,16 +66,24 @@ REFUSED = {
     "a factor within": ("y ~ I(C(a))", r"C\(...\) inside"),
     "learnt of learnt": ("y ~ bs(scale(a), df=4)", r"'bs\(scale\(a\), df=4\)' has bs\(...\) of what is itself learnt"),
     "groups added": ("y ~ a + (1 | state + county)", r"'\(1 \| state \+ county\)' needs a column right of its bar"),
-    "uncorrelated effects": (
-        "y ~ a + (1 + a || county)",
-        "effects of a group are correlated: write one bar; or make a copy .* g2\\)$",
-    ),
+    "three bars": ("y ~ a + (1 + a ||| county)", r"has 3 bars; write one, .* or two together, \(1 \+ x \|\| g\)"),
+    "two bars apart": ("y ~ a + (1 + a | | county)", "has 2 bars; write one"),
+    "two columns of groups": ("y ~ a + (1 | g | h)", "has 2 bars; write one"),
+    "nothing uncorrelated": ("y ~ a + (0 || g)", r"in '\(0 \|\| g\)' nothing varies by group"),
+    "no term before two bars": ("y ~ a + ( || g)", "nothing that varies by group"),
     "a group term times": ("y ~ a:(1 | county)", r"the group term '\(1 \| county\)' must be added"),
     "a group term subtracted": ("y ~ a - (1 | county)", "must be added"),
     "groups as a feature": ("y ~ a + county + (1 | county)", "'county' is a grouping factor, and a feature"),
     "groups as a factor": ("y ~ a + C(county) + (1 | county)", "'county' is a grouping factor, and a feature"),
     "groups as the label": ("y ~ a + (1 | y)", "'y' is a grouping factor, and a feature or the label"),
-    "two terms of a group": ("y ~ a + (1 | g) + (0 + a | g)", r"write one, as \(1 \+ x \| g\)"),
+    "an intercept twice": (
+        "y ~ a + (1 + a | g) + (1 | g)",
+        r"the intercept varies by 'g' in two .*leave \(1 \| g\) out",
+    ),
+    "an intercept before": ("y ~ a + (1 | g) + (a | g)", r"the intercept varies by 'g' in two .*leave \(1 \| g\) out"),
+    "two intercepts": ("y ~ a + b + (a | g) + (b | g)", r"write \(0 \+ b \| g\) for \(1 \+ b \| g\)"),
+    "a slope twice": ("y ~ a + (a || g) + (0 + a | g)", r"'a' varies by 'g' in two .*leave \(0 \+ a \| g\) out"),
+    "an intercept by a slash": ("y ~ a + (a || g/h) + (1 | g)", r"varies by 'g' in two .*leave \(1 \| g\) out"),
     "slopes without a mean": ("y ~ a + (1 + b | g)", "'b' varies by 'g' about a mean that is no term .*; add 'b'"),
     "nothing varies": ("y ~ a + ( | g)", "nothing that varies by group"),
     "an effect of no column": ("y ~ a + (0 | g)", r"in '\(0 \| g\)' nothing varies by group; write \(1 \| g\)"),
@@ -119,7 +127,7 @@ def test_a_formula_is_text():
 
 def test_effects_are_spelled_as_terms_and_stand_once():
     (group,) = parsed("y ~ a + a:b + poly(a,2) + (1 + a + a + a : b + poly(a,2) | g)").groups
-    assert group.effects == ("1", "a", "a:b", "poly(a, 2)")
+    assert group.effects == (("1", "a", "a:b", "poly(a, 2)"),)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from scipy.stats import spearmanr
 import bayescore as bc
 from bayescore.data.design import Grouping
 from bayescore.models.predictor import multipliers
-from bayescore.validation import DataError
 
 N_GROUPS = 6
 
@@ -102,11 +101,6 @@ def test_sums_of_columns_are_kept_in_files(rows, tmp_path):
     assert grouping == core.groups[0]
     assert Grouping.from_dict(replace(grouping, sums=()).to_dict()) == replace(grouping, sums=())
     assert dict(grouping.sums)["arm[a]"] == (("Intercept", 1.0), ("arm[b]", -1.0), ("arm[c]", -1.0))
-
-
-def test_two_terms_of_a_factor_say_how_to_write_either_model(rows):
-    with pytest.raises(DataError, match=r"\(1 \+ x \| g\).*correlated.*copy of the column"):
-        bc.all_rows(rows, formula="y ~ dose + (1 | g) + (0 + dose | g)", progressbar=False)
 
 
 @pytest.mark.slow

@@ -68,7 +68,7 @@ def test_the_density_is_the_models(group_prior):
 def test_correlations_have_the_lkj_prior():
     """Each of three has (1 + rho) / 2 ~ Beta(eta + 1/2, eta + 1/2). False alarms: 1e-3. Control: another eta fails."""
     with pm.Model():
-        root = correlated("partial", 3)
+        root = correlated("partial", np.array([[0, 3]] * 3))
         lower = pm.draw(root, 4000, random_seed=1)
     rho = lower @ lower.transpose(0, 2, 1)
     assert rho[:, [0, 1, 2], [0, 1, 2]] == pytest.approx(1.0)
