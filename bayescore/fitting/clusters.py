@@ -60,6 +60,7 @@ from bayescore.data.sources import has_named_columns
 from bayescore.data.tables import is_table
 from bayescore.diagnostics.row_sums import check_finite, full_rows
 from bayescore.families import Family
+from bayescore.families.normal import Gaussian
 from bayescore.fitting.pictures import FitPictures
 from bayescore.fitting.route import Given, Step, overheard, words
 from bayescore.limits import MAX_MOVE, MIN_CLUSTERS, MIN_STRETCH
@@ -552,7 +553,10 @@ class FitClusters(FitPictures):
             levels = tuple(each.levels for each in dataset.rows.design.groups)
             point = posterior.flat.mean(axis=0)
             everyone = everyone_of(given, dataset.rows, core.response, by.groups)
-            sums = cluster_sums(dataset, posterior.family, point, levels, everyone)
+            family = posterior.family
+            if posterior.sd is not None:  # so that F^-1 is the covariance of the draws, the noise's sd averaged over
+                family = Gaussian(float(np.sqrt((posterior.sd**2).mean())))
+            sums = cluster_sums(dataset, family, point, levels, everyone)
             by.check_weight(sums.weight, core)
             transport = robust_map(point, sums, prior)
             text = by.text(sums)

@@ -308,6 +308,29 @@ def test_a_domain_keeps_all_clusters_of_the_design(rows, maps, weights, strata):
     assert np.abs((in_units(alone.coreset, maps[-1])[1] - known) / np.outer(sd, sd)).max() > 0.02
 
 
+@pytest.mark.statistical(rate=1e-6)
+@pytest.mark.filterwarnings("ignore:there are 9 clusters", "ignore:each cluster is one row")
+@pytest.mark.parametrize("weight", [None, "w"])
+def test_numbers_of_an_unknown_sd_have_the_sandwich_of_least_squares(weight):
+    """White's HC0 times G / (G - 1), whatever the draws of sigma; 4,000 independent draws of about a Student t.
+
+    Of kurtosis 9 at most their sd has the standard error sqrt(8 / 16,000), so that 5.5 of these are 12%: 4e-8 each.
+    """
+    rng = np.random.default_rng(4)
+    rows = pd.DataFrame({"x": rng.normal(size=9), "w": rng.integers(1, 3, 9), "c": np.arange(9)})
+    rows["y"] = 3.0 + rows["x"] + rng.normal(size=9) * (1.0 + abs(rows["x"]))
+    w, X = np.ones(9) if weight is None else rows["w"], np.column_stack([np.ones(9), rows["x"]])
+    bread = np.linalg.inv((X * np.asarray(w)[:, None]).T @ X)
+    scores = X * (w * (rows["y"] - X @ bread @ X.T @ (w * rows["y"]))).to_numpy()[:, None]
+    sd = np.sqrt(np.diagonal(bread @ scores.T @ scores @ bread) * 9 / 8)
+    told = {"family": "normal", "weights": weight, "random_state": 1, "prior": bc.priors.Normal(0, 1e4), **QUIET}
+    fit = bc.fit("y ~ x", rows, **told)
+    found = fit.cluster_robust("c").summary().loc[["Intercept", "x"]]
+    assert np.abs(found["sd"] / sd - 1.0).max() < 0.12
+    residual = fit.coreset.params["sd"] / fit.posterior().sd  # the control: the sd of least squares in place of draws
+    assert np.sqrt((residual**-2).mean()) > 1.12
+
+
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("family", ["logistic", "normal"])
 def test_rows_of_weight_0_are_outside_of_the_domain_in_every_source(rows, source, family, tmp_path):
