@@ -1,5 +1,8 @@
 r"""Numbers with normal noise of an unknown sd: the posterior of sds and correlations, all else integrated out.
 
+`models.noise` has its mode under flat priors of coefficients and of log sigma, where log det P and the term of m are
+left out; `samplers.normal` draws from it.
+
 With coefficients beta ~ N(m, P^-1), effects u ~ N(0, S) of all group terms, W the sum of weights,
 
 .. math:: \log p(y | \sigma, S) = -\tfrac12 \Big[ W \log 2 \pi \sigma^2 + \log\det H - \log\det P + \log\det S
@@ -38,19 +41,32 @@ _COARSE = 161
 _DENSE = 1 << 20  # numbers of an array in place of a sparse matrix
 _PIECE = 1 << 21  # numbers of matrices at a time
 _FIRST = 0.5  # sd of effects over that of the noise, in columns of scale 1
-_STEP = 1e-3  # of log sds, for second differences
+_STEP = 1e-3  # of log sds, then of about posterior sds, for slopes
+_WIDE_STEP = 0.1  # of the same, for second differences
+_SMALL = 1e-5  # of the sd from which sigma is sought
+_NEAR = 0.05  # slope at the mode in nats for a posterior sd, before a last step
 _LEAST_CURVATURE = 0.1  # of log sds: where rows say nothing their prior does
+_LOWER = math.log(3.0)  # steps of log sigma in search of where to begin
+_RANK = 1e-10  # of the largest singular value of columns of one length, or of the sd of a column that stands still
+NO_NOISE = (
+    "the responses have no noise: columns, or groups, tell them to rounding; look for a column that is y under another "
+    "name, or give the sd, as in family='normal(2.5)'"
+)
 
 
 @dataclass(frozen=True, eq=False)
 class WhitenedRows:
-    """Rows X, shape (n, p), of coefficients v ~ N(0, I), beta = m + R^-1 v, and y less X m; weights w, (n,)."""
+    """Rows X, shape (n, p), of coefficients v ~ N(0, I), beta = m + R^-1 v, and y less X m; weights w, (n,).
+
+    Under a flat prior v has the precision 0, columns of X are orthonormal by the weights, and y is their residual.
+    """
 
     X: FloatArray
     y: FloatArray
     w: FloatArray
     mean: FloatArray
     root: FloatArray  # R, upper triangular
+    precision: float = 1.0  # of v
 
     @classmethod
     def of(cls, rows: WeightedData, prior: Prior) -> "WhitenedRows":
@@ -63,14 +79,34 @@ class WhitenedRows:
         X = linalg.solve_triangular(root, rows.X.T, trans="T").T
         return cls(X, -rows.offset - rows.X @ mean, rows.weights, mean, np.asarray(root, dtype=np.float64))
 
+    @classmethod
+    def flat(cls, rows: WeightedData) -> "WhitenedRows":
+        """Return rows of numbers whose coefficients have a flat prior; columns that depend on others are left out."""
+        assert rows.offset is not None
+        root = np.sqrt(rows.weights)
+        X, y = root[:, None] * rows.X, -root * rows.offset
+        size = np.abs(X).max(axis=0, initial=0.0)
+        X = X[:, size > 0.0] / size[size > 0.0]
+        basis = X
+        if X.shape[1]:
+            U, values, _ = np.linalg.svd(X / np.sqrt((X**2).sum(axis=0)), full_matrices=False)
+            basis = U[:, values > _RANK * values[0]]
+        for _ in range(2):  # the second time for rounding
+            y = y - basis @ (basis.T @ y)
+        p = basis.shape[1]
+        return cls(basis / root[:, None], y / root, rows.weights, np.zeros(p), np.eye(p), precision=0.0)
+
     def beta(self, v: FloatArray) -> FloatArray:
         """Return coefficients, shape (S, p), at v."""
         return np.asarray(self.mean + linalg.solve_triangular(self.root, v.T).T)
 
 
 @dataclass(frozen=True, eq=False)
-class FlatNormal:
-    """Rows without groups: M = sqrt(w) X = U s V', and sqrt(w) y = U g + rest."""
+class NoiseSdPosterior:
+    """The posterior of sigma without groups, coefficients integrated out.
+
+    M = sqrt(w) X has the singular value decomposition U s V', and sqrt(w) y = U g + rest.
+    """
 
     rows: WhitenedRows
     s: FloatArray  # (p,)
@@ -80,7 +116,7 @@ class FlatNormal:
     sd_prior: GroupPrior
 
     @classmethod
-    def of(cls, data: WeightedData, prior: Prior, sd_prior: GroupPrior) -> "FlatNormal":
+    def of(cls, data: WeightedData, prior: Prior, sd_prior: GroupPrior) -> "NoiseSdPosterior":
         """Return the posterior of rows."""
         rows = WhitenedRows.of(data, prior)
         root = np.sqrt(rows.w)
@@ -141,6 +177,13 @@ class FlatNormal:
         return self.rows.beta(t @ self.V.T), sd
 
 
+class SdMode(NamedTuple):
+    """The mode of sds and correlations in the coordinates of `GroupSdPosterior`, (k,), and the covariance, (k, k)."""
+
+    point: FloatArray
+    covariance: FloatArray
+
+
 class GroupSds(NamedTuple):
     """Sds and correlations at n points: sigma, (n,), and the factors B of each factor's covariances B B', (n, q, q)."""
 
@@ -149,8 +192,12 @@ class GroupSds(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class GroupedNormal:
-    """Rows with groups. A point has log sigma, and for each factor log sds and Fisher's z of partial correlations."""
+class GroupSdPosterior:
+    """The posterior of sigma and of sds and correlations of effects, coefficients and effects integrated out.
+
+    A point has log sigma, and for each factor log sds and Fisher's z of partial correlations. Under flat priors of
+    coefficients and of log sigma it is the restricted likelihood times the priors of effects.
+    """
 
     rows: JointRows
     flat: WhitenedRows
@@ -158,27 +205,29 @@ class GroupedNormal:
     curvature: Curvature  # of the log-likelihood for sigma = 1
     cross: FloatArray | None  # of it, (G, q, m), where that is no large array: then many points go together
     pull: FloatArray  # of y on coefficients and effects, (p + E,)
-    priors: tuple[GroupPrior, GroupPrior]  # of sds of effects and of the noise
+    priors: tuple[GroupPrior, GroupPrior | None]  # of sds of effects and of the noise
 
     @classmethod
-    def of(cls, core: Coreset, prior: Prior, group_prior: GroupPrior, sd_prior: GroupPrior) -> "GroupedNormal":
-        """Return the posterior of a coreset of numbers."""
+    def of(
+        cls, core: Coreset, prior: Prior | None, group_prior: GroupPrior, sd_prior: GroupPrior | None
+    ) -> "GroupSdPosterior":
+        """Return the posterior of a coreset of numbers; None is a flat prior, of coefficients or of log sigma."""
         rows = JointRows.of(core)
-        flat = WhitenedRows.of(rows.rows, prior)
+        flat = WhitenedRows.flat(rows.rows) if prior is None else WhitenedRows.of(rows.rows, prior)
         columns = sparse.hstack([sparse.csr_array(flat.X), rows.columns], format="csr")
         curvature, (G, q) = rows.curvature(flat.w, flat.X), rows.shapes[0]
         cross = curvature.cross.toarray().reshape(G, q, -1) if math.prod(curvature.cross.shape) <= _DENSE else None
         return cls(rows, flat, columns, curvature, cross, columns.T @ (flat.w * flat.y), (group_prior, sd_prior))
 
     @property
-    def seconds(self) -> float:
+    def seconds_per_density(self) -> float:
         """About how long a log density takes, by sizes alone, so that draws do not depend on the machine."""
         (G, q), m, rows = self.rows.shapes[0], len(self.curvature.rest), len(self.flat.w)
         if self.cross is not None:
             return 5e-8 * rows + 1e-8 * G * q * (m + 10 * q) + 1e-9 * G * q * m**2 + 1e-10 * m**3
         return 5e-4 + 3e-7 * G * q**2 + 1e-7 * self.curvature.cross.nnz + 3e-11 * m**3
 
-    def sds(self, points: FloatArray) -> GroupSds:
+    def unpack(self, points: FloatArray) -> GroupSds:
         """Return sds and correlations at points, shape (n, k)."""
         factors, at, n = [], 1, len(points)
         for own in self.rows.factors:
@@ -197,11 +246,12 @@ class GroupedNormal:
 
     def log_priors(self, points: FloatArray) -> FloatArray:
         """Return the log density of the priors in these coordinates, shape (n,), up to a constant."""
-        total, at = _log_sigma(points[:, 0], self.priors[1]), 1
+        of_effects, of_noise = self.priors
+        total, at = np.zeros(len(points)) if of_noise is None else _log_sigma(points[:, 0], of_noise), 1
         for own in self.rows.factors:
             q = len(own.effects)
             for sd in points.T[at : at + q]:
-                total += _log_sigma(sd, self.priors[0])
+                total += _log_sigma(sd, of_effects)
             at += q
             for i, (first, end) in enumerate(own.block_ends):
                 for j in range(first, i):
@@ -210,9 +260,10 @@ class GroupedNormal:
                     at += 1
         return total
 
-    def _solved(self, own: GroupSds, turns: list[FloatArray], pulls: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def _solve(self, sds: GroupSds, turns: list[FloatArray], pulls: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the log determinants of sigma^2 H, (n,), and what solves it for the right hand sides, (n, p + E)."""
-        square, p, shapes = own.sd[:, None, None] ** 2, self.flat.X.shape[1], self.rows.shapes
+        square, p, shapes = sds.sd[:, None, None] ** 2, self.flat.X.shape[1], self.rows.shapes
+        of_beta = self.flat.precision * square[:, 0]
         precisions = [square * turn.transpose(0, 2, 1) @ turn for turn in turns]
         log_det, x, (G, q) = np.empty(len(pulls)), np.empty(pulls.shape), shapes[0]
         first, rest = slice(p, p + G * q), np.r_[:p, p + G * q : pulls.shape[1]]
@@ -222,7 +273,7 @@ class GroupedNormal:
             P, of_first = [each[cut] for each in precisions], pulls[cut, first].reshape(-1, G, q)
             if self.cross is None:
                 blocks = [np.broadcast_to(each[0], (H, r, r)) for each, (H, r) in zip(P, shapes, strict=True)]
-                solver = self.curvature.solver(square[start] * np.eye(p), blocks)
+                solver = self.curvature.solver(of_beta[start] * np.eye(p), blocks)
                 u, move = solver.solve(of_first[0], pulls[start, rest])
                 log_det[cut] = np.linalg.slogdet(solver.D)[1].sum() + 2.0 * np.log(np.diagonal(solver.factor)).sum()
                 x[cut, first], x[cut, rest] = u.ravel(), move
@@ -231,7 +282,7 @@ class GroupedNormal:
             inverse = 1.0 / D if q == 1 else np.linalg.inv(D)
             W = inverse * self.cross if q == 1 else inverse @ self.cross  # (n, G, q, m)
             schur = self.curvature.rest - self.cross.reshape(G * q, -1).T @ W.reshape(len(W), G * q, -1)
-            schur[:, np.arange(p), np.arange(p)] += square[cut, 0]
+            schur[:, np.arange(p), np.arange(p)] += of_beta[cut]
             at = p
             for each, (H, r) in zip(P[1:], shapes[1:], strict=True):
                 places = at + np.arange(H * r).reshape(H, r)
@@ -245,7 +296,7 @@ class GroupedNormal:
             x[cut, first], x[cut, rest] = u.reshape(len(u), -1), move
         return log_det, x
 
-    def _parts(self, x: FloatArray) -> tuple[FloatArray, list[FloatArray]]:
+    def _split(self, x: FloatArray) -> tuple[FloatArray, list[FloatArray]]:
         """Return v, shape (n, p), and effects, (n, G, q) each, of vectors (n, p + E)."""
         ends = np.cumsum([self.flat.X.shape[1], *(G * q for G, q in self.rows.shapes)])[:-1]
         v, *effects = np.split(x, ends, axis=1)
@@ -253,40 +304,42 @@ class GroupedNormal:
 
     def log_densities(self, points: FloatArray) -> FloatArray:
         """Return the log density of points, shape (n,), -inf where it is beyond numbers."""
-        far = np.abs(points[:, ~self._correlations] - self._middle).max(axis=1) > _FARTHEST
+        middle = math.log(self.priors[0].sigma)
+        far = np.abs(points[:, ~self._correlations] - middle).max(axis=1) > _FARTHEST
         far |= np.abs(points[:, self._correlations]).max(axis=1, initial=0.0) > 0.3 * _FARTHEST
         found = np.full(len(points), -np.inf)
-        found[~far] = self._within(points[~far])
+        found[~far] = self._in_range(points[~far])
         return np.where(np.isfinite(found), found, -np.inf)
 
-    def _within(self, points: FloatArray) -> FloatArray:
-        own = self.sds(points)
-        turns = [np.asarray(np.linalg.inv(B)) for B in own.factors]
+    def _in_range(self, points: FloatArray) -> FloatArray:
+        sds = self.unpack(points)
+        turns = [np.asarray(np.linalg.inv(B)) for B in sds.factors]
         try:
-            log_det, x = self._solved(own, turns, np.repeat(self.pull[None], len(points), axis=0))
+            log_det, x = self._solve(sds, turns, np.repeat(self.pull[None], len(points), axis=0))
         except (DataError, np.linalg.LinAlgError):
             if len(points) == 1:
                 return np.full(1, -np.inf)
-            return np.concatenate([self._within(point[None]) for point in points])
-        (v, effects), w = self._parts(x), self.flat.w
+            return np.concatenate([self._in_range(point[None]) for point in points])
+        (v, effects), w = self._split(x), self.flat.w
         gaps = self.flat.y - (self.columns @ x.T).T
-        square = (gaps**2 @ w) / own.sd**2 + (v**2).sum(axis=1)
+        square = (gaps**2 @ w) / sds.sd**2 + self.flat.precision * (v**2).sum(axis=1)
         logs = log_det + float(w.sum()) * _LOG_2PI + (float(w.sum()) - len(self.pull)) * 2.0 * points[:, 0]
-        for B, turn, u in zip(own.factors, turns, effects, strict=True):
+        for B, turn, u in zip(sds.factors, turns, effects, strict=True):
             square += ((u @ turn.transpose(0, 2, 1)) ** 2).sum(axis=(1, 2))
             logs += 2.0 * u.shape[1] * np.log(np.einsum("nqq->nq", B)).sum(axis=1)
         return np.asarray(self.log_priors(points) - 0.5 * (square + logs))
 
-    def draw(self, points: FloatArray, rng: np.random.Generator) -> tuple[FloatArray, list[FloatArray]]:
+    def draw_effects(self, points: FloatArray, rng: np.random.Generator) -> tuple[FloatArray, list[FloatArray]]:
         """Return a draw of coefficients, shape (n, p), and of each factor's effects, (n, G, q), at each point."""
-        own, n = self.sds(points), len(points)
-        turns = [np.asarray(np.linalg.inv(B)) for B in own.factors]
-        of_rows = np.sqrt(self.flat.w) * rng.standard_normal((n, len(self.flat.w))) * own.sd[:, None]
+        assert self.flat.precision == 1.0
+        sds, n = self.unpack(points), len(points)
+        turns = [np.asarray(np.linalg.inv(B)) for B in sds.factors]
+        of_rows = np.sqrt(self.flat.w) * rng.standard_normal((n, len(self.flat.w))) * sds.sd[:, None]
         more = [rng.standard_normal((n, self.flat.X.shape[1]))]
         for turn, shape in zip(turns, self.rows.shapes, strict=True):
             more.append((rng.standard_normal((n, *shape)) @ turn).reshape(n, -1))
-        pulls = self.pull + (self.columns.T @ of_rows.T).T + own.sd[:, None] ** 2 * np.concatenate(more, axis=1)
-        v, effects = self._parts(self._solved(own, turns, pulls)[1])
+        pulls = self.pull + (self.columns.T @ of_rows.T).T + sds.sd[:, None] ** 2 * np.concatenate(more, axis=1)
+        v, effects = self._split(self._solve(sds, turns, pulls)[1])
         return self.flat.beta(v), effects
 
     @cached_property
@@ -295,37 +348,91 @@ class GroupedNormal:
         return np.array([False, *(each for part in parts for each in part)])
 
     @cached_property
-    def _middle(self) -> FloatArray:
-        """Logs of the scales of the sds' priors."""
-        n_effects = sum(q for _, q in self.rows.shapes)
-        return np.array([math.log(self.priors[1].sigma), *[math.log(self.priors[0].sigma)] * n_effects])
+    def log_sds(self) -> dict[str, slice]:
+        """Where a point has the log sds of each factor, by its name."""
+        factors, start = {}, 1
+        for own in self.rows.factors:
+            factors[own.name] = slice(start, start + len(own.effects))
+            start += len(own.parameters)
+        return factors
 
-    def first(self, sd: float) -> FloatArray:
-        """Return a point to begin with, given about sigma: effects are half of it, and uncorrelated."""
-        w, found = self.flat.w, [math.log(sd)]
-        for z, own in zip(self.rows.z, self.rows.factors, strict=True):
-            size = np.sqrt(np.maximum(w @ z**2 / w.sum(), np.finfo(float).tiny))
-            found += [*np.log(_FIRST * sd / size), *[0.0] * len(own.pairs[0])]
-        return np.array(found)
+    def starting_point(self, sd: float) -> FloatArray:
+        """Return where a search begins, given sigma: effects on columns about their means are half of it, independent.
 
-    def mode(self, sd: float) -> tuple[FloatArray, FloatArray]:
-        """Return the mode, and the factor of about the covariance there, sought from about sigma."""
-        first = self.first(sd)
-        k, worst = len(first), 1e6 - float(self.log_densities(first[None])[0])
+        With z = t T, t such columns, and effects of sds s on these, the covariance of effects on z is T^-1 s^2 T^-'.
+        """
+        w, point = self.flat.w, [math.log(sd)]
+        for factor, z in zip(self.rows.factors, self.rows.z, strict=True):
+            q, (firsts, ends) = len(factor.effects), factor.block_ends.T
+            inverse, columns = np.eye(q), z
+            if "1" in factor.effects:
+                i = factor.effects.index("1")
+                mean = (w * z[:, i]) @ z / (w @ z[:, i] ** 2)
+                mean[i] = mean[: firsts[i]] = mean[ends[i] :] = 0.0
+                columns = z - np.outer(z[:, i], mean)
+                inverse[i] -= mean
+            size, least = (np.sqrt(w @ each**2 / w.sum()) for each in (columns, z))
+            size = np.maximum(size, np.maximum(_RANK * least, np.finfo(float).tiny))
+            B = np.linalg.cholesky((inverse * (_FIRST * sd / size) ** 2) @ inverse.T)
+            sds = np.sqrt((B**2).sum(axis=1))
+            L = B / sds[:, None]
+            left = 1.0 - np.cumsum(L**2, axis=1) + L**2  # of the variance, before each column
+            partial = [L[i, j] / math.sqrt(left[i, j]) for i in range(q) for j in range(firsts[i], i)]
+            point += [*np.log(sds), *np.arctanh(partial)]
+        return np.array(point)
 
-        def losses(points: FloatArray) -> FloatArray:
-            return np.minimum(-self.log_densities(points), worst)
+    def find_mode(self, sd: float) -> "SdMode":
+        """Return the mode, sought from a sigma that is not too small, and about the covariance there.
 
-        def descent(point: FloatArray) -> tuple[float, FloatArray]:
-            found = losses(np.vstack([point, point + steps, point - steps]))
-            return float(found[0]), (found[1 : k + 1] - found[k + 1 :]) / (2.0 * _STEP)
+        0) Sigma is lowered from `sd` while the density rises, as effects may be far larger than the noise.
+        1) Coordinates x are scaled by the curvatures of the density there, each alone.
+        2) Quasi-Newton steps (BFGS) with slopes by differences, as densities of many points together cost less.
+        3) Second differences, which end the search with a step of Newton's.
+
+        Raises
+        ------
+        DataError
+            If coefficients and effects leave no noise but rounding.
+        """
+        # 0)
+        point, k = self.starting_point(sd), self._correlations.size
+        lower, value = _LOWER * np.eye(k)[0], float(self.log_densities(point[None])[0])
+        while (below := float(self.log_densities((point - lower)[None])[0])) > value:
+            point, value = point - lower, below
+        if below == -np.inf:  # the density rises until the precision is singular but for rounding
+            raise DataError(NO_NOISE)
+        # 1)
+        scale, worst = np.ones(k), 1e6 - value
+
+        def losses(x: FloatArray) -> FloatArray:
+            return np.minimum(-self.log_densities(point + x * scale), worst)
 
         steps = _STEP * np.eye(k)
-        point = optimize.minimize(descent, first, jac=True, method="BFGS", options={"gtol": 1e-2}).x
-        slopes = [[descent(point + sign * 10.0 * step)[1] for sign in (1.0, -1.0)] for step in steps]
-        H = np.array([up - down for up, down in slopes]) / (20.0 * _STEP)
-        values, turn = np.linalg.eigh(0.5 * (H + H.T))
-        return point, turn / np.sqrt(np.maximum(values, _LEAST_CURVATURE))
+        around = losses(np.vstack([np.zeros(k), steps, -steps]))
+        bends = (around[1 : k + 1] + around[k + 1 :] - 2.0 * around[0]) / _STEP**2
+        scale = 1.0 / np.sqrt(np.maximum(np.abs(bends), _LEAST_CURVATURE))
+
+        # 2)
+        def descent(x: FloatArray) -> tuple[float, FloatArray]:
+            value, *others = losses(np.vstack([x, x + steps]))
+            return float(value), (np.array(others) - value) / _STEP
+
+        x = optimize.minimize(descent, np.zeros(k), jac=True, method="BFGS", options={"gtol": _NEAR}).x
+        # 3) along each coordinate, and along two at a time
+        wide = _WIDE_STEP * np.eye(k)
+        i, j = np.tril_indices(k, -1)
+        ways = np.vstack([wide, wide[i] + wide[j]])
+        ahead, back = losses(np.vstack([x + ways, x - ways])).reshape(2, -1)
+        second = (ahead + back - 2.0 * losses(x[None])) / _WIDE_STEP**2
+        H = np.diag(second[:k])
+        H[i, j] = H[j, i] = 0.5 * (second[k:] - second[i] - second[j])
+        values, turn = np.linalg.eigh(H / np.outer(scale, scale))
+        covariance = (turn / np.maximum(values, _LEAST_CURVATURE)) @ turn.T
+        slope = (ahead - back)[:k] / (2.0 * _WIDE_STEP * scale)
+        if slope @ covariance @ slope > 1.0 and point[0] < math.log(_SMALL * sd):  # rounding hides the mode
+            raise DataError(NO_NOISE)
+        ends = np.vstack([x, x - covariance @ slope / scale])
+        return SdMode(point + ends[np.argmin(losses(ends))] * scale, covariance)
 
 
 def _log_sigma(log_sd: FloatArray, prior: GroupPrior) -> FloatArray:

@@ -27,8 +27,7 @@ from bayescore.data.coreset import Coreset, feature_names
 from bayescore.data.design import one_intercept
 from bayescore.families.family import check_family
 from bayescore.families.normal import Gaussian
-from bayescore.models.noise import NoiseEstimate, find_noise
-from bayescore.models.normal import FlatNormal, GroupedNormal, correlations_of
+from bayescore.models.normal import GroupSdPosterior, NoiseSdPosterior, SdMode, correlations_of
 from bayescore.models.posterior import add_predictors, add_scores, log_joint_density, posterior, prior_terms
 from bayescore.models.predictor import Factor, Predictor
 from bayescore.priors.groups import log_sigma_terms
@@ -51,6 +50,7 @@ from bayescore.types import FloatArray
 _ALTERNATIONS = 4  # of the mode of coefficients and sigma at the residuals there
 _DF = 5.0
 _WIDER = 1.3  # than the curvature at the mode, of the first proposals
+_BEND = 2.0  # sds below the mode, from where a log sd's tail is bent
 _ROUNDS = 300, 600, 1200  # points weighed
 _KERNELS = 400
 _DEFENSIVE = 0.1  # share of proposals as wide as all points
@@ -104,18 +104,47 @@ def _student(steps: FloatArray, factor: FloatArray) -> FloatArray:
     return np.asarray(-0.5 * (_DF + k) * np.log1p(square / _DF) - np.log(np.diagonal(factor)).sum())
 
 
-def fitted(target: GroupedNormal, sd: float, rng: np.random.Generator) -> tuple[Mixture, FloatArray, int]:
-    """Return proposals of sds and correlations, points to start from, and how many proposals make a draw."""
-    mode, scale = target.mode(sd)
-    factor = np.asarray(np.linalg.cholesky(scale @ scale.T), dtype=np.float64)
-    made = [Mixture(mode[None], _WIDER * factor, mode, 2.0 * _WIDER * factor)]
-    points, values = np.empty((0, len(mode))), np.empty(0)
+@dataclass(frozen=True, eq=False)
+class BentDensity:
+    """The density of sds and correlations in coordinates t in which the left tails of log sds are those of a normal.
+
+    As the sd of effects falls to 0 the likelihood is constant, and the density of s = log sd falls as exp(s): far too
+    slowly for a mixture of Student t about points nearby. Below b, s = t - (t - b)^2 / 2; elsewhere s = t.
+    """
+
+    target: GroupSdPosterior
+    bend: FloatArray  # b, (k,); -inf where a coordinate is no log sd of effects
+
+    @classmethod
+    def of(cls, target: GroupSdPosterior, mode: SdMode) -> "BentDensity":
+        """Return the density that is bent below two sds from the mode."""
+        places = np.concatenate([np.r_[each] for each in target.log_sds.values()])
+        bend = np.full(len(mode.point), -np.inf)
+        bend[places] = mode.point[places] - _BEND * np.sqrt(np.diagonal(mode.covariance)[places])
+        return cls(target, bend)
+
+    def points(self, t: FloatArray) -> FloatArray:
+        """Return log sigma, log sds and z at t, shape (n, k)."""
+        return t - 0.5 * np.minimum(t - self.bend, 0.0) ** 2
+
+    def log_densities(self, t: FloatArray) -> FloatArray:
+        """Return the log density at t, shape (n,), a piece at a time."""
+        pieces = np.array_split(self.points(t), max(len(t) // _PIECE, 1))
+        values = np.concatenate([self.target.log_densities(piece) for piece in pieces])
+        return np.asarray(values + np.log1p(-np.minimum(t - self.bend, 0.0)).sum(axis=1))
+
+
+def fit_proposals(density: BentDensity, mode: SdMode, rng: np.random.Generator) -> tuple[Mixture, FloatArray, int]:
+    """Return proposals of t, points to start from, and how many proposals make a draw."""
+    factor = np.asarray(np.linalg.cholesky(mode.covariance), dtype=np.float64)
+    made = [Mixture(mode.point[None], _WIDER * factor, mode.point, 2.0 * _WIDER * factor)]
+    points, values = np.empty((0, len(factor))), np.empty(0)
     for n in _ROUNDS:
         new = made[-1].draw(n, rng)
-        points, values = np.concatenate([points, new]), np.append(values, target.log_densities(new))
+        points, values = np.concatenate([points, new]), np.append(values, density.log_densities(new))
         shares = np.log(np.array(_ROUNDS[: len(made)]) / len(points))
         log_q = special.logsumexp([own.log_density(points) + a for own, a in zip(made, shares, strict=True)], axis=0)
-        made.append(Mixture.about(points, values - log_q, factor @ factor.T, rng))
+        made.append(Mixture.about(points, values - log_q, mode.covariance, rng))
     last = np.exp((values - made[-1].log_density(points))[-_ROUNDS[-1] :] - (values - log_q).max())
     w = np.exp(values - log_q - special.logsumexp(values - log_q))
     worth = float(last.sum() ** 2 / (last @ last) / len(last))
@@ -124,7 +153,7 @@ def fitted(target: GroupedNormal, sd: float, rng: np.random.Generator) -> tuple[
 
 
 @jit_sums
-def _of_rows(theta: FloatArray, gradient: FloatArray, data: Any) -> float:
+def _rows_density(theta: FloatArray, gradient: FloatArray, data: Any) -> float:
     """Return the log density of coefficients and log sigma, and write its gradient."""
     columns, weights, offset, prior, (nu, scale) = data
     D = theta.size - 1
@@ -145,7 +174,7 @@ def _of_rows(theta: FloatArray, gradient: FloatArray, data: Any) -> float:
     return float(total - 0.5 * square - weight * theta[D] + value)
 
 
-OF_ROWS = density("numbers", _of_rows)
+OF_ROWS = density("numbers", _rows_density)
 
 
 class NormalSampler(Sampler):
@@ -157,21 +186,22 @@ class NormalSampler(Sampler):
         assert sd_prior is not None
         coords, dims = {"feature": list(feature_names(core))}, {"beta": ["feature"]}
         if core.group is None:
-            drawn = self._flat(request) if request.prior.gaussian else self._by_steps(request)
+            drawn = self._draw_without_groups(request) if request.prior.gaussian else self._draw_by_langevin(request)
             found = dict(zip(("beta", "sigma"), drawn, strict=True))
             predictor = Predictor(found["beta"].reshape(-1, core.n_features), sd=found["sigma"].ravel())
-            return self._told(request, found, predictor, {"coords": coords, "dims": dims})
+            return self._as_inference_data(request, found, predictor, {"coords": coords, "dims": dims})
         if not request.prior.gaussian:
             raise ValueError(
                 f"sampler='normal' with groups needs a normal prior, not {request.prior}: use sampler='nuts'"
             )
         groups, group_prior = check_groups(core), request.options["group_prior"]
         assert isinstance(core, Coreset)
-        target = GroupedNormal.of(core, request.prior, group_prior, sd_prior)
-        if target.seconds > _LONGEST and (noise := find_noise(core)).freedom > _ENOUGH:
-            return self._given(request, noise)
+        target = GroupSdPosterior.of(core, request.prior, group_prior, sd_prior)
+        mode = target.find_mode(float(check_family(request.family).unit))
+        if target.seconds_per_density > _LONGEST and 0.5 / mode.covariance[0, 0] > _ENOUGH:
+            return self._draw_about_mode(request, target, mode)
         check_effects(request, core.n_features + sum(len(own) * len(own.effects) for own in groups), "effects")
-        found = self._sampled(request, target)
+        found = self._draw_chains(request, target, mode)
         coords, dims = {**coords, **coords_of(groups)}, {**dims, **dims_of(groups)}
         flat_ones = {name: each.reshape(-1, *each.shape[2:]) for name, each in found.items()}
         factors = [Factor.of(own, flat_ones) for own in groups]
@@ -179,9 +209,11 @@ class NormalSampler(Sampler):
         if one_intercept(groups):
             name = groups[0].name
             found[f"icc_{name}"] = intraclass_correlation(found[f"sigma_{name}"], found["sigma"] ** 2)
-        return self._told(request, found, predictor, {"coords": coords, "dims": dims})
+        return self._as_inference_data(request, found, predictor, {"coords": coords, "dims": dims})
 
-    def _told(self, request: Request, found: dict[str, FloatArray], predictor: Predictor, named: dict[str, Any]) -> Any:
+    def _as_inference_data(
+        self, request: Request, found: dict[str, FloatArray], predictor: Predictor, named: dict[str, Any]
+    ) -> Any:
         """Return draws with their log densities, and attributes that say what they are of."""
         from bayescore.compat import inference_data  # ArviZ is slow to import, and builders do without it
 
@@ -194,14 +226,14 @@ class NormalSampler(Sampler):
             tell_groups(idata, check_groups(request.data), group_prior, told)
         return idata
 
-    def _flat(self, request: Request) -> tuple[FloatArray, FloatArray]:
+    def _draw_without_groups(self, request: Request) -> tuple[FloatArray, FloatArray]:
         """Return independent draws of the coefficients, shape (chains, draws, D), and of sigma."""
         assert request.sd_prior is not None
-        target = FlatNormal.of(request.data, request.prior, request.sd_prior)
+        target = NoiseSdPosterior.of(request.data, request.prior, request.sd_prior)
         chains = [target.draw(request.draws, np.random.default_rng(stream)) for stream in request.streams[:-1]]
         return np.stack([beta for beta, _ in chains]), np.stack([sd for _, sd in chains])
 
-    def _by_steps(self, request: Request) -> tuple[FloatArray, FloatArray]:
+    def _draw_by_langevin(self, request: Request) -> tuple[FloatArray, FloatArray]:
         """Return the same where the prior is not normal, by `langevin` on coefficients and log sigma."""
         rows, sd_prior, sd = request.data, request.sd_prior, float(check_family(request.family).unit)
         assert sd_prior is not None
@@ -220,33 +252,35 @@ class NormalSampler(Sampler):
         drawn = run(frame, center + 1.5 * noise @ scale.T, request.streams[:-1], plan)
         return drawn.theta[..., :D], np.exp(drawn.theta[..., D])
 
-    def _sampled(self, request: Request, target: GroupedNormal) -> dict[str, FloatArray]:
+    def _draw_chains(self, request: Request, target: GroupSdPosterior, mode: SdMode) -> dict[str, FloatArray]:
         """Return variables of models with groups, shape (chains, draws, ...) each."""
         core = request.data
         assert isinstance(core, Coreset)
         rng = np.random.default_rng(request.streams[-1])
-        proposals, starts, thin = fitted(target, float(check_family(request.family).unit), rng)
+        density = BentDensity.of(target, mode)
+        proposals, starts, thin = fit_proposals(density, mode, rng)
         chains, n = [], request.draws * thin
         with progress(request.progressbar, "sampling sds", request.chains * n) as bar:
             for c, stream in enumerate(request.streams[:-1]):
                 own = np.random.default_rng(stream)
                 points = np.concatenate([starts[c % len(starts)][None], proposals.draw(n, own)])
-                parts = [target.log_densities(part) for part in np.array_split(points, max(len(points) // _PIECE, 1))]
-                ratios, accept = np.concatenate(parts) - proposals.log_density(points), np.log(own.random(n))
+                ratios, accept = density.log_densities(points) - proposals.log_density(points), np.log(own.random(n))
                 places, now = np.empty(n, dtype=np.int64), 0
                 for place in range(n):
                     now = place + 1 if accept[place] < ratios[place + 1] - ratios[now] else now
                     places[place] = now
-                chains.append(self._given_sds(target, points[places[thin - 1 :: thin]], own))
+                chains.append(self._draw_given_sds(target, density.points(points[places[thin - 1 :: thin]]), own))
                 bar.advance(n)
         return {name: np.stack([own[name] for own in chains]) for name in chains[0]}
 
-    def _given_sds(self, target: GroupedNormal, points: FloatArray, rng: np.random.Generator) -> dict[str, FloatArray]:
+    def _draw_given_sds(
+        self, target: GroupSdPosterior, points: FloatArray, rng: np.random.Generator
+    ) -> dict[str, FloatArray]:
         """Return variables of a chain, given its points, shape (n, k): coefficients and effects are drawn."""
         pieces = np.array_split(points, max(len(points) // _PIECE, 1))
-        beta, effects = zip(*(target.draw(piece, rng) for piece in pieces), strict=True)
+        beta, effects = zip(*(target.draw_effects(piece, rng) for piece in pieces), strict=True)
         found = {"beta": np.concatenate(beta), "sigma": np.exp(points[:, 0])}
-        for f, (own, B) in enumerate(zip(target.rows.factors, target.sds(points).factors, strict=True)):
+        for f, (own, B) in enumerate(zip(target.rows.factors, target.unpack(points).factors, strict=True)):
             (sd, R), q = correlations_of(B), len(own.effects)
             u = np.concatenate([each[f] for each in effects])
             found |= {f"u_{own.name}": u if q > 1 else u[:, :, 0], f"sigma_{own.name}": sd if q > 1 else sd[:, 0]}
@@ -255,21 +289,25 @@ class NormalSampler(Sampler):
                 found[f"rho_{own.name}"] = R[:, i, j]
         return found
 
-    def _given(self, request: Request, noise: NoiseEstimate) -> Any:
-        """Return draws given the mode of sigma, with sigma by its standard error and sds of effects that follow it."""
+    def _draw_about_mode(self, request: Request, target: GroupSdPosterior, mode: SdMode) -> Any:
+        """Return draws given the coreset's sigma, moved to draws of sigma by its standard error; sds of effects follow.
+
+        Log sds move with log sigma as in the normal distribution that the mode has.
+        """
         groups = check_groups(request.data)
         sampler = COLLAPSED if one_intercept(groups) else JOINT
         asked = {name: own for name, own in request.options.items() if name in sampler.options}
         idata = sampler.draw(replace(request, sd_prior=None, options=sampler.checked_options(asked)))
         del idata["sample_stats"]["lp"]  # of other parameters
         source, rng = idata["posterior"], np.random.default_rng(request.streams[-1].spawn(1)[0])
-        step = noise.log_se * rng.standard_normal((request.chains, request.draws))
-        source["sigma"] = (("chain", "draw"), noise.sd * np.exp(step))
+        log_se, sd_given = math.sqrt(mode.covariance[0, 0]), float(check_family(request.family).unit)
+        log_sd = mode.point[0] + log_se * rng.standard_normal((request.chains, request.draws))
+        source["sigma"] = (("chain", "draw"), np.exp(log_sd))
         for own in groups:
             name = f"sigma_{own.name}"
-            moves = np.array([noise.moves.get(each, 0.0) for each in own.parameters[: len(own.effects)]])
+            moves = mode.covariance[0, target.log_sds[own.name]] / log_se**2
             sd = source[name]
-            factor = np.exp(step[..., None] * moves).reshape(*step.shape, *sd.shape[2:])
+            factor = np.exp((log_sd - math.log(sd_given))[..., None] * moves).reshape(*log_sd.shape, *sd.shape[2:])
             source[name] = sd.copy(data=sd.transpose("chain", "draw", ...).values * factor)
             if (icc := f"icc_{own.name}") in source:
                 found = intraclass_correlation(source[name].values, source["sigma"].values ** 2)

@@ -58,25 +58,22 @@ def test_columns_that_depend_on_each_other_take_one_degree_of_freedom(formula):
 
 
 def dense(core, theta):
-    """Return minus the log of the restricted likelihood and the prior at log sd and factors of L, by dense matrices."""
+    """Return minus the log of the restricted likelihood and the priors at log sd, log sds and z, by dense matrices."""
     X, y, w, at = core.X, -core.offset, core.weights, 1
-    V, prior = np.diag(1.0 / w), group_prior_for(None, core, bc.families.Gaussian(1.0)).sigma
-    root = np.sqrt(w)[:, None]
-    Q = np.linalg.qr(root * X)[0]
-    left = root[:, 0] * y - Q @ (Q.T @ (root[:, 0] * y))
-    scale = prior / math.sqrt(left @ left / (w.sum() - X.shape[1]))
+    V, scale = np.diag(np.exp(2.0 * theta[0]) / w), group_prior_for(None, core, bc.families.Gaussian(1.0)).sigma
     value = 0.0
     for f, own in enumerate(core.groups):
         z = multipliers(X, core.design, own)
-        z = z / np.sqrt(w @ z**2 / w.sum())
-        q = z.shape[1]
-        B, places = np.zeros((q, q)), np.tril_indices(q)
-        B[places] = theta[at : at + len(places[0])]
-        np.fill_diagonal(B, np.exp(np.diagonal(B)))
-        at += len(places[0])
-        V = V + (z @ B) @ (z @ B).T * (core.group[:, [f]] == core.group[:, f])
-        value -= sum(log_sigma_terms(0.5 * math.log(row @ row), 3.0, scale)[0] for row in B)
-    C = np.linalg.cholesky(math.exp(2.0 * theta[0]) * V)
+        sd = np.exp(theta[at : at + z.shape[1]])
+        S = np.diag(sd**2)
+        if len(sd) == 2:
+            rho = np.tanh(theta[at + 2])
+            S[0, 1] = S[1, 0] = rho * sd.prod()
+            value -= 2.0 * np.log(1.0 - rho**2)  # LKJ(2), and of z
+        V = V + (z @ S @ z.T) * (core.group[:, [f]] == core.group[:, f])
+        value -= sum(log_sigma_terms(each, 3.0, scale)[0] for each in np.log(sd))
+        at += len(sd) * (len(sd) + 1) // 2
+    C = np.linalg.cholesky(V)
     Q, R = np.linalg.qr(np.linalg.solve(C, X))
     left = np.linalg.solve(C, y)
     left = left - Q @ (Q.T @ left)
@@ -97,6 +94,24 @@ def test_with_groups_it_is_the_mode_of_the_dense_restricted_likelihood(formula):
     ) / (4.0 * 0.02**2)
     assert found.log_se == pytest.approx(math.sqrt(np.linalg.inv(hessian)[0, 0]), rel=0.02)
     assert built(FLAT, rows).params["sd"] > found.sd * (1.0 + found.log_se)  # a control: effects matter
+
+
+@pytest.mark.parametrize("over", [1e3, 1e5])
+@pytest.mark.parametrize("formula", ["y ~ x + (1 | g)", "y ~ x + (1 + x | g) + (1 | h)"])
+def test_effects_may_be_far_larger_than_the_noise(formula, over):
+    """The sds of effects are taken to be infinite: groups are columns."""
+    rng = np.random.default_rng(7)
+    rows = pd.DataFrame({"x": rng.normal(size=300), "g": rng.integers(0, 10, 300), "h": rng.integers(0, 7, 300)})
+    rows["y"] = over * rng.normal(size=10)[rows["g"]] + rng.normal(size=300)
+    Z = pd.get_dummies(rows["g"]).to_numpy(float)
+    if "h" in formula:
+        Z = np.hstack([Z, Z * rows[["x"]].to_numpy(), pd.get_dummies(rows["h"])])
+    Z = np.column_stack([Z, rows["x"]])
+    left = rows["y"] - Z @ np.linalg.lstsq(Z, rows["y"], rcond=None)[0]
+    sd = math.sqrt(left @ left / (300 - np.linalg.matrix_rank(Z)))
+    assert built(formula, rows).params["sd"] == pytest.approx(sd, rel=0.03)
+    with pytest.raises(DataError, match="the responses have no noise"):
+        built(formula, rows.assign(y=over * rows["g"] ** 2.0))
 
 
 @pytest.mark.statistical(rate=1e-6)

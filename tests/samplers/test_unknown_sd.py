@@ -12,10 +12,10 @@ import bayescore as bc
 from bayescore.data.dataset import Dataset
 from bayescore.diagnostics.certificate.noise import NoiseStrategy
 from bayescore.diagnostics.certificate.whole import squares_within
-from bayescore.models.normal import FlatNormal, GroupedNormal
+from bayescore.models.normal import GroupSdPosterior, NoiseSdPosterior
 from bayescore.models.predictor import multipliers
 from bayescore.numerics.chains import ess
-from bayescore.priors.groups import HalfStudentT, sd_prior_for
+from bayescore.priors.groups import HalfStudentT, autoscaled, sd_prior_for
 from bayescore.samplers import normal
 from bayescore.validation import DataError
 from benchmarks.accuracy.normal_sd import Exact
@@ -46,7 +46,7 @@ def test_few_rows_have_students_t_under_wide_priors():
     rows = made(7)
     core = bc.build_coreset(rows, formula=FLAT, **FAMILY)
     X, y = np.column_stack([np.ones(7), rows["a"], rows["b"]]), rows["y"].to_numpy()
-    target = FlatNormal.of(core, bc.priors.Normal(0.0, 1e6), HalfStudentT(3.0, 1e6))
+    target = NoiseSdPosterior.of(core, bc.priors.Normal(0.0, 1e6), HalfStudentT(3.0, 1e6))
     points, share = target.grid
     best, square = np.linalg.lstsq(X, y, rcond=None)[:2]
     # a flat prior of sigma: one degree of freedom less than that of log sigma
@@ -92,17 +92,17 @@ def test_the_density_is_that_of_the_dense_model_and_draws_given_it_are(formula, 
     rows, prior = made(50), bc.priors.Normal((1.0, 0.5, -0.3), (5.0, 2.0, 3.0))
     core = bc.build_coreset(rows, formula=formula, **FAMILY)
     everything = bc.all_rows(rows, formula=formula, **FAMILY)
-    target = GroupedNormal.of(core, prior, HalfStudentT(3.0, 2.0), HalfStudentT(3.0, 4.0))
+    target = GroupSdPosterior.of(core, prior, HalfStudentT(3.0, 2.0), HalfStudentT(3.0, 4.0))
     rng, gaps = np.random.default_rng(1), []
     order = [[own.name for own in target.rows.factors].index(own.name) for own in core.groups]
     for _ in range(4):
-        point = target.first(2.0) + 0.7 * rng.normal(size=len(target.first(2.0)))
-        own, at = target.sds(point[None]), point[None]
+        point = target.starting_point(2.0) + 0.7 * rng.normal(size=len(target.starting_point(2.0)))
+        own, at = target.unpack(point[None]), point[None]
         log_p, mean, covariance = dense(everything, prior, [own.factors[k][0] for k in order], own.sd[0])
         gaps.append(float(target.log_densities(at)[0] - target.log_priors(at)[0]) - log_p)
     assert abs(np.array(gaps)).max() < 1e-4  # sums of rows are rounded
     n = 2_000 if sparse else 20_000
-    beta, effects = target.draw(np.tile(point, (n, 1)), rng)
+    beta, effects = target.draw_effects(np.tile(point, (n, 1)), rng)
     drawn = np.hstack([beta, *(effects[k].reshape(len(beta), -1) for k in order)])
     sd = np.sqrt(np.diagonal(covariance))
     assert abs((drawn.mean(axis=0) - mean) / sd).max() < FAR / np.sqrt(n)
@@ -144,6 +144,35 @@ def test_other_priors_have_the_same_posterior_where_they_are_nearly_normal():
     gap, other = (abs(own.mean(axis=(0, 1)) - draws[0].mean(axis=(0, 1))) / sd for own in draws[1:])
     assert (gap < np.hypot(*error[:2])).all()
     assert (other > np.hypot(error[0], error[2])).any()  # a control
+
+
+@pytest.mark.parametrize("terms", ["(1 | g) + (1 | h)", "(1 + a | g)"])
+def test_proposals_reach_the_left_tail_of_sds_that_may_be_0(terms, monkeypatch):
+    """Where rows say that an sd is small the density of its logarithm falls as exp(s), and a chain must not stay there.
+
+    The log of a stay's length is that of the density over the proposals', which rises by 2 on average in four sets of
+    rows, down to exp(-6) of the sd; without the bend by 5 and more.
+    """
+    rises = {True: 0.0, False: 0.0}
+    for seed in range(4):
+        rng, rows = np.random.default_rng(seed), made(1500, 40, seed)
+        rows["y"] = rows["a"] + 0.12 * rng.normal(size=40)[rows["g"]] + rng.normal(size=1500)
+        core = bc.build_coreset(rows, formula=f"y ~ a + b + {terms}", standardize=True, **FAMILY)
+        prior = sd_prior_for(core)
+        target = GroupSdPosterior.of(core, autoscaled(core), prior, prior)
+        mode = target.find_mode(core.params["sd"])
+        points = mode.point - np.linspace(0.0, 6.0, 25)[:, None] * np.eye(len(mode.point))[target.log_sds["g"].start]
+        for bent in rises:
+            monkeypatch.setattr(normal, "_BEND", 2.0 if bent else 1e6)
+            density = normal.BentDensity.of(target, mode)
+            proposals = normal.fit_proposals(density, mode, rng)[0]
+            below = np.minimum(points - density.bend, 0.0)
+            t = np.where(below < 0.0, density.bend + 1.0 - np.sqrt(1.0 - 2.0 * below), points)
+            np.testing.assert_allclose(density.points(t), points)
+            ratios = density.log_densities(t) - proposals.log_density(t)
+            rises[bent] += 0.25 * (ratios - ratios[0]).max()
+    assert rises[True] < 3.5
+    assert rises[False] > 4.0  # a control
 
 
 @pytest.mark.slow
@@ -239,7 +268,7 @@ def test_leaving_rows_out_integrates_the_sd():
     exact = 0.0
     for n in range(40):
         part = bc.all_rows(rows.drop(index=n), formula="y ~ a", **FAMILY)
-        target = FlatNormal.of(part, bc.priors.Normal(0, 100), sd_prior_for(fit.coreset))
+        target = NoiseSdPosterior.of(part, bc.priors.Normal(0, 100), sd_prior_for(fit.coreset))
         beta, sd = target.draw(20_000, np.random.default_rng(n))
         exact += np.log(stats.norm.pdf(rows["y"][n], beta @ [1.0, rows["a"][n]], sd).mean())
     assert found == pytest.approx(exact, abs=0.25)
