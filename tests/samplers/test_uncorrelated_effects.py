@@ -14,7 +14,7 @@ from scipy import stats
 import bayescore as bc
 from bayescore.data.design import Grouping, terms_text
 from bayescore.families.family import check_family
-from bayescore.models.normal import GroupedNormal
+from bayescore.models.normal import GroupSdPosterior
 from bayescore.models.predictor import multipliers
 from bayescore.numerics.chains import ess
 from bayescore.priors import Normal
@@ -148,13 +148,13 @@ def test_gradients_are_those_of_differences(terms):
 def test_sds_and_correlations_of_numbers_have_their_prior(terms):
     """In coordinates log sd and z: half t of each sd, LKJ(2) of each block, and the map's Jacobian by differences."""
     core = core_of(terms, "normal")
-    target = GroupedNormal.of(core, Normal(0.0, 4.0), HalfStudentT(3.0, 2.0), HalfStudentT(3.0, 1.5))
+    target = GroupSdPosterior.of(core, Normal(0.0, 4.0), HalfStudentT(3.0, 2.0), HalfStudentT(3.0, 1.5))
     (grouping,), rng = target.rows.factors, np.random.default_rng(0)
     q, (i, j) = len(grouping.effects), grouping.pairs
     first = 1 + q
 
     def correlations(point):
-        B = target.sds(point[None]).factors[0][0]
+        B = target.unpack(point[None]).factors[0][0]
         R = B @ B.T / np.sqrt(np.outer(np.diag(B @ B.T), np.diag(B @ B.T)))
         assert (
             abs(np.delete(R.ravel(), np.append(np.r_[:q] * (q + 1), np.r_[i * q + j, j * q + i]))).max(initial=0) == 0
