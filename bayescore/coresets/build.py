@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from bayescore.coresets.aggregate import CellMoments, cells_apart
+from bayescore.coresets.calibrated import WEAK
 from bayescore.coresets.checks import checking_group_terms, warn_of_dependent_columns
 from bayescore.coresets.method import Method, check_serves
 from bayescore.coresets.methods import METHODS, check_once, listed, method_of
@@ -33,6 +34,8 @@ from bayescore.models.noise import find_noise
 from bayescore.priors.groups import given_others
 from bayescore.types import INTERCEPT, WeightedData
 from bayescore.validation import DataError, RandomState, check_integer, check_seed, one_seed, warn
+
+_LEAST_PART = 0.01  # of the linear predictor, for one sd of the default prior: a column's effect is hardly less
 
 
 def check_names(design: Design, label: str, intercept: bool) -> None:
@@ -361,7 +364,10 @@ def build_dataset(
     if isinstance(dataset.rows, Stream) and not family.symmetric:
         dataset.rows.with_sides()
     dataset = designed(dataset, intercept, standardize, partial(method.first_look, seed=seed))
-    built = method.named(dataset.design).build(dataset, size, seed, family)
+    method = method.named(dataset.design)
+    if dataset.rereadable and not family.quadratic and getattr(method, "prior", WEAK) is None:
+        _warn_of_small_units(dataset)
+    built = method.build(dataset, size, seed, family)
     if built.caution:
         warn(built.caution)
     if built.method.needs_overlap:
@@ -381,6 +387,18 @@ def build_dataset(
     if dataset.design.classes is None:  # rows in a design are a part of others
         warn_of_dependent_columns(core, built)
     return core
+
+
+def _warn_of_small_units(dataset: Dataset) -> None:
+    """Warn of columns whose part in the predictor the default prior keeps near 0, since their entries are so small."""
+    largest, sd = dataset.scan.largest, float(WEAK.parameters()["sigma"])
+    if (small := np.flatnonzero((largest > 0.0) & (sd * largest < _LEAST_PART))).size:
+        name, size = dataset.design.names[small[0]], float(largest[small[0]])
+        warn(
+            f"column {name!r} has entries up to {size:.2g}, and the default prior {WEAK} holds its part in the linear "
+            f"predictor to some {sd * size:.1g}: use standardize=True, change its unit, or give build_coreset and "
+            f"sample a prior in its unit, such as Normal(0, {sd / size:.1g})"
+        )
 
 
 def all_rows(
