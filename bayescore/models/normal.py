@@ -161,12 +161,6 @@ class NoiseSdPosterior:
         total = np.append(0.0, np.cumsum(0.5 * (density[1:] + density[:-1])))
         return points, total / total[-1]
 
-    @cached_property
-    def log_evidence(self) -> float:
-        """Log of the density of the responses, all parameters integrated out."""
-        points, _ = self.grid
-        return float(np.logaddexp.reduce(self.log_densities(points))) + math.log(points[1] - points[0])
-
     def draw(self, n: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
         """Return n independent draws of the coefficients, shape (n, p), and of sigma, (n,)."""
         points, share = self.grid
