@@ -318,7 +318,8 @@ def test_draws_beside_a_wall_are_those_of_the_posterior():
 @pytest.mark.slow
 def test_draws_under_a_prior_without_a_closed_form_are_judged_by_its_model(full):
     core = bc.build_coreset(full, method="calibrated", size=120, random_state=0, progressbar=False)
-    idata = bc.sample(core, prior=bc.priors.Horseshoe(), random_seed=1, cores=1, progressbar=False)
+    options = {"draws": 700, "tune": 500, "random_seed": 1, "cores": 1, "progressbar": False}
+    idata = bc.sample(core, prior=bc.priors.Horseshoe(), **options)
     assert told(idata, core, full).level == "certified"
     lp = idata["sample_stats"]["lp"].values
     lp += np.random.default_rng(0).normal(size=lp.shape)
