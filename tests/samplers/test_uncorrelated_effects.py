@@ -47,8 +47,8 @@ def made(n=300, n_groups=6, origin=0.0, scale=1.0, seed=0):
 
 def core_of(terms, family="logistic", *, rows=None, standardize=True, **options):
     formula = f"{LABELS[family]} ~ x + z + kind + {terms}"
-    told = {"formula": formula, "family": family, "standardize": standardize, **options}
-    return bc.build_coreset(made() if rows is None else rows, random_state=0, **told, **QUIET)
+    arguments = {"formula": formula, "family": family, "standardize": standardize, **options}
+    return bc.build_coreset(made() if rows is None else rows, random_state=0, **arguments, **QUIET)
 
 
 # ------------------------------------------------------------------------------------------------------------- design
@@ -67,7 +67,7 @@ def test_a_factor_has_all_its_effects_and_says_which_are_correlated(terms, tmp_p
     assert Grouping.from_dict(grouping.to_dict()) == grouping
 
 
-def test_terms_are_told_as_a_formula_has_them():
+def test_group_terms_are_written_as_in_a_formula():
     grouping = Grouping("g", (0, 1), ("1", "x", "z"), blocks=(2, 1))
     assert terms_text([grouping]) == "(1 + x | g), (0 + z | g)"
     assert grouping.pairs[0].tolist() == [0]
@@ -175,20 +175,21 @@ def test_sds_and_correlations_of_numbers_have_their_prior(terms):
     assert np.ptp(gaps) < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("terms", ["(1 + x || g)", "(1 + x | g) + (0 + z | g)"])
 def test_the_density_of_pymcs_model_is_the_models(terms):
     """Log densities at two points differ by as much as those written down, of effects that the points are of."""
     core, blocks = core_of(terms), TERMS[terms]
     model = bc.model(core, prior=Normal(0.0, 4.0), group_prior=HalfStudentT(3.0, 2.5))
     names = [name for name in ("beta", "u_g", "sigma_g", "rho_g") if name in model.named_vars]
-    told = model.compile_fn(
+    values_of = model.compile_fn(
         model.replace_rvs_by_values([model[name] for name in names]), inputs=model.value_vars, mode="FAST_COMPILE"
     )
     log_p = model.compile_logp(mode="FAST_COMPILE")
     rng, gaps = np.random.default_rng(0), []
     for _ in range(2):
         point = {name: 0.3 * rng.normal(size=np.shape(own)) for name, own in model.initial_point().items()}
-        found = dict(zip(names, told(point), strict=True))
+        found = dict(zip(names, values_of(point), strict=True))
         posterior = bc.compat.inference_data(
             {"posterior": {name: each[None, None] for name, each in found.items()}},
             coords={"g_pair": ["1, x"]},
@@ -197,7 +198,7 @@ def test_the_density_of_pymcs_model_is_the_models(terms):
         own = log_density(core, posterior, blocks)[0]
         z = point["u_g_standardised"]
         moved = [
-            dict(zip(names, told({**point, "u_g_standardised": z + step}), strict=True))["u_g"] - found["u_g"]
+            dict(zip(names, values_of({**point, "u_g_standardised": z + step}), strict=True))["u_g"] - found["u_g"]
             for step in np.eye(z.shape[1])
         ]  # du / dz: it is affine
         own += np.log(np.abs(np.linalg.det(np.stack(moved, axis=2)))).sum()
@@ -238,13 +239,14 @@ def quadrature(rows, noise, prior_sd=2.5):
     return np.array(found).T
 
 
+@pytest.mark.slow
 @pytest.mark.statistical(rate=1e-6)
 @pytest.mark.parametrize("origin", [0.0, 4.0])
 def test_draws_are_those_of_dense_quadrature_on_the_columns_as_they_are(origin):
     """Two means at 5.5 standard errors and an error of the grid of 0.02 sd: 8e-8. The control is the other origin."""
     rows, noise = made(60, origin=origin), 1.0
-    told = {"formula": "spent ~ x + (1 + x || g)", "family": f"normal({noise})", "standardize": True}
-    core = bc.all_rows(rows, **told, **QUIET)
+    arguments = {"formula": "spent ~ x + (1 + x || g)", "family": f"normal({noise})", "standardize": True}
+    core = bc.all_rows(rows, **arguments, **QUIET)
     options = {"prior": Normal(0.0, 2.5), "group_prior": HalfStudentT(3.0, 2.5), "draws": 2000}
     draws = np.log(bc.sample(core, random_seed=1, **options, **QUIET)["posterior"]["sigma_g"].values)
     error = 5.5 / np.sqrt(ess(draws, "bulk")) + 0.02
@@ -255,6 +257,7 @@ def test_draws_are_those_of_dense_quadrature_on_the_columns_as_they_are(origin):
     assert (np.abs(draws.mean(axis=(0, 1)) - wrong) / sd > error).any()
 
 
+@pytest.mark.slow
 @pytest.mark.statistical(rate=1e-6)
 @pytest.mark.parametrize(("family", "terms"), [("normal", "(1 + x || g)"), ("logistic", "(1 + z | g) + (0 + x | g)")])
 def test_the_unit_of_a_column_changes_units_only(family, terms):
@@ -283,6 +286,7 @@ def fit_of(family):
     return bc.fit(formula, made(400), family=family, random_state=1, **QUIET)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", LABELS)
 def test_predictions_and_slopes_are_those_of_effects_on_the_columns_as_they_are(family):
     fit, rows = fit_of(family), made(400).iloc[:20]
