@@ -21,6 +21,8 @@ if __name__ == "__main__":
     parser.add_argument("--cap", type=float, help="seconds for each rival, of benchmarks that stop them")
     parser.add_argument("--only", nargs="+", metavar="DATA", help="data sets, of benchmarks that keep the other rows")
     parser.add_argument("--tree", help="another checkout, of benchmarks that compare this one with it")
+    parser.add_argument("--published", help="folder of published rows, of benchmarks that read some that are not here")
+    parser.add_argument("--kept", help="folder of what is kept from run to run, of benchmarks that keep references")
     parser.add_argument("--workers", type=int, help="processes, of benchmarks that share their work out")
     parser.add_argument(
         "--quick",
@@ -49,7 +51,7 @@ if __name__ == "__main__":
         print(f"\n## {name}\n{own.module.__doc__}")
         taken = inspect.signature(own.run).parameters
         told = {option: value for option, value in options.items() if option in taken}
-        timed = not own.last and not told.keys() - {"workers", "only"}
+        timed = not own.last and not told.keys() - {"workers", "only", "published", "kept"}
         # what is timed runs one data set after the other, so that a table can be made in several sessions
         sets = told.pop("only", own.sets if whole else own.evidence) if timed and own.sets else [ALL]
         for data in sets:

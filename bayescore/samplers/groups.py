@@ -56,6 +56,7 @@ from bayescore.models.groups.joint import (
     coordinates_of,
     covariance_factors,
     free_columns,
+    funnels,
     move,
     move_back,
     moved_density,
@@ -152,9 +153,10 @@ class _JointModel:
         solver = solver_at(curvature, rows, of_beta, mode.covariances)
         scores = rows.pulls(data.weights * derivatives_of(rows.eta(mode.beta, mode.effects), data.y, family)[1])
         orders, blocks, levels, linear, weights, tilts, last, spread = [], [], [], [], [], [], [], []
+        following, out = [curvature.cross], list[int]()  # what effects follow; later factors, whose effects do
         padded = np.zeros((len(bases), widest, widest))
         for f, (S, u, score) in enumerate(zip(mode.covariances, mode.effects, scores, strict=True)):
-            H = curvature.first if f == 0 else solver.information(rows.shapes, f) - np.linalg.inv(S)
+            H = curvature.first if f == 0 else solver.information(rows.shapes, f, out) - np.linalg.inv(S)
             order, ends = _order(np.einsum("gqq->q", H) * np.diagonal(S), rows.factors[f].block_ends)
             S, H, q = S[order][:, order], H[:, order][:, :, order], len(order)
             own, sigma = LevelInformation.of(H, S), np.diagonal(np.linalg.cholesky(S))
@@ -163,6 +165,12 @@ class _JointModel:
             blocks.append(ends)
             levels.append(own)
             linear.append(score[:, order] + np.einsum("gqr,gr->gq", H, u[:, order]))
+            if f > 0:
+                # not the last of several factors, nor those whose means are moved
+                follows = f < len(bases) - 1 and not funnels(free[f][order], w)
+                nothing = sparse.csr_array((len(H) * q, len(solver.factor)))
+                following.append(solver.cross(rows.shapes, f, out) if follows else nothing)
+                out += [f] * follows
             weights.append(w)
             tilts.append(w * np.sqrt(own.information + sigma**-2.0))
             last.append(coordinates_of(S, ends))
@@ -174,9 +182,15 @@ class _JointModel:
             for f, ((G, q), order) in enumerate(zip(rows.shapes[1:], orders[1:], strict=True))
         ]
         order = np.concatenate([np.arange(data.n_features), *[own.ravel() for own in onto]])
-        (G, q), turn = rows.shapes[0], levels[0].turn[:, :, np.argsort(orders[0])]
-        cross = block_diagonal([turn]) @ curvature.cross[:, order]
-        cross = sparse.csr_array(cross)
+        (G, q), back = rows.shapes[0], [np.argsort(own) for own in orders]
+        cross = sparse.csr_array(
+            sparse.vstack(
+                [
+                    block_diagonal([own.turn[:, :, of]]) @ each[:, order]
+                    for own, of, each in zip(levels, back, following, strict=True)
+                ]
+            )
+        )
         arguments = JointArguments(
             np.array(data.X.T, order="C"),
             data.y.astype(np.float64),
@@ -244,22 +258,52 @@ class _JointModel:
         """
         first, p = len(widths), self.rows.rows.n_features
         beta = center[first : first + p]
-        curvature, turns, priors = curvature_at(self.rows, beta, effects, self.family), [], []
-        for order, (C,), own in zip(
-            self.orders, self.covariances(center[None, -self.n_sds :]), self.levels, strict=True
-        ):
-            of_u, of_z = slopes_of(C, own)
-            turn = np.empty_like(of_u)
-            turn[:, order] = of_u
-            turns.append(turn)
-            priors.append(of_z.transpose(0, 2, 1) @ of_z)
-        factor = curvature.moved(turns).solver(prior_part(beta, self.prior).precision, priors).factor
+        curvature = curvature_at(self.rows, beta, effects, self.family)
+        of_beta = prior_part(beta, self.prior).precision
+        of_first, of_rest, prior = self._slopes(self.covariances(center[None, -self.n_sds :]), of_beta)
+        factor = curvature.moved(of_first, of_rest).solver_of(*prior).factor
         means = self.means.at(center, first)
         moves = self._moves(factor, means, center, np.sqrt(np.diagonal(scale @ scale.T)))
         single = np.ascontiguousarray(factor, dtype=np.float32)
         whitening = JointWhitening(center, widths, single, np.ascontiguousarray(scale), moves)
         rest = self.rows, self.family, self.prior, self.orders, self.levels, self.arguments
         return JointFrame(*rest, means, whitening)
+
+    def _slopes(
+        self, factors: list[FloatArray], of_beta: FloatArray
+    ) -> tuple[FloatArray, sparse.csr_array, tuple[FloatArray, sparse.csr_array]]:
+        """Return the slopes of effects by coordinates, of the first factor's levels and of the rest, and their prior.
+
+        The first factor's are given the rest, of shape (G, q, q); those of the rest are of shape (m, m).
+        """
+        a, p = self.arguments, self.rows.rows.n_features
+        m = len(a.rest)
+        cross = sparse.csr_array((a.cross, a.along, a.start), shape=(len(a.pull), m))
+        followed = sparse.csr_array((np.ones(p), (np.arange(p), np.arange(p))), shape=(m, m))  # of u, in their order
+        turned = followed
+        prior = sparse.csr_array(sparse.block_diag([of_beta, sparse.csr_array((m - p, m - p))]))
+        for f in range(len(self.shapes) - 1, -1, -1):
+            (G, q), (_, _, y, e, *_), order, own = self.shapes[f], a.sizes[f], self.orders[f], self.levels[f]
+            C = factors[f][0]
+            of_u, of_z = slopes_of(C, own)
+            if f == 0:
+                first = np.empty_like(of_u)
+                first[:, order] = of_u
+                break
+            place = y - a.sizes[0, 0] * a.sizes[0, 1] + np.arange(G * q)
+            sigma = np.diagonal(C)
+            pulled = (sigma / np.sqrt(1.0 + sigma**2 * own.information)).ravel()
+            inner = sparse.csr_array((np.ones(G * q), (np.arange(G * q), place)), shape=(G * q, m))
+            inner = sparse.csr_array(inner - sparse.diags_array(pulled) @ cross[e : e + G * q] @ followed)
+            back = (place.reshape(G, q)[:, order]).ravel()
+            into = [
+                sparse.csr_array((np.ones(G * q), (own, np.arange(G * q))), shape=(m, G * q)) for own in (place, back)
+            ]
+            made = block_diagonal([of_u]) @ inner
+            followed, turned = followed + into[0] @ made, turned + into[1] @ made
+            white = block_diagonal([of_z]) @ inner
+            prior = sparse.csr_array(prior + white.T @ white)
+        return first, turned, (of_z.transpose(0, 2, 1) @ of_z, prior)
 
     def _moves(self, factor: FloatArray, means: Means, center: FloatArray, size: FloatArray) -> FloatArray:
         """Return how the mode of effects and coefficients moves with sds and correlations, shape (D - k, k)."""

@@ -1,6 +1,7 @@
 """The joint sampler: its density is the model's, its draws are an independent sampler's, bad input is refused."""
 
 import json
+import warnings
 from copy import deepcopy
 from dataclasses import replace
 
@@ -183,7 +184,8 @@ def nested(seed=0, broods=60, places=30):
     place = np.sort(rng.integers(0, places, broods))
     brood = np.sort(rng.integers(0, broods, 200))
     eta = 0.5 + rng.normal(0.0, 0.9, broods)[brood] + rng.normal(0.0, 0.3, places)[place[brood]]
-    return pd.DataFrame({"y": rng.poisson(np.exp(eta)), "brood": brood, "place": place[brood]})
+    rows = pd.DataFrame({"y": rng.poisson(np.exp(eta)), "brood": brood, "place": place[brood]})
+    return rows.assign(chick=np.arange(200))
 
 
 def crossed(seed=0, levels=(3, 12), n=400, scale=1.0, origin=0.0):
@@ -218,8 +220,10 @@ def core_of(frame, formula, family):
     return bc.all_rows(frame, formula=formula, family=family, standardize=True, **QUIET)
 
 
+NESTED = "y ~ 1 + (1 | brood) + (1 | chick) + (1 | place)"
 KINDS = {
     "nested, few rows": (nested, "y ~ 1 + (1 | brood) + (1 | place)", "poisson"),
+    "three nested factors": (nested, NESTED, "poisson"),
     "crossed, an sd near 0": (crossed, "y ~ x + (1 | a) + (1 | b)", "logistic"),
     "few levels with slopes": (crossed, "y ~ x + (1 + x | a)", "logistic"),
     "a correlation near 1": (lambda: visits(1.0, 0.95, 60), "y ~ t + (1 + t | id)", "probit"),
@@ -234,6 +238,42 @@ def test_more_draws_are_worth_more(kind):
     short, long = (bc.sample(core, draws=n, thin=1, tune=600, random_seed=1, **QUIET) for n in (500, 4000))
     assert min(sizes(long)) > 3.0 * min(sizes(short))
     assert min(sizes(long)) > 400.0
+
+
+def test_three_nested_factors_have_the_models_density_and_gradient():
+    core = core_of(nested(), NESTED, "poisson")
+    told = {"draws": 20, "tune": 40, "chains": 1, "thin": 1, "random_seed": 3, **QUIET}
+    idata = bc.sample(core, **told)
+    gap = idata["sample_stats"]["lp"].values[0] - log_density(core, idata["posterior"], "poisson")
+    assert np.ptp(gap) < 1e-6
+    frame = JointFrame.of(core, check_family("poisson"), Normal(0.0, 4.0), HalfStudentT())
+    first, second = (G * q for G, q in frame.shapes[:2])
+    follows = np.diff(frame.arguments.start)
+    assert (follows[: first + second] > 0).all()
+    assert not follows[first + second :].any()
+    rng, (density, data) = np.random.default_rng(0), frame.target
+    x, gradient, other = rng.normal(size=len(frame.center)), np.empty(len(frame.center)), np.empty(len(frame.center))
+    density.at(x, gradient, data)
+    steps = 1e-5 * np.eye(len(x))
+    numerical = [(density.at(x + e, other, data) - density.at(x - e, other, data)) / 2e-5 for e in steps]
+    np.testing.assert_allclose(gradient, numerical, rtol=1e-4, atol=1e-4 * np.abs(gradient).max())
+    np.testing.assert_allclose(frame.x(frame.theta(x)), x, atol=1e-8)
+
+
+def test_effects_pass_from_a_factor_to_the_one_that_it_is_within(monkeypatch):
+    """Where the sd of places goes to 0 broods take their effects over; of the control broods stay."""
+    core = core_of(nested(), NESTED, "poisson")
+
+    def effective():
+        idata = bc.sample(core, thin=1, random_seed=1, **QUIET)
+        return min(sizes(idata)) / float(idata["sample_stats"]["n_steps"].sum())
+
+    following = effective()
+    monkeypatch.setattr(joint_frame, "funnels", lambda *_: [0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the chains have not mixed
+        control = effective()
+    assert following > 2.0 * control, (following, control)
 
 
 @pytest.mark.slow

@@ -9,11 +9,13 @@ is about r_i - h_i sum_{j < i} M_ij u_j, with precision h_i. The coordinate y_i 
 
 .. math:: d_i = r_i - h_i \Bigl(s_i \sum_{j < i} C_{ij} z_j + \sum_{j < i} M_{ij} u_j\Bigr) - b_i
 
-with sigma_i = s_i C_ii and b = B (theta - theta_0), theta the coefficients and all other effects, for the factor with
-most effects; b is 0 for the others. With a normal likelihood that factor's y is N(0, I) given theta, sds and
-correlations, whatever these are: effects are centred where rows say much, not where the sd is near 0, and a chain has
-both. (Papaspiliopoulos, Roberts and Skold 2007, Statistical Science 22, have one weight between the two for all sds.)
-What rows say about a level of another factor has the first factor's effects integrated out.
+with sigma_i = s_i C_ii and b = B (theta - theta_0), theta the coefficients and the effects of all later factors, which
+have fewer effects. With a normal likelihood the first factor's y is N(0, I) given theta, sds and correlations, whatever
+these are: effects are centred where rows say much, not where the sd is near 0, and a chain has both. (Papaspiliopoulos,
+Roberts and Skold 2007, Statistical Science 22, have one weight between the two for all sds.) What rows say about a
+level of another factor has the effects of earlier ones that follow it integrated out, so that the same holds of a
+second one whose levels are within a third's: where one sd goes to 0 its effects pass to the other. b is 0 for the last
+of several factors, and for those between that have few levels, whose means are moved (below).
 
 The coordinate t of an sd has log s = l(t), `log_sd`: a line to the right, and minus half a square to the left. A
 posterior that reaches 0 has a constant density of s there, which is a normal tail of t. Correlations have Fisher's z of
@@ -293,8 +295,7 @@ def joint_effects(
     lead = a.sizes[0, 0] * a.sizes[0, 1]
     slope, of_s, of_C = of_sds
     rest = point[lead : lead + a.rest.size] - a.rest  # of beta; of effects below
-    for turn in range(F):
-        f = (turn + 1) % F
+    for f in range(F - 1, -1, -1):
         G, q, v, e, first, at, t, size = a.sizes[f]
         s, C = np.empty(q), np.empty((q, q))
         own = point[point.size - slope.size + at : point.size - slope.size + at + size]
@@ -306,9 +307,8 @@ def joint_effects(
                     mean += C[i, j] * white[0, k - i + j]
                     moved += a.shift[k, j] * u[first + g * q + j]
                 h, d = a.information[k], a.pull[k]
-                if f == 0:
-                    for c in range(a.start[k], a.start[k + 1]):
-                        d -= a.cross[c] * rest[a.along[c]]
+                for c in range(a.start[k], a.start[k + 1]):
+                    d -= a.cross[c] * rest[a.along[c]]
                 d -= h * (s[i] * mean + moved)
                 A = 1.0 + sigma * sigma * h
                 z = (point[v + g * q + i] + sigma * d / math.sqrt(A)) / math.sqrt(A)
@@ -379,9 +379,8 @@ def joint_density(point: FloatArray, gradient: FloatArray, a: JointArguments) ->
                     of_C[i, j] += of_mean * s[i] * z[j]
                     back[j] += of_mean * s[i] * C[i, j]
                     pull[first + g * q + j] -= of_d * h * a.shift[k, j]
-                if f == 0:
-                    for c in range(a.start[k], a.start[k + 1]):
-                        of_rest[a.along[c]] -= a.cross[c] * of_d
+                for c in range(a.start[k], a.start[k + 1]):
+                    of_rest[a.along[c]] -= a.cross[c] * of_d
         _to_scales(own, s, a.origin[t : t + q], (of_s, of_C, blocks), gradient[last + at : last + at + own.size])
     for d in range(p):
         gradient[lead + d] += of_rest[d]
@@ -419,15 +418,13 @@ class Means(NamedTuple):
         for f in (*range(1, len(free)), 0):
             G, q, y, e, _, last, t, _ = a.sizes[f]
             tilt = a.tilt[e : e + G * q].reshape(G, q)
-            for i in np.flatnonzero(free[f].any(axis=1)):
+            for i in funnels(free[f], informed[f]):
                 w = informed[f][:, i]
-                square, total = float((w**2).sum()), float(w.sum())
-                if square > _WORTH * total * math.sqrt(2.0 * square + 1.0):
-                    table.append((y, e, G, q, i, p + len(a.pull) + last + i))
-                    columns.append(free[f][i])
-                    share = min(square / total, _MOST_SHARE)
-                    H = share / (1.0 - share) * math.exp(-2.0 * a.origin[t + i])
-                    figures.append((H, float((tilt[:, i] ** 2).sum()), a.origin[t + i]))
+                table.append((y, e, G, q, i, p + len(a.pull) + last + i))
+                columns.append(free[f][i])
+                share = min(float((w**2).sum() / w.sum()), _MOST_SHARE)
+                H = share / (1.0 - share) * math.exp(-2.0 * a.origin[t + i])
+                figures.append((H, float((tilt[:, i] ** 2).sum()), a.origin[t + i]))
         information, squares, origin = map(np.ascontiguousarray, np.array(figures).reshape(-1, 3).T)
         places, coefficients = np.array(table, dtype=np.int64).reshape(-1, 6), np.array(columns).reshape(-1, p)
         levels = coefficients @ of_beta
@@ -448,6 +445,16 @@ class Means(NamedTuple):
     def log_determinant(self, points: FloatArray) -> FloatArray:
         """Return that of the map to points, shape (n, D), but for a constant: frames of any sigma_0 agree on it."""
         return np.asarray(0.5 * np.log1p(self.information * np.exp(2.0 * self._log_sds(points))).sum(axis=1))
+
+
+def funnels(free: FloatArray, informed: FloatArray) -> list[int]:
+    """Return the columns of a factor's effects whose mean's scale is worth following.
+
+    `free` is that of `free_columns`, shape (q, p), `informed` are the weights w, shape (G, q).
+    """
+    square, total = (informed**2).sum(axis=0), informed.sum(axis=0)
+    worth = square > _WORTH * total * np.sqrt(2.0 * square + 1.0)
+    return [int(i) for i in np.flatnonzero(free.any(axis=1) & worth)]
 
 
 def free_columns(

@@ -194,9 +194,12 @@ def blocks_of(K: sparse.csr_array, q: int) -> FloatArray:
     return found
 
 
-def block_diagonal(blocks: Sequence[Any], lead: int = 0) -> Any:
-    """Return a block diagonal matrix, `lead` ones before the blocks of each factor, shape (G, q, q) each."""
-    parts: list[Any] = [sparse.eye_array(lead)] if lead else []
+_ROUNDING = 1e-10  # of a precision between two effects, of which rows say nothing together, over their own
+
+
+def block_diagonal(blocks: Sequence[Any]) -> Any:
+    """Return a block diagonal matrix of the blocks of each factor, shape (G, q, q) each."""
+    parts: list[Any] = []
     for each in blocks:
         G, q = each.shape[:2]
         parts.append(sparse.bsr_array((each, np.arange(G), np.arange(G + 1)), shape=(G * q, G * q)))
@@ -212,28 +215,21 @@ class Curvature:
     rest: FloatArray
     blocks: list[FloatArray]
 
-    def moved(self, A: Sequence[FloatArray]) -> "Curvature":
-        """Return the curvature in v, given du / dv of each factor's levels, shape (G, q, q)."""
-        p = len(self.rest) - sum(own.shape[0] * own.shape[1] for own in self.blocks)
-        first, turn = A[0], block_diagonal(A[1:], p)
-        cross = sparse.csr_array(block_diagonal(A[:1]).T @ self.cross @ turn)
-        rest = turn.T @ (turn.T @ self.rest.T).T
-        blocks = [a.transpose(0, 2, 1) @ own @ a for a, own in zip(A[1:], self.blocks, strict=True)]
-        return Curvature(first.transpose(0, 2, 1) @ self.first @ first, cross, np.asarray(rest), blocks)
-
     def solver(self, of_beta: FloatArray, of_effects: Sequence[FloatArray]) -> "Solver":
         """Return the factor of the precision, given the prior's: of beta and of each level's effects."""
-        p, D = len(of_beta), self.first + of_effects[0]
-        rest = self.rest.copy()
-        rest[:p, :p] += of_beta
-        at = p
-        for own in of_effects[1:]:
-            G, q = own.shape[:2]
-            places = at + np.arange(G * q).reshape(G, q)
-            rest[places[:, :, None], places[:, None, :]] += own
-            at += G * q
+        return self.solver_of(of_effects[0], block_diagonal([of_beta[None], *of_effects[1:]]))
+
+    def moved(self, first: FloatArray, rest: sparse.csr_array) -> "Curvature":
+        """Return the curvature in v, given du / dv of the first factor's levels, shape (G, q, q), and of the rest."""
+        cross = sparse.csr_array(block_diagonal([first]).T @ self.cross @ rest)
+        own = first.transpose(0, 2, 1) @ self.first @ first
+        return Curvature(own, cross, np.asarray(rest.T @ (rest.T @ self.rest.T).T), [])
+
+    def solver_of(self, of_first: FloatArray, of_rest: sparse.csr_array) -> "Solver":
+        """Return the factor of the precision, given the prior's of the first factor's levels, and of all the rest."""
+        D = self.first + of_first
         W = sparse.csr_array(block_diagonal([np.linalg.inv(D)]) @ self.cross)
-        schur = rest - (self.cross.T @ W).toarray()
+        schur = np.asarray(self.rest + of_rest) - (self.cross.T @ W).toarray()
         try:
             factor = np.linalg.cholesky(0.5 * (schur + schur.T))
         except np.linalg.LinAlgError as error:
@@ -258,12 +254,36 @@ class Solver:
         own = np.linalg.solve(self.D, first[:, :, None])[:, :, 0]
         return own - (self.W @ move).reshape(first.shape), move
 
-    def information(self, shapes: Sequence[tuple[int, int]], f: int) -> FloatArray:
-        """Return precisions of a level's effects, of factor f > 0, given all but the first factor's: (G, q, q)."""
-        at = len(self.factor) - sum(H * r for H, r in shapes[f:])
-        (G, q) = shapes[f]
-        rows = self.factor[at : at + G * q].reshape(G, q, -1)
-        return rows @ rows.transpose(0, 2, 1)
+    def information(self, shapes: Sequence[tuple[int, int]], f: int, out: Sequence[int] = ()) -> FloatArray:
+        """Return precisions of a level's effects, of factor f > 0, with the first factor's integrated out: (G, q, q).
+
+        The effects of the factors `out`, which are earlier ones, are integrated out, too; all else is given.
+        """
+        (G, q), own = shapes[f], self._places(shapes, f)
+        if not out:
+            rows = self.factor[own].reshape(G, q, -1)
+            return np.asarray(rows @ rows.transpose(0, 2, 1))
+        places = np.arange(own.start, own.stop).reshape(G, q)
+        return self._without(shapes, out)[places[:, :, None], places[:, None, :]]
+
+    def cross(self, shapes: Sequence[tuple[int, int]], f: int, out: Sequence[int] = ()) -> sparse.csr_array:
+        """Return precisions between effects of factor f > 0 and coefficients and later factors' effects, (G q, m)."""
+        own, rest = self._places(shapes, f), self._without(shapes, out)
+        found, size = rest[own].copy(), np.sqrt(np.maximum(np.diagonal(rest), 0.0))
+        found[:, self._places(shapes, 1).start : own.stop] = 0.0
+        return sparse.csr_array(np.where(np.abs(found) > _ROUNDING * np.outer(size[own], size), found, 0.0))
+
+    def _places(self, shapes: Sequence[tuple[int, int]], f: int) -> slice:
+        start = len(self.factor) - sum(H * r for H, r in shapes[f:])
+        return slice(start, start + shapes[f][0] * shapes[f][1])
+
+    def _without(self, shapes: Sequence[tuple[int, int]], out: Sequence[int]) -> FloatArray:
+        """Return the precision of the rest, (m, m), with effects of factors integrated out."""
+        rest = self.factor @ self.factor.T
+        for f in out:
+            own = self._places(shapes, f)
+            rest -= rest[:, own] @ np.linalg.solve(rest[own, own], rest[own])
+        return np.asarray(rest)
 
     def variances(self, shapes: Sequence[tuple[int, int]]) -> list[FloatArray]:
         """Return the covariance of each level's effects, shape (G, q, q), factor by factor."""
