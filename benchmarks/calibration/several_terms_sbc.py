@@ -18,7 +18,7 @@ from benchmarks.calibration.sbc.ranks import rank
 from benchmarks.commands import command
 
 PRIOR = bc.priors.Normal(0.0, 1.0)
-CASES = (("crossed", 1.0), ("slopes", 1.0), ("one factor", 0.1), ("one factor", 1.0), ("one factor", 5.0))
+CASES = (("crossed", 1.0), *((kind, scale) for kind in ("slopes", "one factor") for scale in (0.1, 1.0, 5.0)))
 TERMS = {"crossed": "y ~ x + (1 | a) + (1 | b)", "slopes": "y ~ x + (1 + x | a)", "one factor": "y ~ x + (1 | a)"}
 NAMES = {
     "crossed": ("intercept", "x", "sigma a", "sigma b", "u of the first a", "u of the first b"),
