@@ -241,7 +241,9 @@ def beside(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> dict[str
 
 
 @command("mixed_models", sets=[own.name for own in SETS])
-def main(only: Sequence[str] = (), published: str = "", kept: str = "benchmarks/.mixed_models", most: float = 600.0) -> None:
+def main(
+    only: Sequence[str] = (), published: str = "", kept: str = "benchmarks/.mixed_models", most: float = 600.0
+) -> None:
     """Fit each set, find its truth if `kept` does not have it, and compare them."""
     rows = known_rows("mixed_models")
     for own in SETS:
