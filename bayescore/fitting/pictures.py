@@ -30,7 +30,7 @@ _GROUPS_NAMED = 40  # in a table of a page
 _GROUPS_DRAWN = 2000  # in a picture
 _LISTED = 200  # characters or entries of an argument that the call shows
 _POINTS = 60  # of a curve
-_ENDS = (0.005, 0.995)  # quantiles of a column that a curve reaches from and to
+_CURVE_ENDS = (0.005, 0.995)  # quantiles of a column that a curve reaches from and to
 _RUG = 300  # rows of a rug
 
 
@@ -235,7 +235,7 @@ class FitPictures(FitAverages):
 
     def _curve(self, variable: str, rows: RawRows, prob: float) -> Axes:
         posterior, column, found = self.posterior(), rows.column(variable), rows.levels(variable)
-        low_end, high_end = np.quantile(column, _ENDS).tolist()
+        low_end, high_end = np.quantile(column, _CURVE_ENDS).tolist()
         points = np.linspace(low_end, high_end, _POINTS)
         if found is not None:
             text = variable in dict(rows.design.raw_levels)

@@ -2,10 +2,10 @@ r"""The sd of normal noise that rows tell: the mode of its restricted likelihood
 
 It is the unit of a coreset whose posterior has the sd as a parameter. With coefficients of a flat prior, and W the sum
 of weights, sd^2 = r^2 / (W - p) without groups, r^2 the least sum of squares of residuals. With groups it is the mode
-of `models.normal.GroupSdPosterior` under flat priors of coefficients and of log sd (Patterson and Thompson 1971; Bates,
-Maechler, Bolker and Walker 2015, Fitting linear mixed-effects models using lme4, Journal of Statistical Software 67)
-and the default priors of sds and correlations of effects, so that none is 0 where rows say little about it. Sums of
-rows tell it as all rows do.
+of `models.normal.GroupSdPosterior` under flat priors of coefficients and of log sd (Patterson and Thompson 1971), and
+the default priors of sds and correlations of effects: none is then 0 where rows say little about it. Sums of rows tell
+it as all rows do. See Bates, Maechler, Bolker and Walker (2015), Fitting linear mixed-effects models using lme4,
+Journal of Statistical Software 67.
 
 By the curvature at the mode log sd has the standard error 1 / sqrt(2 nu), nu degrees of freedom: W - p without groups,
 fewer with effects.

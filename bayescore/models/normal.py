@@ -378,24 +378,27 @@ class GroupSdPosterior:
     def find_mode(self, sd: float) -> "SdMode":
         """Return the mode, sought from a sigma that is not too small, and about the covariance there.
 
-        0) Sigma is lowered from `sd` while the density rises, as effects may be far larger than the noise.
-        1) Coordinates x are scaled by the curvatures of the density there, each alone.
-        2) Quasi-Newton steps (BFGS) with slopes by differences, as densities of many points together cost less.
-        3) Second differences, which end the search with a step of Newton's.
+        0. Sigma is lowered from `sd` while the density rises, as effects may be far larger than the noise.
+
+        1. Coordinates x are scaled by the curvatures of the density there, each alone.
+
+        2. Quasi-Newton steps (BFGS) with slopes by differences, as densities of many points together cost less.
+
+        3. Second differences, which end the search with a step of Newton's.
 
         Raises
         ------
         DataError
             If coefficients and effects leave no noise but rounding.
         """
-        # 0)
+        # 0.
         point, k = self.starting_point(sd), self._correlations.size
         lower, value = _LOWER * np.eye(k)[0], float(self.log_densities(point[None])[0])
         while (below := float(self.log_densities((point - lower)[None])[0])) > value:
             point, value = point - lower, below
         if below == -np.inf:  # the density rises until the precision is singular but for rounding
             raise DataError(NO_NOISE)
-        # 1)
+        # 1.
         scale, worst = np.ones(k), 1e6 - value
 
         def losses(x: FloatArray) -> FloatArray:
@@ -406,13 +409,13 @@ class GroupSdPosterior:
         bends = (around[1 : k + 1] + around[k + 1 :] - 2.0 * around[0]) / _STEP**2
         scale = 1.0 / np.sqrt(np.maximum(np.abs(bends), _LEAST_CURVATURE))
 
-        # 2)
+        # 2.
         def descent(x: FloatArray) -> tuple[float, FloatArray]:
             value, *others = losses(np.vstack([x, x + steps]))
             return float(value), (np.array(others) - value) / _STEP
 
         x = optimize.minimize(descent, np.zeros(k), jac=True, method="BFGS", options={"gtol": _NEAR}).x
-        # 3) along each coordinate, and along two at a time
+        # 3. along each coordinate, and along two at a time
         wide = _WIDE_STEP * np.eye(k)
         i, j = np.tril_indices(k, -1)
         ways = np.vstack([wide, wide[i] + wide[j]])

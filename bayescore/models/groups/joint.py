@@ -13,9 +13,9 @@ with sigma_i = s_i C_ii and b = B (theta - theta_0), theta the coefficients and 
 have fewer effects. With a normal likelihood the first factor's y is N(0, I) given theta, sds and correlations, whatever
 these are: effects are centred where rows say much, not where the sd is near 0, and a chain has both. (Papaspiliopoulos,
 Roberts and Skold 2007, Statistical Science 22, have one weight between the two for all sds.) What rows say about a
-level of another factor has the effects of earlier ones that follow it integrated out, so that the same holds of a
-second one whose levels are within a third's: where one sd goes to 0 its effects pass to the other. b is 0 for the last
-of several factors, and for those between that have few levels, whose means are moved (below).
+level of another factor has the effects of earlier ones that follow it integrated out. So the same holds of a second
+factor whose levels are within a third's: where one sd goes to 0 its effects pass to the other. b is 0 for the last of
+several factors, and for those between that have few levels: their means are moved (below).
 
 The coordinate t of an sd has log s = l(t), `log_sd`: a line to the right, and minus half a square to the left. A
 posterior that reaches 0 has a constant density of s there, which is a normal tail of t. Correlations have Fisher's z of

@@ -194,7 +194,7 @@ def blocks_of(K: sparse.csr_array, q: int) -> FloatArray:
     return found
 
 
-_ROUNDING = 1e-10  # of a precision between two effects, of which rows say nothing together, over their own
+_ROUNDING = 1e-10  # of a precision between two effects over their own: below, no row has both
 
 
 def block_diagonal(blocks: Sequence[Any]) -> Any:
