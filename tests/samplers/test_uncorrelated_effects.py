@@ -328,4 +328,4 @@ def test_every_verb_answers(family, tmp_path):
     assert more.coreset.groups[0].levels == tuple(range(8))
     fit.report(tmp_path / "page.html")
     assert "sigma_g[x]" in (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "log sigma_g[x]" in bc.compare({"again": again}, fit).coordinates.to_csv()
+    assert "log sigma_g[x]" in bc.compare_posteriors({"again": again}, fit).coordinates.to_csv()

@@ -180,7 +180,7 @@ def test_proposals_reach_the_left_tail_of_sds_that_may_be_0(terms, monkeypatch):
 def test_nuts_agrees(formula):
     rows = made(80)
     core, idata = sampled(formula, rows)
-    told = {"tune": 500, "target_accept": 0.95}
+    told = {"draws": 2000, "tune": 500, "target_accept": 0.95}  # so many that they are certified
     drawn = bc.sample(core, sampler="nuts", random_seed=2, **told, **QUIET)
     other = drawn.posterior
     names = ["beta", "sigma", *(["sigma_g", "rho_g"] if core.groups else [])]
