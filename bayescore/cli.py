@@ -304,7 +304,7 @@ def sample(args: argparse.Namespace, console: Console) -> None:
 def compare(args: argparse.Namespace, console: Console) -> None:
     """Run ``bayescore compare``."""
     from bayescore.report import write_report
-    from bayescore.report.compare import compare_posteriors as against
+    from bayescore.report.compare import compare_posteriors
     from bayescore.samplers.posterior import load_posterior
 
     check_output(args.output, args.reference, *args.posteriors)
@@ -312,7 +312,7 @@ def compare(args: argparse.Namespace, console: Console) -> None:
     names = names if len(set(names)) == len(names) else [str(path) for path in args.posteriors]
     reference = load_posterior(args.reference)
     candidates = {name: load_posterior(path) for name, path in zip(names, args.posteriors, strict=True)}
-    result = against(candidates, reference)
+    result = compare_posteriors(candidates, reference)
     words = ["bayescore", "compare", *map(str, args.posteriors), "--reference", str(args.reference)]
     write_report(result, args.output, command=shlex.join([*words, "-o", str(args.output)]))
     show(result, console)

@@ -45,7 +45,7 @@ class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         class_weight: dict[Any, float] | str | None = None,
         fit_intercept: bool = True,
         draws: int = 1000,
-        tune: int | None = None,
+        tune: int = 1000,
         chains: int = 4,
         sampler: str = "auto",
         method: str = "auto",

@@ -97,7 +97,7 @@ def _check_effects_centred(design: Design) -> None:
     """Raise if an effect is about a column as it is: the column centred is another model without an intercept."""
     for own in design.groups:
         for effect in own.effects:
-            if effect in dict(own.sums) or not own.with_intercept(effect):
+            if effect in dict(own.sums) or not own.is_correlated_with_intercept(effect):
                 raise DataError(
                     f"standardize=True: {effect!r} varies by {own.name!r} on the column as it is, and there is no "
                     "intercept, which takes up a centred column's mean: leave standardize out, or + 0 of the formula"

@@ -19,7 +19,7 @@ from bayescore.coresets.method import BuildResult
 from bayescore.coresets.scores import block_factor
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
-from bayescore.data.design import Grouping
+from bayescore.data.design import Grouping, term_text, terms_text
 from bayescore.data.responses import LABELS, response_of
 from bayescore.models.groups.rows import codes_among
 from bayescore.priors.groups import NULL
@@ -138,10 +138,12 @@ def _look(block: WeightedData, asked: _Asked) -> _Found:
 def _check_slopes(grouping: Grouping, effects: list[str], low: FloatArray, high: FloatArray) -> None:
     for k, effect in enumerate(effects):
         if not (high[:, k] > -low[:, k]).any():
-            left = " + ".join(own for own in grouping.effects if own != effect) or "1"
+            blocks = [tuple(own for own in block if own != effect) for block in grouping.effect_blocks]
+            left = " + ".join(term_text(block, grouping.name) for block in blocks if block)
             raise DataError(
                 f"{effect!r} is constant within every level of {grouping.name!r}, so that its slopes in "
-                f"{_term(grouping)} are no more than intercepts: leave the slope out, ({left} | {grouping.name})"
+                f"{terms_text((grouping,))} are no more than intercepts: leave the slope out, "
+                f"{left or term_text(('1',), grouping.name)}"
             )
 
 
@@ -149,7 +151,7 @@ def _warn_of_labels(own: Grouping) -> None:
     warn(
         f"every one of the {len(own):,} levels of {own.name!r} has rows of one label only: the data set no upper limit "
         f"to the sd of its effects, which its prior alone limits, and sampling is slow; give a tighter prior, as "
-        f"sample(core, group_prior=bc.priors.HalfNormal(1.0)), or leave {_term(own)} out"
+        f"sample(core, group_prior=bc.priors.HalfNormal(1.0)), or leave {terms_text((own,))} out"
     )
 
 
@@ -157,7 +159,7 @@ def _warn_of_alias(one: Grouping, other: Grouping) -> None:
     warn(
         f"{one.name!r} and {other.name!r} are one factor under two names: each level of one is one level of the other. "
         f"The data tell only the sum of their effects, and the priors of the two sds alone share it out; leave "
-        f"{_term(one)} or {_term(other)} out"
+        f"{terms_text((one,))} or {terms_text((other,))} out"
     )
 
 
@@ -165,14 +167,10 @@ def _warn_of_effects(own: Grouping, n_rows: int) -> None:
     n_effects = len(own) * len(own.effects)
     if n_effects > n_rows:
         warn(
-            f"{_term(own)} has {n_effects:,} effects, {len(own.effects)} for each of {len(own):,} levels, and the data "
-            f"have {n_rows:,} rows: the prior largely sets their sds and correlations; let fewer columns vary, or use "
-            "fewer levels"
+            f"{terms_text((own,))} has {n_effects:,} effects, {len(own.effects)} for each of {len(own):,} levels, and "
+            f"the data have {n_rows:,} rows: the prior largely sets their sds; let fewer columns vary, or use fewer "
+            "levels"
         )
-
-
-def _term(own: Grouping) -> str:
-    return f"({' + '.join(own.effects)} | {own.name})"
 
 
 _PART = 1e-3  # an entry of a dependence below this share of its largest counts as 0

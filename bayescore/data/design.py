@@ -75,13 +75,13 @@ class Grouping:
         return [(self.effects[i], self.effects[j]) for i, j in zip(*self.pairs, strict=True)]
 
     @property
-    def correlated_effects(self) -> list[tuple[str, ...]]:
+    def effect_blocks(self) -> list[tuple[str, ...]]:
         """The effects, cut into blocks between which they are uncorrelated."""
         return [self.effects[first:end] for first, end in dict.fromkeys(map(tuple, self.block_ends.tolist()))]
 
-    def with_intercept(self, effect: str) -> bool:
+    def is_correlated_with_intercept(self, effect: str) -> bool:
         """Whether an effect is correlated with that of the intercept, so that its column may be centred."""
-        return any("1" in block and effect in block for block in self.correlated_effects)
+        return any("1" in block and effect in block for block in self.effect_blocks)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as plain JSON values."""
@@ -103,12 +103,16 @@ def one_intercept(groups: Sequence[Grouping]) -> bool:
 
 def terms_text(groups: Sequence[Grouping]) -> str:
     """Return group terms as text of a formula."""
-    texts = []
-    for own in groups:
-        for block in own.correlated_effects:
-            zero = "0 + " if own.blocks and "1" not in block else ""
-            texts.append(f"({zero}{' + '.join(block)} | {own.name})")
-    return ", ".join(texts)
+    return ", ".join(term_text(block, own.name) for own in groups for block in own.effect_blocks)
+
+
+def term_text(effects: Sequence[str], column: str) -> str:
+    """Return a group term of correlated effects as text of a formula.
+
+    >>> term_text(["1", "x"], "g"), term_text(["x"], "g")
+    ('(1 + x | g)', '(0 + x | g)')
+    """
+    return f"({'' if '1' in effects else '0 + '}{' + '.join(effects)} | {column})"
 
 
 @dataclass(frozen=True)
@@ -167,9 +171,11 @@ class Design:
             place = self.constant if effect == "1" else self.names.index(effect)
             if place is None:
                 return {}
-            if effect == "1" or self.center is None or self.constant is None or grouping.with_intercept(effect):
+            center, constant = self.center, self.constant
+            if effect == "1" or center is None or constant is None or grouping.is_correlated_with_intercept(effect):
                 return {place: 1.0}
-            return {place: 1.0, self.constant: self.center[place - lead] / float(self.scales[place])}
+            shift = center[place - lead] / float(self.scales[place])
+            return {place: 1.0, **({constant: shift} if shift else {})}
         found = dict.fromkeys(range(len(self.names)), 0.0)
         for name, weight in summed:
             place = self.names.index(name)

@@ -471,7 +471,7 @@ def _check_side(family: Family, side: int) -> None:
             )
 
 
-ELSEWHERE = dict.fromkeys(("bernoulli", "binomial", "logit"), "logistic") | {
+ALIASES = dict.fromkeys(("bernoulli", "binomial", "logit"), "logistic") | {
     "gaussian": "normal",
     "negbinomial": "negative_binomial",
     "negativebinomial": "negative_binomial",
@@ -482,7 +482,7 @@ ELSEWHERE = dict.fromkeys(("bernoulli", "binomial", "logit"), "logistic") | {
 def find_family(name: object) -> Family | None:
     """Return the family of that name, such as "logistic" or "negative_binomial(2.5)"; None if there is none.
 
-    Names of other packages, `ELSEWHERE`, are read too.
+    Names of other packages, `ALIASES`, are read too, and names in capitals.
 
     Raises `ValueError` if a size is missing, no number or out of range.
     """
@@ -490,9 +490,8 @@ def find_family(name: object) -> Family | None:
         return None
     kind, bracket, rest = name.strip().partition("(")
     kind = kind.strip()
-    if kind not in FAMILIES and kind not in SIZED and not kind.islower():
-        kind = kind.lower()
-    kind = ELSEWHERE.get(kind, kind)
+    if kind not in FAMILIES and kind not in SIZED:
+        kind = ALIASES.get(kind.lower(), kind.lower())
     if (own := SIZED.get(kind)) is None:
         return FAMILIES.get(kind + bracket + rest)
     if not rest.strip(") "):

@@ -15,9 +15,9 @@ from bayescore.families.family import check_family
 from bayescore.fitting.clusters import check_curvature, check_labels, weights_in_domain
 from bayescore.fitting.result import Fit
 from bayescore.fitting.route import FitOptions, Given, Route, check_priors
-from bayescore.priors import Prior
+from bayescore.priors import Normal, Prior
 from bayescore.priors.groups import GroupPrior
-from bayescore.samplers.registry import AUTO, SAMPLERS, check_fit
+from bayescore.samplers.registry import AUTO, SAMPLERS, check_fit, check_sd
 from bayescore.validation import DataError, RandomState, check_positive, check_seed, one_seed
 
 DEFAULT_OPTIONS = FitOptions()
@@ -43,7 +43,7 @@ def fit(
     missing: str = "raise",
     intercept: bool = True,
     draws: int = 1000,
-    tune: int | None = None,
+    tune: int = 1000,
     chains: int = 4,
     sampler: str = "auto",
     method: str = "auto",
@@ -100,11 +100,11 @@ def fit(
     intercept : bool
         Whether rows X get an intercept; a formula says so itself.
     draws, tune, chains : int
-        Draws kept of each chain, draws of warm-up before them (1,000 by default), and chains, as in `sample`. Where the
-        certificate asks for more draws there are more.
+        Draws kept of each chain, draws of warm-up before them, and chains, as in `sample`. Where the certificate asks
+        for more draws there are more.
     sampler, method : str, default "auto"
-        As in `sample` and `build_coreset`. One that is named is kept; by default another is taken where draws or
-        coreset do not suffice.
+        Names, as `sample` and `build_coreset` have them. One that is named is kept; by default another is taken where
+        draws or coreset do not suffice.
     size : int or "auto"
         Rows of the coreset, as in `build_coreset`. One that is given is kept.
     max_seconds : float
@@ -192,12 +192,17 @@ def fit_given(
 ) -> Fit:
     """Return the fit of rows whose roles are known; other arguments as in `fit`."""
     check_priors(prior)
-    if (asked := options.of_build) and isinstance(given.data, Coreset) and given.lossy:
+    if (asked := options.build_options) and isinstance(given.data, Coreset) and given.lossy:
         raise TypeError(
             f"{next(iter(asked))!r} is given, and data is a coreset, which misses a part of its rows: leave it out"
         )
-    if options.sampler != AUTO and isinstance(prior, Prior):
-        check_fit(SAMPLERS[options.sampler], check_family(family or "logistic", seek=True).name, prior)
+    if options.sampler != AUTO:
+        of_core = given.data.family if isinstance(given.data, Coreset) else None
+        known, sampler = check_family(family or of_core or "logistic", seek=True), SAMPLERS[options.sampler]
+        if not isinstance(prior, Mapping):
+            check_fit(sampler, known.name, Normal(0.0, 1.0) if prior is None else prior)
+        if of_core is None:
+            check_sd(sampler, known.name, unknown=known.quadratic and not known.complete)
     check_positive(max_seconds, "max_seconds")
     seed = check_seed(random_state)
     given.check_group_prior(group_prior)

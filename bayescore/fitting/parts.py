@@ -63,7 +63,7 @@ def raw_effects_map(design: Design, grouping: Grouping) -> FloatArray:
         if effect != "1" and effect not in dict(grouping.sums):
             d = design.names.index(effect)
             A[j, j] = 1.0 / scales[d]
-            if grouping.with_intercept(effect):
+            if grouping.is_correlated_with_intercept(effect):
                 A[grouping.effects.index("1"), j] = -design.center[d - lead] / scales[d]
     return A
 

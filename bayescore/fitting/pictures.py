@@ -16,7 +16,7 @@ from bayescore.data.parquet import without_keys
 from bayescore.diagnostics.model_check import check_model
 from bayescore.fitting.parts import RawRows, data_facts, described, interval_names, raw_rows, short
 from bayescore.fitting.predictions import FitAverages
-from bayescore.fitting.route import Step
+from bayescore.fitting.route import FitOptions, Step
 from bayescore.limits import PROB
 from bayescore.models.predictor import Factor
 from bayescore.priors.groups import DEFAULT_GROUP_PRIOR, is_default
@@ -363,6 +363,8 @@ class FitPictures(FitAverages):
             asked.pop("label", None)
         if not (self.group_prior == DEFAULT_GROUP_PRIOR or is_default(self.group_prior, core)):
             asked["group_prior"] = self.group_prior
+        usual = FitOptions().to_dict()
+        asked |= {name: value for name, value in self.options.to_dict().items() if value != usual[name]}
         words = []
         for name, value in asked.items():
             if value is None:

@@ -190,7 +190,8 @@ class Fit(FitClusters):
     robust : InferenceData, optional
         Draws with cluster-robust spread, of `cluster_robust`.
     options : FitOptions
-        Draws, chains, sampler, method and size as given to `fit`; `update` and `with_prior` take them again.
+        Draws, chains, sampler, method and size as given to `fit`; `with_prior` takes them again, `update` the first
+        three.
 
     Examples
     --------

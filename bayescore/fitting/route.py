@@ -656,8 +656,8 @@ class FitOptions:
     ----------
     draws, chains : int
         Draws kept of each chain, and chains.
-    tune : int, optional
-        Draws of warm-up; None for 1,000.
+    tune : int
+        Draws of warm-up.
     sampler, method : str
         "auto", or a name that is kept.
     size : int or "auto"
@@ -665,7 +665,7 @@ class FitOptions:
     """
 
     draws: int = DRAWS
-    tune: int | None = None
+    tune: int = TUNE
     chains: int = CHAINS
     sampler: str = AUTO
     method: str = AUTO
@@ -674,16 +674,15 @@ class FitOptions:
     def __post_init__(self) -> None:
         check_integer(self.draws, "draws", low=1)
         check_integer(self.chains, "chains", low=1)
-        if self.tune is not None:
-            check_integer(self.tune, "tune", low=0)
+        check_integer(self.tune, "tune", low=0)
         check_choice(self.sampler, "sampler", (AUTO, *SAMPLERS))
         check_choice(self.method, "method", METHODS)
         if self.size != AUTO:
             check_integer(self.size, "size", low=1)
 
     @property
-    def of_build(self) -> dict[str, Any]:
-        """What `build_coreset` is told."""
+    def build_options(self) -> dict[str, Any]:
+        """The options of `build_coreset` that were given."""
         return {name: own for name, own in (("method", self.method), ("size", self.size)) if own != AUTO}
 
     def to_dict(self) -> dict[str, Any]:
@@ -708,7 +707,7 @@ class Route:
     def __post_init__(self) -> None:
         self.seeds = [int(each) for each in np.random.SeedSequence(self.seed).generate_state(2 + 2 * TRIES)]
         options = self.options
-        self.draws, self.tune, self.max_draws = options.draws, TUNE if options.tune is None else options.tune, MAX_DRAWS
+        self.draws, self.tune, self.max_draws = options.draws, options.tune, MAX_DRAWS
         self.sampler = options.sampler
         self.core: Coreset
         self.drawn: Any = None
@@ -718,7 +717,7 @@ class Route:
 
     def run(self) -> None:
         """Go from the first build to draws that are certified, or to the end of what may be tried."""
-        asked = self.options.of_build
+        asked = self.options.build_options
         takes_prior = "prior" in {each.name for each in fields(METHODS[self.options.method])}
         own = asked | ({"prior": standard_prior} if self.given.standardize and takes_prior else {})
         first = "as asked" if asked else "the default build"
@@ -770,7 +769,8 @@ class Route:
 
     def _too_long(self, rows: WeightedData, family: Family, n: int) -> str:
         """Return why n rows are not sampled, by the time that some of them take; empty if they may be."""
-        seconds = seconds_of(rows.take(slice(0, _TIMED)), family, self.draws + self.tune) * n
+        part, iterations = rows.take(slice(0, _TIMED)), self.draws + self.tune
+        seconds = seconds_of(part, family, iterations, self.options.chains) * n
         if seconds <= self.max_seconds:
             return ""
         return f"sampling all rows would take about {seconds:,.0f} s, more than max_seconds={self.max_seconds:g}"
@@ -790,9 +790,9 @@ class Route:
                     done = self._again(remedy)
                 elif self.core.lossless or not self.given.whole:
                     return
-                elif asked := self.options.of_build:
+                elif asked := self.options.build_options:
                     text = ", ".join(f"{name}={own!r}" for name, own in asked.items())
-                    self._stop(f"the certificate asks for another coreset: change {text}, or leave it out")
+                    self._stop(f"the certificate asks for another coreset: fit again with another {text}, or without")
                     return
                 else:
                     done, doubled = (self._all_rows(doubled) if self._last(doubled) else self._more()), True
@@ -880,8 +880,8 @@ class Route:
         """Take more draws of the same coreset, or weigh more of them; return whether that was done."""
         now, chains = Length(self.draws, self.tune, self.max_draws), self.drawn.posterior.sizes["chain"]
         most = most_draws(self.core, chains, self.options.draws)
-        others = self.sampler != "nuts" and self.options.sampler == AUTO
-        if remedy.draws > most and self.core.group is not None and others:
+        may_use_nuts = self.sampler != "nuts" and self.options.sampler == AUTO
+        if remedy.draws > most and self.core.group is not None and may_use_nuts:
             return self._by_nuts(most)
         if not (left := next_lengths(remedy, now, self.certificate.n_draws, chains, most)):
             self._stop(none_left(remedy, now, most))
@@ -901,7 +901,8 @@ class Route:
         many = core.n_total > MANY or self._too_many(core.n_total, core.n_features)
         whole = not (core.lossless or self.given.once or many)
         rows = core.n_total if whole else len(core)
-        each = seconds_of(core.take(slice(0, _TIMED)), check_family(core.family), DRAWS + TUNE)
+        part, iterations = core.take(slice(0, _TIMED)), self.options.draws + max(self.tune, TUNE)
+        each = seconds_of(part, check_family(core.family), iterations, self.options.chains)
         if not self._allowed(each * rows * _LEAPS / _GRADIENTS, why):
             return False
         if whole:
@@ -993,7 +994,7 @@ class Route:
         return self.seeds[sum(step.what in ("build", "sample", "update") for step in self.story) % len(self.seeds)]
 
     def _sampling(self) -> str:
-        return f"4 chains of {self.draws:,} draws"
+        return f"{self.options.chains} chain{'s' * (self.options.chains > 1)} of {self.draws:,} draws"
 
     @cached_property
     def default(self) -> Prior:
@@ -1026,7 +1027,7 @@ def _refused(idata: Any, why: str) -> Certificate:
     return Certificate(Level.NOT_CERTIFIED, why, bare_table(with_scales(posterior, groups)))
 
 
-def seconds_of(rows: WeightedData, family: Family, iterations: int) -> float:
+def seconds_of(rows: WeightedData, family: Family, iterations: int, chains: int) -> float:
     """Return about how many seconds sampling takes for each row, by gradients of some rows that are timed."""
     family = family if family.complete else Gaussian(1.0)
     target = posterior(rows, family, Normal(0.0, 1.0))
@@ -1035,7 +1036,7 @@ def seconds_of(rows: WeightedData, family: Family, iterations: int) -> float:
         begin = time.perf_counter()
         target.log_density(at)
         taken = min(taken, time.perf_counter() - begin)
-    return CHAINS * iterations * _GRADIENTS * taken / (len(rows) * min(CHAINS, available_cores()))
+    return chains * iterations * _GRADIENTS * taken / (len(rows) * min(chains, available_cores()))
 
 
 def called(core: Coreset) -> str:

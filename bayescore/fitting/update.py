@@ -28,6 +28,7 @@ from bayescore.priors.by_name import prior_from_dict
 from bayescore.priors.groups import is_default, standard_prior
 from bayescore.report.certify import Certificate, certify, certify_update
 from bayescore.samplers.posterior import Posterior, read_posterior
+from bayescore.samplers.registry import AUTO
 from bayescore.types import NO_GROUP, NO_ROW
 from bayescore.validation import DataError, warn
 
@@ -184,7 +185,7 @@ def updated(fit: FitParts, new: tuple[Any, Any, dict[str, Any]], data: Any, *, p
         # the default one of numbers goes by all rows
         in_design=None if core.numbers else prior_from_dict(story["prior"]),
         group_prior=None if is_default(sds, core) else sds,
-        options=fit.options,
+        options=replace(fit.options, method=AUTO, size=AUTO),  # the coreset grows by new rows
     )
     route.core, route.drawn = core, fit.drawn
     if rows is None:

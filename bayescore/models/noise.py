@@ -39,7 +39,7 @@ class NoiseEstimate:
 
 
 def find_noise(core: Coreset) -> NoiseEstimate:
-    """Return the sd of the noise of rows of numbers, or of their sums, and how well it is known."""
+    """Return the estimated sd of the noise of rows of numbers, or of their sums, and the standard error of its log."""
     assert core.offset is not None
     rows, largest = WhitenedRows.flat(core), float(np.abs(core.offset).max())
     weight, p = float(rows.w.sum()), rows.X.shape[1]

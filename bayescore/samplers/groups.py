@@ -175,7 +175,7 @@ class _JointModel:
             tilts.append(w * np.sqrt(own.information + sigma**-2.0))
             last.append(coordinates_of(S, ends))
             spread.append(spread_of(w, ends))
-            padded[f, :q, :q] = bases[f][_rows_of(order, ends)][:, order]
+            padded[f, :q, :q] = bases[f][_block_positions(order, ends)][:, order]
         places = np.cumsum([0, data.n_features, *(G * q for G, q in rows.shapes[1:])])
         onto = [
             places[f + 1] + (np.arange(G)[:, None] * q + order)
@@ -414,7 +414,7 @@ class JointFrame(_JointModel):
         a = self.arguments
         found = [np.empty((q, q)) for _, q in self.shapes]
         for own, order, B, (_, q, *_, t, _) in zip(found, self.orders, a.bases, a.sizes, strict=True):
-            own[_rows_of(order, a.blocks[t : t + q])] = B[:q, :q]
+            own[_block_positions(order, a.blocks[t : t + q])] = B[:q, :q]
         return found
 
     def parameters(self, theta: FloatArray) -> tuple[FloatArray, list[FloatArray], FloatArray]:
@@ -445,7 +445,7 @@ def _order(worth: FloatArray, ends: IntArray) -> tuple[IntArray, IntArray]:
     return order, np.stack([firsts, firsts + lengths], axis=1)
 
 
-def _rows_of(order: IntArray, ends: IntArray) -> IntArray:
+def _block_positions(order: IntArray, ends: IntArray) -> IntArray:
     """Return the effects block by block as `order`, shape (q,), has the blocks, each in the order of the model."""
     return np.concatenate([np.sort(order[first:end]) for first, end in np.unique(ends, axis=0)])
 

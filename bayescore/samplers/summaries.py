@@ -215,7 +215,7 @@ def _of_sds(posterior: Posterior) -> pd.DataFrame:
         assert prior is not None
         assert design is not None
         several = len(own.effects) > 1
-        centred = any(own.with_intercept(effect) for effect in own.effects if effect != "1")
+        centred = any(own.is_correlated_with_intercept(effect) for effect in own.effects if effect != "1")
         at = ", at the columns' means" if centred and design.scale is not None else ""
         for effect in own.effects:
             name = f"sigma_{own.name}[{effect}]" if several else f"sigma_{own.name}"

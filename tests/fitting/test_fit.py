@@ -293,6 +293,10 @@ def test_options_of_draws_and_coreset_are_taken_and_kept(rows, tmp_path):
     assert fit.coreset.method == "calibrated"
     assert len(fit.coreset) <= 150
     assert fit.options == FitOptions(**asked)
+    assert fit._call().endswith(
+        "draws=300, tune=400, chains=3, sampler='mala', method='calibrated', size=150, random_state=1)"
+    )
+    assert fit.story[1].why.startswith("3 chains of ")
     fit.save(tmp_path / "fit")
     assert bc.read_fit(tmp_path / "fit").options == fit.options
     tight = fit.with_prior({"age": bc.priors.Normal(0, 0.01)})
@@ -304,7 +308,7 @@ def test_a_coreset_that_was_asked_for_is_not_replaced(rows):
     with pytest.warns(UserWarning, match="not certified"):
         fit = bc.fit("clicked ~ age + device", rows, method="uniform", size=15, random_state=1, progressbar=False)
     assert (fit.coreset.method, len(fit.coreset)) == ("uniform", 15)
-    assert "change method='uniform', size=15, or leave it out" in fit.story[-1].why
+    assert "fit again with another method='uniform', size=15, or without" in fit.story[-1].why
 
 
 @pytest.mark.parametrize(
@@ -317,6 +321,8 @@ def test_a_coreset_that_was_asked_for_is_not_replaced(rows):
         ({"method": "lasso"}, "method='lasso' is unknown"),
         ({"size": 0}, "size=0 must be at least 1"),
         ({"sampler": "gibbs", "prior": bc.priors.Laplace(0, 1)}, "sampler='gibbs'"),
+        ({"sampler": "gibbs", "family": "poisson"}, "sampler='gibbs'"),
+        ({"sampler": "joint", "family": "normal"}, "sampler='joint' takes the sd of the noise as given"),
         ({"random_state": 1, "random_seed": 2}, "random_seed"),
     ],
 )

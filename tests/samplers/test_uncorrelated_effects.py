@@ -58,7 +58,7 @@ def core_of(terms, family="logistic", *, rows=None, standardize=True, **options)
 def test_a_factor_has_all_its_effects_and_says_which_are_correlated(terms, tmp_path):
     core = bc.all_rows(made(), formula=f"bought ~ x + z + kind + {terms}", **QUIET)
     (grouping,) = core.groups
-    assert grouping.correlated_effects == TERMS[terms]
+    assert grouping.effect_blocks == TERMS[terms]
     pairs = [(a, b) for block in TERMS[terms] for i, a in enumerate(block) for b in block[i + 1 :]]
     assert sorted(grouping.paired_effects) == sorted(pairs)
     assert len(grouping.parameters) == len(grouping.effects) + len(pairs)
