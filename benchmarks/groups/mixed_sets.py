@@ -163,6 +163,7 @@ def _ones(column: str, level: str) -> Callable[[pd.DataFrame], pd.DataFrame]:
     return lambda t: t.assign(**{column: (t[column] == level).astype(int)})
 
 
+_severe = _ones("outcome", "moderate or severe")
 _IMMUNE = "immun ~ kid2p + mom25p + ord + ethn + momEd + husEd + momWork + rural + pcInd81"
 
 SETS: tuple[MixedSet, ...] = (
@@ -187,18 +188,8 @@ SETS: tuple[MixedSet, ...] = (
     _published("MASS_bacteria", "y ~ trt + I(week > 2) + (1 | ID)", "logistic", _ones("y", "y")),
     _published("MASS_epil", "y ~ lbase * trt + lage + visit + (1 | subject)", "poisson", _epilepsy),
     _published("MASS_epil", "y ~ lbase * trt + lage + visit + (1 + visit | subject)", "poisson", _epilepsy),
-    _published(
-        "HSAUR3_toenail",
-        "outcome ~ treatment * time + (1 | patientID)",
-        "logistic",
-        _ones("outcome", "moderate or severe"),
-    ),
-    _published(
-        "HSAUR3_toenail",
-        "outcome ~ treatment * time + (1 + time | patientID)",
-        "logistic",
-        _ones("outcome", "moderate or severe"),
-    ),
+    _published("HSAUR3_toenail", "outcome ~ treatment * time + (1 | patientID)", "logistic", _severe),
+    _published("HSAUR3_toenail", "outcome ~ treatment * time + (1 + time | patientID)", "logistic", _severe),
     _published("mlmRev_guImmun", f"{_IMMUNE} + (1 | mom) + (1 | comm)", "logistic", _ones("immun", "Y")),
     _published(
         "mlmRev_Contraception",

@@ -23,6 +23,7 @@ from benchmarks.groups.multilevel_terms import made
 from tests import group_draws
 from tests.coresets.celled import celled
 from tests.reference_moments import Moments, moments
+from tests.samplers.frames import checked_coordinates
 
 QUIET = {"progressbar": False}
 FEW = ("y ~ w + x + z + (1 + x | a) + (1 | b)", {"n_a": 6, "n_b": 4, "median": 80, "slope": 0.9})  # means are moved
@@ -122,13 +123,7 @@ def test_gradients_are_those_of_differences(formula, shape, moved):
     core = rows_of(formula, **shape)
     frame = JointFrame.of(core, check_family("probit"), Normal(0.0, 4.0), HalfStudentT())
     assert len(frame.means.information) == moved
-    rng, (density, data) = np.random.default_rng(0), frame.target
-    x, gradient, other = rng.normal(size=len(frame.center)), np.empty(len(frame.center)), np.empty(len(frame.center))
-    density.at(x, gradient, data)
-    steps = 1e-5 * np.eye(len(x))
-    numerical = [(density.at(x + e, other, data) - density.at(x - e, other, data)) / 2e-5 for e in steps]
-    np.testing.assert_allclose(gradient, numerical, rtol=1e-4, atol=1e-4 * np.abs(gradient).max())
-    np.testing.assert_allclose(frame.x(frame.theta(x)), x, atol=1e-8)
+    x = checked_coordinates(frame)
     first = frame.shapes[0][0] * frame.shapes[0][1]
     np.testing.assert_array_equal(frame.watched(x)[:4], frame.theta(x)[first : first + 4])
     assert np.abs(frame.whitening.moves).sum(axis=0).all()
@@ -251,13 +246,7 @@ def test_three_nested_factors_have_the_models_density_and_gradient():
     follows = np.diff(frame.arguments.start)
     assert (follows[: first + second] > 0).all()
     assert not follows[first + second :].any()
-    rng, (density, data) = np.random.default_rng(0), frame.target
-    x, gradient, other = rng.normal(size=len(frame.center)), np.empty(len(frame.center)), np.empty(len(frame.center))
-    density.at(x, gradient, data)
-    steps = 1e-5 * np.eye(len(x))
-    numerical = [(density.at(x + e, other, data) - density.at(x - e, other, data)) / 2e-5 for e in steps]
-    np.testing.assert_allclose(gradient, numerical, rtol=1e-4, atol=1e-4 * np.abs(gradient).max())
-    np.testing.assert_allclose(frame.x(frame.theta(x)), x, atol=1e-8)
+    checked_coordinates(frame)
 
 
 def test_effects_pass_from_a_factor_to_the_one_that_it_is_within(monkeypatch):

@@ -21,6 +21,7 @@ from bayescore.priors import Normal
 from bayescore.priors.groups import LKJ_ETA, HalfStudentT, log_sigma_terms
 from bayescore.samplers.groups import JointFrame
 from bayescore.validation import DataError
+from tests.samplers.frames import checked_coordinates
 
 QUIET = {"progressbar": False}
 LABELS = {"logistic": "bought", "normal": "spent", "poisson": "visits"}
@@ -135,13 +136,7 @@ def test_lp_is_the_models_log_density(terms):
 @pytest.mark.parametrize("terms", [f"{terms} + (1 | h)" for terms in TERMS])
 def test_gradients_are_those_of_differences(terms):
     frame = JointFrame.of(core_of(terms), check_family("probit"), Normal(0.0, 4.0), HalfStudentT())
-    rng, (density, data) = np.random.default_rng(0), frame.target
-    x, gradient, other = rng.normal(size=len(frame.center)), np.empty(len(frame.center)), np.empty(len(frame.center))
-    density.at(x, gradient, data)
-    steps = 1e-5 * np.eye(len(x))
-    numerical = [(density.at(x + e, other, data) - density.at(x - e, other, data)) / 2e-5 for e in steps]
-    np.testing.assert_allclose(gradient, numerical, rtol=1e-4, atol=1e-4 * np.abs(gradient).max())
-    np.testing.assert_allclose(frame.x(frame.theta(x)), x, atol=1e-8)
+    checked_coordinates(frame)
 
 
 @pytest.mark.parametrize("terms", TERMS)
