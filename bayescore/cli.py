@@ -435,7 +435,8 @@ def update(args: argparse.Namespace, console: Console) -> None:
     for k, path in enumerate(args.rows):
         if k:  # an error of a later file costs that one
             found.save(output)
-            console.print(f"{args.rows[k - 1]}: {found.level}, {found.coreset.n_total:,} rows so far")
+            n = found.coreset.n_observations or found.coreset.n_total
+            console.print(f"{args.rows[k - 1]}: {found.level}, {n:,} observations so far")
         try:
             found = found.update(path, data=args.data if k == len(args.rows) - 1 else None, **settings)
         except ValueError as error:

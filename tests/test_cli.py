@@ -206,13 +206,13 @@ def test_certify_prints_and_reports_the_verdict(inputs: Path, capsys: pytest.Cap
     printed = capsys.readouterr().out
     core = bc.read_coreset("core.parquet")
     found = bc.certify(compat.read_inference_data("posterior.nc"), core, frame(), label="y", progressbar=False)
-    assert f"{found.first_line}\n  {found.text}\n" in printed
+    assert f"{found.headline}\n  {found.text}\n" in printed
     assert files() == before
     assert cli.main([*CERTIFY.split(), "-o", "c e.html"]) == 0
     assert "wrote c e.html" in capsys.readouterr().out
     text = html.unescape(Path("c e.html").read_text(encoding="utf-8"))
     assert found.text in text
-    assert f"uniform {len(core)}: {found.level}" in text
+    assert f"<strong>{found.headline}</strong>" in text
     assert "bayescore certify posterior.nc core.parquet rows.parquet --label y -o 'c e.html'" in text
     assert "give test= rows" in text
     frame().iloc[:300].to_parquet("test.parquet")
@@ -426,7 +426,7 @@ def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["demo", "--rows", "20000", "--quiet", "-o", str(folder)]) == 0
     assert {path.name for path in folder.iterdir()} == {"report.html", "story.png", "coefficients.png", "model"}
     printed = capsys.readouterr().out
-    assert "These draws can be used: certified." in printed
+    assert "  CERTIFIED\n" in printed
     found = bc.read_fit(folder / "model")
     assert (found.level, found.coreset.n_total) == ("certified", 20_000)
     assert len(found.coreset) < 300

@@ -19,7 +19,7 @@ from bayescore.coresets.method import Method, check_serves
 from bayescore.coresets.methods import METHODS, check_once, listed, method_of
 from bayescore.coresets.separation import warn_if_completely_separated, warn_if_separable
 from bayescore.data.blocks import Intake, Stream, is_stream
-from bayescore.data.coreset import Coreset, Shortfall, of_union
+from bayescore.data.coreset import TOTALS, Coreset, Shortfall, of_union
 from bayescore.data.dataset import ComomentsTotal, Dataset
 from bayescore.data.design import Design
 from bayescore.data.formula_design import formula_of
@@ -164,6 +164,7 @@ def finish_stream(
         classes=known.classes,
         n_total=known.n_rows,
         weight_total=known.weight_total,
+        **({} if known.tally is None else known.tally.facts(known.weight_total, flipped=known.sign < 0)),
         **about,
     )
 
@@ -181,6 +182,7 @@ def finish_dataset(rows: WeightedData, dataset: Dataset, **about: Any) -> Corese
         label=data.label,
         n_total=dataset.scan.n_rows,
         weight_total=dataset.scan.weight_total,
+        **dataset.scan.tally.facts(dataset.scan.weight_total),
         **about,
     )
 
@@ -496,4 +498,5 @@ def _of(data: Any, core: Coreset) -> Coreset:
     if core.family == data.family:
         missed = of_union([(each.shortfall, each.lossless) for each in (core, data)])
     method = data.method if core.lossless and not data.lossless else core.method  # all its rows miss what it does
-    return replace(core, n_total=data.n_total, weight_total=data.weight_total, shortfall=missed, method=method)
+    totals = {name: getattr(data, name) for name in TOTALS}
+    return replace(core, **totals, shortfall=missed, method=method)

@@ -215,6 +215,10 @@ FORMAT = 3
 READABLE = (2, FORMAT)  # 2 has no shortfall
 
 
+TOTALS = ("n_total", "weight_total", "n_observations", "event_total")
+"""Fields of a `Coreset` that are totals of its data."""
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Coreset(WeightedData):
     """Weighted rows that stand for a whole data set.
@@ -241,6 +245,10 @@ class Coreset(WeightedData):
         Seed that repeats the build.
     version : str
         Version of bayescore that built it.
+    n_observations : int, optional
+        Observations among the rows; counts, and successes of trials, have two rows each. None if not known.
+    event_total : float, optional
+        Weight of the rows whose label is +1; of counts their sum. None if not known.
     shortfall : Shortfall, optional
         What the rows miss of the full data's score and curvature, where the build knows it and rows have no groups.
         `sample` moves draws by it. A change of the rows or their weights drops it.
@@ -274,6 +282,8 @@ class Coreset(WeightedData):
     random_state: int
     version: str
     shortfall: Shortfall | None = None
+    n_observations: int | None = None
+    event_total: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -395,6 +405,7 @@ class Coreset(WeightedData):
             "label": self.label,
             "classes": list(self.classes),
             "design": self.design.to_dict(),
+            **{name: total for name in TOTALS[2:] if (total := getattr(self, name)) is not None},
             **({"roles": dict(self.design.roles)} if self.design.roles else {}),
             "feature_names": list(self.feature_names),
         }
@@ -467,7 +478,7 @@ class Coreset(WeightedData):
             first,
             design=next((core.design for core in coresets if core.design.weighted), first.design),
             **{field.name: getattr(rows, field.name) for field in fields(WeightedData)},
-            **{name: sum(getattr(core, name) for core in coresets) for name in ("n_total", "weight_total")},
+            **totals_of(coresets),
             method=method,
             params={"parts": [core.params for core in coresets]},
             shortfall=of_union([(core.shortfall, core.lossless) for core in coresets]),
@@ -484,6 +495,12 @@ class Coreset(WeightedData):
 
     def _repr_html_(self) -> str:
         return as_html("Coreset", coreset_lines(self))
+
+
+def totals_of(parts: Sequence["Coreset"]) -> dict[str, Any]:
+    """Return the totals of disjoint data; None of those that a part does not know."""
+    known = {name: [getattr(part, name) for part in parts] for name in TOTALS}
+    return {name: None if None in each else sum(each) for name, each in known.items()}
 
 
 def _sought(params: Mapping[str, Any]) -> bool:

@@ -33,6 +33,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import reduce
 from math import sqrt
 from queue import SimpleQueue
 from typing import Any, NamedTuple, Self, TypeVar
@@ -45,7 +46,7 @@ from bayescore.compiled import jit, one_blas_thread
 from bayescore.data.design import Design
 from bayescore.data.source import Division, Future, Task, plan, recut
 from bayescore.progress import progress
-from bayescore.types import NO_OFFSET, FloatArray, IntArray, LabelArray, WeightedData
+from bayescore.types import NO_OFFSET, NO_ROW, FloatArray, IntArray, LabelArray, WeightedData
 from bayescore.validation import DataError, RowError, check_finite, check_total_weight
 
 TILE = 128
@@ -387,6 +388,60 @@ class ExactMoments:
 MAX_ENTRY = 1e100  # squared distances and their fixed-point sums stay finite
 
 
+@dataclass(frozen=True)
+class Tally:
+    """Number of observations, of those with two rows each once, and the exact weight of rows of label +1.
+
+    Parts add up in the order of the rows, whose first and last numbers in the data they keep: a cut may fall between
+    the two rows of an observation.
+    """
+
+    n: int = 0
+    positive: int = 0  # see `exact_weight`
+    first: int = NO_ROW
+    last: int = NO_ROW
+
+    @classmethod
+    def of(cls, rows: WeightedData) -> Self:
+        """Count the observations of rows, at least one, in the order of the data."""
+        index = rows.index
+        n = 1 + int(np.count_nonzero(index[1:] != index[:-1]))
+        return cls(n, exact_weight(rows.weights[rows.y > 0]), int(index[0]), int(index[-1]))
+
+    def __add__(self, other: "Tally") -> "Tally":
+        """Return the tally of both, which have no observation in common."""
+        return Tally(
+            self.n + other.n, self.positive + other.positive, self.first if self.n else other.first, other.last
+        )
+
+    def __sub__(self, first: "Tally") -> "Tally":
+        """Return the tally without that of the first rows, which have no observation in common with the others."""
+        return Tally(self.n - first.n, self.positive - first.positive)
+
+    def then(self, other: "Tally") -> "Tally":
+        """Return the tally of these rows and of those that follow them in the data."""
+        both = self + other
+        return replace(both, n=both.n - 1) if self.n and self.last == other.first else both
+
+    def to_list(self) -> list[int]:
+        """Return the counts as plain JSON values."""
+        return [self.n, self.positive]
+
+    @classmethod
+    def from_list(cls, counts: list[int] | None) -> Self | None:
+        """Return the tally of `to_list`; None of an older version's file, which has none."""
+        return None if counts is None else cls(*counts)
+
+    def facts(self, weight_total: float, *, flipped: bool = False) -> dict[str, Any]:
+        """Return the facts of a coreset; `flipped` where the label -1 is that of events."""
+        positive = total_weight([self.positive])
+        return {"n_observations": self.n, "event_total": weight_total - positive if flipped else positive}
+
+
+NOTHING_YET = Tally()
+"""The tally of no rows."""
+
+
 @dataclass(frozen=True, eq=False)
 class Scan:
     """Range and moments of the columns of rows whose entries are finite, and their weights; arrays have shape (D,).
@@ -401,6 +456,7 @@ class Scan:
     smallest_weight: float
     largest_weight: float
     weight: int  # exact sum of the weights, see `exact_weight`
+    tally: Tally
     mean: FloatArray  # weighted
     spread: FloatArray  # sum w (x - mean)^2
 
@@ -446,6 +502,7 @@ class Scan:
             smallest_weight=min(block.smallest_weight for block in blocks),
             largest_weight=max(block.largest_weight for block in blocks),
             weight=sum(block.weight for block in blocks),
+            tally=reduce(Tally.then, (block.tally for block in blocks)),
             mean=mean,
             spread=spread,
         )
@@ -559,4 +616,5 @@ def block_range(names: tuple[str, ...], block: WeightedData, *, given: tuple[str
     bounds, mean, spread = np.stack([block.X[0], block.X[0]]), np.zeros(D), np.zeros(D)
     if not _moments(block.X, w, bounds, mean, spread):
         check_finite(block.X, names, block.index, given=given)
-    return Scan(len(block), bounds[0], bounds[1], float(w.min()), float(w.max()), exact_weight(w), mean, spread)
+    ends, tally = (float(w.min()), float(w.max())), Tally.of(block)
+    return Scan(len(block), bounds[0], bounds[1], *ends, exact_weight(w), tally, mean, spread)

@@ -260,6 +260,18 @@ class Dispersion:
         return f"nearly as spread as the family says, intervals {100 * abs(math.sqrt(self.ratio) - 1.0):.1g}% {side}"
 
     @property
+    def doubt(self) -> str:
+        """What is in doubt of a model whose draws are right, in few words; empty where nothing is."""
+        if not (math.isfinite(self.ratio + self.se) and (self.over or self.under)):
+            return ""
+        what = "residuals" if self.numbers else "counts"
+        factor = math.sqrt(self.ratio if self.over else 1.0 / self.ratio)
+        return (
+            f"{what} are {'over' if self.over else 'under'}dispersed ({self.ratio:.2g}); intervals are {factor:.2g} "
+            f"times too {'narrow' if self.over else 'wide'}"
+        )
+
+    @property
     def text(self) -> str:
         """What that means, and what to do."""
         if not (math.isfinite(self.ratio + self.se) and (self.over or self.under)):

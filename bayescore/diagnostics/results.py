@@ -22,7 +22,17 @@ import pandas as pd
 from scipy import stats
 
 from bayescore.diagnostics.model_check import Dispersion, ModelCheck
-from bayescore.limits import FAMILYWISE_ALPHA, MAX_BAD_K_SHARE, MAX_DRAWS, MAX_K, MAX_RHAT, MIN_ESS
+from bayescore.limits import (
+    FAMILYWISE_ALPHA,
+    MAX_BAD_K_SHARE,
+    MAX_DRAWS,
+    MAX_ERROR,
+    MAX_FAILURE_PROBABILITY,
+    MAX_K,
+    MAX_RHAT,
+    MIN_ESS,
+    NEGLIGIBLE_ERROR,
+)
 from bayescore.numerics.chains import bulk_and_rhat, ess
 from bayescore.samplers.posterior import Posterior
 from bayescore.text import number
@@ -225,6 +235,37 @@ class Verdict:
     text: str
 
 
+_HEADLINES = {
+    Level.CERTIFIED: "CERTIFIED",
+    Level.CORRECTED: "CERTIFIED AFTER CORRECTION",
+    Level.NOT_CERTIFIED: "NOT CERTIFIED: do not use",
+}
+
+
+def headline(level: str) -> str:
+    """Return the words with which certificates, fits and pages begin."""
+    return _HEADLINES[Level(level)]
+
+
+@dataclass(frozen=True)
+class Check:
+    """A line of the check against all rows: what was looked at, the figure and its limit, in words."""
+
+    what: str
+    found: str
+    limit: str = ""
+
+
+def _largest(*values: Any) -> float:
+    """Return the largest size of some figures, those of no moments left out; NaN where there are no others."""
+    sizes = np.abs(np.concatenate([np.asarray(each, dtype=np.float64) for each in values]))
+    return float(np.fmax.reduce(sizes)) if len(sizes) else math.nan
+
+
+def _at_most(value: float, unit: str, least: float) -> str:
+    return f"< {least:g} {unit}" if 0.0 < value < least else f"{number(value, 2)} {unit}"
+
+
 EFFECT_INDEX = ("factor", "group", "effect")
 """Levels of the index of `CertificateData.effects`."""
 
@@ -304,6 +345,8 @@ class CertificateData:
     mean_bound : float
         By how many posterior sds means of the draws that can be used may be off, Monte Carlo error included: the
         chance that any is off by more is at most one in a thousand. NaN where none can be used.
+    earlier_error : float
+        Of an update what the rows before it, which were not read again, may add to errors of means, in sds.
     elpd_logo, elpd_logo_se : float
         Expected log predictive density of the full data by leaving one *group* of `(1 | g)` out at a time, a new
         group's effect averaged over N(0, sigma^2); its standard error over groups. NaN unless the weights can be
@@ -351,6 +394,7 @@ class CertificateData:
     dispersion: Dispersion | None = None
     remedy: Remedy | None = None
     mean_bound: float = math.nan
+    earlier_error: float = 0.0
 
     @property
     def trusted(self) -> bool:
@@ -358,9 +402,36 @@ class CertificateData:
         return self.level != Level.NOT_CERTIFIED
 
     @property
-    def first_line(self) -> str:
-        """The verdict for everybody: whether draws can be used, the level, and by how much means may be off."""
-        return first_line(self)
+    def headline(self) -> str:
+        """The verdict for everybody."""
+        return headline(self.level)
+
+    @property
+    def checks(self) -> list[Check]:
+        """The errors of means and sds due to the coreset, Monte Carlo error, and the chance of a large error.
+
+        Errors are the largest over coefficients, sds and correlations of effects, and effects; empty where no pass was
+        made.
+        """
+        if not self.trusted or not self.n_passes:
+            return []
+        table, of_groups = self.coordinates, self.effects
+        mean = _largest(table["mean_error_sd"], of_groups["mean_error_sd"])
+        sd = 100.0 * _largest(table["sd_error"], np.expm1(of_groups["log_sd_error"].to_numpy(dtype=float)))
+        corrected = self.level is Level.CORRECTED
+        which, left = ("corrected", " left") if corrected else ("at most", "")
+        limits = ("", "") if corrected else (f"{NEGLIGIBLE_ERROR:.2f} sd", f"{100.0 * NEGLIGIBLE_ERROR:.0f} %")
+        chance = f"1 in {1.0 / MAX_FAILURE_PROBABILITY:,.0f}"
+        earlier = Check(
+            "error of a mean due to rows before the update", _at_most(self.earlier_error, "sd", 0.001), limits[0]
+        )
+        return [
+            Check(f"error of a mean due to the coreset, {which}", _at_most(mean, "sd", 0.001), limits[0]),
+            Check(f"error of an sd due to the coreset, {which}", _at_most(sd, "%", 0.1), limits[1]),
+            *([earlier] if self.earlier_error else []),
+            Check("Monte Carlo error of a mean", _at_most(_largest(table["mean_mcse_sd"]), "sd", 0.001)),
+            Check(f"chance that any error{left} is above {MAX_ERROR:g} sd", f"< {chance}", chance),
+        ]
 
     @property
     def elpd_text(self) -> str:
@@ -374,21 +445,6 @@ class CertificateData:
             return f"{rows}, {why}; more draws, or a tighter prior, may help"
         moved = f", {self.elpd_loo_moved} integrated by moment matching" * (self.elpd_loo_moved > 0)
         return f"numerical error {number(self.elpd_loo_mcse, 2)}; {rows}{moved}"
-
-
-def first_line(found: CertificateData, *, corrected: bool = False) -> str:
-    """Return what certificates, fits and pages begin with; `corrected` where the draws meant are the corrected ones."""
-    if found.level is Level.NOT_CERTIFIED:
-        needed = "" if found.remedy is None else f" Needed: {found.remedy}."
-        return f"These draws should not be used: {found.level}.{needed}"
-    later = found.level is Level.CORRECTED and not corrected
-    said = f"These draws can be used{' once corrected, as Certificate.idata' * later}: {found.level}."
-    if math.isnan(found.mean_bound):
-        return said
-    heavy = bool(found.coordinates["tail_k"].notna().any())
-    means = f"{'Their means' if later else 'Means'}{', and quartiles where there is no mean,' * heavy}"
-    within = math.ceil(100.0 * max(found.mean_bound, 1e-6)) / 100.0  # it knows no more digits
-    return f"{said} {means} are within {within:.2f} posterior sd of the full data's."
 
 
 @dataclass(frozen=True, eq=False, repr=False)

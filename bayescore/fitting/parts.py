@@ -21,8 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -382,47 +381,25 @@ def _sample(given: Given, fit: FitParts) -> RawRows:
     return RawRows(drawn.rows, design, drawn.total)
 
 
-def data_facts(fit: FitParts) -> dict[str, str]:
-    """Return what the rows of a fit are, in words by label; one pass."""
-    core, dataset = fit.coreset, _opened(fit.rows_given, fit).dataset
-    parts = list(dataset.map(partial(_response_sums, core.response), "counting rows", canonical=True))
-    n = sum(part.n for part in parts)
-    n -= sum(one.last == other.first for one, other in pairwise(parts))  # rows whose two sides are cut apart
-    totals = np.sum([part.totals for part in parts], axis=0)
+def data_facts(core: Coreset) -> dict[str, str]:
+    """Return what the rows of a coreset's data are, in words by label; empty where an older file does not say."""
+    n, events, weight = core.n_observations, core.event_total, core.weight_total
+    if n is None or events is None:
+        return {}
     found = {"Observations": f"{n:,}"}
     if core.counts:
-        events, exposure = totals[:2]
+        exposure, rate = weight - events, "Mean count"
         found |= {"Response": f"{core.label}: counts", "Events": f"{events:,.6g}"}
-        rate = "Mean count"
         if core.design.exposure is not None or core.design.weighted:
             found["Exposure"], rate = f"{exposure:,.6g}", "Rate"
-        return {**found, rate: number(float(events / exposure))}
+        return {**found, rate: number(events / exposure)}
     if core.numbers:
-        weight, total, squares = totals
-        mean = total / weight
-        sd = math.sqrt(max(squares / weight - mean**2, 0.0))
-        return {**found, "Response": f"{core.label}: numbers, mean {number(float(mean))}, sd {number(sd)}"}
-    positive, negative = totals[:2]
-    if not np.isclose(positive + negative, n, rtol=1e-9):
-        found["Trials" if "trials" in dict(fit.rows_given.roles) else "Total weight"] = f"{positive + negative:,.6g}"
-    one, other = core.classes[1], core.classes[0]
-    share = number(float(100.0 * positive / (positive + negative)))
+        rows, y = numbers_of(core)
+        mean = float(np.average(y, weights=rows.weights))
+        sd = math.sqrt(np.average((y - mean) ** 2, weights=rows.weights))
+        return {**found, "Response": f"{core.label}: numbers, mean {number(mean)}, sd {number(sd)}"}
+    if not np.isclose(weight, n, rtol=1e-9):
+        found["Total weight" if n == core.n_total else "Trials"] = f"{weight:,.6g}"
+    other, one = core.classes
+    share = number(100.0 * events / weight)
     return {**found, "Response": f"{core.label}: {one} against {other}", f"Share of {one}": f"{share}%"}
-
-
-class _ResponseSums(NamedTuple):
-    """Of a block: rows, the places of the first and the last one, and sums by response, shape (3,)."""
-
-    n: int
-    first: int
-    last: int
-    totals: FloatArray
-
-
-def _response_sums(response: str, _start: int, block: WeightedData) -> _ResponseSums:
-    n, ends = len(np.unique(block.index)), (int(block.index[0]), int(block.index[-1]))
-    if response == "numbers":
-        rows, y = numbers_of(block)
-        return _ResponseSums(n, *ends, np.array([rows.weights.sum(), rows.weights @ y, rows.weights @ y**2]))
-    up = block.y > 0
-    return _ResponseSums(n, *ends, np.array([block.weights[up].sum(), block.weights[~up].sum(), 0.0]))

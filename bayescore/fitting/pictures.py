@@ -14,6 +14,7 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.design import Grouping
 from bayescore.data.parquet import without_keys
 from bayescore.diagnostics.model_check import check_model
+from bayescore.fitting.overview import Overview, overview
 from bayescore.fitting.parts import RawRows, data_facts, described, interval_names, raw_rows, short
 from bayescore.fitting.predictions import FitAverages
 from bayescore.fitting.route import FitOptions, Step
@@ -297,16 +298,15 @@ class FitPictures(FitAverages):
         >>> fit.report("report.html")  # doctest: +SKIP
         """
         story = {f"{place}. {step.what}": str(step) for place, step in enumerate(self.story, 1)}
-        if self.coreset.counts:
-            story = {"Rows": "the events of a count and its exposure are a row each", **story}
+        shown = overview(self)
         told = {
-            "title": f"{self.formula or self.coreset.label}: {self._heading}",
+            "title": shown.model,
             "story": story,
             "robust": self.robust,
         }
-        write_certificate(self.certificate, self.drawn, self.coreset, path, **told, fit=self._facts())
+        write_certificate(self.certificate, self.drawn, self.coreset, path, **told, fit=self._facts(shown))
 
-    def _facts(self) -> FitFacts:
+    def _facts(self, shown: Overview) -> FitFacts:
         """Return what the page says in units and words of the data."""
         core, family = self.coreset, self.posterior().family
         there = self.given is not None and not (self.given.once or isinstance(self.given.data, Coreset))
@@ -316,23 +316,16 @@ class FitPictures(FitAverages):
             if plain := [name for name in found.index if not BASIS.search(name)]:
                 ratios = _cells(found.loc[plain])
         effects = [self._effect(own, effect) for own in core.groups for effect in own.effects]
-        data = data_facts(self) if there else {}
-        n = data.get("Observations", "" if core.counts else f"{core.n_total:,}")
-        of_n, coefficients = f" of {n} observations" if n else "", len(core.feature_names)
-        known = core.family_asked.replace("_", " ")
-        about = f"{known.capitalize()} regression{of_n}, {coefficients} coefficient{'s' * (coefficients > 1)}"
-        about += "".join(f", {len(own):,} groups of {own.name}" for own in core.groups)
-        about += f": draws from a coreset of {len(core):,} rows"
-        if self.certificate.trusted:
-            known = "new rows and samples of earlier ones" if self.updated else "all"
-            about += f", checked against {known}"
+        data = data_facts(core)
+        about = f"{shown.title}: {'; '.join(shown.rows)}"
         check = None if rows is None else check_model(self.posterior(), rows.designed(), rows.events)
         if self.spread:
             drawn = f"The spread is {self.spread}."
         else:
             drawn = f"From the {'draws' if self.idata is self.drawn else 'corrected draws'}"
             drawn += "." if self.certificate.trusted else ", which are not certified."
-        return FitFacts(about, drawn, data, _cells(self.summary()), ratios, effects, check, self._call())
+        words = shown.verdict, shown.checks_heading, about
+        return FitFacts(*words, drawn, data, _cells(self.summary()), ratios, effects, check, self._call())
 
     def _effect(self, own: Grouping, effect: str) -> EffectFacts:
         """Return the effects of groups that are farthest from 0, and draws of some for a picture."""

@@ -50,6 +50,11 @@ class Pull:
     nats: float
     ends: bool
 
+    @property
+    def doubt(self) -> str:
+        """What the prior does, in few words."""
+        return f"it moves {self.feature!r} by {number(self.nats, 2)} nats{'' if self.ends else ' or more'}"
+
     def __str__(self) -> str:
         costs = f"{number(self.nats, 2)} nats of log likelihood"
         under, without = (f"{own:.3g}" for own in (self.under, self.without))

@@ -2,40 +2,32 @@
 
 The end of a route for draws that `fit` did not make: certified by all rows, they answer what a fit answers.
 
-What a fit prints above its table.
-
 Predictions of the rows of a file, written to another beside the rows' own columns.
 """
 
-import html
 import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
 import pandas as pd
 
 from bayescore.coresets.build import all_rows
 from bayescore.data.batches import read_csv
 from bayescore.data.coreset import Coreset
-from bayescore.data.design import terms_text
 from bayescore.data.formula_design import formula_of
-from bayescore.diagnostics.results import first_line
 from bayescore.files import whole_file
 from bayescore.fitting.clusters import FitClusters
 from bayescore.fitting.files import ROLES, read_parts, save_fit
-from bayescore.fitting.parts import FitParts, short
+from bayescore.fitting.overview import overview
 from bayescore.fitting.route import MAX_DRAWS, Given, Route, Step, check_priors, in_memory, raw_prior
 from bayescore.fitting.update import updated
-from bayescore.limits import MAX_PRIOR_SHARE, MIN_MEAN_WEIGHT
 from bayescore.priors import Prior
 from bayescore.priors.by_name import prior_from_dict
-from bayescore.priors.groups import DEFAULT_GROUP_PRIOR, is_default
+from bayescore.priors.groups import is_default
 from bayescore.samplers.posterior import of_own_model, read_posterior
 from bayescore.samplers.sample import sample
-from bayescore.text import number
 from bayescore.validation import DataError, RandomState, warn
 
 
@@ -77,91 +69,6 @@ def route_of_draws(
     return route
 
 
-_NAMED = 5  # coefficients in a line
-
-
-_UPDATES = 3  # whose steps are too many to print
-
-
-def printed_lines(fit: FitParts) -> list[str]:
-    """Return the verdict, the model, what was done, and what else a reader should know, a line each."""
-    found = fit.certificate
-    first = " ".join([first_line(found, corrected=True), *([] if fit.pull is None else [str(fit.pull)])])
-    lines = [first, *([] if found.trusted else [f"  {found.text}"])]
-    lines.append(f"  {_model(fit)}")
-    lines += [f"  {said}" for said in _told(fit)]
-    if (dispersion := fit.certificate.dispersion) is not None:
-        lines.append(f"  {dispersion.finding if fit.spread else dispersion.text}")
-    if fit.spread:
-        lines.append(f"  spread: {fit.spread}, not the model's own")
-    lines += [f"  {said}" for said in (_weights(fit), _prior(fit), _led_by_prior(fit)) if said]
-    return lines if fit.group_prior in (None, DEFAULT_GROUP_PRIOR) else [*lines, f"  group prior: {fit.group_prior}"]
-
-
-def _told(fit: FitParts) -> list[str]:
-    """Return the story's steps; of several updates those of the last, and of others their number."""
-    steps = [str(step) for step in fit.story]
-    at = [place for place, step in enumerate(fit.story) if step.what == "update"]
-    if len(at) < _UPDATES:
-        return steps
-    return [*steps[: at[0]], f"{len(at) - 1} earlier updates (fit.story has them)", *steps[at[-1] :]]
-
-
-def _model(fit: FitParts) -> str:
-    """Return the family, the formula, and which label the probability is of, or what rows of counts are."""
-    core = fit.coreset
-    model = fit.formula or f"{core.label} ~ {core.n_features} columns"
-    terms = f" + {terms_text(core.groups)}" if core.groups and fit.formula is None else ""
-    note = ""
-    if core.counts:
-        note = "; the events of a count and its exposure are a row each"
-    elif core.response == "labels" and tuple(core.classes) not in ((False, True), (0, 1), (-1, 1)):
-        note = f"; the event is {core.label} = {core.classes[1]!r}"
-    return f"{core.family_asked.replace('_', ' ')} regression of {model}{terms}{note}"
-
-
-def _weights(fit: FitParts) -> str:
-    """Return what the weights of rows add up to, which is how many rows they count as."""
-    core = fit.coreset
-    if not core.design.weighted or core.counts or core.numbers:
-        return ""
-    said = f"weights: {core.n_total:,} rows count as {core.weight_total:,.6g}"
-    if core.weight_total < MIN_MEAN_WEIGHT * core.n_total:
-        return f"{said}, which leaves much to the prior: divide the weights by their mean"
-    return said if fit.spread else f"{said}; weights of a survey need cluster= too"
-
-
-def _prior(fit: FitParts) -> str:
-    core = fit.coreset
-    unit = " sd(y)" if core.numbers else ""
-    default = f"default, Normal(0, 2.5{unit} / sd given the other columns) of each"
-    if core.design.constant is not None:
-        wide = "" if core.design.center is not None else " sqrt(1 + sum (mean / sd)^2)"
-        where = "where they are 0" if wide else "at their means"
-        default += f", Normal({'mean(y)' if unit else '0'}, 2.5{unit}{wide}) of the intercept {where}"
-    if "posterior_of" not in fit.drawn.posterior.attrs:
-        default = "that of a model of your own"
-    return f"prior: {default if fit.prior is None else fit.prior}"
-
-
-def _led_by_prior(fit: FitParts) -> str:
-    """Return which coefficients the data say little of: their posterior sds are a large part of the prior's."""
-    posterior, story = fit.posterior(), read_posterior(fit.drawn, "fit.drawn").story
-    if not story:
-        return ""
-    prior, sds, D = prior_from_dict(story["prior"]), posterior.flat.std(axis=0), len(posterior.features)
-    scales = [getattr(prior.of_coefficient(d, name, D), "sigma", np.inf) for d, name in enumerate(posterior.features)]
-    shares = sds / np.asarray(scales, dtype=np.float64)
-    led = [d for d in np.argsort(-shares, kind="stable") if shares[d] > MAX_PRIOR_SHARE]
-    if not led:
-        return ""
-    names = ", ".join(repr(posterior.features[d]) for d in led[:_NAMED]) + " and others" * (len(led) > _NAMED)
-    return (
-        f"the data say little of {names}: posterior sds are up to {number(100.0 * float(shares.max()), 2)}% of the "
-        "prior's. fit.prior_sensitivity() shows what the prior does"
-    )
-
-
 class Fit(FitClusters):
     """What `fit` returns.
 
@@ -200,7 +107,7 @@ class Fit(FitClusters):
     >>> X = rng.normal(size=(5000, 2))
     >>> fit = bc.fit(X, X[:, 0] + rng.logistic(size=5000) > 0, random_state=1, progressbar=False)
     >>> print(str(fit).splitlines()[0])
-    These draws can be used: certified. Means are within 0.07 posterior sd of the full data's.
+    Bayesian logistic regression                                           CERTIFIED
     >>> [step.what for step in fit.story]
     ['build', 'sample', 'certify']
     >>> fit.idata.posterior["coef"].dims
@@ -436,11 +343,10 @@ class Fit(FitClusters):
         save_fit(self, folder)
 
     def __repr__(self) -> str:
-        return "\n".join([*printed_lines(self), "", self.summary().to_string(float_format=short)])
+        return overview(self).text()
 
     def _repr_html_(self) -> str:
-        lines = "<br>".join(html.escape(line.strip()) for line in printed_lines(self))
-        return f"<div>{lines}</div>{self.summary().to_html(float_format=short)}"
+        return overview(self).html()
 
 
 def read_fit(folder: str | Path, data: Any = None, y: Any = None, *, progressbar: bool = True) -> Fit:

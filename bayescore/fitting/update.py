@@ -11,10 +11,11 @@ import numpy as np
 from bayescore.coresets.build import all_rows, build_coreset, build_dataset
 from bayescore.coresets.multilevel import Multilevel, Start, columns_of
 from bayescore.data.blocks import is_stream
-from bayescore.data.coreset import Coreset
+from bayescore.data.coreset import Coreset, totals_of
 from bayescore.data.dataset import Dataset, joined
 from bayescore.data.open import open_in
 from bayescore.data.parquet import without_keys
+from bayescore.data.passes import Tally
 from bayescore.data.source import Source
 from bayescore.diagnostics.results import Level, Need
 from bayescore.families.family import check_family
@@ -73,8 +74,10 @@ class NewRows(Given):
             core = build_dataset(rows, method, None, options["random_state"], check_family(old.family))
         except FAILURES:  # a centre that is not found
             return self._union(old, **options)
-        weight = old.weight_total + rows.scan.weight_total - float(old.weights.sum())
-        return replace(core, label=old.label, n_total=old.n_total + new.source.n_rows, weight_total=weight)
+        came = rows.scan.tally - Tally.of(old)
+        weight = rows.scan.weight_total - float(old.weights.sum())
+        arrived = replace(core, n_total=new.source.n_rows, weight_total=weight, **came.facts(weight))
+        return replace(core, label=old.label, **totals_of([old, arrived]))
 
     def _union(self, old: Coreset, **options: Any) -> Coreset:
         """Return the earlier coreset beside one of the new rows about the posterior so far."""
@@ -113,7 +116,7 @@ class NewRows(Given):
             refused = f"Earlier rows were not read again, and {trouble}: {_REMEDY} Of the new rows: {found.text}"
             return replace(found, level=Level.NOT_CERTIFIED, text=refused, idata=None, mean_bound=math.nan)
         said = f"Earlier rows were not read again: {said}."
-        return replace(found, text=f"{found.text} {said}", mean_bound=found.mean_bound + off)
+        return replace(found, text=f"{found.text} {said}", mean_bound=found.mean_bound + off, earlier_error=off)
 
     def _earlier(self, idata: Any) -> tuple[str, str, float]:
         """Return why draws that can be used by the new rows cannot by the earlier ones; else a clause, and a bound.

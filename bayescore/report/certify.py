@@ -73,14 +73,16 @@ class Certificate(CertificateData):
     >>> idata = bc.sample(core, random_seed=2, progressbar=False)
     >>> certificate = bc.certify(idata, core, X, y, progressbar=False)
     >>> print(str(certificate).splitlines()[0])
-    These draws can be used: certified. Means are within 0.06 posterior sd of the full data's.
+    CERTIFIED
     >>> bool(certificate.coordinates.loc["x0", "mean_error_sd"] < 0.1)
     True
     >>> certificate.to_html("certificate.html", idata, core)  # doctest: +SKIP
     """
 
     def __repr__(self) -> str:
-        lines = [self.first_line, f"  {self.text}"]
+        later = ": use Certificate.idata" * (self.level is Level.CORRECTED)
+        lines = [f"{self.headline}{later}", f"  {self.text}"]
+        lines += [f"  {check.what}: {check.found}" for check in self.checks]
         if self.n_passes:
             lines.append(f"  {self.n_passes} pass{'es' * (self.n_passes > 1)} over the full data")
         if self.trusted:

@@ -125,7 +125,9 @@ class VerdictSection(Section):
     """The verdict of a certificate and its figures: cells are pairs, a value and its standard error or ""."""
 
     name: str
+    headline: str
     certificate: Any
+    checks_heading: str
     trouble: str
     labels: Sequence[str]
     cells: Sequence[tuple[str, str]]
@@ -164,7 +166,7 @@ class Coefficients(Section):
     heading: str
     trusted: bool
     prior_scale: str
-    picture: Picture
+    picture: Picture | None
     rows: Sequence[Mapping[Any, Any]]
     note: str
 

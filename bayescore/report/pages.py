@@ -24,7 +24,7 @@ import pandas as pd
 from bayescore.data.coreset import Coreset, check_no_pseudo, check_same_design
 from bayescore.data.design import Grouping
 from bayescore.diagnostics.model_check import ModelCheck, check_model
-from bayescore.diagnostics.results import CertificateData, ComparisonData, health
+from bayescore.diagnostics.results import CertificateData, ComparisonData, Level, health
 from bayescore.families.family import find_family
 from bayescore.files import whole_file
 from bayescore.limits import ENDS, PROB
@@ -71,6 +71,8 @@ class FitFacts:
     `summary` is the fit's, `ratios` are odds, rate or hazard ratios. `check` is of rows of the data.
     """
 
+    headline: str
+    checks_heading: str
     about: str
     drawn: str
     data: Mapping[str, str]
@@ -362,7 +364,9 @@ def _found(
         elpd += f"{certificate.dispersion.finding if spread else certificate.dispersion.text}. "
     yield page.VerdictSection(
         name=f"{core.method} {len(core):,}",
+        headline=certificate.headline if fit is None else fit.headline,
         certificate=certificate,
+        checks_heading="Check against the full data" if fit is None else fit.checks_heading,
         trouble=trouble,
         labels=[figure.label for figure in figures],
         cells=[figure.text(certificate) for figure in figures],
@@ -387,7 +391,9 @@ def _found(
         heading="Coefficients and log sigma" if core.groups else "Coefficients",
         trusted=certificate.trusted,
         prior_scale=judged.attrs.get("prior_scale", ""),
-        picture=page.picture(
+        picture=None
+        if certificate.level is Level.CERTIFIED  # own and corrected ones are the same
+        else page.picture(
             "Own and corrected intervals",
             f"Means and 95% intervals of {what}: the coreset's own, and below them the corrected ones",
             pictures.corrected,

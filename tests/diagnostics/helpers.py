@@ -25,7 +25,7 @@ PARETO_APART = 0.3 if ARVIZ_1 else 1e-6
 CURVE = [{"size": 1200, "mean_error": 0.4321, "sd_error": 0.1}, {"size": 2400, "mean_error": 0.09, "sd_error": 0.0123}]
 
 
-def certificate(features=("<script>", "b"), level="corrected", errors=(0.1, -0.3), **figures):
+def certificate(features=("<script>", "b"), level="corrected", errors=(0.1, -0.3), columns=None, **figures):
     errors = np.array(errors)
     table = pd.DataFrame(
         {
@@ -37,7 +37,10 @@ def certificate(features=("<script>", "b"), level="corrected", errors=(0.1, -0.3
             "corrected_97.5%": 1.89,
             "mean_error_sd": errors,
             "mean_error_sd_mcse": 0.01,
+            "mean_mcse_sd": 0.01,
+            "sd_error": 0.02,
             "tail_k": np.nan,
+            **(columns or {}),
         },
         index=pd.Index(features, name="feature"),
     )

@@ -33,7 +33,7 @@ def test_certificates_are_plain_data_that_print_their_verdict():
     own = certificate(elpd_loo=-1234.5, elpd_loo_se=12.0, elpd_loo_mcse=0.3, elpd_loo_rows=1000, elpd_loo_bad_k=4)
     assert isinstance(own, CertificateData)
     assert repr(own).splitlines() == [
-        "These draws can be used once corrected, as Certificate.idata: corrected.",
+        "CERTIFIED AFTER CORRECTION: use Certificate.idata",
         "  Because <so>.",
         "  elpd_loo −1,234 ± 12 (numerical error 0.30; k-hat above 0.7 in 4 of 1,000 rows)",
     ]

@@ -32,7 +32,7 @@ def test_a_file_becomes_a_fit_and_predictions(folder, capsys):
     status, out, err = run(*fitted, capsys=capsys)
     assert (status, err) == (0, "")
     fit = bc.read_fit("model")
-    assert out.startswith(f"These draws can be used: {fit.level}.")
+    assert out.splitlines()[0].endswith(fit.certificate.headline)
     assert fit.prior == {"age": bc.priors.Normal(0.0, 1.0)}
     assert fit.group_prior == bc.priors.HalfNormal(0.5)
     for name in ("p.parquet", "p.csv"):

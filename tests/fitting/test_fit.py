@@ -1,6 +1,5 @@
 """`fit`: the route from rows to certified draws, its story, and what it refuses before work starts."""
 
-import html
 import re
 import time
 import warnings
@@ -16,6 +15,7 @@ from bayescore.diagnostics.results import Level, Need, Remedy
 from bayescore.families.family import check_family
 from bayescore.fitting import route as routes
 from bayescore.fitting.route import FitOptions, overheard
+from tests.fitting.printed import one_line
 
 
 @pytest.fixture(scope="module")
@@ -51,10 +51,10 @@ def test_the_default_route_is_a_coreset_whose_draws_are_certified(flat, rows):
 
 
 def test_the_level_stands_first(flat):
-    assert repr(flat).startswith(f"{flat.certificate.first_line}\n")
+    assert repr(flat).splitlines()[0].endswith(" CERTIFIED")
     assert flat.summary().attrs["level"] == "certified"
     assert str(flat.summary()).lstrip().startswith("certified")
-    assert flat._repr_html_().startswith(f"<div>{html.escape(flat.certificate.first_line)}<br>")
+    assert "CERTIFIED</strong>" in flat._repr_html_()
 
 
 def test_few_distinct_rows_are_exact():
@@ -89,7 +89,8 @@ def test_rows_that_come_once_are_never_certified(rows):
     with pytest.warns(UserWarning, match="not certified: The rows came once"):
         fit = bc.fit(iter([(X[:3000], y[:3000]), (X[3000:], y[3000:])]), random_state=1, progressbar=False)
     assert fit.level == "not certified"
-    assert repr(fit).startswith("These draws should not be used: not certified.\n  The rows came once")
+    assert repr(fit).splitlines()[0].endswith("NOT CERTIFIED: do not use")
+    assert "The rows came once" in one_line(fit)
     assert len(fit.summary()) == 2
 
 
@@ -208,7 +209,8 @@ def test_what_takes_too_long_is_not_tried(monkeypatch, rows):
     assert fit.level == "not certified"
     assert fit.story[-1].what == "stop"
     assert "more than max_seconds=0.001" in fit.story[-1].why
-    assert repr(fit).startswith("These draws should not be used: not certified. Needed: more draws (draws=")
+    assert repr(fit).splitlines()[0].endswith("NOT CERTIFIED: do not use")
+    assert "Needed: more draws (draws=" in one_line(fit)
 
 
 BAD = {
@@ -344,25 +346,25 @@ def test_warnings_of_a_step_do_not_hide_its_error():
 
 
 def test_a_print_says_which_label_is_the_event_and_what_weights_add_up_to(rows, flat):
-    assert "  logistic regression of clicked ~ age + device; the event is clicked = 'yes'\n" in repr(flat)
-    assert "weights:" not in repr(flat)
+    share = 100.0 * (rows["clicked"] == "yes").mean()
+    assert f"clicked ~ age + device 6,000 observations (clicked = yes: {share:.1f}%);" in one_line(flat)
+    assert "Weights:" not in repr(flat)
     weighted = bc.fit("clicked ~ age", rows, weights="w", random_state=1, progressbar=False)
     total = f"{rows['w'].sum():,.6g}"
-    assert f"\n  weights: 6,000 rows count as {total}; weights of a survey need cluster= too\n" in repr(weighted)
+    assert f" Weights: 6,000 rows count as {total}; weights of a survey need cluster= too." in one_line(weighted)
     shares = rows.assign(w=rows["w"] / rows["w"].sum(), clicked=rows["clicked"] == "yes")
     poor = bc.fit("clicked ~ age", shares, weights="w", random_state=1, progressbar=False)
-    assert "\n  weights: 6,000 rows count as 1, which leaves much to the prior: divide the weights by" in repr(poor)
-    assert "the event is" not in repr(poor)
+    assert " Weights: 6,000 rows count as 1, which leaves much to the prior: divide the weights by" in one_line(poor)
 
 
 def test_a_print_names_coefficients_that_the_prior_decides(rows, flat):
-    assert "the data say little" not in repr(flat)  # the control: 6,000 rows tell both coefficients
+    assert "The data say little" not in one_line(flat)  # the control: 6,000 rows tell both coefficients
     separated = rows.assign(rare=rows.index < 8, clicked=np.where(rows.index < 8, "no", rows["clicked"]))
     fit = bc.fit("clicked ~ age + rare", separated, random_state=1, progressbar=False)
-    said = re.search(r"\n  the data say little of 'rare': posterior sds are up to (\d+)% of the prior's\.", repr(fit))
-    assert said
+    words = re.search(r"The data say little of 'rare': posterior sds are up to (\d+)% of the prior's\.", one_line(fit))
+    assert words
     share = fit.summary().loc["rare", "sd"] / (2.5 / separated["rare"].std())
-    assert int(said[1]) == pytest.approx(100.0 * share, abs=1.0)
+    assert int(words[1]) == pytest.approx(100.0 * share, abs=1.0)
 
 
 @pytest.mark.parametrize("family", [None, "poisson"])

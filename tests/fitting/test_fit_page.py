@@ -71,7 +71,7 @@ def test_the_page_has_the_tables_of_the_fit_to_the_digit(kind, tmp_path):
         assert f"{ROWS['eggs'].sum():,}" in text
         assert ("mean count lies" in text.replace("\n", " ")) == ("exposure" not in told)
         assert "Rate ratios" in text
-        assert "poisson regression of 800 observations" in text.lower()
+        assert "Bayesian Poisson regression: 800 observations (" in text
 
 
 def test_columns_of_a_basis_have_no_ratio(tmp_path):

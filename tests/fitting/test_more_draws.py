@@ -13,6 +13,7 @@ from bayescore.fitting import route
 from bayescore.fitting.route import Length, first_within, most_draws, next_lengths, none_left
 from bayescore.limits import MAX_DRAWS
 from bayescore.validation import DataError
+from tests.fitting.printed import one_line
 
 FIRST = Length(1000, 1000, 500)
 
@@ -107,7 +108,7 @@ def test_chains_that_hardly_move_end_with_the_last_certificate_and_its_advice(mo
     assert fit.idata.posterior.sizes["draw"] == 2000
     assert fit.certificate.remedy.draws == 758_292
     assert fit.story[-1].what == "stop"
-    assert "fit takes at most 2,000 a chain: chains that need more hardly move. Give a prior that says" in repr(fit)
+    assert "fit takes at most 2,000 a chain: chains that need more hardly move. Give a prior that says" in one_line(fit)
     assert "758" not in repr(fit)
 
 
@@ -143,7 +144,9 @@ def test_an_error_of_a_later_try_loses_that_try_alone(monkeypatch, what):
     assert asked == [1000, 1500]
     assert fit.idata.posterior.sizes["draw"] == 1000
     assert fit.certificate.remedy.draws == 1500
-    assert re.search(f"the next try failed, and draws and certificate are those before it: {LATER[what]}", repr(fit))
+    assert re.search(
+        f"the next try failed, and draws and certificate are those before it: {LATER[what]}", one_line(fit)
+    )
 
 
 def test_an_error_of_the_first_try_is_raised_and_so_is_one_that_no_data_explain(monkeypatch):

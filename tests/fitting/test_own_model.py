@@ -8,6 +8,7 @@ from scipy.stats import norm
 import bayescore as bc
 from bayescore import compat
 from bayescore.samplers.posterior import of_own_model
+from tests.fitting.printed import one_line
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +45,8 @@ def test_a_users_model_answers_what_a_fit_answers(own):
     assert (fit.level, known.level) == ("certified", "certified")
     assert fit.summary()["mean"].to_numpy() == pytest.approx(known.summary()["mean"].to_numpy())
     assert fit.comparisons("device")["mean"][0] == pytest.approx(known.comparisons("device")["mean"][0])
-    assert "prior: that of a model of your own" in repr(fit)
-    assert "prior: Normal(" in repr(known)
+    assert "Prior: that of a model of your own" in one_line(fit)
+    assert "Prior: Normal(" in one_line(known)
     with pytest.raises(ValueError, match="of a model of your own, whose prior the fit does not know"):
         fit.prior_sensitivity()
     with pytest.raises(ValueError, match=r"idata does not tell its prior.*or model="):

@@ -56,5 +56,5 @@ def test_a_curve_has_the_other_columns_at_their_means(fit):
 def test_a_report_has_the_verdict_first_and_the_story(fit, tmp_path):
     fit.report(tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text("utf-8")
-    assert 0 < text.index(fit.level) < text.index("How it was made")
+    assert 0 < text.index(fit.certificate.headline) < text.index("How it was made")
     assert fit.story[0].why.split(":")[0] in text

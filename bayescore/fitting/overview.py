@@ -1,0 +1,277 @@
+"""What a fit prints: verdict, model and rows, coefficients, random effects, the check against all rows, notes.
+
+One source for the terminal, notebooks, pages and the command line: `overview` gathers it, `Overview.text` and
+`Overview.html` lay it out.
+"""
+
+import html
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple, dataclass, field
+
+import numpy as np
+import pandas as pd
+
+from bayescore.data.design import terms_text
+from bayescore.diagnostics.model_check import Dispersion
+from bayescore.diagnostics.results import Check, headline
+from bayescore.fitting.parts import FitParts, parameters, short, table
+from bayescore.limits import MAX_PRIOR_SHARE, MIN_MEAN_WEIGHT, PROB
+from bayescore.priors.by_name import prior_from_dict
+from bayescore.priors.groups import DEFAULT_GROUP_PRIOR
+from bayescore.samplers.posterior import read_posterior
+from bayescore.text import listed, number
+
+_WIDTH = 80  # columns of a terminal
+
+_NAMED = 5  # coefficients in a line
+
+
+@dataclass(frozen=True)
+class Overview:
+    """The parts of the text, in their order; `tables` are headings and rows of one table, `trusted` its verdict."""
+
+    title: str
+    verdict: str
+    model: str
+    rows: Sequence[str]
+    reasons: Sequence[str]
+    tables: Sequence[tuple[str, pd.DataFrame]]
+    checks_heading: str
+    checks: Sequence[Check]
+    end: str
+    notes: Sequence[str] = field(default=())
+    trusted: bool = True
+
+    def text(self) -> str:
+        """Return the text for a terminal of 80 columns; names of coefficients may make its tables wider."""
+        lines = list(self._top())
+        if self.reasons:
+            lines += ["", *_wrapped(self.reasons)]
+        for heading, rows in zip([heading for heading, _ in self.tables], self._table_lines(), strict=True):
+            lines += ["", heading, *rows]
+        if self.checks:
+            wide = max(len(check.what) for check in self.checks)
+            lines += ["", f"{self.checks_heading:<{wide + 2}}{'found':>16}{'limit':>12}"]
+            lines += [f"  {each.what:<{wide}}{each.found:>16}{each.limit:>12}".rstrip() for each in self.checks]
+        return "\n".join([*lines, "", *_wrapped([self.end, *self.notes])])
+
+    def html(self) -> str:
+        """Return the same for a notebook, light or dark: a table of draws that were refused is grey."""
+        top = [f"<strong>{html.escape(self.title)}: {html.escape(self.verdict)}</strong>"]
+        top += map(html.escape, [self.model, "; ".join(self.rows)])
+        parts = [f"<p>{'<br>'.join(top)}</p>", *(f"<p>{html.escape(reason)}</p>" for reason in self.reasons)]
+        style = "" if self.trusted else " style='opacity:.55'"
+        for heading, block in self.tables:
+            cells = block.rename_axis(index=None, columns=None).to_html(float_format=short, border=0)
+            parts.append(f"<div{style}><p>{html.escape(heading)}</p>{cells}</div>")
+        if self.checks:
+            checks = pd.DataFrame([astuple(check) for check in self.checks], columns=["check", "found", "limit"])
+            cells = checks.set_index("check").rename_axis(index=None).to_html(border=0)
+            parts.append(f"<p>{html.escape(self.checks_heading)}</p>{cells}")
+        parts += [f"<p>{html.escape(said)}</p>" for said in (self.end, *self.notes)]
+        return f"<div>{''.join(parts)}</div>"
+
+    def _top(self) -> Iterator[str]:
+        """Yield the lines above the tables; a verdict too long for the title's line comes before it."""
+        room = _WIDTH - len(self.title) - 2
+        if len(self.verdict) <= room:
+            yield f"{self.title}  {self.verdict:>{room}}"
+        else:
+            yield from _wrapped([self.verdict])
+            yield self.title
+        yield from _wrapped([self.model])
+        whole = "; ".join(self.rows)
+        yield from [whole] if len(whole) <= _WIDTH else _wrapped(self.rows)
+
+    def _table_lines(self) -> Iterator[list[str]]:
+        """Yield the lines of each table, in columns that all share; the first has their names."""
+        whole = pd.concat([rows for _, rows in self.tables])
+        header, *lines = whole.rename_axis(index=None, columns=None).to_string(float_format=short).splitlines()
+        start = 0
+        for place, (_, rows) in enumerate(self.tables):
+            shown, start = lines[start : start + len(rows)], start + len(rows)
+            yield shown if place else [header, *shown]
+
+
+def _wrapped(texts: Sequence[str]) -> Iterator[str]:
+    for text in texts:
+        yield from textwrap.wrap(text, _WIDTH, break_long_words=False, break_on_hyphens=False) or [""]
+
+
+def overview(fit: FitParts) -> Overview:
+    """Return what a fit prints."""
+    found = fit.certificate
+    steps = fit.story
+    posterior = fit.posterior()
+    chains, draws = posterior.draws.shape[:2]
+    seconds = sum(step.seconds for step in steps)
+    sampled = f"{chains} chain{'s' * (chains != 1)} x {draws:,} draws; {seconds:.1f} s"
+    return Overview(
+        title=f"Bayesian {family_text(fit)} regression",
+        verdict=_verdict(fit),
+        model=_model(fit),
+        rows=[_rows(fit), sampled],
+        reasons=() if found.trusted else _reasons(fit),
+        tables=_tables(fit),
+        checks_heading=_checks_heading(fit),
+        checks=found.checks,
+        end=_end(fit),
+        notes=list(_notes(fit)),
+        trusted=found.trusted,
+    )
+
+
+def _reasons(fit: FitParts) -> list[str]:
+    """Return why draws were refused, why nothing else was tried, and what is needed."""
+    found = fit.certificate
+    stopped = [step.why for step in fit.story if step.what == "stop"]
+    return [found.text, *stopped[-1:], *([f"Needed: {found.remedy}."] if found.remedy else [])]
+
+
+def family_text(fit: FitParts) -> str:
+    """Return the name of the family in words."""
+    return fit.coreset.family_asked.replace("_", " ").replace("poisson", "Poisson")
+
+
+def _verdict(fit: FitParts) -> str:
+    """Return the level, and what there is to check of a model whose draws are right."""
+    said = headline(fit.certificate.level)
+    if not fit.certificate.trusted:
+        return said
+    doubts: dict[str, str] = {}
+    dispersion: Dispersion | None = fit.certificate.dispersion
+    if dispersion is not None and not fit.spread and dispersion.doubt:
+        doubts["THE MODEL"] = dispersion.doubt
+    if fit.pull is not None:
+        doubts["THE PRIOR"] = fit.pull.doubt
+    return f"{said}, BUT CHECK {' AND '.join(doubts)}: {'; '.join(doubts.values())}" if doubts else said
+
+
+def _model(fit: FitParts) -> str:
+    """Return the formula, or what stands for one."""
+    core = fit.coreset
+    terms = f" + {terms_text(core.groups)}" if core.groups and fit.formula is None else ""
+    return (fit.formula or f"{core.label} ~ {core.n_features} columns") + terms
+
+
+def _counted(fit: FitParts) -> str:
+    """Return the number of observations, in words."""
+    n = fit.coreset.n_observations
+    if n is None:
+        return f"{fit.coreset.n_total:,} rows{' of events and exposures' * fit.coreset.counts}"
+    return f"{n:,} observation{'s' * (n != 1)}"
+
+
+def _rows(fit: FitParts) -> str:
+    """Return the number of observations, the share of events or mean count, and the groups."""
+    core, share = fit.coreset, ""
+    if core.event_total is not None and core.response == "labels":
+        event = f"{core.label} = {core.classes[1]}" if core.n_observations == core.n_total else "successes"
+        share = f" ({event}: {number(100.0 * core.event_total / core.weight_total)}%)"
+    elif core.event_total is not None and core.counts:
+        what = "mean" if core.design.exposure is None and not core.design.weighted else "rate"
+        rate = core.event_total / (core.weight_total - core.event_total)
+        share = f" ({what} of {core.label}: {number(rate)})"
+    groups = "".join(f", {len(each):,} groups of {each.name}" for each in core.groups)
+    return f"{_counted(fit)}{share}{groups}"
+
+
+def _tables(fit: FitParts) -> list[tuple[str, pd.DataFrame]]:
+    """Return the parameters by kind, with a heading each."""
+    summary, features = table(*parameters(fit.posterior()), PROB), len(fit.coreset.feature_names)
+    family, core = fit.posterior().family, fit.coreset
+    noise = summary.index == "sigma"
+    noise[:features] = False
+    groups = np.arange(len(summary)) >= features
+    scale = f"units of {core.label}" if core.numbers else family.scale
+    correlated = any(len(each.pairs[0]) for each in core.groups)
+    what = f"Random effects (standard deviations{' and correlations' * correlated})"
+    kinds = [(f"Coefficients ({scale})", ~groups), (what, groups & ~noise), ("Noise (standard deviation)", noise)]
+    return [(heading, summary[which]) for heading, which in kinds if which.any()]
+
+
+def _checks_heading(fit: FitParts) -> str:
+    """Return which rows the draws were checked against, and which draws, where they are not those of the table."""
+    drawn = " of the model's own spread" * bool(fit.spread)
+    return f"Check{drawn} against {'new rows and samples of others' if fit.updated else f'all {_counted(fit)}'}"
+
+
+def _end(fit: FitParts) -> str:
+    """Return what the draws were made from, and where to read on."""
+    core, passes = fit.coreset, {step.what: 0 for step in fit.story}
+    for step in fit.story:
+        passes[step.what] += step.passes
+    some, every = core.pseudo.any(), core.pseudo.all()
+    kind = "pseudo-rows" if every else "weighted rows and pseudo-rows" if some else "weighted rows"
+    built, checked = passes.get("build", 0) + passes.get("update", 0), passes.get("certify", 0)
+    read = (
+        f": {built:,} pass{'es' * (built != 1)} to build" + f", {checked:,} to check" * bool(checked) if built else ""
+    )
+    said = f"{len(core):,} {kind}{read}. fit.story has the steps"
+    if not fit.certificate.trusted:
+        return f"{said}."
+    columns = core.design.raw_names[:1]
+    asks = [*(f"fit.comparisons({name!r})" for name in columns), "fit.check()", 'fit.report("report.html")']
+    return f"{said}; next: {', '.join(asks)}"
+
+
+def _notes(fit: FitParts) -> Iterator[str]:
+    """Yield what a reader should know besides: doubts with their remedy, spread, weights, priors."""
+    if fit.pull is not None:
+        yield str(fit.pull)
+    if (dispersion := fit.certificate.dispersion) is not None:
+        said = dispersion.finding if fit.spread else dispersion.text
+        yield f"{said}."
+    if fit.spread:
+        yield f"Spread: {fit.spread}, not the model's own."
+    if weights := _weights(fit):
+        yield weights
+    yield f"Prior: {_prior(fit)}."
+    if led := _led_by_prior(fit):
+        yield led
+    if fit.group_prior not in (None, DEFAULT_GROUP_PRIOR):
+        yield f"Group prior: {fit.group_prior}."
+
+
+def _weights(fit: FitParts) -> str:
+    """Return what the weights of rows add up to, which is how many rows they count as."""
+    core = fit.coreset
+    if not core.design.weighted or core.counts or core.numbers:
+        return ""
+    said = f"Weights: {core.n_total:,} rows count as {core.weight_total:,.6g}"
+    if core.weight_total < MIN_MEAN_WEIGHT * core.n_total:
+        return f"{said}, which leaves much to the prior: divide the weights by their mean."
+    return f"{said}." if fit.spread else f"{said}; weights of a survey need cluster= too."
+
+
+def _prior(fit: FitParts) -> str:
+    core = fit.coreset
+    if "posterior_of" not in fit.drawn.posterior.attrs:
+        return "that of a model of your own"
+    if fit.prior is not None:
+        return str(fit.prior)
+    unit = " sd(y)" if core.numbers else ""
+    default = f"default, Normal(0, 2.5{unit} / sd given the other columns) of each"
+    if core.design.constant is not None:
+        wide = "" if core.design.center is not None else " sqrt(1 + sum (mean / sd)^2)"
+        where = "where they are 0" if wide else "at their means"
+        default += f", Normal({'mean(y)' if unit else '0'}, 2.5{unit}{wide}) of the intercept {where}"
+    return default
+
+
+def _led_by_prior(fit: FitParts) -> str:
+    """Return which coefficients the data say little of: their posterior sds are a large part of the prior's."""
+    posterior, story = fit.posterior(), read_posterior(fit.drawn, "fit.drawn").story
+    if not story:
+        return ""
+    prior, sds, D = prior_from_dict(story["prior"]), posterior.flat.std(axis=0), len(posterior.features)
+    scales = [getattr(prior.of_coefficient(d, name, D), "sigma", np.inf) for d, name in enumerate(posterior.features)]
+    shares = sds / np.asarray(scales, dtype=np.float64)
+    led = [posterior.features[d] for d in np.argsort(-shares, kind="stable") if shares[d] > MAX_PRIOR_SHARE]
+    if not led:
+        return ""
+    return (
+        f"The data say little of {listed(led, _NAMED)}: posterior sds are up to "
+        f"{number(100.0 * float(shares.max()), 2)}% of the prior's. fit.prior_sensitivity() shows what the prior does."
+    )
