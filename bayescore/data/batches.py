@@ -14,6 +14,7 @@ appears late in a column of numbers, write Parquet once (``pyarrow.parquet``, po
 import csv
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from glob import has_magic
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -27,11 +28,11 @@ from numpy.typing import NDArray
 from bayescore.data.column_kinds import as_table
 from bayescore.data.columns import Columns, ColumnSource, coded
 from bayescore.data.factors import Selection
-from bayescore.data.parquet import ParquetSource, dataset_listing, expanded, parquet_source
+from bayescore.data.parquet import ParquetSource, check_once, dataset_listing, expanded, matching, parquet_source
 from bayescore.data.roles import Roles, resolve
 from bayescore.data.source import MAX_BLOCK_ROWS, block_rows
 from bayescore.data.survey import Survey
-from bayescore.text import listed
+from bayescore.text import listed, shown_apart
 from bayescore.types import WeightedData
 from bayescore.validation import DataError
 
@@ -168,41 +169,72 @@ def _separator(path: Path) -> str | None:
 
 
 def is_csv(data: Any) -> bool:
-    """Whether `data` is the path of a CSV file."""
+    """Whether `data` is the path of a CSV file, a pattern of such paths, or a list of them."""
+    if isinstance(data, list | tuple):
+        return bool(data) and all(isinstance(path, str | Path) and is_csv(path) for path in data)
     return isinstance(data, str | Path) and "://" not in str(data) and _separator(Path(data)) is not None
 
 
-def csv_source(data: str | Path, roles: Roles, selection: Selection | None = None) -> BatchSource:
-    """Return a CSV file as a source; labels and weights are columns of it."""
-    path = expanded(data)
+def csv_source(data: Any, roles: Roles, selection: Selection | None = None) -> BatchSource:
+    """Return CSV files, in the order given, as a source; labels and weights are columns of them."""
     roles.check_named("a CSV file")
+    paths: list[Path] = []
+    for given in data if isinstance(data, list | tuple) else [data]:
+        path = expanded(given)
+        paths += matching(path) if has_magic(str(path)) and not path.exists() else [path]
+    check_once(paths)
+    schemas = [_csv_schema(path, roles) for path in paths]
+    wide = _common([[_wide(field, roles) for field in schema] for schema in schemas], paths)
+    groups = resolve(roles, wide, selection).group_columns  # whose whole numbers may be beyond those of floats
+    exact = [name for name in groups if len({schema.field(name).type for schema in schemas}) == 1]
+    schema = pa.schema([schemas[0].field(field.name) if field.name in exact else field for field in wide])
+
+    def read(columns: list[str]) -> Iterator[pa.RecordBatch]:
+        wanted = pa.schema([schema.field(name) for name in columns])
+        for path in paths:
+            try:
+                yield from _typed(path, wanted)
+            except pa.ArrowInvalid as error:
+                raise _unreadable(path, error) from None
+
+    return batch_source(read, schema, roles, selection)
+
+
+def _csv_schema(path: Path, roles: Roles) -> pa.Schema:
+    """Return names and types of the columns of a file, whose first block tells them."""
     if not path.is_file():
         raise FileNotFoundError(f"data: no file {str(path)!r}")
-    separator = _separator(path)
-    _check_first_line(path, separator, roles.label)
-    parse = pc.ParseOptions(delimiter=separator, newlines_in_values=True)
-    found = _typed(path, parse, None).schema
+    _check_first_line(path, _separator(path), roles.label)
+    found = _typed(path, None).schema
     if other := [field.name for field in found if pa.types.is_binary(field.type)]:
         raise DataError(
             f"{str(path)!r} is not in UTF-8: column {other[0]!r} has other bytes, as of Latin-1; convert the file, "
             f"iconv -f latin1 -t utf-8, or read it by pandas.read_csv(path, encoding='latin-1')"
         )
-    wide = pa.schema([field if field.name == roles.label else _wide(field) for field in found])
-    groups = resolve(roles, wide, selection).group_columns  # whose whole numbers may be beyond those of floats
-    schema = pa.schema([old if old.name in groups else new for old, new in zip(found, wide, strict=True)])
-
-    def read(columns: list[str]) -> Iterator[pa.RecordBatch]:
-        wanted = pa.schema([schema.field(name) for name in columns])
-        try:
-            yield from _typed(path, parse, wanted)
-        except pa.ArrowInvalid as error:
-            raise _unreadable(path, error) from None
-
-    return batch_source(read, schema, roles, selection)
+    return found
 
 
-def _typed(path: Path, parse: pc.ParseOptions, schema: pa.Schema | None) -> pc.CSVStreamingReader:
+def _common(fields: list[list[pa.Field]], paths: list[Path]) -> pa.Schema:
+    """Return the columns that all files have, of the same types; those of numbers are floats already."""
+    first = pa.schema(fields[0])
+    for path, other in zip(paths[1:], map(pa.schema, fields[1:]), strict=True):
+        if sorted(other.names) != sorted(first.names):
+            one, two = shown_apart(first.names, other.names)
+            raise DataError(
+                f"{str(path)!r} has the columns {two}, {str(paths[0])!r} {one}; give files of the same columns"
+            )
+        for field in first:
+            if (kind := other.field(field.name).type) != field.type:
+                raise DataError(
+                    f"column {field.name!r} is of type {kind} in {str(path)!r}, of {field.type} in {str(paths[0])!r}: "
+                    "mend the file, or write both to Parquet with one type"
+                )
+    return first
+
+
+def _typed(path: Path, schema: pa.Schema | None) -> pc.CSVStreamingReader:
     """Open a file; with a schema only its columns are read."""
+    parse = pc.ParseOptions(delimiter=_separator(path), newlines_in_values=True)
     convert = pc.ConvertOptions(
         strings_can_be_null=True,
         column_types=schema,
@@ -227,8 +259,13 @@ def read_csv(path: Path) -> pd.DataFrame:
     return frame
 
 
-def _wide(field: pa.Field) -> pa.Field:
-    """Return a column of whole numbers, or without entries, as one of floats, for what follows further down."""
+def _wide(field: pa.Field, roles: Roles) -> pa.Field:
+    """Return a column of whole numbers, or without entries, as one of floats, for what follows further down.
+
+    Labels stay as they are.
+    """
+    if field.name == roles.label:
+        return field
     return field.with_type(pa.float64()) if pa.types.is_integer(field.type) or pa.types.is_null(field.type) else field
 
 

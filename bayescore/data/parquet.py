@@ -374,6 +374,14 @@ def matching(pattern: Path) -> list[Path]:
     return found
 
 
+def check_once(paths: Sequence[Any]) -> None:
+    """Raise if a file is named twice."""
+    if twice := [path for k, path in enumerate(paths) if path in paths[:k]]:
+        raise DataError(
+            f"{str(twice[0])!r} stands twice in the list of files, whose rows would count twice; name it once"
+        )
+
+
 def is_files(data: Any) -> bool:
     """Whether `data` is a list of paths."""
     return isinstance(data, list | tuple) and bool(data) and all(isinstance(own, Path) or _is_path(own) for own in data)
@@ -402,10 +410,7 @@ def files_source(data: Sequence[str | Path], roles: Roles, selection: Selection 
             )
     hive = {name: _joined([own.hive[name] for own in listings]) for name in first.hive}
     paths = tuple(path for own in listings for path in own.paths)
-    if twice := [path for k, path in enumerate(paths) if path in paths[:k]]:
-        raise DataError(
-            f"{str(twice[0])!r} stands twice in the list of files, whose rows would count twice; name it once"
-        )
+    check_once(paths)
     name = first.name if len(listings) == 1 else f"{first.name} and {len(listings) - 1} more"
     return parquet_source(Listing(name, paths, hive, first.store), roles, selection)
 

@@ -12,7 +12,7 @@ SciPy sparse matrix or array               in memory, in threads    all; dense a
 Parquet file or folder (Hive columns too)  row groups, in threads   all; never the whole table in memory
 the same at ``s3://``, ``https://``, ...   row groups, in threads   all; fetched anew in every pass
 Arrow dataset of Parquet files             row groups, in threads   all; any file system of Arrow or fsspec
-LazyFrame, DuckDB relation, CSV, others    here, mapped in threads  all; never the whole table in memory
+LazyFrame, DuckDB relation, CSV files      here, mapped in threads  all; never the whole table in memory
 Dask DataFrame of Parquet                  row groups, by workers   all; file names travel, rows do not
 Dask DataFrame or Array                    partitions, by workers   all; heads of partitions move between workers
 callable that returns a fresh iterator     here, mapped in threads  all; one pass more, for labels and number of rows

@@ -54,7 +54,14 @@ def zipped(frame, folder):
     return str(folder / "rows.tsv.gz")
 
 
-KINDS = {"lazy": lazy, "scanned": scanned, "duckdb": relation, "csv": csv, "tsv.gz": zipped}
+def parts(frame, folder, names=("part-2.csv", "part-10.tsv", "part-11.csv")):
+    cuts = [frame[:100], frame[100:101], frame[101:]]
+    for name, part in zip(names, cuts, strict=True):
+        part.to_csv(folder / name, index=False, sep="\t" if name.endswith("tsv") else ",")
+    return [folder / name for name in names]
+
+
+KINDS = {"csv files": parts, "lazy": lazy, "scanned": scanned, "duckdb": relation, "csv": csv, "tsv.gz": zipped}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -198,3 +205,34 @@ def test_marks_of_other_programs_in_csv_are_read(tmp_path):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"data: no file .*rows\.csv"):
         as_source(tmp_path / "rows.csv", label="label")
+
+
+def test_a_pattern_names_csv_files_in_natural_order_and_home_is_known(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "rows").mkdir()
+    paths = parts(PLAIN, tmp_path / "rows", ("part-2.csv", "part-10.csv", "part-11.csv"))
+    listed, named = (
+        stack(list(as_source(data, label="label", weights="w").blocks())) for data in (paths, "~/rows/part-*.csv")
+    )
+    assert np.array_equal(listed.X, named.X)
+    assert np.array_equal(listed.X[:, 0], PLAIN["a"])
+    fit = bc.fit("label ~ .", "~/rows/part-*.csv", weights="w", random_state=1, progressbar=False)
+    assert (fit.formula, fit.coreset.n_observations) == ("label ~ a + `no b`", N)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"c": 1.0}, r"other\.csv' has the columns .*c.*, .*first\.csv' .*give files of the same columns"),
+        ({"a": "high"}, r"column 'a' is of type string in .*other\.csv', of double in .*first\.csv'"),
+    ],
+)
+def test_csv_files_of_other_columns_are_refused(change, message, tmp_path):
+    PLAIN.to_csv(tmp_path / "first.csv", index=False)
+    PLAIN.assign(**change).to_csv(tmp_path / "other.csv", index=False)
+    with pytest.raises(DataError, match=message):
+        as_source([tmp_path / "first.csv", tmp_path / "other.csv"], label="label")
+    with pytest.raises(DataError, match=r"first\.csv' stands twice in the list of files"):
+        as_source([tmp_path / "first.csv"] * 2, label="label")
+    with pytest.raises(FileNotFoundError, match=r"no file is named as .*none-\*\.csv"):
+        as_source(tmp_path / "none-*.csv", label="label")
