@@ -164,7 +164,7 @@ def finish_stream(
         classes=known.classes,
         n_total=known.n_rows,
         weight_total=known.weight_total,
-        **({} if known.tally is None else known.tally.facts(known.weight_total, flipped=known.sign < 0)),
+        **({} if known.observations is None else known.observations.facts(known.weight_total, flipped=known.sign < 0)),
         **about,
     )
 
@@ -182,7 +182,7 @@ def finish_dataset(rows: WeightedData, dataset: Dataset, **about: Any) -> Corese
         label=data.label,
         n_total=dataset.scan.n_rows,
         weight_total=dataset.scan.weight_total,
-        **dataset.scan.tally.facts(dataset.scan.weight_total),
+        **dataset.scan.observations.facts(dataset.scan.weight_total),
         **about,
     )
 

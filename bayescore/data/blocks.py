@@ -29,7 +29,7 @@ from bayescore.data.columns import without_left_out
 from bayescore.data.design import Design, Grouping
 from bayescore.data.factors import Levels, Selection, codes, column_of, columns_of, parts_of, values
 from bayescore.data.groups import MISSING_HINT, GivenGroups, Grouper, groupers_of, groups_seen, known_groupers
-from bayescore.data.passes import NOTHING_YET, Tally, check_reach, exact_weight, total_weight
+from bayescore.data.passes import NO_OBSERVATIONS, ObservationTotals, check_reach, exact_weight, total_weight
 from bayescore.data.responses import (
     BINOMIAL,
     LABELS,
@@ -164,7 +164,7 @@ class Intake:
     n_blocks: int = 0
     n_rows: int = 0  # of positive weight
     weight: int = 0  # see `exact_weight`
-    tally: Tally | None = NOTHING_YET  # None where an older version counted no observations
+    observations: ObservationTotals | None = NO_OBSERVATIONS  # None where an older version counted no observations
     offset: str | None = None
     exposure: str | None = None
     groups: tuple[str, ...] = ()
@@ -287,7 +287,9 @@ class Intake:
             n_blocks=self.n_blocks + 1,
             n_rows=self.n_rows + len(rows),
             weight=self.weight + exact_weight(rows.weights),
-            tally=self.tally if self.tally is None or not len(rows) else self.tally + Tally.of(rows),
+            observations=self.observations
+            if self.observations is None or not len(rows)
+            else self.observations + ObservationTotals.of(rows),
             offset=None if o is None else OFFSET,
             exposure="exposure" if self.response == "counts" and second is not None else self.exposure,
             groups=tuple(own),
@@ -337,13 +339,21 @@ class Intake:
             name: getattr(self, name)
             for name in ("names", "n_blocks", "n_rows", "weight", "offset", "exposure", "groups", "weighted")
         }
-        return {**own, "tally": None if self.tally is None else self.tally.to_list(), "survey": self.survey.to_dict()}
+        return {
+            **own,
+            "observations": None if self.observations is None else self.observations.to_list(),
+            "survey": self.survey.to_dict(),
+        }
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any], *, like: "Intake") -> Self:
         """Rebuild an intake from `to_dict`'s value, for a family `like` another's."""
         own: dict[str, Any] = {"names": tuple(fields["names"]), "groups": tuple(fields["groups"])}
-        own |= {"symmetric": like.symmetric, "response": like.response, "tally": Tally.from_list(fields.get("tally"))}
+        own |= {
+            "symmetric": like.symmetric,
+            "response": like.response,
+            "observations": ObservationTotals.from_list(fields.get("observations")),
+        }
         return cls(**{**fields, **own, "survey": Survey.from_dict(fields["survey"])})
 
 

@@ -25,7 +25,7 @@ from bayescore.data.formula_design import FormulaDesign, formula_design, formula
 from bayescore.data.formula_learning import learner, learnt_design, varying
 from bayescore.data.formula_parsing import every_column, has_dot, parsed
 from bayescore.data.groups import Grouper, check_groupings
-from bayescore.data.passes import NOTHING_YET, Tally, total_weight
+from bayescore.data.passes import NO_OBSERVATIONS, ObservationTotals, total_weight
 from bayescore.data.responses import LABELS, Classes, Expression, described, response_of
 from bayescore.data.roles import NO_WEIGHTS
 from bayescore.data.source import Source
@@ -287,7 +287,7 @@ class DesignedIntake:
     n_rows: int = 0  # of positive weight
     n_given: int = 0  # those of weight 0 and those left out too
     weight: int = 0  # see `exact_weight`
-    tally: Tally | None = NOTHING_YET  # None where an older version counted no observations
+    observations: ObservationTotals | None = NO_OBSERVATIONS  # None where an older version counted no observations
     sign: int = field(default=1, init=False)  # labels have their sign from the first block on
 
     @property
@@ -345,7 +345,7 @@ class DesignedIntake:
             n_rows=self.n_rows + scan.n_rows,
             n_given=self.n_given + getattr(dataset.rows, "n_given", dataset.source.n_rows),
             weight=self.weight + scan.weight,
-            tally=None if self.tally is None else self.tally + scan.tally,
+            observations=None if self.observations is None else self.observations + scan.observations,
         )
         return known, _numbered_from(dataset.blocks(), self.n_given)
 
@@ -365,8 +365,8 @@ class DesignedIntake:
         names = ("formula", "label", "n_blocks", "n_rows", "n_given", "weight")
         roles = {name: value for name, value in self.roles.items() if name != "positive"}  # the design has the classes
         own = {"roles": roles, "classes": list(self.classes), "design_roles": dict(self.design.roles)}
-        tally = None if self.tally is None else self.tally.to_list()
-        return {**{name: getattr(self, name) for name in names}, **own, "tally": tally}
+        observations = None if self.observations is None else self.observations.to_list()
+        return {**{name: getattr(self, name) for name in names}, **own, "observations": observations}
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any], design: dict[str, Any], *, response: str) -> Self:
@@ -374,7 +374,7 @@ class DesignedIntake:
         own = dict(fields)
         classes, by = own.pop("classes"), own.pop("design_roles")
         known = replace(read_design(design), classes=(classes[0], classes[1]), roles=tuple(by.items()))
-        own["tally"] = Tally.from_list(own.get("tally"))
+        own["observations"] = ObservationTotals.from_list(own.get("observations"))
         return cls(**own, design=known, response=response)
 
 

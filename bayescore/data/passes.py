@@ -389,7 +389,7 @@ MAX_ENTRY = 1e100  # squared distances and their fixed-point sums stay finite
 
 
 @dataclass(frozen=True)
-class Tally:
+class ObservationTotals:
     """Number of observations, of those with two rows each once, and the exact weight of rows of label +1.
 
     Parts add up in the order of the rows, whose first and last numbers in the data they keep: a cut may fall between
@@ -408,18 +408,18 @@ class Tally:
         n = 1 + int(np.count_nonzero(index[1:] != index[:-1]))
         return cls(n, exact_weight(rows.weights[rows.y > 0]), int(index[0]), int(index[-1]))
 
-    def __add__(self, other: "Tally") -> "Tally":
-        """Return the tally of both, which have no observation in common."""
-        return Tally(
+    def __add__(self, other: "ObservationTotals") -> "ObservationTotals":
+        """Return the totals of both, which have no observation in common."""
+        return ObservationTotals(
             self.n + other.n, self.positive + other.positive, self.first if self.n else other.first, other.last
         )
 
-    def __sub__(self, first: "Tally") -> "Tally":
-        """Return the tally without that of the first rows, which have no observation in common with the others."""
-        return Tally(self.n - first.n, self.positive - first.positive)
+    def __sub__(self, first: "ObservationTotals") -> "ObservationTotals":
+        """Return the totals without those of the first rows, which have no observation in common with the others."""
+        return ObservationTotals(self.n - first.n, self.positive - first.positive)
 
-    def then(self, other: "Tally") -> "Tally":
-        """Return the tally of these rows and of those that follow them in the data."""
+    def then(self, other: "ObservationTotals") -> "ObservationTotals":
+        """Return the totals of these rows and of those that follow them in the data."""
         both = self + other
         return replace(both, n=both.n - 1) if self.n and self.last == other.first else both
 
@@ -429,7 +429,7 @@ class Tally:
 
     @classmethod
     def from_list(cls, counts: list[int] | None) -> Self | None:
-        """Return the tally of `to_list`; None of an older version's file, which has none."""
+        """Return the totals of `to_list`; None of an older version's file, which has none."""
         return None if counts is None else cls(*counts)
 
     def facts(self, weight_total: float, *, flipped: bool = False) -> dict[str, Any]:
@@ -438,8 +438,8 @@ class Tally:
         return {"n_observations": self.n, "event_total": weight_total - positive if flipped else positive}
 
 
-NOTHING_YET = Tally()
-"""The tally of no rows."""
+NO_OBSERVATIONS = ObservationTotals()
+"""The totals of no rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -456,7 +456,7 @@ class Scan:
     smallest_weight: float
     largest_weight: float
     weight: int  # exact sum of the weights, see `exact_weight`
-    tally: Tally
+    observations: ObservationTotals
     mean: FloatArray  # weighted
     spread: FloatArray  # sum w (x - mean)^2
 
@@ -502,7 +502,7 @@ class Scan:
             smallest_weight=min(block.smallest_weight for block in blocks),
             largest_weight=max(block.largest_weight for block in blocks),
             weight=sum(block.weight for block in blocks),
-            tally=reduce(Tally.then, (block.tally for block in blocks)),
+            observations=reduce(ObservationTotals.then, (block.observations for block in blocks)),
             mean=mean,
             spread=spread,
         )
@@ -616,5 +616,5 @@ def block_range(names: tuple[str, ...], block: WeightedData, *, given: tuple[str
     bounds, mean, spread = np.stack([block.X[0], block.X[0]]), np.zeros(D), np.zeros(D)
     if not _moments(block.X, w, bounds, mean, spread):
         check_finite(block.X, names, block.index, given=given)
-    ends, tally = (float(w.min()), float(w.max())), Tally.of(block)
-    return Scan(len(block), bounds[0], bounds[1], *ends, exact_weight(w), tally, mean, spread)
+    ends, observations = (float(w.min()), float(w.max())), ObservationTotals.of(block)
+    return Scan(len(block), bounds[0], bounds[1], *ends, exact_weight(w), observations, mean, spread)

@@ -15,7 +15,7 @@ from bayescore.data.coreset import Coreset, totals_of
 from bayescore.data.dataset import Dataset, joined
 from bayescore.data.open import open_in
 from bayescore.data.parquet import without_keys
-from bayescore.data.passes import Tally
+from bayescore.data.passes import ObservationTotals
 from bayescore.data.source import Source
 from bayescore.diagnostics.results import Level, Need
 from bayescore.families.family import check_family
@@ -74,7 +74,7 @@ class NewRows(Given):
             core = build_dataset(rows, method, None, options["random_state"], check_family(old.family))
         except FAILURES:  # a centre that is not found
             return self._union(old, **options)
-        came = rows.scan.tally - Tally.of(old)
+        came = rows.scan.observations - ObservationTotals.of(old)
         weight = rows.scan.weight_total - float(old.weights.sum())
         arrived = replace(core, n_total=new.source.n_rows, weight_total=weight, **came.facts(weight))
         return replace(core, label=old.label, **totals_of([old, arrived]))

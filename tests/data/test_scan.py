@@ -5,7 +5,7 @@ import pytest
 
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design
-from bayescore.data.passes import MAX_ENTRY, Scan, Tally
+from bayescore.data.passes import MAX_ENTRY, ObservationTotals, Scan
 from bayescore.data.sources import as_source
 from bayescore.validation import DataError
 
@@ -100,4 +100,4 @@ def test_sums_of_squares_of_columns_that_are_centred_alone(rng):
 def test_entries_whose_squares_overflow_are_refused():
     low, high = np.array([-1.0, 0.0]), np.array([1.0, 2.0 * MAX_ENTRY])
     with pytest.raises(DataError, match="column 'b' has entries above 1e\\+100 in size; rescale it: squares overflow"):
-        Scan.of([Scan(3, low, high, 1.0, 1.0, 3, Tally(), high, high)], ("a", "b"))
+        Scan.of([Scan(3, low, high, 1.0, 1.0, 3, ObservationTotals(), high, high)], ("a", "b"))
