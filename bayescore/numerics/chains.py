@@ -24,8 +24,9 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtri
+from scipy.stats import rankdata
 
-from bayescore.compiled import jit, jit_sums
+from bayescore.compiled import jit
 from bayescore.limits import MIN_DRAWS
 from bayescore.types import FloatArray, IntArray
 
@@ -36,6 +37,9 @@ _ONE_SD = (0.1586553, 0.8413447)  # probabilities of a normal within an sd
 
 
 _CONSTANT = 1e-15  # range of a coordinate that stands still
+
+
+_AT_ONCE = 1 << 20  # draws whose autocovariances are taken at a time: 8 MB
 
 
 def unit_scale(draws: FloatArray) -> FloatArray:
@@ -120,24 +124,13 @@ def _normal_scores(halves: FloatArray) -> FloatArray:
     flat = halves.reshape(len(halves), -1)
     n = flat.shape[1]
     scores = ndtri((0.5 * np.arange(2 * n - 1) + 0.625) / (n + 0.25))  # of ranks 1, 1.5, ..., n (Blom 1958)
-    out = np.empty_like(flat)
-    _place(flat, np.argsort(flat, axis=1), scores, out)
-    out[np.isnan(flat).any(axis=1)] = np.nan
+    order, out = np.argsort(flat, axis=1), np.empty_like(flat)
+    ordered = np.take_along_axis(flat, order, axis=1)
+    np.put_along_axis(out, order, scores[None, ::2], axis=1)
+    for d in np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1)):
+        out[d] = scores[(2.0 * rankdata(flat[d])).astype(np.int64) - 2]
+    out[np.isnan(ordered[:, -1])] = np.nan
     return out.reshape(halves.shape)
-
-
-@jit
-def _place(flat: FloatArray, order: IntArray, scores: FloatArray, out: FloatArray) -> None:
-    n = flat.shape[1]
-    for d in range(flat.shape[0]):
-        first = 0
-        while first < n:
-            last = first
-            while last + 1 < n and flat[d, order[d, last + 1]] == flat[d, order[d, first]]:
-                last += 1
-            for i in range(first, last + 1):
-                out[d, order[d, i]] = scores[first + last]
-            first = last + 1
 
 
 def _rhat(halves: FloatArray) -> FloatArray:
@@ -148,56 +141,51 @@ def _rhat(halves: FloatArray) -> FloatArray:
 
 
 def _sizes(halves: FloatArray) -> FloatArray:
-    out = np.empty(len(halves))
-    _write_sizes(halves, out)
+    """Return the effective sample size of each coordinate, shape (D,), of chains, shape (D, m, n)."""
+    _, m, n = halves.shape
+    high = halves.max(axis=(1, 2))
+    out = np.where(np.isnan(high), np.nan, float(m * n))
+    moving = np.flatnonzero(high - halves.min(axis=(1, 2)) >= _CONSTANT)
+    step = max(1, _AT_ONCE // (m * n))
+    for start in range(0, len(moving), step):
+        part = moving[start : start + step]
+        out[part] = _sizes_of_moving(halves[part])
     return out
 
 
-@jit_sums
-def _at_lag(chains: FloatArray, t: int) -> float:
-    """Return the autocovariance of centred chains at a lag, the mean over chains."""
-    total = 0.0
-    for c in range(chains.shape[0]):
-        for i in range(chains.shape[1] - t):
-            total += chains[c, i] * chains[c, i + t]
-    return total / chains.size
-
-
-@jit
-def _write_sizes(halves: FloatArray, out: FloatArray) -> None:
+def _sizes_of_moving(halves: FloatArray) -> FloatArray:
+    """Return the effective sample sizes of coordinates that move."""
     D, m, n = halves.shape
-    chains, means, rho = np.empty((m, n)), np.empty(m), np.empty(n)
-    for d in range(D):
-        own = halves[d]
-        if not own.max() - own.min() >= _CONSTANT:
-            out[d] = m * n if own.max() == own.max() else np.nan
-            continue
-        for c in range(m):
-            means[c] = own[c].mean()
-            for i in range(n):
-                chains[c, i] = own[c, i] - means[c]
-        within = _at_lag(chains, 0)
-        spread = within + (means.var() * m / (m - 1.0) if m > 1 else 0.0)
-        within *= n / (n - 1.0)
-        rho[:] = 0.0
-        even, odd = 1.0, 1.0 - (within - _at_lag(chains, 1)) / spread
-        rho[0], rho[1] = even, odd
-        t = 1
-        while t < n - 3 and even + odd > 0.0:  # Geyer's initial positive sequence
-            even = 1.0 - (within - _at_lag(chains, t + 1)) / spread
-            odd = 1.0 - (within - _at_lag(chains, t + 2)) / spread
-            if even + odd >= 0.0:
-                rho[t + 1], rho[t + 2] = even, odd
-            t += 2
-        last = t - 2
-        if even > 0.0:
-            rho[last + 1] = even
-        for t in range(1, last - 1, 2):  # and his monotone one
-            if rho[t + 1] + rho[t + 2] > rho[t - 1] + rho[t]:
-                rho[t + 1] = 0.5 * (rho[t - 1] + rho[t])
-                rho[t + 2] = rho[t + 1]
-        tau = -1.0 + 2.0 * rho[: last + 1].sum() + rho[last + 1]
-        out[d] = m * n / max(tau, 1.0 / math.log10(m * n))
+    means = halves.mean(axis=2, keepdims=True)
+    chains = halves - means
+
+    def covariance(which: IntArray, t: int) -> FloatArray:
+        """Return the autocovariance at a lag, the mean over chains, of some coordinates."""
+        some = chains if len(which) == D else chains[which]
+        return np.asarray(np.vecdot(some[:, :, : n - t], some[:, :, t:]).sum(axis=1) / (m * n))
+
+    going = np.arange(D)
+    within = covariance(going, 0)
+    spread = within + (means[..., 0].var(axis=1) * m / (m - 1.0) if m > 1 else 0.0)
+    within = within * (n / (n - 1.0))
+    rho, t = np.zeros((D, n)), 1
+    even, odd = np.ones(D), 1.0 - (within - covariance(going, 1)) / spread
+    rho[:, 0], rho[:, 1] = even, odd
+    last = np.full(D, -1)
+    while t < n - 3 and (going := going[even[going] + odd[going] > 0.0]).size:  # Geyer's initial positive sequence
+        even[going], odd[going] = (1.0 - (within[going] - covariance(going, t + k)) / spread[going] for k in (1, 2))
+        kept = going[even[going] + odd[going] >= 0.0]
+        rho[kept, t + 1], rho[kept, t + 2] = even[kept], odd[kept]
+        last[going] = t
+        t += 2
+    left = np.flatnonzero(even > 0.0)
+    rho[left, last[left] + 1] = even[left]
+    for t in range(1, int(last.max()) - 1, 2):  # and his monotone one
+        before = rho[:, t - 1] + rho[:, t]
+        rises = (t < last - 1) & (rho[:, t + 1] + rho[:, t + 2] > before)
+        rho[rises, t + 1] = rho[rises, t + 2] = 0.5 * before[rises]
+    tau = -1.0 + 2.0 * np.where(np.arange(n) <= last[:, None], rho, 0.0).sum(axis=1) + rho[np.arange(D), last + 1]
+    return np.asarray(m * n / np.fmax(tau, 1.0 / math.log10(m * n)))
 
 
 def ess_mean(draws: FloatArray) -> FloatArray:

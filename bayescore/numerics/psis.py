@@ -2,7 +2,7 @@ r"""Pareto smoothed importance sampling: weights whose tail a generalised Pareto
 
 The M = min(S / 5, 3 sqrt(S)) largest of S weights are replaced by quantiles of the distribution fitted to them, and are
 cut at the largest raw one. The fit is the posterior mean of Zhang and Stephens (2009), k-hat drawn to 1/2 by a prior of
-10 draws. The formulas are those of ArviZ 0.23, to rounding, compiled for many rows of weights.
+10 draws. The formulas are those of ArviZ 0.23, to rounding, for many rows of weights at a time.
 
 Importance weights that turn draws of a coreset's posterior into those of the full data's.
 
@@ -27,10 +27,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import softmax
 
-from bayescore.compiled import jit
 from bayescore.limits import EQUAL_WEIGHTS_SD, MAX_K, MIN_ESS_SHARE, NEARLY_EQUAL_WEIGHTS_SD
 from bayescore.numerics.chains import ordered_columns, quantiles
-from bayescore.types import FloatArray
+from bayescore.types import FloatArray, IntArray
 
 _LEAST_TAIL = 5  # draws that a tail is fitted to
 
@@ -39,6 +38,9 @@ _LOG_TINY = math.log(np.finfo(float).tiny)  # of weights whose exponential is no
 
 
 _EPS = float(np.finfo(float).eps)
+
+
+_ENTRIES = 1 << 18  # of an array of tails and places at a time: 2 MB
 
 
 def psislw(log_weights: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -51,73 +53,59 @@ def psislw(log_weights: FloatArray) -> tuple[FloatArray, FloatArray]:
     rows = log_weights.reshape(-1, S)
     rows = rows - rows.max(axis=1, keepdims=True)
     place = S - 1 - min(math.ceil(min(S / 5.0, 3.0 * math.sqrt(S))), S - 1)
-    cutoff = np.maximum(np.partition(rows, place, axis=1)[:, place], _LOG_TINY)
-    k = np.empty(len(rows))
-    _smooth(rows, cutoff, k)
+    places = np.argpartition(rows, place, axis=1)
+    cutoff = np.maximum(np.take_along_axis(rows, places[:, [place]], axis=1), _LOG_TINY)
+    places = np.sort(places[:, place + 1 :], axis=1)  # so that the first of equal weights comes first
+    order = np.argsort(np.take_along_axis(rows, places, axis=1), axis=1, kind="stable")
+    places = np.take_along_axis(places, order, axis=1)
+    sizes = np.count_nonzero(np.take_along_axis(rows, places, axis=1) > cutoff, axis=1)
+    k = np.full(len(rows), np.inf)
+    for size in np.unique(sizes[sizes >= _LEAST_TAIL]):
+        same = np.flatnonzero(sizes == size)
+        step = max(1, _ENTRIES // (_n_points(size) * size))
+        for start in range(0, len(same), step):
+            _smooth(rows, same[start : start + step], places[:, -size:], cutoff, k)
     rows -= np.log(np.exp(rows).sum(axis=1, keepdims=True))
     return rows.reshape(log_weights.shape), k.reshape(log_weights.shape[:-1])
 
 
-@jit
-def _smooth(rows: FloatArray, cutoffs: FloatArray, k: FloatArray) -> None:
-    """Smooth the tails of rows of log weights, the largest 0, above their cutoffs; write k-hat."""
-    S = rows.shape[1]
-    for n in range(rows.shape[0]):
-        row, cutoff = rows[n], cutoffs[n]
-        k[n], where = np.inf, np.empty(S, np.int64)
-        size = 0
-        for s in range(S):
-            if row[s] > cutoff:
-                where[size] = s
-                size += 1
-        if size < _LEAST_TAIL:
-            continue
-        tail = np.empty(size)
-        for i in range(size):
-            tail[i] = row[where[i]]
-        order, base = np.argsort(tail, kind="mergesort"), math.exp(cutoff)
-        tail = np.exp(tail[order]) - base
-        shape, scale = _fit(tail)
-        if not math.isfinite(shape) or not scale > 0.0:
-            continue
-        k[n] = shape
-        for i in range(size):
-            share = -math.log1p(-(i + 0.5) / size)
-            beyond = share if abs(shape) < _EPS else math.expm1(shape * share) / shape
-            row[where[order[i]]] = min(math.log(scale * beyond + base), 0.0)
+def _smooth(rows: FloatArray, which: IntArray, places: IntArray, cutoffs: FloatArray, k: FloatArray) -> None:
+    """Smooth tails of one size n of some rows of log weights, the largest 0, whose places are (N, n); write k-hat."""
+    at, base, n = (which[:, None], places[which]), np.exp(cutoffs[which]), places.shape[1]
+    shape, scale = _fit(np.exp(rows[at]) - base)
+    fitted = np.isfinite(shape) & (scale > 0.0)
+    which, shape, scale = which[fitted], shape[fitted, None], scale[fitted, None]
+    k[which] = shape[:, 0]
+    share = -np.log1p(-(np.arange(n) + 0.5) / n)
+    straight = np.abs(shape) < _EPS
+    beyond = np.where(straight, share, np.expm1(shape * share) / np.where(straight, 1.0, shape))
+    rows[which[:, None], places[which]] = np.minimum(np.log(scale * beyond + base[fitted]), 0.0)
 
 
-@jit
-def _fit(tail: FloatArray) -> tuple[float, float]:
-    """Return shape and scale of the distribution of a sorted tail."""
-    n = tail.size
-    m = 30 + int(math.sqrt(n))
-    b, level = np.empty(m), np.empty(m)
-    quarter, top = tail[int(n / 4.0 + 0.5) - 1], -np.inf
-    for i in range(m):
-        b[i] = (1.0 - math.sqrt(m / (i + 0.5))) / (3.0 * quarter) + 1.0 / tail[n - 1]
-        mean = _mean_log(b[i], tail)
-        level[i] = n * (math.log(-b[i] / mean) - mean - 1.0)
-        if level[i] > top:
-            top = level[i]
-    weight = np.exp(level - top)
-    weight /= weight.sum()
-    total = at = 0.0
-    for i in range(m):
-        if weight[i] >= 10.0 * _EPS:
-            total += weight[i]
-            at += weight[i] * b[i]
-    at /= total
-    mean = _mean_log(at, tail)
-    return (n * mean + 5.0) / (n + 10.0), -mean / at
+def _n_points(size: int) -> int:
+    """Return the number of points of the quadrature of Zhang and Stephens."""
+    return 30 + int(math.sqrt(size))
 
 
-@jit
-def _mean_log(b: float, tail: FloatArray) -> float:
-    total = 0.0
-    for i in range(tail.size):
-        total += math.log1p(-b * tail[i])
-    return total / tail.size
+def _fit(tails: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return shapes and scales of the distributions of sorted tails, shape (R, n); not finite where there is none."""
+    n = tails.shape[1]
+    m = _n_points(n)
+
+    def mean_log(b: FloatArray) -> FloatArray:
+        return np.asarray(np.log1p(-b[:, :, None] * tails[:, None, :]).mean(axis=2))
+
+    with np.errstate(all="ignore"):
+        quarter, largest = tails[:, [int(n / 4.0 + 0.5) - 1]], tails[:, [-1]]
+        b = (1.0 - np.sqrt(m / (np.arange(m) + 0.5))) / (3.0 * quarter) + 1.0 / largest
+        mean = mean_log(b)
+        level = n * (np.log(-b / mean) - mean - 1.0)
+        weight = np.exp(level - np.fmax.reduce(level, axis=1, keepdims=True))
+        weight /= weight.sum(axis=1, keepdims=True)
+        weight = np.where(weight >= 10.0 * _EPS, weight, 0.0)
+        at = (weight * b).sum(axis=1, keepdims=True) / weight.sum(axis=1, keepdims=True)
+        mean = mean_log(at)
+        return ((n * mean + 5.0) / (n + 10.0))[:, 0], (-mean / at)[:, 0]
 
 
 _MOST = 0.5  # share of draws left effective from which k-hat of few draws is looked at again, with all of them
