@@ -28,7 +28,7 @@ from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design, Grouping
 from bayescore.families import Family
 from bayescore.models.groups.rows import add_lines, codes_among, local_codes
-from bayescore.types import NO_GROUP, FloatArray, IntArray, WeightedData
+from bayescore.types import NO_GROUP, FloatArray, IntArray, WeightedData, read_only
 from bayescore.validation import DataError
 
 _LEAST_WAITING = 1 << 18  # keys of blocks, 4 MB, before they are merged
@@ -202,12 +202,13 @@ class CellPosterior:
     def variances(self, rows: FloatArray, own: IntArray) -> FloatArray:
         """Return the variance of the predictor of `rows`, shape (n, p), of cells `own`."""
         spread = self.spread(rows, own)
-        _add_variances(self.multipliers(rows), own, self.variance, spread)
+        _add_variances(read_only(self.multipliers(rows)), np.ascontiguousarray(own), self.variance, spread)
         return spread
 
     def spread(self, rows: FloatArray, own: IntArray) -> FloatArray:
         """Return the part of that variance that beta has, given which the effects have their means, shape (n,)."""
-        return np.asarray(_spread(rows @ self.factor, self.multipliers(rows), own, self.pull))
+        z = read_only(self.multipliers(rows))
+        return np.asarray(_spread(rows @ self.factor, z, np.ascontiguousarray(own), self.pull))
 
     @cached_property
     def pull(self) -> FloatArray:

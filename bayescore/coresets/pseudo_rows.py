@@ -74,7 +74,8 @@ from bayescore.data.passes import TILE
 from bayescore.families import Family
 from bayescore.models.laplace import LaplaceApproximation
 from bayescore.models.posterior import WIDE_ROWS, Derivatives
-from bayescore.types import NO_ROW, FloatArray, LabelArray, WeightedData
+from bayescore.numerics.elementary import load
+from bayescore.types import NO_ROW, FloatArray, LabelArray, WeightedData, read_only
 
 N_NODES = 9
 
@@ -97,7 +98,7 @@ def _averages(
     tile, sides, terms, scratch = np.zeros(TILE), np.ones(TILE), np.empty((4, TILE)), np.empty((3, TILE))
     for start in range(0, len(eta), TILE):
         width = min(TILE, len(eta) - start)
-        sides[:width] = side[start : start + width]
+        load(side, start, width, sides)
         for i in range(len(nodes)):
             for lane in range(width):  # nodes from far on the row's own side on, or a sum would depend on the labels
                 tile[lane] = eta[start + lane] + sides[lane] * nodes[i] * sd[start + lane]
@@ -114,7 +115,8 @@ def _averages(
 
 def averages(eta: FloatArray, sd: FloatArray, side: LabelArray, family: Family) -> FloatArray:
     """Return E s, E c, E l''' and E l'''' over N(eta, sd^2), shape (4, n); eta, sd and side have shape (n,)."""
-    return np.asarray(_averages(eta, sd, side, family, (_NODES, _MASSES, _LEAST)))
+    rule = _NODES, _MASSES, _LEAST
+    return np.asarray(_averages(read_only(eta), read_only(sd), read_only(side), family, rule))
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from bayescore.compiled import jit
 from bayescore.data.factors import Levels
 from bayescore.data.tables import feature_matrix
-from bayescore.types import INTERCEPT, FloatArray, IntArray, Parts, WeightedData
+from bayescore.types import INTERCEPT, FloatArray, IntArray, Parts, WeightedData, read_only
 from bayescore.validation import DataError
 
 ARRAY = ""  # stands for the name of a column where there is none
@@ -273,7 +273,7 @@ class Design:
         center = np.zeros(n_raw) if self.center is None else np.array(self.center)
         scale = np.ones(n_raw) if self.scale is None else np.array(self.scale)
         design = np.empty((len(raw), len(self.names)))
-        _scale(np.asarray(raw, dtype=np.float64), center, scale, design)
+        _scale(read_only(np.asarray(raw, dtype=np.float64)), center, scale, design)
         return design
 
     def derivative(self, raw: FloatArray, name: str, spread: float) -> FloatArray:  # noqa: ARG002

@@ -48,7 +48,7 @@ from bayescore.models.row_kernels import add_terms, derivatives_of, log_p_near, 
 from bayescore.priors import Prior
 from bayescore.priors.groups import LKJ_ETA, GroupPrior, log_sigma_terms
 from bayescore.priors.prior import Part, check_density
-from bayescore.types import NO_OFFSET, FloatArray, IntArray, WeightedData
+from bayescore.types import NO_OFFSET, FloatArray, IntArray, WeightedData, read_only
 from bayescore.validation import DataError
 
 # columns of X, shape (D, n); sides, as floats; weights; offsets, or none; family; prior
@@ -137,7 +137,7 @@ def likelihood_terms(beta: FloatArray, data: WeightedData, family: Family) -> De
     gradient, precision = np.zeros(len(beta)), np.zeros((len(beta), len(beta)))
     if len(beta) >= WIDE:
         return _wide_terms(np.asarray(beta), data, family)
-    value = add_terms(TileRows.of(data), np.asarray(beta), family, gradient, precision)
+    value = add_terms(TileRows.of(data), read_only(np.asarray(beta)), family, gradient, precision)
     return Derivatives(value, gradient, np.tril(precision) + np.tril(precision, -1).T)
 
 

@@ -10,7 +10,8 @@ import numpy as np
 from bayescore.compiled import jit, jit_sums
 from bayescore.data.passes import TILE, TileRows, load_tile, new_tile
 from bayescore.families import Family
-from bayescore.types import FloatArray, LabelArray
+from bayescore.numerics.elementary import load
+from bayescore.types import FloatArray, LabelArray, read_only
 
 
 @jit
@@ -79,9 +80,9 @@ def add_terms(rows: TileRows, beta: FloatArray, family: Family, gradient: FloatA
     for start in range(0, n, TILE):
         width = min(TILE, n - start)
         load_tile(rows.X, start, width, tile)
-        own[:width] = rows.weights[start : start + width]
+        load(rows.weights, start, width, own)
         own[width:] = 0.0
-        side[:width] = rows.side[start : start + width]
+        load(rows.side, start, width, side)
         predictor(tile, beta, eta)
         add_offset(rows.offset, start, width, eta)
         family.derivatives(eta, side, terms, scratch)
@@ -89,17 +90,22 @@ def add_terms(rows: TileRows, beta: FloatArray, family: Family, gradient: FloatA
     return value
 
 
-@jit
 def derivatives_of(eta: FloatArray, side: LabelArray, family: Family) -> FloatArray:
     """Return log p, score, curvature and l''' at eta, shape (n,), as the rows of a matrix, shape (4, n)."""
+    return np.asarray(_derivatives(read_only(eta), read_only(side), family))
+
+
+@jit
+def _derivatives(eta: FloatArray, side: LabelArray, family: Family) -> FloatArray:
     out = np.empty((4, len(eta)))
     tile, sides, terms, scratch = np.zeros(TILE), np.ones(TILE), np.empty((4, TILE)), np.empty((3, TILE))
     for start in range(0, len(eta), TILE):
         width = min(TILE, len(eta) - start)
-        tile[:width] = eta[start : start + width]
-        sides[:width] = side[start : start + width]
+        load(eta, start, width, tile)
+        load(side, start, width, sides)
         family.derivatives(tile, sides, terms, scratch)
-        out[:, start : start + width] = terms[:, :width]
+        for k in range(4):
+            load(terms[k], 0, width, out[k, start:])
     return out
 
 
@@ -121,9 +127,9 @@ def replace_by_derivative(eta: FloatArray, side: LabelArray, family: Family, ord
         sides[:] = side[n]
         for start in range(0, row.size, TILE):
             width = min(TILE, row.size - start)
-            tile[:width] = row[start : start + width]
+            load(row, start, width, tile)
             family.derivatives(tile, sides, terms, scratch)
-            row[start : start + width] = terms[order, :width]
+            load(terms[order], 0, width, row[start:])
 
 
 @jit
@@ -136,8 +142,8 @@ def _replace_moves(
     higher, exact, there, alike = np.empty((2, TILE)), np.empty(n_draws), np.empty(n_draws), np.empty(n_draws)
     for start in range(0, len(eta), TILE):
         width = min(TILE, len(eta) - start)
-        tile[:width] = eta[start : start + width]
-        sides[:width] = side[start : start + width]
+        load(eta, start, width, tile)
+        load(side, start, width, sides)
         family.derivatives(tile, sides, terms, scratch)
         family.higher(tile, sides, terms, higher)
         for lane in range(width):
@@ -191,8 +197,8 @@ def predictors(rows: TileRows, theta: FloatArray, factor: FloatArray) -> FloatAr
         squared_lengths(tile, factor, eta, squares)
         predictor(tile, theta, eta)
         add_offset(rows.offset, start, width, eta)
-        out[0, start : start + width] = eta[:width]
-        out[1, start : start + width] = squares[:width]
+        load(eta, 0, width, out[0, start:])
+        load(squares, 0, width, out[1, start:])
     return out
 
 
@@ -207,8 +213,8 @@ def score_rows(
     terms, scratch, higher = np.empty((4, TILE)), np.empty((3, TILE)), np.empty(TILE)
     for start in range(0, n, TILE):
         width = min(TILE, n - start)
-        tile[:width] = eta[start : start + width]
-        sides[:width] = side[start : start + width]
+        load(eta, start, width, tile)
+        load(side, start, width, sides)
         family.derivatives(tile, sides, terms, scratch)
         for lane in range(width):
             higher[lane] = math.sqrt(squares[start + lane])

@@ -17,13 +17,13 @@ Reference: Pinheiro and Bates (1995), JCGS 4, 12-35.
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bayescore.compiled import jit, jit_sums
-from bayescore.types import FloatArray
+from bayescore.types import FloatArray, IntArray
 
 ROWS = 1024  # that a likelihood takes at a time: their scratch stays in cache
 
@@ -303,3 +303,31 @@ def effect_moments(
         of_square=fourth - variance**2 + 4.0 * mean * third + 4.0 * mean**2 * variance,
         poor=poor,
     )
+
+
+@jit
+def load(values: NDArray[Any], start: int, width: int, target: FloatArray) -> None:
+    """Write the entries start, ..., start + width - 1 as the first ones of `target`.
+
+    Like the next two it stands for NumPy's, whose compiling takes a second or two each: it includes texts of errors.
+    """
+    for lane in range(width):
+        target[lane] = values[start + lane]
+
+
+@jit
+def largest(values: FloatArray) -> float:
+    """Return the largest entry; that of -inf alone is -inf."""
+    top = -np.inf
+    for value in values:
+        top = max(top, value)
+    return top
+
+
+@jit
+def largest_count(first: IntArray) -> int:
+    """Return the largest difference of an entry and the one before it."""
+    most = 0
+    for g in range(len(first) - 1):
+        most = max(most, first[g + 1] - first[g])
+    return most

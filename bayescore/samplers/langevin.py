@@ -55,6 +55,7 @@ from scipy import linalg
 
 from bayescore.compiled import jit, jit_sums, teach_each
 from bayescore.models.posterior import prior_part
+from bayescore.numerics.elementary import load
 from bayescore.priors import Prior
 from bayescore.samplers.method import Segment
 from bayescore.types import FloatArray, IntArray
@@ -162,9 +163,9 @@ def _advance(
         total = 0.0
         for j in range(segment.thin):
             h = math.exp(log_h)
-            p[:] = normals[i, j]
-            y[:] = x
-            moved[:] = pull
+            load(normals[i, j], 0, x.size, p)
+            load(x, 0, x.size, y)
+            load(pull, 0, x.size, moved)
             before, there = value - half_square(p), value
             for _ in range(steps):
                 kick(p, moved, h)
@@ -193,7 +194,7 @@ def _advance(
                     x, y = y, x
                     pull, moved = moved, pull
                     value = there
-        segment.draws[i] = x
+        load(x, 0, x.size, segment.draws[i])
         segment.values[i] = value
         segment.acceptance[i] = total / segment.thin
         mean += log_h

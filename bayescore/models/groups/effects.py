@@ -35,7 +35,15 @@ from bayescore.data.design import Design, Grouping
 from bayescore.families.family import check_family
 from bayescore.models.groups.marginal import CollapsedArguments, CollapsedTarget, n_nodes, nodes_at
 from bayescore.models.groups.nodes import DrawNodes, figures
-from bayescore.numerics.elementary import LOG_WEIGHTS, N_NODES, NODES, exp_minus, hash_uniform
+from bayescore.numerics.elementary import (
+    LOG_WEIGHTS,
+    N_NODES,
+    NODES,
+    exp_minus,
+    hash_uniform,
+    largest,
+    largest_count,
+)
 from bayescore.priors.by_name import prior_from_dict
 from bayescore.priors.groups import group_prior_from_dict
 from bayescore.types import FloatArray, IntArray
@@ -93,7 +101,7 @@ def _invert(
     """Return the normal probability below the point below which the distribution has probability `uniform`."""
     below, matrix = grid
     n, total = below.size, 0.0
-    top = ratio.max()
+    top = largest(ratio)
     height[:n] = 0.0
     for k in range(ratio.size):  # a loop over points vectorises, a sum over nodes does not
         gap = top - ratio[k]
@@ -118,7 +126,7 @@ def _invert(
 def _invert_steps(terms: FloatArray, uniform: float, between: FloatArray, mass: FloatArray) -> float:
     """Return the same point in steps from the first node, given log densities at all; `mass` is scratch."""
     n, near = terms.size, between.shape[2]
-    top, total = terms.max(), 0.0
+    top, total = largest(terms), 0.0
     for j in range(n - 1):
         first = min(max(j - near // 2 + 1, 0), n - near)
         middle = 0.0
@@ -154,7 +162,7 @@ def _draw(
 ) -> None:
     """Replace uniforms, shape (S, G), by normal probabilities, or write the effects where nodes have equal steps."""
     below, matrix, between, log_weights = tables
-    height = np.empty(max(below.size, np.diff(at.first).max(), between.shape[1]))
+    height = np.empty(max(below.size, largest_count(at.first), between.shape[1]))
     powers = np.empty(below.size)
     for s in range(levels.shape[0]):
         for g in range(levels.shape[1]):

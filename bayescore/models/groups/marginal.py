@@ -71,7 +71,7 @@ from bayescore.models.groups.nodes import (
 from bayescore.models.groups.rows import THIRD, effect_multipliers, look_at_rows
 from bayescore.models.laplace import Mode, NoModeError, factor_of_inverse, find_mode
 from bayescore.models.posterior import Derivatives, add_predictors, add_scores, prior_part, prior_terms
-from bayescore.numerics.elementary import LOG_WEIGHTS, N_NODES, NODES, exp_minus, normal_nodes
+from bayescore.numerics.elementary import LOG_WEIGHTS, N_NODES, NODES, exp_minus, largest, largest_count, normal_nodes
 from bayescore.priors import Prior
 from bayescore.priors.groups import GroupPrior, log_sigma_terms
 from bayescore.priors.prior import Part, check_density
@@ -194,10 +194,10 @@ def collapsed_density(theta: FloatArray, gradient: FloatArray, a: CollapsedArgum
     total = own + prior_terms(theta[:p], a.prior, gradient[:p]) + terms[first[n_groups]]
     terms[first[n_groups]] = 0.0
     gradient[p] = slope
-    b = np.empty(np.diff(first).max())
+    b = np.empty(largest_count(first))
     for g in range(n_groups):
         part = terms[first[g] : first[g + 1]]
-        top = part.max()
+        top = largest(part)
         total += a.counts[g] * top
         for k in range(part.size):
             part[k] = top - part[k]
@@ -394,7 +394,7 @@ def _choose(
             h *= 0.5
         if worst > error:
             h *= math.log(0.5 * min(worst, _ASYMPTOTIC)) / math.log(0.5 * error)
-        top, highest, k_top = -np.inf, phi.max(), 0
+        top, highest, k_top = -np.inf, largest(phi), 0
         for k in range(phi.size):
             term = _term(phi, k, origin, fine, widest)
             if term > top:

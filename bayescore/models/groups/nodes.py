@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from bayescore.compiled import jit
 from bayescore.families import Family
-from bayescore.numerics.elementary import LOG_WEIGHTS, N_NODES, NARROW, NODES
+from bayescore.numerics.elementary import LOG_WEIGHTS, N_NODES, NARROW, NODES, largest, largest_count, load
 from bayescore.types import FloatArray, IntArray
 
 CUT = 14.0
@@ -197,14 +197,14 @@ class EffectFigures(NamedTuple):
 def _moments(terms: FloatArray, at: DrawNodes, tables: tuple[FloatArray, FloatArray], out: EffectFigures) -> None:
     nodes, log_weights = tables
     n_groups, weights = at.step.size - 1, np.exp(log_weights)
-    most = np.diff(at.first).max()
+    most = largest_count(at.first)
     b, share = np.empty(most), np.empty(most)
     for s in range(len(terms)):
         own = NodeSet(at.first, at.center[s], at.scale[s], at.step, nodes, log_weights)
         out.log_p[s, n_groups] = terms[s, at.first[n_groups]]
         for g in range(n_groups):
             part = terms[s, at.first[g] : at.first[g + 1]]
-            count, top, total, mean, square = part.size, part.max(), 0.0, 0.0, 0.0
+            count, top, total, mean, square = part.size, largest(part), 0.0, 0.0, 0.0
             write_effects(own, g, b[:count])
             for k in range(count):
                 share[k] = math.exp(part[k] - top)
@@ -368,7 +368,7 @@ def _add_where_not_certain(
             if keep:
                 count = at.first[rows.codes[i] + 1] - first
                 scores[done : done + count] = 0.0
-                scores[done + low : done + high] = part[place : place + high - low]
+                load(part, place, high - low, scores[done + low :])
                 done += count
             place += high - low
         begin = stop

@@ -38,7 +38,7 @@ from bayescore.models.groups.nodes import DrawNodes, NodeRows, NodeSet, add_valu
 from bayescore.models.posterior import Derivatives, likelihood_terms
 from bayescore.models.predictor import Predictor, multipliers
 from bayescore.models.row_kernels import add_offset, derivatives_of, predictor
-from bayescore.numerics.elementary import LOG_WEIGHTS, N_NODES, NODES, WEIGHTS, EffectNodes
+from bayescore.numerics.elementary import LOG_WEIGHTS, N_NODES, NODES, WEIGHTS, EffectNodes, load
 from bayescore.types import FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError
 
@@ -358,7 +358,7 @@ def _add_sums(rows: GroupRows, beta: FloatArray, nodes: EffectNodes, family: Fam
     for start in range(0, n, TILE):
         width = min(TILE, n - start)
         load_tile(tiles.X, start, width, tile)
-        side[:width] = tiles.side[start : start + width]
+        load(tiles.side, start, width, side)
         predictor(tile, beta, eta)
         add_offset(tiles.offset, start, width, eta)
         mean[:] = 0.0
@@ -491,13 +491,14 @@ def _add_values(rows: TileRows, codes: IntArray, at: DrawNodes, family: Family, 
     """
     nodes, log_weights, z, values = tables
     p, n, none = at.theta.shape[1] - 1, len(rows.weights), np.empty(0)
-    tile, eta, side = new_tile(p), np.empty(TILE), np.ones(TILE)
+    tile, eta, side, weights = new_tile(p), np.empty(TILE), np.ones(TILE), np.empty(TILE)
     for start in range(0, n, TILE):
         width = min(TILE, n - start)
         cut = slice(start, start + width)
         load_tile(rows.X, start, width, tile)
-        side[:width] = rows.side[cut]
-        own = NodeRows(side[:width], rows.weights[cut], z[cut], codes[cut])
+        load(rows.side, start, width, side)
+        load(rows.weights, start, width, weights)  # of arrays that cannot be written to there would be another kernel
+        own = NodeRows(side[:width], weights[:width], z[cut], codes[cut])
         for s in range(len(at.theta)):
             predictor(tile, at.theta[s, :p], eta)
             add_offset(rows.offset, start, width, eta)
