@@ -630,7 +630,7 @@ CHAINS = 4
 MANY = 10_000  # rows that a build has kept, below which they are sampled without asking how long that takes
 
 
-_TIMED = 4096  # rows whose gradient is timed
+_TIMED_NUMBERS = 2**17  # of the design matrix whose gradient is timed: fewer take mostly the call
 
 
 _LEAPS = 30  # gradients of a draw of NUTS, about
@@ -769,8 +769,7 @@ class Route:
 
     def _too_long(self, rows: WeightedData, family: Family, n: int) -> str:
         """Return why n rows are not sampled, by the time that some of them take; empty if they may be."""
-        part, iterations = rows.take(slice(0, _TIMED)), self.draws + self.tune
-        seconds = seconds_of(part, family, iterations, self.options.chains) * n
+        seconds = seconds_of(rows, n, family, self.draws + self.tune, self.options.chains)
         if seconds <= self.max_seconds:
             return ""
         return f"sampling all rows would take about {seconds:,.0f} s, more than max_seconds={self.max_seconds:g}"
@@ -901,9 +900,9 @@ class Route:
         many = core.n_total > MANY or self._too_many(core.n_total, core.n_features)
         whole = not (core.lossless or self.given.once or many)
         rows = core.n_total if whole else len(core)
-        part, iterations = core.take(slice(0, _TIMED)), self.options.draws + max(self.tune, TUNE)
-        each = seconds_of(part, check_family(core.family), iterations, self.options.chains)
-        if not self._allowed(each * rows * _LEAPS / _GRADIENTS, why):
+        iterations = self.options.draws + max(self.tune, TUNE)
+        seconds = seconds_of(core, rows, check_family(core.family), iterations, self.options.chains)
+        if not self._allowed(seconds * _LEAPS / _GRADIENTS, why):
             return False
         if whole:
             self._everything("NUTS takes them where they are few")
@@ -1027,16 +1026,21 @@ def _refused(idata: Any, why: str) -> Certificate:
     return Certificate(Level.NOT_CERTIFIED, why, bare_table(with_scales(posterior, groups)))
 
 
-def seconds_of(rows: WeightedData, family: Family, iterations: int, chains: int) -> float:
-    """Return about how many seconds sampling takes for each row, by gradients of some rows that are timed."""
+def seconds_of(rows: WeightedData, n: int, family: Family, iterations: int, chains: int) -> float:
+    """Return about how many seconds sampling n rows takes, by gradients of some that are like these.
+
+    Fewer rows than that are repeated, as many as n where that is possible: of a few, a gradient is mostly its call.
+    """
     family = family if family.complete else Gaussian(1.0)
-    target = posterior(rows, family, Normal(0.0, 1.0))
+    size = min(n, max(_TIMED_NUMBERS // rows.n_features, 1))
+    part = rows.take(np.arange(size) % len(rows))
+    target = posterior(part, family, Normal(0.0, 1.0))
     at, taken = np.zeros(rows.n_features), math.inf
     for _ in range(3):  # the first may compile
         begin = time.perf_counter()
         target.log_density(at)
         taken = min(taken, time.perf_counter() - begin)
-    return chains * iterations * _GRADIENTS * taken / (len(rows) * min(chains, available_cores()))
+    return chains * iterations * _GRADIENTS * taken * n / (size * min(chains, available_cores()))
 
 
 def called(core: Coreset) -> str:

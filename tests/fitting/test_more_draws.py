@@ -9,6 +9,7 @@ import pytest
 
 import bayescore as bc
 from bayescore.diagnostics.results import Level, Need, Remedy, slow_chains
+from bayescore.families.family import FAMILIES
 from bayescore.fitting import route
 from bayescore.fitting.route import Length, first_within, most_draws, next_lengths, none_left
 from bayescore.limits import MAX_DRAWS
@@ -127,6 +128,15 @@ def test_where_chains_of_groups_hardly_move_fit_takes_nuts(monkeypatch):
     assert samplers[1][1] == 2000  # all rows, as they are few
     assert fit.level == "certified"
     assert any("NUTS, as 'joint' would take more than 20,000 draws a chain" in step.why for step in fit.story)
+
+
+@pytest.mark.parametrize(("n", "timed"), [(2000, 2000), (10, 10), (10**7, 2**17 // 3)])
+def test_the_time_of_n_rows_goes_by_a_gradient_of_as_many_or_of_large_numbers(monkeypatch, rows, n, timed):
+    """A gradient of the 60 rows of a coreset is mostly its call: 2,000 were said to take thirty times what they do."""
+    seen, made = [], route.posterior
+    monkeypatch.setattr(route, "posterior", lambda part, *rest: seen.append(len(part)) or made(part, *rest))
+    assert route.seconds_of(rows, n, FAMILIES["logistic"], 1000, 4) > 0.0
+    assert seen == [timed]
 
 
 LATER = {
