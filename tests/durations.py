@@ -5,6 +5,7 @@ A fixture that tests share has an entry of its own and counts towards none of th
 """
 
 import json
+import math
 import os
 from collections import defaultdict
 from collections.abc import Generator
@@ -55,6 +56,14 @@ def takes_long(item: pytest.Item, recorded: dict[str, float]) -> bool:
     return recorded.get(test, 0.0) > SLOW or any(recorded.get(each, 0.0) > SLOW_FIXTURE for each in fixtures)
 
 
+def sort_longest_first(items: list[pytest.Item], recorded: dict[str, dict[str, float]]) -> None:
+    """Sort tests by the seconds that are recorded of their files; a file with none may be the longest, and is first."""
+    cost: dict[str, float] = defaultdict(float)
+    for file, which in {(item.nodeid.partition("::")[0], tier(item)) for item in items}:
+        cost[file] += recorded.get(file, {}).get(which, math.inf)
+    items.sort(key=lambda item: (-cost[item.nodeid.partition("::")[0]], item.nodeid.partition("::")[0]))
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests slow that take long by the record, before `-m` chooses."""
@@ -93,11 +102,7 @@ class Durations:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Start the longest files first, so that no worker is left with one at the end; collecting counts for none."""
         if hasattr(self.config, "workerinput"):
-            run = {(item.nodeid.partition("::")[0], tier(item)) for item in items}
-            cost: dict[str, float] = defaultdict(float)
-            for file, which in sorted(run):
-                cost[file] += self.known["files"].get(file, {}).get(which, 0.0)
-            items.sort(key=lambda item: -cost[item.nodeid.partition("::")[0]])
+            sort_longest_first(items, self.known["files"])
         self.since = cpu()
 
     @pytest.hookimpl(wrapper=True)

@@ -1,5 +1,7 @@
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -16,6 +18,17 @@ def test_what_takes_long_by_the_record_is_slow(request: pytest.FixtureRequest, m
     for part, limit in ((request.node.nodeid, durations.SLOW), (fixture, durations.SLOW_FIXTURE)):
         assert durations.takes_long(request.node, {part: limit + 0.1})
         assert not durations.takes_long(request.node, {part: limit})
+
+
+def test_the_longest_files_are_first_and_those_without_a_record_before_them() -> None:
+    """One that was new, and last, took the last two minutes of `make slow` alone."""
+    items: list[Any] = [
+        SimpleNamespace(nodeid=f"{file}::{k}", get_closest_marker={"slow": which == "slow"}.get)
+        for k in range(2)
+        for file, which in (("a", "quick"), ("b", "quick"), ("b", "slow"), ("c", "slow"), ("d", "quick"))
+    ]
+    durations.sort_longest_first(items, {"a": {"quick": 1.0}, "b": {"quick": 2.0, "slow": 3.0}, "c": {"quick": 9.0}})
+    assert [item.nodeid[0] for item in items] == ["c", "c", "d", "d", "b", "b", "b", "b", "a", "a"]
 
 
 def test_essential_tests_say_what_they_alone_see(request: pytest.FixtureRequest) -> None:
