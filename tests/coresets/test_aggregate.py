@@ -1,15 +1,17 @@
 """Merging identical rows loses nothing, whatever the blocks and even when hashes collide."""
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from bayescore.coresets import aggregate as module
-from bayescore.coresets.aggregate import aggregate
+from bayescore.coresets.aggregate import CellMoments, aggregate
 from bayescore.data.dataset import Dataset
 from bayescore.data.sources import as_source
 from bayescore.families.family import check_family
+from tests.conftest import make_rows
 from tests.cuts import Recut
 
 N = 2000
@@ -109,3 +111,17 @@ def test_colliding_hashes_are_noticed_and_another_salt_is_taken(monkeypatch, ste
     assert set(salts) == {0, 1, 2}
     for name in ("X", "y", "weights", "index"):
         np.testing.assert_array_equal(getattr(rows, name), getattr(exact, name))
+
+
+@pytest.mark.parametrize("order", ["rows first", "none first"])
+def test_sums_of_no_rows_add_nothing_to_cells_of_numbers(order):
+    """A block may have no rows of a level: neither weights, means, triangles nor the smallest and largest y move."""
+    rows = make_rows(40)
+    rows = replace(rows, offset=np.linspace(-3.0, 2.0, 40), group=(np.arange(40) % 3)[:, None])
+    some, none = (CellMoments.of(part, apart=False) for part in (rows, rows.take(slice(0))))
+    total = some + none if order == "rows first" else none + some
+    assert total.ends.tolist() == [-2.0, 3.0]
+    for name in ("codes", "weight", "mean"):
+        np.testing.assert_array_equal(getattr(total, name), getattr(some, name))
+    squares = [np.einsum("cki,ckj->ij", each.triangle, each.triangle) for each in (total, some)]
+    np.testing.assert_allclose(*squares, rtol=1e-12)

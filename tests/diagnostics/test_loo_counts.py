@@ -1,6 +1,7 @@
 """Leave-one-out densities of counts: those of ArviZ on all rows, with the constant of each count."""
 
 import warnings
+from types import SimpleNamespace
 
 import arviz as az
 import numpy as np
@@ -12,7 +13,7 @@ import bayescore as bc
 from bayescore.data import dataset
 from bayescore.data.dataset import Dataset
 from bayescore.data.source import MAX_BLOCK_ROWS
-from bayescore.diagnostics.elpd import sampled_counts
+from bayescore.diagnostics.elpd import PassSums, sampled_counts
 from bayescore.families.family import FAMILIES
 from bayescore.validation import DataError
 from tests.counted import QUIET
@@ -92,6 +93,29 @@ def test_a_coreset_and_a_sample_of_counts_give_the_same(method):
     assert abs(found.elpd_loo - elpd) < 6.0 * np.hypot(found.elpd_loo_mcse, 0.35)
     assert found.elpd_loo_se == pytest.approx(float(known.se), rel=0.02)
     assert elpd_of(bc.loo(found.idata, core, rows, **QUIET)) == pytest.approx(elpd, abs=2.0)
+
+
+@pytest.mark.statistical(rate=1e-6)
+def test_sums_over_samples_of_counts_differ_by_the_said_error():
+    """Half the sum of variances over 1,000 samples of 300 of 2,000 counts: its sd is known to 2.2%, and 12% are asked.
+
+    Controls: twice as many counts in all, and a sample of all of them, which has no such error.
+    """
+    rng, own = np.random.default_rng(0), PassSums(np.zeros(4), 0.0, 0.0, 0.0, None, error=0.2)
+    var = rng.gamma(2.0, 0.5, 2000)
+
+    def sums(n_rows, some):
+        sampled = SimpleNamespace(n_rows=n_rows, constant=0.0, some=lambda _: None)
+        return own.of_counts(sampled, np.stack([np.zeros(len(some)), some]))
+
+    def errors(n_rows):
+        found = [sums(n_rows, rng.choice(var, 300, replace=False)) for _ in range(1000)]
+        return np.std([0.5 * each.variance for each in found]), np.sqrt(np.mean([e.error**2 for e in found]) - 0.2**2)
+
+    seen, said = errors(2000)
+    assert said == pytest.approx(seen, rel=0.12)
+    assert errors(4000)[1] != pytest.approx(seen, rel=0.12)
+    assert sums(2000, var).error == 0.2
 
 
 @pytest.mark.parametrize("size", [256, 257, 1001])

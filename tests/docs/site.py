@@ -39,6 +39,39 @@ LISTED = sorted(
 STEM = snowballstemmer.stemmer("english").stemWord  # as Sphinx stems
 
 
+# what the sections of ten lines print, with the cells of their pages before them
+MONTH = r"month-\d\d.parquet certified, \d+0,000 rows\n"
+TEN_LINES = {
+    "users/scikit-learn": r"^certified accuracy 0\.(8\d|9\d?)\n$",
+    "users/bambi": r"^certified\s+mean(.|\n)+scale\(age\)(.|\n)+sigma_county(.|\n)+ mean ",
+    "users/brms": r"^certified\s+mean(.|\n)+sigma_g(.|\n)+icc_g",
+    "teachers": r"^\s+observed\s+logistic\s+probit\s+cloglog\n(\d .*\n){8}$",
+    "how-to/table": r"certified certified 0\.0\n$",
+    "how-to/monthly": rf"({MONTH}){{11}}certified at once; means at most 0\.[01]\d sd apart\n$",
+}
+
+
+def printed(notebook: Path) -> str:
+    """Return what the cells of an executed page print up to the end of its section "In ten lines"; "" without one."""
+    text, inside = "", False
+    for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
+        source = "".join(cell["source"])
+        for heading in re.findall(r"^## .*$", source, re.MULTILINE) if cell["cell_type"] == "markdown" else ():
+            if inside:
+                return text
+            inside = bool(re.search(r"\b[Ii]n ten lines", heading))
+        parts = ["".join(output["text"]) for output in cell.get("outputs", ()) if output.get("name") == "stdout"]
+        rest = "".join(parts[1:])  # MyST-NB joins all parts in the first, and leaves the others as they are
+        text += parts[0] if parts and parts[0].endswith(rest) else "".join(parts)
+    return text if inside else ""
+
+
+def misprints(executed: Path, expected: dict[str, str] = TEN_LINES) -> list[str]:
+    """Return the pages whose ten lines print something else than expected."""
+    found = {page: printed(executed / f"{page}.ipynb") for page in expected}
+    return [f"{page}: prints {found[page]!r}" for page in expected if not re.search(expected[page], found[page])]
+
+
 class Page(HTMLParser):
     """The anchors of a page, and where it links to."""
 
@@ -167,6 +200,7 @@ if __name__ == "__main__":
     site = Path(sys.argv[1]).resolve()
     if CHROMIUM is None:
         print(ABSENT)
-    wrong = missing_entries(site) + (broken_links(site) if CHROMIUM is None else faults(site))
+    wrong = missing_entries(site) + misprints(site.parent / "jupyter_execute")
+    wrong += broken_links(site) if CHROMIUM is None else faults(site)
     print(*wrong, f"{len(wrong)} faults of the pages at widths of {WIDTHS} px", sep="\n")
     sys.exit(bool(wrong))

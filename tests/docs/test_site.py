@@ -5,6 +5,7 @@ The build here runs no page; `make docs` and `make pages` run them all, and `mak
 
 import importlib
 import inspect
+import json
 import re
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from tests.docs.site import (  # noqa: E402
     LISTED,
     broken_links,
     faults,
+    misprints,
     missing_entries,
     pages_with,
     search_index,
@@ -84,6 +86,25 @@ def test_builds_without_a_warning_and_no_link_is_broken(tmp_path: Path) -> None:
     assert not (broken := broken_links(html.resolve(), MADE_BY_PAGES)), broken
     assert not (lost := missing_entries(html)), lost
     assert not pages_with(search_index(html / "searchindex.js"), "heteroskedasticity tobit")
+
+
+def test_ten_lines_that_print_something_else_are_found(tmp_path: Path) -> None:
+    """What is printed before their section counts, what comes after does not; a page without the section is wrong."""
+
+    def cell(kind: str, source: str, text: str = "") -> dict[str, Any]:
+        outputs = [{"output_type": "stream", "name": "stdout", "text": text}, {"output_type": "execute_result"}]
+        return {"cell_type": kind, "source": [source], **({"outputs": outputs} if kind == "code" else {})}
+
+    first, last = cell("code", "print(1)", "one\n"), cell("code", "print(3)", "three\n")
+    inside = [cell("markdown", "Text.\n\n## A page in ten lines\n\nText."), cell("code", "print(2)", "two\n")]
+    for name, cells in {
+        "a": [first, *inside, cell("markdown", "## Next"), last],
+        "b": [first, *inside],
+        "c": [first, cell("markdown", "## Next"), last],
+    }.items():
+        (tmp_path / f"{name}.ipynb").write_text(json.dumps({"cells": cells}), encoding="utf-8")
+    assert misprints(tmp_path, dict.fromkeys("ab", "^one\ntwo\n$")) == []
+    assert misprints(tmp_path, {"a": "^two", "c": "one"}) == ["a: prints 'one\\ntwo\\n'", "c: prints ''"]
 
 
 def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:

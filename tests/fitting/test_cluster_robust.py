@@ -15,7 +15,7 @@ import bayescore as bc
 from bayescore import cli
 from bayescore.families.family import FAMILIES
 from bayescore.fitting import clusters, route
-from bayescore.fitting.clusters import ClusterSums, cluster_sums, robust_map
+from bayescore.fitting.clusters import ClusterSums, Labels, cluster_sums, robust_map
 from bayescore.fitting.route import Given
 from bayescore.models.posterior import Derivatives
 from bayescore.validation import DataError
@@ -470,6 +470,15 @@ def test_a_column_of_one_cluster_is_said(rows):
         fit = bc.fit("passed ~ size + first", one, weights=weights, prior=FLAT, **QUIET)
         with pytest.warns(UserWarning, match="tells one cluster from all others"):
             fit.cluster_robust("school")
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_a_list_of_text_beside_arrays_is_labels_of_rows_and_no_names(kind):
+    own = kind(["east", "west", "east"])
+    assert Labels.of(own, None, Given(np.zeros((3, 1)), np.zeros(3))).groups == {"cluster": own}
+    named = pd.DataFrame({"east": [0.0, 1.0]})
+    with pytest.raises(DataError, match="list of names"):
+        Labels.of(own, None, Given(named, np.zeros(2)))  # the control: a table has names
 
 
 BAD = {

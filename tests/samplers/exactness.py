@@ -45,12 +45,6 @@ def check(draws, mean, mean_error, sd):
         assert abs(own.std() - sd[d]) < SDS * error, f"sd {d}: {own.std()} against {sd[d]}, error {error}"
 
 
-def figures_of(draws):
-    """Return means, their errors and sds for `check`, after a look at the ESS of the sds."""
-    assert ess(draws, "sd").min() > 4 * MIN_ESS
-    return draws.mean(axis=(0, 1)), mcse_mean(draws), draws.std(axis=(0, 1))
-
-
 def known(name, family):
     """Return figures for `check` of a reference posterior: 10,000 draws of PyMC's NUTS, a program that is not ours.
 

@@ -21,7 +21,7 @@ from bayescore.samplers.mala import noise_of
 from bayescore.samplers.method import run_chains
 from benchmarks.accuracy.reference_posteriors.data import WEIGHTED
 from tests.conftest import make_rows
-from tests.samplers.exactness import P_VALUE, check, figures_of, known, rank_p_values, weighted
+from tests.samplers.exactness import P_VALUE, check, known, rank_p_values, weighted
 from tests.samplers.problems import problem
 
 FAR = np.array([-1e4, -300.0, -37.5, -5.0, -1.0, 0.0, 0.7, 3.0, 8.5, 40.0, 1e3, 1e4])
@@ -206,19 +206,6 @@ def test_against_nuts(name):
     for wrong in (SQRT, WRONG_RATIO):
         with pytest.raises(AssertionError, match=r"mean|sd"):
             check(chains(data, prior, wrong, thin=20).theta, *figures)
-
-
-@pytest.mark.slow
-@pytest.mark.statistical(rate=1e-6)
-def test_weight_w_equals_w_copies():
-    rows = make_rows(weights=False)
-    counts = np.arange(60) % 4 + 1
-    copies = chains(rows.take(np.repeat(np.arange(60), counts)), Normal(0, 2), seed=1, draws=12_000).theta
-    figures = figures_of(copies)
-    data = rows.with_weights(counts.astype(float))
-    check(chains(data, Normal(0, 2), seed=2).theta, *figures)
-    with pytest.raises(AssertionError, match=r"mean|sd"):
-        check(chains(data, Normal(0, 2), SQRT, seed=2).theta, *figures)
 
 
 @pytest.mark.statistical(rate=3e-6)

@@ -16,7 +16,7 @@ from bayescore.samplers import polya_gamma
 from bayescore.samplers.method import run_chains
 from benchmarks.accuracy.reference_posteriors.data import WEIGHTED
 from tests.conftest import make_rows
-from tests.samplers.exactness import P_VALUE, check, figures_of, known, rank_p_values
+from tests.samplers.exactness import P_VALUE, check, known, rank_p_values
 from tests.samplers.problems import problem
 
 ETA = (0.0, 0.09, 0.11, -1.5, 6.0, 25.0)
@@ -164,16 +164,6 @@ def test_against_nuts(name):
     check(chains(data, prior, thin=8 if positive < 0.5 else 1).theta, *figures)
     with pytest.raises(AssertionError, match=r"mean|sd"):
         check(chains(data, prior, SQRT).theta, *figures)
-
-
-@pytest.mark.slow
-@pytest.mark.statistical(rate=1e-6)
-def test_weight_w_equals_w_copies():
-    rows = make_rows(weights=False)
-    counts = np.arange(60) % 6 + 1
-    copies = chains(rows.take(np.repeat(np.arange(60), counts)), Normal(0, 2), seed=1, draws=12_000, thin=4).theta
-    figures = figures_of(copies)
-    check(chains(rows.with_weights(counts.astype(float)), Normal(0, 2), seed=2, thin=6).theta, *figures)
 
 
 @pytest.mark.statistical(rate=3e-6)
