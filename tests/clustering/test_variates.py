@@ -83,11 +83,14 @@ def test_rows_of_weight_zero_and_rows_at_a_center_are_never_drawn():
         assert sorted(centers.ravel()) == [0.0, 1.0]
 
 
-def test_rows_of_weight_zero_are_no_points_of_their_own():
+@pytest.mark.parametrize("probe", [None, lambda X, _: X + 10.0])
+def test_rows_of_weight_zero_are_no_points_of_their_own(probe):
+    """Probes, which are at no center, do not tell that no row is left."""
     X, weights = np.array([[0.0], [1.0], [5.0], [5.0]]), [1.0, 3.0, 0.0, 0.0]
     with pytest.raises(DataError, match=r"n_clusters=3, but the data have 2 distinct rows"):
-        k_variates(X, 3, weights=weights)
-    assert len(k_variates(X, 3, weights=[1.0, 3.0, 1.0, 0.0], random_state=0).centers) == 3  # the control
+        k_variates(X, 3, weights=weights, probe=probe)
+    found = k_variates(X, 3, weights=[1.0, 3.0, 1.0, 0.0], probe=probe, random_state=0)
+    assert len(found.centers) == 3  # the control
 
 
 def test_fixed_probes_are_seeding_of_the_probes():
