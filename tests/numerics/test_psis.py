@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from bayescore.numerics.psis import psislw
+from bayescore.numerics.psis import FullWeights, psislw
 from tests.stacks import make
 
 OLD = json.loads((make.FOLDER / "arviz-0.json").read_text())["smoothed"]
@@ -34,3 +34,12 @@ def test_weights_that_are_given_stay_as_they_are():
     kept = values.copy()
     psislw(values)
     np.testing.assert_array_equal(values, kept)
+
+
+@pytest.mark.parametrize(("n", "limit"), [(100, 0.5), (1000, 2.0 / 3.0), (4000, 0.7)])
+def test_the_limit_of_k_is_lower_for_few_draws(n, limit):
+    """min(1 - 1 / log10 S, 0.7), Vehtari et al. 2024: k-hat of few draws says less."""
+    equal = np.full(n, 1.0 / n)
+    below, above = (FullWeights(np.zeros(n), equal, limit + gap) for gap in (-1e-9, 1e-9))
+    assert below.max_k == pytest.approx(limit)
+    assert (below.good, above.good) == (True, False)
