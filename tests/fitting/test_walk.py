@@ -26,6 +26,7 @@ LEVELS = np.array(["low", "mid", "top"])
 CODE = RNG.integers(0, 3, N)
 X = RNG.normal(size=N).round(3)
 Y = (X + 0.8 * (CODE == 2) + RNG.logistic(size=N) > 0).astype(int)
+GROUP = RNG.integers(0, 9, N)  # so many that the first draws do
 BOUNDS = [0, 1, 2, 3]
 
 
@@ -45,7 +46,7 @@ def columns():
         "numbers, C()": (pd.Series(CODE), ["0", "1", "2"], "y ~ x + C(f)"),
         "booleans": (pd.Series(CODE == 2), None, "y ~ x + f"),
         "whole numbers": (pd.Series(CODE), None, "y ~ x + f"),
-        "groups of large numbers": (pd.Series(2**53 + CODE), [str(2**53 + k) for k in range(3)], "y ~ x + (1 | f)"),
+        "groups of large numbers": (pd.Series(2**53 + GROUP), [str(2**53 + k) for k in range(9)], "y ~ x + (1 | f)"),
         "dates": (pd.Series(pd.to_datetime("2024-01-01") + pd.to_timedelta(CODE, "D")), None, "y ~ x + f"),
         "mixed": (pd.Series(np.array([1, "a", "b"], dtype=object)[CODE]), None, "y ~ x + f"),
         "lists": (pd.Series([[1]] * N), None, "y ~ x + f"),
