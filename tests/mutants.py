@@ -286,6 +286,16 @@ class Trial:
         if not any((scratch / "clean").rglob("*.nbi")):
             print("no kernel is compiled in this tree: run some tests first, or each mutant waits for all", flush=True)
 
+    def check(self) -> None:
+        """Exit unless the tree passes its cheapest tests as it is: else each mutant would seem to be caught."""
+        files = self.entered.keys() if self.chosen is None else self.entered.keys() & self.chosen.keys()
+        file = min((each for each in files if (ROOT / each).is_file()), key=lambda each: (self.seconds[each], each))
+        outcome, by, _ = self.tests(self.scratch / "clean", [file], START)
+        if outcome != "survived":
+            sys.exit(
+                f"{file} is {outcome} by {by} without a mutant: mend that, or run another Python; nothing was tried"
+            )
+
     def files(self, path: str, name: str, compiled: bool) -> list[str]:
         """Return the test files that reach a function, the cheapest and most specific first."""
         if compiled:
@@ -396,6 +406,7 @@ def run(arguments: argparse.Namespace) -> None:
         entered = json.loads(arguments.reach.read_text(encoding="utf-8"))
         with tempfile.TemporaryDirectory(prefix="mutants-") as scratch:
             trial = Trial(Path(scratch).resolve(), entered, chosen and [node for node in chosen if node.strip()])
+            trial.check()
             with ThreadPoolExecutor(arguments.workers) as pool:
                 list(pool.map(attempt, left))
     print(table(listed, known))

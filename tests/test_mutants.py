@@ -1,5 +1,7 @@
 import ast
 import json
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 
@@ -119,3 +121,18 @@ def test_kernels_are_followed_through_kernels_to_those_that_call_them(toy):
     stale, callers = mutants.Package(toy).users("bayescore/toy.py", "kernel")
     assert stale == {"bayescore/toy.py", "bayescore/other.py"}
     assert callers == {"bayescore/toy.py", "bayescore/user.py"}
+
+
+@pytest.mark.parametrize(("outcome", "refused"), [("survived", False), ("caught", True), ("timed out", True)])
+def test_nothing_is_tried_where_the_tree_fails_without_a_mutant(outcome, refused):
+    """Where Python had no matplotlib all mutants seemed to be caught."""
+    trial = SimpleNamespace(
+        entered={"tests/gone.py": set(), "tests/test_seeds.py": set(), "tests/test_cli.py": set()},
+        seconds={"tests/gone.py": 0.0, "tests/test_seeds.py": 0.1, "tests/test_cli.py": 9.0},
+        chosen=None,
+        scratch=mutants.ROOT,
+        tests=lambda _tree, files, _start: (outcome, f"a line of {files}", 0),
+    )
+    said = r"tests/test_seeds\.py is .* without a mutant"
+    with pytest.raises(SystemExit, match=said) if refused else nullcontext():
+        mutants.Trial.check(trial)
