@@ -169,3 +169,11 @@ def test_rows_of_a_file_have_the_order_of_the_frame_that_was_fitted(tmp_path):
     table = read.comparisons("f")
     np.testing.assert_allclose(table["mean"], fit.comparisons("f")["mean"])
     assert read.update(tmp_path / "rows.parquet").coreset.feature_names == ("Intercept", "f[10]", "f[20]", "x")
+
+
+@pytest.mark.parametrize("row", [0, 9, 10, 20, 39])
+def test_an_error_names_the_row_group_of_first_and_last_rows(row, tmp_path):
+    frame = FRAME.head(40).assign(a=np.where(np.arange(40) == row, np.nan, 1.0))
+    path = write(frame, tmp_path / "rows.parquet")
+    with pytest.raises(DataError, match=f"row {row % 10} of row group {row // 10} of "):
+        _ = Dataset(as_source(path, label="y")).scan
