@@ -10,7 +10,7 @@ import pytest
 
 import bayescore as bc
 from bayescore.limits import MAX_FAILURE_PROBABILITY
-from bayescore.numerics.moments import ErrorFamily, bound_of_means
+from bayescore.numerics.moments import ErrorFamily, bound_of_means, risk
 from tests.diagnostics.helpers import certificate
 
 RUNS = 200_000
@@ -35,6 +35,14 @@ def test_quartiles_count_where_there_is_no_mean_and_nothing_else_does():
     assert bound_of_means([means([0.0], 0.01), means([0.2], 0.01, "sd")]) < 0.1
     assert bound_of_means([means([], 0.1)]) == 0.0
     assert bound_of_means([means([0.0], 0.0)]) < 1e-5
+
+
+@pytest.mark.parametrize(("gap", "reached"), [(-1e-6, False), (1e-6, True)])
+def test_an_error_has_the_size_of_1_where_a_tail_counts_as_a_failure(gap, reached):
+    """Both are by two standard errors on top, 0.05 of noise and 0.12 of the estimate: their hypotenuse is 0.13."""
+    own = ErrorFamily("tail", ["tail"], *(np.array([each]) for each in (0.04 + gap, 0.12, 0.05)), limit=0.3)
+    assert bool(own.size[0] >= 1.0) is reached
+    assert risk([own]) == float(reached)
 
 
 def test_the_check_has_the_largest_errors_and_their_limits():
