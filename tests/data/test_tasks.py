@@ -1,5 +1,7 @@
 """Tasks: every row in one task, in order, whatever the pieces; canonical blocks whole."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -44,3 +46,12 @@ def test_a_design_is_applied_by_the_task():
     design = Design(("a", "b"), True, (1.0, 0.0), (2.0, 1.0))
     (task,) = plan(division([], design), None)
     np.testing.assert_array_equal(stack(list(task.blocks(100))).X, design.transform(X))
+
+
+@pytest.mark.parametrize("step", [None, 64])
+@pytest.mark.parametrize("high", [1, 130, N - 1, N, N + 50])
+def test_tasks_end_with_the_rows_that_a_pass_goes_over(high, step):
+    tasks = plan(replace(division([20, 60, 200, 420]), high=high), step)
+    read = [part.piece.read(part.low, part.high) for task in tasks for part in task.parts]
+    assert sum(task.n_rows for task in tasks) == min(high, N)
+    np.testing.assert_array_equal(np.concatenate([own.X for each in read for own in each]), X[:high])

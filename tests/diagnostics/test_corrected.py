@@ -52,6 +52,7 @@ def test_systematic_resampling_keeps_each_draw_as_often_as_its_weight_says():
     assert (np.abs(kept - w / w.mean()) < 1.0).all()
     assert (np.diff(systematic(w)) >= 0).all()
     np.testing.assert_array_equal(systematic(np.ones(7)), np.arange(7))
+    np.testing.assert_array_equal(systematic(w[::-1]), 999 - systematic(w)[::-1])  # points are in the middle
 
 
 def test_where_the_affine_map_will_not_do_the_draws_follow_the_weights():
