@@ -130,6 +130,7 @@ class _JointModel:
     """A coreset's model, with what `models.groups.joint` needs of it; the frame of it is whitened at a point."""
 
     rows: JointRows  # of orthogonal columns of effects
+    bases: tuple[FloatArray, ...]  # what turns effects of these into those of the model's columns
     family: Family
     prior: Prior
     orders: tuple[IntArray, ...]  # of each factor's effects
@@ -142,20 +143,24 @@ class _JointModel:
         """Return the frame of the joint mode."""
         given = JointRows.of(core)
         data, widest = given.rows, max(q for _, q in given.shapes)
-        bases = [
+        turns = [
             orthogonal_columns(z, data.weights, own.block_ends) for z, own in zip(given.z, given.factors, strict=True)
         ]
+        within = replace(given, z=tuple(z @ basis for z, (basis, _) in zip(given.z, turns, strict=True)))
+        mode = joint_mode(within, family, prior, group_prior)
+        bases = tuple(basis @ np.linalg.inv(across) for basis, across in turns)
         rows = replace(given, z=tuple(z @ basis for z, basis in zip(given.z, bases, strict=True)))
-        mode = joint_mode(rows, family, prior, group_prior)
-        curvature = curvature_at(rows, mode.beta, mode.effects, family)
+        effects = [u @ across.T for u, (_, across) in zip(mode.effects, turns, strict=True)]
+        covariances = [A @ S @ A.T for S, (_, A) in zip(mode.covariances, turns, strict=True)]
+        curvature = curvature_at(rows, mode.beta, effects, family)
         of_beta = prior_part(mode.beta, prior).precision
-        free = free_columns(rows, curvature, of_beta, mode.covariances, bases)
-        solver = solver_at(curvature, rows, of_beta, mode.covariances)
-        scores = rows.pulls(data.weights * derivatives_of(rows.eta(mode.beta, mode.effects), data.y, family)[1])
+        free = free_columns(rows, curvature, of_beta, covariances, bases)
+        solver = solver_at(curvature, rows, of_beta, covariances)
+        scores = rows.pulls(data.weights * derivatives_of(rows.eta(mode.beta, effects), data.y, family)[1])
         orders, blocks, levels, linear, weights, tilts, last, spread = [], [], [], [], [], [], [], []
         following, out = [curvature.cross], list[int]()  # what effects follow; later factors, whose effects do
-        padded = np.zeros((len(bases), widest, widest))
-        for f, (S, u, score) in enumerate(zip(mode.covariances, mode.effects, scores, strict=True)):
+        padded = np.zeros((2, len(bases), widest, widest))
+        for f, (S, u, score) in enumerate(zip(covariances, effects, scores, strict=True)):
             H = curvature.first if f == 0 else solver.information(rows.shapes, f, out) - np.linalg.inv(S)
             order, ends = _order(np.einsum("gqq->q", H) * np.diagonal(S), rows.factors[f].block_ends)
             S, H, q = S[order][:, order], H[:, order][:, :, order], len(order)
@@ -173,9 +178,11 @@ class _JointModel:
                 out += [f] * follows
             weights.append(w)
             tilts.append(w * np.sqrt(own.information + sigma**-2.0))
-            last.append(coordinates_of(S, ends))
+            last.append(coordinates_of(mode.covariances[f][order][:, order], ends))
             spread.append(spread_of(w, ends))
-            padded[f, :q, :q] = bases[f][_block_positions(order, ends)][:, order]
+            basis, across = turns[f]
+            padded[0, f, :q, :q] = basis[_block_positions(order, ends)][:, order]
+            padded[1, f, :q, :q] = across[order][:, order]
         places = np.cumsum([0, data.n_features, *(G * q for G, q in rows.shapes[1:])])
         onto = [
             places[f + 1] + (np.arange(G)[:, None] * q + order)
@@ -215,21 +222,26 @@ class _JointModel:
             np.concatenate(
                 [0.5 * np.log(np.diagonal(S)[order]) for S, order in zip(mode.covariances, orders, strict=True)]
             ),
-            padded,
+            padded[0],
+            padded[1],
             cross.indptr.astype(np.int64),
             cross.indices.astype(np.int64),
             cross.data,
             np.concatenate(
-                [mode.beta, *[u[:, order].ravel() for u, order in zip(mode.effects[1:], orders[1:], strict=True)]]
+                [mode.beta, *[u[:, order].ravel() for u, order in zip(effects[1:], orders[1:], strict=True)]]
             ),
         )
         p = data.n_features
+        sds = [np.sqrt(np.diagonal(S)[order]) for S, order in zip(covariances, orders, strict=True)]
         means = Means.of(
-            [own[order] for own, order in zip(free, orders, strict=True)], weights, curvature.rest[:p, :p], arguments
+            [own[order] for own, order in zip(free, orders, strict=True)],
+            list(zip(weights, sds, strict=True)),
+            curvature.rest[:p, :p],
+            arguments,
         )
-        model = _JointModel(rows, family, prior, tuple(orders), tuple(levels), arguments, means)
+        model = _JointModel(rows, bases, family, prior, tuple(orders), tuple(levels), arguments, means)
         center = np.concatenate([np.zeros(G * q), mode.beta, np.zeros(len(arguments.rest) - p), *last])
-        return model._at(mode.effects, center, np.diag(np.concatenate(spread)), np.ones(G * q))
+        return model._at(effects, center, np.diag(np.concatenate(spread)), np.ones(G * q))
 
     @property
     def shapes(self) -> list[tuple[int, int]]:
@@ -241,13 +253,16 @@ class _JointModel:
         """Coordinates of sds and correlations, the last of a point."""
         return int(self.arguments.sizes[:, -1].sum())
 
-    def covariances(self, last: FloatArray) -> list[FloatArray]:
-        """Return the factor S C of each factor's covariance, shape (n, q, q), given coordinates of sds, (n, k)."""
+    def covariances(self, last: FloatArray, across: FloatArray | None = None) -> list[FloatArray]:
+        """Return the factor S C of each factor's covariance, shape (n, q, q), given coordinates of sds, (n, k).
+
+        With A of each factor, shape (F, q, q), `across` blocks, the factor T.
+        """
         found, a = [], self.arguments
-        for _, q, *_, at, t, size in a.sizes:
-            own = np.empty((len(last), q, q))
+        for f, (_, q, *_, at, t, size) in enumerate(a.sizes):
+            own, turn = np.empty((len(last), q, q)), np.eye(q) if across is None else across[f]
             coordinates = np.ascontiguousarray(last[:, at : at + size])
-            covariance_factors(coordinates, a.origin[t : t + q], a.blocks[t : t + q], own)
+            covariance_factors(coordinates, a.origin[t : t + q], a.blocks[t : t + q], turn, own)
             found.append(own)
         return found
 
@@ -260,13 +275,15 @@ class _JointModel:
         beta = center[first : first + p]
         curvature = curvature_at(self.rows, beta, effects, self.family)
         of_beta = prior_part(beta, self.prior).precision
-        of_first, of_rest, prior = self._slopes(self.covariances(center[None, -self.n_sds :]), of_beta)
+        of_first, of_rest, prior = self._slopes(
+            self.covariances(center[None, -self.n_sds :], self.arguments.across), of_beta
+        )
         factor = curvature.moved(of_first, of_rest).solver_of(*prior).factor
-        means = self.means.at(center, first)
+        means = self.means.at(center, self.arguments)
         moves = self._moves(factor, means, center, np.sqrt(np.diagonal(scale @ scale.T)))
         single = np.ascontiguousarray(factor, dtype=np.float32)
         whitening = JointWhitening(center, widths, single, np.ascontiguousarray(scale), moves)
-        rest = self.rows, self.family, self.prior, self.orders, self.levels, self.arguments
+        rest = self.rows, self.bases, self.family, self.prior, self.orders, self.levels, self.arguments
         return JointFrame(*rest, means, whitening)
 
     def _slopes(
@@ -406,28 +423,21 @@ class JointFrame(_JointModel):
             own[:, :, order] = u[:, at : at + H * r].reshape(-1, H, r)
             effects.append(own)
             at += (H + 1) * r
-        return theta[:, G * q : G * q + p], effects, values - self.means.log_determinant(theta)
-
-    @property
-    def _bases(self) -> list[FloatArray]:
-        """B of each factor, for effects in the order of points."""
-        a = self.arguments
-        found = [np.empty((q, q)) for _, q in self.shapes]
-        for own, order, B, (_, q, *_, t, _) in zip(found, self.orders, a.bases, a.sizes, strict=True):
-            own[_block_positions(order, a.blocks[t : t + q])] = B[:q, :q]
-        return found
+        return theta[:, G * q : G * q + p], effects, values - self.means.log_determinant(theta, self.arguments)
 
     def parameters(self, theta: FloatArray) -> tuple[FloatArray, list[FloatArray], FloatArray]:
         """Return beta, shape (n, p), effects of the model's columns, (n, G, q) each, and what their density is more."""
         beta, effects, more = self._effects(theta)
-        turned = zip(effects, self._bases, self.orders, strict=True)
-        return beta, [u[:, :, order] @ B.T for u, B, order in turned], more
+        return beta, [u @ B.T for u, B in zip(effects, self.bases, strict=True)], more
 
     def sds(self, theta: FloatArray) -> list[tuple[FloatArray, FloatArray]]:
         """Return sds, shape (n, q), and correlations, (n, q, q), of each factor's effects of the model's columns."""
-        found = []
-        for C, B in zip(self.covariances(theta[:, -self.n_sds :]), self._bases, strict=True):
-            S = (B @ C) @ (B @ C).transpose(0, 2, 1)
+        found, a = [], self.arguments
+        factors = self.covariances(theta[:, -self.n_sds :])
+        for C, B, order, (_, q, *_, t, _) in zip(factors, a.bases, self.orders, a.sizes, strict=True):
+            own = np.empty((q, q))
+            own[_block_positions(order, a.blocks[t : t + q])] = B[:q, :q]
+            S = (own @ C) @ (own @ C).transpose(0, 2, 1)
             sd = np.sqrt(np.einsum("nqq->nq", S))
             found.append((sd, S / (sd[:, :, None] * sd[:, None, :])))
         return found

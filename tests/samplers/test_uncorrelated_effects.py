@@ -4,7 +4,10 @@ Correlations depend on a column's origin: that effects are uncorrelated is about
 centred inside.
 """
 
+import json
+import re
 from functools import cache
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -14,12 +17,15 @@ from scipy import stats
 import bayescore as bc
 from bayescore.data.design import Grouping, terms_text
 from bayescore.families.family import check_family
+from bayescore.models.groups.joint import covariance_factors, orthogonal_columns
 from bayescore.models.normal import GroupSdPosterior
 from bayescore.models.predictor import multipliers
 from bayescore.numerics.chains import ess
 from bayescore.priors import Normal
 from bayescore.priors.groups import LKJ_ETA, HalfStudentT, log_sigma_terms
+from bayescore.samplers import groups as joint_frame
 from bayescore.samplers.groups import JointFrame
+from bayescore.samplers.posterior import Posterior
 from bayescore.validation import DataError
 from tests.samplers.frames import checked_coordinates
 
@@ -272,6 +278,98 @@ def test_the_unit_of_a_column_changes_units_only(family, terms):
     assert (np.abs(two.mean(axis=(0, 1)) - one.mean(axis=(0, 1))) / one.std(axis=(0, 1)) < 5.5 * error).all()
 
 
+# ------------------------------------------------------------------------------------------------------- far from zero
+
+
+FAR = {  # and by which columns are far from 0
+    "(1 + x || g)": ("x",),
+    "(1 | g) + (0 + x + z | g)": ("x", "z"),
+    "(1 + z | g) + (0 + x | g)": ("x",),
+    "(1 + x || g) + (1 | h)": ("x",),
+}
+
+
+def far(terms, sd=20.0, **options):
+    """Return rows whose columns are 20 sds from 0."""
+    rows = made(**options)
+    return rows.assign(**{name: rows[name] + sd * rows[name].std() for name in FAR[terms]})
+
+
+@pytest.mark.parametrize("terms", FAR)
+def test_columns_are_orthogonal_across_blocks(terms):
+    """And their effects have the model's covariance: T T', turned back to the model's columns, is 0 across blocks."""
+    frame = JointFrame.of(core_of(terms, rows=far(terms)), check_family("probit"), Normal(0.0, 4.0), HalfStudentT())
+    theta = frame.theta(np.random.default_rng(0).normal(size=(4, len(frame.center))))
+    factors = frame.covariances(theta[:, -frame.n_sds :], frame.arguments.across)
+    for T, z, basis, order, own, (sd, R) in zip(
+        factors, frame.rows.z, frame.bases, frame.orders, frame.rows.factors, frame.sds(theta), strict=True
+    ):
+        moments = z.T @ (frame.rows.rows.weights[:, None] * z)
+        size = np.sqrt(np.diagonal(moments))
+        np.testing.assert_allclose(moments / np.outer(size, size), np.eye(len(size)), atol=1e-9)
+        turned = basis[:, order] @ T
+        S = sd[:, :, None] * R * sd[:, None]
+        np.testing.assert_allclose(turned @ turned.transpose(0, 2, 1), S, rtol=1e-6, atol=1e-9 * S.max())
+        assert (np.tril(T) == T).all()
+        assert (np.diagonal(T, axis1=1, axis2=2) > 0.0).all()
+        across = own.block_ends[:, [0]] != own.block_ends[:, 0]
+        assert np.abs(R[:, across]).max(initial=0.0) < 1e-9
+    checked_coordinates(frame)
+
+
+def test_a_covariance_whose_sds_are_tiny_keeps_its_factor():
+    """T of (1 + x || g) where the sd of either is 1e-140, beside its closed form."""
+    across, blocks, T = np.array([[1.0, 20.0], [0.0, 1.0]]), np.array([[0, 1], [1, 2]]), np.empty((1, 2, 2))
+    for logs in ([-322.0, 0.0], [0.0, -322.0], [-322.0, -322.0]):
+        covariance_factors(np.zeros((1, 2)), np.array(logs), blocks, across, T)
+        one, two = np.exp(logs)
+        size = np.hypot(one, 20.0 * two)
+        np.testing.assert_allclose(T[0], [[size, 0.0], [20.0 * two / size * two, one / size * two]], rtol=1e-12)
+
+
+def about_the_mean(family, seed):
+    """Return rows in 20 groups whose slopes are about the mean of x, 20 sds from 0: far from the model's."""
+    rng, known = np.random.default_rng(seed), check_family(family)
+    g, x = np.repeat(np.arange(20), 20), 20.0 + rng.normal(size=400)
+    u = rng.normal(size=(20, 2)) * [0.5, 0.3]
+    eta = 0.5 + 0.3 * (x - 20.0) + u[g, 0] + u[g, 1] * (x - 20.0)
+    mean = eta if known.name == "normal" else known.mean(eta)
+    if known.name in ("poisson", "negative_binomial"):
+        y = rng.poisson(mean * (rng.gamma(2.0, 0.5, size=400) if known.name != "poisson" else 1.0))
+    else:
+        y = mean + rng.normal(size=400) if known.name == "normal" else (rng.random(400) < mean).astype(int)
+    return pd.DataFrame({"x": x, "g": g, "y": y})
+
+
+def efficiency(family, seed):
+    """Return the least ESS of log sds and coefficients of 4 x 1,000 draws, and that for each gradient."""
+    core = bc.all_rows(
+        about_the_mean(family, seed), formula="y ~ x + (1 + x || g)", family=family, standardize=True, **QUIET
+    )
+    idata = bc.sample(core, sampler="joint", prior=Normal(0.0, 4.0), random_seed=1, **QUIET)
+    draws = np.log(idata["posterior"]["sigma_g"].values), idata["posterior"]["beta"].values
+    least = min(ess(own, "bulk").min() for own in draws)
+    return np.array([least, least / idata["sample_stats"]["n_steps"].values.sum()])
+
+
+@pytest.mark.slow
+@pytest.mark.statistical(rate=1e-9)
+@pytest.mark.parametrize("family", ["poisson", "negative_binomial(2)", "logistic", "probit", "cloglog", "normal(1)"])
+def test_draws_mix_where_a_column_is_far_from_zero(family):
+    """An ESS of some 1,100 to 1,900, whose logarithm has an sd of some 0.15: 400 is over 6 of these away."""
+    assert efficiency(family, 0)[0] > 400.0
+
+
+@pytest.mark.slow
+@pytest.mark.statistical(rate=1e-9)
+@pytest.mark.filterwarnings("ignore:the cap of max_gradients")
+def test_columns_that_are_orthogonal_within_blocks_alone_take_more_gradients(monkeypatch):
+    """The control: more than twice as many for an effective draw of counts; up to 16 times, at the cap."""
+    across = efficiency("poisson", 1)[1]
+    monkeypatch.setattr(joint_frame, "orthogonal_columns", lambda z, *own: (orthogonal_columns(z, *own)[0], np.eye(2)))
+    assert across > 2.0 * efficiency("poisson", 1)[1]
+
+
 # -------------------------------------------------------------------------------------------------------------- verbs
 
 
@@ -324,3 +422,29 @@ def test_every_verb_answers(family, tmp_path):
     fit.report(tmp_path / "page.html")
     assert "sigma_g[x]" in (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "log sigma_g[x]" in bc.compare_posteriors({"again": again}, fit).coordinates.to_csv()
+
+
+def earlier(design):
+    """Return a stored design as versions wrote it whose effects of (0 + x | g) were on the centred column."""
+    return {name: value for name, value in design.items() if name != "origins"}
+
+
+@pytest.mark.parametrize("terms", ["(0 + x | g)", "(1 + x || g)", "(1 + z | g) + (0 + x | g)"])
+def test_what_an_earlier_version_wrote_of_centred_columns_is_refused(terms, tmp_path):
+    """Of coresets and posteriors; the controls, as they are read: correlated effects, and columns as they were."""
+    refused = rf"effects of 'x' in {re.escape(terms_text(core_of(terms).groups))} .* earlier version.*again"
+    for standardize, all_terms in ((True, terms), (False, terms), (True, "(1 + x | g)")):
+        core = core_of(all_terms, standardize=standardize)
+        core.to_parquet(tmp_path / "core.parquet")
+        assert bc.read_coreset(tmp_path / "core.parquet").design == core.design
+        fields = core.design.to_dict()
+        if not (standardize and all_terms == terms):
+            assert fields == earlier(fields)
+            continue
+        with patch.object(type(core.design), "to_dict", return_value=earlier(fields)):
+            core.to_parquet(tmp_path / "core.parquet")
+        with pytest.raises(DataError, match=rf"core\.parquet': {refused}"):
+            bc.read_coreset(tmp_path / "core.parquet")
+        attrs = {"design": json.dumps(earlier(fields))}
+        with pytest.raises(DataError, match=f"draws: {refused}"):
+            _ = Posterior("draws", np.zeros((1, 4, core.n_features)), core.feature_names, attrs=attrs).design

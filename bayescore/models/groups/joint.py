@@ -1,15 +1,15 @@
 r"""The compiled density of all parameters of a model with group terms: beta, every effect, every sd, correlations.
 
-The effects of a level are u_i = s_i sum_{j <= i} C_ij z_j, z ~ N(0, I), with s the sds and C the Cholesky factor of
-their correlations, in an order of their own (`JointFrame.orders`). About the joint mode the log-likelihood of a level's
+The effects of a level are u = T z, z ~ N(0, I), with T the lower triangular factor of their covariance, in an order of
+their own (`JointFrame.orders`). About the joint mode the log-likelihood of a level's
 rows is a quadratic in u. With later effects integrated out it says about effect i, given those before it, that h_i u_i
 is about r_i - h_i sum_{j < i} M_ij u_j, with precision h_i. The coordinate y_i is the effect given that and the prior,
 
 .. math:: z_i = \frac{1}{\sqrt{a_i}} \Bigl(y_i + \frac{\sigma_i d_i}{\sqrt{a_i}}\Bigr), \quad a_i = 1 + \sigma_i^2 h_i,
 
-.. math:: d_i = r_i - h_i \Bigl(s_i \sum_{j < i} C_{ij} z_j + \sum_{j < i} M_{ij} u_j\Bigr) - b_i
+.. math:: d_i = r_i - h_i \Bigl(\sum_{j < i} T_{ij} z_j + \sum_{j < i} M_{ij} u_j\Bigr) - b_i
 
-with sigma_i = s_i C_ii and b = B (theta - theta_0), theta the coefficients and the effects of all later factors, which
+with sigma_i = T_ii and b = B (theta - theta_0), theta the coefficients and the effects of all later factors, which
 have fewer effects. With a normal likelihood the first factor's y is N(0, I) given theta, sds and correlations, whatever
 these are: effects are centred where rows say much, not where the sd is near 0, and a chain has both. (Papaspiliopoulos,
 Roberts and Skold 2007, Statistical Science 22, have one weight between the two for all sds.) What rows say about a
@@ -23,10 +23,12 @@ the partial ones, given the effects before (Lewandowski, Kurowicka and Joe 2009,
 Points are (y of the first factor, beta, y of the others, for each factor its sds and correlations).
 
 Effects are those of columns that are orthogonal over the rows (`orthogonal_columns`), so that neither the origin nor
-the unit of a column matters; `bases` turns them into those of the model's columns, which priors are about.
-
-Blocks of effects that are uncorrelated a priori stand one after another in any order of a factor's effects. C and the
-bases are 0 outside blocks, and only pairs within a block have a coordinate; M has all pairs, which rows correlate.
+the unit of a column matters. Columns are first orthogonal within blocks of effects that are correlated a priori: the
+covariance of these effects is S C C' S, with s the sds and C the Cholesky factor of correlations, and `bases` turns
+them into the effects of the model's columns, which priors are about. C and the bases are 0 outside blocks, which stand
+one after another in any order of a factor's effects; only pairs within a block have a coordinate. The matrix A,
+`across`, turns these effects into those of columns that are orthogonal across blocks as well, and T T' = A S C C' S A'.
+It is the identity if there is one block, and T is S C then.
 
 Means of effects against the coefficient of the same column: coordinates whose scale follows the sd.
 
@@ -87,6 +89,7 @@ class JointArguments(NamedTuple):
     shift: FloatArray  # M, (E, most effects of a factor)
     origin: FloatArray  # log sds at t = 0, (Q,)
     bases: FloatArray  # of each factor's effects, (F, most effects, most effects)
+    across: FloatArray  # A of each factor, of the same shape
     start: IntArray  # of B, in compressed rows
     along: IntArray
     cross: FloatArray
@@ -170,15 +173,105 @@ def scales(own: FloatArray, origin: FloatArray, blocks: IntArray, s: FloatArray,
 
 
 @jit
-def covariance_factors(own: FloatArray, origin: FloatArray, blocks: IntArray, found: FloatArray) -> None:
-    """Write the factor S C of a factor's covariance, shape (n, q, q), given its last coordinates, (n, k)."""
+def _level_factor(s: FloatArray, C: FloatArray, across: FloatArray, T: FloatArray, turns: FloatArray) -> None:
+    """Write T, shape (q, q), with T T' = A S C C' S A', and cosines and sines of the rotations, (q, q, 2).
+
+    Givens rotations of the columns of A S C: none where it is lower triangular, and sds may be tiny.
+    """
+    q = s.size
+    for i in range(q):
+        for b in range(q):
+            T[i, b] = 0.0
+            for j in range(b, q):
+                T[i, b] += across[i, j] * s[j] * C[j, b]
+    for i in range(q):
+        for k in range(i + 1, q):
+            turns[i, k, 0], turns[i, k, 1] = 1.0, 0.0
+            if T[i, k] == 0.0 and T[i, i] >= 0.0:
+                continue
+            size = math.hypot(T[i, i], T[i, k])
+            c, d = T[i, i] / size, T[i, k] / size
+            turns[i, k, 0], turns[i, k, 1] = c, d
+            for n in range(i, q):
+                T[n, i], T[n, k] = c * T[n, i] + d * T[n, k], c * T[n, k] - d * T[n, i]
+            T[i, k] = 0.0
+
+
+@jit
+def _add_factor_slopes(
+    sds: tuple[FloatArray, FloatArray, FloatArray],
+    factor: tuple[FloatArray, FloatArray],
+    of_T: FloatArray,
+    by: tuple[FloatArray, FloatArray, IntArray],
+) -> None:
+    """Add to the gradients in sds and in C, `by`, that which a gradient in T makes; T and it are overwritten.
+
+    `sds` are s, C and A, `factor` T and the rotations, which are undone from the last to the first.
+    """
+    (s, C, across), (T, turns), (of_s, of_C, blocks) = sds, factor, by
+    q = s.size
+    for i in range(q - 1, -1, -1):
+        for k in range(q - 1, i, -1):
+            c, d = turns[i, k]
+            if d == 0.0 and c == 1.0:
+                continue
+            torque, size = 0.0, T[i, i]
+            for n in range(i + 1, q):
+                torque += of_T[n, k] * T[n, i] - of_T[n, i] * T[n, k]
+            for n in range(i, q):
+                T[n, i], T[n, k] = c * T[n, i] - d * T[n, k], d * T[n, i] + c * T[n, k]
+                of_T[n, i], of_T[n, k] = c * of_T[n, i] - d * of_T[n, k], d * of_T[n, i] + c * of_T[n, k]
+            of_T[i, i] += d * torque / size
+            of_T[i, k] -= c * torque / size
+    for j in range(q):
+        for b in range(blocks[j, 0], j + 1):
+            slope = 0.0
+            for i in range(q):
+                slope += across[i, j] * of_T[i, b]
+            of_s[j] += slope * C[j, b]
+            of_C[j, b] += slope * s[j]
+
+
+@jit
+def covariance_factors(
+    own: FloatArray, origin: FloatArray, blocks: IntArray, across: FloatArray, found: FloatArray
+) -> None:
+    """Write T of a factor, shape (n, q, q), given its last coordinates, (n, k); S C if `across` is the identity."""
     q = origin.size
-    s, C = np.empty(q), np.empty((q, q))
+    s, C, turns = np.empty(q), np.empty((q, q)), np.empty((q, q, 2))
     for n in range(own.shape[0]):
         scales(own[n], origin, blocks, s, C)
-        for i in range(q):
-            for j in range(q):
-                found[n, i, j] = s[i] * C[i, j]
+        _level_factor(s, C, across, found[n], turns)
+
+
+@jit
+def _log_length(i: int, B: FloatArray, s: FloatArray, C: FloatArray, row: FloatArray) -> float:
+    """Write a row of B S C, shape (q,), and return the logarithm of its length: a log sd."""
+    square = 0.0
+    for b in range(s.size):
+        row[b] = 0.0
+        for j in range(b, s.size):
+            row[b] += B[i, j] * s[j] * C[j, b]
+        square += row[b] * row[b]
+    return 0.5 * math.log(square)
+
+
+@jit
+def _add_length_slopes(
+    i: int,
+    sds: tuple[FloatArray, FloatArray, FloatArray],
+    row: FloatArray,
+    times: float,
+    by: tuple[FloatArray, FloatArray, IntArray],
+) -> None:
+    """Add to the gradients in sds and in C, `by`, that of a row's log length; `sds` are s, C and B."""
+    (s, C, B), (of_s, of_C, blocks), square = sds, by, 0.0
+    for b in range(s.size):
+        square += row[b] * row[b]
+    for j in range(s.size):
+        for b in range(blocks[j, 0], j + 1):
+            of_s[j] += times / square * B[i, j] * row[b] * C[j, b]
+            of_C[j, b] += times / square * B[i, j] * row[b] * s[j]
 
 
 @jit
@@ -196,27 +289,16 @@ def _log_prior(
     sides of B, with Sigma and q those of a block.
     """
     s, C, origin, B = sds
-    of_s, of_C, blocks = by
+    of_s, _, blocks = by
     q, total, of_logs, even = s.size, 0.0, 0.0, 2.0 * (LKJ_ETA - 1.0)
     row = np.empty(q)
     for i in range(q):
-        square = 0.0
-        first, end = blocks[i]
-        size = float(end - first)
-        for b in range(first, end):
-            row[b] = 0.0
-            for j in range(b, end):
-                row[b] += B[i, j] * s[j] * C[j, b]
-            square += row[b] * row[b]
-        at = 0.5 * math.log(square)
+        size = float(blocks[i, 1] - blocks[i, 0])
+        at = _log_length(i, B, s, C, row)
         value, steep, _ = log_sigma_terms(at, prior[0], prior[1])
         total += value - (size + 1.0 + even) * at
         of_logs += value - even * at
-        down = (steep - (size + 1.0 + even)) / square
-        for j in range(first, end):
-            for b in range(first, j + 1):
-                of_s[j] += down * B[i, j] * row[b] * C[j, b]
-                of_C[j, b] += down * B[i, j] * row[b] * s[j]
+        _add_length_slopes(i, (s, C, B), row, steep - (size + 1.0 + even), by)
     for i in range(q):
         at = math.log(s[i])
         _, stretch, bend = log_sd(own[i], origin[i])
@@ -297,23 +379,24 @@ def joint_effects(
     rest = point[lead : lead + a.rest.size] - a.rest  # of beta; of effects below
     for f in range(F - 1, -1, -1):
         G, q, v, e, first, at, t, size = a.sizes[f]
-        s, C = np.empty(q), np.empty((q, q))
+        s, C, T, turns = np.empty(q), np.empty((q, q)), np.empty((q, q)), np.empty((q, q, 2))
         own = point[point.size - slope.size + at : point.size - slope.size + at + size]
         scales(own, a.origin[t : t + q], a.blocks[t : t + q], s, C)
+        _level_factor(s, C, a.across[f], T, turns)
         for g in range(G):
             for i in range(q):
-                k, mean, moved, sigma = e + g * q + i, 0.0, 0.0, s[i] * C[i, i]
+                k, mean, moved, sigma = e + g * q + i, 0.0, 0.0, T[i, i]
                 for j in range(i):
-                    mean += C[i, j] * white[0, k - i + j]
+                    mean += T[i, j] * white[0, k - i + j]
                     moved += a.shift[k, j] * u[first + g * q + j]
                 h, d = a.information[k], a.pull[k]
                 for c in range(a.start[k], a.start[k + 1]):
                     d -= a.cross[c] * rest[a.along[c]]
-                d -= h * (s[i] * mean + moved)
+                d -= h * (mean + moved)
                 A = 1.0 + sigma * sigma * h
                 z = (point[v + g * q + i] + sigma * d / math.sqrt(A)) / math.sqrt(A)
                 white[0, k], white[1, k] = z, d
-                u[first + g * q + i] = s[i] * mean + sigma * z
+                u[first + g * q + i] = mean + sigma * z
                 if f > 0:
                     place = v - lead + g * q + i
                     rest[place] = u[first + g * q + i] - a.rest[place]
@@ -353,7 +436,8 @@ def joint_density(point: FloatArray, gradient: FloatArray, a: JointArguments) ->
         G, q, v, e, first, at, t, size = a.sizes[f]
         s, C, own, blocks = np.empty(q), np.empty((q, q)), point[last + at : last + at + size], a.blocks[t : t + q]
         scales(own, a.origin[t : t + q], blocks, s, C)
-        of_s, of_C = of_sds[t : t + q], of_factors[t : t + q]
+        T, turns, of_T = np.empty((q, q)), np.empty((q, q, 2)), np.zeros((q, q))
+        _level_factor(s, C, a.across[f], T, turns)
         back = np.empty(q)
         for g in range(G):
             z, away = white[0, e + g * q : e + (g + 1) * q], white[1, e + g * q : e + (g + 1) * q]
@@ -363,9 +447,7 @@ def joint_density(point: FloatArray, gradient: FloatArray, a: JointArguments) ->
                 k, above = e + g * q + i, pull[first + g * q + i]
                 if f > 0:
                     above += of_rest[v - lead + g * q + i]
-                mean, sigma, h, d = 0.0, s[i] * C[i, i], a.information[k], away[i]
-                for j in range(i):
-                    mean += C[i, j] * z[j]
+                sigma, h, d = T[i, i], a.information[k], away[i]
                 A = 1.0 + sigma * sigma * h
                 mine = back[i] + above * sigma
                 gradient[v + g * q + i] = mine / math.sqrt(A)
@@ -373,15 +455,16 @@ def joint_density(point: FloatArray, gradient: FloatArray, a: JointArguments) ->
                 of_sigma = mine * (d - sigma * h * (z[i] + sigma * d / A)) / A - sigma * h / A + above * z[i]
                 of_d = mine * sigma / A
                 of_mean = above - of_d * h
-                of_s[i] += of_sigma * C[i, i] + of_mean * mean
-                of_C[i, i] += of_sigma * s[i]
+                of_T[i, i] += of_sigma
                 for j in range(i):
-                    of_C[i, j] += of_mean * s[i] * z[j]
-                    back[j] += of_mean * s[i] * C[i, j]
+                    of_T[i, j] += of_mean * z[j]
+                    back[j] += of_mean * T[i, j]
                     pull[first + g * q + j] -= of_d * h * a.shift[k, j]
                 for c in range(a.start[k], a.start[k + 1]):
                     of_rest[a.along[c]] -= a.cross[c] * of_d
-        _to_scales(own, s, a.origin[t : t + q], (of_s, of_C, blocks), gradient[last + at : last + at + own.size])
+        by = of_sds[t : t + q], of_factors[t : t + q], blocks
+        _add_factor_slopes((s, C, a.across[f]), (T, turns), of_T, by)
+        _to_scales(own, s, a.origin[t : t + q], by, gradient[last + at : last + at + own.size])
     for d in range(p):
         gradient[lead + d] += of_rest[d]
     return total
@@ -396,55 +479,54 @@ _WORTH = 0.1  # sds of log r, below which b and the mean are no funnel
 class Means(NamedTuple):
     """Columns of effects whose means are moved, one after another, the first factor's last; none where S is 0."""
 
-    places: IntArray  # (S, 6): of y in a point, of e; levels, effects, the column; of log sigma in a point
+    places: IntArray  # (S, 6): of y in a point, of e; levels, effects, the column; the factor
     coefficients: FloatArray  # what takes an effect's place, (S, p)
     levels: FloatArray  # sums of coefficients that are 1 for these, and 0 for most others', (S, p)
     mixed: FloatArray  # `levels` of `coefficients`, (S, S)
     information: FloatArray  # H, (S,)
     squares: FloatArray  # sum e^2, (S,)
-    origin: FloatArray  # of log sigma, (S,)
     log_sds: FloatArray  # log sigma_0, (S,)
     beta: FloatArray  # at sigma_0, (p,)
 
     @classmethod
     def of(
-        cls, free: Sequence[FloatArray], informed: Sequence[FloatArray], of_beta: FloatArray, a: JointArguments
+        cls,
+        free: Sequence[FloatArray],
+        mode: Sequence[tuple[FloatArray, FloatArray]],
+        of_beta: FloatArray,
+        a: JointArguments,
     ) -> "Means":
         """Return those of `free_columns`, in the order of effects, whose scale is worth following; sigma_0 is 1.
 
-        `informed` are the weights w of each factor, shape (G, q), `of_beta` rows' information on beta, shape (p, p).
+        `mode` has the weights w of each factor, shape (G, q), and its sds, (q,); `of_beta` is rows' information on
+        beta, shape (p, p).
         """
         p, table, columns, figures = len(of_beta), [], [], []
         for f in (*range(1, len(free)), 0):
-            G, q, y, e, _, last, t, _ = a.sizes[f]
+            (G, q, y, e, *_), (informed, sd) = a.sizes[f], mode[f]
             tilt = a.tilt[e : e + G * q].reshape(G, q)
-            for i in funnels(free[f], informed[f]):
-                w = informed[f][:, i]
-                table.append((y, e, G, q, i, p + len(a.pull) + last + i))
+            for i in funnels(free[f], informed):
+                w = informed[:, i]
+                table.append((y, e, G, q, i, f))
                 columns.append(free[f][i])
                 share = min(float((w**2).sum() / w.sum()), _MOST_SHARE)
-                H = share / (1.0 - share) * math.exp(-2.0 * a.origin[t + i])
-                figures.append((H, float((tilt[:, i] ** 2).sum()), a.origin[t + i]))
-        information, squares, origin = map(np.ascontiguousarray, np.array(figures).reshape(-1, 3).T)
+                figures.append((share / (1.0 - share) / sd[i] ** 2, float((tilt[:, i] ** 2).sum())))
+        information, squares = map(np.ascontiguousarray, np.array(figures).reshape(-1, 2).T)
         places, coefficients = np.array(table, dtype=np.int64).reshape(-1, 6), np.array(columns).reshape(-1, p)
         levels = coefficients @ of_beta
         levels /= np.maximum((levels * coefficients).sum(axis=1), np.finfo(float).tiny)[:, None]
         mixed = levels @ coefficients.T
-        return cls(places, coefficients, levels, mixed, information, squares, origin, np.zeros(len(table)), np.zeros(p))
+        return cls(places, coefficients, levels, mixed, information, squares, np.zeros(len(table)), np.zeros(p))
 
-    def at(self, point: FloatArray, first: int) -> "Means":
-        """Return them with sigma_0 and beta of a point, shape (D,), whose coefficients begin at `first`."""
-        return self._replace(log_sds=self._log_sds(point[None])[0], beta=point[first : first + len(self.beta)].copy())
+    def at(self, point: FloatArray, a: JointArguments) -> "Means":
+        """Return them with sigma_0 and beta of a point, shape (D,)."""
+        first = a.sizes[0, 0] * a.sizes[0, 1]
+        beta = point[first : first + len(self.beta)].copy()
+        return self._replace(log_sds=_log_sds(point[None], self, a)[0], beta=beta)
 
-    def _log_sds(self, points: FloatArray) -> FloatArray:
-        own = points[:, self.places[:, 5]]
-        return np.array([[log_sd(*each)[0] for each in zip(t, self.origin, strict=True)] for t in own]).reshape(
-            own.shape
-        )
-
-    def log_determinant(self, points: FloatArray) -> FloatArray:
+    def log_determinant(self, points: FloatArray, a: JointArguments) -> FloatArray:
         """Return that of the map to points, shape (n, D), but for a constant: frames of any sigma_0 agree on it."""
-        return np.asarray(0.5 * np.log1p(self.information * np.exp(2.0 * self._log_sds(points))).sum(axis=1))
+        return np.asarray(0.5 * np.log1p(self.information * np.exp(2.0 * _log_sds(points, self, a))).sum(axis=1))
 
 
 def funnels(free: FloatArray, informed: FloatArray) -> list[int]:
@@ -528,20 +610,50 @@ def _add(point: FloatArray, a: JointArguments, m: Means, k: int, by: float) -> N
 
 
 @jit
-def _log_r(point: FloatArray, m: Means, k: int) -> tuple[float, float, float]:
-    """Return log r, what of it depends on sigma, and its slope."""
-    at, slope, _ = log_sd(point[m.places[k, 5]], m.origin[k])
-    more = m.information[k] * math.exp(2.0 * at)
+def _log_sd_of(point: FloatArray, m: Means, k: int, a: JointArguments, slope: FloatArray) -> float:
+    """Return the log sd of an effect whose mean is moved, and write its gradient in all sds and correlations, (k,)."""
+    i, f = m.places[k, 4:]
+    q, at, t, size = a.sizes[f, 1], a.sizes[f, 5], a.sizes[f, 6], a.sizes[f, 7]
+    own, blocks = point[point.size - slope.size + at :][:size], a.blocks[t : t + q]
+    s, C, row, by = np.empty(q), np.empty((q, q)), np.empty(q), (np.zeros(q), np.zeros((q, q)), blocks)
+    scales(own, a.origin[t : t + q], blocks, s, C)
+    found = _log_length(i, a.across[f], s, C, row)
+    _add_length_slopes(i, (s, C, a.across[f]), row, 1.0, by)
+    slope[:] = 0.0
+    _to_scales(own, s, a.origin[t : t + q], by, slope[at : at + size])
+    return found
+
+
+@jit
+def _n_sds(a: JointArguments) -> int:
+    return int(a.sizes[-1, 5] + a.sizes[-1, 7])
+
+
+@jit
+def _log_sds(points: FloatArray, m: Means, a: JointArguments) -> FloatArray:
+    """Return the log sds of the effects whose means are moved, shape (n, S), of points, (n, D)."""
+    found, slope = np.empty((points.shape[0], m.information.size)), np.empty(_n_sds(a))
+    for n in range(points.shape[0]):
+        for k in range(m.information.size):
+            found[n, k] = _log_sd_of(points[n], m, k, a, slope)
+    return found
+
+
+@jit
+def _log_r(point: FloatArray, m: Means, k: int, a: JointArguments, slope: FloatArray) -> tuple[float, float]:
+    """Return log r, and what of it depends on sigma; write its gradient in sds and correlations, shape (k,)."""
+    more = m.information[k] * math.exp(2.0 * _log_sd_of(point, m, k, a, slope))
     own = 0.5 * math.log1p(more)
-    return own - 0.5 * math.log1p(m.information[k] * math.exp(2.0 * m.log_sds[k])), own, slope * more / (1.0 + more)
+    slope *= more / (1.0 + more)
+    return own - 0.5 * math.log1p(m.information[k] * math.exp(2.0 * m.log_sds[k])), own
 
 
 @jit
 def _move(point: FloatArray, m: Means, a: JointArguments, found: FloatArray) -> float:
     """Move a point, write the means a, (S,), and return `log_determinant`."""
-    total = 0.0
+    total, slope = 0.0, np.empty(_n_sds(a))
     for k in range(m.information.size):
-        log_r, own, _ = _log_r(point, m, k)
+        log_r, own = _log_r(point, m, k, a, slope)
         found[k] = _mean(point, m, k, a)
         _add(point, a, m, k, math.expm1(log_r) * found[k])
         total += own
@@ -559,22 +671,23 @@ def move(points: FloatArray, m: Means, a: JointArguments) -> None:
 @jit
 def move_back(points: FloatArray, m: Means, a: JointArguments) -> None:
     """Undo `move`."""
+    slope = np.empty(_n_sds(a))
     for n in range(points.shape[0]):
         point = points[n]
         for k in range(m.information.size - 1, -1, -1):
-            log_r = _log_r(point, m, k)[0]
+            log_r = _log_r(point, m, k, a, slope)[0]
             _add(point, a, m, k, math.expm1(-log_r) * _mean(point, m, k, a))
 
 
 @jit
 def moved_density(point: FloatArray, gradient: FloatArray, m: Means, a: JointArguments) -> float:
     """Return the log density of a point that is moved, and write its gradient in the point before."""
-    found, lead = np.empty(m.information.size), a.sizes[0, 0] * a.sizes[0, 1]
+    found, lead, slope = np.empty(m.information.size), a.sizes[0, 0] * a.sizes[0, 1], np.empty(_n_sds(a))
     value = _move(point, m, a, found)
     value += joint_density(point, gradient, a)
     for k in range(m.information.size - 1, -1, -1):
-        v, first, G, q, i, sd = m.places[k]
-        log_r, _, slope = _log_r(point, m, k)
+        v, first, G, q, i, _ = m.places[k]
+        log_r, _ = _log_r(point, m, k, a, slope)
         own = 0.0
         for d in range(m.beta.size):
             own -= m.coefficients[k, d] * gradient[lead + d]
@@ -584,7 +697,7 @@ def moved_density(point: FloatArray, gradient: FloatArray, m: Means, a: JointArg
                 for j in range(i + 1, q):
                     own += a.tilt[first + g * q + j] * a.shift[first + g * q + j, i] * gradient[v + g * q + j]
         part = math.expm1(log_r) * own
-        gradient[sd] += slope * (math.exp(log_r) * found[k] * own + 1.0)
+        gradient[gradient.size - slope.size :] += slope * (math.exp(log_r) * found[k] * own + 1.0)
         if v > 0:
             _add_mean(gradient, m, k, a, part)
             continue
@@ -632,21 +745,26 @@ class LevelInformation(NamedTuple):
         return cls(h, M, turn)
 
 
-def orthogonal_columns(z: FloatArray, w: FloatArray, blocks: IntArray) -> FloatArray:
-    """Return B, shape (q, q), with which the columns z B of a block are orthogonal over rows of weights w.
+def orthogonal_columns(z: FloatArray, w: FloatArray, blocks: IntArray) -> tuple[FloatArray, FloatArray]:
+    """Return B and A, shape (q, q): columns z B are orthogonal over rows of weights w within blocks, z B A^-1 all.
 
-    Effects of the columns z are B times those of z B. Each column is orthogonal to those before it: beside an intercept
-    a column is less its mean. Between blocks a B that is not 0 would make uncorrelated effects correlated.
+    Effects of the columns z are B times those of z B, and effects of z B A^-1 are A times those of z B. Each column is
+    orthogonal to those before it: beside an intercept a column is less its mean. B is 0 between blocks.
     """
-    moments = (z * w[:, None]).T @ z
-    moments[blocks[:, [0]] != blocks[:, 0]] = 0.0
-    L = np.eye(len(moments))
-    left = moments.copy()
+    moments, same = (z * w[:, None]).T @ z, blocks[:, [0]] == blocks[:, 0]
+    within = np.linalg.inv(_unit_factor(np.where(same, moments, 0.0)))
+    left = within @ moments @ within.T
+    return np.asarray(within.T), _unit_factor(np.where(same & ~np.eye(len(left), dtype=bool), 0.0, left)).T
+
+
+def _unit_factor(moments: FloatArray) -> FloatArray:
+    """Return the lower triangular factor of moments with a diagonal of 1; columns without a rest take none off."""
+    L, left = np.eye(len(moments)), moments.copy()
     for i in range(len(moments)):
         if left[i, i] > np.finfo(float).eps * max(moments[i, i], np.finfo(float).tiny):
             L[i + 1 :, i] = left[i + 1 :, i] / left[i, i]
             left -= np.outer(L[:, i] * (np.arange(len(left)) > i), left[i])
-    return np.asarray(np.linalg.inv(L).T)
+    return L
 
 
 def spread_of(w: FloatArray, blocks: IntArray) -> FloatArray:
