@@ -36,6 +36,10 @@ class DataError(ValueError):
     """The data cannot be used as they are; the message says where and what to do."""
 
 
+class EarlierDesignError(DataError):
+    """What was stored means another model than the same formula does in this version."""
+
+
 class OneOnlyError(DataError):
     """Rows have one label, or one level of a factor, and others may have more."""
 
@@ -64,7 +68,11 @@ class RowError(DataError):
         self.row = row
 
 
-def warn(message: str) -> None:
+class LittleGainWarning(UserWarning):
+    """A method of builds keeps most rows as they are, since it can hardly condense them."""
+
+
+def warn(message: str, category: type[UserWarning] = UserWarning) -> None:
     """Warn, with the line that called bayescore as the place: what is called between its frames is no user's line."""
     level, depth, frame = 1, 1, sys._getframe()
     while frame.f_back is not None:
@@ -72,7 +80,7 @@ def warn(message: str) -> None:
         if frame.f_globals.get("__name__", "").startswith("bayescore"):
             level = depth
         frame = frame.f_back
-    warnings.warn(message, UserWarning, stacklevel=level)
+    warnings.warn(message, category, stacklevel=level)
 
 
 def check_choice(value: object, name: str, choices: Iterable[str]) -> str:

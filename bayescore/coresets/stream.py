@@ -43,7 +43,7 @@ from bayescore.families import Family
 from bayescore.families.family import check_exposure, check_family
 from bayescore.files import Arrays, read_checkpoint, write_checkpoint
 from bayescore.types import WeightedData
-from bayescore.validation import DataError, RandomState, check_integer, check_seed, one_seed, warn
+from bayescore.validation import DataError, EarlierDesignError, RandomState, check_integer, check_seed, one_seed, warn
 
 FAR = 20.0  # sds of a column between its mean and 0
 
@@ -329,6 +329,8 @@ class StreamingCoreset:
         header, arrays = read_checkpoint(path, cls.__name__)
         try:
             stream = cls._loaded(header, arrays)
+        except EarlierDesignError as error:
+            raise EarlierDesignError(f"{str(path)!r}: {error}") from None
         except (AttributeError, IndexError, KeyError, TypeError, ValueError):
             raise DataError(
                 f"{str(path)!r} has a hash that fits and content that does not: it was not written by bayescore, or by "

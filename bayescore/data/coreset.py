@@ -43,7 +43,7 @@ from bayescore.data.responses import counts_of, described, numbers_of, response_
 from bayescore.files import Arrays, check_path, digest, whole_file
 from bayescore.text import free_name, shown_apart
 from bayescore.types import NO_ROW, FloatArray, IntArray, WeightedData, read_only, stack
-from bayescore.validation import DataError, check_choice, json_object
+from bayescore.validation import DataError, EarlierDesignError, check_choice, json_object
 
 Lines = Sequence[tuple[str, str]]
 
@@ -678,6 +678,8 @@ def read_coreset(path: str | Path) -> Coreset:
         )
         n_own = (3 if has_offset else 2) + len(core.groups)
         whole = table.num_columns == core.n_features + n_own and core.file_digest == about["sha256"]
+    except EarlierDesignError as error:
+        raise EarlierDesignError(f"{str(source)!r}: {error}") from None
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError, pa.ArrowException):  # facts or columns
         raise changed from None
     if not whole:

@@ -16,6 +16,10 @@ from bayescore.validation import DataError
 ARRAY = ""  # stands for the name of a column where there is none
 
 
+ORIGINS_KEPT = "kept"
+"""What a stored design says of effects whose column is centred in the matrix, and for them is not."""
+
+
 @jit
 def _scale(raw: FloatArray, center: FloatArray, scale: FloatArray, design: FloatArray) -> None:
     lead = design.shape[1] - raw.shape[1]
@@ -185,6 +189,12 @@ class Design:
         return {place: weight for place, weight in found.items() if weight}
 
     @property
+    def effects_of_origin(self) -> list[str]:
+        """Names of effects on a column that is centred in the matrix, and for them is not."""
+        each = ((own, effect) for own in self.groups for effect in own.effects if effect not in dict(own.sums))
+        return [effect for own, effect in each if len(self.columns_of(own, effect)) > 1]
+
+    @property
     def weighted(self) -> bool:
         """Whether rows have weights: of counts only their products with exposures are known."""
         return "weights" in dict(self.roles)
@@ -301,6 +311,7 @@ class Design:
             **({} if self.offset is None else {"offset": self.offset}),
             **({} if self.exposure is None else {"exposure": self.exposure}),
             **({"groups": [grouping.to_dict() for grouping in self.groups]} if self.groups else {}),
+            **({"origins": ORIGINS_KEPT} if self.effects_of_origin else {}),
         }
 
     @classmethod

@@ -22,11 +22,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bayescore.compiled import jit
-from bayescore.data.design import Design
+from bayescore.data.design import ORIGINS_KEPT, Design, terms_text
 from bayescore.data.factors import Levels
 from bayescore.data.formula_parsing import marked, parsed, unmarked
 from bayescore.types import INTERCEPT, FloatArray, IntArray, WeightedData
-from bayescore.validation import DataError, check_finite
+from bayescore.validation import DataError, EarlierDesignError, check_finite
 
 
 @dataclass(frozen=True)
@@ -98,8 +98,19 @@ class FormulaDesign(Design):
 
 
 def read_design(fields: dict[str, Any]) -> Design:
-    """Return the design that `to_dict` wrote."""
-    return (FormulaDesign if "columns" in fields else Design).from_dict(fields)
+    """Return the design that `to_dict` wrote; raise `EarlierDesignError` if its effects are not on today's columns.
+
+    Effects apart from the intercept's, as of (0 + x | g), were on the centred column where rows were standardised.
+    """
+    design = (FormulaDesign if "columns" in fields else Design).from_dict(fields)
+    moved = design.effects_of_origin
+    if moved and fields.get("origins") != ORIGINS_KEPT:
+        raise EarlierDesignError(
+            f"effects of {', '.join(map(repr, moved))} in {terms_text(design.groups)} were written by an earlier "
+            "version, which put them on the centred column: they are on the column as it is now, so that this is "
+            "another model; build the coreset, or fit, again"
+        )
+    return design
 
 
 def formula_of(design: Design) -> str | None:

@@ -33,7 +33,7 @@ from bayescore.priors import Prior
 from bayescore.priors.by_name import prior_from_dict
 from bayescore.text import listed
 from bayescore.types import NO_ROW, FloatArray, IntArray
-from bayescore.validation import DataError, json_object
+from bayescore.validation import DataError, EarlierDesignError, json_object
 
 SIGMA = "sigma"  # the sd of the noise among a posterior's variables
 
@@ -90,6 +90,8 @@ class Posterior:
             fits = all(
                 part is None or np.shape(np.asarray(part, float)) == scaled for part in (design.center, design.scale)
             )
+        except EarlierDesignError as error:
+            raise EarlierDesignError(f"{self.name}: {error}") from None
         except (KeyError, TypeError, ValueError, AttributeError):
             raise DataError(problem) from None
         if not fits or len(design.names) != len(self.features):
