@@ -58,7 +58,7 @@ from bayescore.numerics.sampling import draw_by_column, sample_by_column
 from bayescore.priors import Prior
 from bayescore.priors.groups import PriorOfDesign
 from bayescore.types import FloatArray, IntArray, WeightedData, stack
-from bayescore.validation import DataError, warn
+from bayescore.validation import DataError, LittleGainWarning, warn
 
 SEED = 0  # of the sample that the search begins with: a centre is a fact of the data
 
@@ -261,10 +261,12 @@ class CondensedCells(NamedTuple):
     doubts: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
-    @property
-    def cautions(self) -> tuple[str, ...]:
-        """What the user of a build should know."""
-        return *self.doubts, *self.notes
+    def warn_of(self, *, gain: bool = True) -> None:
+        """Warn of doubts, and with `gain` that little is gained."""
+        for text in self.doubts:
+            warn(text)
+        for text in self.notes if gain else ():
+            warn(text, LittleGainWarning)
 
 
 def columns_of(design: Design) -> IntArray:
@@ -459,8 +461,7 @@ class Multilevel(Method):
         prior.parts(dataset.n_features)  # shapes
         with one_blas_thread():
             found = condense(dataset, prior, family, getattr(dataset.rows, "start", None))
-        for text in found.cautions:
-            warn(text)
+        found.warn_of()
         return BuildResult(found.rows, found.info, self)
 
     @staticmethod
@@ -521,8 +522,7 @@ class MultilevelState:
         rows = self._rows(rest)
         check_levels(self._dataset(rows).design)
         found = self._condense(rows)
-        for text in found.doubts if rows.pseudo.any() else found.cautions:  # pseudo-rows are few
-            warn(text)
+        found.warn_of(gain=not rows.pseudo.any())  # pseudo-rows are few
         if self.start is None or found.centre is None:
             return BuildResult(found.rows, found.info, self.method)
         move = self.start.moved(found.centre, found.cells)

@@ -107,7 +107,7 @@ from bayescore.samplers.sample import sample
 from bayescore.samplers.summaries import with_scales
 from bayescore.text import number
 from bayescore.types import INTERCEPT, FloatArray, WeightedData
-from bayescore.validation import DataError, check_alone, check_choice, check_integer, warn
+from bayescore.validation import DataError, LittleGainWarning, check_alone, check_choice, check_integer, warn
 
 
 @contextmanager
@@ -591,28 +591,33 @@ class Step:
 
 
 @contextmanager
-def overheard() -> Iterator[list[str]]:
-    """Yield bayescore's warnings of the body as they come; they are given after it, unless it raises."""
-    caught: list[str] = []
+def overheard(*, gain: bool = True) -> Iterator[list[UserWarning]]:
+    """Yield bayescore's warnings of the body as they come; they are given after it, unless it raises.
+
+    Without `gain` those of little gain are not given: the user has not chosen the method.
+    """
+    caught: list[UserWarning] = []
     with warnings.catch_warnings():
         warnings.filterwarnings("always", category=UserWarning)
         show = warnings.showwarning
 
         def hear(message: Any, category: Any, *where: Any, **more: Any) -> None:
-            if category is UserWarning:
-                caught.append(str(message))
+            if category in (UserWarning, LittleGainWarning):
+                caught.append(category(str(message)))
             else:
                 show(message, category, *where, **more)
 
         warnings.showwarning = hear
         yield caught
-    for text in caught:
-        warn(text)
+    for each in caught:
+        if gain or not isinstance(each, LittleGainWarning):
+            warn(str(each), type(each))
 
 
-def words(caught: list[str]) -> str:
+def words(caught: list[UserWarning]) -> str:
     """Return warnings as the end of a step's words."""
-    return "".join(f"; warning: {text}" for text in dict.fromkeys(caught))
+    heads = {str(each): "" if isinstance(each, LittleGainWarning) else "warning: " for each in caught}
+    return "".join(f"; {head}{text}" for text, head in heads.items())
 
 
 LONG = 10.0  # seconds of a step that are said beforehand
@@ -816,7 +821,7 @@ class Route:
 
     def build(self, why: str, **options: Any) -> None:
         """Build a coreset."""
-        with overheard() as caught:
+        with overheard(gain="method" in options) as caught:
             self.core = self.timed(
                 "build",
                 lambda: self.given.build(family=self.family, random_state=self.next_seed(), **options),

@@ -4,8 +4,10 @@ import warnings
 
 import numpy as np
 import pandas as pd
+import pytest
 
 import bayescore as bc
+from bayescore.fitting.route import Route
 
 
 def test_missing_values_are_said_once_where_the_fit_was_called():
@@ -21,3 +23,30 @@ def test_missing_values_are_said_once_where_the_fit_was_called():
     missing = [one for one in caught if "left out" in str(one.message)]
     assert len(missing) == 1
     assert missing[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    ("family", "terms"), [("logistic", "(1 | g)"), ("poisson", "(1 | g)"), ("probit", "(1 | g) + (1 | h)")]
+)
+def test_rows_that_fit_keeps_of_itself_are_a_line_of_the_story(family, terms, monkeypatch):
+    """Where the method is named it is a warning: the control."""
+    rng = np.random.default_rng(7)
+    rows = pd.DataFrame({"x": rng.normal(size=1500), "g": np.arange(1500) // 2, "h": np.arange(1500) % 40})
+    rows["y"] = rng.poisson(1.0, size=1500) if family == "poisson" else rng.integers(0, 2, 1500)
+    route = {}
+
+    def stop(own):
+        route["build"] = own.story[0]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Route, "settle", stop)
+    for options in ({}, {"method": "multilevel"}):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            with pytest.raises(KeyboardInterrupt):
+                bc.fit(f"y ~ x + {terms}", rows, family=family, random_state=1, progressbar=False, **options)
+        few = [one for one in caught if "have so few rows that" in str(one.message)]
+        assert [one.filename for one in few] == [__file__] * len(options)
+        assert "; groups, or cells of groups, have so few rows that" in route["build"].why
+        assert "all rows are kept as they are" in route["build"].why
+        assert "warning" not in route["build"].why
