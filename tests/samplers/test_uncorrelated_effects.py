@@ -362,7 +362,7 @@ def test_draws_mix_where_a_column_is_far_from_zero(family):
 
 @pytest.mark.slow
 @pytest.mark.statistical(rate=1e-9)
-@pytest.mark.filterwarnings("ignore:the cap of max_gradients")
+@pytest.mark.filterwarnings("ignore:the (cap of max_gradients|chains have not mixed)")
 def test_columns_that_are_orthogonal_within_blocks_alone_take_more_gradients(monkeypatch):
     """The control: more than twice as many for an effective draw of counts; up to 16 times, at the cap."""
     across = efficiency("poisson", 1)[1]
