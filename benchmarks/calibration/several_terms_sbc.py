@@ -91,18 +91,16 @@ def ranks(kind: str, seed: int, scale: float, *, control: bool = False) -> np.nd
 @command("several_terms_sbc", sets=tuple(CASES))
 def main(trials: int = 200, only: Sequence[str] = tuple(CASES)) -> None:
     """Test the ranks of some cases, and of the control, and keep the rows of the others."""
-    known = known_rows("several_terms_sbc")
-    rows = []
-    for name, (kind, scale) in CASES.items():
-        if name not in only:
-            rows += [row for row in known if (row["kind"], row["scale"]) == (kind, scale)]
-            continue
+    found = {}
+    for name in only:
+        kind, scale = CASES[name]
         own, control = (
-            np.array([
-                found for seed in range(trials) if (found := ranks(kind, seed, scale, control=wrong)) is not None
-            ])
+            np.array([each for seed in range(trials) if (each := ranks(kind, seed, scale, control=wrong)) is not None])
             for wrong in (False, True)
-        )  # fmt: skip
+        )
         about = {"kind": kind, "scale": scale}
-        rows += p_value_rows(about, NAMES[kind], len(own), p_values(own), p_values(control))
+        found[name] = p_value_rows(about, NAMES[kind], len(own), p_values(own), p_values(control))
+    rows, known = [], known_rows("several_terms_sbc")  # what other runs wrote meanwhile, too
+    for name, case in CASES.items():
+        rows += found.get(name) or [row for row in known if (row["kind"], row["scale"]) == case]
     publish_p_values("several_terms_sbc", rows)
