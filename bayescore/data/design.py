@@ -17,7 +17,7 @@ ARRAY = ""  # stands for the name of a column where there is none
 
 
 ORIGINS_KEPT = "kept"
-"""What a stored design says of effects whose column is centred in the matrix, and for them is not."""
+"""Mark of a stored design: effects whose column is centred in the matrix are on the column as it is."""
 
 
 @jit
