@@ -27,7 +27,7 @@ from scipy.special import expit
 
 from bayescore.data.published import load_chemreact, load_covtype, load_webspam
 from bayescore.types import INTERCEPT, FloatArray, LabelArray, read_only
-from bayescore.validation import RandomState, check_generator, check_integer
+from bayescore.validation import RandomState, check_generator, check_integer, one_seed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,15 +70,17 @@ TRUTH = {
 }
 
 
-def clicks(n_rows: int = 1_000_000, *, random_state: RandomState = None) -> "pd.DataFrame":
+def clicks(
+    n_rows: int = 1_000_000, *, random_state: RandomState = None, random_seed: RandomState = None
+) -> "pd.DataFrame":
     """Return visits to a shop, made by a model whose coefficients are known.
 
     Parameters
     ----------
     n_rows : int
         Number of visits.
-    random_state : int, Generator, SeedSequence or None
-        Seed; it draws the counties' effects too.
+    random_state, random_seed : int, Generator, SeedSequence or None
+        Seed, by either name; it draws the counties' effects too.
 
     Returns
     -------
@@ -102,7 +104,7 @@ def clicks(n_rows: int = 1_000_000, *, random_state: RandomState = None) -> "pd.
     import pandas as pd
 
     check_integer(n_rows, "n_rows", low=1)
-    rng = check_generator(random_state)
+    rng = check_generator(one_seed(random_state, random_seed))
     effect = rng.normal(0.0, TRUTH["sigma_county"], len(_COUNTIES))
     county = rng.choice(len(_COUNTIES), n_rows, p=rng.dirichlet(np.full(len(_COUNTIES), 2.0)))
     age = (18.0 + 62.0 * rng.beta(1.6, 2.6, n_rows)).round(1)
@@ -184,15 +186,15 @@ class Problem:
         """Number of columns of the design matrix."""
         return len(self.theta)
 
-    def __call__(self, n: int, random_state: RandomState = None) -> Labelled:
+    def __call__(self, n: int, random_state: RandomState = None, *, random_seed: RandomState = None) -> Labelled:
         """Draw n rows; the memory needed is the result and one chunk.
 
         Parameters
         ----------
         n : int
             Number of rows.
-        random_state : None, int, SeedSequence or Generator
-            Seed.
+        random_state, random_seed : None, int, SeedSequence or Generator
+            Seed, by either name.
 
         Returns
         -------
@@ -205,7 +207,7 @@ class Problem:
         ValueError
             If n < 1.
         """
-        parts = self.blocks(n, random_state)
+        parts = self.blocks(n, one_seed(random_state, random_seed))
         X, y = np.empty((n, self.n_features)), np.empty(n, dtype=np.int8)
         start = 0
         for X_block, y_block in parts:
@@ -272,7 +274,7 @@ def probit_problem(beta: ArrayLike) -> Problem:
     return Problem("Probit", read_only(theta), names, draw)
 
 
-def probit(n: int, beta: ArrayLike, random_state: RandomState = None) -> Labelled:
+def probit(n: int, beta: ArrayLike, random_state: RandomState = None, *, random_seed: RandomState = None) -> Labelled:
     """Draw n rows of the probit model with coefficients beta.
 
     x_1 = 1, x_d ~ N(0, 1) for d > 1, and P(y = 1 | x) = Phi(x . beta).
@@ -283,8 +285,8 @@ def probit(n: int, beta: ArrayLike, random_state: RandomState = None) -> Labelle
         Number of rows.
     beta : array-like, shape (D,)
         Coefficients, the intercept first.
-    random_state : None, int, SeedSequence or Generator
-        Seed.
+    random_state, random_seed : None, int, SeedSequence or Generator
+        Seed, by either name.
 
     Returns
     -------
@@ -303,4 +305,4 @@ def probit(n: int, beta: ArrayLike, random_state: RandomState = None) -> Labelle
     >>> X.shape, y.dtype
     ((1000, 2), dtype('int8'))
     """
-    return probit_problem(beta)(n, random_state)
+    return probit_problem(beta)(n, random_state, random_seed=random_seed)

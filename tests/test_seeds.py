@@ -1,5 +1,7 @@
 """Seeds go by either name, scikit-learn's `random_state` and PyMC's `random_seed`, and by one of them only."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -20,6 +22,11 @@ def streamed(kind, **seed):
     return bc.stream(kind, size=20, family="probit", **seed).partial_fit(X, Y).coreset().weights
 
 
+@cache
+def fitted():
+    return bc.fit(X, Y, random_state=1, **QUIET)
+
+
 CALLS = {
     "build_coreset": lambda **seed: core(**seed).index,
     "sample": lambda **seed: bc.sample(
@@ -30,6 +37,15 @@ CALLS = {
     "stream": lambda **seed: streamed("merge_reduce", **seed),
     "separability": lambda **seed: separability(X, Y, **QUIET, **seed).n_tried,
     "mu_complexity": lambda **seed: mu_complexity(X, Y, **QUIET, **seed).lower_bound,
+    "Fit.predict": lambda **seed: fitted().predict(X[:50], kind="response", **seed),
+    "Fit.all_rows_posterior": lambda **seed: (
+        fitted().all_rows_posterior(draws=20, chains=1, tune=400, sampler="mala", **QUIET, **seed).posterior["beta"]
+    ),
+    "clicks": lambda **seed: bc.datasets.clicks(50, **seed)["age"],
+    "probit": lambda **seed: bc.datasets.probit(50, [0.5, -1.0], **seed)[0],
+    "binary5": lambda **seed: bc.datasets.binary5(50, **seed)[0],
+    "separable_circle": lambda **seed: bc.papers.separable_circle(8, **seed)[0].sum(axis=0),
+    "spread": lambda **seed: bc.papers.spread(np.tile(X, (4, 1)), 4, radius=9.0, samples=50, **seed).delta_s,
 }
 
 

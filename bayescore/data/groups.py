@@ -4,7 +4,9 @@ Levels stand in the order of `factors`. There may be thousands, which a hash tab
 count as integers, so that a CSV file and a Parquet file of the same rows give the same levels.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -34,6 +36,7 @@ class Grouper:
 
     grouping: Grouping
     new: bool = False  # whether an unknown level has the code `NO_GROUP`; else it is an error
+    role: str = "groups"  # what messages call it
     table: pa.Array = field(init=False)
 
     def __post_init__(self) -> None:
@@ -43,7 +46,7 @@ class Grouper:
     def where(self) -> str:
         """What messages call its column, or columns."""
         names = [repr(name) for name in self.grouping.columns]
-        return f"groups (column{'s' * (len(names) > 1)} {' and '.join(names)})"
+        return f"{self.role} (column{'s' * (len(names) > 1)} {' and '.join(names)})"
 
     def of(self, rows: pa.Table | pa.RecordBatch, name: str) -> pa.Array | pa.ChunkedArray:
         """Return the factor of rows, which may have it by another `name`, as `column_of` does."""
@@ -169,6 +172,25 @@ def coded(given: GivenGroups, groupers: Sequence[Grouper], *, drop: bool) -> Int
         return None
     columns = zip(given.names, groupers, strict=True)
     return np.stack([by.codes(given.columns.column(name), 0, drop=drop) for name, by in columns], axis=1)
+
+
+def coded_columns(data: Any, names: Sequence[str]) -> tuple[tuple[Grouping, ...], IntArray]:
+    """Return columns of a table as factors, and the codes of its rows, shape (n, F)."""
+    table = as_table(data)
+    with called_by():
+        groupers = groupers_of(Survey(levels=groups_seen(table, names)), names)
+    groupers = tuple(replace(by, role="by") for by in groupers)
+    found = [by.codes(by.of(table, by.grouping.name), 0) for by in groupers]
+    return tuple(by.grouping for by in groupers), np.stack(found, axis=1)
+
+
+@contextmanager
+def called_by() -> Iterator[None]:
+    """Let errors about groups say `by`, the argument that names columns which part rows."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(re.sub(r"\bgroups\b", "by", str(error))) from None
 
 
 def groups_seen(batch: pa.Table | pa.RecordBatch, names: Iterable[str]) -> dict[str, DistinctValues]:

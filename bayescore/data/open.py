@@ -24,7 +24,7 @@ from bayescore.data.factors import JOINT, Levels, Selection, check_levels, check
 from bayescore.data.formula_design import FormulaDesign, formula_design, formula_of, read_design
 from bayescore.data.formula_learning import learner, learnt_design, varying
 from bayescore.data.formula_parsing import every_column, has_dot, parsed
-from bayescore.data.groups import Grouper, check_groupings
+from bayescore.data.groups import Grouper, called_by, check_groupings
 from bayescore.data.passes import NO_OBSERVATIONS, ObservationTotals, total_weight
 from bayescore.data.responses import LABELS, Classes, Expression, described, response_of
 from bayescore.data.roles import NO_WEIGHTS
@@ -144,6 +144,7 @@ def open_in(
     new_groups: bool = False,
     learn_groups: bool = False,
     clusters: Any = None,
+    parts: Sequence[str] = (),
     progress: bool = False,
     whose: str = "the design",
     **beside: Any,
@@ -174,6 +175,12 @@ def open_in(
         selection = Selection(design.raw_names) if selection is None else replace(selection, names=design.raw_names)
     elif groups is not None and not factors:
         raise DataError(f"groups is given, but {whose} has none; leave it out")
+    if parts:
+        named = [] if groups is None else [groups] if isinstance(groups, str) else groups
+        if not (isinstance(named, list | tuple) and all(isinstance(name, str) for name in named)):
+            raise DataError(f"by={list(parts)} are columns, and groups were given as arrays; make these columns, too")
+        groups, beside["clusters"] = [*named, *parts], True
+        selection = Selection(design.raw_names) if selection is None else replace(selection, names=design.raw_names)
     brings_labels = isinstance(data, Coreset | Source) or beside.get("trials") is not None
     response = LABELS if isinstance(data, Coreset | Source) else response_of(design.classes)
     counts = response == "counts"
@@ -189,6 +196,12 @@ def open_in(
             found = open_rows(data, y, label=label, progress=progress, selection=selection, **asked).design.groups
         design = with_levels(design, found)
     groupers = None if ready else tuple(Grouper(grouping, new_groups) for grouping in design.groups) or None
+    if parts:
+        asked = {**beside, "offset": offset, "groups": list(parts), "positive": positive, "response": response}
+        with called_by(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the rows are opened again below
+            found = open_rows(data, y, label=label, progress=progress, selection=selection, **asked).design.groups
+        groupers = (*(groupers or ()), *(Grouper(own, role="by") for own in found))
     beside |= {"offset": offset, "groups": groups, "groupers": groupers, "positive": positive, "response": response}
     with _saying_missing(design, **given):
         dataset = open_rows(data, y, label=label, progress=progress, selection=selection, **beside)
@@ -211,7 +224,7 @@ def open_in(
     if names != design.raw_names:
         own, known = shown_apart(names, design.raw_names)
         raise DataError(f"data has the features {own}, {whose} {known}; give the same columns in the same order")
-    if len(dataset.design.groups) != len(factors) and clusters is None:
+    if len(dataset.design.groups) != len(factors) + len(parts) and clusters is None:
         has = ", ".join(repr(grouping.name) for grouping in dataset.design.groups) or "none"
         raise DataError(f"data has the groups {has}, {whose} {', '.join(map(repr, factors)) or 'none'}; give the same")
     weighted = beside.get("weights") is not None or dataset.rows.design.weighted

@@ -41,6 +41,7 @@ p along the row's derivative in the design, x_n' = dx_n / dr by the raw column r
 where t_n moves eta by about 1e-5 at any draw; a step in r itself would leave the domains of terms.
 """
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -52,10 +53,13 @@ from numpy.typing import NDArray
 from bayescore.data.arrays import rows_source
 from bayescore.data.coreset import Coreset, check_same_design
 from bayescore.data.dataset import Dataset
-from bayescore.data.design import Design
+from bayescore.data.design import Design, Grouping
+from bayescore.data.factors import columns_of
 from bayescore.data.formula_design import formula_of
+from bayescore.data.groups import coded_columns
 from bayescore.data.open import open_in
 from bayescore.data.responses import LABELS, numbers_of, response_of
+from bayescore.data.sources import column_names, has_named_columns
 from bayescore.data.tables import feature_matrix, is_dask, is_table
 from bayescore.diagnostics.row_sums import DrawnApproximation, check_finite, effects_at
 from bayescore.families import Family
@@ -102,23 +106,30 @@ class Along:
 
 @dataclass(frozen=True, eq=False)
 class ContrastCells:
-    """What is summed: contrasts of the raw column `variable`, each over the rows of each value of the column `by`.
+    """What is summed: contrasts of the raw column `variable`, each over the rows of each value of the columns `by`.
 
     A contrast adds up changes of a row. Blocks are raw rows, or with `designed` rows of the design matrix, whose
-    columns tell the raw ones.
+    columns tell the raw ones. Codes of the factors `added` follow those of the design's groups.
     """
 
     design: Design
     designed: bool
-    by: str | None = None
-    values: tuple[float, ...] = (0.0,)  # of `by`; of text and of groups the codes
+    by: tuple[str, ...] = ()
+    values: tuple[tuple[float, ...], ...] = ()  # of each of `by`; of text and of groups the codes
+    combinations: IntArray | None = None  # of values that rows have, in order; None for all
+    added: tuple[Grouping, ...] = ()
     variable: str | None = None
     contrasts: tuple[tuple[Change, ...], ...] = ((Change(),),)
     along: Along | None = None  # of the one contrast that is a slope
     response: str = LABELS  # what the rows' responses are
 
     def __len__(self) -> int:
-        return len(self.contrasts) * len(self.values)
+        return len(self.contrasts) * self.n_parts
+
+    @property
+    def n_parts(self) -> int:
+        """Number of parts of the rows."""
+        return math.prod(map(len, self.values)) if self.combinations is None else len(self.combinations)
 
     def counted(self, block: WeightedData) -> WeightedData:
         """Return a block without its responses: of counts the exposures alone, as averages are of rates by exposure."""
@@ -130,7 +141,7 @@ class ContrastCells:
         """Return a raw column, or the codes of groups, shape (n,)."""
         if name not in self.design.raw_names:
             assert block.group is not None
-            return np.asarray(block.group[:, [own.name for own in self.design.groups].index(name)])
+            return np.asarray(block.group[:, [own.name for own in (*self.design.groups, *self.added)].index(name)])
         if not self.designed:
             return np.asarray(block.X[:, self.design.raw_names.index(name)])
         found = raw_column(self.design, block.X, name)
@@ -138,17 +149,18 @@ class ContrastCells:
         return found
 
     def parts(self, block: WeightedData) -> IntArray:
-        """Return the place of each row's value of `by`, shape (n,)."""
-        if self.by is None:
-            return np.zeros(len(block), dtype=np.int64)
-        column = self.column(block, self.by)
-        if self.by not in self.design.raw_names and (column == NO_GROUP).any():
-            raise DataError(
-                f"by={self.by!r}: row {block.index[(column == NO_GROUP).argmax()]} of data is of a group that the "
-                "posterior does not know; leave such rows out"
-            )
-        values = np.asarray(self.values)
-        return np.searchsorted(0.5 * (values[1:] + values[:-1]), column)
+        """Return the place of each row's values of `by`, shape (n,)."""
+        places = np.zeros(len(block), dtype=np.int64)
+        for name, known in zip(self.by, self.values, strict=True):
+            column = self.column(block, name)
+            if name not in self.design.raw_names and (column == NO_GROUP).any():
+                raise DataError(
+                    f"by={name!r}: row {block.index[(column == NO_GROUP).argmax()]} of data is of a group that the "
+                    "posterior does not know; leave such rows out"
+                )
+            values = np.asarray(known)
+            places = places * len(values) + np.searchsorted(0.5 * (values[1:] + values[:-1]), column)
+        return places if self.combinations is None else np.searchsorted(self.combinations, places)
 
     def rounding(self, name: str) -> float:
         """Return the size of the numbers that a raw column was computed of, in whose last digits it is not exact."""
@@ -159,7 +171,7 @@ class ContrastCells:
 
     def terms(self, block: WeightedData, contrast: int) -> list[tuple[FloatArray, WeightedData]]:
         """Return the factors of a contrast's rows, shape (n,), and changed rows in the design, in the block's order."""
-        changes, ones = self.contrasts[contrast], np.ones(len(block))
+        changes, ones, block = self.contrasts[contrast], np.ones(len(block)), self._modelled(block)
         if self.variable is None:
             X = block.X if self.designed else self._designed(block, block.X, "data")
             return [(change.factor * ones, replace(block, X=X)) for change in changes]
@@ -175,6 +187,13 @@ class ContrastCells:
             where = f"data with {self.variable!r} {by}"
             found.append((change.factor * ones, replace(block, X=self._designed(block, raw, where))))
         return found
+
+    def _modelled(self, block: WeightedData) -> WeightedData:
+        """Return rows with the codes of the model's groups alone."""
+        n = len(self.design.groups)
+        if not self.added or block.group is None:
+            return block
+        return replace(block, group=block.group[:, :n] if n else None)
 
     def _start(self, raw: FloatArray, place: int) -> FloatArray:
         """Return the entries that a column is moved from, shape (n,): a step back where the step leaves a domain."""
@@ -334,13 +353,14 @@ def every_row(dataset: Dataset, cells: ContrastCells, predictor: Predictor, fami
         block = cells.counted(block)
         sums, total, parts = np.zeros((K, len(predictor))), np.zeros(K), cells.parts(block)
         for contrast in range(len(cells.contrasts)):
-            codes = contrast * len(cells.values) + parts
+            codes = contrast * cells.n_parts + parts
             total += np.bincount(codes, block.weights, K)
             for factor, rows in cells.terms(block, contrast):
                 counted = rows.with_weights(factor * rows.weights)
                 for start in range(0, len(rows), step):
                     cut = slice(start, start + step)
-                    sums += sums_of_piece(predictor, family, counted.take(cut), codes[cut], K)
+                    levels, own = sums_of_piece(predictor, family, counted.take(cut), codes[cut])
+                    sums[levels] += own
         return sums, total
 
     values, weight = np.zeros((K, len(predictor))), np.zeros(K)
@@ -375,7 +395,7 @@ class _AveragesPlan:
 
     def __call__(self, start: int, block: WeightedData, bars: list[Threshold]) -> list[_SampledRows] | None:
         """Look at a block, its first row at position `start` of the data; None where groups are not known."""
-        found, parts, n = [], self.cells.parts(block), len(self.cells.values)
+        found, parts, n = [], self.cells.parts(block), self.cells.n_parts
         for contrast in range(len(self.cells.contrasts)):
             reach, terms = np.zeros(len(block)), []
             for factor, rows in self.cells.terms(block, contrast):
@@ -463,7 +483,7 @@ def sampled(
             continue
         part, of_effects = known
         sample = select(pools[place].best(), size, float(sums[place, 1]))
-        changed = cells.terms(sample.expanded(), place // len(cells.values))
+        changed = cells.terms(sample.expanded(), place // cells.n_parts)
         rest, variance = _beyond(changed, sample.inclusion, (mean, predictor), look)
         values[place] = part.value + moves @ part.gradient + rest
         if look.order == 2:
@@ -604,7 +624,8 @@ def average_predictions(
         beside["missing"] = missing
     rows = averaged_rows(posterior, idata, data, beside, progressbar=progressbar)
     if by is not None:
-        shown, cells = rows.parts(by)
+        labels, cells = rows.parts((by,))
+        shown = labels[by]
     else:
         shown, values = rows.levels(str(variables), "variables")
         contrasts = tuple((Change(value=value),) for value in values)
@@ -629,11 +650,12 @@ def _figures(found: ContrastSums) -> list[tuple[FloatArray, FloatArray]]:
 
 
 class AveragedRows(NamedTuple):
-    """Rows to average over, raw or `designed`, those of the design matrix."""
+    """Rows to average over, raw or `designed`, those of the design matrix; codes of factors `added` follow groups'."""
 
     posterior: Posterior
     dataset: Dataset
     designed: bool
+    added: tuple[Grouping, ...] = ()
 
     @property
     def design(self) -> Design:
@@ -642,10 +664,10 @@ class AveragedRows(NamedTuple):
 
     def cells(self, **asked: Any) -> ContrastCells:
         """Return `ContrastCells` of these rows, whose columns tell what is asked."""
-        cells = ContrastCells(self.design, self.designed, response=response_of(self.dataset.source.classes), **asked)
+        response = response_of(self.dataset.source.classes)
+        cells = ContrastCells(self.design, self.designed, response=response, added=self.added, **asked)
         wanted = self.design.raw_names if cells.variable is not None else ()
-        if cells.by in self.design.raw_names:
-            wanted = (*wanted, str(cells.by))
+        wanted = (*wanted, *(name for name in cells.by if name in self.design.raw_names))
         if self.designed:
             X = np.zeros((1, len(self.design.names)))
             if lost := [own for own in wanted if raw_column(self.design, X, own) is None]:
@@ -655,19 +677,28 @@ class AveragedRows(NamedTuple):
                 )
         return cells
 
-    def parts(self, by: str | None) -> tuple[list[Any], ContrastCells]:
-        """Return the values of a column that parts the rows, as they are shown, and the cells of these parts."""
-        if by is None:
-            return ["all"], self.cells()
-        if not isinstance(by, str):
-            raise TypeError(
-                f"by={by!r} is no name of a column; for combinations make a column, or name groups 'a:b' of the fit"
-            )
-        known = {own.name: own.levels for own in self.design.groups}
-        if by in known and by not in self.design.raw_names:
-            return list(known[by]), self.cells(by=by, values=tuple(map(float, range(len(known[by])))))
-        shown, values = self.levels(by, "by")
-        return shown, self.cells(by=by, values=values)
+    def parts(self, by: tuple[str, ...], **asked: Any) -> tuple[dict[str, list[Any]], ContrastCells]:
+        """Return the parts' values of each column, as they are shown, and cells of what else is `asked`.
+
+        Of several columns a pass finds the combinations that rows have.
+        """
+        known = {own.name: own.levels for own in (*self.design.groups, *self.added)}
+        shown, values = [], []
+        for name in by:
+            if name in known and name not in self.design.raw_names:
+                levels, codes = list(known[name]), tuple(map(float, range(len(known[name]))))
+            else:
+                levels, codes = self.levels(name, "by")
+            shown.append(levels)
+            values.append(codes)
+        cells = self.cells(by=by, values=tuple(values), **asked)
+        if len(by) > 1:
+            found = self.dataset.map(lambda _, block: np.unique(cells.parts(block)), "learning levels")
+            codes_of = np.unique(np.concatenate(list(found)))
+            cells = replace(cells, combinations=codes_of)
+            places = np.unravel_index(codes_of, [len(levels) for levels in shown])
+            shown = [[levels[k] for k in place] for levels, place in zip(shown, places, strict=True)]
+        return dict(zip(by, shown, strict=True)), cells
 
     def levels(self, name: str, argument: str) -> tuple[list[Any], tuple[float, ...]]:
         """Return the levels of a raw column, as they are shown and as numbers; of a column of numbers by a pass."""
@@ -675,7 +706,7 @@ class AveragedRows(NamedTuple):
         text = dict(self.design.raw_levels).get(name)
         if text is not None:
             return list(text), tuple(map(float, range(len(text))))
-        values = values_of(self.dataset, self.cells(by=name), name, MAX_VALUES)
+        values = values_of(self.dataset, self.cells(by=(name,), values=((0.0,),)), name, MAX_VALUES)
         if values is None:
             raise DataError(
                 f"{argument}={name!r} has more than {MAX_VALUES} values in these rows: it is no factor; give a column "
@@ -708,22 +739,59 @@ class AveragedRows(NamedTuple):
         return found
 
 
+def check_by(by: Any) -> tuple[str, ...]:
+    """Return the columns that part rows, given None, a name or a list of names."""
+    names = () if by is None else (by,) if isinstance(by, str) else tuple(by) if isinstance(by, list | tuple) else None
+    if names is None or not all(isinstance(name, str) for name in names):
+        raise TypeError(f"by={by!r} is no name of a column, nor a list of names")
+    if len(set(names)) < len(names):
+        raise DataError(f"by={by!r} names a column twice; name each once")
+    return names
+
+
+def added_columns(design: Design, data: Any, by: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the columns of `by` that are none of the model's; raise unless data have them."""
+    known = {*design.raw_names, *(own.name for own in design.groups)}
+    added = tuple(name for name in by if name not in known)
+    names = column_names(data) if added and has_named_columns(data) else [*design.raw_names]
+    if lacking := [name for name in added if not set(columns_of(name, names)) <= set(names)]:
+        raise DataError(f"by={lacking[0]!r} is no column of the data: {listed(names, 10) or 'none'}")
+    return added
+
+
 def averaged_rows(
-    posterior: Posterior, idata: Any, data: Any, beside: dict[str, Any], *, progressbar: bool
+    posterior: Posterior, idata: Any, data: Any, beside: dict[str, Any], *, by: tuple[str, ...] = (), progressbar: bool
 ) -> AveragedRows:
-    """Return rows of any source that `average_predictions` takes; `beside` are the roles of their columns."""
+    """Return rows of any source that `average_predictions` takes; `beside` are the roles of their columns.
+
+    Rows have codes of those columns `by` that are none of the model's.
+    """
     design = design_of(posterior)
     memory = data is None or isinstance(data, WeightedData | list | tuple) or is_table(data)
+    added = added_columns(design, data, by)
     if beside or not (memory or (hasattr(data, "shape") and not is_dask(data))):
-        opened = open_in(design, data, new_groups=True, progress=progressbar, whose="the posterior's data", **beside)
-        found = AveragedRows(posterior, Dataset(opened.rows, progress=progressbar), isinstance(data, WeightedData))
+        told: dict[str, Any] = {"progress": progressbar, "whose": "the posterior's data", "parts": added}
+        opened = open_in(design, data, new_groups=True, **told, **beside)
+        rows = Dataset(opened.rows, progress=progressbar)
+        found = AveragedRows(posterior, rows, isinstance(data, WeightedData), added_groupings(opened, design))
     else:
-        rows, designed = _rows(idata, posterior, data)
-        small = _BLOCK if len(rows) <= EVERY_ROW else None
-        found = AveragedRows(posterior, Dataset(rows_source(rows), block_rows=small), designed)
+        rows_in_memory, designed = _rows(idata, posterior, data)
+        groupings: tuple[Grouping, ...] = ()
+        if added:
+            groupings, codes = coded_columns(data, added)
+            own = rows_in_memory.group
+            group = codes if own is None else np.concatenate([own, codes], axis=1)
+            rows_in_memory = replace(rows_in_memory, group=group)
+        small = _BLOCK if len(rows_in_memory) <= EVERY_ROW else None
+        found = AveragedRows(posterior, Dataset(rows_source(rows_in_memory), block_rows=small), designed, groupings)
     if not found.dataset.source.n_rows:
         raise DataError("data has no rows, so there is no average; give at least one")
     return found
+
+
+def added_groupings(opened: Dataset, design: Design) -> tuple[Grouping, ...]:
+    """Return the factors that part rows and are none of the design's, of rows that were opened with such `parts`."""
+    return opened.rows.design.groups[len(design.groups) :]
 
 
 def design_of(posterior: Posterior) -> Design:

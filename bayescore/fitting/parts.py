@@ -32,7 +32,7 @@ from bayescore.data.design import Design, Grouping
 from bayescore.data.formula_design import formula_of
 from bayescore.data.responses import numbers_of, response_of, two_rows_each, with_response
 from bayescore.data.tables import feature_matrix
-from bayescore.diagnostics.averages import AveragedRows
+from bayescore.diagnostics.averages import AveragedRows, added_columns, added_groupings
 from bayescore.diagnostics.elpd import sampled_counts
 from bayescore.diagnostics.results import Level
 from bayescore.fitting.earlier import EarlierRows
@@ -347,12 +347,12 @@ def raw_rows(fit: FitParts, data: Any, *, others: bool = False) -> RawRows:
     return RawRows(positive_rows(raw, *beside), design, len(raw))
 
 
-def rows_of_fit(fit: FitParts) -> AveragedRows:
-    """Return all rows that a fit was made of."""
-    return _opened(fit.rows_given, fit)
+def rows_of_fit(fit: FitParts, by: tuple[str, ...] = ()) -> AveragedRows:
+    """Return all rows that a fit was made of, with codes of columns `by` that are none of the model's."""
+    return _opened(fit.rows_given, fit, by)
 
 
-def _opened(given: Given, fit: FitParts) -> AveragedRows:
+def _opened(given: Given, fit: FitParts, by: tuple[str, ...] = ()) -> AveragedRows:
     if given.once:
         raise DataError("the rows came once and are gone; give data, rows to average over")
     own = given.data
@@ -361,9 +361,11 @@ def _opened(given: Given, fit: FitParts) -> AveragedRows:
             "the fit has sums of its rows alone, pseudo-rows, and not the rows' columns; give rows as "
             "data, data=rows, or the fit all of them, fit.update(data=rows)"
         )
-    found = given.rows(fit.coreset).rows
-    rows = Dataset(found, progress=given.progressbar)
-    return AveragedRows(fit.posterior(), rows, found.design == fit.coreset.design)
+    design = fit.coreset.design
+    added = added_columns(design, own, by)
+    found = given.rows(fit.coreset, **({"parts": added} if added else {}))
+    rows = Dataset(found.rows, progress=given.progressbar)
+    return AveragedRows(fit.posterior(), rows, found.rows.design == design, added_groupings(found, design))
 
 
 def _sample(given: Given, fit: FitParts) -> RawRows:

@@ -14,7 +14,7 @@ Reference: Arel-Bundock, Greifer and Heiss (2024), Journal of Statistical Softwa
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, cast
 
@@ -25,7 +25,15 @@ from numpy.typing import NDArray
 
 from bayescore.data.coreset import Coreset
 from bayescore.data.formula_design import reference_of
-from bayescore.diagnostics.averages import Along, AveragedRows, Change, ContrastSums, averaged_rows, values_of
+from bayescore.diagnostics.averages import (
+    Along,
+    AveragedRows,
+    Change,
+    ContrastSums,
+    averaged_rows,
+    check_by,
+    values_of,
+)
 from bayescore.diagnostics.row_sums import check_weight
 from bayescore.families import Family
 from bayescore.families.normal import Gaussian
@@ -33,10 +41,27 @@ from bayescore.fitting.parts import described, interval_names, rows_of_fit
 from bayescore.fitting.tables import FitTables
 from bayescore.limits import PROB
 from bayescore.models.predictor import Predictor
-from bayescore.samplers.poststratify import poststratify
-from bayescore.samplers.predict import factor_levels, new_groups_seed, of_rows, probabilities, probability_tiles
+from bayescore.samplers.poststratify import population_shares
+from bayescore.samplers.predict import (
+    column_numbers,
+    factor_levels,
+    new_groups_seed,
+    of_rows,
+    probabilities,
+    probability_tiles,
+)
+from bayescore.text import listed
 from bayescore.types import FloatArray, IntArray, WeightedData
-from bayescore.validation import DataError, RandomState, check_choice, check_generator, check_integer, check_positive
+from bayescore.validation import (
+    DataError,
+    RandomState,
+    check_choice,
+    check_generator,
+    check_integer,
+    check_positive,
+    check_weights,
+    one_seed,
+)
 
 
 class FitPredictions(FitTables):
@@ -49,9 +74,11 @@ class FitPredictions(FitTables):
         kind: str = "mean",
         offset: Any = None,
         groups: Any = None,
+        exposure: Any = None,
         new_groups: str = "sample",
         prob: float = PROB,
-        random_state: RandomState = 0,
+        random_state: RandomState = None,
+        random_seed: RandomState = None,
     ) -> Any:
         """Return the posterior of P(y = +1 | x), or of the rate of counts or mean of numbers, of new rows.
 
@@ -63,14 +90,17 @@ class FitPredictions(FitTables):
             Mean, sd and interval of each row's probability; draws of its label; or draws of its probability. Of counts
             the rate, and counts of an exposure of 1; of numbers the mean, and numbers with noise.
         offset, groups : array or str, optional
-            As in `predict`; by default the columns of the fit's names.
+            Offsets and groups of the rows, or their columns; by default the columns of the fit's names.
+        exposure : array or str, optional
+            Of counts, exposures of the rows or their column: means are rates times exposures, and counts are drawn at
+            these. Without it all figures are of an exposure of 1, whatever exposures the fit's rows had.
         new_groups : {"sample", "average"}
             With "sample" a group that the fit does not know has effects drawn from N(0, sigma^2), one draw with each
             of the posterior; rows of one new group share them. With "average" p is averaged over these effects.
         prob : float
             Probability of the equal-tailed interval.
-        random_state : int, Generator, SeedSequence or None
-            Seed of the effects of new groups, and of labels.
+        random_state, random_seed : int, Generator, SeedSequence or None
+            Seed of the effects of new groups, and of labels, by either name; 0 by default.
 
         Returns
         -------
@@ -96,47 +126,81 @@ class FitPredictions(FitTables):
         """
         check_choice(kind, "kind", ("mean", "response", "draws"))
         interval_names(prob)
-        rng = check_generator(random_state)
+        rng = check_generator(0 if random_state is random_seed is None else one_seed(random_state, random_seed))
         seed = new_groups_seed(new_groups, rng)
+        posterior = self.posterior()
+        exposures = None if exposure is None else self._exposures(new, exposure)
         if kind == "mean":
-            found = of_rows(self.posterior(), new, partial(_figures, seed=seed, prob=prob), offset, groups)
+            found = of_rows(posterior, new, partial(_figures, seed=seed, prob=prob), offset, groups)
+            found = found if exposures is None else found * _of_each_row(exposures, len(found))[:, None]
             columns = ["mean", "sd", *interval_names(prob)[:2]]
             index = new.index if isinstance(new, pd.DataFrame) else None
             return self._labelled(pd.DataFrame(found, columns=columns, index=index))
-        posterior = self.posterior()
-        p = of_rows(posterior, new, partial(probabilities, seed=seed), offset, groups)
-        values: Any = p.T
+        values: Any = of_rows(posterior, new, partial(probabilities, seed=seed), offset, groups).T
+        each = None if exposures is None else _of_each_row(exposures, values.shape[1])
         if kind == "response":
             family = posterior.family
             if posterior.sd is not None:
                 family = cast(Gaussian, family).at(posterior.sd[:, None])
-            values = _responses(p.T, family, rng)
+            weighed = each is not None and self.coreset.design.exposure is not None
+            values = values if each is None or weighed else values * each
+            values = _responses(values, family, rng, each if weighed else 1.0)
+        elif each is not None:
+            values = values * each
         attrs = dict(self._about)
         if self.coreset.response == "labels":
             attrs["positive"] = str(self.coreset.classes[1])
         return xr.DataArray(values, dims=("sample", "row"), attrs=attrs)
 
+    def _exposures(self, new: Any, exposure: Any) -> FloatArray:
+        """Return exposures of new rows, given them or their column."""
+        if not self.coreset.counts:
+            raise DataError(
+                f"exposure is given, but the fit's family is {self.coreset.family_asked!r}, which takes no counts; "
+                "leave it out"
+            )
+        if isinstance(exposure, str):
+            exposure = column_numbers(new, exposure, "exposure")
+        return check_weights(exposure, np.size(exposure), "exposure", zero=True)
+
     def poststratify(
-        self, cells: Any, by: str | Sequence[str] = (), *, weights: str, prob: float = PROB, max_draws: int = 1000
-    ) -> pd.DataFrame:
+        self,
+        cells: Any,
+        by: str | Sequence[str] = (),
+        *,
+        weights: str,
+        draws: bool = False,
+        prob: float = PROB,
+        max_draws: int = 1000,
+    ) -> Any:
         """Return the share of the class that is +1 in a population, or in parts of it (MRP).
 
         Parameters
         ----------
-        cells, by, weights, max_draws
-            As in `bayescore.poststratify`.
+        cells : data frame or Arrow table
+            A row for each cell of the population: the raw columns of the fit, its groups, its offset where it has one.
+        by : str or list of str, optional
+            Columns of `cells`, of any kind, that part the population; without it there is one share.
+        weights : str
+            Column of `cells` with their sizes in the population.
+        draws : bool
+            Return the draws behind the table.
         prob : float
             Probability of the equal-tailed intervals.
+        max_draws : int
+            Draws used, evenly spaced.
 
         Returns
         -------
-        DataFrame
-            A row for each part; `mean`, `lower` and `upper` of its share, and its `weight`.
+        DataFrame or DataArray
+            A row for each part: mean, sd and interval of its share, and its `weight`. Or draws, dims chain, draw and
+            the table's index.
 
         Raises
         ------
         DataError
-            As `bayescore.poststratify` does.
+            If there are no cells, or they lack a column, miss an entry, have a level that the fit does not know, or
+            weights that are not positive.
 
         Examples
         --------
@@ -148,20 +212,86 @@ class FitPredictions(FitTables):
         >>> census = pd.DataFrame({"old": [0, 1], "county": ["a", "a"], "n": [300, 100]})
         >>> fit.poststratify(census, by="county", weights="n")["mean"].round(1).to_dict()
         {'a': 0.6}
+        >>> shares = fit.poststratify(census, by="old", weights="n", draws=True)
+        >>> bool((shares.sel(old=1) > shares.sel(old=0)).mean() > 0.99)
+        True
         """
-        interval_names(prob)
-        found = poststratify(self.idata, self.coreset, cells, by, weights=weights, prob=prob, max_draws=max_draws)
-        return self._labelled(found)
+        options = _options(prob, max_draws)
+        found = population_shares(self.idata, self.coreset, cells, by, weights=weights, max_draws=max_draws)
+        drawn = AverageDraws(found.shares[None], None, found.parts, {"weight": found.weight})
+        if draws:
+            return self._by_chain(drawn, options)
+        return self._labelled(drawn.figures(prob).set_axis(found.parts))
+
+    def _by_chain(self, drawn: "AverageDraws", options: "Options") -> xr.DataArray:
+        """Return averages at draws by chain and draw, with the level."""
+        posterior, own = self.posterior(), self.idata["posterior"]
+        places = posterior.positions(options.max_draws).reshape(len(posterior.draws), -1)[0]
+        return drawn.array({"chain": own["chain"].values, "draw": own["draw"].values[places]}, self._about)
 
 
-def _responses(mean: FloatArray, family: Family, rng: np.random.Generator) -> NDArray[Any]:
-    """Return responses drawn at their means."""
+@dataclass(frozen=True, eq=False)
+class AverageDraws:
+    """Averages at S draws, shape (C, P, S), of C contrasts over P parts of the rows, and what these are called.
+
+    `more` has columns that stand beside the averages in a table, shape (C * P,).
+    """
+
+    values: FloatArray
+    contrasts: pd.Index | None
+    parts: pd.Index | None
+    more: Mapping[str, FloatArray] = field(default_factory=dict)
+    null: float | None = None  # what contrasts are when there is none: 0 of differences, 1 of ratios
+
+    def figures(self, prob: float) -> pd.DataFrame:
+        """Return mean, sd and interval of each average, a row for each part, contrasts below each other."""
+        flat = self.values.reshape(-1, self.values.shape[2])
+        columns = described(flat, prob)
+        if self.null is not None:
+            columns[f"P(>{self.null:g})"] = (flat > self.null).mean(axis=1)
+        return pd.DataFrame({**columns, **self.more})
+
+    def table(self, prob: float) -> pd.DataFrame:
+        """Return `figures` with the names of contrasts and parts as first columns."""
+        n_parts, rows = self.values.shape[1], np.arange(self.values.shape[0] * self.values.shape[1])
+        names = [(self.contrasts, rows // n_parts), (self.parts, rows % n_parts)]
+        labels = [index.take(places).to_frame(index=False) for index, places in names if index is not None]
+        return pd.concat([*labels, self.figures(prob)], axis=1)
+
+    def array(self, coords: Mapping[str, Any], attrs: Mapping[str, str]) -> xr.DataArray:
+        """Return the averages with dimensions chain, draw, contrast and part, given the coordinates of the first two.
+
+        A part by several columns is called by their values, in a multi-index.
+        """
+        all_coords, dims, shape = xr.Coordinates(coords), ["chain", "draw"], [len(own) for own in coords.values()]
+        for index in (self.contrasts, self.parts):
+            if index is None:
+                continue
+            name = "part" if isinstance(index, pd.MultiIndex) else str(index.name)
+            if isinstance(index, pd.MultiIndex):
+                all_coords = all_coords.merge(xr.Coordinates.from_pandas_multiindex(index, name)).coords
+            else:
+                all_coords[name] = index
+            dims.append(name)
+            shape.append(len(index))
+        values = np.moveaxis(self.values.reshape(-1, self.values.shape[2]), 1, 0).reshape(shape)
+        return xr.DataArray(values, dims=dims, coords=all_coords, attrs=dict(attrs))
+
+
+def _of_each_row(exposures: FloatArray, n_rows: int) -> FloatArray:
+    if len(exposures) != n_rows:
+        raise DataError(f"exposure has {len(exposures)} entries and new {n_rows} rows; give one for each row")
+    return exposures
+
+
+def _responses(mean: FloatArray, family: Family, rng: np.random.Generator, exposure: Any) -> NDArray[Any]:
+    """Return responses drawn at their means; of counts at rates and an exposure, as `Family.draw` does."""
     if family.quadratic:
         return family.draw(mean, rng)
     if not family.counts:
         return np.asarray(rng.random(mean.shape) < mean)
     with np.errstate(divide="ignore"):  # of a rate of 0
-        return family.draw(np.log(mean), rng).astype(np.int64)
+        return family.draw(np.log(mean), rng, exposure).astype(np.int64)
 
 
 def _figures(
@@ -178,7 +308,7 @@ def _figures(
     return np.concatenate([np.column_stack([*(described(p, prob) | {"mean": mean}).values()]) for mean, p in tiles])
 
 
-_BINARY = ({"value": 0.0}, {"value": 1.0})
+MAX_BYTES = 2**28  # of averages at all draws
 
 
 class Options(NamedTuple):
@@ -198,13 +328,18 @@ class Contrasts:
     figures: Callable[[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
     column: str | None = "contrast"  # of the names
     along: Along | None = None  # of a slope
+    null: float | None = 0.0
 
-    def table(self, rows: AveragedRows, by: str | None, options: Options, core: Coreset | None) -> pd.DataFrame:
-        """Return a table with a row for each contrast and part of the rows; `core` stands for them if it is given."""
-        parts, cells = rows.parts(by)
-        asked = {"variable": self.variable, "contrasts": self.changes, "along": self.along}
-        cells = rows.cells(by=by, values=cells.values, **asked)
-        n = len(parts)
+    def drawn(self, rows: AveragedRows, by: tuple[str, ...], max_draws: int, core: Coreset | None) -> AverageDraws:
+        """Return each contrast over each part of the rows, at draws; `core` stands for the rows if it is given."""
+        labels, cells = rows.parts(by, variable=self.variable, contrasts=self.changes, along=self.along)
+        n, n_draws = cells.n_parts, len(rows.posterior.positions(max_draws))
+        most = max(len(self.names), len(self.changes)) * n
+        if (size := 8 * most * n_draws) > MAX_BYTES:
+            raise DataError(
+                f"{most:,} averages at {n_draws:,} draws take {size:,} bytes (limit {MAX_BYTES:,}): part the rows by "
+                "columns of fewer values, compare fewer levels, or give a smaller max_draws"
+            )
 
         def figures(found: ContrastSums) -> tuple[FloatArray, FloatArray, IntArray]:
             seen = np.flatnonzero(found.weight[:n] > 0.0)
@@ -212,64 +347,95 @@ class Contrasts:
             values, error = values.reshape(len(self.changes), n, -1)[:, seen], error.reshape(-1, n)[:, seen]
             return (*self.figures(values, error), seen)
 
-        found = rows.sums(cells, options.max_draws, lambda sums: [_flat(*figures(sums)[:2])])
-        if core is not None and not core.counts:  # whose weight has events, too
+        found = rows.sums(cells, max_draws, lambda sums: [_flat(*figures(sums)[:2])])
+        if core is not None and not (core.counts or rows.added):  # whose weight has events, too
             check_weight(core, float(found.weight[:n].sum()))
         values, error, seen = figures(found)
-        figure, se = _flat(values, error)
-        table = pd.DataFrame(described(figure, options.prob)).assign(sampling_se=se)
-        if by is not None:
-            table.insert(0, by, [parts[place] for place in seen] * len(self.names))
-        if self.column is not None:
-            table.insert(0, self.column, [name for name in self.names for _ in seen])
-        return table
+        parts = _index({name: [own[place] for place in seen] for name, own in labels.items()})
+        names = None if self.column is None else pd.Index(self.names, name=self.column)
+        return AverageDraws(values, names, parts, {"sampling_se": error.ravel()}, self.null)
+
+
+def _index(labels: Mapping[str, list[Any]]) -> pd.Index | None:
+    if len(labels) > 1:
+        return pd.MultiIndex.from_arrays(list(labels.values()), names=list(labels))
+    return next((pd.Index(own, name=name) for name, own in labels.items()), None)
 
 
 def predictions_of(rows: AveragedRows, variable: str | None) -> Contrasts:
     """Return all rows as they are, or as if they had each level of a factor in turn."""
     if variable is None:
-        return Contrasts(None, ["all"], ((Change(),),), _as_they_are, None)
+        return Contrasts(None, ["all"], ((Change(),),), _as_they_are, None, null=None)
     names, values = rows.levels(variable, "variables")
-    return Contrasts(variable, names, tuple((Change(value=value),) for value in values), _as_they_are, variable)
+    changes = tuple((Change(value=value),) for value in values)
+    return Contrasts(variable, names, changes, _as_they_are, variable, null=None)
 
 
-def comparisons_of(rows: AveragedRows, variable: str, step: float, *, ratio: bool) -> Contrasts:
-    """Return the levels of a factor against their reference, 1 against 0, or `step` more of a column of numbers."""
+COMPARISONS = {"difference": "{0} - {1}", "ratio": "{0} / {1}", "odds": "odds({0}) / odds({1})"}
+"""What contrasts of two average predictions are called."""
+
+
+def comparisons_of(
+    rows: AveragedRows, variable: str, *, against: Any = "first", step: float = 1.0, comparison: str = "difference"
+) -> Contrasts:
+    """Return levels of a factor against others, 1 against 0, or `step` more of a column of numbers."""
     rows.check_column(variable, "variable")
-    levels, sign = factor_levels(rows.design, variable), "/" if ratio else "-"
+    if comparison == "odds" and rows.posterior.family.response != "labels":
+        raise DataError(
+            f"comparison='odds' is of probabilities, and the family is {rows.posterior.family.name!r}; give "
+            "comparison='ratio' or 'difference'"
+        )
+    levels, text = list(factor_levels(rows.design, variable)), variable in dict(rows.design.raw_levels)
+    if not levels and step == 1.0 and _is_binary(rows, variable):
+        levels = [0, 1]
     if levels:
-        text = variable in dict(rows.design.raw_levels)
         ways = [{"value": float(place) if text else float(level)} for place, level in enumerate(levels)]
-        reference = reference_of(rows.design, variable)
-        first = levels.index(reference) if reference in levels else 0
+        first = _reference(rows, variable, levels, against)
         ways.insert(0, ways.pop(first))
-        names = [f"{level} {sign} {levels[first]}" for level in levels if level != levels[first]]
-        return _against_first(variable, names, ways, ratio=ratio)
-    if step == 1.0 and _is_binary(rows, variable):
-        return _against_first(variable, [f"1 {sign} 0"], _BINARY, ratio=ratio)
-    name = f"+{step:g} / +0" if ratio else f"+{step:g}"
-    return _against_first(variable, [name], [{"shift": 0.0}, {"shift": step}], ratio=ratio)
+        levels.insert(0, levels.pop(first))
+        pairs = [(j, 0) for j in range(1, len(levels))]
+        if against == "pairwise":
+            pairs = [(j, i) for i in range(len(levels)) for j in range(i + 1, len(levels))]
+    else:
+        if against != "first":
+            raise DataError(
+                f"against={against!r}, but variable={variable!r} is a column of numbers, which step= compares: leave "
+                "against out, or write C(...) in the formula"
+            )
+        ways, levels, pairs = [{"shift": 0.0}, {"shift": step}], ["+0", f"+{step:g}"], [(1, 0)]
+    named = "{0}" if levels[0] == "+0" and comparison == "difference" else COMPARISONS[comparison]
+    names = [named.format(levels[j], levels[i]) for j, i in pairs]
+    if comparison != "difference":
+        each = tuple((Change(**way),) for way in ways)
+        return Contrasts(variable, names, each, partial(_ratios, pairs, odds=comparison == "odds"), null=1.0)
+    changes = tuple((Change(1.0, **way), Change(-1.0, **ways[0])) for way in ways[1:])
+    return Contrasts(variable, names, changes, partial(_differences, pairs))
 
 
-def _against_first(variable: str, names: list[Any], ways: Sequence[Mapping[str, float]], *, ratio: bool) -> Contrasts:
-    """Return contrasts of ways to change a column with the first of them."""
-    if ratio:
-        return Contrasts(variable, names, tuple((Change(**way),) for way in ways), _ratios)
-    below = Change(-1.0, **ways[0])
-    return Contrasts(variable, names, tuple((Change(1.0, **way), below) for way in ways[1:]), _as_they_are)
+def _reference(rows: AveragedRows, variable: str, levels: Sequence[Any], against: Any) -> int:
+    """Return the place of the level that others are compared with."""
+    if against in ("first", "pairwise"):
+        reference = reference_of(rows.design, variable) if factor_levels(rows.design, variable) else levels[0]
+        return levels.index(reference) if reference in levels else 0
+    found = [place for place, level in enumerate(levels) if level == against or str(level) == str(against)]
+    if not found:
+        raise DataError(
+            f"against={against!r} is no level of {variable!r} ({listed(levels)}); give one of them, 'first' for the "
+            "reference, or 'pairwise'"
+        )
+    return found[0]
 
 
 def effect_of(rows: AveragedRows, variable: str) -> Contrasts:
     """Return the levels of a factor against their reference, 1 against 0, or the derivative by a column of numbers."""
-    if factor_levels(rows.design, variable):
-        return comparisons_of(rows, variable, 1.0, ratio=False)
-    if _is_binary(rows, variable):
-        return _against_first(variable, ["1 - 0"], _BINARY, ratio=False)
+    if factor_levels(rows.design, variable) or _is_binary(rows, variable):
+        return comparisons_of(rows, variable)
     return slopes_of(rows, variable)
 
 
 def _is_binary(rows: AveragedRows, variable: str) -> bool:
-    return set(values_of(rows.dataset, rows.cells(by=variable), variable, 2) or [2.0]) <= {0.0, 1.0}
+    cells = rows.cells(by=(variable,), values=((0.0,),))
+    return set(values_of(rows.dataset, cells, variable, 2) or [2.0]) <= {0.0, 1.0}
 
 
 def slopes_of(rows: AveragedRows, variable: str) -> Contrasts:
@@ -287,7 +453,7 @@ def _range(rows: AveragedRows, variable: str) -> float:
     lead = int(design.intercept)
     if design.scale is not None and variable in design.names[lead:]:
         return float(design.scales[design.names.index(variable, lead)])
-    cells = rows.cells(by=variable)
+    cells = rows.cells(by=(variable,), values=((0.0,),))
 
     def ends(_: int, block: WeightedData) -> FloatArray:
         column = cells.column(block, variable)
@@ -301,11 +467,25 @@ def _as_they_are(values: FloatArray, error: FloatArray) -> tuple[FloatArray, Flo
     return values, error
 
 
-def _ratios(values: FloatArray, error: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return ratios to the first, and their errors by the delta method."""
-    ratio, mean = values[1:] / values[0], values.mean(axis=2)
-    share = error / np.maximum(np.abs(mean), np.finfo(float).tiny)
-    return ratio, np.abs(ratio.mean(axis=2)) * np.hypot(share[1:], share[0])
+def _differences(
+    pairs: Sequence[tuple[int, int]], values: FloatArray, error: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return differences of pairs of levels, given those to level 0, and bounds of their errors."""
+    values, error = (np.concatenate([np.zeros_like(own[:1]), own]) for own in (values, error))
+    one, other = np.transpose(pairs)
+    return values[one] - values[other], np.hypot(error[one], error[other])
+
+
+def _ratios(
+    pairs: Sequence[tuple[int, int]], values: FloatArray, error: FloatArray, *, odds: bool
+) -> tuple[FloatArray, FloatArray]:
+    """Return ratios of pairs of averages, or of their odds, and their errors by the delta method."""
+    mean, (one, other) = values.mean(axis=2), np.transpose(pairs)
+    share = error / np.maximum(np.abs(mean * (1.0 - mean) if odds else mean), np.finfo(float).tiny)
+    if odds:
+        values = values / (1.0 - values)
+    ratio = values[one] / values[other]
+    return ratio, np.abs(ratio.mean(axis=2)) * np.hypot(share[one], share[other])
 
 
 def _flat(values: FloatArray, error: FloatArray) -> tuple[FloatArray, Any]:
@@ -318,23 +498,27 @@ class FitAverages(FitPredictions):
     def average_predictions(
         self,
         *,
-        by: str | None = None,
+        by: str | Sequence[str] | None = None,
         variables: str | None = None,
         data: Any = None,
+        draws: bool = False,
         prob: float = PROB,
         max_draws: int = 1000,
-    ) -> pd.DataFrame:
+    ) -> Any:
         """Return average probabilities of the rows, of parts of them, or of all as if they had each level of a factor.
 
         Parameters
         ----------
-        by : str, optional
-            Raw column or grouping factor that parts the rows; an average for each of its values.
+        by : str or list of str, optional
+            Columns that part the rows, an average for each of their values: any column of the rows, also one that the
+            formula does not have, or a grouping factor.
         variables : str, optional
             Raw column that is set to each of its levels in turn, in all rows.
         data : rows, optional
-            Rows to average over, as `bayescore.average_predictions` takes them; raw ones count once each. By default
-            all rows of the fit, with their weights.
+            Rows to average over: raw ones in a data frame or an array, each of which counts once, or a file or another
+            source of any kind that `fit` takes. By default all rows of the fit, with their weights.
+        draws : bool
+            Return the draws behind the table.
         prob : float
             Probability of the equal-tailed interval.
         max_draws : int
@@ -342,9 +526,10 @@ class FitAverages(FitPredictions):
 
         Returns
         -------
-        DataFrame
+        DataFrame or DataArray
             A row for each average; mean, sd and interval over the posterior, and `sampling_se`, the standard error
-            because some of many rows stand for all; 0 where each row was evaluated.
+            because some of many rows stand for all; 0 where each row was evaluated. Or draws, dims chain, draw and
+            those of the table's first columns: several columns `by` are the levels of one dimension, `part`.
 
         Raises
         ------
@@ -361,7 +546,10 @@ class FitAverages(FitPredictions):
         >>> fit.average_predictions(by="device")[["device", "mean"]].round(1).values.tolist()
         [['phone', 0.3], ['tablet', 0.5]]
         """
-        return self._averages(partial(predictions_of, variable=variables), by, data, _options(prob, max_draws))
+        asked, options = partial(predictions_of, variable=variables), _options(prob, max_draws)
+        if variables is not None and variables in check_by(by):
+            raise DataError(f"by={by!r} has variables={variables!r}, which is set in all rows; leave it out of one")
+        return self._averages(asked, by, data, options, draws=draws)
 
     def summary(self, *, scale: str = "coef", prob: float = PROB) -> pd.DataFrame:
         """Return mean, sd and interval of each parameter, in units of the data.
@@ -406,7 +594,8 @@ class FitAverages(FitPredictions):
         names = self.coreset.design.raw_names
         self._check_beside_intercept(scale, names)
         rows, options = rows_of_fit(self), _options(prob, 1000)
-        each = [effect_of(rows, name).table(rows, None, options, self.coreset) for name in names]
+        core, n = self.coreset, options.max_draws
+        each = [effect_of(rows, name).drawn(rows, (), n, core).table(prob) for name in names]
         index = pd.Index(np.repeat(names, [len(table) for table in each]), name="column")
         return self._labelled(pd.concat(each).set_index(index))
 
@@ -414,40 +603,39 @@ class FitAverages(FitPredictions):
         self,
         variable: str,
         *,
-        by: str | None = None,
+        against: Any = "first",
+        comparison: str = "difference",
+        by: str | Sequence[str] | None = None,
         data: Any = None,
         step: float = 1.0,
-        comparison: str = "difference",
+        draws: bool = False,
         prob: float = PROB,
         max_draws: int = 1000,
-    ) -> pd.DataFrame:
+    ) -> Any:
         """Return how much the average probability changes with a column, all else as it is in the rows.
 
         Parameters
         ----------
         variable : str
-            Raw column: each level of a factor against its reference, 1 against 0, or `step` more of a column of
-            numbers.
-        by : str, optional
-            Raw column or grouping factor that parts the rows; an average for each of its values.
-        data : rows, optional
-            Rows to average over, as `average_predictions` takes them; raw ones count once each. By default all rows of
-            the fit, with their weights.
+            Raw column: levels of a factor against each other, 1 against 0, or `step` more of a column of numbers.
+        against : level, "first" or "pairwise"
+            Level of a factor that all others are compared with, by default its reference in the formula; or each level
+            with all before it.
+        comparison : {"difference", "ratio", "odds"}
+            Difference or ratio of the two average probabilities, or ratio of their odds.
+        by, data
+            As in `average_predictions`.
         step : float
             Change of a column of numbers, in its own units. A row from which it leads out of a term's domain, as beyond
             the bounds of a spline, is taken from a step before, so that the step ends where the row is.
-        comparison : {"difference", "ratio"}
-            Of the two average probabilities.
-        prob : float
-            Probability of the equal-tailed interval.
-        max_draws : int
-            Draws used, evenly spaced.
+        draws, prob, max_draws
+            As in `average_predictions`.
 
         Returns
         -------
-        DataFrame
-            A row for each contrast and part; mean, sd and interval over the posterior, and `sampling_se`, the standard
-            error because some of many rows stand for all; 0 where each row was evaluated.
+        DataFrame or DataArray
+            As of `average_predictions`, a row for each contrast and part, with the posterior probability ``P(>0)`` that
+            a difference is above 0, or ``P(>1)`` a ratio above 1.
 
         Raises
         ------
@@ -463,28 +651,37 @@ class FitAverages(FitPredictions):
         >>> fit = bc.fit("clicked ~ age + device", rows, random_state=1, progressbar=False)
         >>> fit.comparisons("device")[["contrast", "mean"]].round(2).values.tolist()
         [['tablet - phone', 0.2]]
+        >>> better = fit.comparisons("device", draws=True)
+        >>> bool((better.sel(contrast="tablet - phone") > 0.1).mean() > 0.99)
+        True
         """
-        check_choice(comparison, "comparison", ("difference", "ratio"))
+        check_choice(comparison, "comparison", tuple(COMPARISONS))
         check_positive(step, "step")
-        options = _options(prob, max_draws)
-        asked = partial(comparisons_of, variable=variable, step=step, ratio=comparison == "ratio")
-        return self._averages(asked, by, data, options)
+        options, ways = _options(prob, max_draws), {"against": against, "step": step, "comparison": comparison}
+        return self._averages(partial(comparisons_of, variable=variable, **ways), by, data, options, draws=draws)
 
     def slopes(
-        self, variable: str, *, by: str | None = None, data: Any = None, prob: float = PROB, max_draws: int = 1000
-    ) -> pd.DataFrame:
+        self,
+        variable: str,
+        *,
+        by: str | Sequence[str] | None = None,
+        data: Any = None,
+        draws: bool = False,
+        prob: float = PROB,
+        max_draws: int = 1000,
+    ) -> Any:
         """Return the average derivative of the probability by a column of numbers, through all terms that have it.
 
         Parameters
         ----------
         variable : str
             Raw column of numbers.
-        by, data, prob, max_draws
-            As in `comparisons`.
+        by, data, draws, prob, max_draws
+            As in `average_predictions`.
 
         Returns
         -------
-        DataFrame
+        DataFrame or DataArray
             As of `comparisons`.
 
         Raises
@@ -501,14 +698,19 @@ class FitAverages(FitPredictions):
         >>> fit.slopes("x0")["mean"].round(2).tolist()
         [0.21]
         """
-        return self._averages(partial(slopes_of, variable=variable), by, data, _options(prob, max_draws))
+        asked, options = partial(slopes_of, variable=variable), _options(prob, max_draws)
+        return self._averages(asked, by, data, options, draws=draws)
 
     def _averages(
-        self, asked: Callable[[AveragedRows], Contrasts], by: str | None, data: Any, options: Options
-    ) -> pd.DataFrame:
-        every = data is None
-        rows = rows_of_fit(self) if every else averaged_rows(self.posterior(), None, data, {}, progressbar=False)
-        return self._labelled(asked(rows).table(rows, by, options, self.coreset if every else None))
+        self, asked: Callable[[AveragedRows], Contrasts], by: Any, data: Any, options: Options, *, draws: bool
+    ) -> Any:
+        names, core = check_by(by), self.coreset if data is None else None
+        if data is None:
+            rows = rows_of_fit(self, names)
+        else:
+            rows = averaged_rows(self.posterior(), None, data, {}, by=names, progressbar=False)
+        found = asked(rows).drawn(rows, names, options.max_draws, core)
+        return self._by_chain(found, options) if draws else self._labelled(found.table(options.prob))
 
 
 def _options(prob: float, max_draws: int) -> Options:

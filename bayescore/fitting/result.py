@@ -28,7 +28,7 @@ from bayescore.priors.by_name import prior_from_dict
 from bayescore.priors.groups import is_default
 from bayescore.samplers.posterior import of_own_model, read_posterior
 from bayescore.samplers.sample import sample
-from bayescore.validation import DataError, RandomState, warn
+from bayescore.validation import DataError, RandomState, one_seed, warn
 
 
 def route_of_draws(
@@ -206,13 +206,20 @@ class Fit(FitClusters):
         route.settle()
         return replace(self.of(route), kept=self.kept)  # of the same rows
 
-    def all_rows_posterior(self, *, random_seed: RandomState = None, progressbar: bool = True, **options: Any) -> Any:
+    def all_rows_posterior(
+        self,
+        *,
+        random_state: RandomState = None,
+        random_seed: RandomState = None,
+        progressbar: bool = True,
+        **options: Any,
+    ) -> Any:
         """Return the posterior of all rows under the fit's design and priors, a reference for `compare_posteriors`.
 
         Parameters
         ----------
-        random_seed : int, Generator, SeedSequence or None
-            Seed; None for one that follows from the fit's.
+        random_state, random_seed : int, Generator, SeedSequence or None
+            Seed, by either name; None for one that follows from the fit's.
         progressbar : bool
             Show progress.
         **options
@@ -249,7 +256,8 @@ class Fit(FitClusters):
             whole = replace(whole, params={**core.params, **whole.params} if core.sd_unknown else whole.params)
         if core.groups:
             options.setdefault("group_prior", self.group_prior)
-        seed = self.seed + 1 if random_seed is None else random_seed
+        seed = one_seed(random_state, random_seed)
+        seed = self.seed + 1 if seed is None else seed
         prior = prior_from_dict(story["prior"])
         return sample(whole, prior=prior, random_seed=seed, progressbar=progressbar, **options)
 

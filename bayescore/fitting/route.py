@@ -243,10 +243,10 @@ class Given:
                 'prior, such as prior=bc.priors.Normal(0, 2.5), and by name one of all others, "*"'
             )
 
-    def rows(self, core: Coreset) -> Dataset:
+    def rows(self, core: Coreset, **asked: Any) -> Dataset:
         """Return the rows in the design of a coreset."""
         with missing_was_said():
-            return full_rows(core, self.data, self.y, progress=self.progressbar, **self.roles)
+            return full_rows(core, self.data, self.y, progress=self.progressbar, **self.roles, **asked)
 
     def undesigned(self, *, response: str, **beside: Any) -> Dataset:
         """Return the rows in the design of the formula, not standardised."""

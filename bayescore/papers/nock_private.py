@@ -37,7 +37,7 @@ from bayescore.clustering.peers import (
     seed_private,
 )
 from bayescore.clustering.variates import UniformDraw
-from bayescore.validation import RandomState, check_generator, check_integer, check_positive
+from bayescore.validation import RandomState, check_generator, check_integer, check_positive, one_seed
 
 _MOST_SETS = 20_000
 
@@ -58,7 +58,13 @@ class Spread:
 
 
 def spread(
-    X: ArrayLike, n_clusters: int, *, radius: float, samples: int = 1_000, random_state: RandomState = None
+    X: ArrayLike,
+    n_clusters: int,
+    *,
+    radius: float,
+    samples: int = 1_000,
+    random_state: RandomState = None,
+    random_seed: RandomState = None,
 ) -> Spread:
     """Return delta_w and a bound of delta_s: certain for small data, else estimated from random sets of rows.
 
@@ -72,8 +78,8 @@ def spread(
         R of the ball ``|x|_1 <= R``.
     samples : int
         Random sets to estimate with, where there are more than 20,000 sets or 1,000 rows.
-    random_state : int, Generator, SeedSequence or None
-        Seed of the random sets.
+    random_state, random_seed : int, Generator, SeedSequence or None
+        Seed, by either name, of the random sets.
 
     Returns
     -------
@@ -102,7 +108,7 @@ def spread(
     k = check_integer(n_clusters, "n_clusters", low=2, high=n, why=", the rows of X")
     size = k - 1
     exact = n <= _MOST_ROWS and sum(math.comb(n, j) for j in range(1, k)) <= _MOST_SETS
-    rng = check_generator(random_state)
+    rng = check_generator(one_seed(random_state, random_seed))
     every: Iterable[tuple[int, ...]] = (
         chain.from_iterable(combinations(range(n), j) for j in range(1, k))
         if exact
@@ -139,6 +145,7 @@ def spread_calibrated(
     delta_s: float,
     f: float = 1.0,
     random_state: RandomState = None,
+    random_seed: RandomState = None,
 ) -> PrivateSeeding:
     r"""Seed k centers with the noise of Theorem 12. NOT differentially private unless delta_w and delta_s are public.
 
@@ -152,8 +159,8 @@ def spread_calibrated(
 
     Parameters
     ----------
-    X, n_clusters, epsilon, radius, random_state
-        See `private_k_variates`.
+    X, n_clusters, epsilon, radius, random_state, random_seed
+        See `private_k_variates`; the seed goes by either name.
     delta_w, delta_s : float
         Spread and monotonicity of the rows, see `spread`.
     f : float
@@ -199,7 +206,8 @@ def spread_calibrated(
         stacklevel=2,
     )
     rows = [check_rows(X, "X")]
-    return seed_private(rows, k, noise, epsilon=epsilon, spent=None, radius=R, random_state=random_state)
+    seed = one_seed(random_state, random_seed)
+    return seed_private(rows, k, noise, epsilon=epsilon, spent=None, radius=R, random_state=seed)
 
 
 def calibrated_noise(
@@ -218,7 +226,13 @@ def calibrated_noise(
 
 
 def pd_means(
-    peers: Sequence[ArrayLike], n_clusters: int, *, epsilon: float, radius: float, random_state: RandomState = None
+    peers: Sequence[ArrayLike],
+    n_clusters: int,
+    *,
+    epsilon: float,
+    radius: float,
+    random_state: RandomState = None,
+    random_seed: RandomState = None,
 ) -> PrivateSeeding:
     """Seed k private centers over peers that answer with a uniform draw of their rows plus noise (pd-means++).
 
@@ -229,8 +243,8 @@ def pd_means(
     ----------
     peers : sequence of arrays, shapes (n_i, D)
         Rows of each peer.
-    n_clusters, epsilon, radius, random_state
-        See `private_k_variates`.
+    n_clusters, epsilon, radius, random_state, random_seed
+        See `private_k_variates`; the seed goes by either name.
 
     Returns
     -------
@@ -258,5 +272,5 @@ def pd_means(
     k, each, R = check_private(n_clusters, epsilon, radius)
     held = check_peers(peers)
     noise = laplace(2.0 * R, each)
-    spent = noise.epsilon * k
-    return seed_private(held, k, noise, UniformDraw, epsilon=epsilon, spent=spent, radius=R, random_state=random_state)
+    spent, seed = noise.epsilon * k, one_seed(random_state, random_seed)
+    return seed_private(held, k, noise, UniformDraw, epsilon=epsilon, spent=spent, radius=R, random_state=seed)

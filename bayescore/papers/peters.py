@@ -11,7 +11,7 @@ from bayescore.data.arrays import unlabelled
 from bayescore.data.dataset import Dataset
 from bayescore.datasets import Labelled
 from bayescore.types import FloatArray
-from bayescore.validation import RandomState, check_generator, check_integer
+from bayescore.validation import RandomState, check_generator, check_integer, one_seed
 
 
 def online_scores_by_row(X: ArrayLike, weights: ArrayLike | None = None) -> FloatArray:
@@ -76,7 +76,9 @@ def online_scores_by_row(X: ArrayLike, weights: ArrayLike | None = None) -> Floa
     return scores
 
 
-def separable_circle(n: int, random_state: RandomState = None, query: int | None = None) -> Labelled:
+def separable_circle(
+    n: int, random_state: RandomState = None, query: int | None = None, *, random_seed: RandomState = None
+) -> Labelled:
     r"""Draw the data that have no small coreset: a random subset of n points of the unit circle.
 
     Point j = 1, ..., n is x_j = (cos(2 pi j / n), sin(2 pi j / n), 1), kept with probability 1/2 and labelled
@@ -91,8 +93,8 @@ def separable_circle(n: int, random_state: RandomState = None, query: int | None
     ----------
     n : int
         Number of positions on the circle, at least 3; about n / 2 rows result.
-    random_state : None, int, SeedSequence or Generator
-        Seed; the points kept do not depend on `query`.
+    random_state, random_seed : None, int, SeedSequence or Generator
+        Seed, by either name; the points kept do not depend on `query`.
     query : int, optional
         Position asked for, between 1 and n.
 
@@ -119,7 +121,8 @@ def separable_circle(n: int, random_state: RandomState = None, query: int | None
     """
     n = check_integer(n, "n", low=3)
     around = [] if query is None else [check_integer(query, "query", low=1, high=n) + h for h in (-0.5, 0.5)]
-    kept = 1 + np.flatnonzero(check_generator(random_state).integers(2, size=n, dtype=np.bool_))
+    rng = check_generator(one_seed(random_state, random_seed))
+    kept = 1 + np.flatnonzero(rng.integers(2, size=n, dtype=np.bool_))
     angle = np.concatenate([kept, around]) * (2.0 * np.pi / n)
     X = np.ones((len(angle), 3))
     np.cos(angle, out=X[:, 0])

@@ -12,7 +12,7 @@ Survey Methodology 23; Ghitza and Gelman (2013), Deep interactions with MRP, Ame
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -98,8 +98,35 @@ def poststratify(
     >>> bc.poststratify(idata, core, census, by="county", weights="n")["mean"].round(1).to_dict()
     {'a': 0.6}
     """
-    posterior = read_posterior(idata, "idata", min_draws=1, var_name=var_name)
     tail = 0.5 * (1.0 - check_positive(prob, "prob", below=1.0))
+    asked: dict[str, Any] = {"weights": weights, "groups": groups, "var_name": var_name, "max_draws": max_draws}
+    found = population_shares(idata, core, cells, by, **asked)
+    low, high = np.quantile(found.shares, [tail, 1.0 - tail], axis=1)
+    columns = {"mean": found.shares.mean(axis=1), "lower": low, "upper": high, "weight": found.weight}
+    return pd.DataFrame(columns, index=found.parts)
+
+
+class PopulationShares(NamedTuple):
+    """Shares of K parts of a population at S draws, shape (K, S), their weight, shape (K,), and their names."""
+
+    shares: FloatArray
+    weight: FloatArray
+    parts: pd.Index
+
+
+def population_shares(
+    idata: Any,
+    core: Coreset,
+    cells: Any,
+    by: str | Sequence[str] = (),
+    *,
+    weights: str,
+    groups: Mapping[str, str] | None = None,
+    var_name: str = "beta",
+    max_draws: int = 1000,
+) -> PopulationShares:
+    """Return shares at draws, evenly spaced within each chain; arguments as in `poststratify`."""
+    posterior = read_posterior(idata, "idata", min_draws=1, var_name=var_name)
     design, family = core.design, check_family(core.family)
     own = terms_text(design.groups)
     if posterior.terms not in ("", own):
@@ -129,20 +156,15 @@ def poststratify(
     known = None if design.offset is None else column_offset(table, design.offset, "cells")
     group = [Grouper(own).codes(column_of(table, own.name, own.parts), 0) for own in design.groups]
     rows = positive_rows(X, known, np.stack(group, axis=1) if group else None)
-    n_draws = len(posterior.flat)
-    most = min(n_draws, check_integer(max_draws, "max_draws", low=1))
-    chosen = np.linspace(0, n_draws - 1, most).astype(np.int64)  # evenly spaced over all chains
-    predictor = Predictor(
-        posterior.flat[chosen], _effects(idata, posterior, design.groups, groups or {}), design, chosen
-    )
+    chosen = posterior.positions(check_integer(max_draws, "max_draws", low=1))
+    effects = _effects(idata, posterior, design.groups, groups or {})
+    predictor = Predictor(posterior.flat[chosen], effects, design, chosen)
     codes, index = _parts(table, parts, {own.name: own.parts for own in design.groups})
     sums = sums_of_levels(predictor, family, rows.with_weights(sizes), codes, len(index))
-    total = np.bincount(codes, sizes, len(index))
+    total = np.asarray(np.bincount(codes, sizes, len(index)), dtype=np.float64)
     if not (total > 0.0).all():
         raise DataError(f"weights (column {weights!r}) are all 0 in {index[int(np.argmin(total))]!r}; drop these cells")
-    shares = sums / total[:, None]
-    low, high = np.quantile(shares, [tail, 1.0 - tail], axis=1)
-    return pd.DataFrame({"mean": shares.mean(axis=1), "lower": low, "upper": high, "weight": total}, index=index)
+    return PopulationShares(sums / total[:, None], total, index)
 
 
 def _effects(idata: Any, posterior: Posterior, factors: Sequence[Grouping], named: Mapping[str, str]) -> list[Factor]:
@@ -208,18 +230,22 @@ def sums_of_levels(
 ) -> FloatArray:
     """Return sum w p over the rows of each level under each draw, shape (K, S), on all cores."""
 
-    def piece(cut: slice) -> FloatArray:
-        return sums_of_piece(predictor, family, rows.take(cut), codes[cut], n_levels)
+    def piece(cut: slice) -> tuple[IntArray, FloatArray]:
+        return sums_of_piece(predictor, family, rows.take(cut), codes[cut])
 
     cuts = [slice(start, start + _ROWS) for start in range(0, len(rows), _ROWS)]
+    sums = np.zeros((n_levels, len(predictor)))
     with one_blas_thread(), ThreadPoolExecutor(available_cores(), "predict") as threads:
-        return sum(threads.map(piece, cuts), np.zeros(()))
+        for levels, own in threads.map(piece, cuts):
+            sums[levels] += own
+    return sums
 
 
 def sums_of_piece(
-    predictor: Predictor, family: Family, rows: WeightedData, codes: IntArray, n_levels: int
-) -> FloatArray:
-    """Return sum w p over few rows of each level under each draw, shape (K, S)."""
-    shares = np.zeros((n_levels, len(rows)))
-    shares[codes, np.arange(len(rows))] = rows.weights
-    return np.asarray(shares @ predictor.average(rows, family))
+    predictor: Predictor, family: Family, rows: WeightedData, codes: IntArray
+) -> tuple[IntArray, FloatArray]:
+    """Return the levels of few rows, shape (K,), and sum w p over the rows of each under each draw, (K, S)."""
+    levels, places = np.unique(codes, return_inverse=True)
+    shares = np.zeros((len(levels), len(rows)))
+    shares[places, np.arange(len(rows))] = rows.weights
+    return levels, np.asarray(shares @ predictor.average(rows, family))

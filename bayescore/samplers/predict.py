@@ -163,6 +163,16 @@ def offset_of(posterior: Posterior, X: Any, n_rows: int, given: Any) -> FloatArr
     return column_offset(X, name, "X", f", which {posterior.name} was drawn with")
 
 
+def column_numbers(data: Any, name: str, argument: str) -> FloatArray:
+    """Return a column of numbers of new rows, which plays the role of an argument."""
+    table = as_table(data, "new") if is_table(data) else None
+    if table is None or name not in table.column_names:
+        has = listed([] if table is None else table.column_names, 10) or "no names of columns"
+        raise DataError(f"{argument}={name!r} is no column of the rows, which have {has}; give one, or an array")
+    check_numeric(table.schema, (name,))
+    return as_floats(table.column(name))
+
+
 def column_offset(data: Any, text: str, argument: str, whence: str = "") -> FloatArray:
     """Return the offsets of rows of a table, the argument called so: a column, or an expression of columns."""
     table = as_table(data, argument) if is_table(data) else None

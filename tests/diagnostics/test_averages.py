@@ -202,7 +202,7 @@ def ratios(kind, family, seed, *, beyond=True):
     )
     core = bc.all_rows(X, rows.y, weights=rows.weights, offset=rows.offset, progressbar=False)
     name, values = core.feature_names[-1], (0.0, 1.0)
-    how = {"by": name, "values": values}
+    how = {"by": (name,), "values": (values,)}
     if seed % 2:
         how = {"variable": name, "contrasts": tuple((Change(value=x),) for x in values)}
     cells = ContrastCells(core.design, True, **how)
@@ -255,9 +255,8 @@ def test_many_levels_take_bounded_memory(argument, monkeypatch):
     rows["y"] = rng.random(n) < expit(rows["x"])
     core = bc.all_rows(rows, formula="y ~ x + shop", progressbar=False)
     beta = rng.normal(size=(400, core.n_features)) * 0.1  # more than columns
-    cells = {"values": tuple(map(float, range(200)))}
     if argument == "by":
-        own = ContrastCells(core.design, True, by="shop", **cells)
+        own = ContrastCells(core.design, True, by=("shop",), values=(tuple(map(float, range(200))),))
     else:
         changes = tuple((Change(value=float(k)),) for k in range(200))
         own = ContrastCells(core.design, True, variable="shop", contrasts=changes)
