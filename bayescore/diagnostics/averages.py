@@ -171,7 +171,7 @@ class ContrastCells:
 
     def terms(self, block: WeightedData, contrast: int) -> list[tuple[FloatArray, WeightedData]]:
         """Return the factors of a contrast's rows, shape (n,), and changed rows in the design, in the block's order."""
-        changes, ones, block = self.contrasts[contrast], np.ones(len(block)), self._modelled(block)
+        changes, ones, block = self.contrasts[contrast], np.ones(len(block)), self.modelled(block)
         if self.variable is None:
             X = block.X if self.designed else self._designed(block, block.X, "data")
             return [(change.factor * ones, replace(block, X=X)) for change in changes]
@@ -188,7 +188,7 @@ class ContrastCells:
             found.append((change.factor * ones, replace(block, X=self._designed(block, raw, where))))
         return found
 
-    def _modelled(self, block: WeightedData) -> WeightedData:
+    def modelled(self, block: WeightedData) -> WeightedData:
         """Return rows with the codes of the model's groups alone."""
         n = len(self.design.groups)
         if not self.added or block.group is None:

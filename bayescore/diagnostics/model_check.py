@@ -68,7 +68,7 @@ applied statistician, Annals of Statistics 12.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import optimize, special
@@ -81,7 +81,7 @@ from bayescore.families.negative_binomial import LARGEST_SIZE, NegativeBinomial
 from bayescore.limits import ENDS, MAX_DISPERSION, MAX_SD_RATIO
 from bayescore.models.predictor import Predictor
 from bayescore.samplers.posterior import Posterior
-from bayescore.types import FloatArray, WeightedData
+from bayescore.types import FloatArray, IntArray, WeightedData
 
 GROUPS = 10  # at most
 
@@ -93,6 +93,37 @@ _DRAWS = 400  # of replicated labels
 
 
 _ROWS = 20_000  # that are looked at, at most: a group's share is then known to 0.01
+
+
+_BARS = 30  # of a histogram of counts
+
+
+_MOST_COUNTS = 0.998  # quantile of counts from which on they are counted together
+
+
+@dataclass(frozen=True, eq=False)
+class Frequencies:
+    """How many rows have counts between `edges`, shape (K + 1,), the last and above: observed, and by the model."""
+
+    edges: FloatArray
+    observed: FloatArray
+    expected: FloatArray
+    low: FloatArray  # ends of the 95% interval that the model would give
+    high: FloatArray
+
+    @classmethod
+    def of(cls, observed: FloatArray, sets: list[FloatArray]) -> "Frequencies":
+        """Return the frequencies of counts and of replicated sets of them, in at most `_BARS` bins of one width."""
+        top = float(max(np.quantile(observed, _MOST_COUNTS), 1.0))
+        width = math.ceil((top + 1.0) / _BARS)
+        edges = np.arange(0.0, top + width + 1.0, width) - 0.5
+
+        def tally(counts: FloatArray) -> FloatArray:
+            return np.histogram(np.minimum(counts, edges[-1]), edges)[0].astype(np.float64)
+
+        tallies = [tally(own) for own in sets]
+        low, high = np.quantile(tallies, ENDS, axis=0)
+        return cls(edges, tally(observed), np.mean(tallies, axis=0), low, high)
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +139,8 @@ class ModelCheck:
     weights: FloatArray
     counts: bool = False  # whether shares are rates, events by exposure, and `positive` is whether there are events
     replicated: FloatArray | None = None  # of numbers, one set of the model's; `positive` are those observed
+    groups: IntArray | None = None  # the groups that rows were given, of which there are rows, shape (G,)
+    frequencies: Frequencies | None = None  # of whole counts
 
     @property
     def ess(self) -> float:
@@ -120,29 +153,29 @@ class ModelCheck:
         return int(((self.observed < self.low) | (self.observed > self.high)).sum())
 
 
-def check_model(posterior: Posterior, rows: WeightedData, events: FloatArray | None = None) -> ModelCheck:
+def check_model(
+    posterior: Posterior, rows: WeightedData, events: FloatArray | None = None, groups: IntArray | None = None
+) -> ModelCheck:
     """Return the check of a posterior on weighted rows of its design; of many rows, on some spread evenly over them.
 
     Rows of known groups have the effects of these; p is averaged over the effect of an unknown group. Of counts the
     weights are exposures and `events` the counts; without these rows are both sides of counts. Of numbers `events` are
-    the responses; without these rows have them.
+    the responses; without these rows have them. `groups`, shape (n,), part the rows in place of their predictions.
     """
     if posterior.family.response != "labels" and events is None:
         rows, events = events_of(rows) if posterior.family.counts else numbers_of(rows)
     if len(rows) > _ROWS:
         some = np.linspace(0, len(rows) - 1, _ROWS).round().astype(np.int64)
         rows, events = rows.take(some), None if events is None else events[some]
+        groups = None if groups is None else groups[some]
     rng, family, predictor = np.random.default_rng(0), posterior.family, posterior.predictor(_DRAWS)
     draws = [predictor.take(slice(s, s + 1)) for s in range(len(predictor))]
     each = [one.average(rows, family)[:, 0] for one in draws]
     p = np.mean(each, axis=0)
     ess = rows.weights.sum() ** 2 / (rows.weights**2).sum() if not family.counts or events is None else events.sum()
     n_groups = int(np.clip(ess / _EACH, 2, GROUPS))
-    order = np.argsort(p, kind="stable")
-    before = np.cumsum(rows.weights[order]) - 0.5 * rows.weights[order]
-    group = np.empty(len(rows), dtype=np.int64)
-    group[order] = np.minimum(n_groups * before / rows.weights.sum(), n_groups - 1).astype(np.int64)
-    used, group = np.unique(group, return_inverse=True)
+    used, group = np.unique(_bins(p, rows.weights, n_groups) if groups is None else groups, return_inverse=True)
+    found = None if groups is None else used
     positive, w = (rows.y > 0).astype(np.float64), rows.weights
     total = np.bincount(group, w, len(used))
 
@@ -153,12 +186,14 @@ def check_model(posterior: Posterior, rows: WeightedData, events: FloatArray | N
         pairs = zip(draws, each, strict=True)  # a row of weight w is w rows
         sets = [p_of + (one.at_draws(family).draw(p_of, rng) - p_of) / np.sqrt(w) for one, p_of in pairs]
         low, high = np.quantile([share(y) for y in sets], ENDS, axis=0)
-        return ModelCheck(share(p), share(events), low, high, p, events, w, replicated=sets[0])
+        return ModelCheck(share(p), share(events), low, high, p, events, w, replicated=sets[0], groups=found)
     if events is not None:
         with np.errstate(divide="ignore"):  # of a rate of 0
-            replicated = np.stack([share(family.draw(np.log(p_of), rng, w) / w) for p_of in each])
-        low, high = np.quantile(replicated, ENDS, axis=0)
-        return ModelCheck(share(p), share(events / w), low, high, p, (events > 0.0).astype(np.float64), w, counts=True)
+            sets = [family.draw(np.log(p_of), rng, w) for p_of in each]
+        low, high = np.quantile([share(own / w) for own in sets], ENDS, axis=0)
+        whole = Frequencies.of(events, sets) if (events == np.rint(events)).all() else None
+        made = ModelCheck(share(p), share(events / w), low, high, p, (events > 0.0).astype(np.float64), w, counts=True)
+        return replace(made, groups=found, frequencies=whole)
     counts = w.astype(np.int64)  # a row of weight w is w rows
     many = bool((w > 1.0).any() and (counts == w).all())
 
@@ -167,7 +202,16 @@ def check_model(posterior: Posterior, rows: WeightedData, events: FloatArray | N
 
     replicated = np.stack([share(replicate(p_of)) for p_of in each])
     low, high = np.quantile(replicated, ENDS, axis=0)
-    return ModelCheck(share(p), share(positive), low, high, p, positive, w)
+    return ModelCheck(share(p), share(positive), low, high, p, positive, w, groups=found)
+
+
+def _bins(p: FloatArray, weights: FloatArray, n_bins: int) -> IntArray:
+    """Return bins of rows of like p, of about equal weight, shape (n,)."""
+    order = np.argsort(p, kind="stable")
+    before = np.cumsum(weights[order]) - 0.5 * weights[order]
+    found = np.empty(len(p), dtype=np.int64)
+    found[order] = np.minimum(n_bins * before / weights.sum(), n_bins - 1).astype(np.int64)
+    return found
 
 
 ROWS = 20_000  # of the sample: phi of 1 is then known to 0.01 where counts are not rare

@@ -285,6 +285,8 @@ class RawRows:
     design: Design
     n_total: int
     events: FloatArray | None = None  # of counts, where known; weights are then exposures. Of numbers the responses
+    labels: Mapping[str, list[Any]] = field(default_factory=dict)  # of the parts of the rows, by columns
+    parts: IntArray | None = None  # places among these, shape (n,)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -329,11 +331,11 @@ class RawRows:
         return self.design.raw_names.index(name)
 
 
-def raw_rows(fit: FitParts, data: Any, *, others: bool = False) -> RawRows:
-    """Return rows that are given, each of weight 1, or a sample of all rows of the fit, or of others."""
+def raw_rows(fit: FitParts, data: Any, *, others: bool = False, by: tuple[str, ...] = ()) -> RawRows:
+    """Return rows that are given, each of weight 1, or a sample of all rows of the fit, or of others, in parts."""
     design = fit.coreset.design
     if data is None:
-        found = _sample(fit.rows_given, fit)
+        found = _sample(fit.rows_given, fit, by)
         if not (others or fit.coreset.counts) and found.n_total != fit.coreset.n_total:
             raise DataError(
                 f"the rows are {found.n_total:,}, and the fit was made of {fit.coreset.n_total:,}: give the same rows"
@@ -368,19 +370,26 @@ def _opened(given: Given, fit: FitParts, by: tuple[str, ...] = ()) -> AveragedRo
     return AveragedRows(fit.posterior(), rows, found.rows.design == design, added_groupings(found, design))
 
 
-def _sample(given: Given, fit: FitParts) -> RawRows:
-    opened, design = _opened(given, fit), fit.coreset.design
+def _sample(given: Given, fit: FitParts, by: tuple[str, ...]) -> RawRows:
+    opened, design = _opened(given, fit, by), fit.coreset.design
     if opened.designed and not design.is_identity:
         raise DataError("the rows are those of a coreset, which do not tell the data's columns; give data, raw rows")
+    labels, cells = opened.parts(by) if by else ({}, None)
+
+    def parted(rows: WeightedData, n_total: int, y: FloatArray | None = None) -> RawRows:
+        if cells is None:
+            return RawRows(rows, design, n_total, y)
+        return RawRows(cells.modelled(rows), design, n_total, y, labels, cells.parts(rows))
+
     if fit.coreset.counts:
         found = sampled_counts(opened.dataset, fit.posterior().family, MAX_ROWS, _SEED)
-        return RawRows(found.responses.rows, design, found.n_rows, found.responses.events)
+        return parted(found.responses.rows, found.n_rows, found.responses.events)
     one = partial(uniform_rows, size=MAX_ROWS, seed=_SEED)
     drawn = merge(list(opened.dataset.map(one, "drawing rows", canonical=True)), MAX_ROWS)
     if fit.coreset.numbers:
         rows, y = numbers_of(drawn.rows)
-        return RawRows(rows, design, drawn.total, y)
-    return RawRows(drawn.rows, design, drawn.total)
+        return parted(rows, drawn.total, y)
+    return parted(drawn.rows, drawn.total)
 
 
 def data_facts(core: Coreset) -> dict[str, str]:

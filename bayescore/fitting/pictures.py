@@ -1,10 +1,11 @@
 """Pictures of a fit, as matplotlib's Axes, and its page."""
 
 import re
-from collections.abc import Mapping
-from dataclasses import replace
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from matplotlib import pyplot as plt
@@ -13,6 +14,7 @@ from matplotlib.axes import Axes
 from bayescore.data.coreset import Coreset
 from bayescore.data.design import Grouping
 from bayescore.data.parquet import without_keys
+from bayescore.diagnostics.averages import check_by
 from bayescore.diagnostics.model_check import check_model
 from bayescore.fitting.overview import Overview, overview
 from bayescore.fitting.parts import RawRows, data_facts, described, interval_names, raw_rows, short
@@ -23,7 +25,8 @@ from bayescore.models.predictor import Factor
 from bayescore.priors.groups import DEFAULT_GROUP_PRIOR, is_default
 from bayescore.report import EffectFacts, FitFacts, pictures, write_certificate
 from bayescore.samplers.summaries import GroupEffects
-from bayescore.types import NO_GROUP, FloatArray, WeightedData
+from bayescore.text import listed
+from bayescore.types import NO_GROUP, FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError
 
 BASIS = re.compile(r"\b(poly|bs|cr|cs|cc)\(")  # in names of columns that never change alone
@@ -33,19 +36,101 @@ _LISTED = 200  # characters or entries of an argument that the call shows
 _POINTS = 60  # of a curve
 _CURVE_ENDS = (0.005, 0.995)  # quantiles of a column that a curve reaches from and to
 _RUG = 300  # rows of a rug
+_LINES = 12  # of a picture
+_LINES_AT = (0.1, 0.5, 0.9)  # quantiles of a column of numbers that lines are at
+_FEW_VALUES = 5  # of a column of numbers, each of which has a line
+
+
+@dataclass(frozen=True, eq=False)
+class Typical:
+    """A row with columns of numbers at their means, factors at their most frequent levels, and groups averaged over.
+
+    `groups` has the codes of groups, shape (F,), `NO_GROUP` for those averaged over.
+    """
+
+    rows: RawRows
+    raw: FloatArray
+    held: Mapping[str, str]
+    groups: IntArray
+
+    @classmethod
+    def of(cls, rows: RawRows) -> Self:
+        """Return the typical row of rows."""
+        raw, w = rows.rows.X, rows.rows.weights
+        typical, held = np.average(raw, axis=0, weights=w), {}
+        for d, name in enumerate(rows.design.raw_names):
+            how = f"{typical[d]:.3g} (mean)"
+            if (levels := rows.levels(name)) is not None:
+                values, codes = np.unique(raw[:, d], return_inverse=True)
+                typical[d] = values[np.bincount(codes, w).argmax()]
+                how = f"{levels[0][int(levels[1][raw[:, d] == typical[d]][0])]} (most frequent)"
+            held[name] = how
+        return cls(rows, typical, held, np.full(len(rows.design.groups), NO_GROUP))
+
+    def at(self, variable: str, points: FloatArray) -> WeightedData:
+        """Return this row with a column at points, in the design."""
+        own, n = self.rows.rows, len(points)
+        offset = None if own.offset is None else np.full(n, np.average(own.offset, weights=own.weights))
+        group = None if own.group is None else np.tile(self.groups, (n, 1))
+        first = replace(own.take(np.zeros(n, dtype=np.int64)), offset=offset, group=group)
+        X = np.tile(self.raw, (n, 1))
+        X[:, self.rows.design.raw_names.index(variable)] = points
+        return RawRows(first, self.rows.design, n).designed(X)
+
+    def at_each(self, by: str, *, besides: str) -> dict[str, Self]:
+        """Return the row at each level of another column or grouping factor, or at quantiles of a column of numbers."""
+        if by == besides:
+            raise DataError(f"by={by!r} is the column of the curve itself; name another")
+        rows, factors = self.rows, {own.name: own.levels for own in self.rows.design.groups}
+        found: dict[str, Self] = {}
+        if by in factors and by not in rows.design.raw_names:
+            place, levels = list(factors).index(by), list(factors[by])
+            for code, level in enumerate(levels[: _LINES + 1]):
+                groups = self.groups.copy()
+                groups[place] = code
+                found[str(level)] = replace(self, groups=groups)
+        else:
+            column, place = rows.column(by), rows.design.raw_names.index(by)
+            known, values = rows.levels(by), np.unique(column)
+            if known is None and len(values) > _FEW_VALUES:
+                values = np.quantile(column, _LINES_AT)
+            for value in values[: _LINES + 1]:
+                raw = self.raw.copy()
+                raw[place] = value
+                level = f"{value:.3g}" if known is None else known[0][int(known[1][column == value][0])]
+                found[str(level)] = replace(self, raw=raw)
+        if len(found) > _LINES:
+            raise DataError(
+                f"by={by!r} has more than {_LINES} levels, too many lines for a picture; see "
+                f"fit.average_predictions(by={by!r})"
+            )
+        return found
+
+    def text(self, besides: set[str | None]) -> str:
+        """Return what the other columns are held at, and which groups are averaged over."""
+        held = [f"{name} = {how}" for name, how in self.held.items() if name not in besides]
+        averaged = [own.name for own in self.rows.design.groups if own.name not in besides]
+        if self.rows.rows.offset is not None:
+            held.append("the offset at its mean")
+        parts = [f"held at: {listed(held, 8, str)}"] if held else []
+        parts += [f"averaged over groups of {', '.join(averaged)}"] if averaged else []
+        return "; ".join(parts)
 
 
 class FitPictures(FitAverages):
     """What a fit shows; see `Fit`."""
 
-    def plot(self, variable: str | None = None, *, data: Any = None, prob: float = PROB) -> Axes:
+    def plot(self, variable: str | None = None, *, by: str | None = None, data: Any = None, prob: float = PROB) -> Axes:
         """Draw means and intervals of the coefficients, or how the probability changes with a column.
 
         Parameters
         ----------
         variable : str, optional
             Raw column. All other columns are at their means, factors at their most frequent level, and groups averaged
-            over. Ticks at the bottom are rows.
+            over, as the text below the axis says. Ticks at the bottom are rows.
+        by : str, optional
+            Another column or grouping factor: a line for each of its levels, of numbers with more than 5 values for the
+            10%, 50% and 90% quantiles.
         data : data frame, optional
             Rows that tell the range and the other columns; by default a sample of all rows.
         prob : float
@@ -59,7 +144,7 @@ class FitPictures(FitAverages):
         Raises
         ------
         DataError
-            If there is no such column, or the rows are not there.
+            If there is no such column, `by` has more than 12 levels, or the rows are not there.
 
         Examples
         --------
@@ -69,12 +154,62 @@ class FitPictures(FitAverages):
         >>> fit = bc.fit(X, X[:, 0] + rng.logistic(size=5000) > 0, random_state=1, progressbar=False)
         >>> fit.plot().get_xlabel()
         'coefficient for one sd more of its column: mean and 95% interval, log odds'
-        >>> fit.plot("x0").get_xlabel()
-        'x0'
+        >>> axes = fit.plot("x0")
+        >>> axes.get_xlabel(), axes.texts[-1].get_text()
+        ('x0', 'held at: x1 = 0.00175 (mean)')
         """
         interval_names(prob)
-        axes = self._forest(prob) if variable is None else self._curve(variable, raw_rows(self, data), prob)
+        if variable is None:
+            if by is not None:
+                raise DataError(f"by={by!r} is for a curve: name its column too, fit.plot(variable, by={by!r})")
+            axes = self._forest(prob)
+        else:
+            axes = self._curves(variable, by, raw_rows(self, data), prob)
         pictures.clean(axes)
+        return self._headed(axes)
+
+    def plot_check(self, data: Any = None, y: Any = None, *, by: str | Sequence[str] | None = None) -> Any:
+        """Draw predictions against what was observed, as `check` has them.
+
+        Beside the calibration stand the predictions of rows of either class, of counts a rootogram, how many rows have
+        each count and would have by the model, and of numbers their histogram and that of the model's.
+
+        Parameters
+        ----------
+        data, y, by
+            As in `check`; with `by` there is one picture, a line for each part of the rows.
+
+        Returns
+        -------
+        Axes or array of two Axes
+            Of a new figure.
+
+        Raises
+        ------
+        DataError
+            If the rows are not there, or do not fit.
+
+        Examples
+        --------
+        >>> import numpy as np, bayescore as bc
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(5000, 1))
+        >>> fit = bc.fit(X, X[:, 0] + rng.logistic(size=5000) > 0, random_state=1, progressbar=False)
+        >>> calibration, classes = fit.plot_check()
+        >>> calibration.get_xlabel()
+        'predicted probability'
+        """
+        labels, found = self._checked(data, y, names := check_by(by))
+        if not names:
+            panels = pictures.model_check(plt.figure(), found, self.coreset.classes)
+            self._headed(panels[0])
+            return panels
+        parts = [", ".join(map(str, own)) for own in zip(*labels.values(), strict=True)]
+        axes = pictures.parts_check(plt.figure(), found, parts)
+        core = self.coreset
+        share = f"share of {core.label} = {core.classes[1]}"
+        what = {"counts": f"rate of {core.label}", "numbers": f"mean of {core.label}"}.get(core.response, share)
+        axes.set_xlabel(f"{what} by {' and '.join(names)}")
         return self._headed(axes)
 
     def plot_caterpillar(self, factor: str | None = None, *, effect: str | None = None) -> Axes:
@@ -234,27 +369,34 @@ class FitPictures(FitAverages):
         axes.set_xlabel(f"{what}: mean and {prob:.0%} interval, {posterior.family.scale}")
         return axes
 
-    def _curve(self, variable: str, rows: RawRows, prob: float) -> Axes:
-        posterior, column, found = self.posterior(), rows.column(variable), rows.levels(variable)
+    def _curves(self, variable: str, by: str | None, rows: RawRows, prob: float) -> Axes:
+        posterior, column, levels = self.posterior(), rows.column(variable), rows.levels(variable)
         low_end, high_end = np.quantile(column, _CURVE_ENDS).tolist()
         points = np.linspace(low_end, high_end, _POINTS)
-        if found is not None:
+        if levels is not None:
             text = variable in dict(rows.design.raw_levels)
-            points = np.arange(len(found[0])) if text else np.asarray(found[0], dtype=np.float64)
-        p = posterior.predictor().average(self._typical(rows, variable, points), posterior.family)
-        mean, _, low, high = described(p, prob).values()
+            points = np.arange(len(levels[0])) if text else np.asarray(levels[0], dtype=np.float64)
+        typical = Typical.of(rows)
+        lines = {"": typical} if by is None else typical.at_each(by, besides=variable)
         axes = pictures.canvas(plt.figure(), 7.0, 4.2).add_subplot()
-        if found is None:
-            axes.fill_between(points, low, high, color="#c9c9c9", lw=0)
-            axes.plot(points, mean, color=pictures.INK, lw=1.6)
+        for k, (name, one) in enumerate(lines.items()):
+            p = posterior.predictor().average(one.at(variable, points), posterior.family)
+            mean, _, low, high = described(p, prob).values()
+            colour, marker, dash = pictures.look(k) if by is not None else (pictures.INK, "o", "-")
+            shade, label = "#c9c9c9" if by is None else colour, f"{by} = {name}" if by is not None else None
+            if levels is None:
+                axes.fill_between(points, low, high, color=shade, lw=0, alpha=1.0 if by is None else 0.2)
+                axes.plot(points, mean, color=colour, ls=dash, lw=1.6, label=label)
+            else:
+                at = np.arange(len(points)) + 0.12 * (k - 0.5 * (len(lines) - 1))
+                axes.vlines(at, low, high, color=colour, lw=2.0)
+                axes.plot(at, mean, color=colour, marker=marker, ls="none", ms=4.5, label=label)
+        if levels is None:
             rug = column[:: max(1, len(column) // _RUG)]
             axes.plot(rug, np.zeros_like(rug), "|", color=pictures.INK, ms=6, transform=axes.get_xaxis_transform())
             axes.set_xlim(points[0], points[-1])
         else:
-            at = np.arange(len(points))
-            axes.vlines(at, low, high, color=pictures.INK, lw=2.0)
-            axes.plot(at, mean, color=pictures.INK, marker="o", ls="none", ms=4.5)
-            axes.set_xticks(at, [pictures.short(str(level), 20) for level in found[0]])
+            axes.set_xticks(np.arange(len(points)), [pictures.short(str(level), 20) for level in levels[0]])
         axes.set_xlabel(variable)
         core = self.coreset
         of_label = f"P({core.label} = {core.classes[1]})"
@@ -262,28 +404,18 @@ class FitPictures(FitAverages):
         axes.set_ylabel(f"{what}, {prob:.0%} interval")
         if not core.numbers:
             axes.set_ylim(0.0, None)
+        if by is not None:
+            axes.legend(frameon=False, fontsize=8)
+        if held := typical.text({variable, by}):
+            style: dict[str, Any] = {"fontsize": 8, "color": "#555555", "ha": "left", "va": "top"}
+            style |= {"xycoords": "axes fraction", "xytext": (0, -34), "textcoords": "offset points"}
+            axes.annotate("\n".join(textwrap.wrap(pictures.short(held, 400), 100)), (0.0, 0.0), **style)
         return axes
 
     def _headed(self, axes: Axes) -> Axes:
         """Write the heading of the fit above a picture."""
         axes.set_title(self._heading, fontsize=9, loc="left", color="#555555")
         return axes
-
-    def _typical(self, rows: RawRows, variable: str, points: FloatArray) -> WeightedData:
-        """Return rows at points of a column, the other columns at their means or most frequent levels."""
-        raw, w = rows.rows.X, rows.rows.weights
-        typical = np.average(raw, axis=0, weights=w)
-        for d, name in enumerate(rows.design.raw_names):
-            if rows.levels(name) is not None:
-                values, codes = np.unique(raw[:, d], return_inverse=True)
-                typical[d] = values[np.bincount(codes, w).argmax()]
-        first, own = rows.rows.take(np.zeros(len(points), dtype=np.int64)), rows.rows
-        offset = None if own.offset is None else np.full(len(points), np.average(own.offset, weights=w))
-        group = None if own.group is None else np.full((len(points), own.group.shape[1]), NO_GROUP)
-        new = RawRows(replace(first, offset=offset, group=group), rows.design, len(first))
-        X = np.tile(typical, (len(points), 1))
-        X[:, rows.design.raw_names.index(variable)] = points
-        return new.designed(X)
 
     def report(self, path: str | Path) -> None:
         """Write one HTML page: the verdict first, then data, coefficients, effects, priors, the model's fit, the story.

@@ -24,8 +24,9 @@ import xarray as xr
 from scipy.stats import rankdata
 
 from bayescore.data.design import Design, Grouping
+from bayescore.diagnostics.averages import check_by
 from bayescore.diagnostics.loo import loo
-from bayescore.diagnostics.model_check import check_model
+from bayescore.diagnostics.model_check import ModelCheck, check_model
 from bayescore.diagnostics.results import Level
 from bayescore.fitting.parts import FitParts, described, interval_names, parameters, raw_effects_map, raw_rows, table
 from bayescore.fitting.route import all_rows_of, missing_was_said
@@ -346,20 +347,23 @@ class FitTables(FitPriors):
         draws = np.stack([own / total for own in shares], axis=1).reshape(*posterior.draws.shape[:2], -1)
         return self._labelled(table([f"icc_{own.name}" for own in groups], draws, prob))
 
-    def check(self, data: Any = None, y: Any = None) -> pd.DataFrame:
-        """Hold predictions against labels in bins of rows of like prediction.
+    def check(self, data: Any = None, y: Any = None, *, by: str | Sequence[str] | None = None) -> pd.DataFrame:
+        """Hold predictions against labels in bins of rows of like prediction, or by the values of columns.
 
         Parameters
         ----------
         data, y : rows and their labels, optional
             As given to `fit`; by default a sample of the rows of the fit, to which it is kinder than new ones are.
+        by : str or list of str, optional
+            Columns that part the rows, as in `average_predictions`: what the model does not have shows by a column that
+            is not in the formula.
 
         Returns
         -------
         DataFrame
-            A row for each bin: the mean prediction, the share of the class that is +1 (of counts the rate, events by
-            exposure), and the 95% interval of the share that the model would give. `outside` says whether the share is
-            beyond it, as 6 of 100 are by chance.
+            A row for each bin, or each value of the columns: the mean prediction, the share of the class that is +1 (of
+            counts the rate, events by exposure), and the 95% interval of the share that the model would give. `outside`
+            says whether the share is beyond it, as 6 of 100 are by chance.
 
         Raises
         ------
@@ -375,15 +379,22 @@ class FitTables(FitPriors):
         >>> int(fit.check()["outside"].sum()) < 4
         True
         """
+        labels, found = self._checked(data, y, check_by(by))
+        outside = (found.observed < found.low) | (found.observed > found.high)
+        low, high, _ = interval_names(PROB)
+        columns = {"predicted": found.predicted, "observed": found.observed, low: found.low, high: found.high}
+        return self._labelled(pd.DataFrame({**labels, **columns, "outside": outside}))
+
+    def _checked(self, data: Any, y: Any, by: tuple[str, ...]) -> tuple[dict[str, list[Any]], ModelCheck]:
+        """Return the values of columns `by` that part rows, and the check of the parts, or of bins."""
         known = self
         if data is not None:
             kept = self.given or all_rows_of(self.coreset, data, {}, progressbar=False)
             known = replace(self, given=replace(kept, data=data, y=y, known=True))
-        rows = raw_rows(known, None, others=data is not None)
-        found = check_model(self.posterior(), rows.designed(), rows.events)
-        outside = (found.observed < found.low) | (found.observed > found.high)
-        columns = {"predicted": found.predicted, "observed": found.observed, "lower": found.low, "upper": found.high}
-        return self._labelled(pd.DataFrame({**columns, "outside": outside}))
+        rows = raw_rows(known, None, others=data is not None, by=by)
+        found = check_model(self.posterior(), rows.designed(), rows.events, rows.parts)
+        places = [] if found.groups is None else found.groups.tolist()
+        return {name: [own[place] for place in places] for name, own in rows.labels.items()}, found
 
     def loo(self) -> Any:
         """Return the leave-one-out predictive density of each row of the data, as `loo` does.

@@ -437,11 +437,14 @@ def _model(
     note = "" if test is not None else _FEW if fit is not None else _NOT_LOOKED_AT
     if facts is not None:
         fit, rows, note = facts.check, "rows of the data", _NO_ROWS if facts.check is None else ""
-    share, predicted, right = tables.words_of_fit(core.classes)
+    share, predicted, right = tables.words_of_fit(fit, core.classes)
     if core.counts and core.design.exposure is None and not core.design.weighted:
         share = "mean count"
     words = f"Left, the {share} against the predicted {predicted}, with what the model would give; "
     words += f"right, histograms {right}"
+    counts = "how far apart the model keeps the rows with and without events"
+    if fit is not None and fit.frequencies is not None:
+        counts = "how many rows have each count, and would have by the model"
     yield page.ModelCheckSection(
         fit=fit,
         picture=None
@@ -451,7 +454,7 @@ def _model(
         share=share,
         right={
             "numbers": "what the responses are, and what they would be by the model",
-            "counts": "how far apart the model keeps the rows with and without events",
+            "counts": counts,
         }.get(core.response, "how far apart the model keeps the rows of the two classes"),
         note=note,
     )
@@ -617,7 +620,7 @@ def _pictures(comparison: ComparisonData) -> list[page.Picture]:
     if comparison.fit is not None:
         design = comparison.reference.design
         classes = (-1, 1) if design is None or design.classes is None else design.classes
-        share, predicted, right = tables.words_of_fit(classes, test=True)
+        share, predicted, right = tables.words_of_fit(comparison.fit, classes, test=True)
         words = f"Left, the {share} among test rows against the reference's predicted {predicted}; "
         words += f"right, histograms {right}"
         caption = "Does the model fit the test rows?"

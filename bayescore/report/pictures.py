@@ -20,7 +20,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from numpy.typing import NDArray
 from scipy import stats
 
-from bayescore.diagnostics.model_check import ModelCheck
+from bayescore.diagnostics.model_check import Frequencies, ModelCheck
 from bayescore.diagnostics.results import CertificateData, ComparisonData
 from bayescore.families.family import FAMILIES, find_family
 from bayescore.limits import ENDS, PROB
@@ -240,7 +240,11 @@ def corrected(figure: Figure, certificate: CertificateData, posterior: Posterior
 def model_check(figure: Figure, check: ModelCheck, classes: tuple[Any, Any]) -> NDArray[Any]:
     """Draw the share of the class that is +1 against the prediction, and the predictions of rows of either class.
 
-    Grey bars are the 95% intervals of the share that the model would give to such rows. Returns the array of Axes.
+    Grey bars are the 95% intervals of the share that the model would give to such rows. Of whole counts a rootogram
+    stands in place of the classes. Returns the array of Axes.
+
+    Reference: Kleiber and Zeileis (2016), Visualizing count data regressions using rootograms, The American
+    Statistician 70.
     """
     panels = canvas(figure, 8.0, 3.6).subplots(1, 2, width_ratios=(1.15, 1.0))
     left, right = panels
@@ -258,7 +262,11 @@ def model_check(figure: Figure, check: ModelCheck, classes: tuple[Any, Any]) -> 
         left.set(xlabel=what, ylabel=shown)
         _numbers(right, check, check.replicated)
     else:
-        _classes(left, right, check, (what, shown, *names))
+        _ends(left, check, what, shown)
+        if check.frequencies is None:
+            _classes(right, check, what, names)
+        else:
+            _rootogram(right, check.frequencies)
     for panel in panels:
         clean(panel)
         panel.tick_params(labelsize=8)
@@ -277,18 +285,56 @@ def _numbers(axes: Axes, check: ModelCheck, replicated: FloatArray) -> None:
     axes.set(xlabel="response", ylabel="share of rows", ylim=(0.0, None))
 
 
-def _classes(left: Axes, right: Axes, check: ModelCheck, words: tuple[str, ...]) -> None:
-    """Set the ends of shares, and draw histograms of the predictions of rows of either class."""
-    what, shown, *names = words
+def _ends(axes: Axes, check: ModelCheck, what: str, shown: str) -> None:
+    """Set the ends of shares and of predictions."""
     top = 1.08 * float(max(check.high.max(), check.observed.max(), check.predicted.max()))
     top = top if check.counts else min(top, 1.02)
-    left.set(xlabel=what, ylabel=shown, xlim=(0.0, top), ylim=(0.0, top))
+    axes.set(xlabel=what, ylabel=shown, xlim=(0.0, top), ylim=(0.0, top))
+
+
+def _rootogram(axes: Axes, found: Frequencies) -> None:
+    """Draw how many rows have each count on a scale of roots, observed and with the intervals of the model's sets."""
+    middle = 0.5 * (found.edges[1:] + found.edges[:-1])
+    axes.bar(middle, found.observed, 0.85 * np.diff(found.edges), color=COLOURS[4], label="observed")
+    axes.vlines(middle, found.low, found.high, color=INK, lw=2.0, label="by the model, 95%")
+    axes.plot(middle, found.expected, color=INK, marker="o", ls="none", ms=3.0)
+    axes.set_yscale("function", functions=(lambda y: np.sqrt(np.maximum(y, 0.0)), np.square))
+    axes.set(xlabel="count", ylabel="rows, on a scale of roots", ylim=(0.0, None))
+
+
+MAX_PARTS = 60
+
+
+def parts_check(figure: Figure, check: ModelCheck, names: list[str]) -> Axes:
+    """Draw for each part of the rows the prediction, what was observed, and the 95% interval that the model would give.
+
+    Of more than 60 parts those 60 are shown whose observations are farthest from the prediction, in widths of the
+    intervals.
+    """
+    order = np.arange(len(names))
+    if len(order) > MAX_PARTS:
+        far = np.abs(check.observed - check.predicted) / np.maximum(check.high - check.low, np.finfo(float).tiny)
+        order = np.sort(np.argsort(-far, kind="stable")[:MAX_PARTS])
+    axes = canvas(figure, 7.0, max(2.0, 1.2 + 0.24 * len(order))).add_subplot()
+    y = np.arange(len(order), dtype=np.float64)
+    axes.hlines(y, check.low[order], check.high[order], color="#c9c9c9", lw=7, label="by the model, 95%")
+    axes.plot(check.predicted[order], y, color=INK, marker="|", ls="none", ms=9, label="predicted")
+    axes.plot(check.observed[order], y, color=COLOURS[0], marker="o", ls="none", ms=5, label="observed")
+    axes.set_ylim(len(order) - 0.5, -0.5)
+    axes.set_yticks(y, [short(names[k], 28) for k in order])
+    clean(axes)
+    legend(figure, axes, 3)
+    return axes
+
+
+def _classes(axes: Axes, check: ModelCheck, what: str, names: list[str]) -> None:
+    """Draw histograms of the predictions of rows of either class."""
     edges = np.linspace(0.0, float(check.p.max()), int(np.clip(check.ess / 10.0, 6.0, 30.0)) + 1)
     for i, own in enumerate((check.positive == 0.0, check.positive > 0.0)):
         counts, _ = np.histogram(check.p[own], edges, weights=check.weights[own])
         share = counts / max(float(counts.sum()), np.finfo(float).tiny)
-        right.stairs(share, edges, color=COLOURS[i], ls=DASHES[i], lw=1.4, label=names[i])
-    right.set(xlabel=what, ylabel="share of the class's rows", ylim=(0.0, None))
+        axes.stairs(share, edges, color=COLOURS[i], ls=DASHES[i], lw=1.4, label=names[i])
+    axes.set(xlabel=what, ylabel="share of the class's rows", ylim=(0.0, None))
 
 
 def marginals(figure: Figure, comparison: ComparisonData) -> NDArray[Any]:

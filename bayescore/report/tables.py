@@ -23,6 +23,7 @@ import pandas as pd
 
 from bayescore.data.design import Design, Grouping, one_intercept
 from bayescore.data.responses import response_of
+from bayescore.diagnostics.model_check import ModelCheck
 from bayescore.diagnostics.results import CertificateData, ComparisonData, Level, Verdict
 from bayescore.families.family import find_family
 from bayescore.limits import ENDS, MAX_K, PROB
@@ -389,14 +390,17 @@ def data_facts(about: Mapping[str, Any], positive: float | None) -> dict[str, st
     return found
 
 
-def words_of_fit(classes: tuple[Any, Any], *, test: bool = False) -> tuple[str, str, str]:
+def words_of_fit(check: ModelCheck | None, classes: tuple[Any, Any], *, test: bool = False) -> tuple[str, str, str]:
     """Return what is observed of a group of rows, or of `test` rows, what is predicted, and what histograms are of."""
     rows, rates, shares = "rows", "predictions", "predictions"
     if test:
         rows, rates, shares = "test rows", "predicted rates", "predicted probabilities"
     of_labels = f"share of {classes[1]}", "probability", f"of the {shares} of {rows} of either class"
+    of_counts = f"of the {rates} of {rows} with and without events"
+    if check is not None and check.frequencies is not None:
+        of_counts = f"of the counts of {rows} and of those that the model gives"
     return {
-        "counts": ("events by exposure", "rate", f"of the {rates} of {rows} with and without events"),
+        "counts": ("events by exposure", "rate", of_counts),
         "numbers": ("mean of the responses", "mean", "of the responses and of those that the model gives"),
     }.get(response_of(classes), of_labels)
 

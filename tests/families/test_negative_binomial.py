@@ -216,7 +216,7 @@ def test_predicted_counts_and_checks_have_the_familys_spread(core, draws):
     assert kind.var(axis=0).mean() == pytest.approx(wanted, rel=0.1)
     assert fit.check()["outside"].sum() <= 3
     poisson = bc.fit(FORMULA, ROWS, family="poisson", offset="log_time", random_state=1, **QUIET)
-    own, other = ((each.check()["upper"] - each.check()["lower"]).mean() for each in (fit, poisson))
+    own, other = ((each.check()["97.5%"] - each.check()["2.5%"]).mean() for each in (fit, poisson))
     assert own > 1.3 * other
     rate = fit.average_predictions()["mean"][0]
     X = fit.coreset.design.transform(ROWS)

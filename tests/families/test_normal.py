@@ -380,7 +380,7 @@ def test_checks_of_weighted_rows_spread_as_the_weights_say(scale):
     checked = bc.fit(FLAT, rows, family=FAMILY, weights="w", random_state=1, **QUIET).check()
     each = rows["w"].sum() / len(checked)  # weight of a bin
     wanted = 2.0 * stats.norm.ppf(0.975) * SD / math.sqrt(each)  # coefficients add little
-    assert (checked["upper"] - checked["lower"]).mean() == pytest.approx(wanted, rel=0.15)
+    assert (checked["97.5%"] - checked["2.5%"]).mean() == pytest.approx(wanted, rel=0.15)
 
 
 def test_elpd_is_that_of_exact_leave_one_out(fit):
