@@ -1,4 +1,4 @@
-"""Command line: ``bayescore fit``, ``update``, ``predict``, ``build``, ``sample``, ``certify``, ``compare``, ``demo``.
+"""Command line: ``bayescore fit`` and what else `COMMANDS` has, each with an example in its help.
 
 Exit status 0 on success, 2 with one line on bad input, 130 on Ctrl-C; ``--verbose`` shows the traceback.
 
@@ -136,6 +136,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("rows", type=Path, help="Parquet or CSV file of new rows")
     new = "effects of new groups are drawn, or averaged over (default: %(default)s)"
     p.add_argument("--new-groups", default="sample", choices=("sample", "average"), help=new)
+    p.add_argument("--exposure", metavar="COLUMN", help="column of exposures: expected counts, in place of rates")
     p.add_argument("--prob", type=float, default=0.95, help="probability of the intervals (default: %(default)s)")
     p.add_argument(
         "-o",
@@ -144,6 +145,18 @@ def parser() -> argparse.ArgumentParser:
         required=True,
         help=".parquet or .csv file to write: columns of the rows, then predictions",
     )
+
+    p = commands.add_parser("summary", parents=[common], help="means and intervals of a fit")
+    p.add_argument("model", type=Path, help="folder that fit wrote")
+    scales = "coef, odds, ratio, or response, which reads the rows (default: %(default)s)"
+    p.add_argument("--scale", default="coef", choices=("coef", "odds", "ratio", "response"), help=scales)
+    p.add_argument("--prob", type=float, default=0.95, help="probability of the intervals (default: %(default)s)")
+    p.add_argument("--data", type=_rows, help="file of the rows that the fit was made of, for --scale response")
+
+    p = commands.add_parser("report", parents=[common], help="an HTML page of a fit")
+    p.add_argument("model", type=Path, help="folder that fit wrote")
+    p.add_argument("--data", type=_rows, help="file of the rows that the fit was made of, for the check of the model")
+    p.add_argument("-o", "--output", type=Path, required=True, help="HTML file to write")
 
     p = commands.add_parser("build", parents=[common, seeded], help="shrink a file of rows to a coreset")
     p.add_argument("rows", type=_rows, help="Parquet file or folder of them, local or s3://..., or a CSV file")
@@ -191,7 +204,23 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("posteriors", type=Path, nargs="+", help="posteriors that sample wrote")
     p.add_argument("--reference", type=Path, required=True, help="posterior to compare with")
     p.add_argument("-o", "--output", type=Path, required=True, help="HTML file to write")
+    for name, own in commands.choices.items():
+        own.epilog = f"example: bayescore {name} {EXAMPLES[name]}".replace("%", "%%")
     return main
+
+
+EXAMPLES = {
+    "demo": "--rows 100000 -o demo",
+    "fit": "rows.parquet 'clicked ~ age + (1 | county)' -o model",
+    "update": "model may.parquet",
+    "predict": "model new.parquet -o predicted.parquet",
+    "summary": "model --scale odds --prob 0.9",
+    "report": "model --data rows.parquet -o page.html",
+    "build": "rows.parquet --formula 'clicked ~ age' -o core.parquet",
+    "sample": "core.parquet -o posterior.nc",
+    "certify": "posterior.nc core.parquet rows.parquet -o certificate.html",
+    "compare": "coreset.nc --reference all.nc -o comparison.html",
+}
 
 
 def _rows(text: str) -> Path | str:
@@ -450,9 +479,33 @@ def predict(args: argparse.Namespace, console: Console) -> None:
 
     check_output(args.output, args.rows)
     check_files(args.rows, args.output)
-    options = {"new_groups": args.new_groups, "prob": args.prob, "random_state": args.seed}
+    options = {name: getattr(args, name) for name in ("new_groups", "prob", "exposure")} | {"random_state": args.seed}
     table = write_predictions(args.model, args.rows, args.output, **options)
     console.print(f"{len(table):,} predictions by draws that are {table.columns.name}\nwrote {args.output}")
+
+
+def summary(args: argparse.Namespace, console: Console) -> None:
+    """Run ``bayescore summary``."""
+    import pandas as pd
+
+    found = _read(args)
+    table = found.summary(scale=args.scale, prob=args.prob)
+    with pd.option_context("display.max_rows", None):
+        lines = [repr(found).splitlines()[0], "", *repr(table).splitlines()]
+    console.print("\n".join(map(_printable, lines)))
+
+
+def report(args: argparse.Namespace, console: Console) -> None:
+    """Run ``bayescore report``."""
+    check_output(args.output, *([] if args.data is None else [args.data]))
+    _read(args).report(args.output)
+    console.print(f"wrote {args.output}")
+
+
+def _read(args: argparse.Namespace) -> Any:
+    from bayescore.fitting import read_fit
+
+    return read_fit(args.model, args.data, progressbar=not args.quiet)
 
 
 def _saved(found: Any, folder: Path, console: Console) -> None:
@@ -460,7 +513,7 @@ def _saved(found: Any, folder: Path, console: Console) -> None:
     console.print("\n".join([*map(_printable, repr(found).splitlines()), f"wrote {folder}"]))
 
 
-COMMANDS = {own.__name__: own for own in (fit, update, predict, build, sample, certify, compare, demo)}
+COMMANDS = {own.__name__: own for own in (fit, update, predict, summary, report, build, sample, certify, compare, demo)}
 
 
 def _printable(text: str) -> str:

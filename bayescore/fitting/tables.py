@@ -28,7 +28,16 @@ from bayescore.diagnostics.averages import check_by
 from bayescore.diagnostics.loo import loo
 from bayescore.diagnostics.model_check import ModelCheck, check_model
 from bayescore.diagnostics.results import Level
-from bayescore.fitting.parts import FitParts, described, interval_names, parameters, raw_effects_map, raw_rows, table
+from bayescore.fitting.parts import (
+    FitParts,
+    data_facts,
+    described,
+    interval_names,
+    parameters,
+    raw_effects_map,
+    raw_rows,
+    table,
+)
 from bayescore.fitting.route import all_rows_of, missing_was_said
 from bayescore.limits import PROB
 from bayescore.models.groups.effects import EffectDraws
@@ -36,13 +45,16 @@ from bayescore.models.predictor import Factor, correlations, multipliers
 from bayescore.numerics.psis import full_weights
 from bayescore.priors import Prior
 from bayescore.priors.by_name import ByName, prior_from_dict
+from bayescore.report.side_by_side import SideBySide
 from bayescore.samplers.posterior import read_posterior
 from bayescore.samplers.sample import sample
 from bayescore.samplers.summaries import prior_summary
+from bayescore.text import with_error
 from bayescore.types import FloatArray, WeightedData
-from bayescore.validation import DataError, check_positive
+from bayescore.validation import DataError, check_choice, check_positive
 
 SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)
+SCALE_NAMES = {"coef": "Coefficients", "odds": "Odds ratios", "ratio": "Ratios"}
 
 
 class FitPriors(FitParts):
@@ -207,6 +219,89 @@ class FitTables(FitPriors):
             self._check_beside_intercept(scale, kept)
             names, draws = [names[d] for d in kept], np.exp(draws[..., kept])
         return self._labelled(table(names, draws, prob))
+
+    def table(
+        self,
+        *others: Any,
+        format: str = "text",
+        names: Sequence[str] | None = None,
+        scale: str = "coef",
+        prob: float = PROB,
+    ) -> str:
+        """Return a table of coefficients, of several fits side by side, for a terminal, a page or a paper.
+
+        Parameters
+        ----------
+        *others : Fit
+            Fits whose columns follow this one's.
+        format : {"text", "markdown", "html", "latex"}
+            Names are escaped for it. LaTeX is a tabular that takes no package.
+        names : list of str, optional
+            Of the fits; by default (1), (2), ...
+        scale : {"coef", "odds", "ratio"}
+            As in `summary`.
+        prob : float
+            Probability of the equal-tailed intervals.
+
+        Returns
+        -------
+        str
+            Mean and interval of each parameter, to two digits of its sd; and of each fit its family, the number of
+            observations and of groups, the expected log predictive density for new rows, elpd (or where rows are left
+            out by groups, for new groups) with its standard error, where the certificate has it, and the level.
+
+        Raises
+        ------
+        TypeError, ValueError, DataError
+            If another is no fit, or names are not as many; as `summary` does.
+
+        Examples
+        --------
+        >>> import numpy as np, bayescore as bc
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(5000, 1))
+        >>> fit = bc.fit(X, X[:, 0] + rng.logistic(size=5000) > 0, random_state=1, progressbar=False)
+        >>> print(fit.table(format="markdown").splitlines()[3])
+        | x0 | 0.982 (0.911, 1.054) |
+        """
+        if wrong := [other for other in others if not isinstance(other, FitTables)]:
+            raise TypeError(f"others has a {type(wrong[0]).__name__}; give fits")
+        fits = (self, *others)
+        called = [f"({k})" for k in range(1, len(fits) + 1)] if names is None else list(map(str, names))
+        if len(called) != len(fits):
+            raise ValueError(f"names has {len(called)} entries for {len(fits)} fits; give one for each")
+        check_choice(scale, "scale", tuple(SCALE_NAMES))
+        coefficients, others_named, first, groups, last = (
+            {name: [own.get(name, "") for own in part] for name in dict.fromkeys(key for own in part for key in own)}
+            for part in zip(*((*fit._estimates(scale, prob), *fit._numbers()) for fit in fits), strict=True)
+        )
+        blocks = [coefficients, others_named, {**first, **groups, **last}]
+        return SideBySide(called, blocks, f"{SCALE_NAMES[scale]}: mean and {100.0 * prob:g}% interval").to(format)
+
+    def _estimates(self, scale: str, prob: float) -> tuple[dict[str, str], dict[str, str]]:
+        """Return mean and interval of each coefficient and other parameter as text, to two digits of its sd."""
+        low, high, _ = interval_names(prob)
+        found = self._parameters(scale, prob)[["mean", "sd", low, high]]
+        cells: tuple[dict[str, str], dict[str, str]] = {}, {}
+        for name, (mean, sd, *ends) in zip(found.index, found.to_numpy().tolist(), strict=True):
+            shown = [with_error(value, sd)[0] for value in (mean, *ends)]
+            cells[name not in self.coreset.feature_names][str(name)] = f"{shown[0]} ({shown[1]}, {shown[2]})"
+        return cells
+
+    def _numbers(self) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
+        """Return family and observations, groups of each factor, and elpd and level, by what they are called."""
+        core, found = self.coreset, self.certificate
+        n = f"{core.n_total:,}"
+        if core.counts or "trials" in dict(core.design.role_columns):  # whose rows have two sides
+            there = self.given is not None and not self.given.once
+            n = data_facts(self)["Observations"] if there else "–"
+        last = {}
+        for name, kind in (("elpd", "loo"), ("elpd of new groups", "logo")):
+            value, se = (getattr(found, f"elpd_{kind}{end}") for end in ("", "_se"))
+            last[name] = f"{value:,.1f} ({se:,.1f})".replace("-", "−") if np.isfinite(value) else ""
+        groups = {f"Groups of {own.name}": f"{len(own):,}" for own in core.groups}
+        family = core.family_asked.replace("_", " ")
+        return {"Family": family, "Observations": n}, groups, {**last, "Draws": self._heading}
 
     @staticmethod
     def _check_beside_intercept(scale: str, there: Sequence[Any]) -> None:

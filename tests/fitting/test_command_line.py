@@ -1,5 +1,7 @@
 """`bayescore fit` and `bayescore predict`."""
 
+import shlex
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,6 +9,7 @@ import pytest
 import bayescore as bc
 from bayescore import cli
 from bayescore.cli import parser
+from bayescore.report import pages
 
 
 @pytest.fixture
@@ -52,6 +55,61 @@ def test_a_file_becomes_a_fit_and_predictions(folder, capsys):
     status, _, err = run("predict", "model", "both.csv", "-o", "both.parquet", capsys=capsys)
     assert (status, (folder / "both.parquet").exists()) == (2, False)
     assert "both.csv has a column 'sd', as the predictions do; rename it" in err
+
+
+def test_a_saved_fit_has_a_summary_and_a_page(folder, capsys):
+    assert run("fit", "rows.parquet", "y ~ age + (1 | g)", "--seed", "1", "-o", "model", capsys=capsys)[0] == 0
+    fit = bc.read_fit("model", folder / "rows.parquet")
+    status, out, err = run("summary", "model", capsys=capsys)
+    assert (status, err) == (0, "")
+    assert out.splitlines()[0] == repr(fit).splitlines()[0]
+    assert out.split("\n\n", 1)[1].strip() == repr(fit.summary()).strip()
+    _, out, _ = run("summary", "model", "--scale", "odds", "--prob", "0.9", capsys=capsys)
+    assert out.split("\n\n", 1)[1].strip() == repr(fit.summary(scale="odds", prob=0.9)).strip()
+    status, _, err = run("summary", "model", "--scale", "response", capsys=capsys)
+    assert (status, len(err.splitlines())) == (2, 1)
+    assert "does not have all its rows" in err
+    asked = ["summary", "model", "--scale", "response", "--data", "rows.parquet"]
+    _, out, _ = run(*asked, capsys=capsys)
+    assert out.split("\n\n", 1)[1].strip() == repr(fit.summary(scale="response")).strip()
+    for words in ([], ["--data", "rows.parquet"]):
+        status, out, err = run("report", "model", *words, "-o", "page.html", capsys=capsys)
+        assert (status, out, err) == (0, "wrote page.html\n", "")
+        assert (pages._NO_ROWS in (folder / "page.html").read_text("utf-8")) != bool(words)
+    for words, message in (
+        (["summary", "gone"], "holds no fit"),
+        (["summary", "model", "--prob", "2"], "--prob 2 must"),
+        (["report", "gone", "-o", "page.html"], "holds no fit"),
+        (["report", "model", "-o", "nowhere/page.html"], "nowhere"),
+        (["report", "model", "--data", "rows.parquet", "-o", "rows.parquet"], "is also an input"),
+    ):
+        status, _, err = run(*words, capsys=capsys)
+        assert (status, len(err.splitlines())) == (2, 1)
+        assert message in err
+
+
+def test_help_of_every_command_has_an_example_that_parses(capsys):
+    for name, example in cli.EXAMPLES.items():
+        with pytest.raises(SystemExit):
+            cli.main([name, "--help"])
+        assert f"example: bayescore {name} " in " ".join(capsys.readouterr().out.split())
+        parser().parse_args([name, *shlex.split(example)])
+    assert set(cli.EXAMPLES) == set(cli.COMMANDS)
+
+
+def test_counts_are_predicted_at_their_exposures(folder, capsys):
+    rng = np.random.default_rng(2)
+    rows = pd.DataFrame({"x": rng.normal(size=1000), "days": rng.uniform(1, 3, 1000)})
+    rows.assign(n=rng.poisson(rows["days"] * np.exp(0.3 * rows["x"]))).to_parquet("counts.parquet")
+    asked = ["fit", "counts.parquet", "n ~ x", "--family", "poisson", "--exposure", "days", "-o", "model"]
+    assert run(*asked, capsys=capsys)[0] == 0
+    for name, words in (("rate", []), ("count", ["--exposure", "days"])):
+        assert run("predict", "model", "counts.parquet", *words, "-o", f"{name}.parquet", capsys=capsys)[0] == 0
+    rate, count = (pd.read_parquet(f"{name}.parquet") for name in ("rate", "count"))
+    assert np.allclose(count["97.5%"], rate["97.5%"] * rows["days"])
+    status, _, err = run("predict", "model", "counts.parquet", "--exposure", "nights", "-o", "p.csv", capsys=capsys)
+    assert status == 2
+    assert "--exposure 'nights' is no column of the rows" in err
 
 
 def test_random_state_is_another_name_of_the_seed():
