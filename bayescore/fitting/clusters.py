@@ -536,6 +536,7 @@ class FitClusters(FitPictures):
         if cluster is None:
             refuse_strata(strata)
             return replace(self, robust=None, story=tuple(step for step in self.story if step.what != "cluster"))
+        self._check_one_table()
         begin, own = time.perf_counter(), self.cluster_robust(None)
         core, given, posterior = self.coreset, self.rows_of_data, own.posterior()
         if core.groups:

@@ -1,6 +1,7 @@
 """`fit`: from rows to a posterior that can be used."""
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from bayescore.coresets.stream import StreamingCoreset
@@ -13,10 +14,13 @@ from bayescore.data.tables import is_table
 from bayescore.families import Family
 from bayescore.families.family import check_family
 from bayescore.fitting.clusters import check_curvature, check_labels, weights_in_domain
+from bayescore.fitting.imputed import InDesign, pooled, tables_of
 from bayescore.fitting.result import Fit
 from bayescore.fitting.route import FitOptions, Given, Route, check_priors
 from bayescore.priors import Normal, Prior
+from bayescore.priors.by_name import prior_from_dict
 from bayescore.priors.groups import GroupPrior
+from bayescore.samplers.posterior import read_posterior
 from bayescore.samplers.registry import AUTO, SAMPLERS, check_fit, check_sd
 from bayescore.validation import DataError, RandomState, check_positive, check_seed, one_seed
 
@@ -41,6 +45,7 @@ def fit(
     domain: Any = None,
     positive: Any = None,
     missing: str = "raise",
+    imputed: bool = False,
     intercept: bool = True,
     draws: int = 1000,
     tune: int = 1000,
@@ -97,6 +102,11 @@ def fit(
     domain : str or array, optional
         Rows that the coefficients are of, a column or an array of True and False or 1 and 0, of a survey with
         `cluster`. Others have weight 0, and their clusters count for the spread. Of files and Dask it is a column.
+    imputed : bool
+        Whether the rows are a list of completed tables, of multiple imputation: each is fitted, and the draws are
+        pooled, as many of each (Gelman et al. 2013, section 18.2). Level and certificate are the worst of all.
+        Answers that need rows take ``data=``, such as one table or all below each other. R-hat above 1.01 then says
+        that the tables differ.
     intercept : bool
         Whether rows X get an intercept; a formula says so itself.
     draws, tune, chains : int
@@ -143,7 +153,10 @@ def fit(
     {'Intercept': -2.32, 'age': 0.05, 'device[tablet]': 1.09}
     """
     options = FitOptions(draws, tune, chains, sampler, method, size)
-    given = _given(formula, data, intercept, label)
+    pairs = _tables(formula, data) if imputed else [(formula, data)]
+    if imputed and not (cluster is None is strata is domain):
+        raise DataError("imputed=True goes without cluster, strata and domain: fit each table with these, and pool")
+    given = _given(*pairs[0], intercept, label)
     roles = {"label": label, "weights": weights, "offset": offset, "trials": trials, "exposure": exposure}
     roles["groups"] = groups
     roles = {name: value for name, value in roles.items() if value is not None}
@@ -156,8 +169,8 @@ def fit(
             raise DataError("domain is given without cluster: fit the rows of the domain alone, or name the clusters")
         roles["weights"] = weights_in_domain(given["data"], weights, domain)
     if given.get("formula") is not None:
-        beside = {**roles, "cluster": cluster, "strata": strata, "domain": domain, "weights": weights}
-        given["formula"] = spelled_out(given["formula"], given["data"], roles=beside)
+        taken = {**roles, "cluster": cluster, "strata": strata, "domain": domain, "weights": weights}
+        given["formula"] = spelled_out(given["formula"], given["data"], roles=taken)
     known = Given(**given, positive=positive, roles=roles, progressbar=progressbar)
     clustered = cluster is not None or strata is not None
     if clustered:
@@ -165,8 +178,10 @@ def fit(
         check_curvature(prior, "give another")
         check_labels(known, cluster, strata, response=_response(family))
     seed = one_seed(random_state, random_seed)
-    beside = {"group_prior": group_prior, "options": options}
+    beside: dict[str, Any] = {"group_prior": group_prior, "options": options}
     found = fit_given(known, family, prior, max_seconds=max_seconds, random_state=seed, **beside)
+    if imputed:
+        return _pooled(found, [_given(*pair, intercept, label) for pair in pairs[1:]], **beside)
     if not clustered:
         return found
     try:
@@ -189,8 +204,9 @@ def fit_given(
     max_seconds: float,
     random_state: RandomState,
     options: FitOptions = DEFAULT_OPTIONS,
+    in_design: Prior | None = None,
 ) -> Fit:
-    """Return the fit of rows whose roles are known; other arguments as in `fit`."""
+    """Return the fit of rows whose roles are known; other arguments as in `fit`, or `Route`."""
     check_priors(prior)
     if (asked := options.build_options) and isinstance(given.data, Coreset) and given.lossy:
         raise TypeError(
@@ -209,9 +225,30 @@ def fit_given(
     given.check_lossy(family, prior)
     if isinstance(prior, Mapping) and not given.once:
         given.check_names(prior, response=_response(family))
-    route = Route(given, family, prior, seed, max_seconds, group_prior=group_prior, options=options)
+    own: dict[str, Any] = {"in_design": in_design, "group_prior": group_prior, "options": options}
+    route = Route(given, family, prior, seed, max_seconds, **own)
     route.run()
     return Fit.of(route)
+
+
+def _tables(formula: Any, data: Any) -> list[tuple[Any, Any]]:
+    """Return the first two arguments of `fit` for each of several completed tables."""
+    if isinstance(formula, str) and reads_like_formula(formula):
+        return [(formula, own) for own in tables_of(data)]
+    return [(own, data) for own in tables_of(formula)]
+
+
+def _pooled(first: Fit, others: list[dict[str, Any]], **beside: Any) -> Fit:
+    """Return the pooled fit of imputed tables, given that of the first, and rows and labels of the others."""
+    known, fits = first.rows_given, [first]
+    beside |= {"in_design": prior_from_dict(read_posterior(first.drawn, "fit.drawn").story["prior"])}
+    for k, own in enumerate(others, 1):
+        rows = {each.name: getattr(known, each.name) for each in fields(Given)}
+        rows |= {"data": own["data"], "y": own.get("y"), "positive": None}  # the design has the classes
+        given, family, seed = InDesign(**rows, like=first.coreset), first.coreset.family, first.seed + k
+        found = fit_given(given, family, first.prior, max_seconds=first.max_seconds, random_state=seed, **beside)
+        fits.append(found)
+    return pooled(fits)
 
 
 def _response(family: str | None) -> str:

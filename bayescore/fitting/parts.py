@@ -172,11 +172,13 @@ class FitParts:
     @property
     def rows_given(self) -> Given:
         """The rows and their roles; those of a coreset that lost nothing are its own."""
+        self._check_one_table()
         return Given(self.coreset) if self.given is None and self.coreset.lossless else self.rows_of_data
 
     @property
     def rows_of_data(self) -> Given:
         """The rows as they were given, with their roles; those given again are checked once."""
+        self._check_one_table()
         if self.given is not None:
             self.check_rows()
             return self.given
@@ -185,8 +187,22 @@ class FitParts:
             "to the fit, read_fit(folder, data) or fit.update(data=rows), or to an answer that takes data=rows"
         )
 
+    @property
+    def is_pooled(self) -> bool:
+        """Whether the draws are of several imputed tables."""
+        return self.spread.startswith("pooled")
+
+    def _check_one_table(self) -> None:
+        if self.is_pooled:
+            raise DataError(
+                f"the draws are {self.spread}, and not of one: give rows to an answer that takes data=rows, such as "
+                "all tables below each other, or fit one table"
+            )
+
     def check_rows(self) -> None:
         """Raise if rows were given again and are not those of the fit; one pass, until they were found the same."""
+        if self.given is not None:
+            self._check_one_table()
         given = self.given
         if given is None or given.known:
             return
@@ -263,6 +279,10 @@ class FitParts:
 
     def _check_model_spread(self, what: str, otherwise: str = "") -> None:
         """Raise if the draws are not those of the model's own posterior, which an answer is of; name another way."""
+        if self.is_pooled:
+            raise DataError(
+                f"{what} is of the posterior of one table, and these draws are {self.spread}; fit one table"
+            )
         if self.spread:
             raise DataError(
                 f"{what} is of the model's own posterior, and the spread of these draws is {self.spread}; ask "

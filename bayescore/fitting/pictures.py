@@ -484,6 +484,8 @@ class FitPictures(FitAverages):
         for name, pattern in (("cluster", r"clusters of '(.*?)'"), ("strata", r"strat(?:a|um) of '(.*?)'")):
             if found := re.search(pattern, self.spread):
                 asked[name] = found[1]
+        if self.is_pooled:
+            asked["imputed"] = True
         if self.formula is not None:
             asked.pop("label", None)
         if not (self.group_prior == DEFAULT_GROUP_PRIOR or is_default(self.group_prior, core)):

@@ -464,8 +464,11 @@ def _spread(robust: Any) -> str:
     """Return sentences on draws whose spread is not the model's; empty where there are none."""
     if robust is None:
         return ""
+    spread = robust.posterior.attrs["spread"]
+    if spread.startswith("pooled"):
+        return f"Draws in units of the data are {spread}; verdict and other figures are of the worst of these tables. "
     return (
-        f"The spread in units of the data is {robust.posterior.attrs['spread']}; verdict and other figures are of the "
+        f"The spread in units of the data is {spread}; verdict and other figures are of the "
         "model's own posterior, which takes rows for independent. "
     )
 
