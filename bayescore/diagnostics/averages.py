@@ -750,7 +750,7 @@ def check_by(by: Any) -> tuple[str, ...]:
 
 
 def added_columns(design: Design, data: Any, by: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the columns of `by` that are none of the model's; raise unless data have them."""
+    """Return the columns of `by` that the model does not have; raise unless data have them."""
     known = {*design.raw_names, *(own.name for own in design.groups)}
     added = tuple(name for name in by if name not in known)
     names = column_names(data) if added and has_named_columns(data) else [*design.raw_names]
@@ -764,7 +764,7 @@ def averaged_rows(
 ) -> AveragedRows:
     """Return rows of any source that `average_predictions` takes; `beside` are the roles of their columns.
 
-    Rows have codes of those columns `by` that are none of the model's.
+    Rows have codes of those columns `by` that the model does not have.
     """
     design = design_of(posterior)
     memory = data is None or isinstance(data, WeightedData | list | tuple) or is_table(data)
@@ -790,7 +790,7 @@ def averaged_rows(
 
 
 def added_groupings(opened: Dataset, design: Design) -> tuple[Grouping, ...]:
-    """Return the factors that part rows and are none of the design's, of rows that were opened with such `parts`."""
+    """Return the factors that rows have beside the design's, as they were opened with `parts`."""
     return opened.rows.design.groups[len(design.groups) :]
 
 

@@ -139,7 +139,7 @@ class ModelCheck:
     weights: FloatArray
     counts: bool = False  # whether shares are rates, events by exposure, and `positive` is whether there are events
     replicated: FloatArray | None = None  # of numbers, one set of the model's; `positive` are those observed
-    groups: IntArray | None = None  # the groups that rows were given, of which there are rows, shape (G,)
+    groups: IntArray | None = None  # those given that have rows, shape (G,)
     frequencies: Frequencies | None = None  # of whole counts
 
     @property

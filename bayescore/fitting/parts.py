@@ -370,7 +370,7 @@ def raw_rows(fit: FitParts, data: Any, *, others: bool = False, by: tuple[str, .
 
 
 def rows_of_fit(fit: FitParts, by: tuple[str, ...] = ()) -> AveragedRows:
-    """Return all rows that a fit was made of, with codes of columns `by` that are none of the model's."""
+    """Return all rows that a fit was made of, with codes of columns `by` that the model does not have."""
     return _opened(fit.rows_given, fit, by)
 
 

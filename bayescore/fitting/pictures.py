@@ -156,7 +156,7 @@ class FitPictures(FitAverages):
         'coefficient for one sd more of its column: mean and 95% interval, log odds'
         >>> axes = fit.plot("x0")
         >>> axes.get_xlabel(), axes.texts[-1].get_text()
-        ('x0', 'held at: x1 = 0.00175 (mean)')
+        ('x0', 'held at: x1 = 0.00115 (mean)')
         """
         interval_names(prob)
         if variable is None:

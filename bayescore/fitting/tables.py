@@ -246,9 +246,9 @@ class FitTables(FitPriors):
         Returns
         -------
         str
-            Mean and interval of each parameter, to two digits of its sd; and of each fit its family, the number of
-            observations and of groups, the expected log predictive density for new rows, elpd (or where rows are left
-            out by groups, for new groups) with its standard error, where the certificate has it, and the level.
+            Mean and interval of each parameter, to two digits of its sd. Below them stand family, numbers of
+            observations and groups, and the level. Where the certificate has it, the expected log predictive density of
+            new rows or new groups, elpd, does so too, with its standard error.
 
         Raises
         ------
@@ -262,7 +262,7 @@ class FitTables(FitPriors):
         >>> X = rng.normal(size=(5000, 1))
         >>> fit = bc.fit(X, X[:, 0] + rng.logistic(size=5000) > 0, random_state=1, progressbar=False)
         >>> print(fit.table(format="markdown").splitlines()[3])
-        | x0 | 0.982 (0.911, 1.054) |
+        | x0 | 1.010 (0.939, 1.083) |
         """
         if wrong := [other for other in others if not isinstance(other, FitTables)]:
             raise TypeError(f"others has a {type(wrong[0]).__name__}; give fits")
