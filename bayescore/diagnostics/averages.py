@@ -753,9 +753,11 @@ def added_columns(design: Design, data: Any, by: tuple[str, ...]) -> tuple[str, 
     """Return the columns of `by` that the model does not have; raise unless data have them."""
     known = {*design.raw_names, *(own.name for own in design.groups)}
     added = tuple(name for name in by if name not in known)
-    names = column_names(data) if added and has_named_columns(data) else [*design.raw_names]
+    named = bool(added) and has_named_columns(data)
+    names = column_names(data) if named else [*design.raw_names]
     if lacking := [name for name in added if not set(columns_of(name, names)) <= set(names)]:
-        raise DataError(f"by={lacking[0]!r} is no column of the data: {listed(names, 10) or 'none'}")
+        remedy = "" if named else "; give rows that have it, a table or a file, as data="
+        raise DataError(f"by={lacking[0]!r} is no column of the data: {listed(names, 10) or 'none'}{remedy}")
     return added
 
 

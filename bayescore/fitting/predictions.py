@@ -137,16 +137,12 @@ class FitPredictions(FitTables):
             index = new.index if isinstance(new, pd.DataFrame) else None
             return self._labelled(pd.DataFrame(found, columns=columns, index=index))
         values: Any = of_rows(posterior, new, partial(probabilities, seed=seed), offset, groups).T
-        each = None if exposures is None else _of_each_row(exposures, values.shape[1])
+        values = values if exposures is None else values * _of_each_row(exposures, values.shape[1])
         if kind == "response":
             family = posterior.family
             if posterior.sd is not None:
                 family = cast(Gaussian, family).at(posterior.sd[:, None])
-            weighed = each is not None and self.coreset.design.exposure is not None
-            values = values if each is None or weighed else values * each
-            values = _responses(values, family, rng, each if weighed else 1.0)
-        elif each is not None:
-            values = values * each
+            values = _responses(values, family, rng)
         attrs = dict(self._about)
         if self.coreset.response == "labels":
             attrs["positive"] = str(self.coreset.classes[1])
@@ -284,14 +280,14 @@ def _of_each_row(exposures: FloatArray, n_rows: int) -> FloatArray:
     return exposures
 
 
-def _responses(mean: FloatArray, family: Family, rng: np.random.Generator, exposure: Any) -> NDArray[Any]:
-    """Return responses drawn at their means; of counts at rates and an exposure, as `Family.draw` does."""
+def _responses(mean: FloatArray, family: Family, rng: np.random.Generator) -> NDArray[Any]:
+    """Return responses drawn at their means."""
     if family.quadratic:
         return family.draw(mean, rng)
     if not family.counts:
         return np.asarray(rng.random(mean.shape) < mean)
     with np.errstate(divide="ignore"):  # of a rate of 0
-        return family.draw(np.log(mean), rng, exposure).astype(np.int64)
+        return family.draw(np.log(mean), rng).astype(np.int64)
 
 
 def _figures(
@@ -511,7 +507,8 @@ class FitAverages(FitPredictions):
         ----------
         by : str or list of str, optional
             Columns that part the rows, an average for each of their values: any column of the rows, also one that the
-            formula does not have, or a grouping factor.
+            formula does not have, or a grouping factor. Rows that miss an entry of it are an error, or where the fit
+            has ``missing="drop"`` left out.
         variables : str, optional
             Raw column that is set to each of its levels in turn, in all rows.
         data : rows, optional

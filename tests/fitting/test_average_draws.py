@@ -209,6 +209,22 @@ def test_bad_input_is_named(flat, ask, message):
         ask(flat)
 
 
+def test_a_fit_read_without_its_rows_is_parted_by_columns_of_data(flat, rows, tmp_path):
+    flat.save(tmp_path / "model")
+    again = bc.read_fit(tmp_path / "model")
+    with pytest.raises(DataError, match="does not have all its rows"):
+        again.average_predictions(by="site")
+    found = again.comparisons("drug", by="site", data=rows)
+    pd.testing.assert_frame_equal(found, flat.comparisons("drug", by="site"))
+    aggregated = bc.build_coreset(
+        rows[["drug", "y"]], formula="y ~ drug", method="aggregate", standardize=True, random_state=1, **QUIET
+    )
+    fit = bc.fit(aggregated, random_state=1, **QUIET)
+    with pytest.raises(DataError, match="by='site' is no column of the data: 'drug'; give rows that have it"):
+        fit.average_predictions(by="site")
+    assert fit.average_predictions(by="site", data=rows)["site"].tolist() == ["north", "south"]
+
+
 def test_averages_that_take_too_much_memory_are_refused_before_a_pass(flat, monkeypatch):
     monkeypatch.setattr(predictions, "MAX_BYTES", 8 * 1000 * 5)
     assert len(flat.average_predictions(by="year")) == 3
