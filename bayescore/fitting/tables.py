@@ -30,7 +30,6 @@ from bayescore.diagnostics.model_check import ModelCheck, check_model
 from bayescore.diagnostics.results import Level
 from bayescore.fitting.parts import (
     FitParts,
-    data_facts,
     described,
     interval_names,
     parameters,
@@ -291,10 +290,7 @@ class FitTables(FitPriors):
     def _numbers(self) -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
         """Return family and observations, groups of each factor, and elpd and level, by what they are called."""
         core, found = self.coreset, self.certificate
-        n = f"{core.n_total:,}"
-        if core.counts or "trials" in dict(core.design.role_columns):  # whose rows have two sides
-            there = self.given is not None and not self.given.once
-            n = data_facts(self)["Observations"] if there else "–"
+        n = f"{core.n_observations or core.n_total:,}"
         last = {}
         for name, kind in (("elpd", "loo"), ("elpd of new groups", "logo")):
             value, se = (getattr(found, f"elpd_{kind}{end}") for end in ("", "_se"))
