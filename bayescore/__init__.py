@@ -10,13 +10,10 @@ files. The pipeline behind it, in the order of the rooms:
 3. *models*: `model` is a PyMC model with a weighted potential;
    `weighted_potential` puts a coreset into a model of your own; `find_map` gives the mode,
    `find_mle` the maximum likelihood estimate. `priors` has those of coefficients and of the sds of groups.
-4. *samplers*: `sample` draws from the posterior; `predict`, `log_likelihood` and `posterior_predictive` follow
-   from the draws, and so do `odds_ratios` and `average_predictions` by the levels of a factor; `poststratify` averages
-   the predictions of cells over a population.
+4. *samplers*: `sample` draws from the posterior; `Fit.from_draws` answers of such draws what a fit answers.
 5. *diagnostics*: `certify` checks a coreset's posterior against the full data in one pass as a rule, and gives their
-   elpd. `loo_compare` gives differences of models' elpds, `loo` what `arviz.compare` takes. `log_evidence` gives the
-   marginal likelihood of both. `compare_posteriors` shows with Monte Carlo errors how close posteriors are, and writes
-   a report. `plots` show effects of groups.
+   elpd. `loo_compare` gives differences of models' elpds, `log_evidence` the marginal likelihood of both.
+   `compare_posteriors` shows with Monte Carlo errors how close posteriors are, and writes a report.
 6. *estimators*: `CoresetLogisticRegression` and `CoresetProbitRegression` are scikit-learn classifiers.
 
 `datasets` has data to try things on, `papers` what only the tables of papers need.

@@ -2,17 +2,15 @@ from . import datasets as datasets
 from . import families as families
 from . import methods as methods
 from . import papers as papers
-from . import plots as plots
 from . import priors as priors
 from .coresets.build import all_rows as all_rows
 from .coresets.build import build_coreset as build_coreset
 from .coresets.stream import StreamingCoreset as StreamingCoreset
+from .coresets.stream import read_stream as read_stream
 from .coresets.stream import stream as stream
 from .data.coreset import Coreset as Coreset
 from .data.coreset import read_coreset as read_coreset
-from .diagnostics.averages import average_predictions as average_predictions
 from .diagnostics.evidence import log_evidence as log_evidence
-from .diagnostics.loo import loo as loo
 from .diagnostics.loo import loo_compare as loo_compare
 from .estimators import CoresetLogisticRegression as CoresetLogisticRegression
 from .estimators import CoresetProbitRegression as CoresetProbitRegression
@@ -26,13 +24,6 @@ from .models.pymc import weighted_potential as weighted_potential
 from .report.certify import Certificate as Certificate
 from .report.certify import certify as certify
 from .report.compare import compare_posteriors as compare_posteriors
-from .samplers.poststratify import poststratify as poststratify
-from .samplers.predict import log_likelihood as log_likelihood
-from .samplers.predict import posterior_predictive as posterior_predictive
-from .samplers.predict import predict as predict
 from .samplers.sample import sample as sample
-from .samplers.summaries import group_effects as group_effects
-from .samplers.summaries import odds_ratios as odds_ratios
-from .samplers.summaries import prior_summary as prior_summary
 
 __version__: str

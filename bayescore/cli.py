@@ -302,7 +302,7 @@ def build(args: argparse.Namespace, console: Console) -> None:
         random_state=args.seed,
         progressbar=not args.quiet,
     )
-    core.to_parquet(args.output)
+    core.save(args.output)
     console.print(repr(core))
     console.print(f"wrote {args.output}")
 

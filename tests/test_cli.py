@@ -38,7 +38,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         rows = frame(columns)
         rows.to_parquet(folder / f"{name}rows.parquet")
         core = build_coreset(rows, label="y", method="uniform", size=100, random_state=0, progressbar=False)
-        core.to_parquet(folder / f"{name}core.parquet")
+        core.save(folder / f"{name}core.parquet")
         idata = bc.sample(core, sampler="mala", draws=500, tune=200, chains=2, random_seed=0, progressbar=False)
         write_posterior(idata, folder / f"{name}posterior.nc")
     whole = (folder / "rows.parquet").read_bytes()
@@ -145,7 +145,7 @@ def test_draws_with_several_factors_are_certified_with_a_page(inputs: Path) -> N
     rows = frame().assign(county=np.arange(600) % 7, age=np.arange(600) % 3)
     rows.to_parquet("rows.parquet")
     core = build_coreset(rows, formula="y ~ a + (1 | county) + (1 | age)", method="aggregate", progressbar=False)
-    core.to_parquet("two.parquet")
+    core.save("two.parquet")
     for argv in (
         "sample two.parquet --draws 20 --tune 20 --chains 2 --seed 1 --quiet -o p.nc",
         "certify p.nc two.parquet rows.parquet --quiet -o page.html",
@@ -231,7 +231,7 @@ def test_certify_exits_0_whatever_the_verdict(
     rows["y"] = rows["a"] + rng.logistic(size=20_000) > 0
     rows.to_parquet("many.parquet")
     core = build_coreset(rows, label="y", method=method, size=200, random_state=0, progressbar=False)
-    core.to_parquet("c.parquet")
+    core.save("c.parquet")
     write_posterior(bc.sample(core, sampler="mala", draws=250, random_seed=0, progressbar=False), "p.nc")
     argv = ["certify", "p.nc", "c.parquet", "many.parquet", "--label", "y", "--quiet", "-o", "c.html"]
     assert cli.main(argv) == 0
@@ -245,7 +245,7 @@ def test_certify_writes_the_corrected_draws_or_says_why_not(inputs: Path, capsys
     rows["y"] = rows["a"] + rng.logistic(size=5_000) > 0
     rows.to_parquet("many.parquet")
     core = build_coreset(rows, label="y", method="uniform", size=200, random_state=0, progressbar=False)
-    core.to_parquet("c.parquet")
+    core.save("c.parquet")
     idata = bc.sample(core, sampler="mala", draws=250, random_seed=0, progressbar=False)
     write_posterior(idata, "p.nc")
     write_posterior(idata.sel(draw=slice(0, 9)), "few.nc")

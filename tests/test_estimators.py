@@ -71,7 +71,7 @@ def test_predicts_as_the_functions_do(kind: Any, rows: tuple[pd.DataFrame, np.nd
     X, y = rows
     model = kind(random_state=0).fit(X, y)
     assert model.coreset_.family in kind.__name__.lower()
-    p = bc.predict(model.idata_, X)["mean"]
+    p = model.fit_.predict(X)["mean"]
     np.testing.assert_allclose(model.predict_proba(X)[:, 1], p, rtol=1e-8)
     np.testing.assert_array_equal(np.exp(model.predict_log_proba(X)), model.predict_proba(X))
     np.testing.assert_allclose(model.decision_function(X), np.log(p / (1.0 - p)), rtol=1e-6, atol=1e-9)

@@ -32,7 +32,7 @@ def test_the_check_notices_what_is_imported():
 
 
 def test_names_are_those_of_the_stub_and_of_no_others():
-    assert {"build_coreset", "families", "priors", "methods", "plots", "datasets", "papers"} <= set(dir(bc))
+    assert {"build_coreset", "families", "priors", "methods", "datasets", "papers"} <= set(dir(bc))
     assert "Normal" not in dir(bc)
     with pytest.raises(AttributeError, match="No bayescore attribute Normal"):
         _ = bc.Normal

@@ -19,6 +19,7 @@ from bayescore.numerics.chains import ess, mcse_mean
 from bayescore.samplers.registry import NORMAL, SAMPLERS
 from bayescore.samplers.steps import AlbertChibGibbs, PolyaGammaGibbs
 from tests.conftest import make_rows
+from tests.hand_made import fit_of, log_likelihood
 
 LABELS = [name for name, own in FAMILIES.items() if not own.counts]
 
@@ -232,7 +233,7 @@ def test_streams_keep_offsets_through_a_checkpoint(method, tmp_path):
         other.partial_fit(*block)
         if number == 3:
             other.save(tmp_path / "state")
-            other = bc.StreamingCoreset.load(tmp_path / "state")
+            other = bc.read_stream(tmp_path / "state")
     core, again = whole.coreset(), other.coreset()
     np.testing.assert_array_equal(core.offset, again.offset)
     np.testing.assert_array_equal(core.weights, again.weights)
@@ -257,7 +258,7 @@ def test_a_stream_must_know_which_label_is_positive():
 
 def test_files_keep_offsets(tmp_path):
     core = build(FRAME, method="calibrated", **COLUMNS)
-    core.to_parquet(tmp_path / "core.parquet")
+    core.save(tmp_path / "core.parquet")
     again = bc.read_coreset(tmp_path / "core.parquet")
     np.testing.assert_array_equal(again.offset, core.offset)
     assert (again.design, again.rows_digest) == (core.design, core.rows_digest)
@@ -280,28 +281,30 @@ def fitted():
 def test_predictions_take_the_offset_of_new_rows(fitted):
     core, idata = fitted
     new = FRAME.iloc[:50]
-    found = bc.predict(idata, new)["mean"].to_numpy()
+    fit = fit_of(idata, core)
+    found = fit.predict(new)["mean"].to_numpy()
     beta = idata.posterior["beta"].values.reshape(-1, 3)
     eta = np.column_stack([np.ones(50), X[:50]]) @ beta.T + OFFSET[:50, None]
     np.testing.assert_allclose(found, (1 / (1 + np.exp(-eta))).mean(axis=1), atol=1e-8)
-    np.testing.assert_array_equal(bc.predict(idata, X[:50], offset=OFFSET[:50])["mean"], found)
-    zero = bc.predict(idata, X[:50], offset=np.zeros(50), prob=0.9)
+    np.testing.assert_array_equal(fit.predict(X[:50], offset=OFFSET[:50])["mean"], found)
+    zero = fit.predict(X[:50], offset=np.zeros(50), prob=0.9)
     assert np.abs(zero["mean"] - found).max() > 0.1
     renamed = new.rename(columns={"exposure": "e"})
-    np.testing.assert_array_equal(bc.predict(idata, renamed, offset="e")["mean"], found)
+    np.testing.assert_array_equal(fit.predict(renamed, offset="e")["mean"], found)
     with pytest.raises(ValueError, match=r"X has no column 'exposure' of the offset .* give offset="):
-        bc.predict(idata, X[:50])
+        fit.predict(X[:50])
     with pytest.raises(ValueError, match="offset is nan in row 3"):
-        bc.predict(idata, X[:5], offset=[0, 0, 0, np.nan, 0])
+        fit.predict(X[:5], offset=[0, 0, 0, np.nan, 0])
     rows = bc.all_rows(new, label="clicked", design=core.design, progressbar=False)
-    log_p = bc.log_likelihood(idata, rows).values
+    log_p = log_likelihood(idata, rows).values
     signed = np.where(Y[:50] == "yes", 1, -1)[:, None] * eta
     np.testing.assert_allclose(log_p.reshape(-1, 50).T, -np.logaddexp(0, -signed), rtol=1e-9)
-    check = bc.posterior_predictive(idata, rows, max_draws=2000, random_state=1)
+    check = fit.inference_data(rows, max_draws=2000)
+    np.testing.assert_allclose(check["log_likelihood"]["y"], log_p, rtol=1e-9)
     share = check.posterior_predictive["y"].values.reshape(-1, 50).mean(axis=0)
     assert np.abs(share - found).max() < 5 * 0.5 / np.sqrt(2000)
     with pytest.raises(ValueError, match="data has no offset, and the posterior's rows had one, 'exposure'"):
-        bc.log_likelihood(idata, bc.types.WeightedData(rows.X, rows.y, rows.weights, rows.index))
+        fit.inference_data(bc.types.WeightedData(rows.X, rows.y, rows.weights, rows.index))
 
 
 def test_average_predictions_add_offsets():
@@ -309,19 +312,20 @@ def test_average_predictions_add_offsets():
     core = bc.all_rows(g, Y[:400], offset=own, intercept=True, progressbar=False)
     idata = bc.sample(core, sampler="mala", draws=50, tune=50, random_seed=1, progressbar=False)
     beta = idata.posterior["beta"].values.reshape(-1, 2)
-    found = bc.average_predictions(idata, by="x0")["mean"]
+    found = fit_of(idata, core).average_predictions(by="x0")["mean"]
     p = 1 / (1 + np.exp(-(beta[:, 0] + g * beta[:, 1] + own[:, None])))
     np.testing.assert_allclose(found, [p[g[:, 0] == level].mean() for level in (0, 1)], rtol=1e-9)
 
 
 def test_posteriors_without_an_offset_refuse_one(rows):
-    idata = bc.sample(rows, "logistic", sampler="mala", draws=20, tune=20, progressbar=False)
+    core = bc.all_rows(rows.X, rows.y, progressbar=False)
+    idata = bc.sample(core, sampler="mala", draws=20, tune=20, progressbar=False)
     with pytest.raises(ValueError, match="had none; leave it out"):
-        bc.predict(idata, rows.X, offset=np.zeros(60))
-    with_one = replace(rows, offset=np.zeros(60))
-    idata = bc.sample(with_one, "logistic", sampler="mala", draws=20, tune=20, progressbar=False)
+        fit_of(idata, core).predict(rows.X, offset=np.zeros(60))
+    with_one = bc.all_rows(rows.X, rows.y, offset=np.arange(60) / 60, progressbar=False)
+    idata = bc.sample(with_one, sampler="mala", draws=20, tune=20, progressbar=False)
     with pytest.raises(ValueError, match="X has no column 'offset' of the offset"):
-        bc.predict(idata, rows.X)
+        fit_of(idata, with_one).predict(rows.X)
 
 
 @pytest.mark.slow
@@ -334,7 +338,7 @@ def test_certificates_know_the_offset(fitted, full):
     np.testing.assert_array_equal(again.coordinates["corrected_mean"], found.coordinates["corrected_mean"])
     assert again.elpd_loo == found.elpd_loo
     exact = bc.sample(full, sampler="mala", draws=300, tune=300, random_seed=3, progressbar=False)
-    log_p = bc.log_likelihood(exact, full).values.reshape(-1, N)
+    log_p = log_likelihood(exact, full).values.reshape(-1, N)
     simple = (np.log(np.exp(log_p).mean(axis=0)) - log_p.var(axis=0)).sum()  # WAIC, N / 3 parameters aside
     assert found.elpd_loo == pytest.approx(simple, abs=2.0)
     with pytest.raises(ValueError, match="offset is missing: the coreset was built from had one, 'exposure'"):
@@ -420,4 +424,4 @@ def test_formulas_take_the_offset_beside_them():
     products = np.column_stack([np.ones(500), plain.X, plain.X[:, 0] * plain.X[:, 1]])
     np.testing.assert_allclose(bc.find_map(core).beta, bc.find_map(replace(plain, X=products), "logistic").beta)
     idata = bc.sample(core, sampler="mala", draws=50, tune=50, random_seed=1, progressbar=False)
-    assert len(bc.predict(idata, FRAME[:5])) == 5
+    assert len(fit_of(idata, core).predict(FRAME[:5])) == 5

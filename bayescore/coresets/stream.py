@@ -41,7 +41,7 @@ from bayescore.data.responses import LABELS, Classes, two_classes
 from bayescore.data.source import Cutter
 from bayescore.families import Family
 from bayescore.families.family import check_exposure, check_family
-from bayescore.files import Arrays, read_checkpoint, write_checkpoint
+from bayescore.files import Arrays, check_path, read_checkpoint, write_checkpoint
 from bayescore.types import WeightedData
 from bayescore.validation import DataError, EarlierDesignError, RandomState, check_integer, check_seed, one_seed, warn
 
@@ -107,7 +107,7 @@ def warn_if_far(rows: WeightedData, design: Design) -> None:
 
 
 class StreamingCoreset:
-    """A coreset of rows that come in blocks, as `stream` returns it; ``StreamingCoreset.load`` reads a checkpoint.
+    """A coreset of rows that come in blocks, as `stream` returns it; `read_stream` reads one from a file.
 
     Parameters
     ----------
@@ -126,9 +126,9 @@ class StreamingCoreset:
     >>> import bayescore as bc
     >>> rows = bc.StreamingCoreset(bc.methods.Online(), size=60, random_state=1)
     >>> _ = rows.partial_fit(*bc.datasets.probit(300, [1.0, 0.0], random_state=0))
-    >>> rows.save("stream.ckpt")  # doctest: +SKIP
-    >>> bc.StreamingCoreset.load("stream.ckpt").n_rows  # doctest: +SKIP
+    >>> rows.n_rows
     300
+    >>> rows.save("stream.ckpt")  # doctest: +SKIP
     """
 
     def __init__(
@@ -286,7 +286,7 @@ class StreamingCoreset:
         return core
 
     def save(self, path: str | Path) -> None:
-        """Write a checkpoint; `load` goes on from there, and gives the same coresets to the last bit.
+        """Write a checkpoint that `read_stream` reads; it goes on from there with the same coresets to the last bit.
 
         A file of that name is replaced once the new one is complete.
 
@@ -313,37 +313,6 @@ class StreamingCoreset:
         write_checkpoint(path, type(self).__name__, header, arrays)
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Return the stream that `save` wrote; `n_rows` is the number of its rows.
-
-        Raises
-        ------
-        FileNotFoundError, DataError
-            If there is no such file; if it is damaged, or is not a checkpoint of a stream.
-
-        Warns
-        -----
-        UserWarning
-            If another version of bayescore wrote it.
-        """
-        header, arrays = read_checkpoint(path, cls.__name__)
-        try:
-            stream = cls._loaded(header, arrays)
-        except EarlierDesignError as error:
-            raise EarlierDesignError(f"{str(path)!r}: {error}") from None
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError):
-            raise DataError(
-                f"{str(path)!r} has a hash that fits and content that does not: it was not written by bayescore, or by "
-                "another version; begin anew"
-            ) from None
-        if header["version"] != version("bayescore"):
-            warn(
-                f"{str(path)!r} was written by bayescore {header['version']}: from here on the coreset may differ from "
-                "that of one version in its last digits, or in its draws"
-            )
-        return stream
-
-    @classmethod
     def _loaded(cls, header: dict[str, Any], arrays: Arrays) -> Self:
         """Return the stream of a checkpoint; content that does not fit raises one of many errors."""
         stream = cls(method_from_dict(header["method"]), **header["options"])
@@ -365,6 +334,63 @@ class StreamingCoreset:
             stream._cutter.cut(rows_from_arrays("rest", arrays))
         stream._state = stream._begun(stream._design).from_arrays(arrays)
         return stream
+
+
+def read_stream(path: str | Path) -> StreamingCoreset:
+    """Read a stream that `StreamingCoreset.save` wrote, to go on from there.
+
+    Parameters
+    ----------
+    path : str or Path
+        A checkpoint.
+
+    Returns
+    -------
+    StreamingCoreset
+        `n_rows` is the number of its rows so far.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    TypeError
+        If `path` is no name of a file.
+    DataError
+        If the file is damaged, or is not a checkpoint of a stream.
+
+    Warns
+    -----
+    UserWarning
+        If another version of bayescore wrote it.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import bayescore as bc
+    >>> rows = bc.stream("online", size=60, random_state=1)
+    >>> rows = rows.partial_fit(*bc.datasets.probit(300, [1.0, 0.0], random_state=0))
+    >>> path = Path(tempfile.mkdtemp()) / "stream.ckpt"
+    >>> rows.save(path)
+    >>> bc.read_stream(path).n_rows
+    300
+    """
+    header, arrays = read_checkpoint(check_path(path), StreamingCoreset.__name__)
+    try:
+        found = StreamingCoreset._loaded(header, arrays)
+    except EarlierDesignError as error:
+        raise EarlierDesignError(f"{str(path)!r}: {error}") from None
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        raise DataError(
+            f"{str(path)!r} has a hash that fits and content that does not: it was not written by bayescore, or by "
+            "another version; begin anew"
+        ) from None
+    if header["version"] != version("bayescore"):
+        warn(
+            f"{str(path)!r} was written by bayescore {header['version']}: from here on the coreset may differ from "
+            "that of one version in its last digits, or in its draws"
+        )
+    return found
 
 
 def stream(

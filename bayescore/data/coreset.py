@@ -19,7 +19,7 @@ rows. With those of the coreset there, g~ and F~,
 so that the coreset knows the full data's score and curvature, too. The rows' own shape is in L~: what the formula
 leaves out is of third order in d, times the difference of third derivatives of L and L~, not those of L.
 
-Reads the Parquet file that `Coreset.to_parquet` writes, and checks that it is unchanged.
+Reads the Parquet file that `Coreset.save` writes, and checks that it is unchanged.
 """
 
 import html
@@ -425,7 +425,7 @@ class Coreset(WeightedData):
         own = {} if self.shortfall is None else {"shortfall": self.shortfall.to_array()}
         return digest(self.summary(), {**self._arrays(), "index": self.index, **own})
 
-    def to_parquet(self, path: str | Path) -> None:
+    def save(self, path: str | Path) -> None:
         """Write the coreset to a Parquet file that `read_coreset` reads back exactly.
 
         Raises
@@ -598,7 +598,7 @@ def check_same_design(data: WeightedData, names: tuple[str, ...], design: Design
 
 
 def read_coreset(path: str | Path) -> Coreset:
-    """Read a coreset that `Coreset.to_parquet` wrote.
+    """Read a coreset that `Coreset.save` wrote.
 
     Parameters
     ----------
@@ -628,7 +628,7 @@ def read_coreset(path: str | Path) -> Coreset:
     >>> y = X[:, 0] + rng.logistic(size=5000) > 0
     >>> core = bc.build_coreset(X, y, method="calibrated", size=100, random_state=1, progressbar=False)
     >>> path = Path(tempfile.mkdtemp()) / "core.parquet"
-    >>> core.to_parquet(path)
+    >>> core.save(path)
     >>> bc.read_coreset(path).n_total
     5000
     """

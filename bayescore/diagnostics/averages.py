@@ -47,7 +47,6 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from bayescore.data.arrays import rows_source
@@ -63,18 +62,17 @@ from bayescore.data.sources import column_names, has_named_columns
 from bayescore.data.tables import feature_matrix, is_dask, is_table
 from bayescore.diagnostics.row_sums import DrawnApproximation, check_finite, effects_at
 from bayescore.families import Family
-from bayescore.limits import PROB
 from bayescore.models.laplace import LaplaceApproximation
 from bayescore.models.posterior import Derivatives
 from bayescore.models.predictor import Predictor
 from bayescore.models.row_kernels import derivatives_of
 from bayescore.numerics.sampling import CandidatePool, Candidates, Threshold, candidates, select
-from bayescore.samplers.posterior import Posterior, read_posterior
+from bayescore.samplers.posterior import Posterior
 from bayescore.samplers.poststratify import sums_of_piece
 from bayescore.samplers.predict import finite_design, groups_of, offset_of, positive_rows, raw_column
 from bayescore.text import listed
-from bayescore.types import NO_GROUP, NO_ROW, FloatArray, IntArray, WeightedData
-from bayescore.validation import DataError, check_integer, check_positive
+from bayescore.types import NO_GROUP, FloatArray, IntArray, WeightedData
+from bayescore.validation import DataError
 
 
 @dataclass(frozen=True)
@@ -545,110 +543,6 @@ _BLOCK = 1024  # rows of a thread's piece in memory
 _WHOLE = (None, "full", "aggregate")  # methods whose rows miss nothing; None of rows that are no coreset
 
 
-def average_predictions(
-    idata: Any,
-    data: Any = None,
-    *,
-    by: str | None = None,
-    variables: str | None = None,
-    label: str | None = None,
-    weights: Any = None,
-    offset: Any = None,
-    trials: Any = None,
-    exposure: Any = None,
-    missing: str = "raise",
-    groups: Any = None,
-    prob: float = PROB,
-    max_draws: int = 1000,
-    progressbar: bool = True,
-) -> pd.DataFrame:
-    """Return average predicted probabilities, or rates by exposure, by the levels of a factor.
-
-    Parameters
-    ----------
-    idata : InferenceData
-        From `sample`, or the corrected draws of a certificate.
-    data : optional
-        Rows to average over: raw ones in a data frame or an array, as for `predict`, each of which counts once; the
-        full data in any form that `certify` takes, such as the path of a Parquet file or a Dask DataFrame; or
-        ``all_rows(..., design=core.design)`` with their weights. By default the rows that the posterior was drawn from,
-        if these are all rows of the data, or their sums (`aggregate`).
-    by : str
-        Raw column whose levels part the rows: the average over the rows of each level.
-    variables : str
-        Raw column that is set to each level in turn, in all rows: the averages differ by its own part alone.
-    label, weights, offset, trials, exposure, missing, groups
-        Of the full data, as given to `build_coreset`; of raw rows in memory none is needed.
-    prob : float
-        Probability of the equal-tailed intervals.
-    max_draws : int
-        Draws used, evenly spaced.
-    progressbar : bool
-        Show progress of a pass over a file or another large source.
-
-    Returns
-    -------
-    DataFrame
-        A row for each level: `mean`, `lower` and `upper` of the average probability of the class that is +1, and those
-        of its difference to the first level, `difference`, `difference_lower` and `difference_upper`. `weight` is that
-        of the rows. `sampling_se` is the standard error of the average because some of many rows stand for all; 0
-        where each row was evaluated.
-
-    Raises
-    ------
-    TypeError, ValueError, DataError
-        Unless one of `by` and `variables` names a column of the data that is a factor, or has at most 20 values, or
-        `by` a grouping factor. If the rows are a coreset's that misses a part of the data, if rows of the design matrix
-        do not tell the column, or if there are no rows.
-
-    Examples
-    --------
-    >>> import numpy as np, pandas as pd, bayescore as bc
-    >>> rng = np.random.default_rng(0)
-    >>> rows = pd.DataFrame({"age": rng.normal(size=5000), "device": rng.choice(["phone", "tablet"], 5000)})
-    >>> rows["clicked"] = rows["age"] - (rows["device"] == "phone") + rng.logistic(size=5000) > 0
-    >>> core = bc.build_coreset(rows, formula="clicked ~ age + device", size=500, random_state=1, progressbar=False)
-    >>> idata = bc.sample(core, random_seed=2, progressbar=False)
-    >>> bc.average_predictions(idata, rows, variables="device")["mean"].round(1).to_dict()
-    {'phone': 0.3, 'tablet': 0.5}
-    """
-    if (by is None) == (variables is None):
-        raise ValueError(f"by={by!r} and variables={variables!r}: give one of them, the name of a column")
-    tail = 0.5 * (1.0 - check_positive(prob, "prob", below=1.0))
-    check_integer(max_draws, "max_draws", low=1)
-    posterior = read_posterior(idata, "idata", min_draws=1)
-    beside = {"label": label, "weights": weights, "offset": offset, "trials": trials, "exposure": exposure}
-    beside["groups"] = groups
-    beside = {key: value for key, value in beside.items() if value is not None}
-    if missing != "raise":
-        beside["missing"] = missing
-    rows = averaged_rows(posterior, idata, data, beside, progressbar=progressbar)
-    if by is not None:
-        labels, cells = rows.parts((by,))
-        shown = labels[by]
-    else:
-        shown, values = rows.levels(str(variables), "variables")
-        contrasts = tuple((Change(value=value),) for value in values)
-        cells = rows.cells(variable=str(variables), contrasts=contrasts)
-    found = rows.sums(cells, max_draws, _figures)
-    seen = found.weight > 0.0
-    average, error = (each[seen] for each in found.averages())
-    table: dict[str, Any] = {}
-    for prefix, figures in (("", average), ("difference", average - average[:1])):
-        table[prefix or "mean"] = figures.mean(axis=1)
-        bounds = np.quantile(figures, [tail, 1.0 - tail], axis=1)
-        join = f"{prefix}_" if prefix else ""
-        table |= {f"{join}lower": bounds[0], f"{join}upper": bounds[1]}
-    index = pd.Index([level for level, there in zip(shown, seen, strict=True) if there], name=by or variables)
-    return pd.DataFrame({**table, "weight": found.weight[seen], "sampling_se": error}, index=index)
-
-
-def _figures(found: ContrastSums) -> list[tuple[FloatArray, FloatArray]]:
-    """Return averages and their differences to the first, and the errors of both."""
-    average, error = (each[found.weight > 0.0] for each in found.averages())
-    return [(average, error), ((average - average[:1])[1:], np.hypot(error, error[:1])[1:])]
-
-
 class AveragedRows(NamedTuple):
     """Rows to average over, raw or `designed`, those of the design matrix; codes of factors `added` follow groups'."""
 
@@ -761,31 +655,26 @@ def added_columns(design: Design, data: Any, by: tuple[str, ...]) -> tuple[str, 
     return added
 
 
-def averaged_rows(
-    posterior: Posterior, idata: Any, data: Any, beside: dict[str, Any], *, by: tuple[str, ...] = (), progressbar: bool
-) -> AveragedRows:
-    """Return rows of any source that `average_predictions` takes; `beside` are the roles of their columns.
+def averaged_rows(posterior: Posterior, data: Any, *, by: tuple[str, ...] = ()) -> AveragedRows:
+    """Return rows to average over: of the design matrix, or raw ones in memory or of any other source.
 
     Rows have codes of those columns `by` that the model does not have.
     """
     design = design_of(posterior)
-    memory = data is None or isinstance(data, WeightedData | list | tuple) or is_table(data)
+    memory = isinstance(data, WeightedData | list | tuple) or is_table(data)
     added = added_columns(design, data, by)
-    if beside or not (memory or (hasattr(data, "shape") and not is_dask(data))):
-        told: dict[str, Any] = {"progress": progressbar, "whose": "the posterior's data", "parts": added}
-        opened = open_in(design, data, new_groups=True, **told, **beside)
-        rows = Dataset(opened.rows, progress=progressbar)
-        found = AveragedRows(posterior, rows, isinstance(data, WeightedData), added_groupings(opened, design))
+    if not (memory or (hasattr(data, "shape") and not is_dask(data))):
+        opened = open_in(design, data, new_groups=True, whose="the posterior's data", parts=added)
+        found = AveragedRows(posterior, Dataset(opened.rows), designed=False, added=added_groupings(opened, design))
     else:
-        rows_in_memory, designed = _rows(idata, posterior, data)
+        rows, designed = _rows(posterior, data)
         groupings: tuple[Grouping, ...] = ()
         if added:
             groupings, codes = coded_columns(data, added)
-            own = rows_in_memory.group
-            group = codes if own is None else np.concatenate([own, codes], axis=1)
-            rows_in_memory = replace(rows_in_memory, group=group)
-        small = _BLOCK if len(rows_in_memory) <= EVERY_ROW else None
-        found = AveragedRows(posterior, Dataset(rows_source(rows_in_memory), block_rows=small), designed, groupings)
+            group = codes if rows.group is None else np.concatenate([rows.group, codes], axis=1)
+            rows = replace(rows, group=group)
+        small = _BLOCK if len(rows) <= EVERY_ROW else None
+        found = AveragedRows(posterior, Dataset(rows_source(rows), block_rows=small), designed, groupings)
     if not found.dataset.source.n_rows:
         raise DataError("data has no rows, so there is no average; give at least one")
     return found
@@ -803,36 +692,24 @@ def design_of(posterior: Posterior) -> Design:
     return posterior.design
 
 
-def _rows(idata: Any, posterior: Posterior, data: Any) -> tuple[WeightedData, bool]:
+def _rows(posterior: Posterior, data: Any) -> tuple[WeightedData, bool]:
     """Return rows in memory, labels +1, and whether they are of the design matrix."""
-    if data is not None and not isinstance(data, WeightedData):
+    if not isinstance(data, WeightedData):
         design = design_of(posterior)
         raw = feature_matrix(data, design.raw_names, design.raw_levels)
         beside = offset_of(posterior, data, len(raw), None), groups_of(posterior, data, len(raw), None)
         return positive_rows(raw, *beside), False
-    if data is None:
-        constants = idata.get("constant_data", {})
-        if "X" not in constants or "weights" not in constants:
-            raise DataError("idata has no rows in its group constant_data; give data")
-        there = "row" in constants["X"].coords
-        _check_rows(constants["X"].coords["row"].values == NO_ROW if there else None, posterior.coreset.get("method"))
-        X, weights = (np.asarray(constants[key].values, dtype=np.float64) for key in ("X", "weights"))
-        offset = np.asarray(constants["offset"].values) if posterior.offset is not None else None
-        group = np.asarray(constants["group"].values) if "group" in constants else None
-        y = np.asarray(constants["y"].values) if posterior.family.counts else np.zeros(0)
-    else:
-        check_same_design(data, posterior.features, posterior.design, "data")
-        _check_rows(data.pseudo, data.method if isinstance(data, Coreset) else None)
-        offset = None if posterior.family.quadratic else data.offset
-        X, weights, group, y = data.X, data.weights, data.group, data.y
-    rows = positive_rows(X, offset, group).with_weights(weights)
+    check_same_design(data, posterior.features, posterior.design, "data")
+    _check_rows(data.pseudo, data.method if isinstance(data, Coreset) else None)
+    offset = None if posterior.family.quadratic else data.offset
+    rows = positive_rows(data.X, offset, data.group).with_weights(data.weights)
     if posterior.family.counts:  # averages of rates are by exposure
-        rows = rows.take(np.less(y, 0))
+        rows = rows.take(np.less(data.y, 0))
     return rows, True
 
 
-def _check_rows(pseudo: NDArray[np.bool_] | None, method: str | None) -> None:
-    if pseudo is not None and pseudo.any():
+def _check_rows(pseudo: NDArray[np.bool_], method: str | None) -> None:
+    if pseudo.any():
         raise DataError(
             "the coreset has pseudo-rows, which say nothing about the rows' columns; give rows as data, a sample"
         )

@@ -278,76 +278,19 @@ def _same_rows(one: _DesignBlock | None, other: _DesignBlock | None) -> bool:
 
 
 def loo(
-    idata: Any,
-    core: Coreset,
-    data: Any,
-    y: Any = None,
-    *,
-    label: str | None = None,
-    weights: Any = None,
-    offset: Any = None,
-    groups: Any = None,
-    trials: Any = None,
-    exposure: Any = None,
-    missing: str = "raise",
-    max_draws: int = 500,
-    progressbar: bool = True,
+    idata: Any, core: Coreset, data: Any, y: Any = None, *, max_draws: int = 500, progressbar: bool = True, **roles: Any
 ) -> Any:
     r"""Return the leave-one-out predictive density of each row of the full data, from a coreset's posterior.
 
     .. math:: e_n = \log \sum_s v_{ns} p_n(\theta_s), \qquad v_{ns} \propto W_s / p_n(\theta_s),
 
     v smoothed by PSIS, W the importance weights from the coreset's to the full data's posterior. Of a posterior of all
-    rows (`all_rows`) W is 1, and the values are those of `arviz.loo`. In a model with groups p_n is conditional, given
-    the effect of the row's group: the row is left out, its group is known by its other rows, as in arviz, bambi and
-    brms. For groups left out whole see `elpd_logo` of the certificate.
-
-    Parameters
-    ----------
-    idata : InferenceData
-        Posterior of `core`, or draws that `certify` corrected (``certificate.idata``).
-    core : Coreset
-        The coreset that was sampled, of rows without weights of their own.
-    data, y, label, weights, offset, groups, trials, exposure, missing
-        The full data, as given to `build_coreset`. ArviZ knows no weights: rows must weigh 1 each, and a row of
-        `trials` would count as two. A count is left out with its exposure.
-    max_draws : int
-        Draws that are used, evenly spaced.
-    progressbar : bool
-        Show progress.
-
-    Returns
-    -------
-    ELPDData
-        The installed ArviZ's, with pointwise values and k-hat of each row, in the order of the data.
-
-    Raises
-    ------
-    TypeError, DataError
-        If the posterior is not that of the coreset, the coreset is not of these data, a row has a weight, or the draws
-        are too far from the full data's posterior.
-
-    References
-    ----------
-    Vehtari, Gelman and Gabry (2017), Practical Bayesian model evaluation, Statistics and Computing 27.
-
-    Examples
-    --------
-    >>> import numpy as np, bayescore as bc
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(5000, 2))
-    >>> y = X[:, 0] + rng.logistic(size=5000) > 0
-    >>> core = bc.build_coreset(X, y, method="calibrated", size=100, random_state=1, progressbar=False)
-    >>> idata = bc.sample(core, random_seed=2, progressbar=False)
-    >>> elpd = bc.loo(idata, core, X, y, progressbar=False)  # arviz.compare takes a dict of them
-    >>> bool((elpd.pareto_k < 0.7).all())
-    True
+    rows W is 1, and the values are those of `arviz.loo`. `roles` are those of the data's columns, as given to
+    `build_coreset`.
     """
     check_integer(max_draws, "max_draws", low=100)
-    model = loo_draws("idata", idata, core, max_draws, weighted=has_weights(data, weights))
-    beside = {"label": label, "weights": weights, "offset": offset, "groups": groups, "trials": trials}
-    beside["exposure"] = exposure
-    dataset = full_rows(core, data, y, progress=progressbar, missing=missing, **beside)
+    model = loo_draws("idata", idata, core, max_draws, weighted=has_weights(data, roles.get("weights")))
+    dataset = full_rows(core, data, y, progress=progressbar, **roles)
     with one_blas_thread():
         sums = loo_pass([[model]], [dataset])
         check_weight(core, sums.weight)
@@ -435,10 +378,10 @@ def loo_compare(
 
     Notes
     -----
-    In models with groups a row's density is conditional, given the effect of its group, as in `loo`.
+    In models with groups a row's density is conditional, given the effect of its group, as in `Fit.loo`.
 
     A difference of less than four nats, or of less than a few `dse`, tells nothing (Sivula, Magnusson, Matamoros and
-    Vehtari 2025, Bayesian Analysis). For `arviz.compare` and stacking see `loo`.
+    Vehtari 2025, Bayesian Analysis). For `arviz.compare` and stacking see `Fit.loo`.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """A fit as a folder: `Fit.save` and `read_fit`.
 
 =====================  =============================================================================
-coreset.parquet        the coreset, as `Coreset.to_parquet` writes it
+coreset.parquet        the coreset, as `Coreset.save` writes it
 drawn.nc, used.nc      the draws, and the certificate's corrected ones if there are any (netCDF)
 coordinates.parquet    the certificate's tables
 effects.parquet
@@ -112,7 +112,7 @@ def check_folder(folder: str | Path, name: str = "folder") -> Path:
 
 
 def _write(fit: FitParts, folder: Path) -> None:
-    fit.coreset.to_parquet(folder / "coreset.parquet")
+    fit.coreset.save(folder / "coreset.parquet")
     write_posterior(fit.drawn, folder / "drawn.nc")
     found = fit.certificate
     if found.idata is not None:

@@ -294,7 +294,7 @@ MAX_ROWS = 20_000
 """Rows that stand for all: a share among them is known to 0.004."""
 
 
-_SEED = 7041  # of the sample
+SAMPLE_SEED = 7041  # of the sample
 
 
 @dataclass(frozen=True, eq=False)
@@ -402,9 +402,9 @@ def _sample(given: Given, fit: FitParts, by: tuple[str, ...]) -> RawRows:
         return RawRows(cells.modelled(rows), design, n_total, y, labels, cells.parts(rows))
 
     if fit.coreset.counts:
-        found = sampled_counts(opened.dataset, fit.posterior().family, MAX_ROWS, _SEED)
+        found = sampled_counts(opened.dataset, fit.posterior().family, MAX_ROWS, SAMPLE_SEED)
         return parted(found.responses.rows, found.n_rows, found.responses.events)
-    one = partial(uniform_rows, size=MAX_ROWS, seed=_SEED)
+    one = partial(uniform_rows, size=MAX_ROWS, seed=SAMPLE_SEED)
     drawn = merge(list(opened.dataset.map(one, "drawing rows", canonical=True)), MAX_ROWS)
     if fit.coreset.numbers:
         rows, y = numbers_of(drawn.rows)

@@ -701,12 +701,9 @@ class FitAverages(FitPredictions):
     def _averages(
         self, asked: Callable[[AveragedRows], Contrasts], by: Any, data: Any, options: Options, *, draws: bool
     ) -> Any:
-        names, core = check_by(by), self.coreset if data is None else None
-        if data is None:
-            rows = rows_of_fit(self, names)
-        else:
-            rows = averaged_rows(self.posterior(), None, data, {}, by=names, progressbar=False)
-        found = asked(rows).drawn(rows, names, options.max_draws, core)
+        names, every = check_by(by), data is None
+        rows = rows_of_fit(self, names) if every else averaged_rows(self.posterior(), data, by=names)
+        found = asked(rows).drawn(rows, names, options.max_draws, self.coreset if every else None)
         return self._by_chain(found, options) if draws else self._labelled(found.table(options.prob))
 
 

@@ -21,7 +21,8 @@ from bayescore.files import whole_file
 from bayescore.fitting.clusters import FitClusters
 from bayescore.fitting.files import ROLES, read_parts, save_fit
 from bayescore.fitting.overview import overview
-from bayescore.fitting.route import MAX_DRAWS, Given, Route, Step, check_priors, in_memory, raw_prior
+from bayescore.fitting.predictive import with_predictive
+from bayescore.fitting.route import MAX_DRAWS, Given, Route, Step, check_priors, in_memory, raw_prior, refused
 from bayescore.fitting.update import updated
 from bayescore.priors import Prior
 from bayescore.priors.by_name import prior_from_dict
@@ -34,18 +35,17 @@ from bayescore.validation import DataError, RandomState, one_seed, warn
 def route_of_draws(
     idata: Any, core: Coreset, given_rows: tuple[Any, Any], roles: Mapping[str, Any], *, model: Any, progressbar: bool
 ) -> Route:
-    """Return the route whose last step is the certificate of draws; arguments as in `Fit.of_draws`."""
+    """Return the route whose last step is the certificate of draws; arguments as in `Fit.from_draws`."""
     data, y = given_rows
     if not isinstance(core, Coreset):
         raise TypeError(f"core is a {type(core).__name__}; give the coreset that the draws are of")
     if unknown := sorted(set(roles) - set(ROLES)):
         raise TypeError(f"{unknown[0]}={roles[unknown[0]]!r} is no role of a column; they are {', '.join(ROLES)}")
-    if data is None and not core.lossless:
-        raise TypeError(
-            f"data is missing: the coreset, of method {core.method!r}, misses a part of its rows; give them"
-        )
+    if data is None and (extra := [name for name, own in {"y": y, **roles}.items() if own is not None]):
+        raise TypeError(f"{extra[0]} is given and data is not: give the rows too, or neither")
     idata = idata if model is None else of_own_model(idata, core)
-    story, prior = read_posterior(idata, "idata").story, None
+    posterior, prior = read_posterior(idata, "idata"), None
+    story = posterior.story
     if story:
         own = prior_from_dict(story["prior"])
         prior = None if is_default(own, core) else raw_prior(own, core.design)
@@ -54,19 +54,35 @@ def route_of_draws(
             "idata does not tell its prior; give what bayescore.sample returned for a coreset, or model=, the "
             "PyMC model that the draws are of"
         )
+    if posterior.features != core.feature_names or (story and story["rows"] != core.rows_digest):
+        raise DataError("idata is not of core's posterior; give the coreset that the draws are of")
     rows, labels = (core, None) if data is None else (data, y)
     formula = None if data is None else formula_of(core.design)
     intercept = core.design.constant is not None
     positive = core.classes[1] if core.response == "labels" else None
     given = Given(rows, labels, formula, intercept, positive, dict(roles), progressbar)
     begin = time.perf_counter()
-    found = given.certify(idata, core, MAX_DRAWS, model)
+    if given.lossy or (model is not None and core.groups):
+        found = refused(idata, _UNCHECKED if given.lossy else _OWN_GROUPS)
+    else:
+        found = given.certify(idata, core, MAX_DRAWS, model)
     taken, why = time.perf_counter() - begin, f"{found.level}: {found.text}"
     route = Route(given, core.family, prior, 0, 600.0)
     route.core, route.drawn, route.certificate = core, idata, found
     route.story = [Step("certify", core.n_total, found.n_passes, taken, why)]
     route.keep()
     return route
+
+
+_UNCHECKED = (
+    "The draws were not checked: no rows were given, and the coreset misses a part of them. Give the rows, "
+    "Fit.from_draws(idata, core, rows), or to this fit, fit.update(data=rows)."
+)
+
+_OWN_GROUPS = (
+    "The draws were not checked: there is no certificate of a model of your own with effects of groups. Draws of "
+    "sample(core), or of fit with a term (1 | g), have one."
+)
 
 
 class Fit(FitClusters):
@@ -124,7 +140,7 @@ class Fit(FitClusters):
         return cls(route.core, route.drawn, found, tuple(route.story), *settings, route.kept, options=route.options)
 
     @classmethod
-    def of_draws(
+    def from_draws(
         cls,
         idata: Any,
         core: Coreset,
@@ -135,7 +151,7 @@ class Fit(FitClusters):
         progressbar: bool = True,
         **roles: Any,
     ) -> Self:
-        """Return the fit of draws of a coreset's posterior, certified by all rows, to ask what a fit answers.
+        """Return the fit of draws that were made by hand, certified by all rows, to ask what a fit answers.
 
         Parameters
         ----------
@@ -144,7 +160,9 @@ class Fit(FitClusters):
         core : Coreset
             What they were drawn from.
         data, y : rows and labels, optional
-            The rows that the coreset was built from. A coreset that lost nothing needs none.
+            The rows that the coreset was built from. A coreset that lost nothing needs none. Without the rows of
+            another the level is "not certified"; what needs no rows, such as summaries, predictions and effects, is
+            answered all the same.
         model : pm.Model, optional
             The model of your own that the draws are of, as `certify` takes it.
         progressbar : bool
@@ -152,10 +170,19 @@ class Fit(FitClusters):
         **roles
             `label`, `weights`, `offset`, `trials`, `exposure`, `groups`, `missing` as given to `build_coreset`.
 
+        Returns
+        -------
+        Fit
+
         Raises
         ------
         TypeError, DataError
             If the draws are not of this coreset, or the rows others than its own.
+
+        Warns
+        -----
+        UserWarning
+            If the draws are not certified.
 
         Examples
         --------
@@ -165,7 +192,7 @@ class Fit(FitClusters):
         >>> y = X[:, 0] + rng.logistic(size=5000) > 0
         >>> core = bc.build_coreset(X, y, intercept=True, random_state=1, progressbar=False)
         >>> idata = bc.sample(core, random_seed=2, progressbar=False)
-        >>> fit = bc.Fit.of_draws(idata, core, X, y, progressbar=False)
+        >>> fit = bc.Fit.from_draws(idata, core, X, y, progressbar=False)
         >>> fit.level, fit.slopes("x0")["mean"].round(2).tolist()
         ('certified', [0.21])
         """
@@ -331,6 +358,49 @@ class Fit(FitClusters):
         beside["missing"] = missing
         found = updated(self, (new, y, beside), data, progressbar=progressbar)
         return replace(self.of(found.route), given=found.given, kept=found.kept)
+
+    def inference_data(
+        self, data: Any = None, y: Any = None, *, max_draws: int = 1000, random_state: RandomState = 0
+    ) -> Any:
+        """Return draws, log-likelihoods and replicated responses of rows, as ArviZ's functions take them.
+
+        For `az.loo`, `az.plot_ppc` and the like: `Fit.loo` and `Fit.check` answer the same of all rows without ArviZ.
+
+        Parameters
+        ----------
+        data, y : rows and their responses, optional
+            As given to `fit`; each counts once. By default the rows of the fit. Of more than 20,000 a sample of so many
+            is taken. Or rows of ``all_rows(..., design=fit.coreset.design)``, all of them.
+        max_draws : int
+            Draws used, evenly spaced; 9 bytes of memory for each of them and each row, of numbers 16.
+        random_state : int, Generator, SeedSequence or None
+            Seed of the replicated responses, kept in the group's attributes.
+
+        Returns
+        -------
+        InferenceData
+            The installed ArviZ's. The group ``posterior`` has each parameter of `Fit.summary`, in units of the data;
+            ``log_likelihood``, ``posterior_predictive`` and ``observed_data`` have ``y``: 1 for the class that is +1
+            and 0 for the other, counts at the rows' exposures, or numbers. Densities are given the effects of the
+            rows' groups; where some row is of a new group, whose effect is drawn, there are none.
+
+        Raises
+        ------
+        DataError
+            If the rows are not there, have weights, or do not fit, or the draws' spread is cluster-robust.
+
+        Examples
+        --------
+        >>> import numpy as np, bayescore as bc
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(5000, 1))
+        >>> fit = bc.fit(X, X[:, 0] + rng.logistic(size=5000) > 0, random_state=1, progressbar=False)
+        >>> found = fit.inference_data()  # for az.plot_ppc(found), az.loo(found)
+        >>> found["posterior_predictive"]["y"].shape, found["log_likelihood"]["y"].shape
+        ((4, 250, 5000), (4, 250, 5000))
+        """
+        self._check_model_spread("inference_data")
+        return with_predictive(self, data, y, max_draws=max_draws, random_state=random_state)
 
     def save(self, folder: str | Path) -> None:
         """Write the fit to a folder of Parquet, netCDF and JSON files, which `read_fit` reads.

@@ -868,13 +868,13 @@ class Route:
 
         def judge() -> Certificate:
             if self.given.once and not self.core.lossless:
-                return _refused(self.drawn, self.given.gone)
+                return refused(self.drawn, self.given.gone)
             try:
                 return self.given.certify(self.drawn, self.core, self.max_draws)
             except strict:
                 raise
             except (DataError, *FAILURES) as error:
-                return _refused(self.drawn, f"The certificate could not be made: {error}.")
+                return refused(self.drawn, f"The certificate could not be made: {error}.")
 
         self.certificate = self.timed(
             "certify", judge, lambda found: (self.core.n_total, found.n_passes, f"{found.level}: {found.text}")
@@ -1024,7 +1024,7 @@ class Route:
         return design_prior(self.prior, self.core.design, self.default if leaves_out(self.prior) else None)
 
 
-def _refused(idata: Any, why: str) -> Certificate:
+def refused(idata: Any, why: str) -> Certificate:
     """Return a certificate of draws that could not be held against the rows."""
     posterior = read_posterior(idata, "idata")
     groups = () if posterior.design is None or not posterior.terms else posterior.design.groups

@@ -62,6 +62,18 @@ class FitPriors(FitParts):
     def prior_summary(self) -> pd.DataFrame:
         """Return the prior of each coefficient, as the design's columns and as the data's own have it.
 
+        Returns
+        -------
+        DataFrame
+            A row for each coefficient, columns `prior` and `in_data_units`; the two differ where columns were
+            standardised. Of a `MultivariateNormal` prior the marginal ones. With groups also a row for the sd of each
+            kind of effect, and for the correlations of those of one factor.
+
+        Raises
+        ------
+        DataError
+            If the draws are of a model of your own, whose prior is not known.
+
         Examples
         --------
         >>> import numpy as np, bayescore as bc
@@ -378,6 +390,7 @@ class FitTables(FitPriors):
         if len(found) != 1:
             known = ", ".join(repr(own.name) for own in groups) or "none"
             raise DataError(f"factor={name!r}: the grouping factors of the fit are {known}; name one")
+        self.posterior().check_tells_groups()
         return found[0]
 
     def icc(self, data: Any = None, *, prob: float = PROB) -> pd.DataFrame:
@@ -428,6 +441,7 @@ class FitTables(FitPriors):
             draws = np.stack([source[name].transpose("chain", "draw").values for name in names], axis=2)
             return self._labelled(table(names, draws, prob))
         posterior, groups = self.posterior(), self.coreset.groups
+        posterior.check_tells_groups()
         latent = posterior.family.latent_variance
         if not groups or latent is None:
             raise DataError("the fit has no intraclass correlation: it is of group terms and a latent response")
@@ -488,12 +502,27 @@ class FitTables(FitPriors):
         return {name: [own[place] for place in places] for name, own in rows.labels.items()}, found
 
     def loo(self) -> Any:
-        """Return the leave-one-out predictive density of each row of the data, as `loo` does.
+        """Return the leave-one-out predictive density of each row of the data, which `arviz.compare` takes.
+
+        It takes two passes and 0.1 to 0.4 ms a row: for more than some 1e5 rows see `loo_compare`, and
+        ``certificate.elpd_loo`` of one model. In a model with groups a row's density is conditional, given the effect
+        of its group, as in arviz, bambi and brms; for groups left out whole see ``certificate.elpd_logo``.
+
+        Returns
+        -------
+        ELPDData
+            The installed ArviZ's, with values and k-hat of each row, in the order of the data. A count is left out with
+            its exposure.
 
         Raises
         ------
         DataError
-            If the rows have weights, or are not there, or the draws' spread is cluster-robust.
+            If the rows have weights, which ArviZ does not know, or are not there, or the draws are too far from the
+            full data's posterior, or their spread is cluster-robust.
+
+        References
+        ----------
+        Vehtari, Gelman and Gabry (2017), Practical Bayesian model evaluation, Statistics and Computing 27.
 
         Examples
         --------

@@ -108,8 +108,8 @@ def weighted_potential(
     `build_coreset`.
 
     A Potential is no observed variable: `pm.sample_posterior_predictive` has nothing to draw and returns an empty
-    object, and there is no pointwise log-likelihood. Use `posterior_predictive`, `predict` and `log_likelihood`,
-    which take the name of your vector as ``var_name``.
+    object, and there is no pointwise log-likelihood. `Fit.from_draws` takes the draws, of a vector that is called
+    "beta": then `Fit.predict` predicts, and `Fit.inference_data` has replicates and log-likelihoods.
 
     Examples
     --------
@@ -317,8 +317,8 @@ def model(
     .. math:: \eta_n = x_n \beta + o_n + \sum_f z_{fn} \cdot u_{f, g_f(n)}, \qquad u_{f, g} \sim N(0, S_f)
 
     The effects u_f exist where the data have grouping factors f: `(1 | g)`, slopes `(1 + x | g)`, uncorrelated ones
-    `(1 + x || g)`, several factors `(1 | a) + (1 | b)`, nested or crossed. Draw predictions with
-    `posterior_predictive`: `pm.sample_posterior_predictive` has nothing to draw from a potential.
+    `(1 + x || g)`, several factors `(1 | a) + (1 | b)`, nested or crossed. Replicated responses
+    are those of `Fit.inference_data`: `pm.sample_posterior_predictive` has nothing to draw from a potential.
 
     Parameters
     ----------

@@ -15,7 +15,7 @@ With G effects integrated out by quadrature (`models.groups.marginal`) p + 1 coo
 effects together with the intercept are one ridge, which does not. The effects are then drawn from their exact
 distributions given each draw of (beta, sigma), independently of each other. Of a thousand groups and more a sample
 gives what is no quadratic of the log density (`models.groups.marginal`), and draws of effects are kept within a budget
-(`group_effects`).
+(`Fit.effects`).
 
 When to use it: coresets whose groups are a row or two each. With full data it costs nine times the rows.
 
@@ -694,7 +694,7 @@ COLLAPSED = Collapsed(
             None,
             lambda value, name: None if value is None else check_integer(value, name, low=1),
             f"how many groups' draws of effects are kept, None meaning as many as take {KEPT_BYTES >> 20} MiB; "
-            "`group_effects` has those of any others",
+            "`Fit.effects` has those of any others",
         ),
     },
 )

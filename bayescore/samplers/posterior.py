@@ -20,7 +20,7 @@ import numpy as np
 
 from bayescore.compat import as_xarray, is_inference_data, read_inference_data, write_inference_data
 from bayescore.data.coreset import Coreset
-from bayescore.data.design import Design
+from bayescore.data.design import Design, terms_text
 from bayescore.data.formula_design import read_design
 from bayescore.families import Family
 from bayescore.families.family import FAMILIES, check_family, find_family
@@ -118,6 +118,7 @@ class Posterior:
         at = None if max_draws is None else self.positions(max_draws)
         beta = self.flat if at is None else self.flat[at]
         sd = self.sd if self.sd is None or at is None else self.sd[at]
+        self.check_tells_groups()
         if not self.terms:
             return Predictor(beta, sd=sd)
         design = self.design
@@ -130,6 +131,15 @@ class Posterior:
         if not groups:
             raise DataError(f"{self.name} is of {self.terms} and does not tell its groups; give what sample returned")
         return Predictor(beta, [Factor.of(own, self.variables) for own in groups], design, at, sd)
+
+    def check_tells_groups(self) -> None:
+        """Raise if its rows had groups, whose effects, of a model of one's own, have no names that are known."""
+        if not self.terms and (design := self.design) is not None and design.groups:
+            names = listed([name for own in design.groups for name in parameters(own)])
+            raise DataError(
+                f"{self.name} lacks the effects of {terms_text(design.groups)}: name them, their sds and correlations "
+                f"as sample does, {names}"
+            )
 
     @property
     def flat(self) -> FloatArray:
@@ -176,7 +186,7 @@ def coefficients(idata: Any, name: str, var_name: str = "beta") -> tuple[FloatAr
         found = list(idata["posterior"].data_vars) if "posterior" in idata else []
         raise DataError(
             f"{name} has no posterior draws of {var_name!r} (found: {listed(found) or 'nothing'}); "
-            "name the vector of coefficients 'beta' (for predictions var_name= takes another name)"
+            "name the vector of coefficients 'beta'"
         )
     beta = idata["posterior"][var_name]
     if len(beta.dims) != 3 or not {"chain", "draw"} < set(beta.dims):
@@ -201,6 +211,8 @@ def of_own_model(idata: Any, core: Coreset) -> Any:
     if features == tuple(map(str, range(core.n_features))) and sum(dim in each.dims for each in own.values()) == 1:
         own = own.assign_coords({dim: list(core.feature_names)})
     known = {"family": core.family, "coreset": json.dumps(core.summary()), "design": json.dumps(core.design.to_dict())}
+    if core.groups and all(name in own for grouping in core.groups for name in parameters(grouping)):
+        known["group_terms"] = terms_text(core.groups)
     found["posterior"] = own.assign_attrs({**known, **own.attrs})
     return found
 

@@ -85,18 +85,6 @@ def poststratify(
     DataError
         If there are no cells, or they lack a column, miss an entry, have a level that `core` does not know, or weights
         that are not positive; if the posterior lacks effects of a factor, or has those of other levels.
-
-    Examples
-    --------
-    >>> import numpy as np, pandas as pd, bayescore as bc
-    >>> rng = np.random.default_rng(0)
-    >>> rows = pd.DataFrame({"old": rng.integers(0, 2, 2000), "county": rng.choice(list("abcdef"), 2000)})
-    >>> rows["vote"] = rows["old"] + rng.logistic(size=2000) > 0
-    >>> core = bc.build_coreset(rows, formula="vote ~ old + (1 | county)", random_state=1, progressbar=False)
-    >>> idata = bc.sample(core, random_seed=2, progressbar=False)
-    >>> census = pd.DataFrame({"old": [0, 1], "county": ["a", "a"], "n": [300, 100]})
-    >>> bc.poststratify(idata, core, census, by="county", weights="n")["mean"].round(1).to_dict()
-    {'a': 0.6}
     """
     tail = 0.5 * (1.0 - check_positive(prob, "prob", below=1.0))
     asked: dict[str, Any] = {"weights": weights, "groups": groups, "var_name": var_name, "max_draws": max_draws}

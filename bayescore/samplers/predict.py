@@ -8,47 +8,32 @@ error of b.
 New rows of a posterior's model: their columns in its design, their offsets and their groups.
 
 Raw columns of data that the columns of a design matrix tell.
-
-What draws say about labelled rows: their pointwise log-likelihood, and labels that the model would give them.
-
-.. math:: y^{rep}_{ns} \sim \mathrm{Bernoulli}\, p(\eta_{ns}), \quad \eta_{ns} = x_n \cdot \beta_s + o_n + u_{s,g(n)}
-
-A row of a known group has its effect u; one of a new group has one of its own, drawn from N(0, sigma^2) in each draw.
-
-`pm.sample_posterior_predictive` cannot draw them, as a weighted potential has no observed variable. A weighted
-log-likelihood is no predictive density and must not reach `az.loo`; that of `log_likelihood` is unweighted.
 """
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import xarray as xr
-from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 
 from bayescore.compiled import available_cores, jit_sums, one_blas_thread
 from bayescore.data.column_kinds import as_floats, as_table, check_numeric
-from bayescore.data.coreset import check_no_pseudo, check_same_design
 from bayescore.data.design import Design, Grouping, one_intercept
 from bayescore.data.factors import column_of, values
 from bayescore.data.formula_design import categories_of, formula_of
 from bayescore.data.groups import Grouper
-from bayescore.data.open import open_in
-from bayescore.data.responses import Expression, events_of, numbers_of
+from bayescore.data.responses import Expression
 from bayescore.data.tables import feature_matrix, finite_csr, is_table
 from bayescore.families import Family
 from bayescore.models.posterior import log_likelihood_tiles
 from bayescore.models.predictor import Predictor
-from bayescore.numerics.chains import row_quantiles
 from bayescore.numerics.elementary import exp_minus
-from bayescore.samplers.posterior import Posterior, made_here, read_posterior
+from bayescore.samplers.posterior import Posterior, read_posterior
 from bayescore.text import listed
 from bayescore.types import NO_GROUP, FloatArray, IntArray, WeightedData
 from bayescore.validation import (
@@ -57,9 +42,7 @@ from bayescore.validation import (
     RandomState,
     check_choice,
     check_finite,
-    check_integer,
     check_offset,
-    check_positive,
     check_seed,
 )
 
@@ -200,82 +183,6 @@ _SPARSE_ROWS = 4 * _ROWS  # that are dense at a time: 130 MB of 1,000 columns
 _CELLS = 1 << 17  # entries of a (rows, draws) block whose quantiles are taken at a time: 1 MB
 
 
-def predict(
-    idata: Any,
-    X: Any,
-    *,
-    offset: ArrayLike | str | None = None,
-    groups: ArrayLike | str | Mapping[str, Any] | None = None,
-    prob: float | None = None,
-    new_groups: str = "sample",
-    random_state: RandomState = 0,
-    var_name: str = "beta",
-) -> pd.DataFrame:
-    r"""Return the posterior of P(y = +1 | x), or of the rate of counts, for new rows, from the draws.
-
-    .. math:: P(y = 1 \mid x) = \frac1S \sum_s p(x \cdot \beta_s + o)
-
-    to 1e-9, by one matrix product of rows and draws, in blocks and on all cores. Intervals sort the draws of each row,
-    which takes several times as long.
-
-    Parameters
-    ----------
-    idata : InferenceData
-        From `sample`.
-    X : array, sparse matrix or data frame, shape (n, D_raw)
-        Raw features, as given to `build_coreset`: the formula, intercept and standardisation that the coreset
-        remembers are applied here.
-    offset : array, shape (n,), or str, optional
-        Offsets o of the rows, or their column in X, where the posterior's rows had some; by default the column,
-        or the columns of the expression, that theirs had.
-    groups : array, shape (n,), str or dict, optional
-        Group of each row, or their column in X, where the posterior's rows had groups; by default the column of the
-        name that theirs had; of several factors, or effects of columns, a dict of them by name.
-    prob : float, optional
-        Probability of the equal-tailed interval; without it there is none.
-    new_groups : {"sample", "average"}
-        What the interval of a group that the posterior does not know is of: with "sample" its probability, a draw of
-        its effects from N(0, sigma^2) going with each draw; with "average" the average probability of many such groups.
-        The mean is the same.
-    random_state : int, Generator, SeedSequence or None
-        Seed of these effects.
-    var_name : str
-        Name of the vector of coefficients in a posterior of your own model. That tells neither likelihood nor design:
-        set ``idata.posterior.attrs["family"]``, and give rows of the design matrix, ``core.design.transform(X)``.
-
-    Returns
-    -------
-    DataFrame, n rows
-        Column `mean` (the predictive probability), and with `prob` also `lower` and `upper`; empty where X has no
-        rows.
-
-    Raises
-    ------
-    TypeError, DataError
-        If `idata` is no posterior, or does not tell its family; if rows lack a column or the offset, or have a
-        level that the coreset's data had not.
-
-    Examples
-    --------
-    >>> import numpy as np, bayescore as bc
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(5000, 2))
-    >>> y = X[:, 0] + rng.logistic(size=5000) > 0
-    >>> core = bc.build_coreset(X, y, method="calibrated", size=100, random_state=1, progressbar=False)
-    >>> idata = bc.sample(core, random_seed=2, progressbar=False)
-    >>> bc.predict(idata, np.array([[0.0, 0.0], [2.0, 0.0]]), prob=0.9).round(1)
-       mean  lower  upper
-    0   0.5    0.5    0.5
-    1   0.9    0.9    0.9
-    """
-    posterior = read_posterior(idata, "idata", min_draws=1, var_name=var_name)
-    tail = None if prob is None else 0.5 * (1.0 - check_positive(prob, "prob", below=1.0))
-    seed = new_groups_seed(new_groups, random_state)
-    found = of_rows(posterior, X, partial(_figures, tail=tail, seed=seed), offset, groups)
-    columns = ["mean"] if tail is None else ["mean", "lower", "upper"]
-    return pd.DataFrame(found, columns=columns, index=X.index if isinstance(X, pd.DataFrame) else None)
-
-
 def log_predictive(idata: Any, X: Any) -> FloatArray:
     r"""Return the log posterior means of P(y = -1 | x) and P(y = +1 | x) of new rows, shape (n, 2).
 
@@ -351,25 +258,6 @@ def probability_tiles(
         yield mean, p
 
 
-def _figures(
-    predictor: Predictor,
-    family: Family,
-    rows: WeightedData,
-    new: IntArray | None,
-    *,
-    tail: float | None,
-    seed: int | None,
-) -> FloatArray:
-    """Return the mean of p over draws of each of the rows, labels +1, and quantiles `tail` and 1 - `tail`, if given."""
-    if tail is None:
-        if family.response == "labels" and not predictor.unknown(rows).any():  # a rate may be above 1
-            return np.exp(_log_mean(predictor, family, rows))[:, None]
-        return np.concatenate([mean for mean, _ in probability_tiles(predictor, family, rows, None, None)])[:, None]
-    tiles = probability_tiles(predictor, family, rows, new, seed)
-    ends = ((mean, row_quantiles(p, np.array([tail, 1.0 - tail]))) for mean, p in tiles)
-    return np.concatenate([np.column_stack([mean, *both]) for mean, both in ends])
-
-
 def _log_means(predictor: Predictor, family: Family, rows: WeightedData, new: IntArray | None) -> FloatArray:  # noqa: ARG001
     """Return the log means of 1 - p and p over draws of each of the rows, shape (n, 2): first the smaller one."""
     log_p = _log_mean(predictor, family, rows)
@@ -437,192 +325,3 @@ def _factors(design: Design, name: str) -> dict[str, tuple[Any, ...]]:
 def factor_levels(design: Design, name: str) -> tuple[Any, ...]:
     """Return the levels of a raw column that is a factor of the design; empty of a column of numbers."""
     return next((levels for levels in _factors(design, name).values() if levels), ())
-
-
-def log_likelihood(idata: Any, data: WeightedData, *, var_name: str = "beta") -> xr.DataArray:
-    r"""Return log p(y_n | x_n, beta_s, u_s) of each row of `data` under each draw, without weights.
-
-    Of a model with groups it is conditional, given the effect of the row's group, as bambi's and brms's are.
-
-    Parameters
-    ----------
-    idata : InferenceData
-        From `sample`.
-    data : WeightedData
-        Rows of the same design matrix, for example ``all_rows(...)``. For leave-one-out cross-validation
-        they must be the full data: the rows of a coreset are no random sample.
-    var_name : str
-        Name of the vector of coefficients, as in `predict`.
-
-    Returns
-    -------
-    DataArray, dims (chain, draw, row)
-        Memory: 8 bytes for each draw and row.
-
-    Raises
-    ------
-    TypeError, DataError
-        If `idata` is no posterior or does not tell its family, or `data` have another design or pseudo-rows.
-
-    Examples
-    --------
-    >>> import numpy as np, bayescore as bc
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(5000, 2))
-    >>> y = X[:, 0] + rng.logistic(size=5000) > 0
-    >>> core = bc.build_coreset(X, y, method="calibrated", size=100, random_state=1, progressbar=False)
-    >>> idata = bc.sample(core, random_seed=2, progressbar=False)
-    >>> rows = bc.all_rows(X[:100], y[:100], design=core.design, progressbar=False)
-    >>> idata["log_likelihood"] = bc.log_likelihood(idata, rows).to_dataset()
-    >>> idata["log_likelihood"]["y"].shape
-    (4, 1000, 100)
-    """
-    posterior = read_posterior(idata, "idata", min_draws=1, var_name=var_name)
-    check_same_design(data, posterior.features, posterior.design, "data")
-    check_no_pseudo(data, "data")
-    predictor = posterior.predictor()
-    if (new := predictor.unknown(data)).any():
-        raise DataError(
-            f"data has rows of new groups, row {data.index[new.argmax()]} first, whose effects no draw has; leave them "
-            "out, or use predict, which averages over them"
-        )
-    log_p = predictor.at_draws(posterior.family).log_p(predictor.eta(data), data.y[:, None]).T
-    return xr.DataArray(
-        log_p.reshape(*posterior.draws.shape[:2], len(data)),
-        dims=("chain", "draw", "row"),
-        coords={"chain": idata.posterior.chain, "draw": idata.posterior.draw, "row": data.index},
-        name="y",
-    )
-
-
-def posterior_predictive(
-    idata: Any,
-    data: Any,
-    *,
-    max_draws: int = 500,
-    random_state: RandomState = None,
-    var_name: str = "beta",
-) -> Any:
-    """Return the posterior with replicated and observed labels of `data` added to it, for ArviZ's predictive plots.
-
-    Parameters
-    ----------
-    idata : InferenceData
-        From `sample`; it is left as it is.
-    data : data frame or WeightedData
-        Rows, each of which counts once: test rows or a sample of the data. A pandas, polars or Arrow table has the raw
-        columns and labels by the names that the coreset's data had; arrays come as ``all_rows(X, y,
-        design=core.design)``. The rows of a coreset are no random sample, and plots know no weights.
-    max_draws : int
-        Draws used, evenly spaced; a byte of memory for each of them and each row.
-    random_state : int, Generator, SeedSequence or None
-        Seed of the labels, kept in the group's attributes.
-    var_name : str
-        Name of the vector of coefficients in a posterior of your own model, as in `predict`.
-
-    Returns
-    -------
-    InferenceData
-        All groups of `idata`, and `posterior_predictive` and `observed_data`, each with a variable ``y`` of dims
-        (chain, draw, row) and (row,): 1 for the class that is +1, 0 for the other; or counts, at the rows'
-        exposures, or numbers.
-
-    Notes
-    -----
-    ArviZ 0.23 has ``plot_ppc``, ``plot_separation(..., y="y")`` and ``plot_bpv``. In ArviZ 1
-    ``plot_ppc_pava(..., data_type="binary")`` stands for the first two and ``plot_ppc_tstat`` for the third.
-
-    Raises
-    ------
-    TypeError, DataError
-        If `idata` is no posterior or does not tell its family, or `data` have no labels, another design, or
-        weights.
-
-    References
-    ----------
-    Gelman, Meng and Stern (1996), Posterior predictive assessment of model fitness, Statistica Sinica 6, 733-807.
-
-    Examples
-    --------
-    >>> import numpy as np, bayescore as bc
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(5000, 2))
-    >>> y = X[:, 0] + rng.logistic(size=5000) > 0
-    >>> core = bc.build_coreset(X, y, method="calibrated", size=100, random_state=1, progressbar=False)
-    >>> idata = bc.sample(core, random_seed=2, progressbar=False)
-    >>> rows = bc.all_rows(X[:100], y[:100], design=core.design, progressbar=False)
-    >>> check = bc.posterior_predictive(idata, rows, random_state=3)  # for az.plot_separation(check, y="y")
-    >>> check["posterior_predictive"]["y"].shape
-    (4, 125, 100)
-    """
-    posterior = read_posterior(idata, "idata", min_draws=1, var_name=var_name)
-    data = data if isinstance(data, WeightedData) else _labelled_rows(posterior, data)
-    check_same_design(data, posterior.features, posterior.design, "data")
-    check_integer(max_draws, "max_draws", low=1)
-    data, observed = _observed(data, posterior.family.response)
-    other = np.flatnonzero(data.weights != 1.0)
-    if len(other) and not posterior.family.exponential:  # whose weights are exposures
-        raise DataError(
-            f"data has rows of weight other than 1, row {data.index[other[0]]} of {data.weights[other[0]]:g}: a "
-            "predictive check counts rows, so give unweighted ones, such as all_rows(rows, design=core.design)"
-        )
-    seed = check_seed(random_state)
-    rng, predictor = np.random.default_rng(seed), posterior.predictor(max_draws)
-    labels = np.empty((len(predictor), len(data)), dtype=observed.dtype)
-    new = predictor.unknown(data).any()
-    for place in range(len(predictor)):  # a draw at a time: 8 bytes a row beside the result
-        at = predictor.take(slice(place, place + 1))
-        eta = at.eta(data)[:, 0]
-        if new:
-            eta += np.sqrt(at.variance(data)[:, 0]) * rng.standard_normal(len(data))
-        labels[place] = at.at_draws(posterior.family).draw(eta, rng, data.weights)
-    drawn = labels.reshape(len(posterior.draws), -1, len(data))
-    rows = {"row": data.index}
-    used = posterior.positions(max_draws)[: drawn.shape[1]]  # of the first chain, as of all
-    found = idata.copy()
-    found["posterior_predictive"] = xr.Dataset(
-        {"y": (("chain", "draw", "row"), drawn)},
-        coords={"chain": idata["posterior"]["chain"].values, "draw": idata["posterior"]["draw"].values[used], **rows},
-        attrs={**made_here(), "random_state": str(seed), "family": posterior.family.name},
-    )
-    found["observed_data"] = xr.Dataset({"y": ("row", observed)}, coords=rows, attrs=made_here())
-    return found
-
-
-def _observed(rows: WeightedData, response: str) -> tuple[WeightedData, NDArray[Any]]:
-    """Return rows, one for each response, and the responses."""
-    if response == "numbers":
-        return numbers_of(rows)
-    if response == "counts":
-        rows, events = events_of(rows)
-        return rows, events.astype(np.int64)
-    return rows, (rows.y > 0).astype(np.int8)
-
-
-def _labelled_rows(posterior: Posterior, data: Any) -> WeightedData:
-    """Return the rows of a table of raw columns and labels in the posterior's design."""
-    design, label = posterior.design, posterior.coreset.get("label")
-    if design is None or not is_table(data):
-        raise TypeError(
-            f"data is a {type(data).__name__}; give a data frame of raw columns and labels, where {posterior.name} "
-            "tells its design, or all_rows(X, y, design=core.design)"
-        )
-    table = as_table(data)
-    columns = table.column_names
-    if label not in columns:
-        raise DataError(
-            f"data has no column {label!r} of labels, which replicated ones stand beside; it has "
-            f"{listed(columns, 10)}: add it, or use predict, which needs none"
-        )
-    offset = () if design.offset is None else Expression.of(design.offset, columns).columns
-    groups = [name for own in design.groups for name in own.columns]
-    used = (*design.raw_names, label, *offset, design.exposure, *groups)  # others, as weights, are left aside
-    dataset = open_in(
-        design,
-        table.select([name for name in columns if name in used]),
-        label=label,
-        whose=posterior.name,
-        new_groups=True,
-    )
-    _ = dataset.scan  # checks the rows
-    return dataset.load()

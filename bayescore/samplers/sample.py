@@ -95,7 +95,7 @@ def sample(
         (chain, draw, g); where slopes vary by g, both have one more dim, and `rho_g` has the correlations (`model`).
         `sampler="collapsed"` adds `icc_g`, the correlation within a group, for families of a latent response. Of
         numbers whose sd is unknown also `sigma`, the sd of the noise, with the prior HalfStudentT(3, 2.5 sd(y)). The
-        potentials of weighted rows have no log_likelihood group: see `log_likelihood` for the pointwise one. Draws of a
+        potentials of weighted rows have no log_likelihood group: `Fit.inference_data` has the pointwise one. Draws of a
         coreset that knows its `shortfall` are moved from the mode and curvature of its posterior to those of all rows'
         (``posterior.attrs["moved"]``); `lp` in sample_stats is the coreset's log density where they were drawn.
 

@@ -230,7 +230,7 @@ def test_all_rows_as_a_coreset(tmp_path):
     np.testing.assert_array_equal(full.index, np.arange(N))
     assert (full.method, full.n_total, full.params) == ("full", N, {})
     core = build(X, Y, method="sensitivity", size=60)
-    core.to_parquet(tmp_path / "core.parquet")
+    core.save(tmp_path / "core.parquet")
     as_rows = all_rows(tmp_path / "core.parquet", label="y", weights="weight", progressbar=False)
     np.testing.assert_array_equal(as_rows.X, core.X)
     np.testing.assert_array_equal(as_rows.weights, core.weights)
@@ -331,7 +331,7 @@ def test_an_interrupted_build_leaves_nothing_running_and_no_file(method, tmp_pat
 
     monkeypatch.setattr(module, name, interrupted)
     with pytest.raises(KeyboardInterrupt):
-        build_in_blocks(X, Y, method=method, block_rows=10).to_parquet(tmp_path / "core.parquet")
+        build_in_blocks(X, Y, method=method, block_rows=10).save(tmp_path / "core.parquet")
     assert 20 <= len(calls) < 40
     assert not [t for t in threading.enumerate() if t.name.startswith("pass_")]
     assert list(tmp_path.iterdir()) == []

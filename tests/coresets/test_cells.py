@@ -189,7 +189,7 @@ def test_build_files_and_sources_give_the_same_bits(tmp_path, terms):
     frame.to_parquet(tmp_path / "rows.parquet", row_group_size=100)
     again = bc.build_coreset(tmp_path / "rows.parquet", **told)
     assert again.rows_digest == core.rows_digest
-    core.to_parquet(tmp_path / "core.parquet")
+    core.save(tmp_path / "core.parquet")
     read = bc.read_coreset(tmp_path / "core.parquet")
     assert read.rows_digest == core.rows_digest
     assert read.params == core.params

@@ -21,6 +21,7 @@ from bayescore.numerics.sampling import Chosen
 from bayescore.types import NO_ROW
 from bayescore.validation import DataError
 from tests.cuts import Recut, build_in_blocks
+from tests.hand_made import fit_of
 
 N, D = 6000, 6
 LINKS = ("logistic", "probit")
@@ -123,7 +124,7 @@ def test_draws_are_certified_and_under_a_prior_far_from_the_pilots_they_are_not(
     far = bc.sample(core, prior=bc.priors.Normal(3.0, 0.05), sampler="mala", random_seed=1, progressbar=False)
     certificate = bc.certify(far, core, X, y, progressbar=False)
     assert str(certificate.level) != "certified"
-    assert len(bc.predict(idata, X[:3])) == 3  # rows of the data have no offset
+    assert len(fit_of(idata, core).predict(X[:3])) == 3  # rows of the data have no offset
 
 
 @pytest.mark.parametrize("family", LINKS)
@@ -175,7 +176,7 @@ def test_kept_rows_are_rows_of_the_data_as_they_are():
 def test_file_counts_and_print(tmp_path):
     X, y = make()
     core = build(X, y, size=2 * D + 5)
-    core.to_parquet(tmp_path / "core.parquet")
+    core.save(tmp_path / "core.parquet")
     back = bc.read_coreset(tmp_path / "core.parquet")
     for name in ("X", "y", "weights", "index", "offset"):
         np.testing.assert_array_equal(getattr(core, name), getattr(back, name))
@@ -277,12 +278,12 @@ def test_pseudo_rows_are_not_taken_for_rows(tmp_path):
     frame = pd.DataFrame(X[:, :2], columns=["a", "b"]).assign(kind=np.where(X[:, -1] > 0, "u", "v"), y=y)
     core = bc.build_coreset(frame, formula="y ~ a + b + kind", method="condensed", random_state=0, progressbar=False)
     idata = bc.sample(core, sampler="mala", draws=200, tune=200, random_seed=0, progressbar=False)
-    for data in (None, core):
-        with pytest.raises(DataError, match="pseudo-rows, which say nothing"):
-            bc.average_predictions(idata, data, by="kind")
+    fit = fit_of(idata, core)
+    with pytest.raises(DataError, match="pseudo-rows, which say nothing"):
+        fit.average_predictions(data=core, by="kind")
     with pytest.raises(DataError, match="data has pseudo-rows, which stand for many rows: give"):
-        bc.log_likelihood(idata, core)
-    assert len(bc.average_predictions(idata, frame[:500], by="kind")) == 2
+        fit.inference_data(core)
+    assert len(fit.average_predictions(data=frame[:500], by="kind")) == 2
     certificate = bc.certify(idata, core, frame, label="y", progressbar=False)
     with pytest.raises(DataError, match="give test=, a sample of rows"):
         certificate.to_html(tmp_path / "page.html", idata, core)

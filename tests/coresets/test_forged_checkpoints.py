@@ -46,4 +46,4 @@ def test_forged_content_is_refused(method, forge, tmp_path):
     write_checkpoint(tmp_path / "forged.ckpt", "StreamingCoreset", header, arrays)
     read_checkpoint(tmp_path / "forged.ckpt", "StreamingCoreset")  # its hash fits
     with pytest.raises(DataError, match=r"forged.ckpt' has a hash that fits and content that does not"):
-        bc.StreamingCoreset.load(tmp_path / "forged.ckpt")
+        bc.read_stream(tmp_path / "forged.ckpt")

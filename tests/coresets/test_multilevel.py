@@ -135,7 +135,7 @@ def test_the_bits_do_not_depend_on_source_cuts_or_threads(tmp_path):
     assert first.rows_digest == second.rows_digest
     assert first.params == second.params
     path = tmp_path / "core.parquet"
-    first.to_parquet(path)
+    first.save(path)
     again = bc.read_coreset(path)
     assert again.rows_digest == first.rows_digest
     assert again.params == first.params

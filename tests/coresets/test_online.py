@@ -150,7 +150,7 @@ def test_labels_of_any_kind(labels, classes):
 
 def test_it_is_saved_and_sampled_like_any_coreset(tmp_path):
     core = streamed([400], intercept=True).coreset()
-    core.to_parquet(tmp_path / "core.parquet")
+    core.save(tmp_path / "core.parquet")
     assert_identical(bc.read_coreset(tmp_path / "core.parquet"), core)
     assert bc.find_map(core).beta.shape == (4,)
     assert "online" in repr(core)

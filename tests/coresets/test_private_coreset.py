@@ -38,7 +38,7 @@ def test_it_is_a_weighted_data_set_that_both_models_take(tmp_path):
     for family in ("logistic", "probit"):
         full = bc.find_map(bc.all_rows(X, y, intercept=True, progressbar=False), family).beta
         assert np.abs(bc.find_map(core, family).beta - full).max() < 0.3 * np.abs(full).max()
-    core.to_parquet(tmp_path / "core.parquet")
+    core.save(tmp_path / "core.parquet")
     np.testing.assert_array_equal(bc.read_coreset(tmp_path / "core.parquet").weights, core.weights)
 
 

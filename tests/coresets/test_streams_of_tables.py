@@ -181,7 +181,7 @@ def test_a_checkpoint_goes_on_to_the_same_bits(formula, options, tmp_path, monke
     stream = fed(MONTHS[:4], bc.stream(formula=formula, weights="w", positive="no", random_state=1, **options))
     stream.save(tmp_path / "half")
     whole = fed(MONTHS[4:], stream).coreset()
-    resumed = bc.StreamingCoreset.load(tmp_path / "half")
+    resumed = bc.read_stream(tmp_path / "half")
     assert resumed.n_rows == (pd.concat(MONTHS[:4])["w"] > 0).sum()
     core = fed(MONTHS[4:], resumed).coreset()
     assert core.rows_digest == whole.rows_digest
@@ -200,11 +200,11 @@ def test_a_forged_start_is_refused(part, tmp_path, monkeypatch):
     fed(MONTHS[:2], bc.stream(formula=GROUPED, random_state=1)).save(tmp_path / "whole")
     header, arrays = read_checkpoint(tmp_path / "whole", "StreamingCoreset")
     write_checkpoint(tmp_path / "whole", "StreamingCoreset", header, arrays)
-    bc.StreamingCoreset.load(tmp_path / "whole")
+    bc.read_stream(tmp_path / "whole")
     for forged in ({part: arrays[part][:-1]}, {part: np.zeros((2, 2, 2))}):
         write_checkpoint(tmp_path / "forged", "StreamingCoreset", header, arrays | forged)
         with pytest.raises(DataError, match="content that does not"):
-            bc.StreamingCoreset.load(tmp_path / "forged")
+            bc.read_stream(tmp_path / "forged")
 
 
 @pytest.mark.slow
@@ -214,15 +214,15 @@ def test_a_coreset_of_a_stream_is_as_any_other(tmp_path):
     rows = pd.concat(MONTHS[:2], ignore_index=True)
     idata = bc.sample(core, random_seed=1, **QUIET)
     assert bc.certify(idata, core, rows, **QUIET).level == "certified"
-    core.to_parquet(tmp_path / "core.parquet")
+    core.save(tmp_path / "core.parquet")
     again = bc.read_coreset(tmp_path / "core.parquet")
     assert again.rows_digest == core.rows_digest
     assert again.design.roles == core.design.roles
-    fit = bc.Fit.of_draws(idata, core, rows)
+    fit = bc.Fit.from_draws(idata, core, rows)
     assert fit.level == "certified"
     assert len(fit.effects("g")) == 31
     assert fit.update(MONTHS[2], **QUIET).coreset.n_total == (ALL["w"][: 3 * ROWS] > 0).sum()
-    assert bc.predict(idata, MONTHS[2], new_groups="average")["mean"].between(0.0, 1.0).all()
+    assert fit.predict(MONTHS[2], new_groups="average")["mean"].between(0.0, 1.0).all()
 
 
 def test_blocks_that_few_groups_share_wait_for_others(monkeypatch):
@@ -271,7 +271,7 @@ def test_groups_beside_a_formula_are_as_group_terms(tmp_path):
     """A column of every block, as in `build_coreset`; the method for groups is then the default."""
     named = fed(MONTHS[:2], bc.stream(formula="y ~ age", groups="g", random_state=1))
     named.save(tmp_path / "half")
-    core, one = bc.StreamingCoreset.load(tmp_path / "half").coreset(), named.coreset()
+    core, one = bc.read_stream(tmp_path / "half").coreset(), named.coreset()
     term = fed(MONTHS[:2], bc.stream(formula="y ~ age + (1 | g)", random_state=1)).coreset()
     assert core.method == "multilevel"
     assert core.groups == term.groups

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import qmc
 
 import bayescore as bc
-from bayescore import StreamingCoreset, find_map
+from bayescore import find_map, read_stream
 from bayescore.clustering.estimator import KVariates
 from bayescore.coresets import drift, merge_reduce, online
 from bayescore.coresets.merge_reduce import Tree, grow, leaf_size, node_delta, node_seed
@@ -174,7 +174,7 @@ def test_a_resumed_stream_gives_the_same_bits(kind, cut, tmp_path):
     path = tmp_path / "stream.ckpt"
     stream = fed(stream_of(kind, intercept=True), 0, cut, 10)
     stream.save(path)
-    resumed = type(stream).load(path)
+    resumed = read_stream(path)
     assert resumed.n_rows == cut
     assert_identical(resumed.coreset(), stream.coreset())
     assert_identical(fed(resumed, cut, N, 90).coreset(), fed(stream, cut, N, 10).coreset())
@@ -205,7 +205,7 @@ def test_a_source_that_fails_is_resumed_from_its_checkpoint(kind, tmp_path):
     with pytest.raises(ConnectionError):
         run(stream_of(kind), broken=True)
     assert [file.name for file in tmp_path.iterdir()] == ["stream.ckpt"]
-    resumed = type(stream_of(kind)).load(path)
+    resumed = read_stream(path)
     assert resumed.n_rows == 31 * 25
     assert_identical(run(resumed, broken=False), run(stream_of(kind), broken=False))
 
@@ -217,7 +217,7 @@ def test_a_checkpoint_keeps_labels_and_names(tmp_path):
     stream.partial_fit(pd.DataFrame(X[:60], columns=["a", "b", "c"]), [True] * 60)
     stream.save(tmp_path / "s")
     core = (
-        StreamingCoreset.load(tmp_path / "s")
+        read_stream(tmp_path / "s")
         .partial_fit(pd.DataFrame(X[60:120], columns=["a", "b", "c"]), [False] * 60)
         .coreset()
     )
@@ -228,7 +228,7 @@ def test_a_checkpoint_keeps_labels_and_names(tmp_path):
     with pytest.raises(
         DataError, match=r"is a checkpoint of Posterior, not of StreamingCoreset; load it with Posterior"
     ):
-        StreamingCoreset.load(tmp_path / "other")
+        read_stream(tmp_path / "other")
 
 
 def test_a_checkpoint_of_another_version_is_told(tmp_path, monkeypatch):
@@ -237,7 +237,7 @@ def test_a_checkpoint_of_another_version_is_told(tmp_path, monkeypatch):
     stream.save(tmp_path / "s")
     monkeypatch.undo()
     with pytest.warns(UserWarning, match=r"was written by bayescore 0\.0\.1"):
-        StreamingCoreset.load(tmp_path / "s")
+        read_stream(tmp_path / "s")
 
 
 def test_a_block_that_cannot_be_used_leaves_the_stream_as_it_was():
@@ -268,7 +268,7 @@ def test_trees_reduce_by_a_method_with_options(reducer, tmp_path):
     assert not np.array_equal(built.weights, fed(stream_of(reducer.name), 0, N, 130).coreset().weights)
     stream = fed(stream_of(reducer), 0, 730, 130)
     stream.save(tmp_path / "s")
-    again = fed(StreamingCoreset.load(tmp_path / "s"), 730, N, 70).coreset()
+    again = fed(read_stream(tmp_path / "s"), 730, N, 70).coreset()
     assert_identical(again, fed(stream, 730, N, 700).coreset())
     assert_identical(again, built)
     plain = MergeReduce(type(reducer)(), leaf_rows=100)

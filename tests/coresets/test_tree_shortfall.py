@@ -28,7 +28,7 @@ def streamed(request):
 def test_the_mode_and_the_curvature_of_all_rows_are_met_in_one_pass(streamed, tmp_path):
     X, y, stream = streamed
     stream.save(tmp_path / "stream.ckpt")
-    again = bc.StreamingCoreset.load(tmp_path / "stream.ckpt")
+    again = bc.read_stream(tmp_path / "stream.ckpt")
     core, resumed = (each.partial_fit(X[5000:], y[5000:]).coreset() for each in (stream, again))
     for name in ("point", "score", "precision"):
         np.testing.assert_array_equal(getattr(core.shortfall, name), getattr(resumed.shortfall, name))

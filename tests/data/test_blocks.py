@@ -138,7 +138,7 @@ BAD = {
 def test_bad_blocks_are_named_and_no_file_is_left(kind, once, tmp_path):
     blocks, error, message = BAD[kind]
     with pytest.raises(error, match=message):
-        build_coreset(blocks() if once else blocks, method="online", size=20).to_parquet(tmp_path / "core.parquet")
+        build_coreset(blocks() if once else blocks, method="online", size=20).save(tmp_path / "core.parquet")
     assert list(tmp_path.iterdir()) == []
 
 

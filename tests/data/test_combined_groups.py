@@ -196,7 +196,7 @@ def test_a_fit_of_joined_groups_is_checked_against_its_rows(fit):
     assert fit.check(FRAME).equals(fit.check())
     other = bc.fit(CROSSED, BY_COLUMN, **QUIET)
     found, by_column = (
-        bc.posterior_predictive(own.idata, frame, max_draws=20, random_state=3)["posterior_predictive"]["y"]
+        own.inference_data(frame, max_draws=20, random_state=3)["posterior_predictive"]["y"]
         for own, frame in ((fit, FRAME), (other, BY_COLUMN))
     )
     np.testing.assert_array_equal(found, by_column)

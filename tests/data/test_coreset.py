@@ -55,14 +55,14 @@ def assert_same(a, b):
 )
 def test_the_file_gives_back_everything_exactly(tmp_path, classes):
     core = make(classes=classes)
-    core.to_parquet(tmp_path / "core.parquet")
+    core.save(tmp_path / "core.parquet")
     assert_same(read_coreset(str(tmp_path / "core.parquet")), core)
     assert [p.name for p in tmp_path.iterdir()] == ["core.parquet"]
 
 
 def test_the_file_is_a_plain_table_for_others(tmp_path):
     core = make()
-    core.to_parquet(tmp_path / "core.parquet")
+    core.save(tmp_path / "core.parquet")
     frame = pd.read_parquet(tmp_path / "core.parquet")
     assert list(frame.columns) == ["Intercept", "age", "a.b", "bought", "weight"]
     assert isinstance(frame.index, pd.RangeIndex)
@@ -84,7 +84,7 @@ def shortfall_of(core, seed=3):
 def test_the_file_gives_back_the_shortfall_exactly_and_an_older_one_has_none(tmp_path):
     plain = make()
     core = replace(plain, shortfall=shortfall_of(plain))
-    core.to_parquet(tmp_path / "core.parquet")
+    core.save(tmp_path / "core.parquet")
     found = read_coreset(tmp_path / "core.parquet").shortfall
     for name in ("point", "score", "precision"):
         np.testing.assert_array_equal(getattr(found, name), getattr(core.shortfall, name))
@@ -100,7 +100,7 @@ def test_the_shortfall_of_5000_columns_is_read_back(tmp_path):
     D = 5000
     plain = make(n=3, design=Design(tuple(f"x{d}" for d in range(D))))
     missed = Shortfall(np.zeros(D), np.ones(D), np.diag(np.arange(D, dtype=np.float64)))
-    replace(plain, shortfall=missed).to_parquet(tmp_path / "core.parquet")
+    replace(plain, shortfall=missed).save(tmp_path / "core.parquet")
     found = read_coreset(tmp_path / "core.parquet").shortfall
     np.testing.assert_array_equal(np.diagonal(found.precision), np.arange(D))
     with parquet_file(tmp_path / "core.parquet", "is not readable") as rows:
@@ -110,7 +110,7 @@ def test_the_shortfall_of_5000_columns_is_read_back(tmp_path):
 @pytest.mark.parametrize("change", ["lost", "cut", "altered"])
 def test_a_changed_shortfall_is_refused(change, tmp_path):
     core = make()
-    replace(core, shortfall=shortfall_of(core)).to_parquet(tmp_path / "core.parquet")
+    replace(core, shortfall=shortfall_of(core)).save(tmp_path / "core.parquet")
     table = pq.read_table(tmp_path / "core.parquet")
     own = dict(table.schema.metadata)
     numbers = own.pop(SHORTFALL_KEY)
@@ -145,7 +145,7 @@ def test_columns_of_the_coreset_get_an_underscore_where_data_have_their_names(na
         (make(label="weight"), [*make().feature_names, "weight", "weight_"]),
     ):
         assert core.to_frame().columns.tolist() == columns
-        core.to_parquet(tmp_path / "x.parquet")
+        core.save(tmp_path / "x.parquet")
         again = read_coreset(tmp_path / "x.parquet")
         assert again.file_digest == core.file_digest
         assert again.to_frame().equals(core.to_frame())
@@ -153,7 +153,7 @@ def test_columns_of_the_coreset_get_an_underscore_where_data_have_their_names(na
 
 def rewritten(tmp_path, change):
     path = tmp_path / "core.parquet"
-    make().to_parquet(path)
+    make().save(path)
     table = pq.read_table(path)
     pq.write_table(change(table), path)
     return path
@@ -212,7 +212,7 @@ def test_files_that_cannot_be_read(tmp_path):
     with pytest.raises(FileNotFoundError, match="no such file"):
         read_coreset(tmp_path)
     path = tmp_path / "core.parquet"
-    make().to_parquet(path)
+    make().save(path)
     whole = path.read_bytes()
     for kept in (0, 100, len(whole) - 3):
         path.write_bytes(whole[:kept])
@@ -222,7 +222,7 @@ def test_files_that_cannot_be_read(tmp_path):
 
 def test_a_failed_write_leaves_the_old_file_and_no_partial_one(tmp_path, monkeypatch):
     path, old = tmp_path / "core.parquet", make(seed=1)
-    old.to_parquet(path)
+    old.save(path)
 
     def interrupted(error):
         def write(table, where):
@@ -235,22 +235,22 @@ def test_a_failed_write_leaves_the_old_file_and_no_partial_one(tmp_path, monkeyp
         monkeypatch.setattr(pq, "write_table", interrupted(error))
         for target in (path, tmp_path / "new.parquet"):
             with pytest.raises(type(error)):
-                make(seed=2).to_parquet(target)
+                make(seed=2).save(target)
     assert [p.name for p in tmp_path.iterdir()] == ["core.parquet"]
     assert_same(read_coreset(path), old)
 
 
 def test_unwritable_places_are_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"folder .*missing' does not exist; create it"):
-        make().to_parquet(tmp_path / "missing" / "core.parquet")
+        make().save(tmp_path / "missing" / "core.parquet")
     with pytest.raises(IsADirectoryError, match="is a folder; give the name of a file"):
-        make().to_parquet(tmp_path)
+        make().save(tmp_path)
 
 
 def test_writing_again_replaces_the_file(tmp_path):
     path = tmp_path / "core.parquet"
-    make(seed=1).to_parquet(path)
-    make(seed=2).to_parquet(path)
+    make(seed=1).save(path)
+    make(seed=2).save(path)
     assert_same(read_coreset(path), make(seed=2))
 
 
@@ -366,7 +366,7 @@ def test_design_puts_the_intercept_first_and_scales_the_rest():
 
 @pytest.mark.parametrize("text", [b"[1, 2]", b"3", b"null", b"[" * 100_000, b'{"a":' * 100_000, b"\xff"])
 def test_metadata_that_are_no_object_are_damaged(text, tmp_path):
-    make().to_parquet(tmp_path / "core.parquet")
+    make().save(tmp_path / "core.parquet")
     table = pq.read_table(tmp_path / "core.parquet")
     pq.write_table(
         table.replace_schema_metadata({**table.schema.metadata, CORESET_KEY: text}), tmp_path / "other.parquet"

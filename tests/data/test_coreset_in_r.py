@@ -57,7 +57,7 @@ def core(request, tmp_path):
     y = np.where(X @ [-3.0, 1.0, -2.0] + rng.logistic(size=60) > 0, "yes", "No")  # sorted otherwise in R's locales
     rows = pd.DataFrame(X, columns=["Intercept", "dose", "a b"]).assign(y=y, w=10 ** rng.uniform(1, 5, 60))
     core = bc.all_rows(rows, label="y", weights="w", progressbar=False)
-    core.to_parquet(tmp_path / "core.parquet")
+    core.save(tmp_path / "core.parquet")
     core.to_frame().to_csv(tmp_path / "core.csv", index=False)
     return core
 

@@ -19,6 +19,7 @@ from bayescore.data.formula_design import FormulaDesign, read_design
 from bayescore.data.open import open_designed
 from bayescore.types import stack
 from bayescore.validation import DataError
+from tests.hand_made import fit_of
 from tests.published.formula_rows import formula_rows
 
 ROWS = formula_rows()
@@ -145,7 +146,7 @@ def test_a_coreset_keeps_and_shows_its_formula(tmp_path):
     core = bc.build_coreset(ROWS, formula=LONG, method="uniform", size=300, random_state=0, progressbar=False)
     assert LONG in repr(core)
     assert LONG in core._repr_html_()
-    core.to_parquet(tmp_path / "core.parquet")
+    core.save(tmp_path / "core.parquet")
     again = bc.read_coreset(tmp_path / "core.parquet")
     assert again.design == core.design
     np.testing.assert_array_equal(again.X, core.X)
@@ -167,16 +168,17 @@ def test_from_formula_to_certificate_and_prediction(tmp_path):
     assert tuple(certificate.coordinates.index) == core.feature_names
     assert certificate.pareto_k < 0.7
     new = RAW[["price", "device", "age"]].sample(50, random_state=0)  # by name, in any order
-    found = bc.predict(idata, new)
+    fit = fit_of(idata, core)
+    found = fit.predict(new)
     p = 1.0 / (1.0 + np.exp(-idata.posterior["beta"].to_numpy().reshape(-1, 7) @ full(ROWS, formula).X[new.index].T))
     np.testing.assert_allclose(found["mean"], p.mean(axis=0), rtol=1e-12)
     assert list(found.index) == list(new.index)
     with pytest.raises(DataError, match="column 'device' has the level 'watch' in row 1"):
-        bc.predict(idata, new.assign(device=["phone", "watch"] * 25))
+        fit.predict(new.assign(device=["phone", "watch"] * 25))
     with pytest.raises(DataError, match="X lacks the column 'price'"):
-        bc.predict(idata, new.drop(columns="price"))
+        fit.predict(new.drop(columns="price"))
     with pytest.raises(DataError, match="'device' holds text; give a data frame"):
-        bc.predict(idata, np.zeros((2, 3)))
+        fit.predict(np.zeros((2, 3)))
 
 
 @pytest.mark.parametrize("data", [ROWS.assign(device="watch"), blocks_of(50)], ids=["table", "blocks"])

@@ -159,7 +159,7 @@ def test_streams_keep_groups_through_a_checkpoint(method, tmp_path):
 
     half = fed(CUTS[:3], bc.stream(method, size=80, random_state=1))
     half.save(tmp_path / "half.npz")
-    resumed = fed(CUTS[3:], bc.StreamingCoreset.load(tmp_path / "half.npz")).coreset()
+    resumed = fed(CUTS[3:], bc.read_stream(tmp_path / "half.npz")).coreset()
     whole = fed(CUTS, bc.stream(method, size=80, random_state=1)).coreset()
     assert_same(resumed, whole, "a checkpoint")
     assert whole.groups[0].levels == tuple(sorted(set(COUNTY)))
@@ -193,14 +193,14 @@ def test_files_keep_levels_of_every_kind_beside_rows_of_no_group(levels, tmp_pat
         frame, formula="y ~ a + (1 | county)", method="multilevel", random_state=0, progressbar=False
     )
     assert (core.group == NO_GROUP).any()
-    core.to_parquet(tmp_path / "core.parquet")
+    core.save(tmp_path / "core.parquet")
     assert_same(bc.read_coreset(tmp_path / "core.parquet"), core, "a file")
 
 
 def test_files_keep_groups(merged, tmp_path):
     core = bc.build_coreset(FRAME, formula="y ~ a + (1 + a | county) + (1 | age)", method="aggregate", **QUIET)
     core = replace(core, group=np.where(np.arange(len(core))[:, None] == 3, NO_GROUP, core.group))
-    core.to_parquet(tmp_path / "core.parquet")
+    core.save(tmp_path / "core.parquet")
     again = bc.read_coreset(tmp_path / "core.parquet")
     assert_same(again, core, "a file")
     assert (again.design, again.rows_digest) == (core.design, core.rows_digest)

@@ -11,6 +11,7 @@ import bayescore as bc
 from bayescore.data.dataset import Dataset
 from bayescore.data.sources import as_source
 from bayescore.validation import DataError
+from tests.hand_made import fit_of
 
 N = 5000
 RNG = np.random.default_rng(3)
@@ -230,14 +231,14 @@ def test_the_positive_label_is_chosen(tmp_path):
     core = bc.build_coreset(X, Y, positive="no", size=60, random_state=0, **QUIET)
     idata = bc.sample(core, sampler="mala", random_seed=0, **QUIET)
     assert bc.certify(idata, core, X, Y, **QUIET).n_passes > 0  # it knows which is +1
-    core.to_parquet(tmp_path / "core.parquet")
+    core.save(tmp_path / "core.parquet")
     assert bc.read_coreset(tmp_path / "core.parquet").classes == ("yes", "no")
 
 
 @pytest.mark.filterwarnings("ignore:The inplace keyword", "ignore:no weights on these")
 def test_a_design_knows_what_labels_mean(tmp_path):
     core = bc.build_coreset(X, Y, positive="no", size=60, random_state=0, **QUIET)
-    core.to_parquet(tmp_path / "core.parquet")
+    core.save(tmp_path / "core.parquet")
     idata = bc.sample(core, sampler="mala", random_seed=0, **QUIET)
     expected = np.where(Y == "no", 1, -1)
     for design in (core.design, bc.read_coreset(tmp_path / "core.parquet").design):
@@ -249,13 +250,12 @@ def test_a_design_knows_what_labels_mean(tmp_path):
     for kind, data in kinds(FRAME[["a", "b", "y"]], tmp_path).items():
         test = bc.all_rows(data, label="y", design=named.design, **QUIET)
         np.testing.assert_array_equal(test.y, expected, err_msg=kind)
-    check = bc.posterior_predictive(idata, bc.all_rows(X, Y, design=core.design, **QUIET), random_state=0)
+    check = fit_of(idata, core).inference_data(bc.all_rows(X, Y, design=core.design, **QUIET))
     np.testing.assert_array_equal(check["observed_data"]["y"], Y == "no")
     turned = bc.all_rows(X, Y, **QUIET)
     unlike = r"has the labels \('no', 'yes'\), the {} the labels \('yes', 'no'\)"
-    for refused in (bc.posterior_predictive, bc.log_likelihood):
-        with pytest.raises(DataError, match=rf"data {unlike.format('posterior')}"):
-            refused(idata, turned)
+    with pytest.raises(DataError, match=rf"data {unlike.format('posterior')}"):
+        fit_of(idata, core).inference_data(turned)
     with pytest.raises(DataError, match=rf"test {unlike.format('posterior')}"):
         bc.compare_posteriors(idata, idata, test=turned)
     with pytest.raises(DataError, match=rf"data {unlike.format('design')}"):

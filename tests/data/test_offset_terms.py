@@ -11,6 +11,7 @@ import pytest
 import bayescore as bc
 from bayescore import cli
 from bayescore.data.responses import Expression
+from bayescore.samplers.poststratify import poststratify
 from bayescore.validation import DataError, RowError
 
 N = 2000
@@ -166,7 +167,7 @@ def test_streams_have_it_in_every_block(tmp_path):
         found.partial_fit(NAMED[start : start + 500])
         expected.partial_fit(NAMED[start : start + 500])
         found.save(tmp_path / "state")
-        found = bc.StreamingCoreset.load(tmp_path / "state")
+        found = bc.read_stream(tmp_path / "state")
     same_rows(found.coreset(), expected.coreset())
     with pytest.raises(DataError, match=r"offset is missing: .* takes 'years', not a column of the data; add it"):
         found.partial_fit(NAMED.drop(columns="years"))
@@ -191,8 +192,8 @@ def test_questions_to_a_fit_know_it(tmp_path):
     np.testing.assert_array_equal(
         again.update(FRAME[:500]).drawn.posterior["beta"], other.update(NAMED[:500]).drawn.posterior["beta"]
     )
-    replicated = bc.posterior_predictive(fit.drawn, FRAME.drop(columns="g")[:50], max_draws=20, random_state=2)
-    named = bc.posterior_predictive(other.drawn, NAMED.drop(columns="g")[:50], max_draws=20, random_state=2)
+    replicated = fit.inference_data(FRAME.drop(columns="g")[:50], max_draws=20, random_state=2)
+    named = other.inference_data(NAMED.drop(columns="g")[:50], max_draws=20, random_state=2)
     np.testing.assert_array_equal(replicated["posterior_predictive"]["y"], named["posterior_predictive"]["y"])
 
 
@@ -202,11 +203,11 @@ def test_populations_have_the_column_of_the_offset():
     idata = bc.sample(core, sampler="mala", draws=50, tune=50, random_seed=1, progressbar=False)
     cells = pd.DataFrame({"x": [0.0, 1.0], "years": [1.0, 9.0], "n": [2, 3]})
     other = replace(core, design=replace(core.design, offset="known"))
-    found = bc.poststratify(idata, core, cells, weights="n")
-    assert found.equals(bc.poststratify(idata, other, cells.assign(known=np.log(cells["years"])), weights="n"))
-    assert not found.equals(bc.poststratify(idata, other, cells.assign(known=0.0), weights="n"))
+    found = poststratify(idata, core, cells, weights="n")
+    assert found.equals(poststratify(idata, other, cells.assign(known=np.log(cells["years"])), weights="n"))
+    assert not found.equals(poststratify(idata, other, cells.assign(known=0.0), weights="n"))
     with pytest.raises(DataError, match="cells has no column 'years' of the offset"):
-        bc.poststratify(idata, core, cells.drop(columns="years"), weights="n")
+        poststratify(idata, core, cells.drop(columns="years"), weights="n")
 
 
 def test_the_command_line_takes_it(tmp_path, monkeypatch, capsys):

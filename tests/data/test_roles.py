@@ -39,7 +39,7 @@ def test_left_sides_that_are_refused(formula, options, message):
 def test_certify_knows_the_columns_of_the_build(tmp_path):
     core = bc.build_coreset(ROWS, **NAMED, intercept=True, random_state=1, progressbar=False)
     idata = bc.sample(core, random_seed=2, progressbar=False)
-    core.to_parquet(tmp_path / "core.parquet")
+    core.save(tmp_path / "core.parquet")
     read = bc.read_coreset(tmp_path / "core.parquet")
     assert dict(read.design.roles) == NAMED
     again = bc.certify(idata, read, ROWS, progressbar=False)

@@ -1,5 +1,7 @@
 """Errors name the row of the data as given, whatever rows before it are left out and whatever the source."""
 
+from dataclasses import replace
+
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
@@ -58,5 +60,6 @@ def test_rows_that_a_formula_learns_from_are_named_alike(source, tmp_path):
 
 def test_averages_say_it_too():
     fit = bc.fit("y ~ log(x) + z + h", rows()[:1000], missing="drop", random_state=0, progressbar=False)
+    of_all = replace(fit, given=replace(fit.given, data=rows()))
     with pytest.raises(RowError, match=f"is -inf in row {BAD}"):
-        bc.average_predictions(fit.idata, rows(), variables="h", missing="drop", label="y")
+        of_all.average_predictions(variables="h")

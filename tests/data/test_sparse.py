@@ -17,6 +17,7 @@ from bayescore.data.tables import MAX_COLUMNS
 from bayescore.types import stack
 from bayescore.validation import DataError
 from tests.cuts import build_in_blocks
+from tests.hand_made import fit_of
 
 N = 600
 _rng = np.random.default_rng(3)
@@ -137,7 +138,7 @@ def test_entries_that_are_not_finite_are_named(value):
     core = bc.all_rows(sparse.csr_array(X), Y, progressbar=False)
     idata = bc.sample(core, sampler="mala", draws=20, tune=20, chains=1, random_seed=1, progressbar=False)
     with pytest.raises(DataError, match=message):
-        bc.predict(idata, sparse.csr_array(bad))
+        fit_of(idata, core).predict(sparse.csr_array(bad))
 
 
 def test_what_takes_no_sparse_rows_says_so():
@@ -149,7 +150,7 @@ def test_predictions_are_those_of_the_array():
     core = bc.build_coreset(sparse.csr_array(X), Y, size=100, random_state=1, progressbar=False)
     idata = bc.sample(core, sampler="mala", draws=50, tune=50, chains=2, random_seed=1, progressbar=False)
     rows = np.tile(X, (40, 1))  # more rows than are dense at a time
-    found, expected = (bc.predict(idata, given, prob=0.9) for given in (sparse.csc_matrix(rows), rows))
+    found, expected = (fit_of(idata, core).predict(given, prob=0.9) for given in (sparse.csc_matrix(rows), rows))
     pd.testing.assert_frame_equal(found, expected)
     np.testing.assert_array_equal(leverage_scores(sparse.csr_array(X)), leverage_scores(X))
 
@@ -160,7 +161,7 @@ def test_offsets_go_with_sparse_rows():
     np.testing.assert_array_equal(core.offset, offset)
     idata = bc.sample(core, sampler="mala", draws=20, tune=20, chains=1, random_seed=1, progressbar=False)
     rows, more = np.tile(X, (40, 1)), np.tile(offset, 40)
-    found, expected = (bc.predict(idata, given, offset=more) for given in (sparse.csc_matrix(rows), rows))
+    found, expected = (fit_of(idata, core).predict(given, offset=more) for given in (sparse.csc_matrix(rows), rows))
     pd.testing.assert_frame_equal(found, expected)
 
 

@@ -96,7 +96,7 @@ def test_indicators_of_levels_are_those_of_the_data_where_columns_are_standardis
 
 def test_sums_of_columns_are_kept_in_files(rows, tmp_path):
     core = bc.all_rows(rows, formula="y ~ arm + (0 + arm | g)", progressbar=False)
-    core.to_parquet(tmp_path / "core.parquet")
+    core.save(tmp_path / "core.parquet")
     grouping = bc.read_coreset(tmp_path / "core.parquet").groups[0]
     assert grouping == core.groups[0]
     assert Grouping.from_dict(replace(grouping, sums=()).to_dict()) == replace(grouping, sums=())

@@ -13,12 +13,20 @@ from bayescore.data.dataset import Dataset
 from bayescore.diagnostics import averages as average_sums
 from bayescore.diagnostics.averages import Change, ContrastCells, every_row, sampled
 from bayescore.families.family import FAMILIES
+from bayescore.fitting.route import Given
 from bayescore.models.predictor import Predictor
 from bayescore.validation import DataError
 from tests.diagnostics.test_row_sums import KINDS, problem
+from tests.hand_made import fit_of
 from tests.samplers.test_effects import ROWS, N, full, posterior_of
 
 LABELS = [name for name, own in FAMILIES.items() if not own.counts]
+
+
+def averages(idata, core, data=None, *, by=None, variables=None, **asked):
+    """Return the averages over rows, by default of the coreset, for each level."""
+    found = fit_of(idata, core).average_predictions(data=data, by=by, variables=variables, **asked)
+    return found.set_index(by or variables)
 
 
 def expected(p, weights, groups):
@@ -37,27 +45,23 @@ def test_averages_over_the_rows_of_each_level(family, standardize, where):
     w = np.ones(N) if where == "raw rows" else weights
     p = FAMILIES[family].mean(core.X @ beta.T)
     for name, levels in {"device": ["desktop", "phone", "tablet"], "visits": [0, 1, 2, 3]}.items():
-        table = bc.average_predictions(idata, data, by=name, prob=0.8)
+        table = averages(idata, core, data, by=name, prob=0.8)
         assert list(table.index) == levels
         truth = expected(p, w, [(ROWS[name] == level).to_numpy() for level in levels])
         np.testing.assert_allclose(table["mean"], truth.mean(axis=1), rtol=1e-9)
-        np.testing.assert_allclose(table[["lower", "upper"]].T, np.quantile(truth, [0.1, 0.9], axis=1), rtol=1e-9)
-        gap = truth - truth[0]
-        np.testing.assert_allclose(table["difference"], gap.mean(axis=1), rtol=1e-9, atol=1e-12)
-        np.testing.assert_allclose(table["difference_upper"], np.quantile(gap, 0.9, axis=1), rtol=1e-9, atol=1e-12)
-        np.testing.assert_allclose(table["weight"], [w[(ROWS[name] == level)].sum() for level in levels])
+        np.testing.assert_allclose(table[["10%", "90%"]].T, np.quantile(truth, [0.1, 0.9], axis=1), rtol=1e-9)
+        np.testing.assert_allclose(table["sd"], truth.std(axis=1, ddof=1), rtol=1e-9)
 
 
 @pytest.mark.parametrize("where", ["raw rows", "the posterior's rows"])
 def test_averages_over_all_rows_as_if_they_had_the_level(where):
     core = full(standardize=True)
     idata, beta = posterior_of(core)
-    table = bc.average_predictions(idata, ROWS if where == "raw rows" else None, variables="device")
+    table = averages(idata, core, ROWS if where == "raw rows" else None, variables="device")
     for level in ("desktop", "phone", "tablet"):
         X = full(ROWS.assign(device=level), formula=None, design=core.design).X
         assert table.loc[level, "mean"] == pytest.approx(expit(X @ beta.T).mean(), rel=1e-9)
-        assert table.loc[level, "weight"] == N
-    by = bc.average_predictions(idata, ROWS, by="device")
+    by = averages(idata, core, ROWS, by="device")
     assert abs(by["mean"] - table["mean"]).max() > 1e-4  # another question
 
 
@@ -68,36 +72,35 @@ def test_offsets_count(where):
     idata, beta = posterior_of(core)
     given = {"raw rows": data, "full data": core, "the posterior's rows": None}[where]
     p, own = expit(core.X @ beta.T + core.offset[:, None]), (data["device"] == "phone").to_numpy()
-    assert bc.average_predictions(idata, given, by="device").loc["phone", "mean"] == pytest.approx(p[own].mean())
+    assert averages(idata, core, given, by="device").loc["phone", "mean"] == pytest.approx(p[own].mean())
     X = full(data.assign(device="phone"), formula=None, design=core.design).X
     p = expit(X @ beta.T + core.offset[:, None])
-    assert bc.average_predictions(idata, given, variables="device").loc["phone", "mean"] == pytest.approx(p.mean())
+    assert averages(idata, core, given, variables="device").loc["phone", "mean"] == pytest.approx(p.mean())
 
 
 def test_columns_without_a_formula():
     with pytest.warns(UserWarning, match="columns of text are coded"):
         core = bc.all_rows(ROWS, label="clicked", intercept=True, standardize=True, progressbar=False)
     idata, beta = posterior_of(core)
-    table = bc.average_predictions(idata, variables="visits")
+    table = averages(idata, core, variables="visits")
     X = bc.all_rows(ROWS.assign(visits=2), label="clicked", design=core.design, progressbar=False).X
     assert table.loc[2, "mean"] == pytest.approx(expit(X @ beta.T).mean(), rel=1e-9)
-    table = bc.average_predictions(idata, by="device")
+    table = averages(idata, core, by="device")
     own = (ROWS["device"] == "tablet").to_numpy()
     assert table.loc["tablet", "mean"] == pytest.approx(expit(core.X[own] @ beta.T).mean(), rel=1e-9)
 
 
 def test_the_number_of_threads_changes_no_bit(monkeypatch):
-    idata, _ = posterior_of(full())
-    several = bc.average_predictions(idata, ROWS, by="device")
+    core = full()
+    idata, _ = posterior_of(core)
+    several = averages(idata, core, ROWS, by="device")
     monkeypatch.setattr(passes, "available_cores", lambda: 1)
-    assert several.equals(bc.average_predictions(idata, ROWS, by="device"))
+    assert several.equals(averages(idata, core, ROWS, by="device"))
 
 
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({}, ValueError, "by=None and variables=None: give one of them"),
-        ({"by": "device", "variables": "device"}, ValueError, "give one of them"),
         ({"by": "county"}, DataError, "by='county' is no column of the data: 'age', 'device', 'visits'"),
         ({"by": "age"}, DataError, "by='age' has more than 20 values in these rows: it is no factor"),
         ({"by": "device", "prob": 1.5}, ValueError, "prob"),
@@ -105,16 +108,16 @@ def test_the_number_of_threads_changes_no_bit(monkeypatch):
 )
 def test_what_cannot_be_averaged_is_named(arguments, error, message):
     with pytest.raises(error, match=message):
-        bc.average_predictions(posterior_of(full())[0], ROWS, **arguments)
+        averages(posterior_of(full())[0], full(), ROWS, **arguments)
 
 
 def test_rows_of_a_design_that_do_not_tell_the_column_are_refused():
     core = full(formula="clicked ~ log(visits + 1) + device + poly(age, 2)")
     idata, _ = posterior_of(core)
-    assert list(bc.average_predictions(idata, by="device").index) == ["desktop", "phone", "tablet"]
+    assert list(averages(idata, core, by="device").index) == ["desktop", "phone", "tablet"]
     with pytest.raises(DataError, match=r"do not tell 'visits' \(formula=.*give raw rows as data"):
-        bc.average_predictions(idata, variables="device")
-    assert len(bc.average_predictions(idata, ROWS, variables="device")) == 3
+        averages(idata, core, variables="device")
+    assert len(averages(idata, core, ROWS, variables="device")) == 3
 
 
 @pytest.mark.parametrize("given", [{"by": "device"}, {"variables": "device"}])
@@ -123,7 +126,7 @@ def test_an_average_of_no_rows_is_refused(given):
     idata, _ = posterior_of(core)
     for rows in (ROWS.iloc[:0], core.take(slice(0))):
         with pytest.raises(DataError, match="data has no rows, so there is no average"):
-            bc.average_predictions(idata, rows, **given)
+            averages(idata, core, rows, **given)
 
 
 @pytest.fixture
@@ -143,16 +146,16 @@ def test_every_source_of_many_rows_gives_the_averages_of_all_within_the_error(gi
     path = tmp_path / "rows.parquet"
     ROWS.to_parquet(path, row_group_size=700)
     sources = {"raw": ROWS, "all rows": core, "parquet": str(path), "dask": dask.read_parquet(path)}
-    found = {name: bc.average_predictions(idata, each, **given) for name, each in sources.items()}
+    found = {name: averages(idata, core, each, **given) for name, each in sources.items()}
     monkeypatch.setattr(average_sums, "EVERY_ROW", N)
-    exact = bc.average_predictions(idata, ROWS, **given)
+    exact = averages(idata, core, ROWS, **given)
     assert (exact["sampling_se"] == 0.0).all()
     for table in found.values():
         assert table.index.equals(exact.index)
         assert (table["sampling_se"] > 0.0).all()
         assert (abs(table["mean"] - exact["mean"]) <= 3.0 * table["sampling_se"]).all()
         np.testing.assert_allclose(table, found["raw"], rtol=1e-9, atol=1e-12)
-        np.testing.assert_allclose(table["upper"], exact["upper"], atol=1e-4)
+        np.testing.assert_allclose(table["97.5%"], exact["97.5%"], atol=1e-4)
 
 
 def test_sources_have_labels_weights_and_offsets_as_a_build_takes_them(many, tmp_path):
@@ -161,13 +164,13 @@ def test_sources_have_labels_weights_and_offsets_as_a_build_takes_them(many, tmp
     core = bc.all_rows(frame, intercept=True, standardize=True, progressbar=False, **beside)
     idata, beta = posterior_of(core, sd=0.02)
     frame.to_parquet(tmp_path / "rows.parquet")
-    found = bc.average_predictions(idata, tmp_path / "rows.parquet", by="visits", progressbar=False, **beside)
+    given = Given(tmp_path / "rows.parquet", roles=beside)
+    found = fit_of(idata, core, given=given).average_predictions(by="visits").set_index("visits")
     p = expit(core.X @ beta.T + core.offset[:, None])
     for level, row in found.iterrows():
         own = (frame["visits"] == level).to_numpy()
         truth = np.average(p[own], axis=0, weights=frame["w"][own]).mean()
         assert row["mean"] == pytest.approx(truth, abs=3.0 * row["sampling_se"])
-        assert row["weight"] == frame["w"][own].sum()
 
 
 def test_the_rows_of_a_coreset_are_refused():
@@ -176,9 +179,10 @@ def test_the_rows_of_a_coreset_are_refused():
         ROWS, formula="clicked ~ device", method="uniform", size=300, random_state=0, progressbar=False
     )
     idata = bc.sample(core, sampler="mala", draws=50, tune=50, random_seed=0, progressbar=False)
-    for data in (None, core):
-        with pytest.raises(DataError, match=r"a coreset's of method 'uniform'.*give all rows as data"):
-            bc.average_predictions(idata, data, by="device")
+    with pytest.raises(DataError, match=r"a coreset's of method 'uniform'.*give all rows as data"):
+        averages(idata, core, core, by="device")
+    with pytest.raises(DataError, match=r"does not have all its rows.*an answer that takes data=rows"):
+        averages(idata, core, by="device")
 
 
 def test_each_row_is_evaluated_where_the_sample_does_not_tell(many, monkeypatch):
@@ -186,7 +190,7 @@ def test_each_row_is_evaluated_where_the_sample_does_not_tell(many, monkeypatch)
     idata, _ = posterior_of(core)
     monkeypatch.setattr(average_sums, "_SHARE", 0.0)
     monkeypatch.setattr(average_sums, "_NEGLIGIBLE", 0.0)
-    assert (bc.average_predictions(idata, core, by="device")["sampling_se"] == 0.0).all()
+    assert (averages(idata, core, core, by="device")["sampling_se"] == 0.0).all()
 
 
 def ratios(kind, family, seed, *, beyond=True):
@@ -331,7 +335,7 @@ def test_averages_and_slopes_are_alike_at_every_scale(of_scales, scale):
 def test_rows_of_a_design_tell_values_of_every_scale(of_scales, scale):
     fit, rows = of_scales[scale]
     designed = bc.all_rows(rows, family="poisson", design=fit.coreset.design, progressbar=False)
-    found = bc.average_predictions(fit.idata, designed, by="few", progressbar=False)["mean"]
+    found = fit.average_predictions(data=designed, by="few")["mean"]
     np.testing.assert_allclose(found, fit.average_predictions(by="few")["mean"], rtol=1e-6)
 
 

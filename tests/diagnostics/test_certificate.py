@@ -6,6 +6,7 @@ from scipy import special
 import bayescore as bc
 from bayescore import compat
 from bayescore.models.posterior import log_likelihoods
+from tests.hand_made import log_likelihood
 
 N, D = 12_000, 5
 
@@ -146,7 +147,7 @@ def test_the_predicted_error_is_the_true_one_and_the_correction_repairs_it(data)
 def test_log_likelihoods_are_the_weighted_sums(data):
     core, idata = posterior(data, "uniform", 300)
     draws = idata.posterior["beta"].values.reshape(-1, D)[:7]
-    pointwise = bc.log_likelihood(idata, core).values.reshape(-1, 300)[:7]
+    pointwise = log_likelihood(idata, core).values.reshape(-1, 300)[:7]
     from bayescore.families.family import FAMILIES
 
     np.testing.assert_allclose(log_likelihoods(draws, core, FAMILIES["logistic"]), pointwise @ core.weights, rtol=1e-10)

@@ -26,6 +26,7 @@ from bayescore.models.posterior import log_likelihoods
 from bayescore.numerics.psis import psislw
 from bayescore.types import WeightedData
 from tests.diagnostics.helpers import SMOOTHED_APART
+from tests.hand_made import log_likelihood
 
 logistic, probit = FAMILIES["logistic"], FAMILIES["probit"]
 
@@ -44,7 +45,7 @@ def full_posterior(data, draws=500, family="logistic", seed=1):
 
 def arviz_loo(idata, data):
     idata = idata.copy()
-    idata["log_likelihood"] = bc.log_likelihood(idata, data).to_dataset()
+    idata["log_likelihood"] = log_likelihood(idata, data).to_dataset()
     with warnings.catch_warnings(action="ignore"):  # one k-hat in hundreds is large
         loo = az.loo(idata, pointwise=True, reff=1.0)
     if not compat.ARVIZ_1:

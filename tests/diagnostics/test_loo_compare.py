@@ -11,8 +11,10 @@ from bayescore.compat import ARVIZ_1
 from bayescore.data.dataset import Dataset
 from bayescore.diagnostics import elpd, row_sums
 from bayescore.diagnostics import loo as loo_pass
+from bayescore.diagnostics.loo import loo
 from bayescore.validation import DataError
 from tests.diagnostics.helpers import PARETO_APART, SMOOTHED_APART
+from tests.hand_made import log_likelihood
 
 QUIET = {"progressbar": False}
 
@@ -47,7 +49,7 @@ def few():
 def in_arviz(idata, rows):
     """Return ArviZ's own leave-one-out, its relative efficiency 1 as bayescore has it."""
     both = idata.copy()
-    both["log_likelihood"] = xr.Dataset({"y": bc.log_likelihood(idata, rows)})
+    both["log_likelihood"] = xr.Dataset({"y": log_likelihood(idata, rows)})
     return az.loo(both, pointwise=True, reff=1.0)
 
 
@@ -106,7 +108,7 @@ def test_some_rows_tell_what_all_do(few, monkeypatch):
 @pytest.mark.filterwarnings("ignore:The inplace keyword:DeprecationWarning")  # ArviZ 0.23 uses it
 def test_arvizs_compare_takes_what_loo_returns(few, theirs):
     frame, models = few
-    own = {name: bc.loo(*given, frame, **QUIET) for name, given in models.items()}
+    own = {name: loo(*given, frame, **QUIET) for name, given in models.items()}
     for name, found in own.items():
         assert type(found) is type(theirs[name])
         np.testing.assert_allclose(values(found), values(theirs[name]), atol=SMOOTHED_APART)
@@ -187,7 +189,7 @@ def test_draws_far_from_the_full_posterior_have_no_elpd():
     assert np.isnan(found.loc["bad", ["elpd_loo", "se", "elpd_diff", "dse", "diff_mcse"]].astype(float)).all()
     assert found.loc["good", "elpd_diff"] == 0.0
     with pytest.raises(DataError, match="too far from the full data's posterior"):
-        bc.loo(*posteriors["bad"], frame, **QUIET)
+        loo(*posteriors["bad"], frame, **QUIET)
 
 
 @pytest.mark.filterwarnings("ignore:missing='drop'")
@@ -241,9 +243,9 @@ def test_bad_input_is_named(few):
         with pytest.raises(TypeError, match=f"{next(iter(beside))} is given and data is not"):
             bc.loo_compare(models, **beside)
     with pytest.raises(ValueError, match="max_draws=5 must"):
-        bc.loo(idata, rows, frame, max_draws=5)
+        loo(idata, rows, frame, max_draws=5)
     double = bc.all_rows(frame, formula="y ~ a", weights=np.full(600, 2.0), **QUIET)
     with pytest.raises(DataError, match="total weight"):
-        bc.loo(sampled(double), double, frame, **QUIET)
+        loo(sampled(double), double, frame, **QUIET)
     with pytest.raises(DataError, match="weight other than 1"):
-        bc.loo(sampled(double), double, double, **QUIET)
+        loo(sampled(double), double, double, **QUIET)

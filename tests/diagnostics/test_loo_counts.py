@@ -14,6 +14,7 @@ from bayescore.data import dataset
 from bayescore.data.dataset import Dataset
 from bayescore.data.source import MAX_BLOCK_ROWS
 from bayescore.diagnostics.elpd import PassSums, sampled_counts
+from bayescore.diagnostics.loo import loo
 from bayescore.families.family import FAMILIES
 from bayescore.validation import DataError
 from tests.counted import QUIET
@@ -63,7 +64,7 @@ def arvizs(full, draws):
 @pytest.mark.parametrize("most", [1, 7, MAX_BLOCK_ROWS])
 def test_each_row_is_arvizs(full, draws, arvizs, monkeypatch, most):
     monkeypatch.setattr(dataset, "MAX_BLOCK_ROWS", most)  # blocks that part the two rows of a count
-    found = bc.loo(draws, full, ROWS, max_draws=4000, **QUIET)
+    found = loo(draws, full, ROWS, max_draws=4000, **QUIET)
     wanted, value = values_of(arvizs), values_of(found)
     np.testing.assert_allclose(value, wanted, atol=2e-3)
     assert not np.allclose(value, np.roll(wanted, 1), atol=0.1)
@@ -83,7 +84,7 @@ def test_a_certificate_has_the_sum(full, draws, arvizs):
 def test_a_coreset_and_a_sample_of_counts_give_the_same(method):
     rows = counts(6000, seed=4)
     everything = bc.all_rows(rows, **HOW)
-    known = bc.loo(bc.sample(everything, random_seed=1, **QUIET), everything, rows, **QUIET)
+    known = loo(bc.sample(everything, random_seed=1, **QUIET), everything, rows, **QUIET)
     elpd = elpd_of(known)
     core = bc.build_coreset(rows, method=method, random_state=1, **HOW)
     drawn = bc.sample(core, random_seed=2, **QUIET)
@@ -92,7 +93,7 @@ def test_a_coreset_and_a_sample_of_counts_give_the_same(method):
     assert found.elpd_loo_mcse < 1.0
     assert abs(found.elpd_loo - elpd) < 6.0 * np.hypot(found.elpd_loo_mcse, 0.35)
     assert found.elpd_loo_se == pytest.approx(float(known.se), rel=0.02)
-    assert elpd_of(bc.loo(found.idata, core, rows, **QUIET)) == pytest.approx(elpd, abs=2.0)
+    assert elpd_of(loo(found.idata, core, rows, **QUIET)) == pytest.approx(elpd, abs=2.0)
 
 
 @pytest.mark.statistical(rate=1e-6)
@@ -137,7 +138,7 @@ def test_two_models_of_counts_are_compared_by_all_rows():
         how = {**HOW, "formula": formula}
         core = bc.build_coreset(rows, method="condensed", random_state=1, **how)
         models[formula] = bc.sample(core, random_seed=2, **QUIET), core
-        known[formula] = bc.loo(*models[formula], rows, **QUIET)
+        known[formula] = loo(*models[formula], rows, **QUIET)
     table = bc.loo_compare(models, rows, **QUIET)
     assert list(table.index) == ["n ~ a + rare + b", "n ~ a"]
     values = [values_of(each) for each in known.values()]
@@ -155,7 +156,7 @@ def test_counts_with_weights_have_no_elpd():
     drawn = bc.sample(core, random_seed=2, **QUIET)
     assert np.isnan(bc.certify(drawn, core, X, Y, **about, **QUIET).elpd_loo)
     with pytest.raises(DataError, match="a model of counts with weights, which cannot be told from exposures"):
-        bc.loo(drawn, core, X, Y, **about, **QUIET)
+        loo(drawn, core, X, Y, **about, **QUIET)
 
 
 def pieces(w):
@@ -181,7 +182,7 @@ def test_weights_that_are_no_column_are_remembered(source, tmp_path):
         core = bc.build_coreset(blocks if source == "blocks" else X, None if source == "blocks" else Y, random_state=1,
                                 **({} if source == "blocks" else about), **how)  # fmt: skip
     if source == "file":
-        core.to_parquet(tmp_path / "core.parquet")
+        core.save(tmp_path / "core.parquet")
         core = bc.read_coreset(tmp_path / "core.parquet")
     drawn = bc.sample(core, random_seed=2, **QUIET)
     found = bc.certify(drawn, core, full, **QUIET)
@@ -190,12 +191,12 @@ def test_weights_that_are_no_column_are_remembered(source, tmp_path):
     assert np.isnan(found.elpd_loo)
     message = "a model of counts with weights, which cannot be told from exposures"
     with pytest.raises(DataError, match=message):
-        bc.loo(drawn, core, full, **QUIET)
+        loo(drawn, core, full, **QUIET)
     with pytest.raises(DataError, match=message):
         bc.loo_compare({"one": (drawn, core), "two": (drawn, core)}, full, **QUIET)
     if source == "blocks":
         with pytest.raises(DataError, match=message):
-            bc.loo(drawn, core, blocks, **QUIET)
+            loo(drawn, core, blocks, **QUIET)
 
 
 def test_counts_without_weights_have_an_elpd_by_a_coreset_of_all_rows():
@@ -206,7 +207,7 @@ def test_counts_without_weights_have_an_elpd_by_a_coreset_of_all_rows():
     drawn = bc.sample(core, random_seed=2, **QUIET)
     found = bc.certify(drawn, core, full, **QUIET)
     assert found.dispersion is not None
-    assert elpd_of(bc.loo(drawn, core, full, **QUIET)) == pytest.approx(found.elpd_loo, abs=0.1)
+    assert elpd_of(loo(drawn, core, full, **QUIET)) == pytest.approx(found.elpd_loo, abs=0.1)
 
 
 def test_a_family_whose_constant_is_wrong_is_refused():
@@ -238,5 +239,5 @@ def test_overdispersed_visits_have_arvizs_sum(shared_data):
 
 def test_a_fit_of_counts_leaves_them_out_without_roles():
     fit = bc.fit(HOW["formula"], ROWS, family="poisson", exposure="time", random_state=1, **QUIET)
-    known = bc.loo(fit.idata, fit.coreset, ROWS, exposure="time", **QUIET)
+    known = loo(fit.idata, fit.coreset, ROWS, exposure="time", **QUIET)
     np.testing.assert_allclose(values_of(fit.loo()), values_of(known), rtol=1e-12)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import bayescore as bc
-from bayescore.diagnostics.loo import loo_draws, weights_of
+from bayescore.diagnostics.loo import loo, loo_draws, weights_of
 from bayescore.families.family import check_family
 from bayescore.models.laplace import MOVED, to_full
 from bayescore.models.posterior import log_likelihoods
@@ -106,7 +106,7 @@ def test_leave_one_out_weighs_moved_draws_by_where_they_came_from(made, moved):
     }
     assert spread["moved"] < 0.05
     assert spread["raw"] > 0.2
-    assert (bc.loo(moved, core, X, y, progressbar=False).pareto_k < 0.7).all()
+    assert (loo(moved, core, X, y, progressbar=False).pareto_k < 0.7).all()
 
 
 def test_draws_stay_where_mode_and_curvature_say_little_of_them():

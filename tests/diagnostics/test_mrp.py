@@ -1,6 +1,7 @@
 """MRP of real votes by a multilevel coreset: build, sample, certify, poststratify, plot."""
 
 from copy import deepcopy
+from dataclasses import replace
 
 import matplotlib as mpl
 import numpy as np
@@ -9,6 +10,8 @@ import pytest
 
 import bayescore as bc
 from bayescore.diagnostics.results import Level
+from bayescore.samplers.poststratify import poststratify
+from tests.hand_made import fit_of
 
 mpl.use("Agg")
 QUIET = {"progressbar": False}
@@ -39,12 +42,13 @@ def test_votes_by_state_end_to_end(shared_data):
     sd = np.sqrt(share * (1 - share) / raw.votes)
 
     def off(draws):
-        return (bc.poststratify(draws, core, cells, by="stt", weights="votes")["mean"] - share).abs() / sd
+        return (poststratify(draws, core, cells, by="stt", weights="votes")["mean"] - share).abs() / sd
 
     assert off(idata).max() < 4
     turned = deepcopy(idata)
     turned.posterior["u_stt"].values[:] = turned.posterior["u_stt"].values[..., ::-1].copy()
     assert off(turned).max() > 7
-    assert len(bc.plots.plot_caterpillar(idata).get_yticklabels()) == 51
-    assert "stt" in bc.plots.plot_shrinkage(idata, certificate.effects).get_xlabel()
+    fit = fit_of(idata, core)
+    assert len(fit.plot_caterpillar().get_yticklabels()) == 51
+    assert "stt" in replace(fit, certificate=certificate).plot_shrinkage().get_xlabel()
     mpl.pyplot.close("all")

@@ -14,6 +14,7 @@ from scipy import optimize, special, stats
 
 import bayescore as bc
 from bayescore.cli import main
+from bayescore.diagnostics.loo import loo
 from bayescore.diagnostics.model_check import Dispersion
 from bayescore.families.family import FAMILIES, SIZED, check_family
 from bayescore.models.groups.marginal import CollapsedTarget, collapsed_density
@@ -25,6 +26,7 @@ from bayescore.samplers.sample import sample
 from bayescore.validation import DataError
 from tests.counted import FORMULA, QUIET, covariates, fixtures, likely_size
 from tests.diagnostics.test_loo_counts import elpd_of
+from tests.hand_made import fit_of
 from tests.models.grouped_rows import PRIORS, brute_force, grouped
 
 SIZE = 1.5
@@ -195,17 +197,19 @@ def test_sizes_and_families_are_compared_by_leave_one_out(core, draws):
         each = log_p(beta)
         wanted = -(special.logsumexp(-each, axis=0) - np.log(len(beta))).sum()
         assert table["elpd_loo"][name] == pytest.approx(wanted, abs=8.0)
-    assert elpd_of(bc.loo(draws, core, ROWS, **QUIET)) == pytest.approx(table["elpd_loo"]["1.5"], abs=1.0)
+    assert elpd_of(loo(draws, core, ROWS, **QUIET)) == pytest.approx(table["elpd_loo"]["1.5"], abs=1.0)
 
 
 @pytest.mark.slow
 def test_predicted_counts_and_checks_have_the_familys_spread(core, draws):
     new = ROWS.head(400)
-    mean = bc.predict(draws, new, prob=0.9)["mean"]
+    made = fit_of(draws, core)
+    mean = made.predict(new, prob=0.9)["mean"]
     beta = draws.posterior["beta"].values.reshape(-1, 4)
     log_time = new["log_time"].to_numpy()
     np.testing.assert_allclose(mean, np.exp(beta @ core.design.transform(new).T + log_time).mean(axis=0), rtol=1e-8)
-    drawn = bc.posterior_predictive(draws, new, random_state=1)["posterior_predictive"]["y"].values.reshape(-1, 400)
+    found = made.inference_data(new)
+    drawn = found["posterior_predictive"]["y"].values.reshape(-1, 400)
     wanted = (FAMILY.variance(np.log(mean))).mean()
     assert drawn.var(axis=0).mean() == pytest.approx(wanted, rel=0.1)
     assert wanted > 1.5 * mean.mean()
@@ -228,7 +232,8 @@ def test_averages_over_a_sample_of_many_rows_are_those_of_all():
     rows = counts(60_000, seed=8)
     core = bc.build_coreset(rows, method="condensed", random_state=1, **HOW)
     idata = sample(core, random_seed=2, draws=100, **QUIET)
-    table = bc.average_predictions(idata, rows, by="rare", label="n", offset="log_time", max_draws=400, **QUIET)
+    fit = bc.Fit.from_draws(idata, core, rows, label="n", offset="log_time", **QUIET)
+    table = fit.average_predictions(by="rare", max_draws=400).set_index("rare")
     beta, X = idata.posterior["beta"].values.reshape(-1, 4), core.design.transform(rows)
     for level, part in rows.groupby("rare"):
         means = np.exp(beta @ X[part.index].T + part["log_time"].to_numpy()).mean()
@@ -316,7 +321,7 @@ def test_weights_are_not_drawn_as_exposures(everything):
     X, y = ROWS[["a"]].to_numpy(), ROWS["n"].to_numpy()
     full = bc.all_rows(X, y, weights=np.full(len(y), 2.0), family=FAMILY, **QUIET)
     with pytest.raises(DataError, match="weight other than 1"):
-        bc.posterior_predictive(sample(full, sampler="mala", random_seed=1, **QUIET), full)
+        fit_of(sample(full, sampler="mala", random_seed=1, **QUIET), full).inference_data(full)
 
 
 SCRIPT = """
@@ -334,7 +339,7 @@ print(bc.certify(idata, core, rows, progressbar=False).level)
 @pytest.mark.slow
 def test_another_process_reads_a_coreset_and_a_fit(core, tmp_path):
     ROWS.to_parquet(tmp_path / "rows.parquet")
-    core.to_parquet(tmp_path / "core.parquet")
+    core.save(tmp_path / "core.parquet")
     fit = bc.fit(FORMULA, ROWS, family="negative_binomial(1.50)", offset="log_time", random_state=1, **QUIET)
     fit.save(tmp_path / "model")
     command = [sys.executable, "-c", SCRIPT, str(tmp_path), str(tmp_path / "rows.parquet")]

@@ -149,7 +149,7 @@ def test_every_way_to_the_sums_finds_the_same(formula, tmp_path):
         if start == 900:
             early = stream.coreset().params["sd"]
             stream.save(tmp_path / "stream.ckpt")
-            stream = bc.StreamingCoreset.load(tmp_path / "stream.ckpt")
+            stream = bc.read_stream(tmp_path / "stream.ckpt")
     ROWS.to_parquet(tmp_path / "rows.parquet")
     parts = [built(None, part, design=core.design, family=core.family) for part in (ROWS[:1500], ROWS[1500:])]
     union = bc.Coreset.concat(parts)
@@ -164,7 +164,7 @@ def test_every_way_to_the_sums_finds_the_same(formula, tmp_path):
         assert other.params["sd"] == pytest.approx(core.params["sd"], rel=2e-5)
         assert other.params["sd_se"] == pytest.approx(core.params["sd_se"], rel=1e-2)
     assert abs(early / core.params["sd"] - 1.0) > 1e-3  # a control: of the rows so far
-    core.to_parquet(tmp_path / "core.parquet")
+    core.save(tmp_path / "core.parquet")
     assert bc.read_coreset(tmp_path / "core.parquet").params == core.params
 
 

@@ -14,6 +14,7 @@ from bayescore.data import responses
 from bayescore.samplers.sample import sample
 from bayescore.validation import DataError
 from tests.counted import FORMULA, QUIET, covariates, fixtures
+from tests.hand_made import fit_of
 
 N = 6000
 TRUE = np.array([-2.0, 0.4, -0.5, 0.3])
@@ -171,7 +172,7 @@ def test_the_default_is_condensed_where_that_is_within_the_tolerance(core):
 
 
 def test_a_file_keeps_the_exposures_name(core, tmp_path):
-    core.to_parquet(tmp_path / "core.parquet")
+    core.save(tmp_path / "core.parquet")
     again = bc.read_coreset(tmp_path / "core.parquet")
     assert again.design.exposure == "time"
     assert again.counts
@@ -232,23 +233,28 @@ def test_overdispersion_is_found_and_said(spread, over):
 def test_predictions_are_rates_and_replicated_counts_have_their_exposures(core, draws):
     new = ROWS.head(200)
     X = core.design.transform(new)
-    table = bc.predict(draws, new, prob=0.9)
+    made = fit_of(draws, core)
+    table = made.predict(new, prob=0.9)
     beta = draws.posterior["beta"].values.reshape(-1, 4)
     np.testing.assert_allclose(table["mean"], np.exp(beta @ X.T).mean(axis=0), rtol=1e-8)
-    assert (table["lower"] < table["upper"]).all()
-    replicated = bc.posterior_predictive(draws, new, random_state=1)
+    assert (table["5%"] < table["95%"]).all()
+    replicated = made.inference_data(new)
     np.testing.assert_array_equal(replicated["observed_data"]["y"].values, new["n"])
     total = replicated["posterior_predictive"]["y"].values.sum(axis=2)
     wanted = (table["mean"] * new["time"]).sum()
     assert total.mean() == pytest.approx(wanted, rel=0.03)
+    at = replicated["posterior_predictive"]["draw"].values
+    rates = np.exp(draws.posterior["beta"].values[:, at] @ X.T) * new["time"].to_numpy()
+    log_p = replicated["log_likelihood"]["y"].values
+    np.testing.assert_allclose(log_p, stats.poisson.logpmf(new["n"].to_numpy(), rates), rtol=1e-9)
 
 
-def test_average_rates_are_by_exposure(draws):
-    table = bc.average_predictions(draws, ROWS, by="rare", label="n", exposure="time", max_draws=4000, **QUIET)
+def test_average_rates_are_by_exposure(core, draws):
+    made = bc.Fit.from_draws(draws, core, ROWS, label="n", exposure="time", **QUIET)
+    table = made.average_predictions(by="rare", max_draws=4000).set_index("rare")
     for level, part in ROWS.groupby("rare"):
-        mean = bc.predict(draws, part)["mean"]
+        mean = made.predict(part)["mean"]
         assert table["mean"][level] == pytest.approx(float(np.average(mean, weights=part["time"])), rel=1e-4)
-        assert table["weight"][level] == pytest.approx(part["time"].sum())
 
 
 @pytest.fixture(scope="module")
@@ -299,7 +305,7 @@ def test_a_fit_that_misses_a_column_is_outside_its_check():
 def test_a_check_of_a_coresets_rows_is_refused(draws):
     found = bc.build_coreset(ROWS, method="calibrated", random_state=1, **HOW)
     with pytest.raises(DataError, match=r"events of row .* without their exposure"):
-        bc.posterior_predictive(draws, found)
+        fit_of(draws, found).inference_data(found)
 
 
 def test_a_copy_of_rates_weighs_as_rates_do():

@@ -13,6 +13,7 @@ from scipy import stats
 
 import bayescore as bc
 from bayescore import cli
+from bayescore.diagnostics.loo import loo
 from bayescore.families.family import FAMILIES
 from bayescore.fitting import clusters, route
 from bayescore.fitting.clusters import ClusterSums, Labels, cluster_sums, robust_map
@@ -424,7 +425,7 @@ def test_everything_says_so(fit, robust, tmp_path):
 def test_a_fit_of_draws_has_it_too(rows, robust):
     core = bc.build_coreset(rows, formula="passed ~ size + age", **QUIET)
     idata = bc.sample(core, random_seed=2, progressbar=False)
-    found = bc.Fit.of_draws(idata, core, rows, progressbar=False).cluster_robust("school")
+    found = bc.Fit.from_draws(idata, core, rows, progressbar=False).cluster_robust("school")
     assert np.allclose(found.summary()["sd"], robust.summary()["sd"], rtol=0.15)
 
 
@@ -451,7 +452,7 @@ def test_what_is_of_the_model_s_posterior_says_so(rows, robust):
         with pytest.raises(DataError, match=r"cluster_robust\(None\)"):
             ask()
     with pytest.raises(DataError, match="no row can be left out of it"):
-        bc.loo(robust.idata, robust.coreset, rows, progressbar=False)
+        loo(robust.idata, robust.coreset, rows, progressbar=False)
     certificate = bc.certify(robust.idata, robust.coreset, rows, progressbar=False)
     assert certificate.level == "not certified"
 

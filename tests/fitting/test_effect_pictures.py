@@ -48,8 +48,7 @@ def test_effects_are_drawn_in_units_of_the_data(fit):
         assert set(np.round(drawn, 9)) <= set(np.round(table["mean"], 9))
         assert [label.get_text() for label in axes.get_yticklabels()] == list(table.index)
         assert ("x by g" in axes.get_xlabel()) == (effect == "x")
-        assert bc.plots.plot_caterpillar(found, var_name="u_g", effect=effect).get_xlabel() == axes.get_xlabel()
-    assert bc.plots.plot_caterpillar(found.idata, var_name="u_g").get_xlabel().startswith("effect of g")
+        assert axes.get_xlabel().startswith("effect of x by g" if effect == "x" else "effect of g")
 
 
 def test_shrinkage_is_of_the_event_of_the_fit(fit):
@@ -59,7 +58,7 @@ def test_shrinkage_is_of_the_event_of_the_fit(fit):
     assert np.corrcoef(x, y)[0, 1] > 0.9
     assert np.argmax(x) == 7  # "h" has the most events
     assert ("log rate in each g" if kind == "counts" else "of y = 'none' in each g") in axes.get_xlabel()
-    assert bc.plots.plot_shrinkage(found, var_name="u_g").get_ylabel() == axes.get_ylabel()
+    assert axes.get_ylabel().startswith("effect of g: mean and 95% interval")
 
 
 def test_shares_of_variance_add_over_factors_and_rows(fit, rows):
@@ -82,18 +81,16 @@ def test_shares_of_variance_add_over_factors_and_rows(fit, rows):
 def test_what_has_no_picture_is_named(fit, rows):
     kind, found = fit
     if kind == "slopes":
-        with pytest.raises(DataError, match="effect='z' is not one of 'u_g', whose effects are 1, x"):
-            bc.plots.plot_caterpillar(found.idata, effect="z")
+        with pytest.raises(DataError, match="effect='z' does not vary by 'g'; these do: 1, x"):
+            found.plot_caterpillar(effect="z")
     if kind == "crossed":
-        with pytest.raises(DataError, match="'u_g', 'u_h'"):
-            bc.plots.plot_caterpillar(found.idata)
         with pytest.raises(DataError, match="are 'g', 'h'; name one"):
             found.plot_shrinkage()
+        with pytest.raises(DataError, match="are 'g', 'h'; name one"):
+            found.plot_caterpillar()
     if kind == "one":
         with pytest.raises(DataError, match="effect='x' does not vary by 'g'"):
-            bc.plots.plot_caterpillar(found.idata, effect="x")
-        with pytest.raises(TypeError, match="shares is missing"):
-            bc.plots.plot_shrinkage(found.idata)
+            found.plot_caterpillar(effect="x")
         numbers = bc.fit("x ~ 1 + (1 | g)", rows, family="normal", random_state=1, progressbar=False)
         with pytest.raises(DataError, match="the response is a number"):
             numbers.plot_shrinkage()

@@ -49,7 +49,7 @@ def read(formula, folder):
 
 def of_draws(formula, _folder):
     core = bc.build_coreset(ROWS, formula=formula, family=FAMILY, **QUIET)
-    return bc.Fit.of_draws(bc.sample(core, draws=1500, random_seed=1, **QUIET), core, **QUIET)
+    return bc.Fit.from_draws(bc.sample(core, draws=1500, random_seed=1, **QUIET), core, **QUIET)
 
 
 def updated(formula, _folder):
@@ -112,7 +112,7 @@ def test_the_default_prior_of_an_update_goes_by_all_rows(formula, way, tmp_path)
         part = read_again(part, tmp_path)
     elif way == "draws":
         core = part.coreset
-        part = bc.Fit.of_draws(bc.sample(core, random_seed=1, **QUIET), core, **QUIET)
+        part = bc.Fit.from_draws(bc.sample(core, random_seed=1, **QUIET), core, **QUIET)
     found, whole = part.update(more, **QUIET), fitted(formula, pd.concat([first, more]), "normal(30)")
     assert found.level == "certified"
     np.testing.assert_allclose(sigmas(found), sigmas(whole), rtol=0.1)  # the design's sds are those of the first rows

@@ -23,17 +23,16 @@ NEW = pd.DataFrame({"x": [0.0, 0.0, 1.0, 1.0], "g": [100, 200, 100, 3]})
 
 def test_the_interval_of_a_new_group_has_the_spread_of_groups(fit):
     """The mean of sigma is near 0.8: 95% of new groups are within 1.6 of the mean on the log odds."""
-    sampled = bc.predict(fit.idata, NEW, prob=0.95)
-    averaged = bc.predict(fit.idata, NEW, prob=0.95, new_groups="average")
+    sampled, averaged = fit.predict(NEW), fit.predict(NEW, new_groups="average")
     assert np.allclose(sampled["mean"], averaged["mean"])
-    width = sampled["upper"] - sampled["lower"]
+    width = sampled["97.5%"] - sampled["2.5%"]
     assert (width[:3] > 0.5).all()
-    assert (averaged["upper"] - averaged["lower"])[:3].max() < 0.25
+    assert (averaged["97.5%"] - averaged["2.5%"])[:3].max() < 0.25
     assert np.allclose(sampled.loc[3], averaged.loc[3])
     sigma = fit.idata.posterior["sigma_g"].values.ravel()
     beta = fit.idata.posterior["beta"].values.reshape(len(sigma), -1) @ fit.coreset.design.transform(NEW)[0]
     draws = 1 / (1 + np.exp(-(beta + sigma * np.random.default_rng(0).normal(size=len(sigma)))))
-    assert np.allclose(sampled.loc[0, ["lower", "upper"]], np.quantile(draws, [0.025, 0.975]), atol=0.03)
+    assert np.allclose(sampled.loc[0, ["2.5%", "97.5%"]], np.quantile(draws, [0.025, 0.975]), atol=0.03)
 
 
 def test_rows_of_one_new_group_share_its_effect(fit):
@@ -57,7 +56,7 @@ def test_predictions_have_the_level_and_the_data_s_index(fit):
     assert list(found.columns) == ["mean", "sd", "5%", "95%"]
     assert list(found.index) == list("abcd")
     assert found.attrs["level"] == fit.level
-    assert np.allclose(found["mean"], bc.predict(fit.idata, NEW)["mean"])
+    assert np.allclose(found["mean"], fit.predict(NEW)["mean"])
     labels = fit.predict(NEW, kind="response")
     assert labels.attrs["level"] == fit.level
     assert set(np.unique(labels)) == {False, True}

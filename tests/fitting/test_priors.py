@@ -196,7 +196,7 @@ def test_the_prior_of_sds_of_effects_is_kept_by_all_that_draws_again(grouped, tm
         fit.with_prior({"x": bc.priors.Normal(0.0, 1.0)}),
         fit.update(grouped[:500], **quiet),
         bc.read_fit(tmp_path / "model", grouped, **quiet).with_prior(None),
-        bc.Fit.of_draws(drawn, fit.coreset, grouped, **quiet).with_prior(None),
+        bc.Fit.from_draws(drawn, fit.coreset, grouped, **quiet).with_prior(None),
     ):
         assert each.summary()["mean"]["sigma_g"] < 0.6 * sigma
         assert each.group_prior == tight

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import bayescore as bc
+from bayescore.diagnostics.loo import loo
 from tests.golden import coresets, fits, later, rows, view
 from tests.golden.case import CHAINS, Fields, case
 
@@ -79,7 +80,7 @@ def of_rows_left_out() -> Fields:
     some = rows.FRAME.iloc[:300]
     core = bc.all_rows(some, formula=fits.FORMULA, **fits.QUIET)
     idata = bc.sample(core, sampler="mala", **{**fits.LONG, "draws": 100})
-    return view.of_elpd(bc.loo(idata, core, some, label="y", max_draws=200, **fits.QUIET))
+    return view.of_elpd(loo(idata, core, some, label="y", max_draws=200, **fits.QUIET))
 
 
 @case("log_evidence", of_stack=True)

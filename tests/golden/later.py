@@ -227,9 +227,9 @@ def of_draws(name: str, sampler: str) -> Fields:
     core = bc.build_coreset(pupils.FIRST, formula=formula, **settings)
     idata = view.undated(bc.sample(core, sampler=sampler, **{**fits.LONG, "draws": 600}))
     known = {key: value for key, value in roles.items() if key != "family"}
-    fit = bc.Fit.of_draws(idata, core, pupils.FIRST, **known, **fits.QUIET)
+    fit = bc.Fit.from_draws(idata, core, pupils.FIRST, **known, **fits.QUIET)
     return {**view_fits.of_fit(fit), **view_fits.matrix(fit.predict(PEOPLE), "predicted")}
 
 
 for _name, _sampler in (("flat", "mala"), ("probit", "gibbs"), ("(1 | school)", "collapsed"), ("poisson", "langevin")):
-    case(f"Fit.of_draws, {_name}, {_sampler}")(partial(of_draws, _name, _sampler))
+    case(f"Fit.from_draws, {_name}, {_sampler}")(partial(of_draws, _name, _sampler))

@@ -9,13 +9,15 @@ import pandas as pd
 import bayescore as bc
 from tests.golden import coresets, fits, rows, view
 from tests.golden.case import Fields, case
+from tests.hand_made import fit_of
 
 NEW = rows.FRAME.iloc[::250]
 
 
 def of_rows(name: str, columns: list[str], *made_of: Any, frame: pd.DataFrame = NEW) -> Fields:
     """Return probabilities of new rows with their intervals."""
-    return view.of_table(bc.predict(fits.sampled(name, *made_of), frame[columns], prob=0.9))
+    made = fit_of(fits.sampled(name, *made_of), getattr(fits, name)(*made_of))
+    return view.of_table(made.predict(frame[columns], prob=0.9))
 
 
 for _family in coresets.LINKS:
@@ -28,7 +30,7 @@ def of_groups(family: str) -> Fields:
     """Return probabilities of rows in known groups and in a new one."""
     people = fits.grouped_frame().iloc[::250].drop(columns="y")
     people.iloc[-3:, people.columns.get_loc("county")] = "never seen"
-    return view.of_table(bc.predict(fits.sampled("grouped", family), people, prob=0.9))
+    return view.of_table(fit_of(fits.sampled("grouped", family), fits.grouped(family)).predict(people, prob=0.9))
 
 
 def of_terms(terms: str) -> Fields:
@@ -37,7 +39,7 @@ def of_terms(terms: str) -> Fields:
     people = frame.iloc[::50].drop(columns="y").reset_index(drop=True)
     people.loc[2:3, "a"] = 99
     people.loc[3, "b"] = 99
-    return view.of_table(bc.predict(fits.of_terms(terms), people, prob=0.9))
+    return view.of_table(fit_of(fits.of_terms(terms), fits.terms(terms)).predict(people, prob=0.9))
 
 
 def of_population(terms: str | None) -> Fields:
@@ -47,7 +49,7 @@ def of_population(terms: str | None) -> Fields:
     else:
         idata, core, cells, by = fits.of_terms(terms), fits.terms(terms), coresets.TERMS[terms]().iloc[::10], "a"
     cells = cells.assign(n=1 + np.arange(len(cells)) % 7)
-    return view.of_table(bc.poststratify(idata, core, cells, by=by, weights="n", prob=0.94))
+    return view.of_table(fit_of(idata, core).poststratify(cells, by=by, weights="n", prob=0.94))
 
 
 for _family in coresets.LINKS:
@@ -58,16 +60,15 @@ for _terms in ("(1 | a) + (1 | b)", "(1 + x | a)"):
 case("poststratify, (1 | county)")(partial(of_population, None))
 
 
-@case("odds_ratios")
+@case("odds ratios")
 def of_odds() -> Fields:
-    return view.of_table(bc.odds_ratios(fits.sampled("formula"), prob=0.94))
+    return view.of_table(fit_of(fits.sampled("formula"), fits.formula()).summary(scale="odds", prob=0.94))
 
 
 def of_averages(**which: str) -> Fields:
     """Return average predictions by the levels of a factor."""
-    return view.of_table(
-        bc.average_predictions(fits.sampled("formula"), rows.FRAME.iloc[:400], max_draws=200, prob=0.94, **which)
-    )
+    asked = {"data": rows.FRAME.iloc[:400], "max_draws": 200, "prob": 0.94, **which}
+    return view.of_table(fit_of(fits.sampled("formula"), fits.formula()).average_predictions(**asked))
 
 
 case("average_predictions, by")(partial(of_averages, by="device"))
@@ -76,7 +77,7 @@ case("average_predictions, variables")(partial(of_averages, variables="device"))
 
 @case("prior_summary")
 def of_prior() -> Fields:
-    found: pd.DataFrame = bc.prior_summary(fits.sampled("offsets"))
+    found: pd.DataFrame = fit_of(fits.sampled("offsets"), fits.offsets()).prior_summary()
     return view.of_table(found)
 
 
@@ -84,16 +85,11 @@ def _test_rows() -> Any:
     return bc.all_rows(fits.FLAT.iloc[:12], label="y", design=fits.flat().design, **fits.QUIET)
 
 
-@case("log_likelihood")
-def of_log_likelihood() -> Fields:
-    return {"log p": bc.log_likelihood(fits.sampled("flat"), _test_rows()).values}
-
-
-@case("posterior_predictive")
+@case("inference_data")
 def of_replicates() -> Fields:
-    found = bc.posterior_predictive(fits.sampled("flat"), _test_rows(), max_draws=40, random_state=1)
-    part = found["posterior_predictive"]
-    return {str(name): part[name].values for name in part.data_vars}
+    found = fit_of(fits.sampled("flat"), fits.flat()).inference_data(_test_rows(), max_draws=40, random_state=1)
+    fields = {str(name): own.values for name, own in found["posterior"].data_vars.items()}
+    return fields | {name: found[name]["y"].values for name in ("posterior_predictive", "log_likelihood")}
 
 
 @case("CoresetLogisticRegression")

@@ -65,7 +65,7 @@ def test_permuted_groups_are_noticed():
 
 def test_offsets_moved_by_1_are_noticed_in_predictions():
     case = CASES["predictions: rows, offsets, standardized"]
-    for by, moved in ((0.0, set()), (1.0, {"table.mean", "table.lower", "table.upper"})):
+    for by, moved in ((0.0, set()), (1.0, {"table.mean", "table.sd", "table.5%", "table.95%"})):
         frame = predictions.NEW.assign(o=predictions.NEW["o"] + by)
         assert moved_fields(case, predictions.of_rows("offsets", ["x0", "x1", "o"], frame=frame)) == moved
 

@@ -10,9 +10,11 @@ import bayescore as bc
 from bayescore.families.family import check_family
 from bayescore.models.pymc import correlated
 from bayescore.priors.groups import LKJ_ETA
+from bayescore.samplers.poststratify import poststratify
 from bayescore.validation import DataError
 from tests import group_draws
 from tests.coresets.celled import SLOPES, TWO, celled
+from tests.hand_made import fit_of
 
 BOTH = f"{SLOPES} + (1 | b)"
 
@@ -140,13 +142,14 @@ def test_a_coreset_of_other_rows_is_not_certified(drawn):
 def test_predictions_know_groups_and_average_over_new_ones(drawn):
     frame, core, idata = drawn
     people = frame.iloc[[0, 100, 500]]
-    found = bc.predict(idata, people)["mean"].to_numpy()
+    fit = fit_of(idata, core)
+    found = fit.predict(people)["mean"].to_numpy()
     posterior = idata["posterior"]
     X = core.design.transform(people[["w", "x", "z"]].to_numpy())
     beta, a = (posterior[name].values.reshape(-1, *posterior[name].shape[2:]) for name in ("beta", "u_a"))
     eta = beta @ X.T + np.einsum("sgq,gq->sg", a[:, people.a.to_numpy()], X[:, [0, 2]])
     np.testing.assert_allclose(found, check_family("logistic").mean(eta).mean(axis=0), rtol=1e-10)
-    new = bc.predict(idata, people, groups={"a": [99, 99, 99]})["mean"].to_numpy()
+    new = fit.predict(people, groups={"a": [99, 99, 99]})["mean"].to_numpy()
     rng, sd = np.random.default_rng(0), posterior["sigma_a"].values.reshape(-1, 2)
     rho, normals = posterior["rho_a"].values.reshape(-1, 1), rng.standard_normal((2, len(beta), 400))
     first = sd[:, :1] * normals[0]
@@ -155,11 +158,11 @@ def test_predictions_know_groups_and_average_over_new_ones(drawn):
         eta = (beta @ X[n])[:, None] + first + X[n, 2] * second
         assert new[n] == pytest.approx(check_family("logistic").mean(eta).mean(), abs=2e-3)
     with pytest.raises(DataError, match=r"groups is a list; give a dict .* 'a'"):
-        bc.predict(idata, people, groups=[1, 2, 3])
+        fit.predict(people, groups=[1, 2, 3])
     with pytest.raises(DataError, match="X has no column 'a'"):
-        bc.predict(idata, people.drop(columns="a"))
+        fit.predict(people.drop(columns="a"))
     cells = pd.DataFrame({"w": 0.0, "x": [0.0, 1.0], "z": 0.0, "a": 0, "n": 1})
-    assert len(bc.poststratify(idata, core, cells, by="a", weights="n")) == 1
+    assert len(poststratify(idata, core, cells, by="a", weights="n")) == 1
 
 
 def test_others_refuse_effects_that_they_do_not_know(drawn):
@@ -181,16 +184,17 @@ def test_draws_of_other_groups_are_refused(drawn):
     one = bc.build_coreset(frame, formula="y ~ w + x + z + (1 | a)", **told)
     cells, rows = frame.iloc[:5].assign(n=1), {"label": "y", "progressbar": False}
     with pytest.raises(DataError, match=r"effects of \(1 \+ x \| a\), and core has \(1 \| a\)"):
-        bc.poststratify(idata, one, cells, weights="n")
+        poststratify(idata, one, cells, weights="n")
     assert "another coreset" in bc.certify(idata, one, frame, **rows).text
     few = bc.sample(one, draws=100, tune=100, chains=2, random_seed=1, progressbar=False)
     with pytest.raises(DataError, match=r"effects of \(1 \| a\), and core has \(1 \+ x"):
-        bc.poststratify(few, core, cells, weights="n")
+        poststratify(few, core, cells, weights="n")
     assert "another coreset" in bc.certify(few, core, frame, **rows).text
-    named = bc.predict(few, cells, groups={"a": "a"})
-    pd.testing.assert_frame_equal(named, bc.predict(few, cells))
+    fit = fit_of(few, one)
+    named = fit.predict(cells, groups={"a": "a"})
+    pd.testing.assert_frame_equal(named, fit.predict(cells))
     with pytest.raises(DataError, match=r"groups names 'c', no grouping factor of the posterior; give a dict .* 'a'"):
-        bc.predict(few, cells, groups={"c": "a"})
+        fit.predict(cells, groups={"c": "a"})
     less = idata.copy()
     if hasattr(less["posterior"], "to_dataset"):  # ArviZ 1: a tree
         less["posterior"].dataset = less["posterior"].to_dataset().drop_vars("u_a")

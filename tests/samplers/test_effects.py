@@ -11,6 +11,7 @@ from scipy.special import expit
 import bayescore as bc
 from bayescore import compat
 from bayescore.validation import DataError
+from tests.hand_made import fit_of
 
 RNG = np.random.default_rng(5)
 N = 3000
@@ -48,13 +49,13 @@ def full(data=ROWS, **options):
 def test_odds_ratios_are_of_one_unit_more_in_the_data(standardize):
     core = full(standardize=standardize)
     idata, beta = posterior_of(core)
-    table = bc.odds_ratios(idata, prob=0.8)
+    table = fit_of(idata, core).summary(scale="odds", prob=0.8)
     assert list(table.index) == list(core.feature_names[1:])
     X = core.design.transform(np.array([[50.0, 1.0, 2.0], [51.0, 1.0, 2.0]]))  # age, device and visits: not alike
     of_age = np.exp((X[1] - X[0]) @ beta.T)
-    assert list(table.columns) == ["median", "lower", "upper"]
     ratios = np.exp(core.design.raw_coefficients(beta)[:, 1:])
-    np.testing.assert_allclose(table.to_numpy().T, np.quantile(ratios, [0.5, 0.1, 0.9], axis=0), rtol=1e-4)
+    np.testing.assert_allclose(table[["mean", "sd"]].T, [ratios.mean(axis=0), ratios.std(axis=0, ddof=1)], rtol=1e-9)
+    np.testing.assert_allclose(table[["10%", "90%"]].T, np.quantile(ratios, [0.1, 0.9], axis=0), rtol=1e-9)
     name = "age:device[phone]"
     both = table.index.get_indexer(["age", name])
     np.testing.assert_allclose(ratios[:, both].prod(axis=1), of_age, rtol=1e-8)
@@ -62,5 +63,5 @@ def test_odds_ratios_are_of_one_unit_more_in_the_data(standardize):
 
 def test_odds_ratios_are_those_of_the_logistic_link_alone():
     core = full(family="probit")
-    with pytest.raises(DataError, match="family 'probit', whose coefficients are no log odds ratios"):
-        bc.odds_ratios(posterior_of(core, "probit")[0])
+    with pytest.raises(DataError, match="family is 'probit', whose coefficients are no log odds ratios"):
+        fit_of(posterior_of(core, "probit")[0], core).summary(scale="odds")

@@ -12,6 +12,7 @@ from bayescore.models.groups.effects import EffectDraws, unkept_effects
 from bayescore.numerics.chains import mcse_mean
 from bayescore.samplers import groups as collapsed
 from bayescore.validation import DataError
+from tests.hand_made import fit_of
 
 TOLD = {"random_seed": 4, "progressbar": False}
 
@@ -36,22 +37,27 @@ def both(few):
     return bc.sample(core, effects=8, draws=500, **TOLD), bc.sample(core, draws=500, **TOLD)
 
 
-def test_draws_of_a_group_are_the_same_whatever_else_is_asked_for(both):
-    some, whole = both
+def effects(idata, core, groups):
+    """Return draws of the effects of some groups."""
+    return fit_of(idata, core).effects("g", draws=groups)
+
+
+def test_draws_of_a_group_are_the_same_whatever_else_is_asked_for(both, few):
+    (some, whole), core = both, few[1]
     assert some.posterior["u_g"].sizes["g"] == 8
     for asked in ([3], [39, 3, 17], some.posterior["g"].values.tolist()):
         expected = whole.posterior["u_g"].sel(g=asked)
-        np.testing.assert_allclose(bc.group_effects(some, asked), expected, rtol=1e-5)
-        np.testing.assert_allclose(bc.group_effects(whole, asked), expected)
+        np.testing.assert_allclose(effects(some, core, asked), expected, rtol=1e-5)
+        np.testing.assert_allclose(effects(whole, core, asked), expected)
     kept = some.posterior["g"].values
-    np.testing.assert_array_equal(some.posterior["u_g"], bc.group_effects(some, kept.tolist()))
+    np.testing.assert_array_equal(some.posterior["u_g"], effects(some, core, kept.tolist()))
 
 
-def test_draws_of_a_part_of_the_posterior_are_that_part(both):
+def test_draws_of_a_part_of_the_posterior_are_that_part(both, few):
     some, whole = both
     part = some.isel(draw=slice(100, 300), chain=[0, 2])
     expected = whole.posterior["u_g"].sel(g=[5]).isel(draw=slice(100, 300), chain=[0, 2])
-    np.testing.assert_allclose(bc.group_effects(part, [5]), expected, rtol=1e-5)
+    np.testing.assert_allclose(effects(part, few[1], [5]), expected, rtol=1e-5)
 
 
 def test_effects_that_are_asked_for_many_times_stay_in_memory(both, few, monkeypatch):
@@ -71,8 +77,8 @@ def test_effects_that_are_asked_for_many_times_stay_in_memory(both, few, monkeyp
     np.testing.assert_allclose(found[-1], again, rtol=1e-5)
 
 
-def test_the_summary_of_all_groups_is_that_of_their_draws(both):
-    some, whole = (bc.group_effects(each) for each in both)
+def test_the_summary_of_all_groups_is_that_of_their_draws(both, few):
+    some, whole = (fit_of(each, few[1]).effects() for each in both)
     assert len(some) == len(whole) == 40
     assert (np.abs(some["mean"] - whole["mean"]) < 0.2 * whole["sd"]).all()
     assert (np.abs(np.log(some["sd"] / whole["sd"])) < 0.1).all()
@@ -84,7 +90,7 @@ NAMES = ("grouping", "quantile", "X", "y", "weights", "offset")
 
 def test_predictions_and_certificates_know_all_groups(both, few):
     frame, core = few
-    tables = [bc.predict(each, frame.iloc[:60]) for each in both]
+    tables = [fit_of(each, core).predict(frame.iloc[:60]) for each in both]
     np.testing.assert_allclose(*tables, rtol=1e-4)
     found = [bc.certify(each, core, frame, progressbar=False) for each in both]
     assert found[0].level == found[1].level == "certified"
@@ -102,9 +108,9 @@ def test_a_factor_may_have_the_name_of_what_rows_have(name):
     idata = bc.sample(core, effects=5, draws=500, **TOLD)
     assert idata.posterior[f"u_{name}"].sizes[name] == 5
     assert idata.constant_data[f"u_{name}_mean"].sizes == {f"{name}_level": 20}
-    assert len(bc.predict(idata, frame.iloc[:9])) == 9
+    assert len(fit_of(idata, core).predict(frame.iloc[:9])) == 9
     found = bc.certify(idata, core, frame, progressbar=False)
-    assert len(found.effects) == len(bc.group_effects(found.idata)) == 20
+    assert len(found.effects) == len(fit_of(found.idata, core).effects()) == 20
 
 
 def test_changed_effects_of_some_groups_are_not_certified(both, few):
@@ -115,14 +121,14 @@ def test_changed_effects_of_some_groups_are_not_certified(both, few):
     assert found.level == "not certified"
 
 
-def test_unknown_groups_and_lost_rows_are_said(both):
+def test_unknown_groups_and_lost_rows_are_said(both, few):
     some = both[0]
-    with pytest.raises(DataError, match="groups names 99"):
-        bc.group_effects(some, [99])
+    with pytest.raises(DataError, match="draws names 99"):
+        effects(some, few[1], [99])
     lost = some.copy()
     lost["constant_data"] = xr.Dataset(lost["constant_data"].data_vars).drop_vars("X")
     with pytest.raises(DataError, match="idata lacks 'X' in constant_data"):
-        bc.group_effects(lost, [1])
+        bc.Fit.from_draws(lost, few[1])
 
 
 @pytest.mark.slow

@@ -22,6 +22,7 @@ from bayescore.samplers.posterior import draws_digest
 from benchmarks.groups.multilevel_terms import made
 from tests import group_draws
 from tests.coresets.celled import celled
+from tests.hand_made import fit_of
 from tests.reference_moments import Moments, moments
 from tests.samplers.frames import checked_coordinates
 
@@ -352,7 +353,7 @@ def test_draws_are_certified_and_predict(drawn):
     frame, core, idata = drawn
     found = bc.certify(idata, core, frame, label="y", **QUIET)
     assert found.level != "not certified", found.text
-    assert len(bc.predict(idata, frame.iloc[:3])) == 3
+    assert len(fit_of(idata, core).predict(frame.iloc[:3])) == 3
     changed = deepcopy(idata)
     values = changed["posterior"]["u_b"].values
     values += 0.02

@@ -13,6 +13,7 @@ import bayescore as bc
 from bayescore.compat import inference_data
 from bayescore.families.family import FAMILIES
 from bayescore.numerics.chains import ess
+from bayescore.samplers.poststratify import poststratify
 from bayescore.validation import DataError
 
 LABELS = [name for name, own in FAMILIES.items() if not own.counts]
@@ -50,7 +51,7 @@ def core(request):
 
 def test_shares_are_the_formula_draw_by_draw(core):
     idata = draws_of(core)
-    found = bc.poststratify(idata, core, CELLS, by=["part", "age"], weights="n", prob=0.8)
+    found = poststratify(idata, core, CELLS, by=["part", "age"], weights="n", prob=0.8)
     drawn = {
         name: idata.posterior[name].values.reshape(60, *idata.posterior[name].shape[2:]) for name in idata.posterior
     }
@@ -75,10 +76,10 @@ def test_shares_are_the_formula_draw_by_draw(core):
 def test_the_whole_population_is_the_average_of_its_parts(core):
     idata = draws_of(core, state="by_state", age="by_age")
     names = {"state": "by_state", "age": "by_age"}
-    parts = bc.poststratify(idata, core, pl.from_pandas(CELLS), by="state", weights="n", groups=names)
-    whole = bc.poststratify(idata, core, CELLS, weights="n", groups=names)
+    parts = poststratify(idata, core, pl.from_pandas(CELLS), by="state", weights="n", groups=names)
+    whole = poststratify(idata, core, CELLS, weights="n", groups=names)
     assert whole["mean"].item() == pytest.approx(np.average(parts["mean"], weights=parts["weight"]), rel=1e-12)
-    fewer = bc.poststratify(idata, core, CELLS, weights="n", groups=names, max_draws=20)
+    fewer = poststratify(idata, core, CELLS, weights="n", groups=names, max_draws=20)
     assert fewer["mean"].item() != whole["mean"].item()
 
 
@@ -111,7 +112,7 @@ def test_cells_and_effects_that_do_not_fit_are_refused_by_name(core, kind):
     given, message = BAD[kind]
     options = {"weights": "n"} | {name: value for name, value in vars(given).items() if name != "cells"}
     with pytest.raises(DataError, match=message):
-        bc.poststratify(draws_of(core), core, given.cells, **options)
+        poststratify(draws_of(core), core, given.cells, **options)
 
 
 def test_effects_in_another_order_are_refused(core):
@@ -119,34 +120,34 @@ def test_effects_in_another_order_are_refused(core):
     levels = {"level": list(AGES[::-1])}
     idata.posterior["by_age"] = xr.DataArray(idata.posterior["age"].values, levels, ["chain", "draw", "level"])
     with pytest.raises(DataError, match="or other levels than 'age' of core, which has 4 in the order 18, 30, 45"):
-        bc.poststratify(idata, core, CELLS, weights="n", groups={"age": "by_age"})
+        poststratify(idata, core, CELLS, weights="n", groups={"age": "by_age"})
     other = bc.all_rows(VOTES[["rich", "vote"]], label="vote", **QUIET)
     with pytest.raises(DataError, match="idata has 2 coefficients 'beta', and core 1"):
-        bc.poststratify(idata, other, CELLS, weights="n")
+        poststratify(idata, other, CELLS, weights="n")
 
 
 def test_effects_are_found_by_their_dimension_where_one_has_it(core):
     idata = draws_of(core, state="b")
-    expected = bc.poststratify(idata, core, CELLS, weights="n", groups={"state": "b"})
+    expected = poststratify(idata, core, CELLS, weights="n", groups={"state": "b"})
     with pytest.raises(DataError, match=r"no variable of the dimension 'state'; name its effects as groups=\{'state'"):
-        bc.poststratify(idata, core, CELLS, weights="n")
+        poststratify(idata, core, CELLS, weights="n")
     for name in ("by_state", "twice"):
         dims = ["chain", "draw", "state", "effect"]
         idata.posterior[name] = xr.DataArray(idata.posterior["b"].values, {"state": list(STATES)}, dims)
         if name == "by_state":
-            found = bc.poststratify(idata, core, CELLS, weights="n")
+            found = poststratify(idata, core, CELLS, weights="n")
             pd.testing.assert_frame_equal(found, expected)
     with pytest.raises(DataError, match="variables 'by_state', 'twice' of the dimension 'state'"):
-        bc.poststratify(idata, core, CELLS, weights="n")
+        poststratify(idata, core, CELLS, weights="n")
 
 
 def test_draws_with_effects_need_a_core_with_groups():
     plain = bc.all_rows(VOTES, formula="vote ~ rich", **QUIET)
     idata = inference_data({"posterior": {"beta": np.zeros((1, 30, 2))}})
-    assert len(bc.poststratify(idata, plain, CELLS, weights="n")) == 1
+    assert len(poststratify(idata, plain, CELLS, weights="n")) == 1
     idata.posterior.attrs["group_terms"] = "(1 | state)"
     with pytest.raises(DataError, match=r"effects of \(1 \| state\), and core has no groups"):
-        bc.poststratify(idata, plain, CELLS, weights="n")
+        poststratify(idata, plain, CELLS, weights="n")
 
 
 @pytest.mark.slow
@@ -168,7 +169,7 @@ def test_mrp_of_votes_end_to_end(shared_data):
         effects = pm.Normal("effects", 0, sigma, dims="stt")
         bc.weighted_potential("votes", core, beta, groups={"stt": effects})
         idata = pm.sample(500, tune=300, chains=2, cores=1, random_seed=3, target_accept=0.9, **QUIET)
-    found = bc.poststratify(idata, core, cells, by="stt", weights="votes")
+    found = poststratify(idata, core, cells, by="stt", weights="votes")
     raw = cells.groupby("stt")[["success", "votes"]].sum()
     share = raw.success / raw.votes
     np.testing.assert_array_equal(found["weight"], raw.votes)
@@ -178,9 +179,9 @@ def test_mrp_of_votes_end_to_end(shared_data):
     assert (abs(found["mean"] - share) < 4 * sd).all()
     plain = bc.build_coreset(cells, formula="z_incstt + z_trnprv", **told)
     flat = bc.sample(plain, sampler="mala", draws=300, chains=2, random_seed=1, **QUIET)
-    unpooled = bc.poststratify(flat, plain, cells, by="stt", weights="votes")
+    unpooled = poststratify(flat, plain, cells, by="stt", weights="votes")
     assert (abs(unpooled["mean"] - share) / sd).max() > 7
-    total = bc.poststratify(idata, core, cells, weights="votes")
+    total = poststratify(idata, core, cells, weights="votes")
     assert total["mean"].item() == pytest.approx(101_749 / 148_494, abs=0.004)
 
 
@@ -191,5 +192,5 @@ def test_cells_whose_terms_are_not_finite_are_refused():
     idata = bc.sample(core, draws=50, tune=50, chains=1, random_seed=1, progressbar=False)
     cells = pd.DataFrame({"x": [2.0, -1.0], "g": [1, 2], "n": [10, 20]})
     with pytest.raises(DataError, match=r"'log\(x\)' is nan in row 1"):
-        bc.poststratify(idata, core, cells, weights="n", by="g")
-    assert len(bc.poststratify(idata, core, cells[:1], weights="n", by="g")) == 1
+        poststratify(idata, core, cells, weights="n", by="g")
+    assert len(poststratify(idata, core, cells[:1], weights="n", by="g")) == 1

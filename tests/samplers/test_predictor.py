@@ -12,9 +12,12 @@ from scipy import special, stats
 import bayescore as bc
 from bayescore.compat import inference_data
 from bayescore.data.design import terms_text
+from bayescore.diagnostics.loo import loo
 from bayescore.diagnostics.model_check import check_model
+from bayescore.fitting.predictive import with_predictive
 from bayescore.samplers.posterior import read_posterior
 from bayescore.validation import DataError
+from tests.hand_made import fit_of
 
 N, G, CHAINS, DRAWS = 400, 7, 2, 60
 QUIET = {"progressbar": False}
@@ -75,18 +78,18 @@ def eta_of(idata, frame, rows, *, skip=()):
 def test_probabilities_and_intervals(model):
     rows, frame, idata = model
     p = special.expit(eta_of(idata, frame, rows))
-    found = bc.predict(idata, frame, prob=0.9)
+    fit = fit_of(idata, rows)
+    found = fit.predict(frame, prob=0.9)
     np.testing.assert_allclose(found["mean"], p.mean(axis=1), rtol=1e-10)
-    np.testing.assert_allclose(found["lower"], np.quantile(p, 0.05, axis=1), rtol=1e-10)
-    np.testing.assert_allclose(bc.predict(idata, frame)["mean"], p.mean(axis=1), rtol=1e-8)
+    np.testing.assert_allclose(found["5%"], np.quantile(p, 0.05, axis=1), rtol=1e-10)
 
 
 def test_new_groups_are_averaged_over(model):
     """Each new factor adds a variance z' S z to eta; 20,000 normals beside the quadrature."""
     rows, frame, idata = model
     if not rows.groups:
-        with pytest.raises(DataError, match="groups is given, but the rows that idata was drawn from had none"):
-            bc.predict(idata, frame, groups={"a": frame.a})
+        with pytest.raises(DataError, match=r"groups is given, but the rows that fit\.idata was drawn from had none"):
+            fit_of(idata, rows).predict(frame, groups={"a": frame.a})
         return
     few = frame.iloc[:3].assign(a=99)
     variance = np.zeros((3, CHAINS * DRAWS))
@@ -99,30 +102,25 @@ def test_new_groups_are_averaged_over(model):
     b = stats.norm.ppf((np.arange(2000) + 0.5) / 2000)
     eta = eta_of(idata, few, rows, skip=(99,))
     p = special.expit(eta[..., None] + np.sqrt(variance)[..., None] * b).mean(axis=(1, 2))
-    np.testing.assert_allclose(bc.predict(idata, few)["mean"], p, atol=1e-4)
+    np.testing.assert_allclose(fit_of(idata, rows).predict(few)["mean"], p, atol=1e-4)
 
 
 def test_pointwise_log_likelihoods_are_given_the_groups_effects(model):
     rows, frame, idata = model
-    found = bc.log_likelihood(idata, rows)
+    found = fit_of(idata, rows).inference_data(rows)["log_likelihood"]["y"]
     eta = eta_of(idata, frame, rows) * np.where(frame.y, 1.0, -1.0)[:, None]
     np.testing.assert_allclose(found.values.reshape(-1, N).T, special.log_expit(eta), rtol=1e-10)
     if rows.groups:
         new = bc.all_rows(frame.iloc[:9].assign(a=99), label="y", design=rows.design, new_groups=True, **QUIET)
-        with pytest.raises(DataError, match="rows of new groups, row 0 first"):
-            bc.log_likelihood(idata, new)
+        assert "log_likelihood" not in fit_of(idata, rows).inference_data(new)
 
 
 @pytest.mark.filterwarnings("ignore:Estimated shape parameter")
 def test_loo_is_arvizs_on_the_pointwise_log_likelihoods(model):
     """Of a posterior of all rows: the weights to the full posterior are 1."""
     rows, frame, idata = model
-    found = bc.loo(idata, rows, frame, max_draws=CHAINS * DRAWS, **QUIET)
-    log_p = bc.log_likelihood(idata, rows)
-    whole = inference_data(
-        {"posterior": {"beta": idata.posterior["beta"].values}, "log_likelihood": {"y": log_p.values}}
-    )
-    expected = az.loo(whole, pointwise=True, reff=1.0)
+    found = loo(idata, rows, frame, max_draws=CHAINS * DRAWS, **QUIET)
+    expected = az.loo(fit_of(idata, rows).inference_data(frame), pointwise=True, reff=1.0)
     value = lambda one: float(getattr(one, "elpd_loo", getattr(one, "elpd", np.nan)))  # noqa: E731
     assert value(found) == pytest.approx(value(expected), abs=1e-4)
 
@@ -133,7 +131,7 @@ def test_models_are_compared_by_rows_given_their_groups(model):
     twin = idata.copy()
     twin.posterior["beta"] = twin.posterior["beta"] + np.array([0.0, 1.0, 0.0, 0.0])
     both = bc.loo_compare({"good": (idata, rows), "bad": (twin, rows)}, frame, max_draws=CHAINS * DRAWS, **QUIET)
-    each = bc.loo(idata, rows, frame, max_draws=CHAINS * DRAWS, **QUIET)
+    each = loo(idata, rows, frame, max_draws=CHAINS * DRAWS, **QUIET)
     value = float(getattr(each, "elpd_loo", getattr(each, "elpd", np.nan)))
     assert both.loc["good", "elpd_loo"] == pytest.approx(value, abs=1e-3)
 
@@ -144,16 +142,16 @@ def test_loo_takes_what_build_coreset_takes(model):
     if rows.groups:
         X = frame.drop(columns=["a", "b", "y"])
         given = {own.name: frame[own.name].to_numpy() for own in rows.groups}
-        beside = bc.loo(idata, rows, X, frame.y, groups=given, max_draws=CHAINS * DRAWS, **QUIET)
-        whole = bc.loo(idata, rows, frame, max_draws=CHAINS * DRAWS, **QUIET)
+        beside = loo(idata, rows, X, frame.y, groups=given, max_draws=CHAINS * DRAWS, **QUIET)
+        whole = loo(idata, rows, frame, max_draws=CHAINS * DRAWS, **QUIET)
         np.testing.assert_array_equal(beside.loo_i, whole.loo_i) if hasattr(whole, "loo_i") else None
     holes = pd.concat([frame, frame.iloc[:5].assign(x=np.nan)])
     with pytest.warns(UserWarning, match="left out 5"):
-        bc.loo(idata, rows, holes, missing="drop", max_draws=CHAINS * DRAWS, **QUIET)
+        loo(idata, rows, holes, missing="drop", max_draws=CHAINS * DRAWS, **QUIET)
     with pytest.raises(DataError, match="offset is given, but the coreset was built from had none"):
-        bc.loo(idata, rows, frame, offset=np.zeros(N), **QUIET)
+        loo(idata, rows, frame, offset=np.zeros(N), **QUIET)
     with pytest.raises(DataError, match="weight"):
-        bc.loo(idata, rows, frame, weights=np.full(N, 2.0), **QUIET)
+        loo(idata, rows, frame, weights=np.full(N, 2.0), **QUIET)
 
 
 @pytest.mark.statistical(rate=1e-6)
@@ -163,9 +161,9 @@ def test_replicated_labels_have_the_rows_probabilities(model):
     most = stats.norm.isf(0.25e-6 / N)
     for new in (False, True)[: 1 + bool(rows.groups)]:
         table = frame.assign(a=99) if new else frame
-        found = bc.posterior_predictive(idata, table, max_draws=CHAINS * DRAWS, random_state=1)
+        found = fit_of(idata, rows).inference_data(table, random_state=1)
         share = found["posterior_predictive"]["y"].values.reshape(-1, N).mean(axis=0)
-        p = bc.predict(idata, table)["mean"].to_numpy()
+        p = fit_of(idata, rows).predict(table)["mean"].to_numpy()
         assert np.abs(share - p).max() < most * 0.5 / np.sqrt(CHAINS * DRAWS)
         if rows.groups and not new:
             flat = special.expit(
@@ -178,9 +176,9 @@ def test_averages_over_rows_have_their_groups_effects(model):
     rows, frame, idata = model
     p = special.expit(eta_of(idata, frame, rows))
     for data in (None, frame, rows):
-        found = bc.average_predictions(idata, data, by="kind")
+        found = fit_of(idata, rows).average_predictions(data=data, by="kind")
         np.testing.assert_allclose(found["mean"], [p[frame.kind == kind].mean() for kind in "pqr"], rtol=1e-9)
-    as_if = bc.average_predictions(idata, frame, variables="kind")
+    as_if = fit_of(idata, rows).average_predictions(data=frame, variables="kind")
     each = [special.expit(eta_of(idata, frame.assign(kind=kind), rows)).mean() for kind in "pqr"]
     np.testing.assert_allclose(as_if["mean"], each, rtol=1e-9)
 
@@ -201,10 +199,11 @@ def test_draws_without_effects_are_refused(model):
         lost["posterior"].dataset = lost["posterior"].to_dataset().drop_vars(name)
     else:
         lost["posterior"] = lost["posterior"].drop_vars(name)
-    calls = (partial(bc.predict, lost, frame), partial(bc.log_likelihood, lost, rows))
-    for call in (*calls, partial(bc.loo, lost, rows, frame, **QUIET), partial(bc.posterior_predictive, lost, frame)):
+    fit = fit_of(lost, rows)
+    calls = (partial(fit.predict, frame), partial(loo, lost, rows, frame, **QUIET))
+    for call in (*calls, partial(with_predictive, fit, frame, None, max_draws=9, random_state=0)):
         with pytest.raises(DataError, match=f"'{name}' is missing, not of shape"):
             call()
     for missing in (own.name for own in rows.groups):
         with pytest.raises(DataError, match=f"no column '{missing}'"):
-            bc.predict(idata, frame.drop(columns=missing))
+            fit_of(idata, rows).predict(frame.drop(columns=missing))

@@ -7,6 +7,7 @@ import pytest
 
 import bayescore as bc
 from bayescore.priors.by_name import prior_of
+from bayescore.samplers.summaries import prior_summary
 from bayescore.validation import DataError
 from tests.known_posteriors import make_posterior
 
@@ -53,15 +54,15 @@ AT = ", at the columns' means"
     ids=repr,
 )
 def test_each_coefficient_has_a_line(prior, given, raw):
-    table = bc.prior_summary(posterior_with(prior))
+    table = prior_summary(posterior_with(prior))
     assert list(table.index) == list(NAMES)
     assert list(table["prior"]) == given
     for found, expected in zip(table["in_data_units"], raw, strict=True):
         assert expected in found
-    plain = bc.prior_summary(posterior_with(prior, scale=None))
+    plain = prior_summary(posterior_with(prior, scale=None))
     assert list(plain["in_data_units"]) == given
 
 
 def test_draws_that_do_not_tell_their_prior_are_refused():
     with pytest.raises(DataError, match="does not tell its prior"):
-        bc.prior_summary(make_posterior(0))
+        prior_summary(make_posterior(0))

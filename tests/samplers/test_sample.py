@@ -12,6 +12,7 @@ from bayescore.numerics.chains import ess, split_rhats
 from bayescore.samplers import method
 from bayescore.types import WeightedData
 from tests.conftest import make_rows
+from tests.hand_made import fit_of, log_likelihood
 
 
 @pytest.fixture(scope="module")
@@ -183,47 +184,49 @@ def test_nuts_options_reach_the_step(core):
 def test_predictions_take_raw_features(core):
     idata = quick(core, sampler="mala")
     raw = np.array([[0.3, 8.0], [-2.0, 40.0]])
-    p = bc.predict(idata, raw, prob=0.8)
+    fit = fit_of(idata, core)
+    p = fit.predict(raw, prob=0.8)
     beta = idata.posterior["beta"].values.reshape(-1, 3)
     design = np.column_stack([np.ones(2), (raw - core.design.center) / core.design.scale])
     manual = 1 / (1 + np.exp(-design @ beta.T))
     np.testing.assert_allclose(p["mean"], manual.mean(axis=1))
-    np.testing.assert_allclose(p["lower"], np.quantile(manual, 0.1, axis=1))
-    np.testing.assert_allclose(p["upper"], np.quantile(manual, 0.9, axis=1))
+    np.testing.assert_allclose(p["10%"], np.quantile(manual, 0.1, axis=1))
+    np.testing.assert_allclose(p["90%"], np.quantile(manual, 0.9, axis=1))
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame(raw[:, ::-1], columns=["x1", "x0"], index=["a", "b"]).assign(other="text")
-    again = bc.predict(idata, frame, prob=0.8)
+    again = fit.predict(frame, prob=0.8)
     np.testing.assert_allclose(again["mean"], p["mean"])
     assert list(again.index) == ["a", "b"]
 
 
 def test_prediction_errors(core):
     idata = quick(core, sampler="mala", draws=20, tune=20)
+    fit = fit_of(idata, core)
     with pytest.raises(ValueError, match="X has 3 columns, but 2 features are expected"):
-        bc.predict(idata, np.zeros((1, 3)))
+        fit.predict(np.zeros((1, 3)))
     with pytest.raises(ValueError, match=r"X: column 'x1' is nan in row 1"):
-        bc.predict(idata, [[0, 0], [0, np.nan]])
+        fit.predict([[0, 0], [0, np.nan]])
     with pytest.raises(ValueError, match="prob=2 must be above 0 and below 1"):
-        bc.predict(idata, [[0, 0]], prob=2)
+        fit.predict([[0, 0]], prob=2)
     with pytest.raises(TypeError, match=r"idata is of type str; give .* as bayescore\.sample returns"):
-        bc.predict("draws", [[0, 0]])
+        bc.Fit.from_draws("draws", core)
     del idata.posterior.attrs["family"]
-    with pytest.raises(ValueError, match="idata does not tell its family; set"):
-        bc.predict(idata, [[0, 0]])
+    with pytest.raises(ValueError, match=r"fit\.idata does not tell its family; set"):
+        fit.predict([[0, 0]])
 
 
 def test_pointwise_log_likelihood_is_unweighted(core):
     idata = quick(core, sampler="mala", family="probit", draws=20, tune=20)
-    values = bc.log_likelihood(idata, core)
+    values = log_likelihood(idata, core)
     assert values.dims == ("chain", "draw", "row")
-    ones = bc.log_likelihood(idata, core.with_weights(np.ones(len(core))))
+    ones = log_likelihood(idata, core.with_weights(np.ones(len(core))))
     np.testing.assert_array_equal(values, ones)
     from scipy.stats import norm
 
     beta = idata.posterior["beta"].values
     np.testing.assert_allclose(values[1, 3], norm.logcdf(core.Z @ beta[1, 3]))
     with pytest.raises(ValueError, match="data has 2 features, the posterior 3"):
-        bc.log_likelihood(idata, WeightedData(core.X[:, :2], core.y, core.weights, core.index))
+        fit_of(idata, core).inference_data(WeightedData(core.X[:, :2], core.y, core.weights, core.index))
 
 
 def test_posterior_files(core, tmp_path):
@@ -258,8 +261,8 @@ def test_test_rows_take_the_design_of_the_coreset(core):
     right = bc.all_rows(X, y, design=core.design, progressbar=False)
     np.testing.assert_array_equal(right.X, core.design.transform(X))
     with pytest.raises(ValueError, match=r"another design .* all_rows\(\.\.\., design=core\.design\)"):
-        bc.log_likelihood(idata, own)
-    assert bc.log_likelihood(idata, right).sizes["row"] == 50
+        fit_of(idata, core).inference_data(own)
+    assert fit_of(idata, core).inference_data(right)["log_likelihood"]["y"].sizes["row"] == 50
     metrics = bc.compare_posteriors({"same": idata}, idata, test=right).metrics
     assert metrics.loc["same", "nll"] > 0
     with pytest.raises(ValueError, match="another design"):

@@ -69,7 +69,7 @@ def test_a_factor_has_all_its_effects_and_says_which_are_correlated(terms, tmp_p
     pairs = [(a, b) for block in TERMS[terms] for i, a in enumerate(block) for b in block[i + 1 :]]
     assert sorted(grouping.paired_effects) == sorted(pairs)
     assert len(grouping.parameters) == len(grouping.effects) + len(pairs)
-    core.to_parquet(tmp_path / "core.parquet")
+    core.save(tmp_path / "core.parquet")
     assert bc.read_coreset(tmp_path / "core.parquet").groups == (grouping,)
     assert Grouping.from_dict(grouping.to_dict()) == grouping
 

@@ -19,6 +19,7 @@ from bayescore.priors.groups import HalfStudentT, autoscaled, sd_prior_for
 from bayescore.samplers import normal
 from bayescore.validation import DataError
 from benchmarks.accuracy.normal_sd import Exact
+from tests.hand_made import log_likelihood
 
 QUIET = {"progressbar": False}
 FAMILY = {"family": "normal", **QUIET}
@@ -191,7 +192,7 @@ def test_nuts_agrees(formula):
             one, two = np.log(one), np.log(two)
         error = np.hypot(1.0 / np.sqrt(ess(one, "bulk")), 1.0 / np.sqrt(ess(two, "bulk")))
         assert (abs(one.mean(axis=(0, 1)) - two.mean(axis=(0, 1))) / one.std(axis=(0, 1)) < FAR * error).all(), name
-    assert bc.Fit.of_draws(drawn, core, **QUIET).level == "certified"
+    assert bc.Fit.from_draws(drawn, core, **QUIET).level == "certified"
 
 
 @pytest.mark.slow
@@ -251,7 +252,7 @@ def test_new_responses_have_the_noise_of_each_draw(fit):
     plugged = (drawn - mean) / fit.posterior().sd.mean()
     assert stats.kurtosis(plugged.ravel()) > 0.05  # a control
     rows = bc.all_rows(made(40), design=fit.coreset.design, family=fit.coreset.family, **QUIET)
-    log_p = bc.log_likelihood(fit.idata, rows).values.reshape(-1, 40)
+    log_p = log_likelihood(fit.idata, rows).values.reshape(-1, 40)
     eta = fit.posterior().predictor().eta(rows)
     np.testing.assert_allclose(log_p.T, stats.norm.logpdf(eta, 0.0, fit.posterior().sd), rtol=1e-9)
 

@@ -1,0 +1,25 @@
+"""Fits of draws of any coreset, made without the certificate that `Fit.from_draws` makes: to ask what draws answer."""
+
+from typing import Any
+
+import xarray as xr
+
+from bayescore.data.coreset import Coreset
+from bayescore.fitting import Fit
+from bayescore.fitting.route import refused
+from bayescore.samplers.posterior import of_own_model, read_posterior
+from bayescore.types import WeightedData
+
+
+def fit_of(idata: Any, core: Coreset, **fields: Any) -> Fit:
+    """Return a fit of the draws as they are, whose level is "not certified"."""
+    return Fit(core, of_own_model(idata, core), refused(idata, "Not checked."), (), **fields)
+
+
+def log_likelihood(idata: Any, data: WeightedData) -> xr.DataArray:
+    """Return log p(y_n) of each row, of counts of each side, without weights."""
+    posterior = read_posterior(idata, "idata")
+    predictor = posterior.predictor()
+    log_p = predictor.at_draws(posterior.family).log_p(predictor.eta(data), data.y[:, None]).T
+    values = log_p.reshape(*posterior.draws.shape[:2], len(data))
+    return xr.DataArray(values, dims=("chain", "draw", "row"), coords={"row": data.index}, name="y")
