@@ -98,7 +98,7 @@ def errors() -> None:
         data = rows_of(case, SHARED / f"{case.partition(',')[0]}.parquet")
         core = bc.build_coreset(data, formula=formula, standardize=True, random_state=0, progressbar=False, **told)
         idata = bc.sample(core, prior=FLAT, draws=100_000, random_seed=1, progressbar=False)
-        fit = bc.Fit.of_draws(idata, core, data, progressbar=False)
+        fit = bc.Fit.from_draws(idata, core, data, progressbar=False)
         table, naive = fit.cluster_robust(cluster, strata=strata).summary(), fit.summary()
         row = {"data": case, "rows": len(data), "clusters": data[cluster].nunique(), "level": fit.level}
         row["sd / naive, largest"] = float((table["sd"] / naive["sd"]).max())

@@ -69,7 +69,7 @@ def draws_of(fit: bc.Fit) -> Draws:
             found[f"rho_{name}"] = source[f"rho_{name}"].values
         u = source[f"u_{name}"]
         if u.sizes[name] < len(grouping):
-            u = bc.group_effects(fit.idata, list(grouping.levels))
+            u = fit.effects(name, draws=list(grouping.levels))
         found[f"u_{name}"] = u.values.reshape(*shape, -1)
     return found
 

@@ -143,11 +143,11 @@ def intervals(axes: Any, ink: str) -> str:
 
 def levels(axes: Any, _: str) -> str:
     """Draw average predictions by region."""
-    found = bc.average_predictions(fitted()[0], register()[0], variables="region")
-    axes.errorbar(
-        found["mean"], np.arange(len(found)), xerr=[found["mean"] - found["lower"], found["upper"] - found["mean"]],
-        fmt="o", color=BLUE, ms=5,
-    )  # fmt: skip
+    idata, core, _ = fitted()
+    fit = bc.Fit.from_draws(idata, core, register()[0], progressbar=False)
+    found = fit.average_predictions(variables="region").set_index("region")
+    reach = [found["mean"] - found["2.5%"], found["97.5%"] - found["mean"]]
+    axes.errorbar(found["mean"], np.arange(len(found)), xerr=reach, fmt="o", color=BLUE, ms=5)
     axes.set_yticks(range(len(found)), list(found.index))
     axes.set(xlabel="average probability of illness, 95% interval", ylim=(-0.6, len(found) - 0.4))
     return "Average predicted probabilities of illness by region: " + ", ".join(
