@@ -481,7 +481,7 @@ def predict(args: argparse.Namespace, console: Console) -> None:
     check_files(args.rows, args.output)
     options = {name: getattr(args, name) for name in ("new_groups", "prob", "exposure")} | {"random_state": args.seed}
     table = write_predictions(args.model, args.rows, args.output, **options)
-    console.print(f"{len(table):,} predictions by draws that are {table.columns.name}\nwrote {args.output}")
+    console.print(f"{len(table):,} predictions by draws that are {table.attrs['level']}\nwrote {args.output}")
 
 
 def summary(args: argparse.Namespace, console: Console) -> None:

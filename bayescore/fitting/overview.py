@@ -15,11 +15,12 @@ import pandas as pd
 from bayescore.data.design import terms_text
 from bayescore.diagnostics.model_check import Dispersion
 from bayescore.diagnostics.results import Check, headline
-from bayescore.fitting.parts import FitParts, parameters, short, table
+from bayescore.fitting.parts import FitParts, parameters, table
 from bayescore.limits import MAX_PRIOR_SHARE, MIN_MEAN_WEIGHT, PROB
 from bayescore.priors.by_name import prior_from_dict
 from bayescore.priors.groups import DEFAULT_GROUP_PRIOR
 from bayescore.samplers.posterior import read_posterior
+from bayescore.tables import rounded
 from bayescore.text import listed, number
 
 _WIDTH = 80  # columns of a terminal
@@ -63,7 +64,7 @@ class Overview:
         parts = [f"<p>{'<br>'.join(top)}</p>", *(f"<p>{html.escape(reason)}</p>" for reason in self.reasons)]
         style = "" if self.trusted else " style='opacity:.55'"
         for heading, block in self.tables:
-            cells = block.rename_axis(index=None, columns=None).to_html(float_format=short, border=0)
+            cells = rounded(block).rename_axis(index=None).to_html(border=0)
             parts.append(f"<div{style}><p>{html.escape(heading)}</p>{cells}</div>")
         if self.checks:
             checks = pd.DataFrame([astuple(check) for check in self.checks], columns=["check", "found", "limit"])
@@ -87,7 +88,7 @@ class Overview:
     def _table_lines(self) -> Iterator[list[str]]:
         """Yield the lines of each table, in columns that all share; the first has their names."""
         whole = pd.concat([rows for _, rows in self.tables])
-        header, *lines = whole.rename_axis(index=None, columns=None).to_string(float_format=short).splitlines()
+        header, *lines = rounded(whole).rename_axis(index=None).to_string().splitlines()
         start = 0
         for place, (_, rows) in enumerate(self.tables):
             shown, start = lines[start : start + len(rows)], start + len(rows)

@@ -12,13 +12,10 @@ means. In units of the data they are at 0:
 .. math:: u^c_j = u_j / s_j, \qquad u^c_1 = u_1 - \sum_j u_j m_j / s_j, \qquad S^c = A S A'
 
 for column j of mean m_j and sd s_j, S the covariance of the effects, A the matrix of the linear map.
-
-Tables that print four digits of each number, so that they stand whole in a terminal of 80 columns.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -47,6 +44,7 @@ from bayescore.report.certify import Certificate
 from bayescore.samplers.groups import group_prior_of
 from bayescore.samplers.posterior import Posterior, fewer_draws, read_posterior
 from bayescore.samplers.predict import factor_levels, groups_of, offset_of, positive_rows
+from bayescore.tables import Table
 from bayescore.text import listed, number
 from bayescore.types import FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError, check_positive
@@ -108,49 +106,6 @@ def table(names: list[str], draws: FloatArray, prob: float) -> pd.DataFrame:
     found = described(draws.reshape(-1, draws.shape[2]).T, prob)
     chains = {"ess_bulk": ess(draws, "bulk"), "ess_tail": ess(draws, "tail"), "r_hat": rhat(draws)}
     return pd.DataFrame({**found, **chains}, index=pd.Index(names, name="parameter"))
-
-
-_COLUMNS = 20  # pandas' own number, where there is no terminal
-
-
-def short(number: float) -> str:
-    """Return a number in four digits, or its whole part where that has more.
-
-    >>> short(0.0123456), short(-2.3216), short(41234.5)
-    ('0.01235', '-2.322', '41234')
-    """
-    return f"{number:.0f}" if 1e4 <= abs(number) < 1e7 else f"{number:.4g}"
-
-
-class ShortTable(pd.DataFrame):
-    """A data frame that prints short numbers, unless the user has set another format; what is made of it is plain.
-
-    Of names so long that the table is wider than a terminal, columns go below each other; pandas would leave some out.
-
-    >>> ShortTable({"mean": [0.0123456, -2.3216]})
-         mean
-    0 0.01235
-    1  -2.322
-    """
-
-    @property
-    def _constructor(self) -> Callable[..., pd.DataFrame]:
-        return pd.DataFrame
-
-    def __repr__(self) -> str:
-        with _short_numbers():
-            return super().__repr__()
-
-    def _repr_html_(self) -> Any:
-        with _short_numbers():
-            return super()._repr_html_()  # type: ignore[misc]
-
-
-@contextmanager
-def _short_numbers() -> Iterator[None]:
-    own, most = pd.get_option("display.float_format"), pd.get_option("display.max_columns")
-    with pd.option_context("display.float_format", own or short, "display.max_columns", most or _COLUMNS):
-        yield
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -270,11 +225,10 @@ class FitParts:
         short, clusters, _ = self.spread.partition(" clusters")
         return f"{self.level}, {short}{clusters}"
 
-    def _labelled(self, frame: pd.DataFrame, level: str = "") -> pd.DataFrame:
-        """Return a table with the level in its attributes and above its columns: of its draws, if not the fit's."""
-        found = ShortTable(frame)
+    def _labelled(self, frame: pd.DataFrame, level: str = "") -> Table:
+        """Return a table with the level of its draws, by default the fit's, in its attributes."""
+        found = Table(frame)
         found.attrs.update({"level": level} if level else self._about)
-        found.columns.name = level or self._heading
         return found
 
     def _check_model_spread(self, what: str, otherwise: str = "") -> None:

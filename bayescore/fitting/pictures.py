@@ -17,7 +17,7 @@ from bayescore.data.parquet import without_keys
 from bayescore.diagnostics.averages import check_by
 from bayescore.diagnostics.model_check import check_model
 from bayescore.fitting.overview import Overview, overview
-from bayescore.fitting.parts import RawRows, data_facts, described, interval_names, raw_rows, short
+from bayescore.fitting.parts import RawRows, data_facts, described, interval_names, raw_rows
 from bayescore.fitting.predictions import FitAverages
 from bayescore.fitting.route import FitOptions, Step
 from bayescore.limits import PROB
@@ -25,6 +25,7 @@ from bayescore.models.predictor import Factor
 from bayescore.priors.groups import DEFAULT_GROUP_PRIOR, is_default
 from bayescore.report import EffectFacts, FitFacts, pictures, write_certificate
 from bayescore.samplers.summaries import GroupEffects
+from bayescore.tables import rounded
 from bayescore.text import listed
 from bayescore.types import NO_GROUP, FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError
@@ -522,7 +523,5 @@ def _shown(name: str, value: Any) -> str:
 
 def _cells(frame: Any) -> tuple[list[str], dict[str, list[str]]]:
     """Return a table's columns, and its figures as they are printed."""
-    rows = {
-        str(name): [short(float(value)) for value in row] for name, row in zip(frame.index, frame.values, strict=True)
-    }
-    return [str(column) for column in frame.columns], rows
+    rows = zip(frame.index, rounded(frame).to_numpy().tolist(), strict=True)
+    return [str(column) for column in frame.columns], {str(name): list(map(str, row)) for name, row in rows}

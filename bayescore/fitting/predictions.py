@@ -566,7 +566,7 @@ class FitAverages(FitPredictions):
         -------
         DataFrame
             A row for each parameter, also with effective sample sizes and R-hat; or for each column and contrast. The
-            level stands above the columns and in ``attrs["level"]``.
+            level is in ``attrs["level"]``.
 
         Raises
         ------

@@ -402,17 +402,17 @@ def test_domains_that_are_none_are_named(rows):
 
 
 def test_everything_says_so(fit, robust, tmp_path):
-    said, short = "cluster-robust by 60 clusters of 'school'", "certified, cluster-robust by 60 clusters"
+    said = "cluster-robust by 60 clusters of 'school'"
     assert [step.what for step in robust.story] == ["build", "sample", "certify", "cluster"]
     assert f"Spread: {said}" in one_line(robust)
     assert "cluster-robust" not in repr(fit)
     new = pd.DataFrame({"size": [0.0], "age": [40.0]})
     for table in (robust.summary(), robust.predict(new), robust.slopes("size"), robust.check()):
         assert table.attrs == {"level": "certified", "spread": said}
-        assert table.columns.name == short
+        assert repr(table).endswith(f"\nspread: {said}")
     assert robust.predict(new, kind="draws").attrs["spread"] == said
     assert robust.predict(new)["sd"][0] > 1.3 * fit.predict(new)["sd"][0]
-    assert robust.plot().get_title(loc="left") == short
+    assert robust.plot().get_title(loc="left") == "certified, cluster-robust by 60 clusters"
     assert "spread by clusters" in " ".join(text.get_text() for text in robust.plot_story().texts)
     robust.report(tmp_path / "robust.html")
     fit.report(tmp_path / "fit.html")

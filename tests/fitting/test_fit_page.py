@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import bayescore as bc
-from bayescore.fitting.parts import short
+from bayescore.tables import rounded
 from tests.golden import view
 
 QUIET = {"random_state": 7, "progressbar": False}
@@ -39,7 +39,7 @@ def lines_of(fit, folder):
 
 
 def has_row(lines, name, cells):
-    wanted = [name, *(short(float(value)) for value in cells)]
+    wanted = [name, *cells]
     plain = [[cell.strip().replace("−", "-") for cell in line.strip("| ").split("|")] for line in lines if "|" in line]
     return wanted in plain
 
@@ -50,11 +50,11 @@ def test_the_page_has_the_tables_of_the_fit_to_the_digit(kind, tmp_path):
     fit = bc.fit(formula, ROWS, **told, **QUIET)
     lines = lines_of(fit, tmp_path)
     text = "\n".join(lines)
-    for name, row in fit.summary().iterrows():
+    for name, row in rounded(fit.summary()).iterrows():
         assert has_row(lines, name, row), name
     for own in fit.coreset.groups:
         for effect in own.effects:
-            for name, row in fit.effects(own.name, effect=effect).iterrows():
+            for name, row in rounded(fit.effects(own.name, effect=effect)).iterrows():
                 assert has_row(lines, str(name), row), (effect, name)
     observed = fit.check()
     outside = f"in {int(observed['outside'].sum())} of them"
@@ -77,7 +77,7 @@ def test_the_page_has_the_tables_of_the_fit_to_the_digit(kind, tmp_path):
 def test_columns_of_a_basis_have_no_ratio(tmp_path):
     fit = bc.fit("died ~ poly(width, 2) + site", ROWS, **QUIET)
     lines = lines_of(fit, tmp_path)
-    ratios = fit.summary(scale="ratio")
+    ratios = rounded(fit.summary(scale="ratio"))
     assert has_row(lines, "site[s2]", ratios.loc["site[s2]"])
     assert not has_row(lines, "poly(width, 2)[1]", ratios.loc["poly(width, 2)[1]"])
 
