@@ -223,6 +223,20 @@ class Design:
             coef[..., self.constant] -= coef[..., slopes] @ np.array(self.center)
         return coef
 
+    def raw_effects_map(self, grouping: Grouping) -> FloatArray:
+        """Return A, shape (q, q), which takes effects of columns of the design to those of raw columns."""
+        A = np.eye(len(grouping.effects))
+        if self.center is None:
+            return A
+        scales, lead = self.scales, int(self.intercept)
+        for j, effect in enumerate(grouping.effects):
+            if effect != "1" and effect not in dict(grouping.sums):
+                d = self.names.index(effect)
+                A[j, j] = 1.0 / scales[d]
+                if grouping.is_correlated_with_intercept(effect):
+                    A[grouping.effects.index("1"), j] = -self.center[d - lead] / scales[d]
+        return A
+
     def raw_columns(self, X: FloatArray) -> FloatArray:
         r"""Return rows of the design, shape (n, D), in units of the columns before they were scaled.
 

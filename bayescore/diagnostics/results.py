@@ -307,7 +307,10 @@ class CertificateData:
         between the two posteriors.
     coordinates : DataFrame
         A row for each feature, and with group terms for the logarithm of each sd of effects and Fisher's z of each
-        correlation. It has mean, sd, and the corrected mean, sd and 3% and 97% quantiles. The predicted errors are
+        correlation. It has mean, sd, and the corrected mean, sd and 2.5% and 97.5% quantiles, in units of the data's
+        own columns, as `Fit.summary` has them: the intercept is where all columns are 0. Errors are of what the verdict
+        judges, coordinates of standardised columns if the coreset has these; then those of the intercept, and of sds
+        and correlations of its effects, are where all columns are at their means. The predicted errors are
         those of the mean in sds (own minus corrected) and of the sd (relative), each with its numerical error
         (`_mcse`). The Monte Carlo errors are of the draws' own mean (`mean_mcse_sd`, in sds) and sd (`sd_mcse`,
         relative). `median` is the draws'. Of a coordinate that has no moments they are NaN, and `tail_k` is the k-hat

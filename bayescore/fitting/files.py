@@ -38,9 +38,10 @@ from bayescore.fitting.route import FitOptions, Step, rows_like
 from bayescore.priors.by_name import given_from_dict, given_to_dict
 from bayescore.report.certify import Certificate
 from bayescore.samplers.posterior import load_posterior, read_posterior, write_posterior
+from bayescore.tables import Table
 from bayescore.validation import DataError, from_json, json_object
 
-FORMAT = 2
+FORMAT = 3
 ABOUT = "fit.json"
 _TABLES = ("coordinates", "effects")
 _LEVELS = "group, JSON"
@@ -161,7 +162,9 @@ def read_parts(folder: str | Path, data: Any, y: Any, *, progressbar: bool) -> d
     if not isinstance(stored, dict):
         raise DataError(changed)
     if stored.get("format") != FORMAT:
-        raise DataError(f"{str(source)!r} has fit format {stored.get('format')!r}; this version reads {FORMAT}")
+        raise DataError(
+            f"{str(source)!r} has fit format {stored.get('format')!r}; this version reads {FORMAT}; fit again"
+        )
     if _sha256(json.dumps(stored, indent=1).encode()) != whole.get("sha256"):
         raise DataError(changed)
     try:
@@ -264,7 +267,7 @@ class _About:
 
 def _read_table(path: Path) -> pd.DataFrame:
     try:
-        return _from_parquet(pd.read_parquet(path))
+        return Table(_from_parquet(pd.read_parquet(path)))
     except (LookupError, TypeError, ValueError, OSError) as error:
         raise DataError(f"{str(path)!r} is no table of a certificate: {error}; fit again") from None
 

@@ -25,7 +25,7 @@ import pandas as pd
 
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
-from bayescore.data.design import Design, Grouping
+from bayescore.data.design import Design
 from bayescore.data.formula_design import formula_of
 from bayescore.data.responses import numbers_of, response_of, two_rows_each, with_response
 from bayescore.data.tables import feature_matrix
@@ -50,28 +50,13 @@ from bayescore.types import FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError, check_positive
 
 
-def raw_effects_map(design: Design, grouping: Grouping) -> FloatArray:
-    """Return A, shape (q, q), which takes effects of columns of the design to those of raw columns."""
-    A = np.eye(len(grouping.effects))
-    if design.center is None:
-        return A
-    scales, lead = design.scales, int(design.intercept)
-    for j, effect in enumerate(grouping.effects):
-        if effect != "1" and effect not in dict(grouping.sums):
-            d = design.names.index(effect)
-            A[j, j] = 1.0 / scales[d]
-            if grouping.is_correlated_with_intercept(effect):
-                A[grouping.effects.index("1"), j] = -design.center[d - lead] / scales[d]
-    return A
-
-
 def parameters(posterior: Posterior) -> tuple[list[str], FloatArray]:
     """Return names and draws, shape (chain, draw, K), of coefficients, sds and correlations of effects, and noise."""
     design, chains = posterior.design, posterior.draws.shape[:2]
     assert design is not None
     names, draws = list(posterior.features), [np.asarray(design.raw_coefficients(posterior.draws))]
     for own in design.groups if posterior.terms else ():
-        covariance, A = Factor.of(own, posterior.variables).covariance, raw_effects_map(design, own)
+        covariance, A = Factor.of(own, posterior.variables).covariance, design.raw_effects_map(own)
         assert covariance is not None
         raw = A @ covariance @ A.T
         sd = np.sqrt(np.einsum("sqq->sq", raw))

@@ -104,7 +104,7 @@ from bayescore.report.certify import Certificate, certify
 from bayescore.samplers.posterior import read_posterior
 from bayescore.samplers.registry import AUTO, SAMPLERS
 from bayescore.samplers.sample import sample
-from bayescore.samplers.summaries import with_scales
+from bayescore.samplers.summaries import DataUnits, with_scales
 from bayescore.text import number
 from bayescore.types import INTERCEPT, FloatArray, WeightedData
 from bayescore.validation import DataError, LittleGainWarning, check_alone, check_choice, check_integer, warn
@@ -1028,7 +1028,8 @@ def refused(idata: Any, why: str) -> Certificate:
     """Return a certificate of draws that could not be held against the rows."""
     posterior = read_posterior(idata, "idata")
     groups = () if posterior.design is None or not posterior.terms else posterior.design.groups
-    return Certificate(Level.NOT_CERTIFIED, why, bare_table(with_scales(posterior, groups)))
+    units = DataUnits(Design(posterior.features) if posterior.design is None else posterior.design)
+    return Certificate(Level.NOT_CERTIFIED, why, bare_table(with_scales(posterior, groups), units))
 
 
 def seconds_of(rows: WeightedData, n: int, family: Family, iterations: int, chains: int) -> float:

@@ -28,15 +28,7 @@ from bayescore.diagnostics.averages import check_by
 from bayescore.diagnostics.loo import loo
 from bayescore.diagnostics.model_check import ModelCheck, check_model
 from bayescore.diagnostics.results import Level
-from bayescore.fitting.parts import (
-    FitParts,
-    described,
-    interval_names,
-    parameters,
-    raw_effects_map,
-    raw_rows,
-    table,
-)
+from bayescore.fitting.parts import FitParts, described, interval_names, parameters, raw_rows, table
 from bayescore.fitting.route import all_rows_of, missing_was_said
 from bayescore.limits import PROB
 from bayescore.models.groups.effects import EffectDraws
@@ -359,7 +351,7 @@ class FitTables(FitPriors):
         ('chain', 'draw', 'g')
         """
         own = self._factor(factor)
-        posterior, A = self.posterior(), raw_effects_map(self.coreset.design, own)
+        posterior, A = self.posterior(), self.coreset.design.raw_effects_map(own)
         if effect not in own.effects:
             raise DataError(f"effect={effect!r} does not vary by {own.name!r}; these do: {', '.join(own.effects)}")
         k = own.effects.index(effect)

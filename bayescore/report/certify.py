@@ -51,7 +51,7 @@ from bayescore.limits import MAX_FAILURE_PROBABILITY
 from bayescore.numerics.moments import bound_of_means, risk
 from bayescore.report.pages import write_certificate
 from bayescore.samplers.posterior import Posterior, fewer_draws, of_own_model, read_posterior
-from bayescore.samplers.summaries import scale_names
+from bayescore.samplers.summaries import DataUnits, scale_names
 from bayescore.text import number, shown_apart, with_error
 from bayescore.types import WeightedData
 from bayescore.validation import DataError, check_integer
@@ -236,7 +236,7 @@ def certified_by(
         if not trouble and (missed := weigher.unseen()) is not None:
             trouble, remedy = missed
     if trouble:  # no pass over the data could help
-        table = bare_table(judged)
+        table = bare_table(judged, DataUnits(weigher.core.design))
         return Certificate(Level.NOT_CERTIFIED, trouble, table, n_draws=len(judged.flat), remedy=remedy)
     found = judge(weigher, max_draws)
     level, text, asked = verdict(found, weigher)

@@ -165,7 +165,7 @@ class Coefficients(Section):
 
     heading: str
     trusted: bool
-    prior_scale: str
+    scaled: bool
     picture: Picture | None
     rows: Sequence[Mapping[Any, Any]]
     note: str

@@ -14,7 +14,7 @@ The sections on effects of groups: how much groups differ in each kind of effect
 import json
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from bayescore.limits import ENDS, PROB
 from bayescore.priors.groups import group_prior_from_dict
 from bayescore.report import page, pictures, tables
 from bayescore.samplers.posterior import Posterior, flat_draws, read_posterior
-from bayescore.samplers.summaries import GroupEffects, with_scales
+from bayescore.samplers.summaries import DataUnits, GroupEffects, with_scales
 from bayescore.text import number, with_error
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError
@@ -390,7 +390,7 @@ def _found(
     yield page.Coefficients(
         heading="Coefficients and log sigma" if core.groups else "Coefficients",
         trusted=certificate.trusted,
-        prior_scale=judged.attrs.get("prior_scale", ""),
+        scaled=core.design.center is not None,
         picture=None
         if certificate.level is Level.CERTIFIED  # own and corrected ones are the same
         else page.picture(
@@ -398,7 +398,7 @@ def _found(
             f"Means and 95% intervals of {what}: the coreset's own, and below them the corrected ones",
             pictures.corrected,
             certificate,
-            judged,
+            replace(judged, draws=DataUnits(core.design)(judged.draws)),
         ),
         rows=rows,
         note=note,

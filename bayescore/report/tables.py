@@ -66,7 +66,7 @@ def agreement(certificate: CertificateData, measured: pd.DataFrame) -> bool | No
     if not certificate.trusted:
         return None
     table = certificate.coordinates.loc[measured["feature"]]
-    unit = table["sd"].to_numpy() / measured["reference_sd"].to_numpy()
+    unit = measured["sd"].to_numpy() / measured["reference_sd"].to_numpy()
     told = table["mean_error_sd"].notna().to_numpy()  # a coordinate without a mean has no error of it
     gap = unit * table["mean_error_sd"].to_numpy() - measured["mean_error_sd"].to_numpy()
     spread = np.hypot(unit * table["mean_error_sd_mcse"].to_numpy(), measured["mean_error_sd_mcse"].to_numpy())

@@ -9,21 +9,23 @@ Draws of groups' effects as arrays: what the pictures and pages of draws with gr
 
 import json
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from bayescore.data.design import Grouping
+from bayescore.data.design import Design, Grouping
 from bayescore.families import Family
 from bayescore.families.family import find_family
-from bayescore.models.predictor import parameters
+from bayescore.models.predictor import correlations, parameters
 from bayescore.priors import Prior
 from bayescore.priors.by_name import prior_from_dict
 from bayescore.priors.groups import LKJ_ETA, GroupPrior, group_prior_from_dict
 from bayescore.samplers.groups import group_prior_of
 from bayescore.samplers.posterior import Posterior, read_posterior
-from bayescore.types import FloatArray
+from bayescore.types import FloatArray, IntArray
 from bayescore.validation import DataError
 
 
@@ -126,7 +128,7 @@ def with_scales(posterior: Posterior, groups: tuple[Grouping, ...]) -> Posterior
         names += scale_names(own)
         if len(own.pairs[0]):
             rho = variables[f"rho_{own.name}"]
-            parts.append(np.arctanh(np.clip(rho, -1.0 + 1e-12, 1.0 - 1e-12)))
+            parts.append(_fisher_z(rho))
             names += [f"z of rho_{own.name}[{k}]" for k in range(rho.shape[1])]
     if posterior.sd is not None:
         parts.append(np.log(posterior.sd)[:, None])
@@ -134,3 +136,70 @@ def with_scales(posterior: Posterior, groups: tuple[Grouping, ...]) -> Posterior
     draws = np.concatenate(parts, axis=1).reshape(*posterior.draws.shape[:2], -1)
     attrs = {key: value for key, value in posterior.attrs.items() if key != "design"}
     return replace(posterior, draws=draws, features=tuple(names), attrs=attrs)
+
+
+@dataclass(frozen=True, eq=False)
+class DataUnits:
+    """The map from the coordinates of `with_scales`, which certificates judge, to units of the data's own columns.
+
+    A coordinate is multiplied by `factor` and shifted by `shift`, shape (K,) each. Those that depend on others too are
+    `mixed`: the intercept, which is judged where all columns are at their means and shown where they are 0, and the sds
+    and correlations of effects that are correlated with an effect of the intercept.
+    """
+
+    design: Design
+
+    @cached_property
+    def _layout(self) -> tuple[FloatArray, FloatArray, NDArray[np.bool_]]:
+        design = self.design
+        parts = [(1.0 / design.scales, np.zeros(len(design.names)), np.zeros(len(design.names), dtype=bool))]
+        if design.center is not None and design.constant is not None:
+            parts[0][2][design.constant] = any(design.center)
+        for own in design.groups:
+            A, (i, j) = design.raw_effects_map(own), own.pairs
+            diagonal = np.diagonal(A)
+            bent = (np.diag(diagonal) != A).any(axis=1)
+            shift = np.concatenate([np.log(diagonal), np.zeros(len(i))])
+            parts.append((np.ones(len(shift)), shift, np.concatenate([bent, bent[i] | bent[j]])))
+        parts.append((np.ones(1), np.zeros(1), np.zeros(1, dtype=bool)))  # log sigma, where there is one
+        factor, shift, mixed = (np.concatenate(each) for each in zip(*parts, strict=True))
+        return factor, shift, mixed
+
+    def factor(self, K: int) -> FloatArray:
+        """Return by what K coordinates are multiplied."""
+        return self._layout[0][:K]
+
+    def shift(self, K: int) -> FloatArray:
+        """Return by what K coordinates are shifted."""
+        return self._layout[1][:K]
+
+    def mixed(self, K: int) -> IntArray:
+        """Return the places of those of K coordinates that depend on others."""
+        return np.flatnonzero(self._layout[2][:K])
+
+    def __call__(self, draws: FloatArray) -> FloatArray:
+        """Return draws of K coordinates, shape (..., K), in units of the data."""
+        K, design, D = draws.shape[-1], self.design, len(self.design.names)
+        shown = draws * self.factor(K) + self.shift(K)
+        if not len(self.mixed(K)):
+            return shown
+        shown[..., :D] = design.raw_coefficients(draws[..., :D])
+        at = D
+        for own in design.groups if K > D else ():
+            q, (i, j) = len(own.effects), own.pairs
+            sds, rhos = slice(at, at + q), slice(at + q, at + q + len(i))
+            if self._layout[2][at : at + q].any():
+                sigma, rho = np.exp(draws[..., sds]).reshape(-1, q), np.tanh(draws[..., rhos])
+                covariance = correlations(own, {f"sigma_{own.name}": sigma, f"rho_{own.name}": rho})
+                A = design.raw_effects_map(own)
+                raw = A @ (sigma[:, :, None] * covariance * sigma[:, None, :]) @ A.T
+                sd = np.sqrt(np.einsum("sqq->sq", raw))
+                shown[..., sds] = np.log(sd).reshape(*draws.shape[:-1], q)
+                z = _fisher_z(raw[:, i, j] / (sd[:, i] * sd[:, j]))
+                shown[..., rhos] = z.reshape(*draws.shape[:-1], len(i))
+            at += q + len(i)
+        return shown
+
+
+def _fisher_z(rho: FloatArray) -> FloatArray:
+    return np.arctanh(np.clip(rho, -1.0 + 1e-12, 1.0 - 1e-12))

@@ -12,6 +12,7 @@ from bayescore import compat
 from bayescore.diagnostics.certificate.estimates import bare_table
 from bayescore.diagnostics.results import Level
 from bayescore.samplers.posterior import of_own_model, read_posterior
+from bayescore.samplers.summaries import DataUnits
 
 # Motor Trend, 1974; R's data set mtcars (Henderson and Velleman 1981, Biometrics 37)
 MPG = [21, 21, 22.8, 21.4, 18.7, 18.1, 14.3, 24.4, 22.8, 19.2, 17.8, 16.4, 17.3, 15.2, 10.4, 10.4, 14.7, 32.4, 30.4,
@@ -35,7 +36,9 @@ def at_the_mle(formula):
     normals = (flat @ np.linalg.inv(np.linalg.cholesky(np.cov(flat, rowvar=False)).T)).reshape(normals.shape)
     draws = mode.beta + SMALL * normals @ mode.factor.T
     idata = of_own_model(compat.inference_data({"posterior": {"beta": draws}}), core)
-    refused = bc.Certificate(Level.NOT_CERTIFIED, "", bare_table(read_posterior(idata, "idata")))
+    refused = bc.Certificate(
+        Level.NOT_CERTIFIED, "", bare_table(read_posterior(idata, "idata"), DataUnits(core.design))
+    )
     return bc.Fit(core, idata, refused, ())
 
 

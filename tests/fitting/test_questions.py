@@ -242,10 +242,9 @@ def test_a_check_sees_a_model_that_is_wrong(frame):
 def test_slopes_of_groups_are_in_units_of_the_data(frame):
     """Effects at 0 and sds of slopes come from those of the standardised column, draw by draw."""
     from bayescore.data.design import Design, Grouping
-    from bayescore.fitting.parts import raw_effects_map
 
     design = Design(("age",), intercept=True, center=(45.0,), scale=(12.0,))
-    A = raw_effects_map(design, Grouping("g", (0, 1), ("1", "age")))
+    A = design.raw_effects_map(Grouping("g", (0, 1), ("1", "age")))
     u, age = np.array([0.3, -0.6]), 61.0
     assert (A @ u) @ [1.0, age] == pytest.approx(u @ [1.0, (age - 45.0) / 12.0])
 

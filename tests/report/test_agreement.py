@@ -12,7 +12,13 @@ from tests.diagnostics.helpers import certificate
 def measured(errors, sd=1.0):
     """What a reference tells, with a Monte Carlo error of 0.02."""
     return pd.DataFrame(
-        {"feature": ["b", "<script>"], "reference_sd": sd, "mean_error_sd": errors, "mean_error_sd_mcse": 0.02}
+        {
+            "feature": ["b", "<script>"],
+            "sd": 1.0,
+            "reference_sd": sd,
+            "mean_error_sd": errors,
+            "mean_error_sd_mcse": 0.02,
+        }
     )
 
 

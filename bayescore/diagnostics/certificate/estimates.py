@@ -35,6 +35,8 @@ from bayescore.numerics.chains import ordered_columns, quantile_errors, quantile
 from bayescore.numerics.moments import TAILS, ErrorFamily, Moments, correlation_influence, moments, moments_mcse
 from bayescore.numerics.psis import WeightedColumns
 from bayescore.samplers.posterior import Posterior
+from bayescore.samplers.summaries import DataUnits
+from bayescore.tables import Table
 from bayescore.types import FloatArray, IntArray
 
 QUARTILES = (0.25, 0.5, 0.75)
@@ -85,6 +87,7 @@ class Target:
     """
 
     moved: Run
+    chosen: IntArray  # places of those that were weighed
     x: FloatArray
     weights: FloatArray
     mean: FloatArray
@@ -122,6 +125,7 @@ def target(moved: Run, chosen: IntArray, weights: FloatArray) -> Target:
     slow = np.sqrt(np.maximum(len(w) * (moved.noise.mean / there.sd) ** 2, 1.0))
     return Target(
         moved,
+        chosen,
         x,
         w,
         there.mean + mean - before,
@@ -286,20 +290,18 @@ _FOUND = (
 
 
 def table(
-    posterior: Posterior, tail_k: FloatArray, heavy: IntArray, raw: list[ErrorFamily], full: Target
-) -> pd.DataFrame:
+    posterior: Posterior, units: DataUnits, tail_k: FloatArray, heavy: IntArray, raw: list[ErrorFamily], full: Target
+) -> Table:
     """Return `CertificateData.coordinates`; NaN for the moments of a coordinate that has none."""
     mean, sd = raw[0], raw[1]
-
-    def fit(values: FloatArray) -> FloatArray:
-        return np.where(heavy > 0, np.nan, values)
 
     def filled(values: FloatArray) -> FloatArray:
         found = np.full(len(heavy), np.nan)
         found[heavy == 0] = values
         return found
 
-    figures = _own(posterior) | {
+    shown = _in_data_units(posterior, units, heavy, full)
+    errors = {
         "mean_error_sd": filled(mean.error),
         "mean_error_sd_mcse": filled(mean.error_mcse),
         "mean_mcse_sd": filled(mean.noise),
@@ -307,22 +309,48 @@ def table(
         "sd_error_mcse": filled(np.exp(sd.error) * sd.error_mcse),
         "sd_mcse": filled(sd.noise),
         "tail_k": np.where(heavy > 0, tail_k, np.nan),
-        "corrected_mean": fit(full.mean),
-        "corrected_sd": fit(full.sd),
-        **{_quantile_name(prob): full.quantile(prob)[0] for prob in ENDS},
     }
-    return pd.DataFrame(figures | {"mean": fit(figures["mean"])}, index=_index(posterior))
+    own = {name: shown.pop(name) for name in ("mean", "median", "sd")}
+    return Table(own | errors | shown, index=_index(posterior))
 
 
-def bare_table(posterior: Posterior) -> pd.DataFrame:
+def bare_table(posterior: Posterior, units: DataUnits) -> Table:
     """Return the table of draws that were held to nothing: own figures, and NaN."""
     unknown = np.full(len(posterior.features), np.nan)
-    figures = _own(posterior) | dict.fromkeys([*_FOUND, *map(_quantile_name, ENDS)], unknown)
-    return pd.DataFrame(figures, index=_index(posterior))
+    figures = _own(units(posterior.flat)) | dict.fromkeys([*_FOUND, *map(_quantile_name, ENDS)], unknown)
+    return Table(figures, index=_index(posterior))
 
 
-def _own(posterior: Posterior) -> dict[str, FloatArray]:
-    draws = posterior.flat
+def _in_data_units(posterior: Posterior, units: DataUnits, heavy: IntArray, full: Target) -> dict[str, FloatArray]:
+    """Return own and corrected means, sds and quantiles in units of the data, shape (K,) each."""
+    K, D = len(posterior.features), len(units.design.names)
+    factor, shift, mixed = units.factor(K), units.shift(K), units.mixed(K)
+    shown = {
+        name: values * factor + (0.0 if name.endswith("sd") else shift)
+        for name, values in _figures(posterior.flat, heavy, full).items()
+    }
+    if len(mixed):
+        moved = Run(units(full.moved.draws)[..., mixed])
+        no_mean = np.where(mixed < D, heavy[:D].max(), heavy[mixed])  # the intercept has a part of each slope
+        own = units(posterior.flat)[:, mixed]
+        for name, values in _figures(own, no_mean, target(moved, full.chosen, full.weights)).items():
+            shown[name][mixed] = values
+    return shown
+
+
+def _figures(draws: FloatArray, heavy: IntArray, full: Target) -> dict[str, FloatArray]:
+    """Return own figures of draws, shape (S, K), and those of the full posterior; NaN where there are no moments."""
+
+    def fit(values: FloatArray) -> FloatArray:
+        return np.where(heavy > 0, np.nan, values)
+
+    own = _own(draws)
+    corrected = {"corrected_mean": fit(full.mean), "corrected_sd": fit(full.sd)}
+    corrected |= {_quantile_name(prob): full.quantile(prob)[0] for prob in ENDS}
+    return {**own, "mean": fit(own["mean"]), **corrected}
+
+
+def _own(draws: FloatArray) -> dict[str, FloatArray]:
     return {"mean": draws.mean(axis=0), "median": np.median(draws, axis=0), "sd": draws.std(axis=0, ddof=1)}
 
 

@@ -24,6 +24,7 @@ from bayescore.limits import (
     NEGLIGIBLE_ERROR,
 )
 from bayescore.numerics.moments import ErrorFamily, close, risk, settled, worst
+from bayescore.samplers.summaries import DataUnits
 from bayescore.text import number
 from bayescore.types import FloatArray, IntArray
 
@@ -77,7 +78,8 @@ def judge(weigher: Weigher, max_draws: int) -> Judgement:
     if first.transport is not None and not heavy.any():  # or the sd of most combinations does not exist
         raw = [*raw, *combinations(own, first.transport)]
     effects = whole.effects(float(full.slow.max()))
-    return Judgement(first, whole, kept, raw, left, table(posterior, k, heavy, raw, full), effects)
+    coordinates = table(posterior, DataUnits(weigher.core.design), k, heavy, raw, full)
+    return Judgement(first, whole, kept, raw, left, coordinates, effects)
 
 
 def verdict(found: Judgement, weigher: Weigher) -> tuple[Level, str, Remedy | None]:
