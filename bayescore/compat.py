@@ -84,6 +84,17 @@ def write_inference_data(idata: Any, path: str) -> None:
     Path(path).write_bytes(image.getbuffer())
 
 
+def with_groups(idata: Any, groups: Mapping[str, xr.Dataset]) -> Any:
+    """Return the same draws with groups added or replaced; what stays is not copied, and `idata` stays as it is."""
+    if ARVIZ_1:
+        found = idata.copy(deep=False)
+    else:
+        found = az.InferenceData(attrs=dict(idata.attrs), **{name: idata[name] for name in idata.groups()})
+    for name, group in groups.items():
+        found[name] = group
+    return found
+
+
 def as_xarray(group: Any) -> xr.Dataset:
     """Return a group of draws as a Dataset, whatever the installed ArviZ keeps it as."""
     return group.to_dataset() if ARVIZ_1 and isinstance(group, xr.DataTree) else group

@@ -172,7 +172,7 @@ def test_log_odds_are_finite_where_probabilities_are_not_to_be_told_from_one(
     assert odds[0] > 300.0
     assert odds[1] < -300.0
     np.testing.assert_allclose([up[1], down[0]], 0.0, atol=1e-300)
-    beta = model.idata_.posterior["beta"].values.reshape(-1, 4)
+    beta = model.fit_.used["posterior"]["beta"].values.reshape(-1, 4)
     eta = beta @ model.coreset_.design.transform(far.to_numpy()).T
     least = np.logaddexp.reduce(-np.logaddexp(0.0, [1.0, -1.0] * eta), axis=0) - np.log(len(beta))
     np.testing.assert_allclose([up[0], down[1]], least, rtol=1e-9)
@@ -184,7 +184,7 @@ def test_columns_keep_their_names(rows: tuple[pd.DataFrame, np.ndarray]) -> None
     model = pipeline.set_output(transform="pandas").fit(X, y)[-1]
     assert list(model.feature_names_in_) == ["age", "dose", "x"]
     assert model.coreset_.feature_names == ("Intercept", "age", "dose", "x")
-    assert list(model.idata_.posterior["beta"]["feature"].values) == ["Intercept", "age", "dose", "x"]
+    assert list(model.idata_.posterior["coef"]["feature"].values) == ["Intercept", "age", "dose", "x"]
     bare = bc.CoresetLogisticRegression(random_state=0).fit(X.to_numpy(), y)
     np.testing.assert_array_equal(bare.coef_, model.coef_)
     assert bare.coreset_.feature_names == ("Intercept", "x0", "x1", "x2")

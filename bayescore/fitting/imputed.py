@@ -81,7 +81,7 @@ def pooled(fits: Sequence[F]) -> F:
     rows, passes = worst.coreset.n_total, sum(step.passes for fit in fits for step in fit.story)
     seconds = sum(step.seconds for fit in fits for step in fit.story)
     step = Step("pool", rows, passes, seconds, f"{M} imputed tables; the steps above are those of the worst")
-    text, draws = f"Of {M} imputed tables this is the worst: {worst.certificate.text}", [fit.idata for fit in fits]
+    text, draws = f"Of {M} imputed tables this is the worst: {worst.certificate.text}", [fit.used for fit in fits]
     own: dict[str, Any] = {
         "certificate": replace(worst.certificate, text=text),
         "given": None,

@@ -42,7 +42,7 @@ from bayescore.priors import Prior
 from bayescore.priors.groups import GroupPrior
 from bayescore.report.certify import Certificate
 from bayescore.samplers.groups import group_prior_of
-from bayescore.samplers.posterior import Posterior, fewer_draws, read_posterior
+from bayescore.samplers.posterior import Posterior, fewer_draws, in_data_units, read_posterior
 from bayescore.samplers.predict import factor_levels, groups_of, offset_of, positive_rows
 from bayescore.tables import Table
 from bayescore.text import listed, number
@@ -160,9 +160,18 @@ class FitParts:
         """The verdict: "certified", "corrected" or "not certified"."""
         return str(self.certificate.level)
 
-    @property
+    @cached_property
     def idata(self) -> Any:
-        """The draws to use: cluster-robust or else corrected ones; those that were drawn where there are none.
+        """The draws to use, as InferenceData whose `posterior` is in units of the data's own columns.
+
+        `coef` has each coefficient once; sds, correlations and effects of groups follow. What was sampled, `beta` of
+        the columns as the model has them, is the group `design_posterior`, by which `certify` and others go.
+        """
+        return in_data_units(self.used, self.coreset.design)
+
+    @property
+    def used(self) -> Any:
+        """The draws to use, as sampled: cluster-robust or else corrected ones, or those drawn where there are none.
 
         Where all draws are certified as they are, and only some of them were weighed and corrected, all are used.
         """
@@ -195,7 +204,7 @@ class FitParts:
 
     def posterior(self) -> Posterior:
         """Return the draws to use as arrays."""
-        return read_posterior(self.idata, "fit.idata")
+        return read_posterior(self.used, "fit.idata")
 
     @property
     def _about(self) -> dict[str, str]:

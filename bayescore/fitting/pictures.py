@@ -455,7 +455,7 @@ class FitPictures(FitAverages):
         if self.spread:
             drawn = f"The spread is {self.spread}."
         else:
-            drawn = f"From the {'draws' if self.idata is self.drawn else 'corrected draws'}"
+            drawn = f"From the {'draws' if self.used is self.drawn else 'corrected draws'}"
             drawn += "." if self.certificate.trusted else ", which are not certified."
         words = shown.verdict, shown.checks_heading, about
         return FitFacts(*words, drawn, data, _cells(self.summary()), ratios, effects, check, self._call())

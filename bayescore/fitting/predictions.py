@@ -213,7 +213,7 @@ class FitPredictions(FitTables):
         True
         """
         options = _options(prob, max_draws)
-        found = population_shares(self.idata, self.coreset, cells, by, weights=weights, max_draws=max_draws)
+        found = population_shares(self.used, self.coreset, cells, by, weights=weights, max_draws=max_draws)
         drawn = AverageDraws(found.shares[None], None, found.parts, {"weight": found.weight})
         if draws:
             return self._by_chain(drawn, options)
@@ -221,7 +221,7 @@ class FitPredictions(FitTables):
 
     def _by_chain(self, drawn: "AverageDraws", options: "Options") -> xr.DataArray:
         """Return averages at draws by chain and draw, with the level."""
-        posterior, own = self.posterior(), self.idata["posterior"]
+        posterior, own = self.posterior(), self.used["posterior"]
         places = posterior.positions(options.max_draws).reshape(len(posterior.draws), -1)[0]
         return drawn.array({"chain": own["chain"].values, "draw": own["draw"].values[places]}, self._about)
 

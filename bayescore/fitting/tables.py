@@ -427,7 +427,7 @@ class FitTables(FitPriors):
         >>> bool(0.1 < fit.icc()["mean"]["icc_g"] < 0.5)
         True
         """
-        source = self.idata["posterior"]
+        source = self.used["posterior"]
         names = [str(name) for name in source.data_vars if str(name).startswith("icc_")]
         if names:
             draws = np.stack([source[name].transpose("chain", "draw").values for name in names], axis=2)
@@ -528,7 +528,7 @@ class FitTables(FitPriors):
         self._check_model_spread("loo")
         given = self.rows_given
         with missing_was_said():
-            return loo(self.idata, self.coreset, given.data, given.y, **given.told())
+            return loo(self.used, self.coreset, given.data, given.y, **given.told())
 
 
 def _variance_of(own: Grouping, design: Design, variables: Mapping[str, Any], rows: WeightedData | None) -> FloatArray:

@@ -50,7 +50,7 @@ from bayescore.families.family import check_family
 from bayescore.limits import MAX_FAILURE_PROBABILITY
 from bayescore.numerics.moments import bound_of_means, risk
 from bayescore.report.pages import write_certificate
-from bayescore.samplers.posterior import Posterior, fewer_draws, of_own_model, read_posterior
+from bayescore.samplers.posterior import Posterior, as_sampled, fewer_draws, of_own_model, read_posterior
 from bayescore.samplers.summaries import DataUnits, scale_names
 from bayescore.text import number, shown_apart, with_error
 from bayescore.types import WeightedData
@@ -192,8 +192,7 @@ def certify(
     """
     if not isinstance(core, Coreset):
         raise TypeError(f"core is {_with_article(type(core).__name__)}; give the coreset whose posterior idata is")
-    if model is not None:
-        idata = of_own_model(idata, core)
+    idata = as_sampled(idata) if model is None else of_own_model(idata, core)
     posterior = read_posterior(idata, "idata")
     check_integer(max_draws, "max_draws", low=100)
     if posterior.features != core.feature_names:

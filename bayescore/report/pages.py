@@ -30,7 +30,7 @@ from bayescore.files import whole_file
 from bayescore.limits import ENDS, PROB
 from bayescore.priors.groups import group_prior_from_dict
 from bayescore.report import page, pictures, tables
-from bayescore.samplers.posterior import Posterior, flat_draws, read_posterior
+from bayescore.samplers.posterior import Posterior, as_sampled, flat_draws, read_posterior
 from bayescore.samplers.summaries import DataUnits, GroupEffects, with_scales
 from bayescore.text import number, with_error
 from bayescore.types import FloatArray, WeightedData
@@ -293,6 +293,7 @@ def write_certificate(
     `test` rows of the same design, by default on the coreset's own, unless these are pseudo-rows. What is of a `fit`
     is said in its words. An error leaves an earlier file untouched.
     """
+    idata = as_sampled(idata)
     posterior = read_posterior(idata, "idata")
     judged = with_scales(posterior, core.groups)
     tables.check_certificate(certificate, judged.features, "certificate")

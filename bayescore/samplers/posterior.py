@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import xarray as xr
 
-from bayescore.compat import as_xarray, is_inference_data, read_inference_data, write_inference_data
+from bayescore.compat import as_xarray, is_inference_data, read_inference_data, with_groups, write_inference_data
 from bayescore.data.coreset import Coreset
-from bayescore.data.design import Design, terms_text
+from bayescore.data.design import Design, Grouping, terms_text
 from bayescore.data.formula_design import read_design
 from bayescore.families import Family
 from bayescore.families.family import FAMILIES, check_family, find_family
@@ -28,7 +29,7 @@ from bayescore.files import UnpacksError, check_packed, check_path, digest, whol
 from bayescore.limits import MAX_LOG_RATIO_SD, MIN_DRAWS
 from bayescore.models.groups.effects import unkept_effects
 from bayescore.models.laplace import MOVED, StaysError, Transport, left_over, to_full
-from bayescore.models.predictor import Factor, Predictor, parameters
+from bayescore.models.predictor import Factor, Predictor, correlations, parameters
 from bayescore.priors import Prior
 from bayescore.priors.by_name import prior_from_dict
 from bayescore.text import listed
@@ -183,6 +184,8 @@ def coefficients(idata: Any, name: str, var_name: str = "beta") -> tuple[FloatAr
             "or arviz.from_netcdf reads"
         )
     if "posterior" not in idata or var_name not in idata["posterior"]:
+        idata = as_sampled(idata)
+    if "posterior" not in idata or var_name not in idata["posterior"]:
         found = list(idata["posterior"].data_vars) if "posterior" in idata else []
         raise DataError(
             f"{name} has no posterior draws of {var_name!r} (found: {listed(found) or 'nothing'}); "
@@ -202,6 +205,7 @@ def of_own_model(idata: Any, core: Coreset) -> Any:
 
     Draws that say so are returned as they are; `idata` stays as it is.
     """
+    idata = as_sampled(idata)
     draws, features = coefficients(idata, "idata")
     source = idata["posterior"]
     if "design" in source.attrs or draws.shape[2] != core.n_features:
@@ -214,6 +218,59 @@ def of_own_model(idata: Any, core: Coreset) -> Any:
     if core.groups and all(name in own for grouping in core.groups for name in parameters(grouping)):
         known["group_terms"] = terms_text(core.groups)
     found["posterior"] = own.assign_attrs({**known, **own.attrs})
+    return found
+
+
+DESIGN_POSTERIOR = "design_posterior"
+"""Group of draws as they were sampled, of the columns of the design, where `posterior` is in units of the data."""
+
+
+def in_data_units(idata: Any, design: Design) -> Any:
+    """Return draws whose group `posterior` is in units of the data's own columns: each coefficient once, first.
+
+    Sds, correlations and effects of groups are in these units too. The draws as they were sampled are the group
+    `DESIGN_POSTERIOR`, by which readers go; see `as_sampled`.
+    """
+    source = as_xarray(idata["posterior"])
+    beta = source["beta"].transpose("chain", "draw", ...)
+    own = {"coef": beta.rename("coef").copy(data=np.array(design.raw_coefficients(beta.values)))}
+    for grouping in design.groups:
+        own |= _raw_effects(source, grouping, design.raw_effects_map(grouping))
+    rest = {str(name): value for name, value in source.data_vars.items() if name not in ("beta", *own)}
+    shown = {name: value for name, value in {**own, **rest}.items() if not name.startswith("u_")}
+    shown |= {name: value for name, value in {**own, **rest}.items() if name not in shown}  # many, and so last
+    made = xr.Dataset(shown, coords=source.coords, attrs={**source.attrs, "units": "the data's own columns"})
+    return with_groups(idata, {"posterior": made, DESIGN_POSTERIOR: source})
+
+
+def _raw_effects(source: xr.Dataset, grouping: Grouping, A: FloatArray) -> dict[str, xr.DataArray]:
+    """Return sds, correlations and effects of a factor by name, those that A, shape (q, q), changes."""
+    sigma, rho, u = (f"{kind}_{grouping.name}" for kind in ("sigma", "rho", "u"))
+    if np.array_equal(A, np.eye(len(A))) or sigma not in source:
+        return {}
+    found, (i, j), q = {}, grouping.pairs, len(A)
+    sds = source[sigma].transpose("chain", "draw", ...)
+    shape = sds.shape[:2]
+    flat = sds.values.reshape(-1, q)
+    of_draws = {name: source[name].transpose("chain", "draw", ...).values for name in (sigma, rho) if name in source}
+    covariance = A @ (flat[:, :, None] * correlations(grouping, of_draws) * flat[:, None, :]) @ A.T
+    raw = np.sqrt(np.einsum("sqq->sq", covariance))
+    found[sigma] = sds.copy(data=raw.reshape(sds.shape))
+    if rho in source:
+        values = covariance[:, i, j] / (raw[:, i] * raw[:, j])
+        found[rho] = source[rho].transpose("chain", "draw", ...).copy(data=values.reshape(*shape, -1))
+    if u in source:
+        effects = source[u].transpose("chain", "draw", ...)
+        found[u] = effects.copy(data=effects.values @ A.T if q > 1 else effects.values * A[0, 0])
+    return found
+
+
+def as_sampled(idata: Any) -> Any:
+    """Return draws as they were sampled, of those that `in_data_units` returned; others as they are."""
+    if not is_inference_data(idata) or DESIGN_POSTERIOR not in idata:
+        return idata
+    found = with_groups(idata, {"posterior": as_xarray(idata[DESIGN_POSTERIOR])})
+    del found[DESIGN_POSTERIOR]
     return found
 
 
@@ -233,6 +290,7 @@ def _beside_beta(idata: Any) -> dict[str, FloatArray]:
 
 def read_posterior(idata: Any, name: str, *, min_draws: int = MIN_DRAWS, var_name: str = "beta") -> Posterior:
     """Read the posterior of the coefficients, the vector `var_name`, out of InferenceData, and check its draws."""
+    idata = as_sampled(idata)
     draws, features = coefficients(idata, name, var_name)
     if draws.shape[1] < min_draws or 0 in draws.shape:
         raise DataError(f"{name}: {var_name!r} has shape {draws.shape}; at least {min_draws} draws a chain are needed")

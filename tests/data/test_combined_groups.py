@@ -82,7 +82,7 @@ def test_groups_of_streams():
 @pytest.mark.slow
 def test_draws_are_those_of_a_column_and_predictions_too(fit):
     other = bc.fit(CROSSED, BY_COLUMN, **QUIET)
-    for name, own in (("beta", "beta"), ("u_school:room", "u_school_room"), ("sigma_school:room", "sigma_school_room")):
+    for name, own in (("coef", "coef"), ("u_school:room", "u_school_room"), ("sigma_school:room", "sigma_school_room")):
         np.testing.assert_array_equal(fit.idata.posterior[name], other.idata.posterior[own])
     new = pd.DataFrame({"x": 0.5, "school": [1, 1, 99], "room": ["a", "z", "a"]})
     by_column = new.assign(school_room=new["school"].astype(str) + ":" + new["room"])

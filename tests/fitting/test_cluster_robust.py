@@ -245,7 +245,7 @@ def test_dask_gives_the_same_draws(rows):
 def test_arrays_and_columns_are_alike(rows, fit, robust):
     by_array = fit.cluster_robust(rows["school"].to_numpy())
     assert by_array.spread == "cluster-robust by 60 clusters"
-    assert np.array_equal(by_array.idata.posterior["beta"], robust.idata.posterior["beta"])
+    assert np.array_equal(by_array.idata.posterior["coef"], robust.idata.posterior["coef"])
     X = rows[["size", "age"]].to_numpy()
     found = bc.fit(X, rows["passed"].to_numpy(), cluster=rows["school"].to_numpy(), **QUIET)
     assert np.allclose(found.summary()["sd"], robust.summary()["sd"], rtol=0.1)

@@ -67,9 +67,9 @@ def test_few_distinct_rows_are_exact():
 
 def test_one_seed_gives_one_fit(flat, rows):
     again = bc.fit("clicked ~ age + device", rows, random_state=1, progressbar=False)
-    assert np.array_equal(again.idata.posterior["beta"], flat.idata.posterior["beta"])
+    assert np.array_equal(again.idata.posterior["coef"], flat.idata.posterior["coef"])
     other = bc.fit("clicked ~ age + device", rows, random_state=2, progressbar=False)
-    assert not np.array_equal(other.idata.posterior["beta"], flat.idata.posterior["beta"])
+    assert not np.array_equal(other.idata.posterior["coef"], flat.idata.posterior["coef"])
 
 
 def test_roles_are_remembered(rows, tmp_path):
