@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import pandas as pd
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
@@ -122,13 +123,14 @@ class FitPictures(FitAverages):
     """What a fit shows; see `Fit`."""
 
     def plot(self, variable: str | None = None, *, by: str | None = None, data: Any = None, prob: float = PROB) -> Axes:
-        """Draw means and intervals of the coefficients, or how the probability changes with a column.
+        """Draw the coefficients in the data's units, or how the probability changes with a column.
 
         Parameters
         ----------
         variable : str, optional
-            Raw column. All other columns are at their means, factors at their most frequent level, and groups averaged
-            over, as the text below the axis says. Ticks at the bottom are rows.
+            Raw column; by default all coefficients but the intercept are drawn, with their figures on the right. All
+            other columns are at their means, factors at their most frequent level, and groups averaged over, as the
+            text below the axis says. Ticks at the bottom are rows.
         by : str, optional
             Another column or grouping factor: a line for each of its levels, of numbers with more than 5 values for the
             10%, 50% and 90% quantiles.
@@ -154,7 +156,7 @@ class FitPictures(FitAverages):
         >>> X = rng.normal(size=(5000, 2))
         >>> fit = bc.fit(X, X[:, 0] + rng.logistic(size=5000) > 0, random_state=1, progressbar=False)
         >>> fit.plot().get_xlabel()
-        'coefficient for one sd more of its column: mean and 95% interval, log odds'
+        'coefficient: mean and 95% interval, log odds'
         >>> axes = fit.plot("x0")
         >>> axes.get_xlabel(), axes.texts[-1].get_text()
         ('x0', 'held at: x1 = 0.00115 (mean)')
@@ -355,9 +357,10 @@ class FitPictures(FitAverages):
 
     def _forest(self, prob: float) -> Axes:
         posterior = self.posterior()
-        scaled = self.coreset.design.scale is not None
-        kept = [d for d in range(len(posterior.features)) if not (scaled and d == self.coreset.design.constant)]
-        found = described(posterior.flat[:, kept].T, prob)
+        design = self.coreset.design
+        slopes = [d for d in range(len(posterior.features)) if d != design.constant]
+        kept = slopes or list(range(len(posterior.features)))
+        found = described(design.raw_coefficients(posterior.flat)[:, kept].T, prob)
         mean, _, low, high = found.values()
         y = np.arange(len(kept), dtype=np.float64)
         axes = pictures.canvas(plt.figure(), 8.0, max(2.0, 1.0 + 0.3 * len(kept))).add_subplot()
@@ -366,8 +369,12 @@ class FitPictures(FitAverages):
         axes.axvline(0.0, color=pictures.GREY, lw=0.8, ls=pictures.DASHES[1], zorder=1)
         axes.set_ylim(len(kept) - 0.5, -0.5)
         axes.set_yticks(y, [pictures.short(posterior.features[d], 28) for d in kept])
-        what = "coefficient for one sd more of its column" if scaled else "coefficient"
-        axes.set_xlabel(f"{what}: mean and {prob:.0%} interval, {posterior.family.scale}")
+        shown = rounded(pd.DataFrame(found)).to_numpy()[:, [0, 2, 3]].tolist()  # units of columns differ
+        texts = axes.secondary_yaxis("right")
+        texts.set_yticks(y, [f"{middle} ({first} to {last})" for middle, first, last in shown])
+        texts.tick_params(length=0.0)
+        texts.spines["right"].set_visible(False)
+        axes.set_xlabel(f"coefficient: mean and {prob:.0%} interval, {posterior.family.scale}")
         return axes
 
     def _curves(self, variable: str, by: str | None, rows: RawRows, prob: float) -> Axes:

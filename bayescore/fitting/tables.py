@@ -29,6 +29,7 @@ from bayescore.diagnostics.loo import loo
 from bayescore.diagnostics.model_check import ModelCheck, check_model
 from bayescore.diagnostics.results import Level
 from bayescore.fitting.parts import FitParts, described, interval_names, parameters, raw_rows, table
+from bayescore.fitting.prior_draws import prior_predictive
 from bayescore.fitting.route import all_rows_of, missing_was_said
 from bayescore.limits import PROB
 from bayescore.models.groups.effects import EffectDraws
@@ -42,7 +43,7 @@ from bayescore.samplers.sample import sample
 from bayescore.samplers.summaries import prior_summary
 from bayescore.text import with_error
 from bayescore.types import FloatArray, WeightedData
-from bayescore.validation import DataError, check_choice, check_positive
+from bayescore.validation import DataError, RandomState, check_choice, check_positive
 
 SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)
 SCALE_NAMES = {"coef": "Coefficients", "odds": "Odds ratios", "ratio": "Ratios"}
@@ -76,6 +77,40 @@ class FitPriors(FitParts):
         "Normal(mu=0, sigma=2.5), at the columns' means"
         """
         return prior_summary(self.drawn)
+
+    def prior_predictive(self, draws: int = 500, *, random_state: RandomState = 0) -> Any:
+        """Return draws of the parameters from their prior, and of responses that these would give.
+
+        Parameters
+        ----------
+        draws : int
+            Draws of the prior.
+        random_state : int, Generator, SeedSequence or None
+            Seed.
+
+        Returns
+        -------
+        InferenceData
+            Groups `prior`, the parameters in units of the data, `prior_predictive` and `observed_data`, each with the
+            variable ``y`` of up to 1,000 rows of the data, drawn at random: 1 for the class that is +1, 0 for the
+            other; or counts, at the rows' exposures, or numbers. ``az.plot_ppc(..., group="prior")`` takes it, in
+            ArviZ 1 ``az.plot_ppc_dist(..., group="prior_predictive")``.
+
+        Raises
+        ------
+        DataError
+            If the rows are not there, or the draws are of a model of your own.
+
+        Examples
+        --------
+        >>> import numpy as np, bayescore as bc
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(2000, 1))
+        >>> fit = bc.fit(X, X[:, 0] + rng.logistic(size=2000) > 0, random_state=1, progressbar=False)
+        >>> fit.prior_predictive(200).prior_predictive["y"].shape
+        (1, 200, 1000)
+        """
+        return prior_predictive(self, draws, random_state)
 
     def prior_sensitivity(self, scales: Sequence[float] = SCALES, *, prob: float = PROB) -> pd.DataFrame:
         """Return how the parameters move when the scale of the coefficients' prior is multiplied.

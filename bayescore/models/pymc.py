@@ -14,7 +14,7 @@ prior does or an sd is near 0 (Papaspiliopoulos, Roberts and Skold 2007). With t
 exact whatever r and H are. They come from the joint mode of beta and all effects (`models.groups.joint_mode`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -224,6 +224,14 @@ def scales_of(core: Coreset, place: int, family: Family, prior: Prior, group_pri
     score = derivatives_of(rows.eta(mode.beta, mode.effects), rows.rows.y, family)[1]
     pull = rows.pulls(rows.rows.weights * score)[f] + np.einsum("gqr,gr->gq", H, mode.effects[f])
     return EffectScales(mode.beta, np.asarray(linalg.cholesky(covariance, lower=True)), H, pull, cross.reshape(G, q, p))
+
+
+def draw_coefficients(prior: Prior, names: Sequence[str], draws: int, seed: int) -> FloatArray:
+    """Return draws of the coefficients from their prior, shape (S, D)."""
+    one = np.ones(len(names))
+    with pm.Model(coords={"feature": list(names)}):
+        beta = prior.variable(lambda: (0.0 * one, one))
+    return np.asarray(pm.draw(beta, draws=draws, random_seed=seed), dtype=np.float64).reshape(draws, -1)
 
 
 def group_sd(prior: GroupPrior) -> tuple[Any, dict[str, float]]:

@@ -6,6 +6,7 @@ import pytest
 from matplotlib import pyplot as plt
 
 import bayescore as bc
+from bayescore.tables import rounded
 
 
 @pytest.fixture(scope="module", params=["flat", "grouped"])
@@ -30,8 +31,11 @@ def test_a_forest_has_the_coefficients_and_the_level(fit):
     assert [label.get_text() for label in axes.get_yticklabels()] == ["age", "device[tablet]"]
     assert axes.get_title(loc="left") == fit.level
     marks = axes.lines[0].get_xdata()
-    scale = np.array(fit.coreset.design.scale)[-2:]
-    assert np.allclose(marks, fit.summary()["mean"][["age", "device[tablet]"]] * scale)
+    summary = fit.summary().loc[["age", "device[tablet]"]]
+    assert np.allclose(marks, summary["mean"])
+    texts = [label.get_text() for label in axes.child_axes[0].get_yticklabels()]
+    shown = rounded(summary)
+    assert texts == [f"{row['mean']} ({row['2.5%']} to {row['97.5%']})" for _, row in shown.iterrows()]
 
 
 def test_a_curve_follows_the_prediction(fit):
