@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from bayescore.coresets.aggregate import CellMoments, cells_apart
-from bayescore.coresets.calibrated import WEAK
 from bayescore.coresets.checks import checking_group_terms, warn_of_dependent_columns
 from bayescore.coresets.method import Method, check_serves
 from bayescore.coresets.methods import METHODS, check_once, listed, method_of
@@ -26,16 +25,16 @@ from bayescore.data.formula_design import formula_of
 from bayescore.data.formula_learning import warn_of_absent_levels
 from bayescore.data.groups import check_groupings
 from bayescore.data.open import DesignedIntake, open_designed, open_in
-from bayescore.data.passes import comoments_of
+from bayescore.data.passes import Comoments, comoments_of
 from bayescore.families import Family
 from bayescore.families.family import check_exposure, check_family
 from bayescore.families.normal import Gaussian
 from bayescore.models.noise import find_noise
-from bayescore.priors.groups import given_others
+from bayescore.priors.groups import STILL, given_others, spread_of
 from bayescore.types import INTERCEPT, WeightedData
 from bayescore.validation import DataError, RandomState, check_integer, check_seed, one_seed, warn
 
-_LEAST_PART = 0.01  # of the linear predictor, for one sd of the default prior: a column's effect is hardly less
+MANY_COLUMNS = 300  # beyond which the default prior of columns that are not scaled goes by their sds alone
 
 
 def check_names(design: Design, label: str, intercept: bool) -> None:
@@ -65,7 +64,9 @@ def designed(
         _check_effects_centred(design)
     if dataset.rereadable:
         found = ComomentsTotal()
-        with checking_group_terms(dataset), dataset.beside(comoments_of, found.add) if standardize else nullcontext():
+        asked = standardize or design.given_others is None  # a coreset knows those of all rows
+        few = asked and (standardize or len(design.names) <= MANY_COLUMNS)
+        with checking_group_terms(dataset), dataset.beside(comoments_of, found.add) if few else nullcontext():
             if first_look is not None:
                 first_look(dataset)
             constant = dataset.scan.constant
@@ -88,9 +89,22 @@ def designed(
                 scale=tuple(scale.tolist()),
                 given_others=tuple(given.tolist()),
             )
+        elif asked:
+            moments = found.of(dataset) if few else None
+            design = _with_spread(design, dataset, moments, constant=intercept or design.constant is not None)
     if intercept:
         design = replace(design, intercept=True)
     return dataset if design is dataset.design else dataset.with_design(design)
+
+
+def _with_spread(design: Design, dataset: Dataset, moments: Comoments | None, *, constant: bool) -> Design:
+    """Return the design with what the default prior of its columns, which are not scaled, goes by."""
+    if moments is None:
+        mean, sd = dataset.scan.mean, dataset.scan.sd
+        given = np.where(sd > STILL * np.abs(mean), sd, 0.0)
+    else:
+        mean, given = moments.mean, spread_of(moments, constant=constant)
+    return replace(design, given_others=tuple(given.tolist()), means=tuple(mean.tolist()))
 
 
 def _check_effects_centred(design: Design) -> None:
@@ -367,8 +381,6 @@ def build_dataset(
         dataset.rows.with_sides()
     dataset = designed(dataset, intercept, standardize, partial(method.first_look, seed=seed))
     method = method.named(dataset.design)
-    if dataset.rereadable and not family.quadratic and getattr(method, "prior", WEAK) is None:
-        _warn_of_small_units(dataset)
     built = method.build(dataset, size, seed, family)
     if built.caution:
         warn(built.caution)
@@ -389,18 +401,6 @@ def build_dataset(
     if dataset.design.classes is None:  # rows in a design are a part of others
         warn_of_dependent_columns(core, built)
     return core
-
-
-def _warn_of_small_units(dataset: Dataset) -> None:
-    """Warn of columns whose part in the predictor the default prior keeps near 0, since their entries are so small."""
-    largest, sd = dataset.scan.largest, float(WEAK.parameters()["sigma"])
-    if (small := np.flatnonzero((largest > 0.0) & (sd * largest < _LEAST_PART))).size:
-        name, size = dataset.design.names[small[0]], float(largest[small[0]])
-        warn(
-            f"column {name!r} has entries up to {size:.2g}, and the default prior {WEAK} holds its part in the linear "
-            f"predictor to some {sd * size:.1g}: use standardize=True, change its unit, or give build_coreset and "
-            f"sample a prior in its unit, such as Normal(0, {sd / size:.1g})"
-        )
 
 
 def all_rows(

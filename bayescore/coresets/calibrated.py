@@ -163,7 +163,7 @@ class Calibrated(PredictingMethod):
 
     Parameters
     ----------
-    prior : prior or dict of str to prior, default Normal(0, 4)
+    prior : prior or dict of str to prior, default that of `fit`
         Prior under which the mode is sought, or priors by the names of coefficients or terms, as `sample` takes them;
         only the likelihood is calibrated, so that the coreset serves other priors of like strength too.
     tolerance : float, default 0.05

@@ -367,7 +367,7 @@ class Condensed(PredictingMethod):
 
     Parameters
     ----------
-    prior : prior, default Normal(0, 4)
+    prior : prior, default that of `fit`
         Prior under which the mode is sought; only the likelihood is condensed, so that the coreset serves other priors
         of like strength too.
     tolerance : float, default 0.05

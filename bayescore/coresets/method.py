@@ -20,7 +20,8 @@ from bayescore.families import Family
 from bayescore.families.family import check_family
 from bayescore.files import Arrays
 from bayescore.priors import Prior
-from bayescore.priors.by_name import prior_of
+from bayescore.priors.by_name import DEFAULT
+from bayescore.priors.groups import completed, standard_prior
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import check_integer, check_positive
 
@@ -152,11 +153,16 @@ class Method(ABC):
         return
 
     def named(self, design: Design) -> Self:
-        """Return the method for the columns of a design: priors by name, or by their spread, become one prior."""
-        prior = getattr(self, "prior", None)
-        if not (callable(prior) or isinstance(prior, Mapping)):
+        """Return the method for the columns of a design: its prior, or the default one, becomes one prior."""
+        if "prior" not in {field.name for field in fields(self)}:
             return self
-        own = prior(design) if callable(prior) else prior_of(prior, design.names)
+        prior, known = self.prior, design.given_others is not None  # type: ignore[attr-defined]
+        if callable(prior):
+            own = prior(design)
+        elif isinstance(prior, Mapping) or (prior is None and known):
+            own = completed(prior, design.names, lambda: standard_prior(design) if known else DEFAULT)
+        else:
+            return self
         return replace(self, prior=own)  # type: ignore[call-arg]
 
     def first_look(self, dataset: Dataset, seed: int) -> None:

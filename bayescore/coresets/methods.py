@@ -39,7 +39,7 @@ class Auto(Method):
 
     Parameters
     ----------
-    prior : prior or dict of str to prior, default Normal(0, 4)
+    prior : prior or dict of str to prior, default that of `fit`
         As in `Calibrated`.
     tolerance : float, default 0.05
         As in `Calibrated`.

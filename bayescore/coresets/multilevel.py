@@ -417,7 +417,7 @@ class Multilevel(Method):
 
     Parameters
     ----------
-    prior : prior or dict of str to prior, default Normal(0, 4)
+    prior : prior or dict of str to prior, default that of `fit`
         Prior under which the mode is sought; only the likelihood is condensed, so that the coreset serves other priors
         of like strength too, and any prior of the effects' sds.
 

@@ -136,8 +136,10 @@ class Design:
     classes: tuple[Any, Any] | None = field(default=None, kw_only=True, compare=False)  # says nothing about the columns
     groups: tuple[Grouping, ...] = field(default=(), kw_only=True)
     raw_levels: Levels = field(default=(), kw_only=True)  # of the raw columns that hold text
-    # sds of scaled columns given the others, shape (D_raw,), which the default prior of their coefficients goes by
+    # sds of columns given the others over all rows, 0 of constant ones, and their means, 0 of scaled columns, shape
+    # (D_raw,) each, which the default prior of their coefficients goes by
     given_others: tuple[float, ...] | None = field(default=None, kw_only=True, compare=False)
+    means: tuple[float, ...] | None = field(default=None, kw_only=True, compare=False)
     # columns of label, weights and trials, for rows that follow the design; `ARRAY` for weights that are no column
     roles: tuple[tuple[str, str], ...] = field(default=(), kw_only=True, compare=False)
 
@@ -322,6 +324,7 @@ class Design:
             "center": None if self.center is None else list(self.center),
             "scale": None if self.scale is None else list(self.scale),
             **({} if self.given_others is None else {"given_others": list(self.given_others)}),
+            **({} if self.means is None else {"means": list(self.means)}),
             **({} if self.offset is None else {"offset": self.offset}),
             **({} if self.exposure is None else {"exposure": self.exposure}),
             **({"groups": [grouping.to_dict() for grouping in self.groups]} if self.groups else {}),
@@ -331,14 +334,15 @@ class Design:
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
         """Rebuild a design from `to_dict`'s value."""
-        center, scale, given = (
-            None if fields.get(name) is None else tuple(fields[name]) for name in ("center", "scale", "given_others")
+        center, scale, given, means = (
+            None if fields.get(name) is None else tuple(fields[name])
+            for name in ("center", "scale", "given_others", "means")
         )
         groups = tuple(map(Grouping.from_dict, fields.get("groups", ())))
         names, intercept = tuple(fields["raw_names"]), bool(fields["intercept"])
         offset, exposure = fields.get("offset"), fields.get("exposure")
         found = cls(names, intercept, center, scale, offset=offset, exposure=exposure, groups=groups)
-        return replace(found, given_others=given)
+        return replace(found, given_others=given, means=means)
 
 
 @dataclass(frozen=True)

@@ -267,7 +267,7 @@ def log_evidence(
         The full data, as given to `certify`; without them only the coreset's evidence is estimated.
     family : name of a registered family, optional
         By default the coreset's own.
-    prior : prior or dict of str to prior, default Normal(0, 4)
+    prior : prior or dict of str to prior, default that of `fit`
         Any with a density in closed form, or priors by name, as in `sample`. With `SpikeAndSlab` the posterior may have
         2^D modes, which one Student t covers for few coefficients only: heed the warning.
     group_prior : HalfStudentT or HalfNormal, default HalfStudentT(3, 2.5)

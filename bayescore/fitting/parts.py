@@ -39,6 +39,7 @@ from bayescore.models.predictor import Factor
 from bayescore.numerics.chains import ess, rhat, row_quantiles
 from bayescore.numerics.sampling import merge, uniform_rows
 from bayescore.priors import Prior
+from bayescore.priors.by_name import prior_from_dict
 from bayescore.priors.groups import GroupPrior
 from bayescore.report.certify import Certificate
 from bayescore.samplers.groups import group_prior_of
@@ -186,6 +187,14 @@ class FitParts:
     def pull(self) -> Pull | None:
         """What the prior moves, where it costs more than 2 nats of log likelihood; None else."""
         return pull_of(self.drawn, self.coreset)
+
+    @property
+    def design_prior(self) -> Prior:
+        """The prior of the coefficients of the design's columns; raise if the draws are of a model of your own."""
+        story = read_posterior(self.drawn, "fit.drawn").story
+        if not story:
+            raise DataError("the draws are of a model of your own, whose prior the fit does not know: give prior=")
+        return prior_from_dict(story["prior"])
 
     @property
     def group_prior(self) -> GroupPrior | None:

@@ -61,8 +61,8 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields
-from functools import cached_property, partial
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -74,12 +74,11 @@ from bayescore.coresets.build import all_rows, build_coreset
 from bayescore.coresets.methods import METHODS
 from bayescore.data.blocks import is_stream
 from bayescore.data.coreset import Coreset
-from bayescore.data.dataset import ComomentsTotal, Dataset
+from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design
 from bayescore.data.formula_design import formula_of
 from bayescore.data.formula_parsing import parsed
 from bayescore.data.open import open_designed, spelled_out
-from bayescore.data.passes import Comoments
 from bayescore.data.source import Source
 from bayescore.data.sources import has_named_columns
 from bayescore.data.tables import is_table
@@ -97,7 +96,7 @@ from bayescore.models.laplace import missed_terms
 from bayescore.models.posterior import Derivatives, likelihood_terms, posterior
 from bayescore.priors import Independent, Normal, Prior
 from bayescore.priors.by_name import ByName, leaves_out, prior_of
-from bayescore.priors.groups import GroupPrior, autoscaled, check_group_prior, of_comoments, standard_prior
+from bayescore.priors.groups import GroupPrior, check_group_prior, default_prior, standard_prior
 from bayescore.priors.prior import check_prior
 from bayescore.progress import say, step
 from bayescore.report.certify import Certificate, certify
@@ -237,7 +236,7 @@ class Given:
             )
         if isinstance(prior, Mapping):
             prior_of(prior, core.feature_names)
-        if leaves_out(prior) and core.pseudo.any() and core.design.scale is None:
+        if leaves_out(prior) and core.pseudo.any() and core.design.given_others is None:
             raise DataError(
                 "prior is missing: the default one goes by the sds of columns, which pseudo-rows do not tell; give a "
                 'prior, such as prior=bc.priors.Normal(0, 2.5), and by name one of all others, "*"'
@@ -723,11 +722,9 @@ class Route:
     def run(self) -> None:
         """Go from the first build to draws that are certified, or to the end of what may be tried."""
         asked = self.options.build_options
-        takes_prior = "prior" in {each.name for each in fields(METHODS[self.options.method])}
-        own = asked | ({"prior": standard_prior} if self.given.standardize and takes_prior else {})
         first = "as asked" if asked else "the default build"
         try:
-            self.build("the rows are a coreset" if self.given.lossy else first, **own)
+            self.build("the rows are a coreset" if self.given.lossy else first, **asked)
         except FAILURES as error:
             if self.given.once or asked:
                 raise
@@ -1000,28 +997,11 @@ class Route:
     def _sampling(self) -> str:
         return f"{self.options.chains} chain{'s' * (self.options.chains > 1)} of {self.draws:,} draws"
 
-    @cached_property
-    def default(self) -> Prior:
-        """The default prior of the coefficients of the coreset's columns.
-
-        Rows that came once, or left a coreset alone, are gone: its weighted rows stand for them.
-        """
-        core, design = self.core, self.core.design
-        if core.numbers:
-            return autoscaled(core)
-        if design.scale is not None:
-            return standard_prior(design)
-        if self.given.once or isinstance(self.given.data, Coreset):
-            found = Comoments.of(core)
-        else:
-            found = ComomentsTotal().of(self.given.rows(core))
-        return of_comoments(found, design.constant)
-
     def design_prior(self) -> Prior:
         """Return the prior of the columns of the coreset."""
         if self.in_design is not None:
             return self.in_design
-        return design_prior(self.prior, self.core.design, self.default if leaves_out(self.prior) else None)
+        return design_prior(self.prior, self.core.design, default_prior(self.core) if leaves_out(self.prior) else None)
 
 
 def refused(idata: Any, why: str) -> Certificate:

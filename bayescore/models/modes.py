@@ -48,7 +48,7 @@ def find_map(
         A coreset or all rows, D columns.
     family : str, optional
         Name of a registered family, such as "logistic" or "cloglog"; by default the coreset's own.
-    prior : prior or dict of str to prior, default Normal(0, 4)
+    prior : prior or dict of str to prior, default that of `fit`
         Any prior with a density in closed form, or priors by name, as in `sample`.
     group_prior : HalfStudentT or HalfNormal, default HalfStudentT(3, 2.5)
         Prior of the sd of effects, where the rows have groups.

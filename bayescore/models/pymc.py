@@ -43,6 +43,7 @@ from bayescore.priors.groups import (
     GroupPrior,
     HalfNormal,
     group_prior_for,
+    of_fit,
     prior_for,
     sd_prior_for,
 )
@@ -314,7 +315,7 @@ def _placed(z: Any, beta: Any, factor: Any, scales: EffectScales) -> tuple[Any, 
 
 
 def model(
-    data: WeightedData,
+    data: Any,
     prior: Prior | Mapping[str, Prior] | None = None,
     *,
     group_prior: GroupPrior | None = None,
@@ -330,9 +331,9 @@ def model(
 
     Parameters
     ----------
-    data : WeightedData
-        A coreset or all rows, D columns.
-    prior : prior or dict of str to prior, default Normal(0, 4)
+    data : WeightedData or Fit
+        A coreset or all rows, D columns; or a fit, whose coreset and priors are taken.
+    prior : prior or dict of str to prior, optional
         Prior of the coefficients `beta`, dims "feature", or priors by name, as in `sample`. Under the horseshoe `beta`
         is deterministic: an affine function of `beta_standardised`, which NUTS moves.
     group_prior : HalfStudentT or HalfNormal, default HalfStudentT(3, 2.5)
@@ -371,8 +372,9 @@ def model(
     >>> [variable.name for variable in model.free_RVs]
     ['beta', 'sigma_county', 'u_county_standardised']
     """
+    data, prior, group_prior = of_fit(data, prior, group_prior)
     if not isinstance(data, WeightedData):
-        raise TypeError(f"data is {data!r:.60}; give a coreset, or the rows of all_rows")
+        raise TypeError(f"data is {data!r:.60}; give a coreset, a fit, or the rows of all_rows")
     own = own_family(data, family) if family is None or isinstance(family, str) else family
     known = check_family(own, rows=data)
     chosen, names = prior_for(prior, data, known), feature_names(data)

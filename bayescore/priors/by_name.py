@@ -2,7 +2,7 @@
 
 A name is that of a coefficient, or of a term: "device" is every "device[phone]", "age:device" every
 "age:device[phone]". "Intercept" is the intercept of a formula and of ``intercept=True``. "*" are all coefficients
-without a prior of their own: Normal(0, 4) unless the dict has another.
+without a prior of their own: they have the default one unless the dict has another.
 """
 
 import re
@@ -105,7 +105,7 @@ def leaves_out(given: Any) -> bool:
 
 
 def prior_of(given: Any, names: Sequence[str]) -> Prior:
-    """Return the prior of coefficients with these names; by default Normal(0, 4).
+    """Return the prior of coefficients with these names, Normal(0, 4) where none is given: see `groups.completed`.
 
     >>> from bayescore.priors import StudentT
     >>> prior_of({"Intercept": StudentT(3, 0, 2.5)}, ["Intercept", "age"])

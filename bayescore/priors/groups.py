@@ -2,13 +2,15 @@ r"""Priors of the sd of group effects: half Student t and half normal, as brms, 
 
 The sd is sampled as log sigma, whose density is that of sigma times sigma.
 
-Default priors: Normal(0, 4) of coefficients, and of numbers with normal noise, in units of y,
+The default prior of coefficients, of `fit`, `build_coreset`, `sample`, `model`, `find_map` and `log_evidence`:
 
-.. math:: \beta_d \sim N(0, (2.5 \, \mathrm{sd}(y) / s_d)^2), \qquad
-          \alpha \sim N(\bar y, (2.5 \, \mathrm{sd}(y))^2 (1 + \textstyle\sum_d \bar x_d^2 / s_d^2))
+.. math:: \beta_d \sim N(0, (2.5 \, u / s_d)^2), \qquad
+          \alpha \sim N(m, (2.5 \, u)^2 (1 + \textstyle\sum_d \bar x_d^2 / s_d^2))
 
-s_d is the sd of a column given the others. Where columns are uncorrelated these are rstanarm's. `fit` has them for all
-families, with 1 for sd(y).
+s_d is the sd of a column given the others. With numbers and normal noise u = sd(y) and m is y's mean, else they are 1
+and 0. If columns are uncorrelated these are rstanarm's. `Design.given_others` and `Design.means` keep s_d and the
+means over all rows. If a coreset is of rows that came once, its weighted rows stand for them, and where these are
+pseudo-rows, which do not tell s_d, the default is Normal(0, 4).
 
 \alpha is the coefficient of the column of ones; its factor is 1 where columns have the mean 0, as those that `fit`
 standardises do, and covers the line's extension to 0 elsewhere. Means and sds are weighted ones over all rows, which
@@ -19,7 +21,7 @@ Reference: Gabry and Goodrich, Prior distributions for rstanarm models (vignette
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
@@ -32,7 +34,7 @@ from bayescore.data.design import Design
 from bayescore.data.passes import Comoments
 from bayescore.families import Family
 from bayescore.families.family import check_family
-from bayescore.priors.by_name import ByName, leaves_out, prior_of
+from bayescore.priors.by_name import DEFAULT, ByName, leaves_out, prior_of
 from bayescore.priors.normal import Normal
 from bayescore.priors.prior import Prior
 from bayescore.types import FloatArray, WeightedData
@@ -161,7 +163,8 @@ DEFAULT_SCALE = 2.5
 _ROUNDING = 1e-14  # share of the mean of y, below which its sd is 0
 
 
-_CONSTANT = 1e-12  # share of a column's mean, below which its sd is 0
+STILL = 1e-12
+"""Share of a column's mean, below which its sd is 0."""
 
 
 _SAME = 1e-9  # relative difference of two priors that is rounding, of another machine or of other units
@@ -251,11 +254,28 @@ def given_others(
 
 
 def standard_prior(design: Design) -> Normal:
-    """Return the default prior of the coefficients of standardised columns."""
-    sd = np.ones(len(design.names))
+    """Return the default prior of the coefficients of a design that knows the spread of its columns, or scaled them."""
+    sd, mean, lead = np.ones(len(design.names)), np.zeros(len(design.names)), int(design.intercept)
     if design.given_others is not None:
-        sd[int(design.intercept) :] = design.given_others
-    return on_columns(np.zeros(len(sd)), sd, design.constant)
+        sd[lead:] = design.given_others
+    if design.means is not None:
+        mean[lead:] = design.means
+    if design.constant is not None:
+        mean[design.constant] = 0.0
+    return on_columns(mean, sd, design.constant)
+
+
+def default_prior(rows: WeightedData) -> Normal:
+    """Return the default prior of the coefficients of rows."""
+    design = rows.design if isinstance(rows, Coreset) else None
+    if isinstance(rows, Coreset) and rows.numbers:
+        return autoscaled(rows)
+    if design is not None and (design.given_others is not None or design.scale is not None):
+        return standard_prior(design)
+    if rows.pseudo.any():
+        return DEFAULT
+    found, constant = Comoments.of(rows), None if design is None else design.constant
+    return on_columns(found.mean, spread_of(found, constant=constant is not None), constant)
 
 
 def autoscaled(rows: WeightedData) -> Normal:
@@ -282,35 +302,48 @@ def on_columns(
     return Normal(tuple(location.tolist()), tuple(scale.tolist()))
 
 
-def of_comoments(found: Comoments, constant: int | None) -> Normal:
-    """Return the default prior of the coefficients of columns with these moments, which were not standardised.
+def spread_of(found: Comoments, *, constant: bool) -> FloatArray:
+    """Return the sds given the others of columns with these moments, which were not standardised; 0 of constant ones.
 
-    Without an intercept what remains of a column is what the others leave of it about 0, and its sd if that is more.
+    Without a column of ones it is what the others leave of a column about 0, and the column's sd if that is less.
     """
     covariance, mean = found.covariance, found.mean
     sd = np.sqrt(np.diagonal(covariance))
-    still = sd <= _CONSTANT * np.abs(mean)
-    if constant is not None:
-        return on_columns(mean, given_others(covariance, still=still), constant)
+    still = sd <= STILL * np.abs(mean)
+    if constant:
+        return given_others(covariance, still=still)
     left = given_others(covariance + np.outer(mean, mean))
-    return on_columns(mean, np.where(still, 0.0, np.minimum(sd, left)), None)
+    return np.where(still, 0.0, np.minimum(sd, left))
 
 
-def prior_for(given: Prior | Mapping[str, Prior] | None, rows: WeightedData, family: Family) -> Prior:
-    """Return the prior of the coefficients of rows: that given, the default one of coefficients that it leaves out."""
-    names = feature_names(rows)
+def completed(given: Prior | Mapping[str, Prior] | None, names: Sequence[str], default: Callable[[], Prior]) -> Prior:
+    """Return the prior of coefficients with these names, the default one of those that the prior given leaves out."""
     prior, D = prior_of(given, names), len(names)
-    if not family.quadratic:
-        return prior
-    _ = _responses(rows)
     if not leaves_out(given):
         return prior
-    rest = autoscaled(rows)
+    rest = default()
     if not isinstance(prior, ByName):
         return rest
     own = {name: prior.of_coefficient(d, name, D) for d, name in enumerate(names)}
     own |= {names[d]: rest.of_coefficient(d, names[d], D) for d in prior.unnamed}
     return prior_of(own, names)
+
+
+def prior_for(given: Prior | Mapping[str, Prior] | None, rows: WeightedData, family: Family) -> Prior:
+    """Return the prior of the coefficients of rows: that given, the default one of coefficients that it leaves out."""
+    if family.quadratic:
+        _ = _responses(rows)
+    return completed(given, feature_names(rows), lambda: autoscaled(rows) if family.quadratic else default_prior(rows))
+
+
+def of_fit(data: Any, prior: Any, group_prior: Any) -> tuple[Any, Any, Any]:
+    """Return coreset, prior and prior of sds of effects of a fit, or those given; of rows what is given."""
+    if not hasattr(data, "coreset"):  # `fitting` imports this module
+        return data, prior, group_prior
+    core = data.coreset
+    if group_prior is None and core.groups:
+        group_prior = data.group_prior
+    return core, data.design_prior if prior is None else prior, group_prior
 
 
 def group_prior_for(given: Any, rows: WeightedData, family: Family) -> GroupPrior:
@@ -326,10 +359,12 @@ def sd_prior_for(rows: WeightedData) -> HalfStudentT:
 
 
 def is_default(prior: Prior | GroupPrior | None, core: Coreset) -> bool:
-    """Return whether a prior of coefficients, or of sds of effects, is the default one of a coreset of numbers."""
-    if prior is None or not core.numbers:
+    """Return whether a prior of coefficients is the default one of a coreset, or that of sds of effects, of numbers."""
+    if prior is None or not (core.numbers or isinstance(prior, Prior)):
         return False
-    default = autoscaled(core) if isinstance(prior, Prior) else group_prior_for(None, core, check_family(core.family))
+    default = (
+        default_prior(core) if isinstance(prior, Prior) else group_prior_for(None, core, check_family(core.family))
+    )
     own, other = prior.parameters(), default.parameters()
     return type(prior) is type(default) and all(
         np.shape(own[name]) == np.shape(value) and np.allclose(own[name], value, rtol=_SAME, atol=0.0)

@@ -18,7 +18,7 @@ from bayescore.limits import MAX_RHAT, MIN_ESS_A_CHAIN
 from bayescore.models.laplace import MOVED
 from bayescore.numerics.chains import effective_sizes, split_rhats
 from bayescore.priors import Prior
-from bayescore.priors.groups import group_prior_for, group_prior_to_dict, prior_for, sd_prior_for
+from bayescore.priors.groups import group_prior_for, group_prior_to_dict, of_fit, prior_for, sd_prior_for
 from bayescore.samplers.method import Request, Sampler
 from bayescore.samplers.posterior import coefficients, draws_digest, hand_over, made_here
 from bayescore.samplers.registry import (
@@ -32,7 +32,6 @@ from bayescore.samplers.registry import (
     options_described,
     others,
 )
-from bayescore.types import WeightedData
 from bayescore.validation import RandomState, check_choice, check_integer, check_seed, one_seed
 
 FEWEST_DRAWS = 100  # draws of a chain; fewer say nothing about mixing
@@ -40,7 +39,7 @@ MIN_DRAWS_FOR_RHAT = 1000  # draws of a chain; with fewer R-hat is noisy
 
 
 def sample(
-    core: WeightedData,
+    core: Any,
     family: str | None = None,
     prior: Prior | Mapping[str, Prior] | None = None,
     *,
@@ -58,15 +57,16 @@ def sample(
 
     Parameters
     ----------
-    core : WeightedData
-        A coreset or full data.
+    core : WeightedData or Fit
+        A coreset or full data; or a fit, whose coreset is sampled, by default under the fit's priors.
     family : str, optional
         Name of a registered family, such as "logistic" or "cloglog"; by default the one that the coreset was built
         for. Of a coreset built with "normal" the sd of the noise is then a parameter; "normal(2.5)" gives it.
-    prior : prior or dict of str to prior, default Normal(0, 4)
-        Prior of the coefficients, of standardised columns if the coreset was built so; 4 is the standard deviation. By
-        name, ``{"Intercept": StudentT(3, 0, 2.5), "device": Normal(0, 1), "*": Laplace(0, 0.5)}``: of a coefficient, of
-        all those of a term, and "*" of the others, by default Normal(0, 4).
+    prior : prior or dict of str to prior, optional
+        Prior of the coefficients, of standardised columns if the coreset was built so. By name, ``{"Intercept":
+        StudentT(3, 0, 2.5), "device": Normal(0, 1), "*": Laplace(0, 0.5)}``: of a coefficient, of all those of a term,
+        and "*" of the others. The default is that of `fit`: Normal(0, 2.5 / sd) of each coefficient, the sd that of its
+        column given the others, and Normal(0, 2.5) of the intercept at the columns' means.
     sampler : str, default "auto"
         The progress bar and the posterior's attribute ``sampler`` name the one that ran.
 
@@ -123,6 +123,9 @@ def sample(
     'langevin'
     """
     check_choice(sampler, "sampler", (AUTO, *SAMPLERS))
+    core, prior, group_prior = of_fit(core, prior, options.get("group_prior"))
+    if group_prior is not None:
+        options["group_prior"] = group_prior
     family_given = family
     known = check_family(own_family(core, family, "core"), rows=core)
     family, chosen_prior = known.name, prior_for(prior, core, known)

@@ -63,7 +63,8 @@ def test_where_the_affine_map_will_not_do_the_draws_follow_the_weights():
     full = bc.all_rows(X, y, progressbar=False)
     core = bc.build_coreset(full, method="uniform", size=200, random_state=3, progressbar=False)
     assert core.y.max() == 1
-    idata = bc.sample(core, sampler="mala", draws=1000, random_seed=1, progressbar=False)
+    prior = bc.priors.Normal(0, 4)
+    idata = bc.sample(core, prior=prior, sampler="mala", draws=1000, random_seed=1, progressbar=False)
     cert = bc.certify(idata, core, full, progressbar=False)
     assert cert.level == "corrected"
     grid = np.linspace(-12.0, 0.0, 40_001)

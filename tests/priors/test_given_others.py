@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bayescore.data.passes import Comoments
-from bayescore.priors.groups import given_others, of_comoments
+from bayescore.priors.groups import given_others, on_columns, spread_of
 from bayescore.types import WeightedData
 
 N = 3000
@@ -24,6 +24,11 @@ def remainder(X, d, w):
     others, root = np.delete(Z, d, axis=1), np.sqrt(w)[:, None]
     coef = np.linalg.lstsq(others * root, Z[:, d] * root[:, 0], rcond=1e-15)[0]
     return np.sqrt(np.average((Z[:, d] - others @ coef) ** 2, weights=w)) * X[:, d].std()
+
+
+def without_intercept(X):
+    found = Comoments.of(rows_of(X))
+    return on_columns(found.mean, spread_of(found, constant=False), None)
 
 
 @pytest.mark.parametrize(
@@ -69,9 +74,9 @@ def test_wide_rows_that_are_mostly_zeros_have_the_same_sums():
 
 def test_without_an_intercept_no_column_counts_as_wider_than_it_is():
     X = np.column_stack([YEAR, YEAR**2, A])
-    curved = of_comoments(Comoments.of(rows_of(X)), None).vector("sigma", 3)
+    curved = without_intercept(X).vector("sigma", 3)
     left = np.linalg.lstsq(X[:, [1, 2]], YEAR, rcond=None)[0]
     assert curved[0] == pytest.approx(2.5 / np.sqrt(np.mean((YEAR - X[:, [1, 2]] @ left) ** 2)), rel=1e-3)
     assert curved[2] == pytest.approx(2.5 / A.std(), rel=1e-3)
-    one = of_comoments(Comoments.of(rows_of(YEAR[:, None])), None)
+    one = without_intercept(YEAR[:, None])
     assert one.vector("sigma", 1)[0] == pytest.approx(2.5 / YEAR.std())

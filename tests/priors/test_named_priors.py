@@ -37,7 +37,7 @@ def test_a_kink_counts_by_its_variance_and_the_rest_by_its_curvature():
 def test_pymc_has_the_same_density_and_draws_from_it():
     rng = np.random.default_rng(0)
     core = bc.all_rows(rng.normal(size=(40, 2)), rng.random(40) > 0.5, intercept=True, progressbar=False)
-    given = {"Intercept": StudentT(3, 0.5, 2.5), "x1": Laplace(0, 0.7)}
+    given = {"Intercept": StudentT(3, 0.5, 2.5), "x1": Laplace(0, 0.7), "*": Normal(0, 4)}
     model, target = pymc_model(core, given), posterior(core, "logistic", prior_of(given, core.feature_names))
     logp = model.compile_logp()
     for beta in rng.normal(size=(3, 3)):

@@ -133,7 +133,7 @@ def test_collinear_columns():
     u = np.random.default_rng(0).normal(size=60)
     data = make_rows().with_weights(np.full(60, 1.5))
     data = weighted(np.column_stack([np.ones(60), 1e6 * u, 1e6 * u]), data.y, data.weights)
-    idata = bc.sample(data, "probit", sampler="gibbs", random_seed=1, progressbar=False)
+    idata = bc.sample(data, "probit", Normal(0, 4), sampler="gibbs", random_seed=1, progressbar=False)
     beta = idata.posterior["beta"].values
     assert beta[..., 1:].std(axis=(0, 1)) == pytest.approx(4 / math.sqrt(2), rel=0.1)
     assert (np.abs(beta[..., 1] + beta[..., 2]) < 1e-5).all()

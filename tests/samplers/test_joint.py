@@ -96,7 +96,8 @@ def test_several_terms_take_it_by_default(drawn):
 def test_the_density_is_the_models(formula, shape):
     """`lp` differs from the density written down by a constant, in a frame where sds have signs and where not."""
     core = rows_of(formula, **shape)
-    idata = bc.sample(core, sampler="joint", draws=30, tune=40, chains=1, thin=1, random_seed=3, **QUIET)
+    told = {"draws": 30, "tune": 40, "chains": 1, "thin": 1, "random_seed": 3, **QUIET}
+    idata = bc.sample(core, prior=Normal(0.0, 4.0), sampler="joint", **told)
     gap = idata["sample_stats"]["lp"].values[0] - log_density(core, idata["posterior"])
     assert np.ptp(gap) < 1e-6
 
@@ -239,7 +240,7 @@ def test_more_draws_are_worth_more(kind):
 def test_three_nested_factors_have_the_models_density_and_gradient():
     core = core_of(nested(), NESTED, "poisson")
     told = {"draws": 20, "tune": 40, "chains": 1, "thin": 1, "random_seed": 3, **QUIET}
-    idata = bc.sample(core, **told)
+    idata = bc.sample(core, prior=Normal(0.0, 4.0), **told)
     gap = idata["sample_stats"]["lp"].values[0] - log_density(core, idata["posterior"], "poisson")
     assert np.ptp(gap) < 1e-6
     frame = JointFrame.of(core, check_family("poisson"), Normal(0.0, 4.0), HalfStudentT())

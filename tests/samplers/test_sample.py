@@ -9,6 +9,7 @@ from bayescore import compat
 from bayescore.families.family import FAMILIES
 from bayescore.models.posterior import log_likelihoods
 from bayescore.numerics.chains import ess, split_rhats
+from bayescore.priors.groups import default_prior
 from bayescore.samplers import method
 from bayescore.types import WeightedData
 from tests.conftest import make_rows
@@ -59,7 +60,7 @@ def test_what_comes_back(core, sampler, family):
     attrs = idata.posterior.attrs
     assert attrs["family"] == family
     assert attrs["sampler"] == sampler
-    assert attrs["prior"] == "Normal(mu=0.0, sigma=4.0)"
+    assert attrs["prior"] == repr(default_prior(core))
     assert attrs["random_seed"] == "7"
     assert attrs["sampling_time"] > 0
     assert json.loads(attrs["coreset"])["n_total"] == 3000

@@ -24,7 +24,8 @@ from bayescore.diagnostics.results import longer_warm_up
 from bayescore.families import Family
 from bayescore.models.laplace import StaysError, Transport, factor_of_inverse, to_full
 from bayescore.models.posterior import ClosedForm, OfModel, likelihood_terms, log_likelihoods, mean_curvature, score
-from bayescore.priors.by_name import prior_from_dict, prior_of
+from bayescore.priors.by_name import prior_from_dict
+from bayescore.priors.groups import prior_for
 from bayescore.samplers.groups import intraclass_correlation
 from bayescore.samplers.posterior import Posterior, draws_digest, flat_draws, move_of
 from bayescore.text import number
@@ -58,7 +59,7 @@ def move_behind(posterior: Posterior, core: Coreset, family: Family, *, own_mode
     if posterior.story or own_model or not miss(posterior, core, family, Origin(None)):
         return move_of(posterior, core, family)
     try:
-        return to_full(core, family, prior_of(None, posterior.features))
+        return to_full(core, family, prior_for(None, core, family))
     except StaysError:
         return None
 
