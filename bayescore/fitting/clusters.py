@@ -562,7 +562,7 @@ class FitClusters(FitPictures):
             transport = robust_map(point, sums, prior)
             text = by.text(sums)
             _warn(sums, float(transport.stretch.min() / _mean_weight(core, given) ** 0.5))
-        robust = moved(own.idata, posterior, transport, text)
+        robust = moved(own.used, posterior, transport, text)
         seconds = time.perf_counter() - begin
         n_passes = dataset.n_passes + (0 if everyone is None else everyone.n_passes)
         step = Step("cluster", core.n_total, n_passes, seconds, f"spread {text}{words(caught)}")

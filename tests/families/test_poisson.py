@@ -41,7 +41,7 @@ def test_the_mode_is_that_of_scipys_likelihood(everything):
         return -stats.poisson.logpmf(y, E * np.exp(X @ beta)).sum() + 0.5 * (beta @ beta) / 16.0
 
     best = optimize.minimize(loss, TRUE, method="BFGS", options={"gtol": 1e-4})
-    found = bc.find_map(everything)
+    found = bc.find_map(everything, prior=bc.priors.Normal(0, 4))
     np.testing.assert_allclose(found.beta, best.x, atol=1e-4)
     assert everything.weights[everything.y > 0].sum() == y.sum()
     assert everything.weights[everything.y < 0].sum() == pytest.approx(E.sum())
