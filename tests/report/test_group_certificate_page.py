@@ -47,7 +47,7 @@ def test_page_has_variance_effects_and_coefficients(made, tmp_path):
     assert "log sigma_county" in section(text, "coefficients")
     assert "log sigma_county" not in section(text, "effects")
     assert "HalfStudentT" in section(text, "prior")
-    assert "Normal(mu=0, sigma=4)" in section(text, "prior")
+    assert "Normal(mu=0, sigma=2.5" in section(text, "prior")
     assert "pseudo-rows" in section(text, "fit")
     share = (rows.y > 0).mean()
     assert f"{100 * share:.1f}% of the rows" in section(text, "data")

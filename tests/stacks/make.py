@@ -62,7 +62,8 @@ def small_posterior():
     u = spread(120)
     X, y = np.column_stack([u, spread(120, 0.41)]), u + spread(120, 0.77) > 1.0
     core = bc.all_rows(X, y, intercept=True, progressbar=False)
-    return bc.sample(core, sampler="mala", draws=6, tune=50, chains=2, random_seed=1, progressbar=False)
+    told = {"sampler": "mala", "draws": 6, "tune": 50, "chains": 2, "random_seed": 1, "progressbar": False}
+    return bc.sample(core, prior=bc.priors.Normal(0.0, 4.0), **told)
 
 
 def main():
