@@ -195,7 +195,7 @@ class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __getstate__(self) -> dict[str, Any]:
         """Return what a pickle keeps: not the rows, as `Fit.save` does not."""
         state: dict[str, Any] = super().__getstate__()
-        return state | {"fit_": replace(self.fit_, given=None)} if hasattr(self, "fit_") else state
+        return state | {"fit_": replace(self.fit_, _given=None)} if hasattr(self, "fit_") else state
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Return the posterior means of the classes' probabilities, shape (n, 2), over all draws."""

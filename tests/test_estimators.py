@@ -309,7 +309,7 @@ def test_what_the_fit_knows_is_kept(clicks: tuple[pd.DataFrame, np.ndarray]) -> 
         again.fit_.slopes("age")
     whole = again.fit_.update(data=(X[["age", "device"]], y), progressbar=False)
     np.testing.assert_allclose(whole.slopes("age")["mean"], slopes["mean"], rtol=1e-6)
-    assert model.fit_.given is not None
+    assert model.fit_._given is not None
     assert not hasattr(clone(model), "fit_")
 
 

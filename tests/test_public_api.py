@@ -71,6 +71,20 @@ def test_these_names_are_at_the_top():
     assert set(NAMESPACES) == {"families", "priors", "methods", "datasets", "papers"}
 
 
+OF_A_FIT = (
+    "coreset idata certificate level story formula prior group_prior spread "
+    "summary predict average_predictions comparisons slopes effects icc loo check poststratify prior_summary "
+    "prior_sensitivity inference_data plot plot_caterpillar plot_shrinkage plot_story report "
+    "from_draws update with_prior cluster_robust all_rows_posterior save"
+)
+
+
+def test_a_fit_shows_what_users_may_use():
+    rng = np.random.default_rng(0)
+    fit = bc.fit(rng.normal(size=(500, 1)), rng.random(500) < 0.5, random_state=1, progressbar=False)
+    assert {name for name in dir(fit) if not name.startswith("_")} == set(OF_A_FIT.split())
+
+
 @pytest.mark.parametrize("name", PUBLIC)
 def test_a_public_name_is_in_the_reference(name):
     assert name in LISTED

@@ -125,7 +125,7 @@ def sought_family(family: str | Family | None, design: Design | None, exposure: 
     """
     core = data if isinstance(data, Coreset) else None
     if family is None:
-        family = "logistic" if core is None else core.family_asked if design is None else core.family
+        family = "logistic" if core is None else core._family_asked if design is None else core.family
     known = check_exposure(check_family(family, rows=design or core, seek=True), exposure)
     if design is not None and not known.complete:
         raise DataError(

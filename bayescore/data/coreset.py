@@ -304,14 +304,14 @@ class Coreset(WeightedData):
             object.__setattr__(self, "shortfall", replace(missed, rows_digest=own) if fits else None)
 
     @property
-    def sd_unknown(self) -> bool:
+    def _sd_unknown(self) -> bool:
         """Whether the sd of the noise of numbers is a parameter; that in `family` is then a unit, about its mode."""
         return _sought(self.params)
 
     @property
-    def family_asked(self) -> str:
+    def _family_asked(self) -> str:
         """The family that a build was asked for: "normal" where the sd is a parameter, else `family`."""
-        return "normal" if self.sd_unknown else self.family
+        return "normal" if self._sd_unknown else self.family
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -420,7 +420,7 @@ class Coreset(WeightedData):
         return {name: array for name in names if (array := getattr(self, name)) is not None}
 
     @property
-    def file_digest(self) -> str:
+    def _file_digest(self) -> str:
         """SHA-256 of all that the file holds: the rows, their numbers, and what made the coreset."""
         own = {} if self.shortfall is None else {"shortfall": self.shortfall.to_array()}
         return digest(self.summary(), {**self._arrays(), "index": self.index, **own})
@@ -441,7 +441,7 @@ class Coreset(WeightedData):
         """
         table = pa.Table.from_pandas(self.to_frame(), preserve_index=False)
         metadata = {
-            CORESET_KEY: json.dumps({"format": FORMAT, "sha256": self.file_digest, **self.summary()}).encode(),
+            CORESET_KEY: json.dumps({"format": FORMAT, "sha256": self._file_digest, **self.summary()}).encode(),
             INDEX_KEY: np.asarray(self.index, dtype="<i8").tobytes(),
         }
         if self.shortfall is not None:
@@ -467,7 +467,7 @@ class Coreset(WeightedData):
         for other in coresets[1:]:
             for name in ("design", "classes", "label", "family"):
                 mine, theirs = getattr(first, name), getattr(other, name)
-                alike = name == "family" and first.family_asked == other.family_asked  # but for its unit
+                alike = name == "family" and first._family_asked == other._family_asked  # but for its unit
                 if mine != theirs and not alike:
                     raise ValueError(f"coresets differ in {name}: {mine!r} and {theirs!r}; build them alike")
         rows = stack(coresets)

@@ -309,7 +309,7 @@ def log_evidence(
     True
     """
     known = check_family(own_family(core, family, "core"), rows=core)
-    if family is None and isinstance(core, Coreset) and core.sd_unknown:
+    if family is None and isinstance(core, Coreset) and core._sd_unknown:
         raise DataError(
             "core was built with family='normal', and its sd is a parameter, which log_evidence does not integrate "
             f"out: give a sd, family={core.family!r}, or compare models by loo_compare"

@@ -454,9 +454,9 @@ class _LabelledRows(NamedTuple):
 
 def _rows_of(name: str, given: Any) -> _LabelledRows:
     """Return the rows that a fit has."""
-    if getattr(given, "given", None) is None:
+    if getattr(given, "_given", None) is None:
         raise DataError(f"models[{name!r}] does not have its rows: give data, the rows that all models are of")
-    own = given.rows_of_data
+    own = given._rows_of_data
     return _LabelledRows(own.data, own.y, own.roles)
 
 

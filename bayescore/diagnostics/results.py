@@ -437,7 +437,7 @@ class CertificateData:
         ]
 
     @property
-    def elpd_text(self) -> str:
+    def _elpd_text(self) -> str:
         """What to know of `elpd_loo`: its numerical error, or why there is none; empty where it was not sought."""
         if not self.elpd_loo_rows:
             return ""

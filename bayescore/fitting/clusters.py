@@ -538,10 +538,10 @@ class FitClusters(FitPictures):
             return replace(self, robust=None, story=tuple(step for step in self.story if step.what != "cluster"))
         self._check_one_table()
         begin, own = time.perf_counter(), self.cluster_robust(None)
-        core, given, posterior = self.coreset, self.rows_of_data, own.posterior()
+        core, given, posterior = self.coreset, self._rows_of_data, own._posterior()
         if core.groups:
             raise DataError(of_groups(terms_text(core.groups)))
-        if not (story := read_posterior(self.drawn, "fit.drawn").story):
+        if not (story := read_posterior(self._drawn, "the fit's draws").story):
             raise DataError("the draws are of a model of your own, whose prior the fit does not know; see with_prior")
         if not (prior := prior_from_dict(story["prior"])).smooth:
             check_curvature(prior if self.prior is None else self.prior, "see with_prior for another")
@@ -568,7 +568,7 @@ class FitClusters(FitPictures):
         step = Step("cluster", core.n_total, n_passes, seconds, f"spread {text}{words(caught)}")
         if given.progressbar:
             say(str(step))
-        return replace(own, robust=robust, story=(*own.story, step))
+        return replace(own, _robust=robust, story=(*own.story, step))
 
 
 def moved(idata: Any, posterior: Posterior, transport: Transport, spread: str) -> Any:

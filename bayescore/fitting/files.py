@@ -114,22 +114,22 @@ def check_folder(folder: str | Path, name: str = "folder") -> Path:
 
 def _write(fit: FitParts, folder: Path) -> None:
     fit.coreset.save(folder / "coreset.parquet")
-    write_posterior(fit.drawn, folder / "drawn.nc")
+    write_posterior(fit._drawn, folder / "drawn.nc")
     found = fit.certificate
     if found.idata is not None:
         write_posterior(found.idata, folder / "used.nc")
-    if fit.robust is not None:
-        write_posterior(fit.robust, folder / "robust.nc")
+    if fit._robust is not None:
+        write_posterior(fit._robust, folder / "robust.nc")
     for name in _TABLES:
         _for_parquet(getattr(found, name)).to_parquet(folder / f"{name}.parquet")
-    if fit.kept:
-        write_checkpoint(folder / _KEPT, EarlierRows.__name__, {}, kept_to_arrays(fit.kept))
+    if fit._kept:
+        write_checkpoint(folder / _KEPT, EarlierRows.__name__, {}, kept_to_arrays(fit._kept))
     plain = {field.name: getattr(found, field.name) for field in fields(CertificateData)}
     certificate = {name: plain[name] for name in plain if name not in (*_TABLES, "idata", "remedy")}
     if found.dispersion is not None:
         certificate["dispersion"] = vars(found.dispersion)
     remedy = found.remedy
-    given = fit.given
+    given = fit._given
     roles = {} if given is None else {name: own for name, own in given.roles.items() if _named(own)}
     about = {
         "format": FORMAT,
@@ -137,9 +137,9 @@ def _write(fit: FitParts, folder: Path) -> None:
         "level": fit.level,
         "story": [step.to_dict() for step in fit.story],
         "prior": None if fit.prior is None else given_to_dict(fit.prior),
-        "seed": fit.seed,
-        "max_seconds": fit.max_seconds,
-        "options": fit.options.to_dict(),
+        "seed": fit._seed,
+        "max_seconds": fit._max_seconds,
+        "options": fit._options.to_dict(),
         "roles": roles,
         "arrays": [] if given is None else sorted(set(given.roles) - set(roles)),
         "certificate": {**certificate, "level": str(found.level)},
@@ -200,16 +200,16 @@ def read_parts(folder: str | Path, data: Any, y: Any, *, progressbar: bool) -> d
         given = rows_like(core, data, y, roles=about.roles, progressbar=progressbar, known=False)
     return {
         "coreset": core,
-        "drawn": drawn,
+        "_drawn": drawn,
         "certificate": certificate,
         "story": tuple(about.story),
         "prior": about.given_prior,
-        "seed": about.seed,
-        "max_seconds": about.max_seconds,
-        "options": about.fit_options,
-        "given": given,
-        "kept": kept,
-        "robust": load_posterior(source / "robust.nc") if "robust.nc" in about.files else None,
+        "_seed": about.seed,
+        "_max_seconds": about.max_seconds,
+        "_options": about.fit_options,
+        "_given": given,
+        "_kept": kept,
+        "_robust": load_posterior(source / "robust.nc") if "robust.nc" in about.files else None,
     }
 
 

@@ -228,7 +228,7 @@ def fit_given(
     own: dict[str, Any] = {"in_design": in_design, "group_prior": group_prior, "options": options}
     route = Route(given, family, prior, seed, max_seconds, **own)
     route.run()
-    return Fit.of(route)
+    return Fit._of(route)
 
 
 def _tables(formula: Any, data: Any) -> list[tuple[Any, Any]]:

@@ -96,28 +96,51 @@ def table(names: list[str], draws: FloatArray, prob: float) -> pd.DataFrame:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FitParts:
-    """The fields of `Fit`, which explains them."""
+    """The fields of `Fit`.
+
+    Parameters
+    ----------
+    coreset, certificate, story, prior
+        As of `Fit`.
+    _drawn : InferenceData
+        The coreset's posterior as it was drawn; `idata` has what is to be used.
+    _seed : int
+        Seed that repeats the fit.
+    _max_seconds : float
+        As given to `fit`.
+    _given : Given, optional
+        The rows and the roles of their columns; None of a fit of a coreset that misses a part of them, or that was read
+        from files, or updated without all rows.
+    _kept : tuple of EarlierRows
+        Sums over the rows and a sample of up to 20,000 of them, by which updates do without the rows. Each update adds
+        those of its rows. A coreset that lost nothing needs none.
+    _robust : InferenceData, optional
+        Draws with cluster-robust spread, of `cluster_robust`.
+    _options : FitOptions
+        Draws, chains, sampler, method and size as given to `fit`; `with_prior` takes them again, `update` the first
+        three.
+    """
 
     coreset: Coreset
-    drawn: Any
+    _drawn: Any
     certificate: Certificate
     story: tuple[Step, ...]
     prior: Prior | Mapping[str, Prior] | None = None
-    seed: int = 0
-    max_seconds: float = 600.0
-    given: Given | None = None
-    kept: tuple[EarlierRows, ...] = ()
-    robust: Any = None
-    options: FitOptions = field(default_factory=FitOptions)
+    _seed: int = 0
+    _max_seconds: float = 600.0
+    _given: Given | None = None
+    _kept: tuple[EarlierRows, ...] = ()
+    _robust: Any = None
+    _options: FitOptions = field(default_factory=FitOptions)
 
     @property
-    def rows_given(self) -> Given:
+    def _rows_given(self) -> Given:
         """The rows and their roles; those of a coreset that lost nothing are its own."""
         self._check_one_table()
         return Given(self.coreset) if self.given is None and self.coreset.lossless else self.rows_of_data
 
     @property
-    def rows_of_data(self) -> Given:
+    def _rows_of_data(self) -> Given:
         """The rows as they were given, with their roles; those given again are checked once."""
         self._check_one_table()
         if self.given is not None:
@@ -147,14 +170,14 @@ class FitParts:
         given = self.given
         if given is None or given.known:
             return
-        point = self.posterior().flat.mean(axis=0)
-        check_same_rows(given, self.coreset, self.certificate.effects, point, updated=self.updated)
+        point = self._posterior().flat.mean(axis=0)
+        check_same_rows(given, self.coreset, self.certificate.effects, point, updated=self._updated)
         object.__setattr__(given, "known", True)
 
     @property
-    def updated(self) -> bool:
+    def _updated(self) -> bool:
         """Whether samples of earlier rows stand for them in the certificate."""
-        return len(self.kept) > 1
+        return len(self._kept) > 1
 
     @property
     def level(self) -> str:
@@ -176,17 +199,17 @@ class FitParts:
 
         Where all draws are certified as they are, and only some of them were weighed and corrected, all are used.
         """
-        if self.robust is not None:
-            return self.robust
+        if self._robust is not None:
+            return self._robust
         corrected = self.certificate.idata
-        if corrected is None or (self.level == Level.CERTIFIED and fewer_draws(corrected, self.drawn)):
-            return self.drawn
+        if corrected is None or (self.level == Level.CERTIFIED and fewer_draws(corrected, self._drawn)):
+            return self._drawn
         return corrected
 
     @cached_property
-    def pull(self) -> Pull | None:
+    def _pull(self) -> Pull | None:
         """What the prior moves, where it costs more than 2 nats of log likelihood; None else."""
-        return pull_of(self.drawn, self.coreset)
+        return pull_of(self._drawn, self.coreset)
 
     @property
     def design_prior(self) -> Prior:
@@ -199,19 +222,19 @@ class FitParts:
     @property
     def group_prior(self) -> GroupPrior | None:
         """The prior of the sds of groups' effects; None without groups, and of a model of your own."""
-        return group_prior_of(self.drawn.posterior.attrs)
+        return group_prior_of(self._drawn.posterior.attrs)
 
     @property
     def spread(self) -> str:
         """Whose spread the draws have, as "cluster-robust by 60 clusters of 'district'"; empty if the model's own."""
-        return "" if self.robust is None else str(self.robust.posterior.attrs["spread"])
+        return "" if self._robust is None else str(self._robust.posterior.attrs["spread"])
 
     @property
     def formula(self) -> str | None:
         """The formula, if the fit has one."""
         return formula_of(self.coreset.design)
 
-    def posterior(self) -> Posterior:
+    def _posterior(self) -> Posterior:
         """Return the draws to use as arrays."""
         return read_posterior(self.used, "fit.idata")
 
@@ -321,7 +344,7 @@ def raw_rows(fit: FitParts, data: Any, *, others: bool = False, by: tuple[str, .
     raw = feature_matrix(data, design.raw_names, design.raw_levels)
     if not len(raw):
         raise DataError("data has no rows, so there is no average; give at least one")
-    posterior = fit.posterior()
+    posterior = fit._posterior()
     beside = offset_of(posterior, data, len(raw), None), groups_of(posterior, data, len(raw), None)
     return RawRows(positive_rows(raw, *beside), design, len(raw))
 

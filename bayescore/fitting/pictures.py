@@ -294,7 +294,7 @@ class FitPictures(FitAverages):
         table = self.certificate.effects
         if table.empty:
             raise DataError("the certificate has no shares of the event by group, as no pass over the rows was made")
-        k, posterior = own.effects.index("1"), self.posterior()
+        k, posterior = own.effects.index("1"), self._posterior()
         effects = Factor.of(own, posterior.variables).effects
         codes = _drawn(own)
         levels = tuple(own.levels[code] for code in codes)
@@ -326,13 +326,13 @@ class FitPictures(FitAverages):
         steps: dict[str, list[Step]] = {}
         for step in self.story:
             steps.setdefault("build" if step.what == "update" else step.what, []).append(step)
-        posterior, whole, sampler = self.posterior(), self.coreset.n_total, self.posterior().attrs.get("sampler")
+        posterior, whole, sampler = self._posterior(), self.coreset.n_total, self._posterior().attrs.get("sampler")
         drawn = f"{sampler} sampler" if sampler else "a model of your own"
         boxes = [
             (f"{whole:,} rows", "sides of all counts" if self.coreset.counts else "all data"),
             (f"{len(self.coreset):,} rows", f"coreset: {self.coreset.method}"),
             (f"{len(posterior.flat):,} draws", f"{drawn}\nspread by clusters" if self.spread else drawn),
-            (str(self.level), "by new rows and\nsamples of earlier ones" if self.updated else "by all rows"),
+            (str(self.level), "by new rows and\nsamples of earlier ones" if self._updated else "by all rows"),
         ]
         axes = pictures.canvas(plt.figure(), 9.0, 1.9).add_subplot()
         for place, (text, beneath) in enumerate(boxes):
@@ -442,14 +442,14 @@ class FitPictures(FitAverages):
         told = {
             "title": shown.model,
             "story": story,
-            "robust": self.robust,
+            "robust": self._robust,
         }
         write_certificate(self.certificate, self.drawn, self.coreset, path, **told, fit=self._facts(shown))
 
     def _facts(self, shown: Overview) -> FitFacts:
         """Return what the page says in units and words of the data."""
-        core, family = self.coreset, self.posterior().family
-        there = self.given is not None and not (self.given.once or isinstance(self.given.data, Coreset))
+        core, family = self.coreset, self._posterior().family
+        there = self._given is not None and not (self._given.once or isinstance(self._given.data, Coreset))
         rows, ratios = raw_rows(self, None) if there else None, None
         if family.ratio is not None and len(core.feature_names) > (core.design.constant is not None):
             found = self._parameters("ratio", PROB)
@@ -485,10 +485,10 @@ class FitPictures(FitAverages):
 
     def _call(self) -> str:
         """Return the call of `fit` that makes this fit again."""
-        given, core = self.given, self.coreset
+        given, core = self._given, self.coreset
         roles = dict(core.design.role_columns) if given is None else dict(given.roles)
         positive = None if given is None or core.response != "labels" else given.positive
-        asked: dict[str, Any] = {"family": core.family_asked, "prior": self.prior, **roles, "positive": positive}
+        asked: dict[str, Any] = {"family": core._family_asked, "prior": self.prior, **roles, "positive": positive}
         for name, pattern in (("cluster", r"clusters of '(.*?)'"), ("strata", r"strat(?:a|um) of '(.*?)'")):
             if found := re.search(pattern, self.spread):
                 asked[name] = found[1]
@@ -499,7 +499,7 @@ class FitPictures(FitAverages):
         if not (self.group_prior == DEFAULT_GROUP_PRIOR or is_default(self.group_prior, core)):
             asked["group_prior"] = self.group_prior
         usual = FitOptions().to_dict()
-        asked |= {name: value for name, value in self.options.to_dict().items() if value != usual[name]}
+        asked |= {name: value for name, value in self._options.to_dict().items() if value != usual[name]}
         words = []
         for name, value in asked.items():
             if value is None:
@@ -510,7 +510,7 @@ class FitPictures(FitAverages):
         first = [repr(self.formula), *first] if self.formula else [*first, "y"] if "label" not in asked else first
         updates = sum(step.what == "update" for step in self.story)
         more = f"  # and {updates} update{'s' * (updates > 1)}, fit.update(...)" if updates else ""
-        return f"fit = bc.fit({', '.join([*first, *words, f'random_state={self.seed}'])}){more}"
+        return f"fit = bc.fit({', '.join([*first, *words, f'random_state={self._seed}'])}){more}"
 
 
 def _drawn(factor: Grouping) -> range:

@@ -38,7 +38,7 @@ from bayescore.validation import DataError, RandomState, check_integer, check_se
 def with_predictive(fit: FitParts, data: Any, y: Any, *, max_draws: int, random_state: RandomState) -> Any:
     """Return the groups posterior, posterior_predictive, log_likelihood and observed_data; arguments as of `Fit`."""
     check_integer(max_draws, "max_draws", low=1)
-    seed, posterior = check_seed(random_state), fit.posterior()
+    seed, posterior = check_seed(random_state), fit._posterior()
     own, predictor = _responses(fit, data, y), posterior.predictor(max_draws)
     kind: np.dtype[Any] = np.dtype(np.int8)
     rows, observed = own.rows, np.asarray(own.rows.y > 0, dtype=np.float64)
@@ -85,12 +85,12 @@ def _responses(fit: FitParts, data: Any, y: Any) -> Responses:
     """Return rows in the design with their responses, in their order: those given, or of the fit; up to `MAX_ROWS`."""
     core = fit.coreset
     if isinstance(data, WeightedData):
-        posterior = fit.posterior()
+        posterior = fit._posterior()
         check_same_design(data, posterior.features, posterior.design, "data")
         return Responses(*events_of(data)) if core.counts else _unweighted(data)
     dataset = _of_fit(fit) if data is None else _given_rows(fit, data, y)
     if core.counts:
-        return sampled_counts(dataset, fit.posterior().family, MAX_ROWS, SAMPLE_SEED).some(MAX_ROWS).responses
+        return sampled_counts(dataset, fit._posterior().family, MAX_ROWS, SAMPLE_SEED).some(MAX_ROWS).responses
     one = partial(uniform_rows, size=MAX_ROWS, seed=SAMPLE_SEED)
     drawn = merge(list(dataset.map(one, "drawing rows", canonical=True)), MAX_ROWS)
     return _unweighted(drawn.rows.take(np.argsort(drawn.positions)))
@@ -108,7 +108,7 @@ def _unweighted(rows: WeightedData) -> Responses:
 
 
 def _of_fit(fit: FitParts) -> Dataset:
-    given = fit.rows_given
+    given = fit._rows_given
     if given.once:
         raise DataError("the rows came once and are gone; give data, rows with their responses")
     return given.rows(fit.coreset)
@@ -116,7 +116,7 @@ def _of_fit(fit: FitParts) -> Dataset:
 
 def _given_rows(fit: FitParts, data: Any, y: Any) -> Dataset:
     core, design = fit.coreset, fit.coreset.design
-    given = fit.given or all_rows_of(core, data, {}, progressbar=False)
+    given = fit._given or all_rows_of(core, data, {}, progressbar=False)
     roles = {name: own for name, own in given.roles.items() if name != "weights"}  # each row counts once
     if y is None and "label" not in roles and formula_of(design) is None:
         roles["label"] = core.label

@@ -68,7 +68,7 @@ class Pull:
 
 def pull_of(idata: Any, core: Coreset) -> Pull | None:
     """Return how the prior of draws of a coreset's posterior moves them; None where that is less than `MAX_PULL`."""
-    posterior = read_posterior(idata, "fit.drawn")
+    posterior = read_posterior(idata, "the fit's draws")
     if not posterior.story:  # of a model of the user's own
         return None
     prior = prior_from_dict(posterior.story["prior"])

@@ -86,35 +86,28 @@ _OWN_GROUPS = (
 
 
 class Fit(FitClusters):
-    """What `fit` returns.
+    """What `fit`, `read_fit` and `Fit.from_draws` return: it answers questions about the posterior.
 
-    Parameters
+    Attributes
     ----------
     coreset : Coreset
         The rows that were sampled.
-    drawn : InferenceData
-        Their posterior as it was drawn; `idata` has what is to be used.
+    idata : InferenceData
+        The draws to use.
     certificate : Certificate
-        The verdict on these draws, by all rows.
+        The verdict on the draws, by all rows.
+    level : str
+        "certified", "corrected" or "not certified".
     story : tuple of Step
         What was done, in order.
-    prior : prior or dict of str to prior, optional
+    formula : str or None
+        The formula, a dot in it spelled out.
+    prior : prior, dict of str to prior, or None
         As given to `fit`; None for the default.
-    seed : int
-        Seed that repeats the fit.
-    max_seconds : float
-        As given to `fit`.
-    given : Given, optional
-        The rows and the roles of their columns; None of a fit of a coreset that misses a part of them, or that was read
-        from files, or updated without all rows.
-    kept : tuple of EarlierRows
-        Sums over the rows and a sample of up to 20,000 of them, by which updates do without the rows. Each update adds
-        those of its rows. A coreset that lost nothing needs none.
-    robust : InferenceData, optional
-        Draws with cluster-robust spread, of `cluster_robust`.
-    options : FitOptions
-        Draws, chains, sampler, method and size as given to `fit`; `with_prior` takes them again, `update` the first
-        three.
+    group_prior : HalfStudentT, HalfNormal or None
+        The prior of the sds of groups' effects.
+    spread : str
+        Whose spread the draws have, as "cluster-robust by 60 clusters of 'district'"; empty if the model's own.
 
     Examples
     --------
@@ -131,13 +124,13 @@ class Fit(FitClusters):
     """
 
     @classmethod
-    def of(cls, route: Route) -> Self:
+    def _of(cls, route: Route) -> Self:
         """Return the fit at the end of a route; warn if it is not certified."""
         found = route.certificate
         if not found.trusted:
             warn(f"the draws are not certified: {found.text} The story says what was tried (fit.story)")
         settings = route.prior, route.seed, route.max_seconds, None if route.given.lossy else route.given
-        return cls(route.core, route.drawn, found, tuple(route.story), *settings, route.kept, options=route.options)
+        return cls(route.core, route.drawn, found, tuple(route.story), *settings, route.kept, _options=route.options)
 
     @classmethod
     def from_draws(
@@ -196,7 +189,7 @@ class Fit(FitClusters):
         >>> fit.level, fit.slopes("x0")["mean"].round(2).tolist()
         ('certified', [0.21])
         """
-        return cls.of(route_of_draws(idata, core, (data, y), roles, model=model, progressbar=progressbar))
+        return cls._of(route_of_draws(idata, core, (data, y), roles, model=model, progressbar=progressbar))
 
     def with_prior(self, prior: Prior | Mapping[str, Prior] | None) -> Self:
         """Return the fit under another prior of the coefficients, from the same coreset, certified anew.
@@ -225,13 +218,13 @@ class Fit(FitClusters):
         """
         self._check_model_spread("with_prior")
         check_priors(prior)
-        settings = self.coreset.family, prior, self.seed, self.max_seconds
-        route = Route(self.rows_given, *settings, group_prior=self.group_prior, options=self.options)
+        settings = self.coreset.family, prior, self._seed, self._max_seconds
+        route = Route(self._rows_given, *settings, group_prior=self.group_prior, options=self._options)
         route.story = [step for step in self.story if step.what in ("build", "update")]
         route.core = self.coreset
         route.design_prior()  # names of coefficients
         route.settle()
-        return replace(self.of(route), kept=self.kept)  # of the same rows
+        return replace(self._of(route), _kept=self._kept)  # of the same rows
 
     def all_rows_posterior(
         self,
@@ -272,15 +265,15 @@ class Fit(FitClusters):
         True
         """
         self._check_model_spread("all_rows_posterior")
-        story = read_posterior(self.drawn, "fit.drawn").story
+        story = read_posterior(self._drawn, "the fit's draws").story
         if not story:
             raise DataError("the draws are of a model of your own, whose prior the fit does not know; see with_prior")
-        given, core = self.rows_given, self.coreset
+        given, core = self._rows_given, self.coreset
         whole = given.data
         if not isinstance(whole, Coreset):
             told = {**given.told(), "progressbar": progressbar}
             whole = all_rows(given.data, given.y, **told, family=core.family, design=core.design)
-            whole = replace(whole, params={**core.params, **whole.params} if core.sd_unknown else whole.params)
+            whole = replace(whole, params={**core.params, **whole.params} if core._sd_unknown else whole.params)
         if core.groups:
             options.setdefault("group_prior", self.group_prior)
         seed = one_seed(random_state, random_seed)
@@ -307,7 +300,7 @@ class Fit(FitClusters):
         The new rows become a coreset in the same design, about the posterior so far, which the old coreset is united
         with; draws are made again. A prior that was given stays, and the default one of numbers goes by all rows. The
         certificate holds them against the new rows, and for the old ones against sums and a sample of up to 20,000 rows
-        that the fit kept (`Fit.kept`). Draws are "corrected" where the old coreset is not right any more, with groups
+        that the fit kept. Draws are "corrected" where the old coreset is not right any more, with groups
         "not certified". They are "not certified", too, where the sample says too little of the old rows. All rows are
         then to be given as `data`.
 
@@ -357,7 +350,7 @@ class Fit(FitClusters):
         beside = {"weights": weights, "offset": offset, "trials": trials, "exposure": exposure, "groups": groups}
         beside["missing"] = missing
         found = updated(self, (new, y, beside), data, progressbar=progressbar)
-        return replace(self.of(found.route), given=found.given, kept=found.kept)
+        return replace(self._of(found.route), _given=found.given, _kept=found.kept)
 
     def inference_data(
         self, data: Any = None, y: Any = None, *, max_draws: int = 1000, random_state: RandomState = 0
@@ -405,7 +398,7 @@ class Fit(FitClusters):
     def save(self, folder: str | Path) -> None:
         """Write the fit to a folder of Parquet, netCDF and JSON files, which `read_fit` reads.
 
-        Of the rows, the folder has the coreset and `kept`, a sample of up to 20,000 of them.
+        Of the rows, the folder has the coreset and a sample of up to 20,000 of them.
 
         Raises
         ------
@@ -467,7 +460,7 @@ def read_fit(folder: str | Path, data: Any = None, y: Any = None, *, progressbar
     """
     found = Fit(**read_parts(folder, data, y, progressbar=progressbar))
     if in_memory(data):
-        found.check_rows()
+        found._check_rows()
     return found
 
 

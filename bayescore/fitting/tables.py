@@ -76,7 +76,7 @@ class FitPriors(FitParts):
         >>> fit.prior_summary()["in_data_units"]["Intercept"]
         "Normal(mu=0, sigma=2.5), at the columns' means"
         """
-        return prior_summary(self.drawn)
+        return prior_summary(self._drawn)
 
     def prior_predictive(self, draws: int = 500, *, random_state: RandomState = 0) -> Any:
         """Return draws of the parameters from their prior, and of responses that these would give.
@@ -158,7 +158,7 @@ class FitPriors(FitParts):
         factors = [check_positive(scale, f"scales[{place}]") for place, scale in enumerate(scales)]
         if not factors:
             raise ValueError("scales is empty; give factors of the prior's scale, such as [0.5, 1, 2]")
-        posterior, story = self.posterior(), read_posterior(self.drawn, "fit.drawn").story
+        posterior, story = self._posterior(), read_posterior(self._drawn, "the fit's draws").story
         if not story:
             raise DataError("the draws are of a model of your own, whose prior the fit does not know; see with_prior")
         prior = prior_from_dict(story["prior"])
@@ -186,7 +186,7 @@ class FitPriors(FitParts):
 
     def _drawn_again(self, prior: Prior) -> Any:
         """Draw from the coreset's posterior under another prior."""
-        own = self.drawn.posterior
+        own = self._drawn.posterior
         of_groups: Any = {} if self.group_prior is None else {"group_prior": self.group_prior}
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "the cap of max_gradients", UserWarning)
@@ -198,7 +198,7 @@ class FitPriors(FitParts):
                 draws=own.sizes["draw"],
                 tune=int(own.attrs["tuning_steps"]),
                 chains=own.sizes["chain"],
-                random_seed=self.seed,
+                random_seed=self._seed,
                 progressbar=False,
                 **of_groups,
             )
@@ -244,7 +244,7 @@ class FitTables(FitPriors):
 
     def _parameters(self, scale: str, prob: float) -> pd.DataFrame:
         """Return the table of parameters, on the scale "coef", "odds" or "ratio"."""
-        posterior = self.posterior()
+        posterior = self._posterior()
         names, draws = parameters(posterior)
         if scale != "coef":
             ratio = posterior.family.ratio
@@ -417,7 +417,7 @@ class FitTables(FitPriors):
         if len(found) != 1:
             known = ", ".join(repr(own.name) for own in groups) or "none"
             raise DataError(f"factor={name!r}: the grouping factors of the fit are {known}; name one")
-        self.posterior().check_tells_groups()
+        self._posterior().check_tells_groups()
         return found[0]
 
     def icc(self, data: Any = None, *, prob: float = PROB) -> pd.DataFrame:
@@ -467,7 +467,7 @@ class FitTables(FitPriors):
         if names:
             draws = np.stack([source[name].transpose("chain", "draw").values for name in names], axis=2)
             return self._labelled(table(names, draws, prob))
-        posterior, groups = self.posterior(), self.coreset.groups
+        posterior, groups = self._posterior(), self.coreset.groups
         posterior.check_tells_groups()
         latent = posterior.family.latent_variance
         if not groups or latent is None:
@@ -561,7 +561,7 @@ class FitTables(FitPriors):
         True
         """
         self._check_model_spread("loo")
-        given = self.rows_given
+        given = self._rows_given
         with missing_was_said():
             return loo(self.used, self.coreset, given.data, given.y, **given.told())
 

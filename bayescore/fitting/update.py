@@ -68,7 +68,7 @@ class NewRows(Given):
                 return core
         new = open_in(old.design, self.data, self.y, learn_groups=True, progress=self.progressbar, **self.roles)
         self.before[:] = [replace(old, design=new.design)]
-        rows = joined(self.before[0], new, _centre(self.fit.posterior(), old))
+        rows = joined(self.before[0], new, _centre(self.fit._posterior(), old))
         method = Multilevel(standard_prior)
         try:
             core = build_dataset(rows, method, None, options["random_state"], check_family(old.family))
@@ -82,7 +82,7 @@ class NewRows(Given):
     def _union(self, old: Coreset, **options: Any) -> Coreset:
         """Return the earlier coreset beside one of the new rows about the posterior so far."""
         assert self.fit is not None
-        draws = self.fit.posterior().flat
+        draws = self.fit._posterior().flat
         prior = MultivariateNormal(draws.mean(axis=0), np.atleast_2d(np.cov(draws.T)))
         with warnings.catch_warnings():
             for text in _OF_FEW:  # the new rows do not stand alone
@@ -166,12 +166,12 @@ def updated(fit: FitParts, new: tuple[Any, Any, dict[str, Any]], data: Any, *, p
             raise TypeError(f"{name} is a {type(given).__name__}; give rows")
     of_all = roles if rows is None else {name: value for name, value in roles.items() if name == "missing"}
     whole = None if data is None else all_rows_of(fit.coreset, data, of_all, progressbar=progressbar)
-    kept = fit.kept
+    kept = fit._kept
     if not kept and whole is None and fit.coreset.lossless:
         source = Dataset(fit.coreset.as_source(), fit.coreset.design)
-        kept = (EarlierRows.of(source, fit.coreset, fit.posterior().predictor()),)
+        kept = (EarlierRows.of(source, fit.coreset, fit._posterior().predictor()),)
     arrived = NewRows(rows, y, roles=roles, progressbar=progressbar, fit=fit, kept=kept)
-    story = read_posterior(fit.drawn, "fit.drawn").story
+    story = read_posterior(fit._drawn, "the fit's draws").story
     if not story:
         raise DataError(
             "the draws are of a model of your own, whose prior the fit does not know, so that update cannot draw "
@@ -182,15 +182,15 @@ def updated(fit: FitParts, new: tuple[Any, Any, dict[str, Any]], data: Any, *, p
         whole or arrived,
         core.family,
         fit.prior,
-        fit.seed,
-        fit.max_seconds,
+        fit._seed,
+        fit._max_seconds,
         story=list(fit.story),
         # the default one of numbers goes by all rows
         in_design=None if core.numbers else prior_from_dict(story["prior"]),
         group_prior=None if is_default(sds, core) else sds,
-        options=replace(fit.options, method=AUTO, size=AUTO),  # the coreset grows by new rows
+        options=replace(fit._options, method=AUTO, size=AUTO),  # the coreset grows by new rows
     )
-    route.core, route.drawn = core, fit.drawn
+    route.core, route.drawn = core, fit._drawn
     if rows is None:
         route.certify(strict=(DataError,))
         route.keep()

@@ -151,7 +151,7 @@ def weighted_potential(
         if not isinstance(family, Gaussian):
             raise DataError(f"sd is given, and the family is {family.name!r}; it is for numbers, family='normal'")
         family = family.at(pt.as_tensor_variable(sd))
-    elif given is None and isinstance(data, Coreset) and data.sd_unknown:
+    elif given is None and isinstance(data, Coreset) and data._sd_unknown:
         raise DataError(
             "sd is missing: the data were built with family='normal', and the sd of their noise is a parameter; give "
             f"your variable, sd=pm.HalfNormal('sigma', ...), or take it as given, family={family.name!r}"
@@ -379,7 +379,7 @@ def model(
     known = check_family(own, rows=data)
     chosen, names = prior_for(prior, data, known), feature_names(data)
     groups = data.groups if isinstance(data, Coreset) else ()
-    sd_prior = sd_prior_for(data) if family is None and getattr(data, "sd_unknown", False) else None
+    sd_prior = sd_prior_for(data) if family is None and getattr(data, "_sd_unknown", False) else None
     if not groups:
         check_flat(data, "a model")
         if group_prior is not None:

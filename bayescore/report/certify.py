@@ -87,9 +87,9 @@ class Certificate(CertificateData):
             lines.append(f"  {self.n_passes} pass{'es' * (self.n_passes > 1)} over the full data")
         if self.trusted:
             lines += [f"  {said}" for said in self._sds()]
-        if self.elpd_text:
+        if self._elpd_text:
             figure = " ± ".join(filter(None, with_error(self.elpd_loo, self.elpd_loo_se)))
-            lines.append(f"  elpd_loo {figure} ({self.elpd_text})")
+            lines.append(f"  elpd_loo {figure} ({self._elpd_text})")
         if self.dispersion is not None:
             lines.append(f"  {self.dispersion.text}")
         if not np.isnan(self.elpd_logo):

@@ -106,7 +106,7 @@ def fit_sections(certificate: CertificateData, core: Coreset, fit: FitFacts, rat
         note=f"{fit.drawn} As fit.summary() has it: a coefficient is the change of the linear "
         "predictor for one unit more of the column as the data have it"
         + ("; sigma are sds of groups' effects, and rho their correlations." if core.groups else ".")
-        + (" The one without a name of a factor is the sd of the noise." if core.groups and core.sd_unknown else ""),
+        + (" The one without a name of a factor is the sd of the noise." if core.groups and core._sd_unknown else ""),
     )
     if fit.ratios is not None:
         labels, rows = fit.ratios
@@ -360,7 +360,7 @@ def _found(
 ) -> Iterator[page.Section]:
     """Yield what the certificate says: verdict, data, effects of groups and coefficients."""
     figures = tables.figures_of(core.groups)
-    elpd = f"The elpd: {certificate.elpd_text}. " if certificate.elpd_text else ""
+    elpd = f"The elpd: {certificate._elpd_text}. " if certificate._elpd_text else ""
     if certificate.dispersion is not None:
         elpd += f"{certificate.dispersion.finding if spread else certificate.dispersion.text}. "
     yield page.VerdictSection(

@@ -136,7 +136,7 @@ def sample(
             f"group_prior={options['group_prior']!r} is for effects of groups, and core has none; leave "
             "it out, or build with groups= or a term (1 | g)"
         )
-    sd_prior = sd_prior_for(core) if family_given is None and getattr(core, "sd_unknown", False) else None
+    sd_prior = sd_prior_for(core) if family_given is None and getattr(core, "_sd_unknown", False) else None
     if known.quadratic and core.group is not None:
         options["group_prior"] = group_prior_for(options.get("group_prior"), core, known)
     check_integer(draws, "draws", low=1)

@@ -106,9 +106,9 @@ def one(name: str) -> dict[str, Any]:
     begin = time.perf_counter()
     ComomentsTotal().of(Dataset(full.as_source()))
     row = {"data": name, "rows": len(rows), "columns": full.n_features, "level": fit.level}
-    row |= {"share": min(full.design.given_others or (np.nan,)), "nats": 0.0 if fit.pull is None else fit.pull.nats}
+    row |= {"share": min(full.design.given_others or (np.nan,)), "nats": 0.0 if fit._pull is None else fit._pull.nats}
     row |= {"seconds": seconds, "adding_up": time.perf_counter() - begin}
-    prior = prior_from_dict(read_posterior(fit.drawn, "fit.drawn").story["prior"])
+    prior = prior_from_dict(read_posterior(fit._drawn, "fit.drawn").story["prior"])
     share = np.ones(full.n_features)
     if full.design.given_others is not None:
         share[int(full.design.intercept) :] = full.design.given_others

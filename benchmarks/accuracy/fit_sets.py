@@ -153,7 +153,7 @@ def one(name: str) -> dict[str, Any]:
         print(f"{name}: {fit.certificate.text}")
     told = {"design": fit.coreset.design, "progressbar": False, **options}
     full = bc.all_rows(rows, **(told if formula else told | {"label": "y"}))
-    prior = prior_from_dict(read_posterior(fit.drawn, "fit.drawn").story["prior"])  # of the columns of its design
+    prior = prior_from_dict(read_posterior(fit._drawn, "fit.drawn").story["prior"])  # of the columns of its design
     if not full.groups or one_intercept(full.groups):
         _, row["find_map"] = timed(lambda: bc.find_map(full, prior=prior))
     judged = fit.certificate.coordinates[["mean_error_sd", "sd_error"]].abs().max()

@@ -155,7 +155,7 @@ def update(i: int) -> dict[str, Any]:
     weighed = None if grouped else truth(family, every, first, names)
     mean, sd = weighed or truth_by_fit(formula, family, every, first, names)
     own, at = more.summary(), before.iloc[: len(names) + 1]
-    draws = fit.posterior()
+    draws = fit._posterior()
     scaled = parameters(draws)[1].reshape(-1, len(before))[:, : len(at)]
     move = mean[: len(at)] - at["mean"].to_numpy()
     return {

@@ -46,11 +46,11 @@ def fitted(own: MixedSet, frame: pd.DataFrame) -> tuple[bc.Fit, dict[str, Any]]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         fit = bc.fit(own.formula, frame, family=own.family, random_state=1, **QUIET)
-    told: dict[str, Any] = {"level": str(fit.level), "sampler": fit.drawn.posterior.attrs["sampler"]}
+    told: dict[str, Any] = {"level": str(fit.level), "sampler": fit._drawn.posterior.attrs["sampler"]}
     told |= {"CPU s": time.process_time() - begin[0], "wall s": time.perf_counter() - begin[1]}
     told["peak GB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     told |= {"ESS": float(fit.summary()["ess_bulk"].min()), "tries": sum(step.what == "sample" for step in fit.story)}
-    told["draws"] = fit.drawn.posterior.sizes["chain"] * fit.drawn.posterior.sizes["draw"]
+    told["draws"] = fit._drawn.posterior.sizes["chain"] * fit._drawn.posterior.sizes["draw"]
     told["text"] = fit.certificate.text
     return fit, told | {"warnings": [str(own.message) for own in caught], "story": [str(step) for step in fit.story]}
 
@@ -97,7 +97,7 @@ def pymc_model(own: MixedSet, frame: pd.DataFrame, fit: bc.Fit, draws: Draws) ->
     import pymc as pm
     import pytensor.tensor as pt
 
-    posterior = read_posterior(fit.drawn, "draws")
+    posterior = read_posterior(fit._drawn, "draws")
     prior, attrs = posterior.story["prior"], posterior.attrs
     assert prior["kind"] == "Normal"
     spread = json.loads(attrs["group_prior"])

@@ -89,7 +89,7 @@ def test_the_file_gives_back_the_shortfall_exactly_and_an_older_one_has_none(tmp
     for name in ("point", "score", "precision"):
         np.testing.assert_array_equal(getattr(found, name), getattr(core.shortfall, name))
     assert found.rows_digest == core.rows_digest
-    assert core.file_digest != plain.file_digest
+    assert core._file_digest != plain._file_digest
     older = rewritten(tmp_path, lambda table: metadata(table, format=2))
     assert read_coreset(older).shortfall is None
 
@@ -147,7 +147,7 @@ def test_columns_of_the_coreset_get_an_underscore_where_data_have_their_names(na
         assert core.to_frame().columns.tolist() == columns
         core.save(tmp_path / "x.parquet")
         again = read_coreset(tmp_path / "x.parquet")
-        assert again.file_digest == core.file_digest
+        assert again._file_digest == core._file_digest
         assert again.to_frame().equals(core.to_frame())
 
 

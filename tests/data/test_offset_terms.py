@@ -176,7 +176,7 @@ def test_streams_have_it_in_every_block(tmp_path):
 def test_questions_to_a_fit_know_it(tmp_path):
     told = {"random_state": 1, **TOLD}
     fit, other = bc.fit(FORMULA, FRAME, **told), bc.fit("y ~ x", NAMED, offset="known", **told)
-    np.testing.assert_array_equal(fit.drawn.posterior["beta"], other.drawn.posterior["beta"])
+    np.testing.assert_array_equal(fit._drawn.posterior["beta"], other._drawn.posterior["beta"])
     expected = other.predict(NAMED[:20])
     pd.testing.assert_frame_equal(fit.predict(FRAME[["x", "years"]][:20]), expected)
     with pytest.raises(DataError, match=r"X has no column 'years' of the offset 'log\(years\)'"):
@@ -190,7 +190,7 @@ def test_questions_to_a_fit_know_it(tmp_path):
     with pytest.raises(DataError, match="'years', not a column of the data"):
         again.update(FRAME.drop(columns="years"))
     np.testing.assert_array_equal(
-        again.update(FRAME[:500]).drawn.posterior["beta"], other.update(NAMED[:500]).drawn.posterior["beta"]
+        again.update(FRAME[:500])._drawn.posterior["beta"], other.update(NAMED[:500])._drawn.posterior["beta"]
     )
     replicated = fit.inference_data(FRAME.drop(columns="g")[:50], max_draws=20, random_state=2)
     named = other.inference_data(NAMED.drop(columns="g")[:50], max_draws=20, random_state=2)

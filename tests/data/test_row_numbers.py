@@ -60,6 +60,6 @@ def test_rows_that_a_formula_learns_from_are_named_alike(source, tmp_path):
 
 def test_averages_say_it_too():
     fit = bc.fit("y ~ log(x) + z + h", rows()[:1000], missing="drop", random_state=0, progressbar=False)
-    of_all = replace(fit, given=replace(fit.given, data=rows()))
+    of_all = replace(fit, _given=replace(fit._given, data=rows()))
     with pytest.raises(RowError, match=f"is -inf in row {BAD}"):
         of_all.average_predictions(variables="h")

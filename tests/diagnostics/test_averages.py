@@ -165,7 +165,7 @@ def test_sources_have_labels_weights_and_offsets_as_a_build_takes_them(many, tmp
     idata, beta = posterior_of(core, sd=0.02)
     frame.to_parquet(tmp_path / "rows.parquet")
     given = Given(tmp_path / "rows.parquet", roles=beside)
-    found = fit_of(idata, core, given=given).average_predictions(by="visits").set_index("visits")
+    found = fit_of(idata, core, _given=given).average_predictions(by="visits").set_index("visits")
     p = expit(core.X @ beta.T + core.offset[:, None])
     for level, row in found.iterrows():
         own = (frame["visits"] == level).to_numpy()

@@ -267,7 +267,7 @@ def test_there_is_no_figure_where_k_is_bad_in_many_rows():
     assert bad.elpd_loo_bad_k > 40  # ArviZ 0.23 counts 60, ArviZ 1 counts 52
     assert math.isnan(bad.elpd_loo)
     assert math.isnan(bad.elpd_loo_mcse)
-    told = CertificateData(Level.CERTIFIED, "", pd.DataFrame(), **vars(bad)).elpd_text
+    told = CertificateData(Level.CERTIFIED, "", pd.DataFrame(), **vars(bad))._elpd_text
     assert told.startswith(f"k-hat above 0.7 in {bad.elpd_loo_bad_k} of 100 rows, too many for a figure")
 
 
@@ -283,7 +283,7 @@ def test_there_is_no_figure_where_draws_without_weight_are_far_off(far):
     found = elpd.elpd_loo(elpd.pass_sums(draws, 0, data, logistic), ratio, w, draws, logistic)
     assert found.elpd_loo_bad_k <= 10
     assert math.isnan(found.elpd_loo) is (far > 0.0)
-    told = CertificateData(Level.CERTIFIED, "", pd.DataFrame(), **vars(found)).elpd_text
+    told = CertificateData(Level.CERTIFIED, "", pd.DataFrame(), **vars(found))._elpd_text
     assert ("the draws are off" in told) is (far > 0.0)
 
 

@@ -287,22 +287,22 @@ def test_a_family_by_the_name_of_another_package_is_ours(family, ours):
 def test_options_of_draws_and_coreset_are_taken_and_kept(rows, tmp_path):
     asked = {"draws": 300, "tune": 400, "chains": 3, "sampler": "mala", "method": "calibrated", "size": 150}
     fit = bc.fit("clicked ~ age", rows, random_seed=1, progressbar=False, **asked)
-    posterior = fit.drawn.posterior
+    posterior = fit._drawn.posterior
     assert posterior.sizes["chain"] == 3
     assert posterior.sizes["draw"] >= 300  # more where the certificate asks for them
     assert posterior.attrs["sampler"] == "mala"
     assert fit.coreset.method == "calibrated"
     assert len(fit.coreset) <= 150
-    assert fit.options == FitOptions(**asked)
+    assert fit._options == FitOptions(**asked)
     assert fit._call().endswith(
         "draws=300, tune=400, chains=3, sampler='mala', method='calibrated', size=150, random_state=1)"
     )
     assert fit.story[1].why.startswith("3 chains of ")
     fit.save(tmp_path / "fit")
-    assert bc.read_fit(tmp_path / "fit").options == fit.options
+    assert bc.read_fit(tmp_path / "fit")._options == fit._options
     tight = fit.with_prior({"age": bc.priors.Normal(0, 0.01)})
-    assert tight.drawn.posterior.sizes["chain"] == 3
-    assert tight.drawn.posterior.attrs["sampler"] == "mala"
+    assert tight._drawn.posterior.sizes["chain"] == 3
+    assert tight._drawn.posterior.attrs["sampler"] == "mala"
 
 
 def test_a_coreset_that_was_asked_for_is_not_replaced(rows):

@@ -111,7 +111,7 @@ def test_the_default_prior_of_a_stream_has_the_sds_of_its_columns():
     y = rng.random(8000) < 0.5
     with pytest.warns(UserWarning, match="came once"):
         fit = bc.fit(iter([(X[:4000], y[:4000]), (X[4000:], y[4000:])]), random_state=1, progressbar=False)
-    prior = prior_from_dict(fit.posterior().story["prior"])
+    prior = prior_from_dict(fit._posterior().story["prior"])
     assert np.allclose(prior.sigma, [2.5 * np.hypot(1.0, 3.0 / 0.1), 2.5 / 0.1, 2.5 / 20.0], rtol=0.1)
     assert "where they are 0" in one_line(fit)
 
@@ -254,7 +254,7 @@ def test_the_default_prior_leaves_a_raw_polynomial_to_the_data(curved, label, fa
     own, other = fit.summary().loc["I(year ** 2)"], known.summary().loc["I(c ** 2)"]
     assert abs(own["mean"] - other["mean"]) < 0.25 * other["sd"]
     assert own["sd"] == pytest.approx(other["sd"], rel=0.15)
-    assert fit.pull is None
+    assert fit._pull is None
     assert fit.level != "not certified"
 
 
@@ -326,9 +326,9 @@ def test_the_pull_is_what_the_likelihood_loses(curved):
     fit = bc.fit(rows, prior=prior, random_state=1, progressbar=False)
     mode, free = bc.find_map(rows, prior=prior), bc.find_mle(rows)
     lost = free.terms.value - likelihood_terms(mode.beta, rows, check_family("logistic")).value
-    assert fit.pull.nats == pytest.approx(lost, rel=1e-3)
-    assert fit.pull.without == pytest.approx(free.beta[1], rel=1e-3)
-    assert fit.pull.under == pytest.approx(mode.beta[1], rel=1e-3)
+    assert fit._pull.nats == pytest.approx(lost, rel=1e-3)
+    assert fit._pull.without == pytest.approx(free.beta[1], rel=1e-3)
+    assert fit._pull.under == pytest.approx(mode.beta[1], rel=1e-3)
 
 
 @pytest.mark.filterwarnings("ignore:the labels are completely separated")

@@ -51,7 +51,7 @@ if __name__ == "__main__":
         print("= of a pass")
         interrupted(lambda: bc.sample(fit.coreset, sampler="mala", draws=3_000_000, random_seed=1))
         print("= of chains")
-        bc.certify(fit.drawn, fit.coreset, X, y)
+        bc.certify(fit._drawn, fit.coreset, X, y)
         print("= alone")
 """
 ESCAPE = re.compile(r"\x1b\[([0-9;?]*)([a-zA-Z])")

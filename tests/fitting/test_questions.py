@@ -37,7 +37,7 @@ def grouped(frame):
 
 def by_hand(fit, rows, draws=1000):
     """Return the probabilities of rows at the draws that averages use, shape (n, S)."""
-    beta = fit.posterior().thinned(draws).reshape(draws, -1)
+    beta = fit._posterior().thinned(draws).reshape(draws, -1)
     return 1.0 / (1.0 + np.exp(-fit.coreset.design.transform(rows) @ beta.T))
 
 
@@ -274,13 +274,13 @@ def test_fits_are_compared_as_they_are(flat, grouped, frame):
     by_parts = {name: (fit.idata, fit.coreset) for name, fit in {"flat": flat, "grouped": grouped}.items()}
     pd.testing.assert_frame_equal(by_fit, bc.loo_compare(by_parts, frame, progressbar=False))
     pd.testing.assert_frame_equal(by_fit, bc.loo_compare({"flat": flat, "grouped": grouped}, progressbar=False))
-    copied = replace(grouped, given=replace(grouped.given, data=frame.copy()))
+    copied = replace(grouped, _given=replace(grouped._given, data=frame.copy()))
     pd.testing.assert_frame_equal(by_fit, bc.loo_compare({"flat": flat, "grouped": copied}, progressbar=False))
-    moved = replace(grouped, given=replace(grouped.given, data=frame[::-1]))
+    moved = replace(grouped, _given=replace(grouped._given, data=frame[::-1]))
     with pytest.raises(ValueError, match="Fits must be of the same rows"):
         bc.loo_compare({"flat": flat, "grouped": moved}, progressbar=False)
     with pytest.raises(ValueError, match=r"models\['grouped'\] does not have its rows: give data"):
-        bc.loo_compare({"flat": flat, "grouped": replace(grouped, given=None)}, progressbar=False)
+        bc.loo_compare({"flat": flat, "grouped": replace(grouped, _given=None)}, progressbar=False)
     with pytest.raises(ValueError, match=r"models\['grouped'\] does not have its rows: give data"):
         bc.loo_compare({"flat": flat, "grouped": by_parts["grouped"]}, progressbar=False)
     with pytest.raises(TypeError, match="weights is given and data is not"):

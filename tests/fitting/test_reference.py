@@ -65,4 +65,4 @@ def test_sds_of_effects_are_compared(tmp_path):
 def test_a_fit_without_rows_asks_for_them(tmp_path):
     fit = bc.fit("y ~ age", ROWS, **QUIET)
     with pytest.raises(ValueError, match="does not have all its rows"):
-        replace(fit, given=None, coreset=replace(fit.coreset, method="calibrated")).all_rows_posterior()
+        replace(fit, _given=None, coreset=replace(fit.coreset, method="calibrated")).all_rows_posterior()

@@ -64,11 +64,11 @@ def test_the_rows_of_the_fit_are_taken_in_any_form(saved, rows, tmp_path):
     small = shuffled.astype({"x": np.float32, "z": np.float32, "w": np.float32})
     for own in (rows, shuffled, small, polars.from_pandas(rows), tmp_path / "rows.parquet"):
         found = bc.read_fit(folder, own, progressbar=False)
-        assert found.rows_given.known
+        assert found._rows_given.known
     wrong = bc.read_fit(folder, str(tmp_path / "rows.parquet"), progressbar=False)
-    assert not wrong.given.known  # a file waits for the first answer
-    assert wrong.rows_given is wrong.given
-    assert wrong.given.known
+    assert not wrong._given.known  # a file waits for the first answer
+    assert wrong._rows_given is wrong._given
+    assert wrong._given.known
 
 
 def test_other_rows_are_refused(saved, rows, tmp_path):
@@ -100,7 +100,7 @@ def test_labels_of_other_rows_are_met(rows, plain):
 
 def test_a_fit_that_was_updated_knows_all_its_rows(rows, tmp_path):
     bc.fit("y ~ x + z", rows[:2000], **QUIET).update(rows[2000:], progressbar=False).save(tmp_path / "model")
-    assert bc.read_fit(tmp_path / "model", rows, progressbar=False).given.known
+    assert bc.read_fit(tmp_path / "model", rows, progressbar=False)._given.known
     with pytest.raises(ValueError, match=r"limit 0\.5"):
         bc.read_fit(tmp_path / "model", flipped(rows, "y"), progressbar=False)
     with pytest.raises(ValueError, match="data has 2,000 rows, and the fit was made of 4,000"):

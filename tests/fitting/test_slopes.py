@@ -89,7 +89,7 @@ def closed_form(fit, name, rows):
 
 def exact(fit, name, rows, family, weights=None):
     """Return the average slope at each of the draws that slopes uses."""
-    beta = fit.posterior().predictor(1000).beta
+    beta = fit._posterior().predictor(1000).beta
     eta = fit.coreset.design.transform(rows) @ beta.T
     slope = SLOPES[family](eta) * (closed_form(fit, name, rows) @ beta.T)
     return np.average(slope, axis=0, weights=weights)
@@ -145,7 +145,7 @@ def test_a_sample_of_many_rows_has_the_slopes_of_all(monkeypatch):
 
 def test_steps_at_the_ends_of_a_spline_go_back():
     fit = fitted("logistic", "bs(dose, df=5)")
-    beta = fit.posterior().predictor(1000).beta
+    beta = fit._posterior().predictor(1000).beta
     start = np.where(ROWS["dose"] + 2.0 > 10.0, ROWS["dose"] - 2.0, ROWS["dose"])
     low, high = (
         special.expit(fit.coreset.design.transform(ROWS.assign(dose=start + by)) @ beta.T).mean(axis=0)
@@ -215,7 +215,7 @@ def test_the_test_would_see_steps_of_the_range():
     fit = fitted("logistic", "log(income)")
     wanted = exact(fit, "income", ROWS, "logistic").mean()
     h = 1e-4 * np.ptp(ROWS["income"])
-    beta = fit.posterior().predictor(1000).beta
+    beta = fit._posterior().predictor(1000).beta
     ends = ROWS.assign(income=ROWS["income"] + h), ROWS.assign(income=np.maximum(ROWS["income"] - h, 1e-3))
     high, low = (special.expit(fit.coreset.design.transform(rows) @ beta.T).mean() for rows in ends)
     assert abs((high - low) / (2.0 * h) / wanted - 1.0) > 0.05

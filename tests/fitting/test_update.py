@@ -63,7 +63,7 @@ def test_months_one_after_another_are_as_one_fit(formula, tmp_path):
     fit = bc.read_fit(tmp_path / "model").update(months[2], progressbar=False)
     assert fit.level == "certified", fit.certificate.text
     assert "Earlier rows were not read again" in fit.certificate.text
-    assert [own.n_total for own in fit.kept] == [4000, 4000, 4000]
+    assert [own.n_total for own in fit._kept] == [4000, 4000, 4000]
     rows = pd.concat(months, ignore_index=True)
     whole = fitted(formula, rows, weights="w")
     assert fit.coreset.n_total == 12000
@@ -76,7 +76,7 @@ def test_months_one_after_another_are_as_one_fit(formula, tmp_path):
         fit.slopes("age")
     by_all = fit.update(data=rows, progressbar=False)
     assert by_all.level == "certified"
-    assert [own.n_total for own in by_all.kept] == [12000]
+    assert [own.n_total for own in by_all._kept] == [12000]
     assert by_all.slopes("age")["mean"].between(0.001, 0.01).all()
     if "(1 | g)" in formula:
         assert len(fit.effects("g")) == 32  # two groups were new
@@ -91,7 +91,7 @@ def test_a_fit_that_keeps_draws_of_few_groups_is_updated(monkeypatch):
     fit = fitted(formula, month(0)).update(month(1), progressbar=False)
     assert fit.idata.posterior["u_g"].sizes["g"] == 5
     assert fit.level == "certified"
-    for some, all_ in zip(fit.kept, whole.kept, strict=True):
+    for some, all_ in zip(fit._kept, whole._kept, strict=True):
         assert np.abs(some.point.factors[0].effects - all_.point.factors[0].effects).max() < 0.02
 
 
@@ -121,7 +121,7 @@ def test_draws_of_an_update_that_moves_far_are_right_or_refused(tmp_path, monkey
     """The earlier coreset is off by 0.5 sd where the posterior goes; of 40,000 rows half are kept."""
     first, later = rare(0, 40_000, 0.2), rare(1, 5_000, 1.5)
     fit = fitted("y ~ x0 + x1", first)
-    assert len(fit.kept[0].rows) == 20_000
+    assert len(fit._kept[0].rows) == 20_000
     fit.save(tmp_path / "model")
     fit = bc.read_fit(tmp_path / "model")
     more = fit.update(later, progressbar=False)
@@ -133,7 +133,7 @@ def test_draws_of_an_update_that_moves_far_are_right_or_refused(tmp_path, monkey
     own = more.summary()
     assert (np.abs(own["mean"] - whole["mean"]) < 0.15 * whole["sd"]).all()
     assert (np.abs(own["sd"] / whole["sd"] - 1.0) < 0.15).all()
-    as_drawn = more.drawn.posterior["coef"].mean(("chain", "draw")).to_numpy()
+    as_drawn = more._drawn.posterior["coef"].mean(("chain", "draw")).to_numpy()
     assert (np.abs(as_drawn - whole["mean"]) > 0.25 * whole["sd"]).any()  # the control
     monkeypatch.setattr(update, "NEGLIGIBLE_ERROR", 1e-3)
     with pytest.warns(UserWarning, match="not certified"):
@@ -143,7 +143,7 @@ def test_draws_of_an_update_that_moves_far_are_right_or_refused(tmp_path, monkey
 
 
 def test_a_fit_that_kept_nothing_of_its_rows_is_not_certified_by_an_update():
-    fit = dataclasses.replace(fitted(FORMULA, month(0)), kept=())
+    fit = dataclasses.replace(fitted(FORMULA, month(0)), _kept=())
     with pytest.warns(UserWarning, match="kept nothing of its rows: give all rows"):
         assert fit.update(month(1), progressbar=False).level == "not certified"
 

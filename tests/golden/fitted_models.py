@@ -142,6 +142,6 @@ def fitted(model: Model, rows: pd.DataFrame | None = None, random_state: int = S
 
 def timeless(fit: Any) -> Any:
     """Return a fit whose story, draws and certificate tell no time that depends on the machine."""
-    view.undated(fit.drawn)
+    view.undated(fit._drawn)
     story = tuple(replace(step, seconds=0.0, why=re.sub(COMPILED, "", step.why)) for step in fit.story)
     return replace(fit, story=story)

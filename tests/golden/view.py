@@ -70,7 +70,7 @@ def of_certificate(found: Any) -> Fields:
             numbers[own.name] = np.asarray(value)
     return {
         **numbers,
-        "words": [*repr(found).splitlines(), found.text, found.elpd_text],
+        "words": [*repr(found).splitlines(), found.text, found._elpd_text],
         **{key: value for name, own in tables.items() if len(own) for key, value in of_table(own, name).items()},
         **of_corrected(found.idata),
     }

@@ -83,7 +83,7 @@ def of_fit(fit: Any) -> Fields:
 
 def of_page(fit: Any) -> Fields:
     """Return the whole print and the text of the page of a fit, whose draws then have no time and no version."""
-    for idata in (fit.drawn, fit.certificate.idata, fit.robust):
+    for idata in (fit._drawn, fit.certificate.idata, fit._robust):
         if idata is not None:
             view.undated(idata)
     with TemporaryDirectory() as folder:

@@ -38,7 +38,7 @@ def test_known_and_new_groups(fitted):
         integrate.quad(lambda b, e=e, s=s: p(e + b) * stats.norm.pdf(b, 0.0, s), -12 * s, 12 * s, limit=200)[0]
         for e, s in zip(eta[3][:10], sigma[:10, 0], strict=True)
     ]
-    some = replace(fit, drawn=idata.isel(chain=[0], draw=slice(0, 10)))
+    some = replace(fit, _drawn=idata.isel(chain=[0], draw=slice(0, 10)))
     nodes = some.predict(table)["mean"].iloc[3]
     assert nodes == pytest.approx(np.mean(means), abs=1e-4)
     at_zero = p(eta[3]).mean()  # the mistake of leaving the effect out

@@ -385,11 +385,11 @@ def test_predictions_and_slopes_are_those_of_effects_on_the_columns_as_they_are(
     fit, rows = fit_of(family), made(400).iloc[:20]
     known = check_family(fit.coreset.family)
     names = ["Intercept", "x", "z"]
-    beta = fit.coreset.design.raw_coefficients(fit.posterior().flat)
+    beta = fit.coreset.design.raw_coefficients(fit._posterior().flat)
     u = [fit.effects("g", effect=effect, draws=list(range(6))).values.reshape(-1, 6) for effect in ("1", "x")]
     x, z, g = (rows[name].to_numpy() for name in ("x", "z", "g"))
     eta = beta @ np.stack([np.ones(20), x, z]) + u[0][:, g] + u[1][:, g] * x
-    assert names == list(fit.posterior().features)
+    assert names == list(fit._posterior().features)
     mean = eta if family == "normal" else known.mean(eta)
     np.testing.assert_allclose(fit.predict(rows)["mean"], mean.mean(axis=0), rtol=1e-6)
     every = {"data": rows, "max_draws": len(beta)}

@@ -247,14 +247,14 @@ def fit():
 def test_new_responses_have_the_noise_of_each_draw(fit):
     new = made(40).iloc[:3]
     mean, drawn = fit.predict(new, kind="draws").values, fit.predict(new, kind="response", random_state=3).values
-    z = (drawn - mean) / fit.posterior().sd[:, None]
+    z = (drawn - mean) / fit._posterior().sd[:, None]
     assert stats.kstest(z.ravel(), stats.norm.cdf).pvalue > 1e-6
-    plugged = (drawn - mean) / fit.posterior().sd.mean()
+    plugged = (drawn - mean) / fit._posterior().sd.mean()
     assert stats.kurtosis(plugged.ravel()) > 0.05  # a control
     rows = bc.all_rows(made(40), design=fit.coreset.design, family=fit.coreset.family, **QUIET)
     log_p = log_likelihood(fit.idata, rows).values.reshape(-1, 40)
-    eta = fit.posterior().predictor().eta(rows)
-    np.testing.assert_allclose(log_p.T, stats.norm.logpdf(eta, 0.0, fit.posterior().sd), rtol=1e-9)
+    eta = fit._posterior().predictor().eta(rows)
+    np.testing.assert_allclose(log_p.T, stats.norm.logpdf(eta, 0.0, fit._posterior().sd), rtol=1e-9)
 
 
 def _least_squares(rows):
@@ -273,12 +273,12 @@ def test_leaving_rows_out_integrates_the_sd():
         beta, sd = target.draw(20_000, np.random.default_rng(n))
         exact += np.log(stats.norm.pdf(rows["y"][n], beta @ [1.0, rows["a"][n]], sd).mean())
     assert found == pytest.approx(exact, abs=0.25)
-    plugged = stats.norm.logpdf(*_least_squares(rows), fit.posterior().sd.mean()).sum()
+    plugged = stats.norm.logpdf(*_least_squares(rows), fit._posterior().sd.mean()).sum()
     assert plugged - exact > 1.0  # a control
 
 
 def test_groups_have_the_density_of_their_multivariate_normal(fit):
-    rows, core, posterior = made(40), fit.coreset, fit.posterior()
+    rows, core, posterior = made(40), fit.coreset, fit._posterior()
     everything = bc.all_rows(rows, design=core.design, family=core.family, **QUIET)
     at = np.arange(0, 4000, 400)
     within = squares_within(posterior.flat[at], core, Dataset(everything.as_source(), core.design))
@@ -300,17 +300,17 @@ def test_groups_have_the_density_of_their_multivariate_normal(fit):
 def test_changed_draws_are_refused(fit):
     for name, change in (("sigma", 1.1), ("sigma_g", 1.1), ("beta", 1.01), ("u_g", 1.1)):
         for whole in (True, False):
-            idata = deepcopy(fit.drawn)
+            idata = deepcopy(fit._drawn)
             idata["posterior"][name] = idata["posterior"][name] * change
             if name == "beta":
                 del idata["posterior"]["coef"]
             if not whole:
                 idata = idata.isel(draw=slice(None, 400))
             assert bc.certify(idata, fit.coreset, fit.coreset, **QUIET).level == "not certified", (name, whole)
-    part = deepcopy(fit.drawn).isel(draw=slice(None, 900))
+    part = deepcopy(fit._drawn).isel(draw=slice(None, 900))
     assert bc.certify(part, fit.coreset, fit.coreset, **QUIET).level == "certified"  # a control
     with pytest.raises(DataError, match="data are not the rows of the coreset"):
-        bc.certify(fit.drawn, fit.coreset, made(40, seed=1), **QUIET)
+        bc.certify(fit._drawn, fit.coreset, made(40, seed=1), **QUIET)
 
 
 @pytest.mark.parametrize(("formula", "n"), [("y ~ 1", 4), ("y ~ a", 3), ("y ~ 0 + a", 5), ("y ~ a + (1 | h)", 9)])
@@ -326,7 +326,7 @@ def test_parts_with_units_of_their_own_are_united():
     parts = [bc.build_coreset(own, formula=FLAT, **FAMILY) for own in (rows[:50], rows[50:])]
     assert parts[0].family != parts[1].family
     whole = bc.Coreset.concat(parts)
-    assert whole.sd_unknown
+    assert whole._sd_unknown
     found, known = (bc.sample(own, random_seed=1, **QUIET).posterior for own in (whole, sampled(FLAT, rows)[0]))
     error = FAR * known["sigma"].values.std() / np.sqrt(2000.0)
     assert abs(found["sigma"].values.mean() - known["sigma"].values.mean()) < error

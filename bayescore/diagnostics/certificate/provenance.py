@@ -145,7 +145,7 @@ def _of_another(posterior: Posterior, core: Coreset) -> str:
     if "corrected" in posterior.attrs:
         return (
             "The draws are corrected ones already, and theirs is the certificate that corrected them, of a fit "
-            "fit.certificate; certify those that they came from, of a fit fit.drawn."
+            "fit.certificate; certify those that they came from."
         )
     if posterior.story and posterior.story["rows"] != core.rows_digest:
         return "The draws are of another coreset's posterior, or the coreset was changed; sample this one."
