@@ -172,7 +172,7 @@ def test_log_odds_are_finite_where_probabilities_are_not_to_be_told_from_one(
     assert odds[0] > 300.0
     assert odds[1] < -300.0
     np.testing.assert_allclose([up[1], down[0]], 0.0, atol=1e-300)
-    beta = model.fit_.used["posterior"]["beta"].values.reshape(-1, 4)
+    beta = model.fit_._used["posterior"]["beta"].values.reshape(-1, 4)
     eta = beta @ model.coreset_.design.transform(far.to_numpy()).T
     least = np.logaddexp.reduce(-np.logaddexp(0.0, [1.0, -1.0] * eta), axis=0) - np.log(len(beta))
     np.testing.assert_allclose([up[0], down[1]], least, rtol=1e-9)

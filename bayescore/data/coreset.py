@@ -677,7 +677,7 @@ def read_coreset(path: str | Path) -> Coreset:
             shortfall=None if numbers is None else Shortfall.from_array(numbers, len(about["feature_names"])),
         )
         n_own = (3 if has_offset else 2) + len(core.groups)
-        whole = table.num_columns == core.n_features + n_own and core.file_digest == about["sha256"]
+        whole = table.num_columns == core.n_features + n_own and core._file_digest == about["sha256"]
     except EarlierDesignError as error:
         raise EarlierDesignError(f"{str(source)!r}: {error}") from None
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError, pa.ArrowException):  # facts or columns

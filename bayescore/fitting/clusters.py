@@ -535,7 +535,7 @@ class FitClusters(FitPictures):
         """
         if cluster is None:
             refuse_strata(strata)
-            return replace(self, robust=None, story=tuple(step for step in self.story if step.what != "cluster"))
+            return replace(self, _robust=None, story=tuple(step for step in self.story if step.what != "cluster"))
         self._check_one_table()
         begin, own = time.perf_counter(), self.cluster_robust(None)
         core, given, posterior = self.coreset, self._rows_of_data, own._posterior()
@@ -562,7 +562,7 @@ class FitClusters(FitPictures):
             transport = robust_map(point, sums, prior)
             text = by.text(sums)
             _warn(sums, float(transport.stretch.min() / _mean_weight(core, given) ** 0.5))
-        robust = moved(own.used, posterior, transport, text)
+        robust = moved(own._used, posterior, transport, text)
         seconds = time.perf_counter() - begin
         n_passes = dataset.n_passes + (0 if everyone is None else everyone.n_passes)
         step = Step("cluster", core.n_total, n_passes, seconds, f"spread {text}{words(caught)}")

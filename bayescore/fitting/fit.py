@@ -240,13 +240,13 @@ def _tables(formula: Any, data: Any) -> list[tuple[Any, Any]]:
 
 def _pooled(first: Fit, others: list[dict[str, Any]], **beside: Any) -> Fit:
     """Return the pooled fit of imputed tables, given that of the first, and rows and labels of the others."""
-    known, fits = first.rows_given, [first]
-    beside |= {"in_design": prior_from_dict(read_posterior(first.drawn, "fit.drawn").story["prior"])}
+    known, fits = first._rows_given, [first]
+    beside |= {"in_design": prior_from_dict(read_posterior(first._drawn, "the fit's draws").story["prior"])}
     for k, own in enumerate(others, 1):
         rows = {each.name: getattr(known, each.name) for each in fields(Given)}
         rows |= {"data": own["data"], "y": own.get("y"), "positive": None}  # the design has the classes
-        given, family, seed = InDesign(**rows, like=first.coreset), first.coreset.family, first.seed + k
-        found = fit_given(given, family, first.prior, max_seconds=first.max_seconds, random_state=seed, **beside)
+        given, family, seed = InDesign(**rows, like=first.coreset), first.coreset.family, first._seed + k
+        found = fit_given(given, family, first.prior, max_seconds=first._max_seconds, random_state=seed, **beside)
         fits.append(found)
     return pooled(fits)
 

@@ -52,7 +52,7 @@ class InDesign(Given):
 
     def _with_unknown_sd(self, core: Coreset) -> Coreset:
         assert self.like is not None
-        return replace(core, params={**self.like.params, **core.params}) if self.like.sd_unknown else core
+        return replace(core, params={**self.like.params, **core.params}) if self.like._sd_unknown else core
 
 
 def tables_of(data: Any) -> list[Any]:
@@ -75,20 +75,20 @@ def pooled(fits: Sequence[F]) -> F:
                 f"data[{k}] has groups that data[0] has not, so that their effects cannot be pooled: put a table that "
                 "has all levels first, or impute within the levels that are there"
             )
-        if any(isinstance(own, EffectDraws) for own in fit.posterior().variables.values()):
+        if any(isinstance(own, EffectDraws) for own in fit._posterior().variables.values()):
             raise DataError("groups are too many for their effects' draws to be kept, and so to be pooled; fit a table")
     worst = max(fits, key=lambda fit: (_LEVELS.index(fit.certificate.level), fit.certificate.mean_bound))
     rows, passes = worst.coreset.n_total, sum(step.passes for fit in fits for step in fit.story)
     seconds = sum(step.seconds for fit in fits for step in fit.story)
     step = Step("pool", rows, passes, seconds, f"{M} imputed tables; the steps above are those of the worst")
-    text, draws = f"Of {M} imputed tables this is the worst: {worst.certificate.text}", [fit.used for fit in fits]
+    text, draws = f"Of {M} imputed tables this is the worst: {worst.certificate.text}", [fit._used for fit in fits]
     own: dict[str, Any] = {
         "certificate": replace(worst.certificate, text=text),
-        "given": None,
-        "kept": (),
-        "seed": first.seed,
+        "_given": None,
+        "_kept": (),
+        "_seed": first._seed,
     }
-    return replace(worst, robust=_mixture(draws, f"pooled over {M} imputed tables"), story=(*worst.story, step), **own)
+    return replace(worst, _robust=_mixture(draws, f"pooled over {M} imputed tables"), story=(*worst.story, step), **own)
 
 
 def _mixture(each: Sequence[Any], text: str) -> Any:

@@ -104,7 +104,7 @@ def overview(fit: FitParts) -> Overview:
     """Return what a fit prints."""
     found = fit.certificate
     steps = fit.story
-    posterior = fit.posterior()
+    posterior = fit._posterior()
     chains, draws = posterior.draws.shape[:2]
     seconds = sum(step.seconds for step in steps)
     sampled = f"{chains} chain{'s' * (chains != 1)} x {draws:,} draws; {seconds:.1f} s"
@@ -132,7 +132,7 @@ def _reasons(fit: FitParts) -> list[str]:
 
 def family_text(fit: FitParts) -> str:
     """Return the name of the family in words."""
-    return fit.coreset.family_asked.replace("_", " ").replace("poisson", "Poisson")
+    return fit.coreset._family_asked.replace("_", " ").replace("poisson", "Poisson")
 
 
 def _verdict(fit: FitParts) -> str:
@@ -144,8 +144,8 @@ def _verdict(fit: FitParts) -> str:
     dispersion: Dispersion | None = fit.certificate.dispersion
     if dispersion is not None and not fit.spread and dispersion.doubt:
         doubts["THE MODEL"] = dispersion.doubt
-    if fit.pull is not None:
-        doubts["THE PRIOR"] = fit.pull.doubt
+    if fit._pull is not None:
+        doubts["THE PRIOR"] = fit._pull.doubt
     return f"{said}, BUT CHECK {' AND '.join(doubts)}: {'; '.join(doubts.values())}" if doubts else said
 
 
@@ -180,8 +180,8 @@ def _rows(fit: FitParts) -> str:
 
 def _tables(fit: FitParts) -> list[tuple[str, pd.DataFrame]]:
     """Return the parameters by kind, with a heading each."""
-    summary, features = table(*parameters(fit.posterior()), PROB), len(fit.coreset.feature_names)
-    family, core = fit.posterior().family, fit.coreset
+    summary, features = table(*parameters(fit._posterior()), PROB), len(fit.coreset.feature_names)
+    family, core = fit._posterior().family, fit.coreset
     noise = summary.index == "sigma"
     noise[:features] = False
     groups = np.arange(len(summary)) >= features
@@ -195,7 +195,7 @@ def _tables(fit: FitParts) -> list[tuple[str, pd.DataFrame]]:
 def _checks_heading(fit: FitParts) -> str:
     """Return which rows the draws were checked against, and which draws, where they are not those of the table."""
     drawn = " of the model's own spread" * bool(fit.spread)
-    return f"Check{drawn} against {'new rows and samples of others' if fit.updated else f'all {_counted(fit)}'}"
+    return f"Check{drawn} against {'new rows and samples of others' if fit._updated else f'all {_counted(fit)}'}"
 
 
 def _end(fit: FitParts) -> str:
@@ -219,8 +219,8 @@ def _end(fit: FitParts) -> str:
 
 def _notes(fit: FitParts) -> Iterator[str]:
     """Yield what a reader should know besides: doubts with their remedy, spread, weights, priors."""
-    if fit.pull is not None:
-        yield str(fit.pull)
+    if fit._pull is not None:
+        yield str(fit._pull)
     if (dispersion := fit.certificate.dispersion) is not None:
         said = dispersion.finding if fit.spread else dispersion.text
         yield f"{said}."
@@ -248,7 +248,7 @@ def _weights(fit: FitParts) -> str:
 
 def _prior(fit: FitParts) -> str:
     core = fit.coreset
-    if "posterior_of" not in fit.drawn.posterior.attrs:
+    if "posterior_of" not in fit._drawn.posterior.attrs:
         return "that of a model of your own"
     if fit.prior is not None:
         return str(fit.prior)
@@ -263,7 +263,7 @@ def _prior(fit: FitParts) -> str:
 
 def _led_by_prior(fit: FitParts) -> str:
     """Return which coefficients the data say little of: their posterior sds are a large part of the prior's."""
-    posterior, story = fit.posterior(), read_posterior(fit.drawn, "fit.drawn").story
+    posterior, story = fit._posterior(), read_posterior(fit._drawn, "the fit's draws").story
     if not story:
         return ""
     prior, sds, D = prior_from_dict(story["prior"]), posterior.flat.std(axis=0), len(posterior.features)

@@ -137,15 +137,15 @@ class FitParts:
     def _rows_given(self) -> Given:
         """The rows and their roles; those of a coreset that lost nothing are its own."""
         self._check_one_table()
-        return Given(self.coreset) if self.given is None and self.coreset.lossless else self.rows_of_data
+        return Given(self.coreset) if self._given is None and self.coreset.lossless else self._rows_of_data
 
     @property
     def _rows_of_data(self) -> Given:
         """The rows as they were given, with their roles; those given again are checked once."""
         self._check_one_table()
-        if self.given is not None:
-            self.check_rows()
-            return self.given
+        if self._given is not None:
+            self._check_rows()
+            return self._given
         raise DataError(
             "the fit was made of a coreset, read from files, or updated, and does not have all its rows: give them "
             "to the fit, read_fit(folder, data) or fit.update(data=rows), or to an answer that takes data=rows"
@@ -163,11 +163,11 @@ class FitParts:
                 "all tables below each other, or fit one table"
             )
 
-    def check_rows(self) -> None:
+    def _check_rows(self) -> None:
         """Raise if rows were given again and are not those of the fit; one pass, until they were found the same."""
-        if self.given is not None:
+        if self._given is not None:
             self._check_one_table()
-        given = self.given
+        given = self._given
         if given is None or given.known:
             return
         point = self._posterior().flat.mean(axis=0)
@@ -191,10 +191,10 @@ class FitParts:
         `coef` has each coefficient once; sds, correlations and effects of groups follow. What was sampled, `beta` of
         the columns as the model has them, is the group `design_posterior`, by which `certify` and others go.
         """
-        return in_data_units(self.used, self.coreset.design)
+        return in_data_units(self._used, self.coreset.design)
 
     @property
-    def used(self) -> Any:
+    def _used(self) -> Any:
         """The draws to use, as sampled: cluster-robust or else corrected ones, or those drawn where there are none.
 
         Where all draws are certified as they are, and only some of them were weighed and corrected, all are used.
@@ -212,9 +212,9 @@ class FitParts:
         return pull_of(self._drawn, self.coreset)
 
     @property
-    def design_prior(self) -> Prior:
+    def _design_prior(self) -> Prior:
         """The prior of the coefficients of the design's columns; raise if the draws are of a model of your own."""
-        story = read_posterior(self.drawn, "fit.drawn").story
+        story = read_posterior(self._drawn, "the fit's draws").story
         if not story:
             raise DataError("the draws are of a model of your own, whose prior the fit does not know: give prior=")
         return prior_from_dict(story["prior"])
@@ -236,7 +236,7 @@ class FitParts:
 
     def _posterior(self) -> Posterior:
         """Return the draws to use as arrays."""
-        return read_posterior(self.used, "fit.idata")
+        return read_posterior(self._used, "fit.idata")
 
     @property
     def _about(self) -> dict[str, str]:
@@ -335,7 +335,7 @@ def raw_rows(fit: FitParts, data: Any, *, others: bool = False, by: tuple[str, .
     """Return rows that are given, each of weight 1, or a sample of all rows of the fit, or of others, in parts."""
     design = fit.coreset.design
     if data is None:
-        found = _sample(fit.rows_given, fit, by)
+        found = _sample(fit._rows_given, fit, by)
         if not (others or fit.coreset.counts) and found.n_total != fit.coreset.n_total:
             raise DataError(
                 f"the rows are {found.n_total:,}, and the fit was made of {fit.coreset.n_total:,}: give the same rows"
@@ -351,7 +351,7 @@ def raw_rows(fit: FitParts, data: Any, *, others: bool = False, by: tuple[str, .
 
 def rows_of_fit(fit: FitParts, by: tuple[str, ...] = ()) -> AveragedRows:
     """Return all rows that a fit was made of, with codes of columns `by` that the model does not have."""
-    return _opened(fit.rows_given, fit, by)
+    return _opened(fit._rows_given, fit, by)
 
 
 def _opened(given: Given, fit: FitParts, by: tuple[str, ...] = ()) -> AveragedRows:
@@ -367,7 +367,7 @@ def _opened(given: Given, fit: FitParts, by: tuple[str, ...] = ()) -> AveragedRo
     added = added_columns(design, own, by)
     found = given.rows(fit.coreset, **({"parts": added} if added else {}))
     rows = Dataset(found.rows, progress=given.progressbar)
-    return AveragedRows(fit.posterior(), rows, found.rows.design == design, added_groupings(found, design))
+    return AveragedRows(fit._posterior(), rows, found.rows.design == design, added_groupings(found, design))
 
 
 def _sample(given: Given, fit: FitParts, by: tuple[str, ...]) -> RawRows:
@@ -382,7 +382,7 @@ def _sample(given: Given, fit: FitParts, by: tuple[str, ...]) -> RawRows:
         return RawRows(cells.modelled(rows), design, n_total, y, labels, cells.parts(rows))
 
     if fit.coreset.counts:
-        found = sampled_counts(opened.dataset, fit.posterior().family, MAX_ROWS, SAMPLE_SEED)
+        found = sampled_counts(opened.dataset, fit._posterior().family, MAX_ROWS, SAMPLE_SEED)
         return parted(found.responses.rows, found.n_rows, found.responses.events)
     one = partial(uniform_rows, size=MAX_ROWS, seed=SAMPLE_SEED)
     drawn = merge(list(opened.dataset.map(one, "drawing rows", canonical=True)), MAX_ROWS)

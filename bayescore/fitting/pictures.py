@@ -356,7 +356,7 @@ class FitPictures(FitAverages):
         return axes
 
     def _forest(self, prob: float) -> Axes:
-        posterior = self.posterior()
+        posterior = self._posterior()
         design = self.coreset.design
         slopes = [d for d in range(len(posterior.features)) if d != design.constant]
         kept = slopes or list(range(len(posterior.features)))
@@ -378,7 +378,7 @@ class FitPictures(FitAverages):
         return axes
 
     def _curves(self, variable: str, by: str | None, rows: RawRows, prob: float) -> Axes:
-        posterior, column, levels = self.posterior(), rows.column(variable), rows.levels(variable)
+        posterior, column, levels = self._posterior(), rows.column(variable), rows.levels(variable)
         low_end, high_end = np.quantile(column, _CURVE_ENDS).tolist()
         points = np.linspace(low_end, high_end, _POINTS)
         if levels is not None:
@@ -444,7 +444,7 @@ class FitPictures(FitAverages):
             "story": story,
             "robust": self._robust,
         }
-        write_certificate(self.certificate, self.drawn, self.coreset, path, **told, fit=self._facts(shown))
+        write_certificate(self.certificate, self._drawn, self.coreset, path, **told, fit=self._facts(shown))
 
     def _facts(self, shown: Overview) -> FitFacts:
         """Return what the page says in units and words of the data."""
@@ -458,11 +458,11 @@ class FitPictures(FitAverages):
         effects = [self._effect(own, effect) for own in core.groups for effect in own.effects]
         data = data_facts(core)
         about = f"{shown.title}: {'; '.join(shown.rows)}"
-        check = None if rows is None else check_model(self.posterior(), rows.designed(), rows.events)
+        check = None if rows is None else check_model(self._posterior(), rows.designed(), rows.events)
         if self.spread:
             drawn = f"The spread is {self.spread}."
         else:
-            drawn = f"From the {'draws' if self.used is self.drawn else 'corrected draws'}"
+            drawn = f"From the {'draws' if self._used is self._drawn else 'corrected draws'}"
             drawn += "." if self.certificate.trusted else ", which are not certified."
         words = shown.verdict, shown.checks_heading, about
         return FitFacts(*words, drawn, data, _cells(self.summary()), ratios, effects, check, self._call())

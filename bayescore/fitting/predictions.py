@@ -128,7 +128,7 @@ class FitPredictions(FitTables):
         interval_names(prob)
         rng = check_generator(0 if random_state is random_seed is None else one_seed(random_state, random_seed))
         seed = new_groups_seed(new_groups, rng)
-        posterior = self.posterior()
+        posterior = self._posterior()
         exposures = None if exposure is None else self._exposures(new, exposure)
         if kind == "mean":
             found = of_rows(posterior, new, partial(_figures, seed=seed, prob=prob), offset, groups)
@@ -152,7 +152,7 @@ class FitPredictions(FitTables):
         """Return exposures of new rows, given them or their column."""
         if not self.coreset.counts:
             raise DataError(
-                f"exposure is given, but the fit's family is {self.coreset.family_asked!r}, which takes no counts; "
+                f"exposure is given, but the fit's family is {self.coreset._family_asked!r}, which takes no counts; "
                 "leave it out"
             )
         if isinstance(exposure, str):
@@ -213,7 +213,7 @@ class FitPredictions(FitTables):
         True
         """
         options = _options(prob, max_draws)
-        found = population_shares(self.used, self.coreset, cells, by, weights=weights, max_draws=max_draws)
+        found = population_shares(self._used, self.coreset, cells, by, weights=weights, max_draws=max_draws)
         drawn = AverageDraws(found.shares[None], None, found.parts, {"weight": found.weight})
         if draws:
             return self._by_chain(drawn, options)
@@ -221,7 +221,7 @@ class FitPredictions(FitTables):
 
     def _by_chain(self, drawn: "AverageDraws", options: "Options") -> xr.DataArray:
         """Return averages at draws by chain and draw, with the level."""
-        posterior, own = self.posterior(), self.used["posterior"]
+        posterior, own = self._posterior(), self._used["posterior"]
         places = posterior.positions(options.max_draws).reshape(len(posterior.draws), -1)[0]
         return drawn.array({"chain": own["chain"].values, "draw": own["draw"].values[places]}, self._about)
 
@@ -702,7 +702,7 @@ class FitAverages(FitPredictions):
         self, asked: Callable[[AveragedRows], Contrasts], by: Any, data: Any, options: Options, *, draws: bool
     ) -> Any:
         names, every = check_by(by), data is None
-        rows = rows_of_fit(self, names) if every else averaged_rows(self.posterior(), data, by=names)
+        rows = rows_of_fit(self, names) if every else averaged_rows(self._posterior(), data, by=names)
         found = asked(rows).drawn(rows, names, options.max_draws, self.coreset if every else None)
         return self._by_chain(found, options) if draws else self._labelled(found.table(options.prob))
 

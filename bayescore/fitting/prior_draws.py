@@ -30,17 +30,17 @@ ROWS = 1000
 def prior_predictive(fit: FitParts, draws: int, random_state: Any) -> Any:
     """Return draws of the prior and of responses of some rows; arguments as of `Fit.prior_predictive`."""
     check_integer(draws, "draws", low=1)
-    seed, story = check_seed(random_state), read_posterior(fit.drawn, "fit.drawn").story
+    seed, story = check_seed(random_state), read_posterior(fit._drawn, "the fit's draws").story
     if not story:
         raise DataError("the draws are of a model of your own, whose prior the fit does not know: ask that model")
     from bayescore.models.pymc import draw_coefficients  # loads PyMC
 
-    posterior, design, rng = fit.posterior(), fit.coreset.design, np.random.default_rng(seed)
+    posterior, design, rng = fit._posterior(), fit.coreset.design, np.random.default_rng(seed)
     sample = raw_rows(fit, None)
     kept = np.sort(rng.permutation(len(sample))[:ROWS])
     rows, known = sample.designed().take(kept), None if sample.events is None else sample.events[kept]
     parameters = {"beta": draw_coefficients(prior_from_dict(story["prior"]), fit.coreset.feature_names, draws, seed)}
-    factors, attrs = [], fit.drawn.posterior.attrs
+    factors, attrs = [], fit._drawn.posterior.attrs
     for own in design.groups:
         assert fit.group_prior is not None
         sd = half_draws(fit.group_prior, (draws, len(own.effects)), rng)

@@ -277,7 +277,7 @@ class Fit(FitClusters):
         if core.groups:
             options.setdefault("group_prior", self.group_prior)
         seed = one_seed(random_state, random_seed)
-        seed = self.seed + 1 if seed is None else seed
+        seed = self._seed + 1 if seed is None else seed
         prior = prior_from_dict(story["prior"])
         return sample(whole, prior=prior, random_seed=seed, progressbar=progressbar, **options)
 

@@ -335,7 +335,7 @@ class FitTables(FitPriors):
             value, se = (getattr(found, f"elpd_{kind}{end}") for end in ("", "_se"))
             last[name] = f"{value:,.1f} ({se:,.1f})".replace("-", "−") if np.isfinite(value) else ""
         groups = {f"Groups of {own.name}": f"{len(own):,}" for own in core.groups}
-        family = core.family_asked.replace("_", " ")
+        family = core._family_asked.replace("_", " ")
         return {"Family": family, "Observations": n}, groups, {**last, "Draws": self._heading}
 
     @staticmethod
@@ -386,7 +386,7 @@ class FitTables(FitPriors):
         ('chain', 'draw', 'g')
         """
         own = self._factor(factor)
-        posterior, A = self.posterior(), self.coreset.design.raw_effects_map(own)
+        posterior, A = self._posterior(), self.coreset.design.raw_effects_map(own)
         if effect not in own.effects:
             raise DataError(f"effect={effect!r} does not vary by {own.name!r}; these do: {', '.join(own.effects)}")
         k = own.effects.index(effect)
@@ -462,7 +462,7 @@ class FitTables(FitPriors):
         >>> bool(0.1 < fit.icc()["mean"]["icc_g"] < 0.5)
         True
         """
-        source = self.used["posterior"]
+        source = self._used["posterior"]
         names = [str(name) for name in source.data_vars if str(name).startswith("icc_")]
         if names:
             draws = np.stack([source[name].transpose("chain", "draw").values for name in names], axis=2)
@@ -521,10 +521,10 @@ class FitTables(FitPriors):
         """Return the values of columns `by` that part rows, and the check of the parts, or of bins."""
         known = self
         if data is not None:
-            kept = self.given or all_rows_of(self.coreset, data, {}, progressbar=False)
-            known = replace(self, given=replace(kept, data=data, y=y, known=True))
+            kept = self._given or all_rows_of(self.coreset, data, {}, progressbar=False)
+            known = replace(self, _given=replace(kept, data=data, y=y, known=True))
         rows = raw_rows(known, None, others=data is not None, by=by)
-        found = check_model(self.posterior(), rows.designed(), rows.events, rows.parts)
+        found = check_model(self._posterior(), rows.designed(), rows.events, rows.parts)
         places = [] if found.groups is None else found.groups.tolist()
         return {name: [own[place] for place in places] for name, own in rows.labels.items()}, found
 
@@ -563,7 +563,7 @@ class FitTables(FitPriors):
         self._check_model_spread("loo")
         given = self._rows_given
         with missing_was_said():
-            return loo(self.used, self.coreset, given.data, given.y, **given.told())
+            return loo(self._used, self.coreset, given.data, given.y, **given.told())
 
 
 def _variance_of(own: Grouping, design: Design, variables: Mapping[str, Any], rows: WeightedData | None) -> FloatArray:

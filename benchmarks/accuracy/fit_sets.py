@@ -161,9 +161,9 @@ def one(name: str) -> dict[str, Any]:
     if full.X.size > ENTRIES or len(rows) > (WHOLE if full.group is None else WHOLE_GROUPED):
         return row | dict.fromkeys(("mean", "mean_chance", "sd", "sd_chance"), np.nan)
     whole = bc.sample(full, prior=prior, draws=2000, ess=4000, random_seed=1, progressbar=False)
-    resampled = "resampled" in fit.used.posterior.attrs.get("corrected", "")
+    resampled = "resampled" in fit._used.posterior.attrs.get("corrected", "")
     ess = fit.certificate.ess if resampled else np.inf
-    return row | beside(parameters(fit.used), parameters(whole), ess)
+    return row | beside(parameters(fit._used), parameters(whole), ess)
 
 
 @command("fit_sets", sets=tuple(SETS))

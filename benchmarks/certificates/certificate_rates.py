@@ -227,7 +227,7 @@ def study(number: int) -> list[Row]:
             fit = bc.fit(own.formula, own.rows, family=own.family, prior=own.prior, random_state=number, **QUIET)
         except DataError as error:
             return [{**shown, "draws": "fit", "level": "refused", "text": str(error)}]
-        core, idata = fit.coreset, fit.used
+        core, idata = fit.coreset, fit._used
         default = bc.priors.Normal(0.0, DEFAULT_SCALE)  # of standardised columns, as `fit` has it
         prior = None if own.family.startswith("normal") else design_prior(own.prior, core.design, default)
         full = bc.all_rows(own.rows, design=core.design, family=own.family, **QUIET)

@@ -57,7 +57,7 @@ def fitted(own: MixedSet, frame: pd.DataFrame) -> tuple[bc.Fit, dict[str, Any]]:
 
 def draws_of(fit: bc.Fit) -> Draws:
     """Return draws of a fit's parameters, in units of the design's columns."""
-    source = fit.used.posterior
+    source = fit._used.posterior
     found = {"beta": source["beta"].values}
     if "sigma" in source:
         found["sigma"] = source["sigma"].values[..., None]

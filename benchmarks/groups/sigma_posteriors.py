@@ -147,7 +147,7 @@ def main_repeated(trials: int = 5) -> None:
                 warnings.simplefilter("always")
                 if way == "fit":
                     fit = bc.fit(formula, frame, random_state=seed, **QUIET)
-                    level, core, idata = fit.level, fit.coreset, fit.used
+                    level, core, idata = fit.level, fit.coreset, fit._used
                     tries = sum(step.what == "certify" for step in fit.story)
                 else:
                     core = bc.build_coreset(frame, formula=formula, random_state=seed, **QUIET)

@@ -61,7 +61,7 @@ def test_a_scale_alone_changes_no_figure_of_the_judgement():
 def test_sds_and_correlations_of_slopes_are_those_of_the_summary():
     rows = ROWS.assign(ill=ROWS["ill"] ^ (RNG.random(N) < 0.02))
     fit = bc.fit("ill ~ height + (1 + height | site)", rows, random_state=1, **QUIET)
-    drawn = replace(fit, certificate=replace(fit.certificate, idata=fit.drawn))
+    drawn = replace(fit, certificate=replace(fit.certificate, idata=fit._drawn))
     table, summary = fit.certificate.coordinates, drawn.summary()
     slope = np.exp(table["median"]["log sigma_site[height]"])
     assert slope == pytest.approx(summary["mean"]["sigma_site[height]"], rel=0.3)
@@ -72,7 +72,7 @@ def test_sds_and_correlations_of_slopes_are_those_of_the_summary():
 
 
 def bare_of_judged(fit):
-    posterior = with_scales(read_posterior(fit.drawn, "drawn"), fit.coreset.groups)
+    posterior = with_scales(read_posterior(fit._drawn, "drawn"), fit.coreset.groups)
     return bare_table(posterior, DataUnits(Design(fit.coreset.feature_names, groups=fit.coreset.groups)))
 
 

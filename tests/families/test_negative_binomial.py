@@ -224,7 +224,7 @@ def test_predicted_counts_and_checks_have_the_familys_spread(core, draws):
     assert own > 1.3 * other
     rate = fit.average_predictions()["mean"][0]
     X = fit.coreset.design.transform(ROWS)
-    used = fit.used.posterior["beta"].values.reshape(-1, 4)
+    used = fit._used.posterior["beta"].values.reshape(-1, 4)
     assert rate == pytest.approx(np.exp(used @ X.T + ROWS["log_time"].to_numpy()).mean(), rel=1e-3)
 
 

@@ -487,7 +487,7 @@ def test_nuts_and_checks_for_arviz_know_numbers(fit):
     assert abs((replicated - replicated.mean(axis=(0, 1))).std() / SD - 1.0) < 0.02
     rows = bc.all_rows(ROWS[:9], design=fit.coreset.design, family=FAMILY, **QUIET)
     wanted = stats.norm.logpdf(
-        Y[:9], (X[:9] @ fit.coreset.design.raw_coefficients(fit.used.posterior["beta"].values).reshape(-1, 3).T).T, SD
+        Y[:9], (X[:9] @ fit.coreset.design.raw_coefficients(fit._used.posterior["beta"].values).reshape(-1, 3).T).T, SD
     )
     np.testing.assert_allclose(log_likelihood(fit.idata, rows).values.reshape(-1, 9), wanted, rtol=1e-9)
     log_p = fit.inference_data(ROWS[:9], max_draws=10**6)["log_likelihood"]["y"].values

@@ -77,16 +77,16 @@ def test_readers_go_by_the_draws_as_they_were_sampled(fit, tmp_path):
     assert DESIGN_POSTERIOR in fit.idata
     assert DESIGN_POSTERIOR not in as_sampled(fit.idata)
     again = bc.certify(fit.idata, fit.coreset, ROWS, progressbar=False)
-    known = bc.certify(fit.used, fit.coreset, ROWS, progressbar=False)
+    known = bc.certify(fit._used, fit.coreset, ROWS, progressbar=False)
     assert (again.level, again.text) == (known.level, known.text)
-    compared = bc.compare_posteriors({"the same": fit.idata}, fit.used)
+    compared = bc.compare_posteriors({"the same": fit.idata}, fit._used)
     np.testing.assert_array_equal(compared.coordinates["mean_error_sd"], 0.0)
     path = tmp_path / "draws.nc"
     write_inference_data(fit.idata, str(path))
     read = read_inference_data(str(path))
-    np.testing.assert_array_equal(as_sampled(read)["posterior"]["beta"], fit.used["posterior"]["beta"])
+    np.testing.assert_array_equal(as_sampled(read)["posterior"]["beta"], fit._used["posterior"]["beta"])
     np.testing.assert_array_equal(read["posterior"]["coef"], fit.idata["posterior"]["coef"])
-    assert "beta" in fit.used["posterior"]  # the fit's own draws stay as they were
+    assert "beta" in fit._used["posterior"]  # the fit's own draws stay as they were
 
 
 def test_the_draws_of_files_read_again_and_of_updates_are_in_the_data_s_units_too(tmp_path):

@@ -70,7 +70,7 @@ def test_there_is_a_line_for_each_level_of_another_column(fit):
 def test_the_text_below_the_axis_says_what_others_are_held_at(fit):
     grouped = bool(fit.coreset.groups)
     held = fit.plot("age").texts[-1].get_text()
-    most = fit.given.data["device"].mode()[0]
+    most = fit._given.data["device"].mode()[0]
     assert held == f"held at: device = {most} (most frequent)" + "; averaged over groups of g" * grouped
     assert "age = 45" in fit.plot("device").texts[-1].get_text()
     assert [text.get_text() for text in fit.plot("age", by="device").texts] == ["averaged over groups of g"] * grouped
@@ -83,7 +83,7 @@ def test_lines_of_groups_have_their_effects(fit):
         return
     axes = fit.plot("device", by="g")
     assert len(axes.get_legend().get_texts()) == 8
-    rows = pd.DataFrame({"age": fit.given.data["age"].mean(), "device": ["phone", "tablet"], "g": "c"})
+    rows = pd.DataFrame({"age": fit._given.data["age"].mean(), "device": ["phone", "tablet"], "g": "c"})
     assert np.allclose(axes.lines[2].get_ydata(), fit.predict(rows)["mean"], atol=1e-6)
 
 
@@ -116,7 +116,7 @@ def test_a_check_by_a_column_is_drawn_as_its_table_says(fit):
 @pytest.mark.statistical(rate=1e-4)
 def test_a_check_by_a_column_sees_what_the_model_lacks(fit):
     """Each of two shares is outside by chance in 1 of 17; both with gaps of 12 sds never."""
-    rows = fit.given.data.copy()
+    rows = fit._given.data.copy()
     rng = np.random.default_rng(8)
     rows["night"] = rng.random(len(rows)) < 0.5
     eta = 0.08 * (rows["age"] - 45) + 2.0 * (rows["night"] - 0.5)

@@ -30,7 +30,7 @@ def test_the_interval_of_a_new_group_has_the_spread_of_groups(fit):
     assert (averaged["97.5%"] - averaged["2.5%"])[:3].max() < 0.25
     assert np.allclose(sampled.loc[3], averaged.loc[3])
     sigma = fit.idata.posterior["sigma_g"].values.ravel()
-    beta = fit.used.posterior["beta"].values.reshape(len(sigma), -1) @ fit.coreset.design.transform(NEW)[0]
+    beta = fit._used.posterior["beta"].values.reshape(len(sigma), -1) @ fit.coreset.design.transform(NEW)[0]
     draws = 1 / (1 + np.exp(-(beta + sigma * np.random.default_rng(0).normal(size=len(sigma)))))
     assert np.allclose(sampled.loc[0, ["2.5%", "97.5%"]], np.quantile(draws, [0.025, 0.975]), atol=0.03)
 

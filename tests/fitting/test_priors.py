@@ -317,7 +317,7 @@ def test_the_first_line_says_what_a_prior_moves_by_more_than_2_nats(curved, grou
     said = one_line(fit)
     assert re.search(rf"BUT CHECK THE PRIOR: it moves '({named}).*?' by [\d.,]+ nats", said)
     assert re.search(rf"The prior moves '({named}).*? to \S+ from the data's \S+, at a cost of [\d.,]+ nats", said)
-    assert fit.pull.nats > 2.0
+    assert fit._pull.nats > 2.0
 
 
 def test_the_pull_is_what_the_likelihood_loses(curved):

@@ -330,10 +330,10 @@ def test_a_fit_that_is_certified_uses_all_its_draws(frame):
     """Of groups 500 draws are weighed; where these are certified, the others are as good."""
     twice = pd.concat([frame, frame.assign(age=frame["age"] + 1.0)], ignore_index=True)
     fit = bc.fit("y ~ age + (1 | g)", twice, random_state=5, progressbar=False)
-    some = fit.used.isel(draw=slice(0, 125))
+    some = fit._used.isel(draw=slice(0, 125))
     certified = replace(fit, certificate=replace(fit.certificate, level=Level.CERTIFIED, idata=some))
-    assert certified.used is fit.drawn
+    assert certified.used is fit._drawn
     corrected = replace(fit, certificate=replace(fit.certificate, level=Level.CORRECTED, idata=some))
     assert corrected.used is some  # the control
-    moved = replace(fit, certificate=replace(fit.certificate, level=Level.CERTIFIED, idata=fit.drawn.copy()))
+    moved = replace(fit, certificate=replace(fit.certificate, level=Level.CERTIFIED, idata=fit._drawn.copy()))
     assert moved.used is moved.certificate.idata

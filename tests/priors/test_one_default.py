@@ -45,7 +45,7 @@ def of_draws(idata):
 def test_sample_and_fit_have_the_same_prior_whatever_the_scaling(family):
     formula = f"{LABEL.get(family, 'price')} ~ year + ph + kind"
     fit = bc.fit(formula, ROWS, family=family, random_state=1, **QUIET)
-    known = slopes(fit.design_prior, fit.coreset)
+    known = slopes(fit._design_prior, fit.coreset)
     unit = ROWS["price"].std(ddof=0) if family == "normal" else 1.0
     np.testing.assert_allclose(known[1], 2.5 * unit / ROWS["ph"].std(ddof=0), rtol=0.02)
     for standardize in (False, True):
@@ -92,7 +92,7 @@ def test_files_and_tests_rows_keep_the_prior(tmp_path):
 def test_without_an_intercept_it_is_that_of_fit():
     fit = bc.fit("hit ~ 0 + year + ph", ROWS, random_state=1, **QUIET)
     core = bc.build_coreset(ROWS, formula="hit ~ 0 + year + ph", random_state=1, **QUIET)
-    assert prior_for(None, core, bc.families.Logistic()) == fit.design_prior
+    assert prior_for(None, core, bc.families.Logistic()) == fit._design_prior
 
 
 @pytest.mark.parametrize("formula", ["hit ~ year", "calls ~ year + (1 | land)", "price ~ year + (1 | land)"])
@@ -104,12 +104,12 @@ def test_sample_and_model_take_a_fit_and_its_priors(formula):
     )
     again = bc.sample(fit, draws=300, random_seed=4, **QUIET)
     assert again["posterior"].sizes["draw"] == 300
-    assert of_draws(again) == fit.design_prior
+    assert of_draws(again) == fit._design_prior
     assert bc.Fit.of_draws(again, fit.coreset, ROWS, progressbar=False).group_prior == fit.group_prior
     built = bc.model(fit)
     assert built.coords["feature"] == fit.coreset.feature_names
     point = built.initial_point()
-    known = bc.model(fit.coreset, prior=fit.design_prior, group_prior=fit.group_prior)
+    known = bc.model(fit.coreset, prior=fit._design_prior, group_prior=fit.group_prior)
     assert built.compile_logp()(point) == known.compile_logp()(point)
     tight = bc.sample(fit, prior=bc.priors.Normal(0, 0.001), draws=300, random_seed=4, **QUIET)
     assert abs(tight["posterior"]["beta"].values[..., 1].mean()) < 0.02
@@ -117,7 +117,7 @@ def test_sample_and_model_take_a_fit_and_its_priors(formula):
 
 def test_draws_of_a_model_of_ones_own_have_no_prior_to_take():
     fit = bc.fit("hit ~ year", ROWS, random_state=1, **QUIET)
-    del fit.drawn["posterior"].attrs["posterior_of"]
+    del fit._drawn["posterior"].attrs["posterior_of"]
     with pytest.raises(DataError, match="give prior="):
         bc.sample(fit, **QUIET)
     assert draw_coefficients(bc.priors.Normal(0, 1), ["a", "b"], 3, 0).shape == (3, 2)

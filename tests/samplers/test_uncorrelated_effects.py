@@ -268,7 +268,7 @@ def test_the_unit_of_a_column_changes_units_only(family, terms):
         rows = made(scale=scale)
         fit = bc.fit(f"{LABELS[family]} ~ x + z + {terms}", rows, family=family, random_state=1, **QUIET)
         assert fit.level == "certified"
-        found.append(np.log(fit.used["posterior"]["sigma_g"].values))
+        found.append(np.log(fit._used["posterior"]["sigma_g"].values))
         table = fit.summary()["mean"]
         assert table["sigma_g[x]"] * scale == pytest.approx(
             np.exp(found[0][..., -1]).mean() / made()["x"].std(), rel=0.1

@@ -282,7 +282,7 @@ def test_groups_have_the_density_of_their_multivariate_normal(fit):
     everything = bc.all_rows(rows, design=core.design, family=core.family, **QUIET)
     at = np.arange(0, 4000, 400)
     within = squares_within(posterior.flat[at], core, Dataset(everything.as_source(), core.design))
-    found = NoiseStrategy(fit.used, posterior, core, None).of_groups(at, within)
+    found = NoiseStrategy(fit._used, posterior, core, None).of_groups(at, within)
     for place, s in enumerate(at):
         gap, sd, sigma = (
             everything.X @ posterior.flat[s] + everything.offset,
