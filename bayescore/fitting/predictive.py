@@ -83,28 +83,26 @@ def _log_densities(own: Responses, predictor: Predictor, family: Family) -> Floa
 
 def _responses(fit: FitParts, data: Any, y: Any) -> Responses:
     """Return rows in the design with their responses, in their order: those given, or of the fit; up to `MAX_ROWS`."""
-    core = fit.coreset
+    core, posterior = fit.coreset, fit._posterior()
     if isinstance(data, WeightedData):
-        posterior = fit._posterior()
         check_same_design(data, posterior.features, posterior.design, "data")
-        return Responses(*events_of(data)) if core.counts else _unweighted(data)
-    dataset = _of_fit(fit) if data is None else _given_rows(fit, data, y)
-    if core.counts:
-        return sampled_counts(dataset, fit._posterior().family, MAX_ROWS, SAMPLE_SEED).some(MAX_ROWS).responses
-    one = partial(uniform_rows, size=MAX_ROWS, seed=SAMPLE_SEED)
-    drawn = merge(list(dataset.map(one, "drawing rows", canonical=True)), MAX_ROWS)
-    return _unweighted(drawn.rows.take(np.argsort(drawn.positions)))
-
-
-def _unweighted(rows: WeightedData) -> Responses:
-    """Return responses each of which counts once; raise where some row has another weight, or stands for many."""
+        found = Responses(*events_of(data)) if core.counts else Responses(data)
+    else:
+        dataset = _of_fit(fit) if data is None else _given_rows(fit, data, y)
+        if core.counts:
+            found = sampled_counts(dataset, posterior.family, MAX_ROWS, SAMPLE_SEED).some(MAX_ROWS).responses
+        else:
+            one = partial(uniform_rows, size=MAX_ROWS, seed=SAMPLE_SEED)
+            drawn = merge(list(dataset.map(one, "drawing rows", canonical=True)), MAX_ROWS)
+            found = Responses(drawn.rows.take(np.argsort(drawn.positions)))
+    rows = found.rows
     check_no_pseudo(rows, "data")
-    if (other := np.flatnonzero(rows.weights != 1.0)).size:
+    if (other := np.flatnonzero(rows.weights != 1.0)).size and not posterior.family.exponential:  # of exposures
         raise DataError(
             f"the rows have weights, row {rows.index[other[0]]} one of {rows.weights[other[0]]:g}, and ArviZ's "
             "functions count rows: give rows without weights or trials, fit.inference_data(rows)"
         )
-    return Responses(rows)
+    return found
 
 
 def _of_fit(fit: FitParts) -> Dataset:

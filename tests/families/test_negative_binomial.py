@@ -17,6 +17,7 @@ from bayescore.cli import main
 from bayescore.diagnostics.loo import loo
 from bayescore.diagnostics.model_check import Dispersion
 from bayescore.families.family import FAMILIES, SIZED, check_family
+from bayescore.fitting.route import Given
 from bayescore.models.groups.marginal import CollapsedTarget, collapsed_density
 from bayescore.models.posterior import log_likelihoods, prior_part
 from bayescore.models.row_kernels import add_terms
@@ -232,7 +233,7 @@ def test_averages_over_a_sample_of_many_rows_are_those_of_all():
     rows = counts(60_000, seed=8)
     core = bc.build_coreset(rows, method="condensed", random_state=1, **HOW)
     idata = sample(core, random_seed=2, draws=100, **QUIET)
-    fit = bc.Fit.from_draws(idata, core, rows, label="n", offset="log_time", **QUIET)
+    fit = fit_of(idata, core, _given=Given(rows, roles={"label": "n", "offset": "log_time"}))
     table = fit.average_predictions(by="rare", max_draws=400).set_index("rare")
     beta, X = idata.posterior["beta"].values.reshape(-1, 4), core.design.transform(rows)
     for level, part in rows.groupby("rare"):
@@ -320,7 +321,7 @@ def test_an_exposure_is_refused_at_every_door(core, draws):
 def test_weights_are_not_drawn_as_exposures(everything):
     X, y = ROWS[["a"]].to_numpy(), ROWS["n"].to_numpy()
     full = bc.all_rows(X, y, weights=np.full(len(y), 2.0), family=FAMILY, **QUIET)
-    with pytest.raises(DataError, match="weight other than 1"):
+    with pytest.raises(DataError, match="row 0 one of 2, and ArviZ"):
         fit_of(sample(full, sampler="mala", random_seed=1, **QUIET), full).inference_data(full)
 
 

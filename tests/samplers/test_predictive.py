@@ -59,7 +59,7 @@ def test_the_posterior_given_is_left_alone_and_a_seed_repeats(idata, rows):
 def test_arviz_plots_take_it(idata, rows):
     check = fit_of(idata, rows).inference_data(rows, max_draws=50, random_state=5)
     if ARVIZ_1:
-        with pytest.warns(UserWarning, match="discrete"):
+        with pytest.warns(UserWarning, match="binary|discrete"):
             az.plot_ppc_dist(check)
         az.plot_ppc_pava(check, data_type="binary")  # in place of plot_separation, and for binary labels of plot_ppc
         az.plot_ppc_interval(check)
