@@ -410,7 +410,7 @@ def loo_compare(
     for name, given in models.items():
         rows = _LabelledRows(data, y, beside) if data is not None else _rows_of(str(name), given)
         if hasattr(given, "coreset"):  # a fit; `fitting` imports this module
-            given = given.used, given.coreset
+            given = given._used, given.coreset
         if not isinstance(given, tuple) or len(given) != 2:
             raise TypeError(f"models[{name!r}] is a {type(given).__name__}; give a fit, or (posterior, coreset)")
         weighted = has_weights(rows.data, rows.beside.get("weights"))

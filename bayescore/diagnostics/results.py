@@ -235,16 +235,7 @@ class Verdict:
     text: str
 
 
-_HEADLINES = {
-    Level.CERTIFIED: "CERTIFIED",
-    Level.CORRECTED: "CERTIFIED AFTER CORRECTION",
-    Level.NOT_CERTIFIED: "NOT CERTIFIED: do not use",
-}
-
-
-def headline(level: str) -> str:
-    """Return the words with which certificates, fits and pages begin."""
-    return _HEADLINES[Level(level)]
+_TRUSTED = {Level.CERTIFIED: "CERTIFIED", Level.CORRECTED: "CERTIFIED AFTER CORRECTION"}
 
 
 @dataclass(frozen=True)
@@ -406,8 +397,11 @@ class CertificateData:
 
     @property
     def headline(self) -> str:
-        """The verdict for everybody."""
-        return headline(self.level)
+        """The verdict for everybody, with which certificates, fits and pages begin."""
+        if self.trusted:
+            return _TRUSTED[self.level]
+        unchecked = not self.n_passes and self.remedy is None
+        return f"NOT CERTIFIED: {'not checked' if unchecked else 'do not use'}"
 
     @property
     def checks(self) -> list[Check]:

@@ -14,7 +14,7 @@ import pandas as pd
 
 from bayescore.data.design import terms_text
 from bayescore.diagnostics.model_check import Dispersion
-from bayescore.diagnostics.results import Check, headline
+from bayescore.diagnostics.results import Check
 from bayescore.fitting.parts import FitParts, parameters, table
 from bayescore.limits import MAX_PRIOR_SHARE, MIN_MEAN_WEIGHT, PROB
 from bayescore.priors.by_name import prior_from_dict
@@ -137,7 +137,7 @@ def family_text(fit: FitParts) -> str:
 
 def _verdict(fit: FitParts) -> str:
     """Return the level, and what there is to check of a model whose draws are right."""
-    said = headline(fit.certificate.level)
+    said = fit.certificate.headline
     if not fit.certificate.trusted:
         return said
     doubts: dict[str, str] = {}

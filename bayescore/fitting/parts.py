@@ -152,12 +152,12 @@ class FitParts:
         )
 
     @property
-    def is_pooled(self) -> bool:
+    def _is_pooled(self) -> bool:
         """Whether the draws are of several imputed tables."""
         return self.spread.startswith("pooled")
 
     def _check_one_table(self) -> None:
-        if self.is_pooled:
+        if self._is_pooled:
             raise DataError(
                 f"the draws are {self.spread}, and not of one: give rows to an answer that takes data=rows, such as "
                 "all tables below each other, or fit one table"
@@ -259,7 +259,7 @@ class FitParts:
 
     def _check_model_spread(self, what: str, otherwise: str = "") -> None:
         """Raise if the draws are not those of the model's own posterior, which an answer is of; name another way."""
-        if self.is_pooled:
+        if self._is_pooled:
             raise DataError(
                 f"{what} is of the posterior of one table, and these draws are {self.spread}; fit one table"
             )

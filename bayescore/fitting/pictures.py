@@ -492,7 +492,7 @@ class FitPictures(FitAverages):
         for name, pattern in (("cluster", r"clusters of '(.*?)'"), ("strata", r"strat(?:a|um) of '(.*?)'")):
             if found := re.search(pattern, self.spread):
                 asked[name] = found[1]
-        if self.is_pooled:
+        if self._is_pooled:
             asked["imputed"] = True
         if self.formula is not None:
             asked.pop("label", None)

@@ -343,7 +343,7 @@ def of_fit(data: Any, prior: Any, group_prior: Any) -> tuple[Any, Any, Any]:
     core = data.coreset
     if group_prior is None and core.groups:
         group_prior = data.group_prior
-    return core, data.design_prior if prior is None else prior, group_prior
+    return core, data._design_prior if prior is None else prior, group_prior
 
 
 def group_prior_for(given: Any, rows: WeightedData, family: Family) -> GroupPrior:

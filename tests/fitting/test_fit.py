@@ -88,7 +88,7 @@ def test_rows_that_come_once_are_never_certified(rows):
     with pytest.warns(UserWarning, match="not certified: The rows came once"):
         fit = bc.fit(iter([(X[:3000], y[:3000]), (X[3000:], y[3000:])]), random_state=1, progressbar=False)
     assert fit.level == "not certified"
-    assert repr(fit).splitlines()[0].endswith("NOT CERTIFIED: do not use")
+    assert repr(fit).splitlines()[0].endswith("NOT CERTIFIED: not checked")
     assert "The rows came once" in one_line(fit)
     assert len(fit.summary()) == 2
 

@@ -82,7 +82,7 @@ def test_a_column_in_another_unit_has_the_same_posterior():
 
 def test_files_and_tests_rows_keep_the_prior(tmp_path):
     core = bc.build_coreset(ROWS, formula="hit ~ year + kind", random_state=1, **QUIET)
-    core.to_parquet(tmp_path / "core.parquet")
+    core.save(tmp_path / "core.parquet")
     wanted = prior_for(None, core, bc.families.Logistic())
     assert prior_for(None, bc.read_coreset(tmp_path / "core.parquet"), bc.families.Logistic()) == wanted
     some = bc.all_rows(ROWS[:50], design=core.design, **QUIET)
@@ -105,7 +105,7 @@ def test_sample_and_model_take_a_fit_and_its_priors(formula):
     again = bc.sample(fit, draws=300, random_seed=4, **QUIET)
     assert again["posterior"].sizes["draw"] == 300
     assert of_draws(again) == fit._design_prior
-    assert bc.Fit.of_draws(again, fit.coreset, ROWS, progressbar=False).group_prior == fit.group_prior
+    assert bc.Fit.from_draws(again, fit.coreset, ROWS, progressbar=False).group_prior == fit.group_prior
     built = bc.model(fit)
     assert built.coords["feature"] == fit.coreset.feature_names
     point = built.initial_point()

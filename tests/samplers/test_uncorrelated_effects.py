@@ -435,14 +435,14 @@ def test_what_an_earlier_version_wrote_of_centred_columns_is_refused(terms, tmp_
     refused = rf"effects of 'x' in {re.escape(terms_text(core_of(terms).groups))} .* earlier version.*again"
     for standardize, all_terms in ((True, terms), (False, terms), (True, "(1 + x | g)")):
         core = core_of(all_terms, standardize=standardize)
-        core.to_parquet(tmp_path / "core.parquet")
+        core.save(tmp_path / "core.parquet")
         assert bc.read_coreset(tmp_path / "core.parquet").design == core.design
         fields = core.design.to_dict()
         if not (standardize and all_terms == terms):
             assert fields == earlier(fields)
             continue
         with patch.object(type(core.design), "to_dict", return_value=earlier(fields)):
-            core.to_parquet(tmp_path / "core.parquet")
+            core.save(tmp_path / "core.parquet")
         with pytest.raises(DataError, match=rf"core\.parquet': {refused}"):
             bc.read_coreset(tmp_path / "core.parquet")
         attrs = {"design": json.dumps(earlier(fields))}
