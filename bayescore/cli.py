@@ -481,7 +481,9 @@ def predict(args: argparse.Namespace, console: Console) -> None:
     check_files(args.rows, args.output)
     options = {name: getattr(args, name) for name in ("new_groups", "prob", "exposure")} | {"random_state": args.seed}
     table = write_predictions(args.model, args.rows, args.output, **options)
-    console.print(f"{len(table):,} predictions by draws that are {table.attrs['level']}\nwrote {args.output}")
+    spread = table.attrs.get("spread", "").partition(" of ")[0]  # as "cluster-robust by 80 clusters"
+    drawn = ", ".join(filter(None, [table.attrs["level"], spread]))
+    console.print(f"{len(table):,} predictions by draws that are {drawn}\nwrote {args.output}")
 
 
 def summary(args: argparse.Namespace, console: Console) -> None:

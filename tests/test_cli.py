@@ -206,7 +206,8 @@ def test_certify_prints_and_reports_the_verdict(inputs: Path, capsys: pytest.Cap
     printed = capsys.readouterr().out
     core = bc.read_coreset("core.parquet")
     found = bc.certify(compat.read_inference_data("posterior.nc"), core, frame(), label="y", progressbar=False)
-    assert f"{found.headline}\n  {found.text}\n" in printed
+    assert found.headline in printed
+    assert f"\n  {found.text}\n" in printed
     assert files() == before
     assert cli.main([*CERTIFY.split(), "-o", "c e.html"]) == 0
     assert "wrote c e.html" in capsys.readouterr().out
@@ -235,8 +236,9 @@ def test_certify_exits_0_whatever_the_verdict(
     write_posterior(bc.sample(core, sampler="mala", draws=250, random_seed=0, progressbar=False), "p.nc")
     argv = ["certify", "p.nc", "c.parquet", "many.parquet", "--label", "y", "--quiet", "-o", "c.html"]
     assert cli.main(argv) == 0
-    assert f": {level}. " in capsys.readouterr().out
-    assert f": {level}</strong>" in Path("c.html").read_text(encoding="utf-8")
+    headline = {"certified": "CERTIFIED", "corrected": "CERTIFIED AFTER CORRECTION"}.get(level, "NOT CERTIFIED")
+    assert headline in capsys.readouterr().out
+    assert f"<strong>{headline}" in Path("c.html").read_text(encoding="utf-8")
 
 
 def test_certify_writes_the_corrected_draws_or_says_why_not(inputs: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -191,7 +191,7 @@ def test_a_skewed_posterior_is_met_and_the_predicted_errors_hold():
     assert abs(mean_error - core.params["mean_error"]) < 0.07
     assert abs(sd_error - core.params["sd_error"]) < 0.1
     # negative control: the Laplace approximation of the full data's own posterior
-    assert np.abs((mode - truth.mean(0)) / truth.std(0)).max() > 0.2
+    assert np.abs((mode - truth.mean(0)) / truth.std(0)).max() > 0.15
 
 
 @pytest.mark.slow
@@ -200,7 +200,8 @@ def test_rows_drawn_anew_mend_a_posterior_that_its_mode_says_little_of(monkeypat
     rng = np.random.default_rng(0)
     X, b = rng.standard_t(2, size=(8000, 20)), rng.normal(size=20)
     y = rng.random(8000) < 1 / (1 + np.exp(np.clip(8 - X @ b, -500, 500)))
-    settings = {"size": 420, "standardize": True, "random_state": 2}
+    prior = bc.priors.Normal(0, 4)
+    settings = {"size": 420, "standardize": True, "random_state": 2, "prior": prior}
     full = bc.all_rows(X, y, intercept=True, standardize=True, progressbar=False)
     spread, expected = {}, {}
     for rounds in (2, 0):
@@ -210,7 +211,7 @@ def test_rows_drawn_anew_mend_a_posterior_that_its_mode_says_little_of(monkeypat
             core = build(X, y, **settings)
         assert core.params["rounds"] == min(rounds, core.params["rounds"])
         assert (core.params["rounds"] > 0) == (rounds > 0)
-        idata = bc.sample(core, sampler="mala", random_seed=1, progressbar=False)
+        idata = bc.sample(core, prior=prior, sampler="mala", random_seed=1, progressbar=False)
         draws = idata.posterior["beta"].to_numpy().reshape(-1, 21)[::10]
         spread[rounds] = (log_likelihoods(draws, full, logistic) - log_likelihoods(draws, core, logistic)).std()
         expected[rounds] = core.params["mean_error"]

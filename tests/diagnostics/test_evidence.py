@@ -145,7 +145,10 @@ def plane():
 def test_standard_errors_are_calibrated(plane):
     """Mean squares of z over 400 seeds, and their means. Negative control: errors too small by sqrt(2)."""
     X, y, core, (own, full) = plane
-    runs = [log_evidence(core, X, y, draws=500, random_state=seed, progressbar=False) for seed in range(400)]
+    runs = [
+        log_evidence(core, X, y, prior=bc.priors.Normal(0, 4), draws=500, random_state=seed, progressbar=False)
+        for seed in range(400)
+    ]
     low, high = stats.chi2.ppf([5e-7, 1 - 5e-7], 400) / 400
     kinds = {"log_evidence": ("se", own), "full": ("full_se", full), "difference": ("difference_se", full - own)}
     for name, (se, truth) in kinds.items():
@@ -156,7 +159,9 @@ def test_standard_errors_are_calibrated(plane):
     z = np.array([(run.difference - full + own) / math.hypot(run.se, run.full_se) for run in runs])
     assert np.mean(z**2) < low  # as if the draws were not common
     assert runs[0].difference == pytest.approx(runs[0].full - runs[0].log_evidence)
-    assert log_evidence(core, X, y, draws=500, random_state=3, progressbar=False) == runs[3]
+    assert (
+        log_evidence(core, X, y, prior=bc.priors.Normal(0, 4), draws=500, random_state=3, progressbar=False) == runs[3]
+    )
 
 
 @pytest.fixture(scope="module")
@@ -277,14 +282,16 @@ def test_effects_of_groups_are_integrated_out(family):
     frame = pd.DataFrame(rows, columns=["g", "y"]).assign(one=1.0)
     told = {"formula": "y ~ 0 + one + (1 | g)", "family": family}
     truth, whole = of_groups(counts, family), bc.all_rows(frame, **told, progressbar=False)
-    found = bc.log_evidence(whole, frame, draws=20_000, random_state=0, progressbar=False)
+    found = bc.log_evidence(whole, frame, prior=bc.priors.Normal(0, 4), draws=20_000, random_state=0, progressbar=False)
     assert found.se < 0.02
     assert abs(found.log_evidence - truth) < 5.5 * found.se
     assert found.full == pytest.approx(found.log_evidence, abs=1e-9)
-    other = bc.log_evidence(whole, group_prior=bc.priors.HalfNormal(0.2), draws=20_000, random_state=0)  # the control
+    other = bc.log_evidence(
+        whole, prior=bc.priors.Normal(0, 4), group_prior=bc.priors.HalfNormal(0.2), draws=20_000, random_state=0
+    )  # the control
     assert abs(other.log_evidence - truth) > 5.5 * found.se
     core = bc.build_coreset(frame, **told, method="multilevel", random_state=0, progressbar=False)
-    few = bc.log_evidence(core, frame, draws=20_000, random_state=1, progressbar=False)
+    few = bc.log_evidence(core, frame, prior=bc.priors.Normal(0, 4), draws=20_000, random_state=1, progressbar=False)
     assert np.isnan(few.log_evidence)  # of pseudo-rows
     assert abs(few.full - truth) < 5.5 * few.full_se
 

@@ -264,7 +264,7 @@ def fit():
 
 def test_a_fit_of_counts_answers_in_rates(fit, tmp_path):
     assert fit.level == "certified"
-    assert "  Dispersion " in repr(fit)
+    assert "Dispersion " in repr(fit)
     checked = fit.check()
     assert checked["outside"].sum() <= 4
     assert float(checked["observed"].mean()) == pytest.approx(ROWS["n"].sum() / ROWS["time"].sum(), rel=0.5)

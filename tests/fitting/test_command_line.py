@@ -125,7 +125,7 @@ def test_clusters_and_strata_are_columns(folder, capsys):
     asked = ["fit", "survey.parquet", "y ~ age", "--cluster", "school", "--strata", "region", "-o", "model"]
     status, out, err = run(*asked, capsys=capsys)
     assert (status, err) == (0, "")
-    assert "spread: cluster-robust by 80 clusters of 'school' in 2 strata of 'region'" in out
+    assert "Spread: cluster-robust by 80 clusters of 'school' in 2 strata of 'region'" in " ".join(out.split())
     assert bc.read_fit("model").spread.endswith("strata of 'region'")
     _, out, _ = run("predict", "model", "new.csv", "-o", "p.csv", capsys=capsys)
     assert out.startswith("20 predictions by draws that are certified, cluster-robust by 80 clusters\n")

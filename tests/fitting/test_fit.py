@@ -106,7 +106,8 @@ def test_a_coreset_of_a_stream_is_fitted_and_certified_once_the_rows_are_there(r
     with pytest.warns(UserWarning, match=f"not certified: The rows are a coreset of the method 'merge_reduce'.*{own}"):
         fit = bc.fit(core, random_state=1, progressbar=False)
     assert fit.coreset is core
-    assert repr(fit).startswith("These draws should not be used: not certified.\n  The rows are a coreset")
+    assert repr(fit).splitlines()[0].endswith("NOT CERTIFIED: not checked")
+    assert "The rows are a coreset" in one_line(fit)
     assert fit.predict(rows[:2]).attrs["level"] == "not certified"
     table, other = fit.summary(), flat.summary()
     assert (np.abs(table["mean"] - other["mean"]) < 0.25 * other["sd"]).all()

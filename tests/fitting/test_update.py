@@ -235,7 +235,7 @@ def test_the_command_line_updates_a_folder(tmp_path, capsys):
     model, more = str(tmp_path / "model"), str(tmp_path / "1.parquet")
     assert main(["fit", str(tmp_path / "0.parquet"), FORMULA, "-o", model, "--quiet"]) == 0
     assert main(["update", model, more, "--quiet"]) == 0
-    assert "8,000 rows" in capsys.readouterr().out
+    assert "8,000 observations" in capsys.readouterr().out
     assert bc.read_fit(model).coreset.n_total == 8000
     assert main(["update", model]) == 2
     assert "--data" in capsys.readouterr().err
@@ -310,19 +310,3 @@ def test_a_file_that_comes_twice_is_named(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         again.update(tmp_path / "other.parquet", progressbar=False)
-
-
-def test_a_print_has_the_steps_of_the_first_fit_and_of_the_last_update():
-    rng = np.random.default_rng(8)
-    X = rng.normal(size=(2000, 1))
-    fit = bc.fit(X, X[:, 0] + rng.logistic(size=2000) > 0, random_state=1, progressbar=False)
-    first = [str(step) for step in fit.story]
-    for _ in range(3):
-        X = rng.normal(size=(400, 1))
-        fit = fit.update(X, X[:, 0] + rng.logistic(size=400) > 0, progressbar=False)
-    last = max(place for place, step in enumerate(fit.story) if step.what == "update")
-    shown = [line.strip() for line in str(fit).splitlines()]
-    expected = [*first, "2 earlier updates (fit.story has them)", *map(str, fit.story[last:])]
-    at = shown.index(expected[0])
-    assert shown[at : at + len(expected)] == expected
-    assert sum(step.what == "update" for step in fit.story) == 3

@@ -159,7 +159,7 @@ def _same(fit, other):
     """Whether two fits have the same design, coreset and draws."""
     one, two = fit.coreset, other.coreset
     arrays = all(np.array_equal(getattr(one, name), getattr(two, name)) for name in ("X", "y", "weights", "group"))
-    draws = fit.idata["posterior"]["beta"].equals(other.idata["posterior"]["beta"])
+    draws = fit._used["posterior"]["beta"].equals(other._used["posterior"]["beta"])
     return arrays and draws and one.design.to_dict() == two.design.to_dict()
 
 

@@ -84,14 +84,14 @@ def test_an_update_by_rows_whose_offset_is_1_more_is_noticed():
         )
         assert found.keys() >= fields
         assert bool(found) == bool(by)
-    assert found.keys() == SUMMARY | {"shown", "story"}
+    assert found.keys() == SUMMARY | {"story"}
     assert "entries moved by up to" in found["summary"]
 
 
 def test_another_prior_is_noticed():
     case = "later: with_prior, flat, by name"
     found = moved(case, lambda: later.of_prior("flat", "student_t"))
-    assert found.keys() >= SUMMARY | {"priors labels", "settings", "shown"}
+    assert found.keys() >= SUMMARY | {"priors labels", "settings"}
     assert "Normal" in found["priors labels"]
     assert moved(case, lambda: later.of_prior("flat", "by name")) == {}
 
@@ -99,7 +99,7 @@ def test_another_prior_is_noticed():
 def test_clusters_without_their_strata_are_noticed():
     found = moved("later: cluster_robust, strata, flat", lambda: later.of_robust("flat"))
     # the certificate is of the model's own posterior
-    assert found.keys() == {"summary", "summary labels", "shown", "settings", "story", "predicted", "predicted labels"}
+    assert found.keys() == {"summary", "summary labels", "settings", "story", "predicted", "predicted labels"}
     assert "in 3 strata of 'region'" in found["settings"]
 
 

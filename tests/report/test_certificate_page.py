@@ -30,7 +30,7 @@ def test_certificate_has_a_page_of_its_own(core, posterior, tmp_path):
     page = one_page(tmp_path / "c.html", core, posterior, own, title="A & b", command="bayescore certify p.nc")
     names = ["verdict", "data", "coefficients", "effects", "fit", "health", "coreset", "reproduce", "glossary"]
     assert re.findall(r'<section id="(\w+)">', page) == names
-    assert page.index("uniform 50: corrected") < page.index("<table>")
+    assert page.index("CERTIFIED AFTER CORRECTION") < page.index("<table>")
     for text in ("<title>A &amp; b</title>", "Because &lt;so&gt;.", "50 of 300 rows, 2 coefficients", "321 of 500",
                  "above 0.7 in 4 of 1,000 rows", "<dt>Passes over the data</dt>",
                  "<dt>Label</dt><dd>y: yes against no</dd>", "2,400", "4 × 500",

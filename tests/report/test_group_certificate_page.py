@@ -86,7 +86,7 @@ def test_fit_is_checked_on_test_rows_with_the_effects_of_their_groups(made, tmp_
     predicted, observed = (np.bincount(group, values) / n for values in (seen[0].p, seen[0].positive))
     assert np.corrcoef(predicted, observed)[0, 1] > 0.8  # without effects -0.2
     assert "test rows in 10 groups" in section(text, "fit")
-    assert text.count("<img") == 4
+    assert text.count("<img") == 3
     other = frame(rows)[:900].assign(county="nowhere")
     new = bc.all_rows(other, label="y", design=core.design, new_groups=True, progressbar=False)
     with pytest.raises(ValueError, match="groups that the coreset does not know"):

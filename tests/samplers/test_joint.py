@@ -136,10 +136,11 @@ def test_gradients_are_those_of_differences(formula, shape, moved):
 def test_an_intercept_beside_few_levels_mixes(shape, moved, monkeypatch):
     """Of few levels of many rows each, intercept and sigma take few gradients; the control moves no mean."""
     told = {"formula": "y ~ x0 + x1 + x2 + x3 + (1 | a) + (1 | b)", "method": "multilevel", "random_state": 0, **QUIET}
-    core = bc.build_coreset(made(*shape, "logistic"), **told)
+    prior = bc.priors.Normal(0, 4)
+    core = bc.build_coreset(made(*shape, "logistic"), prior=prior, **told)
 
     def effective():
-        idata = bc.sample(core, thin=1, random_seed=1, **QUIET)
+        idata = bc.sample(core, prior=prior, thin=1, random_seed=1, **QUIET)
         own = idata["posterior"]["beta"].values[..., :1], np.log(idata["posterior"]["sigma_a"].values)[..., None]
         gradients = float(idata["sample_stats"]["n_steps"].sum())
         return min(float(ess(each, "bulk").min()) for each in own) / gradients

@@ -366,5 +366,7 @@ def test_priors_by_name_have_their_own_columns(core):
     with pytest.raises(ValueError, match="needs a Gaussian prior"):
         bc.sample(core, prior=prior, sampler="polya_gamma")
     normal = {"*": bc.priors.Normal(0, 4), "x1": bc.priors.Normal(0, 4)}
-    one, other = (quick(core, sampler="polya_gamma", prior=p).posterior["beta"].values for p in (normal, None))
+    one, other = (
+        quick(core, sampler="polya_gamma", prior=p).posterior["beta"].values for p in (normal, bc.priors.Normal(0, 4))
+    )
     np.testing.assert_array_equal(one, other)

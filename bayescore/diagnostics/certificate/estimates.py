@@ -290,7 +290,7 @@ _FOUND = (
 
 
 def table(
-    posterior: Posterior, units: DataUnits, tail_k: FloatArray, heavy: IntArray, raw: list[ErrorFamily], full: Target
+    posterior: Posterior, tail_k: FloatArray, heavy: IntArray, raw: list[ErrorFamily], full: Target, *, units: DataUnits
 ) -> Table:
     """Return `CertificateData.coordinates`; NaN for the moments of a coordinate that has none."""
     mean, sd = raw[0], raw[1]

@@ -78,7 +78,7 @@ def judge(weigher: Weigher, max_draws: int) -> Judgement:
     if first.transport is not None and not heavy.any():  # or the sd of most combinations does not exist
         raw = [*raw, *combinations(own, first.transport)]
     effects = whole.effects(float(full.slow.max()))
-    coordinates = table(posterior, DataUnits(weigher.core.design), k, heavy, raw, full)
+    coordinates = table(posterior, k, heavy, raw, full, units=DataUnits(weigher.core.design))
     return Judgement(first, whole, kept, raw, left, coordinates, effects)
 
 
