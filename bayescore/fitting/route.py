@@ -74,7 +74,7 @@ from bayescore.coresets.build import all_rows, build_coreset
 from bayescore.coresets.methods import METHODS
 from bayescore.data.blocks import is_stream
 from bayescore.data.coreset import Coreset
-from bayescore.data.dataset import Dataset
+from bayescore.data.dataset import ComomentsTotal, Dataset
 from bayescore.data.design import Design
 from bayescore.data.formula_design import formula_of
 from bayescore.data.formula_parsing import parsed
@@ -96,7 +96,7 @@ from bayescore.models.laplace import missed_terms
 from bayescore.models.posterior import Derivatives, likelihood_terms, posterior
 from bayescore.priors import Independent, Normal, Prior
 from bayescore.priors.by_name import ByName, leaves_out, prior_of
-from bayescore.priors.groups import GroupPrior, check_group_prior, default_prior, standard_prior
+from bayescore.priors.groups import GroupPrior, check_group_prior, default_prior, of_comoments, standard_prior
 from bayescore.priors.prior import check_prior
 from bayescore.progress import say, step
 from bayescore.report.certify import Certificate, certify
@@ -1001,7 +1001,15 @@ class Route:
         """Return the prior of the columns of the coreset."""
         if self.in_design is not None:
             return self.in_design
-        return design_prior(self.prior, self.core.design, default_prior(self.core) if leaves_out(self.prior) else None)
+        return design_prior(self.prior, self.core.design, self._default() if leaves_out(self.prior) else None)
+
+    def _default(self) -> Prior:
+        """Return the default prior of the coreset's columns: of a stream whose rows are there by all rows."""
+        core, design, given = self.core, self.core.design, self.given
+        known = core.numbers or design.given_others is not None or design.scale is not None
+        if known or given.once or isinstance(given.data, Coreset):
+            return default_prior(core)
+        return of_comoments(ComomentsTotal().of(given.rows(core)), design.constant)
 
 
 def refused(idata: Any, why: str) -> Certificate:

@@ -274,7 +274,11 @@ def default_prior(rows: WeightedData) -> Normal:
         return standard_prior(design)
     if rows.pseudo.any():
         return DEFAULT
-    found, constant = Comoments.of(rows), None if design is None else design.constant
+    return of_comoments(Comoments.of(rows), None if design is None else design.constant)
+
+
+def of_comoments(found: Comoments, constant: int | None) -> Normal:
+    """Return the default prior of coefficients of columns that were not standardised, given their moments."""
     return on_columns(found.mean, spread_of(found, constant=constant is not None), constant)
 
 
