@@ -62,7 +62,7 @@ def test_readme_quotes_no_measured_figure_that_results_do_not_have():
 
 
 def test_readme_is_short():
-    assert README.count("\n") <= 130
+    assert README.count("\n") <= 120
 
 
 def test_readmes_example_runs():

@@ -177,12 +177,12 @@ def test_a_skewed_posterior_is_met_and_the_predicted_errors_hold():
     """Predicted errors against long runs on all data, whose Monte Carlo sd is about 0.015."""
     X, y = heavy_tails()
     settings = {"intercept": True, "standardize": True, "progressbar": False}
-    full = bc.all_rows(X, y, **settings)
-    truth = bc.sample(full, sampler="langevin", draws=3000, random_seed=1, progressbar=False)
+    full, prior = bc.all_rows(X, y, **settings), bc.priors.Normal(0, 4)
+    truth = bc.sample(full, prior=prior, sampler="langevin", draws=3000, random_seed=1, progressbar=False)
     truth = truth.posterior["beta"].to_numpy().reshape(-1, 6)
-    mode = bc.find_map(full).beta
-    core = bc.build_coreset(X, y, method="calibrated", size=120, random_state=3, **settings)
-    own = bc.sample(core, sampler="mala", draws=3000, random_seed=2, progressbar=False)
+    mode = bc.find_map(full, prior=prior).beta
+    core = bc.build_coreset(X, y, method="calibrated", size=120, prior=prior, random_state=3, **settings)
+    own = bc.sample(core, prior=prior, sampler="mala", draws=3000, random_seed=2, progressbar=False)
     own = own.posterior["beta"].to_numpy().reshape(-1, 6)
     mean_error = np.abs((own.mean(0) - truth.mean(0)) / truth.std(0)).max()
     sd_error = np.abs(own.std(0) / truth.std(0) - 1).max()
@@ -191,7 +191,7 @@ def test_a_skewed_posterior_is_met_and_the_predicted_errors_hold():
     assert abs(mean_error - core.params["mean_error"]) < 0.07
     assert abs(sd_error - core.params["sd_error"]) < 0.1
     # negative control: the Laplace approximation of the full data's own posterior
-    assert np.abs((mode - truth.mean(0)) / truth.std(0)).max() > 0.15
+    assert np.abs((mode - truth.mean(0)) / truth.std(0)).max() > 0.2
 
 
 @pytest.mark.slow
