@@ -69,9 +69,8 @@ from bayescore.models.laplace import Transport, factor_of_inverse
 from bayescore.models.posterior import Derivatives, likelihood_terms, no_terms, prior_part
 from bayescore.models.row_kernels import derivatives_of
 from bayescore.priors import Prior
-from bayescore.priors.by_name import prior_from_dict
 from bayescore.progress import say
-from bayescore.samplers.posterior import Posterior, read_posterior
+from bayescore.samplers.posterior import Posterior
 from bayescore.text import listed
 from bayescore.types import FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError, warn
@@ -541,9 +540,7 @@ class FitClusters(FitPictures):
         core, given, posterior = self.coreset, self._rows_of_data, own._posterior()
         if core.groups:
             raise DataError(of_groups(terms_text(core.groups)))
-        if not (story := read_posterior(self._drawn, "the fit's draws").story):
-            raise DataError("the draws are of a model of your own, whose prior the fit does not know; see with_prior")
-        if not (prior := prior_from_dict(story["prior"])).smooth:
+        if not (prior := self._known_prior("; see with_prior")).smooth:
             check_curvature(prior if self.prior is None else self.prior, "see with_prior for another")
         by = Labels.of(cluster, strata, given)
         with overheard() as caught, by.told():

@@ -18,9 +18,7 @@ from bayescore.fitting.imputed import InDesign, pooled, tables_of
 from bayescore.fitting.result import Fit
 from bayescore.fitting.route import FitOptions, Given, Route, check_priors
 from bayescore.priors import Normal, Prior
-from bayescore.priors.by_name import prior_from_dict
 from bayescore.priors.groups import GroupPrior
-from bayescore.samplers.posterior import read_posterior
 from bayescore.samplers.registry import AUTO, SAMPLERS, check_fit, check_sd
 from bayescore.validation import DataError, RandomState, check_positive, check_seed, one_seed
 
@@ -241,7 +239,7 @@ def _tables(formula: Any, data: Any) -> list[tuple[Any, Any]]:
 def _pooled(first: Fit, others: list[dict[str, Any]], **beside: Any) -> Fit:
     """Return the pooled fit of imputed tables, given that of the first, and rows and labels of the others."""
     known, fits = first._rows_given, [first]
-    beside |= {"in_design": prior_from_dict(read_posterior(first._drawn, "the fit's draws").story["prior"])}
+    beside |= {"in_design": first._design_prior}
     for k, own in enumerate(others, 1):
         rows = {each.name: getattr(known, each.name) for each in fields(Given)}
         rows |= {"data": own["data"], "y": own.get("y"), "positive": None}  # the design has the classes

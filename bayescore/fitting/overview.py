@@ -17,9 +17,7 @@ from bayescore.diagnostics.model_check import Dispersion
 from bayescore.diagnostics.results import Check
 from bayescore.fitting.parts import FitParts, parameters, table
 from bayescore.limits import MAX_PRIOR_SHARE, MIN_MEAN_WEIGHT, PROB
-from bayescore.priors.by_name import prior_from_dict
 from bayescore.priors.groups import DEFAULT_GROUP_PRIOR
-from bayescore.samplers.posterior import read_posterior
 from bayescore.tables import rounded
 from bayescore.text import listed, number
 
@@ -263,10 +261,10 @@ def _prior(fit: FitParts) -> str:
 
 def _led_by_prior(fit: FitParts) -> str:
     """Return which coefficients the data say little of: their posterior sds are a large part of the prior's."""
-    posterior, story = fit._posterior(), read_posterior(fit._drawn, "the fit's draws").story
-    if not story:
+    posterior, prior = fit._posterior(), fit._sampled_prior
+    if prior is None:
         return ""
-    prior, sds, D = prior_from_dict(story["prior"]), posterior.flat.std(axis=0), len(posterior.features)
+    sds, D = posterior.flat.std(axis=0), len(posterior.features)
     scales = [getattr(prior.of_coefficient(d, name, D), "sigma", np.inf) for d, name in enumerate(posterior.features)]
     shares = sds / np.asarray(scales, dtype=np.float64)
     led = [posterior.features[d] for d in np.argsort(-shares, kind="stable") if shares[d] > MAX_PRIOR_SHARE]

@@ -212,12 +212,21 @@ class FitParts:
         return pull_of(self._drawn, self.coreset)
 
     @property
-    def _design_prior(self) -> Prior:
-        """The prior of the coefficients of the design's columns; raise if the draws are of a model of your own."""
+    def _sampled_prior(self) -> Prior | None:
+        """The prior of the coefficients of the design's columns; None if the draws are of a model of your own."""
         story = read_posterior(self._drawn, "the fit's draws").story
-        if not story:
-            raise DataError("the draws are of a model of your own, whose prior the fit does not know: give prior=")
-        return prior_from_dict(story["prior"])
+        return prior_from_dict(story["prior"]) if story else None
+
+    @property
+    def _design_prior(self) -> Prior:
+        """The same prior; raise if there is none."""
+        return self._known_prior(": give prior=")
+
+    def _known_prior(self, remedy: str) -> Prior:
+        """Return the same prior; raise with a remedy if there is none."""
+        if (prior := self._sampled_prior) is None:
+            raise DataError(f"the draws are of a model of your own, whose prior the fit does not know{remedy}")
+        return prior
 
     @property
     def group_prior(self) -> GroupPrior | None:

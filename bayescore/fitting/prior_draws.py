@@ -17,11 +17,10 @@ from bayescore.data.design import Grouping
 from bayescore.families.normal import Gaussian
 from bayescore.fitting.parts import FitParts, raw_rows
 from bayescore.models.predictor import Factor, Predictor
-from bayescore.priors.by_name import prior_from_dict
 from bayescore.priors.groups import LKJ_ETA, GroupPrior, group_prior_from_dict
-from bayescore.samplers.posterior import in_data_units, made_here, read_posterior
+from bayescore.samplers.posterior import in_data_units, made_here
 from bayescore.types import NO_GROUP, FloatArray
-from bayescore.validation import DataError, check_integer, check_seed
+from bayescore.validation import check_integer, check_seed
 
 ROWS = 1000
 """Rows whose responses are drawn, at most."""
@@ -30,16 +29,14 @@ ROWS = 1000
 def prior_predictive(fit: FitParts, draws: int, random_state: Any) -> Any:
     """Return draws of the prior and of responses of some rows; arguments as of `Fit.prior_predictive`."""
     check_integer(draws, "draws", low=1)
-    seed, story = check_seed(random_state), read_posterior(fit._drawn, "the fit's draws").story
-    if not story:
-        raise DataError("the draws are of a model of your own, whose prior the fit does not know: ask that model")
+    seed, prior = check_seed(random_state), fit._known_prior(": ask that model")
     from bayescore.models.pymc import draw_coefficients  # loads PyMC
 
     posterior, design, rng = fit._posterior(), fit.coreset.design, np.random.default_rng(seed)
     sample = raw_rows(fit, None)
     kept = np.sort(rng.permutation(len(sample))[:ROWS])
     rows, known = sample.designed().take(kept), None if sample.events is None else sample.events[kept]
-    parameters = {"beta": draw_coefficients(prior_from_dict(story["prior"]), fit.coreset.feature_names, draws, seed)}
+    parameters = {"beta": draw_coefficients(prior, fit.coreset.feature_names, draws, seed)}
     factors, attrs = [], fit._drawn.posterior.attrs
     for own in design.groups:
         assert fit.group_prior is not None

@@ -265,9 +265,7 @@ class Fit(FitClusters):
         True
         """
         self._check_model_spread("all_rows_posterior")
-        story = read_posterior(self._drawn, "the fit's draws").story
-        if not story:
-            raise DataError("the draws are of a model of your own, whose prior the fit does not know; see with_prior")
+        prior = self._known_prior("; see with_prior")
         given, core = self._rows_given, self.coreset
         whole = given.data
         if not isinstance(whole, Coreset):
@@ -278,7 +276,6 @@ class Fit(FitClusters):
             options.setdefault("group_prior", self.group_prior)
         seed = one_seed(random_state, random_seed)
         seed = self._seed + 1 if seed is None else seed
-        prior = prior_from_dict(story["prior"])
         return sample(whole, prior=prior, random_seed=seed, progressbar=progressbar, **options)
 
     def update(

@@ -36,7 +36,7 @@ from bayescore.models.groups.effects import EffectDraws
 from bayescore.models.predictor import Factor, correlations, multipliers
 from bayescore.numerics.psis import full_weights
 from bayescore.priors import Prior
-from bayescore.priors.by_name import ByName, prior_from_dict
+from bayescore.priors.by_name import ByName
 from bayescore.report.side_by_side import SideBySide
 from bayescore.samplers.posterior import read_posterior
 from bayescore.samplers.sample import sample
@@ -158,10 +158,7 @@ class FitPriors(FitParts):
         factors = [check_positive(scale, f"scales[{place}]") for place, scale in enumerate(scales)]
         if not factors:
             raise ValueError("scales is empty; give factors of the prior's scale, such as [0.5, 1, 2]")
-        posterior, story = self._posterior(), read_posterior(self._drawn, "the fit's draws").story
-        if not story:
-            raise DataError("the draws are of a model of your own, whose prior the fit does not know; see with_prior")
-        prior = prior_from_dict(story["prior"])
+        posterior, prior = self._posterior(), self._known_prior("; see with_prior")
         names, own = parameters(posterior)
         draws = own.reshape(-1, own.shape[2]).T
         center, sd = draws.mean(axis=1), draws.std(axis=1, ddof=1)

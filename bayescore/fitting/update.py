@@ -25,7 +25,6 @@ from bayescore.fitting.route import FAILURES, Given, Route, all_rows_of, called
 from bayescore.limits import NEGLIGIBLE_ERROR
 from bayescore.models.predictor import Factor
 from bayescore.priors import MultivariateNormal
-from bayescore.priors.by_name import prior_from_dict
 from bayescore.priors.groups import is_default, standard_prior
 from bayescore.report.certify import Certificate, certify, certify_update
 from bayescore.samplers.posterior import Posterior, read_posterior
@@ -171,12 +170,8 @@ def updated(fit: FitParts, new: tuple[Any, Any, dict[str, Any]], data: Any, *, p
         source = Dataset(fit.coreset.as_source(), fit.coreset.design)
         kept = (EarlierRows.of(source, fit.coreset, fit._posterior().predictor()),)
     arrived = NewRows(rows, y, roles=roles, progressbar=progressbar, fit=fit, kept=kept)
-    story = read_posterior(fit._drawn, "the fit's draws").story
-    if not story:
-        raise DataError(
-            "the draws are of a model of your own, whose prior the fit does not know, so that update cannot draw "
-            "again; give the fit a prior first: fit.with_prior(prior).update(...)"
-        )
+    remedy = ", so that update cannot draw again; give the fit a prior first: fit.with_prior(prior).update(...)"
+    prior = fit._known_prior(remedy)
     core, sds = fit.coreset, fit.group_prior
     route = Route(
         whole or arrived,
@@ -186,7 +181,7 @@ def updated(fit: FitParts, new: tuple[Any, Any, dict[str, Any]], data: Any, *, p
         fit._max_seconds,
         story=list(fit.story),
         # the default one of numbers goes by all rows
-        in_design=None if core.numbers else prior_from_dict(story["prior"]),
+        in_design=None if core.numbers else prior,
         group_prior=None if is_default(sds, core) else sds,
         options=replace(fit._options, method=AUTO, size=AUTO),  # the coreset grows by new rows
     )

@@ -26,72 +26,15 @@ from bayescore.data.groups import Grouper
 from bayescore.data.tables import feature_matrix, is_table
 from bayescore.families import Family
 from bayescore.families.family import check_family
-from bayescore.limits import PROB
 from bayescore.models.groups.effects import EffectDraws
 from bayescore.models.predictor import Factor, Predictor
 from bayescore.samplers.posterior import Posterior, flat_draws, read_posterior
 from bayescore.samplers.predict import column_offset, finite_design, positive_rows
 from bayescore.text import listed
 from bayescore.types import FloatArray, IntArray, Parts, WeightedData
-from bayescore.validation import DataError, check_integer, check_positive, check_weights
+from bayescore.validation import DataError, check_integer, check_weights
 
 _ROWS = 1024  # of a thread's piece: fixed, so that the number of threads changes no bit
-
-
-def poststratify(
-    idata: Any,
-    core: Coreset,
-    cells: Any,
-    by: str | Sequence[str] = (),
-    *,
-    weights: str,
-    groups: Mapping[str, str] | None = None,
-    var_name: str = "beta",
-    prob: float = PROB,
-    max_draws: int = 1000,
-) -> pd.DataFrame:
-    """Return the share of the class that is +1 in a population, or in parts of it, from the draws of a model.
-
-    Parameters
-    ----------
-    idata : InferenceData
-        Draws of the coefficients and of the effects of groups, from `sample` or a model of your own around
-        `weighted_potential`.
-    core : Coreset
-        What they were drawn from: it tells the likelihood, the design and the levels of groups.
-    cells : data frame or Arrow table
-        A row for each cell of the population: the raw columns of the design, its groups, its offset where it has one.
-    by : str or list of str, optional
-        Columns of `cells`, of any kind, that part the population; without it there is one share.
-    weights : str
-        Column of `cells` with their sizes in the population.
-    groups : dict of str to str, optional
-        Variables of the posterior with the effects of each grouping factor of `core`; by default the one that has a
-        dimension of its name, or `u_g`, as `sample` calls those of g.
-    var_name : str
-        Variable of the posterior with the coefficients.
-    prob : float
-        Probability of the equal-tailed intervals.
-    max_draws : int
-        Draws used, evenly spaced.
-
-    Returns
-    -------
-    DataFrame
-        A row for each part; `mean`, `lower` and `upper` of its share, and its `weight`.
-
-    Raises
-    ------
-    DataError
-        If there are no cells, or they lack a column, miss an entry, have a level that `core` does not know, or weights
-        that are not positive; if the posterior lacks effects of a factor, or has those of other levels.
-    """
-    tail = 0.5 * (1.0 - check_positive(prob, "prob", below=1.0))
-    asked: dict[str, Any] = {"weights": weights, "groups": groups, "var_name": var_name, "max_draws": max_draws}
-    found = population_shares(idata, core, cells, by, **asked)
-    low, high = np.quantile(found.shares, [tail, 1.0 - tail], axis=1)
-    columns = {"mean": found.shares.mean(axis=1), "lower": low, "upper": high, "weight": found.weight}
-    return pd.DataFrame(columns, index=found.parts)
 
 
 class PopulationShares(NamedTuple):
@@ -113,7 +56,35 @@ def population_shares(
     var_name: str = "beta",
     max_draws: int = 1000,
 ) -> PopulationShares:
-    """Return shares at draws, evenly spaced within each chain; arguments as in `poststratify`."""
+    """Return the shares of the class that is +1 in parts of a population, at draws evenly spaced within each chain.
+
+    Parameters
+    ----------
+    idata : InferenceData
+        Draws of the coefficients and of the effects of groups, from `sample` or a model of your own around
+        `weighted_potential`.
+    core : Coreset
+        What they were drawn from: it tells the likelihood, the design and the levels of groups.
+    cells : data frame or Arrow table
+        A row for each cell of the population: the raw columns of the design, its groups, its offset where it has one.
+    by : str or list of str, optional
+        Columns of `cells`, of any kind, that part the population; without it there is one share.
+    weights : str
+        Column of `cells` with their sizes in the population.
+    groups : dict of str to str, optional
+        Variables of the posterior with the effects of each grouping factor of `core`; by default the one that has a
+        dimension of its name, or `u_g`, as `sample` calls those of g.
+    var_name : str
+        Variable of the posterior with the coefficients.
+    max_draws : int
+        Draws used.
+
+    Raises
+    ------
+    DataError
+        If there are no cells, or they lack a column, miss an entry, have a level that `core` does not know, or weights
+        that are not positive; if the posterior lacks effects of a factor, or has those of other levels.
+    """
     posterior = read_posterior(idata, "idata", min_draws=1, var_name=var_name)
     design, family = core.design, check_family(core.family)
     own = terms_text(design.groups)

@@ -11,8 +11,8 @@ import pytest
 import bayescore as bc
 from bayescore import cli
 from bayescore.data.responses import Expression
-from bayescore.samplers.poststratify import poststratify
 from bayescore.validation import DataError, RowError
+from tests.hand_made import poststratify
 
 N = 2000
 RNG = np.random.default_rng(4)

@@ -10,8 +10,7 @@ import pytest
 
 import bayescore as bc
 from bayescore.diagnostics.results import Level
-from bayescore.samplers.poststratify import poststratify
-from tests.hand_made import fit_of
+from tests.hand_made import fit_of, poststratify
 
 mpl.use("Agg")
 QUIET = {"progressbar": False}

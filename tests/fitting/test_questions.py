@@ -10,8 +10,8 @@ import bayescore as bc
 from bayescore.diagnostics import averages as average_sums
 from bayescore.diagnostics.loo import loo
 from bayescore.diagnostics.results import Level
-from bayescore.samplers.poststratify import poststratify
 from bayescore.validation import DataError
+from tests.hand_made import poststratify
 
 
 @pytest.fixture(scope="module")

@@ -10,11 +10,10 @@ import bayescore as bc
 from bayescore.families.family import check_family
 from bayescore.models.pymc import correlated
 from bayescore.priors.groups import LKJ_ETA
-from bayescore.samplers.poststratify import poststratify
 from bayescore.validation import DataError
 from tests import group_draws
 from tests.coresets.celled import SLOPES, TWO, celled
-from tests.hand_made import fit_of
+from tests.hand_made import fit_of, poststratify
 
 BOTH = f"{SLOPES} + (1 | b)"
 

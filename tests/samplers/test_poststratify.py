@@ -13,8 +13,8 @@ import bayescore as bc
 from bayescore.compat import inference_data
 from bayescore.families.family import FAMILIES
 from bayescore.numerics.chains import ess
-from bayescore.samplers.poststratify import poststratify
 from bayescore.validation import DataError
+from tests.hand_made import poststratify
 
 LABELS = [name for name, own in FAMILIES.items() if not own.counts]
 
