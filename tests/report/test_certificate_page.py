@@ -49,7 +49,9 @@ def test_certificate_has_a_page_of_its_own(core, posterior, tmp_path):
 
 
 def test_page_of_a_failed_certificate_warns_of_its_figures(core, posterior, tmp_path):
-    page = one_page(tmp_path / "c.html", core, posterior, certificate(level="not certified", pareto_k=np.inf))
+    page = one_page(
+        tmp_path / "c.html", core, posterior, certificate(level="not certified", pareto_k=np.inf, n_passes=1)
+    )
     assert "<strong>NOT CERTIFIED: do not use</strong>" in page
     assert "No correction can be trusted here" in page
     assert "0.300" not in section(page, "verdict")
