@@ -256,9 +256,9 @@ def test_files_from_the_command_line_update_one_after_another(tmp_path, capsys, 
     assert main(["fit", first, FORMULA, "-o", "model", "--quiet"]) == 0
     capsys.readouterr()
     assert main(["update", "model", *later, "--quiet"]) == 0
-    first, second = capsys.readouterr().out.splitlines()[:2]
-    assert first == "month-01.parquet: certified, 8,000 observations so far"
-    assert second.endswith(" CERTIFIED")
+    said, verdict = capsys.readouterr().out.splitlines()[:2]
+    assert said == "month-01.parquet: certified, 8,000 observations so far"
+    assert verdict.endswith(" CERTIFIED")
     month(21).assign(device="watch").to_parquet("bad.parquet")
     for files, message in (
         (("bad.parquet", "gone"), "gone does not exist; give files of new rows"),
