@@ -254,7 +254,7 @@ def _largest(*values: Any) -> float:
 
 
 def _at_most(value: float, unit: str, least: float) -> str:
-    return f"< {least:g} {unit}" if 0.0 < value < least else f"{number(value, 2)} {unit}"
+    return f"< {least:g} {unit}" if value < least else f"{number(value, 2)} {unit}"
 
 
 EFFECT_INDEX = ("factor", "group", "effect")

@@ -1,7 +1,8 @@
-// the site's search: pages that explain a word come before pages of classes and functions that have it in their name
+// the site's search: the glossary, which says what a word means, comes before pages that use it, and these before pages
+// of classes and functions that have it in their name
 var Scorer = {
   score: ([docname, title, anchor, description, score]) =>
-    docname.startsWith("reference/generated/") ? score / 4 : score,
+    docname === "glossary" ? 2 * score : docname.startsWith("reference/generated/") ? score / 4 : score,
   // the rest as Sphinx has it
   objNameMatch: 11,
   objPartialMatch: 6,

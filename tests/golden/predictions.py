@@ -62,7 +62,8 @@ case("poststratify, (1 | county)")(partial(of_population, None))
 
 @case("odds ratios")
 def of_odds() -> Fields:
-    return view.of_table(fit_of(fits.sampled("formula"), fits.formula()).summary(scale="odds", prob=0.94))
+    table = fit_of(fits.sampled("formula"), fits.formula()).summary(scale="odds", prob=0.94)
+    return view.of_table(table.drop(columns="r_hat"))  # of ranks, which last bits of exp exchange
 
 
 def of_averages(**which: str) -> Fields:
