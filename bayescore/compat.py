@@ -79,7 +79,9 @@ def write_inference_data(idata: Any, path: str) -> None:
             file.attrs[name] = value
         for name in idata.children if ARVIZ_1 else idata.groups():
             group = as_xarray(idata[name])
-            packed = {own: {"zlib": True} for own, data in group.variables.items() if data.dtype.kind in "biuf"}
+            packed = {
+                variable: {"zlib": True} for variable, data in group.variables.items() if data.dtype.kind in "biuf"
+            }
             group.dump_to_store(H5NetCDFStore(file, group=name, mode="a"), encoding=packed)
     Path(path).write_bytes(image.getbuffer())
 
@@ -87,12 +89,12 @@ def write_inference_data(idata: Any, path: str) -> None:
 def with_groups(idata: Any, groups: Mapping[str, xr.Dataset]) -> Any:
     """Return the same draws with groups added or replaced; what stays is not copied, and `idata` stays as it is."""
     if ARVIZ_1:
-        found = idata.copy(deep=False)
+        copy = idata.copy(deep=False)
     else:
-        found = az.InferenceData(attrs=dict(idata.attrs), **{name: idata[name] for name in idata.groups()})
+        copy = az.InferenceData(attrs=dict(idata.attrs), **{name: idata[name] for name in idata.groups()})
     for name, group in groups.items():
-        found[name] = group
-    return found
+        copy[name] = group
+    return copy
 
 
 def as_xarray(group: Any) -> xr.Dataset:
@@ -115,15 +117,15 @@ def elpd_data(values: FloatArray, k: FloatArray, n_parameters: float, n_draws: i
     """Return the log predictive density of each row left out, and k-hat of its weights, as ArviZ's `ELPDData`."""
     pointwise, shapes = (xr.DataArray(each, dims="row", coords={"row": np.arange(len(k))}) for each in (values, k))
     good_k = min(1.0 - 1.0 / np.log10(n_draws), MAX_K)
-    own = ("elpd", "p", "elpd_i") if ARVIZ_1 else ("elpd_loo", "p_loo", "loo_i")
+    names = ("elpd", "p", "elpd_i") if ARVIZ_1 else ("elpd_loo", "p_loo", "loo_i")
     about = {
-        own[0]: float(values.sum()),
+        names[0]: float(values.sum()),
         "se": float(np.sqrt(len(k) * values.var(ddof=int(ARVIZ_1)))),
-        own[1]: n_parameters,
+        names[1]: n_parameters,
         "n_samples": n_draws,
         "n_data_points": len(k),
         "warning": bool((k > good_k).any()),
-        own[2]: pointwise.rename(own[2]),
+        names[2]: pointwise.rename(names[2]),
         "pareto_k": shapes.rename("pareto_shape"),
         "scale": "log",
         "good_k": good_k,

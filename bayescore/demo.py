@@ -25,19 +25,19 @@ def run_demo(rows: int, folder: Path, seed: int, progressbar: bool, console: Con
     mpl.use("Agg")  # pictures go to files
     data = clicks(rows, random_state=seed)
     console.print(f"{rows:,} visits to a shop, {data['clicked'].mean():.1%} clicked: {FORMULA}")
-    found = fit(FORMULA, data, random_state=seed, progressbar=progressbar)
-    found.save(folder / "model")
-    found.report(folder / "report.html")
-    write_pictures(found, folder)
-    return found
+    result = fit(FORMULA, data, random_state=seed, progressbar=progressbar)
+    result.save(folder / "model")
+    result.report(folder / "report.html")
+    write_pictures(result, folder)
+    return result
 
 
-def write_pictures(found: Fit, folder: Path) -> None:
+def write_pictures(result: Fit, folder: Path) -> None:
     """Write ``story.png``, and ``coefficients.png`` with the truth of `clicks` beside the coefficients."""
-    _save(found.plot_story(), folder / "story.png")
-    axes = found.plot()
+    _save(result.plot_story(), folder / "story.png")
+    axes = result.plot()
     names = [text.get_text() for text in axes.get_yticklabels()]
-    scales = dict(zip(found.coreset.feature_names, found.coreset.design.scales, strict=True))
+    scales = dict(zip(result.coreset.feature_names, result.coreset.design.scales, strict=True))
     truth = [TRUTH[name] * scales[name] for name in names]
     axes.plot(truth, range(len(names)), "|", color=COLOURS[1], ms=16, mew=2.0, label="truth")
     axes.legend(frameon=False, loc="lower right")

@@ -118,12 +118,12 @@ Arrays = dict[str, NDArray[Any]]
 
 def digest(header: dict[str, Any], arrays: Arrays) -> str:
     """Return the SHA-256 of a header and arrays: their names, types, shapes, and bytes in little-endian order."""
-    found = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
+    sha = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])
-        found.update(f"{name} {array.dtype.kind}{array.dtype.itemsize} {array.shape}".encode())
-        found.update(array.astype(array.dtype.newbyteorder("<"), copy=False).data)
-    return found.hexdigest()
+        sha.update(f"{name} {array.dtype.kind}{array.dtype.itemsize} {array.shape}".encode())
+        sha.update(array.astype(array.dtype.newbyteorder("<"), copy=False).data)
+    return sha.hexdigest()
 
 
 def write_checkpoint(path: str | Path, kind: str, header: dict[str, Any], arrays: Arrays) -> None:
@@ -159,10 +159,10 @@ def read_checkpoint(path: str | Path, kind: str) -> tuple[dict[str, Any], Arrays
     try:
         # opened here, for NumPy leaves the file open where it is no archive
         with source.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            check_packed(sum(own.file_size for own in archive.zip.infolist()), source, 1.0)
+            check_packed(sum(member.file_size for member in archive.zip.infolist()), source, 1.0)
             arrays = {name: archive[name] for name in archive.files}
         header = json.loads(arrays.pop(_HEADER).tobytes())
-        found, version, stated = header["kind"], header["format"], header.pop("sha256")
+        stored_kind, version, stated = header["kind"], header["format"], header.pop("sha256")
     except UnpacksError:
         raise
     except (
@@ -179,8 +179,10 @@ def read_checkpoint(path: str | Path, kind: str) -> tuple[dict[str, Any], Arrays
         raise DataError(
             f"{str(source)!r} is damaged, or no checkpoint of bayescore: use an earlier one, or begin anew"
         ) from None
-    if found != kind:
-        raise DataError(f"{str(source)!r} is a checkpoint of {found}, not of {kind}; load it with {found}.load")
+    if stored_kind != kind:
+        raise DataError(
+            f"{str(source)!r} is a checkpoint of {stored_kind}, not of {kind}; load it with {stored_kind}.load"
+        )
     if version != _FORMAT:
         raise DataError(f"{str(source)!r} has checkpoint format {version}; this version reads {_FORMAT}")
     if stated != digest(header, arrays):

@@ -97,7 +97,7 @@ def rounded(frame: pd.DataFrame, most: int | None = None) -> pd.DataFrame:
     places = np.arange(len(frame))
     if most is not None and len(frame) > 2 * most:
         places = np.concatenate([places[:most], places[-most:]])
-    own = {str(column): frame.iloc[:, d].to_numpy() for d, column in enumerate(frame.columns)}
+    arrays = {str(column): frame.iloc[:, d].to_numpy() for d, column in enumerate(frame.columns)}
     columns: list[Any] = []
     for d, column in enumerate(map(str, frame.columns)):
         values = frame.iloc[:, d]
@@ -105,8 +105,8 @@ def rounded(frame: pd.DataFrame, most: int | None = None) -> pd.DataFrame:
             columns.append(values.to_numpy(dtype=object))
             continue
         numbers, text = values.to_numpy(dtype=np.float64, na_value=math.nan), np.full(len(frame), "", dtype=object)
-        found = _OF_DRAWS.fullmatch(column)
-        sd = None if found is None else own.get(f"{found['of']}sd", own.get("sd"))
+        match = _OF_DRAWS.fullmatch(column)
+        sd = None if match is None else arrays.get(f"{match['of']}sd", arrays.get("sd"))
         if sd is None or sd.dtype.kind != "f":
             write = _format_of(column, numbers[places])
             text[places] = [_or_nan(value, write) for value in numbers[places]]

@@ -85,9 +85,9 @@ def warn(message: str, category: type[UserWarning] = UserWarning) -> None:
 
 def check_choice(value: object, name: str, choices: Iterable[str]) -> str:
     """Return `value` if it is one of `choices`."""
-    known = list(choices)
-    if not isinstance(value, str) or value not in known:
-        listed = ", ".join(repr(choice) for choice in known)
+    names = list(choices)
+    if not isinstance(value, str) or value not in names:
+        listed = ", ".join(repr(choice) for choice in names)
         raise ValueError(f"{name}={value!r} is unknown; choose one of {listed}")
     return value
 
@@ -187,20 +187,24 @@ def from_json(kind: Any, value: Any, name: str, **more: Any) -> Any:
             except DataError:
                 continue
     elif origin is list and isinstance(value, list):
-        return [from_json(parts[0], own, f"{name}[{k}]") for k, own in enumerate(value)]
+        return [from_json(parts[0], item, f"{name}[{k}]") for k, item in enumerate(value)]
     elif origin is dict and isinstance(value, dict):
-        return {key: from_json(parts[1], own, f"{name}[{key!r}]") for key, own in value.items()}
+        return {key: from_json(parts[1], item, f"{name}[{key!r}]") for key, item in value.items()}
     elif is_dataclass(kind) and isinstance(value, dict):
-        known = {own.name: own for own in fields(kind)}
+        fields_of_kind = {one.name: one for one in fields(kind)}
         hints = get_type_hints(kind)
-        if unknown := [key for key in value if key not in known]:
+        if unknown := [key for key in value if key not in fields_of_kind]:
             raise DataError(f"{name} has a field {unknown[0]!r}, which is not known")
-        needed = [own.name for own in known.values() if own.default is MISSING and own.default_factory is MISSING]
+        needed = [
+            one.name for one in fields_of_kind.values() if one.default is MISSING and one.default_factory is MISSING
+        ]
         if absent := [key for key in needed if key not in (*value, *more)]:
             raise DataError(f"{name} lacks the field {absent[0]!r}")
-        found = {key: from_json(hints[key], own, f"{name}[{key!r}]") for key, own in value.items() if key not in more}
+        values = {
+            key: from_json(hints[key], item, f"{name}[{key!r}]") for key, item in value.items() if key not in more
+        }
         make: Any = kind
-        return make(**found, **more)
+        return make(**values, **more)
     elif isinstance(kind, type) and _is_plain(kind, value):
         try:
             return None if value is None else kind(value)
@@ -269,17 +273,17 @@ def numbers_of_objects(values: NDArray[Any]) -> NDArray[np.float64] | None:
     So are columns of dtype object with numbers of several types: 1, 2.5, True, Decimal("0.1").
     """
     missing = pd.isna(values)
-    there = values[~missing]
-    kinds = {type(value) for value in there.ravel()}
+    present = values[~missing]
+    kinds = {type(value) for value in present.ravel()}
     if not kinds or not all(issubclass(kind, Real | Decimal | np.bool_) for kind in kinds):
         return None
-    found = np.full(values.shape, np.nan)
+    numbers = np.full(values.shape, np.nan)
     try:
-        found[~missing] = [float(value) for value in there]
+        numbers[~missing] = [float(value) for value in present]
     except OverflowError:
         return None
-    whole = [value for value in there if isinstance(value, int | np.integer)]
-    return None if any(abs(int(value)) > MAX_EXACT for value in whole) else found
+    whole = [value for value in present if isinstance(value, int | np.integer)]
+    return None if any(abs(int(value)) > MAX_EXACT for value in whole) else numbers
 
 
 def check_matrix(X: Any, name: str = "X", *, n_columns: int | None = None) -> NDArray[Any]:

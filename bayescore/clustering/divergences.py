@@ -193,14 +193,14 @@ def _lower(rows: _NearestArrays, center: FloatArray, number: int, form: Form) ->
     scratch = np.empty(BLOCK)
     for block in range(rows.sums.size):
         start, stop = block * BLOCK, min((block + 1) * BLOCK, rows.closest.size)
-        found, best = scratch[: stop - start], rows.closest[start:stop]
-        own, w = rows.owner[start:stop], rows.weights[start:stop]
-        diverge(rows.columns, start, center, form, found)
+        distances, best = scratch[: stop - start], rows.closest[start:stop]
+        owners, w = rows.owner[start:stop], rows.weights[start:stop]
+        diverge(rows.columns, start, center, form, distances)
         total = 0.0
-        for n in range(found.size):
-            nearer = found[n] < best[n]
-            best[n] = found[n] if nearer else best[n]
-            own[n] = number if nearer else own[n]
+        for n in range(distances.size):
+            nearer = distances[n] < best[n]
+            best[n] = distances[n] if nearer else best[n]
+            owners[n] = number if nearer else owners[n]
             total += w[n] * best[n]
         rows.sums[block] = total
 
@@ -212,12 +212,12 @@ def _potentials(rows: _NearestArrays, candidates: FloatArray, form: Form, out: F
     out[:] = 0.0
     for start in range(0, rows.closest.size, BLOCK):
         stop = min(start + BLOCK, rows.closest.size)
-        found, best, w = scratch[: stop - start], rows.closest[start:stop], rows.weights[start:stop]
+        distances, best, w = scratch[: stop - start], rows.closest[start:stop], rows.weights[start:stop]
         for i in range(out.size):
-            diverge(rows.columns, start, candidates[i], form, found)
+            diverge(rows.columns, start, candidates[i], form, distances)
             total = 0.0
-            for n in range(found.size):
-                total += w[n] * min(found[n], best[n])
+            for n in range(distances.size):
+                total += w[n] * min(distances[n], best[n])
             out[i] += total
 
 
@@ -237,8 +237,8 @@ def _transposed(X: FloatArray) -> FloatArray:
 def divergences(X: FloatArray, centers: FloatArray, divergence: Divergence) -> FloatArray:
     """Return the divergence of each row from each center, shape (n, k)."""
     columns, out = _transposed(X), np.empty((len(centers), len(X)))
-    for center, found in zip(centers, out, strict=True):
-        diverge(columns, 0, np.ascontiguousarray(center), divergence.form, found)
+    for center, row in zip(centers, out, strict=True):
+        diverge(columns, 0, np.ascontiguousarray(center), divergence.form, row)
     return out.T
 
 
@@ -300,9 +300,9 @@ def distinct_rows(X: FloatArray, enough: int) -> int:
     return min(len(seen), enough)
 
 
-def too_few(n_clusters: int, found: int) -> str:
+def too_few(n_clusters: int, n: int) -> str:
     """Return the message for data with fewer distinct rows than clusters."""
-    return f"n_clusters={n_clusters}, but the data have {found} distinct rows; ask for n_clusters={found} or fewer"
+    return f"n_clusters={n_clusters}, but the data have {n} distinct rows; ask for n_clusters={n} or fewer"
 
 
 def check_trials(n_local_trials: int | None, n_clusters: int) -> int:

@@ -93,7 +93,7 @@ class KVariates(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
             raise ValueError(
                 f"lloyd_steps={steps} asks for Lloyd steps, but divergence={self.divergence!r}: leave lloyd_steps=0"
             )
-        found = k_variates(
+        clustering = k_variates(
             rows,
             self.n_clusters,
             weights=weights,
@@ -103,9 +103,9 @@ class KVariates(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
             n_local_trials=self.n_local_trials,
             random_state=self._generator(),
         )
-        self.cluster_centers_, self.labels_, self.inertia_ = found.centers, found.labels, found.cost
+        self.cluster_centers_, self.labels_, self.inertia_ = clustering.centers, clustering.labels, clustering.cost
         if steps:
-            lloyd = KMeans(len(found.centers), init=found.centers, n_init=1, max_iter=steps)
+            lloyd = KMeans(len(clustering.centers), init=clustering.centers, n_init=1, max_iter=steps)
             lloyd.fit(rows, sample_weight=weights)
             self.cluster_centers_, self.labels_ = lloyd.cluster_centers_, lloyd.labels_
             self.inertia_ = float(lloyd.inertia_)
@@ -132,8 +132,8 @@ class KVariates(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin,
             center = next_center(batch, centers, self._rng)
             centers = centers if center is None else np.vstack([centers, center])
         self.cluster_centers_ = centers
-        found = self._nearest(rows, weights)
-        self.labels_, self.inertia_ = found.owner, found.total
+        nearest = self._nearest(rows, weights)
+        self.labels_, self.inertia_ = nearest.owner, nearest.total
         return self
 
     def predict(self, X: ArrayLike) -> NDArray[np.int32]:

@@ -435,9 +435,9 @@ def k_variates(
     rng, d = check_generator(random_state), check_divergence(divergence)
     trials = check_trials(n_local_trials, k)
     rows = Rows(X, weights, probe=probe, density=density, divergence=d, n_local_trials=trials)
-    found = distinct_rows(rows.X if rows.weights.all() else rows.X[rows.weights > 0.0], k)
-    if found < k:
-        raise DataError(too_few(k, found))
+    distinct = distinct_rows(rows.X if rows.weights.all() else rows.X[rows.weights > 0.0], k)
+    if distinct < k:
+        raise DataError(too_few(k, distinct))
     centers, _ = seed(Held([rows]), k, rng)
     nearest = rows.nearest if probe is None else Nearest(rows.X, rows.weights, d, centers)
     return Seeding(centers, nearest.owner, nearest.total)

@@ -82,8 +82,8 @@ def rows_source(data: WeightedData) -> ArraySource:
     """Return weighted rows as a source whose labels are -1 and +1."""
     codes = [] if data.group is None else list(data.group.T)
     groups = tuple(
-        Grouping(GROUP if len(codes) == 1 else f"{GROUP}{k}", tuple(range(own.max(initial=NO_GROUP) + 1)))
-        for k, own in enumerate(codes)
+        Grouping(GROUP if len(codes) == 1 else f"{GROUP}{k}", tuple(range(column.max(initial=NO_GROUP) + 1)))
+        for k, column in enumerate(codes)
     )
     names, offset = tuple(f"x{j}" for j in range(data.n_features)), None if data.offset is None else OFFSET
     return ArraySource(
@@ -108,34 +108,34 @@ def array_source(data: Any, roles: Roles, selection: Selection | None = None) ->
         raise DataError(f"label={roles.label!r} names a column, but data is an array; give the labels as y")
     if roles.y is None:
         raise DataError("y is missing: give the labels, one for each row of data")
-    beside = "exposure" if roles.response == "counts" else "trials"
-    for name, own in (("weights", roles.weights), ("offset", roles.offset), (beside, roles.beside)):
-        if isinstance(own, str):
-            raise DataError(f"{name}={own!r} names a column, but data is an array; give the {name} as an array")
+    second = "exposure" if roles.response == "counts" else "trials"
+    for name, values in (("weights", roles.weights), ("offset", roles.offset), (second, roles.beside)):
+        if isinstance(values, str):
+            raise DataError(f"{name}={values!r} names a column, but data is an array; give the {name} as an array")
     weights, sides, numbers, offset = np.broadcast_to(np.float64(1.0), n_rows), None, None, None
     if (paired := roles.paired) is not None:
-        pair = paired.read(roles.y, roles.beside, ("y", beside), n_rows)
+        pair = paired.read(roles.y, roles.beside, ("y", second), n_rows)
         if paired == MEASURED:
             numbers = check_numbers(pair[0], "y", drop=drop)
         else:
-            sides = paired.weights(pair, ("y", beside), 0, drop=drop)
+            sides = paired.weights(pair, ("y", second), 0, drop=drop)
         y, labels_seen, classes = np.ones(n_rows, dtype=np.int8), DistinctValues.of(paired.classes), paired.classes
     else:
         labels, labels_seen = labels_of(roles.y, n_rows)
         classes = Survey(n_rows, labels_seen).classes("y", roles.positive, drop=drop)
-        y, there = np.zeros(n_rows, dtype=np.int8), ~pd.isna(labels) if labels_seen.missing else slice(None)
-        y[there] = signed_labels(labels[there], classes, 0)
+        y, labelled = np.zeros(n_rows, dtype=np.int8), ~pd.isna(labels) if labels_seen.missing else slice(None)
+        y[labelled] = signed_labels(labels[labelled], classes, 0)
     given = GivenGroups.of(roles.groups, n_rows)
     if given.names and given.columns is None:
         raise DataError(f"groups={roles.groups!r} names a column, but data is an array; give the groups as an array")
-    known = known_groupers(roles.groupers, given.names)
-    new = {} if known or given.columns is None else groups_seen(given.columns, given.names)
+    known_by = known_groupers(roles.groupers, given.names)
+    new = {} if known_by or given.columns is None else groups_seen(given.columns, given.names)
     if roles.weights is not None:
         weights = check_weights(roles.weights, n_rows, zero=True, drop=drop)
     survey = merged(
         [Survey(n_rows, labels_seen, new, roles.weights is not None and bool((weights == 0.0).any()))], given.names
     )
-    groupers = known or groupers_of(survey, given.names)
+    groupers = known_by or groupers_of(survey, given.names)
     if roles.offset is not None:
         offset = check_offset(roles.offset, n_rows, drop=drop)
     design = Design(
@@ -184,10 +184,10 @@ def table_source(data: Any, roles: Roles, selection: Selection | None = None) ->
     if isinstance(data, pd.DataFrame) and roles.label is not None:
         roles = replace(roles, label=str(roles.label))  # as Arrow names the columns
     names = table.column_names
-    named, beside = named_roles(roles, names, n_rows)
+    named, extra = named_roles(roles, names, n_rows)
     arguments = {named.label: "y", named.weights: "weights", named.offset: "offset", named.trials: "trials"}
     arguments[named.exposure] = "exposure"
-    for name, values in beside.items():
+    for name, values in extra.items():
         if name not in arguments:  # groups, which have their type
             table = table.append_column(name, values)
             continue

@@ -205,13 +205,13 @@ def _csv_schema(path: Path, roles: Roles) -> pa.Schema:
     if not path.is_file():
         raise FileNotFoundError(f"data: no file {str(path)!r}")
     _check_first_line(path, _separator(path), roles.label)
-    found = _typed(path, None).schema
-    if other := [field.name for field in found if pa.types.is_binary(field.type)]:
+    schema = _typed(path, None).schema
+    if other := [field.name for field in schema if pa.types.is_binary(field.type)]:
         raise DataError(
             f"{str(path)!r} is not in UTF-8: column {other[0]!r} has other bytes, as of Latin-1; convert the file, "
             f"iconv -f latin1 -t utf-8, or read it by pandas.read_csv(path, encoding='latin-1')"
         )
-    return found
+    return schema
 
 
 def _common(fields: list[list[pa.Field]], paths: list[Path]) -> pa.Schema:

@@ -71,8 +71,8 @@ def coded_table(
         else:
             columns[name] = np.zeros(table.num_rows) if name in new else as_numbers(table.column(name))
     kinds = {name: (keeps_order(table.schema, name), selection.calls_factor(table.schema, name)) for name in new}
-    found = {name: seen(table.column(name), ordered=own, factor=factor) for name, (own, factor) in kinds.items()}
-    return pd.DataFrame(columns), found
+    distinct = {name: seen(table.column(name), ordered=order, factor=factor) for name, (order, factor) in kinds.items()}
+    return pd.DataFrame(columns), distinct
 
 
 def beside_rows(X: Any, groups: Any, columns: tuple[str, ...], where: str, features: Sequence[str]) -> tuple[Any, Any]:
@@ -101,43 +101,43 @@ def group_codes(
     """
     given = groups if isinstance(groups, GivenGroups) else GivenGroups.of(groups, n_rows)
     if factors is not None and given.names != factors:
-        known = ", ".join(map(repr, factors)) or "none"
-        raise DataError(f"{where} has other groups than the blocks before it, {known}; give the same in every block")
+        names = ", ".join(map(repr, factors)) or "none"
+        raise DataError(f"{where} has other groups than the blocks before it, {names}; give the same in every block")
     if given.names and given.columns is None:
         raise DataError(f"{where}: groups={groups!r} names a column; give an array of levels")
     if given.columns is None:
         return None, {}
-    own = groups_seen(given.columns, given.names)
-    own = {name: replace(found, parts=given.parts.get(name, ())) for name, found in own.items()}
-    for name, found in own.items():
-        if found.missing:
+    new = groups_seen(given.columns, given.names)
+    new = {name: replace(distinct, parts=given.parts.get(name, ())) for name, distinct in new.items()}
+    for name, distinct in new.items():
+        if distinct.missing:
             holes = ~values(given.columns.column(name), name).is_valid().to_numpy(zero_copy_only=False)
             row = before.n_rows + int(np.argmax(holes))
             problem = f"{where}: groups ({name!r}) is missing in {holes.sum()} rows, first in row {row}"
             raise RowError(f"{problem}: {MISSING_HINT}", row)
-    levels = {name: before.levels.get(name, NOTHING) + found for name, found in own.items()}
-    return np.stack([_places(given.columns.column(name), name, levels[name]) for name in own], axis=1), own
+    levels = {name: before.levels.get(name, NOTHING) + distinct for name, distinct in new.items()}
+    return np.stack([_places(given.columns.column(name), name, levels[name]) for name in new], axis=1), new
 
 
 def _places(column: pa.ChunkedArray, name: str, levels: DistinctValues) -> IntArray:
     plain = values(column, name)
     coded = plain if pa.types.is_dictionary(plain.type) else plain.dictionary_encode()
     places = {level: place for place, level in enumerate(levels.values)}
-    found = np.array([places.get(level, NO_GROUP) for level in coded.dictionary.to_pylist()], dtype=np.int64)
-    own: IntArray = found[coded.indices.to_numpy(zero_copy_only=False)]
-    return own
+    place_of_level = np.array([places.get(level, NO_GROUP) for level in coded.dictionary.to_pylist()], dtype=np.int64)
+    codes_of_rows: IntArray = place_of_level[coded.indices.to_numpy(zero_copy_only=False)]
+    return codes_of_rows
 
 
-def recoded(codes: IntArray, occurred: Sequence[DistinctValues], known: Sequence[Grouper]) -> IntArray:
+def recoded(codes: IntArray, occurred: Sequence[DistinctValues], groupers: Sequence[Grouper]) -> IntArray:
     """Return codes in the order of occurrence as codes of levels that are known, shape (n, F); -1 stays."""
-    found = np.empty_like(codes)
-    for k, (own, by) in enumerate(zip(occurred, known, strict=True)):
-        levels = list(own.values)
+    recoded_codes = np.empty_like(codes)
+    for k, (distinct, by) in enumerate(zip(occurred, groupers, strict=True)):
+        levels = list(distinct.values)
         places = by.places(pa.array(levels))
         if not by.new and (places == NO_GROUP).any():
             raise DataError(by.unknown(levels[int(np.argmax(places == NO_GROUP))]))
-        found[:, k] = np.append(places, NO_GROUP)[codes[:, k]]
-    return found
+        recoded_codes[:, k] = np.append(places, NO_GROUP)[codes[:, k]]
+    return recoded_codes
 
 
 class Block(NamedTuple):
@@ -176,11 +176,11 @@ class Intake:
     weighted: bool = False  # whether some block has weights
 
     @classmethod
-    def of(cls, response: str, classes: Sequence[Any] = (), **known: Any) -> Self:
+    def of(cls, response: str, classes: Sequence[Any] = (), **facts: Any) -> Self:
         """Return an intake of no blocks, for labels, maybe of known classes, the second +1, counts or numbers."""
         if (paired := PAIRED.get(response)) is not None:
-            classes, known = paired.classes, {**known, "response": response, "symmetric": False}
-        return cls(survey=Survey(labels=DistinctValues.of(classes)), **known)
+            classes, facts = paired.classes, {**facts, "response": response, "symmetric": False}
+        return cls(survey=Survey(labels=DistinctValues.of(classes)), **facts)
 
     label: ClassVar[str] = "y"  # name of the labels
 
@@ -212,9 +212,9 @@ class Intake:
     def design(self, *, intercept: bool = False) -> Design:
         """Return the design of the raw features, with the levels of groups so far."""
         assert self.names is not None
-        known = self.names, intercept
-        found = Design(*known, offset=self.offset, exposure=self.exposure, groups=self.groupings)
-        return found.with_weights() if self.weighted else found
+        columns = self.names, intercept
+        design = Design(*columns, offset=self.offset, exposure=self.exposure, groups=self.groupings)
+        return design.with_weights() if self.weighted else design
 
     @property
     def sign(self) -> int:
@@ -226,11 +226,11 @@ class Intake:
         rows = self.recoded(rows, groupers_of(self.survey, self.groups))
         return rows if self.sign > 0 else rows.mirrored(-1)
 
-    def recoded(self, rows: WeightedData, known: Sequence[Grouper]) -> WeightedData:
+    def recoded(self, rows: WeightedData, groupers: Sequence[Grouper]) -> WeightedData:
         """Return rows of these blocks with the codes of groups whose levels are known."""
         if rows.group is None:
             return rows
-        return replace(rows, group=recoded(rows.group, [self.survey.levels[name] for name in self.groups], known))
+        return replace(rows, group=recoded(rows.group, [self.survey.levels[name] for name in self.groups], groupers))
 
     def take(self, block: Block) -> tuple["Intake", WeightedData]:
         """Return what is known after another block, and the block as weighted rows of raw features."""
@@ -243,7 +243,7 @@ class Intake:
         if self.response == "numbers":
             Roles(response=self.response, offset=offset, trials=second)  # refuses them
         selected = () if self.selection is None else self.selection.names or ()
-        X, beside = beside_rows(X, groups, self.group_columns, where, selected)
+        X, group_columns = beside_rows(X, groups, self.group_columns, where, selected)
         levels: dict[str, DistinctValues] = {}
         if self.selection is not None and is_table(X):
             _check_once([str(name) for name in getattr(X, "columns", ())], where)
@@ -262,14 +262,14 @@ class Intake:
         if self.weighted and weights is None:
             raise DataError(f"{where}: {NO_WEIGHTS}")
         known_groups = self.groups if self.n_blocks else None
-        codes, own = group_codes(beside, known_groups, self.survey, n, where)
+        codes, grouped = group_codes(group_columns, known_groups, self.survey, n, where)
         named, pair = (f"{where}: y", f"{where}: {'' if paired is None else paired.beside}"), None
         if paired is None:
             signs, labels = self._signs(y, n, named[0])
         else:
             pair = paired.read(y, second, named, n)
             signs, labels = np.ones(n, dtype=np.int8), self._counted(paired, where)
-        survey = merged([self.survey, Survey(n, labels, levels | own, bool((w == 0.0).any()))], tuple(own))
+        survey = merged([self.survey, Survey(n, labels, levels | grouped, bool((w == 0.0).any()))], tuple(grouped))
         if (o is not None or not self.symmetric) and len(survey.labels.values) < 2:
             why = "the two sides of the family differ, and" if o is None else "with offsets"
             raise DataError(
@@ -280,7 +280,7 @@ class Intake:
         if paired is not None and pair is not None:
             rows = paired.rows(rows, pair, named, 0, drop=False)
         rows = without_left_out(rows, drop=False)
-        known = replace(
+        intake = replace(
             self,
             names=names,
             survey=survey,
@@ -292,10 +292,10 @@ class Intake:
             else self.observations + ObservationTotals.of(rows),
             offset=None if o is None else OFFSET,
             exposure="exposure" if self.response == "counts" and second is not None else self.exposure,
-            groups=tuple(own),
+            groups=tuple(grouped),
             weighted=self.weighted or weights is not None,
         )
-        return known, rows
+        return intake, rows
 
     def _names_of(self, X: Any, n_columns: int, where: str) -> tuple[str, ...]:
         names = tuple(str(name) for name in getattr(X, "columns", (f"x{d}" for d in range(n_columns))))
@@ -307,23 +307,23 @@ class Intake:
                 f"{where} has {len(names)} columns, the blocks before it {len(self.names)}; give the same columns in "
                 "every block, or begin anew"
             )
-        own, before = shown_apart(names, self.names)
+        shown, before = shown_apart(names, self.names)
         raise DataError(
-            f"{where} has the columns {own}, the blocks before it {before}; give the same columns in the same order"
+            f"{where} has the columns {shown}, the blocks before it {before}; give the same columns in the same order"
         )
 
     def _signs(self, y: Any, n_rows: int, name: str) -> tuple[LabelArray, DistinctValues]:
         """Return the labels as signs, -1 for the first that occurred, and the labels."""
-        labels, own = labels_of(y, n_rows, name)
-        if own.missing:
+        labels, distinct = labels_of(y, n_rows, name)
+        if distinct.missing:
             raise DataError(f"{name} has missing labels; drop those rows")
-        known = self.survey.labels + DistinctValues.of(sorted_labels(own.values, name), own.order)
-        two = tuple(known.values)[:2]
+        all_labels = self.survey.labels + DistinctValues.of(sorted_labels(distinct.values, name), distinct.order)
+        two = tuple(all_labels.values)[:2]
         if len(two) == 1:
-            return np.full(n_rows, np.int8(-1)), DistinctValues.of(two, own.order)
-        ordered = two_classes(two, name, self.positive, known.order)
+            return np.full(n_rows, np.int8(-1)), DistinctValues.of(two, distinct.order)
+        ordered = two_classes(two, name, self.positive, all_labels.order)
         two = two if self.labels else ordered
-        return signed_labels(labels, two, 0, name), DistinctValues.of(two, own.order)
+        return signed_labels(labels, two, 0, name), DistinctValues.of(two, distinct.order)
 
     def _counted(self, paired: Paired, where: str) -> DistinctValues:
         """Return the labels of a response of two numbers."""
@@ -335,12 +335,12 @@ class Intake:
 
     def to_dict(self) -> dict[str, Any]:
         """Return what is known of the blocks of a stream as plain JSON values."""
-        own = {
+        fields_of_json = {
             name: getattr(self, name)
             for name in ("names", "n_blocks", "n_rows", "weight", "offset", "exposure", "groups", "weighted")
         }
         return {
-            **own,
+            **fields_of_json,
             "observations": None if self.observations is None else self.observations.to_list(),
             "survey": self.survey.to_dict(),
         }
@@ -348,13 +348,13 @@ class Intake:
     @classmethod
     def from_dict(cls, fields: dict[str, Any], *, like: "Intake") -> Self:
         """Rebuild an intake from `to_dict`'s value, for a family `like` another's."""
-        own: dict[str, Any] = {"names": tuple(fields["names"]), "groups": tuple(fields["groups"])}
-        own |= {
+        arguments: dict[str, Any] = {"names": tuple(fields["names"]), "groups": tuple(fields["groups"])}
+        arguments |= {
             "symmetric": like.symmetric,
             "response": like.response,
             "observations": ObservationTotals.from_list(fields.get("observations")),
         }
-        return cls(**{**fields, **own, "survey": Survey.from_dict(fields["survey"])})
+        return cls(**{**fields, **arguments, "survey": Survey.from_dict(fields["survey"])})
 
 
 def _check_once(names: Sequence[str], where: str) -> None:
@@ -382,9 +382,9 @@ def _numbered(blocks: Iterable[Any]) -> Iterator[Block]:
         except Exception as error:
             raise DataError(f"block {number} could not be read: {type(error).__name__}: {error}") from error
         if not isinstance(block, tuple | list) or len(block) not in range(2, 7):
-            found = f"{len(block)} items" if isinstance(block, tuple | list) else f"a {type(block).__name__}"
+            what = f"{len(block)} items" if isinstance(block, tuple | list) else f"a {type(block).__name__}"
             raise TypeError(
-                f"block {number} is {found}; give tuples (X, y) or (X, y, weights), or with an offset at the end"
+                f"block {number} is {what}; give tuples (X, y) or (X, y, weights), or with an offset at the end"
             )
         yield Block(*block)
         number += 1
@@ -408,9 +408,9 @@ class Stream:
         if first is None:
             raise DataError("data is an iterator without a block: was it read before?")
         self.intake = Intake.of(response, positive=positive, group_columns=group_columns)
-        known, _ = self.intake.take(first)
+        intake, _ = self.intake.take(first)
         self._blocks = chain([first], self._blocks)
-        self.design = known.design()
+        self.design = intake.design()
 
     def with_sides(self) -> None:
         """Ask for both labels from the first block on, as a family whose sides differ needs them."""
@@ -445,7 +445,7 @@ class Fingerprint(NamedTuple):
         group = np.zeros(0, np.int64) if block.group is None else block.group
         offset = np.zeros(0) if block.offset is None else block.offset * block.y
         parts: tuple[NDArray[Any], ...] = (X, block.weights, block.y, -block.y, offset, group)
-        return Fingerprint(*(crc32(part.tobytes(), known) for part, known in zip(parts, self, strict=True)))
+        return Fingerprint(*(crc32(part.tobytes(), crc) for part, crc in zip(parts, self, strict=True)))
 
     def flipped(self) -> "Fingerprint":
         """Return that of the same rows with the other signs of labels."""
@@ -475,12 +475,12 @@ class BlockSource:
 
     def blocks(self) -> Iterator[WeightedData]:
         """Yield the rows in order; raise `DataError` at the end if they are not those of the first pass."""
-        known = {"names": self.design.raw_names, "selection": self.selection, "group_columns": self.group_columns}
-        intake = Intake.of(self.response, self.classes, **known)
-        found, text = Fingerprint(), [self.design.raw_names.index(name) for name, _ in self.levels]
+        facts = {"names": self.design.raw_names, "selection": self.selection, "group_columns": self.group_columns}
+        intake = Intake.of(self.response, self.classes, **facts)
+        fingerprint, text = Fingerprint(), [self.design.raw_names.index(name) for name, _ in self.levels]
         for given in _numbered(self.open()):
             intake, block = intake.take(given)
-            found = found.after(block, text)
+            fingerprint = fingerprint.after(block, text)
             if len(block):
                 yield intake.recoded(block, self.groupers)
         if intake.n_rows != self.n_rows:
@@ -488,7 +488,7 @@ class BlockSource:
                 f"data gave {self.n_rows} rows first and {intake.n_rows} now: the callable must return a *fresh* "
                 "iterator of the same blocks each time"
             )
-        if found != self.fingerprint:
+        if fingerprint != self.fingerprint:
             raise DataError(
                 "data gave other rows now than first: the callable must return the same rows in the same order each "
                 "time; fix its seed, its order and its files"
@@ -502,29 +502,29 @@ def callable_source(data: Callable[[], Iterable[Any]], roles: Roles, selection: 
     if not isinstance(given, Iterable):
         raise TypeError(f"data() returned a {type(given).__name__}; return an iterator of blocks (X, y)")
     columns = GivenGroups.of(roles.groups, None).names
-    known = roles.positive if isinstance(roles.positive, Classes) else ()
-    intake = Intake.of(roles.response, known, selection=selection, positive=roles.positive, group_columns=columns)
+    classes = roles.positive if isinstance(roles.positive, Classes) else ()
+    intake = Intake.of(roles.response, classes, selection=selection, positive=roles.positive, group_columns=columns)
     coded = () if selection is None else selection.levels or ()
-    found = Fingerprint()
+    fingerprint = Fingerprint()
     for block in _numbered(given):
         intake, rows = intake.take(block)
         assert intake.names is not None
-        found = found.after(rows, [intake.names.index(name) for name, _ in coded])
+        fingerprint = fingerprint.after(rows, [intake.names.index(name) for name, _ in coded])
     if intake.names is None:
         raise DataError("data() returned an iterator without a block")
     survey = intake.survey
     if selection is not None and not selection.levels:
-        text = {name: own for name, own in survey.levels.items() if name not in intake.groups}
-        for name, own in text.items():
-            own.check_factor(name)
-        selection = replace(selection, levels=tuple((name, own.levels(name)) for name, own in text.items()))
+        text = {name: distinct for name, distinct in survey.levels.items() if name not in intake.groups}
+        for name, distinct in text.items():
+            distinct.check_factor(name)
+        selection = replace(selection, levels=tuple((name, distinct.levels(name)) for name, distinct in text.items()))
     groupers = known_groupers(roles.groupers, intake.groups) or groupers_of(survey, intake.groups)
     return BlockSource(
         data,
         replace(intake.design(), groups=tuple(by.grouping for by in groupers)),
         intake.classes,
         intake.n_rows,
-        found if intake.classes == intake.labels else found.flipped(),
+        fingerprint if intake.classes == intake.labels else fingerprint.flipped(),
         survey,
         selection=selection,
         group_columns=columns,

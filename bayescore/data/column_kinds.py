@@ -105,22 +105,22 @@ def common_schema(schemas: Sequence[pa.Schema], files: Sequence[Any]) -> pa.Sche
     Whole numbers and floats of any width are one kind, and so are text and what codes it, and columns without entries.
     """
     first = schemas[0]
-    if all(own.equals(first) for own in schemas):
+    if all(schema.equals(first) for schema in schemas):
         return first
     fields: dict[str, pa.Field] = {}
-    for own, file in zip(schemas, files, strict=True):
-        for field in own:
+    for schema, file in zip(schemas, files, strict=True):
+        for field in schema:
             fields.setdefault(field.name, field)
-            known = fields[field.name]
-            kinds = {_kind(known.type), _kind(field.type)} - {""}
+            common = fields[field.name]
+            kinds = {_kind(common.type), _kind(field.type)} - {""}
             if len(kinds) > 1:
-                why = f"is {known.type} in {str(files[0])!r} and {field.type} in {str(file)!r}; make them alike"
-                fields[field.name] = known.with_metadata({_UNREAD: why.encode()})
-            elif _UNREAD not in (known.metadata or {}):
-                fields[field.name] = _wider(known, field)
-    for own, file in zip(schemas, files, strict=True):
-        for name in fields.keys() - set(own.names):
-            has = next(str(other) for known, other in zip(schemas, files, strict=True) if name in known.names)
+                why = f"is {common.type} in {str(files[0])!r} and {field.type} in {str(file)!r}; make them alike"
+                fields[field.name] = common.with_metadata({_UNREAD: why.encode()})
+            elif _UNREAD not in (common.metadata or {}):
+                fields[field.name] = _wider(common, field)
+    for schema, file in zip(schemas, files, strict=True):
+        for name in fields.keys() - set(schema.names):
+            has = next(str(other) for one, other in zip(schemas, files, strict=True) if name in one.names)
             why = f"stands in {has!r} and not in {str(file)!r}; add it, or leave it out"
             fields[name] = fields[name].with_metadata({_UNREAD: why.encode()})
     return pa.schema(list(fields.values()), first.metadata)
@@ -159,12 +159,12 @@ def keeps_order(schema: pa.Schema, name: str) -> bool | tuple[str, ...]:
 
     Of an Enum of polars its levels: in a Parquet file its dictionary stands in the order of the rows.
     """
-    kind, own = schema.field(name).type, schema.field(name).metadata or {}
+    kind, metadata = schema.field(name).type, schema.field(name).metadata or {}
     if not pa.types.is_dictionary(kind):
         return False
     for key in (b"_PL_ENUM_VALUES2", b"_PL_ENUM_VALUES"):
-        if key in own:
-            return tuple(_enum_values(own[key]))
+        if key in metadata:
+            return tuple(_enum_values(metadata[key]))
     return bool(kind.ordered) or name in _categoricals(schema)
 
 

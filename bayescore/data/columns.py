@@ -53,16 +53,16 @@ class Columns:
     @property
     def names(self) -> list[str]:
         """All columns that are read."""
-        known = () if self.offset is None else self.offset.columns
-        beside = (*self.read_for(self.weights), *known, *self.read_for(self.beside), *self.group_columns)
-        own = [*self.features, *self.read_for(self.label), *beside]
-        return list(dict.fromkeys(name for name in own if name is not None))
+        offsets = () if self.offset is None else self.offset.columns
+        others = (*self.read_for(self.weights), *offsets, *self.read_for(self.beside), *self.group_columns)
+        columns = [*self.features, *self.read_for(self.label), *others]
+        return list(dict.fromkeys(name for name in columns if name is not None))
 
     def read_for(self, name: str | None) -> tuple[str, ...]:
         """Return the columns that a role is read from."""
         if name is None:
             return ()
-        return next((own.columns for own in self.computed if own.text == name), (name,))
+        return next((expression.columns for expression in self.computed if expression.text == name), (name,))
 
     @property
     def new_groups(self) -> tuple[str, ...]:
@@ -81,7 +81,7 @@ class Columns:
         label = rows.column(self.read_for(self.label)[0])
         in_order = pa.types.is_dictionary(label.type) and label.type.ordered
         none = any(
-            bool(pc.any(pc.equal(own := rows.column(name), pa.scalar(0).cast(own.type))).as_py())
+            bool(pc.any(pc.equal(weights := rows.column(name), pa.scalar(0).cast(weights.type))).as_py())
             for name in self.read_for(self.weights)
         )
         levels = {
@@ -132,36 +132,36 @@ class Columns:
             weights = check_weights(given, n_rows, where, start, zero=True, drop=self.drop)
         if self.offset is not None:
             offset = self.offset.values(lambda name: as_floats(batch.column(name)), n_rows, start, drop=self.drop)
-        beside: dict[str, Any] = {"offset": offset}
+        parts: dict[str, Any] = {"offset": offset}
         if self.groups:
-            own = [
+            group_codes = [
                 by.codes(by.of(batch, name), start, drop=self.drop)
                 for name, by in zip(self.groups, self.groupers, strict=True)
             ]
-            beside["group"] = np.stack(own, axis=1)
+            parts["group"] = np.stack(group_codes, axis=1)
         index = np.arange(start, start + n_rows)
         if self.paired is None:
-            return WeightedData(X, self._signs(batch.column(self.label), start), weights, index, **beside)
+            return WeightedData(X, self._signs(batch.column(self.label), start), weights, index, **parts)
         y, name = self._numbers(batch, self.label, start)
         second, other = (None, "") if self.beside is None else self._numbers(batch, self.beside, start)
         names = name, other
         pair = self.paired.read(y, second, names, n_rows)
-        rows = WeightedData(X, np.ones(n_rows, np.int8), weights, index, **beside)
+        rows = WeightedData(X, np.ones(n_rows, np.int8), weights, index, **parts)
         return self.paired.rows(rows, pair, names, start, drop=self.drop)
 
     def _numbers(self, batch: pa.RecordBatch, name: str, start: int) -> tuple[FloatArray, str]:
         """Return the numbers that play a role, and what an error calls them."""
-        for own in self.computed:
-            if own.text == name:
-                return own.numbers(lambda column: as_floats(batch.column(column)), start), repr(name)
+        for expression in self.computed:
+            if expression.text == name:
+                return expression.numbers(lambda column: as_floats(batch.column(column)), start), repr(name)
         return as_floats(batch.column(name)), f"column {name!r}"
 
     def _signs(self, column: pa.Array, start: int) -> LabelArray:
         if self.drop and (missing := np.asarray(column.is_null(nan_is_null=True))).any():
-            signs, there = np.zeros(len(column), dtype=np.int8), np.flatnonzero(~missing)
-            if len(there):
+            signs, rows = np.zeros(len(column), dtype=np.int8), np.flatnonzero(~missing)
+            if len(rows):
                 plain = column.cast(pa.string()) if pa.types.is_string_view(column.type) else column
-                signs[there] = self._signs(plain.take(pa.array(there)), start)
+                signs[rows] = self._signs(plain.take(pa.array(rows)), start)
             return signs
         kind = column.type
         if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):
@@ -214,8 +214,8 @@ def coded(column: pa.Array) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
     if pa.types.is_dictionary(column.type):
         plain = pa.string() if column.type.value_type == pa.string_view() else column.type.value_type
         column = column.cast(pa.dictionary(pa.int32(), plain)).dictionary_decode()
-    found = column.dictionary_encode(null_encoding="encode")
-    return np.array([*found.dictionary.to_pylist(), None], dtype=object)[:-1], found.indices.to_numpy()
+    encoded = column.dictionary_encode(null_encoding="encode")
+    return np.array([*encoded.dictionary.to_pylist(), None], dtype=object)[:-1], encoded.indices.to_numpy()
 
 
 def without_left_out(rows: WeightedData, *, drop: bool) -> WeightedData:
@@ -330,19 +330,19 @@ class FilteredSource:
 def filtered_source(source: Source, *, drop: bool) -> FilteredSource:
     """Return the kept rows of a source; one pass, which counts and checks them. Warns if rows are dropped."""
     design = source.design
-    own = division_of(source, block_rows(len(design.raw_names)))
-    division = Division([_WholeStream(source)]) if own is None else own
+    in_pieces = division_of(source, block_rows(len(design.raw_names)))
+    division = Division([_WholeStream(source)]) if in_pieces is None else in_pieces
     ends = np.cumsum([piece.n_rows for piece in division.pieces])
     n_kept = np.zeros(len(ends), dtype=np.int64)
     work = partial(_tally, design.raw_names, drop)
-    tallies = [found for _, found in map_pieces(division, work, None, available_cores())]
-    for found in tallies:
-        n_kept[np.searchsorted(ends, found.first, side="right")] += found.n_kept
+    tallies = [tally for _, tally in map_pieces(division, work, None, available_cores())]
+    for tally in tallies:
+        n_kept[np.searchsorted(ends, tally.first, side="right")] += tally.n_kept
     if not n_kept.any():
         raise DataError("no row is left: all weigh 0, or miss something; look at weights and missing values")
-    beside = (source.label, "weights", design.offset or "offset", *(grouping.name for grouping in design.groups))
+    other_names = (source.label, "weights", design.offset or "offset", *(grouping.name for grouping in design.groups))
     if drop:
-        _warn_of_dropped(tallies, (*design.raw_names, *beside))
+        _warn_of_dropped(tallies, (*design.raw_names, *other_names))
     pieces = [FilteredPiece(piece, int(n), drop) for piece, n in zip(division.pieces, n_kept, strict=True)]
     return FilteredSource(
         design,
@@ -352,5 +352,5 @@ def filtered_source(source: Source, *, drop: bool) -> FilteredSource:
         int(n_kept.sum()),
         int(ends[-1]),
         Division(pieces, division.pool),
-        in_pieces=own is not None,
+        in_pieces=in_pieces is not None,
     )

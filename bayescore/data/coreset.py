@@ -188,8 +188,8 @@ class Shortfall:
 
 def total(parts: Iterable[Shortfall | None], point: FloatArray) -> Shortfall | None:
     """Return the sum about one point of the shortfalls of disjoint rows; None stands for rows that were all kept."""
-    known = [part.at(point) for part in parts if part is not None]
-    return sum(known[1:], known[0]) if known else None
+    values = [part.at(point) for part in parts if part is not None]
+    return sum(values[1:], values[0]) if values else None
 
 
 def of_union(parts: Sequence[tuple[Shortfall | None, bool]]) -> Shortfall | None:
@@ -197,10 +197,10 @@ def of_union(parts: Sequence[tuple[Shortfall | None, bool]]) -> Shortfall | None
 
     `parts` are those of disjoint data, and whether all rows are there, so that they miss nothing.
     """
-    known = [own for own, _ in parts if own is not None]
-    if not known or any(own is None and not whole for own, whole in parts):
+    shortfalls = [shortfall for shortfall, _ in parts if shortfall is not None]
+    if not shortfalls or any(shortfall is None and not whole for shortfall, whole in parts):
         return None
-    return total(known, np.mean([own.point for own in known], axis=0))
+    return total(shortfalls, np.mean([shortfall.point for shortfall in shortfalls], axis=0))
 
 
 INDEX_KEY = b"bayescore.index"
@@ -294,14 +294,14 @@ class Coreset(WeightedData):
         if (self.offset is None) == has_one:
             raise ValueError(f"rows have {'no' if self.offset is None else 'an'} offset, unlike their design")
         if (0 if self.group is None else self.group.shape[1]) != len(self.design.groups):
-            known = ", ".join(repr(grouping.name) for grouping in self.design.groups) or "none"
-            own = "no" if self.group is None else "other"
-            raise ValueError(f"rows have {own} groups; those of their design: {known}")
+            names = ", ".join(repr(grouping.name) for grouping in self.design.groups) or "none"
+            kind = "no" if self.group is None else "other"
+            raise ValueError(f"rows have {kind} groups; those of their design: {names}")
         object.__setattr__(self, "design", replace(self.design, classes=self.classes))  # for rows that follow it
         if (missed := self.shortfall) is not None:
-            own = self.rows_digest
-            fits = self.group is None and missed.rows_digest in ("", own)
-            object.__setattr__(self, "shortfall", replace(missed, rows_digest=own) if fits else None)
+            computed = self.rows_digest
+            fits = self.group is None and missed.rows_digest in ("", computed)
+            object.__setattr__(self, "shortfall", replace(missed, rows_digest=computed) if fits else None)
 
     @property
     def _sd_unknown(self) -> bool:
@@ -349,8 +349,8 @@ class Coreset(WeightedData):
 
     def as_source(self) -> ArraySource:
         """Return the rows as a source of their own design."""
-        beside = self.classes, self.label, self.design, self.index, self.offset
-        return ArraySource(self.X, self.y, self.weights, *beside, group=self.group)
+        facts = self.classes, self.label, self.design, self.index, self.offset
+        return ArraySource(self.X, self.y, self.weights, *facts, group=self.group)
 
     def to_frame(self, units: str = "design") -> pd.DataFrame:
         """Return the design matrix, the label as given, `weight`, `offset` and groups if any, indexed by `index`.
@@ -422,8 +422,8 @@ class Coreset(WeightedData):
     @property
     def _file_digest(self) -> str:
         """SHA-256 of all that the file holds: the rows, their numbers, and what made the coreset."""
-        own = {} if self.shortfall is None else {"shortfall": self.shortfall.to_array()}
-        return digest(self.summary(), {**self._arrays(), "index": self.index, **own})
+        extra = {} if self.shortfall is None else {"shortfall": self.shortfall.to_array()}
+        return digest(self.summary(), {**self._arrays(), "index": self.index, **extra})
 
     def save(self, path: str | Path) -> None:
         """Write the coreset to a Parquet file that `read_coreset` reads back exactly.
@@ -499,8 +499,8 @@ class Coreset(WeightedData):
 
 def totals_of(parts: Sequence["Coreset"]) -> dict[str, Any]:
     """Return the totals of disjoint data; None of those that a part does not know."""
-    known = {name: [getattr(part, name) for part in parts] for name in TOTALS}
-    return {name: None if None in each else sum(each) for name, each in known.items()}
+    totals = {name: [getattr(part, name) for part in parts] for name in TOTALS}
+    return {name: None if None in each else sum(each) for name, each in totals.items()}
 
 
 def _sought(params: Mapping[str, Any]) -> bool:
@@ -535,10 +535,10 @@ def own_family(data: object, family: str | None, name: str = "data") -> str:
         raise TypeError(f"{name} is a {kind}; give a coreset from build_coreset, or all_rows(...) for all the rows")
     if family is not None:
         return family
-    own: str | None = getattr(data, "family", None)
-    if own is None:
+    stated: str | None = getattr(data, "family", None)
+    if stated is None:
         raise ValueError("family is missing, and the data name none; give one, such as family='logistic'")
-    return own
+    return stated
 
 
 def check_no_pseudo(data: WeightedData, argument: str) -> None:
@@ -569,13 +569,13 @@ def check_same_design(data: WeightedData, names: tuple[str, ...], design: Design
     """Raise unless the columns of `data` are those of a posterior with features `names` and design `design`."""
     if data.n_features != len(names):
         raise DataError(f"{argument} has {data.n_features} features, the posterior {len(names)}; use the same design")
-    own = data.design.offset if isinstance(data, Coreset) else data.offset  # pseudo-rows have one of their own
+    offset = data.design.offset if isinstance(data, Coreset) else data.offset  # pseudo-rows have one of their own
     if design is not None and response_of(design.classes) == "numbers":
-        own = design.offset  # what rows have are their responses
-    if design is not None and (own is None) != (design.offset is None):
+        offset = design.offset  # what rows have are their responses
+    if design is not None and (offset is None) != (design.offset is None):
         theirs = "had none" if design.offset is None else f"had one, {design.offset!r}"
         raise DataError(
-            f"{argument} has {'no' if own is None else 'an'} offset, and the posterior's rows {theirs}; give "
+            f"{argument} has {'no' if offset is None else 'an'} offset, and the posterior's rows {theirs}; give "
             "the same, 0 for none"
         )
     if not isinstance(data, Coreset):
@@ -586,9 +586,9 @@ def check_same_design(data: WeightedData, names: tuple[str, ...], design: Design
             "all_rows(..., design=core.design), or labels, the second +1, with the same positive="
         )
     if data.feature_names != names:
-        own, drawn = shown_apart(data.feature_names, names)
+        shown, drawn = shown_apart(data.feature_names, names)
         raise DataError(
-            f"{argument} has the features {own}, the posterior {drawn}; give the same columns in the same order"
+            f"{argument} has the features {shown}, the posterior {drawn}; give the same columns in the same order"
         )
     if design is not None and data.design != design:
         raise DataError(
@@ -648,8 +648,8 @@ def read_coreset(path: str | Path) -> Coreset:
         )
     about = json_object(metadata[CORESET_KEY], f"{str(source)!r} has damaged metadata; build the coreset again")
     if about.get("format") not in READABLE:
-        known = " and ".join(map(str, READABLE))
-        raise DataError(f"{str(source)!r} has coreset format {about.get('format')}; this version reads {known}")
+        formats = " and ".join(map(str, READABLE))
+        raise DataError(f"{str(source)!r} has coreset format {about.get('format')}; this version reads {formats}")
     changed = DataError(
         f"{str(source)!r} was changed after bayescore wrote it, or is damaged; build it again, or read your own "
         "weighted rows with all_rows(path, label=..., weights=...)"
@@ -691,6 +691,6 @@ def _group_codes(table: pa.Table, design: Design, names: Sequence[str]) -> IntAr
     """Return the codes of the groups, shape (n, F); pandas would read whole numbers beside missing ones as floats."""
     if not design.groups:
         return None
-    known = [Grouper(own, new=True) for own in design.groups]
-    columns = [table.column(name).cast(by.table.type).combine_chunks() for name, by in zip(names, known, strict=True)]
-    return np.stack([by.places(column) for by, column in zip(known, columns, strict=True)], axis=1)
+    coders = [Grouper(grouping, new=True) for grouping in design.groups]
+    columns = [table.column(name).cast(by.table.type).combine_chunks() for name, by in zip(names, coders, strict=True)]
+    return np.stack([by.places(column) for by, column in zip(coders, columns, strict=True)], axis=1)

@@ -164,8 +164,8 @@ class ClusterPool:
             (shared,) = self.client.persist([delayed(pickle.loads, pure=False)(packed)])
         self.client.replicate(self.client.futures_of(shared))
         for number, (_, tables) in enumerate(apart):
-            own = pickle.dumps((run, arguments)) if small else b""
-            yield self.client.compute(delayed(_run_one, pure=False)(shared, own, number, tables))
+            payload = pickle.dumps((run, arguments)) if small else b""
+            yield self.client.compute(delayed(_run_one, pure=False)(shared, payload, number, tables))
 
 
 def _read(packed: bytes) -> Any:
@@ -204,8 +204,8 @@ def _apart(task: Task) -> tuple[Task, list[Any]]:
 
 def _held(piece: Any) -> KeptTable | None:
     """Return the rows that a worker has of a piece, or of the piece that it filters; None if there are none."""
-    own = piece if isinstance(piece, KeptTable) else getattr(piece, "piece", None)
-    return own if isinstance(own, KeptTable) else None
+    table = piece if isinstance(piece, KeptTable) else getattr(piece, "piece", None)
+    return table if isinstance(table, KeptTable) else None
 
 
 def _with(piece: Any, table: Any) -> Any:
@@ -214,13 +214,13 @@ def _with(piece: Any, table: Any) -> Any:
     return replace(piece, piece=replace(piece.piece, table=table))
 
 
-def _run_one(shared: tuple[list[Task], Any], own: bytes, number: int, tables: list[pa.Table]) -> Any:
+def _run_one(shared: tuple[list[Task], Any], payload: bytes, number: int, tables: list[pa.Table]) -> Any:
     """Run a task of a pass on a worker, given what the tasks share, and the pickled function where that is small."""
     import distributed
 
     pickle: Any = distributed.protocol.pickle
     tasks, work = shared
-    run, arguments = pickle.loads(own) if own else work
+    run, arguments = pickle.loads(payload) if payload else work
     task, given = tasks[number], iter(tables)
     parts = [
         part._replace(piece=_with(part.piece, next(given))) if _held(part.piece) is not None else part
@@ -312,7 +312,7 @@ class KeptSource(ColumnSource):
 
     def division(self, step: int) -> Division:
         """Return the pieces of the files, read by the workers when this is called first."""
-        return Division([replace(own, step=step) for own in self._kept], self.pool)
+        return Division([replace(kept, step=step) for kept in self._kept], self.pool)
 
     def blocks(self) -> Iterator[WeightedData]:
         """Yield the rows in order, read here."""
@@ -341,13 +341,13 @@ def _cut(blocks: list[WeightedData] | DataError, low: int, high: int) -> list[We
     """Return the rows low, ..., high - 1 of blocks."""
     if isinstance(blocks, DataError):
         return blocks
-    found, at = [], 0
+    pieces, at = [], 0
     for block in blocks:
         a, b = max(low - at, 0), min(high - at, len(block))
         if a < b:
-            found.append(block.take(slice(a, b)))
+            pieces.append(block.take(slice(a, b)))
         at += len(block)
-    return found
+    return pieces
 
 
 @dataclass(frozen=True, eq=False)
@@ -387,25 +387,25 @@ def dask_source(data: Any, roles: Roles, selection: Selection | None = None) -> 
         raise DataError("y is missing: give the labels as a Dask array in the chunks of data's rows")
     pool = active_pool(data)
     names = [str(name) for name in data.columns] if is_frame else [f"x{d}" for d in range(data.shape[1])]
-    named, beside = named_roles(roles, names)
-    if is_frame and not beside and (files := _parquet_of(data)) is not None:
-        found = parquet_source(files, named, selection, only=names, pool=pool)
-        return found if pool is None else kept_source(found, pool)
-    empty = _frame(_meta(data), names, {name: _meta(other) for name, other in beside.items()}, 0)
+    named, extra = named_roles(roles, names)
+    if is_frame and not extra and (files := _parquet_of(data)) is not None:
+        source = parquet_source(files, named, selection, only=names, pool=pool)
+        return source if pool is None else kept_source(source, pool)
+    empty = _frame(_meta(data), names, {name: _meta(other) for name, other in extra.items()}, 0)
     columns = resolve(named, pa.Schema.from_pandas(empty, preserve_index=False), selection, only=names)
     if is_frame:  # no more than is needed
         data = data[[column for column in data.columns if str(column) in columns.names]]
         names = [str(name) for name in data.columns]
     frames = _partitions(data if is_frame else data.rechunk({1: -1}))
-    parts = {name: _beside(other, data, len(frames), name) for name, other in beside.items()}
-    others = [{name: own[i] for name, own in parts.items()} for i in range(len(frames))]
-    needed = [name for name in dict.fromkeys(columns.surveyed) if name not in beside]
+    parts = {name: _beside(other, data, len(frames), name) for name, other in extra.items()}
+    others = [{name: columns_of_part[i] for name, columns_of_part in parts.items()} for i in range(len(frames))]
+    needed = [name for name in dict.fromkeys(columns.surveyed) if name not in extra]
     inside = _partitions(data[needed]) if needed else [None] * len(frames)  # once for all of them
-    surveys = compute(*[delayed(_survey)(part, own, columns) for part, own in zip(inside, others, strict=True)])
+    surveys = compute(*[delayed(_survey)(part, more, columns) for part, more in zip(inside, others, strict=True)])
     survey = columns.merged(surveys)
     if not survey.n_rows:
         raise DataError("data is an empty collection; it needs at least one row")
-    if beside or not is_frame:
+    if extra or not is_frame:
         frames = [delayed(_frame)(frame, names, others[i], i) for i, frame in enumerate(frames)]
     columns, lengths = columns.learnt(survey, roles.positive), tuple(part.n_rows for part in surveys)
     tables = kept_tables(frames, columns.names, survey.n_rows, pool)
@@ -441,23 +441,23 @@ def _meta(collection: Any) -> Any:
     return np.empty((0, *np.shape(collection)[1:]), collection.dtype)
 
 
-def _frame(rows: Any, names: list[str], beside: dict[str, Any], number: int) -> pd.DataFrame:
+def _frame(rows: Any, names: list[str], extra: dict[str, Any], number: int) -> pd.DataFrame:
     """Return rows, and columns beside them, as one data frame."""
-    check_aligned(**{f"partition {number} of {name}": part for name, part in {"data": rows, **beside}.items()})
+    check_aligned(**{f"partition {number} of {name}": part for name, part in {"data": rows, **extra}.items()})
     frame = pd.DataFrame(rows).set_axis(names, axis=1).reset_index(drop=True)
-    for name, values in beside.items():
+    for name, values in extra.items():
         if len(values) != len(frame):
             raise DataError(f"partition {number} of {name!r} has {len(values)} rows, that of data {len(frame)}")
         frame[name] = getattr(values, "array", values)
     return frame
 
 
-def _survey(inside: pd.DataFrame | None, beside: dict[str, Any], columns: Columns) -> Survey:
+def _survey(inside: pd.DataFrame | None, extra: dict[str, Any], columns: Columns) -> Survey:
     """Survey a partition, whose columns are inside a frame or beside it."""
-    found = {} if inside is None else {str(name): inside[name].array for name in inside.columns}
-    for name in set(columns.surveyed) & set(beside):
-        found[name] = getattr(beside[name], "array", beside[name])
-    return columns.survey(as_table(pd.DataFrame(found)))
+    columns_inside = {} if inside is None else {str(name): inside[name].array for name in inside.columns}
+    for name in set(columns.surveyed) & set(extra):
+        columns_inside[name] = getattr(extra[name], "array", extra[name])
+    return columns.survey(as_table(pd.DataFrame(columns_inside)))
 
 
 def _partitions(collection: Any) -> list[Delayed]:
@@ -474,11 +474,11 @@ def _beside(collection: Any, data: Any, n_partitions: int, name: str) -> list[De
             f"{name!r} beside a Dask collection is a {type(collection).__name__}; give a one-dimensional Dask "
             "collection in the same partitions, or name a column of data"
         )
-    known = getattr(data, "chunks", None)
-    if known is not None and hasattr(collection, "rechunk") and not np.isnan([*known[0], *collection.chunks[0]]).any():
-        if sum(known[0]) != sum(collection.chunks[0]):
-            raise DataError(f"{name!r} has {sum(collection.chunks[0])} entries; data have {sum(known[0])} rows")
-        collection = collection.rechunk((known[0],))
+    sizes = getattr(data, "chunks", None)
+    if sizes is not None and hasattr(collection, "rechunk") and not np.isnan([*sizes[0], *collection.chunks[0]]).any():
+        if sum(sizes[0]) != sum(collection.chunks[0]):
+            raise DataError(f"{name!r} has {sum(collection.chunks[0])} entries; data have {sum(sizes[0])} rows")
+        collection = collection.rechunk((sizes[0],))
     parts = _partitions(collection)
     if len(parts) != n_partitions:
         raise DataError(f"{name!r} has {len(parts)} partitions and data {n_partitions}; make them alike")

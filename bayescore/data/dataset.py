@@ -161,21 +161,21 @@ class Dataset:
     def scan_beside(self, function: Callable[[int, WeightedData], R]) -> Iterator[R]:
         """Yield ``function(start, block)`` of canonical blocks, in a pass that learns the `scan` as well.
 
-        What is to be done `beside` is done, too.
+        What is to be done with each block as well is done, too (`beside`).
         """
         names, scans = self.design.names, []
         given = self.design.raw_names if formula_of(self.design) is not None else ()
         others = [other for other, _ in self._beside]
 
         def both(start: int, block: WeightedData) -> tuple[Scan, R, list[Any]]:
-            own = block_range(names, block, given=given)  # first, for the others need numbers
-            return own, function(start, block), [other(start, block) for other in others]
+            range_of_block = block_range(names, block, given=given)  # first, for the others need numbers
+            return range_of_block, function(start, block), [other(start, block) for other in others]
 
         with self.counting_missing():
             for scan, result, more in self.map(both, "checking rows", canonical=True):
                 scans.append(scan)
-                for (_, take), own in zip(self._beside, more, strict=True):
-                    take(own)
+                for (_, take), range_of_block in zip(self._beside, more, strict=True):
+                    take(range_of_block)
                 yield result
             self._scan = Scan.of(scans, names)
 
@@ -196,10 +196,10 @@ class Dataset:
         except DataError as error:
             raw = Dataset(self.rows, progress=self.progress, cores=self.cores)
             try:
-                found = list(raw.map(_missing, "counting missing values")) if self.rereadable else []
+                tally = list(raw.map(_missing, "counting missing values")) if self.rereadable else []
             except DataError:  # it is something else
-                found = []
-            n_rows, columns = sum(n for n, _ in found), sum((own for _, own in found), np.zeros(1, dtype=np.int64))
+                tally = []
+            n_rows, columns = sum(n for n, _ in tally), sum((gaps for _, gaps in tally), np.zeros(1, dtype=np.int64))
             if not n_rows:
                 raise
             names = raw.design.names
@@ -216,13 +216,13 @@ class Dataset:
         If the rows have been scanned, the design is their own one with an intercept, centers and scales, through which
         their scan and sample go too.
         """
-        own = self.design
-        groups = design.groups or own.groups
-        design = replace(design, offset=own.offset, exposure=own.exposure, groups=groups, roles=own.roles)
+        now = self.design
+        groups = design.groups or now.groups
+        design = replace(design, offset=now.offset, exposure=now.exposure, groups=groups, roles=now.roles)
         other = self.view(design)
         if self._scan is not None:
             affine = Design(self.design.names, design.intercept, design.center, design.scale)
-            other._scan, other.cells = self._scan.through(affine), self.cells if groups is own.groups else None
+            other._scan, other.cells = self._scan.through(affine), self.cells if groups is now.groups else None
             if self.sample is not None:
                 rows, inclusion = self.sample
                 other.sample = affine.rows(rows), inclusion
@@ -282,14 +282,14 @@ def open_rows(
     block_rows: int | None = None,
     cores: int | None = None,
     selection: Selection | None = None,
-    **beside: Any,
+    **others: Any,
 ) -> Dataset:
     """Open data of any kind that `build_coreset` takes; with `once` also an iterator of blocks.
 
-    With `intercept` a column of ones comes first. `beside` are the other fields of `Roles`, such as label and weights.
+    With `intercept` a column of ones comes first. `others` are the other fields of `Roles`, such as label and weights.
     """
     rows: Readable
-    roles = Roles(y, **beside)
+    roles = Roles(y, **others)
     if isinstance(data, Coreset):
         roles.check_none("a coreset")
         rows = data.as_source()
@@ -297,7 +297,7 @@ def open_rows(
         roles.check_none("an iterator of blocks (X, y) or (X, y, weights)", "positive", "groups")
         rows = Stream(data, roles.positive, GivenGroups.of(roles.groups, None).names, response=roles.response)
     else:
-        rows = as_source(data, y, selection=selection, **beside)
+        rows = as_source(data, y, selection=selection, **others)
     if intercept and not rows.design.is_identity:
         raise ValueError("intercept=True, but the data have a design of their own; leave it out")
     design = replace(rows.design, intercept=True) if intercept else None

@@ -95,7 +95,7 @@ class Grouping:
     def from_dict(cls, fields: dict[str, Any]) -> Self:
         """Rebuild a grouping factor from `to_dict`'s value."""
         parts = tuple((name, kind) for name, kind in fields.get("parts", ()))
-        sums = tuple((name, tuple((of, float(w)) for of, w in own)) for name, own in fields.get("sums", ()))
+        sums = tuple((name, tuple((of, float(w)) for of, w in weights)) for name, weights in fields.get("sums", ()))
         blocks = tuple(map(int, fields.get("blocks", ())))
         return cls(fields["name"], tuple(fields["levels"]), tuple(fields["effects"]), parts, sums, blocks)
 
@@ -107,7 +107,7 @@ def one_intercept(groups: Sequence[Grouping]) -> bool:
 
 def terms_text(groups: Sequence[Grouping]) -> str:
     """Return group terms as text of a formula."""
-    return ", ".join(term_text(block, own.name) for own in groups for block in own.effect_blocks)
+    return ", ".join(term_text(block, grouping.name) for grouping in groups for block in grouping.effect_blocks)
 
 
 def term_text(effects: Sequence[str], column: str) -> str:
@@ -182,19 +182,19 @@ class Design:
                 return {place: 1.0}
             shift = center[place - lead] / float(self.scales[place])
             return {place: 1.0, **({constant: shift} if shift else {})}
-        found = dict.fromkeys(range(len(self.names)), 0.0)
+        weights = dict.fromkeys(range(len(self.names)), 0.0)
         for name, weight in summed:
             place = self.names.index(name)
-            found[place] += weight * self.scales[place]
+            weights[place] += weight * self.scales[place]
             if self.center is not None and self.constant is not None and place >= lead:
-                found[self.constant] += weight * self.center[place - lead]
-        return {place: weight for place, weight in found.items() if weight}
+                weights[self.constant] += weight * self.center[place - lead]
+        return {place: weight for place, weight in weights.items() if weight}
 
     @property
     def effects_of_origin(self) -> list[str]:
         """Names of effects on a column that is centred in the matrix, and for them is not."""
-        each = ((own, effect) for own in self.groups for effect in own.effects if effect not in dict(own.sums))
-        return [effect for own, effect in each if len(self.columns_of(own, effect)) > 1]
+        each = ((group, effect) for group in self.groups for effect in group.effects if effect not in dict(group.sums))
+        return [effect for group, effect in each if len(self.columns_of(group, effect)) > 1]
 
     @property
     def weighted(self) -> bool:
@@ -308,9 +308,9 @@ class Design:
         `spread` is the range or the sd of the raw column, from which terms of a formula take their steps. Rows have NaN
         where there is no derivative.
         """
-        found, place = np.zeros((len(raw), len(self.names))), int(self.intercept) + self.raw_names.index(name)
-        found[:, place] = 1.0 / self.scales[place]
-        return found
+        derivative, place = np.zeros((len(raw), len(self.names))), int(self.intercept) + self.raw_names.index(name)
+        derivative[:, place] = 1.0 / self.scales[place]
+        return derivative
 
     def rows(self, block: WeightedData) -> WeightedData:
         """Return a block of raw features as rows of the design matrix."""
@@ -341,8 +341,8 @@ class Design:
         groups = tuple(map(Grouping.from_dict, fields.get("groups", ())))
         names, intercept = tuple(fields["raw_names"]), bool(fields["intercept"])
         offset, exposure = fields.get("offset"), fields.get("exposure")
-        found = cls(names, intercept, center, scale, offset=offset, exposure=exposure, groups=groups)
-        return replace(found, given_others=given, means=means)
+        design = cls(names, intercept, center, scale, offset=offset, exposure=exposure, groups=groups)
+        return replace(design, given_others=given, means=means)
 
 
 @dataclass(frozen=True)

@@ -62,22 +62,22 @@ def codes(column: pa.Array, name: str, levels: Sequence[Any], start: int) -> Flo
         plain = pa.types.is_null(column.type) or pa.types.is_temporal(column.type)  # no entry tells the type
         column = (column.cast(pa.string()) if plain else without_views(column)).dictionary_encode()
     places = {level: float(place) for place, level in enumerate(levels)}
-    known = level_values(column.dictionary)
-    table = np.array([np.nan if v is None else place_of(v, places) for v in known] or [np.nan])
+    levels_of_column = level_values(column.dictionary)
+    table = np.array([np.nan if v is None else place_of(v, places) for v in levels_of_column] or [np.nan])
     if not is_text(given) and given != pa.null() and (table < 0.0).all():  # numbers in place of text
         raise DataError(f"column {name!r} is {given}, and held text before ({listed(levels)}); convert it")
-    found: FloatArray = table[column.indices.fill_null(0).to_numpy(zero_copy_only=False)]
+    coded: FloatArray = table[column.indices.fill_null(0).to_numpy(zero_copy_only=False)]
     if column.null_count:
-        found[~column.is_valid().to_numpy(zero_copy_only=False)] = np.nan
-    if (table < 0.0).any() and (found < 0.0).any():
-        row = int(np.argmax(found < 0.0))
-        level = known[column.indices[row].as_py()]
+        coded[~column.is_valid().to_numpy(zero_copy_only=False)] = np.nan
+    if (table < 0.0).any() and (coded < 0.0).any():
+        row = int(np.argmax(coded < 0.0))
+        level = levels_of_column[column.indices[row].as_py()]
         raise RowError(
             f"column {name!r} has the level {level!r} in row {start + row}, which is not one of those "
             f"known ({listed(levels)}); drop such rows, or build with rows of every level",
             start + row,
         )
-    return found
+    return coded
 
 
 def check_few(name: str, n_levels: int, limit: int) -> None:
@@ -94,8 +94,8 @@ def check_levels(name: str, levels: Sequence[Any], limit: int) -> None:
     """Raise unless a factor has at least two levels, and not too many."""
     check_few(name, len(levels), limit)
     if len(levels) < 2:
-        found = f"one level only, {levels[0]!r}" if levels else "no entries"
-        raise OneOnlyError(f"{name} has {found}; drop it")
+        what = f"one level only, {levels[0]!r}" if levels else "no entries"
+        raise OneOnlyError(f"{name} has {what}; drop it")
 
 
 def check_shared(name: str, levels: Sequence[Any], n_rows: int) -> None:
@@ -156,19 +156,19 @@ def number_text(levels: Iterable[str]) -> NumberText | None:
     >>> number_text(["06510", *map(str, range(10001, 10041))]) is None
     True
     """
-    found = [level for level in levels if isinstance(level, str)]
-    if len(found) < MIN_NUMBER_LEVELS or any(_CODE.fullmatch(level) for level in found):
+    texts = [level for level in levels if isinstance(level, str)]
+    if len(texts) < MIN_NUMBER_LEVELS or any(_CODE.fullmatch(level) for level in texts):
         return None
-    tried = [[level for level in found if own.fullmatch(level) is None] for own in (_POINT, _COMMA, _DRESSED)]
-    most = (1.0 - MIN_NUMBER_SHARE) * len(found) * (1.0 + 1e-12)  # 1 of 10 is a tenth
+    tried = [[level for level in texts if pattern.fullmatch(level) is None] for pattern in (_POINT, _COMMA, _DRESSED)]
+    most = (1.0 - MIN_NUMBER_SHARE) * len(texts) * (1.0 + 1e-12)  # 1 of 10 is a tenth
     plain = min((0, 1), key=lambda k: len(tried[k]))
     best = plain if len(tried[plain]) <= most else 2
-    if best == 1 and not tried[1] and all(_THOUSANDS.fullmatch(level) for level in found):
+    if best == 1 and not tried[1] and all(_THOUSANDS.fullmatch(level) for level in texts):
         best = 2
     others = tuple(tried[best])
     if len(others) > most:
         return None
-    return NumberText(len(found), others, best == 1, best == 2)
+    return NumberText(len(texts), others, best == 1, best == 2)
 
 
 def check_number_text(
@@ -179,23 +179,23 @@ def check_number_text(
     `row_of` finds the first row of a level, which an error names. Levels above a `limit` are too many for a factor:
     those of all numbers raise.
     """
-    found = number_text(levels)
-    if found is None:
+    text = number_text(levels)
+    if text is None:
         return
-    numbers = f"{found.n_levels - len(found.others):,} of its {found.n_levels:,} levels are numbers"
-    reader = "read it with decimal=','" if found.comma else "pandas.to_numeric"
-    commas = " with decimal commas" if found.comma else ""
-    if found.dressed:
+    numbers = f"{text.n_levels - len(text.others):,} of its {text.n_levels:,} levels are numbers"
+    reader = "read it with decimal=','" if text.comma else "pandas.to_numeric"
+    commas = " with decimal commas" if text.comma else ""
+    if text.dressed:
         reader = "pandas.to_numeric after .str.replace(r'[^0-9.eE-]', '', regex=True), or read it with thousands=','"
         commas = " with separators, percent or currency signs"
     factor = f"C({name if name.isidentifier() else f'`{name}`'}) in a formula, or make it a categorical"
-    many = limit is not None and found.n_levels > limit
-    if found.others:
-        missing = "" if found.comma else ", where errors='coerce' makes the other entries missing"
+    many = limit is not None and text.n_levels > limit
+    if text.others:
+        missing = "" if text.comma else ", where errors='coerce' makes the other entries missing"
         remedy = "name it as groups" if many else f"write {factor}"
-        place = "" if row_of is None else f" (row {row_of(found.others[0])})"
+        place = "" if row_of is None else f" (row {row_of(text.others[0])})"
         raise DataError(
-            f"column {name!r} is text, but {numbers}{commas}, and the first other is {found.others[0]!r}{place}: turn "
+            f"column {name!r} is text, but {numbers}{commas}, and the first other is {text.others[0]!r}{place}: turn "
             f"it into numbers ({reader}{missing}); if it is a factor, {remedy}"
         )
     if many:
@@ -204,7 +204,7 @@ def check_number_text(
             f"({reader}), or name it as groups, (1 | {name}) in a formula"
         )
     warn(
-        f"column {name!r} is text, and all its {found.n_levels:,} levels are numbers{commas}: it is coded as a factor, "
+        f"column {name!r} is text, and all its {text.n_levels:,} levels are numbers{commas}: it is coded as a factor, "
         f"with a coefficient for each level but the first. Turn it into numbers ({reader}) for one coefficient; "
         f"if it is a factor, write {factor}"
     )
@@ -231,16 +231,16 @@ def check_alike(parts: Parts, others: Parts) -> None:
             raise DataError(f"groups: column {name!r} holds {other}, and held {kind} in other rows; convert it")
 
 
-def column_of(rows: pa.Table | pa.RecordBatch, factor: str, known: Parts = ()) -> pa.Array | pa.ChunkedArray:
+def column_of(rows: pa.Table | pa.RecordBatch, factor: str, columns: Parts = ()) -> pa.Array | pa.ChunkedArray:
     """Return a grouping factor of rows: a column, or combinations of columns as text, null where one is missing.
 
-    `known`, the parts that it had in other rows, decide.
+    `columns`, the parts that it had in other rows, decide.
     """
     check_read(rows.schema, [name for name in columns_of(factor, rows.schema.names) if name in rows.schema.names])
-    if not known and factor in rows.schema.names:
+    if not columns and factor in rows.schema.names:
         return rows.column(factor)
-    names = [name for name, _ in known] or columns_of(factor, rows.schema.names)
-    check_alike(known, tuple((name, _kind(rows.schema.field(name).type)) for name in names))
+    names = [name for name, _ in columns] or columns_of(factor, rows.schema.names)
+    check_alike(columns, tuple((name, _kind(rows.schema.field(name).type)) for name in names))
     texts = [values(rows.column(name), name).cast(pa.string()) for name in names]
     for name, text in zip(names[:-1], texts, strict=False):
         if (split := text.filter(pc.match_substring(text, JOINT))) and len(split):
@@ -267,10 +267,10 @@ def values(column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
         column = column.combine_chunks()
     kind, types = column.type, pa.types
     if types.is_dictionary(kind):
-        own = column.dictionary
-        if isinstance(own.type, pa.BaseExtensionType) or types.is_temporal(own.type):
-            own = pa.array(level_values(own), pa.string())
-        inner = values(own, name)
+        dictionary = column.dictionary
+        if isinstance(dictionary.type, pa.BaseExtensionType) or types.is_temporal(dictionary.type):
+            dictionary = pa.array(level_values(dictionary), pa.string())
+        inner = values(dictionary, name)
         if inner.null_count or len(inner.unique()) < len(inner):  # dictionaries that Arrow takes, and levels are not
             return inner.take(column.indices)
         return pa.DictionaryArray.from_arrays(column.indices, inner, ordered=kind.ordered)

@@ -64,9 +64,9 @@ class Blocks(FormulaMaterializer):  # type: ignore[misc]
         try:
             return super()._encode_evaled_factor(factor, spec, drop_rows, reduced_rank=reduced_rank)
         except _UnknownLevel as error:
-            level, known = error.args
+            level, levels = error.args
             raise DataError(
-                f"{factor.expr} has the level {level!r}, which is not one of those known ({listed(known)}); drop such "
+                f"{factor.expr} has the level {level!r}, which is not one of those known ({listed(levels)}); drop such "
                 "rows, or build with rows of every level"
             ) from None
 
@@ -91,8 +91,8 @@ class Blocks(FormulaMaterializer):  # type: ignore[misc]
         drop_rows: Any,
         reduced_rank: bool = False,
     ) -> Any:
-        own = getattr(values, "__wrapped__", values)
-        return _coded(own.codes, list(own.categories), None, encoder_state, spec, reduced_rank=False)
+        raw_values = getattr(values, "__wrapped__", values)
+        return _coded(raw_values.codes, list(raw_values.categories), None, encoder_state, spec, reduced_rank=False)
 
     @_override
     def _get_columns_for_term(self, factors: list[dict[str, Any]], spec: Any, scale: float = 1) -> dict[str, Any]:
@@ -109,8 +109,8 @@ def _coded(
     codes: NDArray[Any], levels: list[Hashable], contrasts: Any, state: dict[str, Any], spec: Any, *, reduced_rank: bool
 ) -> Any:
     """Return the coding of rows with these codes; NaN for -1, a missing entry."""
-    known = state.setdefault("tables", {})
-    if reduced_rank not in known:
+    tables = state.setdefault("tables", {})
+    if reduced_rank not in tables:
         coding = encode_contrasts(
             pd.Categorical(levels, categories=levels),
             contrasts,
@@ -125,9 +125,9 @@ def _coded(
         table = {name: np.append(np.asarray(column, dtype=np.float64), np.nan) for name, column in columns.items()}
         metadata = coding.__formulaic_metadata__
         formats = {name: getattr(metadata, name) for name in ("format", "format_reduced")}
-        plain = {name: own.replace("[T.", "[") for name, own in formats.items() if own}  # as bambi: "device[phone]"
-        known[reduced_rank] = table, replace(metadata, **plain)
-    table, metadata = known[reduced_rank]
+        plain = {name: text.replace("[T.", "[") for name, text in formats.items() if text}  # as bambi: "device[phone]"
+        tables[reduced_rank] = table, replace(metadata, **plain)
+    table, metadata = tables[reduced_rank]
     return FactorValues({name: column[codes] for name, column in table.items()}, metadata=metadata)
 
 
@@ -143,16 +143,16 @@ def _factor(
         encoder_state: dict[str, Any],
         model_spec: Any,
     ) -> Any:
-        own = getattr(values, "__wrapped__", values)
-        text = isinstance(own, pd.Categorical)
-        have = list(own.categories if text else encoder_state["categories"])
+        raw_values = getattr(values, "__wrapped__", values)
+        text = isinstance(raw_values, pd.Categorical)
+        have = list(raw_values.categories if text else encoder_state["categories"])
         wanted = have if levels is None else list(levels)
         if text:
             place = np.append([wanted.index(level) if level in wanted else -2 for level in have], -1)
-            codes = place[own.codes]
-            unknown = [have[code] for code in np.unique(own.codes[codes == -2])]
+            codes = place[raw_values.codes]
+            unknown = [have[code] for code in np.unique(raw_values.codes[codes == -2])]
         else:
-            codes, others = codes_of(np.asarray(own, dtype=np.float64), wanted)
+            codes, others = codes_of(np.asarray(raw_values, dtype=np.float64), wanted)
             unknown = others.tolist()
         if len(unknown):
             raise _UnknownLevel(unknown[0], wanted)
@@ -167,21 +167,21 @@ class _UnknownLevel(Exception):  # noqa: N818
 
 def codes_of(values: FloatArray, levels: list[Any]) -> tuple[NDArray[np.int64], FloatArray]:
     """Return the positions of numbers among levels, -1 for NaN, and the numbers that are not levels."""
-    known = np.array(levels, dtype=np.float64)
-    order = np.argsort(known)
-    place = order[np.searchsorted(known, values, sorter=order).clip(max=len(known) - 1)]
+    level_numbers = np.array(levels, dtype=np.float64)
+    order = np.argsort(level_numbers)
+    place = order[np.searchsorted(level_numbers, values, sorter=order).clip(max=len(level_numbers) - 1)]
     missing = np.isnan(values)
-    return np.where(missing, -1, place), values[(known[place] != values) & ~missing]
+    return np.where(missing, -1, place), values[(level_numbers[place] != values) & ~missing]
 
 
 def _nan_beyond_bounds(spline: Callable[..., Any]) -> Any:
     """Return a spline of formulaic with NaN in rows beyond its bounds, for which formulaic refuses the whole block."""
-    own = signature(spline)
-    default = own.parameters["extrapolation"].default
+    parameters = signature(spline)
+    default = parameters.parameters["extrapolation"].default
 
     @stateful_transform
     def bounded(data: Any, *args: Any, _state: Any, **options: Any) -> Any:
-        given = own.bind(data, *args, **options)
+        given = parameters.bind(data, *args, **options)
         if given.arguments.get("extrapolation", default) == "raise":
             given.arguments["extrapolation"] = "na"
         return spline(*given.args, **given.kwargs, _state=_state)

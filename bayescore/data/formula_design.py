@@ -50,8 +50,8 @@ class FormulaDesign(Design):
     @property
     def constant(self) -> int | None:
         """Position of the intercept's column of ones, or None."""
-        own = self.formula is not None and INTERCEPT in self.columns
-        return self.columns.index(INTERCEPT) if own else super().constant
+        has_constant = self.formula is not None and INTERCEPT in self.columns
+        return self.columns.index(INTERCEPT) if has_constant else super().constant
 
     def rows(self, block: WeightedData) -> WeightedData:
         """Return a block of raw features as rows of the design matrix; an error names the first entry not finite."""
@@ -63,9 +63,9 @@ class FormulaDesign(Design):
 
     def derivative(self, raw: FloatArray, name: str, spread: float) -> FloatArray:
         """Return the derivative of each column of the design by the raw column `name`, shape (n, D)."""
-        found = np.zeros((len(raw), len(self.names)))
-        found[:, int(self.intercept) :] = _compiled(self._key).derivative(np.array(raw), name, spread)
-        return found / self.scales
+        derivative = np.zeros((len(raw), len(self.names)))
+        derivative[:, int(self.intercept) :] = _compiled(self._key).derivative(np.array(raw), name, spread)
+        return derivative / self.scales
 
     @property
     def _key(self) -> Self:
@@ -121,8 +121,8 @@ def formula_of(design: Design) -> str | None:
 def categories_of(design: Design, name: str, term: str) -> tuple[Any, ...]:
     """Return the levels in the data of a column of text, or of numbers in the term ``C(...)``."""
     levels = dict(design.raw_levels).get(name, ())
-    known = json.loads(design.state).get("categories", {}) if isinstance(design, FormulaDesign) else {}
-    return tuple(known.get(term, levels))
+    categories = json.loads(design.state).get("categories", {}) if isinstance(design, FormulaDesign) else {}
+    return tuple(categories.get(term, levels))
 
 
 def reference_of(design: Design, name: str) -> Any:
@@ -145,8 +145,8 @@ def reference_of(design: Design, name: str) -> Any:
             if "levels" in given:
                 levels = tuple(ast.literal_eval(given["levels"]))
             coding = given.get("contrasts", tree.args[1] if len(tree.args) > 1 else None)
-            own = [*coding.args, *(word.value for word in coding.keywords)] if isinstance(coding, ast.Call) else []
-            for node in own[:1]:
+            args = [*coding.args, *(word.value for word in coding.keywords)] if isinstance(coding, ast.Call) else []
+            for node in args[:1]:
                 if isinstance(node, ast.Constant) and node.value in levels:
                     return node.value
             return levels[0]
@@ -170,7 +170,7 @@ class Materials:
 
     def __init__(self, raw_names: Sequence[str], levels: Levels, used: Sequence[str]) -> None:
         self.places = [(raw_names.index(name), name) for name in used]
-        self.kinds = {name: pd.CategoricalDtype(list(own)) for name, own in levels}
+        self.kinds = {name: pd.CategoricalDtype(list(levels_of_name)) for name, levels_of_name in levels}
 
     def of(self, raw: FloatArray) -> dict[str, Any]:
         """Return the columns of a block by formulaic's names of them; NaN is missing."""
@@ -221,18 +221,20 @@ class _Compiled:
         spec = specification(design.formula, used, state.get("calls", {}), state.get("categories", {}))
         _, spec = materialised(self.used.of(self.used.example()), spec, self.formula)
         lead = 1 if self.formula is None else 0  # the intercept against which factors are coded
-        self.terms = [(own.term, tuple(unmarked(str(name)) for name in own.columns)) for own in spec.structure[lead:]]
+        self.terms = [
+            (part.term, tuple(unmarked(str(name)) for name in part.columns)) for part in spec.structure[lead:]
+        ]
         self.columns = tuple(unmarked(str(name)) for name in spec.column_names[lead:])
         as_they_are = {marked(name): place for place, name in self.used.places if name not in self.used.kinds}
         as_they_are["1"] = _ONES
         places: list[int] = []
         others, n_made = [], 0
-        for own in spec.structure[lead:]:
-            place = as_they_are.get(own.term.factors[0].expr) if len(own.term.factors) == 1 else None
+        for part in spec.structure[lead:]:
+            place = as_they_are.get(part.term.factors[0].expr) if len(part.term.factors) == 1 else None
             if place is None:
-                others.append(own.term)
-                places += range(len(names) + n_made, len(names) + n_made + len(own.columns))
-                n_made += len(own.columns)
+                others.append(part.term)
+                places += range(len(names) + n_made, len(names) + n_made + len(part.columns))
+                n_made += len(part.columns)
             else:
                 places.append(place)
         self.places = np.array(places, dtype=np.intp)
@@ -258,13 +260,13 @@ class _Compiled:
     def derivative(self, raw: FloatArray, name: str, spread: float) -> FloatArray:
         """Return the derivative of each column by a raw one: of plain columns 0 or 1, of terms by differences."""
         out, n_raw = np.zeros((len(raw), len(self.places))), raw.shape[1]
-        place = {own: place for place, own in self.used.places}.get(name)
+        place = {used_name: place for place, used_name in self.used.places}.get(name)
         if place is None:  # it is in an offset or in a group term alone
             return out
         out[:, self.places == place] = 1.0
         if (whole := self.spec) is None:
             return out
-        terms = [own.term for own in whole.structure]
+        terms = [part.term for part in whole.structure]
         if moving := [term for term in terms if marked(name) in whole.subset([term]).required_variables]:
             spec, made = whole.subset(moving), list(whole.column_names)
 
@@ -306,7 +308,7 @@ def row_derivatives(function: Callable[[IntArray, FloatArray], FloatArray], x: F
     """
     spread = spread if spread > 0.0 else max(float(np.abs(x).max(initial=0.0)), 1.0)
     step = np.exp2(np.floor(np.log2(_STEP * np.clip(np.abs(x), _SMALLEST * spread, spread))))
-    left, found, nothing = np.arange(len(x)), np.zeros((0, 0)), np.zeros((1, 1))
+    left, columns, nothing = np.arange(len(x)), np.zeros((0, 0)), np.zeros((1, 1))
     for k, side in product(range(_STEPS), _SIDES):
         if not len(left):
             break
@@ -320,10 +322,10 @@ def row_derivatives(function: Callable[[IntArray, FloatArray], FloatArray], x: F
             coarse, fine, second = (np.tensordot(weights, values, 1) / h for weights in (whole, half, bend))
             allowed = _CHANGE * np.abs(fine) + _BEND * np.abs(second) + _ROUNDING * np.abs(values).max(axis=0) / h
             good = (np.abs(fine - coarse) <= allowed + (nothing[left] if k else 0.0)).all(axis=1)
-        found = found if found.size else np.full((len(x), values.shape[2]), np.nan)
-        found[left[good]] = ((4.0 * fine - coarse) / 3.0)[good]
+        columns = columns if columns.size else np.full((len(x), values.shape[2]), np.nan)
+        columns[left[good]] = ((4.0 * fine - coarse) / 3.0)[good]
         left = left[~good]
-    return found
+    return columns
 
 
 _compiled = lru_cache(maxsize=16)(_Compiled)
@@ -342,12 +344,12 @@ def effects_of(
     from formulaic import Formula
 
     assert design.formula is not None
-    known, state = _compiled(design), json.loads(design.state)
+    compiled, state = _compiled(design), json.loads(design.state)
     spelled = {"1": _one(), **{str(term): term for term in parsed(design.formula).terms}}
     terms = Formula([spelled[effect] for effect in varying], _ordering="degree")
-    used, own = parsed(design.formula).columns, (state.get("calls", {}), state.get("categories", {}))
+    used, encodings = parsed(design.formula).columns, (state.get("calls", {}), state.get("categories", {}))
     example = Materials(design.raw_names, design.raw_levels, used)
-    _, spec = materialised(example.of(example.example()), _specification(terms, *own), design.formula)
+    _, spec = materialised(example.of(example.example()), _specification(terms, *encodings), design.formula)
     effects = [
         "1" if str(each.term) == "1" else unmarked(str(name)) for each in spec.structure for name in each.columns
     ]
@@ -359,7 +361,7 @@ def effects_of(
             continue
         names = {factor.expr for factor in each.term.factors}
         columns = [
-            name for term, made in known.terms if {f.expr for f in term.factors} - {"1"} <= names for name in made
+            name for term, made in compiled.terms if {f.expr for f in term.factors} - {"1"} <= names for name in made
         ]
         raw = _combined(design, spec.subset([each.term]).required_variables, rows())
         X = design.transform(raw)[:, [design.columns.index(name) for name in columns]]
@@ -397,7 +399,9 @@ def _combined(design: FormulaDesign, wanted: Iterable[str], rows: FloatArray) ->
     numbers = rows[:50] if len(levels) < len(set(wanted)) else rows[:1]  # more than any term has columns of numbers
     if not levels:
         return numbers
-    cells = np.stack(np.meshgrid(*[np.array(own, dtype=np.float64) for own in levels.values()], indexing="ij"), -1)
+    cells = np.stack(
+        np.meshgrid(*[np.array(values, dtype=np.float64) for values in levels.values()], indexing="ij"), -1
+    )
     cells = cells.reshape(-1, len(levels))
     raw = np.repeat(numbers, len(cells), axis=0)
     raw[:, [design.raw_names.index(name) for name in levels]] = np.tile(cells, (len(numbers), 1))

@@ -60,9 +60,9 @@ class Learnt:
         theirs = other.ranges
         return Learnt(
             self.rows + other.rows,
-            {key: own + other.moments[key] for key, own in self.moments.items()},
+            {key: value + other.moments[key] for key, value in self.moments.items()},
             {key: (min(a, theirs[key][0]), max(b, theirs[key][1])) for key, (a, b) in self.ranges.items()},
-            {key: np.union1d(own, other.levels[key]) for key, own in self.levels.items()},
+            {key: np.union1d(value, other.levels[key]) for key, value in self.levels.items()},
             self.sample + other.sample,
         )
 
@@ -91,10 +91,10 @@ class Learner:
         if self.threshold is not None:
             mixed = np.arange(start + 1, start + 1 + len(block), dtype=np.uint64) * _GOLDEN
             sample = [block.X[mixed <= np.uint64(self.threshold)]]
-        found = {key: np.unique(values[c.argument]) for key, c in calls.items() if c.function == "C"}
-        for key, own in found.items():  # so that no more travel
-            check_few(key, len(own), MAX_LEVELS_NAMED)
-            if np.abs(own).max(initial=0.0) >= MAX_EXACT:
+        levels = {key: np.unique(values[c.argument]) for key, c in calls.items() if c.function == "C"}
+        for key, values_of_key in levels.items():  # so that no more travel
+            check_few(key, len(values_of_key), MAX_LEVELS_NAMED)
+            if np.abs(values_of_key).max(initial=0.0) >= MAX_EXACT:
                 raise DataError(
                     f"{key} has levels of {MAX_EXACT} and more, which floats do not tell apart: turn them into text"
                 )
@@ -106,7 +106,7 @@ class Learner:
                 for key, c in calls.items()
                 if c.function in BASES
             },
-            found,
+            levels,
             sample,
         )
 
@@ -159,24 +159,24 @@ def learner(raw_names: tuple[str, ...], formula: str, levels: Levels, n_rows: in
     return Learner(formula, raw_names, levels, (int(share * 2**53) << 11) - 1 if sampled else None)
 
 
-def learnt_design(by: Learner, found: Learnt | None) -> FormulaDesign:
+def learnt_design(by: Learner, learnt: Learnt | None) -> FormulaDesign:
     """Return the design of a formula, given what a pass learnt from all rows; None where no term learns."""
     formula, names = by.formula, by.raw_names
-    if found is None:
+    if learnt is None:
         return formula_design(names, formula, by.levels, {"calls": {}, "categories": {}})
-    Scan.of(found.rows, names)  # refuses entries whose squares overflow
+    Scan.of(learnt.rows, names)  # refuses entries whose squares overflow
     asked = parsed(formula)
-    own = {call.key: call for call in asked.calls}
-    for key, values in found.levels.items():
+    call_of_key = {call.key: call for call in asked.calls}
+    for key, values in learnt.levels.items():
         check_levels(key, values.tolist(), MAX_LEVELS_NAMED)
-    categories = {own[key].term: _whole(values) for key, values in found.levels.items()}
-    calls = {key: _moments_state(own[key], found.moments[key], formula) for key in found.moments}
-    calls |= {key: _bounds_state(own[key], *found.ranges[key]) for key in found.ranges}
-    if found.sample:
-        rows = np.concatenate(found.sample)
+    categories = {call_of_key[key].term: _whole(values) for key, values in learnt.levels.items()}
+    calls = {key: _moments_state(call_of_key[key], learnt.moments[key], formula) for key in learnt.moments}
+    calls |= {key: _bounds_state(call_of_key[key], *learnt.ranges[key]) for key in learnt.ranges}
+    if learnt.sample:
+        rows = np.concatenate(learnt.sample)
         data = Materials(names, by.levels, asked.columns).of(rows)
         _, spec = materialised(data, specification(formula, asked.columns, calls, categories), formula)
-        share = len(rows) / sum(block.n_rows for block in found.rows)
+        share = len(rows) / sum(block.n_rows for block in learnt.rows)
         calls = {key: plain(value) for key, value in spec.transform_state.items()}
         for state in calls.values():  # norms of poly are sums over the rows
             if "norms2" in state:
@@ -187,12 +187,12 @@ def learnt_design(by: Learner, found: Learnt | None) -> FormulaDesign:
 def varying(design: FormulaDesign, groups: tuple[Grouping, ...], rows: Callable[[], FloatArray]) -> FormulaDesign:
     """Return a design with grouping factors, whose effects the group terms name; `rows` gives some raw rows."""
     assert design.formula is not None
-    found = []
+    varied = []
     for grouping, term in zip(groups, parsed(design.formula).groups, strict=True):
-        effects, sums = zip(*(effects_of(design, term.column, own, rows) for own in term.effects), strict=True)
+        effects, sums = zip(*(effects_of(design, term.column, effect, rows) for effect in term.effects), strict=True)
         blocks = tuple(map(len, effects)) if len(effects) > 1 else ()
-        found.append(replace(grouping, effects=sum(effects, ()), sums=sum(sums, ()), blocks=blocks))
-    return replace(design, groups=tuple(found))
+        varied.append(replace(grouping, effects=sum(effects, ()), sums=sum(sums, ()), blocks=blocks))
+    return replace(design, groups=tuple(varied))
 
 
 def _whole(values: NDArray[np.float64]) -> list[Any]:
@@ -212,13 +212,13 @@ def _bound(call: Call) -> dict[str, Any]:
         given = signature(TRANSFORMS[call.function]).bind_partial(*tree.args, **keywords).arguments
     except TypeError as error:
         raise DataError(f"term {call.term!r}: {error}") from None
-    found: dict[str, Any] = {}
+    bounds: dict[str, Any] = {}
     for name, node in list(given.items())[1:]:
         try:
-            found[name] = ast.literal_eval(node)
+            bounds[name] = ast.literal_eval(node)
         except ValueError:
             raise DataError(f"term {call.term!r}: {name}={ast.unparse(node)} must be a number or a list") from None
-    return found
+    return bounds
 
 
 def _moments_state(call: Call, moments: ExactMoments, formula: str) -> dict[str, Any]:
@@ -243,8 +243,8 @@ def _bounds_state(call: Call, low: float, high: float) -> dict[str, Any]:
     if call.function == "poly":
         return {}
     given = _bound(call)
-    known = {"lower_bound": low, "upper_bound": high}
-    return {name: value for name, value in known.items() if given.get(name) is None}
+    bounds = {"lower_bound": low, "upper_bound": high}
+    return {name: value for name, value in bounds.items() if given.get(name) is None}
 
 
 _ROUNDING = 1e-10
@@ -264,12 +264,12 @@ def warn_of_absent_levels(design: Design, scan: Scan) -> tuple[str, ...]:
     terms += [] if asked is None else [unmarked(call.term) for call in asked.calls if call.function == "C"]
     columns = zip(design.names, scan.low, scan.high, strict=True)
     zero = tuple(name for name, low, high in columns if low == high == 0.0 and _is_of(name, terms))
-    found = [f"{term}[{level}]" for term, levels in unseen.items() for level in levels]
-    found += [name for name in zero if not _is_of(name, unseen)]
-    found += _bases(design, scan, asked)
-    if found:
+    absent = [f"{term}[{level}]" for term, levels in unseen.items() for level in levels]
+    absent += [name for name in zero if not _is_of(name, unseen)]
+    absent += _bases(design, scan, asked)
+    if absent:
         warn(
-            f"no row that counts has the level, or the combination of levels, {listed(found)}: the prior alone tells "
+            f"no row that counts has the level, or the combination of levels, {listed(absent)}: the prior alone tells "
             "its coefficient; drop the level, or merge it with another"
         )
     return zero
@@ -287,8 +287,8 @@ def _unseen(design: FormulaDesign, asked: Parsed) -> Iterator[tuple[str, list[An
         tree = ast.parse(call.key, mode="eval").body
         given = [word.value for word in tree.keywords if word.arg == "levels"] if isinstance(tree, ast.Call) else []
         if call.function == "C" and given:
-            known = categories_of(design, aliases.get(call.argument, call.argument), call.term)
-            if new := [level for level in ast.literal_eval(given[0]) if level not in known]:
+            categories = categories_of(design, aliases.get(call.argument, call.argument), call.term)
+            if new := [level for level in ast.literal_eval(given[0]) if level not in categories]:
                 yield unmarked(call.term), new
 
 
@@ -296,15 +296,15 @@ def _bases(design: FormulaDesign, scan: Scan, asked: Parsed | None) -> list[str]
     """Return base levels of treatment codings to which the rows of the other levels leave no weight."""
     if scan.smallest_weight < _ROUNDING * scan.weight_total:
         return []
-    squares, found = dict(zip(design.names, scan.squares, strict=True)), []
+    squares, names = dict(zip(design.names, scan.squares, strict=True)), []
     for term, levels in ((term, levels) for name, levels in design.raw_levels for term in _terms_of(name, asked)):
         others = [column for level in levels if (column := f"{term}[{level}]") in squares]
         base = [level for level in levels if f"{term}[{level}]" not in squares]
         if others and len(base) == 1:  # of zeros and ones: sums of squares are sums of weights
             left = scan.weight_total - sum(squares[name] for name in others)
             if left < 0.5 * scan.smallest_weight:
-                found.append(f"{term}[{base[0]}]")
-    return found
+                names.append(f"{term}[{base[0]}]")
+    return names
 
 
 def _terms_of(name: str, asked: Parsed | None) -> list[str]:

@@ -42,7 +42,7 @@ class GroupTerm:
 
 def without_group_terms(text: str) -> tuple[str, tuple[GroupTerm, ...]]:
     """Return a formula without its group terms, and these by column; raise `DataError` if one cannot be read."""
-    found: dict[str, tuple[tuple[str, ...], ...]] = {}
+    effects: dict[str, tuple[tuple[str, ...], ...]] = {}
     rest, end = "", 0
     for start, bar, stop in _places(text):
         term = text[start : stop + 1]
@@ -56,9 +56,9 @@ def without_group_terms(text: str) -> tuple[str, tuple[GroupTerm, ...]]:
             rest, end = head, len(text) - len(tail) + 1
         else:
             rest = f"{head} 1"
-        for own in _terms(text, term, text[start + 1 : bar], text[bar + 1 : stop]):
-            found[own.column] = (*found.get(own.column, ()), *own.effects)
-    return (rest + text[end:] if found else text), tuple(GroupTerm(*own) for own in found.items())
+        for group in _terms(text, term, text[start + 1 : bar], text[bar + 1 : stop]):
+            effects[group.column] = (*effects.get(group.column, ()), *group.effects)
+    return (rest + text[end:] if effects else text), tuple(GroupTerm(*group) for group in effects.items())
 
 
 def _terms(text: str, term: str, left: str, right: str) -> list[GroupTerm]:
@@ -88,7 +88,7 @@ def _terms(text: str, term: str, left: str, right: str) -> list[GroupTerm]:
         raise DataError(
             f"formula={text!r}: in {term!r} nothing varies by group; write (1 | {columns[0]}), or leave the term out"
         )
-    return [GroupTerm(column, tuple((own,) for own in varying) if uncorrelated else (varying,)) for column in columns]
+    return [GroupTerm(column, tuple((one,) for one in varying) if uncorrelated else (varying,)) for column in columns]
 
 
 def _columns(text: str, formula: str) -> list[str]:
@@ -97,8 +97,8 @@ def _columns(text: str, formula: str) -> list[str]:
     >>> _columns("state", ""), _columns("state / county:`school year`", "")
     (['state'], ['state', 'state:county:school year'])
     """
-    found = re.findall(rf"({_COLUMN.pattern})\s*([:/]?)", text)
-    names, marks = [name.strip("`") for name, _ in found], [mark for _, mark in found]
+    matches = re.findall(rf"({_COLUMN.pattern})\s*([:/]?)", text)
+    names, marks = [name.strip("`") for name, _ in matches], [mark for _, mark in matches]
     if _COLUMNS.fullmatch(text) is None or len(set(names)) < len(names):
         return []
     if len(names) > 1 and (colon := [name for name in names if JOINT in name]):
@@ -109,7 +109,7 @@ def _columns(text: str, formula: str) -> list[str]:
 
 def _places(text: str) -> list[tuple[int, int, int]]:
     """Return the positions of outermost parentheses with a bar: opening, bar, closing."""
-    found, depth, start, bar, quoted = [], 0, 0, -1, False
+    places, depth, start, bar, quoted = [], 0, 0, -1, False
     for i, mark in enumerate(text):
         if mark == "`":
             quoted = not quoted
@@ -123,8 +123,8 @@ def _places(text: str) -> list[tuple[int, int, int]]:
         elif mark == ")":
             depth -= 1
             if depth == 0 and bar >= 0:
-                found.append((start, bar, i))
-    return found
+                places.append((start, bar, i))
+    return places
 
 
 def _summands(text: str) -> list[str]:
@@ -281,13 +281,13 @@ def parsed(text: str) -> Parsed:
         if factor.eval_method.value == "lookup":
             columns[unmarked(factor.expr)] = None
         elif factor.eval_method.value == "python":
-            for kind, found in _parts(text, factor.expr, aliases):
-                if isinstance(found, Call):
-                    calls[found.key] = found
+            for kind, text_of_part in _parts(text, factor.expr, aliases):
+                if isinstance(text_of_part, Call):
+                    calls[text_of_part.key] = text_of_part
                 elif kind == "function":
-                    functions.add(found)
+                    functions.add(text_of_part)
                 else:
-                    columns[found] = None
+                    columns[text_of_part] = None
     if not right or not plain.rpartition("~")[2].strip():  # formulaic reads nothing as an intercept
         raise DataError(f"formula={text!r} leaves no coefficient; add 1, the intercept, or a column")
     for name in columns:
@@ -300,9 +300,9 @@ def parsed(text: str) -> Parsed:
             raise DataError(f"formula={text!r}: columns {name!r} and {aliases[name]!r} are too alike; rename one")
     spelled = {_spelling(str(term)): str(term) for term in right}
     left = [name for side in sides if side is not None for name in side.columns]
-    own = tuple(_checked_group(text, group, (*left, *columns), spelled) for group in groups)
+    group_terms = tuple(_checked_group(text, group, (*left, *columns), spelled) for group in groups)
     named = tuple(aliases.items())
-    return Parsed(text, response, tuple(columns), tuple(calls.values()), named, right, own, trials, offset)
+    return Parsed(text, response, tuple(columns), tuple(calls.values()), named, right, group_terms, trials, offset)
 
 
 def _checked_group(
@@ -374,18 +374,18 @@ def every_column(text: str, names: Sequence[str], taken: Iterable[str]) -> str:
     sides, _ = _left(text, plain)
     used = {part.strip() for group in groups for part in group.column.split(JOINT)} | set(taken)
     used |= {name for side in sides if side is not None for name in side.columns}
-    for own in _OFFSET.finditer(text):
-        inside, _, _ = _parted(text[own.end() :], ")")
+    for match in _OFFSET.finditer(text):
+        inside, _, _ = _parted(text[match.end() :], ")")
         used |= set(Expression.of(inside, ()).columns)
     kept = [name for name in names if name not in used]
     if not kept:
         raise DataError(f"formula={text!r}: '.' stands for no column, as all of data have a role; write 1 for none")
     together = " + ".join(name if re.fullmatch(r"[^\W\d][\w.]*", name) else f"`{name}`" for name in kept)
 
-    def spelled(found: re.Match[str]) -> str:
-        if found["text"]:
-            return found["text"]
-        before, after = text[: found.start()].rstrip()[-1:], text[found.end() :].lstrip()[:1]
+    def spelled(match: re.Match[str]) -> str:
+        if match["text"]:
+            return match["text"]
+        before, after = text[: match.start()].rstrip()[-1:], text[match.end() :].lstrip()[:1]
         return together if before in ("", "~", "+") and after in ("", "+", "-") else f"({together})"
 
     return _DOT_ALONE.sub(spelled, text)
@@ -393,7 +393,7 @@ def every_column(text: str, names: Sequence[str], taken: Iterable[str]) -> str:
 
 def has_dot(text: str) -> bool:
     """Whether a formula has a lone dot, which stands for all other columns."""
-    return any(not found["text"] for found in _DOT_ALONE.finditer(text))
+    return any(not match["text"] for match in _DOT_ALONE.finditer(text))
 
 
 def _within(text: str) -> str:
@@ -410,9 +410,9 @@ def _left(text: str, plain: str) -> tuple[tuple[Expression | None, Expression | 
     >>> _left("", "log(y) ~ age")[0][0].columns
     ('y',)
     """
-    if (found := _COUNTS.match(plain)) is not None:
-        one, other = (found[f"{name}1"] or found[f"{name}2"] for name in ("successes", "trials"))
-        return (_side(one), _side(other)), f"~{plain[found.end() :]}"
+    if (match := _COUNTS.match(plain)) is not None:
+        one, other = (match[f"{name}1"] or match[f"{name}2"] for name in ("successes", "trials"))
+        return (_side(one), _side(other)), f"~{plain[match.end() :]}"
     left, mark, right = _parted(plain, "~")
     if not mark or not left.strip():
         return (None, None), plain
@@ -424,8 +424,8 @@ def _left(text: str, plain: str) -> tuple[tuple[Expression | None, Expression | 
         if not comma:
             raise DataError(left)
         less = _TOTAL.fullmatch(other)
-        known = less is not None and less["successes"].strip("`") == one.strip("`")
-        return (_side(one), _side(less["trials"] if less is not None and known else f"{one} + ({other})")), f"~{right}"
+        minus = less is not None and less["successes"].strip("`") == one.strip("`")
+        return (_side(one), _side(less["trials"] if less is not None and minus else f"{one} + ({other})")), f"~{right}"
     except DataError:
         raise DataError(
             f"formula={text!r}: its left side must be the column of the labels alone, 'k | trials(n)' or "
@@ -437,10 +437,10 @@ def _side(text: str) -> Expression:
     """Return a response, or trials: a column, in backticks or not, or an expression; raise if it is neither."""
     if re.fullmatch(_NAME, text):
         return Expression(text.strip("`"), (text.strip("`"),))
-    found = Expression.of(text, (), "the left side")
-    if found.plain:  # that Python does not read
+    expression = Expression.of(text, (), "the left side")
+    if expression.plain:  # that Python does not read
         raise DataError(f"{text!r} cannot be read")
-    return found
+    return expression
 
 
 def _parted(text: str, mark: str) -> tuple[str, str, str]:
@@ -463,14 +463,14 @@ def _without_offsets(text: str, plain: str, right: Any) -> tuple[Any, str | None
     written = len(_OFFSET.findall(plain))
     if not written:
         return right, None
-    found = [str(term)[len("offset(") : -1] for term in right if _OFFSET.match(str(term)) and len(term.factors) == 1]
+    offsets = [str(term)[len("offset(") : -1] for term in right if _OFFSET.match(str(term)) and len(term.factors) == 1]
     kept = [term for term in right if not (_OFFSET.match(str(term)) and len(term.factors) == 1)]
-    if len(found) != written or any(_OFFSET.search(own) for own in [*found, *map(str, kept)]):
+    if len(offsets) != written or any(_OFFSET.search(text_of_term) for text_of_term in [*offsets, *map(str, kept)]):
         raise DataError(
             f"formula={text!r}: offset(...) must be a term of its own, once, as in y ~ x + offset(log(years)); in "
             "products, calls and subtractions it means nothing"
         )
-    return SimpleFormula(kept, _ordering=right.ordering), unmarked(" + ".join(found))
+    return SimpleFormula(kept, _ordering=right.ordering), unmarked(" + ".join(offsets))
 
 
 def _right(text: str, plain: str) -> Any:
@@ -510,12 +510,12 @@ def _parts(text: str, term: str, aliases: dict[str, str]) -> Iterator[tuple[str,
         served += "; a spline is bs(x, df=4), a natural one cr(x, df=4, constraints='center')" if "(" in term else ""
         return DataError(f"formula={text!r}: term {term!r} has {what}; terms are made of columns, numbers and {served}")
 
-    own: dict[str, str] = {}
+    aliases_of_part: dict[str, str] = {}
     try:
-        tree = ast.parse(sanitize_variable_names(term, {}, own), mode="eval")
+        tree = ast.parse(sanitize_variable_names(term, {}, aliases_of_part), mode="eval")
     except (SyntaxError, ValueError) as error:
         raise DataError(f"formula={text!r}: term {term!r} cannot be read: {error}") from None
-    aliases |= {alias: unmarked(name) for alias, name in own.items()}
+    aliases |= {alias: unmarked(name) for alias, name in aliases_of_part.items()}
     named: dict[int, str] = {}  # nodes that name a function or a coding, and which
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
@@ -527,8 +527,8 @@ def _parts(text: str, term: str, aliases: dict[str, str]) -> Iterator[tuple[str,
                 raise refused("C(...) inside another expression")
             if name == "C":
                 for coding in [*node.args[1:2], *(k.value for k in node.keywords if k.arg == "contrasts")]:
-                    if (known := _function(coding)) is not None and known in CODINGS | CONTR:
-                        named[id(coding)] = known
+                    if (function := _function(coding)) is not None and function in CODINGS | CONTR:
+                        named[id(coding)] = function
             if name in MOMENTS | BASES | {"C"}:
                 if not node.args:
                     raise refused(f"{name}() without an argument")
@@ -540,7 +540,7 @@ def _parts(text: str, term: str, aliases: dict[str, str]) -> Iterator[tuple[str,
             if isinstance(node, ast.Name):
                 yield "function", node.id
         elif isinstance(node, ast.Name) and not _inside(node, tree, named):
-            yield "column", unmarked(own.get(node.id, node.id))
+            yield "column", unmarked(aliases_of_part.get(node.id, node.id))
         elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow) and not _small(node.right):
             raise refused(f"the power {ast.unparse(node)!r}")
         elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitXor):

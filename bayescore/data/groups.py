@@ -63,27 +63,27 @@ class Grouper:
         plain = values(column, name)
         coded = plain if pa.types.is_dictionary(plain.type) else plain.dictionary_encode()
         which = coded.indices.fill_null(len(coded.dictionary)).to_numpy(zero_copy_only=False)
-        found: IntArray = np.append(self.places(coded.dictionary), MISSING_GROUP)[which]
-        if not drop and (row := _first(found == MISSING_GROUP)) is not None:
+        codes: IntArray = np.append(self.places(coded.dictionary), MISSING_GROUP)[which]
+        if not drop and (row := _first(codes == MISSING_GROUP)) is not None:
             raise RowError(
-                f"{self.where} is missing in {int((found == MISSING_GROUP).sum())} of rows {start} to "
-                f"{start + len(found) - 1}, first in row {start + row}: {hint}",
+                f"{self.where} is missing in {int((codes == MISSING_GROUP).sum())} of rows {start} to "
+                f"{start + len(codes) - 1}, first in row {start + row}: {hint}",
                 start + row,
             )
-        if not self.new and (row := _first(found == NO_GROUP)) is not None:
+        if not self.new and (row := _first(codes == NO_GROUP)) is not None:
             raise RowError(f"{self.unknown(plain[row].as_py())}, in row {start + row}", start + row)
-        return found
+        return codes
 
-    def places(self, found: pa.Array) -> IntArray:
+    def places(self, levels: pa.Array) -> IntArray:
         """Return the places of distinct values among the levels, `NO_GROUP` for others."""
-        if not len(found):  # of entries that are all missing, which have any type
+        if not len(levels):  # of entries that are all missing, which have any type
             return np.zeros(0, dtype=np.int64)
-        if found.type != self.table.type:
+        if levels.type != self.table.type:
             raise DataError(
-                f"{self.where} is {found.type}, and its levels are {self.table.type} "
+                f"{self.where} is {levels.type}, and its levels are {self.table.type} "
                 f"({listed(self.grouping.levels)}); convert it"
             )
-        places = pc.index_in(found, self.table).fill_null(NO_GROUP)
+        places = pc.index_in(levels, self.table).fill_null(NO_GROUP)
         return np.asarray(places.to_numpy(zero_copy_only=False), dtype=np.int64)
 
     def unknown(self, level: Any) -> str:
@@ -129,17 +129,17 @@ class GivenGroups:
                 )
 
     @classmethod
-    def of(cls, groups: Any, n_rows: int | None, known: Sequence[str] = ()) -> Self:
+    def of(cls, groups: Any, n_rows: int | None, names_of_data: Sequence[str] = ()) -> Self:
         """Take the argument `groups` apart: a name, names, an array of `n_rows` levels, or a dict of arrays.
 
-        A list of names may be a list of levels: `known` are the columns of the data, which decide.
+        A list of names may be a list of levels: `names_of_data` are the columns of the data, which decide.
         """
         if groups is None:
             return cls()
         if isinstance(groups, str):
             return cls((groups,))
         several = isinstance(groups, list | tuple) and groups and all(isinstance(name, str) for name in groups)
-        if several and (n_rows is None or len(groups) != n_rows or set(groups) <= set(known)):
+        if several and (n_rows is None or len(groups) != n_rows or set(groups) <= set(names_of_data)):
             return cls(tuple(groups))
         if n_rows is None:
             raise DataError("groups of such data must be the name of a column, or a list of names")
@@ -147,13 +147,13 @@ class GivenGroups:
         if not named:
             raise DataError("groups is an empty dict; leave it out, or give a column of levels by its name")
         frame = {}
-        for name, own in named.items():
+        for name, column_given in named.items():
             where = "groups" if not isinstance(groups, Mapping) else f"groups[{name!r}]"
-            check_unmasked(own, where)
-            shape = np.shape(own)
+            check_unmasked(column_given, where)
+            shape = np.shape(column_given)
             if shape != (n_rows,):
                 raise DataError(f"{where} has shape {shape}; it must be ({n_rows},), one level for each row")
-            frame[str(name)] = own.array if isinstance(own, pd.Series) else own
+            frame[str(name)] = column_given.array if isinstance(column_given, pd.Series) else column_given
         return cls(tuple(frame), as_table(pd.DataFrame(frame), "groups"))
 
 
@@ -162,8 +162,8 @@ def groupers_of(survey: Survey, names: Sequence[str]) -> tuple[Grouper, ...]:
     for name in names:
         if not survey.levels[name].values:
             raise DataError(f"groups (column {name!r}) is missing in every row: it tells no rows apart; leave it out")
-    own = [(name, survey.levels[name]) for name in names]
-    return tuple(Grouper(Grouping(name, found.levels(name), parts=found.parts)) for name, found in own)
+    seen_levels = [(name, survey.levels[name]) for name in names]
+    return tuple(Grouper(Grouping(name, distinct.levels(name), parts=distinct.parts)) for name, distinct in seen_levels)
 
 
 def coded(given: GivenGroups, groupers: Sequence[Grouper], *, drop: bool) -> IntArray | None:
@@ -180,8 +180,8 @@ def coded_columns(data: Any, names: Sequence[str]) -> tuple[tuple[Grouping, ...]
     with called_by():
         groupers = groupers_of(Survey(levels=groups_seen(table, names)), names)
     groupers = tuple(replace(by, role="by") for by in groupers)
-    found = [by.codes(by.of(table, by.grouping.name), 0) for by in groupers]
-    return tuple(by.grouping for by in groupers), np.stack(found, axis=1)
+    codes = [by.codes(by.of(table, by.grouping.name), 0) for by in groupers]
+    return tuple(by.grouping for by in groupers), np.stack(codes, axis=1)
 
 
 @contextmanager
@@ -195,12 +195,12 @@ def called_by() -> Iterator[None]:
 
 def groups_seen(batch: pa.Table | pa.RecordBatch, names: Iterable[str]) -> dict[str, DistinctValues]:
     """Return the levels of grouping factors in some rows."""
-    found = {}
+    distinct = {}
     for name in names:
         parts = parts_of(name, batch.schema)
         ordered = not parts and keeps_order(batch.schema, name)
-        found[name] = replace(seen(values(column_of(batch, name), name), ordered=ordered), parts=parts)
-    return found
+        distinct[name] = replace(seen(values(column_of(batch, name), name), ordered=ordered), parts=parts)
+    return distinct
 
 
 def known_groupers(groupers: Sequence[Grouper] | None, names: Sequence[str]) -> tuple[Grouper, ...]:
@@ -208,10 +208,10 @@ def known_groupers(groupers: Sequence[Grouper] | None, names: Sequence[str]) -> 
     if groupers is None:
         return ()
     if len(groupers) != len(names):
-        known = ", ".join(repr(by.grouping.name) for by in groupers) or "none"
+        shown = ", ".join(repr(by.grouping.name) for by in groupers) or "none"
         if not names:
-            raise DataError(f"groups is missing: the design has {known}; give the group of each row")
-        raise DataError(f"groups has {len(names)} factors, the design {len(groupers)}: {known}; give the same")
+            raise DataError(f"groups is missing: the design has {shown}; give the group of each row")
+        raise DataError(f"groups has {len(names)} factors, the design {len(groupers)}: {shown}; give the same")
     return tuple(groupers)
 
 

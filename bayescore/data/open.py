@@ -45,7 +45,7 @@ def open_designed(
     once: bool = False,
     first: bool = False,
     progress: bool = False,
-    **beside: Any,
+    **others: Any,
 ) -> Dataset:
     """Open data and learn their design: by a formula, or with text coded against its first level.
 
@@ -55,7 +55,7 @@ def open_designed(
     The other arguments are those of `open_rows`.
     """
     if formula is not None:
-        formula = spelled_out(formula, data, y, {"label": label, **beside})
+        formula = spelled_out(formula, data, y, {"label": label, **others})
         asked = parsed(formula)
         if isinstance(data, Coreset):
             check_alone("a coreset", formula=formula)
@@ -65,53 +65,53 @@ def open_designed(
                 "returns a fresh iterator of blocks each time"
             )
         label = _label(data, y, label, asked.response, formula)
-        for role, told, how in (
+        for role, given_value, how in (
             ("trials", asked.trials, "names them"),
             ("offset", asked.offset, f"has offset({asked.offset})"),
             ("groups", [term.column for term in asked.groups] or None, "has group terms"),
         ):
-            if told is not None and beside.get(role) is not None:
+            if given_value is not None and others.get(role) is not None:
                 raise DataError(f"{role} is given beside formula={formula!r}, which {how}; leave {role} out")
-            beside[role] = beside.get(role) if told is None else told
+            others[role] = others.get(role) if given_value is None else given_value
         selection = Selection(asked.columns, factors=asked.factors)
     else:
         selection = Selection()
-    dataset = open_rows(data, y, label=label, once=once, progress=progress, selection=selection, **beside)
-    named = {"label": label, "weights": beside.get("weights"), "trials": beside.get("trials")}
+    dataset = open_rows(data, y, label=label, once=once, progress=progress, selection=selection, **others)
+    named = {"label": label, "weights": others.get("weights"), "trials": others.get("trials")}
     roles = tuple((role, column) for role, column in named.items() if isinstance(column, str))
     if roles:
         dataset.design = replace(dataset.design, roles=roles)
-    if beside.get("weights") is not None:
+    if others.get("weights") is not None:
         dataset.design = dataset.design.with_weights()
     single = (
-        not any(beside.get(name) is not None for name in ("trials", "weights"))
-        and beside.get("response", LABELS) == LABELS
+        not any(others.get(name) is not None for name in ("trials", "weights"))
+        and others.get("response", LABELS) == LABELS
     )
-    if dataset.rereadable and not (first or isinstance(data, WeightedData) or beside.get("clusters")):
+    if dataset.rereadable and not (first or isinstance(data, WeightedData) or others.get("clusters")):
         check_groupings(dataset.design, dataset.source.n_rows, single=single)
     levels: Levels = getattr(dataset.rows, "levels", ())
     if formula is not None:
-        for name, own in levels:
-            check_levels(f"column {name!r}", own, MAX_LEVELS_NAMED)
+        for name, levels_of_column in levels:
+            check_levels(f"column {name!r}", levels_of_column, MAX_LEVELS_NAMED)
             if single and dataset.rereadable and not first:
-                check_shared(f"column {name!r}", own, dataset.source.n_rows)
+                check_shared(f"column {name!r}", levels_of_column, dataset.source.n_rows)
         _check_response(dataset, y, formula)
         by = learner(dataset.design.raw_names, formula, levels, dataset.source.n_rows)
-        found = None
+        learnt = None
         if by.learns:
             with dataset.counting_missing():
-                found = reduce(add, dataset.map(by, "learning the formula"))
-        design = learnt_design(by, found)
+                learnt = reduce(add, dataset.map(by, "learning the formula"))
+        design = learnt_design(by, learnt)
         if asked.groups:
             design = varying(design, dataset.design.groups, lambda: next(iter(dataset.blocks())).X)
         return dataset.with_design(design)
     if not levels:
         return dataset
-    for name, own in levels:
-        check_levels(f"column {name!r}", own, MAX_LEVELS)
+    for name, levels_of_column in levels:
+        check_levels(f"column {name!r}", levels_of_column, MAX_LEVELS)
         if single and dataset.rereadable and not first:
-            check_shared(f"column {name!r}", own, dataset.source.n_rows)
-    factors = [f"{name!r} ({len(own)} levels)" for name, own in levels]
+            check_shared(f"column {name!r}", levels_of_column, dataset.source.n_rows)
+    factors = [f"{name!r} ({len(levels_of_column)} levels)" for name, levels_of_column in levels]
     warn(
         "columns of text are coded as factors, each level but the first against the first: "
         f"{listed(factors, shown=str)}; drop those that are no factors, or give a formula"
@@ -147,7 +147,7 @@ def open_in(
     parts: Sequence[str] = (),
     progress: bool = False,
     whose: str = "the design",
-    **beside: Any,
+    **others: Any,
 ) -> Dataset:
     """Open data in a design learnt from other data.
 
@@ -163,15 +163,15 @@ def open_in(
         if design.formula is not None:
             label = _label(data, y, label, parsed(design.formula).response, design.formula)
     factors = [grouping.name for grouping in design.groups]
-    given = {"offset": offset, "exposure": beside.get("exposure"), "groups": groups}
+    given = {"offset": offset, "exposure": others.get("exposure"), "groups": groups}
     if has_named_columns(data):
         roles = design.role_columns
         offset = design.offset if offset is None else offset
         groups = groups if groups is not None else factors or None
         label = label if label is not None or y is not None else roles.get("label")
-        beside |= {role: roles.get(role) for role in ("weights", "trials") if beside.get(role) is None}
+        others |= {role: roles.get(role) for role in ("weights", "trials") if others.get(role) is None}
     if clusters is not None:
-        groups, beside["clusters"] = clusters, True
+        groups, others["clusters"] = clusters, True
         selection = Selection(design.raw_names) if selection is None else replace(selection, names=design.raw_names)
     elif groups is not None and not factors:
         raise DataError(f"groups is given, but {whose} has none; leave it out")
@@ -179,32 +179,32 @@ def open_in(
         named = [] if groups is None else [groups] if isinstance(groups, str) else groups
         if not (isinstance(named, list | tuple) and all(isinstance(name, str) for name in named)):
             raise DataError(f"by={list(parts)} are columns, and groups were given as arrays; make these columns, too")
-        groups, beside["clusters"] = [*named, *parts], True
+        groups, others["clusters"] = [*named, *parts], True
         selection = Selection(design.raw_names) if selection is None else replace(selection, names=design.raw_names)
-    brings_labels = isinstance(data, Coreset | Source) or beside.get("trials") is not None
+    brings_labels = isinstance(data, Coreset | Source) or others.get("trials") is not None
     response = LABELS if isinstance(data, Coreset | Source) else response_of(design.classes)
     counts = response == "counts"
-    if counts and beside.get("exposure") is None and has_named_columns(data):
-        beside["exposure"] = design.exposure
+    if counts and others.get("exposure") is None and has_named_columns(data):
+        others["exposure"] = design.exposure
     if positive is None and design.classes is not None and not brings_labels and response == LABELS:
         positive = Classes(*design.classes)
     ready = isinstance(data, Source | WeightedData)  # their codes are there
     if learn_groups and factors and groups is not None and not ready:
-        asked = {**beside, "offset": offset, "groups": groups, "positive": positive, "response": response}
+        asked = {**others, "offset": offset, "groups": groups, "positive": positive, "response": response}
         with _saying_missing(design, **given), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the rows are opened again below
-            found = open_rows(data, y, label=label, progress=progress, selection=selection, **asked).design.groups
-        design = with_levels(design, found)
+            groupings = open_rows(data, y, label=label, progress=progress, selection=selection, **asked).design.groups
+        design = with_levels(design, groupings)
     groupers = None if ready else tuple(Grouper(grouping, new_groups) for grouping in design.groups) or None
     if parts:
-        asked = {**beside, "offset": offset, "groups": list(parts), "positive": positive, "response": response}
+        asked = {**others, "offset": offset, "groups": list(parts), "positive": positive, "response": response}
         with called_by(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the rows are opened again below
-            found = open_rows(data, y, label=label, progress=progress, selection=selection, **asked).design.groups
-        groupers = (*(groupers or ()), *(Grouper(own, role="by") for own in found))
-    beside |= {"offset": offset, "groups": groups, "groupers": groupers, "positive": positive, "response": response}
+            groupings = open_rows(data, y, label=label, progress=progress, selection=selection, **asked).design.groups
+        groupers = (*(groupers or ()), *(Grouper(each_grouping, role="by") for each_grouping in groupings))
+    others |= {"offset": offset, "groups": groups, "groupers": groupers, "positive": positive, "response": response}
     with _saying_missing(design, **given):
-        dataset = open_rows(data, y, label=label, progress=progress, selection=selection, **beside)
+        dataset = open_rows(data, y, label=label, progress=progress, selection=selection, **others)
     if design.classes is not None and tuple(dataset.source.classes) != tuple(design.classes):
         raise DataError(
             f"data has {described(dataset.source.classes)}, {whose} {described(design.classes)}; give the same "
@@ -222,12 +222,12 @@ def open_in(
         )
     names = dataset.design.raw_names
     if names != design.raw_names:
-        own, known = shown_apart(names, design.raw_names)
-        raise DataError(f"data has the features {own}, {whose} {known}; give the same columns in the same order")
+        shown, before = shown_apart(names, design.raw_names)
+        raise DataError(f"data has the features {shown}, {whose} {before}; give the same columns in the same order")
     if len(dataset.design.groups) != len(factors) + len(parts) and clusters is None:
         has = ", ".join(repr(grouping.name) for grouping in dataset.design.groups) or "none"
         raise DataError(f"data has the groups {has}, {whose} {', '.join(map(repr, factors)) or 'none'}; give the same")
-    weighted = beside.get("weights") is not None or dataset.rows.design.weighted
+    weighted = others.get("weights") is not None or dataset.rows.design.weighted
     if learn_groups and design.weighted and not (weighted or ready):  # further rows of those data
         raise DataError(NO_WEIGHTS)
     if weighted:
@@ -241,11 +241,11 @@ def _saying_missing(design: Design, **given: Any) -> Iterator[None]:
     try:
         yield
     except ColumnError as error:
-        role, groups = error.role.partition("[")[0], ", ".join(own.name for own in design.groups)
-        known = {"offset": design.offset, "exposure": design.exposure, "groups": groups}.get(role)
+        role, groups = error.role.partition("[")[0], ", ".join(grouping.name for grouping in design.groups)
+        name_in_design = {"offset": design.offset, "exposure": design.exposure, "groups": groups}.get(role)
         formula = formula_of(design)
         by_formula = role == "groups" and formula is not None and bool(parsed(formula).groups)
-        if not known or given[role] is not None or by_formula:
+        if not name_in_design or given[role] is not None or by_formula:
             raise
         none = ", 0 for none" if role == "offset" else ""
         raise DataError(
@@ -254,15 +254,15 @@ def _saying_missing(design: Design, **given: Any) -> Iterator[None]:
         ) from None
 
 
-def with_levels(design: Design, found: Sequence[Grouping]) -> Design:
+def with_levels(design: Design, groupings: Sequence[Grouping]) -> Design:
     """Return a design that knows the levels of other rows, too, after those that it has; codes of these stay."""
-    if len(found) != len(design.groups):  # `open_in` says so
+    if len(groupings) != len(design.groups):  # `open_in` says so
         return design
     groups = []
-    for own, other in zip(design.groups, found, strict=True):
-        places = Grouper(own, new=True).places(pa.array(other.levels))
+    for grouping, other in zip(design.groups, groupings, strict=True):
+        places = Grouper(grouping, new=True).places(pa.array(other.levels))
         new = tuple(level for level, place in zip(other.levels, places, strict=True) if place == NO_GROUP)
-        groups.append(replace(own, levels=own.levels + new))
+        groups.append(replace(grouping, levels=grouping.levels + new))
     return replace(design, groups=tuple(groups))
 
 
@@ -333,10 +333,10 @@ class DesignedIntake:
 
     def take(self, block: Block) -> tuple["DesignedIntake", Iterator[WeightedData]]:
         """Return what is known after another block, whose rows are checked, and the rows in the design."""
-        own = block._asdict()
-        own["exposure" if self.response == "counts" else "trials"] = own.pop("beside")
-        data, y = own.pop("X"), own.pop("y")
-        roles = {**self.roles, **{name: value for name, value in own.items() if value is not None}}
+        given = block._asdict()
+        given["exposure" if self.response == "counts" else "trials"] = given.pop("beside")
+        data, y = given.pop("X"), given.pop("y")
+        roles = {**self.roles, **{name: value for name, value in given.items() if value is not None}}
         if y is not None:
             roles.pop("label", None)
         try:
@@ -350,7 +350,7 @@ class DesignedIntake:
         except DataError as error:
             raise DataError(f"block {self.n_blocks}: {error}") from error
         design = replace(dataset.design, classes=tuple(dataset.source.classes))
-        known = replace(
+        intake = replace(
             self,
             design=design,
             label=self.label if self.n_blocks else dataset.rows.label,
@@ -360,7 +360,7 @@ class DesignedIntake:
             weight=self.weight + scan.weight,
             observations=None if self.observations is None else self.observations + scan.observations,
         )
-        return known, _numbered_from(dataset.blocks(), self.n_given)
+        return intake, _numbered_from(dataset.blocks(), self.n_given)
 
     def _opened(self, data: Any, y: Any, roles: dict[str, Any]) -> Dataset:
         if isinstance(data, Coreset | WeightedData | Source):
@@ -377,18 +377,18 @@ class DesignedIntake:
         assert self.design is not None
         names = ("formula", "label", "n_blocks", "n_rows", "n_given", "weight")
         roles = {name: value for name, value in self.roles.items() if name != "positive"}  # the design has the classes
-        own = {"roles": roles, "classes": list(self.classes), "design_roles": dict(self.design.roles)}
+        settings = {"roles": roles, "classes": list(self.classes), "design_roles": dict(self.design.roles)}
         observations = None if self.observations is None else self.observations.to_list()
-        return {**{name: getattr(self, name) for name in names}, **own, "observations": observations}
+        return {**{name: getattr(self, name) for name in names}, **settings, "observations": observations}
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any], design: dict[str, Any], *, response: str) -> Self:
         """Rebuild an intake from `to_dict`'s value and that of the design, for responses of a kind."""
-        own = dict(fields)
-        classes, by = own.pop("classes"), own.pop("design_roles")
-        known = replace(read_design(design), classes=(classes[0], classes[1]), roles=tuple(by.items()))
-        own["observations"] = ObservationTotals.from_list(own.get("observations"))
-        return cls(**own, design=known, response=response)
+        values = dict(fields)
+        classes, by = values.pop("classes"), values.pop("design_roles")
+        design_of_classes = replace(read_design(design), classes=(classes[0], classes[1]), roles=tuple(by.items()))
+        values["observations"] = ObservationTotals.from_list(values.get("observations"))
+        return cls(**values, design=design_of_classes, response=response)
 
 
 def _numbered_from(blocks: Iterable[WeightedData], start: int) -> Iterator[WeightedData]:

@@ -100,10 +100,10 @@ def remote_listing(address: str) -> Listing:
 
 def listing_of(store: Any, base: str, name: str) -> Listing:
     """Return the file, or the files of the folder, at a path of a file system of Arrow."""
-    found = retried(lambda: store.get_file_info(base), name)
-    if found.type == pafs.FileType.NotFound:
+    info = retried(lambda: store.get_file_info(base), name)
+    if info.type == pafs.FileType.NotFound:
         raise FileNotFoundError(f"data: no file or folder {name!r}")
-    if found.type == pafs.FileType.File:
+    if info.type == pafs.FileType.File:
         return Listing(name, (base,), store=store)
     inside = retried(lambda: store.get_file_info(pafs.FileSelector(base, recursive=True)), name)
     top = PurePosixPath(base)
@@ -128,16 +128,16 @@ def dataset_listing(data: Any) -> Listing | None:
     if not fragments:
         return None
     stored = fragments[0].physical_schema
-    beside = [name for name in data.schema.names if name not in stored.names]
-    own = pa.schema([data.schema.field(name) for name in data.schema.names if name not in beside])
+    computed = [name for name in data.schema.names if name not in stored.names]
+    schema = pa.schema([data.schema.field(name) for name in data.schema.names if name not in computed])
     whole = all(
         part.physical_schema.equals(stored) and part.num_row_groups == part.metadata.num_row_groups
         for part in fragments
     )
-    if not whole or not stored.equals(own):
+    if not whole or not stored.equals(schema):
         return None
     keys = [get_partition_keys(part.partition_expression) for part in fragments]
-    hive = {name: pa.array([each.get(name) for each in keys], data.schema.field(name).type) for name in beside}
+    hive = {name: pa.array([each.get(name) for each in keys], data.schema.field(name).type) for name in computed}
     local = isinstance(data.filesystem, pafs.LocalFileSystem)
     paths = tuple(Path(part.path) if local else part.path for part in fragments)
     return Listing("the dataset", paths, hive, None if local else data.filesystem)
@@ -213,10 +213,10 @@ def _hive_columns(files: list[Any], folder: str) -> dict[str, pa.Array]:
     if not files:
         raise DataError(f"data: the folder {folder!r} holds no .parquet files")
     keys = [_hive(file) for file in files]
-    for file, own in zip(files, keys, strict=True):
-        if own.keys() != keys[0].keys():
+    for file, values in zip(files, keys, strict=True):
+        if values.keys() != keys[0].keys():
             raise DataError(f"{str(file)!r} has other partition columns than {str(files[0])!r}; make them alike")
-    return {name: _typed([own[name] for own in keys]) for name in keys[0]}
+    return {name: _typed([values[name] for values in keys]) for name in keys[0]}
 
 
 def _hive(path: PurePath) -> dict[str, str | None]:
@@ -368,10 +368,10 @@ def expanded(path: str | Path) -> Path:
 
 def matching(pattern: Path) -> list[Path]:
     """Return the files that a pattern such as ``rows/*.parquet`` names, in natural order."""
-    found = sorted(map(Path, glob(str(pattern), recursive=True)), key=_natural)
-    if not found:
+    paths = sorted(map(Path, glob(str(pattern), recursive=True)), key=_natural)
+    if not paths:
         raise FileNotFoundError(f"data: no file is named as {str(pattern)!r}")
-    return found
+    return paths
 
 
 def check_once(paths: Sequence[Any]) -> None:
@@ -384,7 +384,7 @@ def check_once(paths: Sequence[Any]) -> None:
 
 def is_files(data: Any) -> bool:
     """Whether `data` is a list of paths."""
-    return isinstance(data, list | tuple) and bool(data) and all(isinstance(own, Path) or _is_path(own) for own in data)
+    return isinstance(data, list | tuple) and bool(data) and all(isinstance(one, Path) or _is_path(one) for one in data)
 
 
 def _is_path(data: Any) -> bool:
@@ -395,11 +395,11 @@ def files_source(data: Sequence[str | Path], roles: Roles, selection: Selection 
     """Return Parquet files, in the order given, as a source."""
     roles.check_named("a list of Parquet files")
     listings = []
-    for own in data:
-        if is_address(own):
-            listings.append(remote_listing(str(own)))
+    for location in data:
+        if is_address(location):
+            listings.append(remote_listing(str(location)))
         else:
-            path = expanded(own)
+            path = expanded(location)
             inside = matching(path) if has_magic(str(path)) and not path.exists() else [path]
             listings += [local_listing(each) for each in inside]
     first = listings[0]
@@ -408,8 +408,8 @@ def files_source(data: Sequence[str | Path], roles: Roles, selection: Selection 
             raise DataError(
                 f"{other.name!r} lies elsewhere than {first.name!r}, or has other partitions; give one folder"
             )
-    hive = {name: _joined([own.hive[name] for own in listings]) for name in first.hive}
-    paths = tuple(path for own in listings for path in own.paths)
+    hive = {name: _joined([listing.hive[name] for listing in listings]) for name in first.hive}
+    paths = tuple(path for listing in listings for path in listing.paths)
     check_once(paths)
     name = first.name if len(listings) == 1 else f"{first.name} and {len(listings) - 1} more"
     return parquet_source(Listing(name, paths, hive, first.store), roles, selection)
@@ -433,7 +433,7 @@ def parquet_source(
     """
     with ThreadPoolExecutor(_FOOTERS, "footers") as threads:
         footers = list(threads.map(partial(_footer, listing.store), listing.paths))
-    groups, schemas = [rows for _, rows in footers], [own for own, _ in footers]
+    groups, schemas = [rows for _, rows in footers], [schema_of_file for schema_of_file, _ in footers]
     schema = common_schema(schemas, listing.paths)
     if not any(map(sum, groups)):
         raise DataError(f"{listing.name!r} holds no rows")

@@ -231,10 +231,10 @@ def _in_order(futures: Iterator[Future], ahead: int) -> Iterator[tuple[int, R]]:
 
 
 def _results(future: Future) -> Iterable[tuple[int, R]]:
-    found: Iterable[tuple[int, R]] | DataError = future.result()
-    if isinstance(found, DataError):
-        raise found
-    return found
+    results: Iterable[tuple[int, R]] | DataError = future.result()
+    if isinstance(results, DataError):
+        raise results
+    return results
 
 
 class _StreamedTask:
@@ -511,7 +511,7 @@ class Scan:
 
     def through(self, design: Design) -> Self:
         """Return the scan of the design matrix of these raw columns, each moved and scaled by an affine design."""
-        low, high, mean = (design.transform(own[None, :])[0] for own in (self.low, self.high, self.mean))
+        low, high, mean = (design.transform(values[None, :])[0] for values in (self.low, self.high, self.mean))
         spread = self.spread if design.scale is None else self.spread / np.array(design.scale) ** 2
         return replace(self, low=low, high=high, mean=mean, spread=np.append(np.zeros(len(low) - len(spread)), spread))
 

@@ -122,11 +122,11 @@ def cached(dataset: DataSet, data_home: str | Path | None) -> Iterator[Path]:
     """
     file = Path(get_data_home(data_home)) / "bayescore" / dataset.address.rsplit("/", 1)[-1]
     record = file.with_name(file.name + ".sha256")
-    known = record.read_text().split(" ")[0] if record.exists() else None
+    saved = record.read_text().split(" ")[0] if record.exists() else None
     fresh = not file.exists()
     pooch.get_logger().setLevel("WARNING")
     try:
-        pooch.retrieve(dataset.address, known, file.name, file.parent, downloader=pooch.HTTPDownloader(timeout=TIMEOUT))
+        pooch.retrieve(dataset.address, saved, file.name, file.parent, downloader=pooch.HTTPDownloader(timeout=TIMEOUT))
     except OSError as error:
         raise DownloadError(
             f"{dataset.name} could not be downloaded ({one_line(error)}); fetch {dataset.address} elsewhere "
@@ -134,7 +134,7 @@ def cached(dataset: DataSet, data_home: str | Path | None) -> Iterator[Path]:
         ) from error
     except ValueError as error:
         raise DataError(
-            f"{dataset.address} is not the file of its first use (sha256 {known} recorded); delete {record} if the new "
+            f"{dataset.address} is not the file of its first use (sha256 {saved} recorded); delete {record} if the new "
             "one can be trusted, to download it again"
         ) from error
     try:
@@ -143,7 +143,7 @@ def cached(dataset: DataSet, data_home: str | Path | None) -> Iterator[Path]:
         if fresh:
             file.unlink()
         raise
-    if known is None:
+    if saved is None:
         record.write_text(f"{pooch.file_hash(str(file))}  {file.name}\n")
 
 
@@ -152,9 +152,9 @@ def check_published(dataset: DataSet, labels: NDArray[np.float64], origin: str, 
 
     Numbers of rows and positives are compared if the data should be `complete`.
     """
-    known = np.isin(labels, (dataset.positive, *dataset.negative))
-    if not known.all():
-        row = int(np.argmin(known))
+    has_class = np.isin(labels, (dataset.positive, *dataset.negative))
+    if not has_class.all():
+        row = int(np.argmin(has_class))
         expected = ", ".join(str(label) for label in (dataset.positive, *dataset.negative))
         raise DataError(f"{origin}: label {labels[row]:g} in row {row}; {dataset.name} has {expected}")
     positive: NDArray[np.bool_] = labels == dataset.positive
@@ -312,12 +312,12 @@ def load_covtype(path: str | Path | None = None, *, data_home: str | Path | None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # "Retry downloading": the error below says it all
-            found = fetch_covtype(data_home=data_home, n_retries=1)
+            fetched = fetch_covtype(data_home=data_home, n_retries=1)
     except (OSError, http.client.HTTPException) as error:
         raise DownloadError(
             f"CovType could not be downloaded ({one_line(error)}); fetch {COVTYPE.address} elsewhere and give path="
         ) from error
-    table = _PublishedTable(found.data, found.target.astype(np.float64), tuple(found.feature_names))
+    table = _PublishedTable(fetched.data, fetched.target.astype(np.float64), tuple(fetched.feature_names))
     return _finish(COVTYPE, table, "scikit-learn's fetch_covtype", complete=True)
 
 

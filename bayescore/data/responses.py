@@ -38,10 +38,10 @@ class Paired:
     beside: str | None  # role of the number beside the response
     classes: tuple[Any, Any]  # what the sides are called
 
-    def read(self, response: Any, beside: Any, names: tuple[str, str], n_rows: int) -> FloatArray:
-        """Return response and the number beside it as floats, shape (2, n_rows); without `beside` it is 1."""
+    def read(self, response: Any, second: Any, names: tuple[str, str], n_rows: int) -> FloatArray:
+        """Return response and the number beside it as floats, shape (2, n_rows); without `second` it is 1."""
         y = as_floats(response, n_rows, names[0])
-        return np.stack([y, np.ones(n_rows) if beside is None else as_floats(beside, n_rows, names[1])])
+        return np.stack([y, np.ones(n_rows) if second is None else as_floats(second, n_rows, names[1])])
 
     def rows(
         self, rows: WeightedData, pair: FloatArray, names: tuple[str, str], start: int, *, drop: bool
@@ -93,8 +93,8 @@ PAIRED = {"counts": RATES, "numbers": MEASURED}
 
 def response_of(classes: Sequence[Any] | None) -> str:
     """Return what responses with these two classes are called."""
-    own = None if classes is None else tuple(classes)
-    return next((name for name, paired in PAIRED.items() if paired.classes == own), LABELS)
+    pair = None if classes is None else tuple(classes)
+    return next((name for name, paired in PAIRED.items() if paired.classes == pair), LABELS)
 
 
 def described(classes: Sequence[Any] | None) -> str:
@@ -105,8 +105,8 @@ def described(classes: Sequence[Any] | None) -> str:
 
 def with_response(rows: WeightedData, y: FloatArray) -> WeightedData:
     """Return rows whose responses are the numbers y, shape (n,); the label is 0 where one is missing."""
-    there = ~np.isnan(y)
-    return replace(rows, y=there.astype(np.int8), offset=np.where(there, -y, 0.0))
+    observed = ~np.isnan(y)
+    return replace(rows, y=observed.astype(np.int8), offset=np.where(observed, -y, 0.0))
 
 
 def numbers_of(rows: WeightedData) -> tuple[WeightedData, FloatArray]:
@@ -140,11 +140,11 @@ def as_floats(values: Any, n_rows: int, name: str) -> FloatArray:
     """Return numbers beside rows as floats, shape (n_rows,)."""
     check_unmasked(values, name)
     try:
-        found = np.asarray(pd.to_numeric(np.asarray(values)))
-        counts = np.asarray(found.real, dtype=np.float64)
+        numbers = np.asarray(pd.to_numeric(np.asarray(values)))
+        counts = np.asarray(numbers.real, dtype=np.float64)
     except (TypeError, ValueError):
         raise DataError(f"{name} must be numbers, one for each row") from None
-    if np.iscomplexobj(found):
+    if np.iscomplexobj(numbers):
         raise DataError(f"{name} has complex numbers; give real ones")
     if counts.shape != (n_rows,):
         raise DataError(f"{name} has shape {counts.shape}; it must be ({n_rows},), one number for each row")
@@ -177,9 +177,9 @@ class Classes(NamedTuple):
     positive: Any
 
 
-def sorted_labels(found: Iterable[Any], name: str = "y") -> list[Any]:
+def sorted_labels(occurring: Iterable[Any], name: str = "y") -> list[Any]:
     """Return distinct labels in sorted order, numbers before text; raise if one is missing or of another type."""
-    labels = list(found)
+    labels = list(occurring)
     if any(label is None or label != label for label in labels):
         raise DataError(f"{name} has missing labels; drop those rows")
     for label in labels:  # what a coreset's file can hold
@@ -191,13 +191,13 @@ def sorted_labels(found: Iterable[Any], name: str = "y") -> list[Any]:
 
 
 def two_classes(
-    found: Iterable[Any], name: str = "y", positive: Any = None, order: Sequence[Any] | None = None
+    occurring: Iterable[Any], name: str = "y", positive: Any = None, order: Sequence[Any] | None = None
 ) -> tuple[Any, Any]:
     """Return the two labels; the second becomes +1. It is `positive`, or by default the second in `order`, or sorted.
 
     If `positive` is the two `Classes`, other labels are refused, and one of the two may be missing.
     """
-    labels = sorted_labels(found, name)
+    labels = sorted_labels(occurring, name)
     if isinstance(positive, Classes):
         other = [label for label in labels if label not in positive]
         if other:
@@ -233,9 +233,9 @@ def two_classes(
 def signed_labels(labels: NDArray[Any], classes: tuple[Any, Any], start: int, name: str = "y") -> LabelArray:
     """Map `labels` to -1 (first class) and +1 (second class)."""
     positive = labels == classes[1]
-    known = positive | (labels == classes[0])
-    if not known.all():
-        row = int(np.argmin(known))
+    is_class = positive | (labels == classes[0])
+    if not is_class.all():
+        row = int(np.argmin(is_class))
         raise RowError(
             f"{name} is {labels[row]!r} in row {start + row}, neither {classes[0]!r} nor {classes[1]!r}", start + row
         )
@@ -260,8 +260,8 @@ def counts_of(rows: WeightedData, frame: pd.DataFrame, left_out: list[str], *, r
     counts = alike[first].copy()
     place = rows.n_features
     names = ("events", "exposure") if rates else ("successes", "failures")
-    for name, own in zip(names, (rows.y > 0, rows.y < 0), strict=True):
-        counts.insert(place, free_name(name, counts.columns), np.bincount(group, np.where(own, rows.weights, 0.0)))
+    for name, kept in zip(names, (rows.y > 0, rows.y < 0), strict=True):
+        counts.insert(place, free_name(name, counts.columns), np.bincount(group, np.where(kept, rows.weights, 0.0)))
         place += 1
     return counts
 
@@ -333,10 +333,10 @@ class Expression:
             return cls(text, (text,), role)
         calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
         functions = {id(node.value if isinstance(node, ast.Attribute) else node) for node in calls}
-        own = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in functions]
-        columns = tuple(dict.fromkeys(named.get(name, name) for name in own))
+        names_in_text = [node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in functions]
+        columns = tuple(dict.fromkeys(named.get(name, name) for name in names_in_text))
         with np.errstate(all="ignore"):
-            _value(f"{role}={text!r}", tree, dict.fromkeys(own, np.ones(1)))
+            _value(f"{role}={text!r}", tree, dict.fromkeys(names_in_text, np.ones(1)))
         if not columns:
             why = "; the same number for all rows is a part of the intercept" if role == "offset" else ""
             raise DataError(f"{role}={text!r} names no column{why}")
@@ -360,18 +360,18 @@ class Expression:
         if self.plain:
             return column(self.text)
         tree, named = _tree(self.text)
-        own = {name: column(name) for name in self.columns}
-        held = {**own, **{alias: own[name] for alias, name in named.items()}}
+        columns_read = {name: column(name) for name in self.columns}
+        held = {**columns_read, **{alias: columns_read[name] for alias, name in named.items()}}
         with np.errstate(all="ignore"):
-            found = np.asarray(_value(f"{self.role}={self.text!r}", tree, held), dtype=np.float64)
-        missing = np.any([np.isnan(values) for values in own.values()], axis=0)
-        if (bad := np.isnan(found) & ~missing).any():  # which missing='drop' would leave out
+            numbers = np.asarray(_value(f"{self.role}={self.text!r}", tree, held), dtype=np.float64)
+        missing = np.any([np.isnan(values) for values in columns_read.values()], axis=0)
+        if (bad := np.isnan(numbers) & ~missing).any():  # which missing='drop' would leave out
             row = int(np.argmax(bad))
-            shown = ", ".join(f"{name!r} is {values[row]:g}" for name, values in own.items())
+            shown = ", ".join(f"{name!r} is {values[row]:g}" for name, values in columns_read.items())
             raise RowError(
                 f"{self.shown} is no number in row {start + row}, where {shown}; drop such rows", start + row
             )
-        return found
+        return numbers
 
     def values(
         self, column: Callable[[str], FloatArray], n_rows: int, start: int = 0, *, drop: bool = False
@@ -384,12 +384,12 @@ def _tree(text: str) -> tuple[ast.expr, dict[str, str]]:
     """Return the expression, and the columns in backticks, or with dots, by the names that they have in it."""
     named: dict[str, str] = {}
 
-    def plain(found: re.Match[str]) -> str:
+    def plain(match: re.Match[str]) -> str:
         alias = f"column_in_backticks_{len(named)}"
-        named[alias] = found[1]
+        named[alias] = match[1]
         return alias
 
-    quoted = _DOTTED.sub(lambda found: f"`{found[0]}`", text.strip())
+    quoted = _DOTTED.sub(lambda match: f"`{match[0]}`", text.strip())
     return ast.parse(re.sub("`([^`]+)`", plain, quoted), mode="eval").body, named
 
 

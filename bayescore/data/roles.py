@@ -112,7 +112,7 @@ def named_roles(roles: Roles, names: Sequence[str], n_rows: int | None = None) -
 
     `names` are the columns of the data; `n_rows` is None for a Dask collection, whose groups are collections too.
     """
-    label, beside = roles.label, {}
+    label, extra = roles.label, {}
     if roles.y is not None:
         if label is not None:
             raise DataError(f"y and label={label!r} are both given; give one of them")
@@ -121,13 +121,13 @@ def named_roles(roles: Roles, names: Sequence[str], n_rows: int | None = None) -
             raise DataError(
                 f"data has a column {label!r} as y has: drop it from data, or leave y out and give label={label!r}"
             )
-        beside[label] = roles.y
-    own: dict[str, Any] = {}
+        extra[label] = roles.y
+    names_of_roles: dict[str, Any] = {}
     for role, name in (("weights", "weight"), ("offset", OFFSET), ("trials", "trials"), ("exposure", "exposure")):
         values = getattr(roles, role)
         if values is not None and not isinstance(values, str):
-            own[role] = free_name(name, names)
-            beside[own[role]] = values
+            names_of_roles[role] = free_name(name, names)
+            extra[names_of_roles[role]] = values
     groups = roles.groups
     if n_rows is None and hasattr(groups, "__dask_graph__"):
         groups = {_name_of(groups, GROUP): groups}
@@ -137,8 +137,8 @@ def named_roles(roles: Roles, names: Sequence[str], n_rows: int | None = None) -
         given = GivenGroups.of(groups, n_rows, names)
         groups = list(given.names) or None
         columns = {} if given.columns is None else dict(zip(given.names, given.columns.columns, strict=True))
-    beside |= {_free(name, names, "groups"): column for name, column in columns.items()}
-    return replace(roles, y=None, label=label, groups=groups, **own), beside
+    extra |= {_free(name, names, "groups"): column for name, column in columns.items()}
+    return replace(roles, y=None, label=label, groups=groups, **names_of_roles), extra
 
 
 def _name_of(values: Any, default: str) -> str:
@@ -166,20 +166,20 @@ def resolve(
     columns = listed(names, 10, str)
     if not label:
         stored = _stored_index(schema)
-        known = tuple(name for name in names if name not in stored)
-        raise NoLabelError(f"label is missing: name the column of the labels; the columns are {columns}", known)
+        free_columns = tuple(name for name in names if name not in stored)
+        raise NoLabelError(f"label is missing: name the column of the labels; the columns are {columns}", free_columns)
     groups = GivenGroups.of(roles.groups, None).names
     offset = None if roles.offset is None else Expression.of(roles.offset, names)
-    known = () if offset is None else offset.columns
-    computed = tuple(own for own in (_computed(roles, role, names) for role in _COMPUTED) if own is not None)
-    given = {own.role: own.columns for own in computed}
-    named = {"label": label, "weights": roles.weights, "offset": roles.offset if roles.offset in known else None}
+    in_offset = () if offset is None else offset.columns
+    computed = tuple(one for one in (_computed(roles, role, names) for role in _COMPUTED) if one is not None)
+    given = {one.role: one.columns for one in computed}
+    named = {"label": label, "weights": roles.weights, "offset": roles.offset if roles.offset in in_offset else None}
     named |= {"trials": roles.trials, "exposure": roles.exposure}
     named |= {f"groups[{k}]" if len(groups) > 1 else "groups": name for k, name in enumerate(groups)}
     groupers = known_groupers(roles.groupers, groups)
     known_columns = {by.grouping.name: by.grouping.columns for by in groupers}  # rows may have them by other names
     read_of = {name: known_columns.get(name) or columns_of(name, names) for name in groups}
-    parts = tuple(dict.fromkeys(part for own in read_of.values() for part in own))
+    parts = tuple(dict.fromkeys(part for columns_of_group in read_of.values() for part in columns_of_group))
     for argument, name in named.items():
         of_groups = argument.startswith("groups")
         read = () if name is None else read_of[name] if of_groups else given.get(argument, (name,))
@@ -190,7 +190,7 @@ def resolve(
             said = f"{argument}={name!r} {what} not a column of the data; the columns are {columns}"
             term = f". A formula names groups in terms such as (1 | {name})"
             raise ColumnError(f"{said}{term}" if of_groups else said, argument)
-    if lacking := [name for name in known if name not in names]:
+    if lacking := [name for name in in_offset if name not in names]:
         raise ColumnError(
             f"offset={roles.offset!r} takes {lacking[0]!r}, not a column of the data; the columns are {columns}",
             "offset",
@@ -206,14 +206,14 @@ def resolve(
     stored = _stored_index(schema)
     if label in parts and label not in groups:
         raise DataError(f"groups take the column {label!r}, which is the label; name another")
-    made_of = {name: role for role, own in reversed(given.items()) for name in own}
-    taken = dict.fromkeys(parts, "groups") | made_of | taken | dict.fromkeys(known, "offset")
+    made_of = {name: role for role, columns_of_expression in reversed(given.items()) for name in columns_of_expression}
+    taken = dict.fromkeys(parts, "groups") | made_of | taken | dict.fromkeys(in_offset, "offset")
     features = tuple(name for name in (names if only is None else only) if name not in (*taken, *stored))
     if selection is not None and selection.names is not None:
         also = [name for name, argument in taken.items() if argument in _FEATURES_TOO or name in made_of]
-        own = [name for name in parts if roles.clusters or name not in groups]
-        own += [name for name in also if only is None or name in only]
-        missing = [name for name in selection.names if name not in (*features, *own)]
+        allowed = [name for name in parts if roles.clusters or name not in groups]
+        allowed += [name for name in also if only is None or name in only]
+        missing = [name for name in selection.names if name not in (*features, *allowed)]
         if missing and missing[0] in groups:
             raise DataError(
                 f"column {missing[0]!r} is a grouping factor and a feature too; leave one out, or give a copy of it "
@@ -277,15 +277,15 @@ def _computed(roles: Roles, role: str, names: Sequence[str]) -> Expression | Non
     text = getattr(roles, role)
     if text is None or text in names:
         return None
-    own = Expression.of(text, names, role)
-    if own.plain:
+    expression = Expression.of(text, names, role)
+    if expression.plain:
         return None
     if roles.paired is None and role != "weights":
         raise DataError(
             f"{role}={text!r} is computed from columns, and the family takes labels: name the column of the labels, or "
             "give family='normal' for numbers, 'poisson' for counts"
         )
-    return own
+    return expression
 
 
 def _stored_index(schema: pa.Schema) -> list[str]:

@@ -112,23 +112,23 @@ def _kind(data: Any) -> Kind:
     return next(kind for kind in KINDS if kind.fits(data))
 
 
-def as_source(data: Any, y: Any = None, *, selection: Selection | None = None, **beside: Any) -> Source:
+def as_source(data: Any, y: Any = None, *, selection: Selection | None = None, **others: Any) -> Source:
     """Turn `data` into a `Source` with the identity design.
 
     `data` is one of the kinds that the module lists. Blocks are (X, y), (X, y, weights) or (X, y, weights, offset). `y`
     are labels, two classes of any kind, where neither `label` names a column nor blocks bring theirs. Rows go together
     by position: pandas objects whose indexes differ are refused. `selection` says which columns of tables are features,
-    by default all, which must then be numbers. `beside` are the other fields of `Roles`: label, weights and so on. What
+    by default all, which must then be numbers. `others` are the other fields of `Roles`: label, weights and so on. What
     cannot be used raises `DataError`, data of no kind `TypeError`.
     """
     if isinstance(y, str):
         raise DataError(f"y={y!r} is text; give the labels as y, or the name of their column as label={y!r}")
-    roles = Roles(y, **beside)
+    roles = Roles(y, **others)
     groups = {"groups": roles.groups}
     if isinstance(roles.groups, dict):
         groups = {f"groups[{name!r}]": column for name, column in roles.groups.items()}
-    own = {name: getattr(roles, name) for name in ("weights", "offset", "trials", "exposure")}
-    check_aligned(data=data, y=y, **own, **groups)
+    arrays = {name: getattr(roles, name) for name in ("weights", "offset", "trials", "exposure")}
+    check_aligned(data=data, y=y, **arrays, **groups)
     source = _kind(data).open(data, roles, selection)
     survey: Survey | None = getattr(source, "survey", None)
     left_out = roles.paired is not None or roles.drop or (survey is not None and survey.zero_weights)

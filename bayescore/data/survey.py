@@ -46,8 +46,8 @@ class DistinctValues:
         factor: bool = False,
     ) -> Self:
         """Return distinct values as `DistinctValues`; without values an order is ignored."""
-        found = dict.fromkeys(values)
-        return cls(found, None if order is None or not found else tuple(order), missing, factor)
+        distinct = dict.fromkeys(values)
+        return cls(distinct, None if order is None or not distinct else tuple(order), missing, factor)
 
     def __add__(self, other: "DistinctValues") -> "DistinctValues":
         missing = self.missing or other.missing
@@ -110,14 +110,14 @@ class Survey:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as plain JSON values."""
-        levels = {name: _written(own) for name, own in self.levels.items()}
+        levels = {name: _written(distinct) for name, distinct in self.levels.items()}
         return {**vars(self), "labels": _written(self.labels), "levels": levels}
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
         """Rebuild a survey from `to_dict`'s value."""
-        own = {"labels": _read(fields["labels"]), "levels": {name: _read(v) for name, v in fields["levels"].items()}}
-        return cls(**{**fields, **own})
+        values = {"labels": _read(fields["labels"]), "levels": {name: _read(v) for name, v in fields["levels"].items()}}
+        return cls(**{**fields, **values})
 
 
 def _written(seen: DistinctValues) -> list[Any]:
@@ -126,8 +126,8 @@ def _written(seen: DistinctValues) -> list[Any]:
 
 def _read(written: list[Any]) -> DistinctValues:
     values, order, missing, factor, *parts = written
-    found = DistinctValues.of(values, order, missing=missing, factor=factor)
-    return replace(found, parts=tuple((name, kind) for name, kind in parts[0])) if parts else found
+    distinct = DistinctValues.of(values, order, missing=missing, factor=factor)
+    return replace(distinct, parts=tuple((name, kind) for name, kind in parts[0])) if parts else distinct
 
 
 def merged(parts: Iterable[Survey], groups: Iterable[str] = ()) -> Survey:
@@ -138,13 +138,13 @@ def merged(parts: Iterable[Survey], groups: Iterable[str] = ()) -> Survey:
     total = Survey()
     for part in parts:
         total += part
-        for name, own in total.levels.items():
+        for name, distinct in total.levels.items():
             if name in groups:
-                check_memory(name, len(own.values))
+                check_memory(name, len(distinct.values))
             else:
-                if len(own.values) > MAX_LEVELS_NAMED and not own.factor:
-                    check_number_text(name, own.values, limit=MAX_LEVELS_NAMED)
-                check_few(f"column {name!r}", len(own.values), MAX_LEVELS_NAMED)
+                if len(distinct.values) > MAX_LEVELS_NAMED and not distinct.factor:
+                    check_number_text(name, distinct.values, limit=MAX_LEVELS_NAMED)
+                check_few(f"column {name!r}", len(distinct.values), MAX_LEVELS_NAMED)
         if len(total.labels.values) == MANY:
             break
     return total
@@ -162,13 +162,13 @@ def seen(
         return sum((seen(chunk, ordered=ordered, most=most, factor=factor) for chunk in column.chunks), NOTHING)
     order, is_coded = None, pa.types.is_dictionary(column.type)
     if is_coded:
-        known = level_values(column.dictionary)
-        found = [known[i] for i in column.indices.drop_null().unique()[:most].to_pylist()]
-        order = known if ordered is True else ordered or None
+        levels = level_values(column.dictionary)
+        distinct = [levels[i] for i in column.indices.drop_null().unique()[:most].to_pylist()]
+        order = levels if ordered is True else ordered or None
     else:
-        found = without_views(column).unique()[: None if most is None else most + 1].to_pylist()
-    values = [value for value in found if not _is_missing(value)]
-    missing = len(values) < len(found) or column.null_count > 0
+        distinct = without_views(column).unique()[: None if most is None else most + 1].to_pylist()
+    values = [value for value in distinct if not _is_missing(value)]
+    missing = len(values) < len(distinct) or column.null_count > 0
     return DistinctValues.of(values[:most], order, missing=missing, factor=factor)
 
 
@@ -180,9 +180,9 @@ def labels_of(y: Any, n_rows: int, name: str = "y") -> tuple[NDArray[Any], Disti
         raise DataError(f"{name} has shape {labels.shape}; it must be ({n_rows},), one label for each row (np.ravel?)")
     dtype = getattr(y, "dtype", None)
     order = dtype.categories.tolist() if isinstance(dtype, pd.CategoricalDtype) and dtype.ordered else None
-    found = [v.item() if isinstance(v, np.generic) else v for v in pd.unique(labels)[: MANY + 1]]
-    values = [value for value in found if not _is_missing(value)]
-    return labels, DistinctValues.of(values[:MANY], order, missing=len(values) < len(found))
+    distinct = [v.item() if isinstance(v, np.generic) else v for v in pd.unique(labels)[: MANY + 1]]
+    values = [value for value in distinct if not _is_missing(value)]
+    return labels, DistinctValues.of(values[:MANY], order, missing=len(values) < len(distinct))
 
 
 def _is_missing(value: Any) -> bool:

@@ -101,11 +101,11 @@ def feature_matrix(X: Any, names: tuple[str, ...], levels: Levels = ()) -> Float
 
     Raises `DataError` if columns are missing, not numeric, or hold NaN or infinity. There may be no rows.
     """
-    known = dict(levels)
+    text = dict(levels)
     if not is_table(X):
         _check_not_read(X)
-        if known:
-            raise DataError(f"X is no table, and {next(iter(known))!r} holds text; give a data frame with names")
+        if text:
+            raise DataError(f"X is no table, and {next(iter(text))!r} holds text; give a data frame with names")
         if getattr(X, "shape", None) == (0, len(names)):
             return np.empty((0, len(names)))
         raw = np.asarray(check_dense(X, "X", n_columns=len(names)), dtype=np.float64)
@@ -117,10 +117,10 @@ def feature_matrix(X: Any, names: tuple[str, ...], levels: Levels = ()) -> Float
             raise DataError(f"X lacks the column {missing[0]!r}; it has {has}: give the features of the coreset")
         check_read(table.schema, names)
         if table.num_rows:  # without rows, columns of a data frame may have no type
-            check_numeric(table.schema, tuple(name for name in names if name not in known))
+            check_numeric(table.schema, tuple(name for name in names if name not in text))
         raw = np.empty((len(X) if isinstance(X, pd.DataFrame) else table.num_rows, len(names)))
         for d, name in enumerate(names):  # none in the design of an intercept alone, which rows of no column have too
             column = table.column(name)
-            raw[:, d] = codes(column, name, known[name], 0) if name in known else as_floats(column)
+            raw[:, d] = codes(column, name, text[name], 0) if name in text else as_floats(column)
     check_finite(raw, names, 0, "X")
     return raw

@@ -349,9 +349,9 @@ def register(family: Family) -> Family:
             f"family {name!r} is not the same as another {type(family).__name__}(), and would be unknown to "
             "other processes; make its class a frozen dataclass without fields, but for the size of a Sized one"
         )
-    known = find_family(name)
-    if known not in (None, family):
-        raise ValueError(f"family {name!r} is registered already, as {known!r}; choose another name")
+    earlier = find_family(name)
+    if earlier not in (None, family):
+        raise ValueError(f"family {name!r} is registered already, as {earlier!r}; choose another name")
     check = {"counts": _check_rates, "labels": _check_probabilities, "numbers": _check_density}
     check[family.response](family)
     for side in (1, -1):
@@ -368,11 +368,11 @@ def _check_probabilities(family: Family) -> None:
     """Raise unless exp(l+) is the mean and exp(l-) the rest."""
     mean = family.mean(_NEAR)
     for side, p in ((1, mean), (-1, 1.0 - mean)):
-        own = np.exp(family.log_p(_NEAR, side))
-        if not (gap := np.abs(own - p)).max() < 1e-9:
+        value = np.exp(family.log_p(_NEAR, side))
+        if not (gap := np.abs(value - p)).max() < 1e-9:
             worst = int(gap.argmax())
             raise ValueError(
-                f"family {family.name!r}: exp(log_p(eta, {side})) is {own[worst]:g} at eta = {_NEAR[worst]:g}, but "
+                f"family {family.name!r}: exp(log_p(eta, {side})) is {value[worst]:g} at eta = {_NEAR[worst]:g}, but "
                 f"mean(eta) {mean[worst]:g}; the probabilities of both sides must be those of one label"
             )
 
@@ -381,16 +381,16 @@ def _check_density(family: Family) -> None:
     """Raise unless l is the normal density's of sd `unit` on both sides, the mean eta, and draws are of that spread."""
     square = (_NEAR / family.unit) ** 2
     wanted = -0.5 * (square + math.log(2.0 * math.pi)) - math.log(family.unit)
-    found = {
+    pairs = {
         "mean": (family.mean(_NEAR), _NEAR),
         "variance": (family.variance(_NEAR), np.full_like(_NEAR, family.unit**2)),
         **{f"log_p of side {side}": (family.log_p(_NEAR, side), wanted) for side in (1, -1)},
     }
-    for part, (own, known) in found.items():
-        if not np.allclose(own, known, rtol=1e-9):
+    for part, (value, right) in pairs.items():
+        if not np.allclose(value, right, rtol=1e-9):
             raise ValueError(
-                f"family {family.name!r}: {part} is {own[0]:g} at eta = {_NEAR[0]:g}, and that of normal noise of its "
-                f"unit {known[0]:g}; mend it"
+                f"family {family.name!r}: {part} is {value[0]:g} at eta = {_NEAR[0]:g}, and that of normal noise of "
+                f"its unit {right[0]:g}; mend it"
             )
 
 
@@ -420,12 +420,12 @@ def _check_rates(family: Family) -> None:
         )
     p, move = np.exp(log_p), _COUNTS - mean[:-1, None]
     second, fourth = ((p * move**power).sum(axis=1) for power in (2, 4))
-    for part, known in (("variance", second), ("excess_kurtosis", fourth / second**2 - 3.0)):
-        own = getattr(family, part)(_NEAR[:-1])
-        if not np.allclose(own, known, rtol=1e-6):
+    for part, wanted in (("variance", second), ("excess_kurtosis", fourth / second**2 - 3.0)):
+        value = getattr(family, part)(_NEAR[:-1])
+        if not np.allclose(value, wanted, rtol=1e-6):
             raise ValueError(
-                f"family {family.name!r}: {part} is {own[0]:g} at eta = {_NEAR[0]:g}, and that of its "
-                f"probabilities {known[0]:g}; mend it"
+                f"family {family.name!r}: {part} is {value[0]:g} at eta = {_NEAR[0]:g}, and that of its "
+                f"probabilities {wanted[0]:g}; mend it"
             )
 
 
@@ -437,12 +437,12 @@ def _check_compiled(family: Family, side: int) -> None:
     family.derivatives(eta.copy(), sides, derivatives, np.empty((3, TILE)), *family.given())
     family.rows(score, sides, log_p, *family.given())
     names = [*(f"derivatives' {part}" for part in _PARTS), "rows' log_p", "rows' score"]
-    for name, own, known in zip(names, [*derivatives, log_p, score], [*wanted, *wanted[:2]], strict=True):
-        if not (gap := np.abs(own - known) - 1e-7 * (1.0 + np.abs(known))).max() < 0.0:
+    for name, compiled_value, expected in zip(names, [*derivatives, log_p, score], [*wanted, *wanted[:2]], strict=True):
+        if not (gap := np.abs(compiled_value - expected) - 1e-7 * (1.0 + np.abs(expected))).max() < 0.0:
             worst = int(gap.argmax())
             raise ValueError(
-                f"family {family.name!r}: the compiled {name} of side {side} is {own[worst]:g} at eta = "
-                f"{eta[worst]:.2g}, and the formula {known[worst]:g}; mend one of them"
+                f"family {family.name!r}: the compiled {name} of side {side} is {compiled_value[worst]:g} at eta = "
+                f"{eta[worst]:.2g}, and the formula {expected[worst]:g}; mend one of them"
             )
 
 
@@ -451,18 +451,18 @@ def _check_side(family: Family, side: int) -> None:
     name, ends = family.name, np.array([-family.reach, family.reach])
 
     def values(part: str, eta: FloatArray) -> FloatArray:
-        found: FloatArray = getattr(family, part)(eta, side)
-        return -found if part == "curvature" else found
+        evaluated: FloatArray = getattr(family, part)(eta, side)
+        return -evaluated if part == "curvature" else evaluated
 
     for before, part in pairwise(_PARTS):
         slope = (values(before, _NEAR + _STEP) - values(before, _NEAR - _STEP)) / (2.0 * _STEP)
-        own = values(part, _NEAR)
-        if not (gap := np.abs(own - slope) - 1e-6 * (1.0 + np.abs(slope))).max() < 0.0:
+        given = values(part, _NEAR)
+        if not (gap := np.abs(given - slope) - 1e-6 * (1.0 + np.abs(slope))).max() < 0.0:
             worst = int(gap.argmax())
             what = "minus the slope" if part == "curvature" else "the slope"
             raise ValueError(
                 f"family {name!r}: {part}(eta, {side}) is not {what} of {before}: it differs by "
-                f"{abs(own[worst] - slope[worst]):.2g} at eta = {_NEAR[worst]:g}"
+                f"{abs(given[worst] - slope[worst]):.2g} at eta = {_NEAR[worst]:g}"
             )
     for part in _PARTS:
         if not np.isfinite(values(part, ends)).all():
@@ -492,30 +492,30 @@ def find_family(name: object) -> Family | None:
     kind = kind.strip()
     if kind not in FAMILIES and kind not in SIZED:
         kind = ALIASES.get(kind.lower(), kind.lower())
-    if (own := SIZED.get(kind)) is None:
+    if (sized := SIZED.get(kind)) is None:
         return FAMILIES.get(kind + bracket + rest)
     if not rest.strip(") "):
-        if own.found and "(" not in name:
-            return own()  # type: ignore[call-arg]
-        raise ValueError(lacking(own, name))
+        if sized.found and "(" not in name:
+            return sized()  # type: ignore[call-arg]
+        raise ValueError(lacking(sized, name))
     try:
-        size = float(rest.removesuffix(")").strip().removeprefix(f"{own.number}=") if rest.endswith(")") else "")
+        size = float(rest.removesuffix(")").strip().removeprefix(f"{sized.number}=") if rest.endswith(")") else "")
     except ValueError:
         raise ValueError(
-            f"family={name!r} must be written as '{own.kind}(2.5)', with its {own.number} as a number"
+            f"family={name!r} must be written as '{sized.kind}(2.5)', with its {sized.number} as a number"
         ) from None
-    return own(size)
+    return sized(size)
 
 
 def known_names() -> tuple[str, ...]:
     """Return what users may write for a family."""
-    alone = [kind for kind, own in SIZED.items() if own.found]
-    return (*FAMILIES, *alone, *(f"{kind}({own.number})" for kind, own in SIZED.items()))
+    alone = [kind for kind, sized in SIZED.items() if sized.found]
+    return (*FAMILIES, *alone, *(f"{kind}({sized.number})" for kind, sized in SIZED.items()))
 
 
-def lacking(own: Sized | type[Sized], name: str) -> str:
+def lacking(sized: Sized | type[Sized], name: str) -> str:
     """Return what is wrong with a family of a kind that lacks its number."""
-    return f"family={name!r} lacks its {own.number}: give it, as in '{own.kind}(2.5)'; {own.unknown}"
+    return f"family={name!r} lacks its {sized.number}: give it, as in '{sized.kind}(2.5)'; {sized.unknown}"
 
 
 def check_exposure(family: Family, exposure: object) -> Family:
@@ -537,17 +537,17 @@ def check_family(family: "str | Family", *, rows: object = None, seek: bool = Fa
     if isinstance(family, Family):
         if find_family(family.name) != family:
             raise TypeError(f"family={family!r} is not registered; call bayescore.families.register first")
-        known = family
-    elif (found := find_family(family)) is not None:
-        known = found
+        resolved = family
+    elif (by_name := find_family(family)) is not None:
+        resolved = by_name
     else:
-        known = FAMILIES[check_choice(family, "family", known_names())]
-    if isinstance(known, Sized) and not (known.complete or seek):
-        raise ValueError(lacking(known, known.name))
+        resolved = FAMILIES[check_choice(family, "family", known_names())]
+    if isinstance(resolved, Sized) and not (resolved.complete or seek):
+        raise ValueError(lacking(resolved, resolved.name))
     classes = getattr(rows, "classes", None)
-    if classes is not None and known.response != (has := response_of(classes)):
+    if classes is not None and resolved.response != (has := response_of(classes)):
         raise DataError(
-            f"family={known.name!r} takes {known.response}, and the coreset was built of {has}; give the "
-            f"family that it was built for, or build it with family={known.name!r}"
+            f"family={resolved.name!r} takes {resolved.response}, and the coreset was built of {has}; give the "
+            f"family that it was built for, or build it with family={resolved.name!r}"
         )
-    return known
+    return resolved

@@ -56,8 +56,12 @@ class ByName(Independent):
             prior = self.priors[k][1]
             each.setdefault(type(prior), []).append((d, prior))
         return tuple(
-            (own[0][1], np.array([d for d, _ in own]), np.hstack([prior.table(1) for _, prior in own]))
-            for own in each.values()
+            (
+                priors_of_part[0][1],
+                np.array([d for d, _ in priors_of_part]),
+                np.hstack([prior.table(1) for _, prior in priors_of_part]),
+            )
+            for priors_of_part in each.values()
         )
 
     def smoothed(self) -> "ByName":
@@ -115,20 +119,20 @@ def prior_of(given: Any, names: Sequence[str]) -> Prior:
         return DEFAULT
     if not isinstance(given, Mapping):
         return given if isinstance(given, ByName) else check_prior(given)
-    own = {str(name): _of_one(str(name), prior) for name, prior in given.items()}
-    own[OTHERS] = own.pop(OTHERS, DEFAULT)  # last, wherever it stood
-    order, which = list(own), [len(own) - 1] * len(names)
+    prior_of_name = {str(name): _of_one(str(name), prior) for name, prior in given.items()}
+    prior_of_name[OTHERS] = prior_of_name.pop(OTHERS, DEFAULT)  # last, wherever it stood
+    order, which = list(prior_of_name), [len(prior_of_name) - 1] * len(names)
     called = [(name, _LEVEL.sub("", name)) for name in names]
     for d, each in enumerate(called):  # a coefficient's own name counts first
-        which[d] = next((order.index(name) for name in each if name in own), which[d])
-    known = {name for each in called for name in each}
-    unknown = [name for name in order[:-1] if name not in known]
+        which[d] = next((order.index(name) for name in each if name in prior_of_name), which[d])
+    all_names = {name for each in called for name in each}
+    unknown = [name for name in order[:-1] if name not in all_names]
     if unknown:
         raise ValueError(
             f"prior: {unknown[0]!r} is no coefficient; they are {listed(names, 10)}. A term's name stands for all "
             f"of its coefficients, {OTHERS!r} for those not named"
         )
-    return ByName(tuple(own.items()), tuple(which))
+    return ByName(tuple(prior_of_name.items()), tuple(which))
 
 
 def _of_one(name: str, given: Any) -> Prior:
@@ -147,14 +151,14 @@ def _of_one(name: str, given: Any) -> Prior:
 def given_to_dict(prior: Prior | Mapping[str, Prior]) -> dict[str, Any]:
     """Return a prior as users give it, one or by name, as plain JSON values."""
     if isinstance(prior, Mapping):
-        return {"by_name": {str(name): own.to_dict() for name, own in prior.items()}}
+        return {"by_name": {str(name): value.to_dict() for name, value in prior.items()}}
     return prior.to_dict()
 
 
 def given_from_dict(stored: Mapping[str, Any]) -> Prior | dict[str, Prior]:
     """Return the prior of `given_to_dict`."""
     if "by_name" in stored:
-        return {name: prior_from_dict(own) for name, own in stored["by_name"].items()}
+        return {name: prior_from_dict(stored_prior) for name, stored_prior in stored["by_name"].items()}
     return prior_from_dict(stored)
 
 

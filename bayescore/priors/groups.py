@@ -248,8 +248,8 @@ def given_others(
     part = np.sqrt((axes[:, null] ** 2).sum(axis=1))
     inverse = (axes[:, ~null] ** 2 / values[~null]).sum(axis=1)
     with np.errstate(divide="ignore"):
-        found = np.where(part > _PART * part.max(initial=0.0), 1.0, np.minimum(1.0 / np.sqrt(inverse), 1.0))
-    share[varies] = [float(f"{own:.4g}") for own in found]
+        shares = np.where(part > _PART * part.max(initial=0.0), 1.0, np.minimum(1.0 / np.sqrt(inverse), 1.0))
+    share[varies] = [float(f"{value:.4g}") for value in shares]
     return np.asarray(sd * share)
 
 
@@ -277,9 +277,9 @@ def default_prior(rows: WeightedData) -> Normal:
     return of_comoments(Comoments.of(rows), None if design is None else design.constant)
 
 
-def of_comoments(found: Comoments, constant: int | None) -> Normal:
+def of_comoments(comoments: Comoments, constant: int | None) -> Normal:
     """Return the default prior of coefficients of columns that were not standardised, given their moments."""
-    return on_columns(found.mean, spread_of(found, constant=constant is not None), constant)
+    return on_columns(comoments.mean, spread_of(comoments, constant=constant is not None), constant)
 
 
 def autoscaled(rows: WeightedData) -> Normal:
@@ -306,12 +306,12 @@ def on_columns(
     return Normal(tuple(location.tolist()), tuple(scale.tolist()))
 
 
-def spread_of(found: Comoments, *, constant: bool) -> FloatArray:
+def spread_of(comoments: Comoments, *, constant: bool) -> FloatArray:
     """Return the sds given the others of columns with these moments, which were not standardised; 0 of constant ones.
 
     Without a column of ones it is what the others leave of a column about 0, and the column's sd if that is less.
     """
-    covariance, mean = found.covariance, found.mean
+    covariance, mean = comoments.covariance, comoments.mean
     sd = np.sqrt(np.diagonal(covariance))
     still = sd <= STILL * np.abs(mean)
     if constant:
@@ -328,9 +328,9 @@ def completed(given: Prior | Mapping[str, Prior] | None, names: Sequence[str], d
     rest = default()
     if not isinstance(prior, ByName):
         return rest
-    own = {name: prior.of_coefficient(d, name, D) for d, name in enumerate(names)}
-    own |= {names[d]: rest.of_coefficient(d, names[d], D) for d in prior.unnamed}
-    return prior_of(own, names)
+    by_name = {name: prior.of_coefficient(d, name, D) for d, name in enumerate(names)}
+    by_name |= {names[d]: rest.of_coefficient(d, names[d], D) for d in prior.unnamed}
+    return prior_of(by_name, names)
 
 
 def prior_for(given: Prior | Mapping[str, Prior] | None, rows: WeightedData, family: Family) -> Prior:
@@ -369,8 +369,8 @@ def is_default(prior: Prior | GroupPrior | None, core: Coreset) -> bool:
     default = (
         default_prior(core) if isinstance(prior, Prior) else group_prior_for(None, core, check_family(core.family))
     )
-    own, other = prior.parameters(), default.parameters()
+    given, other = prior.parameters(), default.parameters()
     return type(prior) is type(default) and all(
-        np.shape(own[name]) == np.shape(value) and np.allclose(own[name], value, rtol=_SAME, atol=0.0)
+        np.shape(given[name]) == np.shape(value) and np.allclose(given[name], value, rtol=_SAME, atol=0.0)
         for name, value in other.items()
     )

@@ -234,13 +234,13 @@ class Independent(Prior):
 
     def evaluated(self, beta: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return log density, slope and minus the curvature of each coefficient, of the shape of `beta`."""
-        found = np.empty_like(beta), np.empty_like(beta), np.empty_like(beta)
+        arrays = np.empty_like(beta), np.empty_like(beta), np.empty_like(beta)
         for prior, places, table in self.parts(beta.shape[-1]):
             for out, value in zip(
-                found, cast("Independent", prior).each.py_func(beta[..., places], table), strict=True
+                arrays, cast("Independent", prior).each.py_func(beta[..., places], table), strict=True
             ):
                 out[..., places] = value
-        return found
+        return arrays
 
     def log_density(self, beta: FloatArray) -> FloatArray:
         """Return the sum of the coefficients' log densities."""

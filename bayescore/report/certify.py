@@ -196,12 +196,14 @@ def certify(
     posterior = read_posterior(idata, "idata")
     check_integer(max_draws, "max_draws", low=100)
     if posterior.features != core.feature_names:
-        drawn, own = shown_apart(posterior.features, core.feature_names)
-        raise DataError(f"idata has the features {drawn}, the coreset {own}; certify the posterior of this coreset")
+        drawn, expected = shown_apart(posterior.features, core.feature_names)
+        raise DataError(
+            f"idata has the features {drawn}, the coreset {expected}; certify the posterior of this coreset"
+        )
     family = check_family(posterior.attrs.get("family", core.family))
-    beside = {"label": label, "weights": weights, "offset": offset, "trials": trials, "exposure": exposure}
-    beside |= {"groups": groups, "missing": missing}
-    dataset = full_rows(core, data, y, progress=progressbar, **beside)
+    roles = {"label": label, "weights": weights, "offset": offset, "trials": trials, "exposure": exposure}
+    roles |= {"groups": groups, "missing": missing}
+    dataset = full_rows(core, data, y, progress=progressbar, **roles)
     with one_blas_thread():  # the matrices are small, and threads of BLAS would wait for each other
         weigher = strategy(core, weigher_of(idata, posterior, core, dataset, model=model), posterior, family)
         merged = isinstance(data, Coreset) and data.method != "full"  # its rows tell neither dispersion nor elpd
@@ -237,14 +239,14 @@ def certified_by(
     if trouble:  # no pass over the data could help
         table = bare_table(judged, DataUnits(weigher.core.design))
         return Certificate(Level.NOT_CERTIFIED, trouble, table, n_draws=len(judged.flat), remedy=remedy)
-    found = judge(weigher, max_draws)
-    level, text, asked = verdict(found, weigher)
-    trusted, whole = level is not Level.NOT_CERTIFIED, found.whole
+    judgement = judge(weigher, max_draws)
+    level, text, asked = verdict(judgement, weigher)
+    trusted, whole = level is not Level.NOT_CERTIFIED, judgement.whole
     corrected = None
     if whole.exact:
         corrected = idata if trusted else None
-    elif risk(found.left) <= MAX_FAILURE_PROBABILITY and trusted:
-        corrected = corrected_idata(idata, posterior, whole, found.kept)
+    elif risk(judgement.left) <= MAX_FAILURE_PROBABILITY and trusted:
+        corrected = corrected_idata(idata, posterior, whole, judgement.kept)
     elif level is Level.CERTIFIED:  # too few to tell how good corrected ones are: those as they are
         corrected = idata
     sampled = counts() if trusted and counts is not None else None
@@ -259,22 +261,22 @@ def certified_by(
     return Certificate(
         level=level,
         text=text,
-        coordinates=found.coordinates,
-        effects=found.effects,
+        coordinates=judgement.coordinates,
+        effects=judgement.effects,
         pareto_k=whole.weights.pareto_k,
         ess=whole.weights.ess,
         n_draws=len(whole.at),
         epsilon=whole.epsilon,
         log_ratio_sd=whole.weights.spread,
-        risk=risk(found.raw),
-        corrected_risk=risk(found.left),
+        risk=risk(judgement.raw),
+        corrected_risk=risk(judgement.left),
         transported=whole.transport is not None,
         idata=corrected,
         remedy=asked,
         dispersion=over,
-        **(found.first.elpd(sampled) if trusted and elpd else {}),
+        **(judgement.first.elpd(sampled) if trusted and elpd else {}),
         n_passes=weigher.dataset.n_passes,
-        mean_bound=_mean_bound(level, found, delivered=_all_corrected(corrected, idata)),
+        mean_bound=_mean_bound(level, judgement, delivered=_all_corrected(corrected, idata)),
     )
 
 
@@ -283,14 +285,14 @@ def _all_corrected(corrected: Any, idata: Any) -> bool:
     return corrected is not None and corrected is not idata and not fewer_draws(corrected, idata)
 
 
-def _mean_bound(level: Level, found: Judgement, *, delivered: bool) -> float:
+def _mean_bound(level: Level, judgement: Judgement, *, delivered: bool) -> float:
     """Return by how many sds means of draws that can be used may be off; `delivered` where all are corrected, too."""
     if level is Level.NOT_CERTIFIED:
         return math.nan
     if level is Level.CORRECTED:
-        return bound_of_means(found.left)
-    kinds = [found.raw, found.left] if delivered else [found.raw]
-    of_effects = np.abs(found.effects["mean_error_sd"].to_numpy()).max(initial=0.0)
+        return bound_of_means(judgement.left)
+    kinds = [judgement.raw, judgement.left] if delivered else [judgement.raw]
+    of_effects = np.abs(judgement.effects["mean_error_sd"].to_numpy()).max(initial=0.0)
     return max(float(of_effects), *map(bound_of_means, kinds))
 
 

@@ -115,10 +115,10 @@ def mmd_row(candidate: Posterior, reference: Reference, max_draws: int) -> Row:
 
 def moment_errors(candidate: Posterior, reference: Reference) -> tuple[Moments, Moments, str]:
     """Return the errors of a candidate's moments, their standard errors, and the side with the larger share."""
-    own, own_mcse = moments(candidate.flat), moments_mcse(candidate.draws)
+    estimate, own_mcse = moments(candidate.flat), moments_mcse(candidate.draws)
     noisier = "candidate" if (own_mcse.mean > reference.mcse.mean).mean() > 0.5 else "reference"
-    difference = errors(own, reference.moments, scale=reference.moments.sd)
-    return difference, errors_mcse(own, own_mcse, reference.moments, reference.mcse), noisier
+    difference = errors(estimate, reference.moments, scale=reference.moments.sd)
+    return difference, errors_mcse(estimate, own_mcse, reference.moments, reference.mcse), noisier
 
 
 def moment_row(difference: Moments, mcse: Moments) -> Row:
@@ -409,10 +409,10 @@ def compare_posteriors(
         _check_test(test, [truth, *others.values()])
     tested, shown = {**others, NOISE_FLOOR: truth}, truth
     more = truth.terms or truth.sd is not None
-    if more and all(own.terms == truth.terms for own in others.values()):
+    if more and all(one.terms == truth.terms for one in others.values()):
         groups = () if truth.design is None else truth.design.groups
-        judged = {name: with_scales(own, groups) for name, own in {**others, REFERENCE: truth}.items()}
-        if len({own.features for own in judged.values()}) == 1:  # whose sds of effects are known
+        judged = {name: with_scales(one, groups) for name, one in {**others, REFERENCE: truth}.items()}
+        if len({one.features for one in judged.values()}) == 1:  # whose sds of effects are known
             truth = _check_reference(judged.pop(REFERENCE))
             others = judged
     base = measure(truth, max_draws)
@@ -421,8 +421,8 @@ def compare_posteriors(
     for name, candidate in others.items():
         difference, mcse, noisier = moment_errors(candidate, base)
         rows[name] = {**mmd_row(candidate, base, max_draws), **moment_row(difference, mcse)}
-        found = verdict(difference, mcse, truth.features, noisier)
-        verdicts[name] = _with_priors(found, tested[name], shown)
+        result = verdict(difference, mcse, truth.features, noisier)
+        verdicts[name] = _with_priors(result, tested[name], shown)
         tables.append(_coordinates(name, candidate, truth, difference, mcse))
     rows[NOISE_FLOOR] = noise_floor(base)
     if test is not None:
@@ -444,19 +444,19 @@ def compare_posteriors(
     )
 
 
-def _with_priors(found: Verdict, own: Posterior, reference: Posterior) -> Verdict:
+def _with_priors(result: Verdict, posterior: Posterior, reference: Posterior) -> Verdict:
     """Return a verdict that first names priors that differ, and then what of groups is not compared."""
-    text = found.text
+    text = result.text
     what = {"prior": "priors", "group_prior": "priors of effects' sds", "sd_prior": "priors of the noise's sd"}
     for key, kind in what.items():
-        one, other = (_prior_text(each, key) for each in (own, reference))
+        one, other = (_prior_text(each, key) for each in (posterior, reference))
         if one and other and one != other:
             text = text.replace(f" {_LARGER}", "").replace(_LOWERS, "")
             said = f"The {kind} differ, which moves a posterior whatever the coreset: {one}, the reference's {other}."
             text = f"{said} Compare posteriors under one prior. {text}"
-    if own.terms:
+    if posterior.terms:
         text += " Effects of single groups are not compared."
-    return replace(found, text=text)
+    return replace(result, text=text)
 
 
 def _prior_text(posterior: Posterior, key: str) -> str:
@@ -499,10 +499,10 @@ def _check_candidates(candidates: object, reference: Posterior) -> dict[str, Pos
         name: read_posterior(_draws(idata), f"candidates[{name!r}]").aligned(reference.features)
         for name, idata in candidates.items()
     }
-    for own in read.values():
-        if None not in (own.design, reference.design) and own.design != reference.design:
+    for one in read.values():
+        if None not in (one.design, reference.design) and one.design != reference.design:
             raise DataError(
-                f"{own.name}: its design matrix is not that of the reference (intercept, centers or scales differ), so "
+                f"{one.name}: its design matrix is not that of the reference (intercept, centers or scales differ), so "
                 "the coefficients mean different things; build both with the same intercept and standardize"
             )
     return read
@@ -517,13 +517,15 @@ def _check_test(test: object, posteriors: list[Posterior]) -> None:
         _ = posterior.family, posterior.predictor(1).unknown(test)  # which it may not know
 
 
-def _coordinates(name: str, own: Posterior, reference: Posterior, difference: Moments, mcse: Moments) -> pd.DataFrame:
+def _coordinates(
+    name: str, posterior: Posterior, reference: Posterior, difference: Moments, mcse: Moments
+) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "candidate": name,
             "feature": list(reference.features),
-            "mean": own.flat.mean(axis=0),
-            "sd": own.flat.std(axis=0, ddof=1),
+            "mean": posterior.flat.mean(axis=0),
+            "sd": posterior.flat.std(axis=0, ddof=1),
             "reference_mean": reference.flat.mean(axis=0),
             "reference_sd": reference.flat.std(axis=0, ddof=1),
             "mean_error_sd": difference.mean,

@@ -275,15 +275,15 @@ WORST = 40
 
 def environment() -> Environment:
     """Return the templates' environment: everything is escaped, a name left out is an error."""
-    found = Environment(
+    versions = Environment(
         loader=PackageLoader("bayescore", "report/templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters["repr"] = repr
-    found.globals |= {
+    versions.filters["repr"] = repr
+    versions.globals |= {
         "number": number,
         "with_error": with_error,
         "looks": LOOKS,
@@ -293,7 +293,7 @@ def environment() -> Environment:
         "versions": {"Python": platform.python_version()}
         | {name: version(name) for name in ("arviz", "numpy", "scipy")},
     }
-    return found
+    return versions
 
 
 def render(title: str, about: str, sections: Iterable[Section]) -> str:
@@ -336,16 +336,16 @@ MAX_CANDIDATES = 8  # or one of each method, if these are more
 
 def alternatives(comparison: ComparisonData) -> dict[str, str]:
     """Return in words what `mmd`, `forest` and `marginals` show, for readers who do not see them."""
-    *own, floor = (number(value, 2) for value in comparison.metrics["mmd_whitened"])
+    *values, floor = (number(value, 2) for value in comparison.metrics["mmd_whitened"])
     ranked = comparison.metrics["mmd_whitened"].to_numpy()[:-1].argsort(kind="stable")
     names = list(comparison.candidates)
-    least, most = (f"{own[i]} ({names[i]})" for i in (ranked[0], ranked[-1]))
+    least, most = (f"{values[i]} ({names[i]})" for i in (ranked[0], ranked[-1]))
     count, total = len(candidates(comparison)[0]), len(comparison.reference.features)
     others = f"{count} candidate{'s' * (count > 1)}"
     shown, panels = (
         f"{min(total, limit)} coefficient{'s' * (min(total, limit) > 1)}" for limit in (MAX_COORDINATES, MAX_PANELS)
     )
-    span = f"from {least} to {most}" if len(own) > 1 else f"{least}"
+    span = f"from {least} to {most}" if len(values) > 1 else f"{least}"
     return {
         "mmd": f"Whitened MMD of each candidate, {span}, on a log scale above the noise floor, {floor}",
         "forest": f"Means and 95% intervals of {shown}: the reference's, and below them those of {others}",
@@ -368,13 +368,13 @@ def coordinates(comparison: ComparisonData, limit: int, *, worst_first: bool = F
 def candidates(comparison: ComparisonData) -> tuple[list[str], str]:
     """Return the names of the candidates in pictures of coefficients, and a note on those left out."""
     names = list(comparison.candidates)
-    sizes = np.array([int(own.coreset.get("size", 0)) for own in comparison.candidates.values()])
+    sizes = np.array([int(posterior.coreset.get("size", 0)) for posterior in comparison.candidates.values()])
     places, several = of_each_method(comparison, MAX_CANDIDATES, -sizes)
     shown = [names[i] for i in places]
     if len(shown) == len(names):
         return shown, ""
-    told = "of each method the largest" if several else "the largest" if sizes.any() else "the first"
-    return shown, f"{len(shown)} of {len(names)} candidates, {told}"
+    words = "of each method the largest" if several else "the largest" if sizes.any() else "the first"
+    return shown, f"{len(shown)} of {len(names)} candidates, {words}"
 
 
 def of_each_method(comparison: ComparisonData, limit: int, order: NDArray[Any]) -> tuple[IntArray, bool]:
@@ -383,11 +383,11 @@ def of_each_method(comparison: ComparisonData, limit: int, order: NDArray[Any]) 
     Methods take turns, each with what is next by `order`, as long as a whole turn has room: so none is hidden by the
     many sizes of another.
     """
-    methods = np.array([str(own.coreset.get("method", "")) for own in comparison.candidates.values()])
+    methods = np.array([str(posterior.coreset.get("method", "")) for posterior in comparison.candidates.values()])
     turn = np.empty(len(methods), dtype=np.int64)
     for method in set(methods.tolist()):
-        own = np.flatnonzero(methods == method)
-        turn[own[np.argsort(order[own], kind="stable")]] = np.arange(len(own))
+        places = np.flatnonzero(methods == method)
+        turn[places[np.argsort(order[places], kind="stable")]] = np.arange(len(places))
     counts = np.bincount(turn).cumsum()
     turns = max(1, int((counts <= limit).sum()))
     return np.flatnonzero(turn < turns), bool(counts[0] > 1)

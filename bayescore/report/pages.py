@@ -119,19 +119,19 @@ def fit_sections(certificate: CertificateData, core: Coreset, fit: FitFacts, rat
             note="For one unit more, or of a level against the first: means and intervals, as summary(scale='ratio') "
             "has them. Columns of polynomials and splines have none, as they do not change alone.",
         )
-    for number_of, own in enumerate(fit.effects, 1):
-        alone = len(own.grouping.effects) == 1 and len(own.draws.levels) == len(own.grouping)
-        counted = _counted(certificate, own.grouping) if alone and core.response == "labels" else None
-        labels, rows = own.cells
+    for number_of, facts in enumerate(fit.effects, 1):
+        alone = len(facts.grouping.effects) == 1 and len(facts.draws.levels) == len(facts.grouping)
+        counted = _counted(certificate, facts.grouping) if alone and core.response == "labels" else None
+        labels, rows = facts.cells
         yield page.TableSection(
             key=f"effects-{number_of}",
-            heading=f"Effects of {own.draws.factor}",
-            before=own.note,
-            first=own.grouping.name,
+            heading=f"Effects of {facts.draws.factor}",
+            before=facts.note,
+            first=facts.grouping.name,
             labels=labels,
             rows=rows,
-            note=f"On the scale of the {own.draws.scale}, in units of the data, as fit.effects() has them.",
-            pictures=list(_group_pictures(own.draws, counted)),
+            note=f"On the scale of the {facts.draws.scale}, in units of the data, as fit.effects() has them.",
+            pictures=list(_group_pictures(facts.draws, counted)),
             after="" if counted is None else _POOLED,
         )
 
@@ -139,7 +139,7 @@ def fit_sections(certificate: CertificateData, core: Coreset, fit: FitFacts, rat
 def group_sections(certificate: CertificateData, idata: Any, core: Coreset) -> Iterator[page.Section]:
     """Yield a section on each kind of effects, and one on all effects of groups."""
     best = idata if certificate.idata is None else certificate.idata
-    several = sum(len(own.effects) for own in core.groups) > 1
+    several = sum(len(group.effects) for group in core.groups) > 1
     number_of = 0
     for grouping in core.groups:
         variable = best["posterior"][f"u_{grouping.name}"]
@@ -185,14 +185,14 @@ def _counted(certificate: CertificateData, grouping: Grouping) -> pd.DataFrame |
         return None
     index = certificate.effects.index
     of = index.get_level_values("factor") == grouping.name
-    own = certificate.effects[of & (index.get_level_values("effect") == grouping.effects[0])]
-    return own.droplevel(["factor", "effect"])
+    rows = certificate.effects[of & (index.get_level_values("effect") == grouping.effects[0])]
+    return rows.droplevel(["factor", "effect"])
 
 
 def _group_pictures(effects: GroupEffects, counted: pd.DataFrame | None) -> Iterator[page.Picture]:
     words = f"means and 95% intervals of the effects of {len(effects.levels)} groups of {effects.factor}"
-    told = f"Caterpillar plot: {words}, sorted by mean"
-    yield page.picture(f"Effects of {effects.factor}", told, pictures.caterpillar, effects)
+    caption = f"Caterpillar plot: {words}, sorted by mean"
+    yield page.picture(f"Effects of {effects.factor}", caption, pictures.caterpillar, effects)
     if counted is not None:
         words = f"the effect of each group of {effects.factor} against what its rows alone say, between the lines of no"
         words += " pooling and of complete pooling"
@@ -201,16 +201,16 @@ def _group_pictures(effects: GroupEffects, counted: pd.DataFrame | None) -> Iter
 
 def _groups(certificate: CertificateData, core: Coreset) -> page.TableSection:
     """Return the section on the groups with the largest errors."""
-    table, several = certificate.effects, sum(len(own.effects) for own in core.groups) > 1
+    table, several = certificate.effects, sum(len(grouping.effects) for grouping in core.groups) > 1
     size = np.fmax(table["mean_error_sd"].abs().to_numpy(), table["log_sd_error"].abs().to_numpy())
     order = np.argsort(-np.where(np.isnan(size), np.inf, size), kind="stable")[: page.WORST]
     rows = []
     for place in order:
         (factor, group, effect), row = table.index[place], table.iloc[place]
         of = ("" if effect == "1" else f"{effect} by ") + f"{factor} " if several else ""
-        own = [number(row[name]) for name in ("mean", "sd", "corrected_mean", "corrected_sd")]
+        cells = [number(row[name]) for name in ("mean", "sd", "corrected_mean", "corrected_sd")]
         error = [number(row["mean_error_sd"], 2), number(100.0 * float(np.expm1(row["log_sd_error"])), 2)]
-        rows.append((f"{of}{group}", [f"{row['weight']:,.6g}", number(100.0 * row["share"]), *own, *error]))
+        rows.append((f"{of}{group}", [f"{row['weight']:,.6g}", number(100.0 * row["share"]), *cells, *error]))
     cut = f"The table has the {len(rows)} of {len(table):,} with the largest errors; Certificate.effects has all."
     return page.TableSection(
         key="groups",
@@ -232,11 +232,12 @@ def _icc(idata: Any, grouping: Grouping) -> FloatArray | None:
 
 def _components(sigma: FloatArray, icc: FloatArray | None) -> dict[str, list[str]]:
     """Return mean, sd and interval of the variance components, as text."""
-    found = {"Sd of the effects, sigma": sigma, "Variance, sigma²": sigma**2}
+    draws_of = {"Sd of the effects, sigma": sigma, "Variance, sigma²": sigma**2}
     if icc is not None:
-        found["Intraclass correlation"] = icc
+        draws_of["Intraclass correlation"] = icc
     return {
-        name: [number(float(own.mean())), number(float(own.std(ddof=1))), _ends(own)] for name, own in found.items()
+        name: [number(float(values.mean())), number(float(values.std(ddof=1))), _ends(values)]
+        for name, values in draws_of.items()
     }
 
 
@@ -307,7 +308,7 @@ def write_certificate(
     count, about = len(posterior.features), "Posterior of a coreset checked against the full data: "
     about += f"{len(core):,} of {core.n_total:,} rows, {count} coefficient{'s' * (count > 1)}"
     if core.groups:
-        about += ", " + ", ".join(f"{len(own):,} groups of {own.name}" for own in core.groups)
+        about += ", " + ", ".join(f"{len(grouping):,} groups of {grouping.name}" for grouping in core.groups)
     if fit is not None:
         about = fit.about
     chains, facts_of_core, curve = health(judged), core.summary(), tables.size_curve(core.summary())
@@ -375,8 +376,8 @@ def _found(
     )
     data = tables.data_facts(core.summary(), _positive(certificate, core))
     if fit is not None and fit.data:  # whose rows are counted
-        known = ("Columns", "Factors", "Formula", "Offset", "Scaling")
-        data = {**fit.data, **{label: text for label, text in data.items() if label in known}}
+        names = ("Columns", "Factors", "Formula", "Offset", "Scaling")
+        data = {**fit.data, **{label: text for label, text in data.items() if label in names}}
     if core.groups:
         data["Groups"] = "; ".join(group_sizes(certificate, core.groups, counted=core.response == "labels"))
     if data:
@@ -416,18 +417,18 @@ def _model(
     facts: FitFacts | None,
 ) -> Iterator[page.Section]:
     """Yield what the draws say about the data: coefficients in their units, priors, and the model's fit."""
-    own = read_posterior(idata, "idata")
-    best = own if certificate.idata is None else read_posterior(certificate.idata, "certificate.idata")
-    scale = own.attrs.get("prior_scale", "")
+    posterior = read_posterior(idata, "idata")
+    best = posterior if certificate.idata is None else read_posterior(certificate.idata, "certificate.idata")
+    scale = posterior.attrs.get("prior_scale", "")
     shown = best if robust is None else read_posterior(robust, "robust")
     if facts is None:
         yield tables.in_units(certificate, shown, core.design)
-    priors = tables.priors(own)
-    if core.groups and "group_prior" in own.attrs:
-        group_prior = str(group_prior_from_dict(json.loads(own.attrs["group_prior"])))
+    priors = tables.priors(posterior)
+    if core.groups and "group_prior" in posterior.attrs:
+        group_prior = str(group_prior_from_dict(json.loads(posterior.attrs["group_prior"])))
         priors += [(f"sigma_{each.name}", group_prior, group_prior) for each in core.groups]
-    if "sd_prior" in own.attrs:
-        sd_prior = str(group_prior_from_dict(json.loads(own.attrs["sd_prior"])))
+    if "sd_prior" in posterior.attrs:
+        sd_prior = str(group_prior_from_dict(json.loads(posterior.attrs["sd_prior"])))
         priors += [("sigma", sd_prior, sd_prior)]
     if priors:
         yield page.Priors(priors=priors, prior_scale=scale)
@@ -555,19 +556,19 @@ def _sections(
     short = _short(comparison, certificates) if len(comparison.verdicts) > LISTED else {}
     counts = Counter(verdict.level for verdict in comparison.verdicts.values())
     yield page.Verdicts(verdicts=comparison.verdicts, counts=counts, short=short, health=comparison.health)
-    first = next((own for own in everyone.values() if own.coreset), None)
+    first = next((one for one in everyone.values() if one.coreset), None)
     if first is not None and (data := tables.data_facts(first.coreset, first.positive)):
         yield page.Facts(key="data", heading="Data", facts=data)
     if certificates:
         yield tables.section(comparison, certificates, short=bool(short))
     yield page.Metrics(labels=[METRICS[name][0] for name in shown], rows=_metric_rows(comparison, shown))
     yield page.Plots(pictures=_pictures(comparison))
-    coresets = {name: own for name, own in comparison.candidates.items() if own.coreset}
+    coresets = {name: one for name, one in comparison.candidates.items() if one.coreset}
     if coresets:
-        curves = {name: curve for name, own in coresets.items() if (curve := tables.size_curve(own.coreset))}
-        rows = {name: tables.coreset_facts(own.coreset, own.weights) for name, own in coresets.items()}
-        for name, own in coresets.items():
-            listed = ", ".join(f"{key} = {value}" for key, value in tables.parameters(own.coreset).items())
+        curves = {name: curve for name, one in coresets.items() if (curve := tables.size_curve(one.coreset))}
+        rows = {name: tables.coreset_facts(one.coreset, one.weights) for name, one in coresets.items()}
+        for name, one in coresets.items():
+            listed = ", ".join(f"{key} = {value}" for key, value in tables.parameters(one.coreset).items())
             rows[name]["Parameters"] = listed or "–"
         yield page.Coresets(coresets=rows, size_curves=curves)
     yield page.SamplerHealth(health=comparison.health)
@@ -616,7 +617,7 @@ def _short(comparison: ComparisonData, certificates: dict[str, CertificateData])
 def _pictures(comparison: ComparisonData) -> list[page.Picture]:
     """Return the pictures, that of the model's fit to the test rows among them if there are any."""
     seen = page.alternatives(comparison)
-    found = [
+    drawn = [
         page.picture("MMD", seen["mmd"], pictures.mmd, comparison),
         page.picture("Coefficients", seen["forest"], pictures.forest, comparison),
         page.picture("Marginal densities", seen["marginals"], pictures.marginals, comparison),
@@ -628,8 +629,8 @@ def _pictures(comparison: ComparisonData) -> list[page.Picture]:
         words = f"Left, the {share} among test rows against the reference's predicted {predicted}; "
         words += f"right, histograms {right}"
         caption = "Does the model fit the test rows?"
-        found.append(page.picture(caption, words, pictures.model_check, comparison.fit, classes))
-    return found
+        drawn.append(page.picture(caption, words, pictures.model_check, comparison.fit, classes))
+    return drawn
 
 
 def _metric_rows(comparison: ComparisonData, shown: list[str]) -> dict[str, list[tuple[str, str]]]:

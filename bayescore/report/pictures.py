@@ -107,11 +107,11 @@ def intervals(figure: Figure, base: Intervals, scale: FloatArray, others: list[I
     axes.set_yticks(rows, [short(name, 28) for name in features])
     axes.tick_params(axis="y", length=0)
     unit_name = " of the coefficient" if raw else f", in {base.name} sds from the {base.name} mean"
-    told = [f"mean and {PROB:.0%} interval{unit_name}"]
+    words = [f"mean and {PROB:.0%} interval{unit_name}"]
     if (ends[:, 0] < left).any() or (ends[:, 1] > right).any():
         far = max(float((np.abs(one.mean - base.mean) / scale).max()) for one in others)
-        told.append(f"◂ ▸ beyond the axis; means lie up to {number(far, 2)} {base.name} sds away")
-    axes.set_xlabel("\n".join(told))
+        words.append(f"◂ ▸ beyond the axis; means lie up to {number(far, 2)} {base.name} sds away")
+    axes.set_xlabel("\n".join(words))
     clean(axes, left=False)
     legend(figure, axes, len(others) + 1)
     return axes
@@ -223,13 +223,13 @@ def corrected(figure: Figure, certificate: CertificateData, posterior: Posterior
     ranked = np.argsort(-table["mean_error_sd"].abs().to_numpy(), kind="stable").tolist()
     cut = len(ranked) > page.MAX_COORDINATES
     order = ranked[: page.MAX_COORDINATES] if cut else sorted(ranked)
-    own = posterior.thinned(certificate.n_draws).reshape(-1, len(table))[:, order]
+    draws = posterior.thinned(certificate.n_draws).reshape(-1, len(table))[:, order]
     mean, low, high = table.loc[order, ["corrected_mean", "corrected_2.5%", "corrected_97.5%"]].to_numpy().T
     label = "corrected" if certificate.trusted else "corrected, not to be trusted"
     axes = intervals(
         figure,
-        Intervals.of("coreset", own),
-        own.std(axis=0, ddof=1),
+        Intervals.of("coreset", draws),
+        draws.std(axis=0, ddof=1),
         [Intervals(label, mean, low, high)],
         [posterior.features[d] for d in order],
     )
@@ -292,12 +292,12 @@ def _ends(axes: Axes, check: ModelCheck, what: str, shown: str) -> None:
     axes.set(xlabel=what, ylabel=shown, xlim=(0.0, top), ylim=(0.0, top))
 
 
-def _rootogram(axes: Axes, found: Frequencies) -> None:
+def _rootogram(axes: Axes, frequencies: Frequencies) -> None:
     """Draw how many rows have each count on a scale of roots, observed and with the intervals of the model's sets."""
-    middle = 0.5 * (found.edges[1:] + found.edges[:-1])
-    axes.bar(middle, found.observed, 0.85 * np.diff(found.edges), color=COLOURS[4], label="observed")
-    axes.vlines(middle, found.low, found.high, color=INK, lw=2.0, label="by the model, 95%")
-    axes.plot(middle, found.expected, color=INK, marker="o", ls="none", ms=3.0)
+    middle = 0.5 * (frequencies.edges[1:] + frequencies.edges[:-1])
+    axes.bar(middle, frequencies.observed, 0.85 * np.diff(frequencies.edges), color=COLOURS[4], label="observed")
+    axes.vlines(middle, frequencies.low, frequencies.high, color=INK, lw=2.0, label="by the model, 95%")
+    axes.plot(middle, frequencies.expected, color=INK, marker="o", ls="none", ms=3.0)
     axes.set_yscale("function", functions=(lambda y: np.sqrt(np.maximum(y, 0.0)), np.square))
     axes.set(xlabel="count", ylabel="rows, on a scale of roots", ylim=(0.0, None))
 
@@ -330,8 +330,8 @@ def parts_check(figure: Figure, check: ModelCheck, names: list[str]) -> Axes:
 def _classes(axes: Axes, check: ModelCheck, what: str, names: list[str]) -> None:
     """Draw histograms of the predictions of rows of either class."""
     edges = np.linspace(0.0, float(check.p.max()), int(np.clip(check.ess / 10.0, 6.0, 30.0)) + 1)
-    for i, own in enumerate((check.positive == 0.0, check.positive > 0.0)):
-        counts, _ = np.histogram(check.p[own], edges, weights=check.weights[own])
+    for i, rows in enumerate((check.positive == 0.0, check.positive > 0.0)):
+        counts, _ = np.histogram(check.p[rows], edges, weights=check.weights[rows])
         share = counts / max(float(counts.sum()), np.finfo(float).tiny)
         axes.stairs(share, edges, color=COLOURS[i], ls=DASHES[i], lw=1.4, label=names[i])
     axes.set(xlabel=what, ylabel="share of the class's rows", ylim=(0.0, None))
@@ -361,8 +361,8 @@ def marginals(figure: Figure, comparison: ComparisonData) -> NDArray[Any]:
         panel.tick_params(labelsize=8)
         clean(panel, left=False)
     marked = "◂ ▸ ▴ median or peak beyond the panel" if beyond else ""
-    told = [sentence("coefficient", note), sentence(more, marked)]
-    figure.supxlabel("\n".join(filter(None, told)), fontsize=9)
+    words = [sentence("coefficient", note), sentence(more, marked)]
+    figure.supxlabel("\n".join(filter(None, words)), fontsize=9)
     figure.supylabel("posterior density", fontsize=9)
     legend(figure, panels.flat[0], len(names) + 1)
     return np.asarray(panels)
@@ -426,10 +426,10 @@ def mmd(figure: Figure, comparison: ComparisonData) -> Axes:
         methods = np.array([str(core["method"]) for core in about])
         for i, method in enumerate(dict.fromkeys(methods)):
             colour, marker, dash = look(i)
-            own = np.flatnonzero(methods == method)
-            own = own[np.argsort(np.array(sizes)[own], kind="stable")]
+            places = np.flatnonzero(methods == method)
+            places = places[np.argsort(np.array(sizes)[places], kind="stable")]
             axes.errorbar(
-                np.array(sizes)[own], value[own], bars[:, own],
+                np.array(sizes)[places], value[places], bars[:, places],
                 color=colour, marker=marker, ls=dash, label=method, **style,
             )  # fmt: skip
         axes.set(xlabel="coreset size (rows)", ylabel="whitened MMD", xscale="log", yscale="log")
@@ -443,8 +443,8 @@ def mmd(figure: Figure, comparison: ComparisonData) -> Axes:
         axes.set_yticks(y, [short(names[i], 32) for i in far])
         axes.set_ylim(len(far) - 0.5, -0.5)
         if len(far) < len(value):
-            told = "of each method the farthest" if several else "the farthest"
-            axes.set_title(f"{len(far)} of {len(value)} candidates, {told}", fontsize=9, loc="left")
+            words = "of each method the farthest" if several else "the farthest"
+            axes.set_title(f"{len(far)} of {len(value)} candidates, {words}", fontsize=9, loc="left")
         axes.set(xlabel="whitened MMD, ± one standard error", xscale="log")
         axes.set_xlim(left=low)
         plain_ticks(axes.xaxis)
@@ -491,17 +491,17 @@ def caterpillar(figure: Figure, effects: GroupEffects) -> Axes:
     n_groups = len(order)
     if n_groups > MAX_BARS:
         order = order[np.linspace(0, n_groups - 1, MAX_BARS).round().astype(np.int64)]
-    found = Intervals.of(effects.factor, effects.draws[:, order])
+    shown = Intervals.of(effects.factor, effects.draws[:, order])
     named, y = n_groups <= MAX_NAMED, np.arange(len(order), dtype=np.float64)
     axes = canvas(figure, 8.0, max(2.4, 1.1 + 0.21 * n_groups) if named else 6.5).add_subplot()
     width, size = (2.0, 4.5) if named else (float(np.clip(300.0 / len(order), 0.3, 2.0)), 2.0)
-    apart = (found.low > 0.0) | (found.high < 0.0)
+    apart = (shown.low > 0.0) | (shown.high < 0.0)
     for which, colour, label in (
         (apart, INK, "interval without 0"),
         (~apart, GREY, "interval with 0"),
     ):
-        axes.hlines(y[which], found.low[which], found.high[which], color=colour, lw=width, zorder=2)
-        axes.plot(found.mean[which], y[which], color=colour, marker="o", ls="none", ms=size, zorder=3)
+        axes.hlines(y[which], shown.low[which], shown.high[which], color=colour, lw=width, zorder=2)
+        axes.plot(shown.mean[which], y[which], color=colour, marker="o", ls="none", ms=size, zorder=3)
         axes.plot([], [], color=colour, marker="o", lw=2.0, ms=4.5, label=label)
     axes.axvline(0.0, color=GREY, lw=0.8, ls=DASHES[1], zorder=1)
     axes.set_ylim(len(order) - 0.5, -0.5)
@@ -511,7 +511,7 @@ def caterpillar(figure: Figure, effects: GroupEffects) -> Axes:
     else:
         axes.set_yticks([])
         axes.set_ylabel(f"{n_groups:,} groups, sorted")
-        _name_extremes(axes, found, names)
+        _name_extremes(axes, shown, names)
     axes.tick_params(axis="y", length=0)
     factor = short(effects.factor, 28)
     axes.set_xlabel(f"effect of {factor}: mean and {PROB:.0%} interval, {effects.scale}")
@@ -521,13 +521,13 @@ def caterpillar(figure: Figure, effects: GroupEffects) -> Axes:
     return axes
 
 
-def _name_extremes(axes: Axes, found: Intervals, names: list[str]) -> None:
+def _name_extremes(axes: Axes, shown: Intervals, names: list[str]) -> None:
     """Write the names of the first and the last groups into the empty corners, beside the picture's ends."""
     last = len(names) - 1
     for i in range(EXTREMES):
         for row, end, x, y, side in (
-            (i, found.low[i], 0.02, 0.97 - 0.045 * i, "left"),
-            (last - i, found.high[last - i], 0.98, 0.03 + 0.045 * i, "right"),
+            (i, shown.low[i], 0.02, 0.97 - 0.045 * i, "left"),
+            (last - i, shown.high[last - i], 0.98, 0.03 + 0.045 * i, "right"),
         ):
             axes.annotate(
                 names[row], (end, row), (x, y), textcoords="axes fraction", fontsize=8, ha=side, va="center",
@@ -544,24 +544,24 @@ def shrinkage(figure: Figure, effects: GroupEffects, shares: pd.DataFrame) -> Ax
     """
     share, weight = _shares(effects, shares)
     raw = _raw(effects, share, weight)
-    found = Intervals.of(effects.factor, effects.draws)
+    shown = Intervals.of(effects.factor, effects.draws)
     axes = canvas(figure, 7.0, 5.6).add_subplot()
     low, high = float(raw.min()), float(raw.max())
     margin = 0.04 * (high - low) or 0.1
     ends = [low - margin, high + margin]
     axes.plot(ends, ends, color=INK, lw=1.0, ls=DASHES[1], label="no pooling", zorder=1)
     axes.axhline(0.0, color=INK, lw=1.0, ls=DASHES[2], label="complete pooling", zorder=1)
-    bars = np.array([found.mean - found.low, found.high - found.mean])
+    bars = np.array([shown.mean - shown.low, shown.high - shown.mean])
     thin = float(np.clip(100.0 / len(raw), 0.2, 1.2))
-    axes.errorbar(raw, found.mean, bars, color=GREY, ls="none", elinewidth=thin, zorder=2)
+    axes.errorbar(raw, shown.mean, bars, color=GREY, ls="none", elinewidth=thin, zorder=2)
     smallest, largest = _AREAS
     axes.scatter(
-        raw, found.mean, smallest + (largest - smallest) * weight / weight.max() * min(1.0, 60.0 / len(raw)),
+        raw, shown.mean, smallest + (largest - smallest) * weight / weight.max() * min(1.0, 60.0 / len(raw)),
         color=COLOURS[0], edgecolor="white", lw=0.4, zorder=3, label="partial pooling (area: rows)",
     )  # fmt: skip
     axes.set_xlim(*ends)
-    span = float(max(found.high.max(), -found.low.min(), 1e-9)) * 1.06
-    axes.set_ylim(max(-span, float(found.low.min()) * 1.3), min(span, float(found.high.max()) * 1.3))
+    span = float(max(shown.high.max(), -shown.low.min(), 1e-9)) * 1.06
+    axes.set_ylim(max(-span, float(shown.low.min()) * 1.3), min(span, float(shown.high.max()) * 1.3))
     factor = short(effects.factor, 28)
     family = find_family(effects.family)
     of_what = "" if family is not None and family.counts else " of the share"
@@ -575,8 +575,8 @@ def shrinkage(figure: Figure, effects: GroupEffects, shares: pd.DataFrame) -> Ax
 def _shares(effects: GroupEffects, shares: pd.DataFrame) -> tuple[FloatArray, FloatArray]:
     """Return share and weight in the order of the effects."""
     if "factor" in shares.index.names:  # the table of a certificate, of all factors
-        own = shares[shares.index.get_level_values("factor") == effects.factor].droplevel(["factor", "effect"])
-        shares = own[~own.index.duplicated()]
+        of_factor = shares[shares.index.get_level_values("factor") == effects.factor].droplevel(["factor", "effect"])
+        shares = of_factor[~of_factor.index.duplicated()]
     for column in ("share", "weight"):
         if column not in shares.columns:
             raise DataError(f"shares has no column {column!r}; give the share of +1 and the weight of rows by group")

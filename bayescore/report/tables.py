@@ -67,10 +67,10 @@ def agreement(certificate: CertificateData, measured: pd.DataFrame) -> bool | No
         return None
     table = certificate.coordinates.loc[measured["feature"]]
     unit = measured["sd"].to_numpy() / measured["reference_sd"].to_numpy()
-    told = table["mean_error_sd"].notna().to_numpy()  # a coordinate without a mean has no error of it
+    has_mean = table["mean_error_sd"].notna().to_numpy()  # a coordinate without a mean has no error of it
     gap = unit * table["mean_error_sd"].to_numpy() - measured["mean_error_sd"].to_numpy()
     spread = np.hypot(unit * table["mean_error_sd_mcse"].to_numpy(), measured["mean_error_sd_mcse"].to_numpy())
-    return bool((np.abs(gap) <= sidak_quantile(len(table)) * spread)[told].all())
+    return bool((np.abs(gap) <= sidak_quantile(len(table)) * spread)[has_mean].all())
 
 
 _NAMED = 8  # names in a cell
@@ -201,8 +201,10 @@ def check_certificate(certificate: object, features: tuple[str, ...], name: str)
     if not isinstance(certificate, CertificateData):
         raise TypeError(f"{name} is of type {type(certificate).__name__}; give what bayescore.certify returned")
     if set(certificate.coordinates.index) != set(features):
-        own, drawn = shown_apart(list(certificate.coordinates.index), features)
-        raise DataError(f"{name} has the features {own}, the posterior {drawn}; give the certificate of this posterior")
+        shown, drawn = shown_apart(list(certificate.coordinates.index), features)
+        raise DataError(
+            f"{name} has the features {shown}, the posterior {drawn}; give the certificate of this posterior"
+        )
 
 
 def coefficients(certificate: CertificateData, total: int) -> tuple[list[dict[Hashable, Any]], str]:
@@ -252,11 +254,11 @@ def drawn_from(certificate: CertificateData) -> str:
 
 def priors(posterior: Posterior) -> list[tuple[str, str, str]]:
     """Return coefficients, the prior that they share, and that in units of the data; empty where it is not known."""
-    found = described(posterior)
-    if found is None:
+    texts = described(posterior)
+    if texts is None:
         return []
     shared: dict[tuple[str, str], list[str]] = {}
-    for name, row in found.iterrows():
+    for name, row in texts.iterrows():
         shared.setdefault((row["prior"], row["in_data_units"]), []).append(str(name))
     return [(listed(names, _NAMED, str), prior, raw) for (prior, raw), names in shared.items()]
 
@@ -265,21 +267,21 @@ def section(comparison: ComparisonData, certificates: dict[str, CertificateData]
     """Return the section on the candidates' certificates: figures beside the measured errors, and coefficients."""
     measured = dict(list(comparison.coordinates.groupby("candidate", sort=False)))
     rows, agree = {}, {}
-    *known, elpd = figures_of(())
+    *others, elpd = figures_of(())
     for name, certificate in certificates.items():
         agree[name] = agreement(certificate, measured[name])
         truth = comparison.metrics.loc[name, ["mean_error_sd", "mean_error_sd_mcse"]]
         word = {True: "yes", False: "no", None: "–"}[agree[name]]
-        first = [figure.text(certificate) for figure in known]
+        first = [figure.text(certificate) for figure in others]
         rows[name] = [*first, with_error(*map(float, truth)), (word, ""), elpd.text(certificate)]
     total = len(certificates) * len(comparison.reference.features)
     return Certificates(
         certificates=certificates,
         short=short,
-        labels=[*meanings(known), *AGREEMENT, elpd.label],
+        labels=[*meanings(others), *AGREEMENT, elpd.label],
         rows=rows,
         agreement=_agreement(list(agree.values())),
-        corrected={name: coefficients(own, total) for name, own in certificates.items() if agree[name] is not None},
+        corrected={name: coefficients(one, total) for name, one in certificates.items() if agree[name] is not None},
     )
 
 
@@ -356,38 +358,40 @@ def coreset_facts(about: Mapping[str, Any], weights: FloatArray | None) -> dict[
 
 def parameters(about: Mapping[str, Any]) -> dict[str, str]:
     """Return a coreset's parameters as short text by label, without the builder's own accounts of its work."""
-    known = (about.get("params") or {}).items()
-    return {PARAMETERS.get(key, key): _short(value) for key, value in known if key not in _ACCOUNTS}
+    params = (about.get("params") or {}).items()
+    return {PARAMETERS.get(key, key): _short(value) for key, value in params if key not in _ACCOUNTS}
 
 
 def data_facts(about: Mapping[str, Any], positive: float | None) -> dict[str, str]:
     """Return what `Coreset.summary` says about the data, as text by label; `positive` is the share that is +1."""
     design, classes = about.get("design") or {}, about.get("classes")
     n_total, weight, names = about.get("n_total"), about.get("weight_total"), design.get("raw_names") or []
-    found: dict[str, str] = {}
+    facts: dict[str, str] = {}
     counts = classes is not None and response_of(classes) == "counts"
     if n_total is not None:
-        found["Events and exposures" if counts else "Rows"] = f"{n_total:,}"
+        facts["Events and exposures" if counts else "Rows"] = f"{n_total:,}"
         if not counts and weight is not None and weight != n_total:
-            found["Total weight"] = f"{weight:,.6g}"
+            facts["Total weight"] = f"{weight:,.6g}"
     if classes:
         of_label = f"{about.get('label')}: {classes[1]} against {classes[0]}"
         response = response_of(classes)
-        found["Label"] = of_label if response == "labels" else f"{about.get('label')}: {response}"
+        facts["Label"] = of_label if response == "labels" else f"{about.get('label')}: {response}"
         if positive is not None:
-            found[f"Share of {classes[1]}"] = f"{number(100.0 * positive)}% of the rows' weight"
+            facts[f"Share of {classes[1]}"] = f"{number(100.0 * positive)}% of the rows' weight"
     if names:
-        found["Columns"] = f"{len(names):,}: {listed(names, _COLUMNS, str)}"
+        facts["Columns"] = f"{len(names):,}: {listed(names, _COLUMNS, str)}"
     if levels := design.get("levels"):
-        found["Factors"] = ", ".join(f"{name} ({len(own)} levels)" for name, own in levels.items())
+        facts["Factors"] = ", ".join(
+            f"{name} ({len(levels_of_name)} levels)" for name, levels_of_name in levels.items()
+        )
     if design.get("formula"):
-        found["Formula"] = design["formula"]
+        facts["Formula"] = design["formula"]
     if design.get("offset"):
-        found["Offset"] = design["offset"]
+        facts["Offset"] = design["offset"]
     if names:
         scaled = design.get("center") is not None
-        found["Scaling"] = "columns centered and divided by their sd" if scaled else "columns as they are"
-    return found
+        facts["Scaling"] = "columns centered and divided by their sd" if scaled else "columns as they are"
+    return facts
 
 
 def words_of_fit(check: ModelCheck | None, classes: tuple[Any, Any], *, test: bool = False) -> tuple[str, str, str]:
