@@ -176,7 +176,7 @@ class TableSource(InMemory, ColumnSource):
 
 
 def table_source(data: Any, roles: Roles, selection: Selection | None = None) -> TableSource:
-    """Return a table as a source; labels, weights and so on are columns of it, or stand beside it."""
+    """Return a table as a source; labels, weights and so on are columns of it or separate arrays."""
     table = as_table(data)
     n_rows = table.num_rows
     if n_rows == 0:

@@ -1,4 +1,4 @@
-"""Rows that come as Arrow batches from whatever reads them anew for each pass: a query, a text file, a dataset.
+"""Rows that come as Arrow batches from whatever reads them again for each pass: a query, a text file, a dataset.
 
 A pass asks for the columns that it needs. The batches are read in the calling thread and mapped in threads, so that a
 few of them are in memory. Opening is one pass more, over the labels and columns of text. Later passes must give the
@@ -7,7 +7,7 @@ is better run once, into a table or a Parquet file: a coreset takes three passes
 
 CSV files, plain or compressed, read by Arrow's parser in blocks; names of columns stand in the first line.
 
-The first megabytes tell the types; numbers are floats. Every pass parses the text anew: for many passes, or text that
+The first megabytes give the types; numbers are floats. Every pass parses the text again: for many passes, or text that
 appears late in a column of numbers, write Parquet once (``pyarrow.parquet``, polars and DuckDB convert).
 """
 
@@ -50,7 +50,7 @@ class BatchSource(ColumnSource):
     order: int | None
 
     def blocks(self) -> Iterator[WeightedData]:
-        """Yield the rows in order; raise `DataError` at the end if they are not those of the first pass."""
+        """Yield the rows in order; raise `DataError` at the end if they differ from the first pass."""
         start, order, step = 0, 0, block_rows(len(self.columns.features))
         marks = _marks(self.classes)
         for batch in self.read(self.columns.names):
@@ -126,7 +126,7 @@ def relation_source(data: Any, roles: Roles, selection: Selection | None = None)
 
 
 def _in_order(field: pa.Field, enums: set[str]) -> pa.Field:
-    """Return a field whose dictionary, that of an ENUM, has the order of the levels."""
+    """Return a field whose dictionary, from an ENUM, has the order of the levels."""
     kind = field.type
     if field.name not in enums or not pa.types.is_dictionary(kind):
         return field
@@ -137,7 +137,7 @@ def dataset_source(data: Any, roles: Roles, selection: Selection | None = None) 
     """Return a dataset of Arrow as a source; labels and weights are columns of it.
 
     It is read by row groups if it has whole Parquet files of the same columns, else (filtered, joined, CSV with another
-    separator, ORC, Feather) in batches. Rows stand in the dataset's own order.
+    separator, ORC, Feather) in batches. Rows keep the dataset's order.
     """
     roles.check_named("a dataset")
     if (listing := dataset_listing(data)) is not None:
@@ -154,7 +154,7 @@ def dataset_source(data: Any, roles: Roles, selection: Selection | None = None) 
     return batch_source(read, data.schema, roles, selection)
 
 
-_BLOCK = 1 << 23  # bytes: the first block tells the types; some are read ahead
+_BLOCK = 1 << 23  # bytes: the first block decides the types; some are read ahead
 
 
 _HEAD = 1 << 20  # bytes that hold the first line
@@ -185,7 +185,7 @@ def csv_source(data: Any, roles: Roles, selection: Selection | None = None) -> B
     check_once(paths)
     schemas = [_csv_schema(path, roles) for path in paths]
     wide = _common([[_wide(field, roles) for field in schema] for schema in schemas], paths)
-    groups = resolve(roles, wide, selection).group_columns  # whose whole numbers may be beyond those of floats
+    groups = resolve(roles, wide, selection).group_columns  # whose whole numbers may be too large for floats
     exact = [name for name in groups if len({schema.field(name).type for schema in schemas}) == 1]
     schema = pa.schema([schemas[0].field(field.name) if field.name in exact else field for field in wide])
 
@@ -201,7 +201,7 @@ def csv_source(data: Any, roles: Roles, selection: Selection | None = None) -> B
 
 
 def _csv_schema(path: Path, roles: Roles) -> pa.Schema:
-    """Return names and types of the columns of a file, whose first block tells them."""
+    """Return names and types of the columns of a file, from its first block."""
     if not path.is_file():
         raise FileNotFoundError(f"data: no file {str(path)!r}")
     _check_first_line(path, _separator(path), roles.label)
@@ -215,7 +215,7 @@ def _csv_schema(path: Path, roles: Roles) -> pa.Schema:
 
 
 def _common(fields: list[list[pa.Field]], paths: list[Path]) -> pa.Schema:
-    """Return the columns that all files have, of the same types; those of numbers are floats already."""
+    """Return the columns that all files have, of the same types; numeric columns are floats already."""
     first = pa.schema(fields[0])
     for path, other in zip(paths[1:], map(pa.schema, fields[1:]), strict=True):
         if sorted(other.names) != sorted(first.names):

@@ -5,11 +5,11 @@ learns its labels on the way.
 
 `Intake`: checks rows that come in blocks, and knows after each block what the blocks so far have shown.
 
-Until all blocks are known, signs of labels and codes of groups follow the order of their first occurrence.
+Until all blocks were read, signs of labels and codes of groups follow the order of their first occurrence.
 
 Levels of text and groups in rows that come in blocks.
 
-Codes of groups are places in the order of first occurrence. Once all levels are known, `recoded` gives the codes that
+Codes of groups are places in the order of first occurrence. Once all have occurred, `recoded` gives the codes that
 every other source gives.
 """
 
@@ -51,7 +51,7 @@ from bayescore.validation import DataError, RowError, check_aligned, check_finit
 def coded_table(
     data: Any, selection: Selection, start: int, where: str
 ) -> tuple[pd.DataFrame, dict[str, DistinctValues]]:
-    """Return the selected columns of a block, text as codes, and the values of text whose levels are not known yet.
+    """Return the selected columns of a block, text as codes, and the values of text whose levels are to be learnt.
 
     Codes of such text are 0. The first row stands at position `start` of the data.
     """
@@ -76,7 +76,7 @@ def coded_table(
 
 
 def beside_rows(X: Any, groups: Any, columns: tuple[str, ...], where: str, features: Sequence[str]) -> tuple[Any, Any]:
-    """Return the features of a block and its groups, which may be columns of it; those of `features` stay."""
+    """Return the features of a block and its groups, which may be columns of it; `features` stay features."""
     if not columns:
         return X, groups
     if groups is not None or not is_table(X):
@@ -129,7 +129,7 @@ def _places(column: pa.ChunkedArray, name: str, levels: DistinctValues) -> IntAr
 
 
 def recoded(codes: IntArray, occurred: Sequence[DistinctValues], groupers: Sequence[Grouper]) -> IntArray:
-    """Return codes in the order of occurrence as codes of levels that are known, shape (n, F); -1 stays."""
+    """Return codes in the order of occurrence as codes of the final levels, shape (n, F); -1 stays."""
     recoded_codes = np.empty_like(codes)
     for k, (distinct, by) in enumerate(zip(occurred, groupers, strict=True)):
         levels = list(distinct.values)
@@ -153,9 +153,9 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True)
 class Intake:
-    """What is known of the blocks so far.
+    """Facts of the blocks so far.
 
-    Until both labels are known, the first is -1 and the second +1. The first block must have both where the sign
+    Until both labels have occurred, the first is -1 and the second +1. The first block must have both where the sign
     matters: with offsets, which a mirrored posterior has of the other sign, or if the family is not symmetric.
     """
 
@@ -177,7 +177,7 @@ class Intake:
 
     @classmethod
     def of(cls, response: str, classes: Sequence[Any] = (), **facts: Any) -> Self:
-        """Return an intake of no blocks, for labels, maybe of known classes, the second +1, counts or numbers."""
+        """Return an intake of no blocks, for labels, perhaps with given classes, the second +1, counts or numbers."""
         if (paired := PAIRED.get(response)) is not None:
             classes, facts = paired.classes, {**facts, "response": response, "symmetric": False}
         return cls(survey=Survey(labels=DistinctValues.of(classes)), **facts)
@@ -186,7 +186,7 @@ class Intake:
 
     @property
     def labels(self) -> tuple[Any, ...]:
-        """The labels in the order of their first occurrence, those of one block in their own order."""
+        """The labels in the order of their first occurrence; within a block, sorted."""
         return tuple(self.survey.labels.values)
 
     @property
@@ -227,13 +227,13 @@ class Intake:
         return rows if self.sign > 0 else rows.mirrored(-1)
 
     def recoded(self, rows: WeightedData, groupers: Sequence[Grouper]) -> WeightedData:
-        """Return rows of these blocks with the codes of groups whose levels are known."""
+        """Return rows of these blocks with the final codes of groups."""
         if rows.group is None:
             return rows
         return replace(rows, group=recoded(rows.group, [self.survey.levels[name] for name in self.groups], groupers))
 
     def take(self, block: Block) -> tuple["Intake", WeightedData]:
-        """Return what is known after another block, and the block as weighted rows of raw features."""
+        """Return the intake after another block, and the block as weighted rows of raw features."""
         where, start = f"block {self.n_blocks}", self.survey.n_rows
         parts = block._asdict()
         parts["exposure" if self.response == "counts" else "trials"] = parts.pop("beside")
@@ -334,7 +334,7 @@ class Intake:
         return DistinctValues.of(paired.classes)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what is known of the blocks of a stream as plain JSON values."""
+        """Return the facts of a stream's blocks as plain JSON values."""
         fields_of_json = {
             name: getattr(self, name)
             for name in ("names", "n_blocks", "n_rows", "weight", "offset", "exposure", "groups", "weighted")
@@ -391,7 +391,7 @@ def _numbered(blocks: Iterable[Any]) -> Iterator[Block]:
 
 
 class Stream:
-    """Rows of a one-shot iterator of blocks; their number and labels are known at the end."""
+    """Rows of a one-shot iterator of blocks; their number and labels are final at the end."""
 
     label = LABEL
 
@@ -437,7 +437,7 @@ class Fingerprint(NamedTuple):
     group: int = 0
 
     def after(self, block: WeightedData, text: list[int]) -> "Fingerprint":
-        """Return that of the rows so far and of a block; `text` are its columns of codes, 0 in the first pass."""
+        """Return the fingerprint with another block; `text` are its columns of codes, 0 in the first pass."""
         X = block.X
         if text:
             X = X.copy()
@@ -448,7 +448,7 @@ class Fingerprint(NamedTuple):
         return Fingerprint(*(crc32(part.tobytes(), crc) for part, crc in zip(parts, self, strict=True)))
 
     def flipped(self) -> "Fingerprint":
-        """Return that of the same rows with the other signs of labels."""
+        """Return the fingerprint of the same rows with the signs of labels exchanged."""
         return self._replace(y=self.y_flipped, y_flipped=self.y)
 
 
@@ -474,7 +474,7 @@ class BlockSource:
         return () if self.selection is None else self.selection.levels or ()
 
     def blocks(self) -> Iterator[WeightedData]:
-        """Yield the rows in order; raise `DataError` at the end if they are not those of the first pass."""
+        """Yield the rows in order; raise `DataError` at the end if they differ from the first pass."""
         facts = {"names": self.design.raw_names, "selection": self.selection, "group_columns": self.group_columns}
         intake = Intake.of(self.response, self.classes, **facts)
         fingerprint, text = Fingerprint(), [self.design.raw_names.index(name) for name, _ in self.levels]

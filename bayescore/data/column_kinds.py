@@ -155,7 +155,7 @@ def is_text(kind: pa.DataType) -> bool:
 
 
 def keeps_order(schema: pa.Schema, name: str) -> bool | tuple[str, ...]:
-    """Whether the levels of a column have their own order: an ordered dictionary, or a categorical of pandas.
+    """Whether the levels of a column have an order: an ordered dictionary, or a categorical of pandas.
 
     Of an Enum of polars its levels: in a Parquet file its dictionary stands in the order of the rows.
     """
@@ -169,7 +169,7 @@ def keeps_order(schema: pa.Schema, name: str) -> bool | tuple[str, ...]:
 
 
 def _categoricals(schema: pa.Schema) -> set[str]:
-    """Return the columns that were categoricals of pandas, by what it wrote beside a table or into a Parquet file."""
+    """Return the columns that were categoricals of pandas, by its metadata in a table or a Parquet file."""
     try:
         columns = (schema.pandas_metadata or {}).get("columns", ())
         return {column["field_name"] for column in columns if column["pandas_type"] == "categorical"}

@@ -112,7 +112,7 @@ class Shortfall:
     point : array, shape (D,)
         Coefficients, in the units of the design: the mode of the full data's posterior at the end of the build.
     score : array, shape (D,)
-        Gradient there of the full data's log-likelihood less that of the coreset's; no prior is in it.
+        Gradient at the point of the full data's log-likelihood minus the coreset's, without a prior.
     precision : array, shape (D, D)
         Minus the Hessian of the same.
     rows_digest : str
@@ -148,7 +148,7 @@ class Shortfall:
             raise ValueError("precision of a shortfall is not symmetric")
 
     def at(self, point: FloatArray) -> Self:
-        """Return the same quadratic about another point: its score there, by its curvature, which stays."""
+        """Return the same quadratic about another point: the score moves, the curvature stays."""
         score = self.score - self.precision @ (point - self.point)
         return replace(self, point=point, score=score, rows_digest="")
 
@@ -159,7 +159,7 @@ class Shortfall:
         return replace(self, score=score, precision=precision, rows_digest="")
 
     def value(self, points: FloatArray) -> FloatArray:
-        """Return the quadratic at points, shape (..., D); 0 at its own."""
+        """Return the quadratic at points, shape (..., D); 0 at its centre."""
         step = points - self.point
         return np.asarray(step @ self.score - 0.5 * (step @ self.precision * step).sum(axis=-1))
 
@@ -193,9 +193,9 @@ def total(parts: Iterable[Shortfall | None], point: FloatArray) -> Shortfall | N
 
 
 def of_union(parts: Sequence[tuple[Shortfall | None, bool]]) -> Shortfall | None:
-    """Return the shortfall of a union about the mean of the points; None where one is not known.
+    """Return the shortfall of a union about the mean of the points; None where one is missing.
 
-    `parts` are those of disjoint data, and whether all rows are there, so that they miss nothing.
+    `parts` are shortfalls of disjoint data, each with whether all its rows are kept, so that nothing is missed.
     """
     shortfalls = [shortfall for shortfall, _ in parts if shortfall is not None]
     if not shortfalls or any(shortfall is None and not whole for shortfall, whole in parts):
@@ -246,9 +246,9 @@ class Coreset(WeightedData):
     version : str
         Version of bayescore that built it.
     n_observations : int, optional
-        Observations among the rows; counts, and successes of trials, have two rows each. None if not known.
+        Observations among the rows; counts, and successes of trials, have two rows each. None if not counted.
     event_total : float, optional
-        Weight of the rows whose label is +1; of counts their sum. None if not known.
+        Weight of the rows whose label is +1; of counts their sum. None if not counted.
     shortfall : Shortfall, optional
         What the rows miss of the full data's score and curvature, where the build knows it and rows have no groups.
         `sample` moves draws by it. A change of the rows or their weights drops it.
@@ -290,7 +290,7 @@ class Coreset(WeightedData):
         stands_for_many = bool(self.pseudo.any())
         has_one = self.design.offset is not None or stands_for_many or self.numbers
         if not has_one and self.offset is not None and not self.offset.any():
-            object.__setattr__(self, "offset", None)  # that rows had beside pseudo-rows
+            object.__setattr__(self, "offset", None)  # that rows had among pseudo-rows
         if (self.offset is None) == has_one:
             raise ValueError(f"rows have {'no' if self.offset is None else 'an'} offset, unlike their design")
         if (0 if self.group is None else self.group.shape[1]) != len(self.design.groups):
@@ -344,18 +344,18 @@ class Coreset(WeightedData):
 
     @property
     def weight_ess(self) -> float:
-        """Effective sample size of the weights, (sum w)^2 / sum w^2; of pseudo-rows it tells nothing."""
+        """Effective sample size of the weights, (sum w)^2 / sum w^2; of pseudo-rows it has no meaning."""
         return float(self.weights.sum() ** 2 / (self.weights**2).sum())
 
     def as_source(self) -> ArraySource:
-        """Return the rows as a source of their own design."""
+        """Return the rows as a source with the coreset's design."""
         facts = self.classes, self.label, self.design, self.index, self.offset
         return ArraySource(self.X, self.y, self.weights, *facts, group=self.group)
 
     def to_frame(self, units: str = "design") -> pd.DataFrame:
         """Return the design matrix, the label as given, `weight`, `offset` and groups if any, indexed by `index`.
 
-        Where columns of the data have these names, those of the coreset get an underscore: `weight_`.
+        Where columns of the data have these names, the coreset's get an underscore: `weight_`.
 
         Columns that the build standardised, as `fit` does, are in sds from their means. With ``units="data"`` all are
         as the data have them, for R and other programs.
@@ -435,7 +435,7 @@ class Coreset(WeightedData):
 
         Notes
         -----
-        Other programs find the columns of `to_frame`. R's ``glm`` needs ``start = numeric(D)``: from its own start it
+        Other programs find the columns of `to_frame`. R's ``glm`` needs ``start = numeric(D)``: by default it
         may end at coefficients of 1e15 where weights are large, and say it has converged. The page
         :doc:`/how-to/hand-over-to-r` has the calls of ``glm``, ``rstanarm`` and ``brms``.
         """
@@ -510,7 +510,7 @@ def _sought(params: Mapping[str, Any]) -> bool:
 def columns_beside(design: Design, label: str) -> list[str]:
     """Return the columns of label, weights, offset and groups in a coreset's table, which are no columns of X.
 
-    A name that is taken gets an underscore, those of the data last: of the columns "weight" and weights the second.
+    A name that is taken gets an underscore; columns of the data keep their names.
 
     >>> columns_beside(Design(("age", "weight")), "y")
     ['y', 'weight_', 'offset']
@@ -529,7 +529,7 @@ def feature_names(data: WeightedData) -> tuple[str, ...]:
 
 
 def own_family(data: object, family: str | None, name: str = "data") -> str:
-    """Return `family`, or by default that of the coreset `data`, the argument called `name`."""
+    """Return `family`, by default the family of the coreset `data`, the argument called `name`."""
     if not isinstance(data, WeightedData):
         kind = type(data).__name__
         raise TypeError(f"{name} is a {kind}; give a coreset from build_coreset, or all_rows(...) for all the rows")
@@ -566,10 +566,12 @@ def check_flat(data: WeightedData, what: str) -> None:
 
 
 def check_same_design(data: WeightedData, names: tuple[str, ...], design: Design | None, argument: str) -> None:
-    """Raise unless the columns of `data` are those of a posterior with features `names` and design `design`."""
+    """Raise unless `data` has the columns of a posterior with features `names` and design `design`."""
     if data.n_features != len(names):
         raise DataError(f"{argument} has {data.n_features} features, the posterior {len(names)}; use the same design")
-    offset = data.design.offset if isinstance(data, Coreset) else data.offset  # pseudo-rows have one of their own
+    offset = (
+        data.design.offset if isinstance(data, Coreset) else data.offset
+    )  # pseudo-rows have offsets that the data had not
     if design is not None and response_of(design.classes) == "numbers":
         offset = design.offset  # what rows have are their responses
     if design is not None and (offset is None) != (design.offset is None):
@@ -688,7 +690,7 @@ def read_coreset(path: str | Path) -> Coreset:
 
 
 def _group_codes(table: pa.Table, design: Design, names: Sequence[str]) -> IntArray | None:
-    """Return the codes of the groups, shape (n, F); pandas would read whole numbers beside missing ones as floats."""
+    """Return the codes of the groups, shape (n, F); pandas would read whole numbers with gaps as floats."""
     if not design.groups:
         return None
     coders = [Grouper(grouping, new=True) for grouping in design.groups]

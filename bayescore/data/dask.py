@@ -4,7 +4,7 @@ Descriptors travel, not rows: a file and row groups where the frame is Parquet o
 store, which workers read once and keep if they have the memory (`KeptSource`), else the promise of a partition
 (`Partition`). Only the head of a partition that completes a canonical block
 begun in the one before moves between workers. A task lost with its worker runs again elsewhere, from the same rows with
-the same seed, so a killed worker changes nothing. Without a `distributed` client bayescore's own threads run the
+the same seed, so a killed worker changes nothing. Without a `distributed` client bayescore's threads run the
 passes, whatever local scheduler is set. Workers with processors of one kind give the same bits.
 
 Rows of Parquet files that the workers of a cluster read once and keep as blocks.
@@ -12,14 +12,14 @@ Rows of Parquet files that the workers of a cluster read once and keep as blocks
 A build makes three to six passes, condensing with groups some ten, and a fifth of the time of each is reading and
 decoding. So every row group becomes a promise of its decoded blocks, on workers in turn, so that each has its share of
 the rows; tasks run where their rows are. A worker that is lost takes its blocks along, and another one reads them
-again. Rows that would take more than `KEPT_SHARE` of the workers' memory are read anew in every pass, as they are
+again. Rows that would take more than `KEPT_SHARE` of the workers' memory are read again in every pass, as they are
 without a cluster.
 
 Partitions of Dask collections that are no plain Parquet, as Arrow tables that workers keep.
 
 To compute a partition and convert it from pandas takes thrice as long as to read it from Parquet, and a coreset takes
 three to six passes. So partitions are computed once, and their tables stay on the workers while the source lives, if
-they take no more than `KEPT_SHARE` of the workers' memory. Else every pass computes and converts them anew, with a
+they take no more than `KEPT_SHARE` of the workers' memory. Else every pass computes and converts them again, with a
 warning. In seconds of CPU, 7 passes over 1e6 rows of 10 columns: 1.9 from Parquet, 1.5 from kept tables, 4.9 without
 them.
 """
@@ -151,7 +151,7 @@ class ClusterPool:
         """Run ``run(task, *arguments)`` for each task on the worker that has most of its rows.
 
         What tasks share, such as the levels of groups, travels once to each worker. It is a task itself, so that it is
-        made again where its worker is lost. Arguments that are small travel anew with each task: what a function knows
+        made again where its worker is lost. Small arguments travel again with each task: what a function knows
         may grow from block to block, as the bar that candidates must pass does (`sampling.fixed_size`).
         """
         import distributed
@@ -195,7 +195,7 @@ def _apart(task: Task) -> tuple[Task, list[Any]]:
                 held, part = piece.cut(part.low, part.high), part._replace(low=0, high=part.high - part.low)
             tables.append(held.table)
             piece = _with(held, None)
-        elif (inner := _held(piece)) is not None:  # where the rows kept of a piece stand in it is not known here
+        elif (inner := _held(piece)) is not None:  # the piece alone knows where its kept rows stand
             tables.append(inner.table)
             piece = _with(piece, None)
         parts.append(part._replace(piece=piece))
@@ -203,7 +203,7 @@ def _apart(task: Task) -> tuple[Task, list[Any]]:
 
 
 def _held(piece: Any) -> KeptTable | None:
-    """Return the rows that a worker has of a piece, or of the piece that it filters; None if there are none."""
+    """Return the rows of a piece, or of the piece that it filters, that a worker keeps; None if it keeps none."""
     table = piece if isinstance(piece, KeptTable) else getattr(piece, "piece", None)
     return table if isinstance(table, KeptTable) else None
 
@@ -442,7 +442,7 @@ def _meta(collection: Any) -> Any:
 
 
 def _frame(rows: Any, names: list[str], extra: dict[str, Any], number: int) -> pd.DataFrame:
-    """Return rows, and columns beside them, as one data frame."""
+    """Return rows and extra columns as one data frame."""
     check_aligned(**{f"partition {number} of {name}": part for name, part in {"data": rows, **extra}.items()})
     frame = pd.DataFrame(rows).set_axis(names, axis=1).reset_index(drop=True)
     for name, values in extra.items():
@@ -453,7 +453,7 @@ def _frame(rows: Any, names: list[str], extra: dict[str, Any], number: int) -> p
 
 
 def _survey(inside: pd.DataFrame | None, extra: dict[str, Any], columns: Columns) -> Survey:
-    """Survey a partition, whose columns are inside a frame or beside it."""
+    """Survey a partition, whose columns are inside a frame or extra arrays."""
     columns_inside = {} if inside is None else {str(name): inside[name].array for name in inside.columns}
     for name in set(columns.surveyed) & set(extra):
         columns_inside[name] = getattr(extra[name], "array", extra[name])
@@ -468,7 +468,7 @@ def _partitions(collection: Any) -> list[Delayed]:
 
 
 def _beside(collection: Any, data: Any, n_partitions: int, name: str) -> list[Delayed]:
-    """Return the partitions of labels or weights beside a collection of `n_partitions`."""
+    """Return the partitions of labels or weights that go with a collection of `n_partitions`."""
     if not hasattr(collection, "__dask_graph__") or getattr(collection, "ndim", 1) != 1:
         raise DataError(
             f"{name!r} beside a Dask collection is a {type(collection).__name__}; give a one-dimensional Dask "

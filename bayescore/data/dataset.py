@@ -34,7 +34,7 @@ R = TypeVar("R")
 class Dataset:
     """Rows put through a design, and passes over them.
 
-    By default the design is that of the rows, `block_rows` (rows of a canonical block, and the most of any block) is
+    By default the rows bring their design, `block_rows` (rows of a canonical block, and the most of any block) is
     `cutter.block_rows`, and a pass uses all cores.
     """
 
@@ -213,7 +213,7 @@ class Dataset:
     def with_design(self, design: Design) -> "Dataset":
         """Return the rows put through another design, with their offset and groups; see `view` for passes.
 
-        If the rows have been scanned, the design is their own one with an intercept, centers and scales, through which
+        If the rows have been scanned, the design is theirs with an intercept, centers and scales, through which
         their scan and sample go too.
         """
         now = self.design
@@ -229,9 +229,9 @@ class Dataset:
         return other
 
     def append_offset(self) -> "Dataset":
-        """Append the offset as a last column, for bounds that do not support offsets; if there is none, return self.
+        """Append the offset as a last column, for bounds that do not support offsets; without an offset return self.
 
-        The result has its own scan. Its passes count here too.
+        The result is scanned separately. Its passes count here too.
         """
         name = self.design.offset
         if name is None:
@@ -241,24 +241,24 @@ class Dataset:
         return self.view(OffsetColumnDesign(self.design.raw_names, base=replace(self.design, offset=name)))
 
     def view(self, design: Design) -> "Dataset":
-        """Return the rows put through another design instead of their own; passes over them count here too."""
+        """Return the rows in another design; passes over them count here too."""
         other = Dataset(self.rows, design, progress=self.progress, block_rows=self._block_rows, cores=self.cores)
         other._passes = self._passes
         return other
 
 
 class ComomentsTotal:
-    """The sum of the comoments of blocks that come in order, beside another pass or by one of its own."""
+    """The sum of the comoments of blocks that come in order, during another pass or in a separate one."""
 
     def __init__(self) -> None:
         self._sum: Comoments | None = None
 
     def add(self, part: Comoments) -> None:
-        """Add those of another block."""
+        """Add the comoments of another block."""
         self._sum = part if self._sum is None else self._sum + part
 
     def of(self, dataset: Dataset) -> Comoments:
-        """Return the sum; where no block came, that of the rows of a data set."""
+        """Return the sum; if no block came, by a pass over the rows of a data set."""
         if self._sum is None:
             for part in dataset.map(comoments_of, "adding up columns", canonical=True):
                 self.add(part)
@@ -308,7 +308,7 @@ def open_rows(
 class Joined:
     """A source of the rows of `before`, then of the rows of `new`, in the design of `new`.
 
-    `start`: where a method may begin to look for the mode of all, such as that of the rows of `before`.
+    `start`: where a method may begin to look for the mode of all, such as the mode of the rows of `before`.
     """
 
     before: Coreset

@@ -13,7 +13,7 @@ from bayescore.data.tables import feature_matrix
 from bayescore.types import INTERCEPT, FloatArray, IntArray, Parts, WeightedData, read_only
 from bayescore.validation import DataError
 
-ARRAY = ""  # stands for the name of a column where there is none
+ARRAY = ""  # the name of a column of an array
 
 
 ORIGINS_KEPT = "kept"
@@ -84,7 +84,7 @@ class Grouping:
         return [self.effects[first:end] for first, end in dict.fromkeys(map(tuple, self.block_ends.tolist()))]
 
     def is_correlated_with_intercept(self, effect: str) -> bool:
-        """Whether an effect is correlated with that of the intercept, so that its column may be centred."""
+        """Whether an effect is correlated with the intercept's, so that its column may be centred."""
         return any("1" in block and effect in block for block in self.effect_blocks)
 
     def to_dict(self) -> dict[str, Any]:
@@ -101,7 +101,7 @@ class Grouping:
 
 
 def one_intercept(groups: Sequence[Grouping]) -> bool:
-    """Whether there is one grouping factor, whose intercept varies alone: (1 | g)."""
+    """Whether the only group term is one varying intercept: (1 | g)."""
     return len(groups) == 1 and tuple(groups[0].effects) == ("1",)
 
 
@@ -131,7 +131,7 @@ class Design:
     intercept: bool = False
     center: tuple[float, ...] | None = None
     scale: tuple[float, ...] | None = None
-    offset: str | None = field(default=None, kw_only=True)  # name of the known part of the linear predictors
+    offset: str | None = field(default=None, kw_only=True)  # name of the offset of the linear predictors
     exposure: str | None = field(default=None, kw_only=True, compare=False)  # name of the exposure of counts
     classes: tuple[Any, Any] | None = field(default=None, kw_only=True, compare=False)  # says nothing about the columns
     groups: tuple[Grouping, ...] = field(default=(), kw_only=True)
@@ -198,7 +198,7 @@ class Design:
 
     @property
     def weighted(self) -> bool:
-        """Whether rows have weights: of counts only their products with exposures are known."""
+        """Whether rows have weights: of counts only their products with exposures are kept."""
         return "weights" in dict(self.roles)
 
     @property
@@ -226,7 +226,7 @@ class Design:
         return coef
 
     def raw_effects_map(self, grouping: Grouping) -> FloatArray:
-        """Return A, shape (q, q), which takes effects of columns of the design to those of raw columns."""
+        """Return A, shape (q, q), which maps effects of design columns to effects of raw columns."""
         A = np.eye(len(grouping.effects))
         if self.center is None:
             return A
@@ -272,7 +272,7 @@ class Design:
         ------
         DataError
             If a column is missing or holds no numbers, NaN or infinity, a term of the formula cannot be computed, or a
-            level is not known.
+            level is new.
 
         Examples
         --------
@@ -371,7 +371,7 @@ def check_design(design: object) -> None:
 
 
 def append_offset(rows: WeightedData) -> WeightedData:
-    """Append the offset, if there is one, as a last column."""
+    """Append the offset, if any, as a last column."""
     if rows.offset is None:
         return rows
     return replace(rows, X=np.column_stack([rows.X, rows.offset]), offset=None)

@@ -1,6 +1,6 @@
 """Columns of text and categories: their levels, and rows as codes, the positions of their levels.
 
-Levels are sorted, whatever the order of the rows. A categorical keeps its own order if all parts of the data agree on
+Levels are sorted, whatever the order of the rows. A categorical keeps its order if all parts of the data agree on
 it. Levels that no row has are left out.
 
 Columns of text whose levels are numbers: one wrong entry makes a column of numbers text.
@@ -39,7 +39,7 @@ Levels = tuple[tuple[str, tuple[Any, ...]], ...]
 
 @dataclass(frozen=True)
 class Selection:
-    """Which columns are features, and the known levels of those that hold text."""
+    """Which columns are features, and the levels of text columns where given."""
 
     names: tuple[str, ...] | None = None
     levels: Levels | None = None
@@ -59,7 +59,7 @@ def codes(column: pa.Array, name: str, levels: Sequence[Any], start: int) -> Flo
         column = column.combine_chunks()
     given = column.type
     if not pa.types.is_dictionary(given):
-        plain = pa.types.is_null(column.type) or pa.types.is_temporal(column.type)  # no entry tells the type
+        plain = pa.types.is_null(column.type) or pa.types.is_temporal(column.type)  # no entry has a type
         column = (column.cast(pa.string()) if plain else without_views(column)).dictionary_encode()
     places = {level: float(place) for place, level in enumerate(levels)}
     levels_of_column = level_values(column.dictionary)
@@ -99,7 +99,7 @@ def check_levels(name: str, levels: Sequence[Any], limit: int) -> None:
 
 
 def check_shared(name: str, levels: Sequence[Any], n_rows: int) -> None:
-    """Raise if nearly every row has its own level of a factor; text of numbers has a warning of its own."""
+    """Raise if a factor has nearly as many levels as rows; text of numbers has another warning."""
     few = len(levels) < MIN_NUMBER_LEVELS or len(levels) <= MAX_LEVEL_SHARE * n_rows
     if not few and number_text(levels) is None:
         raise DataError(

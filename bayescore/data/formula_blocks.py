@@ -52,7 +52,7 @@ class Blocks(FormulaMaterializer):  # type: ignore[misc]
     @_override  # type: ignore[prop-decorator]
     @property
     def nrows(self) -> int:
-        """Number of rows; one where there is no column, as an intercept alone needs to be named."""
+        """Number of rows; one without columns, as an intercept alone needs to be named."""
         return len(next(iter(self.data.values()), (None,)))
 
     @_override
@@ -162,7 +162,7 @@ def _factor(
 
 
 class _UnknownLevel(Exception):  # noqa: N818
-    """A level, and those that are known."""
+    """A new level, and the levels of the design."""
 
 
 def codes_of(values: FloatArray, levels: list[Any]) -> tuple[NDArray[np.int64], FloatArray]:

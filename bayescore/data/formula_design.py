@@ -302,7 +302,7 @@ _SIDES = (
 def row_derivatives(function: Callable[[IntArray, FloatArray], FloatArray], x: FloatArray, spread: float) -> FloatArray:
     """Return the derivatives of function(rows, x[rows]), shape (k, D), at each entry of x, shape (n, D).
 
-    They are differences over a step and half of it, extrapolated to none. Where these do not agree, as beside the end
+    They are differences over a step and half of it, extrapolated to step 0. Where these do not agree, as near the end
     of a domain or a kink, differences to one side are taken, and then shorter steps; NaN where none agree, as at jumps.
     A step is a small part of the entry itself, so that columns may have values of any size, and of the range at most.
     """
@@ -336,7 +336,7 @@ def effects_of(
 ) -> tuple[Any, Any]:
     r"""Return the effects of the terms that vary, and those that are of sums of columns, as `Grouping` has them.
 
-    What varies is coded as a formula of it alone would be, as in lme4, brms and bambi: in ``(0 + f | g)`` there is one
+    What varies is coded as in a formula with nothing else, as in lme4, brms and bambi: in ``(0 + f | g)`` there is one
     effect for each level of f, also where the formula has an intercept and a column for each level but the first. The
     indicator of the first level is then a weighted sum of columns, found by least squares on all combinations of the
     term's levels, each with some raw `rows` of the data.
@@ -447,7 +447,7 @@ def materialised(data: Mapping[str, Any], spec: Any, formula: str | None) -> tup
     from bayescore.data.formula_blocks import Blocks
 
     try:
-        with np.errstate(all="ignore"):  # a pass over the rows tells which entry is not finite
+        with np.errstate(all="ignore"):  # a pass over the rows names the entry that is not finite
             matrix = Blocks(data).matrix(spec)
     except DataError as error:
         raise error if formula is None else DataError(f"formula={formula!r}: {error}") from None

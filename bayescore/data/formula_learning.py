@@ -78,11 +78,11 @@ class Learner:
 
     @property
     def learns(self) -> bool:
-        """Whether some term learns from the rows; levels of text are known."""
+        """Whether some term learns from the rows; levels of text are learnt before."""
         return bool(self._numeric(parsed(self.formula).calls))
 
     def __call__(self, start: int, block: WeightedData) -> Learnt:
-        """Return what a block of raw rows tells; its first row has position `start`."""
+        """Return what is learnt from a block of raw rows; its first row has position `start`."""
         whole = block_range(self.raw_names, block)
         asked = parsed(self.formula)
         calls = self._numeric(asked.calls)
@@ -111,7 +111,7 @@ class Learner:
         )
 
     def _numeric(self, calls: Sequence[Call]) -> dict[str, Call]:
-        """Return the calls that learn from numbers; the levels of text are known."""
+        """Return the calls that learn from numbers; the levels of text are learnt before."""
         text = {name for name, _ in self.levels}
         alias = dict(parsed(self.formula).aliases)
         asked = {}
@@ -254,7 +254,7 @@ _ROUNDING = 1e-10
 def warn_of_absent_levels(design: Design, scan: Scan) -> tuple[str, ...]:
     """Warn of levels, and combinations of levels, that no row has; return the columns of zeros.
 
-    The scan is that of the rows in this design, which is not standardised.
+    The scan is of the rows in this design, which is not standardised.
     """
     if not isinstance(design, FormulaDesign):
         return ()

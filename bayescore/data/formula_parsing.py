@@ -536,7 +536,7 @@ def _parts(text: str, term: str, aliases: dict[str, str]) -> Iterator[tuple[str,
                     raise refused(f"{name}(...) of what is itself learnt from the data")
                 yield "call", Call(name, format_expr(node), ast.unparse(node.args[0]), term)
     for node in ast.walk(tree):
-        if id(node) in named:  # np.log is known by now
+        if id(node) in named:  # such as np.log, named above
             if isinstance(node, ast.Name):
                 yield "function", node.id
         elif isinstance(node, ast.Name) and not _inside(node, tree, named):

@@ -87,7 +87,7 @@ class Grouper:
         return np.asarray(places.to_numpy(zero_copy_only=False), dtype=np.int64)
 
     def unknown(self, level: Any) -> str:
-        """Say that a level is not known."""
+        """Raise the error for a level that is new."""
         return (
             f"{self.where} has the level {level!r}, none of the {len(self.grouping):,} known "
             f"({listed(self.grouping.levels)}): drop such rows, or build with rows of every group"
@@ -111,7 +111,7 @@ def check_groupings(design: Design, n_rows: int, *, single: bool) -> None:
 
 @dataclass(frozen=True, eq=False)
 class GivenGroups:
-    """Groups as they are given beside data: names of columns, or columns of their own, by name."""
+    """Groups as arguments give them: names of columns of the data, or separate columns, by name."""
 
     names: tuple[str, ...] = ()
     columns: pa.Table | None = None
@@ -167,7 +167,7 @@ def groupers_of(survey: Survey, names: Sequence[str]) -> tuple[Grouper, ...]:
 
 
 def coded(given: GivenGroups, groupers: Sequence[Grouper], *, drop: bool) -> IntArray | None:
-    """Return the codes of columns that are given beside rows in memory, shape (n, F)."""
+    """Return the codes of separate columns of groups of rows in memory, shape (n, F)."""
     if given.columns is None:
         return None
     columns = zip(given.names, groupers, strict=True)
@@ -204,7 +204,7 @@ def groups_seen(batch: pa.Table | pa.RecordBatch, names: Iterable[str]) -> dict[
 
 
 def known_groupers(groupers: Sequence[Grouper] | None, names: Sequence[str]) -> tuple[Grouper, ...]:
-    """Return the factors whose levels are known, () if none are; raise unless as many are given."""
+    """Return the factors with given levels, () if none; raise unless as many groups are given."""
     if groupers is None:
         return ()
     if len(groupers) != len(names):

@@ -1,8 +1,8 @@
-"""Opens rows with a design: a formula, a known design, or the default coding of columns of text as factors.
+"""Opens rows with a design: a formula, a design of earlier rows, or the default coding of columns of text as factors.
 
 `DesignedIntake`: opens rows that come in blocks by a formula, or the design of other rows.
 
-A block is whatever `build_coreset` takes. The first one tells levels, knots and centres, as all rows would; later ones
+A block is whatever `build_coreset` takes. The first one gives levels, knots and centres, as all rows would; later ones
 are opened in that design. A group that no block had before is added to it.
 """
 
@@ -52,7 +52,7 @@ def open_designed(
     A formula takes a pass where some term learns from the rows. Without one a later pass must check them. Where more
     rows follow these `first` ones, their groups may be few.
 
-    The other arguments are those of `open_rows`.
+    The other arguments are as in `open_rows`.
     """
     if formula is not None:
         formula = spelled_out(formula, data, y, {"label": label, **others})
@@ -120,7 +120,7 @@ def open_designed(
 
 
 def spelled_out(formula: str, data: Any, y: Any = None, roles: Mapping[str, Any] | None = None) -> str:
-    """Return a formula with the columns of data that a lone dot stands for: all others, but those of `roles`."""
+    """Return a formula with the columns of data that a lone dot stands for: all others but the columns of `roles`."""
     if not (isinstance(formula, str) and has_dot(formula) and has_named_columns(data)):
         return formula
     names = column_names(data)
@@ -188,7 +188,7 @@ def open_in(
         others["exposure"] = design.exposure
     if positive is None and design.classes is not None and not brings_labels and response == LABELS:
         positive = Classes(*design.classes)
-    ready = isinstance(data, Source | WeightedData)  # their codes are there
+    ready = isinstance(data, Source | WeightedData)  # they have codes
     if learn_groups and factors and groups is not None and not ready:
         asked = {**others, "offset": offset, "groups": groups, "positive": positive, "response": response}
         with _saying_missing(design, **given), warnings.catch_warnings():
@@ -237,7 +237,7 @@ def open_in(
 
 @contextmanager
 def _saying_missing(design: Design, **given: Any) -> Iterator[None]:
-    """Say that a role is missing which a design remembers, and rows lack: the name of an array is that of no column."""
+    """Raise a clear error for a role that the design has and the rows lack; an array's name is not a column's."""
     try:
         yield
     except ColumnError as error:
@@ -286,7 +286,7 @@ def _check_response(dataset: Dataset, y: Any, formula: str) -> None:
 
 @dataclass(frozen=True, eq=False)
 class DesignedIntake:
-    """What is known of the blocks so far: the design, with their classes, and how many rows there were.
+    """Facts of the blocks so far: the design with its classes, and numbers of rows.
 
     `roles` are arguments of `open_designed`, such as the names of columns.
     """
@@ -298,7 +298,7 @@ class DesignedIntake:
     label: str = LABEL
     n_blocks: int = 0
     n_rows: int = 0  # of positive weight
-    n_given: int = 0  # those of weight 0 and those left out too
+    n_given: int = 0  # with rows of weight 0 and rows left out
     weight: int = 0  # see `exact_weight`
     observations: ObservationTotals | None = NO_OBSERVATIONS  # None where an older version counted no observations
     sign: int = field(default=1, init=False)  # labels have their sign from the first block on
@@ -332,7 +332,7 @@ class DesignedIntake:
         return rows
 
     def take(self, block: Block) -> tuple["DesignedIntake", Iterator[WeightedData]]:
-        """Return what is known after another block, whose rows are checked, and the rows in the design."""
+        """Return the intake after another block, whose rows are checked, and the rows in the design."""
         given = block._asdict()
         given["exposure" if self.response == "counts" else "trials"] = given.pop("beside")
         data, y = given.pop("X"), given.pop("y")
@@ -373,7 +373,7 @@ class DesignedIntake:
         return open_in(self.design, data, y, learn_groups=True, whose=whose, **roles)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what is known, but for the design's columns, as plain JSON values."""
+        """Return the intake, without the design's columns, as plain JSON values."""
         assert self.design is not None
         names = ("formula", "label", "n_blocks", "n_rows", "n_given", "weight")
         roles = {name: value for name, value in self.roles.items() if name != "positive"}  # the design has the classes
@@ -383,7 +383,7 @@ class DesignedIntake:
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any], design: dict[str, Any], *, response: str) -> Self:
-        """Rebuild an intake from `to_dict`'s value and that of the design, for responses of a kind."""
+        """Rebuild an intake from `to_dict`'s values for it and its design, for responses of a kind."""
         values = dict(fields)
         classes, by = values.pop("classes"), values.pop("design_roles")
         design_of_classes = replace(read_design(design), classes=(classes[0], classes[1]), roles=tuple(by.items()))

@@ -2,12 +2,12 @@
 
 A folder is read in the natural order of its paths (part-2 before part-10); files and folders whose names begin with
 "_" or "." are skipped, as Spark, Arrow and Dask do. Names such as ``year=2020`` of folders are columns (Hive).
-From a store a worker fetches whole row groups, anew in every pass, and the next one while it works on one:
+From a store a worker fetches whole row groups, in every pass, and the next one while it works on one:
 it holds the decoded columns of two, 16 bytes a row and column. Workers far away need more threads than cores.
 
 Where Parquet files are: local folders, and object stores by their address (``s3://``, ``gs://``, ``https://``, ...).
 
-Arrow's own file systems are used where they know the address, fsspec's elsewhere. Both take credentials, regions and
+Arrow's file systems are used where they support the address, fsspec's elsewhere. Both take credentials, regions and
 endpoints from the environment, or behind the address: ``s3://bucket/rows?region=eu-west-1``. What fails is tried
 again, after a pause.
 """
@@ -44,7 +44,7 @@ from bayescore.validation import DataError
 T = TypeVar("T")
 
 
-ATTEMPTS = 4  # of a request to an object store, beside the attempts of its own client
+ATTEMPTS = 4  # of a request to an object store, on top of its client's attempts
 
 
 PAUSE = 0.5  # seconds before the second attempt, doubled before each one after: 3.5 s in all
@@ -90,7 +90,7 @@ def local_listing(path: Path) -> Listing:
 
 
 def remote_listing(address: str) -> Listing:
-    """Return a file of an object store, or those of a folder, as `local_listing` does."""
+    """Return a file, or the files of a folder, of an object store, as `local_listing` does."""
     name = shown(address)
     store, base = retried(lambda: _located(address), name)
     if isinstance(store, pafs.LocalFileSystem):
@@ -149,7 +149,7 @@ def arrow_store(store: Any) -> Any:
 
 
 def _located(address: str) -> tuple[Any, str]:
-    """Return the file system that an address names, and the path there."""
+    """Return the file system that an address names, and the path in it."""
     try:
         store, path = pafs.FileSystem.from_uri(address)
         return store, path
@@ -174,7 +174,7 @@ def retried(work: Callable[[], T], name: str) -> T:
             return work()
         except (DataError, ImportError, FileNotFoundError, PermissionError, pa.ArrowInvalid):
             raise
-        except Exception as error:  # each file system of fsspec has errors of its own
+        except Exception as error:  # each file system of fsspec raises other errors
             if attempt == ATTEMPTS - 1:
                 reason = (str(error) or type(error).__name__).splitlines()[0].rstrip(".")
                 raise DataError(
@@ -353,7 +353,7 @@ def path_source(data: str | Path, roles: Roles, selection: Selection | None = No
 
 
 def reads_like_formula(text: str) -> bool:
-    """Whether text with a tilde is a formula: no address, and neither ~/rows nor a file that there is."""
+    """Whether text with a tilde is a formula: no address, and neither ~/rows nor a file that exists."""
     home = re.match(r"~[\w.-]*[/\\]", text)
     return "~" in text and home is None and not is_address(text) and not Path(text).exists()
 
@@ -507,7 +507,7 @@ def batches(
     threads: bool = False,
     text: Sequence[str] = (),
 ) -> Iterator[pa.RecordBatch]:
-    """Yield batches of at most `n_rows` rows of some columns of a file; those of text with dictionaries."""
+    """Yield batches of at most `n_rows` rows of some columns of a file; text has dictionaries."""
     fixed = [(name, value) for name, value in file.fixed if name in columns]
     stored = [name for name in columns if name not in dict(fixed)]
     which = range(len(file.groups)) if groups is None else groups

@@ -1,10 +1,10 @@
 """Passes over rows: a function of each block, in threads or in workers elsewhere, results in block order.
 
 `Dataset.map` is how to ask for a pass. Rows that come in pieces are read *and* mapped by the workers: threads of this
-process, or those of the source's own pool, to which the function and descriptors of the rows travel. Other rows are
+process, or workers of the source's pool, to which the function and descriptors of the rows travel. Other rows are
 read in the calling thread and mapped in threads. A result depends neither on the cut into blocks nor on the number of
 threads: scores come from row-wise kernels, and sums over rows are taken in fixed point (`exact`). Where that will not
-do, blocks are *canonical*: the rows are cut anew at multiples of a number of rows, and BLAS has one thread.
+do, blocks are *canonical*: the rows are cut again at multiples of a number of rows, and BLAS has one thread.
 
 How passes over rows are run: cut, sent to workers, summed exactly.
 
@@ -13,7 +13,7 @@ How passes over rows are run: cut, sent to workers, summed exactly.
 Exact sums over rows: the same for every order and every cut into blocks.
 
 Sums of numbers of a known range are whole multiples of a `quantum`, where addition is associative. `exact_total` adds
-numbers of any size: a float is a whole number of 53 bits times a power of two, and those of each power are added as
+numbers of any size: a float is a whole number of 53 bits times a power of two, and the parts of each power are added as
 whole numbers (Kulisch's accumulator). A square is the sum of two floats (Dekker 1971, Numerische Mathematik 18), so
 that `ExactMoments` have no cancellation and need no range.
 
@@ -78,7 +78,7 @@ def new_tile(n_features: int) -> FloatArray:
 
 
 class TileRows(NamedTuple):
-    """Rows of a block as compiled passes take them, their arrays contiguous; `offset` is empty where there are none."""
+    """Rows of a block as compiled passes take them, their arrays contiguous; `offset` is empty without offsets."""
 
     X: FloatArray
     side: LabelArray
@@ -172,7 +172,7 @@ def map_pieces(division: Division, function: Work[R], step: int | None, cores: i
 
     `step` is the number of rows of a canonical block, None for blocks as they come. To run in parallel the function
     must release the GIL, as numba kernels and NumPy do. What it refers to and returns travels to and from the workers
-    of a pool: keep both smaller than a block. A `DataError` says where its row is to be found.
+    of a pool: keep both smaller than a block. A `DataError` says where its row stands.
     """
     tasks, pool = plan(division, step), division.pool
     one_block = pool is None and step is not None and len(tasks) == 1 and tasks[0].n_rows <= step
@@ -238,7 +238,7 @@ def _results(future: Future) -> Iterable[tuple[int, R]]:
 
 
 class _StreamedTask:
-    """A task in a thread that hands out each result at once: so those of the first task in line do not pile up."""
+    """A task in a thread that hands out each result at once, so that those of the first task do not pile up."""
 
     def __init__(self, threads: ThreadPoolExecutor, task: Task, function: Work[Any], step: int | None) -> None:
         self._results: SimpleQueue[tuple[int, Any] | None] = SimpleQueue()
@@ -415,7 +415,7 @@ class ObservationTotals:
         )
 
     def __sub__(self, first: "ObservationTotals") -> "ObservationTotals":
-        """Return the totals without those of the first rows, which have no observation in common with the others."""
+        """Return the totals without the first rows, which share no observation with the others."""
         return ObservationTotals(self.n - first.n, self.positive - first.positive)
 
     def then(self, other: "ObservationTotals") -> "ObservationTotals":
@@ -565,7 +565,7 @@ class Comoments:
 
     @classmethod
     def of(cls, rows: WeightedData) -> Self:
-        """Return those of some rows, by BLAS; of wide rows that are mostly 0 by their other entries."""
+        """Return the comoments of rows, by BLAS; for wide rows that are mostly 0 by the entries that are not."""
         w, D = rows.weights, rows.n_features
         weight, products = float(w.sum()), np.zeros((D, D))
         mean = w @ rows.X / weight

@@ -7,7 +7,7 @@
 Source: Huggins, Campbell and Broderick (2016), section 4 and Table 1. Use them to compare with published
 results; each is downloaded once and then read from the cache, or read from a file given by `path`.
 
-Published data sets: what is known of each, and downloads by pooch.
+Published data sets: facts of each, and downloads by pooch.
 
 No publisher states a checksum. The first download is checked against the published numbers of rows, columns and
 positives; its sha256 is then stored beside it, and every later load compares.
@@ -109,7 +109,7 @@ WEBSPAM = DataSet(
 
 
 def one_line(error: BaseException) -> str:
-    """Return the first line of an error's message, or its class if there is none."""
+    """Return the first line of an error's message, or its class if it has no message."""
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 

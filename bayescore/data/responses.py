@@ -1,13 +1,13 @@
 """Responses that are numbers: successes of trials and counts of an exposure, two rows each, and numbers with noise.
 
 A binomial count k of n has the log-likelihood k l+ + (n - k) l-, a count y of exposure E has y l+ + E l-. So the row of
-label +1 weighs k or y, and that of label -1 weighs n - k or E, each times the row's own weight.
+label +1 weighs k or y, and that of label -1 weighs n - k or E, each times the row's weight.
 
 A number y with noise is one row of label +1 with the offset -y, so that its linear predictor is minus the residual.
 
 Labels: the two classes among them, and labels as signs.
 
-Weighted rows as counts: as R's ``glm`` takes them (`Coreset.to_counts`), and events beside their exposure.
+Weighted rows as counts: as R's ``glm`` takes them (`Coreset.to_counts`), and events with their exposure.
 
 Offsets, and responses that are numbers, by the name of a column, or by an expression of columns such as ``log(years)``.
 
@@ -35,11 +35,11 @@ from bayescore.validation import DataError, OneOnlyError, RowError, check_offset
 class Paired:
     """One kind of response that is a number."""
 
-    beside: str | None  # role of the number beside the response
+    beside: str | None  # role of the number that goes with the response
     classes: tuple[Any, Any]  # what the sides are called
 
     def read(self, response: Any, second: Any, names: tuple[str, str], n_rows: int) -> FloatArray:
-        """Return response and the number beside it as floats, shape (2, n_rows); without `second` it is 1."""
+        """Return the response and its second number as floats, shape (2, n_rows); without `second` it is 1."""
         y = as_floats(response, n_rows, names[0])
         return np.stack([y, np.ones(n_rows) if second is None else as_floats(second, n_rows, names[1])])
 
@@ -137,7 +137,7 @@ def two_rows_each(rows: WeightedData, weights: FloatArray) -> WeightedData:
 
 
 def as_floats(values: Any, n_rows: int, name: str) -> FloatArray:
-    """Return numbers beside rows as floats, shape (n_rows,)."""
+    """Return numbers of rows as floats, shape (n_rows,)."""
     check_unmasked(values, name)
     try:
         numbers = np.asarray(pd.to_numeric(np.asarray(values)))
@@ -245,7 +245,7 @@ def signed_labels(labels: NDArray[Any], classes: tuple[Any, Any], start: int, na
 def counts_of(rows: WeightedData, frame: pd.DataFrame, left_out: list[str], *, rates: bool) -> pd.DataFrame:
     """Return rows as counts: of adjacent ones that differ only in the label, weights of +1 and -1 in one row.
 
-    `frame` has their columns as `Coreset.to_frame` gives them; those of labels and weights are `left_out`.
+    `frame` has their columns as `Coreset.to_frame` gives them; labels and weights are `left_out`.
     """
     if rows.group is not None and (rows.group == NO_GROUP).any():
         raise DataError(
@@ -284,7 +284,7 @@ def events_of(rows: WeightedData) -> tuple[WeightedData, FloatArray]:
 
 
 def in_domain(values: Any) -> FloatArray:
-    """Return 1 for rows in a domain and 0 for others; raise `DataError` if there are other numbers."""
+    """Return 1 for rows in a domain and 0 for others; raise `DataError` for other numbers."""
     if not np.isin(values, (0.0, 1.0)).all():
         other = float(np.asarray(values)[~np.isin(values, (0.0, 1.0))][0])
         raise DataError(f"domain has a row of {other:g}; give True or 1 inside, False or 0 outside")

@@ -1,4 +1,4 @@
-"""`Roles`: what stands beside the features of rows, such as labels and weights, and which columns that makes."""
+"""`Roles`: what belongs to rows besides features, such as labels and weights, and the columns that have it."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
@@ -23,7 +23,7 @@ NO_WEIGHTS = "weights is missing: earlier rows had some; give weights=, one for 
 
 @dataclass(frozen=True, eq=False)
 class Roles:
-    """What plays which role beside the features, None where nothing does; `build_coreset` explains each to users."""
+    """What plays which role besides the features, None where nothing does; `build_coreset` explains each to users."""
 
     y: Any = None  # array of labels
     label: str | None = None  # column of the labels
@@ -36,7 +36,7 @@ class Roles:
     missing: str = "raise"  # what becomes of rows that miss something
     groups: Any = None  # a name, an array, or several in a list of names or a dict
     groupers: tuple[Grouper, ...] | None = (
-        None  # those of `groups` whose levels are known; None: the source learns them
+        None  # factors of `groups` whose levels are given; None: the source learns them
     )
     clusters: bool = False  # whether `groups` part the rows and are in no term: they may be features, too
 
@@ -76,7 +76,7 @@ class Roles:
 
     @property
     def beside(self) -> Any:
-        """The number beside the response, None where there is none."""
+        """The number that goes with the response: exposure or trials, or None."""
         return self.exposure if self.response == "counts" else self.trials
 
     @property
@@ -95,7 +95,7 @@ class Roles:
         GivenGroups.of(self.groups, None)
 
     def check_none(self, what: str, *allowed: str) -> None:
-        """Raise `DataError` if more than what is `allowed` is given beside data that are `what` and have their own."""
+        """Raise `DataError` if more than `allowed` is given with `what`, which brings labels and weights."""
         given = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in allowed}
         check_alone(
             what, **{name: value for name, value in given.items() if name not in ("missing", "response", "clusters")}
@@ -108,7 +108,7 @@ class Roles:
 
 
 def named_roles(roles: Roles, names: Sequence[str], n_rows: int | None = None) -> tuple[Roles, dict[str, Any]]:
-    """Return the roles as names of columns, and the columns that stand beside the data, by name.
+    """Return the roles as names of columns, and the columns that are not in the data, by name.
 
     `names` are the columns of the data; `n_rows` is None for a Dask collection, whose groups are collections too.
     """
@@ -142,7 +142,7 @@ def named_roles(roles: Roles, names: Sequence[str], n_rows: int | None = None) -
 
 
 def _name_of(values: Any, default: str) -> str:
-    """Return the name of a column by itself; that of an array of Dask is a key of its graph."""
+    """Return the name of a separate column; a Dask array's name is a key of its graph."""
     if hasattr(values, "__dask_graph__") and not hasattr(values, "to_frame"):
         return default
     return str(getattr(values, "name", None) or default)
@@ -160,7 +160,7 @@ def resolve(
     """Return the columns to read of a table with this schema: all, those of `only`, or those of a selection.
 
     Roles are names of columns, or it raises. Without a selection the features must be numbers. A selection may name
-    columns of weights, offsets and exposures too, but for arrays beside the data, which `only` leaves out.
+    columns of weights, offsets and exposures too, but not separate arrays, which `only` leaves out.
     """
     label, names = roles.label, schema.names
     columns = listed(names, 10, str)

@@ -1,13 +1,13 @@
 """`Source`: rows that can be read block by block, again and again; `Readable`: perhaps only once.
 
-Tasks: consecutive rows that a worker reads and maps on its own, whatever the worker is.
+Tasks: consecutive rows that one worker reads and maps, whatever the worker is.
 
 A source that can be read in pieces (row groups of a file, slices of an array, partitions of a collection) gives a
 `Division`, and `plan` cuts its pieces into tasks. Where blocks are canonical, of `step` rows each, task k has the rows
-from the end of piece k - 1 to the end of piece k, both rounded up to a multiple of `step`. So a worker reads its own
+from the end of piece k - 1 to the end of piece k, both rounded up to a multiple of `step`. So a worker reads its
 piece and the head of the next, fewer than `step` rows, and every canonical block has one worker.
 
-Canonical blocks: rows cut anew, so that results do not depend on how rows arrive; how long blocks are.
+Canonical blocks: rows cut again, so that results do not depend on how rows arrive; how long blocks are.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -61,7 +61,7 @@ def block_rows(n_columns: int) -> int:
 
 
 class Cutter:
-    """Cuts blocks of any length anew, into canonical blocks of `size` rows."""
+    """Cuts blocks of any length into canonical blocks of `size` rows."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -70,10 +70,10 @@ class Cutter:
 
     def cut(self, block: WeightedData) -> list[WeightedData]:
         """Return the blocks that `block` completes; keep the rows left over."""
-        self._parts = [*self._parts, block]  # a copy of the cutter keeps its own
+        self._parts = [*self._parts, block]  # a copy of the cutter keeps its list
         self._held += len(block)
         if self._held < self.size:
-            # parts of like size are put together, so that there are few however small the blocks
+            # parts of like size are joined, so that few remain however small the blocks
             while len(self._parts) > 1 and len(self._parts[-2]) <= len(self._parts[-1]):
                 self._parts[-2:] = [stack(self._parts[-2:])]
             return []
@@ -91,7 +91,7 @@ class Cutter:
 
 
 def recut(blocks: Iterator[WeightedData], step: int) -> Iterator[WeightedData]:
-    """Cut blocks anew, into blocks of `step` rows."""
+    """Cut blocks into blocks of `step` rows."""
     cutter = Cutter(step)
     for block in blocks:
         yield from cutter.cut(block)
@@ -106,7 +106,7 @@ Future = Any
 class Piece(Protocol):
     """Consecutive rows of a source that any thread can read; picklable where workers need that.
 
-    A piece that knows better than the source where its rows are to be found has a method ``place(row)`` that says so.
+    A piece that can name the place of its rows better than the source has a method ``place(row)`` that says so.
     """
 
     @property
@@ -146,7 +146,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Task:
-    """Consecutive rows from `start` on, put through `transform` where there is one."""
+    """Consecutive rows from `start` on, put through `transform` if given."""
 
     start: int
     n_rows: int
@@ -175,7 +175,7 @@ class WorkerPool(Protocol):
 
 @dataclass(frozen=True)
 class Division:
-    """The rows of a source in pieces; threads of this process read them unless there is a `pool`.
+    """The rows of a source in pieces; threads of this process read them unless a `pool` is given.
 
     A pass goes over the rows low, ..., high - 1, all by default.
     """
@@ -187,7 +187,7 @@ class Division:
     high: int | None = None
 
     def place(self, row: int) -> str:
-        """Say where a row of the source is to be found; "" if its number says enough."""
+        """Say where a row of the source stands; "" if its number says enough."""
         for piece in self.pieces:
             if row < piece.n_rows:
                 place: Callable[[int], str] | None = getattr(piece, "place", None)

@@ -10,7 +10,7 @@ data                                       read                     methods
 array; pandas, polars or Arrow table       in memory, in threads    all
 SciPy sparse matrix or array               in memory, in threads    all; dense a block at a time
 Parquet file or folder (Hive columns too)  row groups, in threads   all; never the whole table in memory
-the same at ``s3://``, ``https://``, ...   row groups, in threads   all; fetched anew in every pass
+the same at ``s3://``, ``https://``, ...   row groups, in threads   all; fetched in every pass
 Arrow dataset of Parquet files             row groups, in threads   all; any file system of Arrow or fsspec
 LazyFrame, DuckDB relation, CSV files      here, mapped in threads  all; never the whole table in memory
 Dask DataFrame of Parquet                  row groups, by workers   all; file names travel, rows do not
@@ -57,7 +57,7 @@ class Kind(NamedTuple):
 
     fits: Callable[[Any], bool]
     open: Callable[[Any, Roles, Selection | None], Source]
-    named: bool = False  # whether its columns have names, those of labels, weights and offsets among them
+    named: bool = False  # whether its columns, labels, weights and offsets among them, have names
 
 
 def _of_class(module: str, name: str) -> Callable[[Any], bool]:
@@ -95,7 +95,7 @@ KINDS: tuple[Kind, ...] = (
 
 
 def has_named_columns(data: Any) -> bool:
-    """Whether the columns of `data` have names, that of the labels among them."""
+    """Whether the columns of `data`, the labels' too, have names."""
     return _kind(data).named
 
 

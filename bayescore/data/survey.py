@@ -1,6 +1,6 @@
 """`Survey`: what a source learns of its rows as it is opened: their number, labels, levels, and zero weights.
 
-Surveys are a monoid: `Survey()` is that of no rows, and ``a + b`` that of the rows of a with those of b below them. So
+Surveys are a monoid: `Survey()` is for no rows, and ``a + b`` for the rows of a followed by the rows of b. So
 batches of a file, partitions on workers and blocks of a stream are surveyed one by one, in any cut, and every source
 knows the same of the same rows. Values stand in the order in which they first occur.
 """
@@ -23,7 +23,7 @@ from bayescore.limits import MAX_LEVELS_NAMED
 from bayescore.types import Parts
 from bayescore.validation import DataError, check_unmasked, native
 
-MANY = SHOWN + 1  # labels that are looked at: a message can say that there are more than it shows
+MANY = SHOWN + 1  # labels that are read: a message can say that it does not show all
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class DistinctValues:
     """The distinct values of a column, and whether some entries are missing."""
 
     values: Mapping[Any, None] = field(default_factory=dict)  # keys in the order of their first occurrence
-    order: tuple[Any, ...] | None = None  # of their own, as that of an ordered categorical
+    order: tuple[Any, ...] | None = None  # that the data give, as an ordered categorical does
     missing: bool = False
     factor: bool = False  # whether the user calls the column one: by C(...), or by its type
     parts: Parts = ()  # see `Grouping`
@@ -58,7 +58,7 @@ class DistinctValues:
         return DistinctValues({**self.values, **other.values}, order, missing, self.factor and other.factor, self.parts)
 
     def levels(self, name: str) -> tuple[Any, ...]:
-        """Return the values in their own order, or sorted; raise unless all are text or all are numbers."""
+        """Return the values in the order of the data, or sorted; raise unless all are text or all are numbers."""
         where = f"column {name!r}"
         ordered = sorted_labels(self.values, where)
         if len({isinstance(value, str) for value in ordered}) > 1:
@@ -157,7 +157,7 @@ def seen(
     most: int | None = None,
     factor: bool = False,
 ) -> DistinctValues:
-    """Return the distinct values of a column, the first `most`; those of a dictionary have its order if `ordered`."""
+    """Return the distinct values of a column, the first `most`; a dictionary's have its order if `ordered`."""
     if isinstance(column, pa.ChunkedArray):
         return sum((seen(chunk, ordered=ordered, most=most, factor=factor) for chunk in column.chunks), NOTHING)
     order, is_coded = None, pa.types.is_dictionary(column.type)

@@ -42,7 +42,7 @@ def check_csr(data: Any, name: str = "data") -> Any:
         )
     try:
         rows = data.tocsr()
-        rows = sparse.csr_array((rows.data, rows.indices, rows.indptr), shape=rows.shape)  # the caller's own stays
+        rows = sparse.csr_array((rows.data, rows.indices, rows.indptr), shape=rows.shape)  # the caller's stays as it is
         rows.check_format(full_check=True)  # compiled code reads where wrong indices point
     except ValueError as error:
         raise DataError(f"{name} is a damaged {type(data).__name__} ({error}); make it anew") from None
