@@ -475,12 +475,13 @@ def update(args: argparse.Namespace, console: Console) -> None:
 
 def predict(args: argparse.Namespace, console: Console) -> None:
     """Run ``bayescore predict``."""
-    from bayescore.fitting.result import check_files, write_predictions
+    from bayescore.fitting import read_fit
+    from bayescore.fitting.predictions import check_files, write_predictions
 
     check_output(args.output, args.rows)
     check_files(args.rows, args.output)
     options = {name: getattr(args, name) for name in ("new_groups", "prob", "exposure")} | {"random_state": args.seed}
-    table = write_predictions(args.model, args.rows, args.output, **options)
+    table = write_predictions(read_fit(args.model), args.rows, args.output, **options)
     spread = table.attrs.get("spread", "").partition(" of ")[0]  # as "cluster-robust by 80 clusters"
     drawn = ", ".join(filter(None, [table.attrs["level"], spread]))
     console.print(f"{len(table):,} predictions by draws that are {drawn}\nwrote {args.output}")

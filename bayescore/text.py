@@ -21,6 +21,15 @@ def listed(things: Sequence[Any], most: int = 5, shown: Callable[[Any], str] = r
     return f"{text} and {len(things) - most:,} more" if len(things) > most else text
 
 
+def counted(n: int, one: str, many: str = "") -> str:
+    """Return a number and what is counted, in the singular or plural.
+
+    >>> counted(1, "pass", "passes"), counted(2000, "chain")
+    ('1 pass', '2,000 chains')
+    """
+    return f"{n:,} {one if n == 1 else many or f'{one}s'}"
+
+
 def shown_apart(one: Sequence[str], other: Sequence[str]) -> tuple[str, str]:
     """Return names of two lists that are not the same, five of each with the first that differs among them."""
     first = next((k for k, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))

@@ -41,7 +41,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from scipy import linalg
@@ -61,7 +61,7 @@ from bayescore.data.tables import is_table
 from bayescore.diagnostics.row_sums import check_finite, full_rows
 from bayescore.families import Family
 from bayescore.families.normal import Gaussian
-from bayescore.fitting.pictures import FitPictures
+from bayescore.fitting.parts import known_prior
 from bayescore.fitting.route import Given, Step, overheard, words
 from bayescore.limits import MAX_MOVE, MIN_CLUSTERS, MIN_STRETCH
 from bayescore.models.groups.rows import codes_among
@@ -74,6 +74,9 @@ from bayescore.samplers.posterior import Posterior
 from bayescore.text import listed
 from bayescore.types import FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError, warn
+
+if TYPE_CHECKING:
+    from bayescore.fitting.result import Fit
 
 _NONE = np.iinfo(np.int64).max
 
@@ -464,108 +467,37 @@ def of_groups(terms: str) -> str:
     )
 
 
-class FitClusters(FitPictures):
-    """What a fit says where rows depend on each other; see `Fit`."""
-
-    def cluster_robust(self, cluster: Any, *, strata: Any = None) -> Self:
-        r"""Return the fit with draws whose spread is robust to rows of a cluster that depend on each other.
-
-        The draws are moved by one affine map, so that their covariance under a prior that says little is the sandwich
-
-        .. math:: F^{-1} J F^{-1}, \qquad J = \sum_h \frac{G_h}{G_h - 1} \sum_{c \in h} (u_{hc} - \bar u_h)
-                  (u_{hc} - \bar u_h)',
-
-        F the curvature of all rows' log-likelihood and u_hc the sum of the scores of cluster c in stratum h. It reads
-        the levels of the labels, then all rows once, and keeps G D numbers for G clusters and D coefficients. A prior
-        keeps its weight against it, see `fitting.clusters`.
-
-        Weights of a survey (``weights=`` of `fit`) may be raw or have mean 1, as their scale cancels. Finite population
-        corrections are left out: clusters count as drawn with replacement, so that intervals are too wide where a large
-        share of all clusters is in the sample.
-
-        Clusters whose rows have weight 0 or are left out count with a score of 0, as in R's ``svyglm`` of a subset of a
-        design: a domain of a survey is fitted with ``fit(domain=)``, not from its rows alone.
-
-        Parameters
-        ----------
-        cluster : str or array, shape (n,)
-            Column of the clusters, text or whole numbers, which may be a feature too; an array has one label for each
-            row of the data. None gives the fit with the model's own spread.
-        strata : str or array, optional
-            The strata that clusters were drawn from; each cluster lies in one.
-
-        Returns
-        -------
-        Fit
-            Its summary, predictions, averages, pictures and page are by the moved draws, ``fit.idata``, and say so.
-            Level and certificate are still those of the model's own posterior.
-
-        Raises
-        ------
-        DataError
-            If the fit has group terms, or a prior without a curvature; if labels are missing, a cluster is in two
-            strata, a stratum has one cluster, clusters less strata are fewer than coefficients, or the rows are not
-            there.
-
-        Warns
-        -----
-        UserWarning
-            If clusters are few, or each is one row, or some combination of coefficients has hardly any spread.
-
-        References
-        ----------
-        Müller (2013), Risk of Bayesian inference in misspecified models, and the sandwich covariance matrix,
-        Econometrica 81. Williams and Savitsky (2021), Uncertainty estimation for pseudo-Bayesian inference under
-        complex sampling, International Statistical Review 89.
-
-        Examples
-        --------
-        >>> import numpy as np, pandas as pd, bayescore as bc
-        >>> rng = np.random.default_rng(0)
-        >>> school = np.repeat(np.arange(100), 40)
-        >>> rows = pd.DataFrame({"size": rng.normal(size=100)[school], "school": school})
-        >>> rows["passed"] = rows["size"] + rng.normal(size=100)[school] + rng.logistic(size=4000) > 0
-        >>> fit = bc.fit("passed ~ size", rows, random_state=1, progressbar=False)
-        >>> robust = fit.cluster_robust("school")
-        >>> robust.spread
-        "cluster-robust by 100 clusters of 'school'"
-        >>> bool(robust.summary()["sd"]["size"] > 2.0 * fit.summary()["sd"]["size"])
-        True
-        """
-        if cluster is None:
-            refuse_strata(strata)
-            return replace(self, _robust=None, story=tuple(step for step in self.story if step.what != "cluster"))
-        self._check_one_table()
-        begin, own = time.perf_counter(), self.cluster_robust(None)
-        core, given, posterior = self.coreset, self._rows_of_data, own._posterior()
-        if core.groups:
-            raise DataError(of_groups(terms_text(core.groups)))
-        if not (prior := self._known_prior("; see with_prior")).smooth:
-            check_curvature(prior if self.prior is None else self.prior, "see with_prior for another")
-        by = Labels.of(cluster, strata, given)
-        with overheard() as caught, by.told():
-            roles = {**given.roles, "clusters": by.groups}
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # the fit gave them
-                dataset = full_rows(core, given.data, given.y, progress=given.progressbar, **roles)
-            levels = tuple(each.levels for each in dataset.rows.design.groups)
-            point = posterior.flat.mean(axis=0)
-            everyone = everyone_of(given, dataset.rows, core.response, by.groups)
-            family = posterior.family
-            if posterior.sd is not None:  # so that F^-1 is the covariance of the draws, the noise's sd averaged over
-                family = Gaussian(float(np.sqrt((posterior.sd**2).mean())))
-            sums = cluster_sums(dataset, family, point, levels, everyone)
-            by.check_weight(sums.weight, core)
-            transport = robust_map(point, sums, prior)
-            text = by.text(sums)
-            _warn(sums, float(transport.stretch.min() / _mean_weight(core, given) ** 0.5))
-        robust = moved(own._used, posterior, transport, text)
-        seconds = time.perf_counter() - begin
-        n_passes = dataset.n_passes + (0 if everyone is None else everyone.n_passes)
-        step = Step("cluster", core.n_total, n_passes, seconds, f"spread {text}{words(caught)}")
-        if given.progressbar:
-            say(str(step))
-        return replace(own, _robust=robust, story=(*own.story, step))
+def cluster_robust(fit: "Fit", cluster: Any, strata: Any) -> tuple[Any, Step]:
+    """Return draws with cluster-robust spread, and the step of the story, of a fit with the model's own spread."""
+    begin, core, given, posterior = time.perf_counter(), fit.coreset, fit._rows_of_data, fit._posterior()
+    if core.groups:
+        raise DataError(of_groups(terms_text(core.groups)))
+    if not (prior := known_prior(fit, "; see with_prior")).smooth:
+        check_curvature(prior if fit.prior is None else fit.prior, "see with_prior for another")
+    by = Labels.of(cluster, strata, given)
+    with overheard() as caught, by.told():
+        roles = {**given.roles, "clusters": by.groups}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the fit gave them
+            dataset = full_rows(core, given.data, given.y, progress=given.progressbar, **roles)
+        levels = tuple(each.levels for each in dataset.rows.design.groups)
+        point = posterior.flat.mean(axis=0)
+        everyone = everyone_of(given, dataset.rows, core.response, by.groups)
+        family = posterior.family
+        if posterior.sd is not None:  # so that F^-1 is the covariance of the draws, the noise's sd averaged over
+            family = Gaussian(float(np.sqrt((posterior.sd**2).mean())))
+        sums = cluster_sums(dataset, family, point, levels, everyone)
+        by.check_weight(sums.weight, core)
+        transport = robust_map(point, sums, prior)
+        text = by.text(sums)
+        _warn(sums, float(transport.stretch.min() / _mean_weight(core, given) ** 0.5))
+    robust = moved(fit._used, posterior, transport, text)
+    seconds = time.perf_counter() - begin
+    n_passes = dataset.n_passes + (0 if everyone is None else everyone.n_passes)
+    step = Step("cluster", core.n_total, n_passes, seconds, f"spread {text}{words(caught)}")
+    if given.progressbar:
+        say(str(step))
+    return robust, step
 
 
 def moved(idata: Any, posterior: Posterior, transport: Transport, spread: str) -> Any:

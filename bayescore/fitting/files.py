@@ -25,7 +25,7 @@ import shutil
 from dataclasses import dataclass, fields
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -33,27 +33,28 @@ from bayescore.data.coreset import read_coreset
 from bayescore.diagnostics.results import CertificateData, Level, Remedy
 from bayescore.files import check_path, check_writable, is_alive, no_space, read_checkpoint, write_checkpoint
 from bayescore.fitting.earlier import EarlierRows, kept_from_arrays, kept_to_arrays
-from bayescore.fitting.parts import FitParts
-from bayescore.fitting.route import FitOptions, Step, rows_like
+from bayescore.fitting.route import ROLES, FitOptions, Step, rows_like
 from bayescore.priors.by_name import given_from_dict, given_to_dict
 from bayescore.report.certify import Certificate
 from bayescore.samplers.posterior import load_posterior, read_posterior, write_posterior
 from bayescore.tables import Table
 from bayescore.validation import DataError, from_json, json_object
 
+if TYPE_CHECKING:
+    from bayescore.fitting.result import Fit
+
 FORMAT = 3
 ABOUT = "fit.json"
 _TABLES = ("coordinates", "effects")
 _LEVELS = "group, JSON"
 _KEPT = "kept.npz"
-ROLES = ("label", "weights", "offset", "trials", "exposure", "groups", "missing")
 _DRAWS = ("drawn.nc", "used.nc", "robust.nc")
 _NEW, _OLD = "part", "old"  # ends of the names of folders that a save has not done with
 _FILES = {ABOUT, "coreset.parquet", _KEPT, *_DRAWS, *(f"{name}.parquet" for name in _TABLES)}
 _ALWAYS = {"coreset.parquet", "drawn.nc", *(f"{name}.parquet" for name in _TABLES)}
 
 
-def save_fit(fit: FitParts, folder: str | Path) -> None:
+def save_fit(fit: "Fit", folder: str | Path) -> None:
     """Write a fit to a folder, whole or not at all; one that holds an earlier fit is replaced."""
     target = check_folder(folder)
     partial, old = (target.with_name(f".{target.name}.{os.getpid()}.{kind}") for kind in (_NEW, _OLD))
@@ -112,7 +113,7 @@ def check_folder(folder: str | Path, name: str = "folder") -> Path:
     return target
 
 
-def _write(fit: FitParts, folder: Path) -> None:
+def _write(fit: "Fit", folder: Path) -> None:
     fit.coreset.save(folder / "coreset.parquet")
     write_posterior(fit._drawn, folder / "drawn.nc")
     found = fit.certificate

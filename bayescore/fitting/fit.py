@@ -15,7 +15,7 @@ from bayescore.families import Family
 from bayescore.families.family import check_family
 from bayescore.fitting.clusters import check_curvature, check_labels, weights_in_domain
 from bayescore.fitting.imputed import InDesign, pooled, tables_of
-from bayescore.fitting.result import Fit
+from bayescore.fitting.result import Fit, fit_of_route
 from bayescore.fitting.route import FitOptions, Given, Route, check_priors
 from bayescore.priors import Normal, Prior
 from bayescore.priors.groups import GroupPrior
@@ -226,7 +226,7 @@ def fit_given(
     own: dict[str, Any] = {"in_design": in_design, "group_prior": group_prior, "options": options}
     route = Route(given, family, prior, seed, max_seconds, **own)
     route.run()
-    return Fit._of(route)
+    return fit_of_route(route)
 
 
 def _tables(formula: Any, data: Any) -> list[tuple[Any, Any]]:

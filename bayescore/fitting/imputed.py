@@ -11,7 +11,7 @@ for Nonresponse in Surveys.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
@@ -20,10 +20,12 @@ from bayescore.compat import as_xarray
 from bayescore.coresets.build import all_rows, build_coreset
 from bayescore.data.coreset import Coreset
 from bayescore.diagnostics.results import Level
-from bayescore.fitting.parts import FitParts
 from bayescore.fitting.route import Given, Step
 from bayescore.models.groups.effects import EffectDraws
 from bayescore.validation import DataError
+
+if TYPE_CHECKING:
+    from bayescore.fitting.result import Fit
 
 _LEVELS = (Level.CERTIFIED, Level.CORRECTED, Level.NOT_CERTIFIED)  # from best to worst
 
@@ -63,10 +65,7 @@ def tables_of(data: Any) -> list[Any]:
     return list(data)
 
 
-F = TypeVar("F", bound=FitParts)
-
-
-def pooled(fits: Sequence[F]) -> F:
+def pooled(fits: "Sequence[Fit]") -> "Fit":
     """Return the worst of some fits, by certificate, with the draws of all."""
     first, M = fits[0], len(fits)
     for k, fit in enumerate(fits):

@@ -5,21 +5,28 @@ One source for the terminal, notebooks, pages and the command line: `overview` g
 """
 
 import html
+import math
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
+from bayescore.data.coreset import Coreset
 from bayescore.data.design import terms_text
+from bayescore.data.responses import numbers_of
 from bayescore.diagnostics.model_check import Dispersion
 from bayescore.diagnostics.results import Check
-from bayescore.fitting.parts import FitParts, parameters, table
+from bayescore.fitting.tables import parameter_table
 from bayescore.limits import MAX_PRIOR_SHARE, MIN_MEAN_WEIGHT, PROB
 from bayescore.priors.groups import DEFAULT_GROUP_PRIOR
 from bayescore.tables import rounded
-from bayescore.text import listed, number
+from bayescore.text import counted, listed, number
+
+if TYPE_CHECKING:
+    from bayescore.fitting.result import Fit
 
 _WIDTH = 80  # columns of a terminal
 
@@ -98,14 +105,14 @@ def _wrapped(texts: Sequence[str]) -> Iterator[str]:
         yield from textwrap.wrap(text, _WIDTH, break_long_words=False, break_on_hyphens=False) or [""]
 
 
-def overview(fit: FitParts) -> Overview:
+def overview(fit: "Fit") -> Overview:
     """Return what a fit prints."""
     found = fit.certificate
     steps = fit.story
     posterior = fit._posterior()
     chains, draws = posterior.draws.shape[:2]
     seconds = sum(step.seconds for step in steps)
-    sampled = f"{chains} chain{'s' * (chains != 1)} x {draws:,} draws; {seconds:.1f} s"
+    sampled = f"{counted(chains, 'chain')} x {draws:,} draws; {seconds:.1f} s"
     return Overview(
         title=f"Bayesian {family_text(fit)} regression",
         verdict=_verdict(fit),
@@ -121,19 +128,19 @@ def overview(fit: FitParts) -> Overview:
     )
 
 
-def _reasons(fit: FitParts) -> list[str]:
+def _reasons(fit: "Fit") -> list[str]:
     """Return why draws were refused, why nothing else was tried, and what is needed."""
     found = fit.certificate
     stopped = [step.why for step in fit.story if step.what == "stop"]
     return [found.text, *stopped[-1:], *([f"Needed: {found.remedy}."] if found.remedy else [])]
 
 
-def family_text(fit: FitParts) -> str:
+def family_text(fit: "Fit") -> str:
     """Return the name of the family in words."""
     return fit.coreset._family_asked.replace("_", " ").replace("poisson", "Poisson")
 
 
-def _verdict(fit: FitParts) -> str:
+def _verdict(fit: "Fit") -> str:
     """Return the level, and what there is to check of a model whose draws are right."""
     said = fit.certificate.headline
     if not fit.certificate.trusted:
@@ -147,56 +154,87 @@ def _verdict(fit: FitParts) -> str:
     return f"{said}, BUT CHECK {' AND '.join(doubts)}: {'; '.join(doubts.values())}" if doubts else said
 
 
-def _model(fit: FitParts) -> str:
+def _model(fit: "Fit") -> str:
     """Return the formula, or what stands for one."""
     core = fit.coreset
     terms = f" + {terms_text(core.groups)}" if core.groups and fit.formula is None else ""
     return (fit.formula or f"{core.label} ~ {core.n_features} columns") + terms
 
 
-def _counted(fit: FitParts) -> str:
+def _counted(fit: "Fit") -> str:
     """Return the number of observations, in words."""
-    n = fit.coreset.n_observations
-    if n is None:
-        return f"{fit.coreset.n_total:,} rows{' of events and exposures' * fit.coreset.counts}"
-    return f"{n:,} observation{'s' * (n != 1)}"
+    core = fit.coreset
+    if core.n_observations is None:
+        return f"{core.n_total:,} rows{' of events and exposures' if core.counts else ''}"
+    return counted(core.n_observations, "observation")
 
 
-def _rows(fit: FitParts) -> str:
+def _event_rate(core: Coreset) -> float:
+    """Return the share of events among all labels, or of counts the events by exposure."""
+    assert core.event_total is not None
+    return core.event_total / (core.weight_total - core.event_total if core.counts else core.weight_total)
+
+
+def _has_exposures(core: Coreset) -> bool:
+    return core.design.exposure is not None or core.design.weighted
+
+
+def _rows(fit: "Fit") -> str:
     """Return the number of observations, the share of events or mean count, and the groups."""
     core, share = fit.coreset, ""
     if core.event_total is not None and core.response == "labels":
         event = f"{core.label} = {core.classes[1]}" if core.n_observations == core.n_total else "successes"
-        share = f" ({event}: {number(100.0 * core.event_total / core.weight_total)}%)"
+        share = f" ({event}: {number(100.0 * _event_rate(core))}%)"
     elif core.event_total is not None and core.counts:
-        what = "mean" if core.design.exposure is None and not core.design.weighted else "rate"
-        rate = core.event_total / (core.weight_total - core.event_total)
-        share = f" ({what} of {core.label}: {number(rate)})"
+        share = f" ({'rate' if _has_exposures(core) else 'mean'} of {core.label}: {number(_event_rate(core))})"
     groups = "".join(f", {len(each):,} groups of {each.name}" for each in core.groups)
     return f"{_counted(fit)}{share}{groups}"
 
 
-def _tables(fit: FitParts) -> list[tuple[str, pd.DataFrame]]:
+def data_facts(core: Coreset) -> dict[str, str]:
+    """Return what the rows of a coreset's data are, in words by label; empty where an older file does not say."""
+    n, events, weight = core.n_observations, core.event_total, core.weight_total
+    if n is None or events is None:
+        return {}
+    facts = {"Observations": f"{n:,}"}
+    if core.counts:
+        facts |= {"Response": f"{core.label}: counts", "Events": f"{events:,.6g}"}
+        if not _has_exposures(core):
+            return {**facts, "Mean count": number(_event_rate(core))}
+        return {**facts, "Exposure": f"{weight - events:,.6g}", "Rate": number(_event_rate(core))}
+    if core.numbers:
+        rows, y = numbers_of(core)
+        mean = float(np.average(y, weights=rows.weights))
+        sd = math.sqrt(np.average((y - mean) ** 2, weights=rows.weights))
+        return {**facts, "Response": f"{core.label}: numbers, mean {number(mean)}, sd {number(sd)}"}
+    if not np.isclose(weight, n, rtol=1e-9):
+        facts["Total weight" if n == core.n_total else "Trials"] = f"{weight:,.6g}"
+    other, one = core.classes
+    share = f"{number(100.0 * _event_rate(core))}%"
+    return {**facts, "Response": f"{core.label}: {one} against {other}", f"Share of {one}": share}
+
+
+def _tables(fit: "Fit") -> list[tuple[str, pd.DataFrame]]:
     """Return the parameters by kind, with a heading each."""
-    summary, features = table(*parameters(fit._posterior()), PROB), len(fit.coreset.feature_names)
+    summary, features = pd.DataFrame(parameter_table(fit, "coef", PROB)), len(fit.coreset.feature_names)
     family, core = fit._posterior().family, fit.coreset
     noise = summary.index == "sigma"
     noise[:features] = False
     groups = np.arange(len(summary)) >= features
     scale = f"units of {core.label}" if core.numbers else family.scale
     correlated = any(len(each.pairs[0]) for each in core.groups)
-    what = f"Random effects (standard deviations{' and correlations' * correlated})"
+    what = f"Random effects (standard deviations{' and correlations' if correlated else ''})"
     kinds = [(f"Coefficients ({scale})", ~groups), (what, groups & ~noise), ("Noise (standard deviation)", noise)]
     return [(heading, summary[which]) for heading, which in kinds if which.any()]
 
 
-def _checks_heading(fit: FitParts) -> str:
+def _checks_heading(fit: "Fit") -> str:
     """Return which rows the draws were checked against, and which draws, where they are not those of the table."""
-    drawn = " of the model's own spread" * bool(fit.spread)
+    drawn = " of the model's own spread" if fit.spread else ""
     return f"Check{drawn} against {'new rows and samples of others' if fit._updated else f'all {_counted(fit)}'}"
 
 
-def _end(fit: FitParts) -> str:
+def _end(fit: "Fit") -> str:
     """Return what the draws were made from, and where to read on."""
     core, passes = fit.coreset, {step.what: 0 for step in fit.story}
     for step in fit.story:
@@ -204,9 +242,8 @@ def _end(fit: FitParts) -> str:
     some, every = core.pseudo.any(), core.pseudo.all()
     kind = "pseudo-rows" if every else "weighted rows and pseudo-rows" if some else "weighted rows"
     built, checked = passes.get("build", 0) + passes.get("update", 0), passes.get("certify", 0)
-    read = (
-        f": {built:,} pass{'es' * (built != 1)} to build" + f", {checked:,} to check" * bool(checked) if built else ""
-    )
+    read = f": {counted(built, 'pass', 'passes')} to build" if built else ""
+    read += f", {checked:,} to check" if built and checked else ""
     said = f"{len(core):,} {kind}{read}. fit.story has the steps"
     if not fit.certificate.trusted:
         return f"{said}."
@@ -215,7 +252,7 @@ def _end(fit: FitParts) -> str:
     return f"{said}; next: {', '.join(asks)}"
 
 
-def _notes(fit: FitParts) -> Iterator[str]:
+def _notes(fit: "Fit") -> Iterator[str]:
     """Yield what a reader should know besides: doubts with their remedy, spread, weights, priors."""
     if fit._pull is not None:
         yield str(fit._pull)
@@ -233,7 +270,7 @@ def _notes(fit: FitParts) -> Iterator[str]:
         yield f"Group prior: {fit.group_prior}."
 
 
-def _weights(fit: FitParts) -> str:
+def _weights(fit: "Fit") -> str:
     """Return what the weights of rows add up to, which is how many rows they count as."""
     core = fit.coreset
     if not core.design.weighted or core.counts or core.numbers:
@@ -244,7 +281,7 @@ def _weights(fit: FitParts) -> str:
     return f"{said}." if fit.spread else f"{said}; weights of a survey need cluster= too."
 
 
-def _prior(fit: FitParts) -> str:
+def _prior(fit: "Fit") -> str:
     core = fit.coreset
     if "posterior_of" not in fit._drawn.posterior.attrs:
         return "that of a model of your own"
@@ -259,7 +296,7 @@ def _prior(fit: FitParts) -> str:
     return default
 
 
-def _led_by_prior(fit: FitParts) -> str:
+def _led_by_prior(fit: "Fit") -> str:
     """Return which coefficients the data say little of: their posterior sds are a large part of the prior's."""
     posterior, prior = fit._posterior(), fit._sampled_prior
     if prior is None:

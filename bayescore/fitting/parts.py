@@ -1,4 +1,4 @@
-r"""The parts of a `Fit`, and what all its answers begin and end with.
+r"""What answers of a fit begin and end with: draws in units of the data, rows of the fit, levels on tables.
 
 Rows of a fit: all of them for averages; for checks and pictures `MAX_ROWS` of them, or those that a user gives.
 
@@ -14,11 +14,10 @@ means. In units of the data they are at 0:
 for column j of mean m_j and sd s_j, S the covariance of the effects, A the matrix of the linear map.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -26,29 +25,28 @@ import pandas as pd
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design
-from bayescore.data.formula_design import formula_of
 from bayescore.data.responses import numbers_of, response_of, two_rows_each, with_response
 from bayescore.data.tables import feature_matrix
 from bayescore.diagnostics.averages import AveragedRows, added_columns, added_groupings
 from bayescore.diagnostics.elpd import sampled_counts
-from bayescore.diagnostics.results import Level
-from bayescore.fitting.earlier import EarlierRows
-from bayescore.fitting.pull import Pull, pull_of
-from bayescore.fitting.route import FitOptions, Given, Step, check_same_rows
 from bayescore.models.predictor import Factor
 from bayescore.numerics.chains import ess, rhat, row_quantiles
 from bayescore.numerics.sampling import merge, uniform_rows
 from bayescore.priors import Prior
-from bayescore.priors.by_name import prior_from_dict
-from bayescore.priors.groups import GroupPrior
-from bayescore.report.certify import Certificate
-from bayescore.samplers.groups import group_prior_of
-from bayescore.samplers.posterior import Posterior, fewer_draws, in_data_units, read_posterior
+from bayescore.samplers.posterior import Posterior
 from bayescore.samplers.predict import factor_levels, groups_of, offset_of, positive_rows
 from bayescore.tables import Table
-from bayescore.text import listed, number
+from bayescore.text import listed
 from bayescore.types import FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError, check_positive
+
+if TYPE_CHECKING:
+    from bayescore.fitting.result import Fit
+
+MAX_ROWS = 20_000
+"""Rows that stand for all: a share among them is known to 0.004."""
+
+SAMPLE_SEED = 7041  # of the sample
 
 
 def parameters(posterior: Posterior) -> tuple[list[str], FloatArray]:
@@ -94,196 +92,42 @@ def table(names: list[str], draws: FloatArray, prob: float) -> pd.DataFrame:
     return pd.DataFrame({**found, **chains}, index=pd.Index(names, name="parameter"))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class FitParts:
-    """The fields of `Fit`.
+def draws_attrs(fit: "Fit") -> dict[str, str]:
+    """Return the attributes of every answer: level and spread of the draws."""
+    return {"level": fit.level, **({"spread": fit.spread} if fit.spread else {})}
 
-    Parameters
-    ----------
-    coreset, certificate, story, prior
-        As of `Fit`.
-    _drawn : InferenceData
-        The coreset's posterior as it was drawn; `idata` has what is to be used.
-    _seed : int
-        Seed that repeats the fit.
-    _max_seconds : float
-        As given to `fit`.
-    _given : Given, optional
-        The rows and the roles of their columns; None of a fit of a coreset that misses a part of them, or that was read
-        from files, or updated without all rows.
-    _kept : tuple of EarlierRows
-        Sums over the rows and a sample of up to 20,000 of them, by which updates do without the rows. Each update adds
-        those of its rows. A coreset that lost nothing needs none.
-    _robust : InferenceData, optional
-        Draws with cluster-robust spread, of `cluster_robust`.
-    _options : FitOptions
-        Draws, chains, sampler, method and size as given to `fit`; `with_prior` takes them again, `update` the first
-        three.
-    """
 
-    coreset: Coreset
-    _drawn: Any
-    certificate: Certificate
-    story: tuple[Step, ...]
-    prior: Prior | Mapping[str, Prior] | None = None
-    _seed: int = 0
-    _max_seconds: float = 600.0
-    _given: Given | None = None
-    _kept: tuple[EarlierRows, ...] = ()
-    _robust: Any = None
-    _options: FitOptions = field(default_factory=FitOptions)
+def heading(fit: "Fit") -> str:
+    """Return the level and the spread in few words."""
+    if not fit.spread:
+        return fit.level
+    short, clusters, _ = fit.spread.partition(" clusters")
+    return f"{fit.level}, {short}{clusters}"
 
-    @property
-    def _rows_given(self) -> Given:
-        """The rows and their roles; those of a coreset that lost nothing are its own."""
-        self._check_one_table()
-        return Given(self.coreset) if self._given is None and self.coreset.lossless else self._rows_of_data
 
-    @property
-    def _rows_of_data(self) -> Given:
-        """The rows as they were given, with their roles; those given again are checked once."""
-        self._check_one_table()
-        if self._given is not None:
-            self._check_rows()
-            return self._given
+def labelled(fit: "Fit", frame: pd.DataFrame, level: str = "") -> Table:
+    """Return a table with the level of its draws, by default the fit's, in its attributes."""
+    found = Table(frame)
+    found.attrs.update({"level": level} if level else draws_attrs(fit))
+    return found
+
+
+def check_model_spread(fit: "Fit", what: str, otherwise: str = "") -> None:
+    """Raise if the draws are not those of the model's own posterior, which an answer is of; name another way."""
+    if fit._is_pooled:
+        raise DataError(f"{what} is of the posterior of one table, and these draws are {fit.spread}; fit one table")
+    if fit.spread:
         raise DataError(
-            "the fit was made of a coreset, read from files, or updated, and does not have all its rows: give them "
-            "to the fit, read_fit(folder, data) or fit.update(data=rows), or to an answer that takes data=rows"
+            f"{what} is of the model's own posterior, and the spread of these draws is {fit.spread}; ask "
+            f"fit.cluster_robust(None), which has the model's own spread{otherwise}"
         )
 
-    @property
-    def _is_pooled(self) -> bool:
-        """Whether the draws are of several imputed tables."""
-        return self.spread.startswith("pooled")
 
-    def _check_one_table(self) -> None:
-        if self._is_pooled:
-            raise DataError(
-                f"the draws are {self.spread}, and not of one: give rows to an answer that takes data=rows, such as "
-                "all tables below each other, or fit one table"
-            )
-
-    def _check_rows(self) -> None:
-        """Raise if rows were given again and are not those of the fit; one pass, until they were found the same."""
-        if self._given is not None:
-            self._check_one_table()
-        given = self._given
-        if given is None or given.known:
-            return
-        point = self._posterior().flat.mean(axis=0)
-        check_same_rows(given, self.coreset, self.certificate.effects, point, updated=self._updated)
-        object.__setattr__(given, "known", True)
-
-    @property
-    def _updated(self) -> bool:
-        """Whether samples of earlier rows stand for them in the certificate."""
-        return len(self._kept) > 1
-
-    @property
-    def level(self) -> str:
-        """The verdict: "certified", "corrected" or "not certified"."""
-        return str(self.certificate.level)
-
-    @cached_property
-    def idata(self) -> Any:
-        """The draws to use, as InferenceData whose `posterior` is in units of the data's own columns.
-
-        `coef` has each coefficient once; sds, correlations and effects of groups follow. What was sampled, `beta` of
-        the columns as the model has them, is the group `design_posterior`, by which `certify` and others go.
-        """
-        return in_data_units(self._used, self.coreset.design)
-
-    @property
-    def _used(self) -> Any:
-        """The draws to use, as sampled: cluster-robust or else corrected ones, or those drawn where there are none.
-
-        Where all draws are certified as they are, and only some of them were weighed and corrected, all are used.
-        """
-        if self._robust is not None:
-            return self._robust
-        corrected = self.certificate.idata
-        if corrected is None or (self.level == Level.CERTIFIED and fewer_draws(corrected, self._drawn)):
-            return self._drawn
-        return corrected
-
-    @cached_property
-    def _pull(self) -> Pull | None:
-        """What the prior moves, where it costs more than 2 nats of log likelihood; None else."""
-        return pull_of(self._drawn, self.coreset)
-
-    @property
-    def _sampled_prior(self) -> Prior | None:
-        """The prior of the coefficients of the design's columns; None if the draws are of a model of your own."""
-        story = read_posterior(self._drawn, "the fit's draws").story
-        return prior_from_dict(story["prior"]) if story else None
-
-    @property
-    def _design_prior(self) -> Prior:
-        """The same prior; raise if there is none."""
-        return self._known_prior(": give prior=")
-
-    def _known_prior(self, remedy: str) -> Prior:
-        """Return the same prior; raise with a remedy if there is none."""
-        if (prior := self._sampled_prior) is None:
-            raise DataError(f"the draws are of a model of your own, whose prior the fit does not know{remedy}")
-        return prior
-
-    @property
-    def group_prior(self) -> GroupPrior | None:
-        """The prior of the sds of groups' effects; None without groups, and of a model of your own."""
-        return group_prior_of(self._drawn.posterior.attrs)
-
-    @property
-    def spread(self) -> str:
-        """Whose spread the draws have, as "cluster-robust by 60 clusters of 'district'"; empty if the model's own."""
-        return "" if self._robust is None else str(self._robust.posterior.attrs["spread"])
-
-    @property
-    def formula(self) -> str | None:
-        """The formula, if the fit has one."""
-        return formula_of(self.coreset.design)
-
-    def _posterior(self) -> Posterior:
-        """Return the draws to use as arrays."""
-        return read_posterior(self._used, "fit.idata")
-
-    @property
-    def _about(self) -> dict[str, str]:
-        """Return what every answer of the fit's draws says about them."""
-        return {"level": self.level, **({"spread": self.spread} if self.spread else {})}
-
-    @property
-    def _heading(self) -> str:
-        """Return the same in few words."""
-        if not self.spread:
-            return self.level
-        short, clusters, _ = self.spread.partition(" clusters")
-        return f"{self.level}, {short}{clusters}"
-
-    def _labelled(self, frame: pd.DataFrame, level: str = "") -> Table:
-        """Return a table with the level of its draws, by default the fit's, in its attributes."""
-        found = Table(frame)
-        found.attrs.update({"level": level} if level else self._about)
-        return found
-
-    def _check_model_spread(self, what: str, otherwise: str = "") -> None:
-        """Raise if the draws are not those of the model's own posterior, which an answer is of; name another way."""
-        if self._is_pooled:
-            raise DataError(
-                f"{what} is of the posterior of one table, and these draws are {self.spread}; fit one table"
-            )
-        if self.spread:
-            raise DataError(
-                f"{what} is of the model's own posterior, and the spread of these draws is {self.spread}; ask "
-                f"fit.cluster_robust(None), which has the model's own spread{otherwise}"
-            )
-
-
-MAX_ROWS = 20_000
-"""Rows that stand for all: a share among them is known to 0.004."""
-
-
-SAMPLE_SEED = 7041  # of the sample
+def known_prior(fit: "Fit", remedy: str) -> Prior:
+    """Return the prior of the coefficients of the design's columns; raise with a remedy if it is a user's own model."""
+    if (prior := fit._sampled_prior) is None:
+        raise DataError(f"the draws are of a model of your own, whose prior the fit does not know{remedy}")
+    return prior
 
 
 @dataclass(frozen=True, eq=False)
@@ -340,11 +184,11 @@ class RawRows:
         return self.design.raw_names.index(name)
 
 
-def raw_rows(fit: FitParts, data: Any, *, others: bool = False, by: tuple[str, ...] = ()) -> RawRows:
+def raw_rows(fit: "Fit", data: Any, *, others: bool = False, by: tuple[str, ...] = ()) -> RawRows:
     """Return rows that are given, each of weight 1, or a sample of all rows of the fit, or of others, in parts."""
     design = fit.coreset.design
     if data is None:
-        found = _sample(fit._rows_given, fit, by)
+        found = _sample(fit, by)
         if not (others or fit.coreset.counts) and found.n_total != fit.coreset.n_total:
             raise DataError(
                 f"the rows are {found.n_total:,}, and the fit was made of {fit.coreset.n_total:,}: give the same rows"
@@ -358,12 +202,9 @@ def raw_rows(fit: FitParts, data: Any, *, others: bool = False, by: tuple[str, .
     return RawRows(positive_rows(raw, *beside), design, len(raw))
 
 
-def rows_of_fit(fit: FitParts, by: tuple[str, ...] = ()) -> AveragedRows:
+def rows_of_fit(fit: "Fit", by: tuple[str, ...] = ()) -> AveragedRows:
     """Return all rows that a fit was made of, with codes of columns `by` that the model does not have."""
-    return _opened(fit._rows_given, fit, by)
-
-
-def _opened(given: Given, fit: FitParts, by: tuple[str, ...] = ()) -> AveragedRows:
+    given = fit._rows_given
     if given.once:
         raise DataError("the rows came once and are gone; give data, rows to average over")
     own = given.data
@@ -379,8 +220,8 @@ def _opened(given: Given, fit: FitParts, by: tuple[str, ...] = ()) -> AveragedRo
     return AveragedRows(fit._posterior(), rows, found.rows.design == design, added_groupings(found, design))
 
 
-def _sample(given: Given, fit: FitParts, by: tuple[str, ...]) -> RawRows:
-    opened, design = _opened(given, fit, by), fit.coreset.design
+def _sample(fit: "Fit", by: tuple[str, ...]) -> RawRows:
+    opened, design = rows_of_fit(fit, by), fit.coreset.design
     if opened.designed and not design.is_identity:
         raise DataError("the rows are those of a coreset, which do not tell the data's columns; give data, raw rows")
     labels, cells = opened.parts(by) if by else ({}, None)
@@ -399,27 +240,3 @@ def _sample(given: Given, fit: FitParts, by: tuple[str, ...]) -> RawRows:
         rows, y = numbers_of(drawn.rows)
         return parted(rows, drawn.total, y)
     return parted(drawn.rows, drawn.total)
-
-
-def data_facts(core: Coreset) -> dict[str, str]:
-    """Return what the rows of a coreset's data are, in words by label; empty where an older file does not say."""
-    n, events, weight = core.n_observations, core.event_total, core.weight_total
-    if n is None or events is None:
-        return {}
-    found = {"Observations": f"{n:,}"}
-    if core.counts:
-        exposure, rate = weight - events, "Mean count"
-        found |= {"Response": f"{core.label}: counts", "Events": f"{events:,.6g}"}
-        if core.design.exposure is not None or core.design.weighted:
-            found["Exposure"], rate = f"{exposure:,.6g}", "Rate"
-        return {**found, rate: number(events / exposure)}
-    if core.numbers:
-        rows, y = numbers_of(core)
-        mean = float(np.average(y, weights=rows.weights))
-        sd = math.sqrt(np.average((y - mean) ** 2, weights=rows.weights))
-        return {**found, "Response": f"{core.label}: numbers, mean {number(mean)}, sd {number(sd)}"}
-    if not np.isclose(weight, n, rtol=1e-9):
-        found["Total weight" if n == core.n_total else "Trials"] = f"{weight:,.6g}"
-    other, one = core.classes
-    share = number(100.0 * events / weight)
-    return {**found, "Response": f"{core.label}: {one} against {other}", f"Share of {one}": f"{share}%"}

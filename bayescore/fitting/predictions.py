@@ -16,13 +16,15 @@ Reference: Arel-Bundock, Greifer and Heiss (2024), Journal of Statistical Softwa
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
+from bayescore.data.batches import read_csv
 from bayescore.data.coreset import Coreset
 from bayescore.data.formula_design import reference_of
 from bayescore.diagnostics.averages import (
@@ -37,9 +39,9 @@ from bayescore.diagnostics.averages import (
 from bayescore.diagnostics.row_sums import check_weight
 from bayescore.families import Family
 from bayescore.families.normal import Gaussian
-from bayescore.fitting.parts import described, interval_names, rows_of_fit
-from bayescore.fitting.tables import FitTables
-from bayescore.limits import PROB
+from bayescore.files import whole_file
+from bayescore.fitting.parts import described, draws_attrs, interval_names, labelled, rows_of_fit
+from bayescore.fitting.tables import check_slopes
 from bayescore.models.predictor import Predictor
 from bayescore.samplers.poststratify import population_shares
 from bayescore.samplers.predict import (
@@ -50,6 +52,7 @@ from bayescore.samplers.predict import (
     probabilities,
     probability_tiles,
 )
+from bayescore.tables import Table
 from bayescore.text import listed
 from bayescore.types import FloatArray, IntArray, WeightedData
 from bayescore.validation import (
@@ -58,172 +61,94 @@ from bayescore.validation import (
     check_choice,
     check_generator,
     check_integer,
-    check_positive,
     check_weights,
-    one_seed,
 )
 
+if TYPE_CHECKING:
+    from bayescore.fitting.result import Fit
 
-class FitPredictions(FitTables):
-    """What a fit predicts; see `Fit`."""
+MAX_BYTES = 2**28  # of averages at all draws
+MAX_DRAWS = 1000  # of averages by all columns
 
-    def predict(
-        self,
-        new: Any,
-        *,
-        kind: str = "mean",
-        offset: Any = None,
-        groups: Any = None,
-        exposure: Any = None,
-        new_groups: str = "sample",
-        prob: float = PROB,
-        random_state: RandomState = None,
-        random_seed: RandomState = None,
-    ) -> Any:
-        """Return the posterior of P(y = +1 | x), or of the rate of counts or mean of numbers, of new rows.
 
-        Parameters
-        ----------
-        new : data frame or array, n rows
-            Raw features, as given to `fit`.
-        kind : {"mean", "response", "draws"}
-            Mean, sd and interval of each row's probability; draws of its label; or draws of its probability. Of counts
-            the rate, and counts of an exposure of 1; of numbers the mean, and numbers with noise.
-        offset, groups : array or str, optional
-            Offsets and groups of the rows, or their columns; by default the columns of the fit's names.
-        exposure : array or str, optional
-            Of counts, exposures of the rows or their column: means are rates times exposures, and counts are drawn at
-            these. Without it all figures are of an exposure of 1, whatever exposures the fit's rows had.
-        new_groups : {"sample", "average"}
-            With "sample" a group that the fit does not know has effects drawn from N(0, sigma^2), one draw with each
-            of the posterior; rows of one new group share them. With "average" p is averaged over these effects.
-        prob : float
-            Probability of the equal-tailed interval.
-        random_state, random_seed : int, Generator, SeedSequence or None
-            Seed of the effects of new groups, and of labels, by either name; 0 by default.
+def predict(
+    fit: "Fit",
+    new: Any,
+    kind: str,
+    *,
+    offset: Any,
+    groups: Any,
+    exposure: Any,
+    new_groups: str,
+    prob: float,
+    seed: RandomState,
+) -> Table | xr.DataArray:
+    """Return the posterior of the mean response of new rows, or draws of it or of responses."""
+    check_choice(kind, "kind", ("mean", "response", "draws"))
+    low, high, _ = interval_names(prob)
+    rng = check_generator(seed)
+    effects_seed = new_groups_seed(new_groups, rng)
+    posterior, core = fit._posterior(), fit.coreset
+    exposures = None if exposure is None else _exposures(core, new, exposure)
+    if kind == "mean":
+        figures = of_rows(posterior, new, partial(_figures, seed=effects_seed, prob=prob), offset, groups)
+        index = new.index if isinstance(new, pd.DataFrame) else None
+        if exposures is not None:
+            figures = figures * _of_each_row(exposures, len(figures))[:, None]
+        return labelled(fit, pd.DataFrame(figures, columns=["mean", "sd", low, high], index=index))
+    values: Any = of_rows(posterior, new, partial(probabilities, seed=effects_seed), offset, groups).T
+    if exposures is not None:
+        values = values * _of_each_row(exposures, values.shape[1])
+    if kind == "response":
+        family = posterior.family
+        if posterior.sd is not None:
+            family = cast(Gaussian, family).at(posterior.sd[:, None])
+        values = _responses(values, family, rng)
+    attrs = draws_attrs(fit)
+    if core.response == "labels":
+        attrs["positive"] = str(core.classes[1])
+    return xr.DataArray(values, dims=("sample", "row"), attrs=attrs)
 
-        Returns
-        -------
-        DataFrame or DataArray
-            A data frame of n rows; or draws of shape (S, n), dims sample and row, of labels as bool, True for the class
-            that is +1, of counts or numbers. ``attrs["level"]`` is the level.
 
-        Raises
-        ------
-        DataError, ValueError
-            If rows lack a column, or have a level that the fit does not know.
+def _exposures(core: Coreset, new: Any, exposure: Any) -> FloatArray:
+    """Return exposures of new rows, given them or their column."""
+    if not core.counts:
+        raise DataError(
+            f"exposure is given, but the fit's family is {core._family_asked!r}, which takes no counts; leave it out"
+        )
+    if isinstance(exposure, str):
+        exposure = column_numbers(new, exposure, "exposure")
+    return check_weights(exposure, np.size(exposure), "exposure", zero=True)
 
-        Examples
-        --------
-        >>> import numpy as np, bayescore as bc
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(5000, 1))
-        >>> fit = bc.fit(X, X[:, 0] + rng.logistic(size=5000) > 0, random_state=1, progressbar=False)
-        >>> fit.predict(np.array([[0.0], [2.0]]))["mean"].round(1).tolist()
-        [0.5, 0.9]
-        >>> fit.predict(np.array([[0.0], [2.0]]), kind="draws").shape
-        (4000, 2)
-        """
-        check_choice(kind, "kind", ("mean", "response", "draws"))
-        interval_names(prob)
-        rng = check_generator(0 if random_state is random_seed is None else one_seed(random_state, random_seed))
-        seed = new_groups_seed(new_groups, rng)
-        posterior = self._posterior()
-        exposures = None if exposure is None else self._exposures(new, exposure)
-        if kind == "mean":
-            found = of_rows(posterior, new, partial(_figures, seed=seed, prob=prob), offset, groups)
-            found = found if exposures is None else found * _of_each_row(exposures, len(found))[:, None]
-            columns = ["mean", "sd", *interval_names(prob)[:2]]
-            index = new.index if isinstance(new, pd.DataFrame) else None
-            return self._labelled(pd.DataFrame(found, columns=columns, index=index))
-        values: Any = of_rows(posterior, new, partial(probabilities, seed=seed), offset, groups).T
-        values = values if exposures is None else values * _of_each_row(exposures, values.shape[1])
-        if kind == "response":
-            family = posterior.family
-            if posterior.sd is not None:
-                family = cast(Gaussian, family).at(posterior.sd[:, None])
-            values = _responses(values, family, rng)
-        attrs = dict(self._about)
-        if self.coreset.response == "labels":
-            attrs["positive"] = str(self.coreset.classes[1])
-        return xr.DataArray(values, dims=("sample", "row"), attrs=attrs)
 
-    def _exposures(self, new: Any, exposure: Any) -> FloatArray:
-        """Return exposures of new rows, given them or their column."""
-        if not self.coreset.counts:
-            raise DataError(
-                f"exposure is given, but the fit's family is {self.coreset._family_asked!r}, which takes no counts; "
-                "leave it out"
-            )
-        if isinstance(exposure, str):
-            exposure = column_numbers(new, exposure, "exposure")
-        return check_weights(exposure, np.size(exposure), "exposure", zero=True)
+def _of_each_row(exposures: FloatArray, n_rows: int) -> FloatArray:
+    if len(exposures) != n_rows:
+        raise DataError(f"exposure has {len(exposures)} entries and new {n_rows} rows; give one for each row")
+    return exposures
 
-    def poststratify(
-        self,
-        cells: Any,
-        by: str | Sequence[str] = (),
-        *,
-        weights: str,
-        draws: bool = False,
-        prob: float = PROB,
-        max_draws: int = 1000,
-    ) -> Any:
-        """Return the share of the class that is +1 in a population, or in parts of it (MRP).
 
-        Parameters
-        ----------
-        cells : data frame or Arrow table
-            A row for each cell of the population: the raw columns of the fit, its groups, its offset where it has one.
-        by : str or list of str, optional
-            Columns of `cells`, of any kind, that part the population; without it there is one share.
-        weights : str
-            Column of `cells` with their sizes in the population.
-        draws : bool
-            Return the draws behind the table.
-        prob : float
-            Probability of the equal-tailed intervals.
-        max_draws : int
-            Draws used, evenly spaced.
+def _responses(mean: FloatArray, family: Family, rng: np.random.Generator) -> NDArray[Any]:
+    """Return responses drawn at their means."""
+    if family.quadratic:
+        return family.draw(mean, rng)
+    if not family.counts:
+        return np.asarray(rng.random(mean.shape) < mean)
+    with np.errstate(divide="ignore"):  # of a rate of 0
+        return family.draw(np.log(mean), rng).astype(np.int64)
 
-        Returns
-        -------
-        DataFrame or DataArray
-            A row for each part: mean, sd and interval of its share, and its `weight`. Or draws, dims chain, draw and
-            the table's index.
 
-        Raises
-        ------
-        DataError
-            If there are no cells, or they lack a column, miss an entry, have a level that the fit does not know, or
-            weights that are not positive.
-
-        Examples
-        --------
-        >>> import numpy as np, pandas as pd, bayescore as bc
-        >>> rng = np.random.default_rng(0)
-        >>> rows = pd.DataFrame({"old": rng.integers(0, 2, 2000), "county": rng.choice(list("abcdef"), 2000)})
-        >>> rows["vote"] = rows["old"] + rng.logistic(size=2000) > 0
-        >>> fit = bc.fit("vote ~ old + (1 | county)", rows, random_state=1, progressbar=False)
-        >>> census = pd.DataFrame({"old": [0, 1], "county": ["a", "a"], "n": [300, 100]})
-        >>> fit.poststratify(census, by="county", weights="n")["mean"].round(1).to_dict()
-        {'a': 0.6}
-        >>> shares = fit.poststratify(census, by="old", weights="n", draws=True)
-        >>> bool((shares.sel(old=1) > shares.sel(old=0)).mean() > 0.99)
-        True
-        """
-        options = _options(prob, max_draws)
-        found = population_shares(self._used, self.coreset, cells, by, weights=weights, max_draws=max_draws)
-        drawn = AverageDraws(found.shares[None], None, found.parts, {"weight": found.weight})
-        if draws:
-            return self._by_chain(drawn, options)
-        return self._labelled(drawn.figures(prob).set_axis(found.parts))
-
-    def _by_chain(self, drawn: "AverageDraws", options: "Options") -> xr.DataArray:
-        """Return averages at draws by chain and draw, with the level."""
-        posterior, own = self._posterior(), self._used["posterior"]
-        places = posterior.positions(options.max_draws).reshape(len(posterior.draws), -1)[0]
-        return drawn.array({"chain": own["chain"].values, "draw": own["draw"].values[places]}, self._about)
+def _figures(
+    predictor: Predictor,
+    family: Family,
+    rows: WeightedData,
+    new: IntArray | None,
+    *,
+    seed: int | None,
+    prob: float,
+) -> FloatArray:
+    """Return mean, sd and interval of p of each of the rows, shape (n, 4)."""
+    tiles = probability_tiles(predictor, family, rows, new, seed)
+    return np.concatenate([np.column_stack([*(described(p, prob) | {"mean": mean}).values()]) for mean, p in tiles])
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,46 +197,6 @@ class AverageDraws:
             shape.append(len(index))
         values = np.moveaxis(self.values.reshape(-1, self.values.shape[2]), 1, 0).reshape(shape)
         return xr.DataArray(values, dims=dims, coords=all_coords, attrs=dict(attrs))
-
-
-def _of_each_row(exposures: FloatArray, n_rows: int) -> FloatArray:
-    if len(exposures) != n_rows:
-        raise DataError(f"exposure has {len(exposures)} entries and new {n_rows} rows; give one for each row")
-    return exposures
-
-
-def _responses(mean: FloatArray, family: Family, rng: np.random.Generator) -> NDArray[Any]:
-    """Return responses drawn at their means."""
-    if family.quadratic:
-        return family.draw(mean, rng)
-    if not family.counts:
-        return np.asarray(rng.random(mean.shape) < mean)
-    with np.errstate(divide="ignore"):  # of a rate of 0
-        return family.draw(np.log(mean), rng).astype(np.int64)
-
-
-def _figures(
-    predictor: Predictor,
-    family: Family,
-    rows: WeightedData,
-    new: IntArray | None,
-    *,
-    seed: int | None,
-    prob: float,
-) -> FloatArray:
-    """Return mean, sd and interval of p of each of the rows, shape (n, 4)."""
-    tiles = probability_tiles(predictor, family, rows, new, seed)
-    return np.concatenate([np.column_stack([*(described(p, prob) | {"mean": mean}).values()]) for mean, p in tiles])
-
-
-MAX_BYTES = 2**28  # of averages at all draws
-
-
-class Options(NamedTuple):
-    """Probability of the equal-tailed intervals, and most draws that are used."""
-
-    prob: float
-    max_draws: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -488,226 +373,75 @@ def _flat(values: FloatArray, error: FloatArray) -> tuple[FloatArray, Any]:
     return values.reshape(-1, values.shape[2]), error.ravel()
 
 
-class FitAverages(FitPredictions):
-    """What a fit says about averages over rows; see `Fit`."""
-
-    def average_predictions(
-        self,
-        *,
-        by: str | Sequence[str] | None = None,
-        variables: str | None = None,
-        data: Any = None,
-        draws: bool = False,
-        prob: float = PROB,
-        max_draws: int = 1000,
-    ) -> Any:
-        """Return average probabilities of the rows, of parts of them, or of all as if they had each level of a factor.
-
-        Parameters
-        ----------
-        by : str or list of str, optional
-            Columns that part the rows, an average for each of their values: any column of the rows, also one that the
-            formula does not have, or a grouping factor. Rows that miss an entry of it are an error, or where the fit
-            has ``missing="drop"`` left out.
-        variables : str, optional
-            Raw column that is set to each of its levels in turn, in all rows.
-        data : rows, optional
-            Rows to average over: raw ones in a data frame or an array, each of which counts once, or a file or another
-            source of any kind that `fit` takes. By default all rows of the fit, with their weights.
-        draws : bool
-            Return the draws behind the table.
-        prob : float
-            Probability of the equal-tailed interval.
-        max_draws : int
-            Draws used, evenly spaced.
-
-        Returns
-        -------
-        DataFrame or DataArray
-            A row for each average; mean, sd and interval over the posterior, and `sampling_se`, the standard error
-            because some of many rows stand for all; 0 where each row was evaluated. Or draws, dims chain, draw and
-            those of the table's first columns: several columns `by` are the levels of one dimension, `part`.
-
-        Raises
-        ------
-        DataError, ValueError
-            If there is no such column, or it has too many values, or the rows are not there.
-
-        Examples
-        --------
-        >>> import numpy as np, pandas as pd, bayescore as bc
-        >>> rng = np.random.default_rng(0)
-        >>> rows = pd.DataFrame({"age": rng.normal(size=5000), "device": rng.choice(["phone", "tablet"], 5000)})
-        >>> rows["clicked"] = rows["age"] - (rows["device"] == "phone") + rng.logistic(size=5000) > 0
-        >>> fit = bc.fit("clicked ~ age + device", rows, random_state=1, progressbar=False)
-        >>> fit.average_predictions(by="device")[["device", "mean"]].round(1).values.tolist()
-        [['phone', 0.3], ['tablet', 0.5]]
-        """
-        asked, options = partial(predictions_of, variable=variables), _options(prob, max_draws)
-        if variables is not None and variables in check_by(by):
-            raise DataError(f"by={by!r} has variables={variables!r}, which is set in all rows; leave it out of one")
-        return self._averages(asked, by, data, options, draws=draws)
-
-    def summary(self, *, scale: str = "coef", prob: float = PROB) -> pd.DataFrame:
-        """Return mean, sd and interval of each parameter, in units of the data.
-
-        Parameters
-        ----------
-        scale : {"coef", "odds", "ratio", "response"}
-            Coefficients, with the sds and correlations of groups' effects; odds ratios for one unit more, or of a level
-            against the first, of a logistic regression. "ratio" is the same of any family whose coefficients are logs:
-            rate ratios of counts, hazard ratios, odds ratios. Or for each column of the data what it does to the
-            probability, averaged over all rows: `comparisons` of factors and 0/1 columns, `slopes` of others, by a
-            pass for each.
-        prob : float
-            Probability of the equal-tailed interval, whose ends have their percentages for names.
-
-        Returns
-        -------
-        DataFrame
-            A row for each parameter, also with effective sample sizes and R-hat; or for each column and contrast. The
-            level is in ``attrs["level"]``.
-
-        Raises
-        ------
-        ValueError, DataError
-            If `scale` is unknown, or is "odds" or "ratio" of a family whose coefficients are no such logs, or
-            "response" and the rows are not there.
-
-        Examples
-        --------
-        >>> import numpy as np, bayescore as bc
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(5000, 1))
-        >>> fit = bc.fit(X, X[:, 0] + rng.logistic(size=5000) > 0, random_state=1, progressbar=False)
-        >>> fit.summary(scale="odds")["mean"].round(1).to_dict()
-        {'x0': 2.7}
-        >>> fit.summary(scale="response")[["contrast", "mean"]].round(2).values.tolist()
-        [['dp/dx', 0.21]]
-        """
-        check_choice(scale, "scale", ("coef", "odds", "ratio", "response"))
-        if scale != "response":
-            return self._parameters(scale, prob)
-        names = self.coreset.design.raw_names
-        self._check_beside_intercept(scale, names)
-        rows, options = rows_of_fit(self), _options(prob, 1000)
-        core, n = self.coreset, options.max_draws
-        each = [effect_of(rows, name).drawn(rows, (), n, core).table(prob) for name in names]
-        index = pd.Index(np.repeat(names, [len(table) for table in each]), name="column")
-        return self._labelled(pd.concat(each).set_index(index))
-
-    def comparisons(
-        self,
-        variable: str,
-        *,
-        against: Any = "first",
-        comparison: str = "difference",
-        by: str | Sequence[str] | None = None,
-        data: Any = None,
-        step: float = 1.0,
-        draws: bool = False,
-        prob: float = PROB,
-        max_draws: int = 1000,
-    ) -> Any:
-        """Return how much the average probability changes with a column, all else as it is in the rows.
-
-        Parameters
-        ----------
-        variable : str
-            Raw column: levels of a factor against each other, 1 against 0, or `step` more of a column of numbers.
-        against : level, "first" or "pairwise"
-            Level of a factor that all others are compared with, by default its reference in the formula; or each level
-            with all before it.
-        comparison : {"difference", "ratio", "odds"}
-            Difference or ratio of the two average probabilities, or ratio of their odds.
-        by, data
-            As in `average_predictions`.
-        step : float
-            Change of a column of numbers, in its own units. A row from which it leads out of a term's domain, as beyond
-            the bounds of a spline, is taken from a step before, so that the step ends where the row is.
-        draws, prob, max_draws
-            As in `average_predictions`.
-
-        Returns
-        -------
-        DataFrame or DataArray
-            As of `average_predictions`, a row for each contrast and part, with the posterior probability ``P(>0)`` that
-            a difference is above 0, or ``P(>1)`` a ratio above 1.
-
-        Raises
-        ------
-        DataError, ValueError
-            If there is no such column, or `by` has too many values, or the rows are not there.
-
-        Examples
-        --------
-        >>> import numpy as np, pandas as pd, bayescore as bc
-        >>> rng = np.random.default_rng(0)
-        >>> rows = pd.DataFrame({"age": rng.normal(size=5000), "device": rng.choice(["phone", "tablet"], 5000)})
-        >>> rows["clicked"] = rows["age"] - (rows["device"] == "phone") + rng.logistic(size=5000) > 0
-        >>> fit = bc.fit("clicked ~ age + device", rows, random_state=1, progressbar=False)
-        >>> fit.comparisons("device")[["contrast", "mean"]].round(2).values.tolist()
-        [['tablet - phone', 0.2]]
-        >>> better = fit.comparisons("device", draws=True)
-        >>> bool((better.sel(contrast="tablet - phone") > 0.1).mean() > 0.99)
-        True
-        """
-        check_choice(comparison, "comparison", tuple(COMPARISONS))
-        check_positive(step, "step")
-        options, ways = _options(prob, max_draws), {"against": against, "step": step, "comparison": comparison}
-        return self._averages(partial(comparisons_of, variable=variable, **ways), by, data, options, draws=draws)
-
-    def slopes(
-        self,
-        variable: str,
-        *,
-        by: str | Sequence[str] | None = None,
-        data: Any = None,
-        draws: bool = False,
-        prob: float = PROB,
-        max_draws: int = 1000,
-    ) -> Any:
-        """Return the average derivative of the probability by a column of numbers, through all terms that have it.
-
-        Parameters
-        ----------
-        variable : str
-            Raw column of numbers.
-        by, data, draws, prob, max_draws
-            As in `average_predictions`.
-
-        Returns
-        -------
-        DataFrame or DataArray
-            As of `comparisons`.
-
-        Raises
-        ------
-        DataError, ValueError
-            As `comparisons` does; or if the column is a factor, or a term has no derivative in some row.
-
-        Examples
-        --------
-        >>> import numpy as np, bayescore as bc
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(5000, 1))
-        >>> fit = bc.fit(X, X[:, 0] + rng.logistic(size=5000) > 0, random_state=1, progressbar=False)
-        >>> fit.slopes("x0")["mean"].round(2).tolist()
-        [0.21]
-        """
-        asked, options = partial(slopes_of, variable=variable), _options(prob, max_draws)
-        return self._averages(asked, by, data, options, draws=draws)
-
-    def _averages(
-        self, asked: Callable[[AveragedRows], Contrasts], by: Any, data: Any, options: Options, *, draws: bool
-    ) -> Any:
-        names, every = check_by(by), data is None
-        rows = rows_of_fit(self, names) if every else averaged_rows(self._posterior(), data, by=names)
-        found = asked(rows).drawn(rows, names, options.max_draws, self.coreset if every else None)
-        return self._by_chain(found, options) if draws else self._labelled(found.table(options.prob))
-
-
-def _options(prob: float, max_draws: int) -> Options:
-    """Return both; raise unless they are in range, before any pass over the rows."""
+def poststratify(
+    fit: "Fit", cells: Any, by: str | Sequence[str], *, weights: str, draws: bool, prob: float, max_draws: int
+) -> Table | xr.DataArray:
+    """Return shares of the class that is +1 in parts of a population, or their draws."""
     interval_names(prob)
-    return Options(prob, check_integer(max_draws, "max_draws", low=1))
+    found = population_shares(fit._used, fit.coreset, cells, by, weights=weights, max_draws=max_draws)
+    shares = AverageDraws(found.shares[None], None, found.parts, {"weight": found.weight})
+    return _by_chain(fit, shares, max_draws) if draws else labelled(fit, shares.figures(prob).set_axis(found.parts))
+
+
+def averages(
+    fit: "Fit",
+    asked: Callable[[AveragedRows], Contrasts],
+    by: str | Sequence[str] | None,
+    data: Any,
+    *,
+    draws: bool,
+    prob: float,
+    max_draws: int,
+) -> Table | xr.DataArray:
+    """Return contrasts averaged over all rows of the fit, or others, as a table or as draws."""
+    interval_names(prob)
+    check_integer(max_draws, "max_draws", low=1)
+    names, core = check_by(by), fit.coreset if data is None else None
+    rows = rows_of_fit(fit, names) if data is None else averaged_rows(fit._posterior(), data, by=names)
+    found = asked(rows).drawn(rows, names, max_draws, core)
+    return _by_chain(fit, found, max_draws) if draws else labelled(fit, found.table(prob))
+
+
+def _by_chain(fit: "Fit", found: AverageDraws, max_draws: int) -> xr.DataArray:
+    """Return averages at draws by chain and draw, with the level."""
+    posterior, coords = fit._posterior(), fit._used["posterior"].coords
+    places = posterior.positions(max_draws).reshape(len(posterior.draws), -1)[0]
+    return found.array({"chain": coords["chain"].values, "draw": coords["draw"].values[places]}, draws_attrs(fit))
+
+
+def average_effects(fit: "Fit", prob: float) -> Table:
+    """Return what each column of the data does to the mean response, averaged over all rows."""
+    names = fit.coreset.design.raw_names
+    check_slopes("response", names)
+    interval_names(prob)
+    rows = rows_of_fit(fit)
+    each = [effect_of(rows, name).drawn(rows, (), MAX_DRAWS, fit.coreset).table(prob) for name in names]
+    index = pd.Index(np.repeat(names, [len(table) for table in each]), name="column")
+    return labelled(fit, pd.concat(each).set_index(index))
+
+
+_KINDS = (".csv", ".parquet")
+
+
+def check_files(rows: Path, output: Path) -> None:
+    """Raise unless there are rows, and the output's name ends as a kind of file that is written."""
+    if output.suffix.lower() not in _KINDS:
+        raise ValueError(f"--output={str(output)!r} is of no kind that predict writes; end it in {' or '.join(_KINDS)}")
+    if not rows.exists():
+        raise FileNotFoundError(f"rows={str(rows)!r} does not exist; give a Parquet or CSV file of new rows")
+
+
+def write_predictions(fit: "Fit", rows: Path, output: Path, **options: Any) -> pd.DataFrame:
+    """Write the columns of a file's rows and after them their predictions; return these predictions."""
+    new: pd.DataFrame = read_csv(rows) if rows.suffix.lower() == ".csv" else pd.read_parquet(rows)
+    if all(name is not None for name in new.index.names):  # such as the rows' identities, which pandas stores so
+        new = new.reset_index()
+    predicted: pd.DataFrame = fit.predict(new, **options)
+    if both := [str(name) for name in predicted.columns if name in new.columns]:
+        raise ValueError(f"{rows} has a column {both[0]!r}, as the predictions do; rename it")
+    table = pd.concat([new, predicted], axis=1)
+    with whole_file(output) as partial:
+        table.to_csv(partial, index=False) if output.suffix.lower() == ".csv" else table.to_parquet(
+            partial, index=False
+        )
+    return predicted

@@ -11,7 +11,7 @@ Reference: Gelman, Meng and Stern (1996), Posterior predictive assessment of mod
 """
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
@@ -26,7 +26,7 @@ from bayescore.data.responses import Expression, events_of, numbers_of
 from bayescore.data.tables import is_table
 from bayescore.diagnostics.elpd import Responses, sampled_counts
 from bayescore.families import Family
-from bayescore.fitting.parts import MAX_ROWS, SAMPLE_SEED, FitParts, parameters
+from bayescore.fitting.parts import MAX_ROWS, SAMPLE_SEED, parameters
 from bayescore.fitting.route import all_rows_of
 from bayescore.models.predictor import Predictor
 from bayescore.numerics.sampling import merge, uniform_rows
@@ -34,8 +34,11 @@ from bayescore.samplers.posterior import made_here
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError, RandomState, check_integer, check_seed
 
+if TYPE_CHECKING:
+    from bayescore.fitting.result import Fit
 
-def with_predictive(fit: FitParts, data: Any, y: Any, *, max_draws: int, random_state: RandomState) -> Any:
+
+def with_predictive(fit: "Fit", data: Any, y: Any, *, max_draws: int, random_state: RandomState) -> Any:
     """Return the groups posterior, posterior_predictive, log_likelihood and observed_data; arguments as of `Fit`."""
     check_integer(max_draws, "max_draws", low=1)
     seed, posterior = check_seed(random_state), fit._posterior()
@@ -81,7 +84,7 @@ def _log_densities(own: Responses, predictor: Predictor, family: Family) -> Floa
     return found
 
 
-def _responses(fit: FitParts, data: Any, y: Any) -> Responses:
+def _responses(fit: "Fit", data: Any, y: Any) -> Responses:
     """Return rows in the design with their responses, in their order: those given, or of the fit; up to `MAX_ROWS`."""
     core, posterior = fit.coreset, fit._posterior()
     if isinstance(data, WeightedData):
@@ -105,14 +108,14 @@ def _responses(fit: FitParts, data: Any, y: Any) -> Responses:
     return found
 
 
-def _of_fit(fit: FitParts) -> Dataset:
+def _of_fit(fit: "Fit") -> Dataset:
     given = fit._rows_given
     if given.once:
         raise DataError("the rows came once and are gone; give data, rows with their responses")
     return given.rows(fit.coreset)
 
 
-def _given_rows(fit: FitParts, data: Any, y: Any) -> Dataset:
+def _given_rows(fit: "Fit", data: Any, y: Any) -> Dataset:
     core, design = fit.coreset, fit.coreset.design
     given = fit._given or all_rows_of(core, data, {}, progressbar=False)
     roles = {name: own for name, own in given.roles.items() if name != "weights"}  # each row counts once

@@ -78,7 +78,7 @@ from bayescore.data.dataset import ComomentsTotal, Dataset
 from bayescore.data.design import Design
 from bayescore.data.formula_design import formula_of
 from bayescore.data.formula_parsing import parsed
-from bayescore.data.open import open_designed, spelled_out
+from bayescore.data.open import open_designed
 from bayescore.data.source import Source
 from bayescore.data.sources import has_named_columns
 from bayescore.data.tables import is_table
@@ -95,18 +95,28 @@ from bayescore.models.groups.rows import label_weights
 from bayescore.models.laplace import missed_terms
 from bayescore.models.posterior import Derivatives, likelihood_terms, posterior
 from bayescore.priors import Independent, Normal, Prior
-from bayescore.priors.by_name import ByName, leaves_out, prior_of
-from bayescore.priors.groups import GroupPrior, check_group_prior, default_prior, of_comoments, standard_prior
+from bayescore.priors.by_name import ByName, leaves_out, prior_from_dict, prior_of
+from bayescore.priors.groups import (
+    GroupPrior,
+    check_group_prior,
+    default_prior,
+    is_default,
+    of_comoments,
+    standard_prior,
+)
 from bayescore.priors.prior import check_prior
 from bayescore.progress import say, step
 from bayescore.report.certify import Certificate, certify
-from bayescore.samplers.posterior import read_posterior
+from bayescore.samplers.posterior import of_own_model, read_posterior
 from bayescore.samplers.registry import AUTO, SAMPLERS
 from bayescore.samplers.sample import sample
 from bayescore.samplers.summaries import DataUnits, with_scales
 from bayescore.text import number
 from bayescore.types import INTERCEPT, FloatArray, WeightedData
 from bayescore.validation import DataError, LittleGainWarning, check_alone, check_choice, check_integer, warn
+
+ROLES = ("label", "weights", "offset", "trials", "exposure", "groups", "missing")
+"""Arguments that say what columns are, remembered with the rows."""
 
 
 @contextmanager
@@ -129,10 +139,6 @@ class Given:
     roles: Mapping[str, Any] = field(default_factory=dict)  # label, weights, offset, trials, exposure, ...
     progressbar: bool = False
     known: bool = True  # to be the rows of the fit
-
-    def __post_init__(self) -> None:
-        if self.formula is not None:
-            object.__setattr__(self, "formula", spelled_out(self.formula, self.data, self.y, self.roles))
 
     @property
     def once(self) -> bool:
@@ -1044,3 +1050,56 @@ def called(core: Coreset) -> str:
         exact = "all rows as they are"
     kind = exact if core.lossless else f"{core.method!r}"
     return f"{kind}, {len(core):,} rows"
+
+
+def route_of_draws(
+    idata: Any, core: Coreset, given_rows: tuple[Any, Any], roles: Mapping[str, Any], *, model: Any, progressbar: bool
+) -> Route:
+    """Return the route whose last step is the certificate of draws; arguments as in `Fit.from_draws`."""
+    data, y = given_rows
+    if not isinstance(core, Coreset):
+        raise TypeError(f"core is a {type(core).__name__}; give the coreset that the draws are of")
+    if unknown := sorted(set(roles) - set(ROLES)):
+        raise TypeError(f"{unknown[0]}={roles[unknown[0]]!r} is no role of a column; they are {', '.join(ROLES)}")
+    if data is None and (extra := [name for name, own in {"y": y, **roles}.items() if own is not None]):
+        raise TypeError(f"{extra[0]} is given and data is not: give the rows too, or neither")
+    idata = idata if model is None else of_own_model(idata, core)
+    posterior, prior = read_posterior(idata, "idata"), None
+    story = posterior.story
+    if story:
+        own = prior_from_dict(story["prior"])
+        prior = None if is_default(own, core) else raw_prior(own, core.design)
+    elif model is None:
+        raise DataError(
+            "idata does not tell its prior; give what bayescore.sample returned for a coreset, or model=, the "
+            "PyMC model that the draws are of"
+        )
+    if posterior.features != core.feature_names or (story and story["rows"] != core.rows_digest):
+        raise DataError("idata is not of core's posterior; give the coreset that the draws are of")
+    rows, labels = (core, None) if data is None else (data, y)
+    formula = None if data is None else formula_of(core.design)
+    intercept = core.design.constant is not None
+    positive = core.classes[1] if core.response == "labels" else None
+    given = Given(rows, labels, formula, intercept, positive, dict(roles), progressbar)
+    begin = time.perf_counter()
+    if given.lossy or (model is not None and core.groups):
+        found = refused(idata, _UNCHECKED if given.lossy else _OWN_GROUPS)
+    else:
+        found = given.certify(idata, core, MAX_DRAWS, model)
+    taken, why = time.perf_counter() - begin, f"{found.level}: {found.text}"
+    route = Route(given, core.family, prior, 0, 600.0)
+    route.core, route.drawn, route.certificate = core, idata, found
+    route.story = [Step("certify", core.n_total, found.n_passes, taken, why)]
+    route.keep()
+    return route
+
+
+_UNCHECKED = (
+    "The draws were not checked: no rows were given, and the coreset misses a part of them. Give the rows, "
+    "Fit.from_draws(idata, core, rows), or to this fit, fit.update(data=rows)."
+)
+
+_OWN_GROUPS = (
+    "The draws were not checked: there is no certificate of a model of your own with effects of groups. Draws of "
+    "sample(core), or of fit with a term (1 | g), have one."
+)

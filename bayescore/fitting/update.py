@@ -4,7 +4,7 @@ import math
 import warnings
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from bayescore.data.source import Source
 from bayescore.diagnostics.results import Level, Need
 from bayescore.families.family import check_family
 from bayescore.fitting.earlier import EarlierRows, missed_by, stand_in, standard_error
-from bayescore.fitting.parts import FitParts, parameters
+from bayescore.fitting.parts import known_prior, parameters
 from bayescore.fitting.route import FAILURES, Given, Route, all_rows_of, called
 from bayescore.limits import NEGLIGIBLE_ERROR
 from bayescore.models.predictor import Factor
@@ -32,6 +32,9 @@ from bayescore.samplers.registry import AUTO
 from bayescore.types import NO_GROUP, NO_ROW
 from bayescore.validation import DataError, warn
 
+if TYPE_CHECKING:
+    from bayescore.fitting.result import Fit
+
 _REMEDY = "give all rows: fit.update(data=rows)."
 _FIRST_ORDER = 1.0  # sd in nats of what a coreset misses, beyond which first-order errors say little
 _OF_FEW = ("the labels are completely separated", "all .* rows of the coreset have one label")
@@ -41,7 +44,7 @@ _OF_FEW = ("the labels are completely separated", "all .* rows of the coreset ha
 class NewRows(Given):
     """New rows, a coreset of earlier ones, and the sums and samples of the earlier rows that were `kept`."""
 
-    fit: FitParts | None = None
+    fit: "Fit | None" = None
     kept: tuple[EarlierRows, ...] = ()
     before: list[Coreset] = field(default_factory=list)  # the earlier coreset, once new groups are known
 
@@ -147,7 +150,7 @@ class Updated:
     kept: tuple[EarlierRows, ...]
 
 
-def updated(fit: FitParts, new: tuple[Any, Any, dict[str, Any]], data: Any, *, progressbar: bool) -> Updated:
+def updated(fit: "Fit", new: tuple[Any, Any, dict[str, Any]], data: Any, *, progressbar: bool) -> Updated:
     """Return a fit updated by new rows, labels and roles, and certified by all rows as `data` if there are any."""
     rows, y, beside = new
     roles = {
@@ -171,7 +174,7 @@ def updated(fit: FitParts, new: tuple[Any, Any, dict[str, Any]], data: Any, *, p
         kept = (EarlierRows.of(source, fit.coreset, fit._posterior().predictor()),)
     arrived = NewRows(rows, y, roles=roles, progressbar=progressbar, fit=fit, kept=kept)
     remedy = ", so that update cannot draw again; give the fit a prior first: fit.with_prior(prior).update(...)"
-    prior = fit._known_prior(remedy)
+    prior = known_prior(fit, remedy)
     core, sds = fit.coreset, fit.group_prior
     route = Route(
         whole or arrived,

@@ -48,6 +48,6 @@ def test_votes_by_state_end_to_end(shared_data):
     turned.posterior["u_stt"].values[:] = turned.posterior["u_stt"].values[..., ::-1].copy()
     assert off(turned).max() > 7
     fit = fit_of(idata, core)
-    assert len(fit.plot_caterpillar().get_yticklabels()) == 51
+    assert len(fit.plot_effects().get_yticklabels()) == 51
     assert "stt" in replace(fit, certificate=certificate).plot_shrinkage().get_xlabel()
     mpl.pyplot.close("all")

@@ -42,7 +42,7 @@ def closed():
 def test_effects_are_drawn_in_units_of_the_data(fit):
     kind, found = fit
     for effect in ("1", "x") if kind == "slopes" else ("1",):
-        axes = found.plot_caterpillar("g", effect=effect)
+        axes = found.plot_effects("g", effect=effect)
         table = found.effects("g", effect=effect).sort_values("mean", ascending=False)
         drawn = np.concatenate([line.get_xdata() for line in axes.lines if len(line.get_xdata()) not in (0, 2)])
         assert set(np.round(drawn, 9)) <= set(np.round(table["mean"], 9))
@@ -82,15 +82,15 @@ def test_what_has_no_picture_is_named(fit, rows):
     kind, found = fit
     if kind == "slopes":
         with pytest.raises(DataError, match="effect='z' does not vary by 'g'; these do: 1, x"):
-            found.plot_caterpillar(effect="z")
+            found.plot_effects(effect="z")
     if kind == "crossed":
         with pytest.raises(DataError, match="are 'g', 'h'; name one"):
             found.plot_shrinkage()
         with pytest.raises(DataError, match="are 'g', 'h'; name one"):
-            found.plot_caterpillar()
+            found.plot_effects()
     if kind == "one":
         with pytest.raises(DataError, match="effect='x' does not vary by 'g'"):
-            found.plot_caterpillar(effect="x")
+            found.plot_effects(effect="x")
         numbers = bc.fit("x ~ 1 + (1 | g)", rows, family="normal", random_state=1, progressbar=False)
         with pytest.raises(DataError, match="the response is a number"):
             numbers.plot_shrinkage()

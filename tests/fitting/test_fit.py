@@ -14,6 +14,7 @@ import bayescore as bc
 from bayescore.diagnostics.results import Level, Need, Remedy
 from bayescore.families.family import check_family
 from bayescore.fitting import route as routes
+from bayescore.fitting.page import fit_call
 from bayescore.fitting.route import FitOptions, overheard
 from tests.fitting.printed import one_line
 
@@ -295,7 +296,7 @@ def test_options_of_draws_and_coreset_are_taken_and_kept(rows, tmp_path):
     assert fit.coreset.method == "calibrated"
     assert len(fit.coreset) <= 150
     assert fit._options == FitOptions(**asked)
-    assert fit._call().endswith(
+    assert fit_call(fit).endswith(
         "draws=300, tune=400, chains=3, sampler='mala', method='calibrated', size=150, random_state=1)"
     )
     assert fit.story[1].why.startswith("3 chains of ")

@@ -9,7 +9,7 @@ import pytest
 import bayescore as bc
 from bayescore.compat import ARVIZ_1
 from bayescore.data.design import Grouping
-from bayescore.fitting.prior_draws import correlation_draws, half_draws
+from bayescore.fitting.prior import correlation_draws, half_draws
 from bayescore.validation import DataError
 
 RNG = np.random.default_rng(11)

@@ -10,8 +10,8 @@ import pytest
 import bayescore as bc
 from bayescore.data.design import Design
 from bayescore.families.family import check_family
+from bayescore.fitting.prior import draws_under, rescaled
 from bayescore.fitting.route import design_prior
-from bayescore.fitting.tables import rescaled
 from bayescore.models.posterior import likelihood_terms
 from bayescore.priors.by_name import prior_from_dict, prior_of
 from bayescore.priors.groups import on_columns
@@ -204,7 +204,7 @@ def test_the_prior_of_sds_of_effects_is_kept_by_all_that_draws_again(grouped, tm
         assert "Group prior: HalfNormal(sigma=0.05)" in one_line(each)
     assert default.prior_summary()["in_data_units"]["sigma_g"] == "HalfStudentT(nu=3, sigma=2.5)"
     assert "group prior" not in repr(default)
-    again = fit._drawn_again(bc.priors.Normal(0.0, 2.5))
+    again = draws_under(fit, bc.priors.Normal(0.0, 2.5))
     assert float(again.posterior["sigma_g"].mean()) < 0.6 * sigma
 
 

