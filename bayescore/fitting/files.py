@@ -22,7 +22,7 @@ import json
 import os
 import reprlib
 import shutil
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -136,11 +136,11 @@ def _write(fit: "Fit", folder: Path) -> None:
         "format": FORMAT,
         "version": version("bayescore"),
         "level": fit.level,
-        "story": [step.to_dict() for step in fit.story],
+        "story": [asdict(step) for step in fit.story],
         "prior": None if fit.prior is None else given_to_dict(fit.prior),
         "seed": fit._seed,
         "max_seconds": fit._max_seconds,
-        "options": fit._options.to_dict(),
+        "options": asdict(fit._options),
         "roles": roles,
         "arrays": [] if given is None else sorted(set(given.roles) - set(roles)),
         "certificate": {**certificate, "level": str(found.level)},

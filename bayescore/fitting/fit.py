@@ -1,7 +1,7 @@
 """`fit`: from rows to a posterior that can be used."""
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import replace
 from typing import Any
 
 from bayescore.coresets.stream import StreamingCoreset
@@ -14,9 +14,10 @@ from bayescore.data.tables import is_table
 from bayescore.families import Family
 from bayescore.families.family import check_family
 from bayescore.fitting.clusters import check_curvature, check_labels, weights_in_domain
-from bayescore.fitting.imputed import InDesign, pooled, tables_of
+from bayescore.fitting.imputed import pooled, tables_of
+from bayescore.fitting.prior import check_priors
 from bayescore.fitting.result import Fit, fit_of_route
-from bayescore.fitting.route import FitOptions, Given, Route, check_priors
+from bayescore.fitting.route import FitOptions, Given, Route
 from bayescore.priors import Normal, Prior
 from bayescore.priors.groups import GroupPrior
 from bayescore.samplers.registry import AUTO, SAMPLERS, check_fit, check_sd
@@ -241,11 +242,10 @@ def _pooled(first: Fit, others: list[dict[str, Any]], **beside: Any) -> Fit:
     known, fits = first._rows_given, [first]
     beside |= {"in_design": first._design_prior}
     for k, own in enumerate(others, 1):
-        rows = {each.name: getattr(known, each.name) for each in fields(Given)}
-        rows |= {"data": own["data"], "y": own.get("y"), "positive": None}  # the design has the classes
-        given, family, seed = InDesign(**rows, like=first.coreset), first.coreset.family, first._seed + k
-        found = fit_given(given, family, first.prior, max_seconds=first._max_seconds, random_state=seed, **beside)
-        fits.append(found)
+        # the design has the classes
+        given = replace(known, data=own["data"], y=own.get("y"), positive=None, like=first.coreset)
+        asked = {"max_seconds": first._max_seconds, "random_state": first._seed + k, **beside}
+        fits.append(fit_given(given, first.coreset.family, first.prior, **asked))
     return pooled(fits)
 
 

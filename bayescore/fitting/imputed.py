@@ -10,17 +10,15 @@ for Nonresponse in Surveys.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
 from bayescore.compat import as_xarray
-from bayescore.coresets.build import all_rows, build_coreset
-from bayescore.data.coreset import Coreset
 from bayescore.diagnostics.results import Level
-from bayescore.fitting.route import Given, Step
+from bayescore.fitting.route import Step
 from bayescore.models.groups.effects import EffectDraws
 from bayescore.validation import DataError
 
@@ -28,33 +26,6 @@ if TYPE_CHECKING:
     from bayescore.fitting.result import Fit
 
 _LEVELS = (Level.CERTIFIED, Level.CORRECTED, Level.NOT_CERTIFIED)  # from best to worst
-
-
-@dataclass(frozen=True, eq=False)
-class InDesign(Given):
-    """Rows that are read in the design of the coreset `like`, in whose units the sd of numbers' noise is found."""
-
-    like: Coreset | None = None
-
-    @property
-    def standardize(self) -> bool:
-        """Whether a build has still to standardise columns."""
-        return False
-
-    def build(self, **options: Any) -> Coreset:
-        """Return a coreset in the design."""
-        assert self.like is not None
-        core = build_coreset(self.data, self.y, design=self.like.design, **self.told(), **options)
-        return self._with_unknown_sd(core)
-
-    def everything(self, family: str) -> Coreset:
-        """Return all rows, in memory."""
-        assert self.like is not None
-        return self._with_unknown_sd(all_rows(self.data, self.y, design=self.like.design, **self.told(), family=family))
-
-    def _with_unknown_sd(self, core: Coreset) -> Coreset:
-        assert self.like is not None
-        return replace(core, params={**self.like.params, **core.params}) if self.like._sd_unknown else core
 
 
 def tables_of(data: Any) -> list[Any]:

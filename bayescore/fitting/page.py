@@ -92,8 +92,8 @@ def fit_call(fit: "Fit") -> str:
         asked.pop("label", None)
     if not (fit.group_prior == DEFAULT_GROUP_PRIOR or is_default(fit.group_prior, core)):
         asked["group_prior"] = fit.group_prior
-    usual = FitOptions().to_dict()
-    asked |= {name: value for name, value in fit._options.to_dict().items() if value != usual[name]}
+    usual = vars(FitOptions())
+    asked |= {name: value for name, value in vars(fit._options).items() if value != usual[name]}
     words = [f"{name}={_shown(name, value)}" for name, value in asked.items() if value is not None]
     rows = without_keys(str(given.data)) if given is not None and isinstance(given.data, str | Path) else None
     first = [repr(rows) if rows else "rows"]

@@ -1,5 +1,21 @@
 r"""What a fit says about its prior: draws from it, of parameters and responses, and what another scale of it does.
 
+Priors in units of the data's own columns, and the default one, for design matrices with standardised columns.
+
+`fit` standardises the columns of models with an intercept. The default prior is
+
+.. math:: c_d \sim N(0, (2.5 / \mathrm{sd}(x_d | x_{-d}))^2), \qquad \alpha \sim N(0, 2.5^2),
+
+c_d the coefficient of a raw column, sd(x_d | x_{-d}) the weighted population sd over all rows of what remains of the
+column after its regression on the others (`priors.groups.given_others`), \alpha the intercept where all columns are at
+their means. Where columns are uncorrelated these are rstanarm's default priors for ``binomial(link = "logit")``, which
+go by sd(x_d). Of columns that nearly determine each other, as a year and its square, rstanarm's say that all
+coefficients are small one by one, and overrule what the rows tell about their sums; these do not. Those of numbers with
+normal noise are in units of y. A prior that is given is on c_d and \alpha too, so that "Intercept" means the same as in
+rstanarm and brms.
+
+Reference: Gabry and Goodrich, Prior distributions for rstanarm models (vignette of rstanarm 2.32).
+
 Effects of a group are N(0, S), S of sds and correlations that are drawn, too. Correlations have the density
 det(R)^(eta - 1), drawn by partial correlations (Lewandowski, Kurowicka and Joe 2009, Journal of Multivariate
 Analysis 100).
@@ -17,7 +33,7 @@ with power-scaling, Statistics and Computing 34.
 
 import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +42,7 @@ import pandas as pd
 import xarray as xr
 
 from bayescore.compat import as_xarray, inference_data
-from bayescore.data.design import Grouping
+from bayescore.data.design import Design, Grouping
 from bayescore.diagnostics.results import Level
 from bayescore.families.normal import Gaussian
 from bayescore.fitting.parts import (
@@ -40,9 +56,10 @@ from bayescore.fitting.parts import (
 )
 from bayescore.models.predictor import Factor, Predictor
 from bayescore.numerics.psis import full_weights
-from bayescore.priors import Prior
-from bayescore.priors.by_name import ByName
-from bayescore.priors.groups import LKJ_ETA, GroupPrior, group_prior_from_dict
+from bayescore.priors import Independent, Prior
+from bayescore.priors.by_name import ByName, leaves_out, prior_of
+from bayescore.priors.groups import LKJ_ETA, GroupPrior, group_prior_from_dict, standard_prior
+from bayescore.priors.prior import check_prior
 from bayescore.samplers.posterior import in_data_units, made_here, read_posterior
 from bayescore.samplers.sample import sample
 from bayescore.tables import Table
@@ -54,6 +71,70 @@ if TYPE_CHECKING:
 
 SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)
 """Factors of the prior's scale, by default."""
+
+
+def design_prior(given: Prior | Mapping[str, Prior] | None, design: Design, default: Prior | None = None) -> Prior:
+    """Return the prior of the coefficients of a design, given one in units of the data's own columns.
+
+    By default it is `default`, in units of the design, or that of its standardised columns. Hierarchies and
+    multivariate priors, whose parameters are not one coefficient's, stay as they are: they are on the standardised
+    columns.
+    """
+    names = design.names
+    if given is None:
+        return standard_prior(design) if default is None else default
+    prior = prior_of(given, names)
+    if not isinstance(prior, Independent):
+        return prior
+    each = _scaled(prior, names, design.scales)
+    if isinstance(prior, ByName) and leaves_out(given):
+        rest = design_prior(None, design, default)
+        for d in prior.unnamed:
+            each[d] = rest.of_coefficient(d, names[d], len(names))
+    return _together(each, names)
+
+
+def raw_prior(prior: Prior, design: Design) -> Prior:
+    """Return the prior in units of the data's own columns, given that of the design's: `design_prior` backwards."""
+    if not isinstance(prior, Independent):
+        return prior
+    return _together(_scaled(prior, design.names, 1.0 / design.scales), design.names)
+
+
+def _scaled(prior: Prior, names: Sequence[str], scales: FloatArray) -> list[Prior]:
+    """Return the prior of each coefficient, which is `scales` times as large."""
+    D = len(names)
+    prior.parts(D)  # shapes
+    each = [prior.of_coefficient(d, name, D) for d, name in enumerate(names)]
+    return [
+        one.replaced(**{name: float(getattr(one, name) * scale) for name in one.in_units})
+        for one, scale in zip(each, scales, strict=True)
+    ]
+
+
+def _together(each: list[Prior], names: Sequence[str]) -> Prior:
+    """Return one prior of all coefficients: if of one class, a parameter is a number where they agree, or a vector."""
+    if any(type(one) is not type(each[0]) for one in each):
+        return prior_of(dict(zip(names, each, strict=True)), names)
+    values = {name: tuple(getattr(one, name) for one in each) for name in each[0].parameters()}
+    return each[0].replaced(**{name: own[0] if len(set(own)) == 1 else own for name, own in values.items()})
+
+
+def check_priors(prior: Any) -> None:
+    """Raise unless `prior` is one: names of coefficients are checked once they are known."""
+    if prior is None:
+        return
+    for name, own in prior.items() if isinstance(prior, Mapping) else [("", prior)]:
+        try:
+            check_prior(own)
+        except TypeError as error:
+            said = str(error).removeprefix("prior").removeprefix(f"={own!r} ")
+            which = f"prior[{name!r}]" if name else "prior"
+            raise TypeError(
+                f"{which}={own!r} {said}. A flat prior is not among them, as labels that "
+                "some column separates would have no posterior; a wide one is prior=bc.priors.Normal(0, 10)"
+            ) from None
+
 
 ROWS = 1000
 """Rows whose responses are drawn, at most."""

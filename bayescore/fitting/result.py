@@ -23,14 +23,13 @@ from bayescore.fitting.overview import overview
 from bayescore.fitting.page import write_page
 from bayescore.fitting.parts import check_model_spread, interval_names, known_prior
 from bayescore.fitting.predictive import with_predictive
-from bayescore.fitting.prior import SCALES, prior_predictive, prior_sensitivity
+from bayescore.fitting.prior import SCALES, check_priors, prior_predictive, prior_sensitivity
 from bayescore.fitting.pull import Pull, pull_of
 from bayescore.fitting.route import (
     FitOptions,
     Given,
     Route,
     Step,
-    check_priors,
     check_same_rows,
     in_memory,
     missing_was_said,

@@ -23,22 +23,6 @@ What `fit` did, step by step.
 
 What `fit` was given: rows and the roles of their columns, remembered so that later questions need none.
 
-Priors in units of the data's own columns, and the default one, for design matrices with standardised columns.
-
-`fit` standardises the columns of models with an intercept. The default prior is
-
-.. math:: c_d \sim N(0, (2.5 / \mathrm{sd}(x_d | x_{-d}))^2), \qquad \alpha \sim N(0, 2.5^2),
-
-c_d the coefficient of a raw column, sd(x_d | x_{-d}) the weighted population sd over all rows of what remains of the
-column after its regression on the others (`priors.groups.given_others`), \alpha the intercept where all columns are at
-their means. Where columns are uncorrelated these are rstanarm's default priors for ``binomial(link = "logit")``, which
-go by sd(x_d). Of columns that nearly determine each other, as a year and its square, rstanarm's say that all
-coefficients are small one by one, and overrule what the rows tell about their sums; these do not. Those of numbers with
-normal noise are in units of y. A prior that is given is on c_d and \alpha too, so that "Intercept" means the same as in
-rstanarm and brms.
-
-Reference: Gabry and Goodrich, Prior distributions for rstanarm models (vignette of rstanarm 2.32).
-
 Whether rows that a fit is given again are those that it was made of, by sums over them in one pass.
 
 The coreset knows their number and their weight. Without groups, and of sums of all rows, it also knows their score at
@@ -59,11 +43,11 @@ import importlib.util
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from rich.console import Console
@@ -89,29 +73,28 @@ from bayescore.families import Family
 from bayescore.families.family import check_family
 from bayescore.families.normal import Gaussian
 from bayescore.fitting.earlier import EarlierRows
+from bayescore.fitting.prior import design_prior, raw_prior
 from bayescore.limits import MAX_DRAWS as MOST_DRAWS
 from bayescore.limits import MAX_ROWS_BYTES
 from bayescore.models.groups.rows import label_weights
 from bayescore.models.laplace import missed_terms
 from bayescore.models.posterior import Derivatives, likelihood_terms, posterior
-from bayescore.priors import Independent, Normal, Prior
-from bayescore.priors.by_name import ByName, leaves_out, prior_from_dict, prior_of
+from bayescore.priors import Normal, Prior
+from bayescore.priors.by_name import leaves_out, prior_from_dict, prior_of
 from bayescore.priors.groups import (
     GroupPrior,
     check_group_prior,
     default_prior,
     is_default,
     of_comoments,
-    standard_prior,
 )
-from bayescore.priors.prior import check_prior
 from bayescore.progress import say, step
 from bayescore.report.certify import Certificate, certify
 from bayescore.samplers.posterior import of_own_model, read_posterior
 from bayescore.samplers.registry import AUTO, SAMPLERS
 from bayescore.samplers.sample import sample
 from bayescore.samplers.summaries import DataUnits, with_scales
-from bayescore.text import number
+from bayescore.text import counted, number
 from bayescore.types import INTERCEPT, FloatArray, WeightedData
 from bayescore.validation import DataError, LittleGainWarning, check_alone, check_choice, check_integer, warn
 
@@ -131,6 +114,8 @@ def missing_was_said() -> Iterator[None]:
 class Given:
     """Rows, labels and roles, as `build_coreset` takes them."""
 
+    whole: ClassVar[bool] = True  # whether these are all rows of the fit
+
     data: Any
     y: Any = None
     formula: str | None = None
@@ -139,6 +124,7 @@ class Given:
     roles: Mapping[str, Any] = field(default_factory=dict)  # label, weights, offset, trials, exposure, ...
     progressbar: bool = False
     known: bool = True  # to be the rows of the fit
+    like: Coreset | None = None  # in whose design the rows are read, and in whose units the sd of numbers' noise is
 
     @property
     def once(self) -> bool:
@@ -147,39 +133,43 @@ class Given:
 
     @property
     def lossy(self) -> bool:
-        """Whether there is no more of the rows than a coreset that misses a part of them."""
+        """True if only a coreset that misses a part of the rows is left of them."""
         return isinstance(self.data, Coreset) and not self.data.lossless
 
     @property
-    def whole(self) -> bool:
-        """Whether these are all rows of the fit."""
-        return True
-
-    @property
-    def has_intercept(self) -> bool:
-        """Whether the model has an intercept."""
-        if isinstance(self.data, Coreset):
-            return self.data.design.constant is not None
-        if self.formula is None:
-            return self.intercept
-        return any(str(term) == "1" for term in parsed(self.formula).terms)
-
-    @property
-    def standardize(self) -> bool:
-        """Whether columns are standardised: intercepts take up their means, and the rows can be read again."""
-        return self.has_intercept and not self.once and not isinstance(self.data, Coreset)
+    def adds_intercept(self) -> bool:
+        """Whether a build adds an intercept to rows without a formula."""
+        return self.formula is None and self.intercept and not isinstance(self.data, Coreset)
 
     def build(self, **options: Any) -> Coreset:
         """Return a coreset; one that is given in place of rows stays as it is."""
         if isinstance(self.data, Coreset) and self.lossy:
             return self.data
-        return build_coreset(self.data, self.y, **self.told(), positive=self.positive, **self._design(), **options)
+        return self._with_unknown_sd(build_coreset(self.data, self.y, **self.told(), **self._design(), **options))
 
     def everything(self, family: str) -> Coreset:
         """Return all rows, in memory."""
         if isinstance(self.data, Coreset):
             return self.data
-        return all_rows(self.data, self.y, **self.told(), positive=self.positive, **self._design(), family=family)
+        return self._with_unknown_sd(all_rows(self.data, self.y, **self.told(), **self._design(), family=family))
+
+    def _with_unknown_sd(self, core: Coreset) -> Coreset:
+        if self.like is None or not self.like._sd_unknown:
+            return core
+        return replace(core, params={**self.like.params, **core.params})
+
+    def _design(self) -> dict[str, Any]:
+        """Return the arguments of builds that say what columns the rows have."""
+        if self.like is not None:
+            return {"design": self.like.design}
+        has_intercept = self.intercept
+        if self.formula is not None:
+            has_intercept = any(str(term) == "1" for term in parsed(self.formula).terms)
+        # intercepts take up the means of columns, and the rows are read again
+        standardize = has_intercept and not self.once and not isinstance(self.data, Coreset)
+        asked = {"formula": self.formula, "standardize": standardize, "positive": self.positive}
+        named = isinstance(self.data, Coreset) or self.formula is not None
+        return asked if named else {**asked, "intercept": self.intercept}
 
     def certify(self, idata: Any, core: Coreset, max_draws: int, model: Any = None) -> Certificate:
         """Return the certificate of draws of a coreset; a lossless one is held against itself."""
@@ -263,17 +253,11 @@ class Given:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the build gives them
             names = self.undesigned(response=response).design.names
-        added = self.formula is None and self.intercept and not isinstance(self.data, Coreset)
-        prior_of(prior, (INTERCEPT, *names) if added else names)
+        prior_of(prior, (INTERCEPT, *names) if self.adds_intercept else names)
 
     def told(self) -> dict[str, Any]:
         """Return the roles of columns, as verbs take them."""
         return {**self.roles, "progressbar": self.progressbar}
-
-    def _design(self) -> dict[str, Any]:
-        own = {"formula": self.formula, "standardize": self.standardize}
-        named = isinstance(self.data, Coreset) or self.formula is not None
-        return own if named else {**own, "intercept": self.intercept}
 
 
 def all_rows_of(core: Coreset, data: Any, roles: dict[str, Any], *, progressbar: bool) -> Given:
@@ -299,76 +283,6 @@ def rows_like(core: Coreset, data: Any, y: Any, **own: Any) -> Given:
     return Given(data, y, formula_of(core.design), core.design.constant is not None, positive, **own)
 
 
-def design_prior(given: Prior | Mapping[str, Prior] | None, design: Design, default: Prior | None = None) -> Prior:
-    """Return the prior of the coefficients of a design, given one in units of the data's own columns.
-
-    By default it is `default`, in units of the design, or that of its standardised columns. Hierarchies and
-    multivariate priors, whose parameters are not one coefficient's, stay as they are: they are on the standardised
-    columns.
-    """
-    names = design.names
-    if given is None:
-        return standard_prior(design) if default is None else default
-    prior, scales = prior_of(given, names), design.scales
-    if not isinstance(prior, Independent):
-        return prior
-    each = _each(prior, names, scales)
-    if isinstance(prior, ByName) and leaves_out(given):
-        rest = design_prior(None, design, default)
-        for d in prior.unnamed:
-            each[d] = rest.of_coefficient(d, names[d], len(names))
-    return _together(each, names)
-
-
-def raw_prior(prior: Prior, design: Design) -> Prior:
-    """Return the prior in units of the data's own columns, given that of the design's: `design_prior` backwards."""
-    if not isinstance(prior, Independent):
-        return prior
-    return _together(_each(prior, design.names, 1.0 / design.scales), design.names)
-
-
-def _each(prior: Prior, names: Sequence[str], scales: FloatArray) -> list[Prior]:
-    """Return the prior of each coefficient, which is `scales` times as large."""
-    prior.parts(D := len(names))  # shapes
-    return [_scaled(prior.of_coefficient(d, name, D), scales[d]) for d, name in enumerate(names)]
-
-
-def _together(each: list[Prior], names: Sequence[str]) -> Prior:
-    if all(type(own) is type(each[0]) for own in each):
-        return _joined(each)
-    return prior_of(dict(zip(names, each, strict=True)), names)
-
-
-def _scaled(prior: Prior, scale: float) -> Prior:
-    """Return the prior of a coefficient that is `scale` times as large."""
-    return prior.replaced(**{name: float(getattr(prior, name) * scale) for name in prior.in_units})
-
-
-def _joined(each: list[Prior]) -> Prior:
-    """Return one prior of coefficients whose priors are of one class: a number where they agree, else a vector."""
-    together: dict[str, Any] = {}
-    for name in each[0].parameters():
-        values = [getattr(own, name) for own in each]
-        together[name] = values[0] if len(set(values)) == 1 else tuple(values)
-    return each[0].replaced(**together)
-
-
-def check_priors(prior: Any) -> None:
-    """Raise unless `prior` is one: names of coefficients are checked once they are known."""
-    if prior is None:
-        return
-    for name, own in prior.items() if isinstance(prior, Mapping) else [("", prior)]:
-        try:
-            check_prior(own)
-        except TypeError as error:
-            said = str(error).removeprefix("prior").removeprefix(f"={own!r} ")
-            which = f"prior[{name!r}]" if name else "prior"
-            raise TypeError(
-                f"{which}={own!r} {said}. A flat prior is not among them, as labels that "
-                "some column separates would have no posterior; a wide one is prior=bc.priors.Normal(0, 10)"
-            ) from None
-
-
 _EXACT, _NEAR = 0.01, 0.5  # limits of the score, in sds
 
 
@@ -376,15 +290,6 @@ _SHARE = 1e-6  # of a weight, that rounding may make
 
 
 _REMEDY = "give the rows that the fit was made of, or leave data out"
-
-
-class _RowTotals(NamedTuple):
-    """Sums over rows: number, weight, terms of the log-likelihood at a point, and weights by group and label."""
-
-    n_rows: int
-    weight: float
-    terms: Derivatives | None
-    labels: FloatArray | None  # of +1 and of -1, shape (G, 2)
 
 
 def in_memory(data: Any) -> bool:
@@ -410,75 +315,71 @@ def check_same_rows(given: Given, core: Coreset, effects: Any, point: FloatArray
     """
     if given.once:
         return
-    family, own, limit = check_family(core.family), None, _EXACT
+    family, score, limit = check_family(core.family), None, _EXACT
     if core.group is None or core.lossless:
         if core.shortfall is not None:
             point = core.shortfall.point
-            own = likelihood_terms(point, core, family) + missed_terms(core.shortfall, point)
+            score = likelihood_terms(point, core, family) + missed_terms(core.shortfall, point)
         elif core.lossless or core.method == "condensed":
-            own = likelihood_terms(point, core, family)
+            score = likelihood_terms(point, core, family)
         if "parts" in core.params or (core.shortfall is None and not core.lossless):
             limit = _NEAR
-    known = None
-    if own is None and core.groups and len(effects) and not updated:
+    by_label = None
+    if score is None and core.groups and len(effects) and not updated:
         first = core.groups[0]
         table = effects.iloc[: len(first) * len(first.effects) : len(first.effects)]
         ups = (table["weight"] * table["share"].fillna(0.0)).to_numpy(float)
-        known = np.stack([ups, table["weight"].to_numpy(float) - ups], axis=1)
-    sizes = 0 if known is None else len(known)
+        by_label = np.stack([ups, table["weight"].to_numpy(float) - ups], axis=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the fit gave them
         dataset = given.rows(core)
-        of_block = partial(_sums, family=family, point=None if own is None else point, n_groups=sizes)
-        found = _total(list(dataset.map(of_block, "checking rows", canonical=True)))
-    _compare(found, core, own, known, limit)
-
-
-def _sums(_: int, block: WeightedData, family: Family, point: FloatArray | None, n_groups: int) -> _RowTotals:
-    terms = None if point is None else likelihood_terms(point, block, family)
-    labels = None
-    if n_groups:
-        assert block.group is not None
-        labels = label_weights(block, block.group[:, 0], n_groups)
-    return _RowTotals(len(block), float(block.weights.sum()), terms, labels)
-
-
-def _total(parts: list[_RowTotals]) -> _RowTotals:
-    first = parts[0]
-    terms, labels = first.terms, first.labels
-    for own in parts[1:]:
-        terms = None if terms is None or own.terms is None else terms + own.terms
-        labels = None if labels is None or own.labels is None else labels + own.labels
-    return _RowTotals(sum(own.n_rows for own in parts), math.fsum(own.weight for own in parts), terms, labels)
-
-
-def _compare(found: _RowTotals, core: Coreset, own: Derivatives | None, known: FloatArray | None, limit: float) -> None:
-    """Raise unless sums are those that are known: `own` terms and weights by label and group where there are any."""
-    if found.n_rows != core.n_total:
-        raise DataError(f"data has {found.n_rows:,} rows, and the fit was made of {core.n_total:,}: {_REMEDY}")
-    if not math.isclose(found.weight, core.weight_total, rel_tol=_SHARE):
+        n_groups = 0 if by_label is None else len(by_label)
+        sums = partial(_sums, family=family, point=None if score is None else point, n_groups=n_groups)
+        sizes, weights, terms, labels = zip(*dataset.map(sums, "checking rows", canonical=True), strict=True)
+    if (n_rows := sum(sizes)) != core.n_total:
+        raise DataError(f"data has {n_rows:,} rows, and the fit was made of {core.n_total:,}: {_REMEDY}")
+    if not math.isclose(weight := math.fsum(weights), core.weight_total, rel_tol=_SHARE):
         raise DataError(
-            f"data has the total weight {found.weight:,.10g}, and the rows of the fit {core.weight_total:,.10g}: "
+            f"data has the total weight {weight:,.10g}, and the rows of the fit {core.weight_total:,.10g}: "
             f"{_REMEDY}, with their weights"
         )
-    if found.labels is not None and known is not None:
-        size = max(core.weight_total, 1.0) * _SHARE
-        off = np.abs(found.labels - known).max(axis=1)
-        if not off.max() <= size:
-            grouping, k = core.groups[0], int(off.argmax())
-            what = {"labels": f"labels {core.classes[1]!r}", "counts": "events"}.get(core.response, "rows")
-            there, then = found.labels[k, 0], known[k, 0]
-            if abs(there - then) <= size:
-                there, then, what = found.labels[k].sum(), known[k].sum(), "rows"
-            raise DataError(
-                f"data has {what} of weight {there:,.10g} in {grouping.name}={grouping.levels[k]!r}, and the fit "
-                f"{then:,.10g}: {_REMEDY}"
-            )
-    if found.terms is None or own is None:
+    if by_label is not None:
+        _check_labels(sum(labels), by_label, core)
+    if score is not None:
+        _check_score(sum(terms[1:], terms[0]), score, limit, core)
+
+
+def _sums(
+    _: int, block: WeightedData, family: Family, point: FloatArray | None, n_groups: int
+) -> tuple[int, float, Derivatives | None, FloatArray | None]:
+    """Return number and weight of rows, terms of the log-likelihood at a point, and weights of +1 and -1 by group."""
+    terms = None if point is None else likelihood_terms(point, block, family)
+    labels = None if block.group is None or not n_groups else label_weights(block, block.group[:, 0], n_groups)
+    return len(block), float(block.weights.sum()), terms, labels
+
+
+def _check_labels(labels: FloatArray, expected: FloatArray, core: Coreset) -> None:
+    """Raise unless the weights of +1 and -1 in each group of the first factor, shape (G, 2), are those of the fit."""
+    most = max(core.weight_total, 1.0) * _SHARE
+    gap = np.abs(labels - expected).max(axis=1)
+    if gap.max() <= most:
         return
-    F = np.abs(np.diagonal(own.precision))
+    grouping, k = core.groups[0], int(gap.argmax())
+    what = {"labels": f"labels {core.classes[1]!r}", "counts": "events"}.get(core.response, "rows")
+    now, then = labels[k, 0], expected[k, 0]
+    if abs(now - then) <= most:
+        now, then, what = labels[k].sum(), expected[k].sum(), "rows"
+    raise DataError(
+        f"data has {what} of weight {now:,.10g} in {grouping.name}={grouping.levels[k]!r}, and the fit {then:,.10g}: "
+        f"{_REMEDY}"
+    )
+
+
+def _check_score(terms: Derivatives, expected: Derivatives, limit: float, core: Coreset) -> None:
+    """Raise unless the gradient of the log-likelihood is that of the fit's rows, within `limit` sds."""
+    F = np.abs(np.diagonal(expected.precision))
     with np.errstate(divide="ignore", invalid="ignore"):  # of a column of zeros
-        gap = np.where(F > 0.0, np.abs(found.terms.gradient - own.gradient) / np.sqrt(F), 0.0)
+        gap = np.where(F > 0.0, np.abs(terms.gradient - expected.gradient) / np.sqrt(F), 0.0)
     if not gap.max() <= limit:
         name = core.feature_names[int(gap.argmax())]
         raise DataError(
@@ -587,12 +488,8 @@ class Step:
     why: str
 
     def __str__(self) -> str:
-        read = f", {self.passes} pass{'es' * (self.passes != 1)}" if self.passes else ""
+        read = f", {counted(self.passes, 'pass', 'passes')}" if self.passes else ""
         return f"{self.what:<8}{self.rows:>13,} rows{read}, {self.seconds:.1f} s: {self.why}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields as plain JSON values."""
-        return asdict(self)
 
 
 @contextmanager
@@ -695,10 +592,6 @@ class FitOptions:
         """The options of `build_coreset` that were given."""
         return {name: own for name, own in (("method", self.method), ("size", self.size)) if own != AUTO}
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the options as plain JSON values."""
-        return asdict(self)
-
 
 @dataclass
 class Route:
@@ -745,8 +638,7 @@ class Route:
         known = check_family(self.family or "logistic", seek=True)
         own = self.given.data
         rows = Dataset(own.as_source()) if isinstance(own, Coreset) else self.given.undesigned(response=known.response)
-        added = self.given.formula is None and self.given.intercept and not isinstance(own, Coreset)
-        n, D = rows.source.n_rows, rows.n_features + int(added)
+        n, D = rows.source.n_rows, rows.n_features + int(self.given.adds_intercept)
         refused = self._too_many(n, D)
         if not refused:
             part = next(iter(rows.blocks()))
@@ -1001,7 +893,7 @@ class Route:
         return self.seeds[sum(step.what in ("build", "sample", "update") for step in self.story) % len(self.seeds)]
 
     def _sampling(self) -> str:
-        return f"{self.options.chains} chain{'s' * (self.options.chains > 1)} of {self.draws:,} draws"
+        return f"{counted(self.options.chains, 'chain')} of {self.draws:,} draws"
 
     def design_prior(self) -> Prior:
         """Return the prior of the columns of the coreset."""

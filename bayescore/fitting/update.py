@@ -4,7 +4,7 @@ import math
 import warnings
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -44,19 +44,11 @@ _OF_FEW = ("the labels are completely separated", "all .* rows of the coreset ha
 class NewRows(Given):
     """New rows, a coreset of earlier ones, and the sums and samples of the earlier rows that were `kept`."""
 
+    whole: ClassVar[bool] = False
+
     fit: "Fit | None" = None
     kept: tuple[EarlierRows, ...] = ()
     before: list[Coreset] = field(default_factory=list)  # the earlier coreset, once new groups are known
-
-    @property
-    def whole(self) -> bool:
-        """Whether these are all rows of the fit."""
-        return False
-
-    @property
-    def once(self) -> bool:
-        """Whether the rows can be read once only."""
-        return False
 
     def build(self, **options: Any) -> Coreset:
         """Return a coreset of earlier and new rows: of groups, or else a union, of few distinct rows a lossless one."""

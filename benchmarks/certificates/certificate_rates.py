@@ -36,7 +36,7 @@ from threadpoolctl import threadpool_limits
 
 import bayescore as bc
 from bayescore.families.family import check_family
-from bayescore.fitting.route import design_prior
+from bayescore.fitting.prior import design_prior
 from bayescore.models.posterior import log_likelihoods
 from bayescore.numerics.chains import ess
 from bayescore.numerics.psis import psislw

@@ -10,8 +10,7 @@ import pytest
 import bayescore as bc
 from bayescore.data.design import Design
 from bayescore.families.family import check_family
-from bayescore.fitting.prior import draws_under, rescaled
-from bayescore.fitting.route import design_prior
+from bayescore.fitting.prior import design_prior, draws_under, rescaled
 from bayescore.models.posterior import likelihood_terms
 from bayescore.priors.by_name import prior_from_dict, prior_of
 from bayescore.priors.groups import on_columns

@@ -8,7 +8,7 @@ import bayescore as bc
 from bayescore.coresets.method import Method
 from bayescore.coresets.methods import method_of
 from bayescore.data.design import Design
-from bayescore.fitting.route import raw_prior
+from bayescore.fitting.prior import raw_prior
 from bayescore.models.pymc import draw_coefficients
 from bayescore.priors.by_name import prior_from_dict
 from bayescore.priors.groups import prior_for
