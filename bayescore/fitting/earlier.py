@@ -51,6 +51,7 @@ LEAST = 500
 """Rows kept of an update, at least; it keeps as large a share of the most as its rows have of all."""
 
 _DRAWS = 1000  # at which is found what a coreset with groups misses: its covariances are known to 3% of its sd
+_COLUMNS = ("X", "y", "weights", "index", "offset", "group")  # of rows, the last two where they have any
 _PIECE = 1 << 21  # numbers of an array of effects at some draws
 
 
@@ -143,17 +144,11 @@ class EarlierRows:
             "cross": self.terms.cross,
             "bend": bend.data,
             "places": np.stack(bend.coords),
-            "X": self.rows.X,
-            "y": self.rows.y,
-            "weights": self.rows.weights,
-            "index": self.rows.index,
             "inclusion": self.inclusion,
             "n_total": np.array(self.n_total),
         }
-        if self.rows.offset is not None:
-            found["offset"] = self.rows.offset
-        if self.rows.group is not None:
-            found["group"] = self.rows.group
+        columns = {column: getattr(self.rows, column) for column in _COLUMNS}
+        found |= {column: values for column, values in columns.items() if values is not None}
         found |= {f"effects{k}": np.asarray(each.effects) for k, each in enumerate(self.point.factors)}
         return {f"{name}_{key}": array for key, array in found.items()}
 
@@ -165,9 +160,7 @@ class EarlierRows:
         E = len(own["slope"])
         bend = sparse.csr_array((own["bend"], tuple(own["places"])), shape=(E, E))
         terms = Derivatives(float(own["value"]), own["gradient"], own["curvature"])
-        rows = WeightedData(
-            own["X"], own["y"], own["weights"], own["index"], offset=own.get("offset"), group=own.get("group")
-        )
+        rows = WeightedData(**{column: own[column] for column in _COLUMNS if column in own})
         joint = JointTerms(terms, own["slope"], own["cross"], bend)
         return cls(Predictor(own["beta"], factors), joint, rows, own["inclusion"], int(own["n_total"]))
 
@@ -251,10 +244,7 @@ def _spaced(draws: Predictor) -> Any:
 
 def kept_to_arrays(kept: Sequence[EarlierRows]) -> Arrays:
     """Return kept rows as arrays."""
-    arrays: dict[str, Any] = {}
-    for k, own in enumerate(kept):
-        arrays |= own.to_arrays(f"rows{k}")
-    return arrays
+    return {name: array for k, rows in enumerate(kept) for name, array in rows.to_arrays(f"rows{k}").items()}
 
 
 def kept_from_arrays(arrays: Arrays, core: Coreset) -> tuple[EarlierRows, ...]:

@@ -31,7 +31,7 @@ from bayescore.diagnostics.averages import AveragedRows, added_columns, added_gr
 from bayescore.diagnostics.elpd import sampled_counts
 from bayescore.models.predictor import Factor
 from bayescore.numerics.chains import ess, rhat, row_quantiles
-from bayescore.numerics.sampling import merge, uniform_rows
+from bayescore.numerics.sampling import Draw, merge, uniform_rows
 from bayescore.priors import Prior
 from bayescore.samplers.posterior import Posterior
 from bayescore.samplers.predict import factor_levels, groups_of, offset_of, positive_rows
@@ -220,6 +220,12 @@ def rows_of_fit(fit: "Fit", by: tuple[str, ...] = ()) -> AveragedRows:
     return AveragedRows(fit._posterior(), rows, found.rows.design == design, added_groupings(found, design))
 
 
+def drawn_rows(dataset: Dataset) -> Draw:
+    """Return up to 20,000 rows drawn without replacement; one pass."""
+    one = partial(uniform_rows, size=MAX_ROWS, seed=SAMPLE_SEED)
+    return merge(list(dataset.map(one, "drawing rows", canonical=True)), MAX_ROWS)
+
+
 def _sample(fit: "Fit", by: tuple[str, ...]) -> RawRows:
     opened, design = rows_of_fit(fit, by), fit.coreset.design
     if opened.designed and not design.is_identity:
@@ -234,8 +240,7 @@ def _sample(fit: "Fit", by: tuple[str, ...]) -> RawRows:
     if fit.coreset.counts:
         found = sampled_counts(opened.dataset, fit._posterior().family, MAX_ROWS, SAMPLE_SEED)
         return parted(found.responses.rows, found.n_rows, found.responses.events)
-    one = partial(uniform_rows, size=MAX_ROWS, seed=SAMPLE_SEED)
-    drawn = merge(list(opened.dataset.map(one, "drawing rows", canonical=True)), MAX_ROWS)
+    drawn = drawn_rows(opened.dataset)
     if fit.coreset.numbers:
         rows, y = numbers_of(drawn.rows)
         return parted(rows, drawn.total, y)

@@ -41,9 +41,7 @@ from bayescore.families import Family
 from bayescore.families.normal import Gaussian
 from bayescore.files import whole_file
 from bayescore.fitting.parts import described, draws_attrs, interval_names, labelled, rows_of_fit
-from bayescore.fitting.tables import check_slopes
 from bayescore.models.predictor import Predictor
-from bayescore.samplers.poststratify import population_shares
 from bayescore.samplers.predict import (
     column_numbers,
     factor_levels,
@@ -68,22 +66,13 @@ if TYPE_CHECKING:
     from bayescore.fitting.result import Fit
 
 MAX_BYTES = 2**28  # of averages at all draws
-MAX_DRAWS = 1000  # of averages by all columns
 
 
 def predict(
-    fit: "Fit",
-    new: Any,
-    kind: str,
-    *,
-    offset: Any,
-    groups: Any,
-    exposure: Any,
-    new_groups: str,
-    prob: float,
-    seed: RandomState,
+    fit: "Fit", new: Any, kind: str, *, roles: tuple[Any, Any, Any], new_groups: str, prob: float, seed: RandomState
 ) -> Table | xr.DataArray:
     """Return the posterior of the mean response of new rows, or draws of it or of responses."""
+    offset, groups, exposure = roles
     check_choice(kind, "kind", ("mean", "response", "draws"))
     low, high, _ = interval_names(prob)
     rng = check_generator(seed)
@@ -373,16 +362,6 @@ def _flat(values: FloatArray, error: FloatArray) -> tuple[FloatArray, Any]:
     return values.reshape(-1, values.shape[2]), error.ravel()
 
 
-def poststratify(
-    fit: "Fit", cells: Any, by: str | Sequence[str], *, weights: str, draws: bool, prob: float, max_draws: int
-) -> Table | xr.DataArray:
-    """Return shares of the class that is +1 in parts of a population, or their draws."""
-    interval_names(prob)
-    found = population_shares(fit._used, fit.coreset, cells, by, weights=weights, max_draws=max_draws)
-    shares = AverageDraws(found.shares[None], None, found.parts, {"weight": found.weight})
-    return _by_chain(fit, shares, max_draws) if draws else labelled(fit, shares.figures(prob).set_axis(found.parts))
-
-
 def averages(
     fit: "Fit",
     asked: Callable[[AveragedRows], Contrasts],
@@ -399,25 +378,14 @@ def averages(
     names, core = check_by(by), fit.coreset if data is None else None
     rows = rows_of_fit(fit, names) if data is None else averaged_rows(fit._posterior(), data, by=names)
     found = asked(rows).drawn(rows, names, max_draws, core)
-    return _by_chain(fit, found, max_draws) if draws else labelled(fit, found.table(prob))
+    return by_chain(fit, found, max_draws) if draws else labelled(fit, found.table(prob))
 
 
-def _by_chain(fit: "Fit", found: AverageDraws, max_draws: int) -> xr.DataArray:
+def by_chain(fit: "Fit", found: AverageDraws, max_draws: int) -> xr.DataArray:
     """Return averages at draws by chain and draw, with the level."""
     posterior, coords = fit._posterior(), fit._used["posterior"].coords
     places = posterior.positions(max_draws).reshape(len(posterior.draws), -1)[0]
     return found.array({"chain": coords["chain"].values, "draw": coords["draw"].values[places]}, draws_attrs(fit))
-
-
-def average_effects(fit: "Fit", prob: float) -> Table:
-    """Return what each column of the data does to the mean response, averaged over all rows."""
-    names = fit.coreset.design.raw_names
-    check_slopes("response", names)
-    interval_names(prob)
-    rows = rows_of_fit(fit)
-    each = [effect_of(rows, name).drawn(rows, (), MAX_DRAWS, fit.coreset).table(prob) for name in names]
-    index = pd.Index(np.repeat(names, [len(table) for table in each]), name="column")
-    return labelled(fit, pd.concat(each).set_index(index))
 
 
 _KINDS = (".csv", ".parquet")

@@ -10,7 +10,6 @@ log-likelihood is no predictive density and must not reach `az.loo`; that of row
 Reference: Gelman, Meng and Stern (1996), Posterior predictive assessment of model fitness, Statistica Sinica 6.
 """
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,10 +25,9 @@ from bayescore.data.responses import Expression, events_of, numbers_of
 from bayescore.data.tables import is_table
 from bayescore.diagnostics.elpd import Responses, sampled_counts
 from bayescore.families import Family
-from bayescore.fitting.parts import MAX_ROWS, SAMPLE_SEED, parameters
+from bayescore.fitting.parts import MAX_ROWS, SAMPLE_SEED, drawn_rows, parameters
 from bayescore.fitting.route import all_rows_of
 from bayescore.models.predictor import Predictor
-from bayescore.numerics.sampling import merge, uniform_rows
 from bayescore.samplers.posterior import made_here
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError, RandomState, check_integer, check_seed
@@ -91,12 +89,13 @@ def _responses(fit: "Fit", data: Any, y: Any) -> Responses:
         check_same_design(data, posterior.features, posterior.design, "data")
         found = Responses(*events_of(data)) if core.counts else Responses(data)
     else:
-        dataset = _of_fit(fit) if data is None else _given_rows(fit, data, y)
+        if data is None and fit._rows_given.once:
+            raise DataError("the rows came once and are gone; give data, rows with their responses")
+        dataset = fit._rows_given.rows(core) if data is None else _given_rows(fit, data, y)
         if core.counts:
             found = sampled_counts(dataset, posterior.family, MAX_ROWS, SAMPLE_SEED).some(MAX_ROWS).responses
         else:
-            one = partial(uniform_rows, size=MAX_ROWS, seed=SAMPLE_SEED)
-            drawn = merge(list(dataset.map(one, "drawing rows", canonical=True)), MAX_ROWS)
+            drawn = drawn_rows(dataset)
             found = Responses(drawn.rows.take(np.argsort(drawn.positions)))
     rows = found.rows
     check_no_pseudo(rows, "data")
@@ -106,13 +105,6 @@ def _responses(fit: "Fit", data: Any, y: Any) -> Responses:
             "functions count rows: give rows without weights or trials, fit.inference_data(rows)"
         )
     return found
-
-
-def _of_fit(fit: "Fit") -> Dataset:
-    given = fit._rows_given
-    if given.once:
-        raise DataError("the rows came once and are gone; give data, rows with their responses")
-    return given.rows(fit.coreset)
 
 
 def _given_rows(fit: "Fit", data: Any, y: Any) -> Dataset:

@@ -6,7 +6,9 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
 from bayescore.coresets.build import all_rows
@@ -21,7 +23,7 @@ from bayescore.fitting.earlier import EarlierRows
 from bayescore.fitting.files import read_parts, save_fit
 from bayescore.fitting.overview import overview
 from bayescore.fitting.page import write_page
-from bayescore.fitting.parts import check_model_spread, interval_names, known_prior
+from bayescore.fitting.parts import check_model_spread, interval_names, known_prior, labelled, rows_of_fit
 from bayescore.fitting.predictive import with_predictive
 from bayescore.fitting.prior import SCALES, check_priors, prior_predictive, prior_sensitivity
 from bayescore.fitting.pull import Pull, pull_of
@@ -40,9 +42,11 @@ from bayescore.limits import PROB
 from bayescore.priors import Prior
 from bayescore.priors.by_name import prior_from_dict
 from bayescore.priors.groups import GroupPrior
+from bayescore.report import pictures as draw
 from bayescore.report.certify import Certificate
 from bayescore.samplers.groups import group_prior_of
 from bayescore.samplers.posterior import Posterior, fewer_draws, in_data_units, read_posterior
+from bayescore.samplers.poststratify import population_shares
 from bayescore.samplers.sample import sample
 from bayescore.samplers.summaries import prior_summary
 from bayescore.validation import (
@@ -177,9 +181,15 @@ class Fit:
         [['dp/dx', 0.21]]
         """
         check_choice(scale, "scale", ("coef", "odds", "ratio", "response"))
-        if scale == "response":
-            return predictions.average_effects(self, prob)
-        return tables.parameter_table(self, scale, prob)
+        if scale != "response":
+            return tables.parameter_table(self, scale, prob)
+        names, core = self.coreset.design.raw_names, self.coreset
+        tables.check_slopes(scale, names)
+        interval_names(prob)
+        rows = rows_of_fit(self)
+        each = [predictions.effect_of(rows, name).drawn(rows, (), 1000, core).table(prob) for name in names]
+        index = pd.Index(np.repeat(names, [len(one) for one in each]), name="column")
+        return labelled(self, pd.concat(each).set_index(index))
 
     def table(
         self,
@@ -287,8 +297,8 @@ class Fit:
         (4000, 2)
         """
         seed = 0 if random_state is random_seed is None else one_seed(random_state, random_seed)
-        roles = {"offset": offset, "groups": groups, "exposure": exposure}
-        return predictions.predict(self, new, kind, **roles, new_groups=new_groups, prob=prob, seed=seed)
+        asked: dict[str, Any] = {"new_groups": new_groups, "prob": prob, "seed": seed}
+        return predictions.predict(self, new, kind, roles=(offset, groups, exposure), **asked)
 
     def poststratify(
         self,
@@ -343,7 +353,12 @@ class Fit:
         >>> bool((shares.sel(old=1) > shares.sel(old=0)).mean() > 0.99)
         True
         """
-        return predictions.poststratify(self, cells, by, weights=weights, draws=draws, prob=prob, max_draws=max_draws)
+        interval_names(prob)
+        found = population_shares(self._used, self.coreset, cells, by, weights=weights, max_draws=max_draws)
+        shares = predictions.AverageDraws(found.shares[None], None, found.parts, {"weight": found.weight})
+        if draws:
+            return predictions.by_chain(self, shares, max_draws)
+        return labelled(self, shares.figures(prob).set_axis(found.parts))
 
     def average_predictions(
         self,
@@ -622,7 +637,11 @@ class Fit:
         >>> int(fit.check()["outside"].sum()) < 4
         True
         """
-        return tables.check_table(self, data, y, by)
+        values, found = tables.check_of_rows(self, data, y, check_by(by))
+        outside = (found.observed < found.low) | (found.observed > found.high)
+        low, high, _ = interval_names(PROB)
+        columns = {"predicted": found.predicted, "observed": found.observed, low: found.low, high: found.high}
+        return labelled(self, pd.DataFrame({**values, **columns, "outside": outside}))
 
     def loo(self) -> Any:
         """Return the leave-one-out predictive density of each row of the data, which `arviz.compare` takes.
@@ -892,7 +911,15 @@ class Fit:
         >>> calibration.get_xlabel()
         'predicted probability'
         """
-        return pictures.plot_check(self, data, y, by)
+        values, found = tables.check_of_rows(self, data, y, names := check_by(by))
+        if not names:
+            panels = draw.model_check(plt.figure(), found, self.coreset.classes)
+            pictures.headed(self, panels[0])
+            return panels
+        parts = [", ".join(map(str, row)) for row in zip(*values.values(), strict=True)]
+        axes = draw.parts_check(plt.figure(), found, parts)
+        axes.set_xlabel(f"{pictures.mean_response(self.coreset, 'share of {}')} by {' and '.join(names)}")
+        return pictures.headed(self, axes)
 
     def plot_effects(self, factor: str | None = None, *, effect: str | None = None) -> Axes:
         """Draw mean and 95% interval of each group's effect, sorted, in units of the data.
@@ -924,7 +951,9 @@ class Fit:
         >>> fit.plot_effects().get_xlabel()
         'effect of g: mean and 95% interval, log odds'
         """
-        return pictures.plot_effects(self, factor, effect)
+        grouping = tables.factor_named(self, factor)
+        effects = pictures.group_effects(self, grouping, grouping.effects[0] if effect is None else effect)
+        return pictures.headed(self, draw.caterpillar(plt.figure(), effects))
 
     def plot_shrinkage(self, factor: str | None = None) -> Axes:
         r"""Draw the effect of each group against what its rows alone say: how far partial pooling pulls.

@@ -685,21 +685,18 @@ class Route:
                 return
             last = self.core, self.drawn, self.certificate
             try:
-                if remedy.need is not Need.ROWS:
-                    done = self._again(remedy)
-                elif self.core.lossless or not self.given.whole:
-                    return
-                elif asked := self.options.build_options:
-                    text = ", ".join(f"{name}={own!r}" for name, own in asked.items())
-                    self._stop(f"the certificate asks for another coreset: fit again with another {text}, or without")
-                    return
+                if remedy.need is Need.ROWS:
+                    why, doubled = self._other_rows(doubled), True
                 else:
-                    done, doubled = (self._all_rows(doubled) if self._last(doubled) else self._more()), True
+                    why = self._more_draws(remedy)
+                if why is None:
+                    return
+                if why:
+                    self.sample(why)
+                self.certify(strict=LOST)
             except LOST as error:
                 self.core, self.drawn, self.certificate = last
                 self._stop(f"the next try failed, and draws and certificate are those before it: {error}")
-                return
-            if not done:
                 return
 
     def keep(self) -> None:
@@ -775,27 +772,26 @@ class Route:
             "certify", judge, lambda found: (self.core.n_total, found.n_passes, f"{found.level}: {found.text}")
         )
 
-    def _again(self, remedy: Remedy) -> bool:
-        """Take more draws of the same coreset, or weigh more of them; return whether that was done."""
+    def _more_draws(self, remedy: Remedy) -> str | None:
+        """Plan more draws of the same coreset, and return why; empty if more of them are only weighed.
+
+        None if nothing is left to do, or allowed.
+        """
         now, chains = Length(self.draws, self.tune, self.max_draws), self.drawn.posterior.sizes["chain"]
         most = most_draws(self.core, chains, self.options.draws)
         may_use_nuts = self.sampler != "nuts" and self.options.sampler == AUTO
         if remedy.draws > most and self.core.group is not None and may_use_nuts:
-            return self._by_nuts(most)
+            return self._nuts(most)
         if not (left := next_lengths(remedy, now, self.certificate.n_draws, chains, most)):
-            self._stop(none_left(remedy, now, most))
-            return False
+            return self._stop(none_left(remedy, now, most))
         seconds, each = first_within(self.max_seconds, left, now, self.seconds["sample"])
         if not self._allowed(seconds, f"{each.draws:,} draws a chain"):
-            return False
+            return None
         self.draws, self.tune, self.max_draws = each
-        if each.longer(now):
-            self.sample(f"{remedy.need}: {self._sampling()}")
-        self.certify(strict=LOST)
-        return True
+        return f"{remedy.need}: {self._sampling()}" if each.longer(now) else ""
 
-    def _by_nuts(self, most: int) -> bool:
-        """Take NUTS where the sampler's chains hardly move; return whether that was done."""
+    def _nuts(self, most: int) -> str | None:
+        """Take NUTS where the sampler's chains hardly move, and return why; None if it may take too long."""
         core, why = self.core, f"NUTS, as {self.sampler!r} would take more than {most:,} draws a chain"
         many = core.n_total > MANY or self._too_many(core.n_total, core.n_features)
         whole = not (core.lossless or self.given.once or many)
@@ -803,52 +799,49 @@ class Route:
         iterations = self.options.draws + max(self.tune, TUNE)
         seconds = seconds_of(core, rows, check_family(core.family), iterations, self.options.chains)
         if not self._allowed(seconds * _LEAPS / _GRADIENTS, why):
-            return False
+            return None
         if whole:
             self._everything("NUTS takes them where they are few")
         self.sampler, self.draws, self.tune = "nuts", self.options.draws, max(self.tune, TUNE)
         self.max_draws = self.options.chains * self.draws
-        self.sample(why)
-        self.certify(strict=LOST)
-        return True
+        return why
 
-    def _more(self) -> bool:
-        """Build twice as large, of pseudo-rows of real ones; return whether that was done."""
-        prior = self.design_prior()
-        own = {"prior": prior} if prior.closed_form and prior.unimodal else {}
-        size: int | str = min(2 * len(self.core), self.core.n_total)
-        why = "twice the rows"
-        if self.core.method == "condensed":
-            why, size = "rows of the data", "auto"
-        seconds = sum(self.seconds.get(what, 0.0) for what in ("build", "sample", "certify"))
-        if not self._allowed(2.0 * seconds, why):
-            return False
-        self.build(why, size=size, method="calibrated", **own)
-        self.sample(self._sampling())
-        self.certify(strict=LOST)
-        return True
+    def _other_rows(self, doubled: bool) -> str | None:
+        """Take a larger coreset, or all rows, and return why; None if there are none, or they may take too long."""
+        core = self.core
+        if core.lossless or not self.given.whole:
+            return None
+        if asked := self.options.build_options:
+            text = ", ".join(f"{name}={value!r}" for name, value in asked.items())
+            return self._stop(f"the certificate asks for another coreset: fit again with another {text}, or without")
+        if doubled or core.group is not None or self.given.once or 2 * len(core) >= core.n_total:
+            return self._all_rows(doubled)
+        prior, size, why = self.design_prior(), min(2 * len(core), core.n_total), "twice the rows"
+        asked = {"size": size, "method": "calibrated"}
+        if core.method == "condensed":
+            asked["size"], why = "auto", "rows of the data"
+        if prior.closed_form and prior.unimodal:
+            asked["prior"] = prior
+        if not self._allowed(2.0 * sum(self.seconds.get(what, 0.0) for what in ("build", "sample", "certify")), why):
+            return None
+        self.build(why, **asked)
+        return self._sampling()
 
-    def _last(self, doubled: bool) -> bool:
-        """Whether only all rows are left to try."""
-        return doubled or self.core.group is not None or self.given.once or 2 * len(self.core) >= self.core.n_total
-
-    def _all_rows(self, doubled: bool) -> bool:
-        """Take all rows; return whether that was done."""
+    def _all_rows(self, doubled: bool) -> str | None:
+        """Take all rows, and return why; None if they are too many, or may take too long."""
         n, D = self.core.n_total, self.core.n_features
         seconds = self.seconds["sample"] * n / len(self.core)
-        if self.given.once or self._too_many(n, D):
-            self._stop("all rows are too many to hold in memory" if not self.given.once else "the rows came once")
-            return False
+        if self.given.once:
+            return self._stop("the rows came once")
+        if self._too_many(n, D):
+            return self._stop("all rows are too many to hold in memory")
         if not self._allowed(seconds, f"sampling all {n:,} rows"):
-            return False
+            return None
         why = "twice the rows were not enough" if doubled else "a larger coreset would be most of the rows"
-        why = "groups leave no larger coreset" if self.core.group is not None else why
-        self._everything(why)
+        self._everything("groups leave no larger coreset" if self.core.group is not None else why)
         if self.sampler == "collapsed" and n <= MANY and self.options.sampler == AUTO:
             self.sampler = "joint"  # reads rows once where the other has nodes of each effect
-        self.sample(f"{self._sampling()}; about {seconds:.0f} s were expected")
-        self.certify(strict=LOST)
-        return True
+        return f"{self._sampling()}; about {seconds:.0f} s were expected"
 
     def _everything(self, why: str) -> None:
         """Take all rows for the coreset."""
@@ -866,23 +859,25 @@ class Route:
         self._stop(f"{what} would take about {seconds:,.0f} s, more than max_seconds={self.max_seconds:g}")
         return False
 
-    def _stop(self, why: str) -> None:
-        self._tell(Step("stop", len(self.core), 0, 0.0, why))
+    def _stop(self, why: str) -> str | None:
+        """Add to the story why nothing else is tried; return None, no words of a next try."""
+        self._add(Step("stop", len(self.core), 0, 0.0, why))
+        return None
 
-    def timed(self, what: str, work: Callable[[], T], told: Callable[[T], tuple[int, int, str]]) -> T:
+    def timed(self, what: str, work: Callable[[], T], described: Callable[[T], tuple[int, int, str]]) -> T:
         """Return what a step finds, and add it to the story: rows, passes and words."""
         begin = time.perf_counter()
         with step(self.given.progressbar, what), compile_seconds() as compiled:
             result = work()
         seconds = time.perf_counter() - begin
         self.seconds[what] = max(seconds - sum(compiled), 0.0)
-        rows, passes, why = told(result)
+        rows, passes, why = described(result)
         if sum(compiled) > 1.0:
             why += f" ({sum(compiled):.0f} s of it compiling, once)"
-        self._tell(Step(what, rows, passes, seconds, why))
+        self._add(Step(what, rows, passes, seconds, why))
         return result
 
-    def _tell(self, done: Step) -> None:
+    def _add(self, done: Step) -> None:
         """Add a step to the story, and show it."""
         self.story.append(done)
         if self.given.progressbar:

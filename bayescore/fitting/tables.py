@@ -10,11 +10,9 @@ import xarray as xr
 from scipy.stats import rankdata
 
 from bayescore.data.design import Design, Grouping
-from bayescore.diagnostics.averages import check_by
 from bayescore.diagnostics.model_check import ModelCheck, check_model
 from bayescore.fitting.parts import described, heading, interval_names, labelled, parameters, raw_rows, table
 from bayescore.fitting.route import all_rows_of
-from bayescore.limits import PROB
 from bayescore.models.groups.effects import EffectDraws
 from bayescore.models.predictor import Factor, correlations, multipliers
 from bayescore.report.side_by_side import SideBySide
@@ -165,15 +163,6 @@ def _variance_of(own: Grouping, design: Design, variables: Mapping[str, Any], ro
     Z = multipliers(rows.X, design, own)
     second = (rows.weights[:, None] * Z).T @ Z / rows.weights.sum()
     return np.asarray(np.einsum("si,sij,sj,ij->s", sd, correlations(own, variables), sd, second))
-
-
-def check_table(fit: "Fit", data: Any, y: Any, by: str | Sequence[str] | None) -> Table:
-    """Return mean predictions and responses of parts of the rows, with the interval that the model would give."""
-    values, found = check_of_rows(fit, data, y, check_by(by))
-    outside = (found.observed < found.low) | (found.observed > found.high)
-    low, high, _ = interval_names(PROB)
-    columns = {"predicted": found.predicted, "observed": found.observed, low: found.low, high: found.high}
-    return labelled(fit, pd.DataFrame({**values, **columns, "outside": outside}))
 
 
 def check_of_rows(fit: "Fit", data: Any, y: Any, by: tuple[str, ...]) -> tuple[dict[str, list[Any]], ModelCheck]:
