@@ -163,11 +163,6 @@ def cluster_sums(
     return ClusterSums(terms, weight, scores, strata, single)
 
 
-def strata_of(dataset: Dataset, levels: tuple[tuple[Any, ...], ...]) -> IntArray:
-    """Return the stratum of each cluster that has rows; one pass. Raises as `cluster_sums` does."""
-    return _strata(levels, _all_ends(dataset, len(levels[0])))[1]
-
-
 def _all_ends(dataset: Dataset, n_clusters: int) -> _Ends:
     """Return the ends of all rows; one pass."""
     ends = _no_ends(n_clusters)
@@ -411,7 +406,8 @@ def check_labels(given: Given, cluster: Any, strata: Any, *, response: str) -> N
         n_clusters, n_strata = len(levels[0]), 1
         if strata is not None:
             everyone = everyone_of(given, dataset.rows, response, by.groups)
-            sizes = np.bincount(strata_of(everyone or Dataset(dataset.rows, progress=given.progressbar), levels))
+            ends = _all_ends(everyone or Dataset(dataset.rows, progress=given.progressbar), n_clusters)
+            sizes = np.bincount(_strata(levels, ends)[1])
             n_clusters, n_strata = int(sizes.sum()), int((sizes > 0).sum())
         added = given.formula is None and given.intercept
         check_freedom(n_clusters, n_strata, len(dataset.design.names) + added)

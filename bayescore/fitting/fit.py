@@ -1,9 +1,24 @@
-"""`fit`: from rows to a posterior that can be used."""
+r"""`fit`: from rows to a posterior that can be used.
 
-from collections.abc import Mapping
+One fit of several completed tables, as multiple imputation of missing entries makes them.
+
+.. math:: p(\theta \mid y_{obs}) \approx \frac1M \sum_m p(\theta \mid y_{obs}, y_{mis}^{(m)})
+
+All tables are fitted in the design of the first, under one prior in its columns, so that coefficients mean the same.
+Draws of the mixture are as many of each table's posterior. Its certificate is the worst one.
+
+Reference: Gelman et al. (2013), Bayesian Data Analysis, third edition, section 18.2; Rubin (1987), Multiple Imputation
+for Nonresponse in Surveys.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+import xarray as xr
+
+from bayescore.compat import as_xarray
 from bayescore.coresets.stream import StreamingCoreset
 from bayescore.data.blocks import is_stream
 from bayescore.data.coreset import Coreset
@@ -11,13 +26,14 @@ from bayescore.data.open import spelled_out
 from bayescore.data.parquet import reads_like_formula
 from bayescore.data.source import Source
 from bayescore.data.tables import is_table
+from bayescore.diagnostics.results import Level
 from bayescore.families import Family
 from bayescore.families.family import check_family
 from bayescore.fitting.clusters import check_curvature, check_labels, weights_in_domain
-from bayescore.fitting.imputed import pooled, tables_of
 from bayescore.fitting.prior import check_priors
 from bayescore.fitting.result import Fit, fit_of_route
-from bayescore.fitting.route import FitOptions, Given, Route
+from bayescore.fitting.route import FitOptions, Given, Route, Step
+from bayescore.models.groups.effects import EffectDraws
 from bayescore.priors import Normal, Prior
 from bayescore.priors.groups import GroupPrior
 from bayescore.samplers.registry import AUTO, SAMPLERS, check_fit, check_sd
@@ -232,9 +248,12 @@ def fit_given(
 
 def _tables(formula: Any, data: Any) -> list[tuple[Any, Any]]:
     """Return the first two arguments of `fit` for each of several completed tables."""
-    if isinstance(formula, str) and reads_like_formula(formula):
-        return [(formula, own) for own in tables_of(data)]
-    return [(own, data) for own in tables_of(formula)]
+    by_formula = isinstance(formula, str) and reads_like_formula(formula)
+    tables = data if by_formula else formula
+    if not isinstance(tables, list | tuple) or len(tables) < 2:
+        what = f"{len(tables)} of them" if isinstance(tables, list | tuple) else f"a {type(tables).__name__}"
+        raise TypeError(f"imputed=True is of a list of two or more completed tables, and data is {what}")
+    return [(formula, table) if by_formula else (table, data) for table in tables]
 
 
 def _pooled(first: Fit, others: list[dict[str, Any]], **beside: Any) -> Fit:
@@ -274,3 +293,54 @@ def _given(formula: Any, data: Any, intercept: bool, label: str | None) -> dict[
             "rows and labels, fit(X, y), or rows with label="
         )
     return {"data": formula, "y": data, "intercept": intercept and not isinstance(formula, Coreset)}
+
+
+_LEVELS = (Level.CERTIFIED, Level.CORRECTED, Level.NOT_CERTIFIED)  # from best to worst
+
+
+def pooled(fits: Sequence[Fit]) -> Fit:
+    """Return the worst of some fits, by certificate, with the draws of all."""
+    first, M = fits[0], len(fits)
+    for k, fit in enumerate(fits):
+        if fit.coreset.design != first.coreset.design:
+            raise DataError(
+                f"data[{k}] has groups that data[0] has not, so that their effects cannot be pooled: put a table that "
+                "has all levels first, or impute within the levels that are there"
+            )
+        if any(isinstance(own, EffectDraws) for own in fit._posterior().variables.values()):
+            raise DataError("groups are too many for their effects' draws to be kept, and so to be pooled; fit a table")
+    worst = max(fits, key=lambda fit: (_LEVELS.index(fit.certificate.level), fit.certificate.mean_bound))
+    rows, passes = worst.coreset.n_total, sum(step.passes for fit in fits for step in fit.story)
+    seconds = sum(step.seconds for fit in fits for step in fit.story)
+    step = Step("pool", rows, passes, seconds, f"{M} imputed tables; the steps above are those of the worst")
+    return replace(
+        worst,
+        certificate=replace(
+            worst.certificate, text=f"Of {M} imputed tables this is the worst: {worst.certificate.text}"
+        ),
+        story=(*worst.story, step),
+        _robust=_mixture([fit._used for fit in fits], f"pooled over {M} imputed tables"),
+        _given=None,
+        _kept=(),
+        _seed=first._seed,
+    )
+
+
+def _mixture(each: Sequence[Any], text: str) -> Any:
+    """Return as many draws of each posterior, as chains after each other."""
+    sets = [as_xarray(idata["posterior"]) for idata in each]
+    n_chains, n_draws = (min(own.sizes[dim] for own in sets) for dim in ("chain", "draw"))
+    parts = []
+    for k, own in enumerate(sets):
+        places = np.linspace(0, own.sizes["draw"] - 1, n_draws).round().astype(np.int64)
+        part = own.isel(chain=slice(n_chains), draw=places)
+        parts.append(part.assign_coords(chain=np.arange(n_chains) + k * n_chains, draw=np.arange(n_draws)))
+    found = xr.concat(parts, dim="chain", data_vars="minimal", coords="minimal", compat="override", join="exact")
+    attrs = {name: value for name, value in sets[0].attrs.items() if name != "posterior_of"}
+    found.attrs = {**attrs, "spread": text}
+    idata = each[0].copy()
+    for group in ("sample_stats", "constant_data", "warmup_posterior"):  # of one table
+        if group in idata:
+            del idata[group]
+    idata["posterior"] = found
+    return idata

@@ -107,14 +107,12 @@ def _wrapped(texts: Sequence[str]) -> Iterator[str]:
 
 def overview(fit: "Fit") -> Overview:
     """Return what a fit prints."""
-    found = fit.certificate
-    steps = fit.story
-    posterior = fit._posterior()
-    chains, draws = posterior.draws.shape[:2]
-    seconds = sum(step.seconds for step in steps)
+    found, family = fit.certificate, fit.coreset._family_asked.replace("_", " ").replace("poisson", "Poisson")
+    chains, draws = fit._posterior().draws.shape[:2]
+    seconds = sum(step.seconds for step in fit.story)
     sampled = f"{counted(chains, 'chain')} x {draws:,} draws; {seconds:.1f} s"
     return Overview(
-        title=f"Bayesian {family_text(fit)} regression",
+        title=f"Bayesian {family} regression",
         verdict=_verdict(fit),
         model=_model(fit),
         rows=[_rows(fit), sampled],
@@ -133,11 +131,6 @@ def _reasons(fit: "Fit") -> list[str]:
     found = fit.certificate
     stopped = [step.why for step in fit.story if step.what == "stop"]
     return [found.text, *stopped[-1:], *([f"Needed: {found.remedy}."] if found.remedy else [])]
-
-
-def family_text(fit: "Fit") -> str:
-    """Return the name of the family in words."""
-    return fit.coreset._family_asked.replace("_", " ").replace("poisson", "Poisson")
 
 
 def _verdict(fit: "Fit") -> str:

@@ -24,9 +24,7 @@ from bayescore.fitting.files import read_parts, save_fit
 from bayescore.fitting.overview import overview
 from bayescore.fitting.page import write_page
 from bayescore.fitting.parts import check_model_spread, interval_names, known_prior, labelled, rows_of_fit
-from bayescore.fitting.predictive import with_predictive
-from bayescore.fitting.prior import SCALES, check_priors, prior_predictive, prior_sensitivity
-from bayescore.fitting.pull import Pull, pull_of
+from bayescore.fitting.prior import SCALES, Pull, check_priors, prior_predictive, prior_sensitivity, pull_of
 from bayescore.fitting.route import (
     FitOptions,
     Given,
@@ -728,7 +726,7 @@ class Fit:
         """
         check_model_spread(self, "inference_data")
         seed = 0 if random_state is random_seed is None else one_seed(random_state, random_seed)
-        return with_predictive(self, data, y, max_draws=max_draws, random_state=seed)
+        return predictions.with_predictive(self, data, y, max_draws=max_draws, random_state=seed)
 
     def prior_summary(self) -> pd.DataFrame:
         """Return the prior of each coefficient, as the design's columns and as the data's own have it.

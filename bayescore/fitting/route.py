@@ -401,10 +401,6 @@ class Length(NamedTuple):
     tune: int
     max_draws: int
 
-    def longer(self, than: "Length") -> bool:
-        """Whether new draws are needed."""
-        return self[:2] != than[:2]
-
 
 def most_draws(core: Coreset, chains: int, first: int) -> int:
     """Return the most draws that a chain may have, `first` being those of the first try."""
@@ -437,7 +433,7 @@ def next_lengths(remedy: Remedy, now: Length, n_weighed: int, chains: int, most:
 def first_within(limit: float, left: list[Length], now: Length, taken: float) -> tuple[float, Length]:
     """Return the first that takes `limit` seconds or less of sampling, else the first, by what the last one took."""
     pace = taken / (now.draws + now.tune)
-    timed = [(pace * (each.draws + each.tune) if each.longer(now) else 0.0, each) for each in left]
+    timed = [(pace * (each.draws + each.tune) if each[:2] != now[:2] else 0.0, each) for each in left]
     return next((one for one in timed if one[0] <= limit), timed[0])
 
 
@@ -788,7 +784,7 @@ class Route:
         if not self._allowed(seconds, f"{each.draws:,} draws a chain"):
             return None
         self.draws, self.tune, self.max_draws = each
-        return f"{remedy.need}: {self._sampling()}" if each.longer(now) else ""
+        return f"{remedy.need}: {self._sampling()}" if each[:2] != now[:2] else ""  # else those there are weighed
 
     def _nuts(self, most: int) -> str | None:
         """Take NUTS where the sampler's chains hardly move, and return why; None if it may take too long."""

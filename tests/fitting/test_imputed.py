@@ -8,7 +8,7 @@ import pytest
 
 import bayescore as bc
 from bayescore.diagnostics.results import Level
-from bayescore.fitting.imputed import pooled as mixture_of
+from bayescore.fitting.fit import pooled as mixture_of
 from bayescore.validation import DataError
 
 QUIET = {"progressbar": False}

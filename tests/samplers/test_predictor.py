@@ -14,7 +14,7 @@ from bayescore.compat import inference_data
 from bayescore.data.design import terms_text
 from bayescore.diagnostics.loo import loo
 from bayescore.diagnostics.model_check import check_model
-from bayescore.fitting.predictive import with_predictive
+from bayescore.fitting.predictions import with_predictive
 from bayescore.samplers.posterior import read_posterior
 from bayescore.validation import DataError
 from tests.hand_made import fit_of
