@@ -313,11 +313,10 @@ def pooled(fits: Sequence[Fit]) -> Fit:
     rows, passes = worst.coreset.n_total, sum(step.passes for fit in fits for step in fit.story)
     seconds = sum(step.seconds for fit in fits for step in fit.story)
     step = Step("pool", rows, passes, seconds, f"{M} imputed tables; the steps above are those of the worst")
+    text = f"Of {M} imputed tables this is the worst: {worst.certificate.text}"
     return replace(
         worst,
-        certificate=replace(
-            worst.certificate, text=f"Of {M} imputed tables this is the worst: {worst.certificate.text}"
-        ),
+        certificate=replace(worst.certificate, text=text),
         story=(*worst.story, step),
         _robust=_mixture([fit._used for fit in fits], f"pooled over {M} imputed tables"),
         _given=None,

@@ -44,15 +44,7 @@ from bayescore.data.formula_design import formula_of, reference_of
 from bayescore.data.open import open_in
 from bayescore.data.responses import Expression, events_of, numbers_of
 from bayescore.data.tables import is_table
-from bayescore.diagnostics.averages import (
-    Along,
-    AveragedRows,
-    Change,
-    ContrastSums,
-    averaged_rows,
-    check_by,
-    values_of,
-)
+from bayescore.diagnostics.averages import Along, AveragedRows, Change, ContrastSums, averaged_rows, check_by, values_of
 from bayescore.diagnostics.elpd import Responses, sampled_counts
 from bayescore.diagnostics.row_sums import check_weight
 from bayescore.families import Family
@@ -158,13 +150,7 @@ def _draw_responses(mean: FloatArray, family: Family, rng: np.random.Generator) 
 
 
 def _figures(
-    predictor: Predictor,
-    family: Family,
-    rows: WeightedData,
-    new: IntArray | None,
-    *,
-    seed: int | None,
-    prob: float,
+    predictor: Predictor, family: Family, rows: WeightedData, new: IntArray | None, *, seed: int | None, prob: float
 ) -> FloatArray:
     """Return mean, sd and interval of p of each of the rows, shape (n, 4)."""
     tiles = probability_tiles(predictor, family, rows, new, seed)

@@ -73,7 +73,7 @@ from bayescore.models.groups.rows import JointRows
 from bayescore.models.laplace import Mode, NoModeError, find_mode, missed_terms
 from bayescore.models.posterior import Derivatives, likelihood_terms, prior_part
 from bayescore.models.predictor import Factor, Predictor
-from bayescore.numerics.psis import full_weights
+from bayescore.numerics.psis import WeightedColumns, full_weights
 from bayescore.priors import Independent, Prior
 from bayescore.priors.by_name import ByName, leaves_out, prior_from_dict, prior_of
 from bayescore.priors.groups import LKJ_ETA, GroupPrior, group_prior_from_dict, standard_prior
@@ -309,15 +309,8 @@ def _weighed(draws: FloatArray, weights: FloatArray, prob: float) -> dict[str, F
     mean = draws @ weights
     sd = np.sqrt(np.maximum((draws - mean[:, None]) ** 2 @ weights, 0.0))
     low, high, tail = interval_names(prob)
-    ends = [_quantiles(draws, weights, p) for p in (tail, 1.0 - tail)]
-    return {"mean": mean, "sd": sd, low: ends[0], high: ends[1]}
-
-
-def _quantiles(draws: FloatArray, weights: FloatArray, p: float) -> FloatArray:
-    order = np.argsort(draws, axis=1)
-    middle = np.cumsum(weights[order], axis=1) - 0.5 * weights[order]
-    rows = zip(middle, np.take_along_axis(draws, order, axis=1), strict=True)
-    return np.array([np.interp(p, at, values) for at, values in rows])
+    columns = WeightedColumns(draws.T, weights)
+    return {"mean": mean, "sd": sd, low: columns.quantile(tail), high: columns.quantile(1.0 - tail)}
 
 
 _FAINT = 1e-10  # of the data's information, in place of a prior: rows may be separated, and columns combinations

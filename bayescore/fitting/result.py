@@ -47,14 +47,7 @@ from bayescore.samplers.posterior import Posterior, fewer_draws, in_data_units, 
 from bayescore.samplers.poststratify import population_shares
 from bayescore.samplers.sample import sample
 from bayescore.samplers.summaries import prior_summary
-from bayescore.validation import (
-    DataError,
-    RandomState,
-    check_choice,
-    check_positive,
-    one_seed,
-    warn,
-)
+from bayescore.validation import DataError, RandomState, check_choice, check_positive, one_seed, warn
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -81,13 +81,7 @@ from bayescore.models.laplace import missed_terms
 from bayescore.models.posterior import Derivatives, likelihood_terms, posterior
 from bayescore.priors import Normal, Prior
 from bayescore.priors.by_name import leaves_out, prior_from_dict, prior_of
-from bayescore.priors.groups import (
-    GroupPrior,
-    check_group_prior,
-    default_prior,
-    is_default,
-    of_comoments,
-)
+from bayescore.priors.groups import GroupPrior, check_group_prior, default_prior, is_default, of_comoments
 from bayescore.progress import say, step
 from bayescore.report.certify import Certificate, certify
 from bayescore.samplers.posterior import of_own_model, read_posterior

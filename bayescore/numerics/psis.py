@@ -173,6 +173,10 @@ class WeightedColumns:
         self._weights = w, np.full(len(w), 1.0 / len(w))
         self._places = [np.cumsum(each[order], axis=1) - 0.5 * each[order] for each in self._weights]
 
+    def quantile(self, prob: float) -> FloatArray:
+        """Return a quantile of each column under the weights, shape (D,)."""
+        return self._quantile(self._places[0], prob)
+
     def change(self, prob: float) -> tuple[FloatArray, FloatArray]:
         """Return what the weights change in a quantile of each column, shape (D,), and the numerical error of that."""
         half = 0.5 * min(prob, 1.0 - prob)
