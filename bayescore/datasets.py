@@ -216,14 +216,16 @@ class Problem:
             start = stop
         return X, y
 
-    def blocks(self, n: int, random_state: RandomState = None) -> Iterator[Labelled]:
+    def blocks(
+        self, n: int, random_state: RandomState = None, *, random_seed: RandomState = None
+    ) -> Iterator[Labelled]:
         """Yield the rows of `self(n, random_state)` in order, as pairs of X, shape (m, D), and y, shape (m,).
 
-        m is 65,536 but for the last block.
+        m is 65,536 but for the last block. `random_seed` is another name of `random_state`.
         """
         n = check_integer(n, "n", low=1)
         # Fresh entropy, not spawn(): spawning would change a SeedSequence that the caller may use again.
-        entropy = check_generator(random_state).integers(2**32, size=4).tolist()
+        entropy = check_generator(one_seed(random_state, random_seed)).integers(2**32, size=4).tolist()
 
         def stream(i: int) -> np.random.Generator:
             return np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(i,)))

@@ -70,6 +70,7 @@ from bayescore.validation import (
     check_generator,
     check_integer,
     check_positive,
+    one_seed,
 )
 
 
@@ -102,6 +103,7 @@ def d_means(
     density: Densities = UniformDraw,
     divergence: Divergence | str = SQUARED_EUCLIDEAN,
     random_state: RandomState = None,
+    random_seed: RandomState = None,
 ) -> PeerSeeding:
     """Seed k centers over peers that keep their rows (d-means++).
 
@@ -118,8 +120,8 @@ def d_means(
         `PointMasses` would make it k-means++ on all rows.
     divergence : Divergence or str
         D.
-    random_state : int, Generator, SeedSequence or None
-        Seed.
+    random_state, random_seed : int, Generator, SeedSequence or None
+        Seed, by either name.
 
     Returns
     -------
@@ -146,7 +148,7 @@ def d_means(
     (4, 2)
     """
     k = check_integer(n_clusters, "n_clusters", low=1)
-    rng, d = check_generator(random_state), check_divergence(divergence)
+    rng, d = check_generator(one_seed(random_state, random_seed)), check_divergence(divergence)
     held = check_peers(peers, d)
     if weights is not None and len(weights) != len(held):
         raise DataError(f"weights has {len(weights)} entries for {len(held)} peers; give one array for each peer")
@@ -166,6 +168,7 @@ def s_means(
     masses: ArrayLike | None = None,
     n_local_trials: int | None = 1,
     random_state: RandomState = None,
+    random_seed: RandomState = None,
 ) -> Seeding:
     """Seed k centers on the synopses of a stream (s-means++).
 
@@ -180,8 +183,8 @@ def s_means(
         Rows that each synopsis stands for, 1 by default; a coreset brings its own.
     n_local_trials : int or None
         See `k_variates`.
-    random_state : int, Generator, SeedSequence or None
-        Seed.
+    random_state, random_seed : int, Generator, SeedSequence or None
+        Seed, by either name.
 
     Returns
     -------
@@ -215,7 +218,8 @@ def s_means(
     else:
         check_alone("a coreset", masses=masses)
         points, masses = synopses.Z, synopses.weights
-    return k_variates(points, n_clusters, weights=masses, n_local_trials=n_local_trials, random_state=random_state)
+    seed = one_seed(random_state, random_seed)
+    return k_variates(points, n_clusters, weights=masses, n_local_trials=n_local_trials, random_state=seed)
 
 
 def ol_means(
@@ -224,6 +228,7 @@ def ol_means(
     *,
     divergence: Divergence | str = SQUARED_EUCLIDEAN,
     random_state: RandomState = None,
+    random_seed: RandomState = None,
 ) -> FloatArray:
     """Seed k centers from a stream, one from each minibatch (ol-means++).
 
@@ -235,8 +240,8 @@ def ol_means(
         Number k of centers.
     divergence : Divergence or str
         D.
-    random_state : int, Generator, SeedSequence or None
-        Seed.
+    random_state, random_seed : int, Generator, SeedSequence or None
+        Seed, by either name.
 
     Returns
     -------
@@ -262,7 +267,7 @@ def ol_means(
     (4, 2)
     """
     k = check_integer(n_clusters, "n_clusters", low=1)
-    rng, d = check_generator(random_state), check_divergence(divergence)
+    rng, d = check_generator(one_seed(random_state, random_seed)), check_divergence(divergence)
     centers: list[FloatArray] = []
     for t, batch in enumerate(batches):
         center = next_center(Rows(batch, divergence=d, name=f"minibatch {t}"), centers, rng)
@@ -290,6 +295,7 @@ def d_means_partitions(
     weights: Any = None,
     divergence: Divergence | str = SQUARED_EUCLIDEAN,
     random_state: RandomState = None,
+    random_seed: RandomState = None,
     progressbar: bool = False,
 ) -> PeerSeeding:
     """Seed k centers over the partitions of a Dask collection, or the pieces of a source, which keep their rows.
@@ -305,8 +311,8 @@ def d_means_partitions(
         Positive weights of a collection's rows, in the same partitions.
     divergence : Divergence or str
         D.
-    random_state : int, Generator, SeedSequence or None
-        Seed; its state travels with the requests for a center.
+    random_state, random_seed : int, Generator, SeedSequence or None
+        Seed, by either name; its state travels with the requests for a center.
     progressbar : bool
         Whether to show progress of the passes.
 
@@ -337,7 +343,7 @@ def d_means_partitions(
     (4, 2)
     """
     k = check_integer(n_clusters, "n_clusters", low=1)
-    rng, d = check_generator(random_state), check_divergence(divergence)
+    rng, d = check_generator(one_seed(random_state, random_seed)), check_divergence(divergence)
     return seed_peers(_dataset(data, weights, progressbar), k, rng, d)
 
 
@@ -532,6 +538,7 @@ def private_k_variates(
     radius: float,
     n_local_trials: int | None = 1,
     random_state: RandomState = None,
+    random_seed: RandomState = None,
 ) -> PrivateSeeding:
     """Seed k private centers on rows in an L1 ball.
 
@@ -547,8 +554,8 @@ def private_k_variates(
         R of the ball ``|x|_1 <= R``; a public number, not computed from X.
     n_local_trials : int or None
         See `k_variates`; rows are compared before the noise is drawn, so that the loss stays the same.
-    random_state : int, Generator, SeedSequence or None
-        Seed of the rows picked; the noise cannot be seeded.
+    random_state, random_seed : int, Generator, SeedSequence or None
+        Seed of the rows picked, by either name; the noise cannot be seeded.
 
     Returns
     -------
@@ -579,10 +586,8 @@ def private_k_variates(
     """
     k, each, R = check_private(n_clusters, epsilon, radius)
     noise, trials = laplace(2.0 * R, each), check_trials(n_local_trials, k)
-    rows, spent = [check_rows(X, "X")], noise.epsilon * k
-    return seed_private(
-        rows, k, noise, epsilon=epsilon, spent=spent, radius=R, trials=trials, random_state=random_state
-    )
+    rows, spent, seed = [check_rows(X, "X")], noise.epsilon * k, one_seed(random_state, random_seed)
+    return seed_private(rows, k, noise, epsilon=epsilon, spent=spent, radius=R, trials=trials, random_state=seed)
 
 
 def check_private(n_clusters: int, epsilon: float, radius: float) -> tuple[int, float, float]:

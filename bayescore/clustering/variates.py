@@ -58,7 +58,7 @@ from bayescore.clustering.divergences import (
     too_few,
 )
 from bayescore.types import FloatArray
-from bayescore.validation import DataError, RandomState, check_generator, check_integer
+from bayescore.validation import DataError, RandomState, check_generator, check_integer, one_seed
 
 
 class Density(Protocol):
@@ -383,6 +383,7 @@ def k_variates(
     divergence: Divergence | str = SQUARED_EUCLIDEAN,
     n_local_trials: int | None = 1,
     random_state: RandomState = None,
+    random_seed: RandomState = None,
 ) -> Seeding:
     """Seed k centers by k-variates++; by default this is k-means++.
 
@@ -404,8 +405,8 @@ def k_variates(
     n_local_trials : int or None
         Rows drawn for each center after the first; the one that leaves the least cost is taken. None for
         2 + floor(log k), scikit-learn's greedy default.
-    random_state : int, Generator, SeedSequence or None
-        Seed.
+    random_state, random_seed : int, Generator, SeedSequence or None
+        Seed, by either name.
 
     Returns
     -------
@@ -432,7 +433,7 @@ def k_variates(
     (4, 2)
     """
     k = check_integer(n_clusters, "n_clusters", low=1)
-    rng, d = check_generator(random_state), check_divergence(divergence)
+    rng, d = check_generator(one_seed(random_state, random_seed)), check_divergence(divergence)
     trials = check_trials(n_local_trials, k)
     rows = Rows(X, weights, probe=probe, density=density, divergence=d, n_local_trials=trials)
     distinct = distinct_rows(rows.X if rows.weights.all() else rows.X[rows.weights > 0.0], k)

@@ -25,7 +25,7 @@ import pandas as pd
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design
-from bayescore.data.responses import numbers_of, response_of, two_rows_each, with_response
+from bayescore.data.responses import numbers_of
 from bayescore.data.tables import feature_matrix
 from bayescore.diagnostics.averages import AveragedRows, added_columns, added_groupings
 from bayescore.diagnostics.elpd import sampled_counts
@@ -151,15 +151,6 @@ class RawRows:
     def designed(self, raw: FloatArray | None = None) -> WeightedData:
         """Return the rows in the design."""
         return replace(self.rows, X=self.design.transform(self.rows.X if raw is None else raw))
-
-    def sides(self) -> WeightedData:
-        """Return the rows in the design, of counts both sides of each, of numbers with these."""
-        rows = self.designed()
-        if self.events is None:
-            return rows
-        if response_of(self.design.classes) == "numbers":
-            return with_response(rows, self.events)
-        return two_rows_each(rows.with_weights(np.ones(len(rows))), np.stack([self.events, rows.weights]))
 
     def levels(self, name: str) -> tuple[list[Any], IntArray] | None:
         """Return the levels of a factor and each row's place among them; None of a column of numbers."""
