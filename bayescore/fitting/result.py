@@ -35,7 +35,7 @@ from bayescore.fitting.route import (
     missing_was_said,
     route_of_draws,
 )
-from bayescore.fitting.update import updated
+from bayescore.fitting.update import route_of_update
 from bayescore.limits import PROB
 from bayescore.priors import Prior
 from bayescore.priors.by_name import prior_from_dict
@@ -1140,8 +1140,9 @@ class Fit:
         """
         check_model_spread(self, "update", "; on the command line fit again without --cluster")
         roles = {"weights": weights, "offset": offset, "trials": trials, "exposure": exposure, "groups": groups}
-        end = updated(self, (new, y, {**roles, "missing": missing}), data, progressbar=progressbar)
-        return replace(fit_of_route(end.route), _given=end.given, _kept=end.kept)
+        new_rows = new, y, {**roles, "missing": missing}
+        route, all_given = route_of_update(self, new_rows, data, progressbar=progressbar)
+        return replace(fit_of_route(route), _given=all_given)
 
     def with_prior(self, prior: Prior | Mapping[str, Prior] | None) -> "Fit":
         """Return the fit under another prior of the coefficients, from the same coreset, certified anew.

@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -40,19 +40,17 @@ _FIRST_ORDER = 1.0  # sd in nats of what a coreset misses, beyond which first-or
 _OF_FEW = ("the labels are completely separated", "all .* rows of the coreset have one label")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class NewRows(Given):
     """New rows, a coreset of earlier ones, and the sums and samples of the earlier rows that were `kept`."""
 
     whole: ClassVar[bool] = False
 
-    fit: "Fit | None" = None
+    fit: "Fit"
     kept: tuple[EarlierRows, ...] = ()
-    before: list[Coreset] = field(default_factory=list)  # the earlier coreset, once new groups are known
 
     def build(self, **options: Any) -> Coreset:
         """Return a coreset of earlier and new rows: of groups, or else a union, of few distinct rows a lossless one."""
-        assert self.fit is not None
         old = self.fit.coreset
         if old.group is None or (old.lossless and old.method != Multilevel.name):
             core = self._union(old, **options)
@@ -61,8 +59,7 @@ class NewRows(Given):
             if old.group is None:
                 return core
         new = open_in(old.design, self.data, self.y, learn_groups=True, progress=self.progressbar, **self.roles)
-        self.before[:] = [replace(old, design=new.design)]
-        rows = joined(self.before[0], new, _centre(self.fit._posterior(), old))
+        rows = joined(replace(old, design=new.design), new, _centre(self.fit._posterior(), old))
         method = Multilevel(standard_prior)
         try:
             core = build_dataset(rows, method, None, options["random_state"], check_family(old.family))
@@ -75,7 +72,6 @@ class NewRows(Given):
 
     def _union(self, old: Coreset, **options: Any) -> Coreset:
         """Return the earlier coreset beside one of the new rows about the posterior so far."""
-        assert self.fit is not None
         draws = self.fit._posterior().flat
         prior = MultivariateNormal(draws.mean(axis=0), np.atleast_2d(np.cov(draws.T)))
         with warnings.catch_warnings():
@@ -91,37 +87,34 @@ class NewRows(Given):
         params = {**new.params, "prior": "the posterior of earlier rows"} if "prior" in new.params else new.params
         index = np.where(new.pseudo, NO_ROW, new.index + old.n_total)
         new = replace(new, index=index, label=old.label, params=params)
-        self.before[:] = [replace(old, design=new.design)]
-        return Coreset.concat([*self.before, new])
+        return Coreset.concat([replace(old, design=new.design), new])
 
     def certify(self, idata: Any, core: Coreset, max_draws: int, model: Any = None) -> Certificate:  # noqa: ARG002
         """Return the certificate by the new rows and by what is kept of earlier ones."""
         if core.lossless:
             return certify(idata, core, core, max_draws=max_draws, progressbar=self.progressbar)
-        flat, before = core.group is None, self.before[0]
-        known = stand_in(self.kept, before) if flat and self.kept else before
+        before = replace(self.fit.coreset, design=core.design)  # which has new groups
+        known = stand_in(self.kept, before) if core.group is None and self.kept else before
         found = certify_update(idata, core, known, self.rows(core), max_draws=max_draws)
         if not found.trusted:
             if found.remedy is not None and found.remedy.need is Need.ROWS:
                 return replace(found, text=f"{found.text} Or {_REMEDY}")
             return found
-        trouble, said, off = self._earlier(idata if found.idata is None else found.idata)
+        trouble, said, off = self._earlier(idata if found.idata is None else found.idata, before)
         if trouble:
             refused = f"Earlier rows were not read again, and {trouble}: {_REMEDY} Of the new rows: {found.text}"
             return replace(found, level=Level.NOT_CERTIFIED, text=refused, idata=None, mean_bound=math.nan)
         said = f"Earlier rows were not read again: {said}."
         return replace(found, text=f"{found.text} {said}", mean_bound=found.mean_bound + off, earlier_error=off)
 
-    def _earlier(self, idata: Any) -> tuple[str, str, float]:
+    def _earlier(self, idata: Any, before: Coreset) -> tuple[str, str, float]:
         """Return why draws that can be used by the new rows cannot by the earlier ones; else a clause, and a bound.
 
         The bound is that of errors of means, in sds.
         """
-        assert self.fit is not None
         if not self.kept:
             return f"the fit was {self.fit.level!r} before the update, and kept nothing of its rows", "", math.nan
-        posterior, before = read_posterior(idata, "idata"), self.before[0]
-        n = sum(len(own.rows) for own in self.kept)
+        posterior, n = read_posterior(idata, "idata"), sum(len(own.rows) for own in self.kept)
         if before.group is None:
             error = standard_error(self.kept, posterior.predictor(), check_family(before.family))
             said = f"the {n:,} of them that the fit kept tell means to {error:.2g} sd"
@@ -133,17 +126,10 @@ class NewRows(Given):
         return "" if within else trouble, said, missed.mean + 2.0 * missed.error
 
 
-@dataclass(frozen=True, eq=False)
-class Updated:
-    """The end of an update: its route, all rows if they were given, and what is kept of the rows."""
-
-    route: Route
-    given: Given | None
-    kept: tuple[EarlierRows, ...]
-
-
-def updated(fit: "Fit", new: tuple[Any, Any, dict[str, Any]], data: Any, *, progressbar: bool) -> Updated:
-    """Return a fit updated by new rows, labels and roles, and certified by all rows as `data` if there are any."""
+def route_of_update(
+    fit: "Fit", new: tuple[Any, Any, dict[str, Any]], data: Any, *, progressbar: bool
+) -> tuple[Route, Given | None]:
+    """Return the route of a fit updated by new rows, labels and roles, and all rows, if they are given as `data`."""
     rows, y, beside = new
     roles = {
         name: value for name, value in beside.items() if value is not None and (name, value) != ("missing", "raise")
@@ -184,7 +170,7 @@ def updated(fit: "Fit", new: tuple[Any, Any, dict[str, Any]], data: Any, *, prog
     if rows is None:
         route.certify(strict=(DataError,))
         route.keep()
-        return Updated(route, whole, route.kept)
+        return route, whole
 
     came = "new rows"
     if isinstance(rows, str | Path):
@@ -203,10 +189,10 @@ def updated(fit: "Fit", new: tuple[Any, Any, dict[str, Any]], data: Any, *, prog
     route.settle(strict=() if whole is None else (DataError,))  # rows that are not all rows
     if whole is not None or route.core.lossless:
         route.keep()
-        return Updated(route, whole, route.kept)
-    if kept:
-        kept = (*kept, route.look_at(arrived.rows(route.core), 1.0 - fit.coreset.n_total / route.core.n_total))
-    return Updated(route, whole, kept)
+    elif kept:
+        share = 1.0 - fit.coreset.n_total / route.core.n_total
+        route.kept = (*kept, route.look_at(arrived.rows(route.core), share))
+    return route, whole
 
 
 def _centre(posterior: Posterior, core: Coreset) -> Start:
