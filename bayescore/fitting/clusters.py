@@ -341,7 +341,7 @@ class Labels:
         return cls(list(both.values()))
 
     @contextmanager
-    def told(self) -> Iterator[None]:
+    def errors_by_argument(self) -> Iterator[None]:
         """In errors of the body call the arguments as the user does: sources know them as groups."""
         try:
             yield
@@ -391,7 +391,7 @@ def check_labels(given: Given, cluster: Any, strata: Any, *, response: str) -> N
             f"cluster={cluster!r} names a column, which without a formula would be a feature too; give a formula, or "
             "data without that column and the labels as an array"
         )
-    with by.told(), warnings.catch_warnings():
+    with by.errors_by_argument(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the build gives them
         dataset = given.undesigned(response=response, groups=by.groups, clusters=True)
         survey = getattr(dataset.rows, "survey", None)
@@ -471,7 +471,7 @@ def cluster_robust(fit: "Fit", cluster: Any, strata: Any) -> tuple[Any, Step]:
     if not (prior := known_prior(fit, "; see with_prior")).smooth:
         check_curvature(prior if fit.prior is None else fit.prior, "see with_prior for another")
     by = Labels.of(cluster, strata, given)
-    with overheard() as caught, by.told():
+    with overheard() as caught, by.errors_by_argument():
         roles = {**given.roles, "clusters": by.groups}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the fit gave them

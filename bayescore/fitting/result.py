@@ -669,7 +669,7 @@ class Fit:
         check_model_spread(self, "loo")
         given = self._rows_given
         with missing_was_said():
-            return loo(self._used, self.coreset, given.data, given.y, **given.told())
+            return loo(self._used, self.coreset, given.data, given.y, **given.role_arguments())
 
     def inference_data(
         self,
@@ -1294,7 +1294,7 @@ class Fit:
         given, core = self._rows_given, self.coreset
         rows = given.data
         if not isinstance(rows, Coreset):
-            roles = {**given.told(), "progressbar": progressbar}
+            roles = {**given.role_arguments(), "progressbar": progressbar}
             rows = all_rows(given.data, given.y, **roles, family=core.family, design=core.design)
             rows = replace(rows, params={**core.params, **rows.params} if core._sd_unknown else rows.params)
         if core.groups:

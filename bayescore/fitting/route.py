@@ -139,13 +139,13 @@ class Given:
         """Return a coreset; one that is given in place of rows stays as it is."""
         if isinstance(self.data, Coreset) and self.lossy:
             return self.data
-        return self._with_unknown_sd(build_coreset(self.data, self.y, **self.told(), **self._design(), **options))
+        return self._with_unknown_sd(build_coreset(self.data, self.y, **self.role_arguments(), **self._design(), **options))
 
     def everything(self, family: str) -> Coreset:
         """Return all rows, in memory."""
         if isinstance(self.data, Coreset):
             return self.data
-        return self._with_unknown_sd(all_rows(self.data, self.y, **self.told(), **self._design(), family=family))
+        return self._with_unknown_sd(all_rows(self.data, self.y, **self.role_arguments(), **self._design(), family=family))
 
     def _with_unknown_sd(self, core: Coreset) -> Coreset:
         if self.like is None or not self.like._sd_unknown:
@@ -172,7 +172,7 @@ class Given:
         if core.lossless and (self.once or labels):
             return certify(idata, core, core, progressbar=self.progressbar, **own)
         with missing_was_said():
-            return certify(idata, core, self.data, self.y, **self.told(), **own)
+            return certify(idata, core, self.data, self.y, **self.role_arguments(), **own)
 
     @property
     def gone(self) -> str:
@@ -249,7 +249,7 @@ class Given:
             names = self.undesigned(response=response).design.names
         prior_of(prior, (INTERCEPT, *names) if self.adds_intercept else names)
 
-    def told(self) -> dict[str, Any]:
+    def role_arguments(self) -> dict[str, Any]:
         """Return the roles of columns, as verbs take them."""
         return {**self.roles, "progressbar": self.progressbar}
 

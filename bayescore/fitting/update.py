@@ -77,13 +77,13 @@ class NewRows(Given):
         with warnings.catch_warnings():
             for text in _OF_FEW:  # the new rows do not stand alone
                 warnings.filterwarnings("ignore", text, UserWarning)
-            told = {"design": old.design, "family": old.family, **self.told()}
+            arguments = {"design": old.design, "family": old.family, **self.role_arguments()}
             try:
-                new = build_coreset(self.data, self.y, prior=prior, **told, **options)
+                new = build_coreset(self.data, self.y, prior=prior, **arguments, **options)
             except FAILURES as error:
                 if old.group is not None:
                     raise DataError(f"no coreset of the new rows was found ({error}); {_REMEDY}") from error
-                new = all_rows(self.data, self.y, **told)
+                new = all_rows(self.data, self.y, **arguments)
         params = {**new.params, "prior": "the posterior of earlier rows"} if "prior" in new.params else new.params
         index = np.where(new.pseudo, NO_ROW, new.index + old.n_total)
         new = replace(new, index=index, label=old.label, params=params)
