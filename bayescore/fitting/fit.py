@@ -173,8 +173,7 @@ def fit(
         raise DataError("imputed=True goes without cluster, strata and domain: fit each table with these, and pool")
     given = _given(*pairs[0], intercept, label)
     roles = {"label": label, "weights": weights, "offset": offset, "trials": trials, "exposure": exposure}
-    roles["groups"] = groups
-    roles = {name: value for name, value in roles.items() if value is not None}
+    roles = {name: value for name, value in {**roles, "groups": groups}.items() if value is not None}
     if missing != "raise":
         roles["missing"] = missing
     if family is not None:

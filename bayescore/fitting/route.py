@@ -139,13 +139,17 @@ class Given:
         """Return a coreset; one that is given in place of rows stays as it is."""
         if isinstance(self.data, Coreset) and self.lossy:
             return self.data
-        return self._with_unknown_sd(build_coreset(self.data, self.y, **self.role_arguments(), **self._design(), **options))
+        return self._with_unknown_sd(
+            build_coreset(self.data, self.y, **self.role_arguments(), **self._design(), **options)
+        )
 
     def everything(self, family: str) -> Coreset:
         """Return all rows, in memory."""
         if isinstance(self.data, Coreset):
             return self.data
-        return self._with_unknown_sd(all_rows(self.data, self.y, **self.role_arguments(), **self._design(), family=family))
+        return self._with_unknown_sd(
+            all_rows(self.data, self.y, **self.role_arguments(), **self._design(), family=family)
+        )
 
     def _with_unknown_sd(self, core: Coreset) -> Coreset:
         if self.like is None or not self.like._sd_unknown:
@@ -712,8 +716,9 @@ class Route:
 
     def sample(self, why: str) -> None:
         """Draw from the coreset's posterior; warnings of chains are the certificate's to give."""
-        prior = self.design_prior()
         asked: dict[str, Any] = {
+            "prior": self.design_prior(),
+            "progressbar": self.given.progressbar,
             "draws": self.draws,
             "tune": self.tune,
             "chains": self.options.chains,
@@ -725,19 +730,15 @@ class Route:
             asked["nuts_sampler"] = "nutpie"
 
         def draw() -> Any:
-            try:
-                return attempt()
-            except FAILURES:
-                if self.options.sampler != AUTO:
-                    raise
-                asked["sampler"] = "nuts"  # needs no mode
-                return attempt()
-
-        def attempt() -> Any:
             with warnings.catch_warnings():
                 for text in ("the chains have not mixed", "the cap of max_gradients"):
                     warnings.filterwarnings("ignore", text, UserWarning)
-                return sample(self.core, prior=prior, progressbar=self.given.progressbar, **asked)
+                try:
+                    return sample(self.core, **asked)
+                except FAILURES:
+                    if self.options.sampler != AUTO:
+                        raise
+                    return sample(self.core, **{**asked, "sampler": "nuts"})  # needs no mode
 
         self.drawn = self.timed("sample", draw, lambda _: (len(self.core), 0, why))
         self.sampler = str(self.drawn.posterior.attrs["sampler"])
