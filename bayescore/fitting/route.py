@@ -139,33 +139,30 @@ class Given:
         """Return a coreset; one that is given in place of rows stays as it is."""
         if isinstance(self.data, Coreset) and self.lossy:
             return self.data
-        return self._with_unknown_sd(
-            build_coreset(self.data, self.y, **self.role_arguments(), **self._design(), **options)
-        )
+        return self._with_unknown_sd(build_coreset(self.data, self.y, **self._arguments(), **options))
 
     def everything(self, family: str) -> Coreset:
         """Return all rows, in memory."""
         if isinstance(self.data, Coreset):
             return self.data
-        return self._with_unknown_sd(
-            all_rows(self.data, self.y, **self.role_arguments(), **self._design(), family=family)
-        )
+        return self._with_unknown_sd(all_rows(self.data, self.y, **self._arguments(), family=family))
 
     def _with_unknown_sd(self, core: Coreset) -> Coreset:
         if self.like is None or not self.like._sd_unknown:
             return core
         return replace(core, params={**self.like.params, **core.params})
 
-    def _design(self) -> dict[str, Any]:
-        """Return the arguments of builds that say what columns the rows have."""
+    def _arguments(self) -> dict[str, Any]:
+        """Return roles and design of the rows, as builds take them."""
+        roles = self.role_arguments()
         if self.like is not None:
-            return {"design": self.like.design}
+            return {**roles, "design": self.like.design}
         has_intercept = self.intercept
         if self.formula is not None:
             has_intercept = any(str(term) == "1" for term in parsed(self.formula).terms)
         # intercepts take up the means of columns, and the rows are read again
         standardize = has_intercept and not self.once and not isinstance(self.data, Coreset)
-        asked = {"formula": self.formula, "standardize": standardize, "positive": self.positive}
+        asked = {**roles, "formula": self.formula, "standardize": standardize, "positive": self.positive}
         named = isinstance(self.data, Coreset) or self.formula is not None
         return asked if named else {**asked, "intercept": self.intercept}
 
