@@ -14,7 +14,7 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.design import Grouping
 from bayescore.fitting.parts import RawRows, described, heading, raw_rows
 from bayescore.fitting.route import Step
-from bayescore.fitting.tables import effects_of_groups, factor_named
+from bayescore.fitting.tables import check_of_rows, effects_of_groups, factor_named
 from bayescore.limits import PROB
 from bayescore.models.predictor import Factor
 from bayescore.report import pictures
@@ -133,7 +133,7 @@ def forest(fit: "Fit", prob: float) -> Axes:
     texts.spines["right"].set_visible(False)
     axes.set_xlabel(f"coefficient: mean and {prob:.0%} interval, {posterior.family.scale}")
     pictures.clean(axes)
-    return headed(fit, axes)
+    return _headed(fit, axes)
 
 
 def curves(fit: "Fit", variable: str, by: str | None, data: Any, prob: float) -> Axes:
@@ -167,7 +167,7 @@ def curves(fit: "Fit", variable: str, by: str | None, data: Any, prob: float) ->
     else:
         axes.set_xticks(np.arange(len(points)), [pictures.short(str(level), 20) for level in levels[0]])
     axes.set_xlabel(variable)
-    axes.set_ylabel(f"{mean_response(fit.coreset, 'P({})')}, {prob:.0%} interval")
+    axes.set_ylabel(f"{_mean_response(fit.coreset, 'P({})')}, {prob:.0%} interval")
     if not fit.coreset.numbers:
         axes.set_ylim(0.0, None)
     if by is not None:
@@ -177,14 +177,34 @@ def curves(fit: "Fit", variable: str, by: str | None, data: Any, prob: float) ->
         style |= {"xycoords": "axes fraction", "xytext": (0, -34), "textcoords": "offset points"}
         axes.annotate("\n".join(textwrap.wrap(pictures.short(held, 400), 100)), (0.0, 0.0), **style)
     pictures.clean(axes)
-    return headed(fit, axes)
+    return _headed(fit, axes)
 
 
-def mean_response(core: Coreset, of_event: str) -> str:
+def _mean_response(core: Coreset, of_event: str) -> str:
     """Return what the mean of the response is called: a rate, a mean, or of labels as `of_event` words the event."""
     if core.counts or core.numbers:
         return f"{'rate' if core.counts else 'mean'} of {core.label}"
     return of_event.format(f"{core.label} = {core.classes[1]}")
+
+
+def plot_check(fit: "Fit", data: Any, y: Any, by: tuple[str, ...]) -> Any:
+    """Draw predictions against responses, in bins of rows of like prediction or by the values of columns."""
+    values, found = check_of_rows(fit, data, y, by)
+    if not by:
+        panels = pictures.model_check(plt.figure(), found, fit.coreset.classes)
+        _headed(fit, panels[0])
+        return panels
+    parts = [", ".join(map(str, row)) for row in zip(*values.values(), strict=True)]
+    axes = pictures.parts_check(plt.figure(), found, parts)
+    axes.set_xlabel(f"{_mean_response(fit.coreset, 'share of {}')} by {' and '.join(by)}")
+    return _headed(fit, axes)
+
+
+def plot_effects(fit: "Fit", factor: str | None, effect: str | None) -> Axes:
+    """Draw mean and 95% interval of each group's effect, sorted."""
+    grouping = factor_named(fit, factor)
+    effects = group_effects(fit, grouping, grouping.effects[0] if effect is None else effect)
+    return _headed(fit, pictures.caterpillar(plt.figure(), effects))
 
 
 def group_effects(fit: "Fit", grouping: Grouping, effect: str) -> GroupEffects:
@@ -219,7 +239,7 @@ def plot_shrinkage(fit: "Fit", factor: str | None) -> Axes:
     if not core.counts:
         event = f"{core.label} = {core.classes[1]!r}"
         axes.set_xlabel(f"{effects.scale} of {event} in each {grouping.name}, minus that in all rows")
-    return headed(fit, axes)
+    return _headed(fit, axes)
 
 
 def plot_story(fit: "Fit") -> Axes:
@@ -258,7 +278,7 @@ def plot_story(fit: "Fit") -> Axes:
     return axes
 
 
-def headed(fit: "Fit", axes: Axes) -> Axes:
+def _headed(fit: "Fit", axes: Axes) -> Axes:
     """Write the heading of the fit above a picture."""
     axes.set_title(heading(fit), fontsize=9, loc="left", color="#555555")
     return axes

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
 from bayescore.coresets.build import all_rows
@@ -40,7 +39,6 @@ from bayescore.limits import PROB
 from bayescore.priors import Prior
 from bayescore.priors.by_name import prior_from_dict
 from bayescore.priors.groups import GroupPrior
-from bayescore.report import pictures as draw
 from bayescore.report.certify import Certificate
 from bayescore.samplers.groups import group_prior_of
 from bayescore.samplers.posterior import Posterior, fewer_draws, in_data_units, read_posterior
@@ -902,15 +900,7 @@ class Fit:
         >>> calibration.get_xlabel()
         'predicted probability'
         """
-        values, found = tables.check_of_rows(self, data, y, names := check_by(by))
-        if not names:
-            panels = draw.model_check(plt.figure(), found, self.coreset.classes)
-            pictures.headed(self, panels[0])
-            return panels
-        parts = [", ".join(map(str, row)) for row in zip(*values.values(), strict=True)]
-        axes = draw.parts_check(plt.figure(), found, parts)
-        axes.set_xlabel(f"{pictures.mean_response(self.coreset, 'share of {}')} by {' and '.join(names)}")
-        return pictures.headed(self, axes)
+        return pictures.plot_check(self, data, y, check_by(by))
 
     def plot_effects(self, factor: str | None = None, *, effect: str | None = None) -> Axes:
         """Draw mean and 95% interval of each group's effect, sorted, in units of the data.
@@ -942,9 +932,7 @@ class Fit:
         >>> fit.plot_effects().get_xlabel()
         'effect of g: mean and 95% interval, log odds'
         """
-        grouping = tables.factor_named(self, factor)
-        effects = pictures.group_effects(self, grouping, grouping.effects[0] if effect is None else effect)
-        return pictures.headed(self, draw.caterpillar(plt.figure(), effects))
+        return pictures.plot_effects(self, factor, effect)
 
     def plot_shrinkage(self, factor: str | None = None) -> Axes:
         r"""Draw the effect of each group against what its rows alone say: how far partial pooling pulls.
