@@ -172,7 +172,8 @@ class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.formula is not None:
             name = next(name for k in range(X.shape[1] + 1) if (name := "y" + k * "_") not in X.columns)
             roles = {} if (weights == 1.0).all() else {"weights": weights}
-            return Given(X, pd.Series(y, getattr(X, "index", None), name=name), self.formula, roles=roles)
+            labels = pd.Series(y, getattr(X, "index", None), name=name)
+            return Given(X, labels, spelled_out(self.formula, X), roles=roles)
         rows = array_source(X, Roles(y=y, weights=weights))
         if (names := getattr(self, "feature_names_in_", None)) is not None:
             rows = replace(rows, design=Design(tuple(f"{name}_" if name in _TAKEN else str(name) for name in names)))

@@ -180,11 +180,13 @@ def everyone_of(given: Given, rows: object, response: str, groups: list[str] | d
     if not isinstance(rows, FilteredSource) or not {"weights", "missing"} & set(given.roles):
         return None
     left = None if given.formula is None else f"{given.formula.partition('~')[0]}~ 1"
-    roles = {name: own for name, own in given.roles.items() if name not in ("weights", "offset")}
-    own = replace(given, formula=left, roles=roles)
+    roles = {name: value for name, value in given.roles.items() if name not in ("weights", "offset")}
+    plain = replace(given, formula=left, roles=roles)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the fit gave them
-        return Dataset(own.undesigned(response=response, groups=groups, clusters=True).rows, progress=given.progressbar)
+        return Dataset(
+            plain.undesigned(response=response, groups=groups, clusters=True).rows, progress=given.progressbar
+        )
 
 
 def _no_ends(n_clusters: int) -> _Ends:
@@ -268,7 +270,7 @@ def robust_map(point: FloatArray, sums: ClusterSums, prior: Prior) -> Transport:
         If the rows do not determine the coefficients, clusters are too few, or the prior moves the mode too far.
     """
     check_freedom(len(sums.scores), int((sums.sizes > 0).sum()), len(point))
-    L, own = factor_of_inverse(sums.terms.precision), prior_part(point, prior)  # F^-1 = L L'
+    L, prior_terms = factor_of_inverse(sums.terms.precision), prior_part(point, prior)  # F^-1 = L L'
     values, vectors = linalg.eigh(L.T @ sums.variance() @ L)
     if not values[0] > _LEAST * values[-1]:
         raise DataError(
@@ -277,8 +279,8 @@ def robust_map(point: FloatArray, sums: ClusterSums, prior: Prior) -> Transport:
         )
     white = (vectors / np.sqrt(values)).T @ linalg.solve_triangular(L, np.eye(len(L)), lower=True)
     information = white.T @ white  # F J^-1 F
-    gradient = information @ (L @ (L.T @ sums.terms.gradient)) + own.gradient
-    here, there = sums.terms + own, Derivatives(0.0, gradient, information + own.precision)
+    gradient = information @ (L @ (L.T @ sums.terms.gradient)) + prior_terms.gradient
+    here, there = sums.terms + prior_terms, Derivatives(0.0, gradient, information + prior_terms.precision)
     start, end = (point + _step(each) for each in (here, there))
     if (moves := float(np.sqrt((end - start) @ there.precision @ (end - start)))) > MAX_MOVE:
         raise DataError(
@@ -324,15 +326,15 @@ class Labels:
             )
         if given.once:
             raise DataError("cluster is given, and the rows came once and are gone; give a file or a table")
-        both = {name: own for name, own in zip(ARGUMENTS, (cluster, strata), strict=True) if own is not None}
+        both = {name: value for name, value in zip(ARGUMENTS, (cluster, strata), strict=True) if value is not None}
         n_rows = len(given.data) if is_table(given.data) else None
-        for name, own in both.items():
-            listed = named and isinstance(own, list | tuple) and all(isinstance(each, str) for each in own)
-            if listed and len(own) != n_rows:
+        for name, value in both.items():
+            listed = named and isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)
+            if listed and len(value) != n_rows:
                 raise DataError(f"{name} is a list of names; make one column of them")
-            if isinstance(own, str) and not named:
-                raise DataError(f"{name}={own!r} names a column, but those of data have no names; give an array")
-        if len({isinstance(own, str) for own in both.values()}) > 1:
+            if isinstance(value, str) and not named:
+                raise DataError(f"{name}={value!r} names a column, but those of data have no names; give an array")
+        if len({isinstance(value, str) for value in both.values()}) > 1:
             raise DataError("of cluster and strata one is a name and one an array; give two names, or two arrays")
         if not isinstance(cluster, str):
             return cls(both)
@@ -372,10 +374,10 @@ class Labels:
 
 def check_curvature(prior: Prior | Mapping[str, Prior] | None, remedy: str) -> None:
     """Raise if a prior, or one of those by name, has no curvature."""
-    for name, own in prior.items() if isinstance(prior, Mapping) else [("", prior)]:
-        if own is not None and not own.smooth:
+    for name, one in prior.items() if isinstance(prior, Mapping) else [("", prior)]:
+        if one is not None and not one.smooth:
             raise DataError(
-                f"prior{f'[{name!r}]' if name else ''}={own} has no curvature that says how wide it is, which the "
+                f"prior{f'[{name!r}]' if name else ''}={one} has no curvature that says how wide it is, which the "
                 f"cluster-robust spread needs; {remedy}, such as Normal or StudentT"
             )
 
@@ -498,16 +500,16 @@ def cluster_robust(fit: "Fit", cluster: Any, strata: Any) -> tuple[Any, Step]:
 
 def moved(idata: Any, posterior: Posterior, transport: Transport, spread: str) -> Any:
     """Return draws moved by a map, which say whose spread they have, without what was true of the draws before."""
-    found, own = idata.copy(), as_xarray(idata["posterior"])
-    beta = own["beta"].transpose("chain", "draw", ...)
+    found, group = idata.copy(), as_xarray(idata["posterior"])
+    beta = group["beta"].transpose("chain", "draw", ...)
     draws = transport(posterior.draws)
-    own = own.assign(beta=beta.copy(data=draws))
-    if "coef" in own and posterior.design is not None:
-        coef = own["coef"].transpose("chain", "draw", ...)
-        own = own.assign(coef=coef.copy(data=np.array(posterior.design.raw_coefficients(draws))))
-    attrs = {name: value for name, value in own.attrs.items() if name != "posterior_of"}
-    own.attrs = {**attrs, "spread": spread}
-    found["posterior"] = own
+    group = group.assign(beta=beta.copy(data=draws))
+    if "coef" in group and posterior.design is not None:
+        coef = group["coef"].transpose("chain", "draw", ...)
+        group = group.assign(coef=coef.copy(data=np.array(posterior.design.raw_coefficients(draws))))
+    attrs = {name: value for name, value in group.attrs.items() if name != "posterior_of"}
+    group.attrs = {**attrs, "spread": spread}
+    found["posterior"] = group
     if "sample_stats" in found and "lp" in found["sample_stats"]:
         found["sample_stats"] = as_xarray(found["sample_stats"]).drop_vars("lp")
     return found

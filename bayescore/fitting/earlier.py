@@ -114,14 +114,14 @@ class EarlierRows:
     def at(self, draws: Predictor, family: Family) -> Estimate:
         """Return the log-likelihood of the rows at draws, which may have more groups, and its standard error."""
         middle = Predictor(self.point.beta, self.point.factors, draws.design)
-        own = [factor.n_groups for factor in self.point.factors]
+        n_groups = [factor.n_groups for factor in self.point.factors]
         center, n, step = effects_at(middle)[0], len(draws), max(1, _PIECE // max(len(self.terms.slope), 1))
         values = np.empty(n)
         for start in range(0, n, step):
             part = draws.take(slice(start, start + step))
             effects = [
                 factor.effects[part.at][:, :size].reshape(len(part), -1)
-                for factor, size in zip(part.factors, own, strict=True)
+                for factor, size in zip(part.factors, n_groups, strict=True)
             ]
             moves = np.concatenate([np.empty((len(part), 0)), *effects], axis=1) - center
             values[start : start + step] = self.terms.at(part.beta - middle.beta, moves)
@@ -134,12 +134,12 @@ class EarlierRows:
 
     def to_arrays(self, name: str) -> Arrays:
         """Return the rows as arrays whose names begin with `name`."""
-        own, bend = self.terms.coefficients, sparse.coo_array(self.terms.precision)
+        terms, bend = self.terms.coefficients, sparse.coo_array(self.terms.precision)
         found: Arrays = {
             "beta": self.point.beta,
-            "gradient": own.gradient,
-            "curvature": own.precision,
-            "value": np.array(own.value),
+            "gradient": terms.gradient,
+            "curvature": terms.precision,
+            "value": np.array(terms.value),
             "slope": self.terms.slope,
             "cross": self.terms.cross,
             "bend": bend.data,
@@ -155,14 +155,14 @@ class EarlierRows:
     @classmethod
     def from_arrays(cls, name: str, arrays: Arrays, core: Coreset) -> Self:
         """Return the rows of `to_arrays`, of a fit with this coreset."""
-        own = {key.removeprefix(f"{name}_"): array for key, array in arrays.items() if key.startswith(f"{name}_")}
-        factors = [Factor(grouping, own[f"effects{k}"]) for k, grouping in enumerate(core.groups)]
-        E = len(own["slope"])
-        bend = sparse.csr_array((own["bend"], tuple(own["places"])), shape=(E, E))
-        terms = Derivatives(float(own["value"]), own["gradient"], own["curvature"])
-        rows = WeightedData(**{column: own[column] for column in _COLUMNS if column in own})
-        joint = JointTerms(terms, own["slope"], own["cross"], bend)
-        return cls(Predictor(own["beta"], factors), joint, rows, own["inclusion"], int(own["n_total"]))
+        parts = {key.removeprefix(f"{name}_"): array for key, array in arrays.items() if key.startswith(f"{name}_")}
+        factors = [Factor(grouping, parts[f"effects{k}"]) for k, grouping in enumerate(core.groups)]
+        E = len(parts["slope"])
+        bend = sparse.csr_array((parts["bend"], tuple(parts["places"])), shape=(E, E))
+        terms = Derivatives(float(parts["value"]), parts["gradient"], parts["curvature"])
+        rows = WeightedData(**{column: parts[column] for column in _COLUMNS if column in parts})
+        joint = JointTerms(terms, parts["slope"], parts["cross"], bend)
+        return cls(Predictor(parts["beta"], factors), joint, rows, parts["inclusion"], int(parts["n_total"]))
 
 
 def _count(_: int, block: WeightedData) -> int:
@@ -181,12 +181,12 @@ def stand_in(kept: Sequence[EarlierRows], core: Coreset) -> Coreset:
     `core` is another of these rows, whose design and family it has.
     """
     family, missed = check_family(core.family), list[Shortfall]()
-    for own in kept:
-        point, full = own.point.beta[0], own.terms.coefficients
-        sample = likelihood_terms(point, own.rows, family)
+    for part in kept:
+        point, full = part.point.beta[0], part.terms.coefficients
+        sample = likelihood_terms(point, part.rows, family)
         rest = full.precision - sample.precision
         missed.append(Shortfall(point, full.gradient - sample.gradient, 0.5 * (rest + rest.T)))
-    rows = stack([own.rows for own in kept])
+    rows = stack([part.rows for part in kept])
     total = sum(missed[1:], missed[0])
     return replace(
         core,
@@ -202,7 +202,7 @@ def standard_error(kept: Sequence[EarlierRows], draws: Predictor, family: Family
     Means of the posterior are off by up to as many sds.
     """
     some = draws.take(_spaced(draws))
-    return math.hypot(*(own.at(some, family).error for own in kept))
+    return math.hypot(*(part.at(some, family).error for part in kept))
 
 
 @dataclass(frozen=True)
@@ -223,13 +223,13 @@ def missed_by(core: Coreset, kept: Sequence[EarlierRows], draws: Predictor, para
     family, at = check_family(core.family), _spaced(draws)
     some, found = draws.take(at), np.zeros(len(at))
     errors = []
-    for own in kept:
-        estimate = own.at(some, family)
+    for part in kept:
+        estimate = part.at(some, family)
         found += estimate.values
         errors.append(estimate.error)
     missed = found - log_likelihoods(some, core, family)
     missed -= missed.mean()
-    effects = np.concatenate([own.effects[some.at].reshape(len(at), -1) for own in some.factors], axis=1)
+    effects = np.concatenate([factor.effects[some.at].reshape(len(at), -1) for factor in some.factors], axis=1)
     z = np.concatenate([parameters.reshape(len(draws), -1)[at], effects], axis=1)
     z -= z.mean(axis=0)
     sd = z.std(axis=0)

@@ -131,7 +131,7 @@ def _write(fit: "Fit", folder: Path) -> None:
         certificate["dispersion"] = vars(found.dispersion)
     remedy = found.remedy
     given = fit._given
-    roles = {} if given is None else {name: own for name, own in given.roles.items() if _named(own)}
+    roles = {} if given is None else {name: value for name, value in given.roles.items() if _named(value)}
     about = {
         "format": FORMAT,
         "version": version("bayescore"),
@@ -156,8 +156,8 @@ def read_parts(folder: str | Path, data: Any, y: Any, *, progressbar: bool) -> d
     source = _standing(check_path(folder, "folder"))
     if not (source / ABOUT).is_file():
         raise FileNotFoundError(f"folder={str(source)!r} holds no fit: there is no {ABOUT} in it")
-    own = repr(str(source / ABOUT))
-    changed = f"{own} was changed after bayescore wrote it, or is damaged; fit again"
+    about_file = repr(str(source / ABOUT))
+    changed = f"{about_file} was changed after bayescore wrote it, or is damaged; fit again"
     whole = json_object((source / ABOUT).read_bytes(), changed)
     stored = whole.get("fit")
     if not isinstance(stored, dict):
@@ -171,7 +171,9 @@ def read_parts(folder: str | Path, data: Any, y: Any, *, progressbar: bool) -> d
     try:
         about = _About.of(stored)
     except DataError as error:
-        raise DataError(f"{own} was not written by bayescore, or by another version: {error}; fit again") from None
+        raise DataError(
+            f"{about_file} was not written by bayescore, or by another version: {error}; fit again"
+        ) from None
     for name, digest in about.files.items():
         path = source / name
         if not path.is_file() or _sha256(path.read_bytes()) != digest:
@@ -185,7 +187,9 @@ def read_parts(folder: str | Path, data: Any, y: Any, *, progressbar: bool) -> d
         certificate = from_json(Certificate, about.certificate, "certificate", **more)
         _ = repr(certificate)  # figures out of their range cannot be told
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-        raise DataError(f"{own} was not written by bayescore, or by another version: {error}; fit again") from None
+        raise DataError(
+            f"{about_file} was not written by bayescore, or by another version: {error}; fit again"
+        ) from None
     if read_posterior(drawn, "drawn").features != core.feature_names:
         raise DataError(f"{str(source)!r} has draws of other coefficients than its coreset's; fit again")
     kept: tuple[EarlierRows, ...] = ()
@@ -296,7 +300,7 @@ def _from_parquet(table: pd.DataFrame) -> pd.DataFrame:
 
 def _named(value: Any) -> bool:
     """Whether a role is the name of a column, or several: arrays are given again with the rows."""
-    return isinstance(value, str) or (isinstance(value, list | tuple) and all(isinstance(own, str) for own in value))
+    return isinstance(value, str) or (isinstance(value, list | tuple) and all(isinstance(name, str) for name in value))
 
 
 def _sha256(content: bytes) -> str:

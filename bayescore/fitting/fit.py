@@ -239,8 +239,8 @@ def fit_given(
     given.check_lossy(family, prior)
     if isinstance(prior, Mapping) and not given.once:
         given.check_names(prior, response=_response(family))
-    own: dict[str, Any] = {"in_design": in_design, "group_prior": group_prior, "options": options}
-    route = Route(given, family, prior, seed, max_seconds, **own)
+    arguments: dict[str, Any] = {"in_design": in_design, "group_prior": group_prior, "options": options}
+    route = Route(given, family, prior, seed, max_seconds, **arguments)
     route.run()
     return fit_of_route(route)
 
@@ -259,9 +259,9 @@ def _pooled(first: Fit, others: list[dict[str, Any]], **beside: Any) -> Fit:
     """Return the pooled fit of imputed tables, given that of the first, and rows and labels of the others."""
     known, fits = first._rows_given, [first]
     beside |= {"in_design": first._design_prior}
-    for k, own in enumerate(others, 1):
+    for k, table in enumerate(others, 1):
         # the design has the classes
-        given = replace(known, data=own["data"], y=own.get("y"), positive=None, like=first.coreset)
+        given = replace(known, data=table["data"], y=table.get("y"), positive=None, like=first.coreset)
         asked = {"max_seconds": first._max_seconds, "random_state": first._seed + k, **beside}
         fits.append(fit_given(given, first.coreset.family, first.prior, **asked))
     return pooled(fits)
@@ -306,7 +306,7 @@ def pooled(fits: Sequence[Fit]) -> Fit:
                 f"data[{k}] has groups that data[0] has not, so that their effects cannot be pooled: put a table that "
                 "has all levels first, or impute within the levels that are there"
             )
-        if any(isinstance(own, EffectDraws) for own in fit._posterior().variables.values()):
+        if any(isinstance(variable, EffectDraws) for variable in fit._posterior().variables.values()):
             raise DataError("groups are too many for their effects' draws to be kept, and so to be pooled; fit a table")
     worst = max(fits, key=lambda fit: (_LEVELS.index(fit.certificate.level), fit.certificate.mean_bound))
     rows, passes = worst.coreset.n_total, sum(step.passes for fit in fits for step in fit.story)
@@ -327,11 +327,11 @@ def pooled(fits: Sequence[Fit]) -> Fit:
 def _mixture(each: Sequence[Any], text: str) -> Any:
     """Return as many draws of each posterior, as chains after each other."""
     sets = [as_xarray(idata["posterior"]) for idata in each]
-    n_chains, n_draws = (min(own.sizes[dim] for own in sets) for dim in ("chain", "draw"))
+    n_chains, n_draws = (min(one.sizes[dim] for one in sets) for dim in ("chain", "draw"))
     parts = []
-    for k, own in enumerate(sets):
-        places = np.linspace(0, own.sizes["draw"] - 1, n_draws).round().astype(np.int64)
-        part = own.isel(chain=slice(n_chains), draw=places)
+    for k, one in enumerate(sets):
+        places = np.linspace(0, one.sizes["draw"] - 1, n_draws).round().astype(np.int64)
+        part = one.isel(chain=slice(n_chains), draw=places)
         parts.append(part.assign_coords(chain=np.arange(n_chains) + k * n_chains, draw=np.arange(n_draws)))
     found = xr.concat(parts, dim="chain", data_vars="minimal", coords="minimal", compat="override", join="exact")
     attrs = {name: value for name, value in sets[0].attrs.items() if name != "posterior_of"}

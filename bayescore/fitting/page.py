@@ -34,8 +34,8 @@ def write_page(fit: "Fit", path: str | Path) -> None:
     """Write one HTML page: the verdict first, then data, coefficients, effects, priors, the model's fit, the story."""
     shown = overview(fit)
     story = {f"{place}. {step.what}": str(step) for place, step in enumerate(fit.story, 1)}
-    own: dict[str, Any] = {"title": shown.model, "story": story, "robust": fit._robust, "fit": _facts(fit, shown)}
-    write_certificate(fit.certificate, fit._drawn, fit.coreset, path, **own)
+    parts: dict[str, Any] = {"title": shown.model, "story": story, "robust": fit._robust, "fit": _facts(fit, shown)}
+    write_certificate(fit.certificate, fit._drawn, fit.coreset, path, **parts)
 
 
 def _facts(fit: "Fit", shown: Overview) -> FitFacts:
@@ -106,7 +106,7 @@ def fit_call(fit: "Fit") -> str:
 def _shown(name: str, value: Any) -> str:
     """Return an argument of `fit` as code: arrays by its name alone."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key!r}: {_shown(name, own)}" for key, own in value.items()) + "}"
+        return "{" + ", ".join(f"{key!r}: {_shown(name, item)}" for key, item in value.items()) + "}"
     if name in ("prior", "group_prior"):
         return f"bc.priors.{value}"
     plain = isinstance(value, str | list | tuple) and len(value) <= _LISTED

@@ -54,14 +54,14 @@ def parameters(posterior: Posterior) -> tuple[list[str], FloatArray]:
     design, chains = posterior.design, posterior.draws.shape[:2]
     assert design is not None
     names, draws = list(posterior.features), [np.asarray(design.raw_coefficients(posterior.draws))]
-    for own in design.groups if posterior.terms else ():
-        covariance, A = Factor.of(own, posterior.variables).covariance, design.raw_effects_map(own)
+    for grouping in design.groups if posterior.terms else ():
+        covariance, A = Factor.of(grouping, posterior.variables).covariance, design.raw_effects_map(grouping)
         assert covariance is not None
         raw = A @ covariance @ A.T
         sd = np.sqrt(np.einsum("sqq->sq", raw))
-        i, j = own.pairs
+        i, j = grouping.pairs
         rho = raw[:, i, j] / (sd[:, i] * sd[:, j])
-        names += own.parameters
+        names += grouping.parameters
         draws += [each.reshape(*chains, -1) for each in (sd, rho)]
     if posterior.sd is not None:
         names.append("sigma")
@@ -164,7 +164,7 @@ class RawRows:
 
     def _place(self, name: str) -> int:
         if name not in self.design.raw_names:
-            if name in [own.name for own in self.design.groups]:
+            if name in [grouping.name for grouping in self.design.groups]:
                 raise DataError(
                     f"{name!r} is a grouping factor: fit.effects({name!r}) has its effects and their intervals"
                 )
@@ -198,14 +198,14 @@ def rows_of_fit(fit: "Fit", by: tuple[str, ...] = ()) -> AveragedRows:
     given = fit._rows_given
     if given.once:
         raise DataError("the rows came once and are gone; give data, rows to average over")
-    own = given.data
-    if isinstance(own, Coreset) and own.numbers and own.pseudo.any():
+    data = given.data
+    if isinstance(data, Coreset) and data.numbers and data.pseudo.any():
         raise DataError(
             "the fit has sums of its rows alone, pseudo-rows, and not the rows' columns; give rows as "
             "data, data=rows, or the fit all of them, fit.update(data=rows)"
         )
     design = fit.coreset.design
-    added = added_columns(design, own, by)
+    added = added_columns(design, data, by)
     found = given.rows(fit.coreset, **({"parts": added} if added else {}))
     rows = Dataset(found.rows, progress=given.progressbar)
     return AveragedRows(fit._posterior(), rows, found.rows.design == design, added_groupings(found, design))

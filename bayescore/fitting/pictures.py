@@ -64,10 +64,10 @@ class Typical:
 
     def at(self, variable: str, points: FloatArray) -> WeightedData:
         """Return this row with a column at points, in the design."""
-        own, n = self.rows.rows, len(points)
-        offset = None if own.offset is None else np.full(n, np.average(own.offset, weights=own.weights))
-        group = None if own.group is None else np.tile(self.groups, (n, 1))
-        first = replace(own.take(np.zeros(n, dtype=np.int64)), offset=offset, group=group)
+        sample, n = self.rows.rows, len(points)
+        offset = None if sample.offset is None else np.full(n, np.average(sample.offset, weights=sample.weights))
+        group = None if sample.group is None else np.tile(self.groups, (n, 1))
+        first = replace(sample.take(np.zeros(n, dtype=np.int64)), offset=offset, group=group)
         X = np.tile(self.raw, (n, 1))
         X[:, self.rows.design.raw_names.index(variable)] = points
         return RawRows(first, self.rows.design, n).designed(X)
@@ -76,7 +76,7 @@ class Typical:
         """Return the row at each level of another column or grouping factor, or at quantiles of a column of numbers."""
         if by == besides:
             raise DataError(f"by={by!r} is the column of the curve itself; name another")
-        rows, factors = self.rows, {own.name: own.levels for own in self.rows.design.groups}
+        rows, factors = self.rows, {grouping.name: grouping.levels for grouping in self.rows.design.groups}
         found: dict[str, Self] = {}
         if by in factors and by not in rows.design.raw_names:
             place, levels = list(factors).index(by), list(factors[by])
@@ -104,7 +104,7 @@ class Typical:
     def text(self, besides: set[str | None]) -> str:
         """Return what the other columns are held at, and which groups are averaged over."""
         held = [f"{name} = {how}" for name, how in self.held.items() if name not in besides]
-        averaged = [own.name for own in self.rows.design.groups if own.name not in besides]
+        averaged = [grouping.name for grouping in self.rows.design.groups if grouping.name not in besides]
         if self.rows.rows.offset is not None:
             held.append("the offset at its mean")
         parts = [f"held at: {listed(held, 8, str)}"] if held else []

@@ -190,7 +190,7 @@ class AverageDraws:
 
         A part by several columns is called by their values, in a multi-index.
         """
-        all_coords, dims, shape = xr.Coordinates(coords), ["chain", "draw"], [len(own) for own in coords.values()]
+        all_coords, dims, shape = xr.Coordinates(coords), ["chain", "draw"], [len(coord) for coord in coords.values()]
         for index in (self.contrasts, self.parts):
             if index is None:
                 continue
@@ -238,7 +238,7 @@ class Contrasts:
         if core is not None and not (core.counts or rows.added):  # whose weight has events, too
             check_weight(core, float(found.weight[:n].sum()))
         values, error, seen = figures(found)
-        parts = _index({name: [own[place] for place in seen] for name, own in labels.items()})
+        parts = _index({name: [level[place] for place in seen] for name, level in labels.items()})
         names = None if self.column is None else pd.Index(self.names, name=self.column)
         return AverageDraws(values, names, parts, {"sampling_se": error.ravel()}, self.null)
 
@@ -246,7 +246,7 @@ class Contrasts:
 def _index(labels: Mapping[str, list[Any]]) -> pd.Index | None:
     if len(labels) > 1:
         return pd.MultiIndex.from_arrays(list(labels.values()), names=list(labels))
-    return next((pd.Index(own, name=name) for name, own in labels.items()), None)
+    return next((pd.Index(values, name=name) for name, values in labels.items()), None)
 
 
 def predictions_of(rows: AveragedRows, variable: str | None) -> Contrasts:
@@ -358,7 +358,7 @@ def _differences(
     pairs: Sequence[tuple[int, int]], values: FloatArray, error: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return differences of pairs of levels, given those to level 0, and bounds of their errors."""
-    values, error = (np.concatenate([np.zeros_like(own[:1]), own]) for own in (values, error))
+    values, error = (np.concatenate([np.zeros_like(each[:1]), each]) for each in (values, error))
     one, other = np.transpose(pairs)
     return values[one] - values[other], np.hypot(error[one], error[other])
 
@@ -436,11 +436,11 @@ def with_predictive(fit: "Fit", data: Any, y: Any, *, max_draws: int, random_sta
     """Return the groups posterior, posterior_predictive, log_likelihood and observed_data; arguments as of `Fit`."""
     check_integer(max_draws, "max_draws", low=1)
     seed, posterior = check_seed(random_state), fit._posterior()
-    own, predictor = _rows_with_responses(fit, data, y), posterior.predictor(max_draws)
+    responses, predictor = _rows_with_responses(fit, data, y), posterior.predictor(max_draws)
     kind: np.dtype[Any] = np.dtype(np.int8)
-    rows, observed = own.rows, np.asarray(own.rows.y > 0, dtype=np.float64)
-    if own.events is not None:
-        observed, kind = own.events, np.dtype(np.int64)
+    rows, observed = responses.rows, np.asarray(responses.rows.y > 0, dtype=np.float64)
+    if responses.events is not None:
+        observed, kind = responses.events, np.dtype(np.int64)
     elif posterior.family.response == "numbers":
         (rows, observed), kind = numbers_of(rows), np.dtype(np.float64)
     shape = len(posterior.draws), -1, len(rows)
@@ -463,17 +463,17 @@ def with_predictive(fit: "Fit", data: Any, y: Any, *, max_draws: int, random_sta
     dims, coords = ("chain", "draw", "row"), {**draws, "row": rows.index}
     groups: dict[str, Any] = {"posterior_predictive": replicated.reshape(shape)}
     if not new:  # whose effects no draw has
-        groups["log_likelihood"] = _log_densities(own, predictor, family).reshape(shape)
+        groups["log_likelihood"] = _log_densities(responses, predictor, family).reshape(shape)
     for name, each in groups.items():
         found[name] = xr.Dataset({"y": (dims, each)}, coords=coords, attrs={**about, "random_state": str(seed)})
     found["observed_data"] = xr.Dataset({"y": ("row", observed.astype(kind))}, coords={"row": rows.index}, attrs=about)
     return found
 
 
-def _log_densities(own: Responses, predictor: Predictor, family: Family) -> FloatArray:
+def _log_densities(responses: Responses, predictor: Predictor, family: Family) -> FloatArray:
     """Return the log density of each response at each draw, shape (S, n)."""
-    found = np.empty((len(predictor), len(own)))
-    for part, log_p in own.tiles(predictor, family):
+    found = np.empty((len(predictor), len(responses)))
+    for part, log_p in responses.tiles(predictor, family):
         found[:, part] = log_p.T
     return found
 
@@ -506,15 +506,15 @@ def _rows_with_responses(fit: "Fit", data: Any, y: Any) -> Responses:
 def _given_rows(fit: "Fit", data: Any, y: Any) -> Dataset:
     core, design = fit.coreset, fit.coreset.design
     given = fit._given or all_rows_of(core, data, {}, progressbar=False)
-    roles = {name: own for name, own in given.roles.items() if name != "weights"}  # each row counts once
+    roles = {name: value for name, value in given.roles.items() if name != "weights"}  # each row counts once
     if y is None and "label" not in roles and formula_of(design) is None:
         roles["label"] = core.label
     if is_table(data):  # other columns than the fit's, as weights, are left aside
         columns = as_table(data).column_names
         offset = () if design.offset is None else Expression.of(design.offset, columns).columns
-        by_name = [own for own in roles.values() if isinstance(own, str | list | tuple)]
-        named = [name for own in by_name for name in ([own] if isinstance(own, str) else own)]
-        groups = [name for own in design.groups for name in own.columns]
+        by_name = [value for value in roles.values() if isinstance(value, str | list | tuple)]
+        named = [name for value in by_name for name in ([value] if isinstance(value, str) else value)]
+        groups = [name for grouping in design.groups for name in grouping.columns]
         used = {*design.raw_names, core.label, *offset, design.exposure, *groups, *named}
         names = [name for name in columns if name in used]
         data = data.select(names) if hasattr(data, "select") else data[names]

@@ -136,21 +136,21 @@ def _together(each: list[Prior], names: Sequence[str]) -> Prior:
     if any(type(one) is not type(each[0]) for one in each):
         return prior_of(dict(zip(names, each, strict=True)), names)
     values = {name: tuple(getattr(one, name) for one in each) for name in each[0].parameters()}
-    return each[0].replaced(**{name: own[0] if len(set(own)) == 1 else own for name, own in values.items()})
+    return each[0].replaced(**{name: value[0] if len(set(value)) == 1 else value for name, value in values.items()})
 
 
 def check_priors(prior: Any) -> None:
     """Raise unless `prior` is one: names of coefficients are checked once they are known."""
     if prior is None:
         return
-    for name, own in prior.items() if isinstance(prior, Mapping) else [("", prior)]:
+    for name, one in prior.items() if isinstance(prior, Mapping) else [("", prior)]:
         try:
-            check_prior(own)
+            check_prior(one)
         except TypeError as error:
-            said = str(error).removeprefix("prior").removeprefix(f"={own!r} ")
+            said = str(error).removeprefix("prior").removeprefix(f"={one!r} ")
             which = f"prior[{name!r}]" if name else "prior"
             raise TypeError(
-                f"{which}={own!r} {said}. A flat prior is not among them, as labels that "
+                f"{which}={one!r} {said}. A flat prior is not among them, as labels that "
                 "some column separates would have no posterior; a wide one is prior=bc.priors.Normal(0, 10)"
             ) from None
 
@@ -171,14 +171,14 @@ def prior_predictive(fit: "Fit", draws: int, random_state: Any) -> Any:
     rows, known = sample.designed().take(kept), None if sample.events is None else sample.events[kept]
     parameters = {"beta": draw_coefficients(prior, fit.coreset.feature_names, draws, seed)}
     factors, attrs = [], fit._drawn.posterior.attrs
-    for own in design.groups:
+    for grouping in design.groups:
         assert fit.group_prior is not None
-        sd = half_draws(fit.group_prior, (draws, len(own.effects)), rng)
-        R = correlation_draws(own, draws, rng)
-        parameters[f"sigma_{own.name}"] = sd if sd.shape[1] > 1 else sd[:, 0]
-        if len(own.pairs[0]):
-            parameters[f"rho_{own.name}"] = R[:, *own.pairs]
-        factors.append(Factor(own, np.empty((draws, 0, len(own.effects))), sd[:, :, None] * R * sd[:, None]))
+        sd = half_draws(fit.group_prior, (draws, len(grouping.effects)), rng)
+        R = correlation_draws(grouping, draws, rng)
+        parameters[f"sigma_{grouping.name}"] = sd if sd.shape[1] > 1 else sd[:, 0]
+        if len(grouping.pairs[0]):
+            parameters[f"rho_{grouping.name}"] = R[:, *grouping.pairs]
+        factors.append(Factor(grouping, np.empty((draws, 0, len(grouping.effects))), sd[:, :, None] * R * sd[:, None]))
     noise = None
     if "sd_prior" in attrs:
         noise = parameters["sigma"] = half_draws(group_prior_from_dict(json.loads(attrs["sd_prior"])), (draws,), rng)
@@ -194,11 +194,12 @@ def prior_predictive(fit: "Fit", draws: int, random_state: Any) -> Any:
     observed = (rows.y > 0).astype(np.int64) if known is None else known.astype(y.dtype)
     dims: dict[str, list[str]] = {"beta": ["feature"]}
     coords: dict[str, Any] = {"feature": list(fit.coreset.feature_names)}
-    for own in design.groups:
-        if len(own.effects) > 1:
-            dims |= {f"sigma_{own.name}": [f"{own.name}_effect"], f"rho_{own.name}": [f"{own.name}_pair"]}
-            coords[f"{own.name}_effect"] = list(own.effects)
-            coords[f"{own.name}_pair"] = [f"{a}, {b}" for a, b in own.paired_effects]
+    for grouping in design.groups:
+        if len(grouping.effects) > 1:
+            name = grouping.name
+            dims |= {f"sigma_{name}": [f"{name}_effect"], f"rho_{name}": [f"{name}_pair"]}
+            coords[f"{name}_effect"] = list(grouping.effects)
+            coords[f"{name}_pair"] = [f"{a}, {b}" for a, b in grouping.paired_effects]
     whole = {name: values[None] for name, values in parameters.items()}
     drawn = inference_data(
         {"posterior": whole}, coords=coords, dims={name: dims[name] for name in dims if name in whole}
@@ -246,8 +247,8 @@ def prior_sensitivity(fit: "Fit", scales: Sequence[float], prob: float) -> Table
     if not factors:
         raise ValueError("scales is empty; give factors of the prior's scale, such as [0.5, 1, 2]")
     posterior, prior = fit._posterior(), known_prior(fit, "; see with_prior")
-    names, own = parameters(posterior)
-    draws = own.reshape(-1, own.shape[2]).T
+    names, by_chain = parameters(posterior)
+    draws = by_chain.reshape(-1, by_chain.shape[2]).T
     center, sd = draws.mean(axis=1), draws.std(axis=1, ddof=1)
     tables = []
     for factor in factors:
@@ -271,18 +272,18 @@ def prior_sensitivity(fit: "Fit", scales: Sequence[float], prob: float) -> Table
 
 def draws_under(fit: "Fit", prior: Prior) -> Any:
     """Draw from the coreset's posterior under another prior."""
-    own = fit._drawn.posterior
+    posterior = fit._drawn.posterior
     of_groups: Any = {} if fit.group_prior is None else {"group_prior": fit.group_prior}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "the cap of max_gradients", UserWarning)
         return sample(
             fit.coreset,
-            family=None if "sd_prior" in own.attrs else fit.coreset.family,
+            family=None if "sd_prior" in posterior.attrs else fit.coreset.family,
             prior=prior,
-            sampler=own.attrs["sampler"],
-            draws=own.sizes["draw"],
-            tune=int(own.attrs["tuning_steps"]),
-            chains=own.sizes["chain"],
+            sampler=posterior.attrs["sampler"],
+            draws=posterior.sizes["draw"],
+            tune=int(posterior.attrs["tuning_steps"]),
+            chains=posterior.sizes["chain"],
             random_seed=fit._seed,
             progressbar=False,
             **of_groups,
@@ -292,7 +293,7 @@ def draws_under(fit: "Fit", prior: Prior) -> Any:
 def rescaled(prior: Prior, factor: float) -> Prior:
     """Return a prior with its scales multiplied."""
     if isinstance(prior, ByName):
-        return replace(prior, priors=tuple((name, rescaled(own, factor)) for name, own in prior.priors))
+        return replace(prior, priors=tuple((name, rescaled(one, factor)) for name, one in prior.priors))
     names = [name for name in prior.in_units if name in prior.positive]
     if not names:
         raise DataError(
@@ -339,7 +340,7 @@ class Pull:
 
     def __str__(self) -> str:
         costs = f"{number(self.nats, 2)} nats of log likelihood"
-        under, without = (f"{own:.3g}" for own in (self.under, self.without))
+        under, without = (f"{value:.3g}" for value in (self.under, self.without))
         if self.ends:
             return f"The prior moves {self.feature!r} to {under} from the data's {without}, at a cost of {costs}."
         return (
@@ -395,8 +396,8 @@ def _of_rows(start: FloatArray, core: Coreset, prior: Prior) -> Moved | None:
     family = check_family(core.family)
 
     def likelihood(beta: FloatArray) -> Derivatives:
-        own = likelihood_terms(beta, core, family)
-        return own if core.shortfall is None else own + missed_terms(core.shortfall, beta)
+        terms = likelihood_terms(beta, core, family)
+        return terms if core.shortfall is None else terms + missed_terms(core.shortfall, beta)
 
     def density(beta: FloatArray) -> Derivatives:
         return likelihood(beta) + prior_part(beta, prior)
@@ -433,9 +434,9 @@ def _climbed(terms: Callable[[FloatArray], Derivatives], start: FloatArray) -> M
 def _of_groups(posterior: Posterior, core: Coreset, prior: Prior) -> Moved:
     """Return the mean of the coefficients and a Newton step from it without the prior, the effects' sds as they are."""
     family, rows, beta = check_family(core.family), JointRows.of(core), posterior.flat.mean(axis=0)
-    factors = [Factor.of(own, posterior.variables) for own in rows.factors]
-    effects = [own.mean(slice(None)) for own in factors]
-    covariances = [np.asarray(own.covariance).mean(axis=0) for own in factors]
+    factors = [Factor.of(grouping, posterior.variables) for grouping in rows.factors]
+    effects = [factor.mean(slice(None)) for factor in factors]
+    covariances = [np.asarray(factor.covariance).mean(axis=0) for factor in factors]
     curvature, D = curvature_at(rows, beta, effects, family), len(beta)
     solver = solver_at(curvature, rows, _faint(curvature.rest[:D, :D]), covariances)
     covariance = linalg.cho_solve((solver.factor, True), np.eye(len(solver.factor))[:, :D])[:D]
@@ -446,5 +447,5 @@ def _of_groups(posterior: Posterior, core: Coreset, prior: Prior) -> Moved:
 
 def _faint(precision: FloatArray) -> FloatArray:
     """Return the precision of a prior that tells hardly anything, shape (D, D), beside the data's at one point."""
-    own = np.diagonal(precision)
-    return np.diag(_FAINT * np.maximum(own, _FAINT * own.max()))
+    diagonal = np.diagonal(precision)
+    return np.diag(_FAINT * np.maximum(diagonal, _FAINT * diagonal.max()))

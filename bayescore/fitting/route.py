@@ -168,12 +168,12 @@ class Given:
 
     def certify(self, idata: Any, core: Coreset, max_draws: int, model: Any = None) -> Certificate:
         """Return the certificate of draws of a coreset; a lossless one is held against itself."""
-        own = {"model": model, "max_draws": max_draws}
+        options = {"model": model, "max_draws": max_draws}
         labels = core.response == "labels"  # of others only rows of the data tell elpd and dispersion
         if core.lossless and (self.once or labels):
-            return certify(idata, core, core, progressbar=self.progressbar, **own)
+            return certify(idata, core, core, progressbar=self.progressbar, **options)
         with missing_was_said():
-            return certify(idata, core, self.data, self.y, **self.role_arguments(), **own)
+            return certify(idata, core, self.data, self.y, **self.role_arguments(), **options)
 
     @property
     def gone(self) -> str:
@@ -183,17 +183,17 @@ class Given:
                 "The rows came once, so that no draws can be held against them; give a callable that returns a fresh "
                 "iterator of blocks each time, or a file."
             )
-        params, own = self.data.params, "It has no estimate of its error"
+        params, error = self.data.params, "It has no estimate of its error"
         if "mean_error" in params:
             mean, sd = params["mean_error"], params["sd_error"]
-            own = f"By its own estimate means are off by about {mean:.2g} sd, and sds by {100.0 * sd:.2g}%"
+            error = f"By its own estimate means are off by about {mean:.2g} sd, and sds by {100.0 * sd:.2g}%"
         elif "moved" in params:
-            own = (
+            error = (
                 f"The posterior moved by {params['moved']:.2g} sds after earlier rows were condensed (limit "
                 f"{params['moved_limit']:.2g}), and means are off to second order in that"
             )
         return (
-            f"The rows are a coreset of the method {self.data.method!r}, which misses a part of the data. {own}. No "
+            f"The rows are a coreset of the method {self.data.method!r}, which misses a part of the data. {error}. No "
             "draws can be held against the data without them: fit.update(data=rows) certifies."
         )
 
@@ -268,14 +268,14 @@ def all_rows_of(core: Coreset, data: Any, roles: dict[str, Any], *, progressbar:
     if asked is not None and asked.trials is not None:
         known.pop("trials", None)
     if known and formula is None and design.groups:
-        known["groups"] = [own.name for own in design.groups]
+        known["groups"] = [grouping.name for grouping in design.groups]
     return rows_like(core, rows, y, roles={**known, **roles}, progressbar=progressbar)
 
 
-def rows_like(core: Coreset, data: Any, y: Any, **own: Any) -> Given:
+def rows_like(core: Coreset, data: Any, y: Any, **options: Any) -> Given:
     """Return rows that are read as those of a coreset were: by its formula, or with its intercept, and its labels."""
     positive = core.classes[1] if core.response == "labels" else None
-    return Given(data, y, formula_of(core.design), core.design.constant is not None, positive, **own)
+    return Given(data, y, formula_of(core.design), core.design.constant is not None, positive, **options)
 
 
 _EXACT, _NEAR = 0.01, 0.5  # limits of the score, in sds
@@ -399,7 +399,7 @@ class Length(NamedTuple):
 
 def most_draws(core: Coreset, chains: int, first: int) -> int:
     """Return the most draws that a chain may have, `first` being those of the first try."""
-    effects = sum(len(own) * len(own.effects) for own in core.groups)
+    effects = sum(len(grouping) * len(grouping.effects) for grouping in core.groups)
     fit_in = MOST_BYTES // (8 * chains * (core.n_features + effects))
     return max(min(MOST_DRAWS, fit_in), first)
 
@@ -581,7 +581,7 @@ class FitOptions:
     @property
     def build_options(self) -> dict[str, Any]:
         """The options of `build_coreset` that were given."""
-        return {name: own for name, own in (("method", self.method), ("size", self.size)) if own != AUTO}
+        return {name: value for name, value in (("method", self.method), ("size", self.size)) if value != AUTO}
 
 
 @dataclass
@@ -627,8 +627,10 @@ class Route:
     def _instead(self, error: Exception) -> None:
         """Take all rows in place of a build that failed; raise if they would be too many, or take too long."""
         known = check_family(self.family or "logistic", seek=True)
-        own = self.given.data
-        rows = Dataset(own.as_source()) if isinstance(own, Coreset) else self.given.undesigned(response=known.response)
+        data = self.given.data
+        rows = (
+            Dataset(data.as_source()) if isinstance(data, Coreset) else self.given.undesigned(response=known.response)
+        )
         n, D = rows.source.n_rows, rows.n_features + int(self.given.adds_intercept)
         refused = self._too_many(n, D)
         if not refused:
@@ -739,9 +741,9 @@ class Route:
 
         self.drawn = self.timed("sample", draw, lambda _: (len(self.core), 0, why))
         self.sampler = str(self.drawn.posterior.attrs["sampler"])
-        own = self.drawn.sample_stats.attrs.get("sampling_time")
-        if self.sampler == "nuts" and own is not None:  # PyMC's own, without compiling
-            self.seconds["sample"] = float(own)
+        seconds = self.drawn.sample_stats.attrs.get("sampling_time")
+        if self.sampler == "nuts" and seconds is not None:  # PyMC's own, without compiling
+            self.seconds["sample"] = float(seconds)
 
     def certify(self, *, strict: tuple[type[Exception], ...] = ()) -> None:
         """Judge the draws by the full data; of errors, those of the kinds `strict` are raised, others are a refusal."""
@@ -936,14 +938,14 @@ def route_of_draws(
         raise TypeError(f"core is a {type(core).__name__}; give the coreset that the draws are of")
     if unknown := sorted(set(roles) - set(ROLES)):
         raise TypeError(f"{unknown[0]}={roles[unknown[0]]!r} is no role of a column; they are {', '.join(ROLES)}")
-    if data is None and (extra := [name for name, own in {"y": y, **roles}.items() if own is not None]):
+    if data is None and (extra := [name for name, value in {"y": y, **roles}.items() if value is not None]):
         raise TypeError(f"{extra[0]} is given and data is not: give the rows too, or neither")
     idata = idata if model is None else of_own_model(idata, core)
     posterior, prior = read_posterior(idata, "idata"), None
     story = posterior.story
     if story:
-        own = prior_from_dict(story["prior"])
-        prior = None if is_default(own, core) else raw_prior(own, core.design)
+        sampled = prior_from_dict(story["prior"])
+        prior = None if is_default(sampled, core) else raw_prior(sampled, core.design)
     elif model is None:
         raise DataError(
             "idata does not tell its prior; give what bayescore.sample returned for a coreset, or model=, the "

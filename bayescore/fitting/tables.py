@@ -89,7 +89,7 @@ def _numbers(fit: "Fit") -> tuple[dict[str, str], dict[str, str], dict[str, str]
     for name, kind in (("elpd", "loo"), ("elpd of new groups", "logo")):
         value, se = (getattr(found, f"elpd_{kind}{end}") for end in ("", "_se"))
         last[name] = f"{value:,.1f} ({se:,.1f})".replace("-", "−") if np.isfinite(value) else ""
-    groups = {f"Groups of {own.name}": f"{len(own):,}" for own in core.groups}
+    groups = {f"Groups of {grouping.name}": f"{len(grouping):,}" for grouping in core.groups}
     family = core._family_asked.replace("_", " ")
     return {"Family": family, "Observations": n}, groups, {**last, "Draws": heading(fit)}
 
@@ -126,9 +126,9 @@ def effects_of_groups(
 def factor_named(fit: "Fit", name: str | None) -> Grouping:
     """Return a grouping factor by its name, or the only one."""
     groups = fit.coreset.groups
-    found = [own for own in groups if name in (None, own.name)]
+    found = [grouping for grouping in groups if name in (None, grouping.name)]
     if len(found) != 1:
-        known = ", ".join(repr(own.name) for own in groups) or "none"
+        known = ", ".join(repr(grouping.name) for grouping in groups) or "none"
         raise DataError(f"factor={name!r}: the grouping factors of the fit are {known}; name one")
     fit._posterior().check_tells_groups()
     return found[0]
@@ -146,23 +146,25 @@ def intraclass_correlations(fit: "Fit", data: Any, prob: float) -> Table:
     latent = posterior.family.latent_variance
     if not groups or latent is None:
         raise DataError("the fit has no intraclass correlation: it is of group terms and a latent response")
-    slopes = any(tuple(own.effects) != ("1",) for own in groups)
+    slopes = any(tuple(grouping.effects) != ("1",) for grouping in groups)
     rows = raw_rows(fit, data).designed() if slopes else None
-    shares = [_variance_of(own, fit.coreset.design, posterior.variables, rows) for own in groups]
+    shares = [_variance_of(grouping, fit.coreset.design, posterior.variables, rows) for grouping in groups]
     total = sum(shares) + latent
-    draws = np.stack([own / total for own in shares], axis=1).reshape(*posterior.draws.shape[:2], -1)
-    return labelled(fit, table([f"icc_{own.name}" for own in groups], draws, prob))
+    draws = np.stack([share / total for share in shares], axis=1).reshape(*posterior.draws.shape[:2], -1)
+    return labelled(fit, table([f"icc_{grouping.name}" for grouping in groups], draws, prob))
 
 
-def _variance_of(own: Grouping, design: Design, variables: Mapping[str, Any], rows: WeightedData | None) -> FloatArray:
+def _variance_of(
+    grouping: Grouping, design: Design, variables: Mapping[str, Any], rows: WeightedData | None
+) -> FloatArray:
     """Return the variance of the linear predictor that a factor's effects make, averaged over rows, at draws (S,)."""
-    q = len(own.effects)
-    sd = np.asarray(variables[f"sigma_{own.name}"], dtype=np.float64).reshape(-1, q)
+    q = len(grouping.effects)
+    sd = np.asarray(variables[f"sigma_{grouping.name}"], dtype=np.float64).reshape(-1, q)
     if rows is None:
         return sd[:, 0] ** 2
-    Z = multipliers(rows.X, design, own)
+    Z = multipliers(rows.X, design, grouping)
     second = (rows.weights[:, None] * Z).T @ Z / rows.weights.sum()
-    return np.asarray(np.einsum("si,sij,sj,ij->s", sd, correlations(own, variables), sd, second))
+    return np.asarray(np.einsum("si,sij,sj,ij->s", sd, correlations(grouping, variables), sd, second))
 
 
 def check_of_rows(fit: "Fit", data: Any, y: Any, by: tuple[str, ...]) -> tuple[dict[str, list[Any]], ModelCheck]:

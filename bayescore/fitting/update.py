@@ -114,7 +114,7 @@ class NewRows(Given):
         """
         if not self.kept:
             return f"the fit was {self.fit.level!r} before the update, and kept nothing of its rows", "", math.nan
-        posterior, n = read_posterior(idata, "idata"), sum(len(own.rows) for own in self.kept)
+        posterior, n = read_posterior(idata, "idata"), sum(len(part.rows) for part in self.kept)
         if before.group is None:
             error = standard_error(self.kept, posterior.predictor(), check_family(before.family))
             said = f"the {n:,} of them that the fit kept tell means to {error:.2g} sd"
@@ -200,9 +200,9 @@ def _centre(posterior: Posterior, core: Coreset) -> Start:
     assert core.group is not None
     codes, columns = np.unique(core.group[core.group[:, 0] != NO_GROUP], axis=0), columns_of(core.design)
     mean = np.zeros((len(codes), len(columns)))
-    for own, code in zip(core.groups, codes.T, strict=True):
-        effects = Factor.of(own, posterior.variables).mean(slice(None))
-        for q, effect in enumerate(own.effects):
-            for at, weight in (core.design.columns_of(own, effect) or {columns[0]: 1.0}).items():
+    for grouping, code in zip(core.groups, codes.T, strict=True):
+        effects = Factor.of(grouping, posterior.variables).mean(slice(None))
+        for q, effect in enumerate(grouping.effects):
+            for at, weight in (core.design.columns_of(grouping, effect) or {columns[0]: 1.0}).items():
                 mean[:, np.searchsorted(columns, at)] += weight * effects[code, q]
     return Start.near(posterior.flat.mean(axis=0), codes, mean)
