@@ -79,8 +79,6 @@ if TYPE_CHECKING:
     from bayescore.fitting.result import Fit
 
 _NONE = np.iinfo(np.int64).max
-
-
 _LEAST = 1e-10  # ratio of variances of combinations of coefficients, below which the rest is rounding
 
 
@@ -299,11 +297,7 @@ def _step(terms: Derivatives) -> FloatArray:
 
 
 ARGUMENTS = ("cluster", "strata")
-
-
 _ALONE = re.compile(r"(^|(?<=beside )|(?<=as )|(?<=and ))groups\b")  # of errors that name no column
-
-
 _LABEL_THEM = "leave such rows out of the data, or give them a label of their own, such as 'unknown'"
 
 

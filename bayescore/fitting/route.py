@@ -279,11 +279,7 @@ def rows_like(core: Coreset, data: Any, y: Any, **options: Any) -> Given:
 
 
 _EXACT, _NEAR = 0.01, 0.5  # limits of the score, in sds
-
-
 _SHARE = 1e-6  # of a weight, that rounding may make
-
-
 _REMEDY = "give the rows that the fit was made of, or leave data out"
 
 
@@ -384,8 +380,6 @@ def _check_score(terms: Derivatives, expected: Derivatives, limit: float, core: 
 
 
 SPARE = 1.5  # more than the certificate's estimate, which has an error of its own
-
-
 MOST_BYTES = 1 << 30  # of draws, which the certificate copies: a quarter of what samplers refuse
 
 
@@ -514,34 +508,15 @@ def words(caught: list[UserWarning]) -> str:
 
 
 LONG = 10.0  # seconds of a step that are said beforehand
-
-
 TRIES = 3  # of escalation, after the first
-
-
 DRAWS, TUNE, MAX_DRAWS = 1000, 1000, 500  # the verbs' own defaults
-
-
 CHAINS = 4
-
-
 MANY = 10_000  # rows that a build has kept, below which they are sampled without asking how long that takes
-
-
 _TIMED_NUMBERS = 2**17  # of the design matrix whose gradient is timed: fewer take mostly the call
-
-
 _LEAPS = 30  # gradients of a draw of NUTS, about
-
-
 _GRADIENTS = 3  # of a draw, about: Langevin steps take as many, NUTS more
-
-
 FAILURES = (RuntimeError, ArithmeticError, np.linalg.LinAlgError)  # of a posterior that is hard; others are bad input
-
-
 LOST = (DataError, MemoryError, *FAILURES)  # of a try beyond the first, which lose that try alone
-
 
 T = TypeVar("T")
 
