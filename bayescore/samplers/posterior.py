@@ -176,24 +176,24 @@ class Posterior:
         return np.asarray(np.linspace(0, self.draws.shape[1] - 1, kept).round(), dtype=np.int64)
 
 
-def coefficients(idata: Any, name: str, var_name: str = "beta") -> tuple[FloatArray, tuple[str, ...]]:
-    """Return the draws of `var_name`, shape (chain, draw, D), as they are, and the names of the D coordinates."""
+def coefficients(idata: Any, name: str) -> tuple[FloatArray, tuple[str, ...]]:
+    """Return the draws of beta, shape (chain, draw, D), as they are, and the names of the D coordinates."""
     if not is_inference_data(idata):
         raise TypeError(
             f"{name} is of type {type(idata).__name__}; give InferenceData, as bayescore.sample returns "
             "or arviz.from_netcdf reads"
         )
-    if "posterior" not in idata or var_name not in idata["posterior"]:
+    if "posterior" not in idata or "beta" not in idata["posterior"]:
         idata = as_sampled(idata)
-    if "posterior" not in idata or var_name not in idata["posterior"]:
+    if "posterior" not in idata or "beta" not in idata["posterior"]:
         found = list(idata["posterior"].data_vars) if "posterior" in idata else []
         raise DataError(
-            f"{name} has no posterior draws of {var_name!r} (found: {listed(found) or 'nothing'}); "
+            f"{name} has no posterior draws of 'beta' (found: {listed(found) or 'nothing'}); "
             "name the vector of coefficients 'beta'"
         )
-    beta = idata["posterior"][var_name]
+    beta = idata["posterior"]["beta"]
     if len(beta.dims) != 3 or not {"chain", "draw"} < set(beta.dims):
-        raise DataError(f"{name}: {var_name!r} has dims {beta.dims}; they must be chain, draw and feature")
+        raise DataError(f"{name}: 'beta' has dims {beta.dims}; they must be chain, draw and feature")
     beta = beta.transpose("chain", "draw", ...)
     draws = np.ascontiguousarray(beta.values, dtype=np.float64)
     dim = beta.dims[2]
@@ -288,12 +288,12 @@ def _beside_beta(idata: Any) -> dict[str, FloatArray]:
     return {name: flat_draws(idata, name) for name in names if name.startswith(of_groups) or name in sd}
 
 
-def read_posterior(idata: Any, name: str, *, min_draws: int = MIN_DRAWS, var_name: str = "beta") -> Posterior:
-    """Read the posterior of the coefficients, the vector `var_name`, out of InferenceData, and check its draws."""
+def read_posterior(idata: Any, name: str, *, min_draws: int = MIN_DRAWS) -> Posterior:
+    """Read the posterior of the coefficients, the vector `beta`, out of InferenceData, and check its draws."""
     idata = as_sampled(idata)
-    draws, features = coefficients(idata, name, var_name)
+    draws, features = coefficients(idata, name)
     if draws.shape[1] < min_draws or 0 in draws.shape:
-        raise DataError(f"{name}: {var_name!r} has shape {draws.shape}; at least {min_draws} draws a chain are needed")
+        raise DataError(f"{name}: 'beta' has shape {draws.shape}; at least {min_draws} draws a chain are needed")
     if len(set(features)) < len(features):
         raise DataError(f"{name} has two features of the same name among {listed(features)}; rename one")
     bad = ~np.isfinite(draws).all(axis=(0, 1))

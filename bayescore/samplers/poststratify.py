@@ -46,15 +46,7 @@ class PopulationShares(NamedTuple):
 
 
 def population_shares(
-    idata: Any,
-    core: Coreset,
-    cells: Any,
-    by: str | Sequence[str] = (),
-    *,
-    weights: str,
-    groups: Mapping[str, str] | None = None,
-    var_name: str = "beta",
-    max_draws: int = 1000,
+    idata: Any, core: Coreset, cells: Any, by: str | Sequence[str] = (), *, weights: str, max_draws: int = 1000
 ) -> PopulationShares:
     """Return the shares of the class that is +1 in parts of a population, at draws evenly spaced within each chain.
 
@@ -62,7 +54,8 @@ def population_shares(
     ----------
     idata : InferenceData
         Draws of the coefficients and of the effects of groups, from `sample` or a model of your own around
-        `weighted_potential`.
+        `weighted_potential`, effects called `u_g`, as `sample`
+        calls those of g, or having a dimension of its name.
     core : Coreset
         What they were drawn from: it tells the likelihood, the design and the levels of groups.
     cells : data frame or Arrow table
@@ -71,11 +64,6 @@ def population_shares(
         Columns of `cells`, of any kind, that part the population; without it there is one share.
     weights : str
         Column of `cells` with their sizes in the population.
-    groups : dict of str to str, optional
-        Variables of the posterior with the effects of each grouping factor of `core`; by default the one that has a
-        dimension of its name, or `u_g`, as `sample` calls those of g.
-    var_name : str
-        Variable of the posterior with the coefficients.
     max_draws : int
         Draws used.
 
@@ -85,17 +73,17 @@ def population_shares(
         If there are no cells, or they lack a column, miss an entry, have a level that `core` does not know, or weights
         that are not positive; if the posterior lacks effects of a factor, or has those of other levels.
     """
-    posterior = read_posterior(idata, "idata", min_draws=1, var_name=var_name)
+    posterior = read_posterior(idata, "idata", min_draws=1)
     design, family = core.design, check_family(core.family)
-    own = terms_text(design.groups)
-    if posterior.terms not in ("", own):
+    expected = terms_text(design.groups)
+    if posterior.terms not in ("", expected):
         raise DataError(
-            f"idata has effects of {posterior.terms}, and core has {own or 'no groups'}; give the one "
-            "that it was drawn from"
+            f"idata has effects of {posterior.terms}, and core has {expected or 'no groups'}; give the one that it was "
+            "drawn from"
         )
     if posterior.draws.shape[2] != len(design.names):
         raise DataError(
-            f"idata has {posterior.draws.shape[2]} coefficients {var_name!r}, and core {len(design.names)}; give the "
+            f"idata has {posterior.draws.shape[2]} coefficients 'beta', and core {len(design.names)}; give the "
             "coreset that it was drawn from"
         )
     if not is_table(cells):
@@ -104,9 +92,8 @@ def population_shares(
     if table.num_rows == 0:
         raise DataError("cells is an empty table, so there is no average; give at least one cell")
     parts = (by,) if isinstance(by, str) else tuple(by)
-    factors = [grouping.name for grouping in design.groups]
-    read = {own.name: own.columns for own in design.groups}
-    for name in (weights, *(name for part in (*parts, *factors) for name in read.get(part, (part,)))):
+    columns = {grouping.name: grouping.columns for grouping in design.groups}
+    for name in (weights, *(name for part in (*parts, *columns) for name in columns.get(part, (part,)))):
         if name not in table.column_names:
             raise DataError(f"cells has no column {name!r}; it has {listed(table.column_names, 10)}")
     check_numeric(table.schema, (weights,))
@@ -116,7 +103,7 @@ def population_shares(
     group = [Grouper(own).codes(column_of(table, own.name, own.parts), 0) for own in design.groups]
     rows = positive_rows(X, known, np.stack(group, axis=1) if group else None)
     chosen = posterior.positions(check_integer(max_draws, "max_draws", low=1))
-    effects = _effects(idata, posterior, design.groups, groups or {})
+    effects = [_effects(idata, posterior, grouping) for grouping in design.groups]
     predictor = Predictor(posterior.flat[chosen], effects, design, chosen)
     codes, index = _parts(table, parts, {own.name: own.parts for own in design.groups})
     sums = sums_of_levels(predictor, family, rows.with_weights(sizes), codes, len(index))
@@ -126,47 +113,30 @@ def population_shares(
     return PopulationShares(sums / total[:, None], total, index)
 
 
-def _effects(idata: Any, posterior: Posterior, factors: Sequence[Grouping], named: Mapping[str, str]) -> list[Factor]:
-    """Return the effects of each factor at all draws."""
-    variables = idata["posterior"]
-    if unknown := [name for name in named if name not in [own.name for own in factors]]:
-        raise DataError(f"groups names {unknown[0]!r}, no grouping factor of core")
-    found = []
-    for own in factors:
-        unkept = posterior.variables.get(f"u_{own.name}")
-        if isinstance(unkept, EffectDraws):
-            found.append(Factor(own, unkept))
-            continue
-        name = named[own.name] if own.name in named else _variable(variables, own.name)
-        if name not in variables.data_vars:
-            raise DataError(f"idata has no variable {name!r} with the effects of {own.name!r}; name another in groups=")
-        variable = variables[name].transpose("chain", "draw", ...)
-        draws = flat_draws(idata, name)
-        draws = draws[..., None] if draws.ndim == 2 else draws
-        coordinate = variable.coords.get(variable.dims[2]) if variable.ndim > 2 else None
-        told = None if coordinate is None else coordinate.values.tolist()
-        if draws.shape[1:] != (len(own), len(own.effects)) or (
-            told is not None and told not in (list(own.levels), list(range(len(own))))
-        ):
-            raise DataError(
-                f"effects {name!r} have shape {draws.shape[1:]} or other levels than {own.name!r} of core, which "
-                f"has {len(own)} in the order {', '.join(map(repr, own.levels[:3]))}, ...; give dims of core.groups"
-            )
-        found.append(Factor(own, draws))
-    return found
-
-
-def _variable(variables: Any, factor: str) -> str:
-    """Return the variable of a posterior with the effects of a factor: that of its dimension, or as `sample` has it."""
-    if f"u_{factor}" in variables.data_vars:
-        return f"u_{factor}"
-    found = [str(name) for name, own in variables.data_vars.items() if factor in own.dims or name == factor]
-    if len(found) != 1:
-        known = f"variables {', '.join(map(repr, found))}" if found else "no variable"
+def _effects(idata: Any, posterior: Posterior, grouping: Grouping) -> Factor:
+    """Return the effects of a factor at all draws: of the variable `u_g`, or of that which has its dimension."""
+    variables, factor = idata["posterior"], grouping.name
+    name = f"u_{factor}"
+    if isinstance(unkept := posterior.variables.get(name), EffectDraws):
+        return Factor(grouping, unkept)
+    if name not in variables:
+        named = [str(key) for key, each in variables.data_vars.items() if factor in each.dims or key == factor]
+        if len(named) != 1:
+            known = f"variables {', '.join(map(repr, named))}" if named else "no variable"
+            raise DataError(f"idata has {known} of the dimension {factor!r}; call its effects {name!r}")
+        name = named[0]
+    variable, draws = variables[name].transpose("chain", "draw", ...), flat_draws(idata, name)
+    draws = draws[..., None] if draws.ndim == 2 else draws
+    coordinate = variable.coords.get(variable.dims[2]) if variable.ndim > 2 else None
+    levels = list(range(len(grouping))) if coordinate is None else coordinate.values.tolist()
+    if draws.shape[1:] != (len(grouping), len(grouping.effects)) or (
+        levels not in (list(grouping.levels), list(range(len(grouping))))
+    ):
         raise DataError(
-            f"idata has {known} of the dimension {factor!r}; name its effects as groups={{{factor!r}: ...}}"
+            f"effects {name!r} have shape {draws.shape[1:]} or other levels than {factor!r} of core, which has "
+            f"{len(grouping)} in the order {', '.join(map(repr, grouping.levels[:3]))}, ...; give dims of core.groups"
         )
-    return found[0]
+    return Factor(grouping, draws)
 
 
 def _parts(table: Any, names: Sequence[str], joined: Mapping[str, Parts]) -> tuple[IntArray, pd.Index]:

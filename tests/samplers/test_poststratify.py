@@ -74,12 +74,11 @@ def test_shares_are_the_formula_draw_by_draw(core):
 
 
 def test_the_whole_population_is_the_average_of_its_parts(core):
-    idata = draws_of(core, state="by_state", age="by_age")
-    names = {"state": "by_state", "age": "by_age"}
-    parts = poststratify(idata, core, pl.from_pandas(CELLS), by="state", weights="n", groups=names)
-    whole = poststratify(idata, core, CELLS, weights="n", groups=names)
+    idata = draws_of(core, state="u_state", age="u_age")
+    parts = poststratify(idata, core, pl.from_pandas(CELLS), by="state", weights="n")
+    whole = poststratify(idata, core, CELLS, weights="n")
     assert whole["mean"].item() == pytest.approx(np.average(parts["mean"], weights=parts["weight"]), rel=1e-12)
-    fewer = poststratify(idata, core, CELLS, weights="n", groups=names, max_draws=20)
+    fewer = poststratify(idata, core, CELLS, weights="n", max_draws=20)
     assert fewer["mean"].item() != whole["mean"].item()
 
 
@@ -101,9 +100,6 @@ BAD = {
     "no people": (bad(CELLS.assign(n=-1)), "weights .column 'n'. is -1"),
     "an empty part": (bad(CELLS.assign(n=np.where(CELLS.state == "CA", 0, 3)), by="state"), "are all 0 in 'CA'"),
     "no table": (bad(CELLS.to_numpy()), "give a data frame with a row for each cell"),
-    "other effects": (bad(groups={"state": "age"}), r"effects 'age' have shape \(4, 1\) or other levels than 'state'"),
-    "no effects": (bad(groups={"state": "b"}), "idata has no variable 'b' with the effects of 'state'"),
-    "no factor": (bad(groups={"county": "b"}), "groups names 'county', no grouping factor"),
 }
 
 
@@ -115,21 +111,24 @@ def test_cells_and_effects_that_do_not_fit_are_refused_by_name(core, kind):
         poststratify(draws_of(core), core, given.cells, **options)
 
 
-def test_effects_in_another_order_are_refused(core):
+def test_effects_in_another_order_or_of_another_shape_are_refused(core):
     idata = draws_of(core)
     levels = {"level": list(AGES[::-1])}
-    idata.posterior["by_age"] = xr.DataArray(idata.posterior["age"].values, levels, ["chain", "draw", "level"])
+    idata.posterior["u_age"] = xr.DataArray(idata.posterior["age"].values, levels, ["chain", "draw", "level"])
     with pytest.raises(DataError, match="or other levels than 'age' of core, which has 4 in the order 18, 30, 45"):
-        poststratify(idata, core, CELLS, weights="n", groups={"age": "by_age"})
+        poststratify(idata, core, CELLS, weights="n")
+    idata.posterior["u_state"] = xr.DataArray(idata.posterior["age"].values, dims=["chain", "draw", "four"])
+    with pytest.raises(DataError, match=r"effects 'u_state' have shape \(4, 1\) or other levels than 'state'"):
+        poststratify(idata, core, CELLS, weights="n")
     other = bc.all_rows(VOTES[["rich", "vote"]], label="vote", **QUIET)
     with pytest.raises(DataError, match="idata has 2 coefficients 'beta', and core 1"):
         poststratify(idata, other, CELLS, weights="n")
 
 
 def test_effects_are_found_by_their_dimension_where_one_has_it(core):
+    expected = poststratify(draws_of(core, state="u_state"), core, CELLS, weights="n")
     idata = draws_of(core, state="b")
-    expected = poststratify(idata, core, CELLS, weights="n", groups={"state": "b"})
-    with pytest.raises(DataError, match=r"no variable of the dimension 'state'; name its effects as groups=\{'state'"):
+    with pytest.raises(DataError, match="no variable of the dimension 'state'; call its effects 'u_state'"):
         poststratify(idata, core, CELLS, weights="n")
     for name in ("by_state", "twice"):
         dims = ["chain", "draw", "state", "effect"]
