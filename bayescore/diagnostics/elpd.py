@@ -371,15 +371,6 @@ class PassSums:
         eta, squares = self.laplace.predictors(rows)
         return expected_moments(derivatives_of(eta, rows.y, self.laplace.family), squares)
 
-    def __add__(self, other: "PassSums") -> "PassSums":
-        return PassSums(
-            self.log_likelihood + other.log_likelihood,
-            self.variance + other.variance,
-            self.square + other.square,
-            self.weight + other.weight,
-            left_out_of([self.sample, other.sample]),
-        )
-
 
 class Cumulants(NamedTuple):
     """Of a block's rows: sum w l_s, shape (S,), sum w var l, and c_n = mean l_n - var l_n / 2, shape (n,)."""

@@ -37,7 +37,7 @@ from bayescore.data.coreset import Coreset, own_family
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import one_intercept, terms_text
 from bayescore.diagnostics.certificate.nodes import NodeMoments, check_bytes, marginal_log_likelihoods, node_sums
-from bayescore.diagnostics.row_sums import FINE, RowSums, check_finite, check_weight, full_rows
+from bayescore.diagnostics.row_sums import FINE, RowSums, RowSumsPlan, check_finite, check_weight, full_rows
 from bayescore.families import Family
 from bayescore.families.family import check_family
 from bayescore.limits import EQUAL_WEIGHTS_SD, MAX_K, MIN_ESS_EVIDENCE
@@ -69,7 +69,7 @@ def propose_flat(core: WeightedData, family: Family, prior: Prior, draws: int, r
     beta, log_base, laplace = propose(core, family, prior, draws, rng)
 
     def of_all(dataset: Dataset) -> tuple[FloatArray, float]:
-        near = RowSums.of(dataset, laplace, core, "log evidence", aim=FINE)
+        near = RowSums.of(dataset, RowSumsPlan.near(laplace, core, FINE), "log evidence")
         check_finite(dataset, near.terms.precision)
         check_weight(core, near.weight)  # type: ignore[arg-type]
         if (found := near.at(beta)) is not None:

@@ -50,12 +50,10 @@ from bayescore.data.dataset import Dataset
 from bayescore.data.passes import map_stream
 from bayescore.data.responses import described, events_of
 from bayescore.diagnostics.elpd import (
-    Cumulants,
     PassSums,
     Responses,
     SampledCounts,
     count_moments,
-    cumulants,
     draws_variance,
     left_out_of,
     psis_loo,
@@ -63,7 +61,16 @@ from bayescore.diagnostics.elpd import (
     sampled_counts,
     whole_counts,
 )
-from bayescore.diagnostics.row_sums import FINE, Gathered, Looked, RowSumsPlan, check_weight, full_rows, has_weights
+from bayescore.diagnostics.row_sums import (
+    FINE,
+    BlockSums,
+    EveryRowPlan,
+    Gathered,
+    RowSumsPlan,
+    check_weight,
+    full_rows,
+    has_weights,
+)
 from bayescore.families import Family
 from bayescore.limits import FINITE_K, MAX_BAD_K_SHARE, MAX_K
 from bayescore.models.laplace import LaplaceApproximation
@@ -157,7 +164,7 @@ class _DesignBlock:
     index: IntArray
     labels: LabelArray
     weights: FloatArray
-    found: list[Looked | Cumulants]
+    sums: list[BlockSums]
     sample: Draw
 
 
@@ -170,38 +177,8 @@ class LooSums:
     weight: float
 
 
-@dataclass(eq=False)
-class _ModelPass:
-    """A model in a pass: what it asks of rows, and what was found so far; `gathered` stays where the pass is begun."""
-
-    draws: LooDraws
-    look: RowSumsPlan | None
-
-    def __post_init__(self) -> None:
-        self.gathered = None if self.look is None else Gathered(self.look)
-        self.bar = Threshold()
-        self.total, self.variance, self.square, self.weight = np.zeros(len(self.draws.predictor)), 0.0, 0.0, 0.0
-
-    def add(self, found: Looked | Cumulants, weights: FloatArray) -> None:
-        """Take in a block."""
-        if isinstance(found, Looked):
-            assert self.gathered is not None
-            self.bar = self.gathered.add(found)
-        else:
-            self.total = self.total + found.log_likelihood
-            self.variance += found.variance
-            self.square += float(weights @ found.first**2)
-            self.weight += float(weights.sum())
-
-    def sums(self, sample: Draw) -> PassSums | None:
-        """Return the sums at all draws; None where the sample of rows does not tell them."""
-        if self.gathered is None:
-            return PassSums(self.total, self.variance, self.square, self.weight, sample)
-        return self.gathered.row_sums(sample).at(self.draws.predictor.beta)
-
-
-def _look(draws: LooDraws) -> RowSumsPlan | None:
-    """Return what is asked of rows near the draws; None where they have more parameters or are too few to tell."""
+def _plan(draws: LooDraws) -> RowSumsPlan | None:
+    """Return the plan of a sample of rows near the draws; None where they have more parameters or are too few."""
     beta = draws.predictor.beta
     if draws.predictor.factors or draws.predictor.sd is not None or len(beta) < _DRAWS_A_COLUMN * beta.shape[1]:
         return None
@@ -212,20 +189,22 @@ def _look(draws: LooDraws) -> RowSumsPlan | None:
     return RowSumsPlan.near(LaplaceApproximation(draws.family, beta.mean(axis=0), factor), draws.core, FINE)
 
 
+class _ModelPass:
+    """A model in a pass: the plan, and what was found so far; it stays where the pass is begun."""
+
+    def __init__(self, draws: LooDraws, *, exact: bool) -> None:
+        plan = None if exact else _plan(draws)
+        self.plan = EveryRowPlan(draws.predictor, draws.family) if plan is None else plan
+        self.draws, self.gathered, self.bar = draws, Gathered(self.plan), Threshold()
+
+
 def _results(models: Sequence[_ModelPass], dataset: Dataset, block_rows: int) -> Iterator[_DesignBlock]:
     same_cuts = Dataset(dataset.rows, dataset.design, progress=dataset.progress, block_rows=block_rows)
-    exact = [(each.draws.predictor, each.draws.family) if each.look is None else None for each in models]
-    looks, bars = [each.look for each in models], [each.bar for each in models]
+    plans, bars = [each.plan for each in models], [each.bar for each in models]
 
     def of_block(start: int, block: WeightedData) -> _DesignBlock:
-        found: list[Looked | Cumulants] = []
-        for k, (look, own) in enumerate(zip(looks, exact, strict=True)):
-            if look is not None:
-                found.append(look(start, block, bars[k]))
-            else:
-                assert own is not None
-                found.append(cumulants(own[0], block, own[1]))
-        return _DesignBlock(block.index, block.y, block.weights, found, rows_left_out(start, block))
+        sums = [plan(start, block, bar) for plan, bar in zip(plans, bars, strict=True)]
+        return _DesignBlock(block.index, block.y, block.weights, sums, rows_left_out(start, block))
 
     for one in same_cuts.map(of_block, "comparing", canonical=True):
         yield one
@@ -243,7 +222,7 @@ def loo_pass(designs: list[list[LooDraws]], dataset: list[Dataset], *, exact: bo
         If the designs take other rows of the data.
     """
     step = min(each.block_rows for each in dataset)
-    by_design = [[_ModelPass(draws, None if exact else _look(draws)) for draws in group] for group in designs]
+    by_design = [[_ModelPass(draws, exact=exact) for draws in group] for group in designs]
     samples: list[Draw] = []
     models = [model for group in by_design for model in group]
     products, weight = np.zeros((len(models), len(models))), 0.0
@@ -255,16 +234,16 @@ def loo_pass(designs: list[list[LooDraws]], dataset: list[Dataset], *, exact: bo
                 "miss; leave rows with missing values out before coresets are built. Fits must be of the same rows, "
                 "and of counts all with exposure= or all with its log as offset="
             )
-        found = [each for block in blocks for each in block.found]
+        found = [each for block in blocks for each in block.sums]
         for model, each in zip(models, found, strict=True):
-            model.add(each, one.weights)
+            model.bar = model.gathered.add(each)
         first = np.array([each.first for each in found])
         products += (first * one.weights) @ first.T
         weight += float(one.weights.sum())
         drawn = [block.sample for block in blocks]
         samples = [left_out_of(pair) for pair in zip(samples, drawn, strict=True)] if samples else drawn
-    own = [sample for group, sample in zip(by_design, samples, strict=True) for _ in group]
-    sums = [model.sums(sample) for model, sample in zip(models, own, strict=True)]
+    of_models = [(model, sample) for group, sample in zip(by_design, samples, strict=True) for model in group]
+    sums = [model.gathered.row_sums(sample).at(model.draws.predictor.beta) for model, sample in of_models]
     known = [each for each in sums if each is not None]
     if len(known) < len(models):
         return loo_pass(designs, dataset, exact=True)

@@ -44,12 +44,18 @@ from bayescore.data.dataset import Dataset
 from bayescore.data.open import open_in
 from bayescore.data.responses import described
 from bayescore.data.roles import Roles
-from bayescore.diagnostics.elpd import Approximation, PassSums, expected_moments, left_out_of, rows_left_out
+from bayescore.diagnostics.elpd import Approximation, PassSums, cumulants, expected_moments, left_out_of, rows_left_out
 from bayescore.families import Family
 from bayescore.limits import MAX_SUM_ERROR
 from bayescore.models.groups.rows import JointTerms, joint_terms
-from bayescore.models.laplace import EQUAL_SHARE, Expansion, LaplaceApproximation, sample_rows, with_remainders
-from bayescore.models.posterior import Derivatives
+from bayescore.models.laplace import (
+    EQUAL_SHARE,
+    Estimate,
+    Expansion,
+    LaplaceApproximation,
+    sample_rows,
+    with_remainders,
+)
 from bayescore.models.predictor import Factor, Predictor
 from bayescore.models.row_kernels import derivatives_of, largest_curvature, score_rows
 from bayescore.numerics.sampling import CandidatePool, Candidates, Chosen, Draw, Threshold, candidates, select
@@ -75,12 +81,16 @@ _WIDE = 0.05  # sd of a predictor from which its curvature may change within the
 T = TypeVar("T")
 
 
-class Looked(NamedTuple):
+Predictors = Callable[[WeightedData], tuple[FloatArray, FloatArray]]
+"""Of rows: their predictors at a point, shape (n,), and how draws move these, shape (n, S)."""
+
+
+class BlockSums(NamedTuple):
     """What a pass says about some rows: sums, rows that the sample may need, and c_n of `elpd`, shape (n,)."""
 
-    terms: Any  # `Derivatives`, or what `Approximation.terms` gives
+    terms: Any  # `Derivatives`, what `Approximation.terms` gives, or log-likelihoods at draws
     sums: FloatArray  # of w, of w var l_n, of w c_n^2 and of p
-    candidates: Candidates
+    candidates: Candidates | None
     first: FloatArray
 
 
@@ -94,113 +104,134 @@ class RowSumsPlan:
 
     @classmethod
     def near(cls, laplace: Approximation, core: WeightedData, aim: float = _AIM) -> Self:
-        """Return what is asked of rows that `core` stands for, for sums with the standard error `aim`."""
+        """Plan a sample of the rows that `core` stands for, whose estimated sums have the standard error `aim`."""
         eta, squares, derivatives = _at_mode(laplace, core)
-        of_core = float(_reach(laplace, core, eta, squares, derivatives).sum())
+        of_core = float(_sizes(laplace, core, eta, squares, derivatives).sum())
         shares = 1.0 / max(of_core, np.finfo(float).tiny), EQUAL_SHARE / float(core.weights.sum())
         expected = float(score_rows(eta, core.y, squares, core.weights, laplace.family)[2].sum())
         return cls(laplace, shares, sample_rows(expected, aim, len(laplace.theta)))
 
-    def __call__(self, start: int, block: WeightedData, bar: Threshold) -> Looked:
-        """Look at a block, its first row at position `start` of the data."""
+    def __call__(self, start: int, block: WeightedData, bar: Threshold) -> BlockSums:
+        """Return the sums of a block, its first row at position `start` of the data."""
         eta, squares, derivatives = _at_mode(self.laplace, block)
         w = block.weights
-        p = self.shares[0] * _reach(self.laplace, block, eta, squares, derivatives) + self.shares[1] * w
+        p = self.shares[0] * _sizes(self.laplace, block, eta, squares, derivatives) + self.shares[1] * w
         mean, variance = expected_moments(derivatives, squares)
         first = mean - 0.5 * variance
         sums = np.array([w.sum(), w @ variance, w @ first**2, p.sum()])
-        return Looked(self.laplace.terms(block), sums, candidates(p, start, block, self.size, _SEED, bar=bar), first)
+        return BlockSums(self.laplace.terms(block), sums, candidates(p, start, block, self.size, _SEED, bar=bar), first)
+
+
+@dataclass(frozen=True, eq=False)
+class EveryRowPlan:
+    """Evaluate every row at every draw: the plan where a sample does not tell enough."""
+
+    draws: FloatArray | Predictor
+    family: Family
+    size = 0
+
+    def __call__(self, _start: int, block: WeightedData, _bar: Threshold) -> BlockSums:
+        """Return the sums of a block."""
+        values, variance, first = cumulants(self.draws, block, self.family)
+        w = block.weights
+        return BlockSums(values, np.array([w.sum(), variance, w @ first**2, 0.0]), None, first)
 
 
 class Gathered:
-    """What was seen of the rows so far; it stays where the pass is begun."""
+    """Sums over the rows so far; it stays where the pass is begun."""
 
-    def __init__(self, look: RowSumsPlan) -> None:
-        self._look, self._pool, self._sums = look, CandidatePool(look.size), np.zeros(4)
+    def __init__(self, plan: RowSumsPlan | EveryRowPlan) -> None:
+        self._plan, self._pool, self._sums = plan, CandidatePool(plan.size), np.zeros(4)
         self.terms: Any = None  # of no rows
 
-    def add(self, one: Looked) -> Threshold:
+    def add(self, one: BlockSums) -> Threshold:
         """Take in a block; return the bar that rows of other blocks must pass."""
         self.terms = one.terms if self.terms is None else self.terms + one.terms
         self._sums = self._sums + one.sums
-        return self._pool.add(one.candidates)
-
-    @property
-    def sums(self) -> tuple[float, float, float]:
-        """Sums of w, of w var l_n and of w c_n^2 over the rows."""
-        weight, variance, square, _ = map(float, self._sums)
-        return weight, variance, square
+        return Threshold() if one.candidates is None else self._pool.add(one.candidates)
 
     def sample(self) -> Chosen:
         """Return the sample of the rows."""
-        return select(self._pool.best(), self._look.size, float(self._sums[3]))
+        return select(self._pool.best(), self._plan.size, float(self._sums[3]))
 
-    def row_sums(self, left_out: Draw) -> "RowSums":
+    def row_sums(self, left_out: Draw, extra: Any = None) -> "RowSums":
         """Return the sums over the rows; the draws `left_out` are for the elpd."""
-        laplace, sample = self._look.laplace, self.sample()
-        assert isinstance(laplace, LaplaceApproximation)
-        expansion = Expansion(laplace.family, laplace.theta, self.terms, sample.expanded(), sample.inclusion)
-        return RowSums(laplace, expansion, *self.sums, left_out)
+        plan, (weight, variance, square) = self._plan, map(float, self._sums[:3])
+        near, sample = (plan.laplace, self.sample()) if isinstance(plan, RowSumsPlan) else (None, None)
+        return RowSums(near, self.terms, sample, weight, variance, square, left_out, extra)
 
 
 def gather(
     dataset: Dataset,
-    look: RowSumsPlan,
-    beside: Callable[[int, WeightedData], T],
+    plan: RowSumsPlan | EveryRowPlan,
+    extra: Callable[[int, WeightedData], T],
     together: Callable[[list[T]], T],
     doing: str = "certifying",
 ) -> tuple[Gathered, T]:
-    """Look at all rows, and at what ``beside(start, block)`` finds in each block, which `together` unites; one pass."""
-    gathered, bar, parts = Gathered(look), Threshold(), list[T]()
+    """Return sums over all rows, and ``extra(start, block)`` of each block, which `together` unites; one pass."""
+    gathered, bar, parts = Gathered(plan), Threshold(), list[T]()
 
-    def one(start: int, block: WeightedData) -> tuple[Looked, T]:
-        return look(start, block, bar), beside(start, block)
+    def one(start: int, block: WeightedData) -> tuple[BlockSums, T]:
+        return plan(start, block, bar), extra(start, block)
 
-    for found, other in dataset.map(one, doing, canonical=True):
-        bar = gathered.add(found)
+    for sums, other in dataset.map(one, doing, canonical=True):
+        bar = gathered.add(sums)
         parts = [together([*parts, other])]
     return gathered, parts[0]
 
 
 @dataclass(frozen=True, eq=False)
 class RowSums:
-    """Sums over all rows at a point, and a sample of the rows for what is beyond second order.
+    """Sums over all rows: to second order `near` a point, with a sample of the rows for what is beyond, or at draws.
 
-    `variance` and `square` are those of `PassSums`, with the moments that rows have over the normal approximation.
+    `terms` are the rows' log-likelihood and its derivatives at the point; without a point, those at the draws of
+    `EveryRowPlan`. `variance` and `square` are those of `PassSums`. `extra` sums what else the pass was asked for.
     """
 
-    laplace: LaplaceApproximation
-    expansion: Expansion
+    near: Any  # `LaplaceApproximation`, `DrawnApproximation` or None
+    terms: Any
+    sample: Any  # `Chosen`, or None
     weight: float
     variance: float
     square: float
     left_out: Draw
-
-    @property
-    def terms(self) -> Derivatives:
-        """Log-likelihood of all rows at the point, and its derivatives."""
-        return self.expansion.part
+    extra: Any = None
 
     @classmethod
     def of(
         cls,
         dataset: Dataset,
-        laplace: LaplaceApproximation,
-        core: WeightedData,
+        plan: RowSumsPlan | EveryRowPlan,
         doing: str = "certifying",
         *,
-        aim: float = _AIM,
+        extra: Callable[[WeightedData], Any] = len,
     ) -> "RowSums":
-        """Look at all rows at the mode of `laplace`; one pass. `core` stands for them, to scale probabilities."""
-        gathered, left_out = gather(dataset, RowSumsPlan.near(laplace, core, aim), rows_left_out, left_out_of, doing)
-        return gathered.row_sums(left_out)
+        """Return the sums of a plan; one pass. ``extra(block)`` is added up over the blocks."""
 
-    def at(self, draws: FloatArray) -> PassSums | None:
-        """Return the sums at draws, shape (S, D), without a pass; None where the sample does not tell them."""
-        values, error = self.expansion.at_draws(draws)
+        def of_block(start: int, block: WeightedData) -> tuple[Draw, Any]:
+            return rows_left_out(start, block), extra(block)
+
+        def together(parts: list[tuple[Draw, Any]]) -> tuple[Draw, Any]:
+            left, others = zip(*parts, strict=True)
+            return left_out_of(list(left)), reduce(add, others)
+
+        gathered, others = gather(dataset, plan, of_block, together, doing)
+        return gathered.row_sums(*others)
+
+    def estimate(self, draws: Any) -> Estimate:
+        """Return log-likelihoods of all rows at draws, from the second-order terms and the sample."""
+        sample, inclusion = self.sample.expanded(), self.sample.inclusion
+        if isinstance(self.near, LaplaceApproximation):
+            return Expansion(self.near.family, self.near.theta, self.terms, sample, inclusion).at_draws(draws)
+        values, predictors = self.near.expanded(self.terms, draws)
+        return with_remainders(values, sample, inclusion, self.near.family, predictors)
+
+    def at(self, draws: FloatArray | Predictor) -> PassSums | None:
+        """Return the sums at draws without a pass; None where the sample does not tell them."""
+        values, error = Estimate(self.terms, 0.0) if self.near is None else self.estimate(draws)
         if not error <= MAX_SUM_ERROR:
             return None
-        return PassSums(values, self.variance, self.square, self.weight, self.left_out, self.laplace, error)
+        return PassSums(values, self.variance, self.square, self.weight, self.left_out, self.near, error)
 
 
 def _at_mode(laplace: Approximation, rows: WeightedData) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -209,7 +240,7 @@ def _at_mode(laplace: Approximation, rows: WeightedData) -> tuple[FloatArray, Fl
     return eta, squares, derivatives_of(eta, rows.y, laplace.family)
 
 
-def _reach(
+def _sizes(
     laplace: Approximation,
     rows: WeightedData,
     eta: FloatArray,
@@ -275,64 +306,21 @@ class DrawnApproximation:
         """Return the log-likelihood of rows and its derivatives at the mean."""
         return joint_terms(self.predictor, block, self.family)
 
-
-@dataclass(frozen=True, eq=False)
-class JointSums:
-    """Sums over all rows at the mean of draws, and a sample of the rows for what is beyond second order.
-
-    `beside` is the sum of what the pass was asked for beside. The others are as in `RowSums`.
-    """
-
-    near: DrawnApproximation
-    terms: JointTerms
-    sample: Chosen
-    weight: float
-    variance: float
-    square: float
-    left_out: Draw
-    beside: Any
-
-    @classmethod
-    def of(
-        cls,
-        dataset: Dataset,
-        core: Coreset,
-        family: Family,
-        draws: Predictor,
-        beside: Callable[[WeightedData], Any],
-    ) -> "JointSums":
-        """Look at all rows at the mean of the draws; one pass. ``beside(block)`` is added up over the blocks."""
-        near = DrawnApproximation.of(family, draws)
-
-        def of_block(start: int, block: WeightedData) -> tuple[Draw, Any]:
-            return rows_left_out(start, block), beside(block)
-
-        def together(parts: list[tuple[Draw, Any]]) -> tuple[Draw, Any]:
-            left, others = zip(*parts, strict=True)
-            return left_out_of(list(left)), reduce(add, others)
-
-        gathered, found = gather(dataset, RowSumsPlan.near(near, core), of_block, together)
-        return cls(near, gathered.terms, gathered.sample(), *gathered.sums, *found)
-
-    def at(self, draws: Predictor) -> PassSums | None:
-        """Return the sums at draws without a pass; None where the sample does not tell them."""
-        middle, n = self.near.middle, len(draws)
-        values, step = np.empty(n), max(1, _PIECE // max(len(self.terms.slope), 1))
-        center = effects_at(self.near.predictor)[0]
+    def expanded(self, terms: JointTerms, draws: Predictor) -> tuple[FloatArray, Predictors]:
+        """Return the second-order log-likelihood at draws, shape (S,), and how draws move rows' predictors."""
+        middle, n = self.middle, len(draws)
+        values, step = np.empty(n), max(1, _PIECE // max(len(terms.slope), 1))
+        center = effects_at(self.predictor)[0]
         for start in range(0, n, step):
             cut = slice(start, start + step)
             part = draws.take(cut)
-            values[cut] = self.terms.at(part.beta - self.near.theta, effects_at(part) - center)
+            values[cut] = terms.at(part.beta - self.theta, effects_at(part) - center)
 
         def predictors(rows: WeightedData) -> tuple[FloatArray, FloatArray]:
             eta = middle.eta(rows)
             return eta[:, 0], draws.eta(rows) - eta
 
-        sample, inclusion = self.sample.expanded(), self.sample.inclusion
-        values, error = with_remainders(values, sample, inclusion, self.near.family, predictors)
-        if not error <= MAX_SUM_ERROR:
-            return None
-        return PassSums(values, self.variance, self.square, self.weight, self.left_out, self.near, error)
+        return values, predictors
 
 
 def effects_at(draws: Predictor) -> FloatArray:

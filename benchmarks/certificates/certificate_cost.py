@@ -42,7 +42,7 @@ from bayescore.data.dataset import Dataset
 from bayescore.diagnostics import averages, row_sums
 from bayescore.diagnostics import loo as loo_pass
 from bayescore.diagnostics.certificate import sampled
-from bayescore.diagnostics.row_sums import RowSums
+from bayescore.diagnostics.row_sums import RowSums, RowSumsPlan
 from bayescore.families.family import FAMILIES
 from bayescore.models.laplace import LaplaceApproximation
 from bayescore.models.posterior import log_likelihoods
@@ -123,11 +123,11 @@ def sums(name: str) -> dict[str, Any]:
     draws = mode.beta + moves
     full, exact_s = timed(lambda: log_likelihoods(draws, core, laplace.family))
     dataset = Dataset(core.as_source(), core.design, progress=False)
-    found, pass_s = timed(lambda: RowSums.of(dataset, laplace, core))
-    estimate, more_s = timed(lambda: found.expansion.at_draws(draws))
+    found, pass_s = timed(lambda: RowSums.of(dataset, RowSumsPlan.near(laplace, core)))
+    estimate, more_s = timed(lambda: found.estimate(draws))
     part = found.terms
     beyond = full - moves @ part.gradient + 0.5 * ((moves @ part.precision) * moves).sum(axis=1)
-    about = {"big": int((found.expansion.inclusion == 1.0).sum()), "beyond": beyond.std()}
+    about = {"big": int((found.sample.inclusion == 1.0).sum()), "beyond": beyond.std()}
     errors = {"error": (estimate.values - full).std(), "said": estimate.error}
     return {"set": name, "N": len(X), "D": X.shape[1], **about, **errors, "exact_s": exact_s, "sums_s": pass_s + more_s}
 
@@ -171,7 +171,7 @@ def loo(n: int, d: int) -> dict[str, Any]:
         core = bc.build_coreset(X, y, family=family, method="calibrated", random_state=1, **QUIET)
         models[family] = bc.sample(core, random_seed=2, **QUIET), core
     found, seconds = timed(lambda: bc.loo_compare(models, X, y, **QUIET))
-    with patch.object(loo_pass, "_look", return_value=None):
+    with patch.object(loo_pass, "_plan", return_value=None):
         every, exact = timed(lambda: bc.loo_compare(models, X, y, **QUIET))
     apart = (found["elpd_diff"] - every["elpd_diff"]).abs().max()
     row = {"N": n, "D": d, "find_map": taken, "loo_compare": seconds, "exact": exact, "cost": seconds / taken}

@@ -21,9 +21,11 @@ from bayescore import compat
 from bayescore.diagnostics import elpd
 from bayescore.diagnostics.elpd import LeftOut
 from bayescore.diagnostics.results import CertificateData, Level
+from bayescore.diagnostics.row_sums import EveryRowPlan, Gathered
 from bayescore.families.family import FAMILIES
 from bayescore.models.posterior import log_likelihoods
 from bayescore.numerics.psis import psislw
+from bayescore.numerics.sampling import Threshold
 from bayescore.types import WeightedData
 from tests.diagnostics.helpers import SMOOTHED_APART
 from tests.hand_made import log_likelihood
@@ -179,10 +181,13 @@ def test_the_sample_does_not_depend_on_the_cuts(monkeypatch):
     rows, draws = some_rows(3000, 3), np.random.default_rng(0).normal(size=(100, 3)) * 0.1
     whole = elpd.pass_sums(draws, 0, rows, logistic)
     cuts = [0, 40, 1000, 1001, 2999, 3000]
-    parts = [elpd.pass_sums(draws, a, rows.take(slice(a, b)), logistic) for a, b in pairwise(cuts)]
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
+    plan = EveryRowPlan(draws, logistic)
+    gathered, samples = Gathered(plan), []
+    for a, b in pairwise(cuts):
+        part = rows.take(slice(a, b))
+        gathered.add(plan(a, part, Threshold()))
+        samples.append(elpd.rows_left_out(a, part))
+    total = gathered.row_sums(elpd.left_out_of(samples)).at(draws)
     assert set(total.sample.positions) == set(whole.sample.positions)
     assert total.sample.total == 3000
     assert len(total.sample.positions) == 100

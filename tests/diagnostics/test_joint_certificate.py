@@ -17,7 +17,7 @@ from bayescore.diagnostics.certificate import joint
 from bayescore.diagnostics.certificate.joint import JointDraws
 from bayescore.diagnostics.certificate.whole import weigher_of
 from bayescore.diagnostics.loo import loo
-from bayescore.diagnostics.row_sums import JointSums
+from bayescore.diagnostics.row_sums import DrawnApproximation, RowSums, RowSumsPlan
 from bayescore.families.family import FAMILIES
 from bayescore.models.posterior import log_likelihoods
 from bayescore.models.predictor import Factor, Predictor
@@ -133,7 +133,8 @@ def predicted(drawn, seed, times=1.0):
     draws = read_posterior(idata, "idata").predictor().take(np.arange(0, 1000, 10))
     rows = bc.all_rows(frame, label="y", design=core.design, progressbar=False)
     with mock.patch.object(row_sums, "_SEED", seed):
-        found = JointSums.of(Dataset(rows.as_source()), core, FAMILIES["logistic"], draws, lambda _: 0)
+        near = RowSumsPlan.near(DrawnApproximation.of(FAMILIES["logistic"], draws), core)
+        found = RowSums.of(Dataset(rows.as_source()), near)
     sample = found.sample.rows
     weighed = found.sample._replace(rows=sample.with_weights(times * sample.weights))
     sums = replace(found, sample=weighed).at(draws)

@@ -160,7 +160,7 @@ def test_a_sample_of_the_rows_tells_what_all_rows_at_all_draws_do(monkeypatch):
         core = bc.build_coreset(frame, formula=formula, method="calibrated", size=100, random_state=3, **QUIET)
         models[name] = sampled(core), core
     found = bc.loo_compare(models, frame, **QUIET)
-    monkeypatch.setattr(loo_pass, "_look", lambda _: None)
+    monkeypatch.setattr(loo_pass, "_plan", lambda _: None)
     exact = bc.loo_compare(models, frame, **QUIET)
     assert (exact["elpd_diff"] < -100.0).any()
     apart = found["elpd_diff"] - exact["elpd_diff"]

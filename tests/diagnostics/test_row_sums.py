@@ -8,7 +8,7 @@ import pytest
 import bayescore as bc
 from bayescore.data.dataset import Dataset
 from bayescore.diagnostics import row_sums
-from bayescore.diagnostics.row_sums import RowSums
+from bayescore.diagnostics.row_sums import RowSums, RowSumsPlan
 from bayescore.families.family import check_family
 from bayescore.models.laplace import LaplaceApproximation, find_mode
 from bayescore.models.posterior import log_likelihoods, posterior
@@ -42,9 +42,10 @@ def problem(kind, family, seed):
 def off(rows, laplace, draws, times=1.0):
     """Return the RMS error of differences between draws, and the one that is said; the sample's weights by `times`."""
     core = bc.all_rows(rows.X, rows.y, weights=rows.weights, offset=rows.offset, progressbar=False)
-    found = RowSums.of(Dataset(core.as_source(), core.design, progress=False), laplace, core)
-    sample = found.expansion.rows
-    estimate = replace(found.expansion, rows=sample.with_weights(times * sample.weights)).at_draws(draws)
+    found = RowSums.of(Dataset(core.as_source(), core.design, progress=False), RowSumsPlan.near(laplace, core))
+    rows_of_sample = found.sample.rows
+    weighed = found.sample._replace(rows=rows_of_sample.with_weights(times * rows_of_sample.weights))
+    estimate = replace(found, sample=weighed).estimate(draws)
     gap = estimate.values - log_likelihoods(draws, rows, laplace.family)
     return float(gap.std()), estimate.error
 
@@ -108,8 +109,8 @@ def test_the_same_rows_are_sampled_whatever_the_blocks_and_threads(small):
     values = []
     for block_rows, cores in ((512, 1), (2048, 2), (None, 1)):
         dataset = Dataset(core.as_source(), core.design, progress=False, block_rows=block_rows, cores=cores)
-        found = RowSums.of(dataset, laplace, core)
-        values.append((found.expansion.rows.index, found.at(draws).log_likelihood))
+        found = RowSums.of(dataset, RowSumsPlan.near(laplace, core))
+        values.append((found.sample.rows.index, found.at(draws).log_likelihood))
     for index, each in values[1:]:
         np.testing.assert_array_equal(index, values[0][0])
         np.testing.assert_allclose(each, values[0][1], rtol=1e-12)

@@ -19,8 +19,7 @@ See `models.laplace`. Vehtari, Simpson, Gelman, Yao and Gabry (2024), Pareto smo
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property, partial, reduce
-from operator import add
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -32,9 +31,9 @@ from bayescore.data.dataset import Dataset
 from bayescore.diagnostics.certificate.profiles import unseen
 from bayescore.diagnostics.certificate.provenance import Origin, miss, move_behind, origin_of, trouble_of_densities
 from bayescore.diagnostics.certificate.weigh import Weighed
-from bayescore.diagnostics.elpd import Density, PassSums, SampledCounts, elpd_loo, pass_sums
+from bayescore.diagnostics.elpd import Density, PassSums, SampledCounts, elpd_loo
 from bayescore.diagnostics.results import Remedy
-from bayescore.diagnostics.row_sums import RowSums, check_finite, check_weight
+from bayescore.diagnostics.row_sums import EveryRowPlan, RowSums, RowSumsPlan, check_finite, check_weight
 from bayescore.families import Family
 from bayescore.limits import MAX_LOG_RATIO_SD, MAX_TAIL_K
 from bayescore.models.laplace import (
@@ -242,7 +241,7 @@ class Moved:
             laplace = LaplaceApproximation(self.family, start, factor_of_inverse(here.precision))
         except (NoModeError, DataError):
             return None
-        found = RowSums.of(self.dataset, laplace, self.core)
+        found = RowSums.of(self.dataset, RowSumsPlan.near(laplace, self.core))
         check_finite(self.dataset, found.terms.precision)
         check_weight(self.core, found.weight)
         return found
@@ -328,9 +327,8 @@ class Moved:
 
     def _exactly(self, draws: FloatArray) -> PassSums:
         """Return the sums of all rows at draws, each evaluated; one pass."""
-        family = self.family
-        parts = self.dataset.map(lambda at, block: pass_sums(draws, at, block, family), "certifying", canonical=True)
-        sums = reduce(add, parts)
+        sums = RowSums.of(self.dataset, EveryRowPlan(draws, self.family)).at(draws)
+        assert sums is not None
         check_finite(self.dataset, sums.log_likelihood)
         check_weight(self.core, sums.weight)
         return sums

@@ -13,9 +13,9 @@ What the certificate asks of every model with group terms: draws, provenance, St
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property, partial, reduce
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -37,9 +37,18 @@ from bayescore.diagnostics.certificate.weigh import (
     joined,
     pieces_of,
 )
-from bayescore.diagnostics.elpd import PassSums, SampledCounts, elpd_loo, pass_sums
+from bayescore.diagnostics.elpd import PassSums, SampledCounts, elpd_loo
 from bayescore.diagnostics.results import Remedy, longer_warm_up
-from bayescore.diagnostics.row_sums import SAVES, JointSums, check_finite, check_weight, effects_at
+from bayescore.diagnostics.row_sums import (
+    SAVES,
+    DrawnApproximation,
+    EveryRowPlan,
+    RowSums,
+    RowSumsPlan,
+    check_finite,
+    check_weight,
+    effects_at,
+)
 from bayescore.families import Family
 from bayescore.limits import MAX_LOG_SD_OVER_QUARTILES, MAX_SD_OVER_QUARTILES
 from bayescore.models.groups.rows import label_weights
@@ -221,13 +230,15 @@ class JointStrategy(Grouped):
     def weigh(self, at: IntArray) -> JointDraws:
         """Return the weights of some draws; one pass, or two where a sample of the rows does not tell them."""
         core, family, predictor = self.core, self.beta.family, self.beta.predictor().take(at)
-        beside = partial(effect_label_weights, sizes=sizes_of(core.groups))
-        sums, labels = None, np.empty(0)
+        labels, sums = partial(effect_label_weights, sizes=sizes_of(core.groups)), None
         if core.n_total > SAVES * largest_sample(core.n_features):
-            near = JointSums.of(self.dataset, core, family, predictor, beside)
-            sums, labels = near.at(predictor), near.beside
+            near = RowSumsPlan.near(DrawnApproximation.of(family, predictor), core)
+            found = RowSums.of(self.dataset, near, extra=labels)
+            sums = found.at(predictor)
         if sums is None:
-            sums, labels = self._exactly(predictor, beside)
+            found = RowSums.of(self.dataset, EveryRowPlan(predictor, family), extra=labels)
+            sums = found.at(predictor)
+            assert sums is not None
         check_finite(self.dataset, sums.log_likelihood)
         check_weight(core, sums.weight)
         return JointDraws(
@@ -237,20 +248,8 @@ class JointStrategy(Grouped):
             family=family,
             n_chains=len(self.beta.draws),
             sums=sums,
-            labels=labels,
+            labels=found.extra,
         )
-
-    def _exactly(
-        self, predictor: Predictor, beside: Callable[[WeightedData], FloatArray]
-    ) -> tuple[PassSums, FloatArray]:
-        """Return the sums of all rows at draws, each evaluated, and the sum of what is asked for beside; one pass."""
-        family = self.beta.family
-
-        def of_block(start: int, block: WeightedData) -> tuple[PassSums, FloatArray]:
-            return pass_sums(predictor, start, block, family), beside(block)
-
-        parts = self.dataset.map(of_block, "certifying", canonical=True)
-        return reduce(lambda one, other: (one[0] + other[0], one[1] + other[1]), parts)
 
 
 def effects_of(draws: Predictor, weights: FloatArray, labels: FloatArray, slow: float) -> pd.DataFrame:

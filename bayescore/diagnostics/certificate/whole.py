@@ -33,7 +33,7 @@ from bayescore.diagnostics.certificate.noise import NoiseStrategy
 from bayescore.diagnostics.certificate.weigh import Weighed, Weigher
 from bayescore.diagnostics.elpd import Density, PassSums, SampledCounts, elpd_loo, pass_sums
 from bayescore.diagnostics.results import Remedy
-from bayescore.diagnostics.row_sums import JointSums, check_finite, check_weight
+from bayescore.diagnostics.row_sums import DrawnApproximation, RowSums, RowSumsPlan, check_finite, check_weight
 from bayescore.families import Family
 from bayescore.families.family import check_family
 from bayescore.models.groups.rows import joint_terms, largest_gap
@@ -195,9 +195,10 @@ class Whole:
         return self.beta.predictor()
 
     @cached_property
-    def _sums(self) -> JointSums:
+    def _sums(self) -> RowSums:
         """Sums over the data at the mean of all draws; one pass."""
-        found = JointSums.of(self.dataset, self.core, self.family, self._draws, _nothing)
+        near = DrawnApproximation.of(self.family, self._draws)
+        found = RowSums.of(self.dataset, RowSumsPlan.near(near, self.core))
         check_finite(self.dataset, found.terms.coefficients.precision)
         check_weight(self.core, found.weight)
         return found
@@ -259,10 +260,6 @@ class Whole:
                 return None
             log_p -= squares / (2.0 * self.family.unit**2)
         return log_p
-
-
-def _nothing(_: WeightedData) -> int:
-    return 0
 
 
 def weigher_of(
