@@ -40,8 +40,8 @@ from bayescore.data.design import Grouping
 from bayescore.diagnostics.certificate.estimates import bare_table
 from bayescore.diagnostics.certificate.provenance import altered
 from bayescore.diagnostics.certificate.verdict import Judgement, judge, verdict
-from bayescore.diagnostics.certificate.weigh import Weigher, corrected_idata
-from bayescore.diagnostics.certificate.whole import strategy, weigher_of
+from bayescore.diagnostics.certificate.weigh import Weighed, Weigher, corrected_idata
+from bayescore.diagnostics.certificate.whole import AllRows, weigher_of
 from bayescore.diagnostics.elpd import SampledCounts, sampled_counts
 from bayescore.diagnostics.model_check import ROWS, SEED, dispersion, residual_dispersion
 from bayescore.diagnostics.results import CertificateData, Level, Need, Remedy, unfit
@@ -53,7 +53,7 @@ from bayescore.report.pages import write_certificate
 from bayescore.samplers.posterior import Posterior, as_sampled, fewer_draws, of_own_model, read_posterior
 from bayescore.samplers.summaries import DataUnits, scale_names
 from bayescore.text import number, shown_apart, with_error
-from bayescore.types import WeightedData
+from bayescore.types import IntArray, WeightedData
 from bayescore.validation import DataError, check_integer
 
 _DISPERSION_DRAWS = 500  # at which rates are found
@@ -205,13 +205,14 @@ def certify(
     roles |= {"groups": groups, "missing": missing}
     dataset = full_rows(core, data, y, progress=progressbar, **roles)
     with one_blas_thread():  # the matrices are small, and threads of BLAS would wait for each other
-        weigher = strategy(core, weigher_of(idata, posterior, core, dataset, model=model), posterior, family)
+        weigher = weigher_of(idata, posterior, core, dataset, model=model)
+        weigh = AllRows(weigher, posterior, family).weigh if core.lossless else weigher.weigh
         merged = isinstance(data, Coreset) and data.method != "full"  # its rows tell neither dispersion nor elpd
         weighted, counts = core.design.weighted or dataset.design.weighted, None  # weights would multiply both
         if family.counts and not (merged or weighted):
             counts = partial(sampled_counts, dataset, family, ROWS, SEED)
         elpd = {"labels": True, "counts": counts is not None, "numbers": not merged}[family.response]
-        return certified_by(idata, posterior, weigher, max_draws, elpd=elpd, counts=counts)
+        return certified_by(idata, posterior, weigher, max_draws, weigh, elpd=elpd, counts=counts)
 
 
 def certified_by(
@@ -219,11 +220,12 @@ def certified_by(
     posterior: Posterior,
     weigher: Weigher,
     max_draws: int,
+    weigh: Callable[[IntArray], Weighed],
     *,
-    elpd: bool = True,
+    elpd: bool,
     counts: Callable[[], SampledCounts] | None = None,
 ) -> Certificate:
-    """Return the certificate of draws whose coefficients were read as `posterior`.
+    """Return the certificate of draws whose coefficients were read as `posterior`, some of them weighed by `weigh`.
 
     ``counts()`` samples the full data's counts, in one more pass, for elpd and dispersion.
     """
@@ -232,14 +234,13 @@ def certified_by(
     if not trouble and (few := unfit(judged)) is not None:
         trouble, remedy = few
     if not trouble:
-        weigher.check_memory(judged.positions(max_draws))
         trouble = weigher.miss() or altered(idata, posterior)
         if not trouble and (missed := weigher.unseen()) is not None:
             trouble, remedy = missed
     if trouble:  # no pass over the data could help
         table = bare_table(judged, DataUnits(weigher.core.design))
         return Certificate(Level.NOT_CERTIFIED, trouble, table, n_draws=len(judged.flat), remedy=remedy)
-    judgement = judge(weigher, max_draws)
+    judgement = judge(weigher, max_draws, weigh)
     level, text, asked = verdict(judgement, weigher)
     trusted, whole = level is not Level.NOT_CERTIFIED, judgement.whole
     corrected = None
@@ -312,4 +313,4 @@ def certify_update(idata: Any, core: Coreset, before: Coreset, new: Dataset, *, 
         carried = before.shortfall if before.family == posterior.attrs.get("family", core.family) else None
         judged = replace(core, weight_total=weight)
         weigher = weigher_of(idata, posterior, judged, joined(before, new), carried=carried)
-        return certified_by(idata, posterior, weigher, max_draws, elpd=False)
+        return certified_by(idata, posterior, weigher, max_draws, weigher.weigh, elpd=False)

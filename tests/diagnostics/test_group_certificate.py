@@ -192,7 +192,7 @@ def test_too_much_memory_is_refused_before_the_pass_with_what_to_do(core, idata,
     monkeypatch.setattr(nodes, "MAX_BYTES", sizes[0] // 2)
     weigher.posterior.draws[..., -1] = np.log(0.3)
     with pytest.raises(DataError, match="give max_draws=1"):
-        weigher.check_memory(np.arange(500))
+        weigher.weigh(np.arange(500))
 
 
 def test_epsilon_of_pseudo_rows_is_none(found):

@@ -183,9 +183,6 @@ class Moved:
         """Return why the draws are not those of the coreset's posterior by their attributes and log densities."""
         return self.origin.trouble
 
-    def check_memory(self, at: IntArray) -> None:
-        """Do nothing: sums over rows take little memory."""
-
     def miss(self) -> str:
         """Return how the draws miss Stein's identities; empty if they do not."""
         return miss(self.drawn, self.core, self.family, self.origin)

@@ -27,7 +27,12 @@ from bayescore.data.dataset import Dataset
 from bayescore.data.design import Grouping
 from bayescore.diagnostics.certificate.estimates import interquartile_sd
 from bayescore.diagnostics.certificate.profiles import unseen
-from bayescore.diagnostics.certificate.provenance import covariance_of, trouble_of_densities, trouble_of_groups
+from bayescore.diagnostics.certificate.provenance import (
+    covariance_of,
+    trouble_of_densities,
+    trouble_of_groups,
+    trouble_of_identities,
+)
 from bayescore.diagnostics.certificate.stein import Damping, Scores, enough_draws, scores, stein
 from bayescore.diagnostics.certificate.weigh import (
     DrawnEffectMoments,
@@ -38,7 +43,7 @@ from bayescore.diagnostics.certificate.weigh import (
     pieces_of,
 )
 from bayescore.diagnostics.elpd import PassSums, SampledCounts, elpd_loo
-from bayescore.diagnostics.results import Remedy, longer_warm_up
+from bayescore.diagnostics.results import Remedy
 from bayescore.diagnostics.row_sums import (
     SAVES,
     DrawnApproximation,
@@ -125,12 +130,7 @@ class Grouped:
             missed = self._missed()
         except np.linalg.LinAlgError:  # of an sd of 0
             missed = _NO_GRADIENT
-        if not missed:
-            return ""
-        return (
-            f"The draws are not those of the posterior of the coreset: {missed} If nobody changed them, sample again, "
-            f"with {longer_warm_up(self.beta)}."
-        )
+        return trouble_of_identities(missed, self.beta)
 
     def scores(self, at: IntArray) -> Scores:
         """Return gradients of the coreset's posterior at some draws."""
@@ -213,19 +213,23 @@ class JointDraws(Weighed):
 class JointStrategy(Grouped):
     """The strategy for any group terms."""
 
+    sampler = "joint"  # whose draws have this log density; NUTS keeps that of other coordinates
+
+    @property
+    def all_priors(self) -> tuple[Prior, GroupPrior | None, GroupPrior | None]:
+        """Those of coefficients, of sds of effects, and of the sd of the noise where it is a parameter."""
+        return (*self.priors, None)
+
     def provenance(self) -> str:
         """Return why the draws are not those of the coreset's posterior, by attributes and stored log densities."""
         trouble = super().provenance()
-        if trouble or self.beta.attrs.get("sampler") != "joint":  # NUTS keeps the density of coordinates of its own
+        if trouble or self.beta.attrs.get("sampler") != self.sampler:
             return trouble
         return trouble_of_densities(self.beta, self._log_density, told=self.told)
 
     def _log_density(self, at: IntArray) -> FloatArray:
         """Return the log density of beta, effects, log sds and correlations at draws `at`, up to a constant."""
-        return log_joint_density(self.beta.predictor().take(at), self.core, self.beta.family, (*self.priors, None))
-
-    def check_memory(self, at: IntArray) -> None:
-        """Do nothing: draws of all effects are there already, and the pass keeps no more."""
+        return log_joint_density(self.beta.predictor().take(at), self.core, self.beta.family, self.all_priors)
 
     def weigh(self, at: IntArray) -> JointDraws:
         """Return the weights of some draws; one pass, or two where a sample of the rows does not tell them."""

@@ -201,17 +201,14 @@ class Marginal(Grouped):
         precision = point.terms.precision[:-1, :-1] - prior_part(point.beta, prior).precision
         return found._replace(marginal=gradients, precision=precision)
 
-    def check_memory(self, at: IntArray) -> None:
-        """Raise `DataError` where figures of some draws and all groups take too much memory."""
-        if len(self.core.groups[0]) < MANY:  # of more groups a sample does
-            check_bytes(self.posterior.flat[at], self.target.arguments())
-
     def weigh(self, at: IntArray) -> MarginalDraws:
         """Return the weights of some draws.
 
         Two or three passes by a sample of the groups, one by a sample of their rows, else as many as `values_at` says.
         """
         theta = self.posterior.flat[at]
+        if len(self.core.groups[0]) < MANY:  # of more groups a sample does
+            check_bytes(theta, self.target.arguments())
         sums = sampled_sums(theta, self.core, self.dataset, self.target)
         if sums is None:
             check_bytes(theta, self.target.arguments())  # both keep log terms at all nodes

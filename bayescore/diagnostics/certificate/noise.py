@@ -13,10 +13,8 @@ from numpy.typing import NDArray
 
 from bayescore.diagnostics.certificate.flat import without_moments
 from bayescore.diagnostics.certificate.joint import JointDraws, JointStrategy
-from bayescore.diagnostics.certificate.provenance import trouble_of_densities
+from bayescore.diagnostics.certificate.provenance import trouble_of_identities
 from bayescore.diagnostics.certificate.stein import enough_draws, stein
-from bayescore.diagnostics.results import longer_warm_up
-from bayescore.models.posterior import log_joint_density
 from bayescore.numerics.psis import tail_k
 from bayescore.priors import Prior
 from bayescore.priors.by_name import prior_from_dict
@@ -30,22 +28,14 @@ from bayescore.validation import DataError
 class NoiseStrategy(JointStrategy):
     """The strategy for draws that have the sd of the noise, with group terms or without."""
 
+    sampler = "normal"
+
     @property
     def all_priors(self) -> tuple[Prior, GroupPrior | None, GroupPrior]:
         """Those of coefficients, of sds of effects, and of the sd of the noise."""
         attrs = self.beta.attrs
         of_noise = group_prior_from_dict(json.loads(attrs["sd_prior"]))
         return prior_from_dict(self.beta.story["prior"]), group_prior_of(attrs), of_noise
-
-    def provenance(self) -> str:
-        """Return why the draws are not those of the coreset's posterior, by attributes and stored log densities."""
-        trouble = super(JointStrategy, self).provenance()
-        if trouble or self.beta.attrs.get("sampler") != "normal":
-            return trouble
-        return trouble_of_densities(self.beta, self._log_density, told=self.told)
-
-    def _log_density(self, at: IntArray) -> FloatArray:
-        return log_joint_density(self.beta.predictor().take(at), self.core, self.beta.family, self.all_priors)
 
     def miss(self) -> str:
         """Return how changed draws miss Stein's identities of the posterior; empty if they do not, or are as drawn."""
@@ -65,12 +55,7 @@ class NoiseStrategy(JointStrategy):
         shape = len(self.beta.draws), -1, draws.shape[1]
         names = [*self.beta.features, "log sigma"]
         missed = stein(draws.reshape(shape), gradients.reshape(shape), np.diag(draws.var(axis=0)), names)
-        if not missed:
-            return ""
-        return (
-            f"The draws are not those of the posterior of the coreset: {missed} If nobody changed them, sample again, "
-            f"with {longer_warm_up(self.beta)}."
-        )
+        return trouble_of_identities(missed, self.beta)
 
     def tails(self) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Return k-hat of each coordinate's tail, and which have no moments."""

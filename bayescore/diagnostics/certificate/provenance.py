@@ -195,13 +195,20 @@ def miss(posterior: Posterior, core: Coreset, family: Family, origin: Origin) ->
     if not found:
         return ""
     if origin.prior is not None:
-        return (
-            f"The draws are not those of the posterior of the coreset: {found} If nobody changed them, sample again, "
-            f"with {longer_warm_up(posterior)}."
-        )
+        return trouble_of_identities(found, posterior)
     return (
         "The draws were not made by bayescore.sample, or were changed since, and they are not those of the coreset's "
         f"posterior under a prior that matters little: {found} If they are of a model of your own, give model=."
+    )
+
+
+def trouble_of_identities(missed: str, posterior: Posterior) -> str:
+    """Return what to do where draws miss an identity of their density, as `missed` says; empty if they do not."""
+    if not missed:
+        return ""
+    return (
+        f"The draws are not those of the posterior of the coreset: {missed} If nobody changed them, sample again, "
+        f"with {longer_warm_up(posterior)}."
     )
 
 

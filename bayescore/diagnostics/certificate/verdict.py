@@ -7,6 +7,7 @@ resampled. `certify` has the order of the verdicts.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,10 +52,10 @@ class Judgement:
     effects: pd.DataFrame
 
 
-def judge(weigher: Weigher, max_draws: int) -> Judgement:
-    """Return what the passes over the full data say about a posterior."""
+def judge(weigher: Weigher, max_draws: int, weigh: Callable[[IntArray], Weighed]) -> Judgement:
+    """Return what the passes over the full data say about a posterior, some of whose draws are weighed by `weigh`."""
     posterior = weigher.posterior
-    whole = first = weigher.weigh(posterior.positions(max_draws))
+    whole = first = weigh(posterior.positions(max_draws))
     k, without = weigher.tails()
     logs = np.array([name.startswith("log sigma_") for name in posterior.features])
     heavy = np.where(without, np.where(logs, 2, 1), 0)

@@ -107,9 +107,6 @@ class Weigher(Protocol):
     def provenance(self) -> str:
         """Return why the draws are not those of the coreset's posterior by their attributes; empty if they are."""
 
-    def check_memory(self, at: IntArray) -> None:
-        """Raise `DataError` where weighing some draws takes too much memory."""
-
     def miss(self) -> str:
         """Return how the draws miss Stein's identities of the coreset's posterior; empty if they do not."""
 
@@ -117,7 +114,7 @@ class Weigher(Protocol):
         """Return what draws miss of marginal densities with long tails, and the remedy; None if nothing."""
 
     def weigh(self, at: IntArray) -> Weighed:
-        """Return some draws weighed by the full data."""
+        """Return some draws weighed by the full data; raise `DataError` where that takes too much memory."""
 
     def tails(self) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Return k-hat of each coordinate's tail, and which coordinates have no moments, shape (D,) each."""

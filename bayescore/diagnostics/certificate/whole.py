@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from bayescore.data.coreset import Coreset, Shortfall
 from bayescore.data.dataset import Dataset
@@ -32,7 +31,6 @@ from bayescore.diagnostics.certificate.nodes import core_moments
 from bayescore.diagnostics.certificate.noise import NoiseStrategy
 from bayescore.diagnostics.certificate.weigh import Weighed, Weigher
 from bayescore.diagnostics.elpd import Density, PassSums, SampledCounts, elpd_loo, pass_sums
-from bayescore.diagnostics.results import Remedy
 from bayescore.diagnostics.row_sums import DrawnApproximation, RowSums, RowSumsPlan, check_finite, check_weight
 from bayescore.families import Family
 from bayescore.families.family import check_family
@@ -143,52 +141,17 @@ class WholeDraws(Weighed):
 
 
 @dataclass(frozen=True, eq=False)
-class Whole:
-    """The strategy for draws of all rows; `inner` is that for coresets of such a model."""
+class AllRows:
+    """What weighs draws of all rows; `weigher` is the strategy for coresets of such a model."""
 
-    inner: Weigher
+    weigher: Weigher
     beta: Posterior  # the coefficients as read
-    core: Coreset
     family: Family
 
     @property
-    def dataset(self) -> Dataset:
-        """The full data."""
-        return self.inner.dataset
-
-    @property
-    def posterior(self) -> Posterior:
-        """Draws of all coordinates that are judged."""
-        return self.inner.posterior
-
-    @property
-    def remedy(self) -> str:
-        """What to do where the coreset's posterior does not cover the full data's."""
-        return self.inner.remedy
-
-    @property
-    def scope(self) -> str:
-        """What the verdict assumes."""
-        return self.inner.scope
-
-    def provenance(self) -> str:
-        """Return why the draws are not those of the coreset's posterior by their attributes; empty if they are."""
-        return self.inner.provenance()
-
-    def check_memory(self, at: IntArray) -> None:
-        """Do nothing: no draw is weighed. Where data do not agree, `weigh` checks it."""
-
-    def miss(self) -> str:
-        """Return how the draws miss Stein's identities of the coreset's posterior; empty if they do not."""
-        return self.inner.miss()
-
-    def unseen(self) -> tuple[str, Remedy] | None:
-        """Return what draws miss of marginal densities with long tails, and the remedy; None if nothing."""
-        return self.inner.unseen()
-
-    def tails(self) -> tuple[FloatArray, NDArray[np.bool_]]:
-        """Return k-hat of each coordinate's tail, and which coordinates have no moments."""
-        return self.inner.tails()
+    def core(self) -> Coreset:
+        """The coreset, which has all rows or their sums."""
+        return self.weigher.core
 
     @cached_property
     def _draws(self) -> Predictor:
@@ -198,8 +161,8 @@ class Whole:
     def _sums(self) -> RowSums:
         """Sums over the data at the mean of all draws; one pass."""
         near = DrawnApproximation.of(self.family, self._draws)
-        found = RowSums.of(self.dataset, RowSumsPlan.near(near, self.core))
-        check_finite(self.dataset, found.terms.coefficients.precision)
+        found = RowSums.of(self.weigher.dataset, RowSumsPlan.near(near, self.core))
+        check_finite(self.weigher.dataset, found.terms.coefficients.precision)
         check_weight(self.core, found.weight)
         return found
 
@@ -219,8 +182,7 @@ class Whole:
     def weigh(self, at: IntArray) -> Weighed:
         """Return draws that need no weights; those of other data weighed as any."""
         if self._difference:
-            self.inner.check_memory(at)
-            return replace(self.inner.weigh(at), note=self._difference)
+            return replace(self.weigher.weigh(at), note=self._difference)
         draws = self._draws.take(at)
         return WholeDraws(
             at=at,
@@ -233,7 +195,7 @@ class Whole:
             sums=partial(self._at, draws),
             by_group=bool(self.core.groups) and one_intercept(self.core.groups),
             of_groups=partial(self._of_groups, at),
-            density=self.inner.density(None) if isinstance(self.inner, Moved) else None,
+            density=self.weigher.density(None) if isinstance(self.weigher, Moved) else None,
         )
 
     def _at(self, draws: Predictor) -> PassSums:
@@ -245,17 +207,17 @@ class Whole:
 
     def _of_groups(self, at: IntArray) -> FloatArray | None:
         """Return log-likelihoods of groups at draws; None where that takes long."""
-        inner = self.inner
+        weigher = self.weigher
         if len(self.core) * len(at) > _FEW:
             return None
-        if isinstance(inner, NoiseStrategy):
-            within = squares_within(self.beta.flat[at], self.core, self.dataset)
-            return None if within is None else inner.of_groups(at, within)
-        assert isinstance(inner, Marginal)
-        theta, arguments = inner.posterior.flat[at], inner.target.arguments()
+        if isinstance(weigher, NoiseStrategy):
+            within = squares_within(self.beta.flat[at], self.core, self.weigher.dataset)
+            return None if within is None else weigher.of_groups(at, within)
+        assert isinstance(weigher, Marginal)
+        theta, arguments = weigher.posterior.flat[at], weigher.target.arguments()
         log_p = core_moments(theta, arguments)[1].log_p[:, :-1]
         if self.family.quadratic:
-            squares = squares_within(theta[:, :-1], self.core, self.dataset)
+            squares = squares_within(theta[:, :-1], self.core, self.weigher.dataset)
             if squares is None:
                 return None
             log_p -= squares / (2.0 * self.family.unit**2)
@@ -285,11 +247,6 @@ def weigher_of(
         raise ValueError("model= of a coreset with groups cannot be certified; certify the draws of sample(core)")
     of_groups = Marginal if one_intercept(core.groups) else JointStrategy
     return of_groups(idata, posterior, core, dataset)
-
-
-def strategy(core: Coreset, weigher: Weigher, posterior: Posterior, family: Family) -> Weigher:
-    """Return the strategy for draws of all rows, where the coreset has them or their sums."""
-    return Whole(weigher, posterior, core, family) if core.lossless else weigher
 
 
 def _of_model(model: Any, idata: Any, core: Coreset, drawn: tuple[Family, Prior | None]) -> OfModel:
