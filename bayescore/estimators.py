@@ -23,7 +23,7 @@ from bayescore.data.tables import is_table
 from bayescore.fitting.fit import fit_given
 from bayescore.fitting.route import FitOptions, Given
 from bayescore.priors import Prior
-from bayescore.samplers.posterior import coefficients
+from bayescore.samplers.posterior import flat_draws
 from bayescore.samplers.predict import log_predictive
 from bayescore.text import listed
 from bayescore.types import INTERCEPT, FloatArray
@@ -139,7 +139,7 @@ class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.fit_ = fit_given(given, self._family, self.prior, **own)
         self.coreset_, self.idata_, self.certificate_ = self.fit_.coreset, self.fit_.idata, self.fit_.certificate
         self.classes_ = np.unique(y)
-        coef = coefficients(self.idata_, "idata_", "coef")[0].mean(axis=(0, 1))
+        coef = flat_draws(self.idata_, "coef").mean(axis=0)
         first = self.coreset_.design.constant is not None
         self.coef_, self.intercept_ = coef[None, int(first) :], coef[:1] if first else np.zeros(1)
         return self

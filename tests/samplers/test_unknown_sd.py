@@ -10,7 +10,7 @@ from scipy import stats
 
 import bayescore as bc
 from bayescore.data.dataset import Dataset
-from bayescore.diagnostics.certificate.noise import NoiseStrategy
+from bayescore.diagnostics.certificate.joint import NoiseStrategy
 from bayescore.diagnostics.certificate.whole import squares_within
 from bayescore.models.normal import GroupSdPosterior, NoiseSdPosterior
 from bayescore.models.predictor import multipliers

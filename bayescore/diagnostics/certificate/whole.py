@@ -25,10 +25,15 @@ from bayescore.data.coreset import Coreset, Shortfall
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import one_intercept
 from bayescore.diagnostics.certificate.flat import Moved
-from bayescore.diagnostics.certificate.joint import JointStrategy, effect_label_weights, effects_of, sizes_of
+from bayescore.diagnostics.certificate.joint import (
+    JointStrategy,
+    NoiseStrategy,
+    effect_label_weights,
+    effects_of,
+    sizes_of,
+)
 from bayescore.diagnostics.certificate.marginal import Marginal, elpd_logo, left_out
 from bayescore.diagnostics.certificate.nodes import core_moments
-from bayescore.diagnostics.certificate.noise import NoiseStrategy
 from bayescore.diagnostics.certificate.weigh import Weighed, Weigher
 from bayescore.diagnostics.elpd import Density, PassSums, SampledCounts, elpd_loo, pass_sums
 from bayescore.diagnostics.row_sums import DrawnApproximation, RowSums, RowSumsPlan, check_finite, check_weight
