@@ -237,7 +237,7 @@ def _add_roles(p: argparse.ArgumentParser) -> None:
 
 
 def _add_sampling(p: argparse.ArgumentParser) -> None:
-    from bayescore.samplers.registry import AUTO, SAMPLERS
+    from bayescore.samplers.sample import AUTO, SAMPLERS
 
     p.add_argument("--sampler", default=AUTO, help=f"{', '.join((AUTO, *SAMPLERS))} (default: %(default)s)")
     p.add_argument("--draws", type=int, default=1000, help="draws of each chain (default: %(default)s)")

@@ -36,7 +36,7 @@ from bayescore.fitting.route import FitOptions, Given, Route, Step
 from bayescore.models.groups.effects import EffectDraws
 from bayescore.priors import Normal, Prior
 from bayescore.priors.groups import GroupPrior
-from bayescore.samplers.registry import AUTO, SAMPLERS, check_fit, check_sd
+from bayescore.samplers.sample import AUTO, SAMPLERS, check_fit, check_sd
 from bayescore.validation import DataError, RandomState, check_positive, check_seed, one_seed
 
 DEFAULT_OPTIONS = FitOptions()

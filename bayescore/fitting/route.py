@@ -85,8 +85,7 @@ from bayescore.priors.groups import GroupPrior, check_group_prior, default_prior
 from bayescore.progress import say, step
 from bayescore.report.certify import Certificate, certify
 from bayescore.samplers.posterior import of_own_model, read_posterior
-from bayescore.samplers.registry import AUTO, SAMPLERS
-from bayescore.samplers.sample import sample
+from bayescore.samplers.sample import AUTO, SAMPLERS, sample
 from bayescore.samplers.summaries import DataUnits, with_scales
 from bayescore.text import counted, number
 from bayescore.types import INTERCEPT, FloatArray, WeightedData

@@ -28,7 +28,7 @@ from bayescore.priors import MultivariateNormal
 from bayescore.priors.groups import is_default, standard_prior
 from bayescore.report.certify import Certificate, certify, certify_update
 from bayescore.samplers.posterior import Posterior, read_posterior
-from bayescore.samplers.registry import AUTO
+from bayescore.samplers.sample import AUTO
 from bayescore.types import NO_GROUP, NO_ROW
 from bayescore.validation import DataError, warn
 

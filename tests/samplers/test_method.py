@@ -47,7 +47,7 @@ def test_a_sampler_by_augmentation_is_handed_signed_rows_and_the_prior_at_zero(m
 
     made = augmentation("new", "a new one", "logistic", prepare, advance)
     assert (made.families, made.needs) == (("logistic",), ("gaussian",))
-    monkeypatch.setitem(__import__("bayescore.samplers.registry", fromlist=["x"]).SAMPLERS, "new", made)
+    monkeypatch.setitem(__import__("bayescore.samplers.sample", fromlist=["x"]).SAMPLERS, "new", made)
     rng = np.random.default_rng(0)
     y = np.where(rng.random(30) < 0.5, 1, -1).astype(np.int8)
     rows = WeightedData(rng.normal(size=(30, 2)), y, rng.uniform(1, 2, 30), np.arange(30))

@@ -8,7 +8,7 @@ from bayescore.cli import parser
 from bayescore.families.family import FAMILIES
 from bayescore.numerics.chains import ess, mcse_mean
 from bayescore.priors.prior import PRIORS
-from bayescore.samplers.registry import AUTO, SAMPLERS, by_default, described, fits
+from bayescore.samplers.sample import AUTO, SAMPLERS, by_default, described, fits
 from tests.conftest import make_rows
 from tests.samplers.random_walk import RANDOM_WALK
 
