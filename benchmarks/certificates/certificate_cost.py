@@ -41,7 +41,7 @@ import bayescore as bc
 from bayescore.data.dataset import Dataset
 from bayescore.diagnostics import averages, row_sums
 from bayescore.diagnostics import loo as loo_pass
-from bayescore.diagnostics.certificate import sampled
+from bayescore.diagnostics.certificate import nodes as sampled
 from bayescore.diagnostics.row_sums import RowSums, RowSumsPlan
 from bayescore.families.family import FAMILIES
 from bayescore.models.laplace import LaplaceApproximation

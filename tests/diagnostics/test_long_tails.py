@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 import bayescore as bc
-from bayescore.diagnostics.certificate.profiles import unseen
+from bayescore.diagnostics.certificate.provenance import unseen
 from bayescore.diagnostics.results import Need
 from bayescore.families.family import check_family
 from bayescore.models.posterior import log_likelihoods

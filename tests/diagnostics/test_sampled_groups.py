@@ -9,11 +9,10 @@ from scipy import special
 
 import bayescore as bc
 from bayescore.data.dataset import Dataset
-from bayescore.diagnostics.certificate import sampled as sampled_groups
+from bayescore.diagnostics.certificate import nodes as sampled_groups
 from bayescore.diagnostics.certificate import weigh
 from bayescore.diagnostics.certificate.marginal import MarginalDraws
-from bayescore.diagnostics.certificate.nodes import node_sums
-from bayescore.diagnostics.certificate.sampled import sampled_sums
+from bayescore.diagnostics.certificate.nodes import node_sums, sampled_sums
 from bayescore.diagnostics.certificate.weigh import pieces_of
 from bayescore.families.family import check_family
 from bayescore.models.groups.marginal import CollapsedTarget

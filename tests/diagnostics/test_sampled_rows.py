@@ -9,9 +9,8 @@ from scipy import special
 
 import bayescore as bc
 from bayescore.data.dataset import Dataset
-from bayescore.diagnostics.certificate import sampled as sampled_rows
-from bayescore.diagnostics.certificate.nodes import node_sums
-from bayescore.diagnostics.certificate.sampled import GroupTerms, sampled_row_sums
+from bayescore.diagnostics.certificate import nodes as sampled_rows
+from bayescore.diagnostics.certificate.nodes import GroupTerms, node_sums, sampled_row_sums
 from bayescore.families.family import check_family
 from bayescore.models.groups.marginal import CollapsedTarget
 from bayescore.priors.groups import DEFAULT_GROUP_PRIOR

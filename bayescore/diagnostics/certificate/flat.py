@@ -28,8 +28,14 @@ from numpy.typing import NDArray
 from bayescore.coresets.separation import warn_if_completely_separated
 from bayescore.data.coreset import Coreset, Shortfall
 from bayescore.data.dataset import Dataset
-from bayescore.diagnostics.certificate.profiles import unseen
-from bayescore.diagnostics.certificate.provenance import Origin, miss, move_behind, origin_of, trouble_of_densities
+from bayescore.diagnostics.certificate.provenance import (
+    Origin,
+    miss,
+    move_behind,
+    origin_of,
+    trouble_of_densities,
+    unseen,
+)
 from bayescore.diagnostics.certificate.weigh import Weighed
 from bayescore.diagnostics.elpd import Density, PassSums, SampledCounts, elpd_loo
 from bayescore.diagnostics.results import Remedy

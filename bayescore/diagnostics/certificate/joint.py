@@ -32,12 +32,12 @@ from bayescore.data.dataset import Dataset
 from bayescore.data.design import Grouping
 from bayescore.diagnostics.certificate.estimates import interquartile_sd
 from bayescore.diagnostics.certificate.flat import without_moments
-from bayescore.diagnostics.certificate.profiles import unseen
 from bayescore.diagnostics.certificate.provenance import (
     covariance_of,
     trouble_of_densities,
     trouble_of_groups,
     trouble_of_identities,
+    unseen,
 )
 from bayescore.diagnostics.certificate.stein import Damping, Scores, enough_draws, scores, stein
 from bayescore.diagnostics.certificate.weigh import (

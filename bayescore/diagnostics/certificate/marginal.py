@@ -29,9 +29,10 @@ from bayescore.diagnostics.certificate.nodes import (
     check_bytes,
     marginal_log_likelihoods,
     node_sums,
+    sampled_row_sums,
+    sampled_sums,
 )
 from bayescore.diagnostics.certificate.provenance import trouble_of_densities
-from bayescore.diagnostics.certificate.sampled import sampled_row_sums, sampled_sums
 from bayescore.diagnostics.certificate.stein import Scores, checked, scores
 from bayescore.diagnostics.certificate.weigh import Weighed, effects_table, pieces_of
 from bayescore.diagnostics.elpd import SampledCounts

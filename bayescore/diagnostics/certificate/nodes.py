@@ -1,11 +1,46 @@
-"""What the full data and the coreset say about each group's effect at draws of (beta, log sigma).
+r"""What the full data and the coreset say about each group's effect at draws of (beta, log sigma).
 
 Log terms at the M nodes of all groups take 8 M bytes a draw and are kept once, of the full data; all else is found from
 pieces of the draws or of the groups.
+
+What the full data say about (1 | g) at draws, from one pass over all groups and whole groups of a sample.
+
+Let d_g(theta) be the log-likelihood of group g by the full data less that by the coreset, effects integrated out, and
+q_g its quadratic at the coreset's mode t, by Louis' identities. A pass at t gives the sum of the quadratics; what is
+left is estimated from a sample that has group g with probability pi_g,
+
+.. math:: \sum_g d_g(\theta) \approx \sum_g q_g(\theta) + \sum_{g \in S} \frac{d_g(\theta) - q_g(\theta)}{\pi_g}.
+
+pi_g grows with how far the coreset's effect at t is off, in mean and sd, and with the skewness of the group's
+likelihood, so that groups that the coreset does not fit are in for certain. The others' effects, and their
+log-likelihoods for the elpd, are the coreset's moved by what the pass at t says. Sampled groups tell the standard error
+of the sum, and how good the moved effects are. A larger sample is drawn, once, where the error is too large; where that
+does not do, or has most of the rows, all rows are to be evaluated.
+
+What the full data say about (1 | g) at draws, where groups are few and large: one pass, and a sample of their rows.
+
+At the coreset's mode t of beta, and the mean effect m_g there, a pass finds value, gradient and curvature of each
+group's log-likelihood by (beta, b). What rows are beyond second order is summed over a sample of them
+(`diagnostics.row_sums`), so that at draws and nodes b of the group's effect
+
+.. math:: \ell_g(\beta, b) \approx Q_g(\beta, b) + \sum_{n \in S} \frac{w_n}{\pi_n} \ell(x_n \beta + b + o_n, y_n),
+
+Q_g the second-order terms of all rows of the group less those of its weighted sample. Integrals over b, moments of
+effects and draws of them follow as from all rows. The sample tells the standard error of the sum over groups.
+
+When to use it: where a sample of whole groups would be most of the rows (`sampled_sums`).
+
+References
+----------
+Louis (1982), Finding the observed information matrix when using the EM algorithm, JRSS B 44. Ohlsson (1998), Sequential
+Poisson sampling, Journal of Official Statistics 14.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial, reduce
+from operator import add
 from typing import NamedTuple
 
 import numpy as np
@@ -14,13 +49,29 @@ from scipy import special
 
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
+from bayescore.data.sources import as_source
 from bayescore.diagnostics.certificate.weigh import Columns, DrawnEffectMoments, effect_columns, joined, pieces_of
-from bayescore.diagnostics.row_sums import check_finite, check_weight
+from bayescore.diagnostics.row_sums import SAVES, RowSumsPlan, check_finite, check_weight, gather
+from bayescore.families import Family
+from bayescore.limits import MAX_SUM_ERROR
 from bayescore.models.groups.effects import effects_given
-from bayescore.models.groups.marginal import CollapsedArguments, CollapsedTarget, n_nodes, nodes_at
+from bayescore.models.groups.marginal import CollapsedArguments, CollapsedTarget, inclusion_of, n_nodes, nodes_at
+from bayescore.models.groups.marginal_mode import MarginalPoint, at_point
 from bayescore.models.groups.nodes import DrawNodes, figures, weigh_nodes
-from bayescore.models.groups.rows import values_at
-from bayescore.types import FloatArray, IntArray
+from bayescore.models.groups.rows import (
+    THIRD,
+    effect_multipliers,
+    label_weights,
+    look_at_rows,
+    look_at_source,
+    values_at,
+)
+from bayescore.models.laplace import largest_sample, with_remainders
+from bayescore.models.posterior import Derivatives
+from bayescore.models.row_kernels import derivatives_of
+from bayescore.numerics.elementary import EffectNodes
+from bayescore.numerics.sampling import Chosen, hash_uniforms
+from bayescore.types import NO_GROUP, FloatArray, IntArray, WeightedData, stack
 from bayescore.validation import DataError
 
 MAX_BYTES = 8 << 30
@@ -30,7 +81,7 @@ FEWEST_DRAWS = 100
 """Draws that importance weights need at least."""
 
 _NUMBERS = 11  # of 8 bytes for a group and draw beside log terms: nodes, and figures on both sides
-_PIECE = 1 << 24  # bytes of the log terms of a piece of the draws
+_PIECE_BYTES = 1 << 24  # bytes of the log terms of a piece of the draws
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,7 +290,387 @@ def marginal_log_likelihoods(theta: FloatArray, target: CollapsedTarget) -> Floa
 def _pieces(theta: FloatArray, arguments: CollapsedArguments) -> Iterator[tuple[slice, DrawNodes, FloatArray]]:
     """Give the nodes and log terms of pieces of the draws."""
     sigma = float(np.exp(theta[:, -1].max()))
-    step = max(1, _PIECE // (8 * n_nodes(sigma, arguments)))
+    step = max(1, _PIECE_BYTES // (8 * n_nodes(sigma, arguments)))
     for start in range(0, len(theta), step):
         cut = slice(start, start + step)
         yield cut, *nodes_at(theta[cut], arguments, sigma=sigma)
+
+
+FEWEST, MOST = 50, 500
+"""Groups of a sample: as many as have `ROWS` rows, within these."""
+
+
+ROWS = 50_000
+
+
+LARGEST_SHARE = 0.5  # of all rows, above which a sample of groups saves nothing
+
+
+EQUAL_SHARE = 0.1  # of the sampling probabilities, that all groups have alike
+
+
+_SPARE = 1.2  # by which a second, larger sample is to be more exact than asked
+
+
+_SEED = 1982  # of the sample: the same data give the same groups
+
+
+_TINY = 1e-300
+
+
+_FIGURES = 1 << 22  # groups times draws, of all figures of all groups
+
+
+_FIGURE = 33  # bytes of a sampled group at a draw: log-likelihood, what is left of it, moments and where nodes miss it
+
+
+_PIECE = 1 << 20  # log terms at the nodes of sampled groups, 8 MB; a block that waits has as many
+
+
+def sampled_sums(theta: FloatArray, core: Coreset, dataset: Dataset, target: CollapsedTarget) -> NodeSums | None:
+    """Return the sums at draws of (beta, log sigma), shape (S, p + 1); two or three passes. None if a sample fails."""
+    G, here = target.n_groups, target.point
+    if _size(core.n_total / G) >= LARGEST_SHARE * G:
+        return None
+    found = look_at_source(dataset, target.family, here.beta, here.nodes, column=target.column)
+    check_weight(core, float(found.weight.sum()))
+    full = at_point(lambda *_: found.sums, here.theta, here.nodes, target.priors)
+    check_finite(dataset, full.terms.gradient)
+    reach, count = _reach(full, here), found.n_rows[:-1]
+    share = _shares(reach)
+    size = _size(float(share @ count))
+    at = np.linspace(0, len(theta) - 1, _draws_of_all(len(theta), G)).round().astype(np.int64)
+    for _ in range(2):
+        inclusion = np.ones(G) if size >= G else inclusion_of(share, size)
+        if inclusion @ count + found.n_rows[-1] > LARGEST_SHARE * found.n_rows.sum():
+            return None
+        sample = _sample(inclusion)
+        kept = _rows_of(dataset, sample, G)
+        sampled = _GroupSample(target, core, full, kept, sample, inclusion[sample])
+        look = sampled.look(theta, at)
+        error = float(look.error.max())
+        if error <= MAX_SUM_ERROR:
+            return sampled.sums(theta, look, at, found.weight[:-1])
+        if not math.isfinite(error):
+            return None
+        size = math.ceil(len(sample) * (_SPARE * error / MAX_SUM_ERROR) ** 2)
+        if size * len(theta) * _FIGURE > MAX_BYTES:
+            return None
+    return None
+
+
+def _draws_of_all(n_draws: int, n_groups: int) -> int:
+    """Return at how many of the draws all groups are looked at: effects differ little between draws of the rest."""
+    return min(n_draws, max(FEWEST_DRAWS, _FIGURES // n_groups))
+
+
+def _reach(full: MarginalPoint, core: MarginalPoint) -> FloatArray:
+    """Return how far what is left of each group may reach, shape (G,), in shares."""
+    a, b, real = full.effects, core.effects, slice(None, -1)
+    gap = np.abs(a.mean - b.mean)[real] / np.sqrt(b.variance[real]) + np.abs(np.log(a.variance / b.variance))[real]
+    skew = np.abs(full.sums.own[real, THIRD]) * a.variance[real] ** 1.5
+    parts = [np.where(np.isfinite(each), each, np.nanmax(each, initial=1.0)) for each in (gap, skew)]
+    return np.asarray(sum(each / max(float(each.sum()), _TINY) for each in parts))
+
+
+def _size(rows: float) -> int:
+    """Return the size of a sample of groups that have so many rows each."""
+    return int(np.clip(ROWS / max(rows, 1.0), FEWEST, MOST))
+
+
+def _shares(reach: FloatArray) -> FloatArray:
+    """Return the groups' shares in the probabilities that they are in the sample, shape (G,)."""
+    p = (1.0 - EQUAL_SHARE) * reach / max(float(reach.sum()), _TINY) + EQUAL_SHARE / len(reach)
+    return np.asarray(p / p.sum())
+
+
+def _sample(inclusion: FloatArray) -> IntArray:
+    """Return the groups of a sample of fixed size, in order."""
+    key = hash_uniforms(0, len(inclusion), _SEED) / inclusion
+    key[inclusion >= 1.0] = -1.0
+    size = round(float(inclusion.sum()))
+    return np.sort(np.argsort(key, kind="stable")[:size])
+
+
+def _rows_of(dataset: Dataset, sample: IntArray, n_groups: int) -> WeightedData:
+    """Return the rows of sampled groups, their codes places in the sample, and those of no group; one pass."""
+    place = np.full(n_groups + 1, -2)
+    place[sample], place[-1] = np.arange(len(sample)), NO_GROUP
+
+    def of_block(_: int, block: WeightedData) -> WeightedData:
+        assert block.group is not None
+        codes = place[block.group[:, 0]]
+        kept = np.flatnonzero(codes != -2)
+        rows = block.take(kept)
+        return WeightedData(rows.X, rows.y, rows.weights, rows.index, offset=rows.offset, group=codes[kept, None])
+
+    return stack(list(dataset.map(of_block, "certifying", canonical=True)))
+
+
+class _GroupEstimates(NamedTuple):
+    """Sampled groups at S draws by the full data.
+
+    `log_p`, shape (S, number), is their log-likelihood, `left`, shape (S,), the sum of what the quadratics leave, and
+    `error`, shape (S,), its standard error. `effects` and `astray` are of some of the draws. `near` says whether
+    effects are the coreset's, moved.
+    """
+
+    log_p: FloatArray
+    left: FloatArray
+    error: FloatArray
+    effects: DrawnEffectMoments
+    astray: NDArray[np.bool_]
+    near: bool
+
+
+@dataclass(frozen=True, eq=False)
+class _GroupSample:
+    """A sample of groups, their rows and those of no group; `full` is the pass over all at the coreset's mode."""
+
+    target: CollapsedTarget
+    core: Coreset
+    full: MarginalPoint
+    rows: WeightedData
+    sample: IntArray
+    inclusion: FloatArray
+
+    @property
+    def each(self) -> FloatArray:
+        """What a group stands for; the last are the rows of no group, as in `places`."""
+        return 1.0 / np.append(self.inclusion, 1.0)
+
+    @property
+    def places(self) -> IntArray:
+        """Places of the sampled groups among all."""
+        return np.append(self.sample, self.target.n_groups)
+
+    def look(self, theta: FloatArray, at: IntArray) -> _GroupEstimates:
+        """Evaluate the sampled groups at draws; their effects are kept of those `at`, in order."""
+        arguments, each = self.target.arguments().of(self.sample, np.ones(len(self.sample))), self.each
+        log_p, quadratics = np.empty((len(theta), len(self.places))), self._terms()
+        left, shape = np.empty_like(log_p), (len(at), len(self.sample))
+        effects, astray = DrawnEffectMoments.empty(shape), np.zeros(shape, dtype=bool)
+        step = max(1, _PIECE // n_nodes(float(np.exp(theta[:, -1].max())), arguments))
+        cuts = [slice(start, min(start + step, len(theta))) for start in range(0, len(theta), step)]
+        sums = np.zeros((5, len(self.sample)))
+        for cut in cuts:
+            nodes, own = core_moments(theta[cut], arguments)
+            terms = values_at(Dataset(as_source(self.rows)), nodes, self.target.family, column=self.target.column)[0]
+            weigh_nodes(terms, nodes)
+            found = NodeMoments.of_terms(terms, nodes)
+            log_p[cut] = found.log_p
+            left[cut] = found.log_p - own.log_p - _quadratics(quadratics, theta[cut] - self.target.point.theta)
+            sums += [part.sum(axis=0) for part in (*own.effects, own.effects.mean**2, *found.effects)]
+            some = slice(*np.searchsorted(at, [cut.start, cut.stop]))
+            here = at[some] - cut.start
+            effects.put(some, found.effects.of_draws(here))
+            astray[some] = found.astray[here]
+        left -= left.mean(axis=0)
+        left *= each
+        open_ = 1.0 - 1.0 / each
+        many, square = float((open_ > 0.0).sum()), np.empty(len(theta))
+        for cut in cuts:
+            middle = left[cut] @ open_ / max(float(open_.sum()), _TINY)
+            square[cut] = (left[cut] - middle[:, None]) ** 2 @ open_
+        error = np.sqrt(square * many / max(many - 1.0, 1.0))
+        return _GroupEstimates(log_p, left.sum(axis=1), error, effects, astray, self._near(sums / len(theta)))
+
+    def sums(self, theta: FloatArray, look: _GroupEstimates, at: IntArray, labels: FloatArray) -> NodeSums | None:
+        """Return the sums at draws; None where the other groups' effects are not as near as the sums."""
+        if not look.near:
+            return None
+        here, arguments = self.target.point, self.target.arguments()
+        a, b, real = self.full.effects, here.effects, slice(None, -1)
+        moves = Moves(
+            gain=a.log_marginal[real] - b.log_marginal[real],
+            shift=a.mean[real] - b.mean[real],
+            ratio=a.variance[real] / b.variance[real],
+            poor=a.poor[real].astype(bool),
+            places=self.sample,
+            evaluated=look.effects,
+            missed=look.astray,
+        )
+        ratio = _quadratics([self.full.terms - here.terms], theta - here.theta)[:, 0] + look.left
+        sample = Sample(self.sample, self.each[:-1], look.log_p[:, :-1], look.error)
+        return NodeSums(theta, ratio, moves, CoreMoments(theta[at], arguments), labels, arguments, sample=sample, at=at)
+
+    def _near(self, means: FloatArray) -> bool:
+        """Whether effects of sampled groups are the coreset's, moved, in mean and sd over draws.
+
+        `means` over draws, shape (5, number), are of mean, variance and squared mean of effects by the coreset, and of
+        mean and variance by the full data.
+        """
+        a, b, some = self.full.effects, self.target.point.effects, self.sample
+        core, core_variance, square, found, variance = means
+        sd = np.sqrt(core_variance + np.maximum(square - core**2, 0.0))
+        gaps = core + (a.mean - b.mean)[some] - found
+        ratios = core_variance * (a.variance / b.variance)[some] / variance
+        fitted = self.each[:-1] > 1.0  # the others are found
+        gap = np.maximum(np.abs(gaps / sd), 0.5 * np.abs(np.log(ratios)))
+        return bool((gap[fitted] <= MAX_SUM_ERROR).all())
+
+    def _terms(self) -> list[Derivatives]:
+        """Return value, gradient and minus the Hessian at the mode, full data less coreset, of each sampled group."""
+        both = [(self.rows, np.arange(len(self.sample))), (self.core, self.sample)]
+        parts = [self._each(rows, codes) for rows, codes in both]
+        return [one - other for one, other in zip(*parts, strict=True)]
+
+    def _each(self, rows: WeightedData, codes: IntArray) -> list[Derivatives]:
+        """Return the terms of some groups of rows, the last those of rows of no group."""
+        assert rows.group is not None
+        target, z = self.target, effect_multipliers(rows, self.target.column)
+        order = np.argsort(rows.group[:, 0], kind="stable")
+        own = rows.group[order, 0]
+        found = []
+        for g, place in zip([*codes, NO_GROUP], self.places, strict=True):
+            which = order[slice(*np.searchsorted(own, [g, g + 1]))]
+            part = rows.take(which)
+            group = np.full((len(which), 1), NO_GROUP if g == NO_GROUP else 0)
+            alone = WeightedData(part.X, part.y, part.weights, part.index, offset=part.offset, group=group)
+            nodes = EffectNodes(*(np.array([each[place], 0.0]) for each in target.point.nodes))
+            look = look_at_rows(alone, target.family, 1, z[which])
+            if g == NO_GROUP:
+                nodes = EffectNodes(np.zeros(2), np.ones(2))  # the first is of no rows: the same on both sides
+            found.append(at_point(look, target.point.theta, nodes, target.priors).terms)
+        return found
+
+
+def _quadratics(terms: list[Derivatives], step: FloatArray) -> FloatArray:
+    """Return values of quadratics at steps from their middle, shape (S, p + 1): (S, number)."""
+    gradients, precisions = np.array([each.gradient for each in terms]), np.array([each.precision for each in terms])
+    bend = np.einsum("sp,gpq,sq->sg", step, precisions, step, optimize=True)
+    return np.asarray(np.array([each.value for each in terms]) + step @ gradients.T - 0.5 * bend)
+
+
+_MOST_NUMBERS = 1 << 22  # of all groups' curvatures: 32 MB
+
+
+def sampled_row_sums(theta: FloatArray, core: Coreset, dataset: Dataset, target: CollapsedTarget) -> NodeSums | None:
+    """Return the sums at draws of (beta, log sigma), shape (S, p + 1), by one pass; None where a sample won't do."""
+    p, G = core.n_features, target.n_groups
+    if core.n_total <= SAVES * largest_sample(p) or (G + 1) * (p + 1) ** 2 > _MOST_NUMBERS:
+        return None
+    near = MarginalApproximation.of(target)
+
+    def labels_of(_: int, block: WeightedData) -> FloatArray:
+        return label_weights(block, near.codes(block), G + 1)
+
+    gathered, labels = gather(dataset, RowSumsPlan.near(near, core), labels_of, partial(reduce, add))
+    check_weight(core, float(labels.sum()))
+    sample = gathered.sample()
+    rows, arguments = sample.expanded(), target.arguments()
+    at, of_core = core_moments(theta, arguments)
+    if not (error := near.error(theta, sample, of_core)) <= MAX_SUM_ERROR:
+        return None
+    values = values_at(Dataset(as_source(rows)), at, target.family, column=target.column)[0]
+    (gathered.terms - near.terms(rows)).add_to(values, near, at)
+    weigh_nodes(values, at)
+    full = NodeMoments.of_terms(values, at)
+    ratio = full.log_p.sum(axis=1) - of_core.log_p.sum(axis=1)
+    check_finite(dataset, ratio)
+    return NodeSums(theta, ratio, full, of_core, labels[:-1], arguments, (values, at), error=error)
+
+
+@dataclass(frozen=True, eq=False)
+class MarginalApproximation:
+    """The `row_sums.Approximation` of beta and effects at the mode of their marginal posterior.
+
+    Given beta an effect is about normal, with mean center - slope (beta - theta) and the sd spread; shapes (G + 1,),
+    (G + 1, p) of the slope. The last entries, of rows of no group, are 0.
+    """
+
+    family: Family
+    theta: FloatArray  # of beta, (p,)
+    factor: FloatArray  # L, (p, p + 1), L L' the covariance of beta
+    center: FloatArray
+    spread: FloatArray
+    slope: FloatArray
+    column: int  # by which rows multiply their effect, see `effect_multipliers`
+
+    @classmethod
+    def of(cls, target: CollapsedTarget) -> "MarginalApproximation":
+        """Return that of a posterior at its mode."""
+        point, likelihoods = target.point, target.effects
+        information = likelihoods.information
+        shrunk = information / (information + np.exp(-2.0 * point.log_sigma))
+        center, spread = point.effects.mean.copy(), np.sqrt(point.effects.variance)
+        center[-1] = spread[-1] = 0.0
+        slope = likelihoods.slope * shrunk[:, None]
+        return cls(target.family, point.beta, target.factor[:-1], center, spread, slope, target.column)
+
+    def codes(self, rows: WeightedData) -> IntArray:
+        """Return the groups of rows, G for rows of none, shape (n,)."""
+        assert rows.group is not None
+        own = rows.group[:, 0]
+        return np.where(own < 0, len(self.center) - 1, own)
+
+    def _eta(self, rows: WeightedData, codes: IntArray) -> FloatArray:
+        z = effect_multipliers(rows, self.column)
+        return np.asarray(rows.with_offset(rows.X @ self.theta) + z * self.center[codes])
+
+    def predictors(self, block: WeightedData) -> tuple[FloatArray, FloatArray]:
+        """Return rows' predictors at the mode and their variances, shape (n,) each."""
+        codes, z = self.codes(block), effect_multipliers(block, self.column)
+        moves = block.X @ self.factor - z[:, None] * (self.slope @ self.factor)[codes]
+        return self._eta(block, codes), np.vecdot(moves, moves) + (z * self.spread[codes]) ** 2
+
+    def terms(self, block: WeightedData) -> "GroupTerms":
+        """Return the log-likelihoods of groups and their derivatives at the mode."""
+        codes = self.codes(block)
+        log_p, score, curvature, _ = derivatives_of(self._eta(block, codes), block.y, self.family)
+        order = np.argsort(codes, kind="stable")
+        ends = np.searchsorted(codes[order], np.arange(len(self.center) + 1))
+        X = np.column_stack([block.X, effect_multipliers(block, self.column)])[order]
+        w, n, p = block.weights[order], len(self.center), X.shape[1]
+        value, slope, bend = np.zeros(n), np.zeros((n, p)), np.zeros((n, p, p))
+        for g in np.flatnonzero(np.diff(ends)):
+            cut = slice(ends[g], ends[g + 1])
+            own, which = X[cut], order[cut]
+            value[g] = w[cut] @ log_p[which]
+            slope[g] = (w[cut] * score[which]) @ own
+            bend[g] = own.T @ ((w[cut] * curvature[which])[:, None] * own)
+        return GroupTerms(value, slope, bend)
+
+    def error(self, theta: FloatArray, sample: Chosen, core: NodeMoments) -> float:
+        """Return the standard error of the sum over groups at draws.
+
+        Remainders are those at a draw of each effect. Their variance is no less than that of their means over effects.
+        """
+        effects = core.effects
+        u = effects.mean + np.sqrt(effects.variance) * np.random.default_rng(0).standard_normal(effects.mean.shape)
+        moves = np.append(u - self.center[:-1], np.zeros((len(u), 1)), axis=1).T
+        steps = np.ascontiguousarray((theta[:, :-1] - self.theta).T)
+
+        def predictors(rows: WeightedData) -> tuple[FloatArray, FloatArray]:
+            codes = self.codes(rows)
+            return self._eta(rows, codes), rows.X @ steps + effect_multipliers(rows, self.column)[:, None] * moves[
+                codes
+            ]
+
+        none = np.zeros(len(theta))
+        return with_remainders(none, sample.expanded(), sample.inclusion, self.family, predictors).error
+
+
+@dataclass(frozen=True, eq=False)
+class GroupTerms:
+    """Log-likelihoods of groups, gradients and minus Hessians by (beta, b): (G + 1,), (G + 1, p + 1), two axes more."""
+
+    value: FloatArray
+    slope: FloatArray
+    bend: FloatArray
+
+    def __add__(self, other: "GroupTerms") -> "GroupTerms":
+        return GroupTerms(self.value + other.value, self.slope + other.slope, self.bend + other.bend)
+
+    def __sub__(self, other: "GroupTerms") -> "GroupTerms":
+        return GroupTerms(self.value - other.value, self.slope - other.slope, self.bend - other.bend)
+
+    def add_to(self, values: FloatArray, near: MarginalApproximation, at: DrawNodes) -> None:
+        """Add the second-order terms to log-likelihoods at nodes, shape (S, M)."""
+        step = at.theta[:, :-1] - near.theta
+        for g, (value, slope, bend) in enumerate(zip(self.value, self.slope, self.bend, strict=True)):
+            move = at.effects(g) - near.center[g]
+            flat = value + step @ slope[:-1] - 0.5 * np.vecdot(step @ bend[:-1, :-1], step)
+            pull = slope[-1] - step @ bend[:-1, -1]
+            part = values[:, at.first[g] : at.first[g + 1]]
+            part += flat[:, None] + (pull[:, None] - 0.5 * bend[-1, -1] * move) * move
