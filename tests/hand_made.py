@@ -11,7 +11,7 @@ from bayescore.fitting import Fit
 from bayescore.fitting.route import refused
 from bayescore.limits import PROB
 from bayescore.samplers.posterior import of_own_model, read_posterior
-from bayescore.samplers.poststratify import population_shares
+from bayescore.samplers.predict import population_shares
 from bayescore.types import WeightedData
 
 

@@ -68,8 +68,7 @@ from bayescore.models.predictor import Predictor
 from bayescore.models.row_kernels import derivatives_of
 from bayescore.numerics.sampling import CandidatePool, Candidates, Threshold, candidates, select
 from bayescore.samplers.posterior import Posterior
-from bayescore.samplers.poststratify import sums_of_piece
-from bayescore.samplers.predict import finite_design, groups_of, offset_of, positive_rows, raw_column
+from bayescore.samplers.predict import finite_design, groups_of, offset_of, positive_rows, raw_column, sums_of_piece
 from bayescore.text import listed
 from bayescore.types import NO_GROUP, FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError
