@@ -437,6 +437,52 @@ class Elpd:
     elpd_loo_moved: int = 0
 
 
+@dataclass(frozen=True, eq=False)
+class RowsLeftOut:
+    """Sampled rows left out, shape (m,) each: e_n, c_n, e_n less its cumulants under the weights, and k-hat.
+
+    `noise` is the Monte Carlo variance of the sum of w_n e_n over all rows, and `moved` counts the rows integrated by
+    moment matching.
+    """
+
+    value: FloatArray
+    first: FloatArray
+    rest: FloatArray
+    k: FloatArray
+    noise: float
+    moved: int
+
+
+def leave_rows_out(
+    sums: PassSums,
+    log_ratio: FloatArray,
+    weights: FloatArray,
+    draws: FloatArray | Predictor,
+    family: Family,
+    *,
+    n_chains: int,
+    density: Density | None = None,
+) -> RowsLeftOut:
+    """Leave out each of the sampled rows; arguments are those of `elpd_loo`."""
+    rows, n_rows = sums.left_out
+    log_p = np.concatenate([tile for _, tile in rows.tiles(draws, family)])
+    left = psis_loo(log_p, log_ratio)
+    moved = 0
+    if density is not None and isinstance(draws, np.ndarray) and np.count_nonzero(left.k > MAX_K) <= MOVED_ROWS:
+        worst = [n for n in np.argsort(-left.k, kind="stable")[:MOVED_ROWS] if left.k[n] > FINITE_K]
+        for n in worst:
+            one = moved_loo(rows.take(slice(n, n + 1)), draws, log_ratio, family, density)
+            if one.k[0] <= FINITE_K:
+                left.value[n], left.k[n], left.influence[n] = one.value[0], one.k[0], one.influence[0]
+                moved += 1
+    mean, var = sums.moments(log_p)
+    centre = log_p @ weights
+    scale = n_rows / len(rows)
+    change = scale * (rows.weights @ (left.influence - weights * (log_p - centre[:, None])))
+    noise = draws_variance(sums.log_likelihood.reshape(n_chains, -1, 1), weights, change) + sums.error**2
+    return RowsLeftOut(left.value, mean - 0.5 * var, left.value - centre + 0.5 * var, left.k, noise, moved)
+
+
 def elpd_loo(
     sums: PassSums,
     log_ratio: FloatArray,
@@ -457,32 +503,18 @@ def elpd_loo(
     if counts is not None:
         sums = sums.of_counts(counts, count_moments(draws, counts, family))
     rows, n_rows = sums.left_out
-    scale = n_rows / len(rows)
-    log_p = np.concatenate([tile for _, tile in rows.tiles(draws, family)])
-    left = psis_loo(log_p, log_ratio)
-    moved = 0
-    if density is not None and isinstance(draws, np.ndarray) and np.count_nonzero(left.k > MAX_K) <= MOVED_ROWS:
-        worst = [n for n in np.argsort(-left.k, kind="stable")[:MOVED_ROWS] if left.k[n] > FINITE_K]
-        for n in worst:
-            one = moved_loo(rows.take(slice(n, n + 1)), draws, log_ratio, family, density)
-            if one.k[0] <= FINITE_K:
-                left.value[n], left.k[n], left.influence[n] = one.value[0], one.k[0], one.influence[0]
-                moved += 1
-    n_bad = int(np.count_nonzero(left.k > MAX_K))
-    about = Elpd(elpd_loo_rows=len(rows), elpd_loo_bad_k=n_bad, elpd_loo_moved=moved)
+    left = leave_rows_out(sums, log_ratio, weights, draws, family, n_chains=n_chains, density=density)
+    n_bad, scale = int(np.count_nonzero(left.k > MAX_K)), n_rows / len(rows)
+    about = Elpd(elpd_loo_rows=len(rows), elpd_loo_bad_k=n_bad, elpd_loo_moved=left.moved)
     if n_bad > MAX_BAD_K_SHARE * len(rows):
         return about
-    mean, var = sums.moments(log_p)
-    centre = log_p @ weights
-    difference = rows.weights * (left.value - centre + 0.5 * var)
+    difference = rows.weights * left.rest
     elpd = float(weights @ sums.log_likelihood - 0.5 * sums.variance + scale * difference.sum())
-    square = sums.square + scale * float(rows.weights @ (left.value**2 - (mean - 0.5 * var) ** 2))
+    square = sums.square + scale * float(rows.weights @ (left.value**2 - left.first**2))
     sampling = 0.0 if scale == 1.0 else n_rows * (scale - 1.0) * float(difference.var(ddof=1))
     unknown = scale * float((difference[left.k > FINITE_K] ** 2).sum())  # their own standard error is not known
-    change = scale * (rows.weights @ (left.influence - weights * (log_p - centre[:, None])))
-    own = draws_variance(sums.log_likelihood.reshape(n_chains, -1, 1), weights, change)
     se = math.sqrt(max(square - elpd**2 / sums.weight, 0.0))
-    mcse = math.sqrt(sampling + unknown + own + sums.error**2)
+    mcse = math.sqrt(sampling + unknown + left.noise)
     # draws are off, and sums over them too: a log probability is negative
     if (elpd >= 0.0 and not family.quadratic) or mcse > se:
         return about

@@ -52,9 +52,10 @@ from bayescore.data.responses import described, events_of
 from bayescore.diagnostics.elpd import (
     PassSums,
     Responses,
+    RowsLeftOut,
     SampledCounts,
     count_moments,
-    draws_variance,
+    leave_rows_out,
     left_out_of,
     psis_loo,
     rows_left_out,
@@ -88,13 +89,13 @@ from bayescore.validation import DataError, check_integer, warn
 class LooDraws:
     """Draws of one model, those of all chains below each other.
 
-    `shape` is the number of chains and of draws of each; `corrected` draws are of the full data's posterior already.
+    `corrected` draws are of the full data's posterior already.
     `log_base`, shape (S,), is the coreset's log-likelihood at each draw before `sample` moved it, and the log ratio of
     the prior there to that here.
     """
 
     name: str
-    shape: tuple[int, int]
+    n_chains: int
     predictor: Predictor
     core: Coreset
     family: Family
@@ -137,8 +138,7 @@ def loo_draws(name: str, idata: Any, core: Coreset, max_draws: int, *, weighted:
     else:
         drawn, prior = move.inverse(predictor.beta), prior_from_dict(posterior.story["prior"])
         log_base = log_likelihoods(drawn, core, family) + prior.log_density(drawn) - prior.log_density(predictor.beta)
-    shape = n_chains, len(predictor) // n_chains
-    return LooDraws(name, shape, predictor, core, family, corrected, log_base)
+    return LooDraws(name, n_chains, predictor, core, family, corrected, log_base)
 
 
 def weights_of(model: LooDraws, log_likelihood: FloatArray) -> FullWeights:
@@ -463,32 +463,6 @@ def _of_counts(designs: list[list[LooDraws]], dataset: list[Dataset], sums: LooS
     return LooSums(own, n_rows / first.shape[1] * first @ first.T, float(n_rows))
 
 
-@dataclass(frozen=True, eq=False)
-class _RowSample:
-    """The sampled rows under one model: e_n and c_n, e_n less its cumulants, k-hat, shape (m,) each.
-
-    `noise` is the Monte Carlo variance of the sum of w_n e_n over all rows.
-    """
-
-    value: FloatArray
-    first: FloatArray
-    rest: FloatArray
-    k: FloatArray
-    noise: float
-
-
-def _sampled(model: LooDraws, full: FullWeights, sums: PassSums) -> _RowSample:
-    rows, n_rows = sums.left_out
-    log_p = np.concatenate([tile for _, tile in rows.tiles(model.predictor, model.family)])
-    left, w = psis_loo(log_p, full.log_ratio), full.weights
-    mean, var = sums.moments(log_p)
-    centre = log_p @ w
-    change = rows.weights @ (left.influence - w * (log_p - centre[:, None]))
-    noise = draws_variance(sums.log_likelihood.reshape(*model.shape, 1), w, n_rows / len(rows) * change)
-    rest = left.value - centre + 0.5 * var
-    return _RowSample(left.value, mean - 0.5 * var, rest, left.k, noise + sums.error**2)
-
-
 def _table(designs: list[list[LooDraws]], sums: LooSums) -> pd.DataFrame:
     """Return the table from what the pass found, in the same order."""
     models = [model for group in designs for model in group]
@@ -496,7 +470,10 @@ def _table(designs: list[list[LooDraws]], sums: LooSums) -> pd.DataFrame:
     w = rows.weights
     scale = n_rows / len(w)
     full = [weights_of(model, own.log_likelihood) for model, own in zip(models, sums.models, strict=True)]
-    found = [_sampled(*each) for each in zip(models, full, sums.models, strict=True)]
+    found = [
+        leave_rows_out(of, own.log_ratio, own.weights, model.predictor, model.family, n_chains=model.n_chains)
+        for model, own, of in zip(models, full, sums.models, strict=True)
+    ]
     rest, value, first = (np.array([getattr(each, name) for each in found]) for name in ("rest", "value", "first"))
     elpd = np.array(
         [own.weights @ of.log_likelihood - 0.5 * of.variance for own, of in zip(full, sums.models, strict=True)]
@@ -535,6 +512,6 @@ def _table(designs: list[list[LooDraws]], sums: LooSums) -> pd.DataFrame:
     return table.iloc[order]
 
 
-def _heavy(found: list[_RowSample]) -> NDArray[np.bool_]:
+def _heavy(found: list[RowsLeftOut]) -> NDArray[np.bool_]:
     """Say which rows' e_n have no standard error of their own, shape (models, m)."""
     return np.array([each.k > FINITE_K for each in found])
