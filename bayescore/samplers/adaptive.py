@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from bayescore.compiled import jit_sums, one_blas_thread
-from bayescore.data.coreset import feature_names
 from bayescore.models.posterior import TargetDensity, log_density, sparse_columns, sparse_log_density
 from bayescore.numerics.chains import effective_sizes
 from bayescore.progress import Bar, progress
@@ -34,7 +33,16 @@ from bayescore.samplers.langevin import (
     density,
     with_long_tails,
 )
-from bayescore.samplers.method import Option, Request, Sampler, Segment, mode_and_factor, thinned
+from bayescore.samplers.method import (
+    Option,
+    Request,
+    Sampler,
+    Segment,
+    mode_and_factor,
+    optional,
+    run_side_by_side,
+    thinned,
+)
 from bayescore.types import FloatArray
 from bayescore.validation import check_integer, check_positive
 
@@ -74,7 +82,7 @@ _WORK = 2e7  # entries of X read between them: some tenths of a second
 OPTIONS = {
     "ess": Option(
         None,
-        lambda value, name: None if value is None else check_positive(value, name),
+        optional(check_positive),
         "the effective sample size, bulk, of the worst coefficient to reach, that of the tails being 0.4 of it; None "
         f"means {ESS:,}, or half of the draws if that is less",
     ),
@@ -85,19 +93,17 @@ OPTIONS = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ChainPlan:
-    """What is asked of the chains."""
+    """What is asked of the chains: effective draws of all together, and transitions between two looks at Ctrl-C.
 
-    draws: int
-    tune: int  # transitions of warm-up
-    thin: int | None
-    ess: float  # of all chains together
-    max_gradients: int  # of all chains together, warm-up too
-    cores: int
-    progressbar: bool
-    description: str = "sampling"
-    piece: int = _PIECE  # transitions between two looks at Ctrl-C; draws depend on it
+    Draws depend on these transitions.
+    """
+
+    request: Request
+    description: str
+    ess: float
+    piece: int
 
     @classmethod
     def of(cls, request: Request, description: str, *, readings: int = 1) -> "ChainPlan":
@@ -105,24 +111,30 @@ class ChainPlan:
 
         By default it asks for 1,000 effective draws, or half of those kept if that is less.
         """
-        options, kept = request.options, request.draws * request.chains
-        ess = min(ESS, kept / 2.0) if options["ess"] is None else options["ess"]
-        if options["ess"] is not None and ess > MAX_SHARE * kept:
+        ess, kept = request.options["ess"], request.draws * request.chains
+        if ess is not None and ess > MAX_SHARE * kept:
             raise ValueError(
                 f"ess={ess:g} is more than {MAX_SHARE:g} of the {kept:,} draws kept: ask for "
                 f"draws={math.ceil(2.0 * ess / request.chains)}"
             )
-        return cls(
-            request.draws,
-            request.tune,
-            options["thin"],
-            ess,
-            options["max_gradients"],
-            request.cores,
-            request.progressbar,
-            description,
-            max(1, min(_PIECE, int(_WORK // (request.data.X.size * readings)))),
-        )
+        piece = max(1, min(_PIECE, int(_WORK // (request.data.X.size * readings))))
+        return cls(request, description, min(ESS, kept / 2.0) if ess is None else ess, piece)
+
+    @property
+    def tune(self) -> int:
+        """Transitions of warm-up."""
+        return self.request.tune
+
+    @property
+    def thin(self) -> int | None:
+        """Transitions for each draw kept; None for as many as the effective sample size takes."""
+        thin: int | None = self.request.options["thin"]
+        return thin
+
+    @property
+    def max_gradients(self) -> int:
+        """Gradients of all chains together, warm-up included."""
+        return int(self.request.options["max_gradients"])
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,13 +146,6 @@ class SampledChains:
     acceptance_rate: FloatArray
     step: StepSize
     thin: int
-
-
-@dataclass(frozen=True, eq=False)
-class _Stretch:
-    x: FloatArray
-    values: FloatArray
-    acceptance: FloatArray
 
 
 @dataclass(eq=False)
@@ -157,7 +162,7 @@ class Crew:
     gradients: int = 0
     stop: threading.Event = field(default_factory=threading.Event)
 
-    def run(self, n: int, thin: int = 1, *, adapting: bool = False) -> _Stretch:
+    def run(self, n: int, thin: int = 1, *, adapting: bool = False) -> Segment:
         """Advance each chain by n draws of `thin` transitions; if `adapting`, h becomes the mean of the chains."""
         chains, size = self.x.shape
         x, values, acceptance = np.empty((chains, n, size)), np.empty((chains, n)), np.empty((chains, n))
@@ -179,17 +184,11 @@ class Crew:
                 self.bar.advance(len(segment.draws) * thin)
             log_h[c] = np.mean(late[len(late) // 2 :])
 
-        running = [self.pool.submit(chain, c) for c in range(chains)]
-        try:
-            for future in running:
-                future.result()
-        except BaseException:
-            self.stop.set()
-            raise
+        run_side_by_side(self.pool, chain, chains, self.stop)
         self.gradients += chains * n * thin * self.cost
         if adapting:
             self.step = self.step._replace(log_h=float(log_h.mean()))
-        return _Stretch(x, values, acceptance)
+        return Segment(x, values, acceptance)
 
     def rate(self, x: FloatArray) -> float:
         """Return the effective draws of a gradient, of the worst parameter at draws of x."""
@@ -214,9 +213,9 @@ def run(frame: Frame, starts: FloatArray, seeds: list[np.random.SeedSequence], p
     """Return draws of one chain from each start, parameters of shape (chains, D)."""
     chains = len(starts)
     first = StepSize(0.0, frame.steps(1.0)[0], frame.longest)
-    total = chains * (plan.tune + plan.draws * (plan.thin or 1))
-    shown = progress(plan.progressbar, plan.description, total)
-    with shown as bar, one_blas_thread(), ThreadPoolExecutor(plan.cores) as pool:
+    total = chains * (plan.tune + plan.request.draws * (plan.thin or 1))
+    shown = progress(plan.request.progressbar, plan.description, total)
+    with shown as bar, one_blas_thread(), ThreadPoolExecutor(plan.request.cores) as pool:
         x = np.ascontiguousarray(frame.x(starts))
         crew = Crew(frame, first, x, [np.random.default_rng(seed) for seed in seeds], pool, bar, plan.piece)
         rate = _warm_up(crew, plan)
@@ -239,7 +238,7 @@ def _warm_up(crew: Crew, plan: ChainPlan) -> float:
     while done < half or (effective < least and 10 * crew.gradients < plan.max_gradients):
         window *= 2
         n = half - done if done < half < done + 3 * window else window
-        draws = _late(crew.run(n, adapting=True).x)
+        draws = _late(crew.run(n, adapting=True).draws)
         effective = draws.shape[0] * draws.shape[1] * crew.rate(draws)
         crew.learn(draws)
         done += n
@@ -247,7 +246,7 @@ def _warm_up(crew: Crew, plan: ChainPlan) -> float:
     tried, best = [], (single, 0.0)
     for steps in crew.frame.steps(math.exp(single.log_h)):
         crew.step = single._replace(steps=steps, log_h=min(single.log_h, math.log(LONGEST_ANGLE / steps)))
-        tried.append(_late(crew.run(n, adapting=True).x))
+        tried.append(_late(crew.run(n, adapting=True).draws))
         best = max(best, (crew.step, crew.rate(tried[-1])), key=lambda own: own[1])
     crew.step = best[0]
     crew.learn(np.concatenate(tried, axis=1))
@@ -261,7 +260,7 @@ def _late(x: FloatArray) -> FloatArray:
 
 def _draw(crew: Crew, plan: ChainPlan, rate: float) -> SampledChains:
     """Return draws, thinned until they are worth what was asked, or until the cap."""
-    kept, each = plan.draws, len(crew.x) * crew.cost  # gradients of a transition of all chains
+    kept, each = plan.request.draws, len(crew.x) * crew.cost  # gradients of a transition of all chains
     thin = plan.thin or 1
     if rate > 0.0 and not plan.thin:
         most = (plan.max_gradients - crew.gradients) // (each * kept)
@@ -269,7 +268,7 @@ def _draw(crew: Crew, plan: ChainPlan, rate: float) -> SampledChains:
     _show(crew, plan, kept * thin)
     stretch = crew.run(kept, thin)
     while kept >= LEAST:
-        theta = crew.frame.watched(stretch.x)
+        theta = crew.frame.watched(stretch.draws)
         bulk, tail = (float(effective_sizes(theta, each).min()) for each in ("bulk", "tail"))
         if (bulk >= plan.ess and tail >= TAIL * plan.ess) or plan.thin:
             break
@@ -285,12 +284,9 @@ def _draw(crew: Crew, plan: ChainPlan, rate: float) -> SampledChains:
         thin *= 2
         _show(crew, plan, kept // 2 * thin, f", effective sample size {bulk:.0f} of {plan.ess:.0f}")
         late, old = crew.run(kept // 2, thin), slice(1 - kept % 2, None, 2)  # the last draw stays
-        stretch = _Stretch(
-            np.concatenate([stretch.x[:, old], late.x], axis=1),
-            np.concatenate([stretch.values[:, old], late.values], axis=1),
-            np.concatenate([stretch.acceptance[:, old], late.acceptance], axis=1),
-        )
-    theta = crew.frame.theta(stretch.x)
+        both = zip(stretch[:3], late[:3], strict=True)
+        stretch = Segment(*(np.concatenate([before[:, old], after], axis=1) for before, after in both))
+    theta = crew.frame.theta(stretch.draws)
     return SampledChains(theta, stretch.values, stretch.acceptance, crew.step, thin)
 
 
@@ -334,8 +330,6 @@ class Langevin(Sampler):
 
     def draw(self, request: Request) -> Any:
         """Return draws of beta."""
-        from bayescore.compat import inference_data  # ArviZ is slow to import, and builders do without it
-
         plan = ChainPlan.of(request, "sampling by langevin")
         target = request.target()
         mode, factor = mode_and_factor(target)
@@ -343,11 +337,7 @@ class Langevin(Sampler):
         long = with_long_tails(mode, factor, request.prior, len(mode))
         frame = Dense.of(*compiled_density(target), mode, factor, long)
         drawn = run(frame, mode + 1.5 * noise @ factor.T, request.streams[:-1], plan)
-        return inference_data(
-            {"posterior": {"beta": drawn.theta}, "sample_stats": statistics(drawn)},
-            coords={"feature": list(feature_names(request.data))},
-            dims={"beta": ["feature"]},
-        )
+        return request.idata(drawn.theta, statistics(drawn))
 
 
 LANGEVIN = Langevin(

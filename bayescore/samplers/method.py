@@ -12,7 +12,7 @@ the seed by chain number, so that the draws do not depend on the number of threa
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -37,6 +37,7 @@ from bayescore.types import NO_OFFSET, FloatArray, WeightedData
 from bayescore.validation import check_integer
 
 CHUNK = 256
+DIMS = {"beta": ["feature"]}
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +67,17 @@ class Segment(NamedTuple):
     def cut(self, part: slice) -> "Segment":
         """Return some of the draws, to be filled in place."""
         return self._replace(draws=self.draws[part], values=self.values[part], acceptance=self.acceptance[part])
+
+
+def run_side_by_side(pool: Executor, chain: Callable[[int], None], n_chains: int, stop: threading.Event) -> None:
+    """Run ``chain(c)`` of each chain; where one raises, or Ctrl-C comes, `stop` tells the others to end."""
+    running = [pool.submit(chain, c) for c in range(n_chains)]
+    try:
+        for future in running:
+            future.result()
+    except BaseException:
+        stop.set()
+        raise
 
 
 class Advancing(Protocol):
@@ -123,13 +135,7 @@ def run_chains(
 
     total = chains * (tune + draws)
     with progress(progressbar, description, total) as bar, one_blas_thread(), ThreadPoolExecutor(cores) as pool:
-        running = [pool.submit(chain, c, bar) for c in range(chains)]
-        try:
-            for future in running:
-                future.result()
-        except BaseException:
-            stop.set()
-            raise
+        run_side_by_side(pool, partial(chain, bar=bar), chains, stop)
     return Draws(theta, log_density, acceptance, tuned)
 
 
@@ -196,6 +202,13 @@ class Request:
     def starts(self, target: TargetDensity) -> tuple[FloatArray, FloatArray]:
         """Return a first point for each chain, shape (chains, D), and the factor L of the posterior's scale."""
         return spread_starts(target, self.chains, self.streams[-1])
+
+    def idata(self, beta: FloatArray, statistics: dict[str, FloatArray]) -> Any:
+        """Return draws of the coefficients, shape (chains, draws, D), and sample_stats as InferenceData."""
+        from bayescore.compat import inference_data  # ArviZ is slow to import, and builders do without it
+
+        coords = {"feature": list(feature_names(self.data))}
+        return inference_data({"posterior": {"beta": beta}, "sample_stats": statistics}, coords=coords, dims=DIMS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,10 +280,6 @@ class Prepared:
     thin: int = 1  # transitions for each draw kept, if none are asked for
 
 
-def _no_statistics(_drawn: Draws) -> dict[str, FloatArray]:
-    return {}
-
-
 @dataclass(frozen=True, kw_only=True)
 class ChainSampler(Sampler):
     """A sampler whose chains `run.run_chains` makes, by `advance`; it has the option `thin`.
@@ -280,12 +289,10 @@ class ChainSampler(Sampler):
 
     prepare: Callable[[Request], Prepared]
     advance: Callable[..., tuple[FloatArray, Any]]
-    statistics: Callable[[Draws], dict[str, FloatArray]] = _no_statistics
+    statistics: Callable[[Draws], dict[str, FloatArray]] = lambda _drawn: {}
 
     def draw(self, request: Request) -> Any:
         """Return the draws of one chain from each start."""
-        from bayescore.compat import inference_data  # ArviZ is slow to import, and builders do without it
-
         ready = self.prepare(request)
         thin = request.options["thin"] or ready.thin
         drawn = run_chains(
@@ -303,21 +310,19 @@ class ChainSampler(Sampler):
             chunk=max(1, min(CHUNK, int(_WORK // (thin * request.data.X.size)))),
         )
         stats = {"lp": drawn.log_density, "acceptance_rate": drawn.acceptance_rate, **self.statistics(drawn)}
-        return inference_data(
-            {"posterior": {"beta": drawn.theta}, "sample_stats": stats},
-            coords={"feature": list(feature_names(request.data))},
-            dims={"beta": ["feature"]},
-        )
+        return request.idata(drawn.theta, stats)
 
 
 def thinned(default: int | None, otherwise: str = "") -> Option:
     """Return the option of how many transitions a draw is apart from the next; `otherwise` says what None means."""
     about = f"transitions for each draw kept{otherwise and f'; None means {otherwise}'}"
-    return Option(default, partial(_at_least_one, or_none=default is None), about)
+    at_least_one = partial(check_integer, low=1)
+    return Option(default, optional(at_least_one) if default is None else at_least_one, about)
 
 
-def _at_least_one(value: Any, name: str, *, or_none: bool) -> int | None:
-    return None if value is None and or_none else check_integer(value, name, low=1)
+def optional(check: Callable[[Any, str], object]) -> Callable[[Any, str], object]:
+    """Return a check that lets None pass."""
+    return lambda value, name: None if value is None else check(value, name)
 
 
 def signed_rows(rows: WeightedData) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -13,7 +13,6 @@ Those rows tell W and the mean of each group, and so log p(y_g | beta, sigma) bu
 their mean in the group, over -2 sd^2. One pass finds these for every group, as quadratics in beta.
 """
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -35,7 +34,7 @@ from bayescore.diagnostics.certificate.joint import (
 from bayescore.diagnostics.certificate.marginal import Marginal, elpd_logo, left_out
 from bayescore.diagnostics.certificate.nodes import core_moments
 from bayescore.diagnostics.certificate.weigh import Weighed, Weigher
-from bayescore.diagnostics.elpd import Density, PassSums, SampledCounts, elpd_loo, pass_sums
+from bayescore.diagnostics.elpd import PassSums, SampledCounts, elpd_loo, pass_sums
 from bayescore.diagnostics.row_sums import DrawnApproximation, RowSums, RowSumsPlan, check_finite, check_weight
 from bayescore.families import Family
 from bayescore.families.family import check_family
@@ -110,39 +109,30 @@ _FEW = 10_000_000  # rows times draws, above which groups are not left out: it t
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class WholeDraws(Weighed):
-    """Draws of all rows' posterior.
+    """Draws of all rows' posterior."""
 
-    ``sums()`` are those of the rows. Groups are left out in place of rows where `by_group`, if ``of_groups()``, their
-    log-likelihoods, shape (S, G), are known.
-    """
-
-    core: Coreset
+    by: "AllRows"
     predictor: Predictor
-    family: Family
-    n_chains: int
-    sums: Callable[[], PassSums]
-    by_group: bool
-    of_groups: Callable[[], FloatArray | None]
-    density: Density | None
 
     def effects(self, slow: float) -> pd.DataFrame:
         """Return the table of the effects of groups."""
-        if not self.core.groups:
+        core = self.by.core
+        if not core.groups:
             return super().effects(slow)
-        labels = effect_label_weights(self.core, sizes_of(self.core.groups))
+        labels = effect_label_weights(core, sizes_of(core.groups))
         return effects_of(self.predictor, self.weights.weights, labels, slow)
 
     def elpd(self, counts: SampledCounts | None = None) -> dict[str, Any]:
-        """Return the predictive density of left-out groups, where that is cheap, or of left-out rows."""
-        if self.by_group:
-            log_p = self.of_groups()
-            each = None if log_p is None else left_out(log_p, self.weights.log_ratio)
+        """Return the predictive density of left-out groups of `(1 | g)`, where that is cheap, or of left-out rows."""
+        by, predictor, w = self.by, self.predictor, self.weights
+        if one_intercept(by.core.groups):
+            log_p = by.log_likelihoods_of_groups(self.at)
+            each = None if log_p is None else left_out(log_p, w.log_ratio)
             return {} if each is None else elpd_logo(each, counts)
-        w, sums, density = self.weights, self.sums(), self.density
-        plain = not self.predictor.factors and self.predictor.sd is None
-        draws = self.predictor.beta if plain else self.predictor
-        beside = dict[str, Any](n_chains=self.n_chains, density=density, counts=counts)
-        return asdict(elpd_loo(sums, w.log_ratio, w.weights, draws, self.family, **beside))
+        density = by.weigher.density(None) if isinstance(by.weigher, Moved) else None
+        draws = predictor.beta if not predictor.factors and predictor.sd is None else predictor
+        more = dict[str, Any](n_chains=len(by.beta.draws), density=density, counts=counts)
+        return asdict(elpd_loo(by.sums_at(predictor), w.log_ratio, w.weights, draws, by.family, **more))
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,29 +178,17 @@ class AllRows:
         """Return draws that need no weights; those of other data weighed as any."""
         if self._difference:
             return replace(self.weigher.weigh(at), note=self._difference)
-        draws = self._draws.take(at)
-        return WholeDraws(
-            at=at,
-            weights=full_weights(np.zeros(len(at))),
-            exact=True,
-            core=self.core,
-            predictor=draws,
-            family=self.family,
-            n_chains=len(self.beta.draws),
-            sums=partial(self._at, draws),
-            by_group=bool(self.core.groups) and one_intercept(self.core.groups),
-            of_groups=partial(self._of_groups, at),
-            density=self.weigher.density(None) if isinstance(self.weigher, Moved) else None,
-        )
+        weights = full_weights(np.zeros(len(at)))
+        return WholeDraws(at=at, weights=weights, exact=True, by=self, predictor=self._draws.take(at))
 
-    def _at(self, draws: Predictor) -> PassSums:
+    def sums_at(self, draws: Predictor) -> PassSums:
         """Return the sums of all rows at draws: by the sample of the pass, or of the coreset's own rows."""
         found = self._sums.at(draws) or pass_sums(draws, 0, self.core, self.family)
         if draws.sd is None:
             return found
         return replace(found, log_likelihood=log_likelihoods(draws, self.core, self.family))
 
-    def _of_groups(self, at: IntArray) -> FloatArray | None:
+    def log_likelihoods_of_groups(self, at: IntArray) -> FloatArray | None:
         """Return log-likelihoods of groups at draws; None where that takes long."""
         weigher = self.weigher
         if len(self.core) * len(at) > _FEW:
