@@ -68,7 +68,7 @@ applied statistician, Annals of Statistics 12.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import optimize, special
@@ -175,34 +175,31 @@ def check_model(
     ess = rows.weights.sum() ** 2 / (rows.weights**2).sum() if not family.counts or events is None else events.sum()
     n_groups = int(np.clip(ess / _EACH, 2, GROUPS))
     used, group = np.unique(_bins(p, rows.weights, n_groups) if groups is None else groups, return_inverse=True)
-    found = None if groups is None else used
     positive, w = (rows.y > 0).astype(np.float64), rows.weights
     total = np.bincount(group, w, len(used))
 
     def share(values: FloatArray) -> FloatArray:
         return np.asarray(np.bincount(group, w * values, len(used)) / total)
 
-    if events is not None and family.quadratic:
+    frequencies, replicated, shown = None, None, positive
+    if events is None:
+        counts = w.astype(np.int64)  # a row of weight w is w rows
+        many = bool((w > 1.0).any() and (counts == w).all())
+        observed = positive
+        sets = [rng.binomial(counts, p_of) / w if many else (rng.random(len(rows)) < p_of) * 1.0 for p_of in each]
+    elif family.quadratic:
         pairs = zip(draws, each, strict=True)  # a row of weight w is w rows
         sets = [p_of + (one.at_draws(family).draw(p_of, rng) - p_of) / np.sqrt(w) for one, p_of in pairs]
-        low, high = np.quantile([share(y) for y in sets], ENDS, axis=0)
-        return ModelCheck(share(p), share(events), low, high, p, events, w, replicated=sets[0], groups=found)
-    if events is not None:
+        observed, shown, replicated = events, events, sets[0]
+    else:
         with np.errstate(divide="ignore"):  # of a rate of 0
-            sets = [family.draw(np.log(p_of), rng, w) for p_of in each]
-        low, high = np.quantile([share(own / w) for own in sets], ENDS, axis=0)
-        whole = Frequencies.of(events, sets) if (events == np.rint(events)).all() else None
-        made = ModelCheck(share(p), share(events / w), low, high, p, (events > 0.0).astype(np.float64), w, counts=True)
-        return replace(made, groups=found, frequencies=whole)
-    counts = w.astype(np.int64)  # a row of weight w is w rows
-    many = bool((w > 1.0).any() and (counts == w).all())
-
-    def replicate(p_of: FloatArray) -> FloatArray:
-        return np.asarray(rng.binomial(counts, p_of) / w if many else (rng.random(len(rows)) < p_of).astype(np.float64))
-
-    replicated = np.stack([share(replicate(p_of)) for p_of in each])
-    low, high = np.quantile(replicated, ENDS, axis=0)
-    return ModelCheck(share(p), share(positive), low, high, p, positive, w, groups=found)
+            drawn = [family.draw(np.log(p_of), rng, w) for p_of in each]
+        observed, shown, sets = events / w, (events > 0.0).astype(np.float64), [own / w for own in drawn]
+        frequencies = Frequencies.of(events, drawn) if (events == np.rint(events)).all() else None
+    low, high = np.quantile([share(y) for y in sets], ENDS, axis=0)
+    rates = family.counts and events is not None
+    shares = share(p), share(observed), low, high
+    return ModelCheck(*shares, p, shown, w, rates, replicated, None if groups is None else used, frequencies)
 
 
 def _bins(p: FloatArray, weights: FloatArray, n_bins: int) -> IntArray:
@@ -309,33 +306,34 @@ class Dispersion:
         if not (math.isfinite(self.ratio + self.se) and (self.over or self.under)):
             return ""
         what = "residuals" if self.numbers else "counts"
-        factor = math.sqrt(self.ratio if self.over else 1.0 / self.ratio)
-        return (
-            f"{what} are {'over' if self.over else 'under'}dispersed ({self.ratio:.2g}); intervals are {factor:.2g} "
-            f"times too {'narrow' if self.over else 'wide'}"
-        )
+        side = "over" if self.over else "under"
+        return f"{what} are {side}dispersed ({self.ratio:.2g}); intervals are {self._factor:.2g} times {self._wrong}"
 
     @property
     def text(self) -> str:
         """What that means, and what to do."""
         if not (math.isfinite(self.ratio + self.se) and (self.over or self.under)):
             return self.finding
+        by = f"{self._wrong} by a factor of about"
         if self.numbers:
-            factor = math.sqrt(self.ratio if self.over else 1.0 / self.ratio)
-            return (
-                f"{self.finding}: intervals are too {'narrow' if self.over else 'wide'} by a factor of about "
-                f"{factor:.3g}; give family='normal({self.size:.4g})'"
-            )
+            return f"{self.finding}: intervals are {by} {self._factor:.3g}; give family='normal({self.size:.4g})'"
+        text = f"{self.finding}, and intervals {by} {self._factor:.2g}:"
         if self.under:
-            other = self._other or _NO_MORE_THAN_POISSON
-            wide = f"intervals too wide by a factor of about {math.sqrt(1.0 / self.ratio):.2g}"
-            return f"{self.finding}, and {wide}: give {other}"
+            return f"{text} give {self._other or _NO_MORE_THAN_POISSON}"
         other = f", or give {self._other}" if self._other else ""
         return (
-            f"{self.finding}, and intervals too narrow by a factor of about {math.sqrt(self.ratio):.2g}: add what "
-            f"makes rows differ, as columns or as a group term (1 | g){other}, or take a cluster-robust spread, "
-            "fit(cluster=)"
+            f"{text} add what makes rows differ, as columns or as a group term (1 | g){other}, or take a "
+            "cluster-robust spread, fit(cluster=)"
         )
+
+    @property
+    def _factor(self) -> float:
+        """By how much intervals are too narrow or too wide."""
+        return math.sqrt(self.ratio if self.over else 1.0 / self.ratio)
+
+    @property
+    def _wrong(self) -> str:
+        return "too narrow" if self.over else "too wide"
 
     @property
     def _other(self) -> str:

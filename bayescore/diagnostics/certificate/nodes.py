@@ -38,7 +38,7 @@ Poisson sampling, Journal of Official Statistics 14.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from operator import add
 from typing import NamedTuple
@@ -264,11 +264,20 @@ def node_sums(theta: FloatArray, core: Coreset, dataset: Dataset, target: Collap
     at, own = core_moments(theta, arguments)
     terms, weight = values_at(dataset, at, target.family, column=target.column)
     check_weight(core, float(weight.sum()))
+    sums = _sums_of_terms((terms, at), own, weight, arguments)
+    check_finite(dataset, sums.ratio)
+    return sums
+
+
+def _sums_of_terms(
+    exact: tuple[FloatArray, DrawNodes], core: NodeMoments, labels: FloatArray, arguments: CollapsedArguments
+) -> NodeSums:
+    """Return the sums from log-likelihoods of all rows at nodes, to which the nodes' weights are added."""
+    terms, at = exact
     weigh_nodes(terms, at)
     full = NodeMoments.of_terms(terms, at)
-    ratio = full.log_p.sum(axis=1) - own.log_p.sum(axis=1)
-    check_finite(dataset, ratio)
-    return NodeSums(theta, ratio, full, own, weight[:-1], arguments, (terms, at))
+    ratio = full.log_p.sum(axis=1) - core.log_p.sum(axis=1)
+    return NodeSums(at.theta, ratio, full, core, labels[:-1], arguments, exact)
 
 
 def core_moments(theta: FloatArray, arguments: CollapsedArguments) -> tuple[DrawNodes, NodeMoments]:
@@ -339,29 +348,25 @@ def sampled_sums(theta: FloatArray, core: Coreset, dataset: Dataset, target: Col
     reach, count = _reach(full, here), found.n_rows[:-1]
     share = _shares(reach)
     size = _size(float(share @ count))
-    at = np.linspace(0, len(theta) - 1, _draws_of_all(len(theta), G)).round().astype(np.int64)
+    # all groups at some of the draws: effects differ little between these and the others
+    n_kept = min(len(theta), max(FEWEST_DRAWS, _FIGURES // G))
+    at = np.linspace(0, len(theta) - 1, n_kept).round().astype(np.int64)
     for _ in range(2):
         inclusion = np.ones(G) if size >= G else inclusion_of(share, size)
         if inclusion @ count + found.n_rows[-1] > LARGEST_SHARE * found.n_rows.sum():
             return None
         sample = _sample(inclusion)
         kept = _rows_of(dataset, sample, G)
-        sampled = _GroupSample(target, core, full, kept, sample, inclusion[sample])
-        look = sampled.look(theta, at)
-        error = float(look.error.max())
+        groups = _GroupSample(target, core, full, kept, sample, inclusion[sample])
+        sums, error = groups.sums(theta, at, found.weight[:-1])
         if error <= MAX_SUM_ERROR:
-            return sampled.sums(theta, look, at, found.weight[:-1])
+            return sums
         if not math.isfinite(error):
             return None
         size = math.ceil(len(sample) * (_SPARE * error / MAX_SUM_ERROR) ** 2)
         if size * len(theta) * _FIGURE > MAX_BYTES:
             return None
     return None
-
-
-def _draws_of_all(n_draws: int, n_groups: int) -> int:
-    """Return at how many of the draws all groups are looked at: effects differ little between draws of the rest."""
-    return min(n_draws, max(FEWEST_DRAWS, _FIGURES // n_groups))
 
 
 def _reach(full: MarginalPoint, core: MarginalPoint) -> FloatArray:
@@ -407,22 +412,6 @@ def _rows_of(dataset: Dataset, sample: IntArray, n_groups: int) -> WeightedData:
     return stack(list(dataset.map(of_block, "certifying", canonical=True)))
 
 
-class _GroupEstimates(NamedTuple):
-    """Sampled groups at S draws by the full data.
-
-    `log_p`, shape (S, number), is their log-likelihood, `left`, shape (S,), the sum of what the quadratics leave, and
-    `error`, shape (S,), its standard error. `effects` and `astray` are of some of the draws. `near` says whether
-    effects are the coreset's, moved.
-    """
-
-    log_p: FloatArray
-    left: FloatArray
-    error: FloatArray
-    effects: DrawnEffectMoments
-    astray: NDArray[np.bool_]
-    near: bool
-
-
 @dataclass(frozen=True, eq=False)
 class _GroupSample:
     """A sample of groups, their rows and those of no group; `full` is the pass over all at the coreset's mode."""
@@ -444,8 +433,11 @@ class _GroupSample:
         """Places of the sampled groups among all."""
         return np.append(self.sample, self.target.n_groups)
 
-    def look(self, theta: FloatArray, at: IntArray) -> _GroupEstimates:
-        """Evaluate the sampled groups at draws; their effects are kept of those `at`, in order."""
+    def sums(self, theta: FloatArray, at: IntArray, labels: FloatArray) -> tuple[NodeSums | None, float]:
+        """Return the sums at draws, and their largest standard error; effects are those at draws `at`, in order.
+
+        None where the other groups' effects are not as near as the sums.
+        """
         arguments, each = self.target.arguments().of(self.sample, np.ones(len(self.sample))), self.each
         log_p, quadratics = np.empty((len(theta), len(self.places))), self._terms()
         left, shape = np.empty_like(log_p), (len(at), len(self.sample))
@@ -473,12 +465,8 @@ class _GroupSample:
             middle = left[cut] @ open_ / max(float(open_.sum()), _TINY)
             square[cut] = (left[cut] - middle[:, None]) ** 2 @ open_
         error = np.sqrt(square * many / max(many - 1.0, 1.0))
-        return _GroupEstimates(log_p, left.sum(axis=1), error, effects, astray, self._near(sums / len(theta)))
-
-    def sums(self, theta: FloatArray, look: _GroupEstimates, at: IntArray, labels: FloatArray) -> NodeSums | None:
-        """Return the sums at draws; None where the other groups' effects are not as near as the sums."""
-        if not look.near:
-            return None
+        if not self._near(sums / len(theta)):
+            return None, float(error.max())
         here, arguments = self.target.point, self.target.arguments()
         a, b, real = self.full.effects, here.effects, slice(None, -1)
         moves = Moves(
@@ -487,12 +475,12 @@ class _GroupSample:
             ratio=a.variance[real] / b.variance[real],
             poor=a.poor[real].astype(bool),
             places=self.sample,
-            evaluated=look.effects,
-            missed=look.astray,
+            evaluated=effects,
+            missed=astray,
         )
-        ratio = _quadratics([self.full.terms - here.terms], theta - here.theta)[:, 0] + look.left
-        sample = Sample(self.sample, self.each[:-1], look.log_p[:, :-1], look.error)
-        return NodeSums(theta, ratio, moves, CoreMoments(theta[at], arguments), labels, arguments, sample=sample, at=at)
+        ratio = _quadratics([self.full.terms - here.terms], theta - here.theta)[:, 0] + left.sum(axis=1)
+        core, sample = CoreMoments(theta[at], arguments), Sample(self.sample, self.each[:-1], log_p[:, :-1], error)
+        return NodeSums(theta, ratio, moves, core, labels, arguments, sample=sample, at=at), float(error.max())
 
     def _near(self, means: FloatArray) -> bool:
         """Whether effects of sampled groups are the coreset's, moved, in mean and sd over draws.
@@ -564,11 +552,9 @@ def sampled_row_sums(theta: FloatArray, core: Coreset, dataset: Dataset, target:
         return None
     values = values_at(Dataset(as_source(rows)), at, target.family, column=target.column)[0]
     (gathered.terms - near.terms(rows)).add_to(values, near, at)
-    weigh_nodes(values, at)
-    full = NodeMoments.of_terms(values, at)
-    ratio = full.log_p.sum(axis=1) - of_core.log_p.sum(axis=1)
-    check_finite(dataset, ratio)
-    return NodeSums(theta, ratio, full, of_core, labels[:-1], arguments, (values, at), error=error)
+    sums = _sums_of_terms((values, at), of_core, labels, arguments)
+    check_finite(dataset, sums.ratio)
+    return replace(sums, error=error)
 
 
 @dataclass(frozen=True, eq=False)
