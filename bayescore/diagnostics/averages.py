@@ -47,7 +47,6 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bayescore.data.arrays import rows_source
 from bayescore.data.coreset import Coreset, check_same_design
@@ -329,17 +328,13 @@ def cell_sums(
             last = sampled(dataset, cells, predictor, family, size=size)
             if last is None:
                 break
-            if all(_tells(*found) for found in figures(last)):
+            limits = [(e, _SHARE * f.std(axis=1), _NEGLIGIBLE * np.abs(f.mean(axis=1))) for f, e in figures(last)]
+            if not any((error > np.maximum(sd, size)).any() for error, sd, size in limits):
                 return last
     n_terms = sum(map(len, cells.contrasts))
     if last is not None and n_rows * float(len(predictor)) * n_terms > MAX_EVALUATED:
         return last
     return every_row(dataset, cells, predictor, family)
-
-
-def _tells(figures: FloatArray, error: FloatArray) -> bool:
-    enough = np.maximum(_SHARE * figures.std(axis=1), _NEGLIGIBLE * np.abs(figures.mean(axis=1)))
-    return not (error > enough).any()
 
 
 def every_row(dataset: Dataset, cells: ContrastCells, predictor: Predictor, family: Family) -> ContrastSums:
@@ -539,7 +534,7 @@ MAX_VALUES = 20  # of a column of numbers that is taken for a factor
 _BLOCK = 1024  # rows of a thread's piece in memory
 
 
-_WHOLE = (None, "full", "aggregate")  # methods whose rows miss nothing; None of rows that are no coreset
+_WHOLE = ("full", "aggregate")  # methods whose rows miss nothing
 
 
 class AveragedRows(NamedTuple):
@@ -699,21 +694,17 @@ def _rows(posterior: Posterior, data: Any) -> tuple[WeightedData, bool]:
         beside = offset_of(posterior, data, len(raw), None), groups_of(posterior, data, len(raw), None)
         return positive_rows(raw, *beside), False
     check_same_design(data, posterior.features, posterior.design, "data")
-    _check_rows(data.pseudo, data.method if isinstance(data, Coreset) else None)
+    if data.pseudo.any():
+        raise DataError(
+            "the coreset has pseudo-rows, which say nothing about the rows' columns; give rows as data, a sample"
+        )
+    if isinstance(data, Coreset) and data.method not in _WHOLE:
+        raise DataError(
+            f"the rows are a coreset's of method {data.method!r}, which stands for all rows in the likelihood and not "
+            "in averages; give all rows as data, their file or a random sample of them"
+        )
     offset = None if posterior.family.quadratic else data.offset
     rows = positive_rows(data.X, offset, data.group).with_weights(data.weights)
     if posterior.family.counts:  # averages of rates are by exposure
         rows = rows.take(np.less(data.y, 0))
     return rows, True
-
-
-def _check_rows(pseudo: NDArray[np.bool_], method: str | None) -> None:
-    if pseudo.any():
-        raise DataError(
-            "the coreset has pseudo-rows, which say nothing about the rows' columns; give rows as data, a sample"
-        )
-    if method not in _WHOLE:
-        raise DataError(
-            f"the rows are a coreset's of method {method!r}, which stands for all rows in the likelihood and not in "
-            "averages; give all rows as data, their file or a random sample of them"
-        )

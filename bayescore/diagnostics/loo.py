@@ -40,7 +40,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from bayescore.compat import elpd_data
@@ -52,7 +51,6 @@ from bayescore.data.responses import described, events_of
 from bayescore.diagnostics.elpd import (
     PassSums,
     Responses,
-    RowsLeftOut,
     SampledCounts,
     count_moments,
     leave_rows_out,
@@ -64,7 +62,7 @@ from bayescore.diagnostics.elpd import (
 )
 from bayescore.diagnostics.row_sums import (
     FINE,
-    BlockSums,
+    BlockPart,
     EveryRowPlan,
     Gathered,
     RowSumsPlan,
@@ -164,7 +162,7 @@ class _DesignBlock:
     index: IntArray
     labels: LabelArray
     weights: FloatArray
-    sums: list[BlockSums]
+    sums: list[BlockPart]
     sample: Draw
 
 
@@ -493,7 +491,8 @@ def _table(designs: list[list[LooDraws]], sums: LooSums) -> pd.DataFrame:
     noise = np.array([each.noise for each in found])
     apart = w * (rest - rest[best])
     sampling = 0.0 if scale == 1.0 else n_rows * (scale - 1.0) * apart.var(axis=1, ddof=1)
-    unknown = scale * (np.where(_heavy(found) | _heavy(found)[best], apart, 0.0) ** 2).sum(axis=1)
+    heavy = np.array([each.k > FINITE_K for each in found])  # e_n has no standard error
+    unknown = scale * (np.where(heavy | heavy[best], apart, 0.0) ** 2).sum(axis=1)
     mcse = np.sqrt(noise + noise[best] + sampling + unknown)
     mcse[best] = 0.0
     table = pd.DataFrame(
@@ -510,8 +509,3 @@ def _table(designs: list[list[LooDraws]], sums: LooSums) -> pd.DataFrame:
         index=pd.Index([model.name for model in models], name="model"),
     )
     return table.iloc[order]
-
-
-def _heavy(found: list[RowsLeftOut]) -> NDArray[np.bool_]:
-    """Say which rows' e_n have no standard error of their own, shape (models, m)."""
-    return np.array([each.k > FINITE_K for each in found])

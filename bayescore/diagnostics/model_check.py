@@ -182,6 +182,7 @@ def check_model(
         return np.asarray(np.bincount(group, w * values, len(used)) / total)
 
     frequencies, replicated, shown = None, None, positive
+    sets: list[FloatArray]
     if events is None:
         counts = w.astype(np.int64)  # a row of weight w is w rows
         many = bool((w > 1.0).any() and (counts == w).all())

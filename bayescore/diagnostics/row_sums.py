@@ -85,8 +85,8 @@ Predictors = Callable[[WeightedData], tuple[FloatArray, FloatArray]]
 """Of rows: their predictors at a point, shape (n,), and how draws move these, shape (n, S)."""
 
 
-class BlockSums(NamedTuple):
-    """What a pass says about some rows: sums, rows that the sample may need, and c_n of `elpd`, shape (n,)."""
+class BlockPart(NamedTuple):
+    """What a block adds to a pass: sums, rows that the sample may need, and c_n of `elpd`, shape (n,)."""
 
     terms: Any  # `Derivatives`, what `Approximation.terms` gives, or log-likelihoods at draws
     sums: FloatArray  # of w, of w var l_n, of w c_n^2 and of p
@@ -111,7 +111,7 @@ class RowSumsPlan:
         expected = float(score_rows(eta, core.y, squares, core.weights, laplace.family)[2].sum())
         return cls(laplace, shares, sample_rows(expected, aim, len(laplace.theta)))
 
-    def __call__(self, start: int, block: WeightedData, bar: Threshold) -> BlockSums:
+    def __call__(self, start: int, block: WeightedData, bar: Threshold) -> BlockPart:
         """Return the sums of a block, its first row at position `start` of the data."""
         eta, squares, derivatives = _at_mode(self.laplace, block)
         w = block.weights
@@ -119,7 +119,7 @@ class RowSumsPlan:
         mean, variance = expected_moments(derivatives, squares)
         first = mean - 0.5 * variance
         sums = np.array([w.sum(), w @ variance, w @ first**2, p.sum()])
-        return BlockSums(self.laplace.terms(block), sums, candidates(p, start, block, self.size, _SEED, bar=bar), first)
+        return BlockPart(self.laplace.terms(block), sums, candidates(p, start, block, self.size, _SEED, bar=bar), first)
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,11 +130,11 @@ class EveryRowPlan:
     family: Family
     size = 0
 
-    def __call__(self, _start: int, block: WeightedData, _bar: Threshold) -> BlockSums:
+    def __call__(self, _start: int, block: WeightedData, _bar: Threshold) -> BlockPart:
         """Return the sums of a block."""
         values, variance, first = cumulants(self.draws, block, self.family)
         w = block.weights
-        return BlockSums(values, np.array([w.sum(), variance, w @ first**2, 0.0]), None, first)
+        return BlockPart(values, np.array([w.sum(), variance, w @ first**2, 0.0]), None, first)
 
 
 class Gathered:
@@ -144,7 +144,7 @@ class Gathered:
         self._plan, self._pool, self._sums = plan, CandidatePool(plan.size), np.zeros(4)
         self.terms: Any = None  # of no rows
 
-    def add(self, one: BlockSums) -> Threshold:
+    def add(self, one: BlockPart) -> Threshold:
         """Take in a block; return the bar that rows of other blocks must pass."""
         self.terms = one.terms if self.terms is None else self.terms + one.terms
         self._sums = self._sums + one.sums
@@ -171,7 +171,7 @@ def gather(
     """Return sums over all rows, and ``extra(start, block)`` of each block, which `together` unites; one pass."""
     gathered, bar, parts = Gathered(plan), Threshold(), list[T]()
 
-    def one(start: int, block: WeightedData) -> tuple[BlockSums, T]:
+    def one(start: int, block: WeightedData) -> tuple[BlockPart, T]:
         return plan(start, block, bar), extra(start, block)
 
     for sums, other in dataset.map(one, doing, canonical=True):

@@ -285,7 +285,8 @@ def _draw(crew: Crew, plan: ChainPlan, rate: float) -> SampledChains:
         _show(crew, plan, kept // 2 * thin, f", effective sample size {bulk:.0f} of {plan.ess:.0f}")
         late, old = crew.run(kept // 2, thin), slice(1 - kept % 2, None, 2)  # the last draw stays
         both = zip(stretch[:3], late[:3], strict=True)
-        stretch = Segment(*(np.concatenate([before[:, old], after], axis=1) for before, after in both))
+        draws, values, acceptance = (np.concatenate([before[:, old], after], axis=1) for before, after in both)
+        stretch = Segment(draws, values, acceptance)
     theta = crew.frame.theta(stretch.draws)
     return SampledChains(theta, stretch.values, stretch.acceptance, crew.step, thin)
 

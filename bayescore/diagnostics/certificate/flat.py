@@ -265,22 +265,18 @@ class Moved:
                 density = stand_in(self.draws[at], self.prior.gradient(at, self.draws[at]), start, here.gradient)
                 own = here.precision + density(start).precision
             near = self.near
-            full = find_mode(
-                lambda beta: self._full_terms(beta, density(beta)),
-                start,
-                first=None if near is None else self._with_carried(start, near.terms + density(start)),
-                tolerance=NEAR,
-                max_steps=MAX_STEPS,
-            )
+            first = None if near is None else self._with_carried(start, near.terms + density(start))
+
+            def terms(beta: FloatArray) -> Derivatives:
+                own = full_terms(beta, self.dataset, self.family, density(beta))
+                check_finite(self.dataset, own.precision)
+                return self._with_carried(beta, own)
+
+            full = find_mode(terms, start, first=first, tolerance=NEAR, max_steps=MAX_STEPS)
             end = full.beta + full.covariance @ full.terms.gradient
             return Transport.between(start, own, end, full.terms.precision)
         except (NoModeError, DataError):  # no mode, or none with a scale
             return None
-
-    def _full_terms(self, beta: FloatArray, own: Derivatives) -> Derivatives:
-        terms = full_terms(beta, self.dataset, self.family, own)
-        check_finite(self.dataset, terms.precision)
-        return self._with_carried(beta, terms)
 
     def _with_carried(self, beta: FloatArray, terms: Derivatives) -> Derivatives:
         return terms if self.carried is None else terms + missed_terms(self.carried, beta)

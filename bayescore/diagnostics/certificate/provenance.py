@@ -150,21 +150,15 @@ def trouble_of_groups(posterior: Posterior, core: Coreset) -> str:
     return _refused(posterior, core, posterior.family)
 
 
-def _of_another(posterior: Posterior, core: Coreset) -> str:
+def _refused(posterior: Posterior, core: Coreset, family: Family) -> str:
+    story = posterior.story
     if "corrected" in posterior.attrs:
         return (
             "The draws are corrected ones already, and theirs is the certificate that corrected them, of a fit "
             "fit.certificate; certify those that they came from."
         )
-    if posterior.story and posterior.story["rows"] != core.rows_digest:
+    if story and story["rows"] != core.rows_digest:
         return "The draws are of another coreset's posterior, or the coreset was changed; sample this one."
-    return ""
-
-
-def _refused(posterior: Posterior, core: Coreset, family: Family) -> str:
-    story = posterior.story
-    if trouble := _of_another(posterior, core):
-        return trouble
     if story and story["family"] != family.name:
         return f"The draws were made with the family {story['family']!r}, not {family.name!r}; sample again."
     repeated, runs = _repeated(posterior.draws)
