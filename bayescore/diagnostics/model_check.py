@@ -187,7 +187,8 @@ def check_model(
         counts = w.astype(np.int64)  # a row of weight w is w rows
         many = bool((w > 1.0).any() and (counts == w).all())
         observed = positive
-        sets = [rng.binomial(counts, p_of) / w if many else (rng.random(len(rows)) < p_of) * 1.0 for p_of in each]
+        coins = (rng.binomial(counts, p_of) / w if many else rng.random(len(rows)) < p_of for p_of in each)
+        sets = [np.asarray(own, dtype=np.float64) for own in coins]
     elif family.quadratic:
         pairs = zip(draws, each, strict=True)  # a row of weight w is w rows
         sets = [p_of + (one.at_draws(family).draw(p_of, rng) - p_of) / np.sqrt(w) for one, p_of in pairs]

@@ -467,8 +467,8 @@ class _GroupSample:
         error = np.sqrt(square * many / max(many - 1.0, 1.0))
         if not self._near(sums / len(theta)):
             return None, float(error.max())
-        here, arguments = self.target.point, self.target.arguments()
-        a, b, real = self.full.effects, here.effects, slice(None, -1)
+        point, arguments = self.target.point, self.target.arguments()
+        a, b, real = self.full.effects, point.effects, slice(None, -1)
         moves = Moves(
             gain=a.log_marginal[real] - b.log_marginal[real],
             shift=a.mean[real] - b.mean[real],
@@ -478,7 +478,7 @@ class _GroupSample:
             evaluated=effects,
             missed=astray,
         )
-        ratio = _quadratics([self.full.terms - here.terms], theta - here.theta)[:, 0] + left.sum(axis=1)
+        ratio = _quadratics([self.full.terms - point.terms], theta - point.theta)[:, 0] + left.sum(axis=1)
         core, sample = CoreMoments(theta[at], arguments), Sample(self.sample, self.each[:-1], log_p[:, :-1], error)
         return NodeSums(theta, ratio, moves, core, labels, arguments, sample=sample, at=at), float(error.max())
 
