@@ -232,20 +232,20 @@ def loo_pass(designs: list[list[LooDraws]], dataset: list[Dataset], *, exact: bo
                 "miss; leave rows with missing values out before coresets are built. Fits must be of the same rows, "
                 "and of counts all with exposure= or all with its log as offset="
             )
-        found = [each for block in blocks for each in block.sums]
-        for model, each in zip(models, found, strict=True):
+        parts = [each for block in blocks for each in block.sums]
+        for model, each in zip(models, parts, strict=True):
             model.bar = model.gathered.add(each)
-        first = np.array([each.first for each in found])
+        first = np.array([each.first for each in parts])
         products += (first * one.weights) @ first.T
         weight += float(one.weights.sum())
         drawn = [block.sample for block in blocks]
         samples = [left_out_of(pair) for pair in zip(samples, drawn, strict=True)] if samples else drawn
     of_models = [(model, sample) for group, sample in zip(by_design, samples, strict=True) for model in group]
     sums = [model.gathered.row_sums(sample).at(model.draws.predictor.beta) for model, sample in of_models]
-    known = [each for each in sums if each is not None]
-    if len(known) < len(models):
+    complete = [each for each in sums if each is not None]
+    if len(complete) < len(models):
         return loo_pass(designs, dataset, exact=True)
-    return LooSums(known, products, weight)
+    return LooSums(complete, products, weight)
 
 
 def _same_rows(one: _DesignBlock | None, other: _DesignBlock | None) -> bool:
@@ -290,10 +290,10 @@ def loo(
 
         if family.counts:  # whose two sides no cut may part
             blocks = map_stream(whole_counts(dataset.blocks()), of_block, None, dataset.cores)
-            found = list(dataset.tracked(blocks, "leaving out"))
+            parts = list(dataset.tracked(blocks, "leaving out"))
         else:
-            found = list(dataset.map(of_block, "leaving out", canonical=True))
-        value, k, fitted = np.concatenate(found, axis=1)
+            parts = list(dataset.map(of_block, "leaving out", canonical=True))
+        value, k, fitted = np.concatenate(parts, axis=1)
     return elpd_data(value, k, float((fitted - value).sum()), len(draws))
 
 
@@ -378,19 +378,19 @@ def loo_compare(
         raise TypeError(f"models is a {type(models).__name__}; give a dict, name to fit or to (posterior, coreset)")
     if len(models) < 2:
         raise DataError(f"models has {len(models)} entries; give two or more, name to fit or to (posterior, coreset)")
-    beside = {"label": label, "weights": weights, "offset": offset, "groups": groups}
-    beside |= {"trials": trials, "exposure": exposure, "missing": missing}
-    asked = {"y": y, **beside, "missing": None if missing == "raise" else missing}
+    roles = {"label": label, "weights": weights, "offset": offset, "groups": groups}
+    roles |= {"trials": trials, "exposure": exposure, "missing": missing}
+    asked = {"y": y, **roles, "missing": None if missing == "raise" else missing}
     if data is None and (extra := [name for name, own in asked.items() if own is not None]):
         raise TypeError(f"{extra[0]} is given and data is not: give both, or fits that have their rows and neither")
     designs: dict[Any, tuple[_LabelledRows, list[LooDraws]]] = {}
     for name, given in models.items():
-        rows = _LabelledRows(data, y, beside) if data is not None else _rows_of(str(name), given)
+        rows = _LabelledRows(data, y, roles) if data is not None else _rows_of(str(name), given)
         if hasattr(given, "coreset"):  # a fit; `fitting` imports this module
             given = given._used, given.coreset
         if not isinstance(given, tuple) or len(given) != 2:
             raise TypeError(f"models[{name!r}] is a {type(given).__name__}; give a fit, or (posterior, coreset)")
-        weighted = has_weights(rows.data, rows.beside.get("weights"))
+        weighted = has_weights(rows.data, rows.roles.get("weights"))
         model = loo_draws(str(name), *given, max_draws, weighted=weighted)
         designs.setdefault((model.core.design, rows.key), (rows, []))[1].append(model)
     by_design = [own for _, own in designs.values()]
@@ -402,7 +402,7 @@ def loo_compare(
                 f"{described(first.core.classes)}; build both of one response, labels with the same positive="
             )
     dataset = [
-        full_rows(own[0].core, rows.data, rows.y, progress=progressbar and k == 0, **rows.beside)
+        full_rows(own[0].core, rows.data, rows.y, progress=progressbar and k == 0, **rows.roles)
         for k, (rows, own) in enumerate(designs.values())
     ]
     with one_blas_thread():
@@ -420,45 +420,45 @@ class _LabelledRows(NamedTuple):
 
     data: Any
     y: Any
-    beside: Mapping[str, Any]
+    roles: Mapping[str, Any]
 
     @property
     def key(self) -> tuple[Any, ...]:
         """What is equal where the same rows are given: names, and otherwise objects that are the same."""
-        parts = [("data", self.data), ("y", self.y), *sorted(self.beside.items())]
-        return tuple((name, str(own) if isinstance(own, str | Path) else id(own)) for name, own in parts)
+        parts = [("data", self.data), ("y", self.y), *sorted(self.roles.items())]
+        return tuple((name, str(value) if isinstance(value, str | Path) else id(value)) for name, value in parts)
 
 
 def _rows_of(name: str, given: Any) -> _LabelledRows:
     """Return the rows that a fit has."""
     if getattr(given, "_given", None) is None:
         raise DataError(f"models[{name!r}] does not have its rows: give data, the rows that all models are of")
-    own = given._rows_of_data
-    return _LabelledRows(own.data, own.y, own.roles)
+    rows = given._rows_of_data
+    return _LabelledRows(rows.data, rows.y, rows.roles)
 
 
 def _of_counts(designs: list[list[LooDraws]], dataset: list[Dataset], sums: LooSums) -> LooSums:
     """Return the sums of models of counts, with samples of their rows; one pass for each design and family."""
-    found: dict[tuple[int, str], SampledCounts] = {}
+    samples: dict[tuple[int, str], SampledCounts] = {}
     of_models = []
     for place, (models, rows) in enumerate(zip(designs, dataset, strict=True)):
         for family in (model.family for model in models):
-            if (place, family.name) not in found:
-                found[place, family.name] = sampled_counts(rows, family, _COUNTS, _SEED)
-            of_models.append(found[place, family.name])
-    counts = list(found.values())
+            if (place, family.name) not in samples:
+                samples[place, family.name] = sampled_counts(rows, family, _COUNTS, _SEED)
+            of_models.append(samples[place, family.name])
+    counts = list(samples.values())
     if any(not np.array_equal(each.responses.rows.index, counts[0].responses.rows.index) for each in counts):
         raise DataError(
             "the models' designs take other rows of data; leave missing values out before coresets are built, and give "
             "all models of counts exposure= or all its log as offset="
         )
     drawn = [(model.predictor, model.family) for models in designs for model in models]
-    moments = [count_moments(own[0], each, own[1]) for own, each in zip(drawn, of_models, strict=True)]
+    moments = [count_moments(draws, each, family) for (draws, family), each in zip(drawn, of_models, strict=True)]
     parts = zip(sums.models, of_models, moments, strict=True)
-    own = [each.of_counts(sampled, of_model) for each, sampled, of_model in parts]
+    of_counts = [each.of_counts(sampled, of_model) for each, sampled, of_model in parts]
     first = np.array([mean - 0.5 * var for mean, var in moments])
     n_rows = counts[0].n_rows
-    return LooSums(own, n_rows / first.shape[1] * first @ first.T, float(n_rows))
+    return LooSums(of_counts, n_rows / first.shape[1] * first @ first.T, float(n_rows))
 
 
 def _table(designs: list[list[LooDraws]], sums: LooSums) -> pd.DataFrame:
@@ -467,32 +467,31 @@ def _table(designs: list[list[LooDraws]], sums: LooSums) -> pd.DataFrame:
     rows, n_rows = sums.models[0].left_out
     w = rows.weights
     scale = n_rows / len(w)
-    full = [weights_of(model, own.log_likelihood) for model, own in zip(models, sums.models, strict=True)]
-    found = [
-        leave_rows_out(of, own.log_ratio, own.weights, model.predictor, model.family, n_chains=model.n_chains)
-        for model, own, of in zip(models, full, sums.models, strict=True)
+    full = [weights_of(model, each.log_likelihood) for model, each in zip(models, sums.models, strict=True)]
+    sampled = [
+        leave_rows_out(total, each.log_ratio, each.weights, model.predictor, model.family, n_chains=model.n_chains)
+        for model, each, total in zip(models, full, sums.models, strict=True)
     ]
-    rest, value, first = (np.array([getattr(each, name) for each in found]) for name in ("rest", "value", "first"))
-    elpd = np.array(
-        [own.weights @ of.log_likelihood - 0.5 * of.variance for own, of in zip(full, sums.models, strict=True)]
-    )
+    rest, value, first = (np.array([getattr(each, name) for each in sampled]) for name in ("rest", "value", "first"))
+    pairs = zip(full, sums.models, strict=True)
+    elpd = np.array([each.weights @ total.log_likelihood - 0.5 * total.variance for each, total in pairs])
     elpd = elpd + scale * rest @ w
     products = sums.products + scale * ((value * w) @ value.T - (first * w) @ first.T)
-    bad = np.array([np.count_nonzero(each.k > MAX_K) for each in found])
-    for k, (model, own) in enumerate(zip(models, full, strict=True)):
-        if not own.good or bad[k] > MAX_BAD_K_SHARE * len(w):
+    bad = np.array([np.count_nonzero(each.k > MAX_K) for each in sampled])
+    for k, (model, weighted) in enumerate(zip(models, full, strict=True)):
+        if not weighted.good or bad[k] > MAX_BAD_K_SHARE * len(w):
             many = f"k-hat is above {MAX_K} for {bad[k]} of {len(w)} rows left out: they hold its posterior in place"
-            warn(f"models[{model.name!r}] has no elpd: {many if own.good else too_far(own)}")
+            warn(f"models[{model.name!r}] has no elpd: {many if weighted.good else too_far(weighted)}")
             elpd[k] = np.nan
     order = np.argsort(-elpd, kind="stable")  # NaN last
     best = order[0]
     variance = products.diagonal() - elpd**2 / sums.weight
     between = products.diagonal() + products[best, best] - 2.0 * products[best] - (elpd - elpd[best]) ** 2 / sums.weight
-    noise = np.array([each.noise for each in found])
-    apart = w * (rest - rest[best])
-    sampling = 0.0 if scale == 1.0 else n_rows * (scale - 1.0) * apart.var(axis=1, ddof=1)
-    heavy = np.array([each.k > FINITE_K for each in found])  # e_n has no standard error
-    unknown = scale * (np.where(heavy | heavy[best], apart, 0.0) ** 2).sum(axis=1)
+    noise = np.array([each.noise for each in sampled])
+    gap = w * (rest - rest[best])
+    sampling = 0.0 if scale == 1.0 else n_rows * (scale - 1.0) * gap.var(axis=1, ddof=1)
+    heavy = np.array([each.k > FINITE_K for each in sampled])  # e_n has no standard error
+    unknown = scale * (np.where(heavy | heavy[best], gap, 0.0) ** 2).sum(axis=1)
     mcse = np.sqrt(noise + noise[best] + sampling + unknown)
     mcse[best] = 0.0
     table = pd.DataFrame(
@@ -503,7 +502,7 @@ def _table(designs: list[list[LooDraws]], sums: LooSums) -> pd.DataFrame:
             "elpd_diff": elpd - elpd[best],
             "dse": np.sqrt(np.maximum(between, 0.0)),
             "diff_mcse": np.where(np.isnan(elpd), np.nan, mcse),
-            "pareto_k": [own.pareto_k for own in full],
+            "pareto_k": [weighted.pareto_k for weighted in full],
             "bad_k": bad,
         },
         index=pd.Index([model.name for model in models], name="model"),

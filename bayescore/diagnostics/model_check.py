@@ -121,7 +121,7 @@ class Frequencies:
         def tally(counts: FloatArray) -> FloatArray:
             return np.histogram(np.minimum(counts, edges[-1]), edges)[0].astype(np.float64)
 
-        tallies = [tally(own) for own in sets]
+        tallies = [tally(counts_of_set) for counts_of_set in sets]
         low, high = np.quantile(tallies, ENDS, axis=0)
         return cls(edges, tally(observed), np.mean(tallies, axis=0), low, high)
 
@@ -188,7 +188,7 @@ def check_model(
         many = bool((w > 1.0).any() and (counts == w).all())
         observed = positive
         coins = (rng.binomial(counts, p_of) / w if many else rng.random(len(rows)) < p_of for p_of in each)
-        sets = [np.asarray(own, dtype=np.float64) for own in coins]
+        sets = [np.asarray(replicate, dtype=np.float64) for replicate in coins]
     elif family.quadratic:
         pairs = zip(draws, each, strict=True)  # a row of weight w is w rows
         sets = [p_of + (one.at_draws(family).draw(p_of, rng) - p_of) / np.sqrt(w) for one, p_of in pairs]
@@ -196,7 +196,7 @@ def check_model(
     else:
         with np.errstate(divide="ignore"):  # of a rate of 0
             drawn = [family.draw(np.log(p_of), rng, w) for p_of in each]
-        observed, shown, sets = events / w, (events > 0.0).astype(np.float64), [own / w for own in drawn]
+        observed, shown, sets = events / w, (events > 0.0).astype(np.float64), [replicate / w for replicate in drawn]
         frequencies = Frequencies.of(events, drawn) if (events == np.rint(events)).all() else None
     low, high = np.quantile([share(y) for y in sets], ENDS, axis=0)
     rates = family.counts and events is not None
@@ -208,9 +208,9 @@ def _bins(p: FloatArray, weights: FloatArray, n_bins: int) -> IntArray:
     """Return bins of rows of like p, of about equal weight, shape (n,)."""
     order = np.argsort(p, kind="stable")
     before = np.cumsum(weights[order]) - 0.5 * weights[order]
-    found = np.empty(len(p), dtype=np.int64)
-    found[order] = np.minimum(n_bins * before / weights.sum(), n_bins - 1).astype(np.int64)
-    return found
+    bins = np.empty(len(p), dtype=np.int64)
+    bins[order] = np.minimum(n_bins * before / weights.sum(), n_bins - 1).astype(np.int64)
+    return bins
 
 
 ROWS = 20_000  # of the sample: phi of 1 is then known to 0.01 where counts are not rare
@@ -343,8 +343,8 @@ class Dispersion:
         given = math.inf if self.given is None else self.given
         if self.size is None or not (self.size * _FLAT < given if self.over else self.size > given * _FLAT):
             return ""
-        found = f"family='negative_binomial({self.size:.3g})'"
-        return f"{found} with offset= the log of the exposure in place of exposure=" if self.exposed else found
+        family = f"family='negative_binomial({self.size:.3g})'"
+        return f"{family} with offset= the log of the exposure in place of exposure=" if self.exposed else family
 
 
 def dispersion(counts: SampledCounts, predictor: Predictor, family: Family, *, exposed: bool) -> Dispersion | None:
@@ -370,7 +370,7 @@ def dispersion_of(events: FloatArray, means: FloatArray, family: Family, *, expo
         left = 1.0 - (by**2 * means.var(axis=1)).sum() / total
         if left < _LEAST_LEFT:
             return None
-        ratio = 1.0 + (np.mean([_at(events, own, family) for own in means.T]) - 1.0) / left
+        ratio = 1.0 + (np.mean([_at(events, means_of_draw, family) for means_of_draw in means.T]) - 1.0) / left
         ratio = max(float(ratio), _at(events, fitted, family), _LEAST)
         se = np.sqrt((information**2 * (2.0 + kurtosis)).sum() / left) / total
     given = family.size if isinstance(family, NegativeBinomial) else None

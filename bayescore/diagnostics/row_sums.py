@@ -277,10 +277,10 @@ class DrawnApproximation:
         some = draws.take(np.linspace(0, len(draws) - 1, _DRAWS).round().astype(np.int64))
         factors = [
             Factor(
-                replace(own.grouping, levels=()),
-                np.concatenate([mean.effects, own.effects[some.at]]),
+                replace(factor.grouping, levels=()),
+                np.concatenate([mean.effects, factor.effects[some.at]]),
             )
-            for own, mean in zip(draws.factors, middle.factors, strict=True)
+            for factor, mean in zip(draws.factors, middle.factors, strict=True)
         ]
         design = None if draws.design is None else replace(draws.design, groups=())
         return cls(family, Predictor(np.concatenate([middle.beta, some.beta]), factors, design))
@@ -325,12 +325,12 @@ class DrawnApproximation:
 
 def effects_at(draws: Predictor) -> FloatArray:
     """Return all effects at draws, shape (S, E)."""
-    at = slice(None) if draws.at is None else draws.at
+    places = slice(None) if draws.at is None else draws.at
     n = len(draws)
-    return np.concatenate([np.empty((n, 0)), *(own.effects[at].reshape(n, -1) for own in draws.factors)], axis=1)
+    return np.concatenate([np.empty((n, 0)), *(each.effects[places].reshape(n, -1) for each in draws.factors)], axis=1)
 
 
-def full_rows(core: Coreset, data: Any, y: Any, *, progress: bool, **beside: Any) -> Dataset:
+def full_rows(core: Coreset, data: Any, y: Any, *, progress: bool, **roles: Any) -> Dataset:
     """Return the full data in the design of `core`.
 
     Raises
@@ -340,7 +340,7 @@ def full_rows(core: Coreset, data: Any, y: Any, *, progress: bool, **beside: Any
         is given beside a `Coreset`, which has its own.
     """
     if isinstance(data, Coreset):
-        Roles(y, **beside).check_none("a Coreset")
+        Roles(y, **roles).check_none("a Coreset")
         if data.design != core.design:
             raise DataError("data has another design than the coreset; build both with the same intercept and scaling")
         if data.classes != core.classes:
@@ -349,7 +349,7 @@ def full_rows(core: Coreset, data: Any, y: Any, *, progress: bool, **beside: Any
             )
         design = core.design.with_weights() if data.design.weighted else core.design
         return Dataset(data.as_source(), design, progress=progress)
-    return open_in(core.design, data, y, progress=progress, whose="the coreset was built from", **beside)
+    return open_in(core.design, data, y, progress=progress, whose="the coreset was built from", **roles)
 
 
 def has_weights(data: Any, weights: Any) -> bool:

@@ -59,78 +59,78 @@ def judge(weigher: Weigher, max_draws: int, weigh: Callable[[IntArray], Weighed]
     k, without = weigher.tails()
     logs = np.array([name.startswith("log sigma_") for name in posterior.features])
     heavy = np.where(without, np.where(logs, 2, 1), 0)
-    own = Run(posterior.draws)
-    moved = own if first.transport is None else Run(first.moved(posterior.draws))
+    drawn = Run(posterior.draws)
+    moved = drawn if first.transport is None else Run(first.moved(posterior.draws))
     kept, full = None, target(moved, first.at, first.weights.weights)
     left, enough = [], False
     if first.exact:
-        left, enough = families(own, posterior.features, heavy, full), True
+        left, enough = families(drawn, posterior.features, heavy, full), True
     elif first.again is not None:
         left = families(moved, posterior.features, heavy, full)
         enough = settled(left) and risk(left, shrink=0.0) <= MAX_FAILURE_PROBABILITY
-        if (first.weights.unsure or (first.weights.good and not enough)) and len(first.at) < len(own.flat):
+        if (first.weights.unsure or (first.weights.good and not enough)) and len(first.at) < len(drawn.flat):
             whole = first.again()
     if not first.exact and (first.again is None or (not enough and whole.weights.good)):
         weights = whole.weights.weights
         kept, full = systematic(weights), target(moved, whole.at, weights)
-        corrected = moved.flat[whole.at[kept]].reshape(len(own.draws), -1, own.draws.shape[2])
+        corrected = moved.flat[whole.at[kept]].reshape(len(drawn.draws), -1, drawn.draws.shape[2])
         left = families(Run(corrected), posterior.features, heavy, full, resampled=True)
-    raw = left if moved is own and kept is None else families(own, posterior.features, heavy, full)
+    raw = left if moved is drawn and kept is None else families(drawn, posterior.features, heavy, full)
     if first.transport is not None and not heavy.any():  # or the sd of most combinations does not exist
-        raw = [*raw, *combinations(own, first.transport)]
+        raw = [*raw, *combinations(drawn, first.transport)]
     effects = whole.effects(float(full.slow.max()))
     coordinates = table(posterior, k, heavy, raw, full, units=DataUnits(weigher.core.design))
     return Judgement(first, whole, kept, raw, left, coordinates, effects)
 
 
-def verdict(found: Judgement, weigher: Weigher) -> tuple[Level, str, Remedy | None]:
+def verdict(judgement: Judgement, weigher: Weigher) -> tuple[Level, str, Remedy | None]:
     """Return the word, the reason, and what refused draws need."""
-    level, text, asked = _word(found, weigher)
+    level, text, asked = _word(judgement, weigher)
     scope = f" {weigher.scope}" if weigher.scope and level is not Level.NOT_CERTIFIED else ""
-    note = f"{found.first.note} " if found.first.note else ""
+    note = f"{judgement.first.note} " if judgement.first.note else ""
     return (
         level,
-        note + text + scope + _on_moments(found.coordinates["tail_k"].dropna()) + _on_sds(found.coordinates),
+        note + text + scope + _on_moments(judgement.coordinates["tail_k"].dropna()) + _on_sds(judgement.coordinates),
         asked,
     )
 
 
-def _word(found: Judgement, weigher: Weigher) -> tuple[Level, str, Remedy | None]:
-    weights, raw, left, remedy = found.whole.weights, found.raw, found.left, weigher.remedy
-    own = weigher.posterior.draws
+def _word(judgement: Judgement, weigher: Weigher) -> tuple[Level, str, Remedy | None]:
+    weights, raw, left, remedy = judgement.whole.weights, judgement.raw, judgement.left, weigher.remedy
+    draws = weigher.posterior.draws
     k = f"Pareto k-hat is {number(weights.pareto_k, 2)}"
-    if not weights.good or found.whole.n_missed:
+    if not weights.good or judgement.whole.n_missed:
         size = f"the effective sample size {weights.ess:.0f} of {len(weights.weights)}"
-        if not found.whole.n_missed and weights.ess >= MIN_ESS_SHARE * len(weights.weights):
-            more = min(4 * own.shape[1], max(MAX_DRAWS, own.shape[1]))
-            tell = f"More may tell: sample with draws={more}. Else: " * (own.shape[1] < more <= MAX_DRAWS)
+        if not judgement.whole.n_missed and weights.ess >= MIN_ESS_SHARE * len(weights.weights):
+            more = min(4 * draws.shape[1], max(MAX_DRAWS, draws.shape[1]))
+            tell = f"More may tell: sample with draws={more}. Else: " * (draws.shape[1] < more <= MAX_DRAWS)
             text = (
                 f"{k} (limit {number(weights.max_k, 2)}): the weights' tail is too long to trust, though "
                 f"{size} is enough. {tell}{remedy}"
             )
             return Level.NOT_CERTIFIED, text, Remedy(Need.DRAWS, more)
-        missed = f", and {found.whole.n_missed:,} group effects lie where the coreset does not look"
+        missed = f", and {judgement.whole.n_missed:,} group effects lie where the coreset does not look"
         text = (
             f"{k} (limit {number(weights.max_k, 2)}), {size} (limit {MIN_ESS_SHARE:.0%})"
-            f"{missed * bool(found.whole.n_missed)}: the coreset's posterior does not cover the full data's, and no "
-            f"correction can be trusted. {remedy}"
+            f"{missed * bool(judgement.whole.n_missed)}: the coreset's posterior does not cover the full data's, and "
+            f"no correction can be trusted. {remedy}"
         )
         return Level.NOT_CERTIFIED, text, Remedy(Need.ROWS)
-    if found.whole.exact:
-        return _word_of_all_rows(left, own, _EXACT if weigher.core.numbers else _ALL)
-    exact, of_effects = _on_effects(found.effects)
+    if judgement.whole.exact:
+        return _word_of_all_rows(left, draws, _EXACT if weigher.core.numbers else _ALL)
+    exact, of_effects = _on_effects(judgement.effects)
     if close(raw) and risk(raw) <= MAX_FAILURE_PROBABILITY and weights.spread < MAX_LOG_RATIO_SD and exact:
         return Level.CERTIFIED, f"{k} and at worst {worst(raw)}{of_effects}.", None
     if risk(left) <= MAX_FAILURE_PROBABILITY:
         text = (
             f"{k}, but of the draws as they are {worst(raw)}{of_effects}. Use the corrected draws (Certificate.idata): "
-            f"at worst {worst(left)}{', or a larger size' * found.effects.empty}."
+            f"at worst {worst(left)}{', or a larger size' * judgement.effects.empty}."
         )
         return Level.CORRECTED, text, None
     times = _times(left)
     if times is None:
         return Level.NOT_CERTIFIED, f"{k}, but even of the corrected draws {worst(left)}. {remedy}", Remedy(Need.ROWS)
-    more, asked = _raised(times, len(weights.weights), own)
+    more, asked = _raised(times, len(weights.weights), draws)
     text = (
         f"Too few draws to tell: {worst(left)} even of the corrected ones, Monte Carlo error included. About {times:g} "
         f"times as many would do: {more}."
@@ -138,14 +138,14 @@ def _word(found: Judgement, weigher: Weigher) -> tuple[Level, str, Remedy | None
     return Level.NOT_CERTIFIED, text, asked
 
 
-def _word_of_all_rows(own: list[ErrorFamily], draws: FloatArray, said: str) -> tuple[Level, str, Remedy | None]:
+def _word_of_all_rows(errors: list[ErrorFamily], draws: FloatArray, said: str) -> tuple[Level, str, Remedy | None]:
     """Return the verdict on draws that were made from all rows, by their own figures alone."""
-    error = f"{worst(own)}, all of it Monte Carlo error"
-    if risk(own) <= MAX_FAILURE_PROBABILITY:
+    error = f"{worst(errors)}, all of it Monte Carlo error"
+    if risk(errors) <= MAX_FAILURE_PROBABILITY:
         return Level.CERTIFIED, f"{said} At worst {error}.", None
-    times = _times(own)
+    times = _times(errors)
     if times is None:
-        text = f"{said} But {worst(own)}, by their Monte Carlo error; sample anew, with a longer warm-up."
+        text = f"{said} But {worst(errors)}, by their Monte Carlo error; sample anew, with a longer warm-up."
         return Level.NOT_CERTIFIED, text, Remedy(Need.CHAINS, 2 * draws.shape[1])
     more, asked = _raised(times, draws.shape[0] * draws.shape[1], draws)
     text = f"{said} They are too few to tell: {error}. About {times:g} times as many would do: {more}."

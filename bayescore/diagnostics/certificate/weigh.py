@@ -131,9 +131,9 @@ class DrawnEffectMoments(NamedTuple):
         """Return moments to be filled by `put`."""
         return cls(np.empty(shape), np.empty(shape))
 
-    def put(self, cut: slice, own: "DrawnEffectMoments") -> None:
+    def put(self, cut: slice, moments: "DrawnEffectMoments") -> None:
         """Write those of some draws."""
-        self.mean[cut], self.variance[cut] = own
+        self.mean[cut], self.variance[cut] = moments
 
     def of_draws(self, at: IntArray) -> "DrawnEffectMoments":
         """Return those of some draws."""
@@ -163,18 +163,18 @@ def effect_columns(
     `rows`, shape (E, 2), are the weights of rows of +1 and of -1 in each effect's group.
     """
     even = np.full(len(w), 1.0 / len(w))
-    own, own_sd = by_core.over(even)
+    core_mean, core_sd = by_core.over(even)
     mean, sd = by_full.over(w)
-    sd = informed_sd(sd, own_sd)
+    sd = informed_sd(sd, core_sd)
     with np.errstate(all="ignore"):  # an effect that the nodes miss
         square = (by_full.variance + (by_full.mean - mean) ** 2) / sd**2
         return {
-            "mean": own,
-            "sd": own_sd,
+            "mean": core_mean,
+            "sd": core_sd,
             "corrected_mean": mean,
             "corrected_sd": sd,
-            "mean_error_sd": (own - mean) / sd,
-            "log_sd_error": np.log(own_sd / sd),
+            "mean_error_sd": (core_mean - mean) / sd,
+            "log_sd_error": np.log(core_sd / sd),
             "log_sd_error_mcse": 0.5 * np.sqrt((w - even) ** 2 @ (square - 1.0) ** 2),
             "weight": rows.sum(axis=1),
             "share": rows[:, 0] / rows.sum(axis=1),
@@ -191,7 +191,7 @@ def effects_table(groups: tuple[Grouping, ...], columns: Columns, slow: float) -
 
     Effects stand factor by factor: levels, and within a level its effects.
     """
-    places = [(own.name, level, effect) for own in groups for level in own.levels for effect in own.effects]
+    places = [(factor.name, level, effect) for factor in groups for level in factor.levels for effect in factor.effects]
     index = pd.MultiIndex.from_tuples(places, names=EFFECT_INDEX)
     return pd.DataFrame(columns | {"log_sd_error_mcse": slow * columns["log_sd_error_mcse"]}, index=index)
 
@@ -225,7 +225,7 @@ def corrected_idata(idata: Any, posterior: Posterior, weighed: Weighed, kept: In
     if "coef" in values and (design := posterior.design) is not None:
         values["coef"] = np.array(design.raw_coefficients(values["beta"]))
     dropped = ("chain", "draw")
-    coords = {str(name): own.values for name, own in source.coords.items() if name not in dropped and own.ndim == 1}
+    coords = {str(name): c.values for name, c in source.coords.items() if name not in dropped and c.ndim == 1}
     made = inference_data({"posterior": values}, coords=coords, dims=dims)
     if "constant_data" in idata:
         made["constant_data"] = weighed.constants(posterior, as_xarray(idata["constant_data"]))

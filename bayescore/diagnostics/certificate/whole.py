@@ -69,9 +69,9 @@ def squares_within(beta: FloatArray, core: Coreset, dataset: Dataset) -> FloatAr
     def columns(rows: WeightedData) -> tuple[IntArray, FloatArray, FloatArray]:
         """Return codes, weights, and (x, residual at the middle) of rows that have a group."""
         assert rows.group is not None
-        known = rows.group[:, 0] >= 0
+        groups = rows.group[:, 0] >= 0
         a = np.column_stack([rows.X, rows.with_offset(rows.X @ middle)])
-        return rows.group[known, 0], rows.weights[known], a[known]
+        return rows.group[groups, 0], rows.weights[groups], a[groups]
 
     codes, w, a = columns(core)
     weight = np.maximum(np.bincount(codes, w, G), np.finfo(float).tiny)
@@ -81,18 +81,18 @@ def squares_within(beta: FloatArray, core: Coreset, dataset: Dataset) -> FloatAr
         """Return the groups of rows, and the sums of products of columns about the groups' means, (g, K, K)."""
         codes, w, a = columns(rows)
         about = a - mean[codes]
-        known, place = np.unique(codes, return_inverse=True)
-        found = np.empty((len(known), K, K))
+        groups, place = np.unique(codes, return_inverse=True)
+        table = np.empty((len(groups), K, K))
         for i in range(K):
             for j in range(i + 1):
-                found[:, i, j] = found[:, j, i] = np.bincount(place, w * about[:, i] * about[:, j], len(known))
-        return known, found
+                table[:, i, j] = table[:, j, i] = np.bincount(place, w * about[:, i] * about[:, j], len(groups))
+        return groups, table
 
     total = np.zeros((G, K, K))
-    for known, own in dataset.map(lambda _, block: moments(block), "adding up groups", canonical=True):
-        total[known] += own
-    known, own = moments(core)
-    total[known] -= own
+    for groups, part in dataset.map(lambda _, block: moments(block), "adding up groups", canonical=True):
+        total[groups] += part
+    groups, part = moments(core)
+    total[groups] -= part
     step = np.column_stack([beta - middle, np.ones(len(beta))])
     products = (step[:, :, None] * step[:, None]).reshape(len(step), -1)
     return np.asarray(np.maximum(products @ total.reshape(G, -1).T, 0.0))
@@ -156,10 +156,10 @@ class AllRows:
     def _sums(self) -> RowSums:
         """Sums over the data at the mean of all draws; one pass."""
         near = DrawnApproximation.of(self.family, self._draws)
-        found = RowSums.of(self.weigher.dataset, RowSumsPlan.near(near, self.core))
-        check_finite(self.weigher.dataset, found.terms.coefficients.precision)
-        check_weight(self.core, found.weight)
-        return found
+        sums = RowSums.of(self.weigher.dataset, RowSumsPlan.near(near, self.core))
+        check_finite(self.weigher.dataset, sums.terms.coefficients.precision)
+        check_weight(self.core, sums.weight)
+        return sums
 
     @cached_property
     def _difference(self) -> str:
@@ -183,10 +183,10 @@ class AllRows:
 
     def sums_at(self, draws: Predictor) -> PassSums:
         """Return the sums of all rows at draws: by the sample of the pass, or of the coreset's own rows."""
-        found = self._sums.at(draws) or pass_sums(draws, 0, self.core, self.family)
+        sums = self._sums.at(draws) or pass_sums(draws, 0, self.core, self.family)
         if draws.sd is None:
-            return found
-        return replace(found, log_likelihood=log_likelihoods(draws, self.core, self.family))
+            return sums
+        return replace(sums, log_likelihood=log_likelihoods(draws, self.core, self.family))
 
     def log_likelihoods_of_groups(self, at: IntArray) -> FloatArray | None:
         """Return log-likelihoods of groups at draws; None where that takes long."""
@@ -242,6 +242,6 @@ def _of_model(model: Any, idata: Any, core: Coreset, drawn: tuple[Family, Prior 
     source = idata["posterior"]
     ordered = {str(name): source[name].transpose("chain", "draw", ...) for name in source.data_vars}
     draws = {name: each.values.reshape(-1, *each.shape[2:]) for name, each in ordered.items()}
-    found = OfModel(model, draws, core, family)
-    found.check()
-    return found
+    prior_of_draws = OfModel(model, draws, core, family)
+    prior_of_draws.check()
+    return prior_of_draws
