@@ -69,7 +69,6 @@ from bayescore.samplers.predict import (
     factor_levels,
     new_groups_seed,
     of_rows,
-    population_shares,
     probabilities,
     probability_tiles,
 )

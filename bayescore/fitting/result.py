@@ -42,7 +42,7 @@ from bayescore.priors.groups import GroupPrior
 from bayescore.report.certify import Certificate
 from bayescore.samplers.groups import group_prior_of
 from bayescore.samplers.posterior import Posterior, fewer_draws, in_data_units, read_posterior
-from bayescore.samplers.poststratify import population_shares
+from bayescore.samplers.predict import population_shares
 from bayescore.samplers.sample import sample
 from bayescore.samplers.summaries import prior_summary
 from bayescore.validation import DataError, RandomState, check_choice, check_positive, one_seed, warn
