@@ -7,6 +7,14 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+PAGES = "docs"
+"""Where the pages of the documentation stand: a folder of the repository, until the site has an address."""
+
+
+def see(page: str) -> str:
+    """Return the end of a message about which a page says more, by its place in the documentation."""
+    return f"; see {PAGES}/{page}"
+
 
 def free_name(name: str, taken: Collection[str]) -> str:
     """Return a name, with underscores until it is not among those that are taken."""

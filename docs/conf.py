@@ -11,8 +11,9 @@ from typing import Any
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(DOCS)]
 
+from _generate import messages  # noqa: E402
 from docutils import nodes  # noqa: E402
 from numpydoc.xref import DEFAULT_LINKS  # noqa: E402
 
@@ -35,7 +36,7 @@ extensions = [
 ]
 if find_spec("sphinx-mathjax-offline"):  # without it browsers fetch MathJax from its CDN
     extensions.append("sphinx-mathjax-offline")
-exclude_patterns = ["_build", "_figures", "**/.ipynb_checkpoints"]
+exclude_patterns = ["_build", "_figures", "_generate", "**/.ipynb_checkpoints"]
 templates_path = ["_templates"]
 
 # the reference
@@ -116,6 +117,11 @@ nb_execution_cache_path = str(DOCS / "_build" / "cache" / f"{sources_digest()}-{
 # the course: Sphinx reads the notebooks from a copy, whose links to each other it can follow
 for notebook in (ROOT / "notebooks").glob("*.ipynb"):
     shutil.copy2(notebook, DOCS / "tutorials" / notebook.name)
+
+# parts of the reference that are read from the package's code; pages include them
+GENERATED = DOCS / "reference" / "generated"
+GENERATED.mkdir(exist_ok=True)
+(GENERATED / "messages.txt").write_text(messages.page(), encoding="utf-8")
 
 
 def describe_figures(_: Any, doctree: nodes.document) -> None:

@@ -23,7 +23,7 @@ from bayescore.data.design import Grouping, term_text, terms_text
 from bayescore.data.responses import LABELS, response_of
 from bayescore.models.groups.rows import codes_among
 from bayescore.priors.groups import NULL
-from bayescore.text import listed
+from bayescore.text import listed, see
 from bayescore.types import FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError, warn
 
@@ -152,6 +152,7 @@ def _warn_of_labels(own: Grouping) -> None:
         f"every one of the {len(own):,} levels of {own.name!r} has rows of one label only: the data set no upper limit "
         f"to the sd of its effects, which its prior alone limits, and sampling is slow; give a tighter prior, as "
         f"sample(core, group_prior=bc.priors.HalfNormal(1.0)), or leave {terms_text((own,))} out"
+        f"{see('how-to/separated.md#groups-of-one-label-each')}"
     )
 
 

@@ -53,6 +53,7 @@ from bayescore.models.laplace import find_mode
 from bayescore.models.posterior import likelihood_terms
 from bayescore.models.row_kernels import predictor, squared_lengths
 from bayescore.numerics.sampling import draw, weighted
+from bayescore.text import see
 from bayescore.types import FloatArray, LabelArray, WeightedData, stack
 from bayescore.validation import RandomState, check_generator, check_seed, one_seed, warn
 
@@ -190,7 +191,7 @@ def warn_if_completely_separated(dataset: Dataset, rows: WeightedData) -> bool:
     warn(
         f"the labels {'are' if sure else 'may be'} completely separated: a hyperplane has {which} rows on the sides of "
         f"their labels{unsure}. Then no maximum likelihood estimate exists, and how far the posterior reaches is up to "
-        "the prior: choose it with care, or drop the columns that separate"
+        f"the prior: choose it with care, or drop the columns that separate{see('how-to/separated.md')}"
     )
     return True
 
@@ -320,11 +321,11 @@ def warn_if_separable(rows: WeightedData, dataset: Dataset | None = None, seed: 
             warn(f"whether the labels are separated is not known: {error}")
             return
     if dataset is not None and not answer.mle_exists:
-        warn(f"{answer}. {_VOID}")
+        warn(f"{answer}. {_VOID}{see('how-to/separated.md')}")
     elif dataset is None and found is not None:
         warn(
             f"a hyperplane separates the labels of the coreset's {len(rows)} rows, and perhaps those of the whole "
-            f"stream. If it does: {_VOID[0].lower()}{_VOID[1:]}"
+            f"stream. If it does: {_VOID[0].lower()}{_VOID[1:]}{see('how-to/separated.md')}"
         )
 
 

@@ -49,7 +49,7 @@ from bayescore.numerics.psis import psislw
 from bayescore.priors import Prior
 from bayescore.priors.groups import GroupPrior, group_prior_for, log_sigma_terms, prior_for
 from bayescore.priors.prior import names
-from bayescore.text import number, with_error
+from bayescore.text import number, see, with_error
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError, RandomState, check_generator, check_integer, one_seed, warn
 
@@ -405,7 +405,8 @@ def _carrying(u: FloatArray) -> NDArray[np.bool_]:
 def _warn(what: str, k: float, ess: float, draws: int, remedy: str) -> None:
     warnings.warn(
         f"the standard error of the {what}'s log evidence cannot be trusted: Pareto k-hat is {number(k, 2)} (limit "
-        f"{MAX_K}), effective draws are {ess:.0f} of {draws} (at least {MIN_ESS_EVIDENCE:.0f} needed); {remedy}",
+        f"{MAX_K}), effective draws are {ess:.0f} of {draws} (at least {MIN_ESS_EVIDENCE:.0f} needed); {remedy}"
+        f"{see('glossary.md')}",
         UserWarning,
         stacklevel=3,
     )

@@ -45,6 +45,7 @@ from bayescore.samplers.posterior import Posterior, fewer_draws, in_data_units, 
 from bayescore.samplers.predict import population_shares
 from bayescore.samplers.sample import sample
 from bayescore.samplers.summaries import prior_summary
+from bayescore.text import see
 from bayescore.validation import DataError, RandomState, check_choice, check_positive, one_seed, warn
 
 
@@ -1388,7 +1389,10 @@ def fit_of_route(route: Route) -> Fit:
     """Return the fit at the end of a route; warn if it is not certified."""
     certificate = route.certificate
     if not certificate.trusted:
-        warn(f"the draws are not certified: {certificate.text} The story says what was tried (fit.story)")
+        warn(
+            f"the draws are not certified: {certificate.text} The story says what was tried "
+            f"(fit.story){see('how-to/not-certified.md')}"
+        )
     settings = route.prior, route.seed, route.max_seconds, None if route.given.lossy else route.given
     return Fit(route.core, route.drawn, certificate, tuple(route.story), *settings, route.kept, _options=route.options)
 

@@ -19,6 +19,7 @@ from bayescore.models.posterior import likelihood_terms, posterior
 from bayescore.priors import Prior
 from bayescore.priors.groups import GroupPrior, group_prior_for, prior_for
 from bayescore.priors.prior import check_density
+from bayescore.text import see
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError
 
@@ -205,7 +206,8 @@ def find_mle(data: WeightedData, family: str | None = None) -> Mode:
             f"the labels are {how} separated, the maximum likelihood estimate does not exist: of {len(eta)} rows "
             f"{int(growing.sum())} go ever farther to the side of their label, and the log-likelihood, now "
             f"{mode.terms.value:.3g}, rises for ever. The coefficients returned, with eta from {eta.min():.3g} to "
-            f"{eta.max():.3g}, are merely where that is lost in rounding. Use find_map, which has a prior",
+            f"{eta.max():.3g}, are merely where that is lost in rounding. Use find_map, which has a "
+            f"prior{see('how-to/separated.md')}",
             UserWarning,
             stacklevel=2,
         )

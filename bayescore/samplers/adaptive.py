@@ -43,6 +43,7 @@ from bayescore.samplers.method import (
     run_side_by_side,
     thinned,
 )
+from bayescore.text import see
 from bayescore.types import FloatArray
 from bayescore.validation import check_integer, check_positive
 
@@ -276,7 +277,7 @@ def _draw(crew: Crew, plan: ChainPlan, rate: float) -> SampledChains:
             warnings.warn(
                 f"the cap of max_gradients={plan.max_gradients:,} is met at an effective sample size of {bulk:.0f} "
                 f"(tails {tail:.0f}) in place of ess={plan.ess:.0f}: raise max_gradients, or lower ess; of labels that "
-                "are all but separated a prior with lighter tails helps",
+                f"are all but separated a prior with lighter tails helps{see('how-to/separated.md')}",
                 UserWarning,
                 stacklevel=5,
             )

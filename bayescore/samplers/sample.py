@@ -33,6 +33,7 @@ from bayescore.samplers.normal import NORMAL
 from bayescore.samplers.nuts import NUTS
 from bayescore.samplers.polya_gamma import POLYA_GAMMA
 from bayescore.samplers.posterior import coefficients, draws_digest, hand_over, made_here
+from bayescore.text import see
 from bayescore.types import WeightedData
 from bayescore.validation import RandomState, check_choice, check_integer, check_seed, one_seed
 
@@ -352,7 +353,8 @@ def warn_unless_mixed(idata: Any, others: str) -> None:
     if found:
         other = f", or sampler={others}" if others else ""
         warnings.warn(
-            f"the chains have not mixed, {' and '.join(found)}: take more draws, a larger thin{other}",
+            f"the chains have not mixed, {' and '.join(found)}: take more draws, a larger thin{other}"
+            f"{see('how-to/not-certified.md')}",
             UserWarning,
             stacklevel=3,
         )
