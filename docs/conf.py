@@ -13,7 +13,7 @@ DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 sys.path[:0] = [str(ROOT), str(DOCS)]
 
-from _generate import messages  # noqa: E402
+from _generate import answers, messages  # noqa: E402
 from docutils import nodes  # noqa: E402
 from numpydoc.xref import DEFAULT_LINKS  # noqa: E402
 
@@ -121,7 +121,8 @@ for notebook in (ROOT / "notebooks").glob("*.ipynb"):
 # parts of the reference that are read from the package's code; pages include them
 GENERATED = DOCS / "reference" / "generated"
 GENERATED.mkdir(exist_ok=True)
-(GENERATED / "messages.txt").write_text(messages.page(), encoding="utf-8")
+for part in (answers, messages):
+    (GENERATED / f"{part.__name__.rpartition('.')[2]}.txt").write_text(part.page(), encoding="utf-8")
 
 
 def describe_figures(_: Any, doctree: nodes.document) -> None:

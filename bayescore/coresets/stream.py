@@ -145,10 +145,9 @@ class StreamingCoreset:
         roles: Mapping[str, Any] | None = None,
     ) -> None:
         if not isinstance(method, Streamed):
-            fit = " or ".join(
-                kind.__name__ for kind in METHODS.values() if issubclass(kind, Streamed) and not kind.sums
-            )
-            raise ValueError(f"method={method!r} takes no stream; give {fit}, or build_coreset the rows")
+            streamed = (name for name, kind in METHODS.items() if issubclass(kind, Streamed) and not kind.sums)
+            fit = ", ".join(map(repr, streamed))
+            raise ValueError(f"method={method.name!r} takes no stream; give one of {fit}, or build_coreset the rows")
         self._method, self._streamed = method, method
         if size is None and method.takes_size:
             raise TypeError(f"size is missing: method={method.name!r} keeps so many rows")

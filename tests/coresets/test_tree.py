@@ -358,7 +358,9 @@ def test_refusals(tmp_path):
         bc.build_coreset(X, Y, method="merge_reduce", tolerance=0.1, progressbar=False)
     with pytest.raises(TypeError, match="intercept='no' must be True or False"):
         bc.stream(size=10, intercept="no")
-    with pytest.raises(ValueError, match=r"Uniform\(\) takes no stream; give Online or Multilevel or MergeReduce"):
+    with pytest.raises(
+        ValueError, match=r"method='uniform' takes no stream; give one of 'online', 'multi.*'merge_reduce'"
+    ):
         bc.stream("uniform", size=10)
     stream = bc.stream(size=10, intercept=np.True_)
     for verb in (stream.coreset, lambda: stream.save(tmp_path / "s")):

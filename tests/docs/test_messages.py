@@ -1,23 +1,13 @@
 """Every message that users can meet is on the page of messages, and each page that a message names is there."""
 
 import ast
-import importlib.util
 import re
 from functools import cache
-from pathlib import Path
 
 from bayescore.text import PAGES
+from tests.docs.generated import ROOT, generator
 
-ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "bayescore"
-
-
-def generator(name):
-    """Return a module of `docs/_generate`."""
-    spec = importlib.util.spec_from_file_location(f"_generate_{name}", ROOT / "docs" / "_generate" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 MESSAGES = generator("messages")
