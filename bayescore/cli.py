@@ -148,8 +148,8 @@ def parser() -> argparse.ArgumentParser:
 
     p = commands.add_parser("summary", parents=[common], help="means and intervals of a fit")
     p.add_argument("model", type=Path, help="folder that fit wrote")
-    scales = "coef, odds, ratio, or response, which reads the rows (default: %(default)s)"
-    p.add_argument("--scale", default="coef", choices=("coef", "odds", "ratio", "response"), help=scales)
+    scales = "coef, odds, rate, ratio, or response, which reads the rows (default: %(default)s)"
+    p.add_argument("--scale", default="coef", choices=("coef", "odds", "rate", "ratio", "response"), help=scales)
     p.add_argument("--prob", type=float, default=0.95, help="probability of the intervals (default: %(default)s)")
     p.add_argument("--data", type=_rows, help="file of the rows that the fit was made of, for --scale response")
 

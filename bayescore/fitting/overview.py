@@ -21,7 +21,7 @@ from bayescore.diagnostics.model_check import Dispersion
 from bayescore.diagnostics.results import Check
 from bayescore.fitting.tables import parameter_table
 from bayescore.limits import MAX_PRIOR_SHARE, MIN_MEAN_WEIGHT, PROB
-from bayescore.priors.groups import DEFAULT_GROUP_PRIOR
+from bayescore.priors.groups import DEFAULT_GROUP_PRIOR, is_default
 from bayescore.tables import rounded
 from bayescore.text import counted, listed, number
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from bayescore.fitting.result import Fit
 
 _WIDTH = 80  # columns of a terminal
+_SHORTEST = 24  # characters that a name in a table keeps, however wide the figures are
+_SCROLL = "<div style='overflow-x:auto'>"  # a table wider than a phone scrolls by itself
 
 _NAMED = 5  # coefficients in a line
 
@@ -50,7 +52,7 @@ class Overview:
     trusted: bool = True
 
     def text(self) -> str:
-        """Return the text for a terminal of 80 columns; names of coefficients may make its tables wider."""
+        """Return the text for a terminal of 80 columns, long names of coefficients shortened."""
         lines = list(self._top())
         if self.reasons:
             lines += ["", *_wrapped(self.reasons)]
@@ -70,11 +72,11 @@ class Overview:
         style = "" if self.trusted else " style='opacity:.55'"
         for heading, block in self.tables:
             cells = rounded(block).rename_axis(index=None).to_html(border=0)
-            parts.append(f"<div{style}><p>{html.escape(heading)}</p>{cells}</div>")
+            parts.append(f"<div{style}><p>{html.escape(heading)}</p>{_SCROLL}{cells}</div></div>")
         if self.checks:
             checks = pd.DataFrame([astuple(check) for check in self.checks], columns=["check", "found", "limit"])
             cells = checks.set_index("check").rename_axis(index=None).to_html(border=0)
-            parts.append(f"<p>{html.escape(self.checks_heading)}</p>{cells}")
+            parts.append(f"<p>{html.escape(self.checks_heading)}</p>{_SCROLL}{cells}</div>")
         parts += [f"<p>{html.escape(said)}</p>" for said in (self.end, *self.notes)]
         return f"<div>{''.join(parts)}</div>"
 
@@ -93,11 +95,22 @@ class Overview:
     def _table_lines(self) -> Iterator[list[str]]:
         """Yield the lines of each table, in columns that all share; the first has their names."""
         whole = pd.concat([rows for _, rows in self.tables])
-        header, *lines = rounded(whole).rename_axis(index=None).to_string().splitlines()
+        shown = rounded(whole).rename_axis(index=None)
+        header, *lines = shown.to_string().splitlines()
+        if (beyond := max(map(len, [header, *lines])) - _WIDTH) > 0:
+            room = max(max(map(len, shown.index)) - beyond, _SHORTEST)
+            header, *lines = shown.set_axis(_shortened(shown.index, room)).to_string().splitlines()
         start = 0
         for place, (_, rows) in enumerate(self.tables):
             shown, start = lines[start : start + len(rows)], start + len(rows)
             yield shown if place else [header, *shown]
+
+
+def _shortened(names: Sequence[str], room: int) -> list[str]:
+    """Return names with dots in the middle of those longer than `room`, unless two would then be alike."""
+    head = (room - 3) // 2
+    short = [name if len(name) <= room else f"{name[:head]}...{name[head + 3 - room :]}" for name in names]
+    return short if len(set(short)) == len(set(names)) else list(names)
 
 
 def _wrapped(texts: Sequence[str]) -> Iterator[str]:
@@ -151,7 +164,8 @@ def _model(fit: "Fit") -> str:
     """Return the formula, or what stands for one."""
     core = fit.coreset
     terms = f" + {terms_text(core.groups)}" if core.groups and fit.formula is None else ""
-    return (fit.formula or f"{core.label} ~ {core.n_features} columns") + terms
+    n = core.n_features - (core.design.constant is not None)
+    return (fit.formula or f"{core.label} ~ {n} column{'s' * (n != 1)}") + terms
 
 
 def _counted(fit: "Fit") -> str:
@@ -259,7 +273,7 @@ def _notes(fit: "Fit") -> Iterator[str]:
     yield f"Prior: {_prior(fit)}."
     if led := _led_by_prior(fit):
         yield led
-    if fit.group_prior not in (None, DEFAULT_GROUP_PRIOR):
+    if fit.group_prior not in (None, DEFAULT_GROUP_PRIOR) and not is_default(fit.group_prior, fit.coreset):
         yield f"Group prior: {fit.group_prior}."
 
 

@@ -51,7 +51,7 @@ def _facts(fit: "Fit", shown: Overview) -> FitFacts:
     if fit.spread:
         drawn = f"The spread is {fit.spread}."
     else:
-        drawn = f"From the {'draws' if fit._used is fit._drawn else 'corrected draws'}"
+        drawn = f"From the {'corrected draws' if 'corrected' in fit._used.posterior.attrs else 'draws'}"
         drawn += "." if fit.certificate.trusted else ", which are not certified."
     return FitFacts(
         headline=shown.verdict,

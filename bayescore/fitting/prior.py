@@ -264,7 +264,8 @@ def prior_sensitivity(fit: "Fit", scales: Sequence[float], prob: float) -> Table
         table = pd.DataFrame({"parameter": names, **found})
         table.insert(0, "scale", factor)
         level = fit.level if factor == 1.0 else str(Level.NOT_CERTIFIED)
-        tables.append(table.assign(shift=(found["mean"] - center) / sd, by=by, pareto_k=k, level=level))
+        shift = np.round((found["mean"] - center) / sd, 9)  # 0 where weights are alike, whose rounding is no shift
+        tables.append(table.assign(shift=shift, by=by, pareto_k=k, level=level))
     whole = pd.concat(tables, ignore_index=True)
     others = (whole["level"] != fit.level).any()
     return labelled(fit, whole, str(Level.NOT_CERTIFIED) if others else fit.level)

@@ -138,12 +138,11 @@ class Fit:
 
         Parameters
         ----------
-        scale : {"coef", "odds", "ratio", "response"}
+        scale : {"coef", "odds", "rate", "ratio", "response"}
             Coefficients, with the sds and correlations of groups' effects; odds ratios for one unit more, or of a level
-            against the first, of a logistic regression. "ratio" is the same of any family whose coefficients are logs:
-            rate ratios of counts, hazard ratios, odds ratios. Or for each column of the data what it does to the
-            probability, averaged over all rows: `comparisons` of factors and 0/1 columns, `slopes` of others, by a
-            pass for each.
+            against the first, of a logistic regression; rate ratios of counts. "ratio" is whichever of the two the
+            family has, or hazard ratios. "response" has for each column of the data what it does to the probability,
+            averaged over all rows: `comparisons` of factors and 0/1 columns, `slopes` of others, by a pass for each.
         prob : float
             Probability of the equal-tailed interval, whose ends have their percentages for names.
 
@@ -156,7 +155,7 @@ class Fit:
         Raises
         ------
         ValueError, DataError
-            If `scale` is unknown, or is "odds" or "ratio" of a family whose coefficients are no such logs, or
+            If `scale` is unknown, or is "odds", "rate" or "ratio" of a family whose coefficients are no such logs, or
             "response" and the rows are not there.
 
         Examples
@@ -170,7 +169,7 @@ class Fit:
         >>> fit.summary(scale="response")[["contrast", "mean"]].round(2).values.tolist()
         [['dp/dx', 0.21]]
         """
-        check_choice(scale, "scale", ("coef", "odds", "ratio", "response"))
+        check_choice(scale, "scale", ("coef", "odds", "rate", "ratio", "response"))
         if scale != "response":
             return tables.parameter_table(self, scale, prob)
         names, core = self.coreset.design.raw_names, self.coreset
@@ -199,7 +198,7 @@ class Fit:
             Names are escaped for it. LaTeX is a tabular that takes no package.
         names : list of str, optional
             Of the fits; by default (1), (2), ...
-        scale : {"coef", "odds", "ratio"}
+        scale : {"coef", "odds", "rate", "ratio"}
             As in `summary`.
         prob : float
             Probability of the equal-tailed intervals.

@@ -24,20 +24,20 @@ from bayescore.validation import DataError, check_choice
 if TYPE_CHECKING:
     from bayescore.fitting.result import Fit
 
-SCALE_NAMES = {"coef": "Coefficients", "odds": "Odds ratios", "ratio": "Ratios"}
+SCALE_NAMES = {"coef": "Coefficients", "odds": "Odds ratios", "rate": "Rate ratios", "ratio": "Ratios"}
 RANK_DRAWS = 400  # draws that ranks are of
 
 
 def parameter_table(fit: "Fit", scale: str, prob: float) -> Table:
-    """Return the table of parameters, on the scale "coef", "odds" or "ratio"."""
+    """Return the table of parameters, on the scale "coef", "odds", "rate" or "ratio"."""
     posterior = fit._posterior()
     names, draws = parameters(posterior)
     if scale != "coef":
-        ratio = posterior.family.ratio
-        if ratio is None or (scale == "odds" and ratio != "odds ratio"):
+        ratio, kind = posterior.family.ratio, "rate" if scale == "rate" else "odds"
+        if ratio is None or (scale != "ratio" and ratio != f"{kind} ratio"):
             raise DataError(
-                f"scale={scale!r}, but the family is {posterior.family.name!r}, whose coefficients are no log odds "
-                f"ratios; see scale={'response' if ratio is None else 'ratio'!r}"
+                f"scale={scale!r}, but the family is {fit.coreset._family_asked!r}, whose coefficients are no log "
+                f"{kind} ratios; see scale={'response' if ratio is None else 'ratio'!r}"
             )
         kept = [d for d in range(len(posterior.features)) if d != fit.coreset.design.constant]
         check_slopes(scale, kept)

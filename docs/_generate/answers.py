@@ -32,7 +32,7 @@ COLUMNS = {
 
 
 class Answer(NamedTuple):
-    """A public function or method: what it takes, the type it returns, and a table's columns, in brackets any number."""
+    """A public function or method: what it takes, the type it returns, a table's columns, in brackets any number."""
 
     name: str
     role: str

@@ -316,6 +316,9 @@ def test_ratios_are_those_of_the_family(flat):
     pd.testing.assert_frame_equal(flat.summary(scale="ratio"), flat.summary(scale="odds"))
     with pytest.raises(DataError, match=r"scale='odds', but the family is 'poisson'.*; see scale='ratio'"):
         counts.summary(scale="odds")
+    pd.testing.assert_frame_equal(counts.summary(scale="rate"), found)
+    with pytest.raises(DataError, match=r"scale='rate', but the family is 'logistic', whose .* no log rate ratios"):
+        flat.summary(scale="rate")
 
 
 def test_a_picture_of_a_grouping_factor_is_refused_with_the_way_to_its_effects(grouped):
