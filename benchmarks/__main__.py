@@ -25,6 +25,9 @@ if __name__ == "__main__":
     parser.add_argument("--kept", help="folder of what is kept from run to run, of benchmarks that keep references")
     parser.add_argument("--workers", type=int, help="processes, of benchmarks that share their work out")
     parser.add_argument(
+        "--by-function", action="store_true", default=None, help="the slowest to compile, of `first_fit`"
+    )
+    parser.add_argument(
         "--quick",
         action="store_true",
         default=None,

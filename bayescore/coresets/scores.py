@@ -53,8 +53,6 @@ def sensitivity_block(
     which = np.empty(TILE, dtype=np.int64)
     total, product = np.empty(TILE), np.zeros(TILE)
     exponents, others = np.empty((k, TILE)), np.empty((k, TILE))
-    powers = np.empty(TILE)
-    bits = powers.view(np.int64)
     for start in range(0, len(rows.weights), TILE):
         width = min(TILE, len(rows.weights) - start)
         load_signed_tile(rows.X, rows.side, start, width, tile)
@@ -79,9 +77,8 @@ def sensitivity_block(
                 exponents[i, lane] *= masses[i] / rest
             total[lane] = weight
         for i in range(k):
-            exp_minus(exponents[i], powers, bits)
             for lane in range(TILE):
-                total[lane] += others[i, lane] * exponents[i, lane]
+                total[lane] += others[i, lane] * exp_minus(exponents[i, lane])
         for lane in range(width):
             bounds[start + lane] = weight_total / total[lane]
     return bounds

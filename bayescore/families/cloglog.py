@@ -22,7 +22,7 @@ import numpy as np
 from bayescore.compiled import jit
 from bayescore.data.passes import TILE
 from bayescore.families.family import Family
-from bayescore.numerics.elementary import REACH, ROWS, bounded_exp, exp_up_to
+from bayescore.numerics.elementary import REACH, bounded_exp, exp_up_to
 from bayescore.types import FloatArray
 
 _SMALL = 0.5  # t: below it d is its series, whose next term is 1e-15 of it
@@ -51,22 +51,22 @@ def _upper(eta: float, t: float) -> tuple[float, float, float]:
 @jit
 def cloglog_rows(eta: FloatArray, side: FloatArray, log_p: FloatArray) -> None:
     """Write log p of each row, and replace eta by the score."""
-    t, powers = np.empty(min(eta.size, ROWS)), np.empty(min(eta.size, ROWS))
-    for start in range(0, eta.size, ROWS):
-        stop = min(start + ROWS, eta.size)
-        exp_up_to(eta[start:stop], t[: stop - start], powers[: stop - start])
-        for n in range(start, stop):
-            if side[n] < 0.0:
-                log_p[n] = eta[n] = -t[n - start]
-            else:
-                log_p[n], eta[n], _ = _upper(eta[n], t[n - start])
+    for n in range(eta.size):
+        log_p[n] = exp_up_to(eta[n])
+    for n in range(eta.size):
+        t = log_p[n]
+        if side[n] < 0.0:
+            log_p[n] = eta[n] = -t
+        else:
+            log_p[n], eta[n], _ = _upper(eta[n], t)
 
 
 @jit
 def cloglog_derivatives(eta: FloatArray, side: FloatArray, out: FloatArray, scratch: FloatArray) -> None:
     """Write log p, s, c and l''' at eta, shape (TILE,), to the rows of `out`; scratch has 3 rows."""
     t = scratch[0]
-    exp_up_to(eta, t, scratch[1])
+    for lane in range(TILE):
+        t[lane] = exp_up_to(eta[lane])
     for lane in range(TILE):
         if side[lane] < 0.0:
             out[0, lane], out[1, lane], out[2, lane], out[3, lane] = -t[lane], -t[lane], t[lane], -t[lane]

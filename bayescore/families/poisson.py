@@ -21,31 +21,25 @@ from scipy import special
 from bayescore.compiled import jit
 from bayescore.data.passes import TILE
 from bayescore.families.family import Family
-from bayescore.numerics.elementary import REACH, ROWS, bounded_exp, exp_up_to
+from bayescore.numerics.elementary import REACH, bounded_exp, exp_up_to
 from bayescore.types import FloatArray
 
 
 @jit
 def poisson_rows(eta: FloatArray, side: FloatArray, log_p: FloatArray) -> None:
     """Write l of each row's side, and replace eta by the score."""
-    t, powers = np.empty(min(eta.size, ROWS)), np.empty(min(eta.size, ROWS))
-    for start in range(0, eta.size, ROWS):
-        stop = min(start + ROWS, eta.size)
-        exp_up_to(eta[start:stop], t[: stop - start], powers[: stop - start])
-        for n in range(start, stop):
-            left = side[n] < 0.0
-            log_p[n] = -t[n - start] if left else eta[n]
-            eta[n] = -t[n - start] if left else 1.0
+    for n in range(eta.size):
+        t, left = exp_up_to(eta[n]), side[n] < 0.0
+        log_p[n] = -t if left else eta[n]
+        eta[n] = -t if left else 1.0
 
 
 @jit
-def poisson_derivatives(eta: FloatArray, side: FloatArray, out: FloatArray, scratch: FloatArray) -> None:
-    """Write l, s, c and l''' at eta, shape (TILE,), to the rows of `out`; scratch has 3 rows."""
-    t = scratch[0]
-    exp_up_to(eta, t, scratch[1])
+def poisson_derivatives(eta: FloatArray, side: FloatArray, out: FloatArray, scratch: FloatArray) -> None:  # noqa: ARG001
+    """Write l, s, c and l''' at eta, shape (TILE,), to the rows of `out`."""
     for lane in range(TILE):
         left = 1.0 if side[lane] < 0.0 else 0.0  # choices are sums: some compile to masked stores, which are slow
-        own = left * t[lane]
+        own = left * exp_up_to(eta[lane])
         out[0, lane], out[1, lane] = (1.0 - left) * eta[lane] - own, (1.0 - left) - own
         out[2, lane], out[3, lane] = own, -own
 

@@ -16,9 +16,10 @@ from scipy import special
 from bayescore.compiled import jit
 from bayescore.data.passes import TILE
 from bayescore.families.family import Symmetric
-from bayescore.numerics.elementary import ATANH, ROWS, exp_minus
+from bayescore.numerics.elementary import ATANH, exp_minus
 from bayescore.types import FloatArray
 
+_ROWS = 1024  # taken at a time: their scratch stays in the cache
 _LOG2 = math.log(2.0)
 _SQRT2 = np.sqrt(2.0)  # a NumPy constant: pt.sqrt(2.0) would be a float32
 _SQRT_2PI = math.sqrt(2.0 * math.pi)
@@ -46,7 +47,7 @@ _TAIL = np.array(
 def probit_tile(
     eta: FloatArray, log_p: FloatArray, scratch: tuple[FloatArray, FloatArray, NDArray[np.int64], FloatArray]
 ) -> None:
-    """Write l+ of at most `ROWS` rows, and replace eta by its score.
+    """Write l+ of rows, few enough that their scratch stays in the cache, and replace eta by its score.
 
     With x = abs(eta) and h = Phi(-x) exp(x^2 / 2) by its polynomial, p = h for eta < 0 and 1 - h exp(-x^2 / 2) else:
     log Phi = log p - min(eta, 0)^2 / 2, score = (1 for eta < 0 and exp(-x^2 / 2) else) / (sqrt(2 pi) p).
@@ -59,7 +60,8 @@ def probit_tile(
         low = 0.25 * (x - high) * (x + high)
         root[n] = 0.25 * high * high
         log_p[n] = 1.0 - low * (1.0 - 0.5 * low)
-    exp_minus(root, scale, bits)
+    for n in range(eta.size):
+        root[n] = exp_minus(root[n])
     for n in range(eta.size):  # log_p: h; scale: p
         t = 5.0 / (5.0 + abs(eta[n]))
         u = 2.0 * t - 1.0
@@ -95,11 +97,11 @@ def probit_tile(
 @jit
 def probit_upper(eta: FloatArray, log_p: FloatArray) -> None:
     """Write l+ of each row, and replace eta by its score; vectorised, relative errors 2e-15."""
-    width = min(eta.size, ROWS)
+    width = min(eta.size, _ROWS)
     root, scale, octave = np.empty(width), np.empty(width), np.empty(width)
     bits = scale.view(np.int64)
-    for start in range(0, eta.size, ROWS):
-        stop = min(start + ROWS, eta.size)
+    for start in range(0, eta.size, _ROWS):
+        stop = min(start + _ROWS, eta.size)
         probit_tile(eta[start:stop], log_p[start:stop], (root[: stop - start], scale, bits, octave))
 
 

@@ -34,17 +34,16 @@ from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import literal_unroll
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from bayescore.compiled import jit, jit_sums, one_blas_thread
+from bayescore.compiled import jit, jit_inner_sums, jit_sums, one_blas_thread
 from bayescore.data.dataset import Dataset
 from bayescore.data.passes import TileRows, add_gram, compact
 from bayescore.families import Family
 from bayescore.families.family import check_family
 from bayescore.models.predictor import Predictor
-from bayescore.models.row_kernels import add_terms, derivatives_of, log_p_near, replace_by_derivative
+from bayescore.models.row_kernels import add_terms, derivative_of, derivatives_of, log_p_near
 from bayescore.priors import Prior
 from bayescore.priors.groups import LKJ_ETA, GroupPrior, log_sigma_terms
 from bayescore.priors.prior import Part, check_density
@@ -57,14 +56,14 @@ DensityArguments = tuple[FloatArray, FloatArray, FloatArray, FloatArray, Family,
 
 @jit
 def prior_terms(beta: FloatArray, prior: tuple[Part, ...], gradient: FloatArray) -> float:
-    """Return the log prior density and write its gradient, shape (D,); each part is compiled for its own prior."""
+    """Return the log prior density and write its gradient, shape (D,)."""
     total = 0.0
-    for part in literal_unroll(prior):
+    for part in prior:
         total += part[0].terms(beta, part[1], part[2], gradient)
     return total
 
 
-@jit_sums
+@jit_inner_sums
 def add_predictors(beta: FloatArray, columns: FloatArray, offset: FloatArray, eta: FloatArray) -> None:
     """Add x . beta + offset to eta, shape (n,); columns of X have shape (D, n), and `offset` may be empty."""
     for d in range(beta.size):
@@ -74,7 +73,7 @@ def add_predictors(beta: FloatArray, columns: FloatArray, offset: FloatArray, et
         eta[n] += offset[n]
 
 
-@jit_sums
+@jit_inner_sums
 def add_scores(columns: FloatArray, scores: FloatArray, gradient: FloatArray) -> None:
     """Add the sum of score times row to the gradient, shape (D,)."""
     for d in range(columns.shape[0]):
@@ -85,16 +84,18 @@ def add_scores(columns: FloatArray, scores: FloatArray, gradient: FloatArray) ->
 
 
 @jit_sums
-def log_density(beta: FloatArray, gradient: FloatArray, *arguments: Any) -> float:
-    """Return the log posterior density and write its gradient, shape (D,); `arguments` are `DensityArguments`.
+def log_density(beta: FloatArray, gradient: FloatArray, arguments: DensityArguments) -> float:
+    """Return the log posterior density and write its gradient, shape (D,).
 
     sum_n w_n l(x_n . beta + offset_n, side_n) + log prior(beta); X is transposed, so that loops over rows vectorise.
     """
     columns, side, weights, offset, family, prior = arguments
     total = prior_terms(beta, prior, gradient)
-    eta = np.zeros(weights.size)
+    both = np.empty((2, weights.size))
+    eta, log_p = both[0], both[1]
+    for n in range(weights.size):
+        eta[n] = 0.0
     add_predictors(beta, columns, offset, eta)
-    log_p = np.empty(weights.size)
     family.rows(eta, side, log_p)
     for n in range(weights.size):
         total += weights[n] * log_p[n]
@@ -206,13 +207,12 @@ def derivative_tiles(
     draws: FloatArray, data: WeightedData, family: Family, order: int
 ) -> Iterator[tuple[FloatArray, FloatArray]]:
     """Yield some rows' X, and w times the score of log p at draws, shape (rows, S), or with order 2 minus its slope."""
-    step, columns = max(1, 4 * _CACHE // len(draws)), np.ascontiguousarray(draws.T)
+    step, columns = max(1, _CACHE // len(draws)), np.ascontiguousarray(draws.T)
     for start in range(0, len(data), step):
         part = data.take(slice(start, start + step))
-        found = part.with_offset(part.X @ columns)
-        replace_by_derivative(found, part.y, family, order)
-        found *= part.weights[:, None]
-        yield part.X, found
+        eta = part.with_offset(part.X @ columns)
+        found = derivative_of(eta.ravel(), np.repeat(part.y, len(draws)), family, order).reshape(eta.shape)
+        yield part.X, found * part.weights[:, None]
 
 
 def moments_over_draws(log_p: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -285,7 +285,7 @@ class TargetDensity:
     def log_density(self, beta: FloatArray) -> tuple[float, FloatArray]:
         """Return the log density and its gradient by the compiled kernel."""
         gradient = np.empty(self.n_features)
-        value = log_density(np.asarray(beta, dtype=np.float64), gradient, *self.arguments())
+        value = log_density(np.asarray(beta, dtype=np.float64), gradient, self.arguments())
         return value, gradient
 
 

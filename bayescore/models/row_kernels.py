@@ -3,18 +3,15 @@
 The family is an argument, and calls of its functions are compiled for it: see `compiled`.
 """
 
-import math
-
 import numpy as np
 
-from bayescore.compiled import jit, jit_sums
-from bayescore.data.passes import TILE, TileRows, load_tile, new_tile
+from bayescore.compiled import jit, jit_inner, jit_inner_sums
+from bayescore.data.passes import TILE, TileRows, new_tile
 from bayescore.families import Family
-from bayescore.numerics.elementary import load
-from bayescore.types import FloatArray, LabelArray, read_only
+from bayescore.types import FloatArray, LabelArray
 
 
-@jit
+@jit_inner
 def predictor(tile: FloatArray, beta: FloatArray, eta: FloatArray) -> None:
     """Write eta = x . beta for each column of `tile`, shape (TILE,)."""
     eta[:] = 0.0
@@ -23,7 +20,7 @@ def predictor(tile: FloatArray, beta: FloatArray, eta: FloatArray) -> None:
             eta[lane] += beta[d] * tile[d, lane]
 
 
-@jit
+@jit_inner
 def add_offset(offset: FloatArray, start: int, width: int, eta: FloatArray) -> None:
     """Add the offsets of the rows start, ..., start + width - 1 to eta; `offset` may be empty (`NO_OFFSET`)."""
     if offset.size > 0:
@@ -31,7 +28,7 @@ def add_offset(offset: FloatArray, start: int, width: int, eta: FloatArray) -> N
             eta[lane] += offset[start + lane]
 
 
-@jit
+@jit_inner
 def squared_lengths(tile: FloatArray, basis: FloatArray, scratch: FloatArray, out: FloatArray) -> None:
     """Write abs(x' basis)^2 for each column of `tile`, shape (TILE,); basis has shape (D, r)."""
     out[:] = 0.0
@@ -46,7 +43,7 @@ def squared_lengths(tile: FloatArray, basis: FloatArray, scratch: FloatArray, ou
             out[lane] += scratch[lane] * scratch[lane]
 
 
-@jit_sums
+@jit_inner_sums
 def _add(
     tile: FloatArray, weights: FloatArray, terms: FloatArray, gradient: FloatArray, precision: FloatArray
 ) -> float:
@@ -71,42 +68,68 @@ def _add(
     return value
 
 
+@jit_inner
+def load_rows(rows: TileRows, beta: FloatArray, start: int, tile: FloatArray, lanes: FloatArray) -> int:
+    """Load rows from `start` on into the columns of `tile`, as many as it has or there are; return their number.
+
+    Rows of `lanes` become x . beta + offset, weights and sides; beyond the last row of the block weights are 0.
+    """
+    width = min(TILE, len(rows.weights) - start)
+    for lane in range(width):
+        n, total = start + lane, 0.0
+        for d in range(rows.X.shape[1]):
+            tile[d, lane] = rows.X[n, d]
+            total += beta[d] * rows.X[n, d]
+        lanes[0, lane], lanes[1, lane], lanes[2, lane] = total, rows.weights[n], rows.side[n]
+        if rows.offset.size > 0:
+            lanes[0, lane] += rows.offset[n]
+    for lane in range(width, TILE):
+        lanes[0, lane], lanes[1, lane], lanes[2, lane] = 0.0, 0.0, 1.0
+    return width
+
+
 @jit
 def add_terms(rows: TileRows, beta: FloatArray, family: Family, gradient: FloatArray, precision: FloatArray) -> float:
     """Return the weighted log-likelihood at beta; add its gradient, (D,), and the lower half of minus its Hessian."""
-    value, n = 0.0, len(rows.weights)
-    tile, own, side = new_tile(len(beta)), np.empty(TILE), np.ones(TILE)
-    eta, terms, scratch = np.empty(TILE), np.empty((4, TILE)), np.empty((3, TILE))
-    for start in range(0, n, TILE):
-        width = min(TILE, n - start)
-        load_tile(rows.X, start, width, tile)
-        load(rows.weights, start, width, own)
-        own[width:] = 0.0
-        load(rows.side, start, width, side)
-        predictor(tile, beta, eta)
-        add_offset(rows.offset, start, width, eta)
-        family.derivatives(eta, side, terms, scratch)
-        value += _add(tile, own, terms, gradient, precision)
+    value, tile, lanes = 0.0, new_tile(len(beta)), np.empty((3, TILE))
+    terms, scratch = np.empty((4, TILE)), np.empty((3, TILE))
+    for start in range(0, len(rows.weights), TILE):
+        load_rows(rows, beta, start, tile, lanes)
+        family.derivatives(lanes[0], lanes[2], terms, scratch)
+        value += _add(tile, lanes[1], terms, gradient, precision)
     return value
 
 
-def derivatives_of(eta: FloatArray, side: LabelArray, family: Family) -> FloatArray:
-    """Return log p, score, curvature and l''' at eta, shape (n,), as the rows of a matrix, shape (4, n)."""
-    return np.asarray(_derivatives(read_only(eta), read_only(side), family))
+def _tiles(values: FloatArray | LabelArray, rest: float) -> FloatArray:
+    """Return values, shape (n,), in tiles, shape (T, TILE), the last filled up."""
+    tiles = np.full((-(-len(values) // TILE), TILE), rest)
+    tiles.reshape(-1)[: len(values)] = values
+    return tiles
 
 
 @jit
-def _derivatives(eta: FloatArray, side: LabelArray, family: Family) -> FloatArray:
-    out = np.empty((4, len(eta)))
-    tile, sides, terms, scratch = np.zeros(TILE), np.ones(TILE), np.empty((4, TILE)), np.empty((3, TILE))
-    for start in range(0, len(eta), TILE):
-        width = min(TILE, len(eta) - start)
-        load(eta, start, width, tile)
-        load(side, start, width, sides)
-        family.derivatives(tile, sides, terms, scratch)
-        for k in range(4):
-            load(terms[k], 0, width, out[k, start:])
+def _derivatives(eta: FloatArray, side: FloatArray, family: Family, out: FloatArray) -> None:
+    scratch = np.empty((3, TILE))
+    for t in range(len(eta)):
+        family.derivatives(eta[t], side[t], out[t], scratch)
+
+
+def _derivative_tiles(eta: FloatArray, side: LabelArray, family: Family) -> FloatArray:
+    """Return log p, score, curvature and third derivative at eta, shape (n,), in tiles, shape (T, 4, TILE)."""
+    at = _tiles(eta, 0.0)
+    out = np.empty((len(at), 4, TILE))
+    _derivatives(at, _tiles(side, 1.0), family, out)
     return out
+
+
+def derivatives_of(eta: FloatArray, side: LabelArray, family: Family) -> FloatArray:
+    """Return log p, score, curvature and third derivative at eta, shape (n,), as the rows of a matrix, shape (4, n)."""
+    return _derivative_tiles(eta, side, family).transpose(1, 0, 2).reshape(4, -1)[:, : len(eta)]
+
+
+def derivative_of(eta: FloatArray, side: LabelArray, family: Family, order: int) -> FloatArray:
+    """Return the score of log p at eta, shape (n,), for order 1, or minus its second derivative, for 2."""
+    return _derivative_tiles(eta, side, family)[:, order].reshape(-1)[: len(eta)]
 
 
 def largest_curvature(eta: FloatArray, side: LabelArray, move: FloatArray, family: Family) -> FloatArray:
@@ -119,54 +142,40 @@ def largest_curvature(eta: FloatArray, side: LabelArray, move: FloatArray, famil
 
 
 @jit
-def replace_by_derivative(eta: FloatArray, side: LabelArray, family: Family, order: int) -> None:
-    """Replace predictors, shape (n, S), by the score of log p there (order 1), or minus its second derivative (2)."""
-    tile, sides, terms, scratch = np.zeros(TILE), np.ones(TILE), np.empty((4, TILE)), np.empty((3, TILE))
-    for n in range(len(eta)):
-        row = eta[n]
-        sides[:] = side[n]
-        for start in range(0, row.size, TILE):
-            width = min(TILE, row.size - start)
-            load(row, start, width, tile)
-            family.derivatives(tile, sides, terms, scratch)
-            load(terms[order], 0, width, row[start:])
-
-
-@jit
 def _replace_moves(
-    eta: FloatArray, side: LabelArray, family: Family, moves: FloatArray, near_and_keep: tuple[float, float]
+    eta: FloatArray, side: FloatArray, family: Family, moves: FloatArray, near_and_keep: tuple[float, float]
 ) -> None:
-    """Replace moves x of eta by log p(eta + x) where keep = 1; where it is 0, by that less its series of degree 2."""
+    """Replace moves x of eta by log p(eta + x) where keep = 1; where it is 0, by that less its series of degree 2.
+
+    `eta` and `side` are in tiles.
+    """
     (near, keep), n_draws = near_and_keep, moves.shape[1]
-    tile, sides, terms, scratch = np.zeros(TILE), np.ones(TILE), np.empty((4, TILE)), np.empty((3, TILE))
-    higher, exact, there, alike = np.empty((2, TILE)), np.empty(n_draws), np.empty(n_draws), np.empty(n_draws)
-    for start in range(0, len(eta), TILE):
-        width = min(TILE, len(eta) - start)
-        load(eta, start, width, tile)
-        load(side, start, width, sides)
-        family.derivatives(tile, sides, terms, scratch)
-        family.higher(tile, sides, terms, higher)
-        for lane in range(width):
-            row, far = moves[start + lane], 0
+    terms, scratch, higher = np.empty((4, TILE)), np.empty((3, TILE)), np.empty((2, TILE))
+    space = np.empty((3, n_draws))
+    exact, there, alike = space[0], space[1], space[2]
+    for n in range(len(moves)):
+        t, lane, far = n // TILE, n % TILE, 0
+        if lane == 0:
+            family.derivatives(eta[t], side[t], terms, scratch)
+            family.higher(eta[t], side[t], terms, higher)
+        for i in range(n_draws):
+            far += abs(moves[n, i]) > near
+        log_p, s, c = terms[0, lane], terms[1, lane], -0.5 * terms[2, lane]
+        if far:
+            log_p, s, c = (1.0 - keep) * log_p, (1.0 - keep) * s, (1.0 - keep) * c
             for i in range(n_draws):
-                far += abs(row[i]) > near
-            log_p, s, c = terms[0, lane], terms[1, lane], -0.5 * terms[2, lane]
-            if far:
-                log_p, s, c = (1.0 - keep) * log_p, (1.0 - keep) * s, (1.0 - keep) * c
-                for i in range(n_draws):
-                    there[i] = row[i] + tile[lane]
-                alike[:] = sides[lane]
-                family.rows(there, alike, exact)
-                for i in range(n_draws):
-                    x = row[i]
-                    row[i] = (exact[i] - log_p) - x * (s + x * c)
-                continue
-            log_p, s, c = keep * log_p, keep * s, keep * c
-            third, fourth, fifth = terms[3, lane], higher[0, lane], higher[1, lane]
+                there[i], alike[i] = moves[n, i] + eta[t, lane], side[t, lane]
+            family.rows(there, alike, exact)
             for i in range(n_draws):
-                x = row[i]
-                rest = third / 6.0 + x * (fourth / 24.0 + x * (fifth / 120.0))
-                row[i] = log_p + x * (s + x * (c + x * rest))
+                x = moves[n, i]
+                moves[n, i] = (exact[i] - log_p) - x * (s + x * c)
+            continue
+        log_p, s, c = keep * log_p, keep * s, keep * c
+        third, fourth, fifth = terms[3, lane], higher[0, lane], higher[1, lane]
+        for i in range(n_draws):
+            x = moves[n, i]
+            rest = third / 6.0 + x * (fourth / 24.0 + x * (fifth / 120.0))
+            moves[n, i] = log_p + x * (s + x * (c + x * rest))
 
 
 def log_p_near(eta: FloatArray, side: LabelArray, family: Family, moves: FloatArray) -> None:
@@ -174,7 +183,7 @@ def log_p_near(eta: FloatArray, side: LabelArray, family: Family, moves: FloatAr
 
     A row whose moves are at most `family.near` takes its Taylor series of degree 5: a third of the time, to 2e-10.
     """
-    _replace_moves(eta, side, family, moves, (family.near, 1.0))
+    _replace_moves(_tiles(eta, 0.0), _tiles(side, 1.0), family, moves, (family.near, 1.0))
 
 
 def remainders_near(eta: FloatArray, side: LabelArray, family: Family, moves: FloatArray) -> None:
@@ -182,47 +191,28 @@ def remainders_near(eta: FloatArray, side: LabelArray, family: Family, moves: Fl
 
     A row whose moves are at most `family.near` takes the terms of degree 3 to 5, so that nothing cancels.
     """
-    _replace_moves(eta, side, family, moves, (family.near, 0.0))
+    _replace_moves(_tiles(eta, 0.0), _tiles(side, 1.0), family, moves, (family.near, 0.0))
 
 
 @jit
 def predictors(rows: TileRows, theta: FloatArray, factor: FloatArray) -> FloatArray:
     """Return the predictor x . theta, and offset, and abs(xL)^2 of each row, shape (2, n); L = `factor`, (D, D)."""
-    n = len(rows.weights)
-    out = np.empty((2, n))
-    tile, eta, squares = new_tile(rows.X.shape[1]), np.empty(TILE), np.empty(TILE)
-    for start in range(0, n, TILE):
-        width = min(TILE, n - start)
-        load_tile(rows.X, start, width, tile)
-        squared_lengths(tile, factor, eta, squares)
-        predictor(tile, theta, eta)
-        add_offset(rows.offset, start, width, eta)
-        load(eta, 0, width, out[0, start:])
-        load(squares, 0, width, out[1, start:])
+    tile, lanes = new_tile(len(theta)), np.empty((5, TILE))
+    out = np.empty((2, len(rows.weights)))
+    for start in range(0, len(rows.weights), TILE):
+        width = load_rows(rows, theta, start, tile, lanes)
+        squared_lengths(tile, factor, lanes[3], lanes[4])
+        for lane in range(width):
+            out[0, start + lane], out[1, start + lane] = lanes[0, lane], lanes[4, lane]
     return out
 
 
-@jit
 def score_rows(
     eta: FloatArray, side: LabelArray, squares: FloatArray, weights: FloatArray, family: Family
 ) -> FloatArray:
     """Return g, h, the reach and the pull's factor of each row, shape (4, n); see `pilot.LaplaceApproximation`."""
-    n = len(eta)
-    out = np.empty((4, n))
-    tile, sides = np.zeros(TILE), np.ones(TILE)
-    terms, scratch, higher = np.empty((4, TILE)), np.empty((3, TILE)), np.empty(TILE)
-    for start in range(0, n, TILE):
-        width = min(TILE, n - start)
-        load(eta, start, width, tile)
-        load(side, start, width, sides)
-        family.derivatives(tile, sides, terms, scratch)
-        for lane in range(width):
-            higher[lane] = math.sqrt(squares[start + lane])
-        for lane in range(width):
-            w, square, length = weights[start + lane], squares[start + lane], higher[lane]
-            curvature = abs(terms[2, lane])  # some likelihoods are not log-concave
-            out[0, start + lane] = w * abs(terms[1, lane]) * length
-            out[1, start + lane] = w * curvature * square
-            out[2, start + lane] = w * square * (abs(terms[3, lane]) * length / 6.0 + curvature * square / 24.0)
-            out[3, start + lane] = 0.5 * w * terms[3, lane] * square
-    return out
+    _, score, curvature, third = derivatives_of(eta, side, family)
+    length, size = np.sqrt(squares), weights * squares
+    bend = np.abs(curvature)  # some likelihoods are not log-concave
+    reach = size * (np.abs(third) * length / 6.0 + bend * squares / 24.0)
+    return np.stack([weights * np.abs(score) * length, size * bend, reach, 0.5 * size * third])

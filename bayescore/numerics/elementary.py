@@ -25,9 +25,6 @@ from numpy.typing import NDArray
 from bayescore.compiled import jit, jit_sums
 from bayescore.types import FloatArray, IntArray
 
-ROWS = 1024  # that a likelihood takes at a time: their scratch stays in cache
-
-
 ATANH = np.array([1.0 / (2 * j + 1) for j in range(16, -1, -1)])  # the series of atanh(s) / s in s^2, highest first
 
 
@@ -50,34 +47,27 @@ _S27, _S30, _S31, _S11 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(
 
 
 @jit
-def exp_minus(x: FloatArray, powers: FloatArray, bits: NDArray[np.int64]) -> None:
-    """Replace each x >= -700 by exp(-x), to 4e-16, in loops that vectorise, as libm's exp does not.
+def exp_minus(x: float) -> float:
+    """Return exp(-x) of x >= -700, to 4e-16; loops that call it vectorise, as libm's exp does not.
 
-    exp(-x) = 2^n exp(r), abs(r) <= log(2) / 2. Adding 1.5 * 2^52 leaves n in the low bits of `powers`, and
-    `bits`, the same memory as integers, shifts it into the exponent.
+    exp(-x) = 2^n exp(r), abs(r) <= log(2) / 2. Adding 1.5 * 2^52 leaves n in the low bits, which are shifted into the
+    exponent.
     """
-    for lane in range(x.size):
-        t = max(-x[lane], -700.0)
-        shifted = t * 1.4426950408889634 + 6755399441055744.0
-        n = shifted - 6755399441055744.0
-        powers[lane] = shifted
-        x[lane] = (t - n * 0.6931471803691238) - n * 1.9082149292705877e-10
-    for lane in range(x.size):
-        bits[lane] = (bits[lane] + 1023) << 52
-    for lane in range(x.size):
-        r = x[lane]
-        total = _EXP[0]
-        for j in range(1, 14):
-            total = total * r + _EXP[j]
-        x[lane] = total * powers[lane]
+    t = max(-x, -700.0)
+    shifted = t * 1.4426950408889634 + 6755399441055744.0
+    n = shifted - 6755399441055744.0
+    r = (t - n * 0.6931471803691238) - n * 1.9082149292705877e-10
+    total = _EXP[0]
+    for j in range(1, 14):
+        total = total * r + _EXP[j]
+    exponent = (np.float64(shifted).view(np.int64) + 1023) << 52
+    return float(total * np.int64(exponent).view(np.float64))
 
 
 @jit
-def exp_up_to(x: FloatArray, out: FloatArray, powers: FloatArray) -> None:
-    """Write exp(x) to `out`, that of `REACH` for any above; the last argument is scratch."""
-    for n in range(x.size):
-        out[n] = -min(x[n], REACH)
-    exp_minus(out, powers, powers.view(np.int64))
+def exp_up_to(x: float) -> float:
+    """Return exp(x), that of `REACH` for any above."""
+    return exp_minus(-min(x, REACH))
 
 
 def bounded_exp(x: FloatArray) -> FloatArray:

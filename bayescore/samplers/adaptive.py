@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from bayescore.compiled import jit_sums, one_blas_thread
+from bayescore.compiled import one_blas_thread
 from bayescore.models.posterior import TargetDensity, log_density, sparse_columns, sparse_log_density
 from bayescore.numerics.chains import effective_sizes
 from bayescore.progress import Bar, progress
@@ -308,17 +308,7 @@ def statistics(drawn: SampledChains) -> dict[str, FloatArray]:
     }
 
 
-@jit_sums
-def _flat(theta: FloatArray, gradient: FloatArray, data: Any) -> float:
-    return log_density(theta, gradient, *data)
-
-
-@jit_sums
-def _sparse(theta: FloatArray, gradient: FloatArray, data: Any) -> float:
-    return sparse_log_density(theta, gradient, data)
-
-
-FLAT, SPARSE = density("flat", _flat), density("sparse", _sparse)
+FLAT, SPARSE = density("flat", log_density), density("sparse", sparse_log_density)
 
 
 def compiled_density(target: TargetDensity) -> tuple[CompiledDensity, Any]:

@@ -53,9 +53,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from scipy import linalg
 
-from bayescore.compiled import jit, jit_sums, teach_each
+from bayescore.compiled import address_of, call_density, jit, jit_inner, jit_inner_sums, teach_each
 from bayescore.models.posterior import prior_part
-from bayescore.numerics.elementary import load
 from bayescore.priors import Prior
 from bayescore.samplers.method import Segment
 from bayescore.types import FloatArray, IntArray
@@ -94,7 +93,7 @@ class StepSize(NamedTuple):
     longest: float
 
 
-@jit
+@jit_inner
 def force(gradient: FloatArray, x: FloatArray, longest: float) -> None:
     """Replace the gradient of log pi by F: cut to the length `longest`, plus x."""
     square = 0.0
@@ -105,7 +104,7 @@ def force(gradient: FloatArray, x: FloatArray, longest: float) -> None:
         gradient[d] = factor * gradient[d] + x[d]
 
 
-@jit
+@jit_inner
 def kick(p: FloatArray, pull: FloatArray, h: float) -> None:
     """Add tan(h/2) F to the momentum."""
     tangent = math.tan(0.5 * h)
@@ -113,7 +112,7 @@ def kick(p: FloatArray, pull: FloatArray, h: float) -> None:
         p[d] += tangent * pull[d]
 
 
-@jit
+@jit_inner
 def rotate(x: FloatArray, p: FloatArray, h: float) -> None:
     """Turn (x, p) by the angle h, the exact motion of a standard normal density."""
     cosine, sine = math.cos(h), math.sin(h)
@@ -123,7 +122,7 @@ def rotate(x: FloatArray, p: FloatArray, h: float) -> None:
         p[d] = cosine * momentum - sine * here
 
 
-@jit
+@jit_inner
 def half_square(p: FloatArray) -> float:
     """Return |p|^2 / 2."""
     total = 0.0
@@ -132,73 +131,82 @@ def half_square(p: FloatArray) -> float:
     return 0.5 * total
 
 
-@jit
+@jit_inner
 def acceptance(log_ratio: float) -> float:
     """Return the acceptance probability of a change of the negative energy; that of a NaN is 0."""
     return math.exp(min(0.0, log_ratio)) if log_ratio > -math.inf else 0.0
 
 
-@jit
+@jit_inner
 def adapt(log_h: float, probability: float, iteration: int, steps: int) -> float:
     """Return log h moved towards the target acceptance, by less and less (Robbins and Monro)."""
     moved = log_h + (probability - TARGET) * math.pow(1.0 + iteration, -0.6)
     return min(moved, math.log(LONGEST_ANGLE / steps))
 
 
+@jit_inner
+def _accept(state: FloatArray) -> None:
+    """Take the proposed point and its force for the point."""
+    for d in range(state.shape[1]):
+        state[0, d], state[1, d] = state[2, d], state[3, d]
+
+
 @jit
 def _advance(
     noise: tuple[FloatArray, FloatArray, FloatArray],
-    start: FloatArray,
+    state: FloatArray,
     step: StepSize,
-    target: tuple[CompiledDensity, Any, FloatArray],
+    target: tuple[int, Any, FloatArray],
     segment: Segment,
-) -> tuple[FloatArray, float, float]:
+) -> tuple[float, float]:
+    """Fill a segment; `state`, shape (5, D), has the point, its force, both as proposed, and the momentum.
+
+    The density is called by its address: it is compiled once, not once more for each place that calls it.
+    """
     normals, uniforms, stretches = noise
-    own, data, rays = target
-    x, pull, log_h, steps = start.copy(), np.empty(start.size), step.log_h, step.steps
-    y, moved, p = np.empty(start.size), np.empty(start.size), np.empty(start.size)
-    value, mean = own.at(x, pull, data), 0.0
+    address, data, rays = target
+    x, pull, y, moved, p = state[0], state[1], state[2], state[3], state[4]
+    log_h, steps, size = step.log_h, step.steps, x.size
+    value, mean = call_density(address, x, pull, data), 0.0
     force(pull, x, step.longest)
     for i in range(len(segment.draws)):
         total = 0.0
         for j in range(segment.thin):
             h = math.exp(log_h)
-            load(normals[i, j], 0, x.size, p)
-            load(x, 0, x.size, y)
-            load(pull, 0, x.size, moved)
+            for d in range(size):
+                p[d], y[d], moved[d] = normals[i, j, d], x[d], pull[d]
             before, there = value - half_square(p), value
             for _ in range(steps):
                 kick(p, moved, h)
                 rotate(y, p, h)
-                there = own.at(y, moved, data)
+                there = call_density(address, y, moved, data)
                 force(moved, y, step.longest)
                 kick(p, moved, h)
             probability = acceptance(there - half_square(p) - before)
             if uniforms[i, j] < probability:
-                x, y = y, x
-                pull, moved = moved, pull
+                _accept(state)
                 value = there
             total += probability
             if segment.iteration >= 0:
                 log_h = adapt(log_h, probability, segment.iteration + i * segment.thin + j, steps)
             if len(rays):
-                ray, z = rays[int(stretches[i, j, 0] * len(rays))], stretches[i, j, 1]
+                ray, z = int(stretches[i, j, 0] * len(rays)), stretches[i, j, 1]
                 along = 0.0
-                for d in range(x.size):
-                    along += ray[d] * x[d]
-                for d in range(x.size):
-                    y[d] = x[d] + math.expm1(z) * along * ray[d]
-                there = own.at(y, moved, data)
+                for d in range(size):
+                    along += rays[ray, d] * x[d]
+                for d in range(size):
+                    y[d] = x[d] + math.expm1(z) * along * rays[ray, d]
+                there = call_density(address, y, moved, data)
                 if stretches[i, j, 2] < acceptance(there - value + z):
                     force(moved, y, step.longest)
-                    x, y = y, x
-                    pull, moved = moved, pull
+                    _accept(state)
                     value = there
-        load(x, 0, x.size, segment.draws[i])
+        for d in range(size):
+            segment.draws[i, d] = x[d]
         segment.values[i] = value
         segment.acceptance[i] = total / segment.thin
         mean += log_h
-    return x, log_h, mean / len(segment.draws)
+    return log_h, mean / len(segment.draws)
 
 
 def advance(
@@ -212,13 +220,18 @@ def advance(
 
     `target` has the density, its data, and unit vectors, shape (k, D), along which points are stretched, too.
     """
+    own, data, rays = target
     n, size = segment.draws.shape
     normals, uniforms = rng.standard_normal((n, segment.thin, size)), rng.random((n, segment.thin))
     stretches = np.empty((n, segment.thin, 3))
-    if len(target[2]):
+    if len(rays):
         stretches[:, :, ::2] = rng.random((n, segment.thin, 2))
         stretches[:, :, 1] = STRETCH * rng.standard_normal((n, segment.thin))
-    return _advance((normals, uniforms, stretches), x, step, target, segment)
+    state = np.empty((5, size))
+    state[0] = x
+    address = address_of(own.at, (state[0], state[1], data))
+    last, mean = _advance((normals, uniforms, stretches), state, step, (address, data, rays), segment)
+    return state[0], last, mean
 
 
 STRETCH = 2.0  # sd of z: a factor of 50 once in 40 moves
@@ -283,18 +296,18 @@ class Affine(NamedTuple):
     data: Any
 
 
-@jit_sums
+@jit_inner_sums
 def _whitened(x: FloatArray, gradient: FloatArray, own: Affine) -> float:
-    size = x.size
-    theta, slope = own.center.copy(), np.empty(size)
+    size, both = x.size, np.empty((2, x.size))
+    theta, slope = both[0], both[1]
     for i in range(size):
         total = 0.0
         for j in range(i + 1):
             total += own.factor[i, j] * x[j]
-        theta[i] += total
+        theta[i] = own.center[i] + total
     value = own.density.at(theta, slope, own.data)
-    gradient[:] = 0.0
     for i in range(size):
+        gradient[i] = 0.0
         for j in range(i + 1):
             gradient[j] += own.factor[i, j] * slope[i]
     return value

@@ -52,7 +52,7 @@ class MalaState(NamedTuple):
 def init(theta: FloatArray, arguments: DensityArguments) -> MalaState:
     """Return the state at `theta`."""
     gradient = np.empty(theta.size)
-    value = log_density(theta, gradient, *arguments)
+    value = log_density(theta, gradient, arguments)
     return MalaState(theta.copy(), value, gradient)
 
 
@@ -103,7 +103,7 @@ def step(noise: ProposalNoise, state: MalaState, scale: Scale, arguments: Densit
     """Make one transition; return the new state and the acceptance probability."""
     theta, drift = propose(noise.normal, state, scale)
     gradient = np.empty(theta.size)
-    value = log_density(theta, gradient, *arguments)
+    value = log_density(theta, gradient, arguments)
     return decide(noise, drift, state, MalaState(theta, value, gradient), scale)
 
 

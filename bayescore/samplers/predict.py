@@ -294,13 +294,11 @@ def _log_mean(predictor: Predictor, family: Family, rows: WeightedData) -> Float
 @jit_sums
 def _log_mean_exp(log_p: FloatArray, out: FloatArray) -> None:
     """Write the log mean of exp(log_p), shape (n, S), over draws; `log_p` is overwritten."""
-    powers = np.empty(log_p.shape[1])
     for n in range(len(log_p)):
         row = log_p[n]
         top = min(row.max(), 0.0)
         for i in range(row.size):
-            row[i] = max(top - row[i], 0.0)
-        exp_minus(row, powers, powers.view(np.int64))
+            row[i] = exp_minus(max(top - row[i], 0.0))
         total = 0.0
         for i in range(row.size):
             total += row[i]

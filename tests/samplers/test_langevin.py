@@ -203,7 +203,7 @@ def test_rare_columns_have_the_same_density():
     assert len(data[0].rows) < 0.06 * target.rows.X.size
     beta, one, two = np.linspace(-0.3, 0.3, 31), np.empty(31), np.empty(31)
     arguments = target.arguments()
-    assert sparse_log_density(beta, one, data) == pytest.approx(log_density(beta, two, *arguments), rel=1e-12)
+    assert sparse_log_density(beta, one, data) == pytest.approx(log_density(beta, two, arguments), rel=1e-12)
     np.testing.assert_allclose(one, two, rtol=1e-9, atol=1e-9 * np.abs(two).max())
     assert sparse_columns(make_rows().X) is None
     assert compiled_density(posterior(make_rows(), "probit", Normal()))[0] is FLAT

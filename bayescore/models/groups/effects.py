@@ -95,9 +95,7 @@ def _within(left: float, a: float, b: float) -> tuple[float, float]:
 
 
 @jit
-def _invert(
-    ratio: FloatArray, uniform: float, grid: tuple[FloatArray, FloatArray], height: FloatArray, powers: FloatArray
-) -> float:
+def _invert(ratio: FloatArray, uniform: float, grid: tuple[FloatArray, FloatArray], height: FloatArray) -> float:
     """Return the normal probability below the point below which the distribution has probability `uniform`."""
     below, matrix = grid
     n, total = below.size, 0.0
@@ -108,8 +106,7 @@ def _invert(
         for j in range(n):
             height[j] += matrix[k, j] * gap
     for j in range(n):
-        height[j] = max(height[j], -5.0) + 5.0  # beyond the nodes a polynomial may run off
-    exp_minus(height[:n], powers[:n], powers[:n].view(np.int64))
+        height[j] = exp_minus(max(height[j], -5.0) + 5.0)  # beyond the nodes a polynomial may run off
     for j in range(n - 1):
         total += 0.5 * (height[j] + height[j + 1]) * (below[j + 1] - below[j])
     left = uniform * total
@@ -163,13 +160,12 @@ def _draw(
     """Replace uniforms, shape (S, G), by normal probabilities, or write the effects where nodes have equal steps."""
     below, matrix, between, log_weights = tables
     height = np.empty(max(below.size, largest_count(at.first), between.shape[1]))
-    powers = np.empty(below.size)
     for s in range(levels.shape[0]):
         for g in range(levels.shape[1]):
             own = terms[s, at.first[g] : at.first[g + 1]]
             if at.scale[s, g] > 0.0:
                 ratio = own[: log_weights.size] - log_weights
-                levels[s, g] = _invert(ratio, levels[s, g], (below, matrix), height, powers)
+                levels[s, g] = _invert(ratio, levels[s, g], (below, matrix), height)
             else:
                 place = _invert_steps(own, levels[s, g], between, height)
                 steps[s, g], levels[s, g] = at.step[g] * place, 0.5

@@ -192,7 +192,7 @@ def collapsed_density(theta: FloatArray, gradient: FloatArray, a: CollapsedArgum
     precision = math.exp(-2.0 * theta[p])
     own, slope, _ = log_sigma_terms(theta[p], a.nu, a.group_scale)
     total = own + prior_terms(theta[:p], a.prior, gradient[:p]) + terms[first[n_groups]]
-    terms[first[n_groups]] = 0.0
+    terms[first[n_groups]] = 1.0  # the only node of rows of no group
     gradient[p] = slope
     b = np.empty(largest_count(first))
     for g in range(n_groups):
@@ -200,9 +200,7 @@ def collapsed_density(theta: FloatArray, gradient: FloatArray, a: CollapsedArgum
         top = largest(part)
         total += a.counts[g] * top
         for k in range(part.size):
-            part[k] = top - part[k]
-    powers = np.empty(terms.size)
-    exp_minus(terms, powers, powers.view(np.int64))
+            part[k] = exp_minus(top - part[k])
     for g in range(n_groups):
         part = terms[first[g] : first[g + 1]]
         write_effects(at, g, b[: part.size])
