@@ -20,25 +20,30 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from functools import cache, lru_cache
+from dataclasses import dataclass
+from functools import cache, lru_cache, partial
 from hashlib import sha256
 from threading import Lock
 from typing import Any, TypeVar, cast
 
 import numba
+import numpy as np
+from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.core.dispatcher import Dispatcher as CPUDispatcher
 from numba.core.errors import TypingError
 from numba.core.event import install_timer
-from numba.core.typing.templates import AttributeTemplate
+from numba.core.registry import cpu_target
+from numba.core.typing import signature
+from numba.core.typing.templates import AbstractTemplate, AttributeTemplate
 from numba.extending import (
     NativeValue,
     infer_getattr,
     intrinsic,
+    lower_builtin,
     lower_getattr_generic,
     models,
-    overload_method,
     register_model,
     typeof_impl,
     unbox,
@@ -69,7 +74,7 @@ def jit_sums(function: F) -> F:
 def jit_inner(function: F) -> F:
     """Compile `function` as `jit` does, for kernels alone: called from Python it runs as Python.
 
-    It has none of the code that turns Python's arguments into arrays, a third of what a small function takes to compile.
+    It has none of the code that unpacks Python's arguments, a third of what a small function takes to compile.
     """
     return _compiled(function, fastmath={"contract"}, no_cpython_wrapper=True)
 
@@ -261,85 +266,142 @@ def _unbox(table: FunctionTable, value: Any, c: Any) -> NativeValue:
     return NativeValue(made._getvalue(), is_error=failed)
 
 
-def _call(name: str, table: FunctionTable, given: tuple[Any, ...]) -> tuple[Any, Any]:
-    """Return the signature of a call by address, and what writes it."""
-    expected = table.functions[name]
-    # arrays that may not be written are laid out as others
-    facts = [[(one.dtype, one.ndim, one.layout) for one in arrays] for arrays in (given, expected.args)]
-    if facts[0] != facts[1]:
-        raise TypingError(f"{name} takes {expected.args}, and here is called with {given}")
+@infer_getattr
+class _TableFunctions(AttributeTemplate):
+    key = FunctionTable
 
-    def write(context: Any, builder: Any, _signature: Any, values: Any) -> Any:
-        made = cgutils.create_struct_proxy(table)(context, builder, value=values[0])
-        first = [context.get_dummy_value()] if table.inner else []
-        result = cgutils.alloca_once(builder, context.get_value_type(expected.return_type))
-
-        def call(*, sized: bool) -> None:
-            own = table.signature(name, sized=sized)
-            kind = context.call_conv.get_function_type(own.return_type, own.args).as_pointer()
-            function = builder.inttoptr(getattr(made, name), kind)
-            passed = [*first, *values[1:], *([made.size] if sized else [])]
-            status, value = context.call_conv.call_function(builder, function, own.return_type, own.args, passed)
-            with cgutils.if_unlikely(builder, status.is_error):
-                context.call_conv.return_status_propagate(builder, status)
-            if own.return_type != types.none:
-                builder.store(value, result)
-
-        with builder.if_else(builder.fcmp_ordered("ord", made.size, made.size)) as (with_size, without):
-            with with_size:
-                call(sized=True)
-            with without:
-                call(sized=False)
-        return context.get_dummy_value() if expected.return_type == types.none else builder.load(result)
-
-    return expected.return_type(table, *given), write
+    def generic_resolve(self, table: FunctionTable, name: str) -> Any:
+        """Return the type of a function that a table has; None if it has none of that name."""
+        return types.BoundFunction(_template(name), table) if name in table.functions else None
 
 
-def _method_of_three(name: str) -> None:
-    @intrinsic
-    def call(_context, table, a, b, c):  # type: ignore[no-untyped-def]
-        return _call(name, table, (a, b, c))
+@cache
+def _template(name: str) -> type[AbstractTemplate]:
+    """Return what types a call of the function `name` of a table, and have it written as `_call` does."""
 
-    @overload_method(FunctionTable, name)
-    def method(table, a, b, c):  # type: ignore[no-untyped-def]
-        return (lambda table, a, b, c: call(table, a, b, c)) if name in table.functions else None
+    class Template(AbstractTemplate):
+        key = f"FunctionTable.{name}"
+
+        def generic(self, given: Any, _: Any) -> Any:
+            expected = self.this.functions[name]
+            # arrays that may not be written are laid out as others
+            facts = [[(one.dtype, one.ndim, one.layout) for one in arrays] for arrays in (given, expected.args)]
+            if facts[0] != facts[1]:
+                raise TypingError(f"{name} takes {expected.args}, and here is called with {given}")
+            return signature(expected.return_type, *given, recvr=self.this)
+
+    lower_builtin(Template.key, FunctionTable, types.VarArg(types.Any))(partial(_call, name))
+    return Template
 
 
-def _method_of_four(name: str) -> None:
-    @intrinsic
-    def call(_context, table, a, b, c, d):  # type: ignore[no-untyped-def]
-        return _call(name, table, (a, b, c, d))
+def _call(name: str, context: Any, builder: Any, given: Any, values: Any) -> Any:
+    """Write a call by address."""
+    table = given.args[0]
+    returned = table.functions[name].return_type
+    made = cgutils.create_struct_proxy(table)(context, builder, value=values[0])
+    first = [context.get_dummy_value()] if table.inner else []
+    result = cgutils.alloca_once(builder, context.get_value_type(returned))
 
-    @overload_method(FunctionTable, name)
-    def method(table, a, b, c, d):  # type: ignore[no-untyped-def]
-        return (lambda table, a, b, c, d: call(table, a, b, c, d)) if name in table.functions else None
+    def call(*, sized: bool) -> None:
+        own = table.signature(name, sized=sized)
+        passed = [*first, *values[1:], *([made.size] if sized else [])]
+        value = _call_address(context, builder, getattr(made, name), own, passed)
+        if returned != types.none:
+            builder.store(value, result)
+
+    with builder.if_else(builder.fcmp_ordered("ord", made.size, made.size)) as (with_size, without):
+        with with_size:
+            call(sized=True)
+        with without:
+            call(sized=False)
+    return context.get_dummy_value() if returned == types.none else builder.load(result)
 
 
-def address_of(density: Any, arguments: tuple[Any, ...]) -> int:
-    """Return the address of a compiled density's machine code for arguments of these types."""
-    compiled = density.get_compile_result(types.float64(*map(numba.typeof, arguments)))
-    return int(compiled.library.get_pointer_to_function(compiled.fndesc.mangled_name))
+def _call_address(context: Any, builder: Any, address: Any, own: Any, values: Any) -> Any:
+    """Write a call of the function of a signature at an address; return its value."""
+    kind = context.call_conv.get_function_type(own.return_type, own.args).as_pointer()
+    function = builder.inttoptr(address, kind)
+    status, value = context.call_conv.call_function(builder, function, own.return_type, own.args, values)
+    with cgutils.if_unlikely(builder, status.is_error):
+        context.call_conv.return_status_propagate(builder, status)
+    return value
+
+
+class Stored(types.Type):
+    """The numba type of the address of a value in memory, for kernels that pass it on without knowing its type."""
+
+    def __init__(self, held: types.Type) -> None:
+        self.held = held
+        super().__init__(f"Stored({held})")
+
+
+@register_model(Stored)
+class _StoredModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, stored: Stored) -> None:
+        super().__init__(manager, stored, ir.IntType(64))
 
 
 @intrinsic
-def call_density(_context, address, x, gradient, data):  # type: ignore[no-untyped-def]
-    """Call the compiled density (x, gradient, data) -> float at an address, which no caller has a copy of."""
-    given = (x, gradient, data)
-
+def _store(_context, value, address):  # type: ignore[no-untyped-def]
     def write(context: Any, builder: Any, _signature: Any, values: Any) -> Any:
-        kind = context.call_conv.get_function_type(types.float64, given).as_pointer()
-        function = builder.inttoptr(values[0], kind)
-        status, value = context.call_conv.call_function(builder, function, types.float64, given, values[1:])
-        with cgutils.if_unlikely(builder, status.is_error):
-            context.call_conv.return_status_propagate(builder, status)
+        builder.store(values[0], builder.inttoptr(values[1], values[0].type.as_pointer()))
+        return context.get_dummy_value()
+
+    return types.none(value, address), write
+
+
+@intrinsic
+def _stored(_context, stored):  # type: ignore[no-untyped-def]
+    def write(context: Any, builder: Any, _signature: Any, values: Any) -> Any:
+        pointer = builder.inttoptr(values[0], context.get_value_type(stored.held).as_pointer())
+        value = builder.load(pointer)
+        context.nrt.incref(builder, stored.held, value)
         return value
 
-    return types.float64(address, *given), write
+    return stored.held(stored), write
 
 
-_method_of_three("rows")
-for _name in ("derivatives", "higher", "terms"):
-    _method_of_four(_name)
+@jit
+def _keep(value: Any, address: int) -> None:
+    _store(value, address)
+
+
+@jit_inner
+def _evaluate(x: Any, gradient: Any, stored: Any) -> float:
+    density, data = _stored(stored)
+    return float(density.at(x, gradient, data))
+
+
+@dataclass(frozen=True, eq=False)
+class StoredDensity:
+    """A compiled density of x and its data, at addresses, so that kernels are compiled once for all densities."""
+
+    function: int
+    data: int
+    held: Any  # alive as long as kernels may read it
+
+    @classmethod
+    def of(cls, density: Any, data: Any) -> "StoredDensity":
+        """Return a density, whose compiled function `at` takes (x, gradient, data), and its data."""
+        value = (density, data)
+        held = numba.typeof(value)
+        context = cpu_target.target_context
+        memory = np.empty(context.get_abi_sizeof(context.get_value_type(held)), dtype=np.uint8)
+        _keep(value, memory.ctypes.data)
+        compiled = _evaluate.get_compile_result(types.float64(VECTOR, VECTOR, Stored(held)))  # type: ignore[attr-defined]
+        function = compiled.library.get_pointer_to_function(compiled.fndesc.mangled_name)
+        return cls(int(function), memory.ctypes.data, (value, memory))
+
+
+@intrinsic
+def evaluate_stored(_context, function, data, x, gradient):  # type: ignore[no-untyped-def]
+    """Return the log density at x and write its gradient, given the addresses of a `StoredDensity`."""
+    own = types.float64(x, gradient, data)
+
+    def write(context: Any, builder: Any, _signature: Any, values: Any) -> Any:
+        return _call_address(context, builder, values[0], own, [*values[2:], values[1]])
+
+    return types.float64(function, data, x, gradient), write
 
 
 def available_cores() -> int:

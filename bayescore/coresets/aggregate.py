@@ -32,7 +32,6 @@ from bayescore.compiled import jit
 from bayescore.coresets.method import BuildInfo, BuildResult, Method
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design, terms_text
-from bayescore.data.passes import TILE
 from bayescore.data.source import block_rows
 from bayescore.families import Family
 from bayescore.families.family import check_family
@@ -241,32 +240,24 @@ class SumsState:
 @jit
 def hash_rows(X: FloatArray, y: LabelArray, salt: np.uint64, out: NDArray[np.uint64]) -> None:
     """Write two independent 64-bit hashes, shape (n, 2), of each row's bits, shape (n, D), and label."""
-    values = np.empty(TILE)
-    bits, g, h = values.view(np.uint64), np.empty(TILE, dtype=np.uint64), np.empty(TILE, dtype=np.uint64)
-    for start in range(0, len(y), TILE):
-        width = min(TILE, len(y) - start)
-        for lane in range(width):
-            g[lane] = mix(salt + np.uint64(y[start + lane] + 2))
-            h[lane] = mix(~g[lane])
+    for n in range(len(y)):
+        g = mix(salt + np.uint64(y[n] + 2))
+        h = mix(~g)
         for d in range(X.shape[1]):
-            for lane in range(width):
-                values[lane] = X[start + lane, d] + 0.0  # -0.0 and 0.0 are the same number
-            for lane in range(TILE):
-                g[lane] = mix(g[lane] ^ bits[lane])
-                h[lane] = mix(h[lane] + bits[lane])
-        for lane in range(width):
-            out[start + lane, 0] = g[lane]
-            out[start + lane, 1] = h[lane]
+            bits = np.float64(X[n, d] + 0.0).view(np.uint64)  # -0.0 and 0.0 are the same number
+            g, h = mix(g ^ bits), mix(h + bits)
+        out[n, 0], out[n, 1] = g, h
 
 
 @jit
-def group_rows(keys: NDArray[np.uint64], weights: FloatArray, first: IntArray, total: FloatArray) -> int:
-    """Write each group's first row and sum of weights, by hash; return how many, -1 if only first parts agree."""
-    slots = 1
-    while slots < 2 * len(keys):
-        slots *= 2
-    table = np.full(slots, -1)
-    count = 0
+def group_rows(
+    keys: NDArray[np.uint64], weights: FloatArray, table: IntArray, first: IntArray, total: FloatArray
+) -> int:
+    """Write each group's first row and sum of weights, by hash; return how many, -1 if only first parts agree.
+
+    `table` has -1 everywhere, and a power of two of entries, more than there are rows.
+    """
+    slots, count = len(table), 0
     for n in range(len(keys)):
         slot = np.int64(keys[n, 0] & np.uint64(slots - 1))
         while table[slot] >= 0 and keys[first[table[slot]], 0] != keys[n, 0]:
@@ -293,7 +284,8 @@ def _group(block: WeightedData, salt: int, limit: float) -> tuple[WeightedData, 
     columns: FloatArray = np.column_stack([block.X, *beside]) if beside else block.X  # codes are exact as floats
     hash_rows(columns, block.y, np.uint64(salt), keys)
     first, total = np.empty(len(block), dtype=np.int64), np.empty(len(block))
-    count = group_rows(keys, block.weights, first, total)
+    table = np.full(2 << len(block).bit_length(), -1)
+    count = group_rows(keys, block.weights, table, first, total)
     if count < 0:
         return _COLLISION
     if count > limit:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayescore.clustering.assignment import nearest, squared_distances
-from bayescore.compiled import jit, jit_sums
+from bayescore.compiled import jit, jit_inner_sums
 from bayescore.data.dataset import Dataset
 from bayescore.data.passes import TILE, TileRows, load_signed_tile, load_tile, new_tile
 from bayescore.models.row_kernels import squared_lengths
@@ -109,7 +109,7 @@ _OUTSIDE = 1e-8  # null directions are known to RANK_TOLERANCE over the smallest
 _LEAST = 20  # square root of the least number of buckets
 
 
-@jit_sums
+@jit_inner_sums
 def _absorb(tile: FloatArray, factor: FloatArray) -> None:
     """Replace `factor`, upper triangular, by that of its rows and those of `tile`: Householder reflections in place."""
     for j in range(tile.shape[0]):
@@ -136,24 +136,26 @@ def _absorb(tile: FloatArray, factor: FloatArray) -> None:
 
 
 @jit
-def _triangle(X: FloatArray, y: LabelArray, weights: FloatArray) -> FloatArray:
-    tile, root, factor = new_tile(X.shape[1]), np.empty(TILE), np.zeros((X.shape[1], X.shape[1]))
+def _triangle(X: FloatArray, y: LabelArray, weights: FloatArray, factor: FloatArray) -> None:
+    """Write the triangle of weighted rows to `factor`, of zeros."""
+    tile = new_tile(X.shape[1])
     for start in range(0, len(y), TILE):
         width = min(TILE, len(y) - start)
-        load_signed_tile(X, y, start, width, tile)
         for lane in range(width):
-            root[lane] = math.sqrt(weights[start + lane])
-        root[width:] = 0.0
+            root = y[start + lane] * math.sqrt(weights[start + lane])
+            for d in range(X.shape[1]):
+                tile[d, lane] = root * X[start + lane, d]
         for d in range(X.shape[1]):
-            for lane in range(TILE):
-                tile[d, lane] *= root[lane]
+            for lane in range(width, TILE):
+                tile[d, lane] = 0.0
         _absorb(tile, factor)
-    return factor
 
 
 def block_factor(block: WeightedData) -> FloatArray:
     """Return R of the QR decomposition of a block's weighted rows, sqrt(w_n) x_n, shape (min(n, D), D)."""
-    return _triangle(block.X, block.y, block.weights)[: len(block)]
+    factor = np.zeros((block.n_features, block.n_features))
+    _triangle(block.X, block.y, block.weights, factor)
+    return factor[: len(block)]
 
 
 def r_factor(rows: FloatArray) -> FloatArray:

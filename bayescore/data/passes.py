@@ -27,6 +27,7 @@ Work quadratic in the columns becomes quadratic in those entries: rows of factor
 The values decide, not the source: sparse and dense sources of the same rows give the same bits.
 """
 
+import math
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,7 +35,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
-from math import sqrt
 from queue import SimpleQueue
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -42,7 +42,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from bayescore.compiled import jit, one_blas_thread
+from bayescore.compiled import jit, jit_inner, one_blas_thread
 from bayescore.data.design import Design
 from bayescore.data.source import Division, Future, Task, plan, recut
 from bayescore.progress import progress
@@ -71,10 +71,14 @@ def rows_of(columns: Sequence[NDArray[Any]], n_rows: int) -> FloatArray:
     return rows
 
 
-@jit
+@jit_inner
 def new_tile(n_features: int) -> FloatArray:
     """Return a tile of zeros; its rows are longer than TILE, or many of them would share few sets of the cache."""
-    return np.zeros((n_features, TILE + 8))
+    tile = np.empty((n_features, TILE + 8))
+    for d in range(n_features):
+        for lane in range(TILE + 8):
+            tile[d, lane] = 0.0
+    return tile
 
 
 class TileRows(NamedTuple):
@@ -93,7 +97,7 @@ class TileRows(NamedTuple):
         return cls(contiguous(rows.X), contiguous(rows.y), contiguous(rows.weights), offset)
 
 
-@jit
+@jit_inner
 def load_tile(X: FloatArray, start: int, width: int, tile: FloatArray) -> None:
     """Write the rows start, ..., start + width - 1 as the first columns of `tile`."""
     for lane in range(width):
@@ -101,7 +105,7 @@ def load_tile(X: FloatArray, start: int, width: int, tile: FloatArray) -> None:
             tile[d, lane] = X[start + lane, d]
 
 
-@jit
+@jit_inner
 def load_signed_tile(X: FloatArray, y: LabelArray, start: int, width: int, tile: FloatArray) -> None:
     """Write the signed rows start, ..., start + width - 1 as the first columns of `tile`."""
     for lane in range(width):
@@ -382,7 +386,7 @@ class ExactMoments:
         """Return the root of the sum of squares about `center` over the number of rows less `ddof`."""
         c = Fraction(center)
         total, squares = Fraction(self.total, 1 << 1074), Fraction(self.squares, 1 << 1074)
-        return sqrt((squares - 2 * c * total + self.n_rows * c * c) / (self.n_rows - Fraction(ddof)))
+        return math.sqrt((squares - 2 * c * total + self.n_rows * c * c) / (self.n_rows - Fraction(ddof)))
 
 
 MAX_ENTRY = 1e100  # squared distances and their fixed-point sums stay finite
@@ -523,19 +527,19 @@ def _moments(X: FloatArray, weights: FloatArray, bounds: FloatArray, mean: Float
     Rows are taken a tile at a time, so that the second look at them, about the tile's mean, is one at the cache.
     """
     n_rows, D = X.shape
-    total, center = np.zeros(D), np.empty(D)
-    before = 0.0
+    space, before = np.empty((1, D)), 0.0
+    center = space[0]
     for start in range(0, n_rows, TILE):
         stop = min(start + TILE, n_rows)
         weight = 0.0
-        center[:] = 0.0
+        for d in range(D):
+            center[d] = 0.0
         for n in range(start, stop):
             weight += weights[n]
             for d in range(D):
                 x = X[n, d]
                 bounds[0, d] = min(bounds[0, d], x)
                 bounds[1, d] = max(bounds[1, d], x)
-                total[d] += x - x  # NaN for NaN and infinity
                 center[d] += weights[n] * (x - X[0, d])
         for d in range(D):
             gap = center[d] / weight - mean[d]
@@ -547,9 +551,11 @@ def _moments(X: FloatArray, weights: FloatArray, bounds: FloatArray, mean: Float
                 gap = X[n, d] - center[d]
                 spread[d] += weights[n] * (gap * gap)
         before += weight
+    finite = True
     for d in range(D):
         mean[d] += X[0, d]
-    return not np.isnan(total.sum())
+        finite &= abs(mean[d]) < math.inf  # false for NaN; after one NaN or infinity no mean is finite
+    return finite
 
 
 @dataclass(frozen=True, eq=False)

@@ -55,7 +55,7 @@ from bayescore.families import Family
 from bayescore.models.posterior import WIDE, Derivatives, likelihood_terms, log_likelihoods, posterior
 from bayescore.models.row_kernels import predictors, remainders_near, score_rows
 from bayescore.priors import Prior
-from bayescore.types import FloatArray, WeightedData
+from bayescore.types import FloatArray, WeightedData, read_only
 from bayescore.validation import DataError
 
 
@@ -289,7 +289,7 @@ class LaplaceApproximation:
         if len(self.theta) >= WIDE:
             eta, squares = block.with_offset(block.X @ self.theta), _squared_lengths(block.X, self.factor)
         else:
-            eta, squares = predictors(TileRows.of(block), self.theta, np.ascontiguousarray(self.factor))
+            eta, squares = predictors(TileRows.of(block), read_only(self.theta), np.ascontiguousarray(self.factor))
         return eta, squares
 
     def terms(self, block: WeightedData) -> Derivatives:

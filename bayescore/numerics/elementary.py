@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bayescore.compiled import jit, jit_sums
+from bayescore.compiled import jit, jit_inner, jit_sums
 from bayescore.types import FloatArray, IntArray
 
 ATANH = np.array([1.0 / (2 * j + 1) for j in range(16, -1, -1)])  # the series of atanh(s) / s in s^2, highest first
@@ -64,7 +64,7 @@ def exp_minus(x: float) -> float:
     return float(total * np.int64(exponent).view(np.float64))
 
 
-@jit
+@jit_inner
 def exp_up_to(x: float) -> float:
     """Return exp(x), that of `REACH` for any above."""
     return exp_minus(-min(x, REACH))
@@ -75,7 +75,7 @@ def bounded_exp(x: FloatArray) -> FloatArray:
     return np.exp(np.minimum(np.asarray(x, dtype=np.float64), REACH))
 
 
-@jit
+@jit_inner
 def mix(x: np.uint64) -> np.uint64:
     """Return the splitmix64 finaliser of x (Steele, Lea and Flood 2014)."""
     x = (x ^ (x >> _S30)) * _MIX1
@@ -83,7 +83,7 @@ def mix(x: np.uint64) -> np.uint64:
     return x ^ (x >> _S31)
 
 
-@jit
+@jit_inner
 def hash_uniform(seed: np.uint64, position: np.uint64, arrival: np.uint64) -> float:
     """Return a number in (0, 1) that is a function of seed, position and arrival number."""
     x = mix(seed + _GOLDEN * (position + np.uint64(1)))
@@ -295,7 +295,7 @@ def effect_moments(
     )
 
 
-@jit
+@jit_inner
 def load(values: NDArray[Any], start: int, width: int, target: FloatArray) -> None:
     """Write the entries start, ..., start + width - 1 as the first ones of `target`.
 
@@ -305,7 +305,7 @@ def load(values: NDArray[Any], start: int, width: int, target: FloatArray) -> No
         target[lane] = values[start + lane]
 
 
-@jit
+@jit_inner
 def largest(values: FloatArray) -> float:
     """Return the largest entry; that of -inf alone is -inf."""
     top = -np.inf
@@ -314,7 +314,7 @@ def largest(values: FloatArray) -> float:
     return top
 
 
-@jit
+@jit_inner
 def largest_count(first: IntArray) -> int:
     """Return the largest difference of an entry and the one before it."""
     most = 0

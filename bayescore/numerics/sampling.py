@@ -431,21 +431,19 @@ class DrawPlan(NamedTuple):
 
 @jit
 def _passing(
-    X: FloatArray, y: LabelArray, w: FloatArray, u: FloatArray, plan: tuple[IntArray, FloatArray]
-) -> LabelArray:
-    columns, bars = plan
-    out = np.zeros(len(u), dtype=np.int8)
+    X: FloatArray, y: LabelArray, w: FloatArray, u: FloatArray, plan: tuple[IntArray, FloatArray, LabelArray]
+) -> None:
+    """Write to the last array of `plan` whether rows come below the bars of its first two."""
+    columns, bars, out = plan
     for n in range(len(u)):
-        bar = bars[1] if y[n] > 0 else bars[0]
-        if u[n] <= bar[0] * w[n]:
-            out[n] = 1
-            continue
+        side = 1 if y[n] > 0 else 0
+        passes = u[n] <= bars[side, 0] * w[n]
         for k in range(len(columns)):
-            x = X[n, columns[k]]
-            if u[n] <= bar[k + 1] * (w[n] * (x * x)):  # false for NaN, of infinity times 0
-                out[n] = 1
+            if passes:
                 break
-    return out
+            x = X[n, columns[k]]
+            passes = u[n] <= bars[side, k + 1] * (w[n] * (x * x))  # false for NaN, of infinity times 0
+        out[n] = passes
 
 
 def _keys(drawn: Drawn, plan: DrawPlan) -> tuple[FloatArray, FloatArray]:
@@ -481,7 +479,9 @@ def _best(drawn: Drawn, plan: DrawPlan) -> tuple[Drawn, FloatArray]:
 def _block(start: int, block: WeightedData, seed: int, plan: DrawPlan, bars: FloatArray) -> Drawn:
     """Return the rows of a block that may be in the sample; only speed depends on the bars."""
     u = hash_uniforms(start, len(block), seed)
-    found = np.flatnonzero(_passing(block.X, block.y, block.weights, u, (plan.columns, bars * _SLACK)))
+    passing = np.empty(len(u), dtype=np.int8)
+    _passing(block.X, block.y, block.weights, u, (plan.columns, bars * _SLACK, passing))
+    found = np.flatnonzero(passing)
     drawn = Drawn(u[found], start + found, block.take(found))
     return _best(drawn, plan)[0] if len(found) > 2 * plan.by_weight else drawn
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self, TypeVar, cast
 import numpy as np
 from numba import types
 
-from bayescore.compiled import MATRIX, PLACES, VECTOR, jit
+from bayescore.compiled import MATRIX, PLACES, VECTOR, jit_inner
 from bayescore.types import FloatArray, IntArray
 
 Part = tuple["Prior", IntArray, FloatArray]
@@ -172,7 +172,7 @@ class Prior(ABC):
         return {"kind": type(self).__name__, **{name: np.asarray(value).tolist() for name, value in values}}
 
 
-@jit
+@jit_inner
 def terms_of_each(prior: Any, beta: FloatArray, places: IntArray, table: FloatArray, gradient: FloatArray) -> float:
     """Return the log density of independent coefficients, and write its gradient."""
     total = 0.0

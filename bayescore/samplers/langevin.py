@@ -33,8 +33,7 @@ How a target plugs in
 2. Give `adaptive.run` a frame (`frames.Frame`): it holds `data`, turns x into the parameters and back, and learns a
    better frame from draws. `frames.Dense` is theta = center + L x for any compiled density of theta.
 
-`advance` is one compiled loop for all targets; numba compiles it anew for the type of each `CompiledDensity`
-(`compiled`), and keeps the machine code on the disk.
+`advance` is one compiled loop for all targets, which calls their densities by address (`compiled.StoredDensity`).
 
 Coordinates x in which a posterior is about N(0, I), for `langevin`: what they hold and how warm-up betters them.
 
@@ -53,7 +52,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from scipy import linalg
 
-from bayescore.compiled import address_of, call_density, jit, jit_inner, jit_inner_sums, teach_each
+from bayescore.compiled import StoredDensity, evaluate_stored, jit, jit_inner, jit_inner_sums, teach_each
 from bayescore.models.posterior import prior_part
 from bayescore.priors import Prior
 from bayescore.samplers.method import Segment
@@ -156,18 +155,15 @@ def _advance(
     noise: tuple[FloatArray, FloatArray, FloatArray],
     state: FloatArray,
     step: StepSize,
-    target: tuple[int, Any, FloatArray],
+    target: tuple[int, int, FloatArray],
     segment: Segment,
 ) -> tuple[float, float]:
-    """Fill a segment; `state`, shape (5, D), has the point, its force, both as proposed, and the momentum.
-
-    The density is called by its address: it is compiled once, not once more for each place that calls it.
-    """
+    """Fill a segment; `state`, shape (5, D), has the point, its force, both as proposed, and the momentum."""
     normals, uniforms, stretches = noise
-    address, data, rays = target
+    function, data, rays = target
     x, pull, y, moved, p = state[0], state[1], state[2], state[3], state[4]
     log_h, steps, size = step.log_h, step.steps, x.size
-    value, mean = call_density(address, x, pull, data), 0.0
+    value, mean = evaluate_stored(function, data, x, pull), 0.0
     force(pull, x, step.longest)
     for i in range(len(segment.draws)):
         total = 0.0
@@ -179,7 +175,7 @@ def _advance(
             for _ in range(steps):
                 kick(p, moved, h)
                 rotate(y, p, h)
-                there = call_density(address, y, moved, data)
+                there = evaluate_stored(function, data, y, moved)
                 force(moved, y, step.longest)
                 kick(p, moved, h)
             probability = acceptance(there - half_square(p) - before)
@@ -196,7 +192,7 @@ def _advance(
                     along += rays[ray, d] * x[d]
                 for d in range(size):
                     y[d] = x[d] + math.expm1(z) * along * rays[ray, d]
-                there = call_density(address, y, moved, data)
+                there = evaluate_stored(function, data, y, moved)
                 if stretches[i, j, 2] < acceptance(there - value + z):
                     force(moved, y, step.longest)
                     _accept(state)
@@ -229,8 +225,8 @@ def advance(
         stretches[:, :, 1] = STRETCH * rng.standard_normal((n, segment.thin))
     state = np.empty((5, size))
     state[0] = x
-    address = address_of(own.at, (state[0], state[1], data))
-    last, mean = _advance((normals, uniforms, stretches), state, step, (address, data, rays), segment)
+    stored = StoredDensity.of(own, data)
+    last, mean = _advance((normals, uniforms, stretches), state, step, (stored.function, stored.data, rays), segment)
     return state[0], last, mean
 
 
