@@ -33,7 +33,7 @@ from numba import types
 from numba.core import cgutils
 from numba.core.dispatcher import Dispatcher as CPUDispatcher
 from numba.core.errors import TypingError
-from numba.core.event import install_timer
+from numba.core.event import Listener, install_listener, install_timer
 from numba.core.registry import cpu_target
 from numba.core.typing import signature
 from numba.core.typing.templates import AbstractTemplate, AttributeTemplate
@@ -104,14 +104,28 @@ def _compiled(function: F, **options: Any) -> F:
     return cast(F, kernel)
 
 
+class _Starts(Listener):
+    """Calls a function whenever a kernel begins to be compiled."""
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self.call = call
+
+    def on_start(self, _: Any) -> None:
+        self.call()
+
+    def on_end(self, _: Any) -> None:
+        pass
+
+
 @contextmanager
-def compile_seconds() -> Iterator[list[float]]:
+def compile_seconds(started: Callable[[], None] = lambda: None) -> Iterator[list[float]]:
     """Yield a list whose sum, after the block, is the seconds in which kernels were compiled in it, by any thread.
 
-    A kernel is compiled at its first use and kept on disk, so that what comes after takes that much less.
+    A kernel is compiled at its first use and kept on disk, so that what comes after takes that much less; `started` is
+    called whenever one begins to be compiled.
     """
     found: list[float] = []
-    with install_timer("numba:compile", found.append):
+    with install_timer("numba:compile", found.append), install_listener("numba:compile", _Starts(started)):
         yield found
 
 
@@ -341,10 +355,24 @@ class _StoredModel(models.PrimitiveModel):
         super().__init__(manager, stored, ir.IntType(64))
 
 
+def _borrowed(context: Any, builder: Any, held: types.Type, value: Any) -> Any:
+    """Return a value whose arrays, also those in tuples, count no references: Python keeps them."""
+    if isinstance(held, types.Array):
+        array = context.make_array(held)(context, builder, value=value)
+        array.meminfo = cgutils.get_null_value(array.meminfo.type)
+        return array._getvalue()
+    if isinstance(held, types.BaseTuple):
+        for place, part in enumerate(held.types):
+            own = _borrowed(context, builder, part, builder.extract_value(value, place))
+            value = builder.insert_value(value, own, place)
+    return value
+
+
 @intrinsic
 def _store(_context, value, address):  # type: ignore[no-untyped-def]
     def write(context: Any, builder: Any, _signature: Any, values: Any) -> Any:
-        builder.store(values[0], builder.inttoptr(values[1], values[0].type.as_pointer()))
+        pointer = builder.inttoptr(values[1], values[0].type.as_pointer())
+        builder.store(_borrowed(context, builder, value, values[0]), pointer)
         return context.get_dummy_value()
 
     return types.none(value, address), write
@@ -353,10 +381,7 @@ def _store(_context, value, address):  # type: ignore[no-untyped-def]
 @intrinsic
 def _stored(_context, stored):  # type: ignore[no-untyped-def]
     def write(context: Any, builder: Any, _signature: Any, values: Any) -> Any:
-        pointer = builder.inttoptr(values[0], context.get_value_type(stored.held).as_pointer())
-        value = builder.load(pointer)
-        context.nrt.incref(builder, stored.held, value)
-        return value
+        return builder.load(builder.inttoptr(values[0], context.get_value_type(stored.held).as_pointer()))
 
     return stored.held(stored), write
 

@@ -3,7 +3,7 @@
 A pass or a sampler shows a bar (`progress`). In a `step` of a longer job its bar is a line of the step's display.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -71,13 +71,16 @@ def progress(enabled: bool, description: str, total: float | None, unit: str | N
 
 
 @contextmanager
-def step(enabled: bool, description: str) -> Iterator[None]:
-    """Show that a step is under way, and how long it has been, with the bars of the work inside it beneath."""
+def step(enabled: bool, description: str) -> Iterator[Callable[[str], None]]:
+    """Show that a step is under way, and how long it has been, with the bars of the work inside it beneath.
+
+    Yields a function that changes the description.
+    """
     with _display(enabled) as display:
-        display.add_task(description, total=None)
+        task = display.add_task(description, total=None)
         before = _STEP.set(display)
         try:
-            yield
+            yield lambda text: display.update(task, description=text)
         finally:
             _STEP.reset(before)
 

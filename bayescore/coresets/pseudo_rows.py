@@ -74,7 +74,6 @@ from bayescore.data.passes import TILE
 from bayescore.families import Family
 from bayescore.models.laplace import LaplaceApproximation
 from bayescore.models.posterior import WIDE_ROWS, Derivatives
-from bayescore.numerics.elementary import load
 from bayescore.types import NO_ROW, FloatArray, LabelArray, WeightedData, read_only
 
 N_NODES = 9
@@ -94,11 +93,16 @@ def _averages(
     eta: FloatArray, sd: FloatArray, side: LabelArray, family: Family, rule: tuple[FloatArray, FloatArray, float]
 ) -> FloatArray:
     nodes, masses, least = rule
-    out = np.zeros((4, len(eta)))
-    tile, sides, terms, scratch = np.zeros(TILE), np.ones(TILE), np.empty((4, TILE)), np.empty((3, TILE))
+    out, lanes = np.empty((4, len(eta))), np.empty((2, TILE))
+    tile, sides, terms, scratch = lanes[0], lanes[1], np.empty((4, TILE)), np.empty((3, TILE))
+    for lane in range(TILE):
+        tile[lane], sides[lane] = 0.0, 1.0
     for start in range(0, len(eta), TILE):
         width = min(TILE, len(eta) - start)
-        load(side, start, width, sides)
+        for lane in range(width):
+            sides[lane] = side[start + lane]
+            for k in range(4):
+                out[k, start + lane] = 0.0
         for i in range(len(nodes)):
             for lane in range(width):  # nodes from far on the row's own side on, or a sum would depend on the labels
                 tile[lane] = eta[start + lane] + sides[lane] * nodes[i] * sd[start + lane]

@@ -507,6 +507,8 @@ def words(caught: list[UserWarning]) -> str:
 
 
 LONG = 10.0  # seconds of a step that are said beforehand
+# seconds in which a step's kernels are compiled, once on a machine, without groups and with them; only shown
+COMPILING = {"build": (4, 10), "sample": (4, 10), "certify": (2, 6)}
 TRIES = 3  # of escalation, after the first
 DRAWS, TUNE, MAX_DRAWS = 1000, 1000, 500  # the verbs' own defaults
 CHAINS = 4
@@ -830,8 +832,13 @@ class Route:
 
     def timed(self, what: str, work: Callable[[], T], described: Callable[[T], tuple[int, int, str]]) -> T:
         """Return what a step finds, and add it to the story: rows, passes and words."""
-        begin = time.perf_counter()
-        with step(self.given.progressbar, what), compile_seconds() as compiled:
+        begin, grouped = time.perf_counter(), bool(self.given.formula and parsed(self.given.formula).groups)
+        about = COMPILING.get(what, COMPILING["certify"])[grouped]
+
+        def compiling() -> None:
+            describe(f"{what}, compiling, once on this machine: about {about} s")
+
+        with step(self.given.progressbar, what) as describe, compile_seconds(compiling) as compiled:
             result = work()
         seconds = time.perf_counter() - begin
         self.seconds[what] = max(seconds - sum(compiled), 0.0)

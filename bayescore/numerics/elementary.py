@@ -83,7 +83,7 @@ def mix(x: np.uint64) -> np.uint64:
     return x ^ (x >> _S31)
 
 
-@jit_inner
+@jit
 def hash_uniform(seed: np.uint64, position: np.uint64, arrival: np.uint64) -> float:
     """Return a number in (0, 1) that is a function of seed, position and arrival number."""
     x = mix(seed + _GOLDEN * (position + np.uint64(1)))

@@ -36,7 +36,6 @@ from typing import Any
 import numpy as np
 from scipy import linalg, sparse
 
-from bayescore.compiled import jit
 from bayescore.data.coreset import Coreset, feature_names
 from bayescore.data.design import Grouping, one_intercept, terms_text
 from bayescore.families import Family
@@ -77,9 +76,7 @@ from bayescore.models.groups.marginal import (
     FIRST,
     MANY,
     MAX_DENSITY_ERROR,
-    CollapsedArguments,
     CollapsedTarget,
-    Remainder,
     SampledGroups,
     sampled_density,
 )
@@ -591,12 +588,7 @@ def intraclass_correlation(sigma: FloatArray, latent_variance: float | FloatArra
     return np.asarray(sigma**2 / (sigma**2 + latent_variance))
 
 
-@jit
-def _collapsed(theta: FloatArray, gradient: FloatArray, data: tuple[CollapsedArguments, Remainder]) -> float:
-    return sampled_density(theta, gradient, data)
-
-
-MARGINAL = density("collapsed", _collapsed)
+MARGINAL = density("collapsed", sampled_density)
 
 
 def check_one_factor(data: WeightedData) -> Grouping:

@@ -47,6 +47,7 @@ and Computing 24, 339-349, for several steps; Roberts and Tweedie (1996), Bernou
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -284,12 +285,12 @@ class Frame(Protocol):
 
 
 class Affine(NamedTuple):
-    """The data of `WHITENED`: theta = center + L x, and a density of theta with its data."""
+    """The data of `WHITENED`: theta = center + L x, and where a density of theta is stored."""
 
     center: FloatArray
     factor: FloatArray  # L, lower triangular
-    density: CompiledDensity
-    data: Any
+    function: int  # addresses of a `StoredDensity` of theta
+    data: int
 
 
 @jit_inner_sums
@@ -301,7 +302,7 @@ def _whitened(x: FloatArray, gradient: FloatArray, own: Affine) -> float:
         for j in range(i + 1):
             total += own.factor[i, j] * x[j]
         theta[i] = own.center[i] + total
-    value = own.density.at(theta, slope, own.data)
+    value = evaluate_stored(own.function, own.data, theta, slope)
     for i in range(size):
         gradient[i] = 0.0
         for j in range(i + 1):
@@ -380,7 +381,12 @@ class Dense:
     @property
     def target(self) -> tuple[CompiledDensity, Any]:
         """The density of x and its data."""
-        return WHITENED, Affine(self.center, self.factor, self.density, self.data)
+        return WHITENED, Affine(self.center, self.factor, self.stored.function, self.stored.data)
+
+    @cached_property
+    def stored(self) -> StoredDensity:
+        """The density of theta and its data, which kernels read as long as this frame lives."""
+        return StoredDensity.of(self.density, self.data)
 
     def theta(self, x: FloatArray) -> FloatArray:
         """Return the parameters at x, shape (..., D)."""

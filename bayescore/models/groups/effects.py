@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from bayescore.compiled import jit
+from bayescore.compiled import jit, jit_inner
 from bayescore.data.coreset import Coreset
 from bayescore.data.design import Design, Grouping
 from bayescore.families.family import check_family
@@ -85,7 +85,7 @@ def _interpolation(nodes: FloatArray, points: FloatArray) -> FloatArray:
     return np.ascontiguousarray(weight / np.sum(weight, axis=1, keepdims=True))
 
 
-@jit
+@jit_inner
 def _within(left: float, a: float, b: float) -> tuple[float, float]:
     """Return what part of an interval has the mass `left`, and all its mass, if the density goes from a to b."""
     mass = 0.5 * (a + b)
@@ -94,7 +94,7 @@ def _within(left: float, a: float, b: float) -> tuple[float, float]:
     return 2.0 * goal / max(a + root, 1e-300), mass
 
 
-@jit
+@jit_inner
 def _invert(ratio: FloatArray, uniform: float, grid: tuple[FloatArray, FloatArray], height: FloatArray) -> float:
     """Return the normal probability below the point below which the distribution has probability `uniform`."""
     below, matrix = grid
@@ -119,7 +119,7 @@ def _invert(ratio: FloatArray, uniform: float, grid: tuple[FloatArray, FloatArra
     return 0.5
 
 
-@jit
+@jit_inner
 def _invert_steps(terms: FloatArray, uniform: float, between: FloatArray, mass: FloatArray) -> float:
     """Return the same point in steps from the first node, given log densities at all; `mass` is scratch."""
     n, near = terms.size, between.shape[2]

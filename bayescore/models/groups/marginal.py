@@ -50,7 +50,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg
 
-from bayescore.compiled import jit
+from bayescore.compiled import jit, jit_inner
 from bayescore.data.coreset import Coreset
 from bayescore.data.passes import TILE
 from bayescore.families import Family
@@ -126,16 +126,19 @@ class CollapsedArguments(NamedTuple):
         )
 
 
-@jit
+@jit_inner
 def place_nodes(
     eta: FloatArray, a: CollapsedArguments, precision: float, center: FloatArray, scale: FloatArray
 ) -> None:
     """Move centres, shape (G + 1,), near the effects' means given the rest, and write their scales."""
     n_groups = center.size - 1
-    tile, side, terms, scratch = np.zeros(TILE), np.ones(TILE), np.empty((4, TILE)), np.empty((3, TILE))
-    sums = np.empty((n_groups + 1, 3))
+    lanes, terms, scratch = np.empty((2, TILE)), np.empty((4, TILE)), np.empty((3, TILE))
+    sums, tile, side = np.empty((n_groups + 1, 3)), lanes[0], lanes[1]
+    for lane in range(TILE):
+        tile[lane], side[lane] = 0.0, 1.0
     for _ in range(_NEWTON_STEPS):
-        sums[:] = 0.0
+        for g in range(n_groups + 1):
+            sums[g, 0] = sums[g, 1] = sums[g, 2] = 0.0
         for start in range(0, eta.size, TILE):
             width = min(TILE, eta.size - start)
             for lane in range(width):
@@ -159,7 +162,7 @@ def place_nodes(
     center[n_groups] = scale[n_groups] = 0.0
 
 
-@jit
+@jit_inner
 def place(theta: FloatArray, a: CollapsedArguments, start: FloatArray, at: NodeSet) -> FloatArray:
     """Write centres and scales of the nodes; return x . beta + offset of the rows, shape (n,)."""
     center, scale, p, n_groups = at.center, at.scale, theta.size - 1, start.size - 1
@@ -310,7 +313,7 @@ class Doubtful(NamedTuple):
     ends: IntArray  # (G + 2,)
 
 
-@jit
+@jit_inner
 def _values(eta: FloatArray, which: IntArray, a: CollapsedArguments, b: FloatArray, out: FloatArray) -> None:
     """Write phi of some rows at effects b, shape (_BLOCK,)."""
     out[:] = 0.0
@@ -365,7 +368,7 @@ def _choose(
     sigmas: FloatArray, error: float, doubtful: Doubtful, eta: FloatArray, a: CollapsedArguments
 ) -> tuple[Rules, FloatArray]:
     """Return rules of doubtful groups, shape (D,), and their log integrals at the sigmas, shape (D, 4)."""
-    n, widest = doubtful.groups.size, sigmas.max()
+    n, widest = doubtful.groups.size, largest(sigmas)
     rules = Rules(np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n))
     integrals, parts = np.full((n, sigmas.size), np.nan), np.empty(4)
     room = np.empty((2 * _MOST_BLOCKS + 1) * _BLOCK)
@@ -435,6 +438,8 @@ def choose_rules(known: Known, a: CollapsedArguments) -> Rules:
     sigmas = np.maximum(sigmas, NORMAL_BELOW)
     skewness = np.abs(known.third) * known.variance**1.5
     groups = np.flatnonzero(~((skewness < _STRAIGHT) & (known.variance < _NARROW**2)) | known.poor.astype(bool))
+    if not groups.size:
+        return rules
     codes, middle = a.codes, np.exp(known.theta[-1])
     order = np.argsort(codes, kind="stable")
     ends = np.searchsorted(codes[order], np.arange(n_groups + 2))

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bayescore.compiled import jit
+from bayescore.compiled import jit, jit_inner
 from bayescore.families import Family
 from bayescore.numerics.elementary import LOG_WEIGHTS, N_NODES, NARROW, NODES, largest, largest_count, load
 from bayescore.types import FloatArray, IntArray
@@ -101,7 +101,7 @@ def lay_out(sigma: float, rules: Rules, n_nodes: int) -> tuple[IntArray, FloatAr
     return first, start
 
 
-@jit
+@jit_inner
 def hold_still(sigma: float, rules: Rules, start: FloatArray, center: FloatArray, scale: FloatArray) -> None:
     """Replace the centres and scales of groups that the trapezoid serves at this sigma."""
     for g in range(rules.step.size - 1):
@@ -109,7 +109,7 @@ def hold_still(sigma: float, rules: Rules, start: FloatArray, center: FloatArray
             center[g], scale[g] = start[g], 0.0
 
 
-@jit
+@jit_inner
 def write_effects(at: NodeSet, g: int, b: FloatArray) -> None:
     """Write b of the nodes of a group."""
     center, scale, h = at.center[g], at.scale[g], at.step[g]
@@ -123,7 +123,7 @@ def write_effects(at: NodeSet, g: int, b: FloatArray) -> None:
             b[k] = center + h * k
 
 
-@jit
+@jit_inner
 def add_log_weights(log_sigma: float, at: NodeSet, terms: FloatArray) -> None:
     """Add the log weights to phi at the nodes, shape (M,)."""
     half = 0.5 * math.exp(-2.0 * log_sigma)
@@ -318,7 +318,7 @@ def add_values(
         begin, done = stop, done + width
 
 
-@jit
+@jit_inner
 def _add_where_not_certain(
     eta: FloatArray, rows: NodeRows, at: NodeSet, family: Family, out: tuple[FloatArray, FloatArray, FloatArray]
 ) -> None:

@@ -32,13 +32,13 @@ from bayescore.compiled import jit
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Grouping
-from bayescore.data.passes import TILE, TileRows, load_tile, new_tile
+from bayescore.data.passes import TILE, TileRows, new_tile
 from bayescore.families import Family
 from bayescore.models.groups.nodes import DrawNodes, NodeRows, NodeSet, add_values
 from bayescore.models.posterior import Derivatives, likelihood_terms
 from bayescore.models.predictor import Predictor, multipliers
-from bayescore.models.row_kernels import add_offset, derivatives_of, predictor
-from bayescore.numerics.elementary import LOG_WEIGHTS, N_NODES, NODES, WEIGHTS, EffectNodes, load
+from bayescore.models.row_kernels import add_offset, derivatives_of, load_rows, predictor
+from bayescore.numerics.elementary import LOG_WEIGHTS, N_NODES, NODES, WEIGHTS, EffectNodes
 from bayescore.types import FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError
 
@@ -353,28 +353,25 @@ def _add_sums(rows: GroupRows, beta: FloatArray, nodes: EffectNodes, family: Fam
     """Add the sums of a block, and the lower half of the precision."""
     tiles, codes, z = rows.tiles, rows.codes, rows.z
     p, n = len(beta), len(tiles.weights)
-    tile, eta, moved, side = new_tile(p), np.empty(TILE), np.empty(TILE), np.ones(TILE)
+    tile, lanes = new_tile(p), np.empty((4, TILE))
     terms, scratch, mean = np.empty((4, TILE)), np.empty((3, TILE)), np.empty((3, TILE))
+    moved = lanes[3]
     for start in range(0, n, TILE):
-        width = min(TILE, n - start)
-        load_tile(tiles.X, start, width, tile)
-        load(tiles.side, start, width, side)
-        predictor(tile, beta, eta)
-        add_offset(tiles.offset, start, width, eta)
-        mean[:] = 0.0
-        moved[width:] = 0.0
+        width = load_rows(tiles, beta, start, tile, lanes)
+        for lane in range(TILE):
+            mean[0, lane] = mean[1, lane] = mean[2, lane] = moved[lane] = 0.0
         for k in range(NODES.size):
             for lane in range(width):
                 g = codes[start + lane]
-                moved[lane] = eta[lane] + z[start + lane] * (nodes.center[g] + nodes.scale[g] * NODES[k])
-            family.derivatives(moved, side, terms, scratch)
+                moved[lane] = lanes[0, lane] + z[start + lane] * (nodes.center[g] + nodes.scale[g] * NODES[k])
+            family.derivatives(moved, lanes[2], terms, scratch)
             for lane in range(width):
                 g = codes[start + lane]
-                sums.values[g, k] += tiles.weights[start + lane] * terms[0, lane]
+                sums.values[g, k] += lanes[1, lane] * terms[0, lane]
                 for j in range(3):
                     mean[j, lane] += WEIGHTS[k] * terms[j + 1, lane]
         for lane in range(width):
-            g, w, r = codes[start + lane], tiles.weights[start + lane], z[start + lane]
+            g, w, r = codes[start + lane], lanes[1, lane], z[start + lane]
             s, c, t = w * mean[0, lane], w * mean[1, lane], w * mean[2, lane]
             sums.own[g, 0] += s * r
             sums.own[g, 1] += c * r * r
@@ -491,14 +488,12 @@ def _add_values(rows: TileRows, codes: IntArray, at: DrawNodes, family: Family, 
     """
     nodes, log_weights, z, values = tables
     p, n, none = at.theta.shape[1] - 1, len(rows.weights), np.empty(0)
-    tile, eta, side, weights = new_tile(p), np.empty(TILE), np.ones(TILE), np.empty(TILE)
+    tile, lanes = new_tile(p), np.empty((4, TILE))
+    eta = lanes[3]
     for start in range(0, n, TILE):
-        width = min(TILE, n - start)
+        width = load_rows(rows, at.theta[0, :p], start, tile, lanes)
         cut = slice(start, start + width)
-        load_tile(rows.X, start, width, tile)
-        load(rows.side, start, width, side)
-        load(rows.weights, start, width, weights)  # of arrays that cannot be written to there would be another kernel
-        own = NodeRows(side[:width], weights[:width], z[cut], codes[cut])
+        own = NodeRows(lanes[2, :width], lanes[1, :width], z[cut], codes[cut])
         for s in range(len(at.theta)):
             predictor(tile, at.theta[s, :p], eta)
             add_offset(rows.offset, start, width, eta)
