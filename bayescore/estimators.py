@@ -23,6 +23,7 @@ from bayescore.data.tables import is_table
 from bayescore.fitting.fit import fit_given
 from bayescore.fitting.route import FitOptions, Given
 from bayescore.priors import Prior
+from bayescore.priors.groups import GroupPrior
 from bayescore.samplers.posterior import flat_draws
 from bayescore.samplers.predict import log_predictive
 from bayescore.text import listed
@@ -42,6 +43,7 @@ class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         *,
         formula: str | None = None,
         prior: Prior | Mapping[str, Prior] | None = None,
+        group_prior: GroupPrior | None = None,
         class_weight: dict[Any, float] | str | None = None,
         fit_intercept: bool = True,
         draws: int = 1000,
@@ -55,6 +57,7 @@ class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> None:
         self.formula = formula
         self.prior = prior
+        self.group_prior = group_prior
         self.class_weight = class_weight
         self.fit_intercept = fit_intercept
         self.draws = draws
@@ -136,7 +139,7 @@ class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         options = FitOptions(self.draws, self.tune, self.chains, self.sampler, self.method, self.size)
         own = {"max_seconds": self.max_seconds, "random_state": self._seed(), "options": options}
         given = self._given(X, y, weights * self._class_weights(y, weights))
-        self.fit_ = fit_given(given, self._family, self.prior, **own)
+        self.fit_ = fit_given(given, self._family, self.prior, group_prior=self.group_prior, **own)
         self.coreset_, self.idata_, self.certificate_ = self.fit_.coreset, self.fit_.idata, self.fit_.certificate
         self.classes_ = np.unique(y)
         coef = flat_draws(self.idata_, "coef").mean(axis=0)
@@ -243,6 +246,8 @@ _PARAMETERS = """
         Prior of the coefficients, in units of the columns of X, as in `bayescore.fit`; by default Normal(0, 2.5 / sd)
         of each column, sd that given the others. Searches reach the parameters of one that is given as ``prior__sigma``
         and the like.
+    group_prior : HalfStudentT or HalfNormal, optional
+        Prior of the sds of a formula's group terms, as in `bayescore.fit`.
     class_weight : dict, "balanced" or None
         Weights of the classes, by which those of their rows are multiplied; "balanced" gives both classes half of the
         total weight. Probabilities and their spread are then those of data so reweighted: for rare classes rather leave

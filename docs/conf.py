@@ -42,6 +42,7 @@ templates_path = ["_templates"]
 # the reference
 autosummary_generate = True
 autodoc_typehints = "none"  # the docstrings say types and shapes
+smartquotes_action = "D"  # dashes alone: quotes and dots stay as they are typed, so that a message can be found
 default_role = "py:obj"  # single backticks in docstrings
 nitpicky = True  # a role that points nowhere is an error
 nitpick_ignore_regex = [("py:obj", ".*")]  # single backticks name arguments, too

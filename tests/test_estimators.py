@@ -1,4 +1,6 @@
+import inspect
 import pickle
+import warnings
 from typing import Any
 
 import numpy as np
@@ -94,6 +96,32 @@ def test_works_in_pipelines_and_searches(rows: tuple[pd.DataFrame, np.ndarray]) 
         scoring="neg_log_loss",
     ).fit(X, y)
     assert search.best_params_["prior"] is None
+
+
+def test_settings_are_those_of_fit() -> None:
+    """All options of `fit` but the roles of columns and what goes with them, by the same names and defaults."""
+    of_rows = (
+        "data label weights offset trials exposure groups cluster strata domain positive missing imputed intercept"
+    )
+    left_out = {*of_rows.split(), "family", "random_seed", "progressbar"}
+    options = {name: each.default for name, each in inspect.signature(bc.fit).parameters.items()}
+    settings = {name: options[name] for name in options.keys() - left_out} | {"formula": None}
+    extra = {"class_weight": None, "fit_intercept": True}
+    for kind in (bc.CoresetLogisticRegression, bc.CoresetProbitRegression):
+        assert clone(kind()).get_params() == settings | extra
+
+
+def test_score_and_cross_validation_of_a_clone_are_those_of_its_settings(rows: tuple[pd.DataFrame, np.ndarray]) -> None:
+    X, y = rows
+    settings = {"draws": 100, "tune": 100, "method": "uniform", "size": 200, "prior": bc.priors.Normal(0, 2.5)}
+    model = clone(bc.CoresetLogisticRegression(**settings, random_state=0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # so few rows may not be certified
+        scores = cross_val_score(model, X, y, cv=2)
+        half = model.fit(X[: len(X) // 2], y[: len(X) // 2])
+    assert half.coreset_.method == "uniform"
+    assert half.score(X, y) == np.mean(half.predict(X) == y)
+    assert scores.min() > 0.5
 
 
 def test_no_rows_are_refused_as_scikit_learn_refuses_them(rows: tuple[pd.DataFrame, np.ndarray]) -> None:

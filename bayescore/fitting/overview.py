@@ -107,9 +107,14 @@ class Overview:
 
 
 def _shortened(names: Sequence[str], room: int) -> list[str]:
-    """Return names with dots in the middle of those longer than `room`, unless two would then be alike."""
-    head = (room - 3) // 2
-    short = [name if len(name) <= room else f"{name[:head]}...{name[head + 3 - room :]}" for name in names]
+    """Return names of at most `room` characters, dots in the middle of long parts, unless two would then be alike."""
+    short = []
+    for name in names:
+        parts = name.split(":") if len(name) > room else [name]
+        most = (room - len(parts) + 1) // len(parts)
+        head = (most - 3) // 2
+        cut = [part if len(part) <= most else f"{part[:head]}...{part[head + 3 - most :]}" for part in parts]
+        short.append(":".join(cut))
     return short if len(set(short)) == len(set(names)) else list(names)
 
 

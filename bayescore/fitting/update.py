@@ -55,7 +55,7 @@ class NewRows(Given):
         if old.group is None or (old.lossless and old.method != Multilevel.name):
             core = self._union(old, **options)
             if core.lossless:
-                return build_coreset(core, method="aggregate", progressbar=self.progressbar)
+                return build_coreset(core, method="aggregate", progressbar=self.progressbar, **options)
             if old.group is None:
                 return core
         new = open_in(old.design, self.data, self.y, learn_groups=True, progress=self.progressbar, **self.roles)

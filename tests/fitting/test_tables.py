@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 import bayescore as bc
+from bayescore.fitting.overview import Overview, _shortened
 from bayescore.tables import Table, rounded
 
 
@@ -81,6 +82,29 @@ def test_the_default_summary_stands_whole_in_80_columns(fit):
     assert max(map(len, lines)) <= 80
     assert all(column in lines[0] for column in table)
     assert "..." in repr(pd.DataFrame(table))  # the negative control
+
+
+def test_long_names_are_shortened_in_what_a_fit_prints():
+    taxes = "share of the household's income before taxes"
+    levels = [f"highest qualification[{level}]" for level in ("secondary school", "university degree")]
+    names = ["Intercept", *levels, taxes, *(f"{level}:{taxes}" for level in levels)]
+    figures = {
+        "mean": -1.234,
+        "sd": 0.01,
+        "2.5%": -1.21,
+        "97.5%": -1.27,
+        "ess_bulk": 1e3,
+        "ess_tail": 1e3,
+        "r_hat": 1.0,
+    }
+    table = pd.DataFrame(figures, index=names)
+    lines = Overview("Title", "CERTIFIED", "y ~ x", ["rows"], [], [("Coefficients", table)], "", [], "End.").text()
+    shown = [line[:30].split("  ")[0] for line in lines.splitlines() if "1.234" in line]
+    assert max(map(len, lines.splitlines())) <= 80
+    assert len(set(shown)) == len(names)
+    assert shown[1].startswith("highest qu")
+    assert _shortened(["abcdefghi", "abcxxxghi"], 8) == ["abcdefghi", "abcxxxghi"]  # else alike
+    assert _shortened(["abcdefghij", "b"], 8) == ["ab...hij", "b"]
 
 
 def test_a_wide_table_goes_on_below_and_leaves_out_nothing(fit):

@@ -1,12 +1,14 @@
-"""`smf.poisson("visits ~ age + device", clicks, exposure=clicks["hours"]).fit()`, rate ratios, and other variances."""
+"""`smf.poisson(..., exposure=)`, rate ratios, and a negative binomial."""
 
 import pandas as pd
 
 import bayescore as bc
 
-clicks = pd.read_csv("clicks.csv")
-fit = bc.fit("visits ~ age + device", clicks, family="poisson", exposure="hours", random_state=1)
+clicks, formula = pd.read_csv("clicks.csv"), "visits ~ age + device"
+options = {"exposure": "hours", "random_state": 1}
+fit = bc.fit(formula, clicks, family="poisson", **options)
 print(fit)
 print(fit.summary(scale="rate"))
-wider = bc.fit("visits ~ age + device + offset(log(hours))", clicks, family="negative_binomial(3)", random_state=1)
-print(wider.summary())
+formula += " + offset(log(hours))"
+family = "negative_binomial(3)"
+print(bc.fit(formula, clicks, family=family, random_state=1).summary())
