@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from bayescore.fitting.result import Fit
 
 _WIDTH = 80  # columns of a terminal
-_SHORTEST = 24  # characters that a name in a table keeps, however wide the figures are
+_SHORTEST = 20  # characters that a name in a table keeps, however wide the figures are
 _SCROLL = "<div style='overflow-x:auto'>"  # a table wider than a phone scrolls by itself
 
 _NAMED = 5  # coefficients in a line
@@ -110,12 +110,19 @@ def _shortened(names: Sequence[str], room: int) -> list[str]:
     """Return names of at most `room` characters, dots in the middle of long parts, unless two would then be alike."""
     short = []
     for name in names:
-        parts = name.split(":") if len(name) > room else [name]
-        most = (room - len(parts) + 1) // len(parts)
-        head = (most - 3) // 2
-        cut = [part if len(part) <= most else f"{part[:head]}...{part[head + 3 - most :]}" for part in parts]
-        short.append(":".join(cut))
+        parts = name.split(":")
+        left = room - len(parts) + 1
+        for k, place in enumerate(sorted(range(len(parts)), key=lambda at: len(parts[at]))):  # short ones stay whole
+            parts[place] = _cut(parts[place], left // (len(parts) - k))
+            left -= len(parts[place])
+        short.append(":".join(parts))
     return short if len(set(short)) == len(set(names)) else list(names)
+
+
+def _cut(text: str, most: int) -> str:
+    """Return a text with dots in the middle if it is longer than `most` characters."""
+    head = (most - 3) // 2
+    return text if len(text) <= most else f"{text[:head]}...{text[head + 3 - most :]}"
 
 
 def _wrapped(texts: Sequence[str]) -> Iterator[str]:

@@ -81,7 +81,8 @@ def fit_call(fit: "Fit") -> str:
     """Return the call of `fit` that makes this fit again."""
     given, core = fit._given, fit.coreset
     roles = dict(core.design.role_columns) if given is None else dict(given.roles)
-    positive = None if given is None or core.response != "labels" else given.positive
+    by_default = core.response != "labels" or list(core.classes) == sorted(core.classes)
+    positive = None if by_default else core.classes[1]
     asked: dict[str, Any] = {"family": core._family_asked, "prior": fit.prior, **roles, "positive": positive}
     for name, pattern in (("cluster", r"clusters of '(.*?)'"), ("strata", r"strat(?:a|um) of '(.*?)'")):
         if found := re.search(pattern, fit.spread):
