@@ -156,6 +156,10 @@ def wrong_cells(family):
     return wrong
 
 
-@pytest.mark.parametrize("family", RESPONSES)
+QUICK = pytest.mark.essential("every question from every source, of one family")
+FAMILIES = [pytest.param(name, marks=QUICK if name == "normal" else pytest.mark.slow) for name in RESPONSES]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
 def test_every_question_has_one_answer_from_every_source(family):
     assert not (wrong := wrong_cells(family)), "\n".join(wrong)
