@@ -8,7 +8,6 @@ fit prints. A warning of the package or an error fails the command.
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -60,11 +59,10 @@ def main() -> None:
     with TemporaryDirectory() as folder:
         clicks().to_csv(f"{folder}/clicks.csv", index=False)
         for script in sorted(SCRIPTS.glob("*.py")):
-            begin = time.perf_counter()
             text = printed(script, folder)
             lines = [line for line in code_of(script).splitlines() if line]
             row = {"package": script.stem.partition("_")[0], "script": script.name, "lines": len(lines)}
-            rows.append(row | {"seconds": time.perf_counter() - begin, "printed": text})
+            rows.append(row | {"printed": text})
             print(f"{script.name}\n{text}\n")
     RESULTS.mkdir(parents=True, exist_ok=True)
-    pd.DataFrame(rows).to_csv(RESULTS / "coming_from.csv", index=False, float_format="%.3g")
+    pd.DataFrame(rows).to_csv(RESULTS / "coming_from.csv", index=False)
