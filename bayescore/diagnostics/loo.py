@@ -77,7 +77,6 @@ from bayescore.models.posterior import log_likelihoods
 from bayescore.models.predictor import Predictor
 from bayescore.numerics.psis import FullWeights, full_weights
 from bayescore.numerics.sampling import Draw, Threshold
-from bayescore.priors.by_name import prior_from_dict
 from bayescore.samplers.posterior import move_of, read_posterior
 from bayescore.types import FloatArray, IntArray, LabelArray, WeightedData
 from bayescore.validation import DataError, check_integer, warn
@@ -134,7 +133,7 @@ def loo_draws(name: str, idata: Any, core: Coreset, max_draws: int, *, weighted:
     elif (move := move_of(posterior, core, family)) is None:
         log_base = log_likelihoods(predictor, core, family)
     else:
-        drawn, prior = move.inverse(predictor.beta), prior_from_dict(posterior.story["prior"])
+        drawn, prior = move.inverse(predictor.beta), posterior.prior
         log_base = log_likelihoods(drawn, core, family) + prior.log_density(drawn) - prior.log_density(predictor.beta)
     return LooDraws(name, n_chains, predictor, core, family, corrected, log_base)
 

@@ -29,7 +29,6 @@ correlations are not judged.
 """
 
 import itertools
-import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -51,8 +50,6 @@ from bayescore.families import Family
 from bayescore.limits import NEGLIGIBLE_ERROR
 from bayescore.numerics.chains import mcse_mean
 from bayescore.numerics.moments import Moments, errors, errors_mcse, moments, moments_mcse, sidak_quantile
-from bayescore.priors.by_name import prior_from_dict
-from bayescore.priors.groups import group_prior_from_dict
 from bayescore.report import pictures
 from bayescore.report.pages import as_fragment, as_text, write_report
 from bayescore.samplers.posterior import Posterior, read_posterior
@@ -461,9 +458,8 @@ def _with_priors(result: Verdict, posterior: Posterior, reference: Posterior) ->
 
 def _prior_text(posterior: Posterior, key: str) -> str:
     """Return a prior as text that is equal where priors are; empty where it is not known."""
-    if key == "prior":
-        return str(prior_from_dict(posterior.story["prior"])) if "prior" in posterior.story else ""
-    return str(group_prior_from_dict(json.loads(posterior.attrs[key]))) if key in posterior.attrs else ""
+    known = key in (posterior.story if key == "prior" else posterior.attrs)
+    return str(getattr(posterior, key)) if known else ""
 
 
 def _draws(given: object) -> object:

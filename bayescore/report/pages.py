@@ -11,7 +11,6 @@ repeat it.
 The sections on effects of groups: how much groups differ in each kind of effect, and the worst effects.
 """
 
-import json
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,7 +27,6 @@ from bayescore.diagnostics.results import CertificateData, ComparisonData, Level
 from bayescore.families.family import find_family
 from bayescore.files import whole_file
 from bayescore.limits import ENDS, PROB
-from bayescore.priors.groups import group_prior_from_dict
 from bayescore.report import page, pictures, tables
 from bayescore.samplers.posterior import Posterior, as_sampled, flat_draws, read_posterior
 from bayescore.samplers.summaries import DataUnits, GroupEffects, with_scales
@@ -424,12 +422,10 @@ def _model(
     if facts is None:
         yield tables.in_units(certificate, shown, core.design)
     priors = tables.priors(posterior)
-    if core.groups and "group_prior" in posterior.attrs:
-        group_prior = str(group_prior_from_dict(json.loads(posterior.attrs["group_prior"])))
-        priors += [(f"sigma_{each.name}", group_prior, group_prior) for each in core.groups]
-    if "sd_prior" in posterior.attrs:
-        sd_prior = str(group_prior_from_dict(json.loads(posterior.attrs["sd_prior"])))
-        priors += [("sigma", sd_prior, sd_prior)]
+    if posterior.group_prior is not None:
+        priors += [(f"sigma_{each.name}", str(posterior.group_prior), str(posterior.group_prior)) for each in core.groups]
+    if posterior.sd_prior is not None:
+        priors += [("sigma", str(posterior.sd_prior), str(posterior.sd_prior))]
     if priors:
         yield page.Priors(priors=priors, prior_scale=scale)
     sides = core.counts and core.method != "full"  # a row's count and exposure are not chosen together

@@ -32,6 +32,7 @@ from bayescore.models.laplace import MOVED, StaysError, Transport, left_over, to
 from bayescore.models.predictor import Factor, Predictor, correlations, parameters
 from bayescore.priors import Prior
 from bayescore.priors.by_name import prior_from_dict
+from bayescore.priors.groups import GroupPrior, group_prior_from_dict
 from bayescore.text import listed
 from bayescore.types import NO_ROW, FloatArray, IntArray
 from bayescore.validation import DataError, EarlierDesignError, json_object
@@ -103,6 +104,24 @@ class Posterior:
     def terms(self) -> str:
         """Group terms of the model that `sample` drew it from, as a formula has them; empty where there are none."""
         return str(self.attrs.get("group_terms", ""))
+
+    @property
+    def prior(self) -> Prior:
+        """Prior of the coefficients, of draws that tell their `story`."""
+        return prior_from_dict(self.story["prior"])
+
+    @property
+    def group_prior(self) -> GroupPrior | None:
+        """Prior of the sds of effects; None where there are none."""
+        return self._prior_of_sds("group_prior")
+
+    @property
+    def sd_prior(self) -> GroupPrior | None:
+        """Prior of the sd of the noise of numbers; None where it is no parameter."""
+        return self._prior_of_sds("sd_prior")
+
+    def _prior_of_sds(self, attribute: str) -> GroupPrior | None:
+        return group_prior_from_dict(json.loads(self.attrs[attribute])) if attribute in self.attrs else None
 
     @property
     def sd(self) -> FloatArray | None:
@@ -445,7 +464,7 @@ def move_of(posterior: Posterior, core: Coreset, family: Family) -> Transport | 
     if not story.get("moved") or story["rows"] != core.rows_digest or story["family"] != family.name:
         return None
     try:
-        return to_full(core, family, prior_from_dict(story["prior"]))
+        return to_full(core, family, posterior.prior)
     except StaysError as why:
         raise DataError(
             f"{posterior.name}: its draws were moved {MOVED}, which this coreset does not know ({why}): give the "

@@ -7,7 +7,6 @@ their means, as in rstanarm's and brms's `prior_summary`.
 Draws of groups' effects as arrays: what the pictures and pages of draws with groups read.
 """
 
-import json
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -21,9 +20,7 @@ from bayescore.families import Family
 from bayescore.families.family import find_family
 from bayescore.models.predictor import correlations, parameters
 from bayescore.priors import Prior
-from bayescore.priors.by_name import prior_from_dict
-from bayescore.priors.groups import LKJ_ETA, GroupPrior, group_prior_from_dict
-from bayescore.samplers.groups import group_prior_of
+from bayescore.priors.groups import LKJ_ETA, GroupPrior
 from bayescore.samplers.posterior import Posterior, read_posterior
 from bayescore.types import FloatArray, IntArray
 from bayescore.validation import DataError
@@ -42,7 +39,7 @@ def described(posterior: Posterior) -> pd.DataFrame | None:
     """Return `prior_summary`; None where the prior is not known."""
     if not posterior.story:
         return None
-    prior, D = prior_from_dict(posterior.story["prior"]), len(posterior.features)
+    prior, D = posterior.prior, len(posterior.features)
     each = [prior.of_coefficient(d, name, D) for d, name in enumerate(posterior.features)]
     design, scales, constant = posterior.design, np.ones(D), None
     if design is not None and design.scale is not None:
@@ -56,7 +53,7 @@ def described(posterior: Posterior) -> pd.DataFrame | None:
 
 def _of_sds(posterior: Posterior) -> pd.DataFrame:
     """Return the priors of sds and correlations of effects and of the sd of noise, with the columns of `described`."""
-    rows, prior, design = {}, group_prior_of(posterior.attrs), posterior.design
+    rows, prior, design = {}, posterior.group_prior, posterior.design
     for own in () if prior is None or design is None else design.groups:
         assert prior is not None
         assert design is not None
@@ -70,8 +67,8 @@ def _of_sds(posterior: Posterior) -> pd.DataFrame:
             rows[name] = _group_text(prior), f"{_group_text(prior, scale)}{at if effect == '1' else ''}"
         if len(own.pairs[0]):
             rows[f"rho_{own.name}"] = f"LKJ(eta={LKJ_ETA:g})", f"LKJ(eta={LKJ_ETA:g}){at}"
-    if "sd_prior" in posterior.attrs:
-        text = _group_text(group_prior_from_dict(json.loads(posterior.attrs["sd_prior"])))
+    if posterior.sd_prior is not None:
+        text = _group_text(posterior.sd_prior)
         rows["sigma"] = text, text
     index = pd.Index(list(rows), name="feature", dtype=object)
     return pd.DataFrame(list(rows.values()), index=index, columns=["prior", "in_data_units"])

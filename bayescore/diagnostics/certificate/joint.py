@@ -69,9 +69,7 @@ from bayescore.models.predictor import Predictor
 from bayescore.numerics.chains import ordered_columns
 from bayescore.numerics.psis import full_weights, tail_k
 from bayescore.priors import Prior
-from bayescore.priors.by_name import prior_from_dict
-from bayescore.priors.groups import GroupPrior, group_prior_from_dict, log_sigma_terms
-from bayescore.samplers.groups import group_prior_of
+from bayescore.priors.groups import GroupPrior, log_sigma_terms
 from bayescore.samplers.posterior import Posterior, draws_digest
 from bayescore.samplers.summaries import with_scales
 from bayescore.types import FloatArray, IntArray, WeightedData
@@ -105,8 +103,8 @@ class Grouped:
     @property
     def priors(self) -> tuple[Prior, GroupPrior]:
         """Those of beta and of the sds."""
-        of_sds = json.loads(self.beta.attrs["group_prior"])
-        return prior_from_dict(self.beta.story["prior"]), group_prior_from_dict(of_sds)
+        assert self.beta.group_prior is not None
+        return self.beta.prior, self.beta.group_prior
 
     @property
     def told(self) -> bool:
@@ -177,8 +175,7 @@ class Grouped:
     def unseen(self) -> tuple[str, Remedy] | None:
         """Return what draws miss of marginal densities with long tails, and the remedy; None if nothing."""
         rows, draws = self._given_effects, self.beta.flat
-        prior = prior_from_dict(self.beta.story["prior"])
-        return unseen(self.beta, draws, rows, self.beta.family, prior, given_effects=True)
+        return unseen(self.beta, draws, rows, self.beta.family, self.beta.prior, given_effects=True)
 
     def tails(self) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Return no k-hat, as all coordinates have moments under half-t priors of sds, and which are judged without.
@@ -226,7 +223,7 @@ class JointStrategy(Grouped):
     @property
     def all_priors(self) -> tuple[Prior, GroupPrior | None, GroupPrior | None]:
         """Those of coefficients, of sds of effects, and of the sd of the noise where it is a parameter."""
-        return (*self.priors, None)
+        return self.beta.prior, self.beta.group_prior, self.beta.sd_prior
 
     def provenance(self) -> str:
         """Return why the draws are not those of the coreset's posterior, by attributes and stored log densities."""
@@ -270,16 +267,10 @@ class NoiseStrategy(JointStrategy):
 
     sampler = "normal"
 
-    @property
-    def all_priors(self) -> tuple[Prior, GroupPrior | None, GroupPrior]:
-        """Those of coefficients, of sds of effects, and of the sd of the noise."""
-        attrs = self.beta.attrs
-        of_noise = group_prior_from_dict(json.loads(attrs["sd_prior"]))
-        return prior_from_dict(self.beta.story["prior"]), group_prior_of(attrs), of_noise
-
     def miss(self) -> str:
         """Return how changed draws miss Stein's identities of the posterior; empty if they do not, or are as drawn."""
         prior, _, of_noise = self.all_priors
+        assert of_noise is not None
         if self.told or not prior.closed_form:
             return ""
         n_effects = sum(len(own) * len(own.effects) for own in self.core.groups)

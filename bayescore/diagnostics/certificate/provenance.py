@@ -33,7 +33,6 @@ from bayescore.models.laplace import NoModeError, StaysError, Transport, factor_
 from bayescore.models.posterior import ClosedForm, OfModel, likelihood_terms, log_likelihoods, mean_curvature, score
 from bayescore.models.profile import marginal, weakly_informed
 from bayescore.priors import Prior
-from bayescore.priors.by_name import prior_from_dict
 from bayescore.priors.groups import prior_for
 from bayescore.samplers.groups import intraclass_correlation
 from bayescore.samplers.posterior import Posterior, draws_digest, flat_draws, move_of
@@ -79,7 +78,7 @@ def origin_of(posterior: Posterior, core: Coreset, family: Family, drawn: FloatA
     `drawn`, shape (S, D), are the draws before `sample` moved them, at which log densities are stored.
     """
     story = posterior.story
-    prior = prior_from_dict(story["prior"]) if story else None
+    prior = posterior.prior if story else None
     known = ClosedForm(prior) if prior is not None and prior.closed_form else None
     if trouble := _refused(posterior, core, family):
         return Origin(known, trouble=trouble)

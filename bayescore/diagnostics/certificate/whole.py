@@ -43,7 +43,6 @@ from bayescore.models.posterior import OfModel, log_likelihoods
 from bayescore.models.predictor import Predictor
 from bayescore.numerics.psis import full_weights
 from bayescore.priors import Prior
-from bayescore.priors.by_name import prior_from_dict
 from bayescore.samplers.posterior import Posterior
 from bayescore.text import number
 from bayescore.types import FloatArray, IntArray, WeightedData
@@ -221,7 +220,7 @@ def weigher_of(
         return NoiseStrategy(idata, posterior, core, dataset)
     if core.group is None:
         family = check_family(posterior.attrs.get("family", core.family))
-        prior = prior_from_dict(posterior.story["prior"]) if posterior.story else None
+        prior = posterior.prior if posterior.story else None
         given = None
         if model is not None or (prior is not None and not prior.closed_form):
             given = partial(_of_model, model, idata, core, (family, prior))
