@@ -267,21 +267,24 @@ def _raw_effects(source: xr.Dataset, grouping: Grouping, A: FloatArray) -> dict[
     sigma, rho, u = (f"{kind}_{grouping.name}" for kind in ("sigma", "rho", "u"))
     if np.array_equal(A, np.eye(len(A))) or sigma not in source:
         return {}
-    found, (i, j), q = {}, grouping.pairs, len(A)
-    sds = source[sigma].transpose("chain", "draw", ...)
-    shape = sds.shape[:2]
-    flat = sds.values.reshape(-1, q)
-    of_draws = {name: source[name].transpose("chain", "draw", ...).values for name in (sigma, rho) if name in source}
-    covariance = A @ (flat[:, :, None] * correlations(grouping, of_draws) * flat[:, None, :]) @ A.T
-    raw = np.sqrt(np.einsum("sqq->sq", covariance))
-    found[sigma] = sds.copy(data=raw.reshape(sds.shape))
-    if rho in source:
-        values = covariance[:, i, j] / (raw[:, i] * raw[:, j])
-        found[rho] = source[rho].transpose("chain", "draw", ...).copy(data=values.reshape(*shape, -1))
+    raw, q = dict[str, xr.DataArray](), len(A)
+    drawn = {name: source[name].transpose("chain", "draw", ...) for name in (sigma, rho) if name in source}
+    sds, correlation = raw_scales(grouping, A, {name: each.values for name, each in drawn.items()})
+    for name, values in ((sigma, sds), (rho, correlation)):
+        if name in source:
+            raw[name] = drawn[name].copy(data=values.reshape(drawn[name].shape))
     if u in source:
         effects = source[u].transpose("chain", "draw", ...)
-        found[u] = effects.copy(data=effects.values @ A.T if q > 1 else effects.values * A[0, 0])
-    return found
+        raw[u] = effects.copy(data=effects.values @ A.T if q > 1 else effects.values * A[0, 0])
+    return raw
+
+
+def raw_scales(grouping: Grouping, A: FloatArray, draws: Mapping[str, Any]) -> tuple[FloatArray, FloatArray]:
+    """Return sds, shape (S, q), and correlations of effects that A, shape (q, q), multiplies, given the effects'."""
+    (i, j), sds = grouping.pairs, np.reshape(draws[f"sigma_{grouping.name}"], (-1, len(A)))
+    covariance = A @ (sds[:, :, None] * correlations(grouping, draws) * sds[:, None, :]) @ A.T
+    sd = np.sqrt(np.einsum("sqq->sq", covariance))
+    return sd, covariance[:, i, j] / (sd[:, i] * sd[:, j])
 
 
 def as_sampled(idata: Any) -> Any:

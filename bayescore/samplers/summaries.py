@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from bayescore.data.design import Design, Grouping
 from bayescore.families import Family
 from bayescore.families.family import find_family
-from bayescore.models.predictor import correlations, parameters
+from bayescore.models.predictor import parameters
 from bayescore.priors import Prior
 from bayescore.priors.groups import LKJ_ETA, GroupPrior
-from bayescore.samplers.posterior import Posterior, read_posterior
+from bayescore.samplers.posterior import Posterior, raw_scales, read_posterior
 from bayescore.types import FloatArray, IntArray
 from bayescore.validation import DataError
 
@@ -183,18 +183,15 @@ class DataUnits:
         shown[..., :D] = design.raw_coefficients(draws[..., :D])
         at = D
         for own in design.groups if K > D else ():
-            q, (i, j) = len(own.effects), own.pairs
-            sds, rhos = slice(at, at + q), slice(at + q, at + q + len(i))
+            q, n_pairs = len(own.effects), len(own.pairs[0])
+            sds, rhos = slice(at, at + q), slice(at + q, at + q + n_pairs)
             if self._layout[2][at : at + q].any():
                 sigma, rho = np.exp(draws[..., sds]).reshape(-1, q), np.tanh(draws[..., rhos])
-                covariance = correlations(own, {f"sigma_{own.name}": sigma, f"rho_{own.name}": rho})
-                A = design.raw_effects_map(own)
-                raw = A @ (sigma[:, :, None] * covariance * sigma[:, None, :]) @ A.T
-                sd = np.sqrt(np.einsum("sqq->sq", raw))
+                drawn = {f"sigma_{own.name}": sigma, f"rho_{own.name}": rho}
+                sd, correlation = raw_scales(own, design.raw_effects_map(own), drawn)
                 shown[..., sds] = np.log(sd).reshape(*draws.shape[:-1], q)
-                z = _fisher_z(raw[:, i, j] / (sd[:, i] * sd[:, j]))
-                shown[..., rhos] = z.reshape(*draws.shape[:-1], len(i))
-            at += q + len(i)
+                shown[..., rhos] = _fisher_z(correlation).reshape(*draws.shape[:-1], n_pairs)
+            at += q + n_pairs
         return shown
 
 
