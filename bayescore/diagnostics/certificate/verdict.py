@@ -53,7 +53,7 @@ class Judgement:
 
 
 def judge(weigher: Weigher, max_draws: int, weigh: Callable[[IntArray], Weighed]) -> Judgement:
-    """Return what the passes over the full data say about a posterior, some of whose draws are weighed by `weigh`."""
+    """Return what the passes over the full data say about a posterior; `weigh` weighs draws at given positions."""
     posterior = weigher.posterior
     whole = first = weigh(posterior.positions(max_draws))
     k, without = weigher.tails()
