@@ -86,9 +86,8 @@ from bayescore.validation import DataError, check_integer, warn
 class LooDraws:
     """Draws of one model, those of all chains below each other.
 
-    `corrected` draws are of the full data's posterior already.
-    `log_base`, shape (S,), is the coreset's log-likelihood at each draw before `sample` moved it, and the log ratio of
-    the prior there to that here.
+    `corrected` draws are of the full data's posterior already. `log_base`, shape (S,), is the coreset's log-likelihood
+    at each draw before `sample` moved it, plus the log ratio of the prior at that point to the prior at the draw.
     """
 
     name: str

@@ -248,7 +248,7 @@ def _warm_up(crew: Crew, plan: ChainPlan) -> float:
     for steps in crew.frame.steps(math.exp(single.log_h)):
         crew.step = single._replace(steps=steps, log_h=min(single.log_h, math.log(LONGEST_ANGLE / steps)))
         tried.append(_late(crew.run(n, adapting=True).draws))
-        best = max(best, (crew.step, crew.rate(tried[-1])), key=lambda own: own[1])
+        best = max(best, (crew.step, crew.rate(tried[-1])), key=lambda tried_step: tried_step[1])
     crew.step = best[0]
     crew.learn(np.concatenate(tried, axis=1))
     crew.run(n, adapting=True)
@@ -292,9 +292,9 @@ def _draw(crew: Crew, plan: ChainPlan, rate: float) -> SampledChains:
     return SampledChains(theta, stretch.values, stretch.acceptance, crew.step, thin)
 
 
-def _show(crew: Crew, plan: ChainPlan, transitions: int, found: str = "") -> None:
+def _show(crew: Crew, plan: ChainPlan, transitions: int, reached: str = "") -> None:
     """Show in the progress bar what was reached, and how many transitions of each chain are to come."""
-    crew.bar.expect(len(crew.x) * transitions, plan.description + found)
+    crew.bar.expect(len(crew.x) * transitions, plan.description + reached)
 
 
 def statistics(drawn: SampledChains) -> dict[str, FloatArray]:

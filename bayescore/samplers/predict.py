@@ -406,13 +406,13 @@ def population_shares(
     check_numeric(table.schema, (weights,))
     sizes = check_weights(as_floats(table.column(weights)), table.num_rows, f"weights (column {weights!r})", zero=True)
     X = finite_design(design, feature_matrix(table, design.raw_names, design.raw_levels))
-    known = None if design.offset is None else column_offset(table, design.offset, "cells")
-    group = [Grouper(own).codes(column_of(table, own.name, own.parts), 0) for own in design.groups]
-    rows = positive_rows(X, known, np.stack(group, axis=1) if group else None)
+    offset = None if design.offset is None else column_offset(table, design.offset, "cells")
+    group = [Grouper(factor).codes(column_of(table, factor.name, factor.parts), 0) for factor in design.groups]
+    rows = positive_rows(X, offset, np.stack(group, axis=1) if group else None)
     chosen = posterior.positions(check_integer(max_draws, "max_draws", low=1))
     effects = [_effects(idata, posterior, grouping) for grouping in design.groups]
     predictor = Predictor(posterior.flat[chosen], effects, design, chosen)
-    codes, index = _parts(table, parts, {own.name: own.parts for own in design.groups})
+    codes, index = _parts(table, parts, {factor.name: factor.parts for factor in design.groups})
     sums = sums_of_levels(predictor, family, rows.with_weights(sizes), codes, len(index))
     total = np.asarray(np.bincount(codes, sizes, len(index)), dtype=np.float64)
     if not (total > 0.0).all():
@@ -429,8 +429,8 @@ def _effects(idata: Any, posterior: Posterior, grouping: Grouping) -> Factor:
     if name not in variables:
         named = [str(key) for key, each in variables.data_vars.items() if factor in each.dims or key == factor]
         if len(named) != 1:
-            known = f"variables {', '.join(map(repr, named))}" if named else "no variable"
-            raise DataError(f"idata has {known} of the dimension {factor!r}; call its effects {name!r}")
+            candidates = f"variables {', '.join(map(repr, named))}" if named else "no variable"
+            raise DataError(f"idata has {candidates} of the dimension {factor!r}; call its effects {name!r}")
         name = named[0]
     variable, draws = variables[name].transpose("chain", "draw", ...), flat_draws(idata, name)
     draws = draws[..., None] if draws.ndim == 2 else draws
@@ -450,8 +450,8 @@ def _parts(table: Any, names: Sequence[str], joined: Mapping[str, Parts]) -> tup
     """Return each row's part of the population, and the names of the parts; of factors the columns that they join."""
     if not names:
         return np.zeros(table.num_rows, dtype=np.int64), pd.Index(["all"], name="population")
-    found = {name: column_of(table, name, joined.get(name, ())) for name in names}
-    columns = pd.DataFrame({name: values(column, name).to_pandas() for name, column in found.items()})
+    columns_of_parts = {name: column_of(table, name, joined.get(name, ())) for name in names}
+    columns = pd.DataFrame({name: values(column, name).to_pandas() for name, column in columns_of_parts.items()})
     if (holes := columns.isna().any()).any():
         raise DataError(
             f"cells miss {holes.idxmax()!r} in some row; drop such cells, or give them a level of their own"
@@ -472,8 +472,8 @@ def sums_of_levels(
     cuts = [slice(start, start + _SUMMED_ROWS) for start in range(0, len(rows), _SUMMED_ROWS)]
     sums = np.zeros((n_levels, len(predictor)))
     with one_blas_thread(), ThreadPoolExecutor(available_cores(), "predict") as threads:
-        for levels, own in threads.map(piece, cuts):
-            sums[levels] += own
+        for levels, part in threads.map(piece, cuts):
+            sums[levels] += part
     return sums
 
 

@@ -195,8 +195,8 @@ class Moved:
 
     def unseen(self) -> tuple[str, Remedy] | None:
         """Return what draws miss of marginal densities with long tails, and the remedy; None if nothing."""
-        known = self.origin.prior
-        prior = known.density if isinstance(known, ClosedForm) else None
+        origin_prior = self.origin.prior
+        prior = origin_prior.density if isinstance(origin_prior, ClosedForm) else None
         return unseen(self.posterior, self.draws, self.core, self.family, prior)
 
     def tails(self) -> tuple[FloatArray, NDArray[np.bool_]]:
@@ -240,14 +240,14 @@ class Moved:
     def near(self) -> RowSums | None:
         """Sums over the full data there; None where the coreset's terms have no scale. One pass."""
         try:
-            start, here = self.start
-            laplace = LaplaceApproximation(self.family, start, factor_of_inverse(here.precision))
+            start, terms = self.start
+            laplace = LaplaceApproximation(self.family, start, factor_of_inverse(terms.precision))
         except (NoModeError, DataError):
             return None
-        found = RowSums.of(self.dataset, RowSumsPlan.near(laplace, self.core))
-        check_finite(self.dataset, found.terms.precision)
-        check_weight(self.core, found.weight)
-        return found
+        sums = RowSums.of(self.dataset, RowSumsPlan.near(laplace, self.core))
+        check_finite(self.dataset, sums.terms.precision)
+        check_weight(self.core, sums.weight)
+        return sums
 
     def transport(self, at: IntArray) -> Transport | None:
         """Return the map from the coreset's mode and Hessian to the full posterior's; none where one is missing.
@@ -260,21 +260,21 @@ class Moved:
         try:
             start, here = self.start
             if self.prior.prior is not None:
-                density, own = partial(prior_part, prior=self.prior.prior), here.precision
+                density, precision = partial(prior_part, prior=self.prior.prior), here.precision
             else:
                 density = stand_in(self.draws[at], self.prior.gradient(at, self.draws[at]), start, here.gradient)
-                own = here.precision + density(start).precision
+                precision = here.precision + density(start).precision
             near = self.near
             first = None if near is None else self._with_carried(start, near.terms + density(start))
 
             def terms(beta: FloatArray) -> Derivatives:
-                own = full_terms(beta, self.dataset, self.family, density(beta))
-                check_finite(self.dataset, own.precision)
-                return self._with_carried(beta, own)
+                derivatives = full_terms(beta, self.dataset, self.family, density(beta))
+                check_finite(self.dataset, derivatives.precision)
+                return self._with_carried(beta, derivatives)
 
             full = find_mode(terms, start, first=first, tolerance=NEAR, max_steps=MAX_STEPS)
             end = full.beta + full.covariance @ full.terms.gradient
-            return Transport.between(start, own, end, full.terms.precision)
+            return Transport.between(start, precision, end, full.terms.precision)
         except (NoModeError, DataError):  # no mode, or none with a scale
             return None
 

@@ -242,11 +242,11 @@ class JointStrategy(Grouped):
         labels, sums = partial(effect_label_weights, sizes=sizes_of(core.groups)), None
         if core.n_total > SAVES * largest_sample(core.n_features):
             near = RowSumsPlan.near(DrawnApproximation.of(family, predictor), core)
-            found = RowSums.of(self.dataset, near, extra=labels)
-            sums = found.at(predictor)
+            row_sums = RowSums.of(self.dataset, near, extra=labels)
+            sums = row_sums.at(predictor)
         if sums is None:
-            found = RowSums.of(self.dataset, EveryRowPlan(predictor, family), extra=labels)
-            sums = found.at(predictor)
+            row_sums = RowSums.of(self.dataset, EveryRowPlan(predictor, family), extra=labels)
+            sums = row_sums.at(predictor)
             assert sums is not None
         check_finite(self.dataset, sums.log_likelihood)
         check_weight(core, sums.weight)
@@ -257,7 +257,7 @@ class JointStrategy(Grouped):
             family=family,
             n_chains=len(self.beta.draws),
             sums=sums,
-            labels=found.extra,
+            labels=row_sums.extra,
         )
 
 
@@ -332,14 +332,14 @@ def effects_of(draws: Predictor, weights: FloatArray, labels: FloatArray, slow: 
 
 def sizes_of(groups: Sequence[Grouping]) -> list[tuple[int, int]]:
     """Return numbers of levels and of effects of a level, for each factor."""
-    return [(len(own), len(own.effects)) for own in groups]
+    return [(len(grouping), len(grouping.effects)) for grouping in groups]
 
 
 def effect_label_weights(block: WeightedData, sizes: Sequence[tuple[int, int]]) -> FloatArray:
     """Return the weights of rows of +1 and of -1 in each effect's group, shape (E, 2); `sizes` as of `sizes_of`."""
     assert block.group is not None
-    found = []
+    parts = []
     for (n, q), codes in zip(sizes, block.group.T, strict=True):
         of_groups = label_weights(block, np.where(codes < 0, n, codes), n + 1)[:n]
-        found.append(np.repeat(of_groups, q, axis=0))
-    return np.concatenate(found)
+        parts.append(np.repeat(of_groups, q, axis=0))
+    return np.concatenate(parts)

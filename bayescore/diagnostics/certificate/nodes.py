@@ -107,10 +107,10 @@ class NodeMoments:
         found = figures(terms, at)
         return cls(found.log_p, DrawnEffectMoments(found.mean, found.variance), found.astray)
 
-    def put(self, cut: slice, own: "NodeMoments") -> None:
+    def put(self, cut: slice, moments: "NodeMoments") -> None:
         """Write those of some draws."""
-        self.log_p[cut], self.astray[cut] = own.log_p, own.astray
-        self.effects.put(cut, own.effects)
+        self.log_p[cut], self.astray[cut] = moments.log_p, moments.astray
+        self.effects.put(cut, moments.effects)
 
     def of(self, groups: slice) -> "NodeMoments":
         """Return those of some groups."""
@@ -210,8 +210,8 @@ class NodeSums:
 
     def of(self, groups: slice) -> tuple[NodeMoments, NodeMoments]:
         """Return what the coreset and the full data say about some groups, given a slice with start and stop."""
-        own = self.core.of(groups)
-        return own, self.full.moved(own, groups) if isinstance(self.full, Moves) else self.full.of(groups)
+        by_core = self.core.of(groups)
+        return by_core, self.full.moved(by_core, groups) if isinstance(self.full, Moves) else self.full.of(groups)
 
     def group_figures(self, weights: FloatArray, share: float) -> GroupFigures:
         """Return what all groups are like, given weights of all draws, from pieces that take little memory."""
@@ -261,10 +261,10 @@ def check_bytes(theta: FloatArray, arguments: CollapsedArguments, name: str = "m
 def node_sums(theta: FloatArray, core: Coreset, dataset: Dataset, target: CollapsedTarget) -> NodeSums:
     """Return the sums at draws of (beta, log sigma), shape (S, p + 1); one pass, or as `values_at` says."""
     arguments = target.arguments()
-    at, own = core_moments(theta, arguments)
+    at, by_core = core_moments(theta, arguments)
     terms, weight = values_at(dataset, at, target.family, column=target.column)
     check_weight(core, float(weight.sum()))
-    sums = _sums_of_terms((terms, at), own, weight, arguments)
+    sums = _sums_of_terms((terms, at), by_core, weight, arguments)
     check_finite(dataset, sums.ratio)
     return sums
 
@@ -283,11 +283,11 @@ def _sums_of_terms(
 def core_moments(theta: FloatArray, arguments: CollapsedArguments) -> tuple[DrawNodes, NodeMoments]:
     """Return the nodes of the groups at draws, and what the coreset says there."""
     shape = len(theta), len(arguments.peak)
-    own, center, scale = NodeMoments.empty(shape), np.empty(shape), np.empty(shape)
+    moments, center, scale = NodeMoments.empty(shape), np.empty(shape), np.empty(shape)
     for cut, at, terms in _pieces(theta, arguments):
-        own.put(cut, NodeMoments.of_terms(terms, at))
+        moments.put(cut, NodeMoments.of_terms(terms, at))
         center[cut], scale[cut], last = at.center, at.scale, at
-    return last._replace(theta=np.ascontiguousarray(theta), center=center, scale=scale), own
+    return last._replace(theta=np.ascontiguousarray(theta), center=center, scale=scale), moments
 
 
 def marginal_log_likelihoods(theta: FloatArray, target: CollapsedTarget) -> FloatArray:
@@ -341,11 +341,11 @@ def sampled_sums(theta: FloatArray, core: Coreset, dataset: Dataset, target: Col
     G, here = target.n_groups, target.point
     if _size(core.n_total / G) >= LARGEST_SHARE * G:
         return None
-    found = look_at_source(dataset, target.family, here.beta, here.nodes, column=target.column)
-    check_weight(core, float(found.weight.sum()))
-    full = at_point(lambda *_: found.sums, here.theta, here.nodes, target.priors)
+    pass_at_mode = look_at_source(dataset, target.family, here.beta, here.nodes, column=target.column)
+    check_weight(core, float(pass_at_mode.weight.sum()))
+    full = at_point(lambda *_: pass_at_mode.sums, here.theta, here.nodes, target.priors)
     check_finite(dataset, full.terms.gradient)
-    reach, count = _reach(full, here), found.n_rows[:-1]
+    reach, count = _reach(full, here), pass_at_mode.n_rows[:-1]
     share = _shares(reach)
     size = _size(float(share @ count))
     # all groups at some of the draws: effects differ little between these and the others
@@ -353,12 +353,12 @@ def sampled_sums(theta: FloatArray, core: Coreset, dataset: Dataset, target: Col
     at = np.linspace(0, len(theta) - 1, n_kept).round().astype(np.int64)
     for _ in range(2):
         inclusion = np.ones(G) if size >= G else inclusion_of(share, size)
-        if inclusion @ count + found.n_rows[-1] > LARGEST_SHARE * found.n_rows.sum():
+        if inclusion @ count + pass_at_mode.n_rows[-1] > LARGEST_SHARE * pass_at_mode.n_rows.sum():
             return None
         sample = _sample(inclusion)
         kept = _rows_of(dataset, sample, G)
         groups = _GroupSample(target, core, full, kept, sample, inclusion[sample])
-        sums, error = groups.sums(theta, at, found.weight[:-1])
+        sums, error = groups.sums(theta, at, pass_at_mode.weight[:-1])
         if error <= MAX_SUM_ERROR:
             return sums
         if not math.isfinite(error):
@@ -446,17 +446,17 @@ class _GroupSample:
         cuts = [slice(start, min(start + step, len(theta))) for start in range(0, len(theta), step)]
         sums = np.zeros((5, len(self.sample)))
         for cut in cuts:
-            nodes, own = core_moments(theta[cut], arguments)
+            nodes, by_core = core_moments(theta[cut], arguments)
             terms = values_at(Dataset(as_source(self.rows)), nodes, self.target.family, column=self.target.column)[0]
             weigh_nodes(terms, nodes)
-            found = NodeMoments.of_terms(terms, nodes)
-            log_p[cut] = found.log_p
-            left[cut] = found.log_p - own.log_p - _quadratics(quadratics, theta[cut] - self.target.point.theta)
-            sums += [part.sum(axis=0) for part in (*own.effects, own.effects.mean**2, *found.effects)]
+            by_full = NodeMoments.of_terms(terms, nodes)
+            log_p[cut] = by_full.log_p
+            left[cut] = by_full.log_p - by_core.log_p - _quadratics(quadratics, theta[cut] - self.target.point.theta)
+            sums += [part.sum(axis=0) for part in (*by_core.effects, by_core.effects.mean**2, *by_full.effects)]
             some = slice(*np.searchsorted(at, [cut.start, cut.stop]))
-            here = at[some] - cut.start
-            effects.put(some, found.effects.of_draws(here))
-            astray[some] = found.astray[here]
+            kept = at[some] - cut.start
+            effects.put(some, by_full.effects.of_draws(kept))
+            astray[some] = by_full.astray[kept]
         left -= left.mean(axis=0)
         left *= each
         open_ = 1.0 - 1.0 / each
@@ -489,9 +489,9 @@ class _GroupSample:
         mean and variance by the full data.
         """
         a, b, some = self.full.effects, self.target.point.effects, self.sample
-        core, core_variance, square, found, variance = means
+        core, core_variance, square, full_mean, variance = means
         sd = np.sqrt(core_variance + np.maximum(square - core**2, 0.0))
-        gaps = core + (a.mean - b.mean)[some] - found
+        gaps = core + (a.mean - b.mean)[some] - full_mean
         ratios = core_variance * (a.variance / b.variance)[some] / variance
         fitted = self.each[:-1] > 1.0  # the others are found
         gap = np.maximum(np.abs(gaps / sd), 0.5 * np.abs(np.log(ratios)))
@@ -587,8 +587,8 @@ class MarginalApproximation:
     def codes(self, rows: WeightedData) -> IntArray:
         """Return the groups of rows, G for rows of none, shape (n,)."""
         assert rows.group is not None
-        own = rows.group[:, 0]
-        return np.where(own < 0, len(self.center) - 1, own)
+        codes = rows.group[:, 0]
+        return np.where(codes < 0, len(self.center) - 1, codes)
 
     def _eta(self, rows: WeightedData, codes: IntArray) -> FloatArray:
         z = effect_multipliers(rows, self.column)
@@ -611,10 +611,10 @@ class MarginalApproximation:
         value, slope, bend = np.zeros(n), np.zeros((n, p)), np.zeros((n, p, p))
         for g in np.flatnonzero(np.diff(ends)):
             cut = slice(ends[g], ends[g + 1])
-            own, which = X[cut], order[cut]
+            rows_of_group, which = X[cut], order[cut]
             value[g] = w[cut] @ log_p[which]
-            slope[g] = (w[cut] * score[which]) @ own
-            bend[g] = own.T @ ((w[cut] * curvature[which])[:, None] * own)
+            slope[g] = (w[cut] * score[which]) @ rows_of_group
+            bend[g] = rows_of_group.T @ ((w[cut] * curvature[which])[:, None] * rows_of_group)
         return GroupTerms(value, slope, bend)
 
     def error(self, theta: FloatArray, sample: Chosen, core: NodeMoments) -> float:

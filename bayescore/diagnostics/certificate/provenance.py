@@ -79,20 +79,20 @@ def origin_of(posterior: Posterior, core: Coreset, family: Family, drawn: FloatA
     """
     story = posterior.story
     prior = posterior.prior if story else None
-    known = ClosedForm(prior) if prior is not None and prior.closed_form else None
+    closed = ClosedForm(prior) if prior is not None and prior.closed_form else None
     if trouble := _refused(posterior, core, family):
-        return Origin(known, trouble=trouble)
+        return Origin(closed, trouble=trouble)
     if not story:
         return Origin(None)
     told = story["draws"] == draws_digest(posterior.draws)
-    if known is None:
+    if closed is None:
         return Origin(None, told=told)
 
     def density(at: IntArray) -> FloatArray:
-        return log_likelihoods(drawn[at], core, family) + known.log_density(drawn[at])
+        return log_likelihoods(drawn[at], core, family) + closed.log_density(drawn[at])
 
     trouble = trouble_of_densities(posterior, density, told=told)
-    return Origin(known, told=told, trouble=trouble)
+    return Origin(closed, told=told, trouble=trouble)
 
 
 def trouble_of_densities(posterior: Posterior, density: Callable[[IntArray], FloatArray], *, told: bool) -> str:
@@ -186,21 +186,21 @@ def miss(posterior: Posterior, core: Coreset, family: Family, origin: Origin) ->
         gradients = scores + slope
     K = np.diag(draws.var(axis=0, ddof=1))
     if draws[:, of_beta].size:
-        own = draws[:, of_beta]
-        precision = likelihood_terms(np.median(own, axis=0), core, family).precision
-        K[of_beta, of_beta] = covariance_of(precision, own, slope, K[of_beta, of_beta])
+        beta = draws[:, of_beta]
+        precision = likelihood_terms(np.median(beta, axis=0), core, family).precision
+        K[of_beta, of_beta] = covariance_of(precision, beta, slope, K[of_beta, of_beta])
     shape = (len(posterior.draws), -1, len(names))
     damping = None
     if of_beta == slice(0, core.n_features) or of_beta == slice(None):
         damping = Damping(draws[:, of_beta], scores, core, family)
-    found = stein(draws.reshape(shape), gradients.reshape(shape), K, names, damping)
-    if not found:
+    missed = stein(draws.reshape(shape), gradients.reshape(shape), K, names, damping)
+    if not missed:
         return ""
     if origin.prior is not None:
-        return trouble_of_identities(found, posterior)
+        return trouble_of_identities(missed, posterior)
     return (
         "The draws were not made by bayescore.sample, or were changed since, and they are not those of the coreset's "
-        f"posterior under a prior that matters little: {found} If they are of a model of your own, give model=."
+        f"posterior under a prior that matters little: {missed} If they are of a model of your own, give model=."
     )
 
 
@@ -270,13 +270,13 @@ def unseen(
         return None
     for d in places:
         try:
-            found = marginal(rows, family, prior, int(d))
+            density = marginal(rows, family, prior, int(d))
         except NoModeError:
             continue
-        name, own = posterior.features[d], drawn[:, d]
+        name, draws = posterior.features[d], drawn[:, d]
         of_one = prior.of_coefficient(int(d), name, len(posterior.features))
-        gap = float(np.log(found.sd / own.std())) if of_one.finite_variance and own.std() > 0.0 else 0.0
-        share = found.below(np.quantile(own, _QUARTILES))
+        gap = float(np.log(density.sd / draws.std())) if of_one.finite_variance and draws.std() > 0.0 else 0.0
+        share = density.below(np.quantile(draws, _QUARTILES))
         what = ""
         if gap > _SD or (gap < -_SD and not given_effects):
             what = f"the draws' sd of {name!r} is {number(np.exp(-gap), 2)} times"
