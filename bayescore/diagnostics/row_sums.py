@@ -13,16 +13,13 @@ r_n the sd of its predictor over the posterior and c* the largest curvature with
 so rows of large k, such as those behind walls or of rare columns, are in it for certain, and their remainders are
 exact. The size is what half of `MAX_SUM_ERROR` needs by the coreset's rows (`sample_rows`), from 2,000 to 20,000.
 The sum is unbiased, and the sample tells its standard error; where that is above `MAX_SUM_ERROR`, all rows are to be
-evaluated.
+evaluated. A plan says what a pass asks of a block: `RowSumsPlan` of a sample, `EveryRowPlan` where every row is
+evaluated at every draw. `Gathered` adds blocks up, and `RowSums` answers at draws.
 
-Log-likelihoods of all rows at many draws of coefficients and effects, for about the price of one pass.
-
-As in `row_sums`, with the effects' columns beside those of the coefficients. A row has few of them, so the exact totals
-to second order are sparse (`models.groups.rows`); they are taken at the draws' mean. The variances of rows' predictors,
+With effects of groups their columns stand with those of the coefficients. A row has few of them, so the exact totals to
+second order are sparse (`models.groups.rows`); they are taken at the draws' mean. The variances of rows' predictors,
 which say how likely a row is in the sample for what is left, are those over a few of the draws. Only these travel to
 workers; what comes back are sums and rows of the sample.
-
-The full data of a coreset, as the passes of certificate and evidence read them.
 
 References
 ----------

@@ -3,11 +3,12 @@ r"""What the full data and the coreset say about each group's effect at draws of
 Log terms at the M nodes of all groups take 8 M bytes a draw and are kept once, of the full data; all else is found from
 pieces of the draws or of the groups.
 
-What the full data say about (1 | g) at draws, from one pass over all groups and whole groups of a sample.
+All rows are evaluated (`node_sums`), or whole groups of a sample (`sampled_sums`), or a sample of rows
+(`sampled_row_sums`).
 
-Let d_g(theta) be the log-likelihood of group g by the full data less that by the coreset, effects integrated out, and
-q_g its quadratic at the coreset's mode t, by Louis' identities. A pass at t gives the sum of the quadratics; what is
-left is estimated from a sample that has group g with probability pi_g,
+A sample of groups: let d_g(theta) be the log-likelihood of group g by the full data less that by the coreset, effects
+integrated out, and q_g its quadratic at the coreset's mode t, by Louis' identities. A pass at t gives the sum of the
+quadratics; what is left is estimated from a sample that has group g with probability pi_g,
 
 .. math:: \sum_g d_g(\theta) \approx \sum_g q_g(\theta) + \sum_{g \in S} \frac{d_g(\theta) - q_g(\theta)}{\pi_g}.
 
@@ -17,18 +18,16 @@ log-likelihoods for the elpd, are the coreset's moved by what the pass at t says
 of the sum, and how good the moved effects are. A larger sample is drawn, once, where the error is too large; where that
 does not do, or has most of the rows, all rows are to be evaluated.
 
-What the full data say about (1 | g) at draws, where groups are few and large: one pass, and a sample of their rows.
-
-At the coreset's mode t of beta, and the mean effect m_g there, a pass finds value, gradient and curvature of each
-group's log-likelihood by (beta, b). What rows are beyond second order is summed over a sample of them
-(`diagnostics.row_sums`), so that at draws and nodes b of the group's effect
+A sample of rows, where groups are few and large: at the coreset's mode t of beta, and the mean effect m_g there, a pass
+finds value, gradient and curvature of each group's log-likelihood by (beta, b). What rows are beyond second order is
+summed over a sample of them (`diagnostics.row_sums`), so that at draws and nodes b of the group's effect
 
 .. math:: \ell_g(\beta, b) \approx Q_g(\beta, b) + \sum_{n \in S} \frac{w_n}{\pi_n} \ell(x_n \beta + b + o_n, y_n),
 
 Q_g the second-order terms of all rows of the group less those of its weighted sample. Integrals over b, moments of
 effects and draws of them follow as from all rows. The sample tells the standard error of the sum over groups.
 
-When to use it: where a sample of whole groups would be most of the rows (`sampled_sums`).
+When to use it: where a sample of whole groups would be most of the rows.
 
 References
 ----------
