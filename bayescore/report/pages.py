@@ -423,7 +423,8 @@ def _model(
         yield tables.in_units(certificate, shown, core.design)
     priors = tables.priors(posterior)
     if posterior.group_prior is not None:
-        priors += [(f"sigma_{each.name}", str(posterior.group_prior), str(posterior.group_prior)) for each in core.groups]
+        text = str(posterior.group_prior)
+        priors += [(f"sigma_{each.name}", text, text) for each in core.groups]
     if posterior.sd_prior is not None:
         priors += [("sigma", str(posterior.sd_prior), str(posterior.sd_prior))]
     if priors:
