@@ -59,7 +59,13 @@ LEARNT = 100.0  # effective draws of a window that covariances are learnt from
 TRIALS = 3  # windows for numbers of steps of a transition, at most
 
 
-ESS = 1000  # effective draws that are asked for by default
+ESS = 1000  # effective draws that are asked for by default, of `USUAL` draws or fewer
+
+
+USUAL = 4000  # draws of all chains; of more, effective draws are asked for in proportion
+
+
+MOST_GRADIENTS = 400_000  # of all chains, warm-up included, of `USUAL` draws or fewer
 
 
 MAX_SHARE = 0.8  # of the draws kept, that may be asked to be effective: estimates scatter
@@ -85,10 +91,13 @@ OPTIONS = {
         None,
         optional(check_positive),
         "the effective sample size, bulk, of the worst coefficient to reach, that of the tails being 0.4 of it; None "
-        f"means {ESS:,}, or half of the draws if that is less",
+        f"means {ESS:,}, or half of the draws if that is less, and a quarter of more than {USUAL:,} draws",
     ),
     "max_gradients": Option(
-        400_000, partial(check_integer, low=1), "gradients of all chains, warm-up included, after which they end"
+        None,
+        optional(partial(check_integer, low=1)),
+        f"gradients of all chains, warm-up included, after which they end; None means {MOST_GRADIENTS:,}, and "
+        f"{MOST_GRADIENTS // USUAL} for each of more than {USUAL:,} draws",
     ),
     "thin": thinned(None, "as many as the effective sample size takes"),
 }
@@ -104,22 +113,27 @@ class ChainPlan:
     request: Request
     description: str
     ess: float
+    max_gradients: int  # of all chains together, warm-up included
     piece: int
 
     @classmethod
     def of(cls, request: Request, description: str, *, readings: int = 1) -> "ChainPlan":
         """Return what `sample` was asked for; a gradient reads the rows `readings` times.
 
-        By default it asks for 1,000 effective draws, or half of those kept if that is less.
+        By default it asks for 1,000 effective draws, or half of those kept if that is less. Whoever asks for more draws
+        than usual wants a smaller Monte Carlo error, so that effective draws and the cap on gradients rise with them.
         """
-        ess, kept = request.options["ess"], request.draws * request.chains
-        if ess is not None and ess > MAX_SHARE * kept:
+        options, kept = request.options, request.draws * request.chains
+        more = max(kept / USUAL, 1.0)
+        ess = min(ESS * more, kept / 2.0) if options["ess"] is None else options["ess"]
+        cap = round(MOST_GRADIENTS * more) if options["max_gradients"] is None else options["max_gradients"]
+        if options["ess"] is not None and ess > MAX_SHARE * kept:
             raise ValueError(
                 f"ess={ess:g} is more than {MAX_SHARE:g} of the {kept:,} draws kept: ask for "
                 f"draws={math.ceil(2.0 * ess / request.chains)}"
             )
         piece = max(1, min(_PIECE, int(_WORK // (request.data.X.size * readings))))
-        return cls(request, description, min(ESS, kept / 2.0) if ess is None else ess, piece)
+        return cls(request, description, ess, cap, piece)
 
     @property
     def tune(self) -> int:
@@ -131,11 +145,6 @@ class ChainPlan:
         """Transitions for each draw kept; None for as many as the effective sample size takes."""
         thin: int | None = self.request.options["thin"]
         return thin
-
-    @property
-    def max_gradients(self) -> int:
-        """Gradients of all chains together, warm-up included."""
-        return int(self.request.options["max_gradients"])
 
 
 @dataclass(frozen=True, eq=False)

@@ -222,6 +222,12 @@ def test_draws_go_on_until_they_are_worth_what_was_asked():
         assert stats["lp"].values[place] == pytest.approx(target.log_density(draws[place])[0], rel=1e-10)
 
 
+def test_more_draws_than_usual_are_worth_more():
+    """Else whoever asks for four times the draws gets no smaller Monte Carlo error."""
+    idata = bc.sample(wall(), prior=Normal(0, 10), draws=2000, **TOLD)
+    assert effective_sizes(idata.posterior["beta"].values, "bulk").min() >= 2000
+
+
 def test_the_cap_ends_the_chains_with_a_word():
     with pytest.warns(UserWarning, match=r"the cap of max_gradients=6,000 is met at an effective .*ess=700: raise"):
         bc.sample(wall(), prior=Normal(0, 10), draws=500, chains=2, ess=700, max_gradients=6000, **TOLD)
