@@ -40,16 +40,18 @@ QUIET = {"progressbar": False}
 Draws = dict[str, np.ndarray]  # shape (chain, draw, k)
 
 
-def fitted(own: MixedSet, frame: pd.DataFrame) -> tuple[bc.Fit, dict[str, Any]]:
-    """Return the fit, and what it took."""
+def fitted(own: MixedSet, frame: pd.DataFrame, draws: int = 1000) -> tuple[bc.Fit, dict[str, Any]]:
+    """Return the fit with that many draws of each of 4 chains, and what it took."""
     begin = time.process_time(), time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        fit = bc.fit(own.formula, frame, family=own.family, random_state=1, **QUIET)
+        fit = bc.fit(own.formula, frame, family=own.family, draws=draws, random_state=1, **own.options, **QUIET)
     told: dict[str, Any] = {"level": str(fit.level), "sampler": fit._drawn.posterior.attrs["sampler"]}
     told |= {"CPU s": time.process_time() - begin[0], "wall s": time.perf_counter() - begin[1]}
     told["peak GB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    told |= {"ESS": float(fit.summary()["ess_bulk"].min()), "tries": sum(step.what == "sample" for step in fit.story)}
+    summary = fit.summary()
+    told |= {"ESS": float(summary["ess_bulk"].min()), "tail ESS": float(summary["ess_tail"].min())}
+    told |= {"tries": sum(step.what == "sample" for step in fit.story)}
     told["draws"] = fit._drawn.posterior.sizes["chain"] * fit._drawn.posterior.sizes["draw"]
     told["text"] = fit.certificate.text
     return fit, told | {"warnings": [str(own.message) for own in caught], "story": [str(step) for step in fit.story]}
@@ -65,7 +67,7 @@ def draws_of(fit: bc.Fit) -> Draws:
         name, q = grouping.name, len(grouping.effects)
         shape = source["beta"].shape[:2]
         found[f"sigma_{name}"] = source[f"sigma_{name}"].values.reshape(*shape, q)
-        if q > 1:
+        if f"rho_{name}" in source:
             found[f"rho_{name}"] = source[f"rho_{name}"].values
         u = source[f"u_{name}"]
         if u.sizes[name] < len(grouping):
@@ -116,6 +118,9 @@ def pymc_model(own: MixedSet, frame: pd.DataFrame, fit: bc.Fit, draws: Draws) ->
             if q == 1:
                 sigma = pm.HalfStudentT(f"sigma_{name}", **half)
                 factor = [[sigma]]
+            elif not grouping.paired_effects:
+                sds = pm.HalfStudentT(f"sigma_{name}", **half, shape=q)
+                factor = [[*[0.0] * i, sds[i]] for i in range(q)]
             else:
                 chol, corr, _ = pm.LKJCholeskyCov(f"chol_{name}", eta=2, n=q, sd_dist=pm.HalfStudentT.dist(**half))
                 pm.Deterministic(f"sigma_{name}", pt.sqrt((chol**2).sum(axis=1)))
