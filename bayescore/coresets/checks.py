@@ -141,8 +141,8 @@ def _check_slopes(grouping: Grouping, effects: list[str], low: FloatArray, high:
             blocks = [tuple(own for own in block if own != effect) for block in grouping.effect_blocks]
             left = " + ".join(term_text(block, grouping.name) for block in blocks if block)
             raise DataError(
-                f"{effect!r} is constant within every level of {grouping.name!r}: in {terms_text((grouping,))} only the "
-                f"sum of a level's intercept and its slope times {effect!r} is identified; leave the slope out, "
+                f"{effect!r} is constant within every level of {grouping.name!r}: in {terms_text((grouping,))} only "
+                f"the sum of a level's intercept and its slope times {effect!r} is identified; leave the slope out, "
                 f"{left or term_text(('1',), grouping.name)}"
             )
 
