@@ -95,11 +95,12 @@ class Overview:
     def _table_lines(self) -> Iterator[list[str]]:
         """Yield the lines of each table, in columns that all share; the first has their names."""
         whole = pd.concat([rows for _, rows in self.tables])
-        shown = rounded(whole).rename_axis(index=None)
-        header, *lines = shown.to_string().splitlines()
+        frame = rounded(whole).rename_axis(index=None)
+        header, *lines = frame.to_string().splitlines()
         if (beyond := max(map(len, [header, *lines])) - _WIDTH) > 0:
-            room = max(max(map(len, shown.index)) - beyond, _SHORTEST)
-            header, *lines = shown.set_axis(_shortened(shown.index, room)).to_string().splitlines()
+            names = [str(name) for name in frame.index]
+            room = max(max(map(len, names)) - beyond, _SHORTEST)
+            header, *lines = frame.set_axis(_shortened(names, room)).to_string().splitlines()
         start = 0
         for place, (_, rows) in enumerate(self.tables):
             shown, start = lines[start : start + len(rows)], start + len(rows)

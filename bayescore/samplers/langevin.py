@@ -302,7 +302,7 @@ def _whitened(x: FloatArray, gradient: FloatArray, own: Affine) -> float:
         for j in range(i + 1):
             total += own.factor[i, j] * x[j]
         theta[i] = own.center[i] + total
-    value = evaluate_stored(own.function, own.data, theta, slope)
+    value: float = evaluate_stored(own.function, own.data, theta, slope)
     for i in range(size):
         gradient[i] = 0.0
         for j in range(i + 1):
