@@ -36,7 +36,10 @@ def functions(scope: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.Funct
 
 def is_compiled(function: ast.FunctionDef) -> bool:
     """Say whether numba compiles a function."""
-    return any(isinstance(each, ast.Name) and each.id in {"jit", "jit_sums"} for each in function.decorator_list)
+    return any(
+        isinstance(each, ast.Name) and each.id in {"jit", "jit_sums", "jit_inner", "jit_inner_sums"}
+        for each in function.decorator_list
+    )
 
 
 def parts(statement: ast.stmt) -> list[ast.expr]:

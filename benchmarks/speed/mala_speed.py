@@ -21,7 +21,7 @@ M, D, N = 220, 11, 200_000
 def _bare(n, beta, gradient, arguments):
     total = 0.0
     for _ in range(n):
-        total += log_density(beta, gradient, *arguments)
+        total += log_density(beta, gradient, arguments)
     return total
 
 
