@@ -28,7 +28,6 @@ from typing import Any, TypeVar, cast
 
 import numba
 import numpy as np
-from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.core.dispatcher import Dispatcher as CPUDispatcher
@@ -352,7 +351,7 @@ class Stored(types.Type):
 @register_model(Stored)
 class _StoredModel(models.PrimitiveModel):
     def __init__(self, manager: Any, stored: Stored) -> None:
-        super().__init__(manager, stored, ir.IntType(64))
+        super().__init__(manager, stored, cgutils.intp_t)
 
 
 def _borrowed(context: Any, builder: Any, held: types.Type, value: Any) -> Any:
