@@ -307,7 +307,7 @@ def _whitened(x: FloatArray, gradient: FloatArray, own: Affine) -> float:
         gradient[i] = 0.0
         for j in range(i + 1):
             gradient[j] += own.factor[i, j] * slope[i]
-    return value
+    return float(value)
 
 
 WHITENED = density("whitened", _whitened)
