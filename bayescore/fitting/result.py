@@ -53,22 +53,25 @@ from bayescore.validation import DataError, RandomState, check_choice, check_pos
 class Fit:
     """What `fit`, `read_fit` and `Fit.from_draws` return: it answers questions about the posterior.
 
-    Attributes
+    Parameters
     ----------
     coreset : Coreset
         The rows that were sampled.
-    idata : InferenceData
-        The draws to use.
     certificate : Certificate
         The verdict on the draws, by all rows.
-    level : str
-        "certified", "corrected" or "not certified".
     story : tuple of Step
         What was done, in order.
-    formula : str or None
-        The formula, a dot in it spelled out.
     prior : prior, dict of str to prior, or None
         As given to `fit`; None for the default.
+
+    Attributes
+    ----------
+    idata : InferenceData
+        The draws to use.
+    level : str
+        "certified", "corrected" or "not certified".
+    formula : str or None
+        The formula, a dot in it spelled out.
     group_prior : HalfStudentT, HalfNormal or None
         The prior of the sds of groups' effects.
     spread : str
