@@ -53,7 +53,7 @@ def printed(script: Path, folder: str) -> str:
     return "\n".join(re.sub(r"; [\d.]+ s$", "", line.rstrip()) for line in done.stdout.splitlines())
 
 
-@command("coming_from", evidence=True)
+@command("coming_from")
 def main() -> None:
     rows = []
     with TemporaryDirectory() as folder:
