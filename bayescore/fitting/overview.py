@@ -95,12 +95,11 @@ class Overview:
     def _table_lines(self) -> Iterator[list[str]]:
         """Yield the lines of each table, in columns that all share; the first has their names."""
         whole = pd.concat([rows for _, rows in self.tables])
-        frame = rounded(whole).rename_axis(index=None)
-        header, *lines = frame.to_string().splitlines()
+        figures, names = rounded(whole).rename_axis(index=None), list(map(str, whole.index))
+        header, *lines = figures.to_string().splitlines()
         if (beyond := max(map(len, [header, *lines])) - _WIDTH) > 0:
-            names = [str(name) for name in frame.index]
             room = max(max(map(len, names)) - beyond, _SHORTEST)
-            header, *lines = frame.set_axis(_shortened(names, room)).to_string().splitlines()
+            header, *lines = figures.set_axis(_shortened(names, room)).to_string().splitlines()
         start = 0
         for place, (_, rows) in enumerate(self.tables):
             shown, start = lines[start : start + len(rows)], start + len(rows)
