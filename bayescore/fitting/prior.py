@@ -264,7 +264,8 @@ def prior_sensitivity(fit: "Fit", scales: Sequence[float], prob: float) -> Table
         table = pd.DataFrame({"parameter": names, **found})
         table.insert(0, "scale", factor)
         level = fit.level if factor == 1.0 else str(Level.NOT_CERTIFIED)
-        shift = np.round((found["mean"] - center) / sd, 9)  # 0 where weights are alike, whose rounding is no shift
+        # weights that are all alike move nothing but last digits
+        shift = np.zeros(len(names)) if factor == 1.0 else (found["mean"] - center) / sd
         tables.append(table.assign(shift=shift, by=by, pareto_k=k, level=level))
     whole = pd.concat(tables, ignore_index=True)
     others = (whole["level"] != fit.level).any()
