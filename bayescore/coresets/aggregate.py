@@ -109,13 +109,13 @@ class CellMoments:
         codes, place = np.unique(np.vstack([self.codes, other.codes]), axis=0, return_inverse=True)
         place, width = place.reshape(-1), self.mean.shape[1]
         parts = []
-        for own, at in ((self, place[: len(self.codes)]), (other, place[len(self.codes) :])):
+        for moments, at in ((self, place[: len(self.codes)]), (other, place[len(self.codes) :])):
             weight, mean = np.zeros(len(codes)), np.zeros((len(codes), width))
-            weight[at], mean[at] = own.weight, own.mean
-            triangle = own.triangle
+            weight[at], mean[at] = moments.weight, moments.mean
+            triangle = moments.triangle
             if self.apart:
                 triangle = np.zeros((len(codes), width, width))
-                triangle[at] = own.triangle
+                triangle[at] = moments.triangle
             parts.append((weight, mean, triangle))
         (w, m, t), (v, n, u) = parts
         total = w + v
@@ -151,13 +151,13 @@ class CellMoments:
             group = np.vstack([self.codes, np.full((keep.sum(), F), NO_GROUP)])
         else:
             whole = np.concatenate([np.sqrt(self.weight)[:, None, None] * self.mean[:, None], self.triangle], axis=1)
-            found = triangles(whole)
-            keep = np.asarray(found.any(axis=2))
+            factors = triangles(whole)
+            keep = np.asarray(factors.any(axis=2))
             keep[:, 0] |= ~keep.any(axis=1)
             each = self.weight / keep.sum(axis=1)
             cell = np.repeat(np.arange(len(whole)), keep.sum(axis=1))
             weights = each[cell]
-            a, group = found[keep] / np.sqrt(weights)[:, None], self.codes[cell]
+            a, group = factors[keep] / np.sqrt(weights)[:, None], self.codes[cell]
         n = len(a)
         X, offset = np.ascontiguousarray(a[:, :-1]), np.ascontiguousarray(a[:, -1])
         index = np.full(n, NO_ROW)
@@ -175,14 +175,14 @@ def triangles(rows: FloatArray) -> FloatArray:
     """Return square triangles T, shape (..., K, K), with T'T that of rows, (..., n, K), and no negative diagonal."""
     T: FloatArray = np.asarray(np.linalg.qr(rows, mode="r"))
     signs = np.where(np.diagonal(T, axis1=-2, axis2=-1) < 0.0, -1.0, 1.0)
-    found = np.zeros((*rows.shape[:-2], rows.shape[-1], rows.shape[-1]))
-    found[..., : T.shape[-2], :] = T * signs[..., None]
-    return found
+    triangle = np.zeros((*rows.shape[:-2], rows.shape[-1], rows.shape[-1]))
+    triangle[..., : T.shape[-2], :] = T * signs[..., None]
+    return triangle
 
 
 def cells_apart(design: Design) -> bool:
     """Return whether cells need triangles of their own; raise where rows of sums could not say their effects."""
-    effects = {effect for own in design.groups for effect in own.effects}
+    effects = {effect for group in design.groups for effect in group.effects}
     if effects <= {"1"}:
         return False
     if "1" in effects and design.constant is None:
@@ -227,9 +227,9 @@ class SumsState:
 
     def to_arrays(self) -> Arrays:
         """Return the sums as arrays."""
-        own = self.sums
-        named = {"codes": own.codes, "cell_weights": own.weight, "mean": own.mean}
-        return {**named, "triangle": own.triangle, "ends": own.ends}
+        sums = self.sums
+        named = {"codes": sums.codes, "cell_weights": sums.weight, "mean": sums.mean}
+        return {**named, "triangle": sums.triangle, "ends": sums.ends}
 
     def from_arrays(self, arrays: Arrays) -> Self:
         """Return the state of `to_arrays`."""
@@ -280,8 +280,8 @@ _COLLISION, _TOO_MANY = "two different rows agree in the first hash", "more rows
 def _group(block: WeightedData, salt: int, limit: float) -> tuple[WeightedData, NDArray[np.uint64]] | str:
     """Return a block's distinct rows in order, their weights added up, and hashes."""
     keys = np.empty((len(block), 2), dtype=np.uint64)
-    beside = [part for part in (block.offset, block.group) if part is not None]
-    columns: FloatArray = np.column_stack([block.X, *beside]) if beside else block.X  # codes are exact as floats
+    parts = [part for part in (block.offset, block.group) if part is not None]
+    columns: FloatArray = np.column_stack([block.X, *parts]) if parts else block.X  # codes are exact as floats
     hash_rows(columns, block.y, np.uint64(salt), keys)
     first, total = np.empty(len(block), dtype=np.int64), np.empty(len(block))
     table = np.full(2 << len(block).bit_length(), -1)
@@ -299,9 +299,9 @@ def aggregate(dataset: Dataset, limit: float = math.inf) -> WeightedData | None:
     Rows count as identical if 128 bits of hash agree: for 1e9 rows the chance of an error is 1e-21.
     """
     salt = 0
-    while (found := _aggregate(dataset, limit, salt)) == _COLLISION:
+    while (result := _aggregate(dataset, limit, salt)) == _COLLISION:
         salt += 1
-    return None if isinstance(found, str) else found
+    return None if isinstance(result, str) else result
 
 
 def _aggregate(dataset: Dataset, limit: float, salt: int) -> WeightedData | str:
@@ -323,12 +323,12 @@ def _aggregate(dataset: Dataset, limit: float, salt: int) -> WeightedData | str:
         if len(number) > limit:
             return _TOO_MANY
         kept.append(rows.take(fresh))
-        known = [number[g] for g, _ in pairs]
-        if any(h != second for (_, h), (_, second) in zip(pairs, known, strict=True)):
+        numbers = [number[g] for g, _ in pairs]
+        if any(h != second for (_, h), (_, second) in zip(pairs, numbers, strict=True)):
             return _COLLISION
         if len(number) > len(total):
             total = np.concatenate([total, np.zeros(2 * len(number) - len(total))])
-        total[[place for place, _ in known]] += rows.weights
+        total[[place for place, _ in numbers]] += rows.weights
     merged = stack(kept)
     return merged.with_weights(total[: len(merged)].copy())
 

@@ -63,10 +63,10 @@ def designed(
     if standardize and not intercept and design.constant is None:
         _check_effects_centred(design)
     if dataset.rereadable:
-        found = ComomentsTotal()
+        comoments = ComomentsTotal()
         asked = standardize or design.given_others is None  # a coreset knows those of all rows
         few = asked and (standardize or len(design.names) <= MANY_COLUMNS)
-        with checking_group_terms(dataset), dataset.beside(comoments_of, found.add) if few else nullcontext():
+        with checking_group_terms(dataset), dataset.beside(comoments_of, comoments.add) if few else nullcontext():
             if first_look is not None:
                 first_look(dataset)
             constant = dataset.scan.constant
@@ -81,7 +81,7 @@ def designed(
             center = np.where(constant, 0.0, dataset.scan.mean)
             still = constant | (sd == 0.0)
             scale = np.where(still, 1.0, sd)
-            given = given_others(found.of(dataset).covariance / np.outer(scale, scale), still=still)
+            given = given_others(comoments.of(dataset).covariance / np.outer(scale, scale), still=still)
             given[still] = 1.0
             design = replace(
                 design,
@@ -90,7 +90,7 @@ def designed(
                 given_others=tuple(given.tolist()),
             )
         elif asked:
-            moments = found.of(dataset) if few else None
+            moments = comoments.of(dataset) if few else None
             design = _with_spread(design, dataset, moments, constant=intercept or design.constant is not None)
     if intercept:
         design = replace(design, intercept=True)
@@ -109,11 +109,11 @@ def _with_spread(design: Design, dataset: Dataset, moments: Comoments | None, *,
 
 def _check_effects_centred(design: Design) -> None:
     """Raise if an effect is about a column as it is: the column centred is another model without an intercept."""
-    for own in design.groups:
-        for effect in own.effects:
-            if effect in dict(own.sums) or not own.is_correlated_with_intercept(effect):
+    for group in design.groups:
+        for effect in group.effects:
+            if effect in dict(group.sums) or not group.is_correlated_with_intercept(effect):
                 raise DataError(
-                    f"standardize=True: {effect!r} varies by {own.name!r} on the column as it is, and there is no "
+                    f"standardize=True: {effect!r} varies by {group.name!r} on the column as it is, and there is no "
                     "intercept, which takes up a centred column's mean: leave standardize out, or + 0 of the formula"
                 )
 
@@ -126,13 +126,13 @@ def sought_family(family: str | Family | None, design: Design | None, exposure: 
     core = data if isinstance(data, Coreset) else None
     if family is None:
         family = "logistic" if core is None else core._family_asked if design is None else core.family
-    known = check_exposure(check_family(family, rows=design or core, seek=True), exposure)
-    if design is not None and not known.complete:
+    asked = check_exposure(check_family(family, rows=design or core, seek=True), exposure)
+    if design is not None and not asked.complete:
         raise DataError(
-            f"family={known.name!r} is given beside design: rows in the design of a coreset are a part, or a test, and "
+            f"family={asked.name!r} is given beside design: rows in the design of a coreset are a part, or a test, and "
             "have its sd; give family=core.family"
         )
-    return known
+    return asked
 
 
 def finish(rows: WeightedData, **about: Any) -> Coreset:
@@ -163,22 +163,22 @@ def _with_sd(core: Coreset) -> Coreset:
 
 def finish_stream(
     rows: WeightedData,
-    known: Intake | DesignedIntake,
+    facts: Intake | DesignedIntake,
     design: Design,
     *,
     shortfall: Shortfall | None = None,
     **about: Any,
 ) -> Coreset:
     """Return rows of a stream as a coreset, with the labels, groups and totals of the stream so far."""
-    design = replace(design, groups=known.groupings)
+    design = replace(design, groups=facts.groupings)
     return finish(
-        known.settled(rows),
-        shortfall=None if shortfall is None else shortfall.mirrored(known.sign),
-        design=design.with_weights() if known.weighted else design,
-        classes=known.classes,
-        n_total=known.n_rows,
-        weight_total=known.weight_total,
-        **({} if known.observations is None else known.observations.facts(known.weight_total, flipped=known.sign < 0)),
+        facts.settled(rows),
+        shortfall=None if shortfall is None else shortfall.mirrored(facts.sign),
+        design=design.with_weights() if facts.weighted else design,
+        classes=facts.classes,
+        n_total=facts.n_rows,
+        weight_total=facts.weight_total,
+        **({} if facts.observations is None else facts.observations.facts(facts.weight_total, flipped=facts.sign < 0)),
         **about,
     )
 
@@ -340,23 +340,23 @@ def build_coreset(
     ('Intercept', 'age', 'device[tablet]', 'age:device[tablet]')
     """
     chosen = method_of(method, options)
-    known = sought_family(family, design, exposure, data)
+    sought = sought_family(family, design, exposure, data)
     seed = check_seed(one_seed(random_state, random_seed))
     wanted = None if size == "auto" else check_integer(size, "size", low=1)
-    check_serves(chosen, known.name, METHODS)
-    chosen.check(wanted, known.name)
+    check_serves(chosen, sought.name, METHODS)
+    chosen.check(wanted, sought.name)
     if is_stream(data):
         check_once(chosen, standardize)
     _check_design(data, intercept, standardize, formula)
     columns = {"label": label, "weights": weights, "offset": offset, "trials": trials, "exposure": exposure}
     columns |= {"groups": groups, "positive": positive, "missing": missing}
     if design is None:
-        columns |= {"formula": formula, "once": True, "response": known.response}
+        columns |= {"formula": formula, "once": True, "response": sought.response}
         dataset = open_designed(data, y, progress=progressbar, **columns)
     else:
         _check_no_columns(intercept=intercept, standardize=standardize, formula=formula)
         dataset = open_in(design, data, y, learn_groups=True, progress=progressbar, **columns)
-    core = build_dataset(dataset, chosen, wanted, seed, known, intercept=intercept, standardize=standardize)
+    core = build_dataset(dataset, chosen, wanted, seed, sought, intercept=intercept, standardize=standardize)
     return _of(data, core)
 
 
@@ -459,21 +459,21 @@ def all_rows(
     >>> full.X.shape, full.weight_total, full.method
     ((5000, 2), 5000.0, 'full')
     """
-    known = sought_family(family, design, exposure, data)
+    sought = sought_family(family, design, exposure, data)
     _check_design(data, intercept, standardize, formula)
     columns = {"label": label, "weights": weights, "offset": offset, "trials": trials, "exposure": exposure}
     columns |= {"groups": groups, "positive": positive, "missing": missing}
     if design is None:
         if new_groups:
             raise ValueError("new_groups=True, but design is missing: all groups are new; give design=core.design")
-        dataset = open_designed(data, y, formula=formula, progress=progressbar, response=known.response, **columns)
+        dataset = open_designed(data, y, formula=formula, progress=progressbar, response=sought.response, **columns)
         dataset = designed(dataset, intercept, standardize)
     else:
         _check_no_columns(intercept=intercept, standardize=standardize, formula=formula)
         dataset = open_in(design, data, y, new_groups=new_groups, progress=progressbar, **columns)
     _ = dataset.scan  # checks the rows
     rows = dataset.load()
-    return _of(data, finish_dataset(rows, dataset, method="full", family=known.name, params={}, random_state=0))
+    return _of(data, finish_dataset(rows, dataset, method="full", family=sought.name, params={}, random_state=0))
 
 
 def _check_design(data: Any, intercept: bool, standardize: bool, formula: str | None) -> None:

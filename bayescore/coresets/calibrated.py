@@ -91,16 +91,16 @@ def smallest_within(tried: Iterable[C], tolerance: float) -> C:
 def size_curve(tried: Iterable[Candidate]) -> list[dict[str, Any]]:
     """Return the sizes that were tried and their errors, as ``core.params["size_curve"]`` has them."""
     ordered = sorted(tried, key=lambda one: one.size)
-    errors = [{f"{name}_error": own for name, own in one.errors._asdict().items()} for one in ordered]
-    return [{"size": one.size, **own} for one, own in zip(ordered, errors, strict=True)]
+    errors = [{f"{name}_error": value for name, value in one.errors._asdict().items()} for one in ordered]
+    return [{"size": one.size, **figures} for one, figures in zip(ordered, errors, strict=True)]
 
 
 def check_one_mode(prior: Prior | Mapping[str, Prior] | PriorOfDesign | None, matched: str) -> None:
     """Raise unless a mode can be found under `prior`; `matched` says what is done with the likelihood."""
     if callable(prior):
         return
-    known = prior_of(prior, list(prior) if isinstance(prior, Mapping) else ())
-    if not (known.closed_form and known.unimodal):
+    resolved = prior_of(prior, list(prior) if isinstance(prior, Mapping) else ())
+    if not (resolved.closed_form and resolved.unimodal):
         raise ValueError(
             f"prior={prior} has more than one mode or no density in closed form; leave prior out: only the likelihood "
             f"is {matched}, and the coreset serves other priors"
@@ -231,13 +231,13 @@ class Calibrated(PredictingMethod):
             n_sample = sample_rows(shares.reach, tolerance, D)
             return survey(dataset, shares, start, n_sample, (seeds[-2], seeds[-3]))
 
-        shares, found = full_mode(dataset, family, prior, seeds[:MAX_PILOTS], look)
-        calibration = Calibration(dataset, prior, shares, found, seeds[-1], seeds[-2], start, largest_size)
+        shares, look_at_mode = full_mode(dataset, family, prior, seeds[:MAX_PILOTS], look)
+        calibration = Calibration(dataset, prior, shares, look_at_mode, seeds[-1], seeds[-2], start, largest_size)
         if start == n_rows:  # all rows, with their own weights
             curve = [replace(calibration.fit(start), errors=Errors(0.0, 0.0, 0.0))]
         else:
             curve = calibration.search(start, tolerance) if size is None else calibration.asked(start, tolerance)
-        return curve, (shares.laplace.theta, found.part)
+        return curve, (shares.laplace.theta, look_at_mode.part)
 
     def reduce(self, rows: WeightedData, request: ReduceRequest) -> ReduceResult:
         """Return fewer rows that meet the totals of `rows` at the anchor, or at their own mode."""
@@ -248,8 +248,8 @@ class Calibrated(PredictingMethod):
         every = Chosen(rows, np.ones(len(rows)), len(rows))
         shares = Shares.estimated(laplace, every, dataset.scan.weight_total)
         draw_seed = int(np.random.default_rng(request.seed).integers(2**62))
-        found = survey(dataset, shares, request.size, 0, (draw_seed, 0), part=part)
-        calibration = Calibration(dataset, prior, shares, found, 0, draw_seed, request.size, request.size)
+        surveyed = survey(dataset, shares, request.size, 0, (draw_seed, 0), part=part)
+        calibration = Calibration(dataset, prior, shares, surveyed, 0, draw_seed, request.size, request.size)
         fitted = calibration.fit(request.size, sds=False)  # what nodes meet must add up
         missed = shortfall_of(fitted.rows, theta, part, family)
         return ReduceResult(fitted.rows, fitted.residual_mean, anchor=theta, shortfall=missed)

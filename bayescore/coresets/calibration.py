@@ -210,14 +210,14 @@ def fit_weights(
             return WeightFit(factors, totals - shares @ factors, r, step)
         length = 1.0
         while True:
-            there = dual(r + length * direction)
-            if there[0] <= value + 1e-4 * length * slope + 1e-13 * abs(value):
+            ahead = dual(r + length * direction)
+            if ahead[0] <= value + 1e-4 * length * slope + 1e-13 * abs(value):
                 break
             length *= 0.5
             if length < 1e-12:
                 return WeightFit(factors, totals - shares @ factors, r, step)
         r = r + length * direction
-        value, gradient, factors = there
+        value, gradient, factors = ahead
     return WeightFit(factors, totals - shares @ factors, r, max_steps)
 
 
@@ -313,8 +313,8 @@ class Calibration:
 
     def widened(self) -> "Calibration":
         """Return the same with candidates for the largest size; one pass."""
-        found = survey(self.dataset, self.shares, self.largest, 0, (self.draw_seed, 0), part=self.survey.part)
-        return replace(self, survey=self.survey._replace(candidates=found.candidates), reach=self.largest)
+        surveyed = survey(self.dataset, self.shares, self.largest, 0, (self.draw_seed, 0), part=self.survey.part)
+        return replace(self, survey=self.survey._replace(candidates=surveyed.candidates), reach=self.largest)
 
     @property
     def problem(self) -> FullDataPosterior:
@@ -326,15 +326,15 @@ class Calibration:
     def drawn(self, size: int, trials: Sequence[Trial]) -> tuple[WeightedData, int]:
         """Return `size` rows, drawn by score and curvature and by what moved the log-likelihood in `trials`."""
         candidates, total = self.survey.candidates, self.survey.total
-        found = [trial.candidates for trial in trials if trial.candidates is not None]
-        if not found:
+        earlier = [trial.candidates for trial in trials if trial.candidates is not None]
+        if not earlier:
             return choose(candidates, size, total)
-        known = distinct([candidates, *found])
-        p = self.shares.probability(known.rows) / total
+        pool = distinct([candidates, *earlier])
+        p = self.shares.probability(pool.rows) / total
         for trial in trials:
-            p += trial.probability(known.rows) / (trial.total * len(trials))
-        u = known.key * known.probability
-        return choose(Candidates(p, u / p, known.position, known.rows), size, 2.0)
+            p += trial.probability(pool.rows) / (trial.total * len(trials))
+        u = pool.key * pool.probability
+        return choose(Candidates(p, u / p, pool.position, pool.rows), size, 2.0)
 
     def fit(self, size: int, trials: Sequence[Trial] = (), *, sds: bool = True) -> Fitted:
         """Fit the weights of `size` rows, to the draws of the last of `trials` too.
@@ -374,9 +374,9 @@ class Calibration:
         """
         laplace = self.shares.laplace
         prior = prior_part(laplace.theta, self.prior)
-        own = likelihood_terms(laplace.theta, rows.with_weights(rows.weights * factors), laplace.family) + prior
+        terms = likelihood_terms(laplace.theta, rows.with_weights(rows.weights * factors), laplace.family) + prior
         try:
-            spread = factor_of_inverse(own.precision)
+            spread = factor_of_inverse(terms.precision)
         except DataError:  # of a likelihood that is not log-concave
             return np.zeros(len(laplace.theta))
         scale = factor_of_inverse((self.survey.part + prior).precision)

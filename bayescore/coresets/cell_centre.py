@@ -84,7 +84,7 @@ class Points:
         Q = len(at.columns)
         sd = math.sqrt(float(at.prior[0, 0]))
         axis, log_mass = normal_nodes(_NODES[Q]) if Q > 1 or sd < NORMAL_BELOW else normal_steps(_STEP / sd)
-        grid, masses = (np.stack([own.ravel() for own in np.meshgrid(*[each] * Q)]) for each in (axis, log_mass))
+        grid, masses = (np.stack([part.ravel() for part in np.meshgrid(*[each] * Q)]) for each in (axis, log_mass))
         L = np.zeros_like(at.variance)
         L[:-1] = np.linalg.cholesky(at.variance[:-1])
         effects = at.mean[:, :, None] + L @ grid
@@ -97,8 +97,8 @@ class Points:
         values = np.zeros_like(self.log_prior)
 
         def sums() -> Iterator[BlockSums]:
-            for part, own in dataset.map(partial(_look, self), "effects of cells", canonical=True, here=True):
-                add_lines(values, part.cells, own)
+            for part, sums_of_block in dataset.map(partial(_look, self), "effects of cells", canonical=True, here=True):
+                add_lines(values, part.cells, sums_of_block)
                 yield part
 
         return total(sums(), self.at), values
@@ -108,8 +108,8 @@ class Points:
         values = np.zeros_like(self.log_prior)
         for start in range(0, len(rows), MAX_BLOCK_ROWS):
             block = rows.take(slice(start, start + MAX_BLOCK_ROWS))
-            found, places = local_codes(block, len(self.effects) - 1)
-            add_lines(values, found, _values(self, block, found, places))
+            occupied, places = local_codes(block, len(self.effects) - 1)
+            add_lines(values, occupied, _values(self, block, occupied, places))
         return values
 
     def shares(self, values: FloatArray) -> FloatArray:
@@ -125,9 +125,9 @@ class Points:
         variance[-1] = np.eye(variance.shape[1])
         return mean, np.linalg.inv(variance)
 
-    def log_p(self, rows: WeightedData, own: IntArray) -> FloatArray:
-        """Return log-likelihoods of rows of cells `own` at the nodes, averaged over beta given those, shape (n, K)."""
-        return self._of_rows(rows, own, 0)
+    def log_p(self, rows: WeightedData, cell: IntArray) -> FloatArray:
+        """Return log-likelihoods of rows of cells `cell` at the nodes, averaged over beta given those, shape (n, K)."""
+        return self._of_rows(rows, cell, 0)
 
     def excess(self, shares: FloatArray, dataset: Dataset) -> FloatArray:
         """Return by how much the score of beta, shape (p,), is more on average over w than over q; one pass."""
@@ -154,8 +154,8 @@ class Points:
     def _louis(self, parts: Iterable[tuple[IntArray, FloatArray, FloatArray]]) -> FloatArray:
         (C, Q, _), p = self.effects.shape, len(self.at.beta)
         scores, curvature = np.zeros((C, Q + Q * (Q + 1) // 2, p)), np.zeros((p, p))
-        for found, own, more in parts:
-            add_lines(scores.reshape(C, -1), found, own.reshape(len(found), -1))
+        for occupied, information, more in parts:
+            add_lines(scores.reshape(C, -1), occupied, information.reshape(len(occupied), -1))
             curvature += more
         return np.asarray(curvature - np.einsum("cjp,cjr->pr", scores[:-1], scores[:-1]))
 
@@ -172,16 +172,16 @@ class Points:
             out[cut] = root[cut] * np.linalg.qr(root[cut] * powers.transpose(0, 2, 1))[0][:, :, 1:]
         return out
 
-    def _nodes(self, rows: WeightedData, own: IntArray) -> "_RowNodes":
-        """Return what the kernel below reads of rows of cells `own`."""
+    def _nodes(self, rows: WeightedData, cell: IntArray) -> "_RowNodes":
+        """Return what the kernel below reads of rows of cells `cell`."""
         eta = rows.X @ self.at.beta + (0.0 if rows.offset is None else rows.offset)
-        variance, z = self.at.spread(rows.X, own), self.at.multipliers(rows.X)
-        return _RowNodes(eta, variance, z, own, self.effects, rows.y, rows.weights)
+        variance, z = self.at.spread(rows.X, cell), self.at.multipliers(rows.X)
+        return _RowNodes(eta, variance, z, cell, self.effects, rows.y, rows.weights)
 
-    def _of_rows(self, rows: WeightedData, own: IntArray, order: int) -> FloatArray:
+    def _of_rows(self, rows: WeightedData, cell: IntArray, order: int) -> FloatArray:
         """Return what `_add` adds of each row, shape (n, K)."""
         out = np.zeros((len(rows), len(self.mass)))
-        _add(self._nodes(rows, own), self.family, order, np.arange(len(rows)), out)
+        _add(self._nodes(rows, cell), self.family, order, np.arange(len(rows)), out)
         return out
 
 
@@ -233,27 +233,27 @@ def _add(rows: _RowNodes, family: Family, order: int, place: IntArray, out: Floa
                 out[place[n], k] += rows.weights[n] * averaged
 
 
-def _values(points: Points, block: WeightedData, found: IntArray, places: IntArray) -> FloatArray:
-    """Return phi at their nodes of the cells `found`, those of rows at `places`, shape (C, K)."""
-    out = np.zeros((len(found), len(points.mass)))
-    _add(points._nodes(block, found[places]), points.family, 0, places, out)
+def _values(points: Points, block: WeightedData, occupied: IntArray, places: IntArray) -> FloatArray:
+    """Return phi at the nodes of the cells `occupied`, whose rows are at `places`, shape (C, K)."""
+    out = np.zeros((len(occupied), len(points.mass)))
+    _add(points._nodes(block, occupied[places]), points.family, 0, places, out)
     return out
 
 
 def _look(points: Points, _: int, block: WeightedData) -> tuple[BlockSums, FloatArray]:
     """Return the sums of a block, and phi of its cells at their nodes."""
-    found, places = local_codes(block, len(points.effects) - 1)
-    return block_sums(points.at, points.family, block, found, places), _values(points, block, found, places)
+    occupied, places = local_codes(block, len(points.effects) - 1)
+    return block_sums(points.at, points.family, block, occupied, places), _values(points, block, occupied, places)
 
 
 @jit
-def _dot(values: FloatArray, tables: FloatArray, own: IntArray) -> FloatArray:
+def _dot(values: FloatArray, tables: FloatArray, cell: IntArray) -> FloatArray:
     """Return sums over the nodes of values, shape (n, K), times those of the rows' cells, (C, K, J): shape (n, J)."""
-    out = np.zeros((len(own), tables.shape[2]))
-    for n in range(len(own)):
+    out = np.zeros((len(cell), tables.shape[2]))
+    for n in range(len(cell)):
         for k in range(tables.shape[1]):
             for j in range(tables.shape[2]):
-                out[n, j] += values[n, k] * tables[own[n], k, j]
+                out[n, j] += values[n, k] * tables[cell[n], k, j]
     return out
 
 
@@ -268,8 +268,8 @@ def _add_products(scores: FloatArray, X: FloatArray, place: IntArray, out: Float
 
 def _excess(points: Points, shares: FloatArray, _: int, block: WeightedData) -> FloatArray:
     assert block.group is not None
-    own = np.where(block.group[:, 0] < 0, len(shares) - 1, block.group[:, 0])
-    score = _dot(points._of_rows(block, own, 1), (shares - points.mass)[:, :, None], own)[:, 0]
+    cell = np.where(block.group[:, 0] < 0, len(shares) - 1, block.group[:, 0])
+    score = _dot(points._of_rows(block, cell, 1), (shares - points.mass)[:, :, None], cell)[:, 0]
     return np.asarray(score @ block.X)
 
 
@@ -277,12 +277,12 @@ def _information(
     points: Points, shares: FloatArray, basis: FloatArray, _: int, block: WeightedData
 ) -> tuple[IntArray, FloatArray, FloatArray]:
     """Return sums of scores over `basis` by cell, shape (C, J, p), and of curvatures over w less q, (p, p)."""
-    found, places = local_codes(block, len(basis) - 1)
-    own: IntArray = found[places]
-    sums = np.zeros((len(found), basis.shape[2], block.X.shape[1]))
-    _add_products(_dot(points._of_rows(block, own, 1), basis, own), block.X, places, sums)
-    more = _dot(points._of_rows(block, own, 2), (shares - points.mass)[:, :, None], own)
-    return found, sums, block.X.T @ (block.X * more)
+    occupied, places = local_codes(block, len(basis) - 1)
+    cell: IntArray = occupied[places]
+    sums = np.zeros((len(occupied), basis.shape[2], block.X.shape[1]))
+    _add_products(_dot(points._of_rows(block, cell, 1), basis, cell), block.X, places, sums)
+    more = _dot(points._of_rows(block, cell, 2), (shares - points.mass)[:, :, None], cell)
+    return occupied, sums, block.X.T @ (block.X * more)
 
 
 def shapes(shares: FloatArray, gap: FloatArray) -> FloatArray:
@@ -362,7 +362,7 @@ class Centre:
 
 
 def _solved(
-    sums: CellSums, at: CellPosterior, own: Derivatives, covariance: FloatArray, unit: FloatArray
+    sums: CellSums, at: CellPosterior, prior_terms: Derivatives, covariance: FloatArray, unit: FloatArray
 ) -> CellPosterior:
     """Return the density in balance if slopes were linear, given S and the prior's terms at beta.
 
@@ -372,10 +372,10 @@ def _solved(
     V = np.linalg.inv(sums.information + inverse)
     V[-1] = 0.0
     pull, W = sums.score - at.mean @ inverse, V @ sums.cross
-    precision = sums.precision + own.precision - np.einsum("cqp,cqr->pr", sums.cross, W)
+    precision = sums.precision + prior_terms.precision - np.einsum("cqp,cqr->pr", sums.cross, W)
     if (np.diagonal(precision) < _LOST_DIGITS * np.diagonal(sums.precision)).any():
         raise np.linalg.LinAlgError("what the effects leave of the curvature is lost in rounding")
-    gradient = sums.gradient + own.gradient - np.einsum("cqp,cq->p", W, pull)
+    gradient = sums.gradient + prior_terms.gradient - np.einsum("cqp,cq->p", W, pull)
     factor = factor_of_inverse(precision)
     move = factor @ (factor.T @ gradient)
     mean = at.mean + np.clip(np.einsum("cqr,cr->cq", V, pull) - W @ move, -_FAR * unit, _FAR * unit)
@@ -384,9 +384,9 @@ def _solved(
 
 def _step(sums: CellSums, at: CellPosterior, prior: Prior, unit: FloatArray) -> CellPosterior:
     """Return the density, and S, that would be in balance if slopes were linear, or what is as far on the way there."""
-    covariance, own = at.prior, prior_part(at.beta, prior)
+    covariance, prior_terms = at.prior, prior_part(at.beta, prior)
     for _ in range(_SCORINGS):
-        root, change = _scored(_solved(sums, at, own, covariance, unit), unit)
+        root, change = _scored(_solved(sums, at, prior_terms, covariance, unit), unit)
         values, vectors = np.linalg.eigh(change)
         root = root @ (vectors * np.exp(0.5 * np.clip(values, -_LONGEST, _LONGEST)))
         root *= np.minimum(1.0, MOST_SD * unit / np.sqrt((root**2).sum(axis=1)))[:, None]
@@ -394,7 +394,7 @@ def _step(sums: CellSums, at: CellPosterior, prior: Prior, unit: FloatArray) -> 
         sd = np.sqrt(np.diagonal(covariance))
         if (np.abs(covariance - before) < _STILL * math.sqrt(2.0 / len(at.mean)) * np.outer(sd, sd)).all():
             break
-    return _solved(sums, at, own, covariance, unit)
+    return _solved(sums, at, prior_terms, covariance, unit)
 
 
 def _scored(at: CellPosterior, unit: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -411,10 +411,10 @@ def _scored(at: CellPosterior, unit: FloatArray) -> tuple[FloatArray, FloatArray
     return L, np.asarray(0.5 * (change + change.T))
 
 
-def _by_quadrature(found: Centre) -> tuple[CellSums, CellPosterior]:
+def _by_quadrature(centre: Centre) -> tuple[CellSums, CellPosterior]:
     """Return sums whose effects, given them, have the moments that quadrature finds, and the density there."""
-    sums, at = found.sums, found.points.at
-    mean, precision = found.points.moments(found.shares)
+    sums, at = centre.sums, centre.points.at
+    mean, precision = centre.points.moments(centre.shares)
     inverse = np.linalg.inv(at.prior)
     least = _LEAST_INFORMATION * np.linalg.eigvalsh(inverse)[0]
     values, vectors = np.linalg.eigh(precision - inverse)
@@ -423,14 +423,14 @@ def _by_quadrature(found: Centre) -> tuple[CellSums, CellPosterior]:
     information[-1] = slope[-1] = 0.0
     cross = information @ slope
     curvature = sums.precision + np.einsum("cqp,cqr->pr", slope, cross - sums.cross)
-    own = sums._replace(
+    summed = sums._replace(
         score=mean @ inverse,
         information=information,
         cross=cross,
-        gradient=sums.gradient + found.excess,
+        gradient=sums.gradient + centre.excess,
         precision=curvature,
     )
-    return own, replace(at, mean=mean)
+    return summed, replace(at, mean=mean)
 
 
 def centre_of(dataset: Dataset, start: CellPosterior, family: Family, prior: Prior, *, unit: FloatArray) -> Centre:
@@ -447,15 +447,15 @@ def centre_of(dataset: Dataset, start: CellPosterior, family: Family, prior: Pri
     at, before, best = way.at, None, None
     for _ in range(_MAX_TURNS):
         try:
-            found = _about(dataset, at, family)
-            there = _ahead(*_by_quadrature(found), prior, unit)
+            centre = _about(dataset, at, family)
+            ahead = _ahead(*_by_quadrature(centre), prior, unit)
         except np.linalg.LinAlgError:  # a variance with no inverse
             break
-        last = math.inf if there is None else _gap(at, there, unit)
-        best = replace(found, last=last) if best is None or last < best.last else best
-        if there is None or last < NEAR or not last < _APART * best.last:
+        last = math.inf if ahead is None else _gap(at, ahead, unit)
+        best = replace(centre, last=last) if best is None or last < best.last else best
+        if ahead is None or last < NEAR or not last < _APART * best.last:
             break
-        before, at = at, there if before is None else _damped(before, at, there)
+        before, at = at, ahead if before is None else _damped(before, at, ahead)
     if best is None or not best.last < _LOST:
         raise ArithmeticError(
             "the posterior's centre, about which groups are condensed, was not found: give a narrower prior=, or "
@@ -482,20 +482,20 @@ class _Way:
         self.at, self._origin, self._end, self._unit = at, at, at, unit
         self._share, self._last = 1.0, math.inf
 
-    def go(self, there: CellPosterior | None) -> bool:
-        """Go on to `there`, None if there is no step, or back; return whether it is near the end."""
-        step = math.inf if there is None else _gap(self.at, there, self._unit)
-        if there is None or not step < max(_FURTHER * self._last, NEAR):
+    def go(self, ahead: CellPosterior | None) -> bool:
+        """Go on to `ahead`, None if there is no step, or back; return whether it is near the end."""
+        step = math.inf if ahead is None else _gap(self.at, ahead, self._unit)
+        if ahead is None or not step < max(_FURTHER * self._last, NEAR):
             self._share *= _SHORTER
             self.at = _between(self._origin, self._end, self._share)
             return False
         # as far as the steps after this one lead, if they shrink as this one did
         left = step * step / (self._last - step) if self._share == 1.0 and step < self._last < math.inf else math.inf
         near = (step < NEAR and self._last < math.inf) or (step < _NEARLY and left < NEAR)  # the first is from a point
-        near = near and _gap_of_effects(self.at, there) < _COVERED
-        there = _damped(self._origin, self.at, there)
-        self._origin, self._end, self._share, self._last = self.at, there, 1.0, step
-        self.at = there
+        near = near and _gap_of_effects(self.at, ahead) < _COVERED
+        ahead = _damped(self._origin, self.at, ahead)
+        self._origin, self._end, self._share, self._last = self.at, ahead, 1.0, step
+        self.at = ahead
         return near
 
     def back(self) -> None:
@@ -519,11 +519,11 @@ def _between(one: CellPosterior, other: CellPosterior, share: float) -> CellPost
     return replace(one, **{name: (1.0 - share) * getattr(one, name) + share * getattr(other, name) for name in parts})
 
 
-def _damped(before: CellPosterior, at: CellPosterior, there: CellPosterior) -> CellPosterior:
+def _damped(before: CellPosterior, at: CellPosterior, ahead: CellPosterior) -> CellPosterior:
     """Return the density to go on to: half the way where an sd of effects turns round and goes back far."""
-    sizes = np.log([np.diagonal(own.prior) for own in (before, at, there)])
+    sizes = np.log([np.diagonal(posterior.prior) for posterior in (before, at, ahead)])
     first, second = np.diff(sizes, axis=0)
-    return _between(at, there, 0.5) if (first * second < -_TURNED * first**2).any() else there
+    return _between(at, ahead, 0.5) if (first * second < -_TURNED * first**2).any() else ahead
 
 
 def _gap(one: CellPosterior, other: CellPosterior, unit: FloatArray) -> float:
@@ -534,8 +534,8 @@ def _gap(one: CellPosterior, other: CellPosterior, unit: FloatArray) -> float:
     """
     moved = np.abs(other.beta - one.beta) / other.sds
     variance = np.diagonal(other.prior)
-    told = 1.0 / np.diagonal(other.variance[:-1], axis1=1, axis2=2) - 1.0 / variance
-    share = np.clip(told / (told + 1.0 / np.maximum(variance, (LEAST_SD * unit) ** 2)), 0.0, 1.0)
+    information = 1.0 / np.diagonal(other.variance[:-1], axis1=1, axis2=2) - 1.0 / variance
+    share = np.clip(information / (information + 1.0 / np.maximum(variance, (LEAST_SD * unit) ** 2)), 0.0, 1.0)
     turned = 0.5 * np.abs(np.log(variance / np.diagonal(one.prior))) * np.sqrt(2.0 * (share**2).sum(axis=0))
     return float(max(moved.max(), turned.max()))
 

@@ -61,8 +61,8 @@ class CellDirections:
 
     def of(self, cells: NDArray[np.bool_]) -> "CellDirections":
         """Return those of some cells; the others, of C in all, have none."""
-        own = cells[:, None, None]
-        return CellDirections(self.v * own, self.u * own, self.x * own)
+        index = cells[:, None, None]
+        return CellDirections(self.v * index, self.u * index, self.x * index)
 
     def slope(self, cross: FloatArray) -> FloatArray:
         """Return M = H^-1 B, shape (C, Q, p), given B."""
@@ -75,18 +75,18 @@ def directions_of(sums: CellSums, at: CellPosterior) -> CellDirections:
     V[-1] = np.eye(V.shape[1])
     L, B = np.linalg.cholesky(V), sums.cross
     mu, Q = np.linalg.eigh(L.transpose(0, 2, 1) @ sums.information @ L)
-    told = mu > _LEAST
-    size = np.sqrt(np.where(told, mu, 1.0)) * told
-    u = (L @ Q).transpose(0, 2, 1) * np.where(told, 1.0 / np.where(told, size, 1.0), 0.0)[:, :, None]
+    informed = mu > _LEAST
+    size = np.sqrt(np.where(informed, mu, 1.0)) * informed
+    u = (L @ Q).transpose(0, 2, 1) * np.where(informed, 1.0 / np.where(informed, size, 1.0), 0.0)[:, :, None]
     v = np.linalg.solve(L.transpose(0, 2, 1), Q).transpose(0, 2, 1) * size[:, :, None]
-    v, u = _turned(v, u, told, sums.third)
+    v, u = _turned(v, u, informed, sums.third)
     x = np.einsum("ckq,cqp->ckp", u, B)
     if not at.free:
         x[:, :, at.columns] = v  # the same but for rounding
     return CellDirections(v, u, x)
 
 
-def _turned(v: FloatArray, u: FloatArray, told: np.ndarray, third: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _turned(v: FloatArray, u: FloatArray, informed: np.ndarray, third: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return directions turned in pairs until the squares of third derivatives along them add up to most."""
     K = v.shape[1]
     angle = 0.5 * np.pi * np.arange(_ANGLES) / _ANGLES
@@ -96,7 +96,7 @@ def _turned(v: FloatArray, u: FloatArray, told: np.ndarray, third: FloatArray) -
             for j in range(i):
                 a, b = u[:, i], u[:, j]
                 t = [_along(third, *one) for one in ((a, a, a), (a, a, b), (a, b, b), (b, b, b))]
-                best = _best_angle(t, cos, sin) * (told[:, i] & told[:, j])
+                best = _best_angle(t, cos, sin) * (informed[:, i] & informed[:, j])
                 c, s = np.cos(best)[:, None], np.sin(best)[:, None]
                 for w in (u, v):
                     w[:, i], w[:, j] = c * w[:, i] + s * w[:, j], c * w[:, j] - s * w[:, i]
@@ -181,19 +181,19 @@ _TIGHTER = 0.2  # of the limit: what one pseudo-row misses at most before others
 _FLAT = 1e-6  # of the largest, sd over the nodes below which a row says nothing
 
 
-def matched(found: Centre, along: CellDirections, limit: float) -> tuple[WeightedData, FloatArray]:
+def matched(centre: Centre, along: CellDirections, limit: float) -> tuple[WeightedData, FloatArray]:
     """Return pseudo-rows of all cells, and by how much they miss the shape of the cells' log-likelihoods, shape (C,).
 
     They give the effects of each cell the mean and variance that its rows give them, by quadrature. What they miss is
     the sd, over the effects given the rows, of the difference of log-likelihoods; where it is not far below `limit`
     other curvatures of pseudo-rows are tried.
     """
-    rows, missed = _balanced(found, along, _TIMES[0])
-    for times in () if found.points.at.free else _TIMES[1:]:
+    rows, missed = _balanced(centre, along, _TIMES[0])
+    for times in () if centre.points.at.free else _TIMES[1:]:
         far = np.append(missed > _TIGHTER * limit, False)
         if not far.any():
             break
-        others, more = _balanced(found, along.of(far), times)
+        others, more = _balanced(centre, along.of(far), times)
         better = far & np.append(more < missed, False)
         assert rows.group is not None
         assert others.group is not None
@@ -202,9 +202,9 @@ def matched(found: Centre, along: CellDirections, limit: float) -> tuple[Weighte
     return rows, missed
 
 
-def _balanced(found: Centre, along: CellDirections, times: float) -> tuple[WeightedData, FloatArray]:
-    points, sums = found.points, found.sums
-    mean, precision = points.moments(found.shares)
+def _balanced(centre: Centre, along: CellDirections, times: float) -> tuple[WeightedData, FloatArray]:
+    points, sums = centre.points, centre.sums
+    mean, precision = points.moments(centre.shares)
     score, curvature = np.zeros(along.told.shape), np.ones(along.told.shape)
     for left in reversed(range(_ROUNDS)):
         rows = pseudo_rows_of(sums, points, along, (score, curvature), times)
@@ -214,10 +214,10 @@ def _balanced(found: Centre, along: CellDirections, times: float) -> tuple[Weigh
             score = score + np.einsum("ckq,cqr,cr->ck", along.u, precision, mean - here)
             more = 1.0 + np.einsum("ckq,cqr,ckr->ck", along.u, precision - narrow, along.u)
             curvature = curvature * np.clip(more, 1.0 / _MOST, _MOST)
-    return rows, shapes(found.shares, found.values - values)[:-1]
+    return rows, shapes(centre.shares, centre.values - values)[:-1]
 
 
-def several(found: Centre, slope: FloatArray, kept: WeightedData, limit: float) -> tuple[WeightedData, IntArray]:
+def several(centre: Centre, slope: FloatArray, kept: WeightedData, limit: float) -> tuple[WeightedData, IntArray]:
     """Return pseudo-rows of cells for which one an effect does not do, as of rows of one label, and those cells.
 
     They are fewer of the cell's rows with more weight. Rows are chosen one after the other, each the one nearest what
@@ -226,18 +226,18 @@ def several(found: Centre, slope: FloatArray, kept: WeightedData, limit: float) 
     need as many as they have rows, or whose shape is then off by more than a part of `limit`, have none.
     """
     assert kept.group is not None
-    points, shares = found.points, found.shares
+    points, shares = centre.points, centre.shares
     kept, parts = kept.take(np.argsort(kept.group[:, 0], kind="stable")), [kept.take(slice(0))]
     assert kept.group is not None
     for c, start, size in zip(*np.unique(kept.group[:, 0], return_index=True, return_counts=True), strict=True):
         rows = kept.take(slice(start, start + size))
-        own, share = np.full(len(rows), c), shares[c]
+        cells, share = np.full(len(rows), c), shares[c]
         X = points.at.multipliers(rows.X) @ slope[c]
         offset = (rows.X - X) @ points.at.beta + (0.0 if rows.offset is None else rows.offset)
         pseudo = replace(rows, X=X, offset=offset, index=np.full(len(X), NO_ROW))
         columns, target = (
             (log_p - (log_p @ share)[:, None]).T * np.sqrt(share)[:, None]
-            for log_p in (points.log_p(pseudo, own), points.log_p(rows, own).sum(axis=0, keepdims=True))
+            for log_p in (points.log_p(pseudo, cells), points.log_p(rows, cells).sum(axis=0, keepdims=True))
         )
         weights = _weights(columns, target[:, 0], _TIGHTER * limit)
         if weights is not None:
@@ -261,11 +261,11 @@ def _weights(columns: FloatArray, target: FloatArray, limit: float) -> FloatArra
         if not gain.max() > 0.0:
             return None
         chosen.append(largest(gain))
-        found, miss = nnls(unit[:, chosen], target)
+        solution, miss = nnls(unit[:, chosen], target)
         if miss < limit:
-            weights[chosen] = np.where(found > _FLAT * found.max(), found / size[chosen], 0.0)
+            weights[chosen] = np.where(solution > _FLAT * solution.max(), solution / size[chosen], 0.0)
             return weights
-        left = target - unit[:, chosen] @ found
+        left = target - unit[:, chosen] @ solution
     return None
 
 
@@ -294,21 +294,21 @@ class Inside:
     missed: FloatArray
 
 
-def rows_within(dataset: Dataset, found: Centre, along: CellDirections, inside: Inside) -> tuple[WeightedData, float]:
+def rows_within(dataset: Dataset, centre: Centre, along: CellDirections, inside: Inside) -> tuple[WeightedData, float]:
     """Return pseudo-rows of no cell, failures and successes; two passes.
 
     And by how many sds of a coefficient the gradient that is left moves the mean at most.
     """
-    points, sums, at = found.points, found.sums, found.points.at
+    points, sums, at = centre.points, centre.sums, centre.points.at
     slope, rows = along.slope(sums.cross), stack([inside.pseudo, inside.kept])
-    shares, own = points.shares(points.values_of(rows)), sums_of_rows(rows, at, points.family)
-    gradient = sums.gradient + found.excess - own.gradient - points.excess_of(shares, rows)
-    curvature = sums.precision + points.information(found.shares, dataset)
-    curvature -= own.precision + points.information_of(shares, rows)
+    shares, row_sums = points.shares(points.values_of(rows)), sums_of_rows(rows, at, points.family)
+    gradient = sums.gradient + centre.excess - row_sums.gradient - points.excess_of(shares, rows)
+    curvature = sums.precision + points.information(centre.shares, dataset)
+    curvature -= row_sums.precision + points.information_of(shares, rows)
     mu, Q = np.linalg.eigh(at.factor.T @ curvature @ at.factor)
-    told = mu > _NOTHING
-    flat = Q[:, ~told & (mu > -_LESS)]
-    mu, Q = mu[told], oriented(Q[:, told])
+    informed = mu > _NOTHING
+    flat = Q[:, ~informed & (mu > -_LESS)]
+    mu, Q = mu[informed], oriented(Q[:, informed])
     v = linalg.solve_triangular(at.factor, Q * np.sqrt(mu), trans="T", lower=True)
     u = at.factor @ Q / np.sqrt(mu)
     work = partial(_higher, points, (inside.merged, slope @ u, u))
@@ -316,15 +316,15 @@ def rows_within(dataset: Dataset, found: Centre, along: CellDirections, inside: 
     within = as_rows(v, at.beta, solve(Wanted(u.T @ gradient, third, fourth, mu), points.family))
     rest = flat @ (flat.T @ (at.factor.T @ gradient))
     if np.linalg.norm(rest) > _SHIFT:
-        within = stack([within, _flat(rest, found)])
+        within = stack([within, _flat(rest, centre)])
     within = replace(within, group=np.full((len(within), 1), NO_GROUP))
     left = gradient - sums_of_rows(within, at, points.family).gradient
     return within, float(np.abs(at.factor @ (at.factor.T @ left) / at.sds).max())
 
 
-def _flat(score: FloatArray, found: Centre) -> WeightedData:
+def _flat(score: FloatArray, centre: Centre) -> WeightedData:
     """Return the pseudo-row of a score of white coefficients, shape (p,), of hardly any curvature."""
-    at, family, zero = found.points.at, found.points.family, np.zeros(1)
+    at, family, zero = centre.points.at, centre.points.family, np.zeros(1)
     size = float(np.linalg.norm(score))
     along = (score / size)[:, None] * np.sqrt(_NOTHING)
     pull = np.full(1, size / np.sqrt(_NOTHING))
@@ -336,10 +336,10 @@ def _higher(points: Points, along: tuple[FloatArray, ...], _: int, block: Weight
     """Return sums of third and fourth derivatives along directions within cells, shape (2, r)."""
     merged, slope, u = along
     at = points.at
-    found, places = local_codes(block, len(at.mean) - 1)
-    own: IntArray = found[places]
-    derivatives = at.derivatives(block, own, points.family) * merged[own]
+    occupied, places = local_codes(block, len(at.mean) - 1)
+    cell: IntArray = occupied[places]
+    derivatives = at.derivatives(block, cell, points.family) * merged[cell]
     z = at.multipliers(block.X)
-    d = block.X @ u - sum(z[:, q, None] * slope[own, q] for q in range(z.shape[1]))
+    d = block.X @ u - sum(z[:, q, None] * slope[cell, q] for q in range(z.shape[1]))
     square = d * d  # a tenth of the time of powers
     return np.stack([derivatives[2] @ (square * d), derivatives[3] @ (square * square)])

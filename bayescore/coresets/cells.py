@@ -53,9 +53,9 @@ class Celled(Design):
     def rows(self, block: WeightedData) -> WeightedData:
         """Return a block of raw features as rows of the design matrix, with the cell of each."""
         assert block.group is not None
-        own = np.searchsorted(self.keys, key_of(block.group, self.sizes))
-        own[block.group[:, 0] == NO_GROUP] = NO_GROUP
-        return replace(self.base.rows(block), group=own[:, None])
+        cell = np.searchsorted(self.keys, key_of(block.group, self.sizes))
+        cell[block.group[:, 0] == NO_GROUP] = NO_GROUP
+        return replace(self.base.rows(block), group=cell[:, None])
 
 
 def key_of(codes: IntArray, sizes: tuple[int, ...]) -> IntArray:
@@ -125,15 +125,15 @@ def count_cells(dataset: Dataset) -> Iterator[None]:
 
 def _sizes(dataset: Dataset) -> tuple[tuple[int, ...], bool]:
     """Return the numbers of levels, and whether there is a number for each combination."""
-    sizes = tuple(len(own) for own in dataset.design.groups)
+    sizes = tuple(len(group) for group in dataset.design.groups)
     return sizes, bool(np.prod([float(size) for size in sizes]) <= 2.0**62)
 
 
 def _counted(block: WeightedData, sizes: tuple[int, ...]) -> tuple[IntArray, IntArray]:
     assert block.group is not None
-    own = block.group[block.group[:, 0] != NO_GROUP]  # pseudo-rows of a coreset may have none
-    found, places = codes_among(key_of(own, sizes), math.prod(sizes))
-    return found, np.bincount(places, minlength=len(found)).astype(np.int64)
+    cell = block.group[block.group[:, 0] != NO_GROUP]  # pseudo-rows of a coreset may have none
+    keys, places = codes_among(key_of(cell, sizes), math.prod(sizes))
+    return keys, np.bincount(places, minlength=len(keys)).astype(np.int64)
 
 
 class _Counter:
@@ -155,7 +155,7 @@ class _Counter:
     def total(self) -> tuple[IntArray, IntArray]:
         """Return keys and counts of all parts."""
         parts = [self._known, *self._waiting]
-        keys, places = np.unique(np.concatenate([found for found, _ in parts]), return_inverse=True)
+        keys, places = np.unique(np.concatenate([keys_of_part for keys_of_part, _ in parts]), return_inverse=True)
         return keys, np.bincount(places, np.concatenate([count for _, count in parts])).astype(np.int64)
 
 
@@ -199,59 +199,59 @@ class CellPosterior:
             return np.ones((len(X), 1))
         return np.ascontiguousarray(X[:, self.columns])
 
-    def variances(self, rows: FloatArray, own: IntArray) -> FloatArray:
-        """Return the variance of the predictor of `rows`, shape (n, p), of cells `own`."""
-        spread = self.spread(rows, own)
-        _add_variances(read_only(self.multipliers(rows)), np.ascontiguousarray(own), self.variance, spread)
+    def variances(self, rows: FloatArray, cell: IntArray) -> FloatArray:
+        """Return the variance of the predictor of `rows`, shape (n, p), of cells `cell`."""
+        spread = self.spread(rows, cell)
+        _add_variances(read_only(self.multipliers(rows)), np.ascontiguousarray(cell), self.variance, spread)
         return spread
 
-    def spread(self, rows: FloatArray, own: IntArray) -> FloatArray:
+    def spread(self, rows: FloatArray, cell: IntArray) -> FloatArray:
         """Return the part of that variance that beta has, given which the effects have their means, shape (n,)."""
         z = read_only(self.multipliers(rows))
-        return np.asarray(_spread(rows @ self.factor, z, np.ascontiguousarray(own), self.pull))
+        return np.asarray(_spread(rows @ self.factor, z, np.ascontiguousarray(cell), self.pull))
 
     @cached_property
     def pull(self) -> FloatArray:
         """W L, shape (C + 1, Q, p)."""
         return np.asarray(self.slope @ self.factor)
 
-    def derivatives(self, block: WeightedData, own: IntArray, family: Family) -> FloatArray:
+    def derivatives(self, block: WeightedData, cell: IntArray, family: Family) -> FloatArray:
         """Return averages of score, curvature, third and fourth derivative in eta, times weights, shape (4, n)."""
         eta = block.X @ self.beta
-        _add_means(self.multipliers(block.X), own, self.mean, eta)
+        _add_means(self.multipliers(block.X), cell, self.mean, eta)
         if block.offset is not None:
             eta += block.offset
-        terms = averages(eta, np.sqrt(self.variances(block.X, own)), block.y, family)
+        terms = averages(eta, np.sqrt(self.variances(block.X, cell)), block.y, family)
         terms *= block.weights
         return terms
 
 
 @jit
-def _add_means(z: FloatArray, own: IntArray, mean: FloatArray, eta: FloatArray) -> None:
+def _add_means(z: FloatArray, cell: IntArray, mean: FloatArray, eta: FloatArray) -> None:
     """Add z' m of rows' cells to their predictors."""
     for n in range(len(eta)):
         for q in range(z.shape[1]):
-            eta[n] += z[n, q] * mean[own[n], q]
+            eta[n] += z[n, q] * mean[cell[n], q]
 
 
 @jit
-def _add_variances(z: FloatArray, own: IntArray, variance: FloatArray, out: FloatArray) -> None:
+def _add_variances(z: FloatArray, cell: IntArray, variance: FloatArray, out: FloatArray) -> None:
     """Add z' V z of rows' cells."""
     for n in range(len(out)):
         for q in range(z.shape[1]):
             for r in range(z.shape[1]):
-                out[n] += z[n, q] * variance[own[n], q, r] * z[n, r]
+                out[n] += z[n, q] * variance[cell[n], q, r] * z[n, r]
 
 
 @jit
-def _spread(gap: FloatArray, z: FloatArray, own: IntArray, pull: FloatArray) -> FloatArray:
+def _spread(gap: FloatArray, z: FloatArray, cell: IntArray, pull: FloatArray) -> FloatArray:
     """Return the squared lengths of x L - z' W L, given x L, shape (n, p)."""
     out = np.zeros(len(gap))
     for n in range(len(gap)):
         for d in range(gap.shape[1]):
             left = gap[n, d]
             for q in range(z.shape[1]):
-                left -= z[n, q] * pull[own[n], q, d]
+                left -= z[n, q] * pull[cell[n], q, d]
             out[n] += left * left
     return out
 
@@ -323,15 +323,15 @@ class BlockSums(NamedTuple):
 
 
 def block_sums(
-    density: CellPosterior, family: Family, block: WeightedData, found: IntArray, places: IntArray
+    density: CellPosterior, family: Family, block: WeightedData, occupied: IntArray, places: IntArray
 ) -> BlockSums:
-    """Return the sums of a block over its cells `found`, those of its rows at `places`."""
+    """Return the sums of a block over its cells `occupied`, whose rows are at `places`."""
     X, Q, p = block.X, len(density.columns), len(density.beta)
-    table, entries = np.zeros((len(found), sum(_widths(Q, p)))), (np.array(_entries(Q, 3)), np.array(_entries(Q, 4)))
+    table, entries = np.zeros((len(occupied), sum(_widths(Q, p)))), (np.array(_entries(Q, 3)), np.array(_entries(Q, 4)))
     with np.errstate(over="ignore", invalid="ignore"):  # of counts, where a step leads too far and is then shortened
-        terms = density.derivatives(block, found[places], family)
+        terms = density.derivatives(block, occupied[places], family)
         _add_sums((density.multipliers(X), X, places), terms, entries, table)
-        return BlockSums(found, table, X.T @ terms[0], X.T @ (X * terms[1][:, None]))
+        return BlockSums(occupied, table, X.T @ terms[0], X.T @ (X * terms[1][:, None]))
 
 
 def _of_block(density: CellPosterior, family: Family, _: int, block: WeightedData) -> BlockSums:

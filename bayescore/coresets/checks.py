@@ -69,8 +69,8 @@ def checking_group_terms(dataset: Dataset) -> Iterator[None]:
         n_rows += part.n_rows
         for (codes, high), highest in zip(part.slopes, slopes, strict=True):
             highest[:, codes] = np.maximum(highest[:, codes], high)
-        for (codes, seen), known in zip(part.labels, labels, strict=True):
-            known[:, codes] |= seen
+        for (codes, seen), labels_before in zip(part.labels, labels, strict=True):
+            labels_before[:, codes] |= seen
         for (codes, new), partner in zip(part.pairs, pairs, strict=True):
             old = partner[codes]
             partner[codes] = np.where(old == _UNSEEN, new, np.where(old == new, old, _SEVERAL))
@@ -81,25 +81,25 @@ def checking_group_terms(dataset: Dataset) -> Iterator[None]:
             deque(dataset.scan_beside(lambda *_: None), maxlen=0)
     for (place, columns), (low, high) in zip(asked.slopes, slopes, strict=True):
         _check_slopes(design.groups[place], [design.names[d] for d in columns], low[:-1], high[:-1])
-    for place, known in zip(asked.labels, labels, strict=True):
-        if not known[:, :-1].all(axis=0).any():
+    for place, labels_before in zip(asked.labels, labels, strict=True):
+        if not labels_before[:, :-1].all(axis=0).any():
             _warn_of_labels(design.groups[place])
     for (one, other), partner in zip(asked.pairs, pairs, strict=True):
         if partner.min() >= 0 and len(np.unique(partner)) == len(partner):
             _warn_of_alias(design.groups[one], design.groups[other])
-    for own in design.groups:
-        _warn_of_effects(own, n_rows)
+    for group in design.groups:
+        _warn_of_effects(group, n_rows)
 
 
 def _asked(dataset: Dataset) -> _Asked:
     design = dataset.design
-    sizes, labels = tuple(len(own) for own in design.groups), []
+    sizes, labels = tuple(len(group) for group in design.groups), []
     slopes = []
-    for place, own in enumerate(design.groups):
-        varying = [effect for effect in own.effects if effect != "1" and effect in design.names]
+    for place, group in enumerate(design.groups):
+        varying = [effect for effect in group.effects if effect != "1" and effect in design.names]
         if columns := tuple(design.names.index(effect) for effect in varying):
             slopes.append((place, columns))
-        if "1" in own.effects and response_of(dataset.source.classes) == LABELS:
+        if "1" in group.effects and response_of(dataset.source.classes) == LABELS:
             labels.append(place)
     pairs = [
         (f, g)
@@ -111,19 +111,19 @@ def _asked(dataset: Dataset) -> _Asked:
 
 def _look(block: WeightedData, asked: _Asked) -> _Found:
     assert block.group is not None
-    found = _Found([], [], [], 1 + int(np.count_nonzero(np.diff(block.index))))
+    look = _Found([], [], [], 1 + int(np.count_nonzero(np.diff(block.index))))
     for place, columns in asked.slopes:
         codes, places = codes_among(block.group[:, place], asked.sizes[place])
         high, x = np.full((2, len(codes), len(columns)), -np.inf), block.X[:, list(columns)]
         np.maximum.at(high[0], places, -x)
         np.maximum.at(high[1], places, x)
-        found.slopes.append((codes, high))
+        look.slopes.append((codes, high))
     side = (block.y > 0).astype(np.int64)
     for place in asked.labels:
         codes, places = codes_among(block.group[:, place], asked.sizes[place])
         seen = np.zeros((2, len(codes)), dtype=bool)
         seen[side, places] = True
-        found.labels.append((codes, seen))
+        look.labels.append((codes, seen))
     for one, other in asked.pairs:
         both = block.group[:, [one, other]]
         first, second = both[(both >= 0).all(axis=1)].T
@@ -131,14 +131,14 @@ def _look(block: WeightedData, asked: _Asked) -> _Found:
         partner = np.full(len(codes), _UNSEEN)
         partner[places] = second
         partner[places[partner[places] != second]] = _SEVERAL
-        found.pairs.append((codes, partner))
-    return found
+        look.pairs.append((codes, partner))
+    return look
 
 
 def _check_slopes(grouping: Grouping, effects: list[str], low: FloatArray, high: FloatArray) -> None:
     for k, effect in enumerate(effects):
         if not (high[:, k] > -low[:, k]).any():
-            blocks = [tuple(own for own in block if own != effect) for block in grouping.effect_blocks]
+            blocks = [tuple(other for other in block if other != effect) for block in grouping.effect_blocks]
             left = " + ".join(term_text(block, grouping.name) for block in blocks if block)
             raise DataError(
                 f"{effect!r} is constant within every level of {grouping.name!r}: in {terms_text((grouping,))} only "
@@ -147,11 +147,11 @@ def _check_slopes(grouping: Grouping, effects: list[str], low: FloatArray, high:
             )
 
 
-def _warn_of_labels(own: Grouping) -> None:
+def _warn_of_labels(by: Grouping) -> None:
     warn(
-        f"every one of the {len(own):,} levels of {own.name!r} has rows of one label only: the data set no upper limit "
+        f"every one of the {len(by):,} levels of {by.name!r} has rows of one label only: the data set no upper limit "
         f"to the sd of its effects, which its prior alone limits, and sampling is slow; give a tighter prior, as "
-        f"sample(core, group_prior=bc.priors.HalfNormal(1.0)), or leave {terms_text((own,))} out"
+        f"sample(core, group_prior=bc.priors.HalfNormal(1.0)), or leave {terms_text((by,))} out"
         f"{see('how-to/separated.md#groups-of-one-label-each')}"
     )
 
@@ -164,11 +164,11 @@ def _warn_of_alias(one: Grouping, other: Grouping) -> None:
     )
 
 
-def _warn_of_effects(own: Grouping, n_rows: int) -> None:
-    n_effects = len(own) * len(own.effects)
+def _warn_of_effects(by: Grouping, n_rows: int) -> None:
+    n_effects = len(by) * len(by.effects)
     if n_effects > n_rows:
         warn(
-            f"{terms_text((own,))} has {n_effects:,} effects, {len(own.effects)} for each of {len(own):,} levels, and "
+            f"{terms_text((by,))} has {n_effects:,} effects, {len(by.effects)} for each of {len(by):,} levels, and "
             f"the data have {n_rows:,} rows: the prior largely sets their sds; let fewer columns vary, or use fewer "
             "levels"
         )
@@ -187,10 +187,10 @@ def warn_of_dependent_columns(core: Coreset, built: BuildResult[Any]) -> None:
     """
     if built.caution or not built.method.keeps_curvature or len(core) < core.n_features:
         return
-    found = dependence(core)
-    if not len(found):
+    dependent = dependence(core)
+    if not len(dependent):
         return
-    names = [core.design.names[d] for d in found]
+    names = [core.design.names[d] for d in dependent]
     remedy = "drop one"
     if len({name.split("[")[0] for name in names}) == 1 and names[0].startswith(_CENTRED):
         remedy = "give the spline constraints='center'"
@@ -207,22 +207,22 @@ def dependence(core: Coreset) -> IntArray:
     """
     factor = block_factor(core)
     length = np.linalg.norm(factor, axis=0)
-    own, constant = np.flatnonzero(length > 0.0), core.design.constant
+    kept, constant = np.flatnonzero(length > 0.0), core.design.constant
     if constant is not None:
-        own = own[own != constant]
-    columns = factor[:, own] / length[own]
+        kept = kept[kept != constant]
+    columns = factor[:, kept] / length[kept]
     if constant is not None:
         one = factor[:, constant] / length[constant]
         columns -= np.outer(one, one @ columns)
     left = np.linalg.norm(columns, axis=0)
     varies = left**2 > NULL
-    own, columns = own[varies], columns[:, varies] / left[varies]
+    kept, columns = kept[varies], columns[:, varies] / left[varies]
     _, values, turned = np.linalg.svd(columns, full_matrices=False)
     null = turned[values**2 < NULL].T
     if not null.shape[1]:
         return np.empty(0, dtype=np.int64)
     parts = np.abs(_simplest(null))
-    return np.asarray(own[parts > _PART * parts.max()])
+    return np.asarray(kept[parts > _PART * parts.max()])
 
 
 def _simplest(null: FloatArray) -> FloatArray:

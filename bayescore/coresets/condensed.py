@@ -105,7 +105,7 @@ class Condensation:
         part: Derivatives | None = None,
     ) -> "Condensation":
         """Look at all rows and keep up to `most`; one pass, which sums `part` where it is not known."""
-        known = part is not None
+        has_part = part is not None
         density, size = GaussianDensity(shares.laplace), n_sample + most
         pool, bar = CandidatePool(size), Threshold()
 
@@ -113,14 +113,14 @@ class Condensation:
             eta, squares = density.at.predictors(block)
             p = _probability(shares, block, eta, squares)
             terms = density.terms(block, density.averages(block, eta, squares))
-            own = None if known else likelihood_terms(density.at.theta, block, density.at.family)
-            return own, terms, float(p.sum()), candidates(p, start, block, size, seed, bar=bar)
+            terms_of_block = None if has_part else likelihood_terms(density.at.theta, block, density.at.family)
+            return terms_of_block, terms, float(p.sum()), candidates(p, start, block, size, seed, bar=bar)
 
         totals, reach = no_terms(dataset.n_features), 0.0
         plain = totals if part is None else part
-        for own, terms, share, found in dataset.map(one, "averaging", canonical=True):
-            plain = plain if own is None else plain + own
-            totals, reach, bar = totals + terms, reach + share, pool.add(found)
+        for of_block, terms, share, more in dataset.map(one, "averaging", canonical=True):
+            plain = plain if of_block is None else plain + of_block
+            totals, reach, bar = totals + terms, reach + share, pool.add(more)
         return cls(density, plain, totals, pool.best(), reach, n_sample, shares)
 
     @property
@@ -176,10 +176,10 @@ def _probability(shares: Shares, block: WeightedData, eta: FloatArray, squares: 
     mode alone has too few of them, and its standard error does not know.
     """
     laplace = shares.laplace
-    own = block.y * eta
-    near = np.multiply(block.y, np.minimum(own, np.maximum(0.0, own - NEAR * np.sqrt(squares))))
-    here, there = (laplace.row_scores_at(block, at, squares) for at in (eta, near))
-    return shares.far(here._replace(reach=here.reach + there.reach), block.weights)
+    margin = block.y * eta
+    near = np.multiply(block.y, np.minimum(margin, np.maximum(0.0, margin - NEAR * np.sqrt(squares))))
+    here, scores_near = (laplace.row_scores_at(block, at, squares) for at in (eta, near))
+    return shares.far(here._replace(reach=here.reach + scores_near.reach), block.weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,8 +212,8 @@ def converged(
     It is the normal density nearest the posterior; None where the iteration from `start` does not come to it, by steps
     of any of the given shares of a whole one. Whole steps go back and forth where the posterior has a long tail.
     """
-    found = (_settled(rows, start, prior, share) for share in shares)
-    return next((at for at in found if at is not None), None)
+    tries = (_settled(rows, start, prior, share) for share in shares)
+    return next((at for at in tries if at is not None), None)
 
 
 def _settled(
@@ -290,15 +290,15 @@ class Search:
     seed: int
     shares: tuple[float, ...] = WHOLE  # of steps to the density of rows
 
-    def over(self, found: Condensation, kept: list[int]) -> tuple[list[Condensate], int]:
+    def over(self, condensation: Condensation, kept: list[int]) -> tuple[list[Condensate], int]:
         """Return the best of each size that was tried, up to one within the tolerance, and the number of moves.
 
         A move averages all rows' terms anew. Sizes are tried again where that gave nothing within the tolerance and
         a density was not found by whole steps.
         """
-        tried, moves = self._over(found, kept)
+        tried, moves = self._over(condensation, kept)
         if min(one.error for one in tried) > self.tolerance and any(one.near is None for one in tried):
-            more, again = replace(self, shares=SHORTER)._over(found, kept)
+            more, again = replace(self, shares=SHORTER)._over(condensation, kept)
             moves += again
             sizes = sorted({one.size for one in tried + more})
             tried = [
@@ -306,33 +306,33 @@ class Search:
             ]
         return tried, moves
 
-    def _over(self, found: Condensation, kept: list[int]) -> tuple[list[Condensate], int]:
-        expansion, moves, tried = found.expansion(), 0, list[Condensate]()
+    def _over(self, condensation: Condensation, kept: list[int]) -> tuple[list[Condensate], int]:
+        expansion, moves, tried = condensation.expansion(), 0, list[Condensate]()
         for n_kept in kept:
             if tried and tried[0].error > LOST and n_kept < kept[-1]:
                 continue
-            own = [self._tried(found, n_kept, expansion)]
+            tries = [self._tried(condensation, n_kept, expansion)]
             for _ in range(MAX_MOVES if n_kept == kept[-1] else 1):
-                near = own[-1].near
-                if own[-1].error <= self.tolerance or moves == MAX_MOVES or near is None:
+                near = tries[-1].near
+                if tries[-1].error <= self.tolerance or moves == MAX_MOVES or near is None:
                     break
-                if gap(found.density.at, near) <= MOVED:
+                if gap(condensation.density.at, near) <= MOVED:
                     break
-                found, moves = found.moved(self.dataset, GaussianDensity(near)), moves + 1
-                own.append(self._tried(found, n_kept, expansion))
-            tried.append(min(own, key=lambda one: one.error))
+                condensation, moves = condensation.moved(self.dataset, GaussianDensity(near)), moves + 1
+                tries.append(self._tried(condensation, n_kept, expansion))
+            tried.append(min(tries, key=lambda one: one.error))
             if tried[-1].error <= self.tolerance:
                 break
             if self.shares == SHORTER and len(tried) > 1 and tried[-1].near is None and tried[0].error <= LOST:
                 break  # the rows kept have led away, and more would
         return tried, moves
 
-    def _tried(self, found: Condensation, n_kept: int, expansion: Expansion) -> Condensate:
-        rows = found.rows(n_kept)
-        near = converged(rows, found.density.at, self.prior, self.shares)
-        trial = try_out(Unmoved(expansion.family, self.prior, expansion, near or found.density.at), rows, self.seed)
+    def _tried(self, around: Condensation, n_kept: int, expansion: Expansion) -> Condensate:
+        rows = around.rows(n_kept)
+        near = converged(rows, around.density.at, self.prior, self.shares)
+        trial = try_out(Unmoved(expansion.family, self.prior, expansion, near or around.density.at), rows, self.seed)
         errors = trial.errors(rows)
-        doubtful = near is None or _far(trial.full.draws, found.shares.laplace) or trial.error > self.tolerance
+        doubtful = near is None or _far(trial.full.draws, around.shares.laplace) or trial.error > self.tolerance
         if doubtful and largest(errors) <= LOST + 3.0 * trial.error:
             errors = trial.over_all_rows(self.dataset, draw_seed=self.seed, size=1).errors(rows)
         return Condensate(rows, n_kept + 2 * self.dataset.n_features, errors, near)
@@ -448,14 +448,14 @@ class Condensed(PredictingMethod):
         def look(shares: Shares) -> Condensation:
             return Condensation.of(dataset, shares, sample_rows(shares.reach, tolerance, D), kept[-1], seeds[-1])
 
-        _, found = full_mode(dataset, family, prior, seeds[:MAX_PILOTS], look)
-        if family.exponential and (steeper := found.steeper) > STEEPER:
+        _, look_at_mode = full_mode(dataset, family, prior, seeds[:MAX_PILOTS], look)
+        if family.exponential and (steeper := look_at_mode.steeper) > STEEPER:
             raise TooFarFromNormalError(
                 "the posterior is too far from normal to be condensed: averaged over its normal approximation, rows "
                 f"bend it {steeper:.2g} times as much as at the mode (limit {STEEPER:g}), as where few rows have a 1 "
                 "in some column, and none of them an event; method='calibrated' keeps real rows"
             )
-        return Search(dataset, prior, tolerance, seeds[-2]).over(found, kept)
+        return Search(dataset, prior, tolerance, seeds[-2]).over(look_at_mode, kept)
 
     def reduce(self, rows: WeightedData, request: ReduceRequest) -> ReduceResult:
         """Return pseudo-rows, and rows kept beside them, that meet averaged totals of `rows` about the anchor.
@@ -469,9 +469,9 @@ class Condensed(PredictingMethod):
         at = LaplaceApproximation(family, theta, math.sqrt(request.share) * factor)
         shares = Shares.estimated(at, Chosen(rows, np.ones(len(rows)), len(rows)), dataset.scan.weight_total)
         n_kept, n_sample = request.size - 2 * rows.n_features, sample_rows(shares.reach, TOLERANCE, rows.n_features)
-        found = Condensation.of(dataset, shares, n_sample, n_kept, request.seed, part=part).rows(n_kept)
-        lost, missed = lost_by(found, rows, at.theta, at.factor, family)
-        return ReduceResult(found, missed, anchor=theta, lost=lost)
+        condensed = Condensation.of(dataset, shares, n_sample, n_kept, request.seed, part=part).rows(n_kept)
+        lost, missed = lost_by(condensed, rows, at.theta, at.factor, family)
+        return ReduceResult(condensed, missed, anchor=theta, lost=lost)
 
     def score_error(self, rows: WeightedData, family: Family, lost: FloatArray | None) -> ScoreError:
         """Return as large a share of the rows' own remainder as they were seen to miss (`condensing.drift`)."""

@@ -84,8 +84,8 @@ def score_covariance(
     shares = Totals.at(laplace, part, len(rows)).shares(rows)
     scores = (rows.weights * family.score(rows.with_offset(rows.X @ theta), rows.y))[:, None] * rows.X
     offset = [] if rows.offset is None else [rows.y * rows.offset]
-    known = np.column_stack([rows.Z, *offset, *([] if family.symmetric else [rows.y])])
-    _, group = np.unique(known, axis=0, return_inverse=True)
+    columns = np.column_stack([rows.Z, *offset, *([] if family.symmetric else [rows.y])])
+    _, group = np.unique(columns, axis=0, return_inverse=True)
     m = int(group.max()) + 1
     others = len(shares.stacked()) - len(shares.forms)
     used = min(len(shares.forms), m // 2 - others)  # as many of the forms as leave half of the rows to tell
@@ -133,16 +133,16 @@ def errors_at(
     def size(at: FloatArray, point: FloatArray) -> float:
         return float(np.trace(scale.T @ missed(at, point) @ scale))
 
-    found = []
+    errors = []
     if share > 0.0 and not np.array_equal(anchor, theta):
-        found.append(Carried(anchor, theta, share * missed(anchor, theta)))
+        errors.append(Carried(anchor, theta, share * missed(anchor, theta)))
     for part in carried:
         if np.array_equal(part.at, theta):
-            found.append(part)
+            errors.append(part)
             continue
         growth = size(part.anchor, theta) / max(size(part.anchor, part.at), 1e-300)
-        found.append(Carried(part.anchor, theta, part.covariance * min(max(growth, 1.0), 1e4)))
-    return tuple(found)
+        errors.append(Carried(part.anchor, theta, part.covariance * min(max(growth, 1.0), 1e4)))
+    return tuple(errors)
 
 
 def joined(parts: Iterable[Carried]) -> tuple[Carried, ...]:

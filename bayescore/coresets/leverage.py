@@ -82,11 +82,11 @@ def scores_of(dataset: Dataset, scores: str, *, project: bool, seed: int) -> Flo
     _ = dataset.scan  # checks the rows
     with one_blas_thread():
         if scores == "online":
-            factor, found = np.empty((0, dataset.n_features)), []
+            factor, parts = np.empty((0, dataset.n_features)), []
             for block, part in dataset.map(lambda _, block: (block, block_factor(block)), canonical=True):
                 factor = joined_factor(factor, part)
-                found.append(whitening(factor).leverage(block))
-            return np.concatenate(found)
+                parts.append(whitening(factor).leverage(block))
+            return np.concatenate(parts)
         _, score = scorer(dataset, scores, project=project, seed=seed)
         return np.concatenate(list(dataset.map(lambda _, block: score(block), canonical=True)))
 

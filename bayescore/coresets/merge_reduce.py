@@ -111,8 +111,8 @@ class Tree:
             loss = composed(float(np.maximum(left.loss, node.loss)), merged)
             radius = min(left.radius, node.radius, merged.radius)
             missed = [each.shortfall for each in (left, node, merged)]
-            found = *self._errors(left, node, merged), None if anchor is None else total(missed, anchor)
-            node = Node(level, merged.rows, loss, radius, anchor, *found)
+            errors = *self._errors(left, node, merged), None if anchor is None else total(missed, anchor)
+            node = Node(level, merged.rows, loss, radius, anchor, *errors)
         return replace(
             self,
             nodes=(*nodes, node),
@@ -422,33 +422,33 @@ class MergeReduce(Method):
         levels = [
             {"level": level, "residual" if anchored else "epsilon": loss} for level, loss in enumerate(tree.losses)
         ]
-        known = not any(map(math.isnan, tree.losses))
-        info = TreeInfo(self.method.described, tree.n_leaves, tree.size, levels if known else None)
+        has_losses = not any(map(math.isnan, tree.losses))
+        info = TreeInfo(self.method.described, tree.n_leaves, tree.size, levels if has_losses else None)
         if anchored:
             return self._anchored(tree, rows, size, info)
         delta = node_delta(_TOP, tree.n_leaves)
-        own = reduced(tree.reducer, rows, ReduceRequest(size, _answer_seed(tree), tree.family, delta))
-        epsilon = composed(max(tree.losses, default=0.0), own)
-        radius = min([own.radius, *(node.radius for node in tree.nodes)])
+        answer = reduced(tree.reducer, rows, ReduceRequest(size, _answer_seed(tree), tree.family, delta))
+        epsilon = composed(max(tree.losses, default=0.0), answer)
+        radius = min([answer.radius, *(node.radius for node in tree.nodes)])
         if not math.isnan(epsilon):
             info = replace(info, epsilon=epsilon, delta=DELTA)
-        return BuildResult(own.rows, info if math.isinf(radius) else replace(info, radius=radius), self)
+        return BuildResult(answer.rows, info if math.isinf(radius) else replace(info, radius=radius), self)
 
     def _anchored(self, tree: Tree, rows: WeightedData, size: int, info: TreeInfo) -> BuildResult[TreeInfo]:
         """Return a coreset of the rows by the reducer, with its errors and those of the nodes."""
         reducer = cast(AnchoredReducer, tree.reducer)
         # a stream may not know yet which label is +1, and draws from a mirrored posterior are other draws
         sign = rows.y[0] if tree.family.symmetric else 1
-        own = reducer.build(Dataset(as_source(rows.mirrored(sign))), size, _answer_seed(tree), tree.family)
+        anchor = reducer.build(Dataset(as_source(rows.mirrored(sign))), size, _answer_seed(tree), tree.family)
         mode = mode_of(rows, tree.family, reducer.mode_prior())
         carried = [error for node in tree.nodes for error in tree.errors_at(node, mode.beta)]
         below = mode_error(carried, mode.terms.precision)
-        mean_error, sd_error = math.hypot(own.info.mean_error, below), max(own.info.sd_error, below)
-        caution = _caution(mean_error, own.info.sd_error, below)
-        info = replace(info, answer=own.info, mean_error=mean_error, sd_error=sd_error, tree_error=below)
-        missed = [None if own.shortfall is None else own.shortfall.mirrored(sign)]
+        mean_error, sd_error = math.hypot(anchor.info.mean_error, below), max(anchor.info.sd_error, below)
+        caution = _caution(mean_error, anchor.info.sd_error, below)
+        info = replace(info, answer=anchor.info, mean_error=mean_error, sd_error=sd_error, tree_error=below)
+        missed = [None if anchor.shortfall is None else anchor.shortfall.mirrored(sign)]
         whole = total([*missed, *(node.shortfall for node in tree.nodes)], mode.beta)
-        return BuildResult(own.rows.mirrored(sign), info, self, caution, whole)
+        return BuildResult(anchor.rows.mirrored(sign), info, self, caution, whole)
 
 
 @dataclass(frozen=True, eq=False)

@@ -40,14 +40,14 @@ class BuildInfo:
 
     def params(self) -> dict[str, Any]:
         """Return the fields that are not None, nested info included, as ``core.params`` has them."""
-        found: dict[str, Any] = {}
+        params: dict[str, Any] = {}
         for field in fields(self):
             value = getattr(self, field.name)
             if isinstance(value, BuildInfo):
-                found |= value.params()
+                params |= value.params()
             elif value is not None:
-                found[field.name] = value
-        return found
+                params[field.name] = value
+        return params
 
 
 Info = TypeVar("Info", bound=BuildInfo)
@@ -156,14 +156,14 @@ class Method(ABC):
         """Return the method for the columns of a design: its prior, or the default one, becomes one prior."""
         if "prior" not in {field.name for field in fields(self)}:
             return self
-        prior, known = self.prior, design.given_others is not None  # type: ignore[attr-defined]
+        prior, has_sds = self.prior, design.given_others is not None  # type: ignore[attr-defined]
         if callable(prior):
-            own = prior(design)
-        elif isinstance(prior, Mapping) or (prior is None and known):
-            own = completed(prior, design.names, lambda: standard_prior(design) if known else DEFAULT)
+            named_prior = prior(design)
+        elif isinstance(prior, Mapping) or (prior is None and has_sds):
+            named_prior = completed(prior, design.names, lambda: standard_prior(design) if has_sds else DEFAULT)
         else:
             return self
-        return replace(self, prior=own)  # type: ignore[call-arg]
+        return replace(self, prior=named_prior)  # type: ignore[call-arg]
 
     def first_look(self, dataset: Dataset, seed: int) -> None:
         """Make the first pass over raw rows that can be read again; a method may take more from it than their scan."""
@@ -186,17 +186,17 @@ class Method(ABC):
         """
 
 
-def check_serves(method: Method, family: str, known: Mapping[str, type[Method]], argument: str = "method") -> None:
-    """Raise unless a method serves a likelihood; the message names those of `known` that do."""
+def check_serves(method: Method, family: str, methods: Mapping[str, type[Method]], argument: str = "method") -> None:
+    """Raise unless a method serves a likelihood; the message names those of `methods` that do."""
     if check_family(family, seek=True).quadratic and not method.sums:
-        fit = [kind.name for kind in known.values() if kind.sums]
+        fit = [kind.name for kind in methods.values() if kind.sums]
         raise ValueError(
             f"{argument}={method.name!r} chooses rows, of labels or counts, and a few sums say all of "
             f"family={family!r}: use {' or '.join(map(repr, fit)) or 'stream(method=None)'}"
         )
     if method.families is None or family in method.families:
         return
-    fit = [kind.name for kind in known.values() if kind.families is None or family in kind.families]
+    fit = [kind.name for kind in methods.values() if kind.families is None or family in kind.families]
     raise ValueError(
         f"{argument}={method.name!r} bounds the {' or '.join(method.families)} likelihood only; "
         f"family={family!r}: use {' or '.join(map(repr, fit))}"
@@ -216,9 +216,9 @@ def check_at_least_one(value: object, name: str) -> float:
     return number
 
 
-def check_epsilon(method: Any, *beside: str, below: float = 1.0) -> None:
+def check_epsilon(method: Any, *others: str, below: float = 1.0) -> None:
     """Raise unless epsilon and delta are in range, and options that go with epsilon only are given with it."""
-    for name in beside:
+    for name in others:
         if (value := getattr(method, name)) is not None and method.epsilon is None:
             raise ValueError(f"{name}={value} is given without epsilon; give both, or a size")
     for name in ("epsilon", "delta"):

@@ -110,10 +110,10 @@ def method_of(method: str | Method, options: Mapping[str, Any]) -> Method:
             raise TypeError(f"{next(iter(options))!r} is given beside method={method!r}; give it there")
         return method
     kind = METHODS[check_choice(method, "method", METHODS)]
-    known = [field.name for field in fields(kind)]
+    names = [field.name for field in fields(kind)]
     for name in options:
-        if name not in known:
-            takes = ", ".join(known) or "no options"
+        if name not in names:
+            takes = ", ".join(names) or "no options"
             raise TypeError(f"{name!r} is not an option of method={method!r}, which takes {takes}")
     return kind(**options)
 

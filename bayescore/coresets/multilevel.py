@@ -103,16 +103,16 @@ class Start:
         take away.
         """
         V, S = np.diagonal(at.variance[:-1], axis1=1, axis2=2), np.diagonal(at.prior)
-        told = 2.0 * (np.clip(1.0 - V / S, 0.0, 1.0) ** 2).sum(axis=0)
-        own = cls.near(at.beta, cells.codes, at.mean[:-1], at.prior)
-        common, effects = own.common, own.effects
+        informed = 2.0 * (np.clip(1.0 - V / S, 0.0, 1.0) ** 2).sum(axis=0)
+        start = cls.near(at.beta, cells.codes, at.mean[:-1], at.prior)
+        common, effects = start.common, start.effects
         if before is not None:
             common = before.common
-            places, there = before.places(cells)
-            effects[:, :, places] = before.effects[:, :, there]
-        sd = np.append(at.sds, 1.0 / np.sqrt(np.maximum(told, np.finfo(float).tiny)))
+            places, present = before.places(cells)
+            effects[:, :, places] = before.effects[:, :, present]
+        sd = np.append(at.sds, 1.0 / np.sqrt(np.maximum(informed, np.finfo(float).tiny)))
         spread = np.where(merged[:, None], np.sqrt(V + (at.pull[:-1] ** 2).sum(axis=2)), np.inf)
-        return replace(own, common=_ends(common, own.shared, sd), effects=_ends(effects, own.mean, spread))
+        return replace(start, common=_ends(common, start.shared, sd), effects=_ends(effects, start.mean, spread))
 
     @classmethod
     def near(cls, beta: FloatArray, codes: IntArray, mean: FloatArray, prior: FloatArray | None = None) -> "Start":
@@ -125,7 +125,7 @@ class Start:
         """Raise `ValueError` if the arrays do not fit each other, the columns or the factors."""
         C, Q = len(self.codes), len(self.prior)
         shapes = (n_columns,), (Q, Q), (C, n_factors), (C, Q), (2, 2, n_columns + Q), (2, 2, C, Q)
-        if tuple(own.shape for own in vars(self).values()) != shapes:
+        if tuple(array.shape for array in vars(self).values()) != shapes:
             raise ValueError
 
     @property
@@ -135,27 +135,27 @@ class Start:
 
     def moved(self, later: "Start", cells: Cells) -> Move:
         """Return the move since some condensing, of what all cells share or of an effect, furthest for its limit."""
-        places, there = self.places(cells)
-        effects = self.effects[:, :, there]
-        known = np.isfinite(effects[0, 1])
-        common, own = _beyond(self.common, later.shared), _beyond(effects, later.mean[places])[known]
+        places, present = self.places(cells)
+        effects = self.effects[:, :, present]
+        finite = np.isfinite(effects[0, 1])
+        common, moved_effects = _beyond(self.common, later.shared), _beyond(effects, later.mean[places])[finite]
         moves = [Move(float(common.max()), _limit(len(common)), int(common.argmax()))]
-        if len(own):
-            moves.append(Move(float(own.max()), _limit(len(own)), None))
+        if len(moved_effects):
+            moves.append(Move(float(moved_effects.max()), _limit(len(moved_effects)), None))
         return max(moves, key=lambda one: one.sds / one.limit)
 
     def places(self, cells: Cells) -> tuple[IntArray, NDArray[np.bool_]]:
         """Return places in `cells` of cells that are there, and which these are, shape (C,)."""
-        own = key_of(self.codes, cells.sizes)
-        places = np.minimum(np.searchsorted(cells.keys, own), len(cells) - 1)
-        there = cells.keys[places] == own
-        return places[there], there
+        keys = key_of(self.codes, cells.sizes)
+        places = np.minimum(np.searchsorted(cells.keys, keys), len(cells) - 1)
+        present = cells.keys[places] == keys
+        return places[present], present
 
     def density(self, cells: Cells, columns: IntArray) -> CellPosterior:
         """Return the density to begin at; effects of cells that were not there are 0."""
         at = CellPosterior.start(self.beta, self.prior, len(cells), columns)
-        places, there = self.places(cells)
-        at.mean[places] = self.mean[there]
+        places, present = self.places(cells)
+        at.mean[places] = self.mean[present]
         return at
 
 
@@ -169,14 +169,14 @@ def flat_mode(dataset: Dataset, family: Family, prior: Prior) -> FloatArray:
 
 def _no_limits(*shape: int) -> FloatArray:
     """Return means and sds that limit nothing, shape (2, 2, ...)."""
-    found = np.zeros((2, 2, *shape))
-    found[:, 1] = np.inf
-    return found
+    limits = np.zeros((2, 2, *shape))
+    limits[:, 1] = np.inf
+    return limits
 
 
-def _ends(known: FloatArray, mean: FloatArray, sd: FloatArray) -> FloatArray:
+def _ends(limits: FloatArray, mean: FloatArray, sd: FloatArray) -> FloatArray:
     """Return means and sds, shape (2, 2, ...), that set the lower and upper limit, of those known and another."""
-    (low, high), now = known, np.stack([mean, sd])
+    (low, high), now = limits, np.stack([mean, sd])
     return np.stack(
         [
             np.where(mean - _REACH * sd > low[0] - _REACH * low[1], now, low),
@@ -185,9 +185,9 @@ def _ends(known: FloatArray, mean: FloatArray, sd: FloatArray) -> FloatArray:
     )
 
 
-def _beyond(known: FloatArray, mean: FloatArray) -> FloatArray:
+def _beyond(limits: FloatArray, mean: FloatArray) -> FloatArray:
     """Return by how many sds means are beyond those that set the limits."""
-    low, high = known
+    low, high = limits
     return np.asarray(np.maximum((low[0] - mean) / low[1], (mean - high[0]) / high[1]))
 
 
@@ -279,13 +279,13 @@ def columns_of(design: Design) -> IntArray:
             "intercept and slopes vary by group, (1 + x | g), the intercept about a mean that is no column: give "
             "intercept=True, or leave + 0 out of the formula"
         )
-    found = {place for own in design.groups for effect in own.effects for place in design.columns_of(own, effect)}
-    if len(found) > MOST_EFFECTS:
+    places = {place for own in design.groups for effect in own.effects for place in design.columns_of(own, effect)}
+    if len(places) > MOST_EFFECTS:
         raise DataError(
-            f"{len(found)} coefficients vary by group ({', '.join(asked)}); method='multilevel' condenses groups in at "
-            f"most {MOST_EFFECTS}: let fewer vary, or sample all_rows(...)"
+            f"{len(places)} coefficients vary by group ({', '.join(asked)}); method='multilevel' condenses groups in "
+            f"at most {MOST_EFFECTS}: let fewer vary, or sample all_rows(...)"
         )
-    return np.array(sorted(found), dtype=np.int64)
+    return np.array(sorted(places), dtype=np.int64)
 
 
 def condense(dataset: Dataset, prior: Prior, family: Family, start: Start | None = None) -> CondensedCells:
@@ -297,7 +297,7 @@ def condense(dataset: Dataset, prior: Prior, family: Family, start: Start | None
     beta = flat_mode(dataset, family, prior) if start is None else start.beta  # before the scan, which draws a sample
     cells = Cells.of(dataset)
     few = cells.counts <= 2 * len(columns)  # pseudo-rows would be as many rows
-    n_rows, sizes = dataset.scan.n_rows, [len(own) for own in dataset.design.groups]
+    n_rows, sizes = dataset.scan.n_rows, [len(group) for group in dataset.design.groups]
     left = int(np.minimum(cells.counts, 2 * len(columns)).sum())
     if cells.counts[few].sum() > GAIN * n_rows or (left > HALF * n_rows and n_rows <= FEW_ROWS):
         note = (
@@ -320,16 +320,16 @@ def condense(dataset: Dataset, prior: Prior, family: Family, start: Start | None
         begin = CellPosterior.start(beta, np.diag((_FIRST_SD * unit) ** 2), len(cells), columns)
     else:
         begin = start.density(cells, columns)
-    found = centre_of(seen, begin, family, prior, unit=unit)
+    about = centre_of(seen, begin, family, prior, unit=unit)
     doubts, notes = [], []
-    if not found.last < NEAR:
+    if not about.last < NEAR:
         doubts.append(
-            f"the posterior's centre was not reached, the last step was {found.last:.2g} sds: compare with "
+            f"the posterior's centre was not reached, the last step was {about.last:.2g} sds: compare with "
             "all_rows(...) on fewer rows, or give a narrower prior="
         )
-    along = directions_of(found.sums, found.points.at)
-    inside = _of_cells(seen, found, along, few)
-    within, error = rows_within(seen, found, along, inside)
+    along = directions_of(about.sums, about.points.at)
+    inside = _of_cells(seen, about, along, few)
+    within, error = rows_within(seen, about, along, inside)
     rows = stack([inside.pseudo, within, inside.kept])
     info = MultilevelInfo(
         prior=repr(prior),
@@ -340,7 +340,7 @@ def condense(dataset: Dataset, prior: Prior, family: Family, start: Start | None
         kept_shape=int((~inside.merged[:-1] & ~few).sum()),
         kept_rows=len(inside.kept),
         pseudo_rows=sum(_n_different(part) for part in (inside.pseudo, within)),
-        effect_sds=np.sqrt(np.diagonal(found.points.at.prior)).tolist(),
+        effect_sds=np.sqrt(np.diagonal(about.points.at.prior)).tolist(),
         mode_error=error,
         shape_error=float(inside.missed[inside.merged[:-1]].max(initial=0.0)),
         bytes=8 * len(inside.merged) * len(columns) * (3 * dataset.n_features + 20),
@@ -357,7 +357,7 @@ def condense(dataset: Dataset, prior: Prior, family: Family, start: Start | None
         )
     assert rows.group is not None
     rows = replace(rows, group=cells.groups_of(rows.group[:, 0]))
-    centre = Start.of(found.points.at, cells, inside.merged[:-1], start)
+    centre = Start.of(about.points.at, cells, inside.merged[:-1], start)
     return CondensedCells(rows, info, cells, centre, tuple(doubts), tuple(notes))
 
 
@@ -372,15 +372,15 @@ def _unit(dataset: Dataset, columns: IntArray) -> FloatArray:
     return np.asarray(1.0 / np.where(columns < 0, 1.0, np.maximum(size[columns], np.finfo(float).tiny)))
 
 
-def _of_cells(seen: Dataset, found: Centre, along: CellDirections, few: np.ndarray) -> Inside:
+def _of_cells(seen: Dataset, centre: Centre, along: CellDirections, few: np.ndarray) -> Inside:
     """Return the rows that stand for cells; one pass. Those of `few` rows, shape (C,), keep them."""
     limit = min(SHAPE, TOGETHER / math.sqrt(len(few)))
-    pseudo, missed = matched(found, along, limit)
+    pseudo, missed = matched(centre, along, limit)
     merged = np.append(~few & (missed < limit), True)
     assert pseudo.group is not None
     kept = _rows_of(seen, ~merged, pseudo.take(slice(0)))
     assert kept.group is not None
-    more, those = several(found, along.slope(found.sums.cross), kept.take(~few[kept.group[:, 0]]), limit)
+    more, those = several(centre, along.slope(centre.sums.cross), kept.take(~few[kept.group[:, 0]]), limit)
     pseudo = stack([pseudo.take(merged[pseudo.group[:, 0]]), more])
     merged[those], missed[those] = True, 0.0
     return Inside(pseudo, kept.take(~merged[kept.group[:, 0]]), merged, missed)
@@ -460,9 +460,9 @@ class Multilevel(Method):
         prior = mode_prior(self.prior)
         prior.parts(dataset.n_features)  # shapes
         with one_blas_thread():
-            found = condense(dataset, prior, family, getattr(dataset.rows, "start", None))
-        found.warn_of()
-        return BuildResult(found.rows, found.info, self)
+            condensed = condense(dataset, prior, family, getattr(dataset.rows, "start", None))
+        condensed.warn_of()
+        return BuildResult(condensed.rows, condensed.info, self)
 
     @staticmethod
     def _check_has_groups(design: Design) -> None:
@@ -488,7 +488,7 @@ class Multilevel(Method):
 
 def check_levels(design: Design) -> None:
     """Raise if a grouping factor has one level."""
-    if few := [own.name for own in design.groups if len(own) < 2]:
+    if few := [group.name for group in design.groups if len(group) < 2]:
         raise DataError(f"groups={few[0]!r} has one level; the sd of one effect is no fact of the data: drop it")
 
 
@@ -509,25 +509,25 @@ class MultilevelState:
             return replace(self, last=block)
         rows, start = self._rows(None), self.start
         try:
-            found = self._condense(rows)
+            condensed = self._condense(rows)
         except (ArithmeticError, np.linalg.LinAlgError):
             pass
         else:
-            if found.centre is not None and not found.doubts:
-                rows, start = found.rows, found.centre
+            if condensed.centre is not None and not condensed.doubts:
+                rows, start = condensed.rows, condensed.centre
         return replace(self, condensed=rows, last=block, start=start)
 
     def answer(self, rest: WeightedData | None) -> BuildResult[MultilevelInfo]:
         """Return the rows of all blocks and the rest condensed."""
         rows = self._rows(rest)
         check_levels(self._dataset(rows).design)
-        found = self._condense(rows)
-        found.warn_of(gain=not rows.pseudo.any())  # pseudo-rows are few
-        if self.start is None or found.centre is None:
-            return BuildResult(found.rows, found.info, self.method)
-        move = self.start.moved(found.centre, found.cells)
-        info = replace(found.info, moved=move.sds, moved_limit=move.limit)
-        return BuildResult(found.rows, info, self.method, self._caution(move) if move.sds > move.limit else None)
+        condensed = self._condense(rows)
+        condensed.warn_of(gain=not rows.pseudo.any())  # pseudo-rows are few
+        if self.start is None or condensed.centre is None:
+            return BuildResult(condensed.rows, condensed.info, self.method)
+        move = self.start.moved(condensed.centre, condensed.cells)
+        info = replace(condensed.info, moved=move.sds, moved_limit=move.limit)
+        return BuildResult(condensed.rows, info, self.method, self._caution(move) if move.sds > move.limit else None)
 
     def _caution(self, move: Move) -> str:
         if move.place is None:
@@ -552,24 +552,24 @@ class MultilevelState:
         assert rows.group is not None
         sizes = rows.group.max(axis=0, initial=0) + 1
         groups = [
-            replace(own, levels=tuple(range(size)))
-            for own, size in zip(self.design.groups, sizes.tolist(), strict=True)
+            replace(group, levels=tuple(range(size)))
+            for group, size in zip(self.design.groups, sizes.tolist(), strict=True)
         ]
-        design, beside = replace(self.design, groups=tuple(groups)), (rows.index, rows.offset)
-        return Dataset(ArraySource(rows.X, rows.y, rows.weights, (-1, 1), "y", design, *beside, group=rows.group))
+        design, arrays = replace(self.design, groups=tuple(groups)), (rows.index, rows.offset)
+        return Dataset(ArraySource(rows.X, rows.y, rows.weights, (-1, 1), "y", design, *arrays, group=rows.group))
 
     def to_arrays(self) -> Arrays:
         """Return the rows as arrays."""
-        found: Arrays = {}
+        arrays: Arrays = {}
         for part, rows in (("condensed", self.condensed), ("last", self.last)):
-            found |= {} if rows is None else rows_to_arrays(part, rows)
-        return found | ({} if self.start is None else {f"start_{name}": own for name, own in vars(self.start).items()})
+            arrays |= {} if rows is None else rows_to_arrays(part, rows)
+        return arrays | ({} if self.start is None else {f"start_{name}": one for name, one in vars(self.start).items()})
 
     def from_arrays(self, arrays: Arrays) -> Self:
         """Return the state of `to_arrays`."""
         parts = {part: rows_from_arrays(part, arrays) for part in ("condensed", "last") if f"{part}_X" in arrays}
-        own = {name.removeprefix("start_"): array for name, array in arrays.items() if name.startswith("start_")}
-        start = Start(**own) if own else None
+        begin = {name.removeprefix("start_"): array for name, array in arrays.items() if name.startswith("start_")}
+        start = Start(**begin) if begin else None
         if start is not None:
             start.check(len(self.design.names), len(self.design.groups))
         return replace(self, condensed=parts.get("condensed"), last=parts.get("last"), start=start)

@@ -85,9 +85,9 @@ class OnlineState:
         counts = {"n_rows": np.array(self.n_rows), "weight": np.array(self.weight), "factor": self.factor}
         if (drawn := self.drawn) is None:
             return counts
-        own = {"times": drawn.times, "positions": drawn.positions, "rates": drawn.rates}
+        arrays = {"times": drawn.times, "positions": drawn.positions, "rates": drawn.rates}
         total = np.array(str(drawn.total))  # may be above 2^63
-        return {**counts, **own, "total": total, **rows_to_arrays("drawn", drawn.rows)}
+        return {**counts, **arrays, "total": total, **rows_to_arrays("drawn", drawn.rows)}
 
     def from_arrays(self, arrays: Arrays) -> Self:
         """Return the state of `to_arrays`, given that before the first row."""

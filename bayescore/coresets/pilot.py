@@ -92,9 +92,9 @@ class Shares:
         squares, norms, leverages, far = sums
         return cls(laplace, squares, norms, leverages, far, weight_total)
 
-    def of(self, found: RowScores, weights: FloatArray) -> FloatArray:
+    def of(self, scores: RowScores, weights: FloatArray) -> FloatArray:
         """Return p = g^2 / sum g^2 + g / sum g + h / sum h + 0.1 w / W, shape (n,)."""
-        g, h = found.g, found.h
+        g, h = scores.g, scores.h
         rest = h * (1.0 / self.leverages) + weights * (0.1 / self.weights)
         return np.asarray(g * (g * (1.0 / self.squares) + 1.0 / self.norms) + rest)
 
@@ -102,9 +102,9 @@ class Shares:
         """Return p of the rows of a block, shape (n,)."""
         return self.of(self.laplace.row_scores(block), block.weights)
 
-    def far(self, found: RowScores, weights: FloatArray) -> FloatArray:
+    def far(self, scores: RowScores, weights: FloatArray) -> FloatArray:
         """Return the probabilities by reach, shape (n,), of the sample that estimates remainders."""
-        return np.asarray(found.reach * (1.0 / self.reach) + weights * (EQUAL_SHARE / self.weights))
+        return np.asarray(scores.reach * (1.0 / self.reach) + weights * (EQUAL_SHARE / self.weights))
 
 
 class PilotPass(NamedTuple):
@@ -134,25 +134,25 @@ def survey(
 
     `part` are the terms of the log-likelihood; the pass sums them where they are not known.
     """
-    laplace, known = shares.laplace, part is not None
+    laplace, has_part = shares.laplace, part is not None
     near, far = CandidatePool(size), CandidatePool(sample_size)
     bars = Threshold(), Threshold()
 
     def one(start: int, block: WeightedData) -> tuple[Candidates, Candidates, FloatArray, Derivatives | None]:
-        found = laplace.row_scores(block)
-        p, q = shares.of(found, block.weights), shares.far(found, block.weights)
-        pull = found.third @ block.X
+        scores = laplace.row_scores(block)
+        p, q = shares.of(scores, block.weights), shares.far(scores, block.weights)
+        pull = scores.third @ block.X
         close = candidates(p, start, block, size, seeds[0], bar=bars[0])
         reaching = candidates(q, start, block, sample_size, seeds[1], bar=bars[1])
-        own = None if known else likelihood_terms(laplace.theta, block, laplace.family)
-        return close, reaching, np.append(pull, [p.sum(), q.sum()]), own
+        terms_here = None if has_part else likelihood_terms(laplace.theta, block, laplace.family)
+        return close, reaching, np.append(pull, [p.sum(), q.sum()]), terms_here
 
     sums: FloatArray = np.zeros(len(laplace.theta) + 2)
     terms = no_terms(len(laplace.theta)) if part is None else part
-    for close, reaching, shared, own in dataset.map(one, "scores", canonical=True):
+    for close, reaching, shared, terms_of_block in dataset.map(one, "scores", canonical=True):
         bars = near.add(close), far.add(reaching)
         sums = sums + shared
-        terms = terms if own is None else terms + own
+        terms = terms if terms_of_block is None else terms + terms_of_block
     sample = select(far.best(), sample_size, float(sums[-1]))
     return PilotPass(terms, near.best(), float(sums[-2]), sums[:-2] @ laplace.factor, sample)
 
@@ -208,9 +208,9 @@ def full_mode(
     def looked(mode: Mode) -> tuple[Shares, S, Derivatives, float]:
         laplace = LaplaceApproximation(family, mode.beta, mode.factor)
         shares = Shares.estimated(laplace, pilot, dataset.scan.weight_total)
-        found = look(shares)
-        there = found.part + prior_part(mode.beta, prior)
-        return shares, found, there, cholesky_and_decrement(there)[1]
+        seen = look(shares)
+        terms_at_mode = seen.part + prior_part(mode.beta, prior)
+        return shares, seen, terms_at_mode, cholesky_and_decrement(terms_at_mode)[1]
 
     def terms(beta: FloatArray) -> Derivatives:
         return full_terms(beta, dataset, family, prior_part(beta, prior))
@@ -221,11 +221,11 @@ def full_mode(
     for seed in seeds[1:]:
         mode, before = Surrogate(target(), at, here).mode(), distance
         if mode is not None:
-            shares, found, there, left = looked(mode)
+            shares, seen, terms_at_mode, left = looked(mode)
             if left <= CLOSE:
-                return shares, found
+                return shares, seen
             if left < distance:
-                at, here, distance = mode.beta, there, left
+                at, here, distance = mode.beta, terms_at_mode, left
         if not math.isfinite(distance):
             break
         if distance > 0.5 * before or mode is None:

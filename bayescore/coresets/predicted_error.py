@@ -127,18 +127,18 @@ class _WhitenedDensity:
         step = min(LONGEST, STEP * len(self.mode) ** -0.25)
         for trajectory in range(1 + TRAJECTORIES):
             momentum = rng.standard_normal(u.shape)
-            point, slope, there = u, gradient, value
+            point, slope, value_ahead = u, gradient, value
             energy = value - 0.5 * np.vecdot(momentum, momentum)
             for _ in range(max(1, round(0.5 * math.pi / step))):
                 momentum += 0.5 * step * slope
                 point = point + step * momentum
-                there, slope = self.at(point)
+                value_ahead, slope = self.at(point)
                 momentum += 0.5 * step * slope
-            gain = there - 0.5 * np.vecdot(momentum, momentum) - energy
+            gain = value_ahead - 0.5 * np.vecdot(momentum, momentum) - energy
             probability = np.exp(np.minimum(np.nan_to_num(gain, nan=-math.inf), 0.0))
             accepted = (rng.random(n_draws) < probability) | (trajectory == 0)
             u = np.where(accepted[:, None], point, u)
-            gradient, value = np.where(accepted[:, None], slope, gradient), np.where(accepted, there, value)
+            gradient, value = np.where(accepted[:, None], slope, gradient), np.where(accepted, value_ahead, value)
             if trajectory > 0 and probability.mean() < LEAST_ACCEPTED:
                 step *= SHORTER
         return u, value
@@ -226,22 +226,22 @@ class Trial:
         Where the draws do not cover both posteriors, the sd of the log weights stands for all: it tells that they are
         far apart, not how far.
         """
-        own = self.problem.own(rows, self.base)
-        if min(own.ess, self.full.ess) < MIN_ESS_SHARE * len(own.draws):
-            spread = float((self.full.log_weights - own.log_weights).std())
+        log_ratios = self.problem.own(rows, self.base)
+        if min(log_ratios.ess, self.full.ess) < MIN_ESS_SHARE * len(log_ratios.draws):
+            spread = float((self.full.log_weights - log_ratios.log_weights).std())
             return Errors(spread, spread, spread)
-        return errors_between(own, self.full)
+        return errors_between(log_ratios, self.full)
 
     def shape_error(self, rows: WeightedData) -> float:
         """Return what is left of the errors of `rows` where mode and Hessian are mended: their posterior's shape.
 
         It is what rows that know of the tails are drawn for.
         """
-        own = WeightedDraws(self.full.draws, self.problem.own(rows, self.base).log_weights)
-        if min(own.ess, self.full.ess) < MIN_ESS_SHARE * len(self.values):
+        weighted = WeightedDraws(self.full.draws, self.problem.own(rows, self.base).log_weights)
+        if min(weighted.ess, self.full.ess) < MIN_ESS_SHARE * len(self.values):
             return math.inf
-        found = errors_between(own, self.full)
-        return max(found.mean, found.sd)
+        errors = errors_between(weighted, self.full)
+        return max(errors.mean, errors.sd)
 
     def probability(self, rows: WeightedData) -> FloatArray:
         """Return w sd_s l(theta_s), shape (n,): how much each row moves the log-likelihood over the draws."""
@@ -302,8 +302,8 @@ def draw_base(problem: FullDataPosterior, rows: WeightedData, seed: int) -> Base
     """Return draws of the posterior of `rows`: weighed normal ones about its mode where they do, else others."""
     mode, precision = problem.at_own_mode(rows)
     scale = factor_of_inverse(precision)
-    own, chains = np.random.SeedSequence(seed).spawn(2)
-    normals = np.random.default_rng(own).standard_normal((N_DRAWS, len(mode)))
+    stream, chains = np.random.SeedSequence(seed).spawn(2)
+    normals = np.random.default_rng(stream).standard_normal((N_DRAWS, len(mode)))
     normal = Base(mode + normals @ scale.T, -0.5 * (normals**2).sum(axis=1), mode, precision)
     if problem.own(rows, normal, (mode, precision)).ess >= NORMAL_ESS_SHARE * N_DRAWS:
         return normal

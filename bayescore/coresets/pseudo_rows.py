@@ -137,21 +137,21 @@ class GaussianDensity:
         """Return the same, given the rows' predictors at theta and abs(xL)^2, shape (n,) each."""
         return averages(eta, np.sqrt(squares), rows.y, self.at.family) * rows.weights
 
-    def terms(self, rows: WeightedData, known: FloatArray | None = None) -> Derivatives:
-        """Return the averaged gradient and minus the averaged Hessian of rows; `known` are their `derivatives`.
+    def terms(self, rows: WeightedData, curvatures: FloatArray | None = None) -> Derivatives:
+        """Return the averaged gradient and minus the averaged Hessian of rows; `curvatures` are their `derivatives`.
 
         The value is left at 0: pseudo-rows meet the log-likelihood up to a constant.
         """
-        score, curvature, _, _ = self.derivatives(rows) if known is None else known
+        score, curvature, _, _ = self.derivatives(rows) if curvatures is None else curvatures
         D = rows.n_features
         precision, scratch = np.zeros((D, D)), np.empty((min(len(rows), WIDE_ROWS), D))
         gradient = score @ rows.X
         for start in range(0, len(rows), WIDE_ROWS):
             part = rows.X[start : start + WIDE_ROWS]
-            own = curvature[start : start + WIDE_ROWS, None]
-            scaled = np.multiply(part, np.sqrt(np.abs(own)), out=scratch[: len(part)])
+            curves = curvature[start : start + WIDE_ROWS, None]
+            scaled = np.multiply(part, np.sqrt(np.abs(curves)), out=scratch[: len(part)])
             precision += scaled.T @ scaled
-            if (convex := own[:, 0] < 0.0).any():  # of a likelihood that is not log-concave
+            if (convex := curves[:, 0] < 0.0).any():  # of a likelihood that is not log-concave
                 precision -= 2.0 * scaled[convex].T @ scaled[convex]
         return Derivatives(0.0, gradient, precision)
 
@@ -282,11 +282,11 @@ def _offsets(wanted: Wanted, size: FloatArray, family: Family) -> tuple[FloatArr
     miss = np.where((a >= 0.0) & (b >= 0.0), np.abs(over), np.inf)
     within = np.isfinite(miss[:, :-1]) & np.isfinite(miss[:, 1:])
     crossing = within & ((over[:, :-1] <= 0.0) != (over[:, 1:] <= 0.0))
-    found = crossing.any(axis=1)
+    crosses = crossing.any(axis=1)
     low = _GRID[np.where(crossing, np.abs(_GRID[:-1] + _GRID[1:]), np.inf).argmin(axis=1)]
     offset, least = _GRID[miss.argmin(axis=1)], miss.min(axis=1)
-    offset[found] = _crossing(wanted.take(found), size[found], low[found], family)
-    least[found] = 0.0
+    offset[crosses] = _crossing(wanted.take(crosses), size[crosses], low[crosses], family)
+    least[crosses] = 0.0
     return offset, least
 
 
@@ -386,7 +386,7 @@ def root_of(precision: FloatArray, factor: FloatArray) -> Directions:
     kept = values > LEAST
     size, vectors = np.sqrt(values[kept]), vectors[:, kept]
     root = linalg.solve_triangular(factor, vectors * size, trans="T", lower=True)
-    own = Directions(root, factor @ (vectors / size))
+    directions = Directions(root, factor @ (vectors / size))
     own_curvature = (root**2).sum(axis=1)
     all_curvature = (linalg.solve_triangular(factor, np.eye(len(factor)), lower=True) ** 2).sum(axis=0)
     curved = own_curvature > LEAST * all_curvature
@@ -395,7 +395,7 @@ def root_of(precision: FloatArray, factor: FloatArray) -> Directions:
     nearest = _polar(unit.T)
     if len(nearest) < nearest.shape[1]:  # fewer directions than columns: those columns that span them best
         nearest = _polar(nearest[:, _spanning(nearest)])
-    return own.turned(nearest)
+    return directions.turned(nearest)
 
 
 def diagonalising(start: Directions, rows: WeightedData, third: FloatArray) -> Directions:
@@ -403,7 +403,7 @@ def diagonalising(start: Directions, rows: WeightedData, third: FloatArray) -> D
     along = rows.X @ start.dual
     if not along.size:
         return start
-    rotation, best, found = np.eye(along.shape[1]), -np.inf, start
+    rotation, best, best_so_far = np.eye(along.shape[1]), -np.inf, start
     for _ in range(MAX_TURNS):
         p = along @ rotation
         squares = p * p
@@ -411,11 +411,11 @@ def diagonalising(start: Directions, rows: WeightedData, third: FloatArray) -> D
         before, best = best, max(best, total := float(tau @ tau))
         if total <= before:
             break
-        found = start.turned(rotation)
+        best_so_far = start.turned(rotation)
         if total <= before + max(ENOUGH, SHARE * total):
             break
         rotation = _polar(along.T @ ((third[:, None] * squares) * tau))
-    return found
+    return best_so_far
 
 
 def _spanning(columns: FloatArray) -> list[int]:

@@ -178,13 +178,13 @@ def warn_if_completely_separated(dataset: Dataset, rows: WeightedData) -> bool:
     few = rows.take(slice(None, None, -(-len(rows) // (500 + 5 * rows.n_features))))  # few enough to be fast
     sure = False
     with one_blas_thread():
-        found = parting(few)
-        if found is not None and dataset.rereadable:
-            white, direction = found
+        parted = parting(few)
+        if parted is not None and dataset.rereadable:
+            white, direction = parted
             wrong = against(dataset, white, direction, strict=True)
             sure = wrong.n_rows == 0
-            found = found if sure else parting(stack([few, wrong.worst]))
-    if found is None:
+            parted = parted if sure else parting(stack([few, wrong.worst]))
+    if parted is None:
         return False
     which = f"all {dataset.scan.n_rows:,}" if sure else f"{len(few):,} of the coreset's"
     unsure = "" if sure else " (separability checks all rows)"
@@ -310,7 +310,7 @@ def warn_if_separable(rows: WeightedData, dataset: Dataset | None = None, seed: 
         white = whitening(block_factor(rows))
         try:
             if dataset is None:
-                found = separating(rows, white)
+                direction = separating(rows, white)
             else:
                 if white.rank < rows.n_features:
                     white = data_whitening(dataset)
@@ -322,7 +322,7 @@ def warn_if_separable(rows: WeightedData, dataset: Dataset | None = None, seed: 
             return
     if dataset is not None and not answer.mle_exists:
         warn(f"{answer}. {_VOID}{see('how-to/separated.md')}")
-    elif dataset is None and found is not None:
+    elif dataset is None and direction is not None:
         warn(
             f"a hyperplane separates the labels of the coreset's {len(rows)} rows, and perhaps those of the whole "
             f"stream. If it does: {_VOID[0].lower()}{_VOID[1:]}{see('how-to/separated.md')}"

@@ -152,8 +152,8 @@ class StreamingCoreset:
         if size is None and method.takes_size:
             raise TypeError(f"size is missing: method={method.name!r} keeps so many rows")
         self.size = None if size is None else check_integer(size, "size", low=1)
-        known = sought_family(family, design, (roles or {}).get("exposure"))
-        self.family = known.name
+        sought = sought_family(family, design, (roles or {}).get("exposure"))
+        self.family = sought.name
         self.random_state = check_seed(random_state)
         if not isinstance(intercept, bool | np.bool_):
             raise TypeError(f"intercept={intercept!r} must be True or False")
@@ -162,19 +162,19 @@ class StreamingCoreset:
         method.check(self.size, self.family)
         if not method.knows_groups:
             _ = self._begun(Design(("x",)))  # raises errors that no rows are needed for
-        check_roles(roles or {}, known, classes)
+        check_roles(roles or {}, sought, classes)
         labels = () if classes is None else two_classes(classes, "classes", (roles or {}).get("positive"))
         self._intake: Intake | DesignedIntake
         if formula is not None or design is not None:
             check_designed(formula, design, classes, intercept=self.intercept)
-            own = {**(roles or {}), **({"positive": Classes(*labels)} if labels else {})}
-            self._intake = DesignedIntake(own, formula, known.response, design)
+            all_roles = {**(roles or {}), **({"positive": Classes(*labels)} if labels else {})}
+            self._intake = DesignedIntake(all_roles, formula, sought.response, design)
         else:
             for name, value in (roles or {}).items():
                 raise TypeError(
                     f"{name}={value!r} goes with a formula or a design: give one, or arrays in each partial_fit(X, y)"
                 )
-            self._intake = Intake.of(known.response, labels, symmetric=known.symmetric)
+            self._intake = Intake.of(sought.response, labels, symmetric=sought.symmetric)
         self._design: Design | None = None
         self._cutter: Cutter
         self._state: StreamState
@@ -228,9 +228,9 @@ class StreamingCoreset:
     def _taken(self, block: Block) -> tuple[Intake | DesignedIntake, Design, Iterable[WeightedData]]:
         """Return what is known after a block, the design, and the block's rows in it."""
         if isinstance(self._intake, DesignedIntake):
-            known, rows = self._intake.take(block)
-            assert known.design is not None
-            return known, known.design, rows
+            taken, rows = self._intake.take(block)
+            assert taken.design is not None
+            return taken, taken.design, rows
         if block.y is None:
             raise DataError("y is missing: give the labels of the block, or stream(formula=...) and tables")
         intake, raw = self._intake.take(block)
@@ -257,10 +257,10 @@ class StreamingCoreset:
         """
         if self._design is None:
             raise RuntimeError("no block has come yet: call partial_fit(X, y) before coreset()")
-        known = self._intake
-        if len(known.labels) == 1:
+        facts = self._intake
+        if len(facts.labels) == 1:
             raise DataError(
-                f"only the label {known.labels[0]!r} has been met in {known.n_rows} rows; add rows of the other class, "
+                f"only the label {facts.labels[0]!r} has been met in {facts.n_rows} rows; add rows of the other class, "
                 "or name both in stream(..., classes=)"
             )
         with one_blas_thread():
@@ -271,9 +271,9 @@ class StreamingCoreset:
             warn_if_separable(built.rows)
         core = finish_stream(
             built.rows,
-            known,
+            facts,
             self._design,
-            label=known.label,
+            label=facts.label,
             method=self._method.name,
             family=self.family,
             params=built.info.params(),
@@ -315,14 +315,14 @@ class StreamingCoreset:
     def _loaded(cls, header: dict[str, Any], arrays: Arrays) -> Self:
         """Return the stream of a checkpoint; content that does not fit raises one of many errors."""
         stream = cls(method_from_dict(header["method"]), **header["options"])
-        known, design = header["intake"], header["design"]
-        if "formula" in known:
-            intake = DesignedIntake.from_dict(known, design, response=check_family(stream.family, seek=True).response)
+        facts, design = header["intake"], header["design"]
+        if "formula" in facts:
+            intake = DesignedIntake.from_dict(facts, design, response=check_family(stream.family, seek=True).response)
             assert intake.design is not None
             stream._intake, stream._design = intake, intake.design
         else:
             assert isinstance(stream._intake, Intake)
-            stream._intake, stream._design = Intake.from_dict(known, like=stream._intake), Design.from_dict(design)
+            stream._intake, stream._design = Intake.from_dict(facts, like=stream._intake), Design.from_dict(design)
             if stream._design.raw_names != stream._intake.names:
                 raise ValueError
         if not isinstance(header["version"], str):
@@ -376,7 +376,7 @@ def read_stream(path: str | Path) -> StreamingCoreset:
     """
     header, arrays = read_checkpoint(check_path(path), StreamingCoreset.__name__)
     try:
-        found = StreamingCoreset._loaded(header, arrays)
+        stream_read = StreamingCoreset._loaded(header, arrays)
     except EarlierDesignError as error:
         raise EarlierDesignError(f"{str(path)!r}: {error}") from None
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):
@@ -389,7 +389,7 @@ def read_stream(path: str | Path) -> StreamingCoreset:
             f"{str(path)!r} was written by bayescore {header['version']}: from here on the coreset may differ from "
             "that of one version in its last digits, or in its draws"
         )
-    return found
+    return stream_read
 
 
 def stream(
@@ -494,7 +494,7 @@ def stream(
     named = {"label": label, "weights": weights, "offset": offset, "trials": trials, "exposure": exposure}
     for name, value in {**named, "groups": groups}.items():
         columns = value if name == "groups" and isinstance(value, list) else [value]
-        if not all(own is None or isinstance(own, str) for own in columns):
+        if not all(column is None or isinstance(column, str) for column in columns):
             raise TypeError(f"{name} must be the name of a column: give an array of a block's rows to partial_fit")
     roles = {**named, "groups": groups, "positive": positive, "missing": missing}
     return StreamingCoreset(
