@@ -137,24 +137,24 @@ class ContrastCells:
         """Return a raw column, or the codes of groups, shape (n,)."""
         if name not in self.design.raw_names:
             assert block.group is not None
-            return np.asarray(block.group[:, [own.name for own in (*self.design.groups, *self.added)].index(name)])
+            return np.asarray(block.group[:, [by.name for by in (*self.design.groups, *self.added)].index(name)])
         if not self.designed:
             return np.asarray(block.X[:, self.design.raw_names.index(name)])
-        found = raw_column(self.design, block.X, name)
-        assert found is not None
-        return found
+        values = raw_column(self.design, block.X, name)
+        assert values is not None
+        return values
 
     def parts(self, block: WeightedData) -> IntArray:
         """Return the place of each row's values of `by`, shape (n,)."""
         places = np.zeros(len(block), dtype=np.int64)
-        for name, known in zip(self.by, self.values, strict=True):
+        for name, levels in zip(self.by, self.values, strict=True):
             column = self.column(block, name)
             if name not in self.design.raw_names and (column == NO_GROUP).any():
                 raise DataError(
                     f"by={name!r}: row {block.index[(column == NO_GROUP).argmax()]} of data is of a group that the "
                     "posterior does not know; leave such rows out"
                 )
-            values = np.asarray(known)
+            values = np.asarray(levels)
             places = places * len(values) + np.searchsorted(0.5 * (values[1:] + values[:-1]), column)
         return places if self.combinations is None else np.searchsorted(self.combinations, places)
 
@@ -176,13 +176,13 @@ class ContrastCells:
             X = self._designed(block, raw, "data")
             moved = self.along.rows(X, self._derivative(block, raw, self.along.spread))
             return [(factor, replace(block, X=rows)) for factor, rows in moved]
-        own, found = self._start(raw, place), []
+        starting, terms = self._start(raw, place), []
         for change in changes:
-            raw[:, place] = own + change.shift if change.value is None else change.value
+            raw[:, place] = starting + change.shift if change.value is None else change.value
             by = f"moved by {change.shift:g}" if change.value is None else f"set to {change.value:g}"
             where = f"data with {self.variable!r} {by}"
-            found.append((change.factor * ones, replace(block, X=self._designed(block, raw, where))))
-        return found
+            terms.append((change.factor * ones, replace(block, X=self._designed(block, raw, where))))
+        return terms
 
     def modelled(self, block: WeightedData) -> WeightedData:
         """Return rows with the codes of the model's groups alone."""
@@ -193,31 +193,31 @@ class ContrastCells:
 
     def _start(self, raw: FloatArray, place: int) -> FloatArray:
         """Return the entries that a column is moved from, shape (n,): a step back where the step leaves a domain."""
-        own = raw[:, place].copy()
+        column = raw[:, place].copy()
         step = max(change.shift for changes in self.contrasts for change in changes)
         if step == 0.0 or formula_of(self.design) is None:
-            return own
+            return column
         ahead, back = np.array(raw), np.array(raw)
-        ahead[:, place], back[:, place] = own + step, own - step
+        ahead[:, place], back[:, place] = column + step, column - step
         beyond = np.flatnonzero(~np.isfinite(self.design.transform(ahead)).all(axis=1))
         if len(beyond):
             inside = np.isfinite(self.design.transform(back[beyond])).all(axis=1)
-            own[beyond[inside]] -= step
-        return own
+            column[beyond[inside]] -= step
+        return column
 
     def _derivative(self, block: WeightedData, raw: FloatArray, spread: float) -> FloatArray:
         """Return the derivative of rows in the design by the raw column, shape (n, D)."""
         name = str(self.variable)
-        found = self.design.derivative(raw, name, spread)
-        if (none := np.flatnonzero(np.isnan(found).any(axis=1))).size:
+        slope = self.design.derivative(raw, name, spread)
+        if (none := np.flatnonzero(np.isnan(slope).any(axis=1))).size:
             row = int(none[0])
             raise DataError(
-                f"variable={name!r}: {self.design.names[np.isnan(found[row]).argmax()]!r} has no derivative by it in "
+                f"variable={name!r}: {self.design.names[np.isnan(slope[row]).argmax()]!r} has no derivative by it in "
                 f"row {block.index[row]}, where it is {raw[row, self.design.raw_names.index(name)]:g}, nor in "
                 f"{len(none) - 1:,} others of the {len(block):,} rows looked at, as it jumps there or its slope is "
                 "infinite; leave such rows out of data=, or see comparisons, which takes steps"
             )
-        return found
+        return slope
 
     def _designed(self, block: WeightedData, raw: FloatArray, where: str) -> FloatArray:
         return finite_design(self.design, raw, block.index, where)
@@ -225,8 +225,8 @@ class ContrastCells:
     def _raw(self, block: WeightedData) -> FloatArray:
         if not self.designed:
             return np.array(block.X)
-        told = (raw_column(self.design, block.X, own) for own in self.design.raw_names)
-        return np.column_stack([np.zeros(len(block)) if own is None else own for own in told])
+        columns = (raw_column(self.design, block.X, name) for name in self.design.raw_names)
+        return np.column_stack([np.zeros(len(block)) if column is None else column for column in columns])
 
 
 def values_of(dataset: Dataset, cells: ContrastCells, name: str, most: int) -> tuple[float, ...] | None:
@@ -240,8 +240,8 @@ def values_of(dataset: Dataset, cells: ContrastCells, name: str, most: int) -> t
         return _distinct(cells.column(block, name), size)[: most + 1]
 
     values: FloatArray = np.zeros(0)
-    for found in dataset.map(one, "learning levels"):
-        values = _distinct(np.concatenate([values, found]), size)
+    for of_block in dataset.map(one, "learning levels"):
+        values = _distinct(np.concatenate([values, of_block]), size)
         if len(values) > most:
             return None
     return tuple(map(float, values))
@@ -351,8 +351,8 @@ def every_row(dataset: Dataset, cells: ContrastCells, predictor: Predictor, fami
                 counted = rows.with_weights(factor * rows.weights)
                 for start in range(0, len(rows), step):
                     cut = slice(start, start + step)
-                    levels, own = sums_of_piece(predictor, family, counted.take(cut), codes[cut])
-                    sums[levels] += own
+                    levels, sums_of_cut = sums_of_piece(predictor, family, counted.take(cut), codes[cut])
+                    sums[levels] += sums_of_cut
         return sums, total
 
     values, weight = np.zeros((K, len(predictor))), np.zeros(K)
@@ -387,7 +387,7 @@ class _AveragesPlan:
 
     def __call__(self, start: int, block: WeightedData, bars: list[Threshold]) -> list[_SampledRows] | None:
         """Look at a block, its first row at position `start` of the data; None where groups are not known."""
-        found, parts, n = [], self.cells.parts(block), self.cells.n_parts
+        contrasts, parts, n = [], self.cells.parts(block), self.cells.n_parts
         for contrast in range(len(self.cells.contrasts)):
             reach, terms = np.zeros(len(block)), []
             for factor, rows in self.cells.terms(block, contrast):
@@ -398,30 +398,30 @@ class _AveragesPlan:
                 terms.append((factor, rows, derivatives_of_mean(eta, self.near.family)))
             reach *= block.weights
             for part in np.flatnonzero(np.bincount(parts)):
-                own, place = parts == part, contrast * n + int(part)
-                sums = np.array([block.weights[own].sum(), reach[own].sum()])
-                q = np.where(own, reach, 0.0)
+                in_part, place = parts == part, contrast * n + int(part)
+                sums = np.array([block.weights[in_part].sum(), reach[in_part].sum()])
+                q = np.where(in_part, reach, 0.0)
                 with np.errstate(divide="ignore"):  # rows of other cells are not drawn
                     drawn = candidates(q, start, block, self.size, _SEED, bar=bars[place])
-                found.append(_SampledRows(place, *self._derivatives(terms, own), sums, drawn))
-        return found
+                contrasts.append(_SampledRows(place, *self._derivatives(terms, in_part), sums, drawn))
+        return contrasts
 
     def _derivatives(
-        self, terms: list[tuple[FloatArray, WeightedData, FloatArray]], own: FloatArray
+        self, terms: list[tuple[FloatArray, WeightedData, FloatArray]], in_part: FloatArray
     ) -> tuple[Derivatives, FloatArray]:
         """Return the sums of rows' p and its derivatives by coefficients and by effects."""
         D = len(self.near.theta)
         precision = np.zeros((D, D) if self.order == 2 else ())
         value, gradient, effects = 0.0, np.zeros(D), np.zeros(0)
         for factor, rows, (p, slope, bend, _) in terms:
-            X, w = rows.X[own], (factor * rows.weights)[own]
-            value, pull = value + float(w @ p[own]), w * slope[own]
+            X, w = rows.X[in_part], (factor * rows.weights)[in_part]
+            value, pull = value + float(w @ p[in_part]), w * slope[in_part]
             gradient += pull @ X
             if isinstance(self.near, DrawnApproximation):
-                some = self.near.predictor.columns(rows.take(np.flatnonzero(own))).T @ pull
+                some = self.near.predictor.columns(rows.take(np.flatnonzero(in_part))).T @ pull
                 effects = effects + some if effects.size else some
             elif self.order == 2:
-                precision -= (X * (w * bend[own])[:, None]).T @ X
+                precision -= (X * (w * bend[in_part])[:, None]).T @ X
         return Derivatives(value, gradient, precision), effects
 
     def _reach(self, eta: FloatArray, r: FloatArray) -> FloatArray:
@@ -458,22 +458,22 @@ def sampled(
     def one_block(start: int, block: WeightedData) -> list[_SampledRows] | None:
         return look(start, cells.counted(block), bars)
 
-    for found in dataset.map(one_block, "averaging", canonical=True):
-        if found is None:
+    for of_block in dataset.map(one_block, "averaging", canonical=True):
+        if of_block is None:
             return None
-        for one in found:
-            known = terms[one.place]
-            terms[one.place] = (one.terms, one.effects) if known is None else (
-                known[0] + one.terms, known[1] + one.effects)  # fmt: skip
+        for one in of_block:
+            term = terms[one.place]
+            terms[one.place] = (one.terms, one.effects) if term is None else (
+                term[0] + one.terms, term[1] + one.effects)  # fmt: skip
             sums[one.place] += one.sums
             bars = [*bars[: one.place], pools[one.place].add(one.candidates), *bars[one.place + 1 :]]
     if (sums[sums[:, 0] > 0.0, 1] <= 0.0).any():  # draws do not move the rows
         return None
     values, error, moves = np.zeros((K, len(predictor))), np.zeros(K), predictor.beta - mean.beta
-    for place, known in enumerate(terms):
-        if known is None or sums[place, 0] <= 0.0:
+    for place, term in enumerate(terms):
+        if term is None or sums[place, 0] <= 0.0:
             continue
-        part, of_effects = known
+        part, of_effects = term
         sample = select(pools[place].best(), size, float(sums[place, 1]))
         changed = cells.terms(sample.expanded(), place // cells.n_parts)
         rest, variance = _beyond(changed, sample.inclusion, (mean, predictor), look)
@@ -520,8 +520,8 @@ def _beyond(
             eta = mean.eta(part)
             move = predictor.eta(part) - eta
             p, slope, bend, _ = derivatives_of_mean(eta[:, 0], family)[..., None]
-            known = slope + 0.5 * move * bend if look.order == 2 else slope
-            rest = rest + factor[cut, None] * (family.mean(eta + move) - p - move * known)
+            expansion = slope + 0.5 * move * bend if look.order == 2 else slope
+            rest = rest + factor[cut, None] * (family.mean(eta + move) - p - move * expansion)
         weights = terms[0][1].weights[cut]
         total += weights @ rest
         variance += float((weights**2 * (1.0 - inclusion[cut])) @ (rest**2).mean(axis=1))
@@ -558,7 +558,7 @@ class AveragedRows(NamedTuple):
         wanted = (*wanted, *(name for name in cells.by if name in self.design.raw_names))
         if self.designed:
             X = np.zeros((1, len(self.design.names)))
-            if lost := [own for own in wanted if raw_column(self.design, X, own) is None]:
+            if lost := [column for column in wanted if raw_column(self.design, X, column) is None]:
                 raise DataError(
                     f"the rows of the design matrix do not tell {lost[0]!r} (formula={formula_of(self.design)!r}); "
                     "give raw rows as data, a sample of them"
@@ -570,19 +570,19 @@ class AveragedRows(NamedTuple):
 
         Of several columns a pass finds the combinations that rows have.
         """
-        known = {own.name: own.levels for own in (*self.design.groups, *self.added)}
+        levels_of = {grouping.name: grouping.levels for grouping in (*self.design.groups, *self.added)}
         shown, values = [], []
         for name in by:
-            if name in known and name not in self.design.raw_names:
-                levels, codes = list(known[name]), tuple(map(float, range(len(known[name]))))
+            if name in levels_of and name not in self.design.raw_names:
+                levels, codes = list(levels_of[name]), tuple(map(float, range(len(levels_of[name]))))
             else:
                 levels, codes = self.levels(name, "by")
             shown.append(levels)
             values.append(codes)
         cells = self.cells(by=by, values=tuple(values), **asked)
         if len(by) > 1:
-            found = self.dataset.map(lambda _, block: np.unique(cells.parts(block)), "learning levels")
-            codes_of = np.unique(np.concatenate(list(found)))
+            occurring = self.dataset.map(lambda _, block: np.unique(cells.parts(block)), "learning levels")
+            codes_of = np.unique(np.concatenate(list(occurring)))
             cells = replace(cells, combinations=codes_of)
             places = np.unravel_index(codes_of, [len(levels) for levels in shown])
             shown = [[levels[k] for k in place] for levels, place in zip(shown, places, strict=True)]
@@ -605,26 +605,26 @@ class AveragedRows(NamedTuple):
     def check_column(self, name: str, argument: str) -> None:
         """Raise unless the data have a column `name`."""
         if name not in self.design.raw_names:
-            known = listed(self.design.raw_names, 10) or "none"
-            raise DataError(f"{argument}={name!r} is no column of the data: {known}")
+            names = listed(self.design.raw_names, 10) or "none"
+            raise DataError(f"{argument}={name!r} is no column of the data: {names}")
 
     def coefficient_sizes(self) -> FloatArray:
         """Return the root mean squares over draws of the coefficients, with effects of groups, shape (D,)."""
         design, predictor = self.design, self.posterior.predictor()
         squares = (predictor.beta**2).mean(axis=0)
-        for own in predictor.factors:
-            for q, effect in enumerate(own.grouping.effects):
-                assert own.covariance is not None
-                for place, weight in design.columns_of(own.grouping, effect).items():
+        for factor in predictor.factors:
+            for q, effect in enumerate(factor.grouping.effects):
+                assert factor.covariance is not None
+                for place, weight in design.columns_of(factor.grouping, effect).items():
                     if place != design.constant:
-                        squares[place] += weight**2 * own.covariance[:, q, q].mean()
+                        squares[place] += weight**2 * factor.covariance[:, q, q].mean()
         return np.asarray(np.sqrt(squares))
 
     def sums(self, cells: ContrastCells, max_draws: int, figures: Figures) -> ContrastSums:
         """Return the sums of cells at draws, evenly spaced."""
-        found = cell_sums(self.dataset, cells, self.posterior.predictor(max_draws), self.posterior.family, figures)
-        check_finite(self.dataset, found.values)
-        return found
+        sums = cell_sums(self.dataset, cells, self.posterior.predictor(max_draws), self.posterior.family, figures)
+        check_finite(self.dataset, sums.values)
+        return sums
 
 
 def check_by(by: Any) -> tuple[str, ...]:
@@ -639,8 +639,8 @@ def check_by(by: Any) -> tuple[str, ...]:
 
 def added_columns(design: Design, data: Any, by: tuple[str, ...]) -> tuple[str, ...]:
     """Return the columns of `by` that the model does not have; raise unless data have them."""
-    known = {*design.raw_names, *(own.name for own in design.groups)}
-    added = tuple(name for name in by if name not in known)
+    taken = {*design.raw_names, *(grouping.name for grouping in design.groups)}
+    added = tuple(name for name in by if name not in taken)
     named = bool(added) and has_named_columns(data)
     names = column_names(data) if named else [*design.raw_names]
     if lacking := [name for name in added if not set(columns_of(name, names)) <= set(names)]:
@@ -659,7 +659,7 @@ def averaged_rows(posterior: Posterior, data: Any, *, by: tuple[str, ...] = ()) 
     added = added_columns(design, data, by)
     if not (memory or (hasattr(data, "shape") and not is_dask(data))):
         opened = open_in(design, data, new_groups=True, whose="the posterior's data", parts=added)
-        found = AveragedRows(posterior, Dataset(opened.rows), designed=False, added=added_groupings(opened, design))
+        averaged = AveragedRows(posterior, Dataset(opened.rows), designed=False, added=added_groupings(opened, design))
     else:
         rows, designed = _rows(posterior, data)
         groupings: tuple[Grouping, ...] = ()
@@ -668,10 +668,10 @@ def averaged_rows(posterior: Posterior, data: Any, *, by: tuple[str, ...] = ()) 
             group = codes if rows.group is None else np.concatenate([rows.group, codes], axis=1)
             rows = replace(rows, group=group)
         small = _BLOCK if len(rows) <= EVERY_ROW else None
-        found = AveragedRows(posterior, Dataset(rows_source(rows), block_rows=small), designed, groupings)
-    if not found.dataset.source.n_rows:
+        averaged = AveragedRows(posterior, Dataset(rows_source(rows), block_rows=small), designed, groupings)
+    if not averaged.dataset.source.n_rows:
         raise DataError("data has no rows, so there is no average; give at least one")
-    return found
+    return averaged
 
 
 def added_groupings(opened: Dataset, design: Design) -> tuple[Grouping, ...]:
@@ -691,8 +691,8 @@ def _rows(posterior: Posterior, data: Any) -> tuple[WeightedData, bool]:
     if not isinstance(data, WeightedData):
         design = design_of(posterior)
         raw = feature_matrix(data, design.raw_names, design.raw_levels)
-        beside = offset_of(posterior, data, len(raw), None), groups_of(posterior, data, len(raw), None)
-        return positive_rows(raw, *beside), False
+        offset_and_groups = offset_of(posterior, data, len(raw), None), groups_of(posterior, data, len(raw), None)
+        return positive_rows(raw, *offset_and_groups), False
     check_same_design(data, posterior.features, posterior.design, "data")
     if data.pseudo.any():
         raise DataError(

@@ -205,11 +205,11 @@ def whole_counts(blocks: Iterator[WeightedData]) -> Iterator[WeightedData]:
     """Yield blocks that never part the sides of a count."""
     held: WeightedData | None = None
     for block in blocks:
-        own = block if held is None else stack([held, block])
-        whole = len(own) - int(own.y[-1] > 0)
-        held = own.take(slice(whole, None)) if whole < len(own) else None
+        rows = block if held is None else stack([held, block])
+        whole = len(rows) - int(rows.y[-1] > 0)
+        held = rows.take(slice(whole, None)) if whole < len(rows) else None
         if whole:
-            yield own.take(slice(0, whole))
+            yield rows.take(slice(0, whole))
     if held is not None:
         yield held
 
@@ -248,7 +248,7 @@ def psis_loo(log_p: FloatArray, log_ratio: FloatArray) -> LeftOut:
 
 def moved_loo(row: Responses, draws: FloatArray, log_ratio: FloatArray, family: Family, density: Density) -> LeftOut:
     """Leave out one row with draws, shape (S, D), moved to where they would be without it."""
-    eta, own = row.rows.with_offset((draws @ row.rows.X[0])[None])[0], density(draws)
+    eta, log_density = row.rows.with_offset((draws @ row.rows.X[0])[None])[0], density(draws)
 
     def log_p_at(eta: FloatArray) -> FloatArray:
         return np.asarray(row.log_p(eta[None], family)[0])
@@ -262,20 +262,20 @@ def moved_loo(row: Responses, draws: FloatArray, log_ratio: FloatArray, family: 
         center = float(w @ at)
         to = center, math.sqrt(float(w @ (at - center) ** 2))
         at = to[0] + to[1] / sd * (eta - mean)
-        log_weights, k = psislw(log_ratio + density(draws + np.outer(at - eta, direction)) - own - log_p_at(at))
+        log_weights, k = psislw(log_ratio + density(draws + np.outer(at - eta, direction)) - log_density - log_p_at(at))
         if not k < least:
             break
         best, least = to, float(k)
         if k < FINITE_K:
             break
     slope = best[1] / sd
-    there = best[0] + slope * (eta - mean)
+    shifted = best[0] + slope * (eta - mean)
     back = mean + (eta - best[0]) / slope
-    moved, unmoved = (density(draws + np.outer(x - eta, direction)) for x in (there, back))
+    moved, unmoved = (density(draws + np.outer(x - eta, direction)) for x in (shifted, back))
     # densities of unmoved and of moved draws: their own, and of the two that they may come from
-    log_q = np.stack([own, moved])
-    either = np.logaddexp(log_q, np.stack([unmoved, own]) - math.log(slope))
-    log_p = np.stack([log_p_at(eta), log_p_at(there)])
+    log_q = np.stack([log_density, moved])
+    either = np.logaddexp(log_q, np.stack([unmoved, log_density]) - math.log(slope))
+    log_p = np.stack([log_p_at(eta), log_p_at(shifted)])
     smoothed, k = psislw((log_ratio + log_q - either - log_p).ravel())
     both = _left_out(smoothed[None], log_p.reshape(1, -1), np.array([k]))
     return LeftOut(both.value, both.k, both.influence.reshape(1, 2, -1).sum(axis=1))

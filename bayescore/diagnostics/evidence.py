@@ -72,8 +72,8 @@ def propose_flat(core: WeightedData, family: Family, prior: Prior, draws: int, r
         near = RowSums.of(dataset, RowSumsPlan.near(laplace, core, FINE), "log evidence")
         check_finite(dataset, near.terms.precision)
         check_weight(core, near.weight)  # type: ignore[arg-type]
-        if (found := near.at(beta)) is not None:
-            return found.log_likelihood, found.error
+        if (proposal := near.at(beta)) is not None:
+            return proposal.log_likelihood, proposal.error
         parts = dataset.map(lambda _, block: log_likelihoods(beta, block, family), "log evidence", canonical=True)
         full = sum(parts, np.zeros(draws))
         check_finite(dataset, full)
@@ -91,8 +91,8 @@ def propose_grouped(
     factor, beta = target.factor, target.point.theta[:-1]
     if prior.kinked:
         precision = np.asarray(np.linalg.inv(factor @ factor.T), dtype=np.float64)
-        own = prior_part(beta, prior)
-        precision[:-1, :-1] += _kink_precision(beta, -own.gradient, prior) - own.precision
+        prior_terms = prior_part(beta, prior)
+        precision[:-1, :-1] += _kink_precision(beta, -prior_terms.gradient, prior) - prior_terms.precision
         factor = factor_of_inverse(precision)
     theta, log_q = student_t(target.point.theta, factor, draws, rng)
     log_prior = prior.log_density(theta[:, :-1])
@@ -140,13 +140,13 @@ def _kink_precision(beta: FloatArray, gradient: FloatArray, prior: Prior) -> Flo
     nothing pulls, 0 off the kink. An exponential of that rate stands in as a normal of precision rate^2 / 2; the
     floor keeps directions finite about which the data say nothing.
     """
-    own = prior_part(beta, prior).precision
+    precision = prior_part(beta, prior).precision
     for part, kinks, table in prior.parts(len(beta)):
         if part.kinked:
             mu, b = table[:2]
             rate = np.maximum(1.0 / b - np.abs(gradient[kinks]), 1.0 / (2.0 * b + np.abs(beta[kinks] - mu)))
-            own[kinks, kinks] = 0.5 * rate**2
-    return own
+            precision[kinks, kinks] = 0.5 * rate**2
+    return precision
 
 
 CARRIED = 0.999  # share of either posterior that epsilon looks at
@@ -210,8 +210,8 @@ class Evidence:
     def __repr__(self) -> str:
         lines = ["Evidence of all rows; pseudo-rows have none of their own"]
         if not math.isnan(self.log_evidence):
-            own = _figures(self.log_evidence, self.se, self.pareto_k, self.ess, self.n_draws)
-            lines = [f"Evidence: ln E = {own}"]
+            figures = _figures(self.log_evidence, self.se, self.pareto_k, self.ess, self.n_draws)
+            lines = [f"Evidence: ln E = {figures}"]
         if not math.isnan(self.full):
             whole = _figures(self.full, self.full_se, self.full_pareto_k, self.full_ess, self.n_draws)
             lines.append(f"  full data   {whole}")
@@ -308,14 +308,14 @@ def log_evidence(
     >>> bool(abs(evidence.difference) < 1)
     True
     """
-    known = check_family(own_family(core, family, "core"), rows=core)
+    resolved = check_family(own_family(core, family, "core"), rows=core)
     if family is None and isinstance(core, Coreset) and core._sd_unknown:
         raise DataError(
             "core was built with family='normal', and its sd is a parameter, which log_evidence does not integrate "
             f"out: give a sd, family={core.family!r}, or compare models by loo_compare"
         )
-    if known.counts and not known.exponential:
-        warn(f"log_evidence leaves out what depends on the size of {known.name!r}: compare sizes by loo_compare")
+    if resolved.counts and not resolved.exponential:
+        warn(f"log_evidence leaves out what depends on the size of {resolved.name!r}: compare sizes by loo_compare")
     if core.group is not None and not (isinstance(core, Coreset) and one_intercept(core.groups)):
         terms = terms_text(core.groups) if isinstance(core, Coreset) else "groups without names"
         raise DataError(
@@ -324,13 +324,13 @@ def log_evidence(
         )
     if group_prior is not None and core.group is None:
         raise DataError("group_prior is given, and core has no groups: leave it out")
-    up_to_constant = core.pseudo.any() and not known.quadratic  # sums of numbers have the constant, too
+    up_to_constant = core.pseudo.any() and not resolved.quadratic  # sums of numbers have the constant, too
     if up_to_constant and data is None:
         raise DataError(
             "core has pseudo-rows, which meet the log-likelihood up to a constant only and have no evidence; give the "
             "full data too, for theirs"
         )
-    chosen, spread = prior_for(prior, core, known), group_prior_for(group_prior, core, known)
+    chosen, spread = prior_for(prior, core, resolved), group_prior_for(group_prior, core, resolved)
     if not chosen.closed_form:
         raise ValueError(
             f"prior={chosen} has no density in closed form, which the evidence needs; use "
@@ -348,16 +348,16 @@ def log_evidence(
         dataset = full_rows(core, data, y, progress=progressbar, missing=missing, **roles)
     rng = check_generator(one_seed(random_state, random_seed))
     if core.group is None:
-        found = propose_flat(core, known, chosen, draws, rng)
+        proposal = propose_flat(core, resolved, chosen, draws, rng)
     else:
-        found = propose_grouped(core, known, (chosen, spread), draws, rng)  # type: ignore[arg-type]
-    own, log_base = found.own, found.log_base
-    value, se, k, ess, u = _estimate(own + log_base)
+        proposal = propose_grouped(core, resolved, (chosen, spread), draws, rng)  # type: ignore[arg-type]
+    log_ratios, log_base = proposal.own, proposal.log_base
+    value, se, k, ess, u = _estimate(log_ratios + log_base)
     if not up_to_constant and (k > MAX_K or ess < MIN_ESS_EVIDENCE):
         _warn("coreset", k, ess, draws, "ask for more draws, or use a prior with lighter tails")
     if dataset is None:
         return Evidence(value, se, k, ess, draws)
-    full, error = found.of_all(dataset)
+    full, error = proposal.of_all(dataset)
     full_value, full_se, full_k, full_ess, full_u = _estimate(full + log_base)
     full_se = math.hypot(full_se, error)
     if full_k > MAX_K or full_ess < MIN_ESS_EVIDENCE:
@@ -368,7 +368,7 @@ def log_evidence(
     if up_to_constant:
         return of_all
     carried = _carrying(u) | _carrying(full_u)
-    epsilon = float(np.max(np.abs((full - own)[carried] / full[carried])))
+    epsilon = float(np.max(np.abs((full - log_ratios)[carried] / full[carried])))
     return replace(
         of_all,
         log_evidence=value,

@@ -379,7 +379,7 @@ def loo_compare(
     roles = {"label": label, "weights": weights, "offset": offset, "groups": groups}
     roles |= {"trials": trials, "exposure": exposure, "missing": missing}
     asked = {"y": y, **roles, "missing": None if missing == "raise" else missing}
-    if data is None and (extra := [name for name, own in asked.items() if own is not None]):
+    if data is None and (extra := [name for name, value in asked.items() if value is not None]):
         raise TypeError(f"{extra[0]} is given and data is not: give both, or fits that have their rows and neither")
     designs: dict[Any, tuple[_LabelledRows, list[LooDraws]]] = {}
     for name, given in models.items():
@@ -391,7 +391,7 @@ def loo_compare(
         weighted = has_weights(rows.data, rows.roles.get("weights"))
         model = loo_draws(str(name), *given, max_draws, weighted=weighted)
         designs.setdefault((model.core.design, rows.key), (rows, []))[1].append(model)
-    by_design = [own for _, own in designs.values()]
+    by_design = [design for _, design in designs.values()]
     first = by_design[0][0]
     for model in (each for models_of in by_design for each in models_of):
         if model.core.classes != first.core.classes:
@@ -400,8 +400,8 @@ def loo_compare(
                 f"{described(first.core.classes)}; build both of one response, labels with the same positive="
             )
     dataset = [
-        full_rows(own[0].core, rows.data, rows.y, progress=progressbar and k == 0, **rows.roles)
-        for k, (rows, own) in enumerate(designs.values())
+        full_rows(row_design[0].core, rows.data, rows.y, progress=progressbar and k == 0, **rows.roles)
+        for k, (rows, row_design) in enumerate(designs.values())
     ]
     with one_blas_thread():
         sums = loo_pass(by_design, dataset)

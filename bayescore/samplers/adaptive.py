@@ -212,11 +212,11 @@ class Crew:
 
     def learn(self, x: FloatArray) -> None:
         """Take the frame of draws, and each chain's place in it."""
-        there = self.frame.theta(self.x)
+        places = self.frame.theta(self.x)
         flat = self.frame.theta(x).reshape(-1, x.shape[-1])
         effective = float(effective_sizes(self.frame.watched(x), "bulk").min())
         self.frame = self.frame.learn(flat, min(effective, len(flat)))
-        self.x = np.ascontiguousarray(self.frame.x(there))
+        self.x = np.ascontiguousarray(self.frame.x(places))
 
 
 def run(frame: Frame, starts: FloatArray, seeds: list[np.random.SeedSequence], plan: ChainPlan) -> SampledChains:

@@ -86,17 +86,17 @@ def init(u: FloatArray, arguments: Arguments) -> GibbsState:
     score, log_p = eta.copy(), np.empty(eta.size)
     probit_upper(score, log_p)
     first, second = np.empty(weights.size), np.empty(weights.size)
-    summed, own = 0.0, 0.0
+    summed, log_scale = 0.0, 0.0
     for n in range(weights.size):
         first[n] = weights[n] * (eta[n] + score[n])
         second[n] = weights[n] * max(0.0, 1.0 - score[n] * (score[n] + eta[n]))
         summed += weights[n] * (log_p[n] + 0.5 * eta[n] * eta[n])
     for n in range(weights.size, eta.size):
-        own += log_p[n] + 0.5 * eta[n] * eta[n]
+        log_scale += log_p[n] + 0.5 * eta[n] * eta[n]
     factor = np.eye(u.size)
     elementary.add_gram(columns, second, factor)
     elementary.factorise(factor)
-    value = constant + (shift * u).sum() - 0.5 * (u * u).sum() + summed + own
+    value = constant + (shift * u).sum() - 0.5 * (u * u).sum() + summed + log_scale
     return GibbsState(
         u.copy(), eta, log_p, value, summed, shift + elementary.tall_transposed_times(columns, first), factor
     )
@@ -145,19 +145,19 @@ def step(
     summed = weights.size
     t = np.zeros(state.eta.size)
     t[summed:] = latents(state.eta[summed:], state.log_p[summed:], exponentials)
-    own = elementary.tall_transposed_times(columns, t)
-    there = init(state.mean + own + elementary.times(state.factor, noise), arguments)
+    mean_step = elementary.tall_transposed_times(columns, t)
+    ahead = init(state.mean + mean_step + elementary.times(state.factor, noise), arguments)
     if summed == 0:
-        return there, 1.0
-    back = elementary.solve(there.factor, state.u - there.mean - own)
-    gap = there.u - state.u
-    log_ratio = there.summed - state.summed + (gap * (shift + own - 0.5 * (there.u + state.u))).sum()
+        return ahead, 1.0
+    back = elementary.solve(ahead.factor, state.u - ahead.mean - mean_step)
+    gap = ahead.u - state.u
+    log_ratio = ahead.summed - state.summed + (gap * (shift + mean_step - 0.5 * (ahead.u + state.u))).sum()
     log_ratio += 0.5 * ((noise * noise).sum() - (back * back).sum())
-    log_ratio += elementary.log_diagonal(state.factor) - elementary.log_diagonal(there.factor)
+    log_ratio += elementary.log_diagonal(state.factor) - elementary.log_diagonal(ahead.factor)
     if not log_ratio > -math.inf:  # NaN too
         return state, 0.0
     probability = math.exp(min(0.0, log_ratio))
-    return (there if uniform < probability else state), probability
+    return (ahead if uniform < probability else state), probability
 
 
 @jit

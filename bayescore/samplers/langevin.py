@@ -172,17 +172,17 @@ def _advance(
             h = math.exp(log_h)
             for d in range(size):
                 p[d], y[d], moved[d] = normals[i, j, d], x[d], pull[d]
-            before, there = value - half_square(p), value
+            before, proposed = value - half_square(p), value
             for _ in range(steps):
                 kick(p, moved, h)
                 rotate(y, p, h)
-                there = evaluate_stored(function, data, y, moved)
+                proposed = evaluate_stored(function, data, y, moved)
                 force(moved, y, step.longest)
                 kick(p, moved, h)
-            probability = acceptance(there - half_square(p) - before)
+            probability = acceptance(proposed - half_square(p) - before)
             if uniforms[i, j] < probability:
                 _accept(state)
-                value = there
+                value = proposed
             total += probability
             if segment.iteration >= 0:
                 log_h = adapt(log_h, probability, segment.iteration + i * segment.thin + j, steps)
@@ -193,11 +193,11 @@ def _advance(
                     along += rays[ray, d] * x[d]
                 for d in range(size):
                     y[d] = x[d] + math.expm1(z) * along * rays[ray, d]
-                there = evaluate_stored(function, data, y, moved)
-                if stretches[i, j, 2] < acceptance(there - value + z):
+                proposed = evaluate_stored(function, data, y, moved)
+                if stretches[i, j, 2] < acceptance(proposed - value + z):
                     force(moved, y, step.longest)
                     _accept(state)
-                    value = there
+                    value = proposed
         for d in range(size):
             segment.draws[i, d] = x[d]
         segment.values[i] = value
@@ -217,7 +217,7 @@ def advance(
 
     `target` has the density, its data, and unit vectors, shape (k, D), along which points are stretched, too.
     """
-    own, data, rays = target
+    compiled, data, rays = target
     n, size = segment.draws.shape
     normals, uniforms = rng.standard_normal((n, segment.thin, size)), rng.random((n, segment.thin))
     stretches = np.empty((n, segment.thin, 3))
@@ -226,7 +226,7 @@ def advance(
         stretches[:, :, 1] = STRETCH * rng.standard_normal((n, segment.thin))
     state = np.empty((5, size))
     state[0] = x
-    stored = StoredDensity.of(own, data)
+    stored = StoredDensity.of(compiled, data)
     last, mean = _advance((normals, uniforms, stretches), state, step, (stored.function, stored.data, rays), segment)
     return state[0], last, mean
 
@@ -294,19 +294,19 @@ class Affine(NamedTuple):
 
 
 @jit_inner_sums
-def _whitened(x: FloatArray, gradient: FloatArray, own: Affine) -> float:
+def _whitened(x: FloatArray, gradient: FloatArray, affine: Affine) -> float:
     size, both = x.size, np.empty((2, x.size))
     theta, slope = both[0], both[1]
     for i in range(size):
         total = 0.0
         for j in range(i + 1):
-            total += own.factor[i, j] * x[j]
-        theta[i] = own.center[i] + total
-    value: float = evaluate_stored(own.function, own.data, theta, slope)
+            total += affine.factor[i, j] * x[j]
+        theta[i] = affine.center[i] + total
+    value: float = evaluate_stored(affine.function, affine.data, theta, slope)
     for i in range(size):
         gradient[i] = 0.0
         for j in range(i + 1):
-            gradient[j] += own.factor[i, j] * slope[i]
+            gradient[j] += affine.factor[i, j] * slope[i]
     return float(value)
 
 
@@ -323,10 +323,10 @@ def with_long_tails(mode: FloatArray, factor: FloatArray, prior: Prior, n_coeffi
     """Return the places of coefficients that have a prior of long tails and depend on it, given L at the mode."""
     if not prior.long_tails:
         return NOWHERE
-    own = prior_part(mode[:n_coefficients], prior).precision
+    precision = prior_part(mode[:n_coefficients], prior).precision
     # to first order V + V P V is the variance without the prior, P its precision
     spread = (factor @ factor.T)[:n_coefficients, :n_coefficients]
-    change = np.abs(np.diagonal(spread @ own @ spread)) / np.diagonal(spread)
+    change = np.abs(np.diagonal(spread @ precision @ spread)) / np.diagonal(spread)
     return np.flatnonzero(change > PRIOR_SHARE)
 
 
@@ -344,7 +344,7 @@ class Dense:
     @classmethod
     def of(
         cls,
-        own: CompiledDensity,
+        compiled: CompiledDensity,
         data: Any,
         mode: FloatArray,
         factor: FloatArray,
@@ -352,7 +352,7 @@ class Dense:
     ) -> "Dense":
         """Return the frame of a mode, shape (D,), and L, L L' the inverse of minus the Hessian there."""
         factor = np.ascontiguousarray(factor)
-        return cls(own, data, np.array(mode), factor, factor, long)
+        return cls(compiled, data, np.array(mode), factor, factor, long)
 
     @property
     def rays(self) -> FloatArray:
@@ -401,6 +401,6 @@ class Dense:
         """Return the frame of the draws' mean and covariance, which is blended with the scale at the mode."""
         size = len(self.center)
         share = effective / (effective + PRIOR_DRAWS * size)
-        own = np.cov(theta, rowvar=False, bias=True).reshape(size, size)
-        factor = np.linalg.cholesky(share * own + (1.0 - share) * self.at_mode @ self.at_mode.T)
+        covariance = np.cov(theta, rowvar=False, bias=True).reshape(size, size)
+        factor = np.linalg.cholesky(share * covariance + (1.0 - share) * self.at_mode @ self.at_mode.T)
         return replace(self, center=theta.mean(axis=0), factor=np.ascontiguousarray(factor))

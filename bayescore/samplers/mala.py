@@ -122,8 +122,8 @@ def _advance(
     for i in range(len(segment.draws)):
         total = 0.0
         for j in range(thin):
-            own = Scale(log_epsilon, scale.factor, scale.longest)
-            state, probability = step(ProposalNoise(normals[i, j], uniforms[i, j]), state, own, arguments)
+            scaled = Scale(log_epsilon, scale.factor, scale.longest)
+            state, probability = step(ProposalNoise(normals[i, j], uniforms[i, j]), state, scaled, arguments)
             total += probability
             if segment.iteration >= 0:
                 log_epsilon = adapt(log_epsilon, probability, segment.iteration + i * thin + j)
@@ -169,8 +169,8 @@ class Tuning(NamedTuple):
             return self
         late = self.warm[n // 2 :]
         share = len(late) / (len(late) + PRIOR_DRAWS * n_features)
-        own = np.cov(late, rowvar=False, bias=True).reshape(n_features, n_features)
-        factor = np.linalg.cholesky(share * own + (1.0 - share) * at_mode @ at_mode.T)
+        covariance = np.cov(late, rowvar=False, bias=True).reshape(n_features, n_features)
+        factor = np.linalg.cholesky(share * covariance + (1.0 - share) * at_mode @ at_mode.T)
         return self._replace(factor=np.ascontiguousarray(factor), found=n)
 
 
@@ -183,10 +183,10 @@ def advance_scaled(
 ) -> tuple[FloatArray, Tuning]:
     """Do what `advance` does, with L'g cut and L, at first that of `arguments`, adapted in warm-up."""
     at_mode, density = arguments
-    own = tuning if segment.iteration < 0 else tuning.rescaled(at_mode)
-    theta, log_epsilon = advance(rng, theta, own.log_epsilon, (own.factor, density), segment, longest=own.longest)
-    warm = own.warm if segment.iteration < 0 else np.concatenate([own.warm, segment.draws])
-    return theta, own._replace(log_epsilon=log_epsilon, warm=warm)
+    tuned = tuning if segment.iteration < 0 else tuning.rescaled(at_mode)
+    theta, log_epsilon = advance(rng, theta, tuned.log_epsilon, (tuned.factor, density), segment, longest=tuned.longest)
+    warm = tuned.warm if segment.iteration < 0 else np.concatenate([tuned.warm, segment.draws])
+    return theta, tuned._replace(log_epsilon=log_epsilon, warm=warm)
 
 
 def first_step_size(n_features: int) -> float:
@@ -220,7 +220,7 @@ def prepare(request: Request) -> Prepared:
 
 def step_sizes(drawn: Draws) -> dict[str, FloatArray]:
     """Return epsilon of each chain, shape (chains, draws)."""
-    epsilon = np.exp([own.log_epsilon for own in drawn.tuning])
+    epsilon = np.exp([tuning.log_epsilon for tuning in drawn.tuning])
     return {"step_size": np.repeat(epsilon[:, None], drawn.theta.shape[1], axis=1)}
 
 

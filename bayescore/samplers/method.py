@@ -118,7 +118,7 @@ def run_chains(
 
     def chain(c: int, bar: Bar) -> None:
         rng = np.random.default_rng(seeds[c])
-        point, own = starts[c], tuning
+        point, adapted = starts[c], tuning
         warm = Segment.empty(min(chunk, tune), n_features, thin)
         segments = [
             warm.cut(slice(min(chunk, tune - begin)))._replace(iteration=begin * thin)
@@ -129,9 +129,9 @@ def run_chains(
         for segment in segments:
             if stop.is_set():
                 return
-            point, own = sampler.advance(rng, point, own, arguments, segment)
+            point, adapted = sampler.advance(rng, point, adapted, arguments, segment)
             bar.advance(len(segment.draws))
-        tuned[c] = own
+        tuned[c] = adapted
 
     total = chains * (tune + draws)
     with progress(progressbar, description, total) as bar, one_blas_thread(), ThreadPoolExecutor(cores) as pool:
@@ -149,8 +149,8 @@ def mode_and_precision(
     mode = find_mode(target.terms, guess, tolerance=tolerance)
     if not target.prior.kinked:
         return mode.beta, mode.terms.precision
-    own = likelihood_terms(mode.beta, target.rows, target.family).precision
-    return mode.beta, width_precision(own, mode.beta, target.prior)
+    precision = likelihood_terms(mode.beta, target.rows, target.family).precision
+    return mode.beta, width_precision(precision, mode.beta, target.prior)
 
 
 def mode_and_factor(target: TargetDensity) -> tuple[FloatArray, FloatArray]:
@@ -251,8 +251,8 @@ class Sampler(ABC):
         """Return a value for each option: that given, once checked, or the default."""
         for name in given:
             if name not in self.options:
-                known = f"which takes {', '.join(self.options)}" if self.options else "which takes none"
-                raise TypeError(f"{name!r} is not an option of sampler={self.name!r}, {known}")
+                takes = f"which takes {', '.join(self.options)}" if self.options else "which takes none"
+                raise TypeError(f"{name!r} is not an option of sampler={self.name!r}, {takes}")
         return {name: option.check(given.get(name, option.default), name) for name, option in self.options.items()}
 
     def fits_prior(self, prior: Prior | type[Prior]) -> bool:
@@ -262,7 +262,7 @@ class Sampler(ABC):
     @property
     def takes(self) -> str:
         """Its options in words."""
-        each = [f"`{name}`, {own.about} (default {own.default!r})" for name, own in self.options.items()]
+        each = [f"`{name}`, {option.about} (default {option.default!r})" for name, option in self.options.items()]
         return "; ".join(each) or "none"
 
     @abstractmethod

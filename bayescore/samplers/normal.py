@@ -143,7 +143,7 @@ def fit_proposals(density: BentDensity, mode: SdMode, rng: np.random.Generator) 
         new = made[-1].draw(n, rng)
         points, values = np.concatenate([points, new]), np.append(values, density.log_densities(new))
         shares = np.log(np.array(_ROUNDS[: len(made)]) / len(points))
-        log_q = special.logsumexp([own.log_density(points) + a for own, a in zip(made, shares, strict=True)], axis=0)
+        log_q = special.logsumexp([one.log_density(points) + a for one, a in zip(made, shares, strict=True)], axis=0)
         made.append(Mixture.about(points, values - log_q, mode.covariance, rng))
     last = np.exp((values - made[-1].log_density(points))[-_ROUNDS[-1] :] - (values - log_q).max())
     w = np.exp(values - log_q - special.logsumexp(values - log_q))
@@ -157,11 +157,11 @@ def _rows_density(theta: FloatArray, gradient: FloatArray, data: Any) -> float:
     """Return the log density of coefficients and log sigma, and write its gradient."""
     columns, weights, offset, prior, (nu, scale) = data
     D = theta.size - 1
-    own = theta[:D].copy()
+    beta = theta[:D].copy()
     slope, scores = np.zeros(D), np.zeros(D)
-    total = prior_terms(own, prior, slope)
+    total = prior_terms(beta, prior, slope)
     eta = np.zeros(weights.size)
-    add_predictors(own, columns, offset, eta)
+    add_predictors(beta, columns, offset, eta)
     square, weight, precision = 0.0, 0.0, math.exp(-2.0 * theta[D])
     for n in range(weights.size):
         square += weights[n] * eta[n] * eta[n] * precision
@@ -187,9 +187,9 @@ class NormalSampler(Sampler):
         coords, dims = {"feature": list(feature_names(core))}, {"beta": ["feature"]}
         if core.group is None:
             drawn = self._draw_without_groups(request) if request.prior.gaussian else self._draw_by_langevin(request)
-            found = dict(zip(("beta", "sigma"), drawn, strict=True))
-            predictor = Predictor(found["beta"].reshape(-1, core.n_features), sd=found["sigma"].ravel())
-            return self._as_inference_data(request, found, predictor, {"coords": coords, "dims": dims})
+            draws = dict(zip(("beta", "sigma"), drawn, strict=True))
+            predictor = Predictor(draws["beta"].reshape(-1, core.n_features), sd=draws["sigma"].ravel())
+            return self._as_inference_data(request, draws, predictor, {"coords": coords, "dims": dims})
         if not request.prior.gaussian:
             raise ValueError(
                 f"sampler='normal' with groups needs a normal prior, not {request.prior}: use sampler='nuts'"
@@ -200,30 +200,30 @@ class NormalSampler(Sampler):
         mode = target.find_mode(float(check_family(request.family).unit))
         if target.seconds_per_density > _LONGEST and 0.5 / mode.covariance[0, 0] > _ENOUGH:
             return self._draw_about_mode(request, target, mode)
-        check_effects(request, core.n_features + sum(len(own) * len(own.effects) for own in groups), "effects")
-        found = self._draw_chains(request, target, mode)
+        check_effects(request, core.n_features + sum(len(group) * len(group.effects) for group in groups), "effects")
+        draws = self._draw_chains(request, target, mode)
         coords, dims = {**coords, **coords_of(groups)}, {**dims, **dims_of(groups)}
-        flat_ones = {name: each.reshape(-1, *each.shape[2:]) for name, each in found.items()}
-        factors = [Factor.of(own, flat_ones) for own in groups]
+        flat_ones = {name: each.reshape(-1, *each.shape[2:]) for name, each in draws.items()}
+        factors = [Factor.of(group, flat_ones) for group in groups]
         predictor = Predictor(flat_ones["beta"], factors, core.design, sd=flat_ones["sigma"])
         if one_intercept(groups):
             name = groups[0].name
-            found[f"icc_{name}"] = intraclass_correlation(found[f"sigma_{name}"], found["sigma"] ** 2)
-        return self._as_inference_data(request, found, predictor, {"coords": coords, "dims": dims})
+            draws[f"icc_{name}"] = intraclass_correlation(draws[f"sigma_{name}"], draws["sigma"] ** 2)
+        return self._as_inference_data(request, draws, predictor, {"coords": coords, "dims": dims})
 
     def _as_inference_data(
-        self, request: Request, found: dict[str, FloatArray], predictor: Predictor, named: dict[str, Any]
+        self, request: Request, draws: dict[str, FloatArray], predictor: Predictor, named: dict[str, Any]
     ) -> Any:
         """Return draws with their log densities, and attributes that say what they are of."""
         from bayescore.compat import inference_data  # ArviZ is slow to import, and builders do without it
 
         family, group_prior = check_family(request.family), request.options["group_prior"]
         priors = request.prior, group_prior, request.sd_prior
-        lp = log_joint_density(predictor, request.data, family, priors).reshape(found["sigma"].shape)
-        idata = inference_data({"posterior": found, "sample_stats": {"lp": lp}}, **named)
+        lp = log_joint_density(predictor, request.data, family, priors).reshape(draws["sigma"].shape)
+        idata = inference_data({"posterior": draws, "sample_stats": {"lp": lp}}, **named)
         if request.data.group is not None:
-            told = sorted(name for name in found if name not in ("beta", "sigma") and not name.startswith("icc_"))
-            tell_groups(idata, check_groups(request.data), group_prior, told)
+            of_groups = sorted(name for name in draws if name not in ("beta", "sigma") and not name.startswith("icc_"))
+            tell_groups(idata, check_groups(request.data), group_prior, of_groups)
         return idata
 
     def _draw_without_groups(self, request: Request) -> tuple[FloatArray, FloatArray]:
@@ -242,8 +242,8 @@ class NormalSampler(Sampler):
         for _ in range(_ALTERNATIONS):
             mode, factor = mode_and_factor(posterior(rows, Gaussian(sd), request.prior))
             sd = math.sqrt(float(rows.weights @ rows.with_offset(rows.X @ mode) ** 2) / weight)
-        own, prior = request.target().arguments(), request.prior
-        data = own[0], own[2], own[3], prior.parts(D), sd_prior.table
+        arguments, prior = request.target().arguments(), request.prior
+        data = arguments[0], arguments[2], arguments[3], prior.parts(D), sd_prior.table
         center, scale = np.append(mode, math.log(sd)), np.zeros((D + 1, D + 1))
         scale[:D, :D], scale[D, D] = factor, math.sqrt(0.5 / weight)
         noise = np.random.default_rng(request.streams[-1]).standard_normal((request.chains, D + 1))
@@ -262,16 +262,19 @@ class NormalSampler(Sampler):
         chains, n = [], request.draws * thin
         with progress(request.progressbar, "sampling sds", request.chains * n) as bar:
             for c, stream in enumerate(request.streams[:-1]):
-                own = np.random.default_rng(stream)
-                points = np.concatenate([starts[c % len(starts)][None], proposals.draw(n, own)])
-                ratios, accept = density.log_densities(points) - proposals.log_density(points), np.log(own.random(n))
+                generator = np.random.default_rng(stream)
+                points = np.concatenate([starts[c % len(starts)][None], proposals.draw(n, generator)])
+                ratios, accept = (
+                    density.log_densities(points) - proposals.log_density(points),
+                    np.log(generator.random(n)),
+                )
                 places, now = np.empty(n, dtype=np.int64), 0
                 for place in range(n):
                     now = place + 1 if accept[place] < ratios[place + 1] - ratios[now] else now
                     places[place] = now
-                chains.append(self._draw_given_sds(target, density.points(points[places[thin - 1 :: thin]]), own))
+                chains.append(self._draw_given_sds(target, density.points(points[places[thin - 1 :: thin]]), generator))
                 bar.advance(n)
-        return {name: np.stack([own[name] for own in chains]) for name in chains[0]}
+        return {name: np.stack([chain[name] for chain in chains]) for name in chains[0]}
 
     def _draw_given_sds(
         self, target: GroupSdPosterior, points: FloatArray, rng: np.random.Generator
@@ -279,15 +282,15 @@ class NormalSampler(Sampler):
         """Return variables of a chain, given its points, shape (n, k): coefficients and effects are drawn."""
         pieces = np.array_split(points, max(len(points) // _PIECE, 1))
         beta, effects = zip(*(target.draw_effects(piece, rng) for piece in pieces), strict=True)
-        found = {"beta": np.concatenate(beta), "sigma": np.exp(points[:, 0])}
-        for f, (own, B) in enumerate(zip(target.rows.factors, target.unpack(points).factors, strict=True)):
-            (sd, R), q = correlations_of(B), len(own.effects)
+        draws = {"beta": np.concatenate(beta), "sigma": np.exp(points[:, 0])}
+        for f, (by, B) in enumerate(zip(target.rows.factors, target.unpack(points).factors, strict=True)):
+            (sd, R), q = correlations_of(B), len(by.effects)
             u = np.concatenate([each[f] for each in effects])
-            found |= {f"u_{own.name}": u if q > 1 else u[:, :, 0], f"sigma_{own.name}": sd if q > 1 else sd[:, 0]}
-            i, j = own.pairs
+            draws |= {f"u_{by.name}": u if q > 1 else u[:, :, 0], f"sigma_{by.name}": sd if q > 1 else sd[:, 0]}
+            i, j = by.pairs
             if i.size:
-                found[f"rho_{own.name}"] = R[:, i, j]
-        return found
+                draws[f"rho_{by.name}"] = R[:, i, j]
+        return draws
 
     def _draw_about_mode(self, request: Request, target: GroupSdPosterior, mode: SdMode) -> Any:
         """Return draws given the coreset's sigma, moved to draws of sigma by its standard error; sds of effects follow.
@@ -296,22 +299,22 @@ class NormalSampler(Sampler):
         """
         groups = check_groups(request.data)
         sampler = COLLAPSED if one_intercept(groups) else JOINT
-        asked = {name: own for name, own in request.options.items() if name in sampler.options}
+        asked = {name: option for name, option in request.options.items() if name in sampler.options}
         idata = sampler.draw(replace(request, sd_prior=None, options=sampler.checked_options(asked)))
         del idata["sample_stats"]["lp"]  # of other parameters
         source, rng = idata["posterior"], np.random.default_rng(request.streams[-1].spawn(1)[0])
         log_se, sd_given = math.sqrt(mode.covariance[0, 0]), float(check_family(request.family).unit)
         log_sd = mode.point[0] + log_se * rng.standard_normal((request.chains, request.draws))
         source["sigma"] = (("chain", "draw"), np.exp(log_sd))
-        for own in groups:
-            name = f"sigma_{own.name}"
-            moves = mode.covariance[0, target.log_sds[own.name]] / log_se**2
+        for group in groups:
+            name = f"sigma_{group.name}"
+            moves = mode.covariance[0, target.log_sds[group.name]] / log_se**2
             sd = source[name]
             factor = np.exp((log_sd - math.log(sd_given))[..., None] * moves).reshape(*log_sd.shape, *sd.shape[2:])
             source[name] = sd.copy(data=sd.transpose("chain", "draw", ...).values * factor)
-            if (icc := f"icc_{own.name}") in source:
-                found = intraclass_correlation(source[name].values, source["sigma"].values ** 2)
-                source[icc] = source[icc].copy(data=found)
+            if (icc := f"icc_{group.name}") in source:
+                correlation = intraclass_correlation(source[name].values, source["sigma"].values ** 2)
+                source[icc] = source[icc].copy(data=correlation)
         tell_groups(idata, groups, request.options["group_prior"], sorted(json.loads(source.attrs["effects_of"])))
         return idata
 

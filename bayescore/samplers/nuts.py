@@ -63,8 +63,8 @@ class PymcSampler(Sampler):
     @property
     def takes(self) -> str:
         """Its options in words."""
-        own = 'anything that `pm.sample` takes, such as ``target_accept=0.95`` or ``nuts_sampler="nutpie"``'
-        return f"{own}; with groups `group_prior`"
+        text = 'anything that `pm.sample` takes, such as ``target_accept=0.95`` or ``nuts_sampler="nutpie"``'
+        return f"{text}; with groups `group_prior`"
 
     def checked_options(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return all options given, once nutpie is there if it is asked for."""
@@ -139,8 +139,8 @@ def _of_groups(request: Request) -> Any:
         raise TypeError(f"core is a {type(data).__name__}, whose groups have no names; give a coreset or all_rows(...)")
     family = request.family if request.sd_prior is None else None
     with _in_c(), pymc_model.model(data, request.prior, group_prior=group_prior, family=family) as model:
-        told = [str(each.name) for each in (*model.free_RVs, *model.deterministics)]
-        options.setdefault("var_names", [name for name in told if not name.endswith("_standardised")])
+        names = [str(each.name) for each in (*model.free_RVs, *model.deterministics)]
+        options.setdefault("var_names", [name for name in names if not name.endswith("_standardised")])
         if not options.keys() & _OWN_START and options["nuts_sampler"] == "pymc":
             density = model.logp_dlogp_function(ravel_inputs=True)
             density.trust_input = True
@@ -161,7 +161,7 @@ def _scaling(density: Any, points: dict[str, FloatArray], spread: FloatArray, da
     First guessed: that of beta; 1 of effects' coordinates; of others 1 / G, as a sd of G effects has a logarithm of sd
     1 / sqrt(2 G) or more. Where there are more than `MOST_DENSE` the diagonal of that.
     """
-    least = 1.0 / min(len(own) for own in data.groups)
+    least = 1.0 / min(len(group) for group in data.groups)
     blocks = [
         spread @ spread.T if name == "beta" else np.eye(at.size) * (1.0 if name.endswith("_standardised") else least)
         for name, at in points.items()

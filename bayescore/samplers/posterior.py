@@ -71,12 +71,12 @@ class Posterior:
     @property
     def family(self) -> Family:
         """Family of the rows that it was drawn from."""
-        if (found := find_family(self.attrs.get("family"))) is None:
+        if (family := find_family(self.attrs.get("family"))) is None:
             raise DataError(
                 f"{self.name} does not tell its family; set idata.posterior.attrs['family'] to one of "
                 f"{', '.join(map(repr, FAMILIES))}, or sample by bayescore.sample"
             )
-        return found
+        return family
 
     @property
     def design(self) -> Design | None:
@@ -143,19 +143,19 @@ class Posterior:
             return Predictor(beta, sd=sd)
         design = self.design
         groups = () if design is None else design.groups
-        for name, shape in {name: shape for own in groups for name, shape in parameters(own).items()}.items():
+        for name, shape in {name: shape for group in groups for name, shape in parameters(group).items()}.items():
             if name not in self.variables or self.variables[name].shape[1:] != shape:
-                found = self.variables[name].shape[1:] if name in self.variables else "missing"
-                raise DataError(f"{self.name} is of {self.terms}, and {name!r} is {found}, not of shape {shape}; give "
+                given = self.variables[name].shape[1:] if name in self.variables else "missing"
+                raise DataError(f"{self.name} is of {self.terms}, and {name!r} is {given}, not of shape {shape}; give "
                                 "what sample returned")  # fmt: skip
         if not groups:
             raise DataError(f"{self.name} is of {self.terms} and does not tell its groups; give what sample returned")
-        return Predictor(beta, [Factor.of(own, self.variables) for own in groups], design, at, sd)
+        return Predictor(beta, [Factor.of(group, self.variables) for group in groups], design, at, sd)
 
     def check_tells_groups(self) -> None:
         """Raise if its rows had groups, whose effects, of a model of one's own, have no names that are known."""
         if not self.terms and (design := self.design) is not None and design.groups:
-            names = listed([name for own in design.groups for name in parameters(own)])
+            names = listed([name for group in design.groups for name in parameters(group)])
             raise DataError(
                 f"{self.name} lacks the effects of {terms_text(design.groups)}: name them, their sds and correlations "
                 f"as sample does, {names}"
@@ -205,9 +205,9 @@ def coefficients(idata: Any, name: str) -> tuple[FloatArray, tuple[str, ...]]:
     if "posterior" not in idata or "beta" not in idata["posterior"]:
         idata = as_sampled(idata)
     if "posterior" not in idata or "beta" not in idata["posterior"]:
-        found = list(idata["posterior"].data_vars) if "posterior" in idata else []
+        variables = list(idata["posterior"].data_vars) if "posterior" in idata else []
         raise DataError(
-            f"{name} has no posterior draws of 'beta' (found: {listed(found) or 'nothing'}); "
+            f"{name} has no posterior draws of 'beta' (found: {listed(variables) or 'nothing'}); "
             "name the vector of coefficients 'beta'"
         )
     beta = idata["posterior"]["beta"]
@@ -230,14 +230,14 @@ def of_own_model(idata: Any, core: Coreset) -> Any:
     if "design" in source.attrs or draws.shape[2] != core.n_features:
         return idata
     dim = next(str(name) for name in source["beta"].dims if name not in ("chain", "draw"))
-    found, own = idata.copy(), as_xarray(source)
-    if features == tuple(map(str, range(core.n_features))) and sum(dim in each.dims for each in own.values()) == 1:
-        own = own.assign_coords({dim: list(core.feature_names)})
-    known = {"family": core.family, "coreset": json.dumps(core.summary()), "design": json.dumps(core.design.to_dict())}
-    if core.groups and all(name in own for grouping in core.groups for name in parameters(grouping)):
-        known["group_terms"] = terms_text(core.groups)
-    found["posterior"] = own.assign_attrs({**known, **own.attrs})
-    return found
+    result, values = idata.copy(), as_xarray(source)
+    if features == tuple(map(str, range(core.n_features))) and sum(dim in each.dims for each in values.values()) == 1:
+        values = values.assign_coords({dim: list(core.feature_names)})
+    about = {"family": core.family, "coreset": json.dumps(core.summary()), "design": json.dumps(core.design.to_dict())}
+    if core.groups and all(name in values for grouping in core.groups for name in parameters(grouping)):
+        about["group_terms"] = terms_text(core.groups)
+    result["posterior"] = values.assign_attrs({**about, **values.attrs})
+    return result
 
 
 DESIGN_POSTERIOR = "design_posterior"
@@ -252,12 +252,12 @@ def in_data_units(idata: Any, design: Design) -> Any:
     """
     source = as_xarray(idata["posterior"])
     beta = source["beta"].transpose("chain", "draw", ...)
-    own = {"coef": beta.rename("coef").copy(data=np.array(design.raw_coefficients(beta.values)))}
+    raw = {"coef": beta.rename("coef").copy(data=np.array(design.raw_coefficients(beta.values)))}
     for grouping in design.groups:
-        own |= _raw_effects(source, grouping, design.raw_effects_map(grouping))
-    rest = {str(name): value for name, value in source.data_vars.items() if name not in ("beta", *own)}
-    shown = {name: value for name, value in {**own, **rest}.items() if not name.startswith("u_")}
-    shown |= {name: value for name, value in {**own, **rest}.items() if name not in shown}  # many, and so last
+        raw |= _raw_effects(source, grouping, design.raw_effects_map(grouping))
+    rest = {str(name): value for name, value in source.data_vars.items() if name not in ("beta", *raw)}
+    shown = {name: value for name, value in {**raw, **rest}.items() if not name.startswith("u_")}
+    shown |= {name: value for name, value in {**raw, **rest}.items() if name not in shown}  # many, and so last
     made = xr.Dataset(shown, coords=source.coords, attrs={**source.attrs, "units": "the data's own columns"})
     return with_groups(idata, {"posterior": made, DESIGN_POSTERIOR: source})
 
@@ -291,9 +291,9 @@ def as_sampled(idata: Any) -> Any:
     """Return draws as they were sampled, of those that `in_data_units` returned; others as they are."""
     if not is_inference_data(idata) or DESIGN_POSTERIOR not in idata:
         return idata
-    found = with_groups(idata, {"posterior": as_xarray(idata[DESIGN_POSTERIOR])})
-    del found[DESIGN_POSTERIOR]
-    return found
+    sampled = with_groups(idata, {"posterior": as_xarray(idata[DESIGN_POSTERIOR])})
+    del sampled[DESIGN_POSTERIOR]
+    return sampled
 
 
 def flat_draws(idata: Any, name: str) -> FloatArray:
@@ -442,13 +442,13 @@ def hand_over(idata: Any, core: Coreset, family: str, prior: Prior) -> str:
     They stay where what is left of the log ratio to the full data's posterior spreads by `MAX_LOG_RATIO_SD` or more,
     and by more than half of what it is without a move.
     """
-    beta, own = idata.posterior["beta"].transpose("chain", "draw", ...), check_family(family)
+    beta, resolved = idata.posterior["beta"].transpose("chain", "draw", ...), check_family(family)
     try:
-        transport = to_full(core, own, prior)
+        transport = to_full(core, resolved, prior)
     except StaysError as why:
         return f"no: {why}"
     some = beta.values[:, :: max(1, beta.sizes["chain"] * beta.sizes["draw"] // _LOOKED_AT)]
-    before, left = left_over(core, own, prior, some.reshape(-1, core.n_features), transport)
+    before, left = left_over(core, resolved, prior, some.reshape(-1, core.n_features), transport)
     if not left < max(MAX_LOG_RATIO_SD, before / _GAIN):
         return f"no: mode and curvature say too little of the draws (sd of what is left {left:.2g} nats)"
     idata.posterior["beta"] = beta.copy(data=np.ascontiguousarray(transport(beta.values)))

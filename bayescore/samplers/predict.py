@@ -97,40 +97,40 @@ def groups_of(posterior: Posterior, X: Any, n_rows: int, given: Any) -> IntArray
         return None
     design = posterior.design
     assert design is not None
-    names = [own.name for own in design.groups]
+    names = [grouping.name for grouping in design.groups]
     if one_intercept(design.groups) and given is not None and not isinstance(given, Mapping):
         given = {names[0]: given}
-    known = f"give a dict with the levels of the rows, or their column, by the names {', '.join(map(repr, names))}"
+    remedy = f"give a dict with the levels of the rows, or their column, by the names {', '.join(map(repr, names))}"
     if given is not None and not isinstance(given, Mapping):
-        raise DataError(f"groups is a {type(given).__name__}; {known}")
+        raise DataError(f"groups is a {type(given).__name__}; {remedy}")
     by_name = {} if given is None else given
     if unknown := [name for name in by_name if name not in names]:
-        raise DataError(f"groups names {unknown[0]!r}, no grouping factor of the posterior; {known}")
-    return np.stack([_codes(own, X, n_rows, by_name.get(own.name)) for own in design.groups], axis=1)
+        raise DataError(f"groups names {unknown[0]!r}, no grouping factor of the posterior; {remedy}")
+    return np.stack([_codes(grouping, X, n_rows, by_name.get(grouping.name)) for grouping in design.groups], axis=1)
 
 
 def numbers_of_new(posterior: Posterior, X: Any, group: IntArray, given: Any) -> IntArray:
     """Return a number of each row's group, the same for a level whatever the other rows are, shape (n, F)."""
-    found, design = np.zeros_like(group), posterior.design
+    numbers, design = np.zeros_like(group), posterior.design
     assert design is not None
-    for f, own in enumerate(design.groups):
+    for f, by in enumerate(design.groups):
         if (new := np.flatnonzero(group[:, f] == NO_GROUP)).size:
-            each = given.get(own.name) if isinstance(given, Mapping) else given
-            levels = values(_levels_of(own, X, len(group), each), own.name)  # 7.0 is the level 7, as among those drawn
+            each = given.get(by.name) if isinstance(given, Mapping) else given
+            levels = values(_levels_of(by, X, len(group), each), by.name)  # 7.0 is the level 7, as among those drawn
             distinct, place = np.unique(levels.take(new).to_pandas().astype(str), return_inverse=True)
             digests = [blake2b(level.encode(), digest_size=7).digest() for level in distinct]
-            found[new, f] = np.array([int.from_bytes(digest, "big") for digest in digests], dtype=np.int64)[place]
-    return found
+            numbers[new, f] = np.array([int.from_bytes(digest, "big") for digest in digests], dtype=np.int64)[place]
+    return numbers
 
 
-def _codes(own: Grouping, X: Any, n_rows: int, given: Any) -> IntArray:
+def _codes(grouping: Grouping, X: Any, n_rows: int, given: Any) -> IntArray:
     """Return the place of each row's group among the levels drawn, shape (n,), `NO_GROUP` for a new one."""
-    return Grouper(own, new=True).codes(_levels_of(own, X, n_rows, given), 0, hint=_MISSING_HINT)
+    return Grouper(grouping, new=True).codes(_levels_of(grouping, X, n_rows, given), 0, hint=_MISSING_HINT)
 
 
-def _levels_of(own: Grouping, X: Any, n_rows: int, given: Any) -> Any:
+def _levels_of(grouping: Grouping, X: Any, n_rows: int, given: Any) -> Any:
     """Return the group of each row, a column of Arrow."""
-    column, known, read = (own.name, own.parts, own.columns) if given is None else (given, (), (given,))
+    column, parts, read = (grouping.name, grouping.parts, grouping.columns) if given is None else (given, (), (given,))
     if isinstance(column, str):
         table = as_table(X, "X") if is_table(X) else None
         names = [] if table is None else table.column_names
@@ -140,12 +140,12 @@ def _levels_of(own: Grouping, X: Any, n_rows: int, given: Any) -> Any:
                 f"X has no column {lacking!r} with the group of each row; add it, or where the function takes it give "
                 "groups=, a level for each row, or any other value for a new group"
             )
-        found = column_of(table, column, known)
+        levels = column_of(table, column, parts)
     else:
-        found = as_table(pd.DataFrame({own.name: np.asarray(column)}), "groups").column(own.name)
-    if len(found) != n_rows:
-        raise DataError(f"groups has {len(found)} entries and X {n_rows} rows; give one for each row")
-    return found
+        levels = as_table(pd.DataFrame({grouping.name: np.asarray(column)}), "groups").column(grouping.name)
+    if len(levels) != n_rows:
+        raise DataError(f"groups has {len(levels)} entries and X {n_rows} rows; give one for each row")
+    return levels
 
 
 def offset_of(posterior: Posterior, X: Any, n_rows: int, given: Any) -> FloatArray | None:
@@ -175,16 +175,16 @@ def column_numbers(data: Any, name: str, argument: str) -> FloatArray:
 def column_offset(data: Any, text: str, argument: str, whence: str = "") -> FloatArray:
     """Return the offsets of rows of a table, the argument called so: a column, or an expression of columns."""
     table = as_table(data, argument) if is_table(data) else None
-    own = Expression.of(text, [] if table is None else table.column_names)
-    for name in own.columns:
+    expression = Expression.of(text, [] if table is None else table.column_names)
+    for name in expression.columns:
         if table is None or name not in table.column_names:
             raise DataError(
                 f"{argument} has no column {name!r} of the offset {text!r}{whence}: add the column, or where the "
                 "function takes it give offset=, a number for each row, 0 for none"
             )
     assert table is not None
-    check_numeric(table.schema, own.columns)
-    return own.values(lambda name: as_floats(table.column(name)), table.num_rows)
+    check_numeric(table.schema, expression.columns)
+    return expression.values(lambda name: as_floats(table.column(name)), table.num_rows)
 
 
 _ROWS = 4096  # of a thread's piece: fixed, so that the number of threads changes no bit
@@ -230,21 +230,23 @@ def of_rows(posterior: Posterior, X: Any, function: Callable[..., FloatArray], o
         n_rows = csr.shape[0]
         cuts = [slice(low, low + _SPARSE_ROWS) for low in range(0, n_rows, _SPARSE_ROWS)]
         blocks = (design_rows(posterior, csr[cut].toarray()) for cut in cuts)
-    known, group = offset_of(posterior, X, n_rows, offset), groups_of(posterior, X, n_rows, groups)
+    offsets, group = offset_of(posterior, X, n_rows, offset), groups_of(posterior, X, n_rows, groups)
     new = None if group is None else numbers_of_new(posterior, X, group, groups)
-    found, end = [], 0
+    pieces_done, end = [], 0
     for block in blocks:
         part = slice(end, end := end + len(block))
-        own = positive_rows(block, None if known is None else known[part], None if group is None else group[part])
+        part_rows = positive_rows(
+            block, None if offsets is None else offsets[part], None if group is None else group[part]
+        )
         which = None if new is None else new[part]
-        pieces = [slice(start, start + _ROWS) for start in range(0, max(len(own), 1), _ROWS)]
+        pieces = [slice(start, start + _ROWS) for start in range(0, max(len(part_rows), 1), _ROWS)]
 
-        def piece(cut: slice, own: WeightedData = own, which: IntArray | None = which) -> FloatArray:
-            return function(predictor, family, own.take(cut), None if which is None else which[cut])
+        def piece(cut: slice, part_rows: WeightedData = part_rows, which: IntArray | None = which) -> FloatArray:
+            return function(predictor, family, part_rows.take(cut), None if which is None else which[cut])
 
         with one_blas_thread(), ThreadPoolExecutor(available_cores(), "predict") as threads:
-            found += list(threads.map(piece, pieces))
-    return np.concatenate(found)
+            pieces_done += list(threads.map(piece, pieces))
+    return np.concatenate(pieces_done)
 
 
 def probabilities(
@@ -318,14 +320,14 @@ def raw_column(design: Design, X: FloatArray, name: str) -> FloatArray | None:
         center = 0.0 if design.center is None else design.center[d - lead]
         return np.asarray(X[:, d] * scale + center)
 
-    found = column(name)
-    if found is not None:
-        return found
+    read = column(name)
+    if read is not None:
+        return read
     for term, levels in _factors(design, name).items():
         ones = [(place, column(f"{term}[{level}]")) for place, level in enumerate(levels)]
-        told = [(place, own) for place, own in ones if own is not None]
-        if len(told) == len(levels) - 1 and ones[0][1] is None:  # coded against the first
-            codes = np.sum([place * np.rint(own) for place, own in told], axis=0)
+        indicators = [(place, indicator) for place, indicator in ones if indicator is not None]
+        if len(indicators) == len(levels) - 1 and ones[0][1] is None:  # coded against the first
+            codes = np.sum([place * np.rint(indicator) for place, indicator in indicators], axis=0)
             text = name in dict(design.raw_levels)
             return np.asarray(codes if text else np.asarray(levels)[codes.astype(np.int64)], dtype=np.float64)
     return None

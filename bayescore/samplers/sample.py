@@ -89,7 +89,7 @@ def check_fit(sampler: Sampler, family: str, prior: Prior) -> None:
         reason = f"is for the {' and '.join(sampler.families)} family and this one is {family}"
     else:
         reason = f"fits the priors {names(sampler.fits_prior)}, and this one is {prior}: it {sampler.because}"
-    remedy = f"sampler={known}" if (known := others(sampler, family, prior)) else "another prior"
+    remedy = f"sampler={names_of_others}" if (names_of_others := others(sampler, family, prior)) else "another prior"
     raise ValueError(f"sampler={sampler.name!r} {reason}; use {remedy}")
 
 
@@ -230,8 +230,8 @@ def sample(
     if group_prior is not None:
         options["group_prior"] = group_prior
     family_given = family
-    known = check_family(own_family(core, family, "core"), rows=core)
-    family, chosen_prior = known.name, prior_for(prior, core, known)
+    resolved = check_family(own_family(core, family, "core"), rows=core)
+    family, chosen_prior = resolved.name, prior_for(prior, core, resolved)
     if chosen_prior.closed_form:
         chosen_prior.parts(core.n_features)  # shapes
     if "group_prior" in options and core.group is None:
@@ -240,8 +240,8 @@ def sample(
             "it out, or build with groups= or a term (1 | g)"
         )
     sd_prior = sd_prior_for(core) if family_given is None and getattr(core, "_sd_unknown", False) else None
-    if known.quadratic and core.group is not None:
-        options["group_prior"] = group_prior_for(options.get("group_prior"), core, known)
+    if resolved.quadratic and core.group is not None:
+        options["group_prior"] = group_prior_for(options.get("group_prior"), core, resolved)
     check_integer(draws, "draws", low=1)
     check_integer(tune, "tune", low=0)
     check_integer(chains, "chains", low=1)
@@ -282,8 +282,8 @@ def _with_story(idata: Any, request: Request, sampler: Sampler, seconds: float) 
     if data.group is not None:
         constants["group"] = (("row", "grouping"), data.group)
     made = xr.Dataset(constants, coords={"row": data.index, **features}, attrs=made_here())
-    beside = idata.get("constant_data", xr.Dataset())  # a summary of effects whose draws are not kept
-    idata["constant_data"] = made.merge(as_xarray(beside))
+    stored = idata.get("constant_data", xr.Dataset())  # a summary of effects whose draws are not kept
+    idata["constant_data"] = made.merge(as_xarray(stored))
     story: dict[str, Any] = {
         "family": request.family,
         "prior": repr(request.prior),
@@ -344,16 +344,16 @@ def warn_unless_mixed(idata: Any, others: str) -> None:
     sizes = effective_sizes(beta, "bulk")
     many = chains > 1 and draws >= MIN_DRAWS_FOR_RHAT
     ratios = split_rhats(beta) if many else np.ones(len(features))
-    found = []
+    troubles = []
     if not sizes.min() >= chains * min(MIN_ESS_A_CHAIN, draws / 10):
         name = features[np.argmin(sizes)]
-        found.append(f"the effective sample size of {name} is {sizes.min():.0f} of {chains * draws} draws")
+        troubles.append(f"the effective sample size of {name} is {sizes.min():.0f} of {chains * draws} draws")
     if not ratios.max() <= MAX_RHAT:
-        found.append(f"R-hat of {features[np.argmax(ratios)]} is {ratios.max():.3g}")
-    if found:
+        troubles.append(f"R-hat of {features[np.argmax(ratios)]} is {ratios.max():.3g}")
+    if troubles:
         other = f", or sampler={others}" if others else ""
         warnings.warn(
-            f"the chains have not mixed, {' and '.join(found)}: take more draws, a larger thin{other}"
+            f"the chains have not mixed, {' and '.join(troubles)}: take more draws, a larger thin{other}"
             f"{see('how-to/not-certified.md')}",
             UserWarning,
             stacklevel=3,

@@ -29,10 +29,10 @@ from bayescore.validation import DataError
 def prior_summary(idata: Any) -> pd.DataFrame:
     """Return the prior of each coefficient, as it was given and in units of the data; see `Fit.prior_summary`."""
     posterior = read_posterior(idata, "idata", min_draws=1)
-    found = described(posterior)
-    if found is None:
+    table = described(posterior)
+    if table is None:
         raise DataError("idata does not tell its prior; give what bayescore.sample returned for a coreset")
-    return pd.concat([found, _of_sds(posterior)])
+    return pd.concat([table, _of_sds(posterior)])
 
 
 def described(posterior: Posterior) -> pd.DataFrame | None:
@@ -44,29 +44,29 @@ def described(posterior: Posterior) -> pd.DataFrame | None:
     design, scales, constant = posterior.design, np.ones(D), None
     if design is not None and design.scale is not None:
         scales, constant = design.scales, design.constant
-    raw = [_text(own, scale) for own, scale in zip(each, scales, strict=True)]
+    raw = [_text(one, scale) for one, scale in zip(each, scales, strict=True)]
     if constant is not None:
         raw[constant] = f"{_text(each[constant])}, at the columns' means"
     index = pd.Index(posterior.features, name="feature")
-    return pd.DataFrame({"prior": [_text(own) for own in each], "in_data_units": raw}, index=index)
+    return pd.DataFrame({"prior": [_text(one) for one in each], "in_data_units": raw}, index=index)
 
 
 def _of_sds(posterior: Posterior) -> pd.DataFrame:
     """Return the priors of sds and correlations of effects and of the sd of noise, with the columns of `described`."""
     rows, prior, design = {}, posterior.group_prior, posterior.design
-    for own in () if prior is None or design is None else design.groups:
+    for group in () if prior is None or design is None else design.groups:
         assert prior is not None
         assert design is not None
-        several = len(own.effects) > 1
-        centred = any(own.is_correlated_with_intercept(effect) for effect in own.effects if effect != "1")
+        several = len(group.effects) > 1
+        centred = any(group.is_correlated_with_intercept(effect) for effect in group.effects if effect != "1")
         at = ", at the columns' means" if centred and design.scale is not None else ""
-        for effect in own.effects:
-            name = f"sigma_{own.name}[{effect}]" if several else f"sigma_{own.name}"
-            raw = effect == "1" or effect in dict(own.sums)
+        for effect in group.effects:
+            name = f"sigma_{group.name}[{effect}]" if several else f"sigma_{group.name}"
+            raw = effect == "1" or effect in dict(group.sums)
             scale = 1.0 if raw else float(design.scales[design.names.index(effect)])
             rows[name] = _group_text(prior), f"{_group_text(prior, scale)}{at if effect == '1' else ''}"
-        if len(own.pairs[0]):
-            rows[f"rho_{own.name}"] = f"LKJ(eta={LKJ_ETA:g})", f"LKJ(eta={LKJ_ETA:g}){at}"
+        if len(group.pairs[0]):
+            rows[f"rho_{group.name}"] = f"LKJ(eta={LKJ_ETA:g})", f"LKJ(eta={LKJ_ETA:g}){at}"
     if posterior.sd_prior is not None:
         text = _group_text(posterior.sd_prior)
         rows["sigma"] = text, text
@@ -81,8 +81,8 @@ def _group_text(prior: GroupPrior, scale: float = 1.0) -> str:
 
 def _text(prior: Prior, scale: float = 1.0) -> str:
     """Return the class and the parameters of a coefficient's prior, in units `scale` times as large."""
-    own = {key: value for key, value in prior.parameters().items() if not isinstance(value, bool)}
-    shown = {key: value / scale if key in prior.in_units else value for key, value in own.items()}
+    named = {key: value for key, value in prior.parameters().items() if not isinstance(value, bool)}
+    shown = {key: value / scale if key in prior.in_units else value for key, value in named.items()}
     return f"{type(prior).__name__}({', '.join(f'{key}={value:.4g}' for key, value in shown.items())})"
 
 
@@ -117,16 +117,16 @@ def with_scales(posterior: Posterior, groups: tuple[Grouping, ...]) -> Posterior
     Draws that lack an sd, or have those of other effects, which nobody can judge, come back as they are.
     """
     parts, names, variables = [posterior.flat], list(posterior.features), posterior.variables
-    wanted = {name: shape for own in groups for name, shape in parameters(own).items() if not name.startswith("u_")}
+    wanted = {name: shape for group in groups for name, shape in parameters(group).items() if not name.startswith("u_")}
     if any(name not in variables or variables[name].shape[1:] != shape for name, shape in wanted.items()):
         return posterior
-    for own in groups:
-        parts.append(np.log(variables[f"sigma_{own.name}"].reshape(-1, len(own.effects))))
-        names += scale_names(own)
-        if len(own.pairs[0]):
-            rho = variables[f"rho_{own.name}"]
+    for group in groups:
+        parts.append(np.log(variables[f"sigma_{group.name}"].reshape(-1, len(group.effects))))
+        names += scale_names(group)
+        if len(group.pairs[0]):
+            rho = variables[f"rho_{group.name}"]
             parts.append(_fisher_z(rho))
-            names += [f"z of rho_{own.name}[{k}]" for k in range(rho.shape[1])]
+            names += [f"z of rho_{group.name}[{k}]" for k in range(rho.shape[1])]
     if posterior.sd is not None:
         parts.append(np.log(posterior.sd)[:, None])
         names.append("log sigma")
@@ -152,8 +152,8 @@ class DataUnits:
         parts = [(1.0 / design.scales, np.zeros(len(design.names)), np.zeros(len(design.names), dtype=bool))]
         if design.center is not None and design.constant is not None:
             parts[0][2][design.constant] = any(design.center)
-        for own in design.groups:
-            A, (i, j) = design.raw_effects_map(own), own.pairs
+        for group in design.groups:
+            A, (i, j) = design.raw_effects_map(group), group.pairs
             diagonal = np.diagonal(A)
             bent = (np.diag(diagonal) != A).any(axis=1)
             shift = np.concatenate([np.log(diagonal), np.zeros(len(i))])
@@ -182,13 +182,13 @@ class DataUnits:
             return shown
         shown[..., :D] = design.raw_coefficients(draws[..., :D])
         at = D
-        for own in design.groups if K > D else ():
-            q, n_pairs = len(own.effects), len(own.pairs[0])
+        for group in design.groups if K > D else ():
+            q, n_pairs = len(group.effects), len(group.pairs[0])
             sds, rhos = slice(at, at + q), slice(at + q, at + q + n_pairs)
             if self._layout[2][at : at + q].any():
                 sigma, rho = np.exp(draws[..., sds]).reshape(-1, q), np.tanh(draws[..., rhos])
-                drawn = {f"sigma_{own.name}": sigma, f"rho_{own.name}": rho}
-                sd, correlation = raw_scales(own, design.raw_effects_map(own), drawn)
+                drawn = {f"sigma_{group.name}": sigma, f"rho_{group.name}": rho}
+                sd, correlation = raw_scales(group, design.raw_effects_map(group), drawn)
                 shown[..., sds] = np.log(sd).reshape(*draws.shape[:-1], q)
                 shown[..., rhos] = _fisher_z(correlation).reshape(*draws.shape[:-1], n_pairs)
             at += q + n_pairs

@@ -64,8 +64,8 @@ class Run:
     @cached_property
     def own(self) -> Moments:
         """Their moments, sds of constant coordinates 1."""
-        found = moments(self.flat, self.ordered)
-        return Moments(found.mean, _positive(found.sd), found.correlation, found.tail)
+        figures = moments(self.flat, self.ordered)
+        return Moments(figures.mean, _positive(figures.sd), figures.correlation, figures.tail)
 
     @cached_property
     def noise(self) -> Moments:
@@ -116,21 +116,21 @@ class Target:
 def target(moved: Run, chosen: IntArray, weights: FloatArray) -> Target:
     """Return the full posterior's figures from moved draws, given the weights of the `chosen` ones, shape (S,)."""
     x, w, even = moved.flat[chosen], weights, np.full(len(weights), 1.0 / len(weights))
-    change, there = w - even, moved.own
+    change, target_moments = w - even, moved.own
     (mean, sd), (before, width) = _mean_sd(x, w), _mean_sd(x, even)
     width = _positive(width)
     sd = informed_sd(sd, width)
     z, plain = (x - mean) / sd, (x - before) / width
     gap = (z.T * w) @ z / _spare(w) - (plain.T * even) @ plain / _spare(even)
-    slow = np.sqrt(np.maximum(len(w) * (moved.noise.mean / there.sd) ** 2, 1.0))
+    slow = np.sqrt(np.maximum(len(w) * (moved.noise.mean / target_moments.sd) ** 2, 1.0))
     return Target(
         moved,
         chosen,
         x,
         w,
-        there.mean + mean - before,
-        there.sd * sd / width,
-        np.clip(there.correlation + gap, -1.0, 1.0),
+        target_moments.mean + mean - before,
+        target_moments.sd * sd / width,
+        np.clip(target_moments.correlation + gap, -1.0, 1.0),
         slow * np.sqrt(change**2 @ (z * sd) ** 2),
         slow * 0.5 * np.sqrt(change**2 @ (z**2 - 1.0) ** 2),
         np.maximum(slow[:, None], slow) * np.sqrt(correlation_influence(z, change**2)),
@@ -146,7 +146,7 @@ def families(
     `heavy`, shape (D,), is 1 for coordinates whose moments are not judged, and 2 where their tails are. What draws that
     were `resampled` by the weights of `full` differ by is exact.
     """
-    own, noise, sd = run.own, run.noise, run.own.sd
+    run_moments, noise, sd = run.own, run.noise, run.own.sd
     fit, rest, tailed = np.flatnonzero(heavy == 0), np.flatnonzero(heavy), np.flatnonzero(heavy == 2)
     still = np.zeros(len(heavy))  # sd of draws minus moved ones: in sds, and of standardised ones
     apart = still
@@ -167,7 +167,7 @@ def families(
         ErrorFamily(
             "mean",
             [f"mean of {of[d]}" for d in fit],
-            ((own.mean - full.mean) / sd)[fit],
+            ((run_moments.mean - full.mean) / sd)[fit],
             known(full.mean_mcse / sd, still * noise.mean / sd)[fit],
             (noise.mean / sd)[fit],
         ),
@@ -183,7 +183,7 @@ def families(
         ErrorFamily(
             "correlation",
             [f"correlation of {of[a]} and {of[b]}" for a, b in zip(i, j, strict=True)],
-            (own.correlation - full.correlation)[i, j],
+            (run_moments.correlation - full.correlation)[i, j],
             known(full.correlation_mcse[i, j], pair),
             noise.correlation[i, j],
             unit="",
@@ -245,15 +245,15 @@ def _quantiles(
     probs = TAILS if tails else QUARTILES
     rows, words = [], []
     for place, prob in enumerate(probs):
-        own = run.own.tail[place, which] if tails else quantiles(ordered, prob)
+        quantile = run.own.tail[place, which] if tails else quantiles(ordered, prob)
         noise = run.noise.tail[place, which] if tails else quantile_errors(run.draws[:, :, which], prob, ordered)
-        there, mcse = (each[which] for each in (full.tails[place] if tails else full.quantile(prob)))
-        known = np.zeros_like(mcse) if resampled else np.hypot(mcse, still[which] * noise)
-        rows.append(np.array([own - middle, own - there, known, noise]) / unit)
+        at_target, mcse = (each[which] for each in (full.tails[place] if tails else full.quantile(prob)))
+        noise_left = np.zeros_like(mcse) if resampled else np.hypot(mcse, still[which] * noise)
+        rows.append(np.array([quantile - middle, quantile - at_target, noise_left, noise]) / unit)
         words += [f"{100 * prob:g}% quantile of {of[d]}" for d in which]
-    distance, error, known, noise = np.concatenate(rows, axis=1)
+    distance, error, noise_left, noise = np.concatenate(rows, axis=1)
     limit = MAX_ERROR * np.maximum(np.abs(distance), 1.0) if kind == "tail" else MAX_ERROR
-    return ErrorFamily(kind, words, error, known, noise, limit)
+    return ErrorFamily(kind, words, error, noise_left, noise, limit)
 
 
 def interquartile_sd(ordered: FloatArray) -> FloatArray:
@@ -296,9 +296,9 @@ def table(
     mean, sd = raw[0], raw[1]
 
     def filled(values: FloatArray) -> FloatArray:
-        found = np.full(len(heavy), np.nan)
-        found[heavy == 0] = values
-        return found
+        column = np.full(len(heavy), np.nan)
+        column[heavy == 0] = values
+        return column
 
     shown = _in_data_units(posterior, units, heavy, full)
     errors = {
@@ -310,8 +310,8 @@ def table(
         "sd_mcse": filled(sd.noise),
         "tail_k": np.where(heavy > 0, tail_k, np.nan),
     }
-    own = {name: shown.pop(name) for name in ("mean", "median", "sd")}
-    return Table(own | errors | shown, index=_index(posterior))
+    shown_columns = {name: shown.pop(name) for name in ("mean", "median", "sd")}
+    return Table(shown_columns | errors | shown, index=_index(posterior))
 
 
 def bare_table(posterior: Posterior, units: DataUnits) -> Table:
@@ -332,8 +332,8 @@ def _in_data_units(posterior: Posterior, units: DataUnits, heavy: IntArray, full
     if len(mixed):
         moved = Run(units(full.moved.draws)[..., mixed])
         no_mean = np.where(mixed < D, heavy[:D].max(), heavy[mixed])  # the intercept has a part of each slope
-        own = units(posterior.flat)[:, mixed]
-        for name, values in _figures(own, no_mean, target(moved, full.chosen, full.weights)).items():
+        draws = units(posterior.flat)[:, mixed]
+        for name, values in _figures(draws, no_mean, target(moved, full.chosen, full.weights)).items():
             shown[name][mixed] = values
     return shown
 
@@ -344,10 +344,10 @@ def _figures(draws: FloatArray, heavy: IntArray, full: Target) -> dict[str, Floa
     def fit(values: FloatArray) -> FloatArray:
         return np.where(heavy > 0, np.nan, values)
 
-    own = _own(draws)
+    figures = _own(draws)
     corrected = {"corrected_mean": fit(full.mean), "corrected_sd": fit(full.sd)}
     corrected |= {_quantile_name(prob): full.quantile(prob)[0] for prob in ENDS}
-    return {**own, "mean": fit(own["mean"]), **corrected}
+    return {**figures, "mean": fit(figures["mean"]), **corrected}
 
 
 def _own(draws: FloatArray) -> dict[str, FloatArray]:

@@ -116,8 +116,8 @@ class MovedDraws(Weighed):
         """Return the leave-one-out predictive density of the full data."""
         by, weights, moved = self.by, self.weights, self.moved(self.by.posterior.flat[self.at])
         density, n_chains = by.density(self.from_drawn), len(by.posterior.draws)
-        beside = dict[str, Any](n_chains=n_chains, density=density, counts=counts)
-        return asdict(elpd_loo(self.sums, weights.log_ratio, weights.weights, moved, by.family, **beside))
+        options = dict[str, Any](n_chains=n_chains, density=density, counts=counts)
+        return asdict(elpd_loo(self.sums, weights.log_ratio, weights.weights, moved, by.family, **options))
 
     def values(self, posterior: Posterior, kept: IntArray | None) -> dict[str, FloatArray]:
         """Return the moved coefficients; hyperparameters stay, and are resampled with them."""
@@ -156,11 +156,11 @@ class Moved:
     @cached_property
     def origin(self) -> Origin:
         """What is known of the draws."""
-        found = origin_of(self.posterior, self.core, self.family, self.draws)
-        if self.model is None or found.trouble:
-            return found
+        origin = origin_of(self.posterior, self.core, self.family, self.draws)
+        if self.model is None or origin.trouble:
+            return origin
         prior = self.model()
-        return Origin(prior, trouble=trouble_of_densities(self.posterior, prior.log_densities, told=found.told))
+        return Origin(prior, trouble=trouble_of_densities(self.posterior, prior.log_densities, told=origin.told))
 
     @property
     def scope(self) -> str:
@@ -175,8 +175,8 @@ class Moved:
     @property
     def prior(self) -> PriorRatio | None:
         """The prior of the draws; None where it is not known, and draws cannot be moved."""
-        own = self.origin.prior
-        return own if not isinstance(own, OfModel) or own.moves else None
+        drawn_under = self.origin.prior
+        return drawn_under if not isinstance(drawn_under, OfModel) or drawn_under.moves else None
 
     @property
     def remedy(self) -> str:
@@ -289,8 +289,8 @@ class Moved:
         back = made.inverse if made is not None else lambda draws: draws
 
         def of_moved(draws: FloatArray) -> FloatArray:
-            own = back(draws)
-            return log_likelihoods(own, self.core, self.family) + prior.log_density(own)
+            at_draws = back(draws)
+            return log_likelihoods(at_draws, self.core, self.family) + prior.log_density(at_draws)
 
         return of_moved
 
@@ -307,13 +307,13 @@ class Moved:
         draws, family = self.draws[at], self.family
         moved = self.posterior.flat[at] if transport is None else transport(draws)
         sums = (None if self.near is None else self.near.at(moved)) or self._exactly(moved)
-        full, own = sums.log_likelihood, log_likelihoods(draws, self.core, family)
+        full, of_coreset = sums.log_likelihood, log_likelihoods(draws, self.core, family)
         full = full if self.carried is None else full + self.carried.value(moved)
-        ratio, there = full - own, own
+        ratio, moved_core = full - of_coreset, of_coreset
         if (transport or self.move) is not None and self.prior is not None:
-            there = log_likelihoods(moved, self.core, family)
+            moved_core = log_likelihoods(moved, self.core, family)
             ratio = ratio + self.prior.log_ratio(at, draws, moved)
-        epsilon = math.nan if self.core.pseudo.any() else float(np.max(np.abs(full - there) / np.abs(full)))
+        epsilon = math.nan if self.core.pseudo.any() else float(np.max(np.abs(full - moved_core) / np.abs(full)))
         return MovedDraws(
             at=at,
             weights=full_weights(ratio),

@@ -84,15 +84,15 @@ def origin_of(posterior: Posterior, core: Coreset, family: Family, drawn: FloatA
         return Origin(closed, trouble=trouble)
     if not story:
         return Origin(None)
-    told = story["draws"] == draws_digest(posterior.draws)
+    unchanged = story["draws"] == draws_digest(posterior.draws)
     if closed is None:
-        return Origin(None, told=told)
+        return Origin(None, told=unchanged)
 
     def density(at: IntArray) -> FloatArray:
         return log_likelihoods(drawn[at], core, family) + closed.log_density(drawn[at])
 
-    trouble = trouble_of_densities(posterior, density, told=told)
-    return Origin(closed, told=told, trouble=trouble)
+    trouble = trouble_of_densities(posterior, density, told=unchanged)
+    return Origin(closed, told=unchanged, trouble=trouble)
 
 
 def trouble_of_densities(posterior: Posterior, density: Callable[[IntArray], FloatArray], *, told: bool) -> str:
@@ -134,11 +134,11 @@ def altered(idata: Any, posterior: Posterior) -> str:
     return ""
 
 
-def _same(found: FloatArray, expected: FloatArray) -> bool:
-    if found.shape != expected.shape:
+def _same(values: FloatArray, expected: FloatArray) -> bool:
+    if values.shape != expected.shape:
         return False
     size = np.abs(expected).max(axis=0)
-    return bool((np.abs(found - expected) <= _SAME * (size + np.abs(expected))).all())
+    return bool((np.abs(values - expected) <= _SAME * (size + np.abs(expected))).all())
 
 
 def trouble_of_groups(posterior: Posterior, core: Coreset) -> str:

@@ -126,15 +126,15 @@ class Damping:
     def _steep(self, directions: FloatArray) -> NDArray[np.bool_]:
         """Return along which directions, shape (k,), the curvature may change much within the posterior."""
         middle, (D, k) = np.median(self.beta, axis=0), directions.shape
-        own, most = np.zeros(k), np.zeros(k)
+        steepness, most = np.zeros(k), np.zeros(k)
         step = max(1, _TILE // k)
         for start in range(0, len(self.rows), step):
             rows = self.rows.take(slice(start, start + step))
             squares = (rows.X @ directions) ** 2
             eta, move = rows.with_offset(rows.X @ middle), _WITHIN * np.sqrt(squares[:, k - D :].sum(axis=1))
-            own += (rows.weights * np.abs(derivatives_of(eta, rows.y, self.family)[2])) @ squares
+            steepness += (rows.weights * np.abs(derivatives_of(eta, rows.y, self.family)[2])) @ squares
             most += (rows.weights * largest_curvature(eta, rows.y, move, self.family)) @ squares
-        return np.asarray(most > _STEEP * own)
+        return np.asarray(most > _STEEP * steepness)
 
 
 def stein(
@@ -164,9 +164,9 @@ def stein(
         c, slope = damping(np.hstack([field.directions[:D, :D] for field in fields]))
         both = np.stack([c, slope]).reshape(*both.shape[:3], -1)
     for k, field in enumerate(fields):
-        found = field.missed(gradients, both[..., k * D : (k + 1) * D], parts * len(fields))
-        if found:
-            return found
+        missed = field.missed(gradients, both[..., k * D : (k + 1) * D], parts * len(fields))
+        if missed:
+            return missed
     return ""
 
 
@@ -306,27 +306,27 @@ def scores(predictor: Predictor, core: WeightedData, family: Family, prior: Prio
     assert predictor.at is not None
     information, first, cuts = (Z.T @ sparse.diags_array(curvature) @ Z).tocsc(), 0, []
     blocks, own_precision = [], []
-    for own, mean in zip(predictor.factors, middle.factors, strict=True):
-        assert own.covariance is not None
+    for factor, mean in zip(predictor.factors, middle.factors, strict=True):
+        assert factor.covariance is not None
         cuts.append(slice(first, first + mean.effects[0].size))
         first = cuts[-1].stop
-        inverse = np.linalg.inv(own.covariance[predictor.at].mean(axis=0))
-        own_precision.append(sparse.kron(sparse.eye_array(len(own.grouping)), inverse))
+        inverse = np.linalg.inv(factor.covariance[predictor.at].mean(axis=0))
+        own_precision.append(sparse.kron(sparse.eye_array(len(factor.grouping)), inverse))
         blocks.append((mean.effects[0], blocks_of(information[cuts[-1], cuts[-1]], len(inverse)), inverse))
     cross = Z.T @ (curvature[:, None] * core.X)
     move = splu((information + sparse.block_diag(own_precision)).tocsc()).solve(cross)
     precision = (core.X.T * curvature) @ core.X - cross.T @ move
-    found = []
+    parts = []
     step = max(1, _PIECE // Z.shape[1])
     for start in range(0, len(predictor), step):
         part = predictor.take(slice(start, start + step))
         of_beta, of_u = _row_scores(part, core, family, Z)
         follow = (middle.beta - part.beta) @ move.T  # how effects move with beta
         of_factors = []
-        for own, block, cut in zip(part.factors, blocks, cuts, strict=True):
-            assert own.covariance is not None
-            covariance = own.covariance[part.at]
-            some = Factor(own.grouping, own.effects[part.at], covariance)
+        for factor, block, cut in zip(part.factors, blocks, cuts, strict=True):
+            assert factor.covariance is not None
+            covariance = factor.covariance[part.at]
+            some = Factor(factor.grouping, factor.effects[part.at], covariance)
             inverse = np.asarray(np.linalg.inv(covariance), dtype=np.float64)
             slope = of_u[cut].T.reshape(some.effects.shape) - np.einsum("sgq,sqr->sgr", some.effects, inverse)
             mean, informed, middle_inverse = block
@@ -336,8 +336,8 @@ def scores(predictor: Predictor, core: WeightedData, family: Family, prior: Prio
             of_u[cut] = slope.reshape(len(slope), -1).T
         marginal, effects, slopes = (np.concatenate(each, axis=1) for each in zip(*of_factors, strict=True))
         of_beta = of_beta + prior.gradient(part.beta) - of_u.T @ move
-        found.append((np.hstack([of_beta, marginal]), effects, slopes))
-    marginal, effects, slopes = (np.concatenate(each) for each in zip(*found, strict=True))
+        parts.append((np.hstack([of_beta, marginal]), effects, slopes))
+    marginal, effects, slopes = (np.concatenate(each) for each in zip(*parts, strict=True))
     names = [
         f"u_{each.grouping.name}[{each.grouping.levels[level]}{f', {effect}' * (len(each.grouping.effects) > 1)}]"
         for each in predictor.factors
@@ -375,7 +375,7 @@ class _LevelPrecisions(NamedTuple):
 
 
 def _of_factor(
-    own: Factor,
+    factor: Factor,
     means: tuple[FloatArray, FloatArray],
     slope: FloatArray,
     blocks: _LevelPrecisions,
@@ -388,8 +388,8 @@ def _of_factor(
     p by them. It is multiplied by V of each draw over V of the draws' mean, so that f_beta, which is of the mean,
     becomes each draw's.
     """
-    n_draws, G, q = own.effects.shape
-    S, levels = own.covariance, checked(G)
+    n_draws, G, q = factor.effects.shape
+    S, levels = factor.covariance, checked(G)
     assert S is not None
     precision = blocks.information + blocks.middle
     mean, given = means
@@ -398,7 +398,7 @@ def _of_factor(
     step = max(1, _PIECE // (G * q * q))
     for start in range(0, n_draws, step):
         at = slice(start, start + step)
-        u, V = own.effects[at], np.linalg.inv(blocks.information + blocks.inverse[at, None])
+        u, V = factor.effects[at], np.linalg.inv(blocks.information + blocks.inverse[at, None])
         center, moved = np.einsum("sgqr,gr->sgq", V, pull), np.einsum("sgqr,sgr->sgq", V, slope[at])
         M[at] = np.einsum("sgq,sgr->sqr", u, u) + V.sum(axis=1) + np.einsum("sgq,sgr->sqr", moved, u + center)
         root = np.linalg.cholesky(V[:, levels])
@@ -411,7 +411,7 @@ def _of_factor(
     sd = np.sqrt(np.diagonal(S, axis1=1, axis2=2))
     of_sd = np.einsum("sqr,srq->sq", S, Q)
     of_sd += [[log_sigma_terms(each, *prior.table)[1] for each in draw] for draw in np.log(sd)]
-    i, j = own.grouping.pairs
+    i, j = factor.grouping.pairs
     R = S / (sd[:, :, None] * sd[:, None])
     rho = R[:, i, j]
     of_z = (1.0 - rho**2) * (sd[:, i] * sd[:, j] * Q[:, i, j] + 2.0 * (LKJ_ETA - 1.0) * np.linalg.inv(R)[:, i, j])
