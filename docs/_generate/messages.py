@@ -40,7 +40,7 @@ TOPICS = (
     (
         "Priors",
         "See [separated data](../how-to/separated.md), where the choice of a prior matters most.",
-        ("priors/", "fitting/pull.py", "fitting/prior_draws.py"),
+        ("priors/", "fitting/prior.py"),
     ),
     (
         "Updates and streams",
