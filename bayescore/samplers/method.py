@@ -71,9 +71,8 @@ class Segment(NamedTuple):
 
 def run_side_by_side(pool: Executor, chain: Callable[[int], None], n_chains: int, stop: threading.Event) -> None:
     """Run ``chain(c)`` of each chain; where one raises, or Ctrl-C comes, `stop` tells the others to end."""
-    running = [pool.submit(chain, c) for c in range(n_chains)]
-    try:
-        for future in running:
+    try:  # Ctrl-C may come while chains are submitted, too
+        for future in [pool.submit(chain, c) for c in range(n_chains)]:
             future.result()
     except BaseException:
         stop.set()

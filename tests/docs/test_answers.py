@@ -56,7 +56,7 @@ CALLS = {
     "Fit.inference_data": "fit.inference_data()",
     "Fit.loo": "flat.loo()",
     "Fit.plot": "fit.plot()",
-    "Fit.plot_caterpillar": 'fit.plot_caterpillar("g")',
+    "Fit.plot_effects": 'fit.plot_effects("g")',
     "Fit.plot_check": "fit.plot_check()",
     "Fit.plot_shrinkage": 'fit.plot_shrinkage("g")',
     "Fit.plot_story": "fit.plot_story()",

@@ -59,7 +59,7 @@ QUESTIONS = {
     "print": lambda fit, _: repr(fit),
     "notebook": lambda fit, _: fit._repr_html_(),
     "plot": lambda fit, _: fit.plot(),
-    "plot_caterpillar": lambda fit, _: fit.plot_caterpillar("g"),
+    "plot_effects": lambda fit, _: fit.plot_effects("g"),
     "report": lambda fit, folder: fit.report(folder / "page.html") or (folder / "page.html").read_text("utf-8"),
 }  # fmt: skip
 OF_ROWS = {
