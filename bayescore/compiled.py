@@ -347,6 +347,11 @@ class Stored(types.Type):
         self.held = held
         super().__init__(f"Stored({held})")
 
+    @property
+    def key(self) -> Any:
+        """What tells types apart: names of named tuples may be alike."""
+        return self.held
+
 
 @register_model(Stored)
 class _StoredModel(models.PrimitiveModel):
@@ -362,8 +367,10 @@ def _borrowed(context: Any, builder: Any, held: types.Type, value: Any) -> Any:
         return array._getvalue()
     if isinstance(held, types.BaseTuple):
         for place, part in enumerate(held.types):
-            own = _borrowed(context, builder, part, builder.extract_value(value, place))
-            value = builder.insert_value(value, own, place)
+            borrowed = _borrowed(context, builder, part, builder.extract_value(value, place))
+            value = builder.insert_value(value, borrowed, place)
+    elif context.data_model_manager[held].contains_nrt_meminfo():
+        raise TypingError(f"data of a density may be numbers, arrays and tuples of them, and this is {held}")
     return value
 
 

@@ -15,7 +15,7 @@ Jacobi's rotations turn them until the tensor of third derivatives along the u_k
 values of z, as of a 0/1 column, are found so).
 
 Pseudo-row k has the covariates x_k = B' u_k, whose varying columns are v_k, over sqrt(D_k), and by
-`condensing.pseudo_rows` the cell's averaged score, curvature, third and fourth derivative along u_k: together the
+`pseudo_rows` the cell's averaged score, curvature, third and fourth derivative along u_k: together the
 cell's whole block of the curvature, that with beta included.
 """
 

@@ -9,7 +9,7 @@ beta ~ N(t, C) and b_c given beta ~ N(m_c - W_c (beta - t), V_c) it is normal,
 
 .. math:: \eta \sim N\bigl(x t + o + z m_c, \; z' V_c z + (x - W_c' z)' C (x - W_c' z)\bigr),
 
-so that averages of derivatives of log p are over one number a row (`condensing.averages`).
+so that averages of derivatives of log p are over one number a row (`pseudo_rows.averages`).
 """
 
 import math

@@ -2,12 +2,12 @@
 
 1. theta-hat, the MAP of the full data (`pilot.full_mode`); L L' = C, the inverse Hessian there.
 2. The pass there sums the score and the whole curvature of all rows, averaged over N(theta-hat, C)
-   (`condensing.averages`), and finds the rows of the largest reach, w (|l'''| |zL|^3 / 6 + c |zL|^4 / 24).
+   (`Condensation`), and finds the rows of the largest reach, w (|l'''| |zL|^3 / 6 + c |zL|^4 / 24).
 3. Rows of the largest reach are kept, none at first. All others become one pseudo-row for each direction of a root of
-   their curvature (`condensing.directions`): a binomial with real numbers of successes and failures and an offset,
-   that meets the averages, the third derivative and where possible the fourth (`condensing.pseudo_rows`).
+   their curvature (`pseudo_rows.Directions`): a binomial with real numbers of successes and failures and an offset,
+   that meets the averages, the third derivative and where possible the fourth (`pseudo_rows`).
 4. Errors are predicted as those of calibrated coresets are. Where they are too large, terms are averaged anew over the
-   normal density nearest the coreset's posterior, and up to 5 D rows are kept (`condensing.search`).
+   normal density nearest the coreset's posterior, and up to 5 D rows are kept (`Search`).
 
 When to use it: tens of columns and more, where rows do not repeat. On separated rows `calibrated` needs fewer. Sources
 and limits of pseudo-rows: docs/explanation/pseudo_rows.md.
@@ -474,7 +474,7 @@ class Condensed(PredictingMethod):
         return ReduceResult(condensed, missed, anchor=theta, lost=lost)
 
     def score_error(self, rows: WeightedData, family: Family, lost: FloatArray | None) -> ScoreError:
-        """Return as large a share of the rows' own remainder as they were seen to miss (`condensing.drift`)."""
+        """Return as large a share of the rows' own remainder as they were seen to miss (`drift`)."""
         return missed_by_pseudo_rows(rows, family, self.mode_prior(), lost)
 
 

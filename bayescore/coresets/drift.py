@@ -26,7 +26,7 @@ the remainder rho(theta) = grad L_S(theta) - grad L_S(a) + H_S (theta - a) of th
 .. math:: E(\theta) = \frac{\mathrm E\, d d'}{\mathrm E\, \|L' \rho\|^2}\, \|L' \rho(\theta)\|^2, \qquad LL' = C,
 
 is taken for the covariance of the error at theta: as large a share of a remainder as it was then. Pseudo-rows miss what
-they miss of all leaves alike, so that errors of nodes add up, and not their squares (`trees.tree`).
+they miss of all leaves alike, so that errors of nodes add up, and not their squares (`merge_reduce`).
 """
 
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""Blocks of rows as users make them (`intake.Block`), from a callable or an iterator.
+"""Blocks of rows as users make them (`Block`), from a callable or an iterator.
 
 `callable_source` turns a callable that returns a fresh iterator each time into a `Source`. A `Stream` is read once, and
 learns its labels on the way.

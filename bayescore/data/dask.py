@@ -152,7 +152,7 @@ class ClusterPool:
 
         What tasks share, such as the levels of groups, travels once to each worker. It is a task itself, so that it is
         made again where its worker is lost. Small arguments travel again with each task: what a function knows
-        may grow from block to block, as the bar that candidates must pass does (`sampling.fixed_size`).
+        may grow from block to block, as the bar that candidates must pass does (`numerics.sampling`).
         """
         import distributed
 

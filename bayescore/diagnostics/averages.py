@@ -5,7 +5,7 @@ r"""Average predicted probabilities by the levels of a factor, from the draws, o
 k is a level: the rows that have it (``by=``), or all rows as if they had it, the rest as it is (``variables=``), which
 tells the factor's own part apart from what goes with it. Each draw of the posterior gives one figure, so that intervals
 are the posterior's; the rows are taken as they are. Of more than `EVERY_ROW` rows a sample stands for what is beyond
-second order (`average_sums`); where it does not tell enough, each row is evaluated at each draw after all.
+second order (`sampled`); where it does not tell enough, each row is evaluated at each draw after all.
 
 A coreset stands for all rows in the likelihood, not in averages of probabilities, so that its rows are refused here.
 

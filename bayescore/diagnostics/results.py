@@ -303,7 +303,7 @@ class CertificateData:
         judges, coordinates of standardised columns if the coreset has these; then those of the intercept, and of sds
         and correlations of its effects, are where all columns are at their means. The predicted errors are
         those of the mean in sds (own minus corrected) and of the sd (relative), each with its numerical error
-        (`_mcse`). The Monte Carlo errors are of the draws' own mean (`mean_mcse_sd`, in sds) and sd (`sd_mcse`,
+        (`estimates`). The Monte Carlo errors are of the draws' own mean (`mean_mcse_sd`, in sds) and sd (`sd_mcse`,
         relative). `median` is the draws'. Of a coordinate that has no moments they are NaN, and `tail_k` is the k-hat
         of its tail. Only own figures are there if the draws were refused before any pass.
     effects : DataFrame

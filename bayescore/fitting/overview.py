@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _WIDTH = 80  # columns of a terminal
 _SHORTEST = 20  # characters that a name in a table keeps, however wide the figures are
+_SHORTEST_PART = 8  # characters that a part of an interaction keeps
 _SCROLL = "<div style='overflow-x:auto'>"  # a table wider than a phone scrolls by itself
 
 _NAMED = 5  # coefficients in a line
@@ -107,13 +108,13 @@ class Overview:
 
 
 def _shortened(names: Sequence[str], room: int) -> list[str]:
-    """Return names of at most `room` characters, dots in the middle of long parts, unless two would then be alike."""
+    """Return names of about `room` characters, dots in the middle of long parts, unless two would then be alike."""
     short = []
     for name in names:
         parts = name.split(":")
         left = room - len(parts) + 1
         for k, place in enumerate(sorted(range(len(parts)), key=lambda at: len(parts[at]))):  # short ones stay whole
-            parts[place] = _cut(parts[place], left // (len(parts) - k))
+            parts[place] = _cut(parts[place], max(left // (len(parts) - k), _SHORTEST_PART))
             left -= len(parts[place])
         short.append(":".join(parts))
     return short if len(set(short)) == len(set(names)) else list(names)

@@ -29,11 +29,10 @@ from bayescore.data.responses import numbers_of
 from bayescore.data.tables import feature_matrix
 from bayescore.diagnostics.averages import AveragedRows, added_columns, added_groupings
 from bayescore.diagnostics.elpd import sampled_counts
-from bayescore.models.predictor import Factor
 from bayescore.numerics.chains import ess, rhat, row_quantiles
 from bayescore.numerics.sampling import Draw, merge, uniform_rows
 from bayescore.priors import Prior
-from bayescore.samplers.posterior import Posterior
+from bayescore.samplers.posterior import Posterior, raw_scales
 from bayescore.samplers.predict import factor_levels, groups_of, offset_of, positive_rows
 from bayescore.tables import Table
 from bayescore.text import listed
@@ -55,14 +54,9 @@ def parameters(posterior: Posterior) -> tuple[list[str], FloatArray]:
     assert design is not None
     names, draws = list(posterior.features), [np.asarray(design.raw_coefficients(posterior.draws))]
     for grouping in design.groups if posterior.terms else ():
-        covariance, A = Factor.of(grouping, posterior.variables).covariance, design.raw_effects_map(grouping)
-        assert covariance is not None
-        raw = A @ covariance @ A.T
-        sd = np.sqrt(np.einsum("sqq->sq", raw))
-        i, j = grouping.pairs
-        rho = raw[:, i, j] / (sd[:, i] * sd[:, j])
+        scales = raw_scales(grouping, design.raw_effects_map(grouping), posterior.variables)
         names += grouping.parameters
-        draws += [each.reshape(*chains, -1) for each in (sd, rho)]
+        draws += [each.reshape(*chains, -1) for each in scales]
     if posterior.sd is not None:
         names.append("sigma")
         draws.append(posterior.sd.reshape(*chains, 1))

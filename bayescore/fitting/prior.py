@@ -75,7 +75,7 @@ from bayescore.models.posterior import Derivatives, likelihood_terms, prior_part
 from bayescore.models.predictor import Factor, Predictor
 from bayescore.numerics.psis import WeightedColumns, full_weights
 from bayescore.priors import Independent, Prior
-from bayescore.priors.by_name import ByName, leaves_out, prior_from_dict, prior_of
+from bayescore.priors.by_name import ByName, leaves_out, prior_of
 from bayescore.priors.groups import LKJ_ETA, GroupPrior, group_prior_from_dict, standard_prior
 from bayescore.priors.prior import check_prior
 from bayescore.samplers.posterior import Posterior, in_data_units, made_here, read_posterior
@@ -356,7 +356,7 @@ def pull_of(idata: Any, core: Coreset) -> Pull | None:
     posterior = read_posterior(idata, "the fit's draws")
     if not posterior.story:  # of a model of the user's own
         return None
-    prior = prior_from_dict(posterior.story["prior"])
+    prior = posterior.prior
     if prior.closed_form and _surely_little(posterior.flat, prior):
         return None
     start = posterior.flat.mean(axis=0)

@@ -37,7 +37,6 @@ from bayescore.fitting.route import (
 from bayescore.fitting.update import route_of_update
 from bayescore.limits import PROB
 from bayescore.priors import Prior
-from bayescore.priors.by_name import prior_from_dict
 from bayescore.priors.groups import GroupPrior
 from bayescore.report.certify import Certificate
 from bayescore.samplers.groups import group_prior_of
@@ -1378,8 +1377,8 @@ class Fit:
     @property
     def _sampled_prior(self) -> Prior | None:
         """The prior of the coefficients of the design's columns; None if the draws are of a model of your own."""
-        story = read_posterior(self._drawn, "the fit's draws").story
-        return prior_from_dict(story["prior"]) if story else None
+        posterior = read_posterior(self._drawn, "the fit's draws")
+        return posterior.prior if posterior.story else None
 
     @property
     def _design_prior(self) -> Prior:

@@ -80,7 +80,7 @@ from bayescore.models.groups.rows import label_weights
 from bayescore.models.laplace import missed_terms
 from bayescore.models.posterior import Derivatives, likelihood_terms, posterior
 from bayescore.priors import Normal, Prior
-from bayescore.priors.by_name import leaves_out, prior_from_dict, prior_of
+from bayescore.priors.by_name import leaves_out, prior_of
 from bayescore.priors.groups import GroupPrior, check_group_prior, default_prior, is_default, of_comoments
 from bayescore.progress import say, step
 from bayescore.report.certify import Certificate, certify
@@ -508,7 +508,7 @@ def words(caught: list[UserWarning]) -> str:
 
 LONG = 10.0  # seconds of a step that are said beforehand
 # seconds in which a step's kernels are compiled, once on a machine, without groups and with them; only shown
-COMPILING = {"build": (4, 10), "sample": (4, 10), "certify": (2, 6)}
+COMPILING = {"build": (4, 10), "update": (4, 10), "sample": (4, 10), "certify": (2, 6)}
 TRIES = 3  # of escalation, after the first
 DRAWS, TUNE, MAX_DRAWS = 1000, 1000, 500  # the verbs' own defaults
 CHAINS = 4
@@ -760,7 +760,7 @@ class Route:
         """Take NUTS where the sampler's chains hardly move, and return why; None if it may take too long."""
         core, why = self.core, f"NUTS, as {self.sampler!r} would take more than {most:,} draws a chain"
         many = core.n_total > MANY or self._too_many(core.n_total, core.n_features)
-        whole = not (core.lossless or self.given.once or many)
+        whole = self.given.whole and not (core.lossless or self.given.once or many)
         rows = core.n_total if whole else len(core)
         iterations = self.options.draws + max(self.tune, TUNE)
         seconds = seconds_of(core, rows, check_family(core.family), iterations, self.options.chains)
@@ -832,8 +832,9 @@ class Route:
 
     def timed(self, what: str, work: Callable[[], T], described: Callable[[T], tuple[int, int, str]]) -> T:
         """Return what a step finds, and add it to the story: rows, passes and words."""
-        begin, grouped = time.perf_counter(), bool(self.given.formula and parsed(self.given.formula).groups)
-        about = COMPILING.get(what, COMPILING["certify"])[grouped]
+        begin, formula, core = time.perf_counter(), self.given.formula, vars(self).get("core")  # none before a build
+        grouped = core.groups if core else formula is not None and parsed(formula).groups
+        about = COMPILING[what][bool(grouped)]
 
         def compiling() -> None:
             describe(f"{what}, compiling, once on this machine: about {about} s")
@@ -925,8 +926,7 @@ def route_of_draws(
     posterior, prior = read_posterior(idata, "idata"), None
     story = posterior.story
     if story:
-        sampled = prior_from_dict(story["prior"])
-        prior = None if is_default(sampled, core) else raw_prior(sampled, core.design)
+        prior = None if is_default(posterior.prior, core) else raw_prior(posterior.prior, core.design)
     elif model is None:
         raise DataError(
             "idata does not tell its prior; give what bayescore.sample returned for a coreset, or model=, the "

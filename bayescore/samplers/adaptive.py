@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from bayescore.compiled import one_blas_thread
+from bayescore.compiled import StoredDensity, one_blas_thread
 from bayescore.models.posterior import TargetDensity, log_density, sparse_columns, sparse_log_density
 from bayescore.numerics.chains import effective_sizes
 from bayescore.progress import Bar, progress
@@ -178,7 +178,7 @@ class Crew:
         x, values, acceptance = np.empty((chains, n, size)), np.empty((chains, n)), np.empty((chains, n))
         piece = max(1, self.piece // thin)
         log_h = np.full(chains, self.step.log_h)
-        target = (*self.frame.target, self.frame.rays)
+        target = StoredDensity.of(*self.frame.target), self.frame.rays
 
         def chain(c: int) -> None:
             step, late = self.step, []

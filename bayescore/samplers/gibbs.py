@@ -86,17 +86,17 @@ def init(u: FloatArray, arguments: Arguments) -> GibbsState:
     score, log_p = eta.copy(), np.empty(eta.size)
     probit_upper(score, log_p)
     first, second = np.empty(weights.size), np.empty(weights.size)
-    summed, log_scale = 0.0, 0.0
+    summed, separate = 0.0, 0.0
     for n in range(weights.size):
         first[n] = weights[n] * (eta[n] + score[n])
         second[n] = weights[n] * max(0.0, 1.0 - score[n] * (score[n] + eta[n]))
         summed += weights[n] * (log_p[n] + 0.5 * eta[n] * eta[n])
     for n in range(weights.size, eta.size):
-        log_scale += log_p[n] + 0.5 * eta[n] * eta[n]
+        separate += log_p[n] + 0.5 * eta[n] * eta[n]
     factor = np.eye(u.size)
     elementary.add_gram(columns, second, factor)
     elementary.factorise(factor)
-    value = constant + (shift * u).sum() - 0.5 * (u * u).sum() + summed + log_scale
+    value = constant + (shift * u).sum() - 0.5 * (u * u).sum() + summed + separate
     return GibbsState(
         u.copy(), eta, log_p, value, summed, shift + elementary.tall_transposed_times(columns, first), factor
     )

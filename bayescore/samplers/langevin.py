@@ -1,4 +1,4 @@
-r"""Langevin steps that leave the normal part of a density exact: the kernel, compiled once for each target.
+r"""Langevin steps that leave the normal part of a density exact: one kernel for all targets.
 
 In coordinates x in which the posterior is about N(0, I), log pi(x) = -|x|^2 / 2 + phi(x). A transition draws a momentum
 p ~ N(0, I) and makes one or more steps of angle h, each of
@@ -30,8 +30,8 @@ How a target plugs in
 ---------------------
 1. Write a compiled function (x, gradient, data) -> log density at x, which fills the gradient in x, shape (D,); `data`
    is one tuple. Declare it, once for a process: ``SLOPES = density("slopes", function)``.
-2. Give `adaptive.run` a frame (`frames.Frame`): it holds `data`, turns x into the parameters and back, and learns a
-   better frame from draws. `frames.Dense` is theta = center + L x for any compiled density of theta.
+2. Give `adaptive.run` a frame (`Frame`): it holds `data`, turns x into the parameters and back, and learns a
+   better frame from draws. `Dense` is theta = center + L x for any compiled density of theta.
 
 `advance` is one compiled loop for all targets, which calls their densities by address (`compiled.StoredDensity`).
 
@@ -210,14 +210,14 @@ def advance(
     rng: np.random.Generator,
     x: FloatArray,
     step: StepSize,
-    target: tuple[CompiledDensity, Any, FloatArray],
+    target: tuple[StoredDensity, FloatArray],
     segment: Segment,
 ) -> tuple[FloatArray, float, float]:
     """Fill a segment from x on, in the coordinates x; return the last point, and the last and the mean log h.
 
-    `target` has the density, its data, and unit vectors, shape (k, D), along which points are stretched, too.
+    `target` has the density and unit vectors, shape (k, D), along which points are stretched, too.
     """
-    compiled, data, rays = target
+    density, rays = target
     n, size = segment.draws.shape
     normals, uniforms = rng.standard_normal((n, segment.thin, size)), rng.random((n, segment.thin))
     stretches = np.empty((n, segment.thin, 3))
@@ -226,8 +226,8 @@ def advance(
         stretches[:, :, 1] = STRETCH * rng.standard_normal((n, segment.thin))
     state = np.empty((5, size))
     state[0] = x
-    stored = StoredDensity.of(compiled, data)
-    last, mean = _advance((normals, uniforms, stretches), state, step, (stored.function, stored.data, rays), segment)
+    address = density.function, density.data, rays
+    last, mean = _advance((normals, uniforms, stretches), state, step, address, segment)
     return state[0], last, mean
 
 

@@ -1,7 +1,7 @@
 """What a sampler declares, and how one that makes its own chains becomes draws.
 
 A sampler is one value, at the end of its own file: its name, the likelihoods and priors that it fits, its options with
-their checks, and how it draws. `registry` lists them all.
+their checks, and how it draws. `SAMPLERS` in `sample` lists them all.
 
 The only chain loop: several chains of a compiled sampler in threads, reproducible from one seed.
 

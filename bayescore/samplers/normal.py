@@ -283,13 +283,13 @@ class NormalSampler(Sampler):
         pieces = np.array_split(points, max(len(points) // _PIECE, 1))
         beta, effects = zip(*(target.draw_effects(piece, rng) for piece in pieces), strict=True)
         draws = {"beta": np.concatenate(beta), "sigma": np.exp(points[:, 0])}
-        for f, (by, B) in enumerate(zip(target.rows.factors, target.unpack(points).factors, strict=True)):
-            (sd, R), q = correlations_of(B), len(by.effects)
+        for f, (factor, B) in enumerate(zip(target.rows.factors, target.unpack(points).factors, strict=True)):
+            (sd, R), q = correlations_of(B), len(factor.effects)
             u = np.concatenate([each[f] for each in effects])
-            draws |= {f"u_{by.name}": u if q > 1 else u[:, :, 0], f"sigma_{by.name}": sd if q > 1 else sd[:, 0]}
-            i, j = by.pairs
+            draws |= {f"u_{factor.name}": u if q > 1 else u[:, :, 0], f"sigma_{factor.name}": sd if q > 1 else sd[:, 0]}
+            i, j = factor.pairs
             if i.size:
-                draws[f"rho_{by.name}"] = R[:, i, j]
+                draws[f"rho_{factor.name}"] = R[:, i, j]
         return draws
 
     def _draw_about_mode(self, request: Request, target: GroupSdPosterior, mode: SdMode) -> Any:

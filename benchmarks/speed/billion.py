@@ -1,7 +1,7 @@
 """Does a billion rows run? Made by a counter, and 2e8 of them from Parquet and by the workers of a cluster.
 
-Rows of `benchmarks/generated.py`: eight columns, most of them skewed, and an intercept, 3% positive. "flat" is without
-groups, by `calibrated`; "groups" with `(1 | g)` of 100,000 groups, by `multilevel`. Build, 4 x 1000 draws and
+Rows of `benchmarks/sources/generated.py`: eight columns, most of them skewed, and an intercept, 3% positive. "flat" is
+without groups, by `calibrated`; "groups" with `(1 | g)` of 100,000 groups, by `multilevel`. Build, 4 x 1000 draws and
 certificate, each kind and way in a process of its own, after a small run that compiles, in another process.
 
 *counter*: N = 1e9 (``--rows``), made anew in every pass by the threads that map them. "maker, ns" is the processor time

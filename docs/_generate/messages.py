@@ -104,12 +104,17 @@ class Message(NamedTuple):
     text: str
 
 
+def filled_in(part: ast.FormattedValue) -> str:
+    """Return dots for a value; nothing for the place of a page, which the entry links."""
+    return "" if ast.unparse(part.value).startswith("see(") else "..."
+
+
 def fixed(node: ast.expr | None) -> str | None:
     """Return the fixed parts of a literal text, with dots for what is filled in; None of anything else."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     if isinstance(node, ast.JoinedStr):
-        parts = [part.value if isinstance(part, ast.Constant) else "..." for part in node.values]
+        parts = [part.value if isinstance(part, ast.Constant) else filled_in(part) for part in node.values]
         return re.sub(r"\.{4,}", "...", "".join(map(str, parts)))
     return None
 

@@ -12,6 +12,7 @@ from bayescore.diagnostics.results import Level, Need, Remedy, slow_chains
 from bayescore.families.family import FAMILIES
 from bayescore.fitting import route
 from bayescore.fitting.route import Length, first_within, most_draws, next_lengths, none_left
+from bayescore.fitting.update import NewRows
 from bayescore.limits import MAX_DRAWS
 from bayescore.validation import DataError
 from tests.fitting.printed import one_line
@@ -128,6 +129,28 @@ def test_where_chains_of_groups_hardly_move_fit_takes_nuts(monkeypatch):
     assert samplers[1][1] == 2000  # all rows, as they are few
     assert fit.level == "certified"
     assert any("NUTS, as 'joint' would take more than 20,000 draws a chain" in step.why for step in fit.story)
+
+
+def test_nuts_after_an_update_takes_the_coreset_of_all_rows(monkeypatch):
+    """Earlier rows are gone: the new ones alone were sampled, and certified as if they were all."""
+    rows, drawn, certified = grouped(), route.sample, NewRows.certify
+    before = bc.fit("y ~ x + (1 | g)", rows[:1700], random_state=1, progressbar=False)
+    samplers = []
+
+    def sample(core, *, sampler, nuts_sampler=None, **options):
+        samplers.append((sampler, core.n_total))
+        return drawn(core, **options)  # by the default sampler, as NUTS takes a minute to compile
+
+    def certify(self, *arguments):
+        found = certified(self, *arguments)
+        remedy = Remedy(Need.DRAWS, draws=10**9)
+        return found if len(samplers) > 1 else replace(found, level=Level.NOT_CERTIFIED, remedy=remedy, idata=None)
+
+    monkeypatch.setattr(route, "sample", sample)
+    monkeypatch.setattr(NewRows, "certify", certify)
+    fit = before.update(rows[1700:], progressbar=False)
+    assert samplers == [("auto", 2000), ("nuts", 2000)]
+    assert fit.coreset.n_total == 2000
 
 
 @pytest.mark.parametrize(("n", "timed"), [(2000, 2000), (10, 10), (10**7, 2**17 // 3)])

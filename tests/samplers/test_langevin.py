@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 import bayescore as bc
-from bayescore.compiled import jit
+from bayescore.compiled import StoredDensity, jit
 from bayescore.families.family import FAMILIES
 from bayescore.models.posterior import log_density, posterior, sparse_columns, sparse_log_density
 from bayescore.numerics.chains import effective_sizes
@@ -56,7 +56,7 @@ def run(own, start, n, step, *, thin=1, iteration=-1, rays=()):
     size = len(start)
     segment = Segment(np.empty((n, size)), np.empty(n), np.empty(n), thin, iteration)
     rays = np.array(rays, dtype=float).reshape(-1, size)
-    ended = langevin.advance(np.random.default_rng(0), start, step, (own, (), rays), segment)
+    ended = langevin.advance(np.random.default_rng(0), start, step, (StoredDensity.of(own, ()), rays), segment)
     return segment, ended
 
 
@@ -178,7 +178,8 @@ class Ranked:
         return Dense.of(FLAT, data, np.array([0.5, 0.0, 0.0]), np.diag([0.4, 0.3, 0.4]))
 
     def advance(self, rng, beta, _tuning, frame, segment):
-        langevin.advance(rng, frame.x(beta), langevin.StepSize(-1.0, 2, 3.0), (*frame.target, frame.rays), segment)
+        target = StoredDensity.of(*frame.target), frame.rays
+        langevin.advance(rng, frame.x(beta), langevin.StepSize(-1.0, 2, 3.0), target, segment)
         segment.draws[:] = frame.theta(segment.draws)
 
 

@@ -3,11 +3,12 @@ r"""How a certificate weighs draws by the full data: one contract, and a strateg
 =========  ==================  =============================================================================
 strategy   models              log weight of a draw
 =========  ==================  =============================================================================
-`moved`    no group terms      log-likelihoods of all rows and of the coreset, the draws moved by an affine map
+`flat`     no group terms      log-likelihoods of all rows and of the coreset, the draws moved by an affine map
 `marginal` (1 | g)             the same of (beta, log sigma), effects integrated out on both sides
 `joint`    other group terms   the same of (beta, u), effects included
-`whole`    any, of all rows    none: the draws are the full posterior's
 =========  ==================  =============================================================================
+
+Draws of all rows need no weights, whatever the model (`whole.AllRows`).
 
 A strategy says which draws are judged and whose they are, weighs some of them in a pass over the full data, and gives
 the effects of groups under the weights. What follows is the same for all: `verdict.judge` and `verdict.verdict`.

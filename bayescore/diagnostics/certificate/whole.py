@@ -1,6 +1,4 @@
-"""Which strategy weighs the draws of a kind of model, see `weigh`.
-
-Draws that were made from all rows: nothing is to be weighed, whatever the model.
+"""Draws that were made from all rows need no weights, whatever the model; and which strategy weighs others, `weigh`.
 
 The coreset's posterior is the full one where it has all rows (`all_rows`, groups too small to condense) or their
 lossless sums (`aggregate`). Then only the draws themselves are judged, and handed over as they are. One pass sees

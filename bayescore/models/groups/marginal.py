@@ -84,7 +84,7 @@ _LONGEST = 3.0  # sds of an effect, of a Newton step
 
 
 class CollapsedArguments(NamedTuple):
-    """What the density takes after the point and the gradient; four of the last are `collapsed_target.Effects`."""
+    """What the density takes after the point and the gradient; four of the last are `marginal_mode.Effects`."""
 
     columns: FloatArray  # X transposed, (p, n)
     side: FloatArray
