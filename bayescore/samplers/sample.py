@@ -11,9 +11,7 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
-import xarray as xr
 
-from bayescore.compat import as_xarray
 from bayescore.compiled import available_cores
 from bayescore.data.coreset import Coreset, feature_names, own_family
 from bayescore.data.design import one_intercept
@@ -32,7 +30,6 @@ from bayescore.samplers.method import Request, Sampler
 from bayescore.samplers.normal import NORMAL
 from bayescore.samplers.nuts import NUTS
 from bayescore.samplers.polya_gamma import POLYA_GAMMA
-from bayescore.samplers.posterior import coefficients, draws_digest, hand_over, made_here
 from bayescore.text import see
 from bayescore.types import WeightedData
 from bayescore.validation import RandomState, check_choice, check_integer, check_seed, one_seed
@@ -270,6 +267,11 @@ sample.__doc__ = (sample.__doc__ or "").replace("{samplers}", described()).repla
 
 def _with_story(idata: Any, request: Request, sampler: Sampler, seconds: float) -> Any:
     """Add the data and what made the draws: enough to predict, report and repeat."""
+    import xarray as xr  # slow to import, as ArviZ is, and the command line's help does without it
+
+    from bayescore.compat import as_xarray
+    from bayescore.samplers.posterior import draws_digest, hand_over, made_here
+
     data = request.data
     features = {"feature": list(feature_names(data))}
     constants: dict[str, Any] = {
@@ -330,6 +332,8 @@ def warn_unless_mixed(idata: Any, others: str) -> None:
     Both are rank-normalised, of beta and of log sigma where there are groups. `others` names the samplers to try
     instead.
     """
+    from bayescore.samplers.posterior import coefficients  # slow to import
+
     beta, features = coefficients(idata, "the posterior")
     posterior = idata["posterior"]
     for name in (str(name) for name in posterior.data_vars if str(name).startswith("sigma_") or name == "sigma"):
