@@ -332,8 +332,8 @@ def sample(args: argparse.Namespace, console: Console) -> None:
 
 def compare(args: argparse.Namespace, console: Console) -> None:
     """Run ``bayescore compare``."""
-    from bayescore.report import write_report
     from bayescore.report.compare import compare_posteriors
+    from bayescore.report.pages import write_report
     from bayescore.samplers.posterior import load_posterior
 
     check_output(args.output, args.reference, *args.posteriors)
@@ -355,8 +355,8 @@ def certify(args: argparse.Namespace, console: Console) -> None:
     from bayescore.coresets.build import all_rows
     from bayescore.data.coreset import read_coreset
     from bayescore.data.parquet import without_keys
-    from bayescore.report import write_certificate
     from bayescore.report.certify import certify as check
+    from bayescore.report.pages import write_certificate
     from bayescore.samplers.posterior import load_posterior, write_posterior
     from bayescore.text import number
 
@@ -398,12 +398,12 @@ def certify(args: argparse.Namespace, console: Console) -> None:
         write_certificate(found, idata, core, args.output, test=test, command=command)
         console.print(f"wrote {args.output}")
     if args.corrected:
-        if found.idata is None:
+        if found._idata is None:
             raise ValueError(
                 f"--corrected={str(args.corrected)!r} was not written: the certificate is {str(found.level)!r}, and no "
                 "corrected draws can be trusted; the text above says what to change"
             )
-        write_posterior(found.idata, args.corrected)
+        write_posterior(found._idata, args.corrected)
         console.print(f"wrote {args.corrected}")
 
 

@@ -1,11 +1,14 @@
 """The only file that knows which ArviZ runs: 0.23 (InferenceData, with PyMC 5) or 1 (xarray's DataTree, with PyMC 6).
 
-It can go when ArviZ 0.23 is no longer supported, which is when Python 3.11 is not: ArviZ 1 needs 3.12. The rest of
-bayescore, and code of users that is to run on both, reads ``idata.posterior["beta"]``, asks ``"posterior" in idata``
-and adds a group by ``idata["constant_data"] = dataset``, all of which mean the same on both.
+bayescore makes trees, and `as_arviz` what the installed ArviZ has for users: 0.23 takes seconds to import, and a fit
+does without it. The rest of bayescore, and code of users that is to run on both, reads ``idata.posterior["beta"]``,
+asks ``"posterior" in idata`` and adds a group by ``idata["constant_data"] = dataset``, which mean the same of both.
+
+It can go when ArviZ 0.23 is no longer supported, which is when Python 3.11 is not: ArviZ 1 needs 3.12.
 """
 
 import io
+import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
@@ -13,22 +16,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import h5netcdf
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
-from xarray.backends import H5NetCDFStore
 
 from bayescore.limits import MAX_K
 from bayescore.types import FloatArray
 
-with warnings.catch_warnings():
-    # once a day 0.23 announces its successor, which this file knows
-    warnings.filterwarnings("ignore", message=r"\s*ArviZ is undergoing a major refactor", category=FutureWarning)
-    import arviz as az
-
 ARVIZ_1 = int(version("arviz").split(".")[0]) >= 1
-POSTERIOR_TYPE = xr.DataTree if ARVIZ_1 else az.InferenceData
 # nutpie's names of what PyMC's NUTS reports too
 _NUTPIE = {
     "logp": "lp",
@@ -38,9 +33,18 @@ _NUTPIE = {
 }
 
 
+def _arviz() -> Any:
+    """Return ArviZ 0.23, without its announcement, once a day, of the successor that this file knows."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r"\s*ArviZ is undergoing a major refactor", category=FutureWarning)
+        return import_module("arviz")
+
+
 def is_inference_data(value: object) -> bool:
-    """Whether `value` is what the installed ArviZ keeps posteriors in."""
-    return isinstance(value, POSTERIOR_TYPE)
+    """Whether `value` is what an ArviZ keeps posteriors in."""
+    return isinstance(value, xr.DataTree) or (
+        not ARVIZ_1 and "arviz" in sys.modules and isinstance(value, _arviz().InferenceData)
+    )
 
 
 def inference_data(
@@ -48,24 +52,53 @@ def inference_data(
     *,
     coords: Mapping[str, Sequence[Any]] | None = None,
     dims: Mapping[str, Sequence[str]] | None = None,
-) -> Any:
-    """Return groups of arrays by name, each of shape (chain, draw, ...), as the installed ArviZ's InferenceData."""
-    about: dict[str, Any] = {"coords": {name: list(values) for name, values in (coords or {}).items()}, "dims": dims}
-    return az.from_dict(groups, **about) if ARVIZ_1 else az.from_dict(**{**about, **groups})
+) -> xr.DataTree:
+    """Return groups of arrays by name with ArviZ's dimensions: chain, draw, ...; groups of data have no draws."""
+    known, made = {dim: list(values) for dim, values in (coords or {}).items()}, {}
+    for group, arrays in groups.items():
+        variables, drawn = {}, [] if group.endswith("_data") else ["chain", "draw"]
+        for name, values in arrays.items():
+            n_more = np.ndim(values) - len(drawn)
+            more = (dims or {}).get(name) or [f"{name}_dim_{i}" for i in range(n_more)]
+            variables[name] = ([*drawn, *more[:n_more]], np.asarray(values))
+        found = xr.Dataset(variables)
+        made[group] = found.assign_coords({str(dim): known.get(str(dim), range(n)) for dim, n in found.sizes.items()})
+    return xr.DataTree.from_dict(made)
 
 
-def read_inference_data(path: str, check_size: Callable[[int], object] = int) -> Any:
+def as_arviz(draws: Any) -> Any:
+    """Return draws as the installed ArviZ keeps them."""
+    if ARVIZ_1 or not isinstance(draws, xr.DataTree):
+        return draws
+    return with_groups(
+        _arviz().InferenceData(attrs=dict(draws.attrs)), {n: as_xarray(draws[n]) for n in draws.children}
+    )
+
+
+class AsArviz:
+    """A dataclass's field of draws, None by default: made what the installed ArviZ has when it is first asked for."""
+
+    def __set_name__(self, _: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, owner: Any, _: type) -> Any:
+        if owner is None:
+            return None
+        vars(owner)[self.name] = as_arviz(vars(owner)[self.name])
+        return vars(owner)[self.name]
+
+    def __set__(self, owner: Any, value: Any) -> None:
+        vars(owner)[self.name] = value
+
+
+def read_inference_data(path: str, check_size: Callable[[int], object] = int) -> xr.DataTree:
     """Return the groups of a netCDF file, in memory, whichever ArviZ wrote it; the file is closed.
 
     `check_size` is called with the bytes that they take before they are read, and may raise.
     """
-    idata = az.from_netcdf(path, engine="h5netcdf")
-    try:
-        groups = [as_xarray(idata[name]) for name in (idata.children if ARVIZ_1 else idata.groups())]
-        check_size(sum(group.nbytes for group in groups))
-        return idata.load()  # values are read when they are asked for, when the file may be another
-    finally:
-        idata.close()
+    with xr.open_datatree(path, engine="h5netcdf") as groups:
+        check_size(sum(group.nbytes for group in groups.subtree))
+        return groups.load()  # values are read when they are asked for, when the file may be another
 
 
 def write_inference_data(idata: Any, path: str) -> None:
@@ -73,11 +106,14 @@ def write_inference_data(idata: Any, path: str) -> None:
 
     The file is made in memory: HDF5 that meets a full disk cannot close its file, and ends the process later.
     """
+    import h5netcdf  # slow to import, as its store is
+    from xarray.backends import H5NetCDFStore
+
     image = io.BytesIO()
     with h5netcdf.File(image, "w") as file:
         for name, value in idata.attrs.items():
             file.attrs[name] = value
-        for name in idata.children if ARVIZ_1 else idata.groups():
+        for name in _names(idata):
             group = as_xarray(idata[name])
             packed = {
                 variable: {"zlib": True} for variable, data in group.variables.items() if data.dtype.kind in "biuf"
@@ -88,18 +124,23 @@ def write_inference_data(idata: Any, path: str) -> None:
 
 def with_groups(idata: Any, groups: Mapping[str, xr.Dataset]) -> Any:
     """Return the same draws with groups added or replaced; what stays is not copied, and `idata` stays as it is."""
-    if ARVIZ_1:
+    if isinstance(idata, xr.DataTree):
         copy = idata.copy(deep=False)
     else:
-        copy = az.InferenceData(attrs=dict(idata.attrs), **{name: idata[name] for name in idata.groups()})
+        copy = _arviz().InferenceData(attrs=dict(idata.attrs), **{name: idata[name] for name in _names(idata)})
     for name, group in groups.items():
         copy[name] = group
     return copy
 
 
+def _names(idata: Any) -> list[str]:
+    """Return the names of the groups of draws."""
+    return list(idata.children if isinstance(idata, xr.DataTree) else idata.groups())
+
+
 def as_xarray(group: Any) -> xr.Dataset:
-    """Return a group of draws as a Dataset, whatever the installed ArviZ keeps it as."""
-    return group.to_dataset() if ARVIZ_1 and isinstance(group, xr.DataTree) else group
+    """Return a group of draws as a Dataset, whatever it is kept as."""
+    return group.to_dataset() if isinstance(group, xr.DataTree) else group
 
 
 def with_pymc_names(idata: Any) -> Any:
@@ -133,4 +174,4 @@ def elpd_data(values: FloatArray, k: FloatArray, n_parameters: float, n_draws: i
     if ARVIZ_1:
         stats = import_module("arviz_stats")  # 1.0 has one class for all kinds
         return stats.ELPDDataLOO(**about) if hasattr(stats, "ELPDDataLOO") else stats.ELPDData(kind="loo", **about)
-    return az.ELPDData(data=list(about.values()), index=list(about))
+    return _arviz().ELPDData(data=list(about.values()), index=list(about))

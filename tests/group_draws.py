@@ -12,9 +12,9 @@ import numpy as np
 from scipy import linalg, stats
 
 import bayescore as bc
-from bayescore.compat import inference_data
 from bayescore.families.family import check_family
 from bayescore.models.predictor import multipliers
+from tests.arviz_draws import inference_data
 
 SWEEPS, LEAPS, STEP = 16, 4, 0.5
 MOVES = 4  # of a covariance, a sweep

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.signal import lfilter
 
-from bayescore import compat
+from tests.arviz_draws import inference_data
 
 mpl.use("Agg")
 
@@ -26,7 +26,7 @@ def make_posterior(
     groups = {"posterior": {"beta": mean + sd * z}, "sample_stats": stats}
     if coreset is not None:
         groups["constant_data"] = {"weights": np.arange(1.0, coreset["size"] + 1.0)}
-    idata = compat.inference_data(
+    idata = inference_data(
         groups,
         coords={"feature": list(features)},
         dims={"beta": ["feature"], "weights": ["row"]},

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import bayescore as bc
-from bayescore.compat import inference_data
+from tests.arviz_draws import inference_data
 
 REFERENCE = Path(__file__).resolve().parents[1] / "docs" / "reference"
 PAGES = "\n".join(page.read_text("utf-8") for page in REFERENCE.glob("*.md"))

@@ -27,6 +27,7 @@ def prose(text):
     return re.sub(r"\]\([^)]*\)", "]", text)
 
 
+@pytest.mark.essential("a page that CI alone would find stale")
 def test_results_are_those_of_the_tables():
     """Change figures by running a benchmark, words in RESULTS.md.j2; then: python -m benchmarks results."""
     assert write_results.PAGE.read_text(encoding="utf-8") == write_results.render()

@@ -36,7 +36,7 @@ from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy.special import ndtri
 
 from bayescore.compiled import one_blas_thread
 from bayescore.coresets.calibrated import check_one_mode, mode_prior
@@ -193,7 +193,7 @@ def _beyond(limits: FloatArray, mean: FloatArray) -> FloatArray:
 
 def _limit(size: int) -> float:
     """Return the limit in sds that the furthest of so many normal variables passes with a probability of `_BEYOND`."""
-    return float(stats.norm.isf(0.5 * _BEYOND / size))
+    return float(-ndtri(0.5 * _BEYOND / size))
 
 
 SHAPE = 0.005  # sd, in nats over the effects given the data, by which pseudo-rows may differ from their cell's rows,

@@ -19,8 +19,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from scipy.special import chdtri
 
+from bayescore.compat import AsArviz
 from bayescore.diagnostics.model_check import Dispersion, ModelCheck
 from bayescore.limits import (
     FAMILYWISE_ALPHA,
@@ -184,7 +185,7 @@ def _apart(posterior: Posterior, r: FloatArray, low: FloatArray) -> str:
     chains, _, D = posterior.draws.shape
     halves = 2 * max(chains, 2)  # a single chain is compared as its halves, each split again
     size = np.maximum(low, MIN_ESS)  # fewer have a message of their own, and explain no R-hat
-    chance = np.sqrt(1.0 + stats.chi2.isf(FAMILYWISE_ALPHA / D, halves - 1) * halves / ((halves - 1) * size))
+    chance = np.sqrt(1.0 + chdtri(halves - 1, FAMILYWISE_ALPHA / D) * halves / ((halves - 1) * size))
     beyond = r - np.maximum(MAX_RHAT, chance)
     if not (beyond > 0.0).any():
         return ""
@@ -376,7 +377,7 @@ class CertificateData:
     corrected_risk: float = math.nan
     transported: bool = False
     n_passes: int = 0
-    idata: Any = None
+    idata: Any = AsArviz()  # noqa: RUF009 a descriptor
     elpd_loo: float = math.nan
     elpd_loo_se: float = math.nan
     elpd_loo_mcse: float = math.nan
@@ -389,6 +390,11 @@ class CertificateData:
     remedy: Remedy | None = None
     mean_bound: float = math.nan
     earlier_error: float = 0.0
+
+    @property
+    def _idata(self) -> Any:
+        """The corrected draws as they were made, without ArviZ."""
+        return vars(self)["idata"]
 
     @property
     def trusted(self) -> bool:

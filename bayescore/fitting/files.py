@@ -117,8 +117,8 @@ def _write(fit: "Fit", folder: Path) -> None:
     fit.coreset.save(folder / "coreset.parquet")
     write_posterior(fit._drawn, folder / "drawn.nc")
     found = fit.certificate
-    if found.idata is not None:
-        write_posterior(found.idata, folder / "used.nc")
+    if found._idata is not None:
+        write_posterior(found._idata, folder / "used.nc")
     if fit._robust is not None:
         write_posterior(fit._robust, folder / "robust.nc")
     for name in _TABLES:

@@ -18,7 +18,7 @@ from bayescore.fitting.route import FitOptions
 from bayescore.fitting.tables import parameter_table
 from bayescore.limits import PROB
 from bayescore.priors.groups import DEFAULT_GROUP_PRIOR, is_default
-from bayescore.report import EffectFacts, FitFacts, write_certificate
+from bayescore.report.pages import EffectFacts, FitFacts, write_certificate
 from bayescore.tables import rounded
 from bayescore.text import counted
 

@@ -35,7 +35,7 @@ import pandas as pd
 import xarray as xr
 from numpy.typing import NDArray
 
-from bayescore.compat import inference_data
+from bayescore.compat import as_arviz, inference_data
 from bayescore.data.batches import read_csv
 from bayescore.data.column_kinds import as_table
 from bayescore.data.coreset import Coreset, check_no_pseudo, check_same_design
@@ -455,7 +455,7 @@ def with_predictive(fit: "Fit", data: Any, y: Any, *, max_draws: int, random_sta
         replicated[place] = at.at_draws(family).draw(eta, rng, rows.weights)
     names, values = parameters(posterior)
     used = posterior.positions(max_draws)[: len(predictor) // shape[0]]  # of the first chain, as of all
-    draws = {name: fit.idata["posterior"][name].values for name in ("chain", "draw")}
+    draws = {name: fit._used["posterior"][name].values for name in ("chain", "draw")}
     draws["draw"] = draws["draw"][used]
     found = inference_data({"posterior": {name: values[:, used, k] for k, name in enumerate(names)}}, coords=draws)
     found["posterior"].attrs.update({**made_here(), "level": fit.level, "family": family.name})
@@ -467,7 +467,7 @@ def with_predictive(fit: "Fit", data: Any, y: Any, *, max_draws: int, random_sta
     for name, each in groups.items():
         found[name] = xr.Dataset({"y": (dims, each)}, coords=coords, attrs={**about, "random_state": str(seed)})
     found["observed_data"] = xr.Dataset({"y": ("row", observed.astype(kind))}, coords={"row": rows.index}, attrs=about)
-    return found
+    return as_arviz(found)
 
 
 def _log_densities(responses: Responses, predictor: Predictor, family: Family) -> FloatArray:

@@ -52,7 +52,7 @@ import pandas as pd
 import xarray as xr
 from scipy import linalg
 
-from bayescore.compat import as_xarray, inference_data
+from bayescore.compat import as_arviz, as_xarray, inference_data
 from bayescore.data.coreset import Coreset
 from bayescore.data.design import Design, Grouping
 from bayescore.diagnostics.results import Level
@@ -79,7 +79,7 @@ from bayescore.priors.by_name import ByName, leaves_out, prior_of
 from bayescore.priors.groups import LKJ_ETA, GroupPrior, group_prior_from_dict, standard_prior
 from bayescore.priors.prior import check_prior
 from bayescore.samplers.posterior import Posterior, in_data_units, made_here, read_posterior
-from bayescore.samplers.sample import sample
+from bayescore.samplers.sample import sampled
 from bayescore.tables import Table
 from bayescore.text import number
 from bayescore.types import NO_GROUP, FloatArray
@@ -209,7 +209,7 @@ def prior_predictive(fit: "Fit", draws: int, random_state: Any) -> Any:
     found = inference_data({"prior_predictive": {"y": y[None]}}, coords=places, dims={"y": ["row"]})
     found["prior"] = as_xarray(in_data_units(drawn, design)["posterior"]).assign_attrs(about)
     found["observed_data"] = xr.Dataset({"y": ("row", observed)}, coords=places, attrs=made_here())
-    return found
+    return as_arviz(found)
 
 
 def half_draws(prior: GroupPrior, shape: tuple[int, ...], rng: np.random.Generator) -> FloatArray:
@@ -278,7 +278,7 @@ def draws_under(fit: "Fit", prior: Prior) -> Any:
     of_groups: Any = {} if fit.group_prior is None else {"group_prior": fit.group_prior}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "the cap of max_gradients", UserWarning)
-        return sample(
+        return sampled(
             fit.coreset,
             family=None if "sd_prior" in posterior.attrs else fit.coreset.family,
             prior=prior,

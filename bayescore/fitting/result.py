@@ -4,24 +4,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import lazy_loader
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 
+from bayescore.compat import as_arviz
 from bayescore.coresets.build import all_rows
 from bayescore.data.coreset import Coreset
 from bayescore.data.formula_design import formula_of
 from bayescore.diagnostics.averages import check_by
 from bayescore.diagnostics.loo import loo
 from bayescore.diagnostics.results import Level
-from bayescore.fitting import pictures, predictions, tables
+from bayescore.fitting import predictions, tables
 from bayescore.fitting.clusters import cluster_robust, refuse_strata
 from bayescore.fitting.earlier import EarlierRows
 from bayescore.fitting.files import read_parts, save_fit
 from bayescore.fitting.overview import overview
-from bayescore.fitting.page import write_page
 from bayescore.fitting.parts import check_model_spread, interval_names, known_prior, labelled, rows_of_fit
 from bayescore.fitting.prior import SCALES, Pull, check_priors, prior_predictive, prior_sensitivity, pull_of
 from bayescore.fitting.route import (
@@ -46,6 +46,13 @@ from bayescore.samplers.sample import sample
 from bayescore.samplers.summaries import prior_summary
 from bayescore.text import see
 from bayescore.validation import DataError, RandomState, check_choice, check_positive, one_seed, warn
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from bayescore.fitting import pictures
+else:  # they need Matplotlib, which is slow to import
+    pictures = lazy_loader.load("bayescore.fitting.pictures", suppress_warning=True)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -118,7 +125,7 @@ class Fit:
         `coef` has each coefficient once; sds, correlations and effects of groups follow. What was sampled, `beta` of
         the columns as the model has them, is the group `design_posterior`, by which `certify` and others go.
         """
-        return in_data_units(self._used, self.coreset.design)
+        return as_arviz(in_data_units(self._used, self.coreset.design))
 
     @property
     def group_prior(self) -> GroupPrior | None:
@@ -825,7 +832,9 @@ class Fit:
         seed = 0 if random_state is random_seed is None else one_seed(random_state, random_seed)
         return prior_predictive(self, draws, seed)
 
-    def plot(self, variable: str | None = None, *, by: str | None = None, data: Any = None, prob: float = PROB) -> Axes:
+    def plot(
+        self, variable: str | None = None, *, by: str | None = None, data: Any = None, prob: float = PROB
+    ) -> "Axes":
         """Draw the coefficients in the data's units, or how the probability changes with a column.
 
         Parameters
@@ -904,7 +913,7 @@ class Fit:
         """
         return pictures.plot_check(self, data, y, check_by(by))
 
-    def plot_effects(self, factor: str | None = None, *, effect: str | None = None) -> Axes:
+    def plot_effects(self, factor: str | None = None, *, effect: str | None = None) -> "Axes":
         """Draw mean and 95% interval of each group's effect, sorted, in units of the data.
 
         Parameters
@@ -936,7 +945,7 @@ class Fit:
         """
         return pictures.plot_effects(self, factor, effect)
 
-    def plot_shrinkage(self, factor: str | None = None) -> Axes:
+    def plot_shrinkage(self, factor: str | None = None) -> "Axes":
         r"""Draw the effect of each group against what its rows alone say: how far partial pooling pulls.
 
         Across stands the log odds (probit: the probit; counts: the log rate) of the fit's event among the rows of a
@@ -971,7 +980,7 @@ class Fit:
         """
         return pictures.plot_shrinkage(self, factor)
 
-    def plot_story(self) -> Axes:
+    def plot_story(self) -> "Axes":
         """Draw what was done: rows, coreset, draws, verdict, with what each step took.
 
         Returns
@@ -1002,6 +1011,8 @@ class Fit:
         --------
         >>> fit.report("report.html")  # doctest: +SKIP
         """
+        from bayescore.fitting.page import write_page  # pages need Matplotlib, which is slow to import
+
         write_page(self, path)
 
     @classmethod
@@ -1325,7 +1336,7 @@ class Fit:
         """
         if self._robust is not None:
             return self._robust
-        corrected = self.certificate.idata
+        corrected = self.certificate._idata
         if corrected is None or (self.level == Level.CERTIFIED and fewer_draws(corrected, self._drawn)):
             return self._drawn
         return corrected

@@ -85,7 +85,7 @@ from bayescore.priors.groups import GroupPrior, check_group_prior, default_prior
 from bayescore.progress import say, step
 from bayescore.report.certify import Certificate, certify
 from bayescore.samplers.posterior import of_own_model, read_posterior
-from bayescore.samplers.sample import AUTO, SAMPLERS, sample
+from bayescore.samplers.sample import AUTO, SAMPLERS, sampled
 from bayescore.samplers.summaries import DataUnits, with_scales
 from bayescore.text import counted, number
 from bayescore.types import INTERCEPT, FloatArray, WeightedData
@@ -677,7 +677,7 @@ class Route:
 
     def look_at(self, rows: Dataset, share: float = 1.0) -> EarlierRows:
         """Return what is kept of rows near the draws that the fit hands over; one pass. See `EarlierRows.of`."""
-        idata = self.drawn if self.certificate.idata is None else self.certificate.idata
+        idata = self.drawn if self.certificate._idata is None else self.certificate._idata
         return EarlierRows.of(rows, self.core, read_posterior(idata, "idata").predictor(), share)
 
     def build(self, why: str, **options: Any) -> None:
@@ -709,11 +709,11 @@ class Route:
                 for text in ("the chains have not mixed", "the cap of max_gradients"):
                     warnings.filterwarnings("ignore", text, UserWarning)
                 try:
-                    return sample(self.core, **asked)
+                    return sampled(self.core, **asked)
                 except FAILURES:
                     if self.options.sampler != AUTO:
                         raise
-                    return sample(self.core, **{**asked, "sampler": "nuts"})  # needs no mode
+                    return sampled(self.core, **{**asked, "sampler": "nuts"})  # needs no mode
 
         self.drawn = self.timed("sample", draw, lambda _: (len(self.core), 0, why))
         self.sampler = str(self.drawn.posterior.attrs["sampler"])

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import xarray as xr
-from scipy.stats import rankdata
 
 from bayescore.data.design import Design, Grouping
 from bayescore.diagnostics.model_check import ModelCheck, check_model
@@ -113,6 +112,8 @@ def effects_of_groups(
         return xr.DataArray(values, dims=dims, coords=coords, attrs={"level": fit.level})
     known = effects.summary() if isinstance(effects, EffectDraws) else None  # of too many groups to keep
     u = effects[:] @ A[k] if known is None else np.asarray(known.draws, dtype=np.float64)  # (S, G)
+    from scipy.stats import rankdata  # slow to import
+
     ranks = rankdata(u[:: max(1, len(u) // RANK_DRAWS)], axis=1)
     low, high, tail = interval_names(prob)
     ends = np.quantile(ranks, [tail, 1.0 - tail], axis=0)

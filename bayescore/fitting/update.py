@@ -100,7 +100,7 @@ class NewRows(Given):
             if found.remedy is not None and found.remedy.need is Need.ROWS:
                 return replace(found, text=f"{found.text} Or {_REMEDY}")
             return found
-        trouble, said, off = self._earlier(idata if found.idata is None else found.idata, before)
+        trouble, said, off = self._earlier(idata if found._idata is None else found._idata, before)
         if trouble:
             refused = f"Earlier rows were not read again, and {trouble}: {_REMEDY} Of the new rows: {found.text}"
             return replace(found, level=Level.NOT_CERTIFIED, text=refused, idata=None, mean_bound=math.nan)

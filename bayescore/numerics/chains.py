@@ -24,7 +24,6 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtri
-from scipy.stats import rankdata
 
 from bayescore.compiled import jit
 from bayescore.limits import MIN_DRAWS
@@ -128,7 +127,8 @@ def _normal_scores(halves: FloatArray) -> FloatArray:
     ordered = np.take_along_axis(flat, order, axis=1)
     np.put_along_axis(out, order, scores[None, ::2], axis=1)
     for d in np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1)):
-        out[d] = scores[(2.0 * rankdata(flat[d])).astype(np.int64) - 2]
+        _, places, counts = np.unique(flat[d], return_inverse=True, return_counts=True)
+        out[d] = scores[(2 * counts.cumsum() - counts - 1)[places]]  # twice the mean rank of those that are equal
     out[np.isnan(ordered[:, -1])] = np.nan
     return out.reshape(halves.shape)
 

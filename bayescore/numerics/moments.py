@@ -35,7 +35,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy import optimize, special, stats
+from scipy import optimize, special
 from scipy.special import ndtri
 
 from bayescore.limits import (
@@ -235,7 +235,7 @@ def sidak_quantile(count: int) -> float:
 
     Two-sided and normal: the chance of each is 1 - (1 - alpha)^(1/count). Reference: Sidak (1967), JASA 62, 626-633.
     """
-    return float(stats.norm.isf(-np.expm1(np.log1p(-FAMILYWISE_ALPHA) / count) / 2.0))
+    return float(-special.ndtri(-np.expm1(np.log1p(-FAMILYWISE_ALPHA) / count) / 2.0))
 
 
 def correlation_influence(z: FloatArray, shares: FloatArray) -> FloatArray:

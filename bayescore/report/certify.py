@@ -49,7 +49,6 @@ from bayescore.diagnostics.row_sums import full_rows
 from bayescore.families.family import check_family
 from bayescore.limits import MAX_FAILURE_PROBABILITY
 from bayescore.numerics.moments import bound_of_means, risk
-from bayescore.report.pages import write_certificate
 from bayescore.samplers.posterior import Posterior, as_sampled, fewer_draws, of_own_model, read_posterior
 from bayescore.samplers.summaries import DataUnits, scale_names
 from bayescore.text import number, shown_apart, with_error
@@ -122,6 +121,8 @@ class Certificate(CertificateData):
         OSError
             If the file cannot be written; an earlier file of that name is then untouched.
         """
+        from bayescore.report.pages import write_certificate  # pages need Matplotlib, which is slow to import
+
         write_certificate(self, idata, core, path, test=test)
 
 

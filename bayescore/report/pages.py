@@ -136,7 +136,7 @@ def fit_sections(certificate: CertificateData, core: Coreset, fit: FitFacts, rat
 
 def group_sections(certificate: CertificateData, idata: Any, core: Coreset) -> Iterator[page.Section]:
     """Yield a section on each kind of effects, and one on all effects of groups."""
-    best = idata if certificate.idata is None else certificate.idata
+    best = idata if certificate._idata is None else certificate._idata
     several = sum(len(group.effects) for group in core.groups) > 1
     number_of = 0
     for grouping in core.groups:
@@ -416,7 +416,7 @@ def _model(
 ) -> Iterator[page.Section]:
     """Yield what the draws say about the data: coefficients in their units, priors, and the model's fit."""
     posterior = read_posterior(idata, "idata")
-    best = posterior if certificate.idata is None else read_posterior(certificate.idata, "certificate.idata")
+    best = posterior if certificate._idata is None else read_posterior(certificate._idata, "certificate.idata")
     scale = posterior.attrs.get("prior_scale", "")
     shown = best if robust is None else read_posterior(robust, "robust")
     if facts is None:

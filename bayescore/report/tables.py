@@ -248,7 +248,7 @@ def in_units(certificate: CertificateData, best: Posterior, design: Design) -> T
 
 def drawn_from(certificate: CertificateData) -> str:
     """Return a sentence on the draws behind a table."""
-    which = "coreset's" if certificate.idata is None else "corrected"
+    which = "coreset's" if certificate._idata is None else "corrected"
     return f"From the {which} draws{'' if certificate.trusted else ', which are not certified'}."
 
 

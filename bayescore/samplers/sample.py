@@ -6,9 +6,10 @@ The samplers that `sample` knows, and the one check that a sampler fits a likeli
 import json
 import time
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import wraps
 from importlib.metadata import version
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -33,6 +34,8 @@ from bayescore.samplers.polya_gamma import POLYA_GAMMA
 from bayescore.text import see
 from bayescore.types import WeightedData
 from bayescore.validation import RandomState, check_choice, check_integer, check_seed, one_seed
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 AUTO = "auto"
 # the general ones first: messages name them last
@@ -138,6 +141,19 @@ FEWEST_DRAWS = 100  # draws of a chain; fewer say nothing about mixing
 MIN_DRAWS_FOR_RHAT = 1000  # draws of a chain; with fewer R-hat is noisy
 
 
+def _for_users(function: F) -> F:
+    """Return a function whose draws are as the installed ArviZ keeps them; `__wrapped__` does without it."""
+
+    @wraps(function)
+    def call(*arguments: Any, **options: Any) -> Any:
+        from bayescore.compat import as_arviz  # slow to import
+
+        return as_arviz(function(*arguments, **options))
+
+    return cast(F, call)
+
+
+@_for_users
 def sample(
     core: Any,
     family: str | None = None,
@@ -262,6 +278,7 @@ def sample(
     return _with_story(idata, request, chosen, taken)
 
 
+sampled = sample.__wrapped__  # type: ignore[attr-defined]
 sample.__doc__ = (sample.__doc__ or "").replace("{samplers}", described()).replace("{options}", options_described())
 
 
@@ -360,5 +377,5 @@ def warn_unless_mixed(idata: Any, others: str) -> None:
             f"the chains have not mixed, {' and '.join(troubles)}: take more draws, a larger thin{other}"
             f"{see('how-to/not-certified.md')}",
             UserWarning,
-            stacklevel=3,
+            stacklevel=4,
         )

@@ -338,4 +338,4 @@ def test_a_fit_that_is_certified_uses_all_its_draws(frame):
     corrected = replace(fit, certificate=replace(fit.certificate, level=Level.CORRECTED, idata=some))
     assert corrected._used is some  # the control
     moved = replace(fit, certificate=replace(fit.certificate, level=Level.CERTIFIED, idata=fit._drawn.copy()))
-    assert moved._used is moved.certificate.idata
+    assert moved._used is moved.certificate._idata

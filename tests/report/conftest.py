@@ -2,8 +2,8 @@
 
 import pytest
 
-from bayescore.report import write_report
 from bayescore.report.compare import compare_posteriors
+from bayescore.report.pages import write_report
 from tests.diagnostics.helpers import CORESET
 
 

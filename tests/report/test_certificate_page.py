@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import bayescore as bc
-from bayescore.report import write_certificate
+from bayescore.report.pages import write_certificate
 from tests.diagnostics.helpers import CURVE, alternatives, certificate, section
 
 

@@ -5,12 +5,13 @@ import json
 import numpy as np
 import pytest
 
-from bayescore.compat import inference_data, is_inference_data
+from bayescore.compat import is_inference_data
 from bayescore.data.design import Design
 from bayescore.families.family import FAMILIES
 from bayescore.limits import MIN_DRAWS
 from bayescore.samplers.posterior import read_posterior as read
 from bayescore.validation import DataError
+from tests.arviz_draws import inference_data
 from tests.known_posteriors import make_posterior
 
 

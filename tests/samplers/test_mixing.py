@@ -5,8 +5,8 @@ import warnings
 import numpy as np
 import pytest
 
-from bayescore.compat import inference_data
 from bayescore.samplers.sample import FEWEST_DRAWS, warn_unless_mixed
+from tests.arviz_draws import inference_data
 
 
 def chains(draws, shift=0.0, correlation=0.0, seed=1):

@@ -10,10 +10,10 @@ import pytest
 import xarray as xr
 
 import bayescore as bc
-from bayescore.compat import inference_data
 from bayescore.families.family import FAMILIES
 from bayescore.numerics.chains import ess
 from bayescore.validation import DataError
+from tests.arviz_draws import inference_data
 from tests.hand_made import poststratify
 
 LABELS = [name for name, own in FAMILIES.items() if not own.counts]

@@ -11,8 +11,9 @@ from scipy.special import expit
 from scipy.stats import binom
 
 import bayescore as bc
-from bayescore.compat import ARVIZ_1, inference_data
+from bayescore.compat import ARVIZ_1
 from bayescore.validation import DataError
+from tests.arviz_draws import inference_data
 from tests.hand_made import fit_of, log_likelihood
 
 mpl.use("Agg")

@@ -10,13 +10,13 @@ import pytest
 from scipy import special, stats
 
 import bayescore as bc
-from bayescore.compat import inference_data
 from bayescore.data.design import terms_text
 from bayescore.diagnostics.loo import loo
 from bayescore.diagnostics.model_check import check_model
 from bayescore.fitting.predictions import with_predictive
 from bayescore.samplers.posterior import read_posterior
 from bayescore.validation import DataError
+from tests.arviz_draws import inference_data
 from tests.hand_made import fit_of
 
 N, G, CHAINS, DRAWS = 400, 7, 2, 60

@@ -49,7 +49,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse, stats
+from scipy import sparse, special
 from scipy.sparse.linalg import splu
 
 from bayescore.families import Family
@@ -230,7 +230,7 @@ def _by_mean(units: dict[str, FloatArray], quantile: float, names: list[str], *,
     covariance = np.corrcoef(units["mean"].reshape(-1, len(off)).T) * np.outer(error, error)
     # |off|^2 has the mean and the variance of g chi^2 of some degrees of freedom (Satterthwaite 1946)
     total, squares = (error**2).sum(), (covariance**2).sum()
-    chance = math.sqrt(squares / total * stats.chi2.isf(2.0 * stats.norm.sf(quantile), total**2 / squares))
+    chance = math.sqrt(squares / total * special.chdtri(total**2 / squares, 2.0 * special.ndtr(-quantile)))
     if not apart or length <= chance + NEGLIGIBLE_ERROR:
         return ""
     return f"all means together miss Stein's identity, by {number(length, 2)} sd in some direction."
