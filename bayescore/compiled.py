@@ -24,10 +24,11 @@ from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from hashlib import sha256
 from threading import Lock
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numba
 import numpy as np
+from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.core.dispatcher import Dispatcher as CPUDispatcher
@@ -49,7 +50,7 @@ from numba.extending import (
 )
 from threadpoolctl import ThreadpoolController
 
-F = TypeVar("F", bound=Callable[..., object])
+F = TypeVar("F")
 
 
 def jit(function: F) -> F:
@@ -98,8 +99,9 @@ def _compiled(function: F, **options: Any) -> F:
     kernel: Any = numba.njit(nogil=True, cache=True, error_model="numpy", no_cfunc_wrapper=True, **options)(function)
     if options.get("no_cpython_wrapper"):
         kernel.__class__ = _Inner
-    if function.__module__.startswith("bayescore.") and "<locals>" not in function.__qualname__:
-        kernel.__reduce_ex__ = lambda _: function.__qualname__
+    name = getattr(function, "__qualname__", "")
+    if function.__module__.startswith("bayescore.") and "<locals>" not in name:
+        kernel.__reduce_ex__ = lambda _: name
     return cast(F, kernel)
 
 
@@ -212,15 +214,6 @@ class FunctionTable(types.Type):
 class _TableModel(models.StructModel):
     def __init__(self, manager: Any, table: FunctionTable) -> None:
         super().__init__(manager, table, [*((name, types.uintp) for name in table.functions), ("size", types.float64)])
-
-
-def teach_each(kind: type, known: Mapping[str, Any], functions: tuple[str, ...]) -> None:
-    """Let kernels take instances of `kind`, which are among the `known` ones by name, compiled once for each."""
-    _KNOWN[kind.__name__] = known
-
-    @typeof_impl.register(kind)
-    def _type_of(value: Any, _context: Any) -> CompiledArgument:
-        return CompiledArgument.of(kind.__name__, value.name, known[value.name], functions)
 
 
 @unbox(CompiledArgument)
@@ -341,7 +334,10 @@ def _call_address(context: Any, builder: Any, address: Any, own: Any, values: An
 
 
 class Stored(types.Type):
-    """The numba type of the address of a value in memory, for kernels that pass it on without knowing its type."""
+    """The numba type of the address of a value in memory; of a named tuple kernels read the fields that they use.
+
+    By value every array of a tuple would be seven arguments of every call, which take long to compile.
+    """
 
     def __init__(self, held: types.Type) -> None:
         self.held = held
@@ -359,69 +355,164 @@ class _StoredModel(models.PrimitiveModel):
         super().__init__(manager, stored, cgutils.intp_t)
 
 
-def _borrowed(context: Any, builder: Any, held: types.Type, value: Any) -> Any:
-    """Return a value whose arrays, also those in tuples, count no references: Python keeps them."""
-    if isinstance(held, types.Array):
-        array = context.make_array(held)(context, builder, value=value)
-        array.meminfo = cgutils.get_null_value(array.meminfo.type)
+class InMemory:
+    """A value in memory, which kernels take by its address, as `Stored`; attributes are those of the value.
+
+    Parameters
+    ----------
+    value : tuple
+        Numbers, arrays, families, compiled functions, values in memory, and tuples of these.
+    """
+
+    def __init__(self, value: Any) -> None:
+        self.value, self.type = value, Stored(numba.typeof(value))
+        self.memory = np.array(_words(value, self.type.held), dtype=np.int64)
+        self.address = self.memory.ctypes.data
+        context = cpu_target.target_context
+        assert self.memory.nbytes == context.get_abi_sizeof(context.get_value_type(self.type.held))
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.value, name)
+        return InMemory(found) if isinstance(found, tuple) and hasattr(found, "_fields") else found
+
+    def _replace(self, **fields: Any) -> "InMemory":
+        return InMemory(self.value._replace(**fields))
+
+    def __reduce__(self) -> tuple[type["InMemory"], tuple[Any]]:
+        return InMemory, (self.value,)
+
+
+def _words(value: Any, kind: types.Type) -> list[int]:
+    """Return a value as the words of 8 bytes that numba has of it, of arrays not counted: Python keeps them."""
+    if isinstance(kind, types.Array):
+        return [0, 0, value.size, value.itemsize, value.ctypes.data, *value.shape, *value.strides]
+    if isinstance(kind, types.BaseTuple):
+        return [word for part, own in zip(value, kind.types, strict=True) for word in _words(part, own)]
+    if isinstance(kind, FunctionTable):
+        *addresses, size = value.held_by_kernels
+        return [*addresses, _bits(size)]
+    if isinstance(kind, Stored):
+        return [value.address]
+    if isinstance(kind, types.Float):
+        return [_bits(value)]
+    if isinstance(kind, types.Integer):
+        return [int(value)]
+    if isinstance(kind, CompiledArgument | types.Dispatcher):
+        return [0]
+    raise TypeError(f"data of a kernel may be numbers, arrays and tuples of them, and this is {kind}")
+
+
+def _bits(value: float) -> int:
+    return int(np.float64(value).view(np.int64))
+
+
+def in_memory(value: F) -> F:
+    """Return a value that kernels take by its address: see `InMemory`."""
+    return cast(F, InMemory(value))
+
+
+@typeof_impl.register(InMemory)
+def _type_in_memory(value: InMemory, _context: Any) -> Stored:
+    return value.type
+
+
+@unbox(Stored)
+def _unbox_address(_type: Stored, value: Any, c: Any) -> NativeValue:
+    address = c.pyapi.object_getattr_string(value, "address")
+    failed = cgutils.is_null(c.builder, address)
+    found = cgutils.alloca_once_value(c.builder, ir.Constant(cgutils.intp_t, 0))
+    with c.builder.if_then(c.builder.not_(failed), likely=True):
+        c.builder.store(c.pyapi.long_as_longlong(address), found)
+        c.pyapi.decref(address)
+    return NativeValue(c.builder.load(found), is_error=failed)
+
+
+@infer_getattr
+class _StoredFields(AttributeTemplate):
+    key = Stored
+
+    def generic_resolve(self, stored: Stored, name: str) -> Any:
+        """Return the type of a field, a named tuple's again of what stays in memory; None if there is none."""
+        if not isinstance(stored.held, types.BaseNamedTuple) or name not in stored.held.fields:
+            return None
+        kind = stored.held.types[stored.held.fields.index(name)]
+        return Stored(kind) if isinstance(kind, types.BaseNamedTuple) else kind
+
+
+@lower_getattr_generic(Stored)
+def _read_field(context: Any, builder: Any, stored: Stored, value: Any, name: str) -> Any:
+    place = stored.held.fields.index(name)
+    at = cgutils.gep_inbounds(builder, _pointer(context, builder, stored, value), 0, place)
+    kind = stored.held.types[place]
+    nested = isinstance(kind, types.BaseNamedTuple)
+    return builder.ptrtoint(at, cgutils.intp_t) if nested else _read(context, builder, kind, at)
+
+
+def _pointer(context: Any, builder: Any, stored: Stored, value: Any) -> Any:
+    return builder.inttoptr(value, context.get_value_type(stored.held).as_pointer())
+
+
+def _read(context: Any, builder: Any, kind: types.Type, at: Any) -> Any:
+    """Return what stands at a pointer; nothing changes it, so that loops need not read it again."""
+    if isinstance(kind, types.Array):  # its memory counts no references: constants, so that nothing counts them
+        array, model = context.make_array(kind)(context, builder), context.data_model_manager[kind]
+        for name in ("nitems", "itemsize", "data", "shape", "strides"):
+            part = cgutils.gep_inbounds(builder, at, 0, model.get_field_position(name))
+            setattr(array, name, _load(builder, part))
+        array.meminfo, array.parent = (
+            cgutils.get_null_value(getattr(array, each).type) for each in ("meminfo", "parent")
+        )
         return array._getvalue()
-    if isinstance(held, types.BaseTuple):
-        for place, part in enumerate(held.types):
-            borrowed = _borrowed(context, builder, part, builder.extract_value(value, place))
-            value = builder.insert_value(value, borrowed, place)
-    elif context.data_model_manager[held].contains_nrt_meminfo():
-        raise TypingError(f"data of a density may be numbers, arrays and tuples of them, and this is {held}")
+    if isinstance(kind, types.BaseTuple):
+        parts = [cgutils.gep_inbounds(builder, at, 0, place) for place in range(len(kind))]
+        values = [_read(context, builder, own, part) for own, part in zip(kind.types, parts, strict=True)]
+        return context.make_tuple(builder, kind, values)
+    return _load(builder, at)
+
+
+def _load(builder: Any, at: Any) -> Any:
+    kind = at.type.pointee
+    if isinstance(kind, ir.Aggregate):
+        made = ir.Constant(kind, ir.Undefined)
+        for place in range(len(kind)):
+            made = builder.insert_value(made, _load(builder, cgutils.gep_inbounds(builder, at, 0, place)), place)
+        return made
+    value = builder.load(at)
+    value.set_metadata("invariant.load", builder.module.add_metadata([]))
     return value
 
 
-@intrinsic
-def _store(_context, value, address):  # type: ignore[no-untyped-def]
-    def write(context: Any, builder: Any, _signature: Any, values: Any) -> Any:
-        pointer = builder.inttoptr(values[1], values[0].type.as_pointer())
-        builder.store(_borrowed(context, builder, value, values[0]), pointer)
-        return context.get_dummy_value()
-
-    return types.none(value, address), write
-
-
-@intrinsic
-def _stored(_context, stored):  # type: ignore[no-untyped-def]
-    def write(context: Any, builder: Any, _signature: Any, values: Any) -> Any:
-        return builder.load(builder.inttoptr(values[0], context.get_value_type(stored.held).as_pointer()))
-
-    return stored.held(stored), write
-
-
-@jit
-def _keep(value: Any, address: int) -> None:
-    _store(value, address)
-
-
-@jit_inner
-def _evaluate(x: Any, gradient: Any, stored: Any) -> float:
-    density, data = _stored(stored)
-    return float(density.at(x, gradient, data))
+class _Addresses(NamedTuple):
+    function: int
+    data: int
 
 
 @dataclass(frozen=True, eq=False)
 class StoredDensity:
-    """A compiled density of x and its data, at addresses, so that kernels are compiled once for all densities."""
+    """A compiled density of x and its data, at addresses, so that kernels are compiled once for all densities.
+
+    Kernels have it, as a field of their own data, as the named tuple of `function` and `data`.
+    """
 
     function: int
     data: int
-    held: Any  # alive as long as kernels may read it
+    held: InMemory  # alive as long as kernels may read it
 
     @classmethod
-    def of(cls, density: Any, data: Any) -> "StoredDensity":
-        """Return a density, whose compiled function `at` takes (x, gradient, data), and its data."""
-        value = (density, data)
-        held = numba.typeof(value)
-        context = cpu_target.target_context
-        memory = np.empty(context.get_abi_sizeof(context.get_value_type(held)), dtype=np.uint8)
-        _keep(value, memory.ctypes.data)
-        compiled = _evaluate.get_compile_result(types.float64(VECTOR, VECTOR, Stored(held)))  # type: ignore[attr-defined]
+    def of(cls, kernel: Any, data: Any) -> "StoredDensity":
+        """Return a density by its kernel, (x, gradient, data) -> float, and its data, a named tuple."""
+        held = data if isinstance(data, InMemory) else InMemory(data)
+        compiled = kernel.get_compile_result(types.float64(VECTOR, VECTOR, held.type))
         function = compiled.library.get_pointer_to_function(compiled.fndesc.mangled_name)
-        return cls(int(function), memory.ctypes.data, (value, memory))
+        return cls(int(function), held.address, held)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter((self.function, self.data))
+
+
+@typeof_impl.register(StoredDensity)
+def _type_of_density(_value: StoredDensity, _context: Any) -> types.Type:
+    return types.NamedUniTuple(types.int64, 2, _Addresses)
 
 
 @intrinsic

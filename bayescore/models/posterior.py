@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from bayescore.compiled import jit, jit_inner_sums, jit_sums, one_blas_thread
+from bayescore.compiled import in_memory, jit, jit_inner_sums, jit_sums, one_blas_thread
 from bayescore.data.dataset import Dataset
 from bayescore.data.passes import TileRows, add_gram, compact
 from bayescore.families import Family
@@ -50,8 +50,16 @@ from bayescore.priors.prior import Part, check_density
 from bayescore.types import NO_OFFSET, FloatArray, IntArray, WeightedData, read_only
 from bayescore.validation import DataError
 
-# columns of X, shape (D, n); sides, as floats; weights; offsets, or none; family; prior
-DensityArguments = tuple[FloatArray, FloatArray, FloatArray, FloatArray, Family, tuple[Part, ...]]
+
+class DensityArguments(NamedTuple):
+    """What `log_density` takes after the coefficients and the gradient."""
+
+    columns: Any  # of X, shape (D, n), or `SparseColumns`
+    side: FloatArray
+    weights: FloatArray
+    offset: FloatArray  # may be empty
+    family: Family
+    prior: tuple[Part, ...]
 
 
 @jit
@@ -89,18 +97,18 @@ def log_density(beta: FloatArray, gradient: FloatArray, arguments: DensityArgume
 
     sum_n w_n l(x_n . beta + offset_n, side_n) + log prior(beta); X is transposed, so that loops over rows vectorise.
     """
-    columns, side, weights, offset, family, prior = arguments
-    total = prior_terms(beta, prior, gradient)
+    side, weights = arguments.side, arguments.weights
+    total = prior_terms(beta, arguments.prior, gradient)
     both = np.empty((2, weights.size))
     eta, log_p = both[0], both[1]
     for n in range(weights.size):
         eta[n] = 0.0
-    add_predictors(beta, columns, offset, eta)
-    family.rows(eta, side, log_p)
+    add_predictors(beta, arguments.columns, arguments.offset, eta)
+    arguments.family.rows(eta, side, log_p)
     for n in range(weights.size):
         total += weights[n] * log_p[n]
         eta[n] *= weights[n]
-    add_scores(columns, eta, gradient)
+    add_scores(arguments.columns, eta, gradient)
     return total
 
 
@@ -272,8 +280,8 @@ class TargetDensity:
         return likelihood_terms(beta, self.rows, self.family) + prior_part(beta, self.prior)
 
     def arguments(self) -> DensityArguments:
-        """Return what the compiled `log_density` takes after the coefficients and the gradient."""
-        return (
+        """Return what the compiled `log_density` takes after the coefficients and the gradient, in memory."""
+        arguments = DensityArguments(
             np.array(self.rows.X.T, order="C"),  # a copy, as a view of one column is read-only: another type to numba
             self.rows.y.astype(np.float64),
             self.rows.weights,
@@ -281,6 +289,7 @@ class TargetDensity:
             self.family,
             self.prior.parts(self.n_features),
         )
+        return in_memory(arguments)
 
     def log_density(self, beta: FloatArray) -> tuple[float, FloatArray]:
         """Return the log density and its gradient by the compiled kernel."""
@@ -342,10 +351,10 @@ def sparse_columns(X: FloatArray) -> SparseColumns | None:
 
 
 @jit_sums
-def sparse_log_density(beta: FloatArray, gradient: FloatArray, arguments: Any) -> float:
-    """Return what `log_density` does; `arguments` are its own with `SparseColumns` for the columns."""
-    columns, side, weights, offset, family, prior = arguments
-    total, level = prior_terms(beta, prior, gradient), 0.0
+def sparse_log_density(beta: FloatArray, gradient: FloatArray, arguments: DensityArguments) -> float:
+    """Return what `log_density` does, of `SparseColumns`."""
+    columns, weights, offset = arguments.columns, arguments.weights, arguments.offset
+    total, level = prior_terms(beta, arguments.prior, gradient), 0.0
     for d in range(beta.size):
         level += columns.usual[d] * beta[d]
     eta, log_p = np.full(weights.size, level), np.empty(weights.size)
@@ -354,7 +363,7 @@ def sparse_log_density(beta: FloatArray, gradient: FloatArray, arguments: Any) -
             eta[columns.rows[k]] += columns.values[k] * beta[d]
     for n in range(offset.size):
         eta[n] += offset[n]
-    family.rows(eta, side, log_p)
+    arguments.family.rows(eta, arguments.side, log_p)
     whole = 0.0
     for n in range(weights.size):
         total += weights[n] * log_p[n]

@@ -19,18 +19,16 @@ from typing import Any
 
 import numpy as np
 
-from bayescore.compiled import StoredDensity, one_blas_thread
+from bayescore.compiled import one_blas_thread
 from bayescore.models.posterior import TargetDensity, log_density, sparse_columns, sparse_log_density
 from bayescore.numerics.chains import effective_sizes
 from bayescore.progress import Bar, progress
 from bayescore.samplers.langevin import (
     LONGEST_ANGLE,
-    CompiledDensity,
     Dense,
     Frame,
     StepSize,
     advance,
-    density,
     with_long_tails,
 )
 from bayescore.samplers.method import (
@@ -178,7 +176,7 @@ class Crew:
         x, values, acceptance = np.empty((chains, n, size)), np.empty((chains, n)), np.empty((chains, n))
         piece = max(1, self.piece // thin)
         log_h = np.full(chains, self.step.log_h)
-        target = StoredDensity.of(*self.frame.target), self.frame.rays
+        target = self.frame.target, self.frame.rays
 
         def chain(c: int) -> None:
             step, late = self.step, []
@@ -317,13 +315,10 @@ def statistics(drawn: SampledChains) -> dict[str, FloatArray]:
     }
 
 
-FLAT, SPARSE = density("flat", log_density), density("sparse", sparse_log_density)
-
-
-def compiled_density(target: TargetDensity) -> tuple[CompiledDensity, Any]:
+def compiled_density(target: TargetDensity) -> tuple[Any, Any]:
     """Return the faster of the two compiled densities, which differ by rounding, and its data."""
     arguments, columns = target.arguments(), sparse_columns(target.rows.X)
-    return (FLAT, arguments) if columns is None else (SPARSE, (columns, *arguments[1:]))
+    return (log_density, arguments) if columns is None else (sparse_log_density, arguments._replace(columns=columns))
 
 
 class Langevin(Sampler):

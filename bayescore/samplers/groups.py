@@ -36,6 +36,7 @@ from typing import Any
 import numpy as np
 from scipy import linalg, sparse
 
+from bayescore.compiled import StoredDensity, in_memory
 from bayescore.data.coreset import Coreset, feature_names
 from bayescore.data.design import Grouping, one_intercept, terms_text
 from bayescore.families import Family
@@ -52,6 +53,7 @@ from bayescore.models.groups.joint import (
     JointArguments,
     LevelInformation,
     Means,
+    MovedArguments,
     coordinates_of,
     covariance_factors,
     free_columns,
@@ -66,6 +68,7 @@ from bayescore.models.groups.joint import (
 )
 from bayescore.models.groups.joint_mode import (
     JointWhitening,
+    WhitenedArguments,
     curvature_at,
     joint_mode,
     natural,
@@ -93,7 +96,7 @@ from bayescore.priors.groups import (
 )
 from bayescore.samplers import adaptive
 from bayescore.samplers.adaptive import OPTIONS, ChainPlan, run, statistics
-from bayescore.samplers.langevin import CompiledDensity, Dense, density, with_long_tails
+from bayescore.samplers.langevin import Dense, with_long_tails
 from bayescore.samplers.method import Option, Request, Sampler
 from bayescore.types import NO_OFFSET, FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError, check_integer
@@ -117,9 +120,6 @@ _LEARNT_FROM = 1 << 23  # parameters of the draws whose mean effects are where t
 
 
 _PRIOR_DRAWS = 10.0  # that count as much as the scale at the mode
-
-
-WHITENED = density("joint", whitened_density)
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,7 +195,7 @@ class _JointModel:
                 ]
             )
         )
-        arguments = JointArguments(
+        fields = JointArguments(
             np.array(data.X.T, order="C"),
             data.y.astype(np.float64),
             data.weights,
@@ -228,7 +228,7 @@ class _JointModel:
                 [mode.beta, *[u[:, order].ravel() for u, order in zip(effects[1:], orders[1:], strict=True)]]
             ),
         )
-        p = data.n_features
+        p, arguments = data.n_features, in_memory(fields)
         sds = [np.sqrt(np.diagonal(S)[order]) for S, order in zip(covariances, orders, strict=True)]
         means = Means.of(
             [own[order] for own, order in zip(free, orders, strict=True)],
@@ -323,12 +323,13 @@ class _JointModel:
         """Return how the mode of effects and coefficients moves with sds and correlations, shape (D - k, k)."""
         k, m = self.n_sds, len(factor)
         slopes, moves = np.empty((2, len(center))), np.empty((len(center) - k, k))
+        moved = MovedArguments.of(means, self.arguments)
         for i in range(k):
             step = _SECANT * size[i]
             for slope, sign in zip(slopes, (1.0, -1.0), strict=True):
                 point = center.copy()
                 point[i - k] += sign * step
-                moved_density(point, slope, means, self.arguments)
+                moved_density(point, slope, moved)
             cross = (slopes[0] - slopes[1])[:-k] / (2.0 * step)
             moves[:, i] = *cross[:-m], *linalg.cho_solve((factor, True), cross[-m:])
         return moves
@@ -351,9 +352,10 @@ class JointFrame(_JointModel):
         return np.empty((0, len(self.center)))
 
     @property
-    def target(self) -> tuple[CompiledDensity, Any]:
+    def target(self) -> StoredDensity:
         """The density of x and its data."""
-        return WHITENED, (self.whitening, self.means, self.arguments)
+        moved = StoredDensity.of(moved_density, MovedArguments.of(self.means, self.arguments))
+        return StoredDensity.of(whitened_density, WhitenedArguments(self.whitening, moved))
 
     @property
     def learnt(self) -> int:
@@ -387,13 +389,13 @@ class JointFrame(_JointModel):
         flat = x.reshape(-1, x.shape[-1])
         for start in range(0, len(flat), _PIECE):
             points = self.whitening.points(flat[start : start + _PIECE], whole=whole)
-            move(points, self.means, self.arguments)
+            move(points, in_memory(self.means), self.arguments)
             yield points
 
     def x(self, theta: FloatArray) -> FloatArray:
         """Return the coordinates of points, shape (..., D)."""
         points = theta.reshape(-1, theta.shape[-1]).copy()
-        move_back(points, self.means, self.arguments)
+        move_back(points, in_memory(self.means), self.arguments)
         return self.whitening.inverse(points).reshape(theta.shape)
 
     def learn(self, theta: FloatArray, effective: float) -> "JointFrame":
@@ -588,9 +590,6 @@ def intraclass_correlation(sigma: FloatArray, latent_variance: float | FloatArra
     return np.asarray(sigma**2 / (sigma**2 + latent_variance))
 
 
-MARGINAL = density("collapsed", sampled_density)
-
-
 def check_one_factor(data: WeightedData) -> Grouping:
     """Return the one grouping factor of rows whose intercept varies; refuse rows of another model."""
     design = getattr(data, "design", None)
@@ -628,7 +627,7 @@ class Collapsed(Sampler):
         long = with_long_tails(target.point.theta, factor, request.prior, request.data.n_features)
         while True:
             chosen = SampledGroups.of(target, size)
-            frame = Dense.of(MARGINAL, chosen.data, target.point.theta, factor, long)
+            frame = Dense.of(sampled_density, chosen.data, target.point.theta, factor, long)
             drawn = run(frame, starts, request.streams[:-1], plan)
             flat = drawn.theta.reshape(-1, len(factor))
             whole = len(kept) == len(levels) and chosen.n_sampled == len(levels)

@@ -29,9 +29,9 @@ likelihood and a prior of long tails disagree.
 How a target plugs in
 ---------------------
 1. Write a compiled function (x, gradient, data) -> log density at x, which fills the gradient in x, shape (D,); `data`
-   is one tuple. Declare it, once for a process: ``SLOPES = density("slopes", function)``.
-2. Give `adaptive.run` a frame (`Frame`): it holds `data`, turns x into the parameters and back, and learns a
-   better frame from draws. `Dense` is theta = center + L x for any compiled density of theta.
+   is a named tuple in memory (`compiled.InMemory`).
+2. Give `adaptive.run` a frame (`Frame`): it holds function and data, turns x into the parameters and back, and learns
+   a better frame from draws. `Dense` is theta = center + L x for any compiled density of theta.
 
 `advance` is one compiled loop for all targets, which calls their densities by address (`compiled.StoredDensity`).
 
@@ -45,15 +45,13 @@ and Computing 24, 339-349, for several steps; Roberts and Tweedie (1996), Bernou
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from scipy import linalg
 
-from bayescore.compiled import StoredDensity, evaluate_stored, jit, jit_inner, jit_inner_sums, teach_each
+from bayescore.compiled import StoredDensity, evaluate_stored, jit, jit_inner, jit_inner_sums
 from bayescore.models.posterior import prior_part
 from bayescore.priors import Prior
 from bayescore.samplers.method import Segment
@@ -63,26 +61,6 @@ TARGET = 0.7  # acceptance; the effective draws of a gradient hardly change from
 
 
 LONGEST_ANGLE = math.pi / 2.0  # of a transition: a normal density asks for no other
-
-
-@dataclass(frozen=True, eq=False)
-class CompiledDensity:
-    """A compiled log density of x that kernels take as an argument; see `density`."""
-
-    name: str
-    at: Callable[[FloatArray, FloatArray, Any], float]
-
-
-DENSITIES: dict[str, CompiledDensity] = {}
-
-
-teach_each(CompiledDensity, DENSITIES, ("at",))
-
-
-def density(name: str, at: Callable[[FloatArray, FloatArray, Any], float]) -> CompiledDensity:
-    """Declare a compiled function (x, gradient, data) -> log density, which fills the gradient."""
-    DENSITIES[name] = CompiledDensity(name, at)
-    return DENSITIES[name]
 
 
 class StepSize(NamedTuple):
@@ -244,8 +222,8 @@ class Frame(Protocol):
     """Coordinates of a target: a compiled density of x, and the way from x to its parameters and back."""
 
     @property
-    def target(self) -> tuple[CompiledDensity, Any]:
-        """The density of x and its data."""
+    def target(self) -> StoredDensity:
+        """The density of x."""
         ...
 
     @property
@@ -285,12 +263,11 @@ class Frame(Protocol):
 
 
 class Affine(NamedTuple):
-    """The data of `WHITENED`: theta = center + L x, and where a density of theta is stored."""
+    """theta = center + L x, and a density of theta."""
 
     center: FloatArray
     factor: FloatArray  # L, lower triangular
-    function: int  # addresses of a `StoredDensity` of theta
-    data: int
+    density: StoredDensity  # of theta
 
 
 @jit_inner_sums
@@ -302,15 +279,12 @@ def _whitened(x: FloatArray, gradient: FloatArray, affine: Affine) -> float:
         for j in range(i + 1):
             total += affine.factor[i, j] * x[j]
         theta[i] = affine.center[i] + total
-    value: float = evaluate_stored(affine.function, affine.data, theta, slope)
+    value: float = evaluate_stored(affine.density.function, affine.density.data, theta, slope)
     for i in range(size):
         gradient[i] = 0.0
         for j in range(i + 1):
             gradient[j] += affine.factor[i, j] * slope[i]
     return float(value)
-
-
-WHITENED = density("whitened", _whitened)
 
 
 NOWHERE: IntArray = np.empty(0, dtype=np.int64)
@@ -334,8 +308,7 @@ def with_long_tails(mode: FloatArray, factor: FloatArray, prior: Prior, n_coeffi
 class Dense:
     """theta = center + L x, at first by the mode and its curvature, then by mean and covariance of draws."""
 
-    density: CompiledDensity  # of theta
-    data: Any
+    density: StoredDensity  # of theta
     center: FloatArray
     factor: FloatArray
     at_mode: FloatArray  # L there
@@ -344,7 +317,7 @@ class Dense:
     @classmethod
     def of(
         cls,
-        compiled: CompiledDensity,
+        kernel: Any,
         data: Any,
         mode: FloatArray,
         factor: FloatArray,
@@ -352,7 +325,7 @@ class Dense:
     ) -> "Dense":
         """Return the frame of a mode, shape (D,), and L, L L' the inverse of minus the Hessian there."""
         factor = np.ascontiguousarray(factor)
-        return cls(compiled, data, np.array(mode), factor, factor, long)
+        return cls(StoredDensity.of(kernel, data), np.array(mode), factor, factor, long)
 
     @property
     def rays(self) -> FloatArray:
@@ -379,14 +352,9 @@ class Dense:
         return self.theta(x)
 
     @property
-    def target(self) -> tuple[CompiledDensity, Any]:
-        """The density of x and its data."""
-        return WHITENED, Affine(self.center, self.factor, self.stored.function, self.stored.data)
-
-    @cached_property
-    def stored(self) -> StoredDensity:
-        """The density of theta and its data, which kernels read as long as this frame lives."""
-        return StoredDensity.of(self.density, self.data)
+    def target(self) -> StoredDensity:
+        """The density of x."""
+        return StoredDensity.of(_whitened, Affine(self.center, self.factor, self.density))
 
     def theta(self, x: FloatArray) -> FloatArray:
         """Return the parameters at x, shape (..., D)."""

@@ -17,7 +17,7 @@ When to use it: family="normal", where it is the default unless there are groups
 import json
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import linalg, special
@@ -31,6 +31,7 @@ from bayescore.models.normal import GroupSdPosterior, NoiseSdPosterior, SdMode, 
 from bayescore.models.posterior import add_predictors, add_scores, log_joint_density, posterior, prior_terms
 from bayescore.models.predictor import Factor, Predictor
 from bayescore.priors.groups import log_sigma_terms
+from bayescore.priors.prior import Part
 from bayescore.progress import progress
 from bayescore.samplers.adaptive import ChainPlan, run
 from bayescore.samplers.groups import (
@@ -43,7 +44,7 @@ from bayescore.samplers.groups import (
     intraclass_correlation,
     tell_groups,
 )
-from bayescore.samplers.langevin import Dense, density, with_long_tails
+from bayescore.samplers.langevin import Dense, with_long_tails
 from bayescore.samplers.method import Request, Sampler, mode_and_factor
 from bayescore.types import FloatArray
 
@@ -152,29 +153,37 @@ def fit_proposals(density: BentDensity, mode: SdMode, rng: np.random.Generator) 
     return made[-1], points[rng.choice(len(w), size=64, p=w)], thin
 
 
+class _Rows(NamedTuple):
+    """What `_rows_density` takes after the point and the gradient."""
+
+    columns: FloatArray  # of X, shape (D, n)
+    weights: FloatArray
+    offset: FloatArray  # minus the numbers
+    prior: tuple[Part, ...]
+    nu: float  # of the prior of sigma
+    scale: float
+
+
 @jit_sums
-def _rows_density(theta: FloatArray, gradient: FloatArray, data: Any) -> float:
+def _rows_density(theta: FloatArray, gradient: FloatArray, rows: _Rows) -> float:
     """Return the log density of coefficients and log sigma, and write its gradient."""
-    columns, weights, offset, prior, (nu, scale) = data
+    weights = rows.weights
     D = theta.size - 1
     beta = theta[:D].copy()
     slope, scores = np.zeros(D), np.zeros(D)
-    total = prior_terms(beta, prior, slope)
+    total = prior_terms(beta, rows.prior, slope)
     eta = np.zeros(weights.size)
-    add_predictors(beta, columns, offset, eta)
+    add_predictors(beta, rows.columns, rows.offset, eta)
     square, weight, precision = 0.0, 0.0, math.exp(-2.0 * theta[D])
     for n in range(weights.size):
         square += weights[n] * eta[n] * eta[n] * precision
         weight += weights[n]
         eta[n] *= -weights[n] * precision
-    add_scores(columns, eta, scores)
-    value, steep, _ = log_sigma_terms(theta[D], nu, scale)
+    add_scores(rows.columns, eta, scores)
+    value, steep, _ = log_sigma_terms(theta[D], rows.nu, rows.scale)
     gradient[:D] = slope + scores
     gradient[D] = square - weight + steep
     return float(total - 0.5 * square - weight * theta[D] + value)
-
-
-OF_ROWS = density("numbers", _rows_density)
 
 
 class NormalSampler(Sampler):
@@ -243,11 +252,11 @@ class NormalSampler(Sampler):
             mode, factor = mode_and_factor(posterior(rows, Gaussian(sd), request.prior))
             sd = math.sqrt(float(rows.weights @ rows.with_offset(rows.X @ mode) ** 2) / weight)
         arguments, prior = request.target().arguments(), request.prior
-        data = arguments[0], arguments[2], arguments[3], prior.parts(D), sd_prior.table
+        data = _Rows(arguments.columns, arguments.weights, arguments.offset, prior.parts(D), *sd_prior.table)
         center, scale = np.append(mode, math.log(sd)), np.zeros((D + 1, D + 1))
         scale[:D, :D], scale[D, D] = factor, math.sqrt(0.5 / weight)
         noise = np.random.default_rng(request.streams[-1]).standard_normal((request.chains, D + 1))
-        frame = Dense.of(OF_ROWS, data, center, scale, with_long_tails(mode, factor, prior, D))
+        frame = Dense.of(_rows_density, data, center, scale, with_long_tails(mode, factor, prior, D))
         plan = ChainPlan.of(request, "sampling coefficients and sigma")
         drawn = run(frame, center + 1.5 * noise @ scale.T, request.streams[:-1], plan)
         return drawn.theta[..., :D], np.exp(drawn.theta[..., D])

@@ -5,7 +5,13 @@ import pytest
 
 from bayescore.families.family import check_family
 from bayescore.models.groups.effects import summarise_effects
-from bayescore.models.groups.marginal import MAX_DENSITY_ERROR, CollapsedTarget, SampledGroups, densities
+from bayescore.models.groups.marginal import (
+    MAX_DENSITY_ERROR,
+    CollapsedTarget,
+    SampledArguments,
+    SampledGroups,
+    densities,
+)
 from tests.models.grouped_rows import PRIORS, grouped
 
 N_GROUPS = 1000
@@ -35,7 +41,7 @@ def test_a_sample_with_the_quadratic_of_all_is_the_density_of_all(target, theta)
     rest = chosen.rest._replace(
         gradient=0.0 * chosen.rest.gradient, precision=0.0 * chosen.rest.precision, third=0.0 * chosen.rest.third
     )
-    wrong = densities(theta, (chosen.arguments, rest))[0] - densities(theta, whole.data)[0]
+    wrong = densities(theta, SampledArguments.of(chosen.arguments, rest))[0] - densities(theta, whole.data)[0]
     assert np.abs(wrong - wrong.mean()).max() > 10.0 * MAX_DENSITY_ERROR
 
 
@@ -59,7 +65,8 @@ def test_a_cubic_serves_small_groups_of_large_effects():
     assert chosen.rest.third.shape == 3 * (len(target.factor),)
     exact = densities(theta, whole.data)[0]
     cubic = densities(theta, chosen.data)[0] - exact
-    quadratic = densities(theta, (chosen.arguments, chosen.rest._replace(third=0.0 * chosen.rest.third)))[0] - exact
+    straight = chosen.rest._replace(third=0.0 * chosen.rest.third)
+    quadratic = densities(theta, SampledArguments.of(chosen.arguments, straight))[0] - exact
     assert cubic.std() < 0.25 * quadratic.std()
     step = 1e-3 * target.factor[:, -1]
     ends = [densities(theta[:5] + sign * step, chosen.data)[0] for sign in (1, -1)]

@@ -9,11 +9,11 @@ from scipy import stats
 import bayescore as bc
 from bayescore.compiled import StoredDensity, jit
 from bayescore.families.family import FAMILIES
-from bayescore.models.posterior import log_density, posterior, sparse_columns, sparse_log_density
+from bayescore.models.posterior import DensityArguments, log_density, posterior, sparse_columns, sparse_log_density
 from bayescore.numerics.chains import effective_sizes
 from bayescore.priors import Normal
 from bayescore.samplers import langevin
-from bayescore.samplers.adaptive import FLAT, SPARSE, compiled_density
+from bayescore.samplers.adaptive import compiled_density
 from bayescore.samplers.langevin import Dense
 from bayescore.samplers.method import Segment, mode_and_factor
 from bayescore.types import NO_OFFSET
@@ -38,7 +38,7 @@ def _skewed(x, gradient, _data):
     return 3.0 * x[0] - math.exp(x[0])
 
 
-NORMAL, SKEWED = langevin.density("normal", _normal), langevin.density("skewed", _skewed)
+NORMAL, SKEWED = _normal, _skewed
 MEAN, SD = 0.922784335098467, 0.628473  # of log Gamma(3): digamma(3), sqrt(trigamma(3))
 
 
@@ -49,7 +49,7 @@ def _long_tailed(x, gradient, _data):
     return -2.0 * math.log1p(x[0] * x[0] / 3.0)
 
 
-LONG_TAILED = langevin.density("long-tailed", _long_tailed)
+LONG_TAILED = _long_tailed
 
 
 def run(own, start, n, step, *, thin=1, iteration=-1, rays=()):
@@ -102,11 +102,11 @@ def test_a_step_keeps_volume_and_is_its_own_way_back(longest):
 
     def step(at):
         x, p, pull, h = at[:3].copy(), at[3:].copy(), np.empty(3), 0.8
-        own.at(x, pull, data)
+        own(x, pull, data)
         langevin.force(pull, x, longest)
         langevin.kick(p, pull, h)
         langevin.rotate(x, p, h)
-        own.at(x, pull, data)
+        own(x, pull, data)
         langevin.force(pull, x, longest)
         langevin.kick(p, pull, h)
         return np.concatenate([x, p])
@@ -174,11 +174,11 @@ class Ranked:
     def prepare(self, Z, weights, _prior):
         prior = Normal((0.5, 0.0, 0.0), (1.0, 1.0, 2.0)).parts(3)
         columns, sides = np.ascontiguousarray(Z.T), np.ones(len(Z))
-        data = columns, sides, self.factor * weights, NO_OFFSET, FAMILIES["logistic"], prior
-        return Dense.of(FLAT, data, np.array([0.5, 0.0, 0.0]), np.diag([0.4, 0.3, 0.4]))
+        data = DensityArguments(columns, sides, self.factor * weights, NO_OFFSET, FAMILIES["logistic"], prior)
+        return Dense.of(log_density, data, np.array([0.5, 0.0, 0.0]), np.diag([0.4, 0.3, 0.4]))
 
     def advance(self, rng, beta, _tuning, frame, segment):
-        target = StoredDensity.of(*frame.target), frame.rays
+        target = frame.target, frame.rays
         langevin.advance(rng, frame.x(beta), langevin.StepSize(-1.0, 2, 3.0), target, segment)
         segment.draws[:] = frame.theta(segment.draws)
 
@@ -200,14 +200,14 @@ def rare_rows(n=3000):
 def test_rare_columns_have_the_same_density():
     target = posterior(rare_rows(), "probit", Normal(0, 2))
     own, data = compiled_density(target)
-    assert own is SPARSE
-    assert len(data[0].rows) < 0.06 * target.rows.X.size
+    assert own is sparse_log_density
+    assert len(data.columns.rows) < 0.06 * target.rows.X.size
     beta, one, two = np.linspace(-0.3, 0.3, 31), np.empty(31), np.empty(31)
     arguments = target.arguments()
     assert sparse_log_density(beta, one, data) == pytest.approx(log_density(beta, two, arguments), rel=1e-12)
     np.testing.assert_allclose(one, two, rtol=1e-9, atol=1e-9 * np.abs(two).max())
     assert sparse_columns(make_rows().X) is None
-    assert compiled_density(posterior(make_rows(), "probit", Normal()))[0] is FLAT
+    assert compiled_density(posterior(make_rows(), "probit", Normal()))[0] is log_density
 
 
 def test_draws_go_on_until_they_are_worth_what_was_asked():

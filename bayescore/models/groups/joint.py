@@ -55,7 +55,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bayescore.compiled import jit, jit_sums
+from bayescore.compiled import StoredDensity, evaluate_stored, in_memory, jit, jit_sums
 from bayescore.families import Family
 from bayescore.models.groups.rows import Curvature, JointRows
 from bayescore.models.posterior import prior_terms
@@ -522,11 +522,12 @@ class Means(NamedTuple):
         """Return them with sigma_0 and beta of a point, shape (D,)."""
         first = a.sizes[0, 0] * a.sizes[0, 1]
         beta = point[first : first + len(self.beta)].copy()
-        return self._replace(log_sds=_log_sds(point[None], self, a)[0], beta=beta)
+        return self._replace(log_sds=_log_sds(point[None], in_memory(self), a)[0], beta=beta)
 
     def log_determinant(self, points: FloatArray, a: JointArguments) -> FloatArray:
         """Return that of the map to points, shape (n, D), but for a constant: frames of any sigma_0 agree on it."""
-        return np.asarray(0.5 * np.log1p(self.information * np.exp(2.0 * _log_sds(points, self, a))).sum(axis=1))
+        log_sds = _log_sds(points, in_memory(self), a)
+        return np.asarray(0.5 * np.log1p(self.information * np.exp(2.0 * log_sds)).sum(axis=1))
 
 
 def funnels(free: FloatArray, informed: FloatArray) -> list[int]:
@@ -679,12 +680,26 @@ def move_back(points: FloatArray, m: Means, a: JointArguments) -> None:
             _add(point, a, m, k, math.expm1(-log_r) * _mean(point, m, k, a))
 
 
+class MovedArguments(NamedTuple):
+    """What `moved_density` takes after the point and the gradient."""
+
+    means: Means
+    arguments: JointArguments
+    density: StoredDensity  # `joint_density`, which so is compiled once
+
+    @classmethod
+    def of(cls, means: Means, arguments: JointArguments) -> "MovedArguments":
+        """Return those of points whose means are moved, in memory."""
+        return in_memory(cls(means, arguments, StoredDensity.of(joint_density, arguments)))
+
+
 @jit
-def moved_density(point: FloatArray, gradient: FloatArray, m: Means, a: JointArguments) -> float:
+def moved_density(point: FloatArray, gradient: FloatArray, moved: MovedArguments) -> float:
     """Return the log density of a point that is moved, and write its gradient in the point before."""
+    m, a = moved.means, moved.arguments
     found, lead, slope = np.empty(m.information.size), a.sizes[0, 0] * a.sizes[0, 1], np.empty(_n_sds(a))
     value = _move(point, m, a, found)
-    value += joint_density(point, gradient, a)
+    value += evaluate_stored(moved.density.function, moved.density.data, point, gradient)
     for k in range(m.information.size - 1, -1, -1):
         v, first, G, q, i, _ = m.places[k]
         log_r, _ = _log_r(point, m, k, a, slope)
@@ -706,7 +721,7 @@ def moved_density(point: FloatArray, gradient: FloatArray, m: Means, a: JointArg
         for j in range(k):
             if m.places[j, 0] > 0:
                 _add_mean(gradient, m, j, a, -m.mixed[k, j] * part)
-    return value
+    return float(value)
 
 
 @jit

@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from bayescore.compiled import jit, jit_sums
+from bayescore.compiled import StoredDensity, evaluate_stored, jit, jit_sums
 from bayescore.families import Family
-from bayescore.models.groups.joint import JointArguments, Means, joint_effects, moved_density
+from bayescore.models.groups.joint import JointArguments, joint_effects
 from bayescore.models.groups.rows import Curvature, JointRows, Solver
 from bayescore.models.posterior import prior_part
 from bayescore.models.row_kernels import derivatives_of
@@ -231,14 +231,21 @@ def _pull_back(slope: FloatArray, w: JointWhitening, gradient: FloatArray) -> No
             gradient[first + m + i] += w.sds[j, i] * slope[first + m + j]
 
 
+class WhitenedArguments(NamedTuple):
+    """What `whitened_density` takes after the point and the gradient."""
+
+    whitening: JointWhitening
+    density: StoredDensity  # of points
+
+
 @jit
-def whitened_density(x: FloatArray, gradient: FloatArray, own: tuple[JointWhitening, Means, JointArguments]) -> float:
+def whitened_density(x: FloatArray, gradient: FloatArray, whitened: WhitenedArguments) -> float:
     """Return the log density at x, up to a constant, and write its gradient."""
     point, slope = np.empty(x.size), np.empty(x.size)
-    _place(x, own[0], point)
-    value = moved_density(point, slope, own[1], own[2])
-    _pull_back(slope, own[0], gradient)
-    return value
+    _place(x, whitened.whitening, point)
+    value = evaluate_stored(whitened.density.function, whitened.density.data, point, slope)
+    _pull_back(slope, whitened.whitening, gradient)
+    return float(value)
 
 
 @jit

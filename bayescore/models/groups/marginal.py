@@ -50,7 +50,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg
 
-from bayescore.compiled import jit, jit_inner
+from bayescore.compiled import StoredDensity, evaluate_stored, in_memory, jit, jit_inner
 from bayescore.data.coreset import Coreset
 from bayescore.data.passes import TILE
 from bayescore.families import Family
@@ -111,7 +111,7 @@ class CollapsedArguments(NamedTuple):
         at, place = np.append(groups, n_groups), np.full(n_groups + 1, -1)
         place[at] = np.arange(len(at))
         kept = np.flatnonzero(place[self.codes] >= 0)
-        return self._replace(
+        some = self._replace(
             columns=np.ascontiguousarray(self.columns[:, kept]),
             side=self.side[kept],
             z=self.z[kept],
@@ -124,6 +124,7 @@ class CollapsedArguments(NamedTuple):
             slope=np.ascontiguousarray(self.slope[at]),
             counts=np.append(counts, 1.0),
         )
+        return in_memory(some)
 
 
 @jit_inner
@@ -562,7 +563,7 @@ class CollapsedTarget:
         rows, effects, (prior, group_prior) = self.rows, self.effects, self.priors
         assert rows.group is not None
         codes = np.where(rows.group[:, 0] < 0, self.n_groups, rows.group[:, 0])
-        return CollapsedArguments(
+        fields = CollapsedArguments(
             np.array(rows.X.T, order="C"),  # a copy, as a view of one column is read-only: another type to numba
             rows.y.astype(np.float64),
             effect_multipliers(rows, effect_column(rows)),
@@ -581,6 +582,7 @@ class CollapsedTarget:
             np.ascontiguousarray(effects.slope),
             np.ones(self.n_groups + 1),
         )
+        return in_memory(fields)
 
     def mode(self) -> Mode:
         """Return the mode by finer quadrature than samplers need, and the Hessian by differences of gradients."""
@@ -663,11 +665,23 @@ class Remainder(NamedTuple):
     third: FloatArray
 
 
+class SampledArguments(NamedTuple):
+    """What `sampled_density` takes after the point and the gradient."""
+
+    rest: Remainder
+    density: StoredDensity  # `collapsed_density` of the sample, which so is compiled once
+
+    @classmethod
+    def of(cls, arguments: CollapsedArguments, rest: Remainder) -> "SampledArguments":
+        """Return those of a sample's arguments, in memory."""
+        return in_memory(cls(rest, StoredDensity.of(collapsed_density, arguments)))
+
+
 @jit
-def sampled_density(theta: FloatArray, gradient: FloatArray, data: tuple[CollapsedArguments, Remainder]) -> float:
+def sampled_density(theta: FloatArray, gradient: FloatArray, sampled: SampledArguments) -> float:
     """Return the log density of a sample of groups with the cubic of the others, and write its gradient."""
-    arguments, rest = data
-    value = collapsed_density(theta, gradient, arguments)
+    rest = sampled.rest
+    value = evaluate_stored(sampled.density.function, sampled.density.data, theta, gradient)
     d, cubic = theta - rest.middle, rest.third.size > 0
     for i in range(theta.size):
         bend, turn = 0.0, 0.0
@@ -678,22 +692,14 @@ def sampled_density(theta: FloatArray, gradient: FloatArray, data: tuple[Collaps
                     turn += rest.third[i, j, k] * d[j] * d[k]
         value += (rest.gradient[i] - 0.5 * bend + turn / 6.0) * d[i]
         gradient[i] += rest.gradient[i] - bend + 0.5 * turn
-    return value
+    return float(value)
 
 
-@jit
-def _densities(
-    theta: FloatArray, data: tuple[CollapsedArguments, Remainder], values: FloatArray, gradients: FloatArray
-) -> None:
-    for s in range(len(theta)):
-        values[s] = sampled_density(theta[s], gradients[s], data)
-
-
-def densities(theta: FloatArray, data: tuple[CollapsedArguments, Remainder]) -> tuple[FloatArray, FloatArray]:
+def densities(theta: FloatArray, sampled: SampledArguments) -> tuple[FloatArray, FloatArray]:
     """Return log densities at draws, shape (S,), and their gradients, (S, p + 1)."""
-    values, gradients = np.empty(len(theta)), np.empty(theta.shape)
-    _densities(np.ascontiguousarray(theta), data, values, gradients)
-    return values, gradients
+    gradients = np.empty(theta.shape)
+    values = [sampled_density(at, slope, sampled) for at, slope in zip(np.array(theta), gradients, strict=True)]
+    return np.array(values), gradients
 
 
 @dataclass(frozen=True, eq=False)
@@ -717,7 +723,8 @@ class SampledGroups:
         groups = _systematic(inclusion)
         some, factor = own.of(groups, 1.0 / inclusion[groups]), target.factor
         ends = middle + _STEP * np.vstack([np.zeros(D), factor.T, -factor.T])
-        left = densities(ends, (own, none))[1] - densities(ends, (some, none))[1]
+        whole = SampledArguments.of(own, none)
+        left = densities(ends, whole)[1] - densities(ends, SampledArguments.of(some, none))[1]
         bend = np.linalg.solve(factor.T, (left[1 + D :] - left[1 : 1 + D]) / (2.0 * _STEP))
         rest = Remainder(middle, left[0], 0.5 * (bend + bend.T), none.third)
         chosen = cls(target, len(groups), some, rest)
@@ -728,7 +735,7 @@ class SampledGroups:
 
         def missed(some_points: FloatArray) -> tuple[FloatArray, FloatArray]:
             """Return what the sample misses of log densities, shape (m,), and of gradients, (m, D)."""
-            (value, slope), (part, part_slope) = (densities(some_points, of) for of in ((own, none), chosen.data))
+            (value, slope), (part, part_slope) = (densities(some_points, of) for of in (whole, chosen.data))
             return value - part, slope - part_slope
 
         gap, slopes = missed(points[:_TRIED])
@@ -746,13 +753,13 @@ class SampledGroups:
             return 0.0
         prior, group_prior = self.target.priors
         of_sigma = [log_sigma_terms(float(each), *group_prior.table)[0] for each in theta[:, -1]]
-        gap = densities(theta, self.data)[0] - log_likelihoods - prior.log_density(theta[:, :-1]) - of_sigma
-        return float(gap.std())
+        of_all = log_likelihoods + prior.log_density(theta[:, :-1]) + of_sigma
+        return float((densities(theta, self.data)[0] - of_all).std())
 
     @property
-    def data(self) -> tuple[CollapsedArguments, Remainder]:
+    def data(self) -> SampledArguments:
         """What `sampled_density` takes after the point and the gradient."""
-        return self.arguments, self.rest
+        return SampledArguments.of(self.arguments, self.rest)
 
 
 def _with_cubic(rest: Remainder, factor: FloatArray, z: FloatArray, slopes: FloatArray) -> Remainder:
