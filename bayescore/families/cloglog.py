@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from bayescore.compiled import jit
+from bayescore.compiled import jit, jit_inner
 from bayescore.data.passes import TILE
 from bayescore.families.family import Family
 from bayescore.numerics.elementary import REACH, bounded_exp, exp_up_to
@@ -31,7 +31,7 @@ _NOTHING = -37.0  # eta: below it t / 2 is rounding beside eta
 _SERIES = np.array([-691.0 / 1307674368000.0, 1.0 / 47900160.0, -1.0 / 1209600.0, 1.0 / 30240.0, -1.0 / 720.0, 1 / 12])
 
 
-@jit
+@jit_inner
 def _upper(eta: float, t: float) -> tuple[float, float, float]:
     """Return l+, its score s and d = s + t - 1, given t = exp(eta)."""
     if t < _SMALL:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from bayescore.compiled import jit
+from bayescore.compiled import jit, jit_inner
 from bayescore.data.passes import TILE
 from bayescore.families.family import Symmetric
 from bayescore.numerics.elementary import ATANH, exp_minus
@@ -43,7 +43,7 @@ _TAIL = np.array(
 )
 
 
-@jit
+@jit_inner
 def probit_tile(
     eta: FloatArray, log_p: FloatArray, scratch: tuple[FloatArray, FloatArray, NDArray[np.int64], FloatArray]
 ) -> None:

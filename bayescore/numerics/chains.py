@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtri
 
-from bayescore.compiled import jit
+from bayescore.compiled import jit, jit_inner
 from bayescore.limits import MIN_DRAWS
 from bayescore.types import FloatArray, IntArray
 
@@ -311,7 +311,7 @@ def _neighbours(draws: FloatArray, ranks: NDArray[np.int64], ends: FloatArray) -
     return left
 
 
-@jit
+@jit_inner
 def _sort(values: FloatArray) -> None:
     """Sort a few values, of more by numba's own sort."""
     if values.size > 64:

@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bayescore.compiled import jit
+from bayescore.compiled import jit, jit_inner
 from bayescore.models.posterior import DensityArguments, log_density
 from bayescore.numerics import elementary
 from bayescore.samplers.method import ChainSampler, Draws, Option, Prepared, Request, Segment, thinned
@@ -71,7 +71,7 @@ class Scale(NamedTuple):
     longest: float = math.inf
 
 
-@jit
+@jit_inner
 def _drift(gradient: FloatArray, scale: Scale) -> FloatArray:
     drift = elementary.transposed_times(scale.factor, gradient)
     length = math.sqrt((drift * drift).sum())
@@ -85,7 +85,7 @@ def propose(noise: FloatArray, state: MalaState, scale: Scale) -> tuple[FloatArr
     return state.theta + epsilon * elementary.times(scale.factor, noise + 0.5 * epsilon * drift), drift
 
 
-@jit
+@jit_inner
 def decide(
     noise: ProposalNoise, drift: FloatArray, state: MalaState, proposed: MalaState, scale: Scale
 ) -> tuple[MalaState, float]:
@@ -107,7 +107,7 @@ def step(noise: ProposalNoise, state: MalaState, scale: Scale, arguments: Densit
     return decide(noise, drift, state, MalaState(theta, value, gradient), scale)
 
 
-@jit
+@jit_inner
 def adapt(log_epsilon: float, probability: float, iteration: int) -> float:
     """Return log epsilon moved towards the target acceptance, by less and less."""
     return log_epsilon + (probability - TARGET) * math.pow(1.0 + iteration, -0.6)

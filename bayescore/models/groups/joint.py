@@ -55,7 +55,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bayescore.compiled import StoredDensity, evaluate_stored, in_memory, jit, jit_sums
+from bayescore.compiled import StoredDensity, evaluate_stored, in_memory, jit, jit_inner, jit_inner_sums
 from bayescore.families import Family
 from bayescore.models.groups.rows import Curvature, JointRows
 from bayescore.models.posterior import prior_terms
@@ -96,7 +96,7 @@ class JointArguments(NamedTuple):
     rest: FloatArray  # beta and effects of the other factors at the mode, (m,)
 
 
-@jit_sums
+@jit_inner_sums
 def _rows(beta: FloatArray, u: FloatArray, a: JointArguments, slope: FloatArray, pull: FloatArray) -> float:
     """Return the log-likelihood; add its gradient in beta and in u, each factor's with one entry a row of no group."""
     p, n, F = a.columns.shape[0], a.weights.size, a.sizes.shape[0]
@@ -172,7 +172,7 @@ def scales(own: FloatArray, origin: FloatArray, blocks: IntArray, s: FloatArray,
         C[i, i] = left
 
 
-@jit
+@jit_inner
 def _level_factor(s: FloatArray, C: FloatArray, across: FloatArray, T: FloatArray, turns: FloatArray) -> None:
     """Write T, shape (q, q), with T T' = A S C C' S A', and cosines and sines of the rotations, (q, q, 2).
 
@@ -197,7 +197,7 @@ def _level_factor(s: FloatArray, C: FloatArray, across: FloatArray, T: FloatArra
             T[i, k] = 0.0
 
 
-@jit
+@jit_inner
 def _add_factor_slopes(
     sds: tuple[FloatArray, FloatArray, FloatArray],
     factor: tuple[FloatArray, FloatArray],
@@ -244,7 +244,7 @@ def covariance_factors(
         _level_factor(s, C, across, found[n], turns)
 
 
-@jit
+@jit_inner
 def _log_length(i: int, B: FloatArray, s: FloatArray, C: FloatArray, row: FloatArray) -> float:
     """Write a row of B S C, shape (q,), and return the logarithm of its length: a log sd."""
     square = 0.0
@@ -256,7 +256,7 @@ def _log_length(i: int, B: FloatArray, s: FloatArray, C: FloatArray, row: FloatA
     return 0.5 * math.log(square)
 
 
-@jit
+@jit_inner
 def _add_length_slopes(
     i: int,
     sds: tuple[FloatArray, FloatArray, FloatArray],
@@ -274,7 +274,7 @@ def _add_length_slopes(
             of_C[j, b] += times / square * B[i, j] * row[b] * s[j]
 
 
-@jit
+@jit_inner
 def _log_prior(
     own: FloatArray,
     sds: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
@@ -319,7 +319,7 @@ def _log_prior(
     return total, of_logs
 
 
-@jit
+@jit_inner
 def _to_scales(
     own: FloatArray,
     s: FloatArray,
@@ -360,7 +360,7 @@ def sizes_of(shapes: Sequence[tuple[int, int]], pairs: Sequence[int], p: int) ->
     return np.array(table)
 
 
-@jit
+@jit_inner
 def joint_effects(
     point: FloatArray,
     u: FloatArray,
@@ -376,7 +376,9 @@ def joint_effects(
     F, total, natural = a.sizes.shape[0], 0.0, 0.0
     lead = a.sizes[0, 0] * a.sizes[0, 1]
     slope, of_s, of_C = of_sds
-    rest = point[lead : lead + a.rest.size] - a.rest  # of beta; of effects below
+    rest = np.empty(a.rest.size)  # of beta; of effects below
+    for i in range(rest.size):
+        rest[i] = point[lead + i] - a.rest[i]
     for f in range(F - 1, -1, -1):
         G, q, v, e, first, at, t, size = a.sizes[f]
         s, C, T, turns = np.empty(q), np.empty((q, q)), np.empty((q, q)), np.empty((q, q, 2))
@@ -417,7 +419,7 @@ def joint_effects(
     return total, natural
 
 
-@jit
+@jit_inner
 def joint_density(point: FloatArray, gradient: FloatArray, a: JointArguments) -> float:
     """Return the log density of a point, and write its gradient."""
     F, p, m = a.sizes.shape[0], a.columns.shape[0], a.rest.size
@@ -571,7 +573,7 @@ def free_columns(
     return found
 
 
-@jit_sums
+@jit_inner_sums
 def _mean_of_others(point: FloatArray, m: Means, k: int, a: JointArguments) -> float:
     v, first, G, q, i, _ = m.places[k]
     total = 0.0
@@ -580,7 +582,7 @@ def _mean_of_others(point: FloatArray, m: Means, k: int, a: JointArguments) -> f
     return float(total / m.squares[k])
 
 
-@jit_sums
+@jit_inner_sums
 def _mean(point: FloatArray, m: Means, k: int, a: JointArguments) -> float:
     """Return the mean a of a column; of the first factor minus the distance of its level, which others' means move."""
     if m.places[k, 0] > 0:
@@ -594,7 +596,7 @@ def _mean(point: FloatArray, m: Means, k: int, a: JointArguments) -> float:
     return total
 
 
-@jit
+@jit_inner
 def _add(point: FloatArray, a: JointArguments, m: Means, k: int, by: float) -> None:
     """Add to a level's effects on a column, where rows tell them, and take it off the coefficients.
 
@@ -610,7 +612,7 @@ def _add(point: FloatArray, a: JointArguments, m: Means, k: int, by: float) -> N
         point[a.sizes[0, 0] * a.sizes[0, 1] + d] -= m.coefficients[k, d] * by
 
 
-@jit
+@jit_inner
 def _log_sd_of(point: FloatArray, m: Means, k: int, a: JointArguments, slope: FloatArray) -> float:
     """Return the log sd of an effect whose mean is moved, and write its gradient in all sds and correlations, (k,)."""
     i, f = m.places[k, 4:]
@@ -625,7 +627,7 @@ def _log_sd_of(point: FloatArray, m: Means, k: int, a: JointArguments, slope: Fl
     return found
 
 
-@jit
+@jit_inner
 def _n_sds(a: JointArguments) -> int:
     return int(a.sizes[-1, 5] + a.sizes[-1, 7])
 
@@ -640,16 +642,17 @@ def _log_sds(points: FloatArray, m: Means, a: JointArguments) -> FloatArray:
     return found
 
 
-@jit
+@jit_inner
 def _log_r(point: FloatArray, m: Means, k: int, a: JointArguments, slope: FloatArray) -> tuple[float, float]:
     """Return log r, and what of it depends on sigma; write its gradient in sds and correlations, shape (k,)."""
     more = m.information[k] * math.exp(2.0 * _log_sd_of(point, m, k, a, slope))
     own = 0.5 * math.log1p(more)
-    slope *= more / (1.0 + more)
+    for i in range(slope.size):
+        slope[i] *= more / (1.0 + more)
     return own - 0.5 * math.log1p(m.information[k] * math.exp(2.0 * m.log_sds[k])), own
 
 
-@jit
+@jit_inner
 def _move(point: FloatArray, m: Means, a: JointArguments, found: FloatArray) -> float:
     """Move a point, write the means a, (S,), and return `log_determinant`."""
     total, slope = 0.0, np.empty(_n_sds(a))
@@ -712,7 +715,9 @@ def moved_density(point: FloatArray, gradient: FloatArray, moved: MovedArguments
                 for j in range(i + 1, q):
                     own += a.tilt[first + g * q + j] * a.shift[first + g * q + j, i] * gradient[v + g * q + j]
         part = math.expm1(log_r) * own
-        gradient[gradient.size - slope.size :] += slope * (math.exp(log_r) * found[k] * own + 1.0)
+        times, last = math.exp(log_r) * found[k] * own + 1.0, gradient.size - slope.size
+        for c in range(slope.size):
+            gradient[last + c] += slope[c] * times
         if v > 0:
             _add_mean(gradient, m, k, a, part)
             continue
@@ -724,7 +729,7 @@ def moved_density(point: FloatArray, gradient: FloatArray, moved: MovedArguments
     return float(value)
 
 
-@jit
+@jit_inner
 def _add_mean(gradient: FloatArray, m: Means, k: int, a: JointArguments, by: float) -> None:
     """Add to a gradient that of a mean a, `by` times."""
     v, first, G, q, i, _ = m.places[k]

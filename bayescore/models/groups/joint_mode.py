@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
-from bayescore.compiled import StoredDensity, evaluate_stored, jit, jit_sums
+from bayescore.compiled import StoredDensity, evaluate_stored, jit, jit_inner, jit_inner_sums
 from bayescore.families import Family
 from bayescore.models.groups.joint import JointArguments, joint_effects
 from bayescore.models.groups.rows import Curvature, JointRows, Solver
@@ -189,12 +189,14 @@ class JointWhitening(NamedTuple):
         return found
 
 
-@jit_sums
+@jit_inner_sums
 def _place(x: FloatArray, w: JointWhitening, point: FloatArray) -> None:
     first, m, k = w.widths.size, w.rest.shape[0], w.sds.shape[0]
     for i in range(first):
         point[i] = w.center[i] + w.widths[i] * x[i]
-    rest = x[first : first + m].copy()
+    rest = np.empty(m)
+    for i in range(m):
+        rest[i] = x[first + i]
     for i in range(m - 1, -1, -1):
         row = w.rest[i]
         rest[i] /= row[i]
@@ -211,7 +213,7 @@ def _place(x: FloatArray, w: JointWhitening, point: FloatArray) -> None:
             point[at] += w.moves[at, i] * total
 
 
-@jit_sums
+@jit_inner_sums
 def _pull_back(slope: FloatArray, w: JointWhitening, gradient: FloatArray) -> None:
     first, m, k = w.widths.size, w.rest.shape[0], w.sds.shape[0]
     for at in range(first + m):
@@ -238,7 +240,7 @@ class WhitenedArguments(NamedTuple):
     density: StoredDensity  # of points
 
 
-@jit
+@jit_inner
 def whitened_density(x: FloatArray, gradient: FloatArray, whitened: WhitenedArguments) -> float:
     """Return the log density at x, up to a constant, and write its gradient."""
     point, slope = np.empty(x.size), np.empty(x.size)

@@ -328,7 +328,7 @@ def _values(eta: FloatArray, which: IntArray, a: CollapsedArguments, b: FloatArr
             out[k] += a.weights[n] * log_p[k]
 
 
-@jit
+@jit_inner
 def _stretch(
     rows: tuple[FloatArray, IntArray], a: CollapsedArguments, steps: tuple[float, float, float], phi: FloatArray
 ) -> tuple[int, FloatArray]:
@@ -358,7 +358,7 @@ def _stretch(
     return origin + left, phi[left:right]
 
 
-@jit
+@jit_inner
 def _term(phi: FloatArray, k: int, origin: int, h: float, sigma: float) -> float:
     b = (origin + k) * h
     return float(phi[k] - 0.5 * (b / sigma) ** 2)
