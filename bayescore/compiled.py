@@ -145,7 +145,7 @@ class CompiledArgument(types.Type):
     """
 
     def __init__(self, kind: str, name: str, digest: str) -> None:
-        self.kind, self.name_of_own = kind, name
+        self.kind, self.name_of_object = kind, name
         super().__init__(f"{kind}({name}, {digest})")
 
     @staticmethod
@@ -163,9 +163,9 @@ register_model(CompiledArgument)(models.OpaqueModel)
 class _Functions(AttributeTemplate):
     key = CompiledArgument
 
-    def generic_resolve(self, own: CompiledArgument, name: str) -> Any:
+    def generic_resolve(self, argument: CompiledArgument, name: str) -> Any:
         """Return the type of a compiled function; None if there is none of that name."""
-        function = getattr(_KNOWN[own.kind][own.name_of_own], name, None)
+        function = getattr(_KNOWN[argument.kind][argument.name_of_object], name, None)
         return types.Dispatcher(function) if hasattr(function, "py_func") else None
 
 
@@ -191,20 +191,20 @@ class FunctionTable(types.Type):
         self.kind, self.functions, self.inner = kind, functions, inner
         super().__init__(f"{kind}(any)")
 
-    def signature(self, name: str, own: types.Type = types.none, *, sized: bool = False) -> Any:
-        """Return the whole signature of a function; `own` is the type of the object itself."""
-        known = self.functions[name]
-        first, last = (own,) if self.inner else (), (types.float64,) if sized else ()
-        return known.return_type(*first, *known.args, *last)
+    def signature(self, name: str, itself: types.Type = types.none, *, sized: bool = False) -> Any:
+        """Return the whole signature of a function; `itself` is the type of the object."""
+        declared = self.functions[name]
+        first, last = (itself,) if self.inner else (), (types.float64,) if sized else ()
+        return declared.return_type(*first, *declared.args, *last)
 
     @cache  # noqa: B019 there are two tables
-    def addresses(self, own: type, *, sized: bool) -> tuple[int, ...]:
+    def addresses(self, owner: type, *, sized: bool) -> tuple[int, ...]:
         """Return the addresses of the functions of a class, 0 of those that it lacks."""
         names = (*self.functions, *self.inner)
-        itself = CompiledArgument.of(self.kind, own.__name__, own, names) if self.inner else types.none
+        itself = CompiledArgument.of(self.kind, owner.__name__, owner, names) if self.inner else types.none
         found = []
         for name in self.functions:
-            function = getattr(own, name, None)
+            function = getattr(owner, name, None)
             compiled = function and function.get_compile_result(self.signature(name, itself, sized=sized))
             found.append(compiled.library.get_pointer_to_function(compiled.fndesc.mangled_name) if compiled else 0)
         return tuple(found)
@@ -221,7 +221,7 @@ def _unbox_nothing(_type: CompiledArgument, _value: Any, c: Any) -> NativeValue:
     return NativeValue(c.context.get_dummy_value())
 
 
-def teach(
+def let_kernels_call(
     kind: type,
     known: Mapping[str, Any],
     functions: Mapping[str, Any],
@@ -245,8 +245,8 @@ def teach(
 
     def held(value: Any) -> tuple[Any, ...]:
         has_size = sized is not None and isinstance(value, sized)
-        own: Any = type(value)
-        return *table.addresses(own, sized=has_size), value.size if has_size else math.nan
+        owner: Any = type(value)
+        return *table.addresses(owner, sized=has_size), value.size if has_size else math.nan
 
     kind.held_by_kernels = property(held)  # type: ignore[attr-defined]
 
@@ -309,9 +309,9 @@ def _call(name: str, context: Any, builder: Any, given: Any, values: Any) -> Any
     result = cgutils.alloca_once(builder, context.get_value_type(returned))
 
     def call(*, sized: bool) -> None:
-        own = table.signature(name, sized=sized)
+        whole = table.signature(name, sized=sized)
         passed = [*first, *values[1:], *([made.size] if sized else [])]
-        value = _call_address(context, builder, getattr(made, name), own, passed)
+        value = _call_address(context, builder, getattr(made, name), whole, passed)
         if returned != types.none:
             builder.store(value, result)
 
@@ -323,11 +323,11 @@ def _call(name: str, context: Any, builder: Any, given: Any, values: Any) -> Any
     return context.get_dummy_value() if returned == types.none else builder.load(result)
 
 
-def _call_address(context: Any, builder: Any, address: Any, own: Any, values: Any) -> Any:
+def _call_address(context: Any, builder: Any, address: Any, called: Any, values: Any) -> Any:
     """Write a call of the function of a signature at an address; return its value."""
-    kind = context.call_conv.get_function_type(own.return_type, own.args).as_pointer()
+    kind = context.call_conv.get_function_type(called.return_type, called.args).as_pointer()
     function = builder.inttoptr(address, kind)
-    status, value = context.call_conv.call_function(builder, function, own.return_type, own.args, values)
+    status, value = context.call_conv.call_function(builder, function, called.return_type, called.args, values)
     with cgutils.if_unlikely(builder, status.is_error):
         context.call_conv.return_status_propagate(builder, status)
     return value
@@ -387,7 +387,7 @@ def _words(value: Any, kind: types.Type) -> list[int]:
     if isinstance(kind, types.Array):
         return [0, 0, value.size, value.itemsize, value.ctypes.data, *value.shape, *value.strides]
     if isinstance(kind, types.BaseTuple):
-        return [word for part, own in zip(value, kind.types, strict=True) for word in _words(part, own)]
+        return [word for part, its in zip(value, kind.types, strict=True) for word in _words(part, its)]
     if isinstance(kind, FunctionTable):
         *addresses, size = value.held_by_kernels
         return [*addresses, _bits(size)]
@@ -465,7 +465,7 @@ def _read(context: Any, builder: Any, kind: types.Type, at: Any) -> Any:
         return array._getvalue()
     if isinstance(kind, types.BaseTuple):
         parts = [cgutils.gep_inbounds(builder, at, 0, place) for place in range(len(kind))]
-        values = [_read(context, builder, own, part) for own, part in zip(kind.types, parts, strict=True)]
+        values = [_read(context, builder, its, part) for its, part in zip(kind.types, parts, strict=True)]
         return context.make_tuple(builder, kind, values)
     return _load(builder, at)
 
@@ -518,10 +518,10 @@ def _type_of_density(_value: StoredDensity, _context: Any) -> types.Type:
 @intrinsic
 def evaluate_stored(_context, function, data, x, gradient):  # type: ignore[no-untyped-def]
     """Return the log density at x and write its gradient, given the addresses of a `StoredDensity`."""
-    own = types.float64(x, gradient, data)
+    called = types.float64(x, gradient, data)
 
     def write(context: Any, builder: Any, _signature: Any, values: Any) -> Any:
-        return _call_address(context, builder, values[0], own, [*values[2:], values[1]])
+        return _call_address(context, builder, values[0], called, [*values[2:], values[1]])
 
     return types.float64(function, data, x, gradient), write
 

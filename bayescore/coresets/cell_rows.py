@@ -55,7 +55,7 @@ class CellDirections:
     x: FloatArray
 
     @property
-    def told(self) -> np.ndarray:
+    def present(self) -> np.ndarray:
         """Where there is a direction, shape (C, K)."""
         return np.asarray(self.v.any(axis=2))
 
@@ -138,7 +138,7 @@ def pseudo_rows_of(
     times: factor of the curvature D that has the averaged fourth derivative.
     """
     at, family = points.at, points.family
-    cell, k = np.nonzero(along.told)
+    cell, k = np.nonzero(along.present)
     root = np.sqrt(moved[1][cell, k])[:, None]
     u, v, x = along.u[cell, k] / root, along.v[cell, k] * root, along.x[cell, k] * root
     wanted = Wanted(
@@ -205,7 +205,7 @@ def matched(centre: Centre, along: CellDirections, limit: float) -> tuple[Weight
 def _balanced(centre: Centre, along: CellDirections, times: float) -> tuple[WeightedData, FloatArray]:
     points, sums = centre.points, centre.sums
     mean, precision = points.moments(centre.shares)
-    score, curvature = np.zeros(along.told.shape), np.ones(along.told.shape)
+    score, curvature = np.zeros(along.present.shape), np.ones(along.present.shape)
     for left in reversed(range(_ROUNDS)):
         rows = pseudo_rows_of(sums, points, along, (score, curvature), times)
         values = points.values_of(rows)

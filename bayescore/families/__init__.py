@@ -14,7 +14,7 @@ responses are counts, differ; their files have both. Those of `normal`, whose re
 holds all that the project needs of its family: see `Family`.
 """
 
-from bayescore.compiled import teach
+from bayescore.compiled import let_kernels_call
 from bayescore.families.cloglog import Cloglog
 from bayescore.families.family import COMPILED, FAMILIES, SIZED, Family, Sized, Symmetric, check_family, register
 from bayescore.families.logistic import Logistic
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 
-teach(Family, FAMILIES, COMPILED, check_family, sized=Sized)
+let_kernels_call(Family, FAMILIES, COMPILED, check_family, sized=Sized)
 
 
 # without the checks of `register`, which tests make: they would compile kernels at each first import

@@ -8,7 +8,7 @@ horseshoe have a density in closed form, which MALA, the mode and the evidence n
 deviation 4.
 """
 
-from bayescore.compiled import teach
+from bayescore.compiled import let_kernels_call
 from bayescore.priors.groups import HalfNormal, HalfStudentT
 from bayescore.priors.horseshoe import Horseshoe
 from bayescore.priors.laplace import Laplace
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 
-teach(Prior, PRIORS, COMPILED, check_prior, inner=("each",))
+let_kernels_call(Prior, PRIORS, COMPILED, check_prior, inner=("each",))
 
 
 for _kind in (Normal, MultivariateNormal, StudentT, Cauchy, Laplace, Horseshoe, SpikeAndSlab):

@@ -160,7 +160,9 @@ class Moved:
         if self.model is None or origin.trouble:
             return origin
         prior = self.model()
-        return Origin(prior, trouble=trouble_of_densities(self.posterior, prior.log_densities, told=origin.told))
+        return Origin(
+            prior, trouble=trouble_of_densities(self.posterior, prior.log_densities, unchanged=origin.unchanged)
+        )
 
     @property
     def scope(self) -> str:

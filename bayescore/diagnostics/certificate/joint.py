@@ -107,11 +107,11 @@ class Grouped:
         return self.beta.prior, self.beta.group_prior
 
     @property
-    def told(self) -> bool:
+    def unchanged(self) -> bool:
         """Whether digests tell that nobody changed the draws."""
-        told = {"beta": self.beta.story["draws"], **json.loads(self.beta.attrs.get("effects_of", "{}"))}
+        digests = {"beta": self.beta.story["draws"], **json.loads(self.beta.attrs.get("effects_of", "{}"))}
         source = self.idata["posterior"]
-        return all(name in source and draws_digest(source[name].values) == own for name, own in told.items())
+        return all(name in source and draws_digest(source[name].values) == known for name, known in digests.items())
 
     def provenance(self) -> str:
         """Return why the draws are not those of the coreset's posterior by their attributes.
@@ -230,7 +230,7 @@ class JointStrategy(Grouped):
         trouble = super().provenance()
         if trouble or self.beta.attrs.get("sampler") != self.sampler:
             return trouble
-        return trouble_of_densities(self.beta, self._log_density, told=self.told)
+        return trouble_of_densities(self.beta, self._log_density, unchanged=self.unchanged)
 
     def _log_density(self, at: IntArray) -> FloatArray:
         """Return the log density of beta, effects, log sds and correlations at draws `at`, up to a constant."""
@@ -271,7 +271,7 @@ class NoiseStrategy(JointStrategy):
         """Return how changed draws miss Stein's identities of the posterior; empty if they do not, or are as drawn."""
         prior, _, of_noise = self.all_priors
         assert of_noise is not None
-        if self.told or not prior.closed_form:
+        if self.unchanged or not prior.closed_form:
             return ""
         n_effects = sum(len(own) * len(own.effects) for own in self.core.groups)
         predictor, core = self.beta.predictor(), self.core

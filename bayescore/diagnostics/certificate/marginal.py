@@ -156,7 +156,7 @@ class Marginal(Grouped):
                     f"The draws are of {self.drawn_from.n_sampled:,} sampled groups, whose log density "
                     f"differs from that of all groups by {error:.2g} nats (sd over draws); sample again."
                 )
-        return trouble_of_densities(judged, self._log_densities, told=self.told)
+        return trouble_of_densities(judged, self._log_densities, unchanged=self.unchanged)
 
     @cached_property
     def drawn_from(self) -> SampledGroups:

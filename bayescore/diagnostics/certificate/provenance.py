@@ -43,7 +43,7 @@ from bayescore.validation import DataError
 COPIED = 0.01  # share of moves from one point to the next that may be met twice: continuous draws never make one twice
 _REPEATED = 0.45  # of points: a chain in another order meets those again at which proposals were rejected
 _DENSITY = 1e-3  # nats by which that may differ; a shift by 0.01 sd in one coordinate shows
-_TOLD_DRAWS = 100  # whose log densities are compared where a digest tells that nobody changed them
+_UNCHANGED_DRAWS = 100  # whose log densities are compared where a digest tells that nobody changed them
 _ROUNDING = 1e-9  # of the log density's own size
 _SAME = 1e-6  # relative error of what is computed from parameters, which may have been stored in single precision
 _FLOOR = 1e-8  # of the prior's precision, relative to the data's: the sum is positive definite in floating point
@@ -54,7 +54,7 @@ class Origin:
     """What is known of draws."""
 
     prior: ClosedForm | OfModel | None  # None where it is not known
-    told: bool = False  # a digest says that `sample` drew them from this coreset, and that nobody changed them
+    unchanged: bool = False  # a digest says that `sample` drew them from this coreset, and that nobody changed them
     trouble: str = ""  # why nothing can be certified of them
 
 
@@ -86,23 +86,23 @@ def origin_of(posterior: Posterior, core: Coreset, family: Family, drawn: FloatA
         return Origin(None)
     unchanged = story["draws"] == draws_digest(posterior.draws)
     if closed is None:
-        return Origin(None, told=unchanged)
+        return Origin(None, unchanged=unchanged)
 
     def density(at: IntArray) -> FloatArray:
         return log_likelihoods(drawn[at], core, family) + closed.log_density(drawn[at])
 
-    trouble = trouble_of_densities(posterior, density, told=unchanged)
-    return Origin(closed, told=unchanged, trouble=trouble)
+    trouble = trouble_of_densities(posterior, density, unchanged=unchanged)
+    return Origin(closed, unchanged=unchanged, trouble=trouble)
 
 
-def trouble_of_densities(posterior: Posterior, density: Callable[[IntArray], FloatArray], *, told: bool) -> str:
+def trouble_of_densities(posterior: Posterior, density: Callable[[IntArray], FloatArray], *, unchanged: bool) -> str:
     """Return how stored log densities differ from `density` of draws at positions, a constant apart; empty if not.
 
-    They are compared at some draws where a digest tells that they are as `sample` made them (`told`), else at all.
+    They are compared at some draws where a digest tells that they are as `sample` made them (`unchanged`), else at all.
     """
     if posterior.log_density is None:
         return ""
-    at = posterior.positions(_TOLD_DRAWS if told else posterior.log_density.size)
+    at = posterior.positions(_UNCHANGED_DRAWS if unchanged else posterior.log_density.size)
     values = posterior.log_density.ravel()[at]
     gap = values - density(at)
     worst = float(np.abs(gap - np.median(gap)).max())
