@@ -81,14 +81,14 @@ class AsArviz:
     def __set_name__(self, _: type, name: str) -> None:
         self.name = name
 
-    def __get__(self, owner: Any, _: type) -> Any:
-        if owner is None:
+    def __get__(self, instance: Any, _: type) -> Any:
+        if instance is None:
             return None
-        vars(owner)[self.name] = as_arviz(vars(owner)[self.name])
-        return vars(owner)[self.name]
+        vars(instance)[self.name] = as_arviz(vars(instance)[self.name])
+        return vars(instance)[self.name]
 
-    def __set__(self, owner: Any, value: Any) -> None:
-        vars(owner)[self.name] = value
+    def __set__(self, instance: Any, value: Any) -> None:
+        vars(instance)[self.name] = value
 
 
 def read_inference_data(path: str, check_size: Callable[[int], object] = int) -> xr.DataTree:
@@ -127,7 +127,8 @@ def with_groups(idata: Any, groups: Mapping[str, xr.Dataset]) -> Any:
     if isinstance(idata, xr.DataTree):
         copy = idata.copy(deep=False)
     else:
-        copy = _arviz().InferenceData(attrs=dict(idata.attrs), **{name: idata[name] for name in _names(idata)})
+        kept = {name: idata[name] for name in _names(idata) if name not in groups}
+        copy = _arviz().InferenceData(attrs=dict(idata.attrs), **kept)
     for name, group in groups.items():
         copy[name] = group
     return copy

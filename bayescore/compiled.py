@@ -50,7 +50,8 @@ from numba.extending import (
 )
 from threadpoolctl import ThreadpoolController
 
-F = TypeVar("F")
+F = TypeVar("F", bound=Callable[..., object])
+T = TypeVar("T")
 
 
 def jit(function: F) -> F:
@@ -99,9 +100,8 @@ def _compiled(function: F, **options: Any) -> F:
     kernel: Any = numba.njit(nogil=True, cache=True, error_model="numpy", no_cfunc_wrapper=True, **options)(function)
     if options.get("no_cpython_wrapper"):
         kernel.__class__ = _Inner
-    name = getattr(function, "__qualname__", "")
-    if function.__module__.startswith("bayescore.") and "<locals>" not in name:
-        kernel.__reduce_ex__ = lambda _: name
+    if function.__module__.startswith("bayescore.") and "<locals>" not in function.__qualname__:
+        kernel.__reduce_ex__ = lambda _: function.__qualname__
     return cast(F, kernel)
 
 
@@ -214,11 +214,6 @@ class FunctionTable(types.Type):
 class _TableModel(models.StructModel):
     def __init__(self, manager: Any, table: FunctionTable) -> None:
         super().__init__(manager, table, [*((name, types.uintp) for name in table.functions), ("size", types.float64)])
-
-
-@unbox(CompiledArgument)
-def _unbox_nothing(_type: CompiledArgument, _value: Any, c: Any) -> NativeValue:
-    return NativeValue(c.context.get_dummy_value())
 
 
 def let_kernels_call(
@@ -355,13 +350,13 @@ class _StoredModel(models.PrimitiveModel):
         super().__init__(manager, stored, cgutils.intp_t)
 
 
-class InMemory:
+class AtAddress:
     """A value in memory, which kernels take by its address, as `Stored`; attributes are those of the value.
 
     Parameters
     ----------
     value : tuple
-        Numbers, arrays, families, compiled functions, values in memory, and tuples of these.
+        Numbers, arrays, families, densities, values in memory, and tuples of these.
     """
 
     def __init__(self, value: Any) -> None:
@@ -373,13 +368,13 @@ class InMemory:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self.value, name)
-        return InMemory(found) if isinstance(found, tuple) and hasattr(found, "_fields") else found
+        return AtAddress(found) if isinstance(found, tuple) and hasattr(found, "_fields") else found
 
-    def _replace(self, **fields: Any) -> "InMemory":
-        return InMemory(self.value._replace(**fields))
+    def _replace(self, **fields: Any) -> "AtAddress":
+        return AtAddress(self.value._replace(**fields))
 
-    def __reduce__(self) -> tuple[type["InMemory"], tuple[Any]]:
-        return InMemory, (self.value,)
+    def __reduce__(self) -> tuple[type["AtAddress"], tuple[Any]]:
+        return AtAddress, (self.value,)
 
 
 def _words(value: Any, kind: types.Type) -> list[int]:
@@ -393,26 +388,24 @@ def _words(value: Any, kind: types.Type) -> list[int]:
         return [*addresses, _bits(size)]
     if isinstance(kind, Stored):
         return [value.address]
-    if isinstance(kind, types.Float):
+    if kind == types.float64:
         return [_bits(value)]
-    if isinstance(kind, types.Integer):
+    if kind == types.int64:
         return [int(value)]
-    if isinstance(kind, CompiledArgument | types.Dispatcher):
-        return [0]
-    raise TypeError(f"data of a kernel may be numbers, arrays and tuples of them, and this is {kind}")
+    raise TypeError(f"data of a kernel may be numbers of 8 bytes, arrays and tuples of them, and this is {kind}")
 
 
 def _bits(value: float) -> int:
     return int(np.float64(value).view(np.int64))
 
 
-def in_memory(value: F) -> F:
-    """Return a value that kernels take by its address: see `InMemory`."""
-    return cast(F, InMemory(value))
+def at_address(value: T) -> T:
+    """Return a value that kernels take by its address: see `AtAddress`."""
+    return cast(T, AtAddress(value))
 
 
-@typeof_impl.register(InMemory)
-def _type_in_memory(value: InMemory, _context: Any) -> Stored:
+@typeof_impl.register(AtAddress)
+def _type_in_memory(value: AtAddress, _context: Any) -> Stored:
     return value.type
 
 
@@ -496,18 +489,21 @@ class StoredDensity:
 
     function: int
     data: int
-    held: InMemory  # alive as long as kernels may read it
+    held: AtAddress  # alive as long as kernels may read it
 
     @classmethod
     def of(cls, kernel: Any, data: Any) -> "StoredDensity":
         """Return a density by its kernel, (x, gradient, data) -> float, and its data, a named tuple."""
-        held = data if isinstance(data, InMemory) else InMemory(data)
+        held = data if isinstance(data, AtAddress) else AtAddress(data)
         compiled = kernel.get_compile_result(types.float64(VECTOR, VECTOR, held.type))
         function = compiled.library.get_pointer_to_function(compiled.fndesc.mangled_name)
         return cls(int(function), held.address, held)
 
     def __iter__(self) -> Iterator[int]:
         return iter((self.function, self.data))
+
+    def __reduce__(self) -> Any:
+        raise TypeError("addresses hold in this process alone: make the density anew")
 
 
 @typeof_impl.register(StoredDensity)
@@ -518,7 +514,9 @@ def _type_of_density(_value: StoredDensity, _context: Any) -> types.Type:
 @intrinsic
 def evaluate_stored(_context, function, data, x, gradient):  # type: ignore[no-untyped-def]
     """Return the log density at x and write its gradient, given the addresses of a `StoredDensity`."""
-    called = types.float64(x, gradient, data)
+    if any((each.dtype, each.ndim, each.layout) != (VECTOR.dtype, 1, "C") for each in (x, gradient)):
+        raise TypingError(f"a density takes contiguous arrays of float64, and here is called with {x} and {gradient}")
+    called = types.float64(VECTOR, VECTOR, data)
 
     def write(context: Any, builder: Any, _signature: Any, values: Any) -> Any:
         return _call_address(context, builder, values[0], called, [*values[2:], values[1]])

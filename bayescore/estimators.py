@@ -24,7 +24,6 @@ from bayescore.fitting.fit import fit_given
 from bayescore.fitting.route import FitOptions, Given
 from bayescore.priors import Prior
 from bayescore.priors.groups import GroupPrior
-from bayescore.samplers.posterior import flat_draws
 from bayescore.samplers.predict import log_predictive
 from bayescore.text import listed
 from bayescore.types import INTERCEPT, FloatArray
@@ -140,9 +139,9 @@ class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         own = {"max_seconds": self.max_seconds, "random_state": self._seed(), "options": options}
         given = self._given(X, y, weights * self._class_weights(y, weights))
         self.fit_ = fit_given(given, self._family, self.prior, group_prior=self.group_prior, **own)
-        self.coreset_, self.idata_, self.certificate_ = self.fit_.coreset, self.fit_.idata, self.fit_.certificate
+        self.coreset_, self.certificate_ = self.fit_.coreset, self.fit_.certificate
         self.classes_ = np.unique(y)
-        coef = flat_draws(self.idata_, "coef").mean(axis=0)
+        coef = self.coreset_.design.raw_coefficients(self.fit_._posterior().flat).mean(axis=0)
         first = self.coreset_.design.constant is not None
         self.coef_, self.intercept_ = coef[None, int(first) :], coef[:1] if first else np.zeros(1)
         return self
@@ -205,12 +204,17 @@ class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Return the posterior means of the classes' probabilities, shape (n, 2), over all draws."""
         return np.exp(self.predict_log_proba(X))
 
+    @property
+    def idata_(self) -> Any:
+        """The draws to use, as InferenceData."""
+        return self.fit_.idata
+
     def predict_log_proba(self, X: Any) -> FloatArray:
         """Return the logarithms of `predict_proba`, shape (n, 2), those of small probabilities from the draws."""
         check_is_fitted(self)
         if self.formula is None:
             X = validate_data(self, X, dtype=np.float64, accept_sparse="csr", reset=False)
-        return log_predictive(self.idata_, X)
+        return log_predictive(self.fit_._used, X)
 
     def decision_function(self, X: Any) -> FloatArray:
         """Return the log odds of the predictive probability of ``classes_[1]``, shape (n,), whatever the family.

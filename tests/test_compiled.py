@@ -1,10 +1,15 @@
 """Machine code gives the same bits whether it was compiled by this process or read from the disk."""
 
 import os
+import pickle
 import subprocess
 import sys
+from typing import NamedTuple
 
+import numpy as np
 import pytest
+
+from bayescore.compiled import at_address, jit
 
 SCRIPT = """
 import hashlib
@@ -44,3 +49,40 @@ def test_kernels_travel_by_name():
 
     assert pickle.loads(pickle.dumps(closure))() is _add_sums
     assert len(pickle.dumps(_add_sums)) < 200  # numba's copy takes thousands of bytes
+
+
+class Fields(NamedTuple):
+    """What a kernel takes by its address."""
+
+    rows: np.ndarray
+    nested: tuple[float, int]
+    inner: "Inner"
+
+
+class Inner(NamedTuple):
+    """A named tuple in another."""
+
+    scale: float
+    places: np.ndarray
+
+
+@jit
+def _read(fields, at):
+    return fields.rows[at, 1] * fields.nested[0] + fields.nested[1] + fields.inner.scale * fields.inner.places[at]
+
+
+def test_kernels_read_the_fields_of_a_tuple_at_its_address():
+    rows, places = np.arange(6.0).reshape(3, 2), np.array([7, 8, 9])
+    fields = at_address(Fields(rows, (0.5, 3), Inner(10.0, places)))
+    assert _read(fields, 2) == 5.0 * 0.5 + 3 + 90.0
+    rows[2, 1] = 7.0  # arrays stay the caller's
+    assert _read(fields, 2) == 7.0 * 0.5 + 3 + 90.0
+    assert _read(fields._replace(nested=(1.0, 0)), 2) == 7.0 + 90.0
+    assert _read(pickle.loads(pickle.dumps(fields)), 2) == 7.0 * 0.5 + 3 + 90.0
+    assert fields.inner.places is places
+
+
+@pytest.mark.parametrize("value", [np.float32(1.5), np.int32(2), True, None, "text"])
+def test_values_that_are_no_words_of_8_bytes_are_refused(value):
+    with pytest.raises(TypeError, match="data of a kernel may be"):
+        at_address((np.zeros(2), value))

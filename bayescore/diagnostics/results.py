@@ -13,9 +13,9 @@ Reference: Vehtari et al. (2021), Bayesian Analysis 16, 667-718.
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -395,6 +395,10 @@ class CertificateData:
     def _idata(self) -> Any:
         """The corrected draws as they were made, without ArviZ."""
         return vars(self)["idata"]
+
+    def _with(self, **changes: Any) -> Self:
+        """Return it with other figures; its draws stay as they were made."""
+        return replace(self, **{"idata": self._idata, **changes})
 
     @property
     def trusted(self) -> bool:

@@ -125,8 +125,8 @@ def _write(fit: "Fit", folder: Path) -> None:
         _for_parquet(getattr(found, name)).to_parquet(folder / f"{name}.parquet")
     if fit._kept:
         write_checkpoint(folder / _KEPT, EarlierRows.__name__, {}, kept_to_arrays(fit._kept))
-    plain = {field.name: getattr(found, field.name) for field in fields(CertificateData)}
-    certificate = {name: plain[name] for name in plain if name not in (*_TABLES, "idata", "remedy")}
+    plain = [field.name for field in fields(CertificateData) if field.name not in (*_TABLES, "idata", "remedy")]
+    certificate = {name: getattr(found, name) for name in plain}
     if found.dispersion is not None:
         certificate["dispersion"] = vars(found.dispersion)
     remedy = found.remedy

@@ -315,7 +315,7 @@ def pooled(fits: Sequence[Fit]) -> Fit:
     text = f"Of {M} imputed tables this is the worst: {worst.certificate.text}"
     return replace(
         worst,
-        certificate=replace(worst.certificate, text=text),
+        certificate=worst.certificate._with(text=text),
         story=(*worst.story, step),
         _robust=_mixture([fit._used for fit in fits], f"pooled over {M} imputed tables"),
         _given=None,

@@ -79,7 +79,7 @@ from bayescore.priors.by_name import ByName, leaves_out, prior_of
 from bayescore.priors.groups import LKJ_ETA, GroupPrior, group_prior_from_dict, standard_prior
 from bayescore.priors.prior import check_prior
 from bayescore.samplers.posterior import Posterior, in_data_units, made_here, read_posterior
-from bayescore.samplers.sample import sampled
+from bayescore.samplers.sample import sample_as_tree
 from bayescore.tables import Table
 from bayescore.text import number
 from bayescore.types import NO_GROUP, FloatArray
@@ -278,7 +278,7 @@ def draws_under(fit: "Fit", prior: Prior) -> Any:
     of_groups: Any = {} if fit.group_prior is None else {"group_prior": fit.group_prior}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "the cap of max_gradients", UserWarning)
-        return sampled(
+        return sample_as_tree(
             fit.coreset,
             family=None if "sd_prior" in posterior.attrs else fit.coreset.family,
             prior=prior,

@@ -6,7 +6,6 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import lazy_loader
 import numpy as np
 import pandas as pd
 
@@ -49,10 +48,6 @@ from bayescore.validation import DataError, RandomState, check_choice, check_pos
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from bayescore.fitting import pictures
-else:  # they need Matplotlib, which is slow to import
-    pictures = lazy_loader.load("bayescore.fitting.pictures", suppress_warning=True)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -873,6 +868,8 @@ class Fit:
         >>> axes.get_xlabel(), axes.texts[-1].get_text()
         ('x0', 'held at: x1 = 0.00115 (mean)')
         """
+        from bayescore.fitting import pictures
+
         interval_names(prob)
         if variable is not None:
             return pictures.curves(self, variable, by, data, prob)
@@ -911,6 +908,8 @@ class Fit:
         >>> calibration.get_xlabel()
         'predicted probability'
         """
+        from bayescore.fitting import pictures
+
         return pictures.plot_check(self, data, y, check_by(by))
 
     def plot_effects(self, factor: str | None = None, *, effect: str | None = None) -> "Axes":
@@ -943,6 +942,8 @@ class Fit:
         >>> fit.plot_effects().get_xlabel()
         'effect of g: mean and 95% interval, log odds'
         """
+        from bayescore.fitting import pictures
+
         return pictures.plot_effects(self, factor, effect)
 
     def plot_shrinkage(self, factor: str | None = None) -> "Axes":
@@ -978,6 +979,8 @@ class Fit:
         >>> fit.plot_shrinkage().get_ylabel()
         'effect of g: mean and 95% interval, log odds'
         """
+        from bayescore.fitting import pictures
+
         return pictures.plot_shrinkage(self, factor)
 
     def plot_story(self) -> "Axes":
@@ -997,6 +1000,8 @@ class Fit:
         >>> fit.plot_story().texts[0].get_text()
         '5,000 rows'
         """
+        from bayescore.fitting import pictures
+
         return pictures.plot_story(self)
 
     def report(self, path: str | Path) -> None:

@@ -85,7 +85,7 @@ from bayescore.priors.groups import GroupPrior, check_group_prior, default_prior
 from bayescore.progress import say, step
 from bayescore.report.certify import Certificate, certify
 from bayescore.samplers.posterior import of_own_model, read_posterior
-from bayescore.samplers.sample import AUTO, SAMPLERS, sampled
+from bayescore.samplers.sample import AUTO, SAMPLERS, sample_as_tree
 from bayescore.samplers.summaries import DataUnits, with_scales
 from bayescore.text import counted, number
 from bayescore.types import INTERCEPT, FloatArray, WeightedData
@@ -709,11 +709,11 @@ class Route:
                 for text in ("the chains have not mixed", "the cap of max_gradients"):
                     warnings.filterwarnings("ignore", text, UserWarning)
                 try:
-                    return sampled(self.core, **asked)
+                    return sample_as_tree(self.core, **asked)
                 except FAILURES:
                     if self.options.sampler != AUTO:
                         raise
-                    return sampled(self.core, **{**asked, "sampler": "nuts"})  # needs no mode
+                    return sample_as_tree(self.core, **{**asked, "sampler": "nuts"})  # needs no mode
 
         self.drawn = self.timed("sample", draw, lambda _: (len(self.core), 0, why))
         self.sampler = str(self.drawn.posterior.attrs["sampler"])

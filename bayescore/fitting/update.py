@@ -98,14 +98,14 @@ class NewRows(Given):
         found = certify_update(idata, core, known, self.rows(core), max_draws=max_draws)
         if not found.trusted:
             if found.remedy is not None and found.remedy.need is Need.ROWS:
-                return replace(found, text=f"{found.text} Or {_REMEDY}")
+                return found._with(text=f"{found.text} Or {_REMEDY}")
             return found
         trouble, said, off = self._earlier(idata if found._idata is None else found._idata, before)
         if trouble:
             refused = f"Earlier rows were not read again, and {trouble}: {_REMEDY} Of the new rows: {found.text}"
-            return replace(found, level=Level.NOT_CERTIFIED, text=refused, idata=None, mean_bound=math.nan)
+            return found._with(level=Level.NOT_CERTIFIED, text=refused, idata=None, mean_bound=math.nan)
         said = f"Earlier rows were not read again: {said}."
-        return replace(found, text=f"{found.text} {said}", mean_bound=found.mean_bound + off, earlier_error=off)
+        return found._with(text=f"{found.text} {said}", mean_bound=found.mean_bound + off, earlier_error=off)
 
     def _earlier(self, idata: Any, before: Coreset) -> tuple[str, str, float]:
         """Return why draws that can be used by the new rows cannot by the earlier ones; else a clause, and a bound.

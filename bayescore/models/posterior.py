@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from bayescore.compiled import in_memory, jit, jit_inner_sums, jit_sums, one_blas_thread
+from bayescore.compiled import at_address, jit, jit_inner_sums, jit_sums, one_blas_thread
 from bayescore.data.dataset import Dataset
 from bayescore.data.passes import TileRows, add_gram, compact
 from bayescore.families import Family
@@ -289,7 +289,7 @@ class TargetDensity:
             self.family,
             self.prior.parts(self.n_features),
         )
-        return in_memory(arguments)
+        return at_address(arguments)
 
     def log_density(self, beta: FloatArray) -> tuple[float, FloatArray]:
         """Return the log density and its gradient by the compiled kernel."""

@@ -14,7 +14,6 @@ Use it where a reference was sampled after all.
 
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -42,7 +41,7 @@ def beside_reference(certificate: CertificateData, verdict: Verdict) -> Certific
     if certificate.level != Level.CERTIFIED or verdict.level != Level.DIFFERS:
         return certificate
     text = f"Certified without the reference, which shows a larger error: see the verdict. {certificate.text}"
-    return replace(certificate, level=Level.NOT_CERTIFIED, text=text, mean_bound=math.nan)
+    return certificate._with(level=Level.NOT_CERTIFIED, text=text, mean_bound=math.nan)
 
 
 def predicted_error(certificate: CertificateData) -> tuple[float, float]:

@@ -11,7 +11,6 @@ The default sampler of rows without groups: `langevin` around the mode, `adaptiv
 
 import math
 import threading
-import warnings
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -43,7 +42,7 @@ from bayescore.samplers.method import (
 )
 from bayescore.text import see
 from bayescore.types import FloatArray
-from bayescore.validation import check_integer, check_positive
+from bayescore.validation import check_integer, check_positive, warn
 
 FIRST = 64  # transitions of the first window of warm-up; each later one is twice as long
 
@@ -281,12 +280,10 @@ def _draw(crew: Crew, plan: ChainPlan, rate: float) -> SampledChains:
         if (bulk >= plan.ess and tail >= TAIL * plan.ess) or plan.thin:
             break
         if crew.gradients + kept // 2 * 2 * thin * each > plan.max_gradients:
-            warnings.warn(
+            warn(
                 f"the cap of max_gradients={plan.max_gradients:,} is met at an effective sample size of {bulk:.0f} "
                 f"(tails {tail:.0f}) in place of ess={plan.ess:.0f}: raise max_gradients, or lower ess; of labels that "
                 f"are all but separated a prior with lighter tails helps{see('how-to/separated.md')}",
-                UserWarning,
-                stacklevel=5,
             )
             break
         thin *= 2

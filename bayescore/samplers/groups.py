@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 from scipy import linalg, sparse
 
-from bayescore.compiled import StoredDensity, in_memory
+from bayescore.compiled import StoredDensity, at_address
 from bayescore.data.coreset import Coreset, feature_names
 from bayescore.data.design import Grouping, one_intercept, terms_text
 from bayescore.families import Family
@@ -228,7 +228,7 @@ class _JointModel:
                 [mode.beta, *[u[:, order].ravel() for u, order in zip(effects[1:], orders[1:], strict=True)]]
             ),
         )
-        p, arguments = data.n_features, in_memory(fields)
+        p, arguments = data.n_features, at_address(fields)
         sds = [np.sqrt(np.diagonal(S)[order]) for S, order in zip(covariances, orders, strict=True)]
         means = Means.of(
             [own[order] for own, order in zip(free, orders, strict=True)],
@@ -389,13 +389,13 @@ class JointFrame(_JointModel):
         flat = x.reshape(-1, x.shape[-1])
         for start in range(0, len(flat), _PIECE):
             points = self.whitening.points(flat[start : start + _PIECE], whole=whole)
-            move(points, in_memory(self.means), self.arguments)
+            move(points, at_address(self.means), self.arguments)
             yield points
 
     def x(self, theta: FloatArray) -> FloatArray:
         """Return the coordinates of points, shape (..., D)."""
         points = theta.reshape(-1, theta.shape[-1]).copy()
-        move_back(points, in_memory(self.means), self.arguments)
+        move_back(points, at_address(self.means), self.arguments)
         return self.whitening.inverse(points).reshape(theta.shape)
 
     def learn(self, theta: FloatArray, effective: float) -> "JointFrame":
@@ -535,7 +535,7 @@ class JointSampler(Sampler):
 
     def draw(self, request: Request) -> Any:
         """Return draws of beta, and for each factor g of u_g (effects), sigma_g (sds) and rho_g (correlations)."""
-        from bayescore.compat import inference_data  # ArviZ is slow to import, and builders do without it
+        from bayescore.compat import inference_data  # xarray is slow to import, and builders do without it
 
         core = request.data
         groups, group_prior = check_groups(core), request.options["group_prior"]
@@ -610,7 +610,7 @@ class Collapsed(Sampler):
 
     def draw(self, request: Request) -> Any:
         """Return draws of beta, and of the factor g sigma_g (the sd of the effects), u_g (the effects) and icc_g."""
-        from bayescore.compat import inference_data  # ArviZ is slow to import, and builders do without it
+        from bayescore.compat import inference_data  # xarray is slow to import, and builders do without it
 
         grouping = check_one_factor(request.data)
         name, levels = grouping.name, grouping.levels

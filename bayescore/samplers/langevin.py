@@ -29,7 +29,7 @@ likelihood and a prior of long tails disagree.
 How a target plugs in
 ---------------------
 1. Write a compiled function (x, gradient, data) -> log density at x, which fills the gradient in x, shape (D,); `data`
-   is a named tuple in memory (`compiled.InMemory`).
+   is a named tuple in memory (`compiled.AtAddress`).
 2. Give `adaptive.run` a frame (`Frame`): it holds function and data, turns x into the parameters and back, and learns
    a better frame from draws. `Dense` is theta = center + L x for any compiled density of theta.
 

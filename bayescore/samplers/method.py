@@ -203,8 +203,8 @@ class Request:
         return spread_starts(target, self.chains, self.streams[-1])
 
     def idata(self, beta: FloatArray, statistics: dict[str, FloatArray]) -> Any:
-        """Return draws of the coefficients, shape (chains, draws, D), and sample_stats as InferenceData."""
-        from bayescore.compat import inference_data  # ArviZ is slow to import, and builders do without it
+        """Return draws of the coefficients, shape (chains, draws, D), and sample_stats as a tree."""
+        from bayescore.compat import inference_data  # xarray is slow to import, and builders do without it
 
         coords = {"feature": list(feature_names(self.data))}
         return inference_data({"posterior": {"beta": beta}, "sample_stats": statistics}, coords=coords, dims=DIMS)
@@ -266,7 +266,7 @@ class Sampler(ABC):
 
     @abstractmethod
     def draw(self, request: Request) -> Any:
-        """Return the draws as InferenceData: `beta` with dims (chain, draw, feature), and sample_stats."""
+        """Return the draws as a tree, or as PyMC does: `beta` with dims (chain, draw, feature), and sample_stats."""
 
 
 @dataclass(frozen=True, eq=False)

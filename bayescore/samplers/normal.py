@@ -224,7 +224,7 @@ class NormalSampler(Sampler):
         self, request: Request, draws: dict[str, FloatArray], predictor: Predictor, named: dict[str, Any]
     ) -> Any:
         """Return draws with their log densities, and attributes that say what they are of."""
-        from bayescore.compat import inference_data  # ArviZ is slow to import, and builders do without it
+        from bayescore.compat import inference_data  # xarray is slow to import, and builders do without it
 
         family, group_prior = check_family(request.family), request.options["group_prior"]
         priors = request.prior, group_prior, request.sd_prior

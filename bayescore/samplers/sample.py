@@ -5,7 +5,6 @@ The samplers that `sample` knows, and the one check that a sampler fits a likeli
 
 import json
 import time
-import warnings
 from collections.abc import Callable, Collection, Mapping
 from functools import wraps
 from importlib.metadata import version
@@ -33,7 +32,7 @@ from bayescore.samplers.nuts import NUTS
 from bayescore.samplers.polya_gamma import POLYA_GAMMA
 from bayescore.text import see
 from bayescore.types import WeightedData
-from bayescore.validation import RandomState, check_choice, check_integer, check_seed, one_seed
+from bayescore.validation import RandomState, check_choice, check_integer, check_seed, one_seed, warn
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -278,7 +277,7 @@ def sample(
     return _with_story(idata, request, chosen, taken)
 
 
-sampled = sample.__wrapped__  # type: ignore[attr-defined]
+sample_as_tree = sample.__wrapped__  # type: ignore[attr-defined]
 sample.__doc__ = (sample.__doc__ or "").replace("{samplers}", described()).replace("{options}", options_described())
 
 
@@ -373,9 +372,7 @@ def warn_unless_mixed(idata: Any, others: str) -> None:
         troubles.append(f"R-hat of {features[np.argmax(ratios)]} is {ratios.max():.3g}")
     if troubles:
         other = f", or sampler={others}" if others else ""
-        warnings.warn(
+        warn(
             f"the chains have not mixed, {' and '.join(troubles)}: take more draws, a larger thin{other}"
             f"{see('how-to/not-certified.md')}",
-            UserWarning,
-            stacklevel=4,
         )

@@ -598,8 +598,8 @@ def test_labels_that_alone_are_missing_stop_the_fit_before_work(rows, monkeypatc
 @pytest.mark.parametrize("error", [DataError, KeyboardInterrupt, MemoryError])
 def test_an_error_after_the_fit_has_the_fit(rows, error, monkeypatch):
     prior, sampled = bc.priors.Normal(0, 0.02), []
-    draw = route.sampled
-    monkeypatch.setattr(route, "sampled", lambda *given, **named: sampled.append(1) or draw(*given, **named))
+    draw = route.sample_as_tree
+    monkeypatch.setattr(route, "sample_as_tree", lambda *given, **named: sampled.append(1) or draw(*given, **named))
     if error is not DataError:
         prior = bc.priors.Normal(0, 2.5)
 

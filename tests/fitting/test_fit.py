@@ -169,7 +169,7 @@ def test_separated_rows_are_certified_under_the_default_prior():
 def refusing(monkeypatch, remedies):
     """Make the certificate refuse in turn for these reasons; return the arguments of each `sample`."""
     left, asked = list(remedies), []
-    certified, sampled = routes.Given.certify, routes.sampled
+    certified, sampled = routes.Given.certify, routes.sample_as_tree
 
     def certify(given, idata, core, max_draws):
         found = certified(given, idata, core, max_draws)
@@ -180,7 +180,7 @@ def refusing(monkeypatch, remedies):
         return sampled(core, **options)
 
     monkeypatch.setattr(routes.Given, "certify", certify)
-    monkeypatch.setattr(routes, "sampled", sample)
+    monkeypatch.setattr(routes, "sample_as_tree", sample)
     return asked
 
 
@@ -234,7 +234,7 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_bad_input_is_named_before_work_starts(rows, case, monkeypatch):
     (formula,), options, message = BAD[case][0] or ("clicked ~ age",), BAD[case][1], BAD[case][2]
-    monkeypatch.setattr(routes, "sampled", lambda *_, **__: pytest.fail("work started"))
+    monkeypatch.setattr(routes, "sample_as_tree", lambda *_, **__: pytest.fail("work started"))
     frame = rows.assign(minus=-1.0, zero=0.0)
     with pytest.raises((ValueError, TypeError), match=message):
         bc.fit(*((frame, None) if case == "no formula" else (formula, frame)), **options, progressbar=False)

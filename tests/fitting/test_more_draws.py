@@ -30,7 +30,7 @@ def grouped(n=2000, levels=8):
 def asking(monkeypatch, *remedies, errors=()):
     """Make the certificates of the first tries ask for these; those of the tries in `errors` raise them instead."""
     left, raised, asked, weighed = list(remedies), dict(errors), [], []
-    certified, sampled = route.Given.certify, route.sampled
+    certified, sampled = route.Given.certify, route.sample_as_tree
 
     def certify(given, idata, core, max_draws):
         weighed.append(max_draws)
@@ -44,7 +44,7 @@ def asking(monkeypatch, *remedies, errors=()):
         return sampled(core, **options)
 
     monkeypatch.setattr(route.Given, "certify", certify)
-    monkeypatch.setattr(route, "sampled", sample)
+    monkeypatch.setattr(route, "sample_as_tree", sample)
     return asked, weighed
 
 
@@ -116,14 +116,14 @@ def test_chains_that_hardly_move_end_with_the_last_certificate_and_its_advice(mo
 
 def test_where_chains_of_groups_hardly_move_fit_takes_nuts(monkeypatch):
     """No draws are taken that would not do; the story says so, and the certificate judges the draws of NUTS."""
-    samplers, drawn = [], route.sampled
+    samplers, drawn = [], route.sample_as_tree
     asking(monkeypatch, Remedy(Need.DRAWS, draws=25_900))
 
     def sample(core, *, sampler, nuts_sampler=None, **options):
         samplers.append((sampler, len(core)))
         return drawn(core, **options)  # by the default sampler, as NUTS takes a minute to compile
 
-    monkeypatch.setattr(route, "sampled", sample)
+    monkeypatch.setattr(route, "sample_as_tree", sample)
     fit = bc.fit("y ~ x + (1 + x | g)", grouped(), random_state=1, progressbar=False)
     assert [name for name, _ in samplers] == ["auto", "nuts"]
     assert samplers[1][1] == 2000  # all rows, as they are few
@@ -133,7 +133,7 @@ def test_where_chains_of_groups_hardly_move_fit_takes_nuts(monkeypatch):
 
 def test_nuts_after_an_update_takes_the_coreset_of_all_rows(monkeypatch):
     """Earlier rows are gone: the new ones alone were sampled, and certified as if they were all."""
-    rows, drawn, certified = grouped(), route.sampled, NewRows.certify
+    rows, drawn, certified = grouped(), route.sample_as_tree, NewRows.certify
     before = bc.fit("y ~ x + (1 | g)", rows[:1700], random_state=1, progressbar=False)
     samplers = []
 
@@ -146,7 +146,7 @@ def test_nuts_after_an_update_takes_the_coreset_of_all_rows(monkeypatch):
         remedy = Remedy(Need.DRAWS, draws=10**9)
         return found if len(samplers) > 1 else replace(found, level=Level.NOT_CERTIFIED, remedy=remedy, idata=None)
 
-    monkeypatch.setattr(route, "sampled", sample)
+    monkeypatch.setattr(route, "sample_as_tree", sample)
     monkeypatch.setattr(NewRows, "certify", certify)
     fit = before.update(rows[1700:], progressbar=False)
     assert samplers == [("auto", 2000), ("nuts", 2000)]
@@ -189,6 +189,6 @@ def test_an_error_of_the_first_try_is_raised_and_so_is_one_that_no_data_explain(
     asking(monkeypatch, Remedy(Need.DRAWS, draws=1500), errors={2: KeyError("a slip")})
     with pytest.raises(KeyError, match="a slip"):
         bc.fit("y ~ x", grouped(), random_state=1, progressbar=False)
-    monkeypatch.setattr(route, "sampled", fails)
+    monkeypatch.setattr(route, "sample_as_tree", fails)
     with pytest.raises(DataError, match="177 effects"):
         bc.fit("y ~ x", grouped(), random_state=1, progressbar=False)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from numba.core.errors import TypingError
 
 from bayescore.families.family import check_family
 from bayescore.models.groups.effects import summarise_effects
@@ -11,6 +12,7 @@ from bayescore.models.groups.marginal import (
     SampledArguments,
     SampledGroups,
     densities,
+    sampled_density,
 )
 from tests.models.grouped_rows import PRIORS, grouped
 
@@ -54,6 +56,15 @@ def test_gradients_are_those_of_values_and_of_all_groups_at_the_mode(target, the
     ends = [densities(theta[:5] + sign * step, chosen.data)[0] for sign in (1, -1)]
     slopes = densities(theta[:5], chosen.data)[1] @ step
     np.testing.assert_allclose((ends[0] - ends[1]) / 2.0, slopes, rtol=1e-3, atol=1e-6)
+
+
+def test_points_may_be_in_any_order_of_memory(target, theta):
+    whole = SampledGroups.of(target, N_GROUPS).data
+    found, expected = densities(np.asfortranarray(theta), whole), densities(theta, whole)
+    np.testing.assert_array_equal(found[0], expected[0])
+    np.testing.assert_array_equal(found[1], expected[1])
+    with pytest.raises(TypingError, match="a density takes contiguous arrays of float64"):
+        sampled_density(np.asfortranarray(theta)[0], np.empty(theta.shape[1]), whole)
 
 
 def test_a_cubic_serves_small_groups_of_large_effects():

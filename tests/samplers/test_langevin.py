@@ -38,7 +38,6 @@ def _skewed(x, gradient, _data):
     return 3.0 * x[0] - math.exp(x[0])
 
 
-NORMAL, SKEWED = _normal, _skewed
 MEAN, SD = 0.922784335098467, 0.628473  # of log Gamma(3): digamma(3), sqrt(trigamma(3))
 
 
@@ -47,9 +46,6 @@ def _long_tailed(x, gradient, _data):
     """The density of Student's t with three degrees of freedom."""
     gradient[0] = -4.0 * x[0] / (3.0 + x[0] * x[0])
     return -2.0 * math.log1p(x[0] * x[0] / 3.0)
-
-
-LONG_TAILED = _long_tailed
 
 
 def run(own, start, n, step, *, thin=1, iteration=-1, rays=()):
@@ -63,12 +59,12 @@ def run(own, start, n, step, *, thin=1, iteration=-1, rays=()):
 def test_a_quarter_turn_draws_independently_from_a_normal_density():
     """With h = pi / 2 a draw is the momentum itself, and all are accepted."""
     step = langevin.StepSize(math.log(math.pi / 2), 1, math.inf)
-    segment, (last, log_h, mean) = run(NORMAL, np.full(3, 9.0), 50, step)
+    segment, (last, log_h, mean) = run(_normal, np.full(3, 9.0), 50, step)
     np.testing.assert_allclose(segment.draws, np.random.default_rng(0).standard_normal((50, 1, 3))[:, 0], atol=1e-14)
     np.testing.assert_allclose(segment.acceptance, 1.0)
     np.testing.assert_array_equal(last, segment.draws[-1])
     assert log_h == pytest.approx(mean)
-    adapted, (_, log_h, _) = run(NORMAL, np.zeros(3), 200, step._replace(log_h=-2.0), iteration=0)
+    adapted, (_, log_h, _) = run(_normal, np.zeros(3), 200, step._replace(log_h=-2.0), iteration=0)
     assert log_h == pytest.approx(math.log(math.pi / 2))
     assert (np.abs(adapted.acceptance - 1.0) < 1e-12).all()
 
@@ -78,10 +74,10 @@ def test_stretches_keep_a_long_tail_and_leave_it_at_once():
     """Kolmogorov and Smirnov's test of every tenth draw. Control: a vector that is no unit vector."""
     step = langevin.StepSize(-1.0, 1, math.inf)
     for ray, good in ((1.0, True), (2.0, False)):
-        draws = run(LONG_TAILED, np.array([1e4]), 40_000, step, thin=4, rays=[[ray]])[0].draws[:, 0]
+        draws = run(_long_tailed, np.array([1e4]), 40_000, step, thin=4, rays=[[ray]])[0].draws[:, 0]
         assert (stats.kstest(draws[100::10], stats.t(3.0).cdf).pvalue > 1e-6) == good
         assert (np.abs(draws[100:]) < 1e3).all()
-    still = run(LONG_TAILED, np.array([1e4]), 1000, step, thin=4)[0].draws[:, 0]
+    still = run(_long_tailed, np.array([1e4]), 1000, step, thin=4)[0].draws[:, 0]
     assert (np.abs(still) > 9e3).all()  # what steps alone do
 
 
@@ -152,14 +148,14 @@ def off(draws):
 @pytest.mark.parametrize("steps", [1, 2])
 def test_the_kernel_draws_from_a_skewed_density_and_a_wrong_energy_does_not(steps):
     """Mean and sd within 5.5 standard errors, 4e-8 each; of a kernel without a half kick they must be off."""
-    segment, _ = run(SKEWED, np.zeros(1), 40_000, langevin.StepSize(math.log(0.6), steps, 2.0))
+    segment, _ = run(_skewed, np.zeros(1), 40_000, langevin.StepSize(math.log(0.6), steps, 2.0))
     assert off(segment.draws) < 5.5
     rng = np.random.default_rng(0)
     assert off(_wrong(rng.standard_normal((40_000, 1)), rng.random(40_000), 0.6)) > 5.5
 
 
 def test_a_point_without_density_is_rejected():
-    segment, (last, *_) = run(SKEWED, np.array([1.0]), 20, langevin.StepSize(math.log(1.5), 1, math.inf))
+    segment, (last, *_) = run(_skewed, np.array([1.0]), 20, langevin.StepSize(math.log(1.5), 1, math.inf))
     assert np.isfinite(segment.draws).all()
     assert langevin.acceptance(math.nan) == langevin.acceptance(-math.inf) == 0.0
     assert np.isfinite(last).all()

@@ -55,7 +55,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bayescore.compiled import StoredDensity, evaluate_stored, in_memory, jit, jit_inner, jit_inner_sums
+from bayescore.compiled import StoredDensity, at_address, evaluate_stored, jit, jit_inner, jit_inner_sums
 from bayescore.families import Family
 from bayescore.models.groups.rows import Curvature, JointRows
 from bayescore.models.posterior import prior_terms
@@ -524,11 +524,11 @@ class Means(NamedTuple):
         """Return them with sigma_0 and beta of a point, shape (D,)."""
         first = a.sizes[0, 0] * a.sizes[0, 1]
         beta = point[first : first + len(self.beta)].copy()
-        return self._replace(log_sds=_log_sds(point[None], in_memory(self), a)[0], beta=beta)
+        return self._replace(log_sds=_log_sds(point[None], at_address(self), a)[0], beta=beta)
 
     def log_determinant(self, points: FloatArray, a: JointArguments) -> FloatArray:
         """Return that of the map to points, shape (n, D), but for a constant: frames of any sigma_0 agree on it."""
-        log_sds = _log_sds(points, in_memory(self), a)
+        log_sds = _log_sds(points, at_address(self), a)
         return np.asarray(0.5 * np.log1p(self.information * np.exp(2.0 * log_sds)).sum(axis=1))
 
 
@@ -693,7 +693,7 @@ class MovedArguments(NamedTuple):
     @classmethod
     def of(cls, means: Means, arguments: JointArguments) -> "MovedArguments":
         """Return those of points whose means are moved, in memory."""
-        return in_memory(cls(means, arguments, StoredDensity.of(joint_density, arguments)))
+        return at_address(cls(means, arguments, StoredDensity.of(joint_density, arguments)))
 
 
 @jit

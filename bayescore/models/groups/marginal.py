@@ -50,7 +50,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg
 
-from bayescore.compiled import StoredDensity, evaluate_stored, in_memory, jit, jit_inner
+from bayescore.compiled import StoredDensity, at_address, evaluate_stored, jit, jit_inner
 from bayescore.data.coreset import Coreset
 from bayescore.data.passes import TILE
 from bayescore.families import Family
@@ -124,7 +124,7 @@ class CollapsedArguments(NamedTuple):
             slope=np.ascontiguousarray(self.slope[at]),
             counts=np.append(counts, 1.0),
         )
-        return in_memory(some)
+        return at_address(some)
 
 
 @jit_inner
@@ -582,7 +582,7 @@ class CollapsedTarget:
             np.ascontiguousarray(effects.slope),
             np.ones(self.n_groups + 1),
         )
-        return in_memory(fields)
+        return at_address(fields)
 
     def mode(self) -> Mode:
         """Return the mode by finer quadrature than samplers need, and the Hessian by differences of gradients."""
@@ -674,7 +674,7 @@ class SampledArguments(NamedTuple):
     @classmethod
     def of(cls, arguments: CollapsedArguments, rest: Remainder) -> "SampledArguments":
         """Return those of a sample's arguments, in memory."""
-        return in_memory(cls(rest, StoredDensity.of(collapsed_density, arguments)))
+        return at_address(cls(rest, StoredDensity.of(collapsed_density, arguments)))
 
 
 @jit
@@ -697,8 +697,8 @@ def sampled_density(theta: FloatArray, gradient: FloatArray, sampled: SampledArg
 
 def densities(theta: FloatArray, sampled: SampledArguments) -> tuple[FloatArray, FloatArray]:
     """Return log densities at draws, shape (S,), and their gradients, (S, p + 1)."""
-    gradients = np.empty(theta.shape)
-    values = [sampled_density(at, slope, sampled) for at, slope in zip(np.array(theta), gradients, strict=True)]
+    points, gradients = np.ascontiguousarray(theta), np.empty(theta.shape)
+    values = [sampled_density(at, slope, sampled) for at, slope in zip(points, gradients, strict=True)]
     return np.array(values), gradients
 
 
