@@ -153,7 +153,7 @@ def fit_proposals(density: BentDensity, mode: SdMode, rng: np.random.Generator) 
     return made[-1], points[rng.choice(len(w), size=64, p=w)], thin
 
 
-class _Rows(NamedTuple):
+class _SigmaArguments(NamedTuple):
     """What `_rows_density` takes after the point and the gradient."""
 
     columns: FloatArray  # of X, shape (D, n)
@@ -165,7 +165,7 @@ class _Rows(NamedTuple):
 
 
 @jit_sums
-def _rows_density(theta: FloatArray, gradient: FloatArray, rows: _Rows) -> float:
+def _rows_density(theta: FloatArray, gradient: FloatArray, rows: _SigmaArguments) -> float:
     """Return the log density of coefficients and log sigma, and write its gradient."""
     weights = rows.weights
     D = theta.size - 1
@@ -252,7 +252,7 @@ class NormalSampler(Sampler):
             mode, factor = mode_and_factor(posterior(rows, Gaussian(sd), request.prior))
             sd = math.sqrt(float(rows.weights @ rows.with_offset(rows.X @ mode) ** 2) / weight)
         arguments, prior = request.target().arguments(), request.prior
-        data = _Rows(arguments.columns, arguments.weights, arguments.offset, prior.parts(D), *sd_prior.table)
+        data = _SigmaArguments(arguments.columns, arguments.weights, arguments.offset, prior.parts(D), *sd_prior.table)
         center, scale = np.append(mode, math.log(sd)), np.zeros((D + 1, D + 1))
         scale[:D, :D], scale[D, D] = factor, math.sqrt(0.5 / weight)
         noise = np.random.default_rng(request.streams[-1]).standard_normal((request.chains, D + 1))
