@@ -16,6 +16,7 @@ from .estimators import CoresetLogisticRegression as CoresetLogisticRegression
 from .estimators import CoresetProbitRegression as CoresetProbitRegression
 from .fitting import Fit as Fit
 from .fitting import fit as fit
+from .fitting import last_fit as last_fit
 from .fitting import read_fit as read_fit
 from .models.modes import find_map as find_map
 from .models.modes import find_mle as find_mle

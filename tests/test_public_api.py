@@ -20,7 +20,8 @@ NAMESPACES = {name: getattr(bc, name) for name in bc.__all__ if inspect.ismodule
 PUBLIC = {name: getattr(bc, name) for name in bc.__all__ if name not in NAMESPACES} | {
     f"{room}.{name}": getattr(module, name) for room, module in NAMESPACES.items() for name in module.__all__
 }
-CALLED = {name: thing for name, thing in PUBLIC.items() if callable(thing) and not inspect.isclass(thing)}
+FUNCTIONS = {name: thing for name, thing in PUBLIC.items() if callable(thing) and not inspect.isclass(thing)}
+CALLED = {name: thing for name, thing in FUNCTIONS.items() if inspect.signature(thing).parameters}
 WITHOUT_EXAMPLE = {f"datasets.load_{name}": "downloads" for name in ("chemreact", "covtype", "webspam")}
 # None: the cached download, the method that fits the formula
 NONE_IS_MEANT = {f"datasets.load_{name}" for name in ("chemreact", "covtype", "webspam")} | {"stream"}
@@ -60,8 +61,8 @@ NAMED = {
 
 
 TOP = (
-    "fit Fit read_fit build_coreset all_rows Coreset read_coreset stream StreamingCoreset read_stream sample certify "
-    "Certificate compare_posteriors loo_compare log_evidence weighted_potential model find_map find_mle "
+    "fit Fit last_fit read_fit build_coreset all_rows Coreset read_coreset stream StreamingCoreset read_stream sample "
+    "certify Certificate compare_posteriors loo_compare log_evidence weighted_potential model find_map find_mle "
     "CoresetLogisticRegression CoresetProbitRegression"
 )
 

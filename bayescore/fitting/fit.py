@@ -11,7 +11,8 @@ Reference: Gelman et al. (2013), Bayesian Data Analysis, third edition, section 
 for Nonresponse in Surveys.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -198,15 +199,8 @@ def fit(
         return _pooled(found, [_given(*pair, intercept, label) for pair in pairs[1:]], **beside)
     if not clustered:
         return found
-    try:
+    with _kept(lambda: found, "the fit, whose cluster_robust does not sample again"):
         return found.cluster_robust(cluster, strata=strata)
-    except (Exception, KeyboardInterrupt) as error:
-        error.fit = found  # type: ignore[union-attr]
-        error.add_note(
-            "The fit was made, and only its cluster-robust spread is missing: it is the attribute fit of this error "
-            "(in a session sys.last_value.fit), whose cluster_robust does not sample again"
-        )
-        raise
 
 
 def fit_given(
@@ -241,8 +235,55 @@ def fit_given(
         given.check_names(prior, response=_response(family))
     arguments: dict[str, Any] = {"in_design": in_design, "group_prior": group_prior, "options": options}
     route = Route(given, family, prior, seed, max_seconds, **arguments)
-    route.run()
+    with _kept(lambda: fit_of_route(route.ended()), "what was finished", route.leaves):
+        route.run()
     return fit_of_route(route)
+
+
+_LAST: list[Callable[[], Fit]] = []  # how to make a fit of what the last call of `fit` had finished, if it did not end
+
+
+@contextmanager
+def _kept(
+    finished: Callable[[], Fit], what: str, leaves: Callable[[BaseException], bool] = lambda _: True
+) -> Iterator[None]:
+    """Keep what is finished for `last_fit` where the body is interrupted or fails, if the error leaves anything."""
+    _LAST.clear()
+    try:
+        yield
+    except (Exception, KeyboardInterrupt) as error:
+        if leaves(error):
+            _LAST[:] = [finished]
+            error.add_note(f"bc.last_fit() returns {what}")
+        raise
+
+
+def last_fit() -> Fit:
+    """Return what the last call of `fit` had finished when it was interrupted, as by Ctrl-C, or failed.
+
+    Draws that were not yet checked against the rows are "not certified"; `Fit.from_draws` checks them. Where a later
+    try was interrupted, draws and certificate are those before it. Where only the coreset was finished, it is sampled
+    and certified now. Of a fit to be cluster-robust it is the fit with the model's own spread.
+
+    Returns
+    -------
+    Fit
+
+    Raises
+    ------
+    DataError
+        If the last call of `fit` in this process ended well, or had finished nothing.
+
+    Examples
+    --------
+    >>> import bayescore as bc
+    >>> bc.last_fit()  # after Ctrl-C a fit
+    Traceback (most recent call last):
+    bayescore.validation.DataError: no call of fit was interrupted after it had finished a coreset; call fit
+    """
+    if not _LAST:
+        raise DataError("no call of fit was interrupted after it had finished a coreset; call fit")
+    return _LAST[0]()
 
 
 def _tables(formula: Any, data: Any) -> list[tuple[Any, Any]]:

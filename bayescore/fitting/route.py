@@ -600,6 +600,19 @@ class Route:
         self.settle()
         self.keep()
 
+    def leaves(self, error: BaseException) -> bool:
+        """Whether a run that an error ended has finished what `ended` goes on from; a failure comes again."""
+        return self.drawn is not None or ("core" in vars(self) and isinstance(error, KeyboardInterrupt))
+
+    def ended(self) -> "Route":
+        """Return the route after a run that was interrupted; its coreset is sampled where it has no draws."""
+        if self.drawn is None:
+            self.settle()
+            self.keep()
+        elif "certificate" not in vars(self):
+            self.certificate = refused(self.drawn, "The run was interrupted before the draws were checked.")
+        return self
+
     def _instead(self, error: Exception) -> None:
         """Take all rows in place of a build that failed; raise if they would be too many, or take too long."""
         known = check_family(self.family or "logistic", seek=True)
@@ -663,8 +676,10 @@ class Route:
                 if why:
                     self.sample(why)
                 self.certify(strict=LOST)
-            except LOST as error:
+            except BaseException as error:
                 self.core, self.drawn, self.certificate = last
+                if not isinstance(error, LOST):
+                    raise
                 self._stop(f"the next try failed, and draws and certificate are those before it: {error}")
                 return
 

@@ -36,6 +36,7 @@ CALLS = {
     "find_map": "bc.find_map(core)",
     "find_mle": "bc.find_mle(core)",
     "fit": "fit",
+    "last_fit": "last_fit()",
     "log_evidence": "bc.log_evidence(core, prior=bc.priors.Normal(0, 2.5), **given)",
     "loo_compare": 'bc.loo_compare({"a": fit, "b": flat}, progressbar=False)',
     "model": "bc.model(core)",
@@ -88,6 +89,14 @@ CALLS = {
     "StreamingCoreset.save": 'stream.save("again")',
 }
 RUN = """
+def last_fit():
+    from bayescore.fitting import route
+    certify, route.Given.certify = route.Given.certify, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
+    try:
+        bc.fit("y ~ x", rows, **short, **given)
+    except KeyboardInterrupt:
+        route.Given.certify = certify
+    return bc.last_fit()
 def potential():
     with pm.Model():
         return bc.weighted_potential("loglik", core, pm.Normal("beta", 0, 2.5, shape=core.n_features))

@@ -596,7 +596,7 @@ def test_labels_that_alone_are_missing_stop_the_fit_before_work(rows, monkeypatc
 
 
 @pytest.mark.parametrize("error", [DataError, KeyboardInterrupt, MemoryError])
-def test_an_error_after_the_fit_has_the_fit(rows, error, monkeypatch):
+def test_an_error_after_the_fit_leaves_the_fit(rows, error, monkeypatch):
     prior, sampled = bc.priors.Normal(0, 0.02), []
     draw = route.sample_as_tree
     monkeypatch.setattr(route, "sample_as_tree", lambda *given, **named: sampled.append(1) or draw(*given, **named))
@@ -609,8 +609,8 @@ def test_an_error_after_the_fit_has_the_fit(rows, error, monkeypatch):
         monkeypatch.setattr(clusters, "cluster_sums", sums)
     with pytest.raises(error, match="the prior says so much" if error is DataError else None) as caught:
         bc.fit("passed ~ size", rows, cluster="school", prior=prior, **QUIET)
-    assert "the attribute fit of this error" in caught.value.__notes__[0]
-    fit = caught.value.fit
+    assert caught.value.__notes__ == ["bc.last_fit() returns the fit, whose cluster_robust does not sample again"]
+    fit = bc.last_fit()
     monkeypatch.undo()
     assert fit.level == "certified"
     assert fit.spread == ""
