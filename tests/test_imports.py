@@ -6,6 +6,7 @@ import sys
 import pytest
 
 import bayescore as bc
+from bayescore import compat
 
 SLOW = ("arviz", "matplotlib", "pymc", "pytensor", "xarray")
 
@@ -26,9 +27,27 @@ def test_neither_plots_nor_pymc_are_imported_to_begin_with(work):
 
 
 def test_the_check_notices_what_is_imported():
-    code = f"import bayescore as bc; bc.certify\nimport sys\nprint(*sorted({set(SLOW)} & set(sys.modules)))"
+    assert imported("bc.certify") == ["xarray"]
+
+
+FIT = "fit = bc.fit(np.arange(400.0)[:, None], np.arange(400) % 3 == 0, random_state=1, progressbar=False)"
+
+
+@pytest.mark.parametrize("then", ["fit", "fit.summary()", "repr(fit)", "fit.save('model')"])
+def test_a_fit_imports_neither_arviz_nor_plots(then, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert imported(f"{FIT}; {then}") == ["xarray"]
+
+
+def test_draws_that_are_handed_over_are_the_installed_arvizs():
+    assert ("arviz" in imported(f"{FIT}; fit.idata")) != compat.ARVIZ_1
+
+
+def imported(work):
+    """Return what is slow to import and was imported for some work."""
+    code = f"import numpy as np, bayescore as bc; {work}\nimport sys\nprint(*sorted({set(SLOW)} & set(sys.modules)))"
     found = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True)
-    assert "arviz" in found.stdout.split()
+    return found.stdout.split()
 
 
 def test_names_are_those_of_the_stub_and_of_no_others():

@@ -306,12 +306,14 @@ class NormalSampler(Sampler):
 
         Log sds move with log sigma as in the normal distribution that the mode has.
         """
+        from bayescore.compat import as_xarray  # xarray is slow to import, and builders do without it
+
         groups = check_groups(request.data)
         sampler = COLLAPSED if one_intercept(groups) else JOINT
         asked = {name: option for name, option in request.options.items() if name in sampler.options}
         idata = sampler.draw(replace(request, sd_prior=None, options=sampler.checked_options(asked)))
         del idata["sample_stats"]["lp"]  # of other parameters
-        source, rng = idata["posterior"], np.random.default_rng(request.streams[-1].spawn(1)[0])
+        source, rng = as_xarray(idata["posterior"]), np.random.default_rng(request.streams[-1].spawn(1)[0])
         log_se, sd_given = math.sqrt(mode.covariance[0, 0]), float(check_family(request.family).unit)
         log_sd = mode.point[0] + log_se * rng.standard_normal((request.chains, request.draws))
         source["sigma"] = (("chain", "draw"), np.exp(log_sd))
@@ -324,6 +326,7 @@ class NormalSampler(Sampler):
             if (icc := f"icc_{group.name}") in source:
                 correlation = intraclass_correlation(source[name].values, source["sigma"].values ** 2)
                 source[icc] = source[icc].copy(data=correlation)
+        idata["posterior"] = source
         tell_groups(idata, groups, request.options["group_prior"], sorted(json.loads(source.attrs["effects_of"])))
         return idata
 

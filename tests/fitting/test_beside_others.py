@@ -8,11 +8,11 @@ import pandas as pd
 import pytest
 
 import bayescore as bc
-from bayescore import compat
 from bayescore.diagnostics.certificate.estimates import bare_table
 from bayescore.diagnostics.results import Level
 from bayescore.samplers.posterior import of_own_model, read_posterior
 from bayescore.samplers.summaries import DataUnits
+from tests.arviz_draws import inference_data
 
 # Motor Trend, 1974; R's data set mtcars (Henderson and Velleman 1981, Biometrics 37)
 MPG = [21, 21, 22.8, 21.4, 18.7, 18.1, 14.3, 24.4, 22.8, 19.2, 17.8, 16.4, 17.3, 15.2, 10.4, 10.4, 14.7, 32.4, 30.4,
@@ -35,7 +35,7 @@ def at_the_mle(formula):
     flat = normals.reshape(-1, core.n_features)
     normals = (flat @ np.linalg.inv(np.linalg.cholesky(np.cov(flat, rowvar=False)).T)).reshape(normals.shape)
     draws = mode.beta + SMALL * normals @ mode.factor.T
-    idata = of_own_model(compat.inference_data({"posterior": {"beta": draws}}), core)
+    idata = of_own_model(inference_data({"posterior": {"beta": draws}}), core)
     refused = bc.Certificate(
         Level.NOT_CERTIFIED, "", bare_table(read_posterior(idata, "idata"), DataUnits(core.design))
     )
@@ -83,7 +83,7 @@ def test_averages_are_those_of_bambis_interpret_at_the_same_draws():
         one = {"device": ["device_dim"], "age:device": ["age:device_dim"]}
         draws = {"Intercept": coef[..., 0], "age": coef[..., 1], "device": coef[..., 2:3], "age:device": coef[..., 3:]}
         coords = {"device_dim": ["tablet"], "age:device_dim": ["tablet"]}
-        idata = compat.inference_data({"posterior": draws}, coords=coords, dims=one)
+        idata = inference_data({"posterior": draws}, coords=coords, dims=one)
         contrast = bambi.interpret.comparisons(model, idata, contrast={"device": ["phone", "tablet"]}, average_by=True)
         slopes = bambi.interpret.slopes(model, idata, wrt="age", average_by="device")
     contrast, slopes = (getattr(found, "summary", found) for found in (contrast, slopes))

