@@ -64,6 +64,8 @@ def missing_sections(thing: Any) -> list[str]:
             needed.remove("Parameters")
         if not checks(thing):
             needed.remove("Raises")
+    elif not inspect.signature(thing).parameters:
+        needed.remove("Parameters")
     return ["summary"] * (not found["Summary"]) + [section for section in needed if not found[section]]
 
 

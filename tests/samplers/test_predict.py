@@ -9,6 +9,7 @@ import pytest
 from scipy import sparse
 
 import bayescore as bc
+from bayescore.compat import as_xarray, with_groups
 from bayescore.families.family import FAMILIES
 from bayescore.samplers import predict
 from bayescore.samplers.predict import log_predictive
@@ -22,7 +23,8 @@ def rows_and_posterior(family, sd, n_rows=3000):
     idata.posterior.attrs["family"] = family
     X = 2.0 * np.random.default_rng(1).normal(size=(n_rows, 3))
     core = bc.all_rows(X, np.arange(n_rows) % 2, family=family, progressbar=False)
-    return X, idata, fit_of(idata.assign_coords(feature=list(core.feature_names)), core)
+    named = as_xarray(idata["posterior"]).assign_coords(feature=list(core.feature_names))
+    return X, idata, fit_of(with_groups(idata, {"posterior": named}), core)
 
 
 def every_draw(idata, X):
