@@ -41,10 +41,9 @@ def _arviz() -> Any:
 
 
 def is_inference_data(value: object) -> bool:
-    """Whether `value` is what an ArviZ keeps posteriors in."""
-    return isinstance(value, xr.DataTree) or (
-        not ARVIZ_1 and "arviz" in sys.modules and isinstance(value, _arviz().InferenceData)
-    )
+    """Whether `value` is what an ArviZ keeps posteriors in; an ArviZ that nobody imported has made none."""
+    of_0_23 = () if ARVIZ_1 else getattr(sys.modules.get("arviz"), "InferenceData", ())  # ArviZ 1 warns of the name
+    return isinstance(value, (xr.DataTree, of_0_23))
 
 
 def inference_data(

@@ -5,14 +5,14 @@ The samplers that `sample` knows, and the one check that a sampler fits a likeli
 
 import json
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from functools import wraps
 from importlib.metadata import version
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import numpy as np
 
-from bayescore.compiled import available_cores
+from bayescore.compiled import F, available_cores
 from bayescore.data.coreset import Coreset, feature_names, own_family
 from bayescore.data.design import one_intercept
 from bayescore.families.family import check_family
@@ -33,8 +33,6 @@ from bayescore.samplers.polya_gamma import POLYA_GAMMA
 from bayescore.text import see
 from bayescore.types import WeightedData
 from bayescore.validation import RandomState, check_choice, check_integer, check_seed, one_seed, warn
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 AUTO = "auto"
 # the general ones first: messages name them last
