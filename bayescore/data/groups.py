@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -27,6 +28,7 @@ GROUP = "group"  # what groups are called that come as an array without a name
 MISSING_GROUP = -2  # code of a missing entry, in rows that are left out later
 # dimensions and variables of posteriors, where effects have a dimension of their factor's name
 _TAKEN = frozenset(("chain", "draw", "__sample__", "feature", "beta", "coef"))
+_SPREAD = 8  # numbers for each level, up to which a table of them all is small
 MISSING_HINT = "drop such rows (missing='drop'), or give them a level of their own, such as 'unknown'"
 
 
@@ -59,11 +61,18 @@ class Grouper:
 
         Missing entries are `MISSING_GROUP` if `drop`. Else they, with `hint`, and unknown levels raise `RowError`.
         """
-        name = self.grouping.name
-        plain = values(column, name)
-        coded = plain if pa.types.is_dictionary(plain.type) else plain.dictionary_encode()
-        which = coded.indices.fill_null(len(coded.dictionary)).to_numpy(zero_copy_only=False)
-        codes: IntArray = np.append(self.places(coded.dictionary), MISSING_GROUP)[which]
+        plain = values(column, self.grouping.name)
+        if self._by_number is not None and plain.type == self.table.type:
+            least, table = self._by_number
+            # what is below is beyond the end too, as a number without a sign
+            which = (plain.fill_null(least).to_numpy(zero_copy_only=False) - least).view(np.uint64)
+            codes: IntArray = table[np.minimum(which, np.uint64(len(table) - 1))]
+            if plain.null_count:
+                codes[plain.is_null().to_numpy(zero_copy_only=False)] = MISSING_GROUP
+        else:
+            coded = plain if pa.types.is_dictionary(plain.type) else plain.dictionary_encode()
+            which = coded.indices.fill_null(len(coded.dictionary)).to_numpy(zero_copy_only=False)
+            codes = np.append(self.places(coded.dictionary), MISSING_GROUP)[which]
         if not drop and (row := _first(codes == MISSING_GROUP)) is not None:
             raise RowError(
                 f"{self.where} is missing in {int((codes == MISSING_GROUP).sum())} of rows {start} to "
@@ -73,6 +82,21 @@ class Grouper:
         if not self.new and (row := _first(codes == NO_GROUP)) is not None:
             raise RowError(f"{self.unknown(plain[row].as_py())}, in row {start + row}", start + row)
         return codes
+
+    @cached_property
+    def _by_number(self) -> tuple[np.int64, IntArray] | None:
+        """The least level, and codes of it and the numbers that follow, if levels are numbers close together.
+
+        Arrow makes its hash table of all levels anew for each block, which takes longer than its rows.
+        """
+        if self.table.type != pa.int64():
+            return None
+        levels = self.table.to_numpy()
+        if (reach := int(levels.max()) - int(levels.min())) > _SPREAD * len(levels):
+            return None
+        table = np.full(reach + 2, NO_GROUP)  # the last is of all other numbers
+        table[levels - levels.min()] = np.arange(len(levels))
+        return levels.min(), table
 
     def places(self, levels: pa.Array) -> IntArray:
         """Return the places of distinct values among the levels, `NO_GROUP` for others."""
