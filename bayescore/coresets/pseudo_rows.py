@@ -73,7 +73,7 @@ from bayescore.compiled import jit
 from bayescore.data.passes import TILE
 from bayescore.families import Family
 from bayescore.models.laplace import LaplaceApproximation
-from bayescore.models.posterior import WIDE_ROWS, Derivatives
+from bayescore.models.posterior import Derivatives, weighted_gram
 from bayescore.types import NO_ROW, FloatArray, LabelArray, WeightedData, read_only
 
 N_NODES = 9
@@ -143,23 +143,16 @@ class GaussianDensity:
         The value is left at 0: pseudo-rows meet the log-likelihood up to a constant.
         """
         score, curvature, _, _ = self.derivatives(rows) if curvatures is None else curvatures
-        D = rows.n_features
-        precision, scratch = np.zeros((D, D)), np.empty((min(len(rows), WIDE_ROWS), D))
-        gradient = score @ rows.X
-        for start in range(0, len(rows), WIDE_ROWS):
-            part = rows.X[start : start + WIDE_ROWS]
-            curves = curvature[start : start + WIDE_ROWS, None]
-            scaled = np.multiply(part, np.sqrt(np.abs(curves)), out=scratch[: len(part)])
-            precision += scaled.T @ scaled
-            if (convex := curves[:, 0] < 0.0).any():  # of a likelihood that is not log-concave
-                precision -= 2.0 * scaled[convex].T @ scaled[convex]
-        return Derivatives(0.0, gradient, precision)
+        return Derivatives(0.0, score @ rows.X, weighted_gram(rows.X, curvature))
 
 
 FARTHEST = 6.0  # offset: beyond it a row has hardly any curvature left
 
 
 _GRID = np.linspace(-FARTHEST, FARTHEST, 97)
+
+
+_REACHES = (8, 20, 48)  # of points on either side of 0 that are tried, one after the other
 
 
 _MOST_STEPS, _STILL = 60, 1e-13  # within a cell of the grid
@@ -206,17 +199,25 @@ class Solved(NamedTuple):
     sign: FloatArray
 
 
+def _of_sides(offset: FloatArray, sd: FloatArray, family: Family) -> tuple[FloatArray, FloatArray]:
+    """Return E s, E c and E l''' of successes, and of failures, at offsets, shape (3, *offset.shape) each."""
+    eta, spread = family.center + offset.ravel(), np.broadcast_to(sd, offset.shape).ravel()
+
+    def of_side(side: int) -> FloatArray:
+        labels = np.full(offset.size, side, dtype=np.int8)
+        return averages(eta, spread, labels, family)[:3].reshape(3, *offset.shape)
+
+    successes = of_side(1)
+    if family.symmetric and offset.ndim == 2 and (offset == -offset[:, ::-1]).all():  # a grid: its mirror image
+        return successes, successes[:, :, ::-1] * np.array([-1.0, 1.0, -1.0])[:, None, None]
+    return successes, of_side(-1)
+
+
 def _counts(
     wanted: Wanted, size: FloatArray, offset: FloatArray, family: Family
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return successes, failures and what the third derivative is over `wanted`, of the shape of `offset`."""
-    sd = np.broadcast_to(np.sqrt(wanted.variance / size), offset.shape).ravel()
-    (s, c, third, _), (s_, c_, third_, _) = (
-        averages(family.center + offset.ravel(), sd, np.full(offset.size, side, dtype=np.int8), family).reshape(
-            4, *offset.shape
-        )
-        for side in (1, -1)
-    )
+    (s, c, third), (s_, c_, third_) = _of_sides(offset, np.sqrt(wanted.variance / size), family)
     pull, cross = np.sqrt(size) * wanted.score, s * c_ - s_ * c
     a, b = (pull * c_ - s_ * size) / cross, (s * size - pull * c) / cross
     return a, b, (a * third + b * third_) / size**1.5 - wanted.third
@@ -277,16 +278,21 @@ def _offsets(wanted: Wanted, size: FloatArray, family: Family) -> tuple[FloatArr
 
     The miss is 0 where it is met and infinite where the score cannot be.
     """
-    column = Wanted(*(value[:, None] for value in wanted))
-    a, b, over = _counts(column, size[:, None], np.tile(_GRID, (len(size), 1)), family)
-    miss = np.where((a >= 0.0) & (b >= 0.0), np.abs(over), np.inf)
-    within = np.isfinite(miss[:, :-1]) & np.isfinite(miss[:, 1:])
-    crossing = within & ((over[:, :-1] <= 0.0) != (over[:, 1:] <= 0.0))
-    crosses = crossing.any(axis=1)
-    low = _GRID[np.where(crossing, np.abs(_GRID[:-1] + _GRID[1:]), np.inf).argmin(axis=1)]
-    offset, least = _GRID[miss.argmin(axis=1)], miss.min(axis=1)
-    offset[crosses] = _crossing(wanted.take(crosses), size[crosses], low[crosses], family)
-    least[crosses] = 0.0
+    offset, least, left = np.zeros(len(size)), np.full(len(size), np.inf), np.arange(len(size))
+    for reach in _REACHES:  # most have one near 0
+        grid, part = _GRID[len(_GRID) // 2 - reach : len(_GRID) // 2 + reach + 1], wanted.take(left)
+        column = Wanted(*(value[:, None] for value in part))
+        a, b, over = _counts(column, size[left, None], np.tile(grid, (len(left), 1)), family)
+        miss = np.where((a >= 0.0) & (b >= 0.0), np.abs(over), np.inf)
+        within = np.isfinite(miss[:, :-1]) & np.isfinite(miss[:, 1:])
+        crossing = within & ((over[:, :-1] <= 0.0) != (over[:, 1:] <= 0.0))
+        low = grid[np.where(crossing, np.abs(grid[:-1] + grid[1:]), np.inf).argmin(axis=1)]
+        offset[left], least[left], crosses = grid[miss.argmin(axis=1)], miss.min(axis=1), crossing.any(axis=1)
+        some = left[crosses]
+        offset[some], least[some] = _crossing(part.take(crosses), size[some], low[crosses], family), 0.0
+        left = left[~crosses]
+        if not len(left):
+            break
     return offset, least
 
 
