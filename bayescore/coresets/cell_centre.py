@@ -37,16 +37,16 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from bayescore.compiled import jit
-from bayescore.coresets.cells import BlockSums, CellPosterior, CellSums, block_sums, sums_of, total
+from bayescore.compiled import jit, jit_inner
+from bayescore.coresets.cells import BlockSums, CellPosterior, CellRows, CellSums, block_sums, sums_of, total
 from bayescore.data.dataset import Dataset
-from bayescore.data.passes import TILE
+from bayescore.data.passes import TILE, new_tile
 from bayescore.data.source import MAX_BLOCK_ROWS
 from bayescore.families import Family
 from bayescore.models.groups.nodes import NORMAL_BELOW
-from bayescore.models.groups.rows import add_lines, local_codes
+from bayescore.models.groups.rows import add_lines
 from bayescore.models.laplace import factor_of_inverse
-from bayescore.models.posterior import Derivatives, prior_part
+from bayescore.models.posterior import Derivatives, prior_part, weighted_gram
 from bayescore.numerics.elementary import normal_nodes, normal_steps
 from bayescore.priors import Prior
 from bayescore.types import FloatArray, IntArray, LabelArray, WeightedData
@@ -107,9 +107,8 @@ class Points:
         """Return phi of rows in memory, shape (C + 1, K)."""
         values = np.zeros_like(self.log_prior)
         for start in range(0, len(rows), MAX_BLOCK_ROWS):
-            block = rows.take(slice(start, start + MAX_BLOCK_ROWS))
-            occupied, places = local_codes(block, len(self.effects) - 1)
-            add_lines(values, occupied, _values(self, block, occupied, places))
+            own = self.at.rows_of(rows.take(slice(start, start + MAX_BLOCK_ROWS)))
+            add_lines(values, own.occupied, _values(self, own))
         return values
 
     def shares(self, values: FloatArray) -> FloatArray:
@@ -125,64 +124,59 @@ class Points:
         variance[-1] = np.eye(variance.shape[1])
         return mean, np.linalg.inv(variance)
 
-    def log_p(self, rows: WeightedData, cell: IntArray) -> FloatArray:
-        """Return log-likelihoods of rows of cells `cell` at the nodes, averaged over beta given those, shape (n, K)."""
-        return self._of_rows(rows, cell, 0)
+    def log_p(self, rows: WeightedData) -> FloatArray:
+        """Return log-likelihoods of rows at the nodes of their cells, averaged over beta given those, shape (n, K)."""
+        own, out = self.at.rows_of(rows), np.zeros((len(rows), len(self.mass)))
+        _add_values(self._nodes(own), self.family, np.arange(len(rows)), out)
+        return out
 
-    def excess(self, shares: FloatArray, dataset: Dataset) -> FloatArray:
-        """Return by how much the score of beta, shape (p,), is more on average over w than over q; one pass."""
-        parts = dataset.map(partial(_excess, self, shares), "scores within cells", canonical=True)
-        return sum(parts, np.zeros(len(self.at.beta)))
+    def within(self, shares: FloatArray, dataset: Dataset) -> "Within":
+        """Return what averages over w have more than those over q; one pass.
 
-    def excess_of(self, shares: FloatArray, rows: WeightedData) -> FloatArray:
-        """Return the same of rows in memory."""
-        return _excess(self, shares, 0, rows)
-
-    def information(self, shares: FloatArray, dataset: Dataset) -> FloatArray:
-        """Return what rows say about beta with the effects integrated out, less their curvature over q; one pass.
-
-        That is by how much curvatures are more on average over w than over q, less the variance over w of each cell's
-        score of beta (Louis 1982), by the least squares polynomial of degree 2 in b. Shape (p, p).
+        Of the curvature that is less the variance over w of each cell's score of beta (Louis 1982), by the least
+        squares polynomial of degree 2 in b: what rows say about beta with the effects integrated out.
         """
-        work = partial(_information, self, shares, self._basis(shares))
-        return self._louis(dataset.map(work, "curvature within cells", canonical=True, here=True))
+        work = partial(_within, self, self._tables(shares))
+        return self._louis(dataset.map(work, "scores within cells", canonical=True, here=True))
 
-    def information_of(self, shares: FloatArray, rows: WeightedData) -> FloatArray:
+    def within_rows(self, shares: FloatArray, rows: WeightedData) -> "Within":
         """Return the same of rows in memory."""
-        return self._louis([_information(self, shares, self._basis(shares), 0, rows)])
+        return self._louis([_within(self, self._tables(shares), 0, rows)])
 
-    def _louis(self, parts: Iterable[tuple[IntArray, FloatArray, FloatArray]]) -> FloatArray:
+    def _louis(self, parts: Iterable[tuple[IntArray, FloatArray, FloatArray, FloatArray]]) -> "Within":
         (C, Q, _), p = self.effects.shape, len(self.at.beta)
-        scores, curvature = np.zeros((C, Q + Q * (Q + 1) // 2, p)), np.zeros((p, p))
-        for occupied, information, more in parts:
-            add_lines(scores.reshape(C, -1), occupied, information.reshape(len(occupied), -1))
+        scores, gradient, curvature = np.zeros((C, Q + Q * (Q + 1) // 2, p)), np.zeros(p), np.zeros((p, p))
+        for occupied, of_cells, score, more in parts:
+            add_lines(scores.reshape(C, -1), occupied, of_cells.reshape(len(occupied), -1))
+            gradient += score
             curvature += more
-        return np.asarray(curvature - np.einsum("cjp,cjr->pr", scores[:-1], scores[:-1]))
+        return Within(gradient, np.asarray(curvature - np.einsum("cjp,cjr->pr", scores[:-1], scores[:-1])))
 
-    def _basis(self, shares: FloatArray) -> FloatArray:
-        """Return w times polynomials of degree 1 and 2 in b, orthonormal under w and to 1, shape (C + 1, K, J)."""
+    def _tables(self, shares: FloatArray) -> FloatArray:
+        """Return w - q, and w times polynomials of degree 1 and 2 in b, orthonormal under w and to 1, (C + 1, K, J)."""
         mean, precision = self.moments(shares)
         root, inner = np.sqrt(shares)[:, :, None], np.linalg.cholesky(precision).transpose(0, 2, 1)
         (C, Q, K), (i, j) = self.effects.shape, np.triu_indices(self.effects.shape[1])
-        out = np.empty((C, K, Q + len(i)))
+        out = np.empty((C, K, 1 + Q + len(i)))
+        out[:, :, 0] = shares - self.mass
         for start in range(0, C, _CELLS):
             cut = slice(start, start + _CELLS)
             away = inner[cut] @ (self.effects[cut] - mean[cut, :, None])
             powers = np.concatenate([np.ones_like(away[:, :1]), away, away[:, i] * away[:, j]], axis=1)
-            out[cut] = root[cut] * np.linalg.qr(root[cut] * powers.transpose(0, 2, 1))[0][:, :, 1:]
+            out[cut, :, 1:] = root[cut] * np.linalg.qr(root[cut] * powers.transpose(0, 2, 1))[0][:, :, 1:]
         return out
 
-    def _nodes(self, rows: WeightedData, cell: IntArray) -> "_RowNodes":
-        """Return what the kernel below reads of rows of cells `cell`."""
-        eta = rows.X @ self.at.beta + (0.0 if rows.offset is None else rows.offset)
-        variance, z = self.at.spread(rows.X, cell), self.at.multipliers(rows.X)
-        return _RowNodes(eta, variance, z, cell, self.effects, rows.y, rows.weights)
+    def _nodes(self, rows: CellRows) -> "_RowNodes":
+        """Return what the kernels below read of rows."""
+        block = rows.block
+        return _RowNodes(rows.eta, rows.spread, rows.z, rows.cell, self.effects, block.y, block.weights)
 
-    def _of_rows(self, rows: WeightedData, cell: IntArray, order: int) -> FloatArray:
-        """Return what `_add` adds of each row, shape (n, K)."""
-        out = np.zeros((len(rows), len(self.mass)))
-        _add(self._nodes(rows, cell), self.family, order, np.arange(len(rows)), out)
-        return out
+
+class Within(NamedTuple):
+    """What averages over w have more than those over q: of the score of beta, shape (p,), and of curvatures, (p, p)."""
+
+    score: FloatArray
+    curvature: FloatArray
 
 
 def _widened(variance: FloatArray, about: FloatArray) -> FloatArray:
@@ -207,54 +201,79 @@ class _RowNodes(NamedTuple):
     weights: FloatArray
 
 
-@jit
-def _add(rows: _RowNodes, family: Family, order: int, place: IntArray, out: FloatArray) -> None:
-    """Add derivatives of rows' log p at the nodes, averaged over beta, to the lines `place` of `out`, shape (C, K).
+@jit_inner
+def _load_nodes(rows: _RowNodes, start: int, width: int, eta: FloatArray, side: FloatArray) -> None:
+    """Write predictors of some rows at the nodes, shape (K, TILE), and their sides: each row's nodes are read once."""
+    for lane in range(width):
+        n = start + lane
+        side[lane] = rows.side[n]
+        for k in range(len(eta)):
+            eta[k, lane] = rows.eta[n]
+        for q in range(rows.z.shape[1]):
+            effects, z = rows.effects[rows.own[n], q], rows.z[n, q]
+            for k in range(len(eta)):
+                eta[k, lane] += z * effects[k]
 
-    That is log p if `order` is 0, the score if 1, the curvature if 2. Averages add half the variance times the second
-    derivative of either of the first two.
-    """
-    eta, side, scratch, terms = np.zeros(TILE), np.ones(TILE), np.empty((3, TILE)), np.empty((4, TILE))
-    half = 0.5 if order == 1 else -0.5  # the curvature is minus a derivative
+
+@jit
+def _add_values(rows: _RowNodes, family: Family, place: IntArray, out: FloatArray) -> None:
+    """Add rows' log p at the nodes, averaged over beta, to the lines `place` of `out`, shape (C, K)."""
+    eta, side = new_tile(out.shape[1]), np.ones(TILE)
+    scratch, terms = np.empty((3, TILE)), np.empty((4, TILE))
     for start in range(0, len(rows.eta), TILE):
         width = min(TILE, len(rows.eta) - start)
-        for k in range(out.shape[1]):
+        _load_nodes(rows, start, width, eta, side)
+        for k in range(len(eta)):
+            family.derivatives(eta[k, :TILE], side, terms, scratch)
             for lane in range(width):
-                n = start + lane
-                eta[lane], side[lane] = rows.eta[n], rows.side[n]
-                for q in range(rows.z.shape[1]):
-                    eta[lane] += rows.z[n, q] * rows.effects[rows.own[n], q, k]
-            family.derivatives(eta, side, terms, scratch)
-            for lane in range(width):
-                n = start + lane
-                averaged = terms[order, lane]
-                if order < 2:
-                    averaged += half * rows.variance[n] * terms[order + 2, lane]
-                out[place[n], k] += rows.weights[n] * averaged
+                eta[k, lane] = terms[0, lane] - 0.5 * rows.variance[start + lane] * terms[2, lane]
+        for lane in range(width):
+            line, weight = out[place[start + lane]], rows.weights[start + lane]
+            for k in range(len(eta)):
+                line[k] += weight * eta[k, lane]
 
 
-def _values(points: Points, block: WeightedData, occupied: IntArray, places: IntArray) -> FloatArray:
-    """Return phi at the nodes of the cells `occupied`, whose rows are at `places`, shape (C, K)."""
-    out = np.zeros((len(occupied), len(points.mass)))
-    _add(points._nodes(block, occupied[places]), points.family, 0, places, out)
+@jit
+def _add_within(rows: _RowNodes, family: Family, tables: FloatArray, out: FloatArray) -> None:
+    """Add sums over the nodes to `out`, shape (n, J + 1): rows' scores, averaged over beta, times `tables`, (C, K, J).
+
+    The last is of curvatures times the first of the tables.
+    """
+    (_, K, J), side = tables.shape, np.ones(TILE)
+    scores, curvatures = new_tile(K), new_tile(K)
+    scratch, terms = np.empty((3, TILE)), np.empty((4, TILE))
+    for start in range(0, len(rows.eta), TILE):
+        width = min(TILE, len(rows.eta) - start)
+        _load_nodes(rows, start, width, scores, side)
+        for k in range(K):
+            family.derivatives(scores[k, :TILE], side, terms, scratch)
+            for lane in range(width):
+                scores[k, lane] = terms[1, lane] + 0.5 * rows.variance[start + lane] * terms[3, lane]
+                curvatures[k, lane] = terms[2, lane]
+        for lane in range(width):
+            line, table, weight = out[start + lane], tables[rows.own[start + lane]], rows.weights[start + lane]
+            total = 0.0
+            for k in range(K):
+                total += table[k, 0] * curvatures[k, lane]
+            line[J] += weight * total
+            for j in range(J):
+                total = 0.0
+                for k in range(K):
+                    total += table[k, j] * scores[k, lane]
+                line[j] += weight * total
+
+
+def _values(points: Points, rows: CellRows) -> FloatArray:
+    """Return phi at the nodes of the cells among rows, shape (C, K)."""
+    out = np.zeros((len(rows.occupied), len(points.mass)))
+    _add_values(points._nodes(rows), points.family, rows.places, out)
     return out
 
 
 def _look(points: Points, _: int, block: WeightedData) -> tuple[BlockSums, FloatArray]:
     """Return the sums of a block, and phi of its cells at their nodes."""
-    occupied, places = local_codes(block, len(points.effects) - 1)
-    return block_sums(points.at, points.family, block, occupied, places), _values(points, block, occupied, places)
-
-
-@jit
-def _dot(values: FloatArray, tables: FloatArray, cell: IntArray) -> FloatArray:
-    """Return sums over the nodes of values, shape (n, K), times those of the rows' cells, (C, K, J): shape (n, J)."""
-    out = np.zeros((len(cell), tables.shape[2]))
-    for n in range(len(cell)):
-        for k in range(tables.shape[1]):
-            for j in range(tables.shape[2]):
-                out[n, j] += values[n, k] * tables[cell[n], k, j]
-    return out
+    rows = points.at.rows_of(block)
+    return block_sums(points.at, points.family, rows), _values(points, rows)
 
 
 @jit
@@ -262,27 +281,20 @@ def _add_products(scores: FloatArray, X: FloatArray, place: IntArray, out: Float
     """Add products of scores, shape (n, J), and features, (n, p), of rows to the lines `place` of `out`, (C, J, p)."""
     for n in range(len(place)):
         for j in range(scores.shape[1]):
+            line, score = out[place[n], j], scores[n, j]
             for d in range(X.shape[1]):
-                out[place[n], j, d] += scores[n, j] * X[n, d]
+                line[d] += score * X[n, d]
 
 
-def _excess(points: Points, shares: FloatArray, _: int, block: WeightedData) -> FloatArray:
-    assert block.group is not None
-    cell = np.where(block.group[:, 0] < 0, len(shares) - 1, block.group[:, 0])
-    score = _dot(points._of_rows(block, cell, 1), (shares - points.mass)[:, :, None], cell)[:, 0]
-    return np.asarray(score @ block.X)
-
-
-def _information(
-    points: Points, shares: FloatArray, basis: FloatArray, _: int, block: WeightedData
-) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Return sums of scores over `basis` by cell, shape (C, J, p), and of curvatures over w less q, (p, p)."""
-    occupied, places = local_codes(block, len(basis) - 1)
-    cell: IntArray = occupied[places]
-    sums = np.zeros((len(occupied), basis.shape[2], block.X.shape[1]))
-    _add_products(_dot(points._of_rows(block, cell, 1), basis, cell), block.X, places, sums)
-    more = _dot(points._of_rows(block, cell, 2), (shares - points.mass)[:, :, None], cell)
-    return occupied, sums, block.X.T @ (block.X * more)
+def _within(
+    points: Points, tables: FloatArray, _: int, block: WeightedData
+) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
+    """Return cells, sums of scores over the basis by cell, (C, J, p), and of w - q scores and curvatures, (p, p)."""
+    rows, J = points.at.rows_of(block), tables.shape[2]
+    sums, of_rows = np.zeros((len(rows.occupied), J - 1, block.X.shape[1])), np.zeros((len(block), J + 1))
+    _add_within(points._nodes(rows), points.family, tables, of_rows)
+    _add_products(np.ascontiguousarray(of_rows[:, 1:J]), block.X, rows.places, sums)
+    return rows.occupied, sums, of_rows[:, 0] @ block.X, weighted_gram(block.X, of_rows[:, J])
 
 
 def shapes(shares: FloatArray, gap: FloatArray) -> FloatArray:
@@ -349,15 +361,15 @@ _LEAST_INFORMATION = 1e-6  # of a cell's rows on its effects, in units of the pr
 class Centre:
     """A density, and what passes found about it.
 
-    `values` and `shares`, shape (C + 1, K), are phi and w at the nodes, `excess`, shape (p,), what w adds to the score
-    of beta; `last` is how far the next step would go, in sds.
+    `values` and `shares`, shape (C + 1, K), are phi and w at the nodes; `last` is how far the next step would go, in
+    sds.
     """
 
     points: Points
     sums: CellSums
     values: FloatArray
     shares: FloatArray
-    excess: FloatArray
+    within: Within
     last: float
 
 
@@ -427,7 +439,7 @@ def _by_quadrature(centre: Centre) -> tuple[CellSums, CellPosterior]:
         score=mean @ inverse,
         information=information,
         cross=cross,
-        gradient=sums.gradient + centre.excess,
+        gradient=sums.gradient + centre.within.score,
         precision=curvature,
     )
     return summed, replace(at, mean=mean)
@@ -469,7 +481,7 @@ def _about(dataset: Dataset, at: CellPosterior, family: Family) -> Centre:
     points = Points.of(at, family)
     sums, values = points.look(dataset)
     shares = points.shares(values)
-    return Centre(points, sums, values, shares, points.excess(shares, dataset), math.inf)
+    return Centre(points, sums, values, shares, points.within(shares, dataset), math.inf)
 
 
 class _Way:
@@ -479,7 +491,7 @@ class _Way:
     """
 
     def __init__(self, at: CellPosterior, unit: FloatArray) -> None:
-        self.at, self._origin, self._end, self._unit = at, at, at, unit
+        self.at, self._start, self._origin, self._end, self._unit = at, at, at, at, unit
         self._share, self._last = 1.0, math.inf
 
     def go(self, ahead: CellPosterior | None) -> bool:
@@ -493,7 +505,8 @@ class _Way:
         left = step * step / (self._last - step) if self._share == 1.0 and step < self._last < math.inf else math.inf
         near = (step < NEAR and self._last < math.inf) or (step < _NEARLY and left < NEAR)  # the first is from a point
         near = near and _gap_of_effects(self.at, ahead) < _COVERED
-        ahead = _damped(self._origin, self.at, ahead)
+        if self._origin is not self._start:  # from which a step knows no variances
+            ahead = _damped(self._origin, self.at, ahead)
         self._origin, self._end, self._share, self._last = self.at, ahead, 1.0, step
         self.at = ahead
         return near

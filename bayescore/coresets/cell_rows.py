@@ -31,7 +31,6 @@ from bayescore.coresets.cell_centre import Centre, Points, shapes
 from bayescore.coresets.cells import CellPosterior, CellSums, sums_of_rows
 from bayescore.coresets.pseudo_rows import Wanted, as_rows, largest, oriented, solve
 from bayescore.data.dataset import Dataset
-from bayescore.models.groups.rows import local_codes
 from bayescore.types import NO_GROUP, NO_ROW, FloatArray, IntArray, WeightedData, stack
 
 _LEAST = 1e-6  # curvature along a direction, of the precision of the effects given all rows: below, it says nothing
@@ -44,6 +43,9 @@ _SWEEPS = 4
 
 
 _CHUNK = 5000  # pseudo-rows solved at a time
+
+
+_TOGETHER = 500  # cells whose rows are evaluated at their nodes at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,22 +228,29 @@ def several(centre: Centre, slope: FloatArray, kept: WeightedData, limit: float)
     need as many as they have rows, or whose shape is then off by more than a part of `limit`, have none.
     """
     assert kept.group is not None
-    points, shares = centre.points, centre.shares
-    kept, parts = kept.take(np.argsort(kept.group[:, 0], kind="stable")), [kept.take(slice(0))]
+    points, order = centre.points, np.argsort(kept.group[:, 0], kind="stable")
+    kept, parts = kept.take(order), [kept.take(slice(0))]
     assert kept.group is not None
-    for c, start, size in zip(*np.unique(kept.group[:, 0], return_index=True, return_counts=True), strict=True):
-        rows = kept.take(slice(start, start + size))
-        cells, share = np.full(len(rows), c), shares[c]
-        X = points.at.multipliers(rows.X) @ slope[c]
-        offset = (rows.X - X) @ points.at.beta + (0.0 if rows.offset is None else rows.offset)
-        pseudo = replace(rows, X=X, offset=offset, index=np.full(len(X), NO_ROW))
-        columns, target = (
-            (log_p - (log_p @ share)[:, None]).T * np.sqrt(share)[:, None]
-            for log_p in (points.log_p(pseudo, cells), points.log_p(rows, cells).sum(axis=0, keepdims=True))
-        )
-        weights = _weights(columns, target[:, 0], _TIGHTER * limit)
-        if weights is not None:
-            parts.append(pseudo.with_weights(rows.weights * weights).take(weights > 0.0))
+    z, cell = points.at.multipliers(kept.X), kept.group[:, 0]
+    X = sum(z[:, q, None] * slope[cell, q] for q in range(z.shape[1]))
+    offset = (kept.X - X) @ points.at.beta + (0.0 if kept.offset is None else kept.offset)
+    pseudo = replace(kept, X=X, offset=offset, index=np.full(len(X), NO_ROW))
+    cells, starts = np.unique(cell, return_index=True)
+    bounds = np.append(starts, len(kept))
+    for first in range(0, len(cells), _TOGETHER):
+        last = min(first + _TOGETHER, len(cells))
+        together = slice(bounds[first], bounds[last])
+        log_p = points.log_p(pseudo.take(together)), points.log_p(kept.take(together))
+        for k in range(first, last):
+            own, share = slice(bounds[k] - bounds[first], bounds[k + 1] - bounds[first]), centre.shares[cells[k]]
+            columns, target = (
+                (values - (values @ share)[:, None]).T * np.sqrt(share)[:, None]
+                for values in (log_p[0][own], log_p[1][own].sum(axis=0, keepdims=True))
+            )
+            weights = _weights(columns, target[:, 0], _TIGHTER * limit)
+            if weights is not None:
+                rows = pseudo.take(slice(bounds[k], bounds[k + 1]))
+                parts.append(rows.with_weights(rows.weights * weights).take(weights > 0.0))
     chosen_rows = stack(parts)
     assert chosen_rows.group is not None
     return chosen_rows, np.unique(chosen_rows.group[:, 0])
@@ -295,16 +304,16 @@ class Inside:
 
 
 def rows_within(dataset: Dataset, centre: Centre, along: CellDirections, inside: Inside) -> tuple[WeightedData, float]:
-    """Return pseudo-rows of no cell, failures and successes; two passes.
+    """Return pseudo-rows of no cell, failures and successes; one pass.
 
     And by how many sds of a coefficient the gradient that is left moves the mean at most.
     """
     points, sums, at = centre.points, centre.sums, centre.points.at
     slope, rows = along.slope(sums.cross), stack([inside.pseudo, inside.kept])
     shares, row_sums = points.shares(points.values_of(rows)), sums_of_rows(rows, at, points.family)
-    gradient = sums.gradient + centre.excess - row_sums.gradient - points.excess_of(shares, rows)
-    curvature = sums.precision + points.information(centre.shares, dataset)
-    curvature -= row_sums.precision + points.information_of(shares, rows)
+    of_rows = points.within_rows(shares, rows)
+    gradient = sums.gradient + centre.within.score - row_sums.gradient - of_rows.score
+    curvature = sums.precision + centre.within.curvature - row_sums.precision - of_rows.curvature
     mu, Q = np.linalg.eigh(at.factor.T @ curvature @ at.factor)
     informed = mu > _NOTHING
     flat = Q[:, ~informed & (mu > -_LESS)]
@@ -335,11 +344,8 @@ def _flat(score: FloatArray, centre: Centre) -> WeightedData:
 def _higher(points: Points, along: tuple[FloatArray, ...], _: int, block: WeightedData) -> FloatArray:
     """Return sums of third and fourth derivatives along directions within cells, shape (2, r)."""
     merged, slope, u = along
-    at = points.at
-    occupied, places = local_codes(block, len(at.mean) - 1)
-    cell: IntArray = occupied[places]
-    derivatives = at.derivatives(block, cell, points.family) * merged[cell]
-    z = at.multipliers(block.X)
-    d = block.X @ u - sum(z[:, q, None] * slope[cell, q] for q in range(z.shape[1]))
+    rows = points.at.rows_of(block)
+    derivatives = points.at.derivatives(rows, points.family) * merged[rows.cell]
+    d = block.X @ u - sum(rows.z[:, q, None] * slope[rows.cell, q] for q in range(rows.z.shape[1]))
     square = d * d  # a tenth of the time of powers
     return np.stack([derivatives[2] @ (square * d), derivatives[3] @ (square * square)])

@@ -28,9 +28,11 @@ from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design, Grouping
 from bayescore.families import Family
 from bayescore.models.groups.rows import add_lines, codes_among, local_codes
-from bayescore.types import NO_GROUP, FloatArray, IntArray, WeightedData, read_only
+from bayescore.models.posterior import weighted_gram
+from bayescore.types import NO_GROUP, FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError
 
+_SPREAD = 8  # possible keys for each cell, up to which a table of them all is small
 _LEAST_WAITING = 1 << 18  # keys of blocks, 4 MB, before they are merged
 
 
@@ -50,10 +52,20 @@ class Celled(Design):
         """Names of the design matrix's columns."""
         return self.base.names
 
+    @cached_property
+    def _by_key(self) -> IntArray | None:
+        """The cell of each possible key, if these are not many more than cells."""
+        if (size := math.prod(self.sizes)) > _SPREAD * len(self.keys):
+            return None
+        table = np.zeros(size + 1, dtype=np.int64)  # the last, at -1, is of rows of no group
+        table[self.keys] = np.arange(len(self.keys))
+        return table
+
     def rows(self, block: WeightedData) -> WeightedData:
         """Return a block of raw features as rows of the design matrix, with the cell of each."""
         assert block.group is not None
-        cell = np.searchsorted(self.keys, key_of(block.group, self.sizes))
+        key = key_of(block.group, self.sizes)
+        cell = np.searchsorted(self.keys, key) if self._by_key is None else self._by_key[key]
         cell[block.group[:, 0] == NO_GROUP] = NO_GROUP
         return replace(self.base.rows(block), group=cell[:, None])
 
@@ -199,31 +211,50 @@ class CellPosterior:
             return np.ones((len(X), 1))
         return np.ascontiguousarray(X[:, self.columns])
 
-    def variances(self, rows: FloatArray, cell: IntArray) -> FloatArray:
-        """Return the variance of the predictor of `rows`, shape (n, p), of cells `cell`."""
-        spread = self.spread(rows, cell)
-        _add_variances(read_only(self.multipliers(rows)), np.ascontiguousarray(cell), self.variance, spread)
-        return spread
+    def variances(self, X: FloatArray, cell: IntArray) -> FloatArray:
+        """Return the variance of the predictor of rows X, shape (n, p), of cells `cell`."""
+        z = self.multipliers(X)
+        spread = _spread(X @ self.factor, z, cell, self.pull)
+        _add_variances(z, cell, self.variance, spread)
+        return np.asarray(spread)
 
-    def spread(self, rows: FloatArray, cell: IntArray) -> FloatArray:
-        """Return the part of that variance that beta has, given which the effects have their means, shape (n,)."""
-        z = read_only(self.multipliers(rows))
-        return np.asarray(_spread(rows @ self.factor, z, np.ascontiguousarray(cell), self.pull))
+    def rows_of(self, block: WeightedData) -> "CellRows":
+        """Return rows with their cells and predictors."""
+        occupied, places = local_codes(block, len(self.mean) - 1)
+        cell, z, eta = occupied[places], self.multipliers(block.X), block.X @ self.beta
+        if block.offset is not None:
+            eta += block.offset
+        return CellRows(block, occupied, places, cell, z, eta, _spread(block.X @ self.factor, z, cell, self.pull))
 
     @cached_property
     def pull(self) -> FloatArray:
         """W L, shape (C + 1, Q, p)."""
         return np.asarray(self.slope @ self.factor)
 
-    def derivatives(self, block: WeightedData, cell: IntArray, family: Family) -> FloatArray:
+    def derivatives(self, rows: "CellRows", family: Family) -> FloatArray:
         """Return averages of score, curvature, third and fourth derivative in eta, times weights, shape (4, n)."""
-        eta = block.X @ self.beta
-        _add_means(self.multipliers(block.X), cell, self.mean, eta)
-        if block.offset is not None:
-            eta += block.offset
-        terms = averages(eta, np.sqrt(self.variances(block.X, cell)), block.y, family)
-        terms *= block.weights
+        eta, variance = rows.eta.copy(), rows.spread.copy()
+        _add_means(rows.z, rows.cell, self.mean, eta)
+        _add_variances(rows.z, rows.cell, self.variance, variance)
+        terms = averages(eta, np.sqrt(variance), rows.block.y, family)
+        terms *= rows.block.weights
         return terms
+
+
+class CellRows(NamedTuple):
+    """Rows, the cells among them, shape (C,), and of each row the place of its cell there, and the cell, shape (n,).
+
+    `z`, shape (n, Q), is what rows multiply effects by, `eta` their predictors at beta without effects, and `spread`
+    the variance that beta adds to these if effects follow it by their means, shape (n,).
+    """
+
+    block: WeightedData
+    occupied: IntArray
+    places: IntArray
+    cell: IntArray
+    z: FloatArray
+    eta: FloatArray
+    spread: FloatArray
 
 
 @jit
@@ -246,13 +277,15 @@ def _add_variances(z: FloatArray, cell: IntArray, variance: FloatArray, out: Flo
 @jit
 def _spread(gap: FloatArray, z: FloatArray, cell: IntArray, pull: FloatArray) -> FloatArray:
     """Return the squared lengths of x L - z' W L, given x L, shape (n, p)."""
-    out = np.zeros(len(gap))
+    out, left = np.zeros(len(gap)), np.empty(gap.shape[1])
     for n in range(len(gap)):
-        for d in range(gap.shape[1]):
-            left = gap[n, d]
-            for q in range(z.shape[1]):
-                left -= z[n, q] * pull[cell[n], q, d]
-            out[n] += left * left
+        left[:] = gap[n]
+        for q in range(z.shape[1]):
+            times, line = z[n, q], pull[cell[n], q]
+            for d in range(left.size):
+                left[d] -= times * line[d]
+        for d in range(left.size):
+            out[n] += left[d] * left[d]
     return out
 
 
@@ -300,10 +333,11 @@ def _add_sums(
         line, s, c = out[place[n]], terms[0, n], terms[1, n]
         for q in range(Q):
             line[q] += s * z[n, q]
+            curvature, at = c * z[n, q], Q + Q * Q + q * p
             for r in range(Q):
-                line[Q + q * Q + r] += c * z[n, q] * z[n, r]
+                line[Q + q * Q + r] += curvature * z[n, r]
             for d in range(p):
-                line[Q + Q * Q + q * p + d] += c * z[n, q] * X[n, d]
+                line[at + d] += curvature * X[n, d]
         at = Q + Q * Q + Q * p
         for e in range(len(thirds)):
             line[at + e] += terms[2, n] * z[n, thirds[e, 0]] * z[n, thirds[e, 1]] * z[n, thirds[e, 2]]
@@ -322,20 +356,19 @@ class BlockSums(NamedTuple):
     precision: FloatArray
 
 
-def block_sums(
-    density: CellPosterior, family: Family, block: WeightedData, occupied: IntArray, places: IntArray
-) -> BlockSums:
-    """Return the sums of a block over its cells `occupied`, whose rows are at `places`."""
-    X, Q, p = block.X, len(density.columns), len(density.beta)
-    table, entries = np.zeros((len(occupied), sum(_widths(Q, p)))), (np.array(_entries(Q, 3)), np.array(_entries(Q, 4)))
+def block_sums(density: CellPosterior, family: Family, rows: CellRows) -> BlockSums:
+    """Return the sums of a block."""
+    X, Q, p = rows.block.X, len(density.columns), len(density.beta)
+    entries = np.array(_entries(Q, 3)), np.array(_entries(Q, 4))
+    table = np.zeros((len(rows.occupied), sum(_widths(Q, p))))
     with np.errstate(over="ignore", invalid="ignore"):  # of counts, where a step leads too far and is then shortened
-        terms = density.derivatives(block, occupied[places], family)
-        _add_sums((density.multipliers(X), X, places), terms, entries, table)
-        return BlockSums(occupied, table, X.T @ terms[0], X.T @ (X * terms[1][:, None]))
+        terms = density.derivatives(rows, family)
+        _add_sums((rows.z, X, rows.places), terms, entries, table)
+        return BlockSums(rows.occupied, table, X.T @ terms[0], weighted_gram(X, terms[1]))
 
 
 def _of_block(density: CellPosterior, family: Family, _: int, block: WeightedData) -> BlockSums:
-    return block_sums(density, family, block, *local_codes(block, len(density.mean) - 1))
+    return block_sums(density, family, density.rows_of(block))
 
 
 def total(parts: Iterable[BlockSums], density: CellPosterior) -> CellSums:

@@ -20,7 +20,7 @@ Cells of few rows keep them, and so do those whose pseudo-rows miss the shape of
 difference over the effects given the data, by points of the density, is the error that is predicted. Where most rows
 lie in cells of so few rows there is nothing to gain: all are kept, and a warning says so.
 
-Passes: the one that checks the rows counts cells; five to fifteen find the density, three condense. Memory: some
+Passes: the one that checks the rows counts cells; five to fifteen find the density, two condense. Memory: some
 blocks of rows, and a cell some (p + 20) Q numbers of 8 bytes, 64 (Q + 3) more while shapes are compared.
 
 `Start`: where rows of a stream, or of a posterior so far, have their centre, and how far later rows move it.

@@ -175,6 +175,18 @@ def _wide_terms(beta: FloatArray, data: WeightedData, family: Family) -> Derivat
     return Derivatives(value, gradient, precision)
 
 
+def weighted_gram(X: FloatArray, weights: FloatArray) -> FloatArray:
+    """Return the sum of w x x' over rows, shape (D, D), some at a time that stay in the cache; w may be negative."""
+    found, scratch = np.zeros((X.shape[1], X.shape[1])), np.empty((min(len(X), WIDE_ROWS), X.shape[1]))
+    for start in range(0, len(X), WIDE_ROWS):
+        part, w = X[start : start + WIDE_ROWS], weights[start : start + WIDE_ROWS]
+        scaled = np.multiply(part, np.sqrt(np.abs(w))[:, None], out=scratch[: len(part)])
+        found += scaled.T @ scaled
+        if (negative := w < 0.0).any():  # of a likelihood that is not log-concave
+            found -= 2.0 * scaled[negative].T @ scaled[negative]
+    return found
+
+
 def full_terms(beta: FloatArray, dataset: Dataset, family: Family, prior: Derivatives) -> Derivatives:
     """Return the log posterior of all rows and its derivatives, given the log prior's at `beta`; one pass."""
 

@@ -18,10 +18,9 @@ import pandas as pd
 from scipy import special, stats
 
 import bayescore as bc
-from bayescore.coresets import cell_centre, cell_rows
+from bayescore.coresets import cell_centre, cell_rows, cells
 from bayescore.coresets import multilevel as condense
-from bayescore.coresets.cell_centre import Points
-from bayescore.coresets.cells import CellPosterior
+from bayescore.coresets.cell_centre import Points, Within
 from bayescore.families.family import check_family
 from bayescore.priors import Normal
 from bayescore.priors.groups import HalfNormal
@@ -34,13 +33,20 @@ PRIORS = (Normal(0.0, 1.0), HalfNormal(1.0))
 QUANTITIES = ("intercept", "x1", "x2", "sigma", "u of the first group", "length of the slopes")
 
 
+def _nothing_within(points: Points, parts: Any) -> Within:
+    """Return that averages over effects' nodes have no more than those over the density."""
+    list(parts)  # the pass
+    p = len(points.at.beta)
+    return Within(np.zeros(p), np.zeros((p, p)))
+
+
 @contextmanager
 def without_averages() -> Iterator[None]:
     """Let coresets be condensed at the joint mode of coefficients and effects, without averages over these."""
     with ExitStack() as stack:
         for target, name, value in (
-            (CellPosterior, "variances", lambda *given: np.zeros(len(given[2]))),
-            (CellPosterior, "spread", lambda *given: np.zeros(len(given[2]))),
+            (cells, "_spread", lambda gap, *_: np.zeros(len(gap))),
+            (cells, "_add_variances", lambda *_: None),
             (cell_centre, "_MAX_TURNS", 1),
             (cell_centre, "_by_quadrature", lambda found: (found.sums, found.points.at)),
             (cell_rows, "_ROUNDS", 1),
@@ -48,10 +54,7 @@ def without_averages() -> Iterator[None]:
             (condense, "TOGETHER", np.inf),
         ):
             stack.enter_context(patch.object(target, name, value))
-        stack.enter_context(patch.object(Points, "excess", lambda self, *_: np.zeros(len(self.at.beta))))
-        for name in ("information", "information_of"):
-            stack.enter_context(patch.object(Points, name, lambda *_: 0.0))
-        stack.enter_context(patch.object(Points, "excess_of", lambda self, *_: np.zeros(len(self.at.beta))))
+        stack.enter_context(patch.object(Points, "_louis", _nothing_within))
         yield
 
 

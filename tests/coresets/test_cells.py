@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import bayescore as bc
+from bayescore.coresets import cells as cells_of_rows
 from bayescore.coresets import multilevel as rooms
 from bayescore.coresets.cell_centre import Points, centre_of
 from bayescore.coresets.cell_rows import directions_of
@@ -103,7 +104,8 @@ def test_without_averages_it_is_off(monkeypatch):
     dataset, rows, _ = condensed(frame, formula, "logistic")
     good = response(dataset, rows, "logistic")
     with monkeypatch.context() as patch:
-        patch.setattr(CellPosterior, "variances", lambda self, rows, own: np.zeros(len(rows)))
+        patch.setattr(cells_of_rows, "_spread", lambda gap, *_: np.zeros(len(gap)))
+        patch.setattr(cells_of_rows, "_add_variances", lambda *_: None)
         patch.setattr(rooms, "SHAPE", np.inf)
         _, control, _ = condensed(frame, formula, "logistic")
     assert response(dataset, control, "logistic")[2] > 3.0 * good[2]
@@ -123,10 +125,10 @@ def test_pseudo_rows_give_effects_the_moments_of_all_rows(family):
     sd = np.sqrt(np.diagonal(np.linalg.inv(precision), axis1=1, axis2=2))
     assert np.abs((own_mean - mean) / sd)[:-1].max() < 1e-3
     assert np.abs(np.linalg.solve(precision, own_precision) - np.eye(2))[:-1].max() < 3e-3
-    gradient = full.gradient + points.excess(shares, seen)
-    np.testing.assert_allclose(own.gradient + points.excess_of(own_shares, rows), gradient, atol=2e-3)
-    curvature = full.precision + points.information(shares, seen)
-    np.testing.assert_allclose(own.precision + points.information_of(own_shares, rows), curvature, rtol=1e-3, atol=0.02)
+    within, own_within = points.within(shares, seen), points.within_rows(own_shares, rows)
+    np.testing.assert_allclose(own.gradient + own_within.score, full.gradient + within.score, atol=2e-3)
+    curvature = full.precision + within.curvature
+    np.testing.assert_allclose(own.precision + own_within.curvature, curvature, rtol=1e-3, atol=0.02)
     np.testing.assert_allclose(own.cross, full.cross, rtol=1e-2, atol=0.02)
 
 
@@ -159,8 +161,8 @@ def test_few_rows_with_a_large_sd_say_of_beta_what_they_say_with_effects_integra
     full = curvature(dataset.load())
     assert len(rows) < 0.7 * len(frame)
     assert abs(curvature(rows) / full - 1.0) < 0.04
-    monkeypatch.setattr(Points, "information", lambda self, *_: 0.0)
-    monkeypatch.setattr(Points, "information_of", lambda self, *_: 0.0)
+    louis = Points._louis
+    monkeypatch.setattr(Points, "_louis", lambda self, parts: louis(self, parts)._replace(curvature=np.zeros((2, 2))))
     assert curvature(condensed(frame, "y ~ month + (1 | g)", "logistic")[1]) / full > 1.06
 
 
