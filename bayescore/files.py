@@ -41,17 +41,17 @@ def check_output_path(path: str | Path, name: str = "path") -> Path:
         raise IsADirectoryError(f"{name}={str(target)!r} is a folder; give the name of a file")
     if target.exists() and not target.is_file():  # a device or a pipe, which a file would replace
         raise FileExistsError(f"{name}={str(target)!r} is no regular file; give the name of a new file")
-    folder = target.parent
-    if not folder.is_dir():
-        raise FileNotFoundError(f"{name}={str(target)!r}: the folder {str(folder)!r} does not exist; create it")
     check_writable(target, name)
     return target
 
 
 def check_writable(target: Path, name: str) -> None:
     """Raise unless something can be written into the folder in which `target` is to stand."""
+    folder = target.parent
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{name}={str(target)!r}: the folder {str(folder)!r} does not exist; create it")
     try:
-        probe = target.parent / f".{target.name}.probe"
+        probe = folder / f".{target.name}.probe"
         probe.touch()
         probe.unlink()
     except OSError as error:
@@ -60,12 +60,12 @@ def check_writable(target: Path, name: str) -> None:
 
 
 @contextmanager
-def whole_file(path: str | Path, name: str = "path") -> Iterator[Path]:
+def whole_file(path: str | Path) -> Iterator[Path]:
     """Yield a temporary name beside `path`; the file written there replaces `path` once it is complete.
 
     What processes that were killed left of theirs is removed.
     """
-    target = check_output_path(path, name)
+    target = check_output_path(path)
     host = platform.node()
     partial = target.with_name(f".{target.name}.{host}.{os.getpid()}.part")
     for other in target.parent.glob(f".{glob.escape(f'{target.name}.{host}')}.*.part"):
@@ -79,7 +79,7 @@ def whole_file(path: str | Path, name: str = "path") -> Iterator[Path]:
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
-        raise no_space(error, path, name) from error
+        raise no_space(error, path, "path") from error
     finally:
         partial.unlink(missing_ok=True)
 
@@ -165,17 +165,7 @@ def read_checkpoint(path: str | Path, kind: str) -> tuple[dict[str, Any], Arrays
         stored_kind, version, stated = header["kind"], header["format"], header.pop("sha256")
     except UnpacksError:
         raise
-    except (
-        BadZipFile,
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        EOFError,
-        OSError,
-        RuntimeError,
-        MemoryError,
-    ):
+    except (*_DAMAGED, MemoryError):
         raise DataError(
             f"{str(source)!r} is damaged, or no checkpoint of bayescore: use an earlier one, or begin anew"
         ) from None

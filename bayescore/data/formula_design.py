@@ -134,17 +134,13 @@ def reference_of(design: Design, name: str) -> Any:
     levels = categories_of(design, name, f"C({name})")
     if formula is None:
         return levels[0]
-    asked = parsed(formula)
-    aliases = dict(asked.aliases)
-    for call in asked.calls:
-        if call.function == "C" and aliases.get(call.argument, call.argument) == name:
+    for column, call in parsed(formula).codings:
+        if column == name:
             levels = categories_of(design, name, call.term)
-            tree = ast.parse(call.key, mode="eval").body
-            assert isinstance(tree, ast.Call)
-            given = {str(word.arg): word.value for word in tree.keywords}
+            by_position, given = call.arguments
             if "levels" in given:
                 levels = tuple(ast.literal_eval(given["levels"]))
-            coding = given.get("contrasts", tree.args[1] if len(tree.args) > 1 else None)
+            coding = given.get("contrasts", by_position[1] if len(by_position) > 1 else None)
             args = [*coding.args, *(word.value for word in coding.keywords)] if isinstance(coding, ast.Call) else []
             for node in args[:1]:
                 if isinstance(node, ast.Constant) and node.value in levels:
@@ -387,10 +383,8 @@ def effects_of(
 def _combined(design: FormulaDesign, wanted: Iterable[str], rows: FloatArray) -> FloatArray:
     """Return raw rows with all combinations of the levels of some factors, each with the numbers of some rows."""
     assert design.formula is not None
-    asked = parsed(design.formula)
     levels: dict[str, Sequence[float]] = {}
-    aliases = dict(asked.aliases)
-    coded = {aliases.get(c.argument, c.argument): c.term for c in asked.calls if c.function == "C"}
+    coded = {column: call.term for column, call in parsed(design.formula).codings}
     for name in sorted(map(unmarked, wanted)):
         if name in dict(design.raw_levels):
             levels[name] = range(len(dict(design.raw_levels)[name]))

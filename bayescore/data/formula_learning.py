@@ -205,11 +205,9 @@ def _bound(call: Call) -> dict[str, Any]:
     """Return the arguments of a call by name, as values."""
     from formulaic.transforms import TRANSFORMS
 
-    tree = ast.parse(call.key, mode="eval").body
-    assert isinstance(tree, ast.Call)
-    keywords = {str(word.arg): word.value for word in tree.keywords}
+    by_position, by_name = call.arguments
     try:
-        given = signature(TRANSFORMS[call.function]).bind_partial(*tree.args, **keywords).arguments
+        given = signature(TRANSFORMS[call.function]).bind_partial(*by_position, **by_name).arguments
     except TypeError as error:
         raise DataError(f"term {call.term!r}: {error}") from None
     bounds: dict[str, Any] = {}
@@ -261,7 +259,7 @@ def warn_of_absent_levels(design: Design, scan: Scan) -> tuple[str, ...]:
     asked = None if design.formula is None else parsed(design.formula)
     unseen = {} if asked is None else dict(_unseen(design, asked))
     terms = [name for name, _ in design.raw_levels]
-    terms += [] if asked is None else [unmarked(call.term) for call in asked.calls if call.function == "C"]
+    terms += [] if asked is None else [unmarked(call.term) for _, call in asked.codings]
     columns = zip(design.names, scan.low, scan.high, strict=True)
     zero = tuple(name for name, low, high in columns if low == high == 0.0 and _is_of(name, terms))
     absent = [f"{term}[{level}]" for term, levels in unseen.items() for level in levels]
@@ -282,13 +280,11 @@ def _is_of(column: str, terms: Iterable[str]) -> bool:
 
 def _unseen(design: FormulaDesign, asked: Parsed) -> Iterator[tuple[str, list[Any]]]:
     """Yield factors ``C(x, levels=[...])`` and their listed levels that the data do not have."""
-    aliases = dict(asked.aliases)
-    for call in asked.calls:
-        tree = ast.parse(call.key, mode="eval").body
-        given = [word.value for word in tree.keywords if word.arg == "levels"] if isinstance(tree, ast.Call) else []
-        if call.function == "C" and given:
-            categories = categories_of(design, aliases.get(call.argument, call.argument), call.term)
-            if new := [level for level in ast.literal_eval(given[0]) if level not in categories]:
+    for column, call in asked.codings:
+        _, given = call.arguments
+        if "levels" in given:
+            categories = categories_of(design, column, call.term)
+            if new := [level for level in ast.literal_eval(given["levels"]) if level not in categories]:
                 yield unmarked(call.term), new
 
 
@@ -309,11 +305,6 @@ def _bases(design: FormulaDesign, scan: Scan, asked: Parsed | None) -> list[str]
 
 def _terms_of(name: str, asked: Parsed | None) -> list[str]:
     """Return the terms that a factor may have in a formula: its name, or ``C(...)`` of it."""
-    aliases = {} if asked is None else dict(asked.aliases)
-    calls = () if asked is None else asked.calls
-    coded = [
-        unmarked(call.term)
-        for call in calls
-        if call.function == "C" and aliases.get(call.argument, call.argument) == name
-    ]
+    codings = [] if asked is None else asked.codings
+    coded = [unmarked(call.term) for column, call in codings if column == name]
     return list(dict.fromkeys((name, f"C({name})", *coded)))

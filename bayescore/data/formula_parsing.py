@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from bayescore.data.design import term_text
 from bayescore.data.factors import JOINT
 from bayescore.data.responses import Expression
 from bayescore.validation import DataError
@@ -240,6 +241,13 @@ class Call:
     argument: str
     term: str
 
+    @property
+    def arguments(self) -> tuple[list[ast.expr], dict[str, ast.expr]]:
+        """The arguments by position and by name, as Python's parser has them."""
+        tree = ast.parse(self.key, mode="eval").body
+        assert isinstance(tree, ast.Call)
+        return tree.args, {str(word.arg): word.value for word in tree.keywords}
+
 
 @dataclass(frozen=True)
 class Parsed:
@@ -258,8 +266,13 @@ class Parsed:
     @property
     def factors(self) -> tuple[str, ...]:
         """Columns that a term C(...) calls factors."""
+        return tuple(column for column, _ in self.codings)
+
+    @property
+    def codings(self) -> list[tuple[str, Call]]:
+        """The terms C(...), each with the column that it calls a factor."""
         alias = dict(self.aliases)
-        return tuple(alias.get(call.argument, call.argument) for call in self.calls if call.function == "C")
+        return [(alias.get(call.argument, call.argument), call) for call in self.calls if call.function == "C"]
 
 
 @lru_cache(maxsize=8)
@@ -342,19 +355,15 @@ def _check_once(text: str, name: str, terms: Sequence[tuple[str, ...]]) -> None:
             continue
         rest = [effect for effect in last if effect not in twice]
         if rest and set(twice) < set(term):
-            remedy = f"write {_group_term(rest, name)} for {_group_term(last, name)}"
+            remedy = f"write {term_text(rest, name)} for {term_text(last, name)}"
         else:
-            remedy = f"leave {_group_term(term if rest else last, name)} out"
+            remedy = f"leave {term_text(term if rest else last, name)} out"
         what = "the intercept" if twice[0] == "1" else repr(twice[0])
         raise DataError(
             f"formula={text!r}: {what} varies by {name!r} in two group terms, and rows tell the sum of the two effects "
             f"alone; {remedy}. (1 + x | {name}) has correlated effects, (1 | {name}) + (0 + x | {name}) uncorrelated "
             "ones"
         )
-
-
-def _group_term(effects: Sequence[str], column: str) -> str:
-    return f"({'' if '1' in effects else '0 + '}{' + '.join(effects)} | {column})"
 
 
 def _spelling(term: str) -> str:

@@ -107,8 +107,6 @@ def check_folder(folder: str | Path, name: str = "folder") -> Path:
         raise FileExistsError(
             f"{name}={str(target)!r} has {others[0]!r} beside a fit, which would be lost; move it away"
         )
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"{name}={str(target)!r}: the folder {str(target.parent)!r} does not exist; create it")
     check_writable(target, name)
     return target
 
