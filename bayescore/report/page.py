@@ -1,10 +1,7 @@
-"""What all HTML pages share: a page is a list of sections, each plain data and one template.
+"""What all HTML pages share: a page is a list of sections, each a template with its values.
 
-`base.html.j2` holds the look, `pieces.html.j2` the tables; a page has no script and needs no network.
-
-The sections of pages: each a frozen dataclass with its own data, and the template of its name.
-
-A page is a list of sections; `page.render` puts them together. A new one is a class here and a template.
+`base.html.j2` holds the look, `pieces.html.j2` the tables; a page has no script and needs no network. `render` puts
+sections together; a new one is a template. A value that it lacks is an error, see `environment`.
 
 What the pictures of a comparison show: which coordinates, which candidates, and what is seen, in words.
 """
@@ -12,9 +9,9 @@ What the pictures of a comparison show: which coordinates, which candidates, and
 import base64
 import io
 import platform
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
@@ -25,8 +22,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from bayescore.diagnostics.model_check import ModelCheck
-from bayescore.diagnostics.results import ComparisonData, Health, Level
+from bayescore.diagnostics.results import ComparisonData, Level
 from bayescore.limits import FAMILYWISE_ALPHA, MAX_ERROR, MAX_FAILURE_PROBABILITY, MAX_RHAT, MIN_ESS, NEGLIGIBLE_ERROR
 from bayescore.text import number, with_error
 from bayescore.types import IntArray
@@ -110,180 +106,24 @@ class Picture:
     width: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Section:
-    """A part of a page with a heading."""
-
-    @property
-    def template(self) -> str:
-        """Name of the template, that of the class: SamplerHealth has sampler_health.html.j2."""
-        return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(self).__name__).lower() + ".html.j2"
-
-
-@dataclass(frozen=True, kw_only=True)
-class VerdictSection(Section):
-    """The verdict of a certificate and its figures: cells are pairs, a value and its standard error or ""."""
-
-    name: str
-    headline: str
-    certificate: Any
-    checks_heading: str
-    trouble: str
-    labels: Sequence[str]
-    cells: Sequence[tuple[str, str]]
-    notes: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Facts(Section):
-    """Plain text by label: the data that a coreset stands for, the glossary."""
-
-    key: str
-    heading: str
-    facts: Mapping[str, str]
-
-
-@dataclass(frozen=True, kw_only=True)
-class TableSection(Section):
-    """A table of text, between words, and pictures below: coefficients in the data's units, effects of groups."""
-
-    key: str
-    heading: str
-    first: str
-    labels: Sequence[str]
-    rows: Mapping[str, Sequence[str]]
-    note: str
-    warning: str = ""
-    before: str = ""
-    pictures: Sequence[Picture] = ()
-    after: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Coefficients(Section):
-    """Own and corrected figures of each coordinate."""
-
-    heading: str
-    trusted: bool
-    scaled: bool
-    picture: Picture | None
-    rows: Sequence[Mapping[Any, Any]]
-    note: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Priors(Section):
-    """The priors: coefficients, prior, and that in units of the data."""
-
-    priors: Sequence[tuple[str, str, str]]
-    prior_scale: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelCheckSection(Section):
-    """Whether the model fits; no `fit` where the rows are pseudo-rows."""
-
-    fit: ModelCheck | None
-    picture: Picture | None
-    rows: str
-    share: str
-    right: str
-    note: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class SamplerHealth(Section):
-    """The state of the chains of each posterior."""
-
-    health: Mapping[str, Health]
-
-
-@dataclass(frozen=True, kw_only=True)
-class CoresetFacts(Section):
-    """What a coreset is, and the errors predicted for the sizes that its builder tried."""
-
-    facts: Mapping[str, str]
-    size_curves: Mapping[str, Sequence[Mapping[str, Any]]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reproduce(Section):
-    """How to repeat the page."""
-
-    attrs: Mapping[str, Mapping[str, Any]]
-    command: str | None
-    snippet: str  # Markup
-
-
-@dataclass(frozen=True, kw_only=True)
-class Verdicts(Section):
-    """The verdicts of a comparison; `short` has a line for each of many."""
-
-    verdicts: Mapping[str, Any]
-    counts: Mapping[Level, int]
-    short: Mapping[str, Any]
-    health: Mapping[str, Health]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Certificates(Section):
-    """Certificates of the candidates, and whether the reference agrees with what they predicted."""
-
-    certificates: Mapping[str, Any]
-    short: bool
-    labels: Sequence[str]
-    rows: Mapping[str, Sequence[tuple[str, str]]]
-    agreement: str
-    corrected: Mapping[str, tuple[Sequence[Mapping[Any, Any]], str]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Metrics(Section):
-    """Errors against the reference."""
-
-    labels: Sequence[str]
-    rows: Mapping[str, Sequence[tuple[str, str]]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Plots(Section):
-    """Pictures."""
-
-    pictures: Sequence[Picture]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Coresets(Section):
-    """The candidates' coresets, a row for each."""
-
-    coresets: Mapping[str, Mapping[str, str]]
-    size_curves: Mapping[str, Sequence[Mapping[str, Any]]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Coordinates(Section):
-    """Each coefficient beside the reference's, candidate by candidate."""
-
-    coordinates: Mapping[str, tuple[Sequence[Mapping[Any, Any]], str]]
-
-
 MAX_ROWS = 2000  # of all tables of coefficients together; beyond, each shows its WORST
 
 
 WORST = 40
 
 
+@cache
 def environment() -> Environment:
     """Return the templates' environment: everything is escaped, a name left out is an error."""
-    versions = Environment(
+    made = Environment(
         loader=PackageLoader("bayescore", "report/templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    versions.filters["repr"] = repr
-    versions.globals |= {
+    made.filters["repr"] = repr
+    made.globals |= {
         "number": number,
         "with_error": with_error,
         "looks": LOOKS,
@@ -293,14 +133,17 @@ def environment() -> Environment:
         "versions": {"Python": platform.python_version()}
         | {name: version(name) for name in ("arviz", "numpy", "scipy")},
     }
-    return versions
+    return made
 
 
-def render(title: str, about: str, sections: Iterable[Section]) -> str:
+def section(template: str, **values: Any) -> Markup:
+    """Return a section of a page: the template of that name, such as "priors", with its values."""
+    return Markup(environment().get_template(f"{template}.html.j2").render(values))
+
+
+def render(title: str, about: str, sections: Iterable[Markup]) -> str:
     """Return the page of some sections, in their order."""
-    made = environment()
-    parts = [made.get_template(each.template).render(vars(each)) for each in sections]
-    return made.get_template("base.html.j2").render(title=title, about=about, sections=[Markup(part) for part in parts])
+    return environment().get_template("base.html.j2").render(title=title, about=about, sections=list(sections))
 
 
 def code(template: str, **values: Any) -> Markup:

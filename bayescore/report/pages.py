@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from markupsafe import Markup
 
 from bayescore.data.coreset import Coreset, check_no_pseudo, check_same_design
 from bayescore.data.design import Grouping
@@ -92,10 +93,11 @@ class EffectFacts:
     draws: GroupEffects
 
 
-def fit_sections(certificate: CertificateData, core: Coreset, fit: FitFacts, ratio: str) -> Iterator[page.Section]:
+def fit_sections(certificate: CertificateData, core: Coreset, fit: FitFacts, ratio: str) -> Iterator[Markup]:
     """Yield the parameters and effects of a fit, in units of the data."""
     labels, rows = fit.summary
-    yield page.TableSection(
+    yield page.section(
+        "table_section",
         key="summary",
         heading="In units of the data",
         first="Parameter",
@@ -108,7 +110,8 @@ def fit_sections(certificate: CertificateData, core: Coreset, fit: FitFacts, rat
     )
     if fit.ratios is not None:
         labels, rows = fit.ratios
-        yield page.TableSection(
+        yield page.section(
+            "table_section",
             key="ratios",
             heading=f"{ratio.capitalize()}s",
             first="Column",
@@ -121,7 +124,8 @@ def fit_sections(certificate: CertificateData, core: Coreset, fit: FitFacts, rat
         alone = len(facts.grouping.effects) == 1 and len(facts.draws.levels) == len(facts.grouping)
         counted = _counted(certificate, facts.grouping) if alone and core.response == "labels" else None
         labels, rows = facts.cells
-        yield page.TableSection(
+        yield page.section(
+            "table_section",
             key=f"effects-{number_of}",
             heading=f"Effects of {facts.draws.factor}",
             before=facts.note,
@@ -134,7 +138,7 @@ def fit_sections(certificate: CertificateData, core: Coreset, fit: FitFacts, rat
         )
 
 
-def group_sections(certificate: CertificateData, idata: Any, core: Coreset) -> Iterator[page.Section]:
+def group_sections(certificate: CertificateData, idata: Any, core: Coreset) -> Iterator[Markup]:
     """Yield a section on each kind of effects, and one on all effects of groups."""
     best = idata if certificate._idata is None else certificate._idata
     several = sum(len(group.effects) for group in core.groups) > 1
@@ -152,7 +156,8 @@ def group_sections(certificate: CertificateData, idata: Any, core: Coreset) -> I
             if counted is not None and len(levels) < len(grouping):
                 counted = counted.loc[list(levels)]
             number_of += 1
-            yield page.TableSection(
+            yield page.section(
+                "table_section",
                 key="variance" + f"-{number_of}" * several,
                 heading="Variance between groups" + f" of {name}" * several,
                 before=_prose(effects, sigma[:, k], _icc(best, grouping)),
@@ -197,7 +202,7 @@ def _group_pictures(effects: GroupEffects, counted: pd.DataFrame | None) -> Iter
         yield page.picture("Partial pooling", f"Shrinkage plot: {words}", pictures.shrinkage, effects, counted)
 
 
-def _groups(certificate: CertificateData, core: Coreset) -> page.TableSection:
+def _groups(certificate: CertificateData, core: Coreset) -> Markup:
     """Return the section on the groups with the largest errors."""
     table, several = certificate.effects, sum(len(grouping.effects) for grouping in core.groups) > 1
     size = np.fmax(table["mean_error_sd"].abs().to_numpy(), table["log_sd_error"].abs().to_numpy())
@@ -210,7 +215,8 @@ def _groups(certificate: CertificateData, core: Coreset) -> page.TableSection:
         error = [number(row["mean_error_sd"], 2), number(100.0 * float(np.expm1(row["log_sd_error"])), 2)]
         rows.append((f"{of}{group}", [f"{row['weight']:,.6g}", number(100.0 * row["share"]), *cells, *error]))
     cut = f"The table has the {len(rows)} of {len(table):,} with the largest errors; Certificate.effects has all."
-    return page.TableSection(
+    return page.section(
+        "table_section",
         key="groups",
         heading="Effects of groups",
         warning="" if certificate.trusted else _UNTRUSTED,
@@ -313,15 +319,17 @@ def write_certificate(
     parts = [
         *_found(certificate, idata, core, judged, chains.text, spread=_spread(robust), fit=fit),
         *_model(certificate, idata, core, test, robust=robust, facts=fit),
-        page.SamplerHealth(health={"posterior": chains}),
-        page.CoresetFacts(
+        page.section("sampler_health", health={"posterior": chains}),
+        page.section(
+            "coreset_facts",
             facts=tables.coreset_facts(facts_of_core, core.weights)
             | ({} if fit is None or not fit.data else {"Data rows": fit.data["Observations"]})
             | tables.parameters(facts_of_core),
             size_curves={f"{core.method} {len(core):,}": curve} if curve else {},
         ),
-        *([page.Facts(key="story", heading="How it was made", facts=story)] if story else []),
-        page.Reproduce(
+        *([page.section("facts", key="story", heading="How it was made", facts=story)] if story else []),
+        page.section(
+            "reproduce",
             attrs={"posterior": posterior.attrs},
             command=command,
             snippet=page.code(
@@ -334,7 +342,8 @@ def write_certificate(
             if fit is None
             else page.code("fit_again", call=fit.call, file_name=Path(path).name),
         ),
-        page.Facts(
+        page.section(
+            "facts",
             key="glossary",
             heading="Glossary",
             facts=tables.meanings(tables.figures_of(core.groups))
@@ -356,13 +365,14 @@ def _found(
     *,
     spread: str,
     fit: FitFacts | None,
-) -> Iterator[page.Section]:
+) -> Iterator[Markup]:
     """Yield what the certificate says: verdict, data, effects of groups and coefficients."""
     figures = tables.figures_of(core.groups)
     elpd = f"The elpd: {certificate._elpd_text}. " if certificate._elpd_text else ""
     if certificate.dispersion is not None:
         elpd += f"{certificate.dispersion.finding if spread else certificate.dispersion.text}. "
-    yield page.VerdictSection(
+    yield page.section(
+        "verdict_section",
         name=f"{core.method} {len(core):,}",
         headline=certificate.headline if fit is None else fit.headline,
         certificate=certificate,
@@ -379,7 +389,7 @@ def _found(
     if core.groups:
         data["Groups"] = "; ".join(group_sizes(certificate, core.groups, counted=core.response == "labels"))
     if data:
-        yield page.Facts(key="data", heading="Data", facts=data)
+        yield page.section("facts", key="data", heading="Data", facts=data)
     if fit is not None:
         family = find_family(core.family)
         yield from fit_sections(certificate, core, fit, "" if family is None else family.ratio or "")
@@ -387,7 +397,8 @@ def _found(
         yield from group_sections(certificate, idata, core)
     rows, note = tables.coefficients(certificate, len(certificate.coordinates))
     what = "the coefficients" + (" and of the logarithms of the effects' sds" if core.groups else "")
-    yield page.Coefficients(
+    yield page.section(
+        "coefficients",
         heading="Coefficients and log sigma" if core.groups else "Coefficients",
         trusted=certificate.trusted,
         scaled=core.design.center is not None,
@@ -413,7 +424,7 @@ def _model(
     *,
     robust: Any,
     facts: FitFacts | None,
-) -> Iterator[page.Section]:
+) -> Iterator[Markup]:
     """Yield what the draws say about the data: coefficients in their units, priors, and the model's fit."""
     posterior = read_posterior(idata, "idata")
     best = posterior if certificate._idata is None else read_posterior(certificate._idata, "certificate.idata")
@@ -428,7 +439,7 @@ def _model(
     if posterior.sd_prior is not None:
         priors += [("sigma", str(posterior.sd_prior), str(posterior.sd_prior))]
     if priors:
-        yield page.Priors(priors=priors, prior_scale=scale)
+        yield page.section("priors", priors=priors, prior_scale=scale)
     sides = core.counts and core.method != "full"  # a row's count and exposure are not chosen together
     checked = test if test is not None else None if core.pseudo.any() or sides else core
     fit = None if checked is None else check_model(best, checked)
@@ -444,7 +455,8 @@ def _model(
     counts = "how far apart the model keeps the rows with and without events"
     if fit is not None and fit.frequencies is not None:
         counts = "how many rows have each count, and would have by the model"
-    yield page.ModelCheckSection(
+    yield page.section(
+        "model_check_section",
         fit=fit,
         picture=None
         if fit is None
@@ -547,19 +559,19 @@ def as_fragment(comparison: ComparisonData) -> str:
 
 def _sections(
     comparison: ComparisonData, certificates: dict[str, CertificateData], file_name: str, command: str | None
-) -> Iterator[page.Section]:
+) -> Iterator[Markup]:
     shown = [name for name in METRICS if name in comparison.metrics]
     everyone = {"reference": comparison.reference, **comparison.candidates}
     short = _short(comparison, certificates) if len(comparison.verdicts) > LISTED else {}
     counts = Counter(verdict.level for verdict in comparison.verdicts.values())
-    yield page.Verdicts(verdicts=comparison.verdicts, counts=counts, short=short, health=comparison.health)
+    yield page.section("verdicts", verdicts=comparison.verdicts, counts=counts, short=short, health=comparison.health)
     first = next((one for one in everyone.values() if one.coreset), None)
     if first is not None and (data := tables.data_facts(first.coreset, first.positive)):
-        yield page.Facts(key="data", heading="Data", facts=data)
+        yield page.section("facts", key="data", heading="Data", facts=data)
     if certificates:
-        yield tables.section(comparison, certificates, short=bool(short))
-    yield page.Metrics(labels=[METRICS[name][0] for name in shown], rows=_metric_rows(comparison, shown))
-    yield page.Plots(pictures=_pictures(comparison))
+        yield tables.certificates_section(comparison, certificates, short=bool(short))
+    yield page.section("metrics", labels=[METRICS[name][0] for name in shown], rows=_metric_rows(comparison, shown))
+    yield page.section("plots", pictures=_pictures(comparison))
     coresets = {name: one for name, one in comparison.candidates.items() if one.coreset}
     if coresets:
         curves = {name: curve for name, one in coresets.items() if (curve := tables.size_curve(one.coreset))}
@@ -567,9 +579,9 @@ def _sections(
         for name, one in coresets.items():
             listed = ", ".join(f"{key} = {value}" for key, value in tables.parameters(one.coreset).items())
             rows[name]["Parameters"] = listed or "–"
-        yield page.Coresets(coresets=rows, size_curves=curves)
-    yield page.SamplerHealth(health=comparison.health)
-    yield page.Coordinates(coordinates=_coordinates(comparison.coordinates))
+        yield page.section("coresets", coresets=rows, size_curves=curves)
+    yield page.section("sampler_health", health=comparison.health)
+    yield page.section("coordinates", coordinates=_coordinates(comparison.coordinates))
     again = page.code(
         "compare_again",
         candidates=list(comparison.candidates),
@@ -578,14 +590,17 @@ def _sections(
         max_draws=comparison.max_draws,
         file_name=file_name,
     )
-    yield page.Reproduce(
-        attrs={name: posterior.attrs for name, posterior in everyone.items()}, command=command, snippet=again
+    yield page.section(
+        "reproduce",
+        attrs={name: posterior.attrs for name, posterior in everyone.items()},
+        command=command,
+        snippet=again,
     )
     terms = {METRICS[name][0]: METRICS[name][2] for name in shown} | {"Noise floor": NOISE_FLOOR}
     terms |= page.terms(page.VERDICTS)
     if certificates:
         terms |= tables.meanings(tables.figures_of(())) | tables.AGREEMENT | page.terms(page.CERTIFICATES)
-    yield page.Facts(key="glossary", heading="Glossary", facts=terms | page.HEALTH_TERMS)
+    yield page.section("facts", key="glossary", heading="Glossary", facts=terms | page.HEALTH_TERMS)
 
 
 def _scope(comparison: ComparisonData) -> str:

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from markupsafe import Markup
 
 from bayescore.data.design import Design, Grouping, one_intercept
 from bayescore.data.responses import response_of
@@ -28,7 +29,6 @@ from bayescore.families.family import find_family
 from bayescore.limits import ENDS, MAX_K, PROB
 from bayescore.numerics.moments import sidak_quantile
 from bayescore.report import page
-from bayescore.report.page import Certificates, TableSection
 from bayescore.samplers.posterior import Posterior
 from bayescore.samplers.summaries import described
 from bayescore.text import listed, number, shown_apart, with_error
@@ -215,7 +215,7 @@ def coefficients(certificate: CertificateData, total: int) -> tuple[list[dict[Ha
     return rows.to_dict(orient="records"), note
 
 
-def in_units(certificate: CertificateData, best: Posterior, design: Design) -> TableSection:
+def in_units(certificate: CertificateData, best: Posterior, design: Design) -> Markup:
     """Return the section on the `best` draws' coefficients in units of the data, and the ratios that they stand for."""
     raw = design.raw_coefficients(best.flat)
     bounds = np.quantile(raw, [ENDS[0], 0.5, ENDS[1]], axis=0)
@@ -235,7 +235,8 @@ def in_units(certificate: CertificateData, best: Posterior, design: Design) -> T
         f"{drawn_from(certificate)}{spread} A coefficient is the change of the linear predictor for one unit more of "
     )
     note += f"the column as the data have it{f'; the model is of {scale}' if scale else ''}."
-    return TableSection(
+    return page.section(
+        "table_section",
         key="effects",
         heading="In units of the data",
         first="Coefficient",
@@ -262,7 +263,9 @@ def priors(posterior: Posterior) -> list[tuple[str, str, str]]:
     return [(listed(names, _NAMED, str), prior, raw) for (prior, raw), names in shared.items()]
 
 
-def section(comparison: ComparisonData, certificates: dict[str, CertificateData], *, short: bool) -> Certificates:
+def certificates_section(
+    comparison: ComparisonData, certificates: dict[str, CertificateData], *, short: bool
+) -> Markup:
     """Return the section on the candidates' certificates: figures beside the measured errors, and coefficients."""
     measured = dict(list(comparison.coordinates.groupby("candidate", sort=False)))
     rows, agree = {}, {}
@@ -274,7 +277,8 @@ def section(comparison: ComparisonData, certificates: dict[str, CertificateData]
         first = [figure.text(certificate) for figure in others]
         rows[name] = [*first, with_error(*map(float, truth)), (word, ""), elpd.text(certificate)]
     total = len(certificates) * len(comparison.reference.features)
-    return Certificates(
+    return page.section(
+        "certificates",
         certificates=certificates,
         short=short,
         labels=[*meanings(others), *AGREEMENT, elpd.label],
