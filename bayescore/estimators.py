@@ -25,7 +25,7 @@ from bayescore.fitting.route import FitOptions, Given
 from bayescore.priors import Prior
 from bayescore.priors.groups import GroupPrior
 from bayescore.samplers.predict import log_predictive
-from bayescore.text import listed
+from bayescore.text import free_name, listed
 from bayescore.types import INTERCEPT, FloatArray
 from bayescore.validation import DataError, check_aligned, check_unmasked
 
@@ -172,9 +172,8 @@ class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _given(self, X: Any, y: NDArray[Any], weights: FloatArray) -> Given:
         """Return the rows as `bayescore.fit` has them."""
         if self.formula is not None:
-            name = next(name for k in range(X.shape[1] + 1) if (name := "y" + k * "_") not in X.columns)
             roles = {} if (weights == 1.0).all() else {"weights": weights}
-            labels = pd.Series(y, getattr(X, "index", None), name=name)
+            labels = pd.Series(y, getattr(X, "index", None), name=free_name("y", X.columns))
             return Given(X, labels, spelled_out(self.formula, X), roles=roles)
         rows = array_source(X, Roles(y=y, weights=weights))
         if (names := getattr(self, "feature_names_in_", None)) is not None:

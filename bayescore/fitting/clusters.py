@@ -71,7 +71,7 @@ from bayescore.models.row_kernels import derivatives_of
 from bayescore.priors import Prior
 from bayescore.progress import say
 from bayescore.samplers.posterior import Posterior
-from bayescore.text import listed
+from bayescore.text import counted, listed
 from bayescore.types import FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError, warn
 
@@ -253,7 +253,7 @@ def check_freedom(n_clusters: int, n_strata: int, n_coefficients: int) -> None:
     """Raise if clusters less strata are fewer than coefficients."""
     if n_clusters - n_strata < n_coefficients:
         raise DataError(
-            f"{n_clusters:,} clusters less {n_strata:,} {'stratum' if n_strata == 1 else 'strata'} are fewer than the "
+            f"{n_clusters:,} clusters less {counted(n_strata, 'stratum', 'strata')} are fewer than the "
             f"{n_coefficients} coefficients, so that some combinations of these would have no spread at all: name "
             "smaller clusters, or fit fewer coefficients"
         )
@@ -355,7 +355,7 @@ class Labels:
         names = ["" if isinstance(self.groups, dict) else f" of {name!r}" for name in self.groups]
         text = f"cluster-robust by {len(sums.scores):,} clusters{names[0]}"
         strata = int((sums.sizes > 0).sum())
-        return text if len(names) == 1 else f"{text} in {strata:,} {'stratum' if strata == 1 else 'strata'}{names[1]}"
+        return text if len(names) == 1 else f"{text} in {counted(strata, 'stratum', 'strata')}{names[1]}"
 
     def check_weight(self, weight: float, core: Coreset) -> None:
         """Raise unless the rows that have labels are those of the fit."""
@@ -439,10 +439,10 @@ def weights_in_domain(data: Any, weights: Any, domain: Any) -> FloatArray | str:
         raise DataError(f"domain is {inside[row]:g} in row {row}; give True or 1 inside, False or 0 outside")
     if not inside.any():
         raise DataError("domain has no rows: it is False or 0 everywhere")
-    counted = np.ones_like(inside) if weights is None else numbers(weights, "weights")
-    if counted.shape != inside.shape:
-        raise DataError(f"weights has shape {counted.shape} and domain {inside.shape}; give one of each for each row")
-    return np.where(inside == 1.0, counted, 0.0)
+    given = np.ones_like(inside) if weights is None else numbers(weights, "weights")
+    if given.shape != inside.shape:
+        raise DataError(f"weights has shape {given.shape} and domain {inside.shape}; give one of each for each row")
+    return np.where(inside == 1.0, given, 0.0)
 
 
 def refuse_strata(strata: Any) -> None:

@@ -177,8 +177,8 @@ def _model(fit: "Fit") -> str:
     """Return the formula, or what stands for one."""
     core = fit.coreset
     terms = f" + {terms_text(core.groups)}" if core.groups and fit.formula is None else ""
-    n = core.n_features - (core.design.constant is not None)
-    return (fit.formula or f"{core.label} ~ {n} column{'s' * (n != 1)}") + terms
+    columns = counted(core.n_features - (core.design.constant is not None), "column")
+    return (fit.formula or f"{core.label} ~ {columns}") + terms
 
 
 def _counted(fit: "Fit") -> str:

@@ -51,7 +51,7 @@ from bayescore.limits import MAX_FAILURE_PROBABILITY
 from bayescore.numerics.moments import bound_of_means, risk
 from bayescore.samplers.posterior import Posterior, as_sampled, fewer_draws, of_own_model, read_posterior
 from bayescore.samplers.summaries import DataUnits, scale_names
-from bayescore.text import number, shown_apart, with_error
+from bayescore.text import counted, number, shown_apart, with_error
 from bayescore.types import IntArray, WeightedData
 from bayescore.validation import DataError, check_integer
 
@@ -83,7 +83,7 @@ class Certificate(CertificateData):
         lines = [f"{self.headline}{later}", f"  {self.text}"]
         lines += [f"  {check.what}: {check.found}" for check in self.checks]
         if self.n_passes:
-            lines.append(f"  {self.n_passes} pass{'es' * (self.n_passes > 1)} over the full data")
+            lines.append(f"  {counted(self.n_passes, 'pass', 'passes')} over the full data")
         if self.trusted:
             lines += [f"  {said}" for said in self._sds()]
         if self._elpd_text:

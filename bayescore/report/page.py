@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from bayescore.diagnostics.results import ComparisonData, Level
 from bayescore.limits import FAMILYWISE_ALPHA, MAX_ERROR, MAX_FAILURE_PROBABILITY, MAX_RHAT, MIN_ESS, NEGLIGIBLE_ERROR
-from bayescore.text import number, with_error
+from bayescore.text import counted, number, with_error
 from bayescore.types import IntArray
 
 # name in a posterior's attributes: label
@@ -183,11 +183,8 @@ def alternatives(comparison: ComparisonData) -> dict[str, str]:
     ranked = comparison.metrics["mmd_whitened"].to_numpy()[:-1].argsort(kind="stable")
     names = list(comparison.candidates)
     least, most = (f"{values[i]} ({names[i]})" for i in (ranked[0], ranked[-1]))
-    count, total = len(candidates(comparison)[0]), len(comparison.reference.features)
-    others = f"{count} candidate{'s' * (count > 1)}"
-    shown, panels = (
-        f"{min(total, limit)} coefficient{'s' * (min(total, limit) > 1)}" for limit in (MAX_COORDINATES, MAX_PANELS)
-    )
+    others, total = counted(len(candidates(comparison)[0]), "candidate"), len(comparison.reference.features)
+    shown, panels = (counted(min(total, limit), "coefficient") for limit in (MAX_COORDINATES, MAX_PANELS))
     span = f"from {least} to {most}" if len(values) > 1 else f"{least}"
     return {
         "mmd": f"Whitened MMD of each candidate, {span}, on a log scale above the noise floor, {floor}",

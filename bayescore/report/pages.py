@@ -31,7 +31,7 @@ from bayescore.limits import ENDS, PROB
 from bayescore.report import page, pictures, tables
 from bayescore.samplers.posterior import Posterior, as_sampled, flat_draws, read_posterior
 from bayescore.samplers.summaries import DataUnits, GroupEffects, with_scales
-from bayescore.text import number, with_error
+from bayescore.text import counted, number, with_error
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError
 
@@ -122,7 +122,7 @@ def fit_sections(certificate: CertificateData, core: Coreset, fit: FitFacts, rat
         )
     for number_of, facts in enumerate(fit.effects, 1):
         alone = len(facts.grouping.effects) == 1 and len(facts.draws.levels) == len(facts.grouping)
-        counted = _counted(certificate, facts.grouping) if alone and core.response == "labels" else None
+        by_group = _counted(certificate, facts.grouping) if alone and core.response == "labels" else None
         labels, rows = facts.cells
         yield page.section(
             "table_section",
@@ -133,8 +133,8 @@ def fit_sections(certificate: CertificateData, core: Coreset, fit: FitFacts, rat
             labels=labels,
             rows=rows,
             note=f"On the scale of the {facts.draws.scale}, in units of the data, as fit.effects() has them.",
-            pictures=list(_group_pictures(facts.draws, counted)),
-            after="" if counted is None else _POOLED,
+            pictures=list(_group_pictures(facts.draws, by_group)),
+            after="" if by_group is None else _POOLED,
         )
 
 
@@ -152,9 +152,9 @@ def group_sections(certificate: CertificateData, idata: Any, core: Coreset) -> I
             name = grouping.name if effect == "1" else f"{effect} by {grouping.name}"
             family = str(best["posterior"].attrs.get("family", ""))
             effects = GroupEffects(name, levels, u[:, :, k], family)
-            counted = _counted(certificate, grouping) if effect == "1" and not core.counts else None
-            if counted is not None and len(levels) < len(grouping):
-                counted = counted.loc[list(levels)]
+            by_group = _counted(certificate, grouping) if effect == "1" and not core.counts else None
+            if by_group is not None and len(levels) < len(grouping):
+                by_group = by_group.loc[list(levels)]
             number_of += 1
             yield page.section(
                 "table_section",
@@ -165,8 +165,8 @@ def group_sections(certificate: CertificateData, idata: Any, core: Coreset) -> I
                 labels=["Mean", "Sd", f"{PROB:.0%} interval"],
                 rows=_components(sigma[:, k], _icc(best, grouping)),
                 note=tables.drawn_from(certificate),
-                pictures=list(_group_pictures(effects, counted)),
-                after="" if counted is None else _POOLED,
+                pictures=list(_group_pictures(effects, by_group)),
+                after="" if by_group is None else _POOLED,
             )
     if not certificate.effects.empty:
         yield _groups(certificate, core)
@@ -192,14 +192,14 @@ def _counted(certificate: CertificateData, grouping: Grouping) -> pd.DataFrame |
     return rows.droplevel(["factor", "effect"])
 
 
-def _group_pictures(effects: GroupEffects, counted: pd.DataFrame | None) -> Iterator[page.Picture]:
+def _group_pictures(effects: GroupEffects, by_group: pd.DataFrame | None) -> Iterator[page.Picture]:
     words = f"means and 95% intervals of the effects of {len(effects.levels)} groups of {effects.factor}"
     caption = f"Caterpillar plot: {words}, sorted by mean"
     yield page.picture(f"Effects of {effects.factor}", caption, pictures.caterpillar, effects)
-    if counted is not None:
+    if by_group is not None:
         words = f"the effect of each group of {effects.factor} against what its rows alone say, between the lines of no"
         words += " pooling and of complete pooling"
-        yield page.picture("Partial pooling", f"Shrinkage plot: {words}", pictures.shrinkage, effects, counted)
+        yield page.picture("Partial pooling", f"Shrinkage plot: {words}", pictures.shrinkage, effects, by_group)
 
 
 def _groups(certificate: CertificateData, core: Coreset) -> Markup:
@@ -309,8 +309,8 @@ def write_certificate(
             raise DataError("test has rows of groups that the coreset does not know; leave them out")
     elif core.pseudo.any() and not core.groups and fit is None:
         raise DataError(f"the coreset has pseudo-rows, on which the model's fit cannot be checked; {_GIVE_TEST}")
-    count, about = len(posterior.features), "Posterior of a coreset checked against the full data: "
-    about += f"{len(core):,} of {core.n_total:,} rows, {count} coefficient{'s' * (count > 1)}"
+    about = "Posterior of a coreset checked against the full data: "
+    about += f"{len(core):,} of {core.n_total:,} rows, {counted(len(posterior.features), 'coefficient')}"
     if core.groups:
         about += ", " + ", ".join(f"{len(grouping):,} groups of {grouping.name}" for grouping in core.groups)
     if fit is not None:
@@ -490,8 +490,8 @@ def _positive(certificate: CertificateData, core: Coreset) -> float | None:
         return None
     if not certificate.effects.empty:
         first = certificate.effects.loc[core.groups[0].name].droplevel("effect")
-        counted = first[~first.index.duplicated()]
-        return float((counted["weight"] * counted["share"]).sum() / counted["weight"].sum())
+        by_group = first[~first.index.duplicated()]
+        return float((by_group["weight"] * by_group["share"]).sum() / by_group["weight"].sum())
     return None if core.pseudo.any() else float(core.weights[core.y > 0].sum() / core.weights.sum())
 
 
@@ -604,12 +604,9 @@ def _sections(
 
 
 def _scope(comparison: ComparisonData) -> str:
-    count = len(comparison.candidates)
     chains, draws, features = comparison.reference.draws.shape
-    return (
-        f"{count} candidate{'s' * (count > 1)} with a reference of {chains} chain{'s' * (chains > 1)} of {draws:,} "
-        f"draws, {features} coefficient{'s' * (features > 1)}"
-    )
+    of_reference = f"{counted(chains, 'chain')} of {draws:,} draws, {counted(features, 'coefficient')}"
+    return f"{counted(len(comparison.candidates), 'candidate')} with a reference of {of_reference}"
 
 
 def _short(comparison: ComparisonData, certificates: dict[str, CertificateData]) -> dict[str, dict[str, Any]]:

@@ -31,7 +31,7 @@ from bayescore.numerics.moments import sidak_quantile
 from bayescore.report import page
 from bayescore.samplers.posterior import Posterior
 from bayescore.samplers.summaries import described
-from bayescore.text import listed, number, shown_apart, with_error
+from bayescore.text import counted, listed, number, shown_apart, with_error
 from bayescore.types import FloatArray
 from bayescore.validation import DataError
 
@@ -295,7 +295,7 @@ def _agreement(agree: list[bool | None]) -> str:
     left = " Where a candidate is not certified, no correction can be trusted and none is shown."
     return (
         "Predicted errors were found without the reference, measured ones against it. Of the "
-        f"{len(trusted)} certificate{'s' * (len(trusted) > 1)} whose correction can be trusted, the predictions of "
+        f"{counted(len(trusted), 'certificate')} whose correction can be trusted, the predictions of "
         f"{sum(trusted)} agree with the reference in every mean, up to Monte Carlo error."
         f"{left if len(trusted) < len(agree) else ''}"
     )
