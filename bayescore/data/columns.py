@@ -23,7 +23,7 @@ from bayescore.data.factors import Levels, codes
 from bayescore.data.groups import MISSING_GROUP, Grouper, groupers_of, groups_seen
 from bayescore.data.passes import map_pieces, rows_of
 from bayescore.data.responses import RATES, Expression, Paired, signed_labels
-from bayescore.data.source import Division, Piece, Source, block_rows, division_of
+from bayescore.data.source import Division, Piece, Source, between, block_rows, division_of
 from bayescore.data.survey import MANY, DistinctValues, Survey, merged, seen
 from bayescore.text import listed
 from bayescore.types import FloatArray, IntArray, LabelArray, WeightedData
@@ -276,16 +276,9 @@ class FilteredPiece:
     drop: bool
 
     def read(self, low: int, high: int) -> Iterator[WeightedData]:
-        """Yield the kept rows low, ..., high - 1."""
-        at = 0
-        for block in self.piece.read(0, self.piece.n_rows):
-            kept = without_left_out(block, drop=self.drop)
-            a, b = max(low - at, 0), min(high - at, len(kept))
-            if a < b:
-                yield kept.take(slice(a, b))
-            at += len(kept)
-            if at >= high:
-                return
+        """Return the kept rows low, ..., high - 1."""
+        blocks = self.piece.read(0, self.piece.n_rows)
+        return between((without_left_out(block, drop=self.drop) for block in blocks), low, high)
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ from bayescore.data.parquet import (
 )
 from bayescore.data.responses import Classes
 from bayescore.data.roles import Roles, named_roles, resolve
-from bayescore.data.source import Division, Future, Piece, Source, Task, block_rows
+from bayescore.data.source import Division, Future, Piece, Source, Task, between, block_rows
 from bayescore.data.survey import Survey
 from bayescore.types import WeightedData
 from bayescore.validation import DataError, check_aligned, warn
@@ -339,15 +339,7 @@ def _blocks(piece: Piece) -> list[WeightedData] | DataError:
 
 def _cut(blocks: list[WeightedData] | DataError, low: int, high: int) -> list[WeightedData] | DataError:
     """Return the rows low, ..., high - 1 of blocks."""
-    if isinstance(blocks, DataError):
-        return blocks
-    pieces, at = [], 0
-    for block in blocks:
-        a, b = max(low - at, 0), min(high - at, len(block))
-        if a < b:
-            pieces.append(block.take(slice(a, b)))
-        at += len(block)
-    return pieces
+    return blocks if isinstance(blocks, DataError) else list(between(blocks, low, high))
 
 
 @dataclass(frozen=True, eq=False)

@@ -90,11 +90,11 @@ def open_designed(
     if dataset.rereadable and not (first or isinstance(data, WeightedData) or others.get("clusters")):
         check_groupings(dataset.design, dataset.source.n_rows, single=single)
     levels: Levels = getattr(dataset.rows, "levels", ())
+    for name, levels_of_column in levels:
+        check_levels(f"column {name!r}", levels_of_column, MAX_LEVELS if formula is None else MAX_LEVELS_NAMED)
+        if single and dataset.rereadable and not first:
+            check_shared(f"column {name!r}", levels_of_column, dataset.source.n_rows)
     if formula is not None:
-        for name, levels_of_column in levels:
-            check_levels(f"column {name!r}", levels_of_column, MAX_LEVELS_NAMED)
-            if single and dataset.rereadable and not first:
-                check_shared(f"column {name!r}", levels_of_column, dataset.source.n_rows)
         _check_response(dataset, y, formula)
         by = learner(dataset.design.raw_names, formula, levels, dataset.source.n_rows)
         learnt = None
@@ -107,10 +107,6 @@ def open_designed(
         return dataset.with_design(design)
     if not levels:
         return dataset
-    for name, levels_of_column in levels:
-        check_levels(f"column {name!r}", levels_of_column, MAX_LEVELS)
-        if single and dataset.rereadable and not first:
-            check_shared(f"column {name!r}", levels_of_column, dataset.source.n_rows)
     factors = [f"{name!r} ({len(levels_of_column)} levels)" for name, levels_of_column in levels]
     warn(
         "columns of text are coded as factors, each level but the first against the first: "
@@ -170,17 +166,18 @@ def open_in(
         groups = groups if groups is not None else factors or None
         label = label if label is not None or y is not None else roles.get("label")
         others |= {role: roles.get(role) for role in ("weights", "trials") if others.get(role) is None}
-    if clusters is not None:
-        groups, others["clusters"] = clusters, True
+    if clusters is not None or parts:  # which may be features, too
+        others["clusters"] = True
         selection = Selection(design.raw_names) if selection is None else replace(selection, names=design.raw_names)
+    if clusters is not None:
+        groups = clusters
     elif groups is not None and not factors:
         raise DataError(f"groups is given, but {whose} has none; leave it out")
     if parts:
         named = [] if groups is None else [groups] if isinstance(groups, str) else groups
         if not (isinstance(named, list | tuple) and all(isinstance(name, str) for name in named)):
             raise DataError(f"by={list(parts)} are columns, and groups were given as arrays; make these columns, too")
-        groups, others["clusters"] = [*named, *parts], True
-        selection = Selection(design.raw_names) if selection is None else replace(selection, names=design.raw_names)
+        groups = [*named, *parts]
     brings_labels = isinstance(data, Coreset | Source) or others.get("trials") is not None
     response = LABELS if isinstance(data, Coreset | Source) else response_of(design.classes)
     counts = response == "counts"
@@ -188,23 +185,24 @@ def open_in(
         others["exposure"] = design.exposure
     if positive is None and design.classes is not None and not brings_labels and response == LABELS:
         positive = Classes(*design.classes)
+    others |= {"label": label, "offset": offset, "positive": positive, "response": response}
+
+    def opened(**groups_asked: Any) -> Dataset:
+        return open_rows(data, y, progress=progress, selection=selection, **others, **groups_asked)
+
     ready = isinstance(data, Source | WeightedData)  # they have codes
     if learn_groups and factors and groups is not None and not ready:
-        asked = {**others, "offset": offset, "groups": groups, "positive": positive, "response": response}
         with _saying_missing(design, **given), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the rows are opened again below
-            groupings = open_rows(data, y, label=label, progress=progress, selection=selection, **asked).design.groups
-        design = with_levels(design, groupings)
+            design = with_levels(design, opened(groups=groups).design.groups)
     groupers = None if ready else tuple(Grouper(grouping, new_groups) for grouping in design.groups) or None
     if parts:
-        asked = {**others, "offset": offset, "groups": list(parts), "positive": positive, "response": response}
         with called_by(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the rows are opened again below
-            groupings = open_rows(data, y, label=label, progress=progress, selection=selection, **asked).design.groups
+            groupings = opened(groups=list(parts)).design.groups
         groupers = (*(groupers or ()), *(Grouper(each_grouping, role="by") for each_grouping in groupings))
-    others |= {"offset": offset, "groups": groups, "groupers": groupers, "positive": positive, "response": response}
     with _saying_missing(design, **given):
-        dataset = open_rows(data, y, label=label, progress=progress, selection=selection, **others)
+        dataset = opened(groups=groups, groupers=groupers)
     if design.classes is not None and tuple(dataset.source.classes) != tuple(design.classes):
         raise DataError(
             f"data has {described(dataset.source.classes)}, {whose} {described(design.classes)}; give the same "

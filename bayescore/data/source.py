@@ -10,7 +10,7 @@ piece and the head of the next, fewer than `step` rows, and every canonical bloc
 Canonical blocks: rows cut again, so that results do not depend on how rows arrive; how long blocks are.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -97,6 +97,18 @@ def recut(blocks: Iterator[WeightedData], step: int) -> Iterator[WeightedData]:
         yield from cutter.cut(block)
     if (rest := cutter.rest) is not None:
         yield rest
+
+
+def between(blocks: Iterable[WeightedData], low: int, high: int) -> Iterator[WeightedData]:
+    """Yield the rows low, ..., high - 1 of blocks, of which no more are read than it needs."""
+    at = 0
+    for block in blocks:
+        a, b = max(low - at, 0), min(high - at, len(block))
+        if a < b:
+            yield block.take(slice(a, b))
+        at += len(block)
+        if at >= high:
+            return
 
 
 Future = Any

@@ -18,6 +18,7 @@ from bayescore.fitting.tables import check_of_rows, effects_of_groups, factor_na
 from bayescore.limits import PROB
 from bayescore.models.predictor import Factor
 from bayescore.report import pictures
+from bayescore.report.tables import rows_by_group
 from bayescore.samplers.summaries import GroupEffects
 from bayescore.tables import rounded
 from bayescore.text import counted, listed
@@ -227,8 +228,8 @@ def plot_shrinkage(fit: "Fit", factor: str | None) -> Axes:
         raise DataError(f"no intercept varies by {grouping.name!r}: plot_effects has its slopes")
     if core.numbers:
         raise DataError("the response is a number, which has no share among a group's rows: see plot_effects")
-    table = fit.certificate.effects
-    if table.empty:
+    table = rows_by_group(fit.certificate, grouping)
+    if table is None:
         raise DataError("the certificate has no shares of the event by group, as no pass over the rows was made")
     codes = _codes_drawn(grouping)
     # slopes that vary where their columns are at their means: not in units of the data

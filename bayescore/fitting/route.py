@@ -949,11 +949,9 @@ def route_of_draws(
         )
     if posterior.features != core.feature_names or (story and story["rows"] != core.rows_digest):
         raise DataError("idata is not of core's posterior; give the coreset that the draws are of")
-    rows, labels = (core, None) if data is None else (data, y)
-    formula = None if data is None else formula_of(core.design)
-    intercept = core.design.constant is not None
-    positive = core.classes[1] if core.response == "labels" else None
-    given = Given(rows, labels, formula, intercept, positive, dict(roles), progressbar)
+    given = Given(core, progressbar=progressbar)
+    if data is not None:
+        given = rows_like(core, data, y, roles=dict(roles), progressbar=progressbar)
     begin = time.perf_counter()
     if given.lossy or (model is not None and core.groups):
         found = refused(idata, _UNCHECKED if given.lossy else _OWN_GROUPS)

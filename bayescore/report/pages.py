@@ -122,7 +122,7 @@ def fit_sections(certificate: CertificateData, core: Coreset, fit: FitFacts, rat
         )
     for number_of, facts in enumerate(fit.effects, 1):
         alone = len(facts.grouping.effects) == 1 and len(facts.draws.levels) == len(facts.grouping)
-        by_group = _counted(certificate, facts.grouping) if alone and core.response == "labels" else None
+        by_group = tables.rows_by_group(certificate, facts.grouping) if alone and core.response == "labels" else None
         labels, rows = facts.cells
         yield page.section(
             "table_section",
@@ -152,9 +152,7 @@ def group_sections(certificate: CertificateData, idata: Any, core: Coreset) -> I
             name = grouping.name if effect == "1" else f"{effect} by {grouping.name}"
             family = str(best["posterior"].attrs.get("family", ""))
             effects = GroupEffects(name, levels, u[:, :, k], family)
-            by_group = _counted(certificate, grouping) if effect == "1" and not core.counts else None
-            if by_group is not None and len(levels) < len(grouping):
-                by_group = by_group.loc[list(levels)]
+            by_group = tables.rows_by_group(certificate, grouping) if effect == "1" and not core.counts else None
             number_of += 1
             yield page.section(
                 "table_section",
@@ -175,21 +173,11 @@ def group_sections(certificate: CertificateData, idata: Any, core: Coreset) -> I
 def group_sizes(certificate: CertificateData, groups: Sequence[Grouping], *, counted: bool) -> Iterator[str]:
     """Yield a clause on the groups of each factor, with the rows of each if the weights that are known count rows."""
     for grouping in groups:
-        text, of_group = f"{grouping.name}: {len(grouping):,}", _counted(certificate, grouping) if counted else None
-        if of_group is not None:
-            least, middle, most = np.quantile(of_group["weight"], [0.0, 0.5, 1.0])
+        text, by_group = f"{grouping.name}: {len(grouping):,}", tables.rows_by_group(certificate, grouping)
+        if counted and by_group is not None:
+            least, middle, most = np.quantile(by_group["weight"], [0.0, 0.5, 1.0])
             text += f", of {least:,.6g} to {most:,.6g} rows, in the median {middle:,.6g}"
         yield text
-
-
-def _counted(certificate: CertificateData, grouping: Grouping) -> pd.DataFrame | None:
-    """Return weight and share of +1 of the rows of each group; None where no pass was made."""
-    if certificate.effects.empty:
-        return None
-    index = certificate.effects.index
-    of = index.get_level_values("factor") == grouping.name
-    rows = certificate.effects[of & (index.get_level_values("effect") == grouping.effects[0])]
-    return rows.droplevel(["factor", "effect"])
 
 
 def _group_pictures(effects: GroupEffects, by_group: pd.DataFrame | None) -> Iterator[page.Picture]:
@@ -488,9 +476,7 @@ def _positive(certificate: CertificateData, core: Coreset) -> float | None:
     """Return the share of the data's weight that is +1; None where only pseudo-rows are known."""
     if core.response != "labels":  # no share: the sides are events and exposure, or all is one side
         return None
-    if not certificate.effects.empty:
-        first = certificate.effects.loc[core.groups[0].name].droplevel("effect")
-        by_group = first[~first.index.duplicated()]
+    if core.groups and (by_group := tables.rows_by_group(certificate, core.groups[0])) is not None:
         return float((by_group["weight"] * by_group["share"]).sum() / by_group["weight"].sum())
     return None if core.pseudo.any() else float(core.weights[core.y > 0].sum() / core.weights.sum())
 

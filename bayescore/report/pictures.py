@@ -574,21 +574,12 @@ def shrinkage(figure: Figure, effects: GroupEffects, shares: pd.DataFrame) -> Ax
 
 def _shares(effects: GroupEffects, shares: pd.DataFrame) -> tuple[FloatArray, FloatArray]:
     """Return share and weight in the order of the effects."""
-    if "factor" in shares.index.names:  # the table of a certificate, of all factors
-        of_factor = shares[shares.index.get_level_values("factor") == effects.factor].droplevel(["factor", "effect"])
-        shares = of_factor[~of_factor.index.duplicated()]
-    for column in ("share", "weight"):
-        if column not in shares.columns:
-            raise DataError(f"shares has no column {column!r}; give the share of +1 and the weight of rows by group")
     place: IntArray = shares.index.get_indexer(pd.Index(effects.levels))
     if (place < 0).any():
         missing = effects.levels[int((place < 0).argmax())]
         raise DataError(f"shares has no row for the group {missing!r}; index it by the levels of the effects")
     share, weight = (shares[name].to_numpy(dtype=np.float64)[place] for name in ("share", "weight"))
-    share = np.where(weight == 0.0, 0.0, share)  # a level without rows
-    if not ((share >= 0.0) & (share <= 1.0) & (weight >= 0.0)).all():
-        raise DataError("shares has a share outside of 0 to 1, or a weight below 0")
-    return share, weight
+    return np.where(weight == 0.0, 0.0, share), weight  # a level without rows has no share
 
 
 def _raw(effects: GroupEffects, share: FloatArray, weight: FloatArray) -> FloatArray:

@@ -301,6 +301,15 @@ def _agreement(agree: list[bool | None]) -> str:
     )
 
 
+def rows_by_group(certificate: CertificateData, grouping: Grouping) -> pd.DataFrame | None:
+    """Return weight and share of +1 of the rows of each group; None where no pass was made."""
+    table = certificate.effects
+    if table.empty:
+        return None
+    of_factor = table[table.index.get_level_values("factor") == grouping.name].droplevel(["factor", "effect"])
+    return of_factor[~of_factor.index.duplicated()]
+
+
 # a parameter of a coreset: what reports call it
 PARAMETERS = {
     "prior": "Prior assumed while choosing rows",
