@@ -126,9 +126,7 @@ def parser() -> argparse.ArgumentParser:
     several = "files of new rows, with the columns of the old: each updates the fit in turn"
     p.add_argument("rows", type=_rows, nargs="*", help=several)
     p.add_argument("--data", type=_rows, help="file of all rows, old and new, to certify by them")
-    p.add_argument(
-        "--missing", default="raise", choices=("raise", "drop"), help="rows that miss something (default: %(default)s)"
-    )
+    _add_missing(p)
     p.add_argument("-o", "--output", type=Path, help="folder to write (default: the model's)")
 
     p = commands.add_parser("predict", parents=[common, seeded], help="probabilities, rates or means of new rows")
@@ -138,13 +136,8 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--new-groups", default="sample", choices=("sample", "average"), help=new)
     p.add_argument("--exposure", metavar="COLUMN", help="column of exposures: expected counts, in place of rates")
     p.add_argument("--prob", type=float, default=0.95, help="probability of the intervals (default: %(default)s)")
-    p.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        required=True,
-        help=".parquet or .csv file to write: columns of the rows, then predictions",
-    )
+    written = ".parquet or .csv file to write: columns of the rows, then predictions"
+    p.add_argument("-o", "--output", type=Path, required=True, help=written)
 
     p = commands.add_parser("summary", parents=[common], help="means and intervals of a fit")
     p.add_argument("model", type=Path, help="folder that fit wrote")
@@ -177,11 +170,8 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("core", type=Path, help="coreset that build wrote")
     _add_sampling(p)
     p.add_argument("--family", help=f"{families} (default: the coreset's own)")
-    p.add_argument(
-        "--prior",
-        default="normal(0,4)",
-        help="prior, or by name 'age=normal(0,1);*=cauchy(0,2)' (default: %(default)s)",
-    )
+    prior = "prior, or by name 'age=normal(0,1);*=cauchy(0,2)' (default: %(default)s)"
+    p.add_argument("--prior", default="normal(0,4)", help=prior)
     _add_group_prior(p)
     p.add_argument("-o", "--output", type=Path, required=True, help="netCDF file to write")
 
@@ -252,9 +242,12 @@ def _add_group_prior(p: argparse.ArgumentParser) -> None:
 def _add_counts(p: argparse.ArgumentParser) -> None:
     p.add_argument("--trials", help="column of binomial trials; the label column then has successes")
     p.add_argument("--exposure", help="column of exposures, where the label column has counts (--family poisson)")
-    p.add_argument(
-        "--missing", default="raise", choices=("raise", "drop"), help="rows that miss something (default: %(default)s)"
-    )
+    _add_missing(p)
+
+
+def _add_missing(p: argparse.ArgumentParser) -> None:
+    left_out = "rows that miss something (default: %(default)s)"
+    p.add_argument("--missing", default="raise", choices=("raise", "drop"), help=left_out)
 
 
 def _size(text: str) -> int | str:

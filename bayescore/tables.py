@@ -109,7 +109,7 @@ def rounded(frame: pd.DataFrame, most: int | None = None) -> pd.DataFrame:
         sd = None if match is None else arrays.get(f"{match['of']}sd", arrays.get("sd"))
         if sd is None or sd.dtype.kind != "f":
             write = _format_of(column, numbers[places])
-            text[places] = [_or_nan(value, write) for value in numbers[places]]
+            text[places] = ["NaN" if math.isnan(value) else write(value) for value in numbers[places]]
         else:
             pairs = zip(numbers[places], sd[places], strict=True)
             text[places] = ["NaN" if math.isnan(value) else to_digits_of(value, of) for value, of in pairs]
@@ -117,10 +117,6 @@ def rounded(frame: pd.DataFrame, most: int | None = None) -> pd.DataFrame:
     shown = pd.DataFrame(dict(enumerate(columns)), index=frame.index, dtype=object)
     shown.columns = frame.columns
     return shown
-
-
-def _or_nan(value: float, write: Callable[[float], str]) -> str:
-    return "NaN" if math.isnan(value) else write(value)
 
 
 class Table(pd.DataFrame):

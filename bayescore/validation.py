@@ -124,14 +124,14 @@ def check_generator(random_state: object) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def one_seed(random_state: RandomState, random_seed: RandomState) -> RandomState:
-    """Return the seed, which may be given by either name, scikit-learn's or PyMC's."""
+def one_seed(random_state: RandomState, random_seed: RandomState, default: RandomState = None) -> RandomState:
+    """Return the seed, which may be given by either name, scikit-learn's or PyMC's, or a default one."""
     if random_state is not None and random_seed is not None:
         raise TypeError(
             f"random_state={random_state!r} and random_seed={random_seed!r} are both given; they are two names of one "
             "seed: leave one out"
         )
-    return random_state if random_seed is None else random_seed
+    return next((seed for seed in (random_state, random_seed) if seed is not None), default)
 
 
 def check_seed(random_state: object, name: str = "random_state") -> int:

@@ -14,7 +14,6 @@ appears late in a column of numbers, write Parquet once (``pyarrow.parquet``, po
 import csv
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from glob import has_magic
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -28,7 +27,7 @@ from numpy.typing import NDArray
 from bayescore.data.column_kinds import as_table
 from bayescore.data.columns import Columns, ColumnSource, coded
 from bayescore.data.factors import Selection
-from bayescore.data.parquet import ParquetSource, check_once, dataset_listing, expanded, matching, parquet_source
+from bayescore.data.parquet import ParquetSource, check_once, dataset_listing, named_files, parquet_source
 from bayescore.data.roles import Roles, resolve
 from bayescore.data.source import MAX_BLOCK_ROWS, block_rows
 from bayescore.data.survey import Survey
@@ -178,10 +177,8 @@ def is_csv(data: Any) -> bool:
 def csv_source(data: Any, roles: Roles, selection: Selection | None = None) -> BatchSource:
     """Return CSV files, in the order given, as a source; labels and weights are columns of them."""
     roles.check_named("a CSV file")
-    paths: list[Path] = []
-    for given in data if isinstance(data, list | tuple) else [data]:
-        path = expanded(given)
-        paths += matching(path) if has_magic(str(path)) and not path.exists() else [path]
+    given = data if isinstance(data, list | tuple) else [data]
+    paths = [path for each in given for path in named_files(each)]
     check_once(paths)
     schemas = [_csv_schema(path, roles) for path in paths]
     wide = _common([[_wide(field, roles) for field in schema] for schema in schemas], paths)

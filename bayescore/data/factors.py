@@ -276,7 +276,7 @@ def values(column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
         return pa.DictionaryArray.from_arrays(column.indices, inner, ordered=kind.ordered)
     if types.is_boolean(kind):
         return column
-    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+    if is_text(kind):
         return column.cast(pa.string())
     if types.is_floating(kind):
         column = pc.if_else(pc.is_nan(column), None, column)

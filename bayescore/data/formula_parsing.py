@@ -164,6 +164,10 @@ CODINGS = frozenset(("Treatment", "Sum", "Helmert", "Diff", "Poly"))
 CONTR = frozenset(f"contr.{name}" for name in ("treatment", "sum", "helmert", "diff", "poly", "SAS"))
 
 
+LEARNING = MOMENTS | BASES | {"C"}
+"""Functions that learn from the data."""
+
+
 _HARMLESS = (
     *(ast.Expression, ast.Name, ast.Load, ast.Constant, ast.List, ast.Tuple, ast.keyword),
     *(ast.BinOp, ast.UnaryOp, ast.Compare, ast.operator, ast.unaryop, ast.cmpop),
@@ -529,7 +533,7 @@ def _parts(text: str, term: str, aliases: dict[str, str]) -> Iterator[tuple[str,
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             name = _function(node.func)
-            if name is None or name not in PLAIN | MOMENTS | BASES | CODINGS | CONTR | {"C"}:
+            if name is None or name not in PLAIN | LEARNING | CODINGS | CONTR:
                 raise refused(f"the call {ast.unparse(node.func)!r}")
             named[id(node.func)] = name
             if name == "C" and node is not tree.body:
@@ -538,10 +542,11 @@ def _parts(text: str, term: str, aliases: dict[str, str]) -> Iterator[tuple[str,
                 for coding in [*node.args[1:2], *(k.value for k in node.keywords if k.arg == "contrasts")]:
                     if (function := _function(coding)) is not None and function in CODINGS | CONTR:
                         named[id(coding)] = function
-            if name in MOMENTS | BASES | {"C"}:
+            if name in LEARNING:
                 if not node.args:
                     raise refused(f"{name}() without an argument")
-                if any(_learns(inner) for inner in ast.walk(node.args[0])):
+                inside = (inner.func for inner in ast.walk(node.args[0]) if isinstance(inner, ast.Call))
+                if any(_function(function) in LEARNING for function in inside):
                     raise refused(f"{name}(...) of what is itself learnt from the data")
                 yield "call", Call(name, format_expr(node), ast.unparse(node.args[0]), term)
     for node in ast.walk(tree):
@@ -568,10 +573,6 @@ def _function(node: ast.AST) -> str | None:
         if node.value.id == "contr":
             return f"contr.{node.attr}"
     return None
-
-
-def _learns(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and _function(node.func) in MOMENTS | BASES | {"C"}
 
 
 def _inside(name: ast.Name, tree: ast.AST, named: dict[int, str]) -> bool:

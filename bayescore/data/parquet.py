@@ -346,10 +346,10 @@ def path_source(data: str | Path, roles: Roles, selection: Selection | None = No
     roles.check_named("the path of a Parquet file")
     if is_address(data):
         return parquet_source(remote_listing(str(data)), roles, selection)
-    path = expanded(data)
-    if not path.exists() and has_magic(str(path)):
-        return files_source(matching(path), roles, selection)
-    return parquet_source(local_listing(path), roles, selection)
+    paths = named_files(data)
+    if len(paths) > 1:
+        return files_source(paths, roles, selection)
+    return parquet_source(local_listing(paths[0]), roles, selection)
 
 
 def reads_like_formula(text: str) -> bool:
@@ -358,19 +358,17 @@ def reads_like_formula(text: str) -> bool:
     return "~" in text and home is None and not is_address(text) and not Path(text).exists()
 
 
-def expanded(path: str | Path) -> Path:
-    """Return a path with ~ and ~user as the folders that they stand for."""
+def named_files(location: str | Path) -> list[Path]:
+    """Return a path, ~ expanded, or the files that a pattern such as ``rows/*.parquet`` names, in natural order."""
     try:
-        return Path(path).expanduser()
+        path = Path(location).expanduser()
     except RuntimeError:  # no such user
-        return Path(path)
-
-
-def matching(pattern: Path) -> list[Path]:
-    """Return the files that a pattern such as ``rows/*.parquet`` names, in natural order."""
-    paths = sorted(map(Path, glob(str(pattern), recursive=True)), key=_natural)
+        path = Path(location)
+    if path.exists() or not has_magic(str(path)):
+        return [path]
+    paths = sorted(map(Path, glob(str(path), recursive=True)), key=_natural)
     if not paths:
-        raise FileNotFoundError(f"data: no file is named as {str(pattern)!r}")
+        raise FileNotFoundError(f"data: no file is named as {str(path)!r}")
     return paths
 
 
@@ -399,9 +397,7 @@ def files_source(data: Sequence[str | Path], roles: Roles, selection: Selection 
         if is_address(location):
             listings.append(remote_listing(str(location)))
         else:
-            path = expanded(location)
-            inside = matching(path) if has_magic(str(path)) and not path.exists() else [path]
-            listings += [local_listing(each) for each in inside]
+            listings += map(local_listing, named_files(location))
     first = listings[0]
     for other in listings[1:]:
         if other.store is not first.store or other.hive.keys() != first.hive.keys():

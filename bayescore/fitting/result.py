@@ -289,7 +289,7 @@ class Fit:
         >>> fit.predict(np.array([[0.0], [2.0]]), kind="draws").shape
         (4000, 2)
         """
-        seed = 0 if random_state is random_seed is None else one_seed(random_state, random_seed)
+        seed = one_seed(random_state, random_seed, default=0)
         asked: dict[str, Any] = {"new_groups": new_groups, "prob": prob, "seed": seed}
         return predictions.predict(self, new, kind, roles=(offset, groups, exposure), **asked)
 
@@ -720,7 +720,7 @@ class Fit:
         ((4, 250, 5000), (4, 250, 5000))
         """
         check_model_spread(self, "inference_data")
-        seed = 0 if random_state is random_seed is None else one_seed(random_state, random_seed)
+        seed = one_seed(random_state, random_seed, default=0)
         return predictions.with_predictive(self, data, y, max_draws=max_draws, random_state=seed)
 
     def prior_summary(self) -> pd.DataFrame:
@@ -824,7 +824,7 @@ class Fit:
         >>> fit.prior_predictive(200).prior_predictive["y"].shape
         (1, 200, 1000)
         """
-        seed = 0 if random_state is random_seed is None else one_seed(random_state, random_seed)
+        seed = one_seed(random_state, random_seed, default=0)
         return prior_predictive(self, draws, seed)
 
     def plot(
@@ -1305,8 +1305,7 @@ class Fit:
             rows = replace(rows, params={**core.params, **rows.params} if core._sd_unknown else rows.params)
         if core.groups:
             options.setdefault("group_prior", self.group_prior)
-        seed = one_seed(random_state, random_seed)
-        seed = self._seed + 1 if seed is None else seed
+        seed = one_seed(random_state, random_seed, default=self._seed + 1)
         return sample(rows, prior=prior, random_seed=seed, progressbar=progressbar, **options)
 
     def save(self, folder: str | Path) -> None:

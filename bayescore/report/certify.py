@@ -260,6 +260,7 @@ def certified_by(
             over = residual_dispersion(core, kept, family)
         else:
             over = dispersion(sampled, kept, family, exposed=core.design.exposure is not None)
+    all_corrected = corrected is not None and corrected is not idata and not fewer_draws(corrected, idata)
     return Certificate(
         level=level,
         text=text,
@@ -278,13 +279,8 @@ def certified_by(
         dispersion=over,
         **(judgement.first.elpd(sampled) if trusted and elpd else {}),
         n_passes=weigher.dataset.n_passes,
-        mean_bound=_mean_bound(level, judgement, delivered=_all_corrected(corrected, idata)),
+        mean_bound=_mean_bound(level, judgement, delivered=all_corrected),
     )
-
-
-def _all_corrected(corrected: Any, idata: Any) -> bool:
-    """Whether there are corrected draws, as many as those that were judged."""
-    return corrected is not None and corrected is not idata and not fewer_draws(corrected, idata)
 
 
 def _mean_bound(level: Level, judgement: Judgement, *, delivered: bool) -> float:

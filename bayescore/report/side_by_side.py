@@ -8,36 +8,22 @@ from itertools import chain
 
 from bayescore.validation import check_choice
 
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    "−": r"$-$",
-    "–": "--",
-    **{character: f"\\{character}" for character in "&%$#_{}"},
-}
-_MARKDOWN = {"&": "&amp;", "<": "&lt;", ">": "&gt;", **{character: f"\\{character}" for character in "\\|_*`#$~"}}
-
-
-def for_latex(text: str) -> str:
-    r"""Return text as LaTeX shows it.
-
-    >>> print(for_latex("share_% & $cost"))
-    share\_\% \& \$cost
-    """
-    return "".join(_LATEX.get(character, character) for character in text)
-
-
-def for_markdown(text: str) -> str:
-    r"""Return text as Markdown shows it, in a cell of a table too.
-
-    >>> print(for_markdown("a|b_c < 2"))
-    a\|b\_c &lt; 2
-    """
-    return "".join(_MARKDOWN.get(character, character) for character in text)
+_LATEX = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "|": r"\textbar{}",
+        "−": r"$-$",
+        "–": "--",
+        **{character: f"\\{character}" for character in "&%$#_{}"},
+    }
+)
+_MARKDOWN = str.maketrans(
+    {"&": "&amp;", "<": "&lt;", ">": "&gt;", **{character: f"\\{character}" for character in "\\|_*`#$~"}}
+)
 
 
 @dataclass(frozen=True)
@@ -104,7 +90,7 @@ def _latex(head: list[str], blocks: list[Lines], note: str) -> str:
 
 FORMATS: dict[str, tuple[Callable[[str], str], Callable[[list[str], list[Lines], str], str]]] = {
     "text": (str, _text),
-    "markdown": (for_markdown, _markdown),
+    "markdown": (lambda text: text.translate(_MARKDOWN), _markdown),
     "html": (html.escape, _html),
-    "latex": (for_latex, _latex),
+    "latex": (lambda text: text.translate(_LATEX), _latex),
 }
