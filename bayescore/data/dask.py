@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import dask
 import numpy as np
@@ -70,18 +70,6 @@ _SMALL = 1 << 16  # bytes
 _ARROW_CELL = 9  # bytes of a cell of an Arrow table: a number and whether it is missing
 
 
-@runtime_checkable
-class KeptTable(Piece, Protocol):
-    """A dataclass of rows that a worker has, as `table`: a promise of them until then."""
-
-    @property
-    def table(self) -> Any:
-        """The rows."""
-
-    def cut(self, low: int, high: int) -> "KeptTable":
-        """Return a few of the rows as a piece, which the worker that has them cuts out."""
-
-
 @dataclass(frozen=True)
 class Partition:
     """Rows of a partition, from position `start` of the data on; `table` is a promise until a worker has it."""
@@ -115,6 +103,38 @@ class Partition:
         """Return a few of the rows as a partition, which the partition's worker cuts out."""
         rows = delayed(_rows)(self.table, low, high)
         return replace(self, table=rows, start=self.start + low, n_rows=high - low)
+
+
+@dataclass(frozen=True)
+class KeptRows:
+    """Rows of a piece of files; `table` is a promise of its blocks, or of the error of reading them."""
+
+    table: Any
+    n_rows: int
+    step: int
+    piece: Any  # descriptor of the rows in their file
+
+    def read(self, low: int, high: int) -> Iterator[WeightedData]:
+        """Yield the rows low, ..., high - 1."""
+        blocks = _cut(self.table, low, high)
+        if isinstance(blocks, DataError):
+            raise blocks
+        for block in blocks:
+            for start in range(0, len(block), self.step):
+                yield block.take(slice(start, start + self.step))
+
+    def cut(self, low: int, high: int) -> "KeptRows":
+        """Return a few of the rows as a piece, which the worker that has them cuts out."""
+        rows = delayed(_cut)(self.table, low, high)
+        return replace(self, table=rows, n_rows=high - low)
+
+    def place(self, row: int) -> str:
+        """Name the file and the row group."""
+        return str(self.piece.place(row))
+
+
+KeptTable = Partition | KeptRows
+"""A piece of rows that a worker has as `table`, a promise of them until then."""
 
 
 @dataclass(frozen=True)
@@ -185,18 +205,13 @@ def active_pool(collection: Any) -> ClusterPool | None:
 
 def _apart(task: Task) -> tuple[Task, list[Any]]:
     """Return a task without the tables of its partitions, and these; of a head only the rows that it needs."""
-    whole, *heads = task.parts
     parts, tables = [], []
-    for part in [whole, *heads]:
+    for place, part in enumerate(task.parts):
         piece = part.piece
-        if isinstance(piece, KeptTable):
-            held: KeptTable = piece
-            if part is not whole and part.high - part.low < piece.n_rows:
-                held, part = piece.cut(part.low, part.high), part._replace(low=0, high=part.high - part.low)
+        if place and isinstance(piece, KeptTable) and part.high - part.low < piece.n_rows:
+            piece, part = piece.cut(part.low, part.high), part._replace(low=0, high=part.high - part.low)
+        if (held := _held(piece)) is not None:  # a piece that filters alone knows where its kept rows stand
             tables.append(held.table)
-            piece = _with(held, None)
-        elif (inner := _held(piece)) is not None:  # the piece alone knows where its kept rows stand
-            tables.append(inner.table)
             piece = _with(piece, None)
         parts.append(part._replace(piece=piece))
     return replace(task, parts=parts), tables
@@ -210,7 +225,7 @@ def _held(piece: Any) -> KeptTable | None:
 
 def _with(piece: Any, table: Any) -> Any:
     if isinstance(piece, KeptTable):
-        return replace(piece, table=table)  # type: ignore[type-var]
+        return replace(piece, table=table)
     return replace(piece, piece=replace(piece.piece, table=table))
 
 
@@ -262,34 +277,6 @@ _BESIDE = 3 * 8  # bytes of a row for its label, weight and position
 
 
 _CELL = 8  # bytes of a decoded number
-
-
-@dataclass(frozen=True)
-class KeptRows:
-    """Rows of a piece of files; `table` is a promise of its blocks, or of the error of reading them."""
-
-    table: Any
-    n_rows: int
-    step: int
-    piece: Any  # descriptor of the rows in their file
-
-    def read(self, low: int, high: int) -> Iterator[WeightedData]:
-        """Yield the rows low, ..., high - 1."""
-        blocks = _cut(self.table, low, high)
-        if isinstance(blocks, DataError):
-            raise blocks
-        for block in blocks:
-            for start in range(0, len(block), self.step):
-                yield block.take(slice(start, start + self.step))
-
-    def cut(self, low: int, high: int) -> "KeptRows":
-        """Return a few of the rows as a piece, which the worker that has them cuts out."""
-        rows = delayed(_cut)(self.table, low, high)
-        return replace(self, table=rows, n_rows=high - low)
-
-    def place(self, row: int) -> str:
-        """Name the file and the row group."""
-        return str(self.piece.place(row))
 
 
 @dataclass(frozen=True, eq=False)

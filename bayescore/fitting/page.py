@@ -74,7 +74,7 @@ def _effect(fit: "Fit", grouping: Grouping, effect: str) -> EffectFacts:
         far = np.argsort(-np.abs(table["mean"] / table["sd"]).to_numpy(), kind="stable")[:_GROUPS_NAMED]
         table = table.iloc[far]
         note = f"The {_GROUPS_NAMED} of {len(grouping):,} farthest from 0, in sds; fit.effects() has all."
-    return EffectFacts(grouping, effect, _cells(table), note, group_effects(fit, grouping, effect))
+    return EffectFacts(grouping, _cells(table), note, group_effects(fit, grouping, effect))
 
 
 def fit_call(fit: "Fit") -> str:

@@ -87,7 +87,6 @@ class EffectFacts:
     """An effect that varies by a factor: the groups farthest from 0, what is left out, and draws for its picture."""
 
     grouping: Grouping
-    effect: str
     cells: Cells
     note: str
     draws: GroupEffects
