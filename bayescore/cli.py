@@ -257,9 +257,6 @@ def _size(text: str) -> int | str:
         raise argparse.ArgumentTypeError(f"{text!r} is neither a whole number nor auto") from None
 
 
-ROLES = ("label", "weights", "offset", "trials", "exposure", "groups", "missing")  # as the verbs call them
-
-
 def check_output(output: Path, *inputs: Path | str, option: str = "--output") -> None:
     """Raise unless `output` can be written and is not one of `inputs`, which it would replace."""
     from bayescore.files import check_output_path
@@ -272,6 +269,8 @@ def check_output(output: Path, *inputs: Path | str, option: str = "--output") ->
 
 
 def _roles(args: argparse.Namespace) -> dict[str, Any]:
+    from bayescore.data.roles import ROLES
+
     return {name: getattr(args, name) for name in ROLES}
 
 
@@ -370,7 +369,8 @@ def certify(args: argparse.Namespace, console: Console) -> None:
             raise ValueError(f"--test={str(args.test)!r} is for the report; give its file by --output too")
         own = {"label": label, "design": core.design, "offset": args.offset, "exposure": args.exposure}
         test = all_rows(args.test, family=core.family, **own, progressbar=not args.quiet)
-    found = check(idata, core, args.rows, **{**_roles(args), "label": label}, progressbar=not args.quiet)
+    roles = {**_roles(args), "label": label}
+    found = check(idata, core, args.rows, **roles, progressbar=not args.quiet)
     table = Table("feature", box=None)
     for heading in ("mean", "sd", "corrected mean", "corrected sd", "error of mean (sd)"):
         table.add_column(heading, justify="right")
@@ -382,9 +382,8 @@ def certify(args: argparse.Namespace, console: Console) -> None:
     console.print(repr(found))
     if args.output:
         words = ["bayescore", "certify", str(args.posterior), str(args.core), without_keys(str(args.rows))]
-        words += ["--label", label]
-        for name, column in ((name, getattr(args, name)) for name in ROLES if name not in ("label", "groups")):
-            words += [f"--{name}", column] if column and column != "raise" else []
+        for name, column in roles.items():
+            words += [f"--{name}", column] if name != "groups" and column and column != "raise" else []
         words += [word for column in args.groups or () for word in ("--groups", column)]
         words += ["--test", str(args.test)] if args.test else []
         command = shlex.join([*words, "-o", str(args.output)])

@@ -29,6 +29,11 @@ def listed(things: Sequence[Any], most: int = 5, shown: Callable[[Any], str] = r
     return f"{text} and {len(things) - most:,} more" if len(things) > most else text
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message without its full stop, or its class if it has no message."""
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+
+
 def counted(n: int, one: str, many: str = "") -> str:
     """Return a number and what is counted, in the singular or plural.
 

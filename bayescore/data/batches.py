@@ -31,7 +31,7 @@ from bayescore.data.parquet import ParquetSource, check_once, dataset_listing, n
 from bayescore.data.roles import Roles, resolve
 from bayescore.data.source import MAX_BLOCK_ROWS, block_rows
 from bayescore.data.survey import Survey
-from bayescore.text import listed, shown_apart
+from bayescore.text import first_line, listed, shown_apart
 from bayescore.types import WeightedData
 from bayescore.validation import DataError
 
@@ -267,10 +267,9 @@ def _wide(field: pa.Field, roles: Roles) -> pa.Field:
 
 
 def _unreadable(path: Path, error: Exception) -> DataError:
-    reason = str(error).splitlines()[0].rstrip(".")
     return DataError(
-        f"{str(path)!r} is not read as CSV ({reason}); mend it, or read it by a program that is told its types and "
-        "write Parquet"
+        f"{str(path)!r} is not read as CSV ({first_line(error)}); mend it, or read it by a program that is told its "
+        "types and write Parquet"
     )
 
 

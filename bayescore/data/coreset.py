@@ -41,7 +41,7 @@ from bayescore.data.groups import Grouper
 from bayescore.data.parquet import CORESET_KEY, LONGEST_TEXT
 from bayescore.data.responses import counts_of, described, numbers_of, response_of, signed_labels
 from bayescore.files import Arrays, check_path, digest, whole_file
-from bayescore.text import free_name, shown_apart
+from bayescore.text import first_line, free_name, shown_apart
 from bayescore.types import NO_ROW, FloatArray, IntArray, WeightedData, read_only, stack
 from bayescore.validation import DataError, EarlierDesignError, check_choice, json_object
 
@@ -625,8 +625,8 @@ def read_coreset(path: str | Path) -> Coreset:
     try:
         table = pq.read_table(source, thrift_string_size_limit=LONGEST_TEXT)
     except (pa.ArrowInvalid, OSError) as error:
-        reason = str(error).splitlines()[0].rstrip(".")
-        raise DataError(f"{str(source)!r} is not a readable Parquet file ({reason}); build the coreset again") from None
+        why = f"is not a readable Parquet file ({first_line(error)})"
+        raise DataError(f"{str(source)!r} {why}; build the coreset again") from None
     metadata = table.schema.metadata or {}
     if CORESET_KEY not in metadata:
         raise DataError(

@@ -100,6 +100,11 @@ class Grouping:
         return cls(fields["name"], tuple(fields["levels"]), tuple(fields["effects"]), parts, sums, blocks)
 
 
+def effect_name(factor: str, effect: str) -> str:
+    """Return what readers call an effect that varies by a factor: by the factor's name, if it is an intercept."""
+    return factor if effect == "1" else f"{effect} by {factor}"
+
+
 def one_intercept(groups: Sequence[Grouping]) -> bool:
     """Whether the only group term is one varying intercept: (1 | g)."""
     return len(groups) == 1 and tuple(groups[0].effects) == ("1",)

@@ -38,6 +38,7 @@ from bayescore.data.factors import Selection
 from bayescore.data.roles import Roles, resolve
 from bayescore.data.source import Division, WorkerPool, block_rows
 from bayescore.data.survey import Survey
+from bayescore.text import first_line
 from bayescore.types import WeightedData
 from bayescore.validation import DataError
 
@@ -176,10 +177,9 @@ def retried(work: Callable[[], T], name: str) -> T:
             raise
         except Exception as error:  # each file system of fsspec raises other errors
             if attempt == ATTEMPTS - 1:
-                reason = (str(error) or type(error).__name__).splitlines()[0].rstrip(".")
                 raise DataError(
-                    f"{name!r} could not be read in {ATTEMPTS} attempts ({reason}); see that the store can be reached, "
-                    "and try again"
+                    f"{name!r} could not be read in {ATTEMPTS} attempts ({first_line(error)}); see that the store can "
+                    "be reached, and try again"
                 ) from None
             time.sleep(PAUSE * 2**attempt)
     raise AssertionError
@@ -475,8 +475,7 @@ def parquet_file(path: Any, problem: str, text: Sequence[str] = (), *, store: An
     except (pa.ArrowInvalid, OSError) as error:
         if store is not None and not isinstance(error, pa.ArrowInvalid):
             raise
-        reason = str(error).splitlines()[0].rstrip(".")
-        raise DataError(f"{str(path)!r} {problem} ({reason}); write it again") from None
+        raise DataError(f"{str(path)!r} {problem} ({first_line(error)}); write it again") from None
 
 
 def _check_unchanged(parquet: pq.ParquetFile, file: File, names: list[str]) -> None:

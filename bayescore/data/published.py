@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import fetch_covtype, get_data_home, load_svmlight_file
 
 from bayescore.files import check_path
+from bayescore.text import first_line
 from bayescore.types import FloatArray, LabelArray, read_only
 from bayescore.validation import DataError
 
@@ -108,11 +109,6 @@ WEBSPAM = DataSet(
 )
 
 
-def one_line(error: BaseException) -> str:
-    """Return the first line of an error's message, or its class if it has no message."""
-    return (str(error).splitlines() or [type(error).__name__])[0]
-
-
 @contextmanager
 def cached(dataset: DataSet, data_home: str | Path | None) -> Iterator[Path]:
     """Lend the file of `dataset` from `bayescore` in scikit-learn's data folder, downloading it if needed.
@@ -129,7 +125,7 @@ def cached(dataset: DataSet, data_home: str | Path | None) -> Iterator[Path]:
         pooch.retrieve(dataset.address, saved, file.name, file.parent, downloader=pooch.HTTPDownloader(timeout=TIMEOUT))
     except OSError as error:
         raise DownloadError(
-            f"{dataset.name} could not be downloaded ({one_line(error)}); fetch {dataset.address} elsewhere "
+            f"{dataset.name} could not be downloaded ({first_line(error)}); fetch {dataset.address} elsewhere "
             f"and put it at {file}, or give path="
         ) from error
     except ValueError as error:
@@ -250,7 +246,7 @@ def _from_file(dataset: DataSet, read: Reader, file: Path, *, complete: bool) ->
     try:
         table = read(file, dataset)
     except UNREADABLE as error:
-        raise DataError(f"{file} cannot be read as {dataset.name}: {one_line(error)}") from error
+        raise DataError(f"{file} cannot be read as {dataset.name}: {first_line(error)}") from error
     if table.X.shape != (len(table.labels), len(table.feature_names)):
         raise DataError(
             f"{file}: features of shape {table.X.shape}, {len(table.labels)} labels; {dataset.name} has "
@@ -315,7 +311,7 @@ def load_covtype(path: str | Path | None = None, *, data_home: str | Path | None
             fetched = fetch_covtype(data_home=data_home, n_retries=1)
     except (OSError, http.client.HTTPException) as error:
         raise DownloadError(
-            f"CovType could not be downloaded ({one_line(error)}); fetch {COVTYPE.address} elsewhere and give path="
+            f"CovType could not be downloaded ({first_line(error)}); fetch {COVTYPE.address} elsewhere and give path="
         ) from error
     table = _PublishedTable(fetched.data, fetched.target.astype(np.float64), tuple(fetched.feature_names))
     return _finish(COVTYPE, table, "scikit-learn's fetch_covtype", complete=True)

@@ -15,6 +15,8 @@ from bayescore.text import free_name, listed
 from bayescore.validation import ColumnError, DataError, NoLabelError, check_alone, check_choice, warn
 
 OFFSET = "offset"  # name of offsets that come as arrays
+ROLES = ("label", "weights", "offset", "trials", "exposure", "groups", "missing")
+"""Arguments that say what columns are, as users give them."""
 MISSING = ("raise", "drop")
 _COMPUTED = ("label", "trials", "weights")  # roles that an expression of columns may play
 _FEATURES_TOO = ("weights", "offset", "exposure")  # roles whose columns a formula may name as well

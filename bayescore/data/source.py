@@ -100,7 +100,7 @@ def recut(blocks: Iterator[WeightedData], step: int) -> Iterator[WeightedData]:
 
 
 def between(blocks: Iterable[WeightedData], low: int, high: int) -> Iterator[WeightedData]:
-    """Yield the rows low, ..., high - 1 of blocks, of which no more are read than it needs."""
+    """Yield the rows low, ..., high - 1 of blocks; blocks beyond them are not read."""
     at = 0
     for block in blocks:
         a, b = max(low - at, 0), min(high - at, len(block))

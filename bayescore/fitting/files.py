@@ -30,10 +30,11 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from bayescore.data.coreset import read_coreset
+from bayescore.data.roles import ROLES
 from bayescore.diagnostics.results import CertificateData, Level, Remedy
 from bayescore.files import check_path, check_writable, is_alive, no_space, read_checkpoint, write_checkpoint
 from bayescore.fitting.earlier import EarlierRows, kept_from_arrays, kept_to_arrays
-from bayescore.fitting.route import ROLES, FitOptions, Step, rows_like
+from bayescore.fitting.route import FitOptions, Step, rows_like
 from bayescore.priors.by_name import given_from_dict, given_to_dict
 from bayescore.report.certify import Certificate
 from bayescore.samplers.posterior import load_posterior, read_posterior, write_posterior

@@ -11,7 +11,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
 from bayescore.data.coreset import Coreset
-from bayescore.data.design import Grouping
+from bayescore.data.design import Grouping, effect_name
 from bayescore.fitting.parts import RawRows, described, heading, raw_rows
 from bayescore.fitting.route import Step
 from bayescore.fitting.tables import check_of_rows, effects_of_groups, factor_named
@@ -212,8 +212,7 @@ def group_effects(fit: "Fit", grouping: Grouping, effect: str) -> GroupEffects:
     """Return draws of an effect for all levels of a factor, or 2,000 evenly spaced ones, in units of the data."""
     levels = tuple(grouping.levels[code] for code in _codes_drawn(grouping))
     draws = np.asarray(effects_of_groups(fit, grouping.name, effect, levels, PROB)).reshape(-1, len(levels))
-    name = grouping.name if effect == "1" else f"{effect} by {grouping.name}"
-    return GroupEffects(name, levels, draws, fit.coreset.family)
+    return GroupEffects(effect_name(grouping.name, effect), levels, draws, fit.coreset.family)
 
 
 def _codes_drawn(grouping: Grouping) -> range:

@@ -63,6 +63,7 @@ from bayescore.data.design import Design
 from bayescore.data.formula_design import formula_of
 from bayescore.data.formula_parsing import parsed
 from bayescore.data.open import open_designed
+from bayescore.data.roles import ROLES
 from bayescore.data.source import Source
 from bayescore.data.sources import has_named_columns
 from bayescore.data.tables import is_table
@@ -90,9 +91,6 @@ from bayescore.samplers.summaries import DataUnits, with_scales
 from bayescore.text import counted, number
 from bayescore.types import INTERCEPT, FloatArray, WeightedData
 from bayescore.validation import DataError, LittleGainWarning, check_alone, check_choice, check_integer, warn
-
-ROLES = ("label", "weights", "offset", "trials", "exposure", "groups", "missing")
-"""Arguments that say what columns are, remembered with the rows."""
 
 
 @contextmanager

@@ -36,7 +36,7 @@ import numpy as np
 from bayescore.compiled import one_blas_thread
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset, joined
-from bayescore.data.design import Grouping
+from bayescore.data.design import Grouping, effect_name
 from bayescore.diagnostics.certificate.estimates import bare_table
 from bayescore.diagnostics.certificate.provenance import altered
 from bayescore.diagnostics.certificate.verdict import Judgement, judge, verdict
@@ -107,7 +107,7 @@ class Certificate(CertificateData):
             for effect, name in zip(effects, scale_names(Grouping(factor, (), tuple(effects))), strict=True):
                 shown = self.coordinates.loc[name, ["corrected_mean", "corrected_2.5%", "corrected_97.5%"]]
                 sd, *ends = map(number, np.exp(shown.to_numpy(float)))
-                what = factor if effect == "1" else f"{effect} by {factor}"
+                what = effect_name(factor, effect)
                 said.append(f"sd of the effects of {what} {sd} (95% interval {' to '.join(ends)})")
         return said
 

@@ -22,7 +22,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from bayescore.data.coreset import Coreset, check_no_pseudo, check_same_design
-from bayescore.data.design import Grouping
+from bayescore.data.design import Grouping, effect_name
 from bayescore.diagnostics.model_check import ModelCheck, check_model
 from bayescore.diagnostics.results import CertificateData, ComparisonData, Level, health
 from bayescore.families.family import find_family
@@ -148,7 +148,7 @@ def group_sections(certificate: CertificateData, idata: Any, core: Coreset) -> I
         u = flat_draws(best, f"u_{grouping.name}").reshape(-1, len(levels), len(grouping.effects))
         sigma = flat_draws(best, f"sigma_{grouping.name}").reshape(len(u), -1)
         for k, effect in enumerate(grouping.effects):
-            name = grouping.name if effect == "1" else f"{effect} by {grouping.name}"
+            name = effect_name(grouping.name, effect)
             family = str(best["posterior"].attrs.get("family", ""))
             effects = GroupEffects(name, levels, u[:, :, k], family)
             by_group = tables.rows_by_group(certificate, grouping) if effect == "1" and not core.counts else None
@@ -197,7 +197,7 @@ def _groups(certificate: CertificateData, core: Coreset) -> Markup:
     rows = []
     for place in order:
         (factor, group, effect), row = table.index[place], table.iloc[place]
-        of = ("" if effect == "1" else f"{effect} by ") + f"{factor} " if several else ""
+        of = f"{effect_name(factor, effect)} " if several else ""
         cells = [number(row[name]) for name in ("mean", "sd", "corrected_mean", "corrected_sd")]
         error = [number(row["mean_error_sd"], 2), number(100.0 * float(np.expm1(row["log_sd_error"])), 2)]
         rows.append((f"{of}{group}", [f"{row['weight']:,.6g}", number(100.0 * row["share"]), *cells, *error]))
