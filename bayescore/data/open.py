@@ -190,16 +190,18 @@ def open_in(
     def opened(**groups_asked: Any) -> Dataset:
         return open_rows(data, y, progress=progress, selection=selection, **others, **groups_asked)
 
+    def learnt(names: Any) -> tuple[Grouping, ...]:
+        with warnings.catch_warnings(action="ignore"):  # the rows are opened again below
+            return opened(groups=names).design.groups
+
     ready = isinstance(data, Source | WeightedData)  # they have codes
     if learn_groups and factors and groups is not None and not ready:
-        with _saying_missing(design, **given), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the rows are opened again below
-            design = with_levels(design, opened(groups=groups).design.groups)
+        with _saying_missing(design, **given):
+            design = with_levels(design, learnt(groups))
     groupers = None if ready else tuple(Grouper(grouping, new_groups) for grouping in design.groups) or None
     if parts:
-        with called_by(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the rows are opened again below
-            groupings = opened(groups=list(parts)).design.groups
+        with called_by():
+            groupings = learnt(list(parts))
         groupers = (*(groupers or ()), *(Grouper(each_grouping, role="by") for each_grouping in groupings))
     with _saying_missing(design, **given):
         dataset = opened(groups=groups, groupers=groupers)

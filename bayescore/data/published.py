@@ -306,8 +306,8 @@ def load_covtype(path: str | Path | None = None, *, data_home: str | Path | None
     if path is not None:
         return _load(COVTYPE, _read_table, path, data_home)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # "Retry downloading": the error below says it all
+        # "Retry downloading": the error below says it all
+        with warnings.catch_warnings(action="ignore", category=UserWarning):
             fetched = fetch_covtype(data_home=data_home, n_retries=1)
     except (OSError, http.client.HTTPException) as error:
         raise DownloadError(

@@ -180,8 +180,7 @@ def everyone_of(given: Given, rows: object, response: str, groups: list[str] | d
     left = None if given.formula is None else f"{given.formula.partition('~')[0]}~ 1"
     roles = {name: value for name, value in given.roles.items() if name not in ("weights", "offset")}
     plain = replace(given, formula=left, roles=roles)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the fit gave them
+    with warnings.catch_warnings(action="ignore"):  # the fit gave them
         return Dataset(
             plain.undesigned(response=response, groups=groups, clusters=True).rows, progress=given.progressbar
         )
@@ -387,8 +386,7 @@ def check_labels(given: Given, cluster: Any, strata: Any, *, response: str) -> N
             f"cluster={cluster!r} names a column, which without a formula would be a feature too; give a formula, or "
             "data without that column and the labels as an array"
         )
-    with by.errors_by_argument(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the build gives them
+    with by.errors_by_argument(), warnings.catch_warnings(action="ignore"):  # the build gives them
         dataset = given.undesigned(response=response, groups=by.groups, clusters=True)
         survey = getattr(dataset.rows, "survey", None)
         for name in by.groups:
@@ -469,8 +467,7 @@ def cluster_robust(fit: "Fit", cluster: Any, strata: Any) -> tuple[Any, Step]:
     by = Labels.of(cluster, strata, given)
     with overheard() as caught, by.errors_by_argument():
         roles = {**given.roles, "clusters": by.groups}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the fit gave them
+        with warnings.catch_warnings(action="ignore"):  # the fit gave them
             dataset = full_rows(core, given.data, given.y, progress=given.progressbar, **roles)
         levels = tuple(each.levels for each in dataset.rows.design.groups)
         point = posterior.flat.mean(axis=0)

@@ -242,8 +242,7 @@ class Given:
 
     def check_names(self, prior: Mapping[str, Prior], *, response: str) -> None:
         """Raise unless the names of a prior are those of coefficients, before a build reads the rows."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the build gives them
+        with warnings.catch_warnings(action="ignore"):  # the build gives them
             names = self.undesigned(response=response).design.names
         prior_of(prior, (INTERCEPT, *names) if self.adds_intercept else names)
 
@@ -318,8 +317,7 @@ def check_same_rows(given: Given, core: Coreset, effects: Any, point: FloatArray
         table = effects.iloc[: len(first) * len(first.effects) : len(first.effects)]
         ups = (table["weight"] * table["share"].fillna(0.0)).to_numpy(float)
         by_label = np.stack([ups, table["weight"].to_numpy(float) - ups], axis=1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the fit gave them
+    with warnings.catch_warnings(action="ignore"):  # the fit gave them
         dataset = given.rows(core)
         n_groups = 0 if by_label is None else len(by_label)
         sums = partial(_sums, family=family, point=None if score is None else point, n_groups=n_groups)
