@@ -14,9 +14,8 @@ again, after a pause.
 
 import re
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -185,16 +184,13 @@ def retried(work: Callable[[], T], name: str) -> T:
     raise AssertionError
 
 
-def in_advance(work: Iterable[Callable[[], T]]) -> Iterator[T]:
-    """Yield the results of functions in order; a thread runs the next one while the caller uses one."""
-    waiting: deque[Future[T]] = deque()
-    with ThreadPoolExecutor(1, "fetch") as thread:
-        for each in work:
-            waiting.append(thread.submit(each))
-            if len(waiting) > 1:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+def in_advance(items: Iterator[T]) -> Iterator[T]:
+    """Yield items, none of them None, in order; a thread makes the next one while the caller uses one."""
+    with ThreadPoolExecutor(1, "read") as reader:
+        ahead = reader.submit(next, items, None)
+        while (item := ahead.result()) is not None:
+            ahead = reader.submit(next, items, None)
+            yield item
 
 
 def _ordered(files: Iterable[Any]) -> list[Any]:
@@ -327,14 +323,9 @@ class ParquetSource(ColumnSource):
         return Division(pieces, self.pool)
 
     def blocks(self) -> Iterator[WeightedData]:
-        """Yield the rows in order; a thread reads one block ahead."""
+        """Return the rows in order; a thread reads one block ahead."""
         pieces = self.division(block_rows(len(self.columns.features))).pieces
-        blocks = chain.from_iterable(piece.read(0, piece.n_rows) for piece in pieces)
-        with ThreadPoolExecutor(1, "read") as reader:
-            ahead = reader.submit(next, blocks, None)
-            while (block := ahead.result()) is not None:
-                ahead = reader.submit(next, blocks, None)
-                yield block
+        return in_advance(chain.from_iterable(piece.read(0, piece.n_rows) for piece in pieces))
 
 
 def path_source(data: str | Path, roles: Roles, selection: Selection | None = None) -> ParquetSource:
@@ -518,8 +509,8 @@ def batches(
             _check_unchanged(parquet, file, stored)
             return parquet.read_row_group(group, stored, use_threads=False)
 
-    fetches = (partial(retried, partial(fetched, group), str(file.path)) for group in which)
-    remote = (batch for table in in_advance(fetches) for batch in table.to_batches(n_rows))
+    tables = (retried(partial(fetched, group), str(file.path)) for group in which)
+    remote = (batch for table in in_advance(tables) for batch in table.to_batches(n_rows))
     for batch in local() if file.store is None else remote:
         for name, value in fixed:
             batch = batch.append_column(name, pa.repeat(value, batch.num_rows))
