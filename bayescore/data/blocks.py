@@ -151,8 +151,23 @@ class Block(NamedTuple):
     groups: Any = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class BlockTotals:
+    """Numbers of the blocks so far and of their rows, and the weight of these."""
+
+    n_blocks: int = 0
+    n_rows: int = 0  # of positive weight
+    weight: int = 0  # see `exact_weight`
+    observations: ObservationTotals | None = NO_OBSERVATIONS  # None where an older version counted no observations
+
+    @property
+    def weight_total(self) -> float:
+        """Total weight of the rows."""
+        return total_weight([self.weight])
+
+
 @dataclass(frozen=True)
-class Intake:
+class Intake(BlockTotals):
     """Facts of the blocks so far.
 
     Until both labels have occurred, the first is -1 and the second +1. The first block must have both where the sign
@@ -161,10 +176,6 @@ class Intake:
 
     names: tuple[str, ...] | None = None
     survey: Survey = field(default_factory=Survey)
-    n_blocks: int = 0
-    n_rows: int = 0  # of positive weight
-    weight: int = 0  # see `exact_weight`
-    observations: ObservationTotals | None = NO_OBSERVATIONS  # None where an older version counted no observations
     offset: str | None = None
     exposure: str | None = None
     groups: tuple[str, ...] = ()
@@ -198,11 +209,6 @@ class Intake:
         if not self.symmetric and len(self.labels) == 2:
             return self.labels[0], self.labels[1]
         return self.survey.classes("y", self.positive)
-
-    @property
-    def weight_total(self) -> float:
-        """Total weight of the rows."""
-        return total_weight([self.weight])
 
     @property
     def groupings(self) -> tuple[Grouping, ...]:

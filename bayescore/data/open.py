@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from bayescore.data.blocks import LABEL, Block, is_stream
+from bayescore.data.blocks import LABEL, Block, BlockTotals, is_stream
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset, open_rows
 from bayescore.data.design import Design, Grouping, check_design
@@ -25,7 +25,7 @@ from bayescore.data.formula_design import FormulaDesign, formula_design, formula
 from bayescore.data.formula_learning import learner, learnt_design, varying
 from bayescore.data.formula_parsing import every_column, has_dot, parsed
 from bayescore.data.groups import Grouper, called_by, check_groupings
-from bayescore.data.passes import NO_OBSERVATIONS, ObservationTotals, total_weight
+from bayescore.data.passes import ObservationTotals
 from bayescore.data.responses import LABELS, Classes, Expression, described, response_of
 from bayescore.data.roles import NO_WEIGHTS
 from bayescore.data.source import Source
@@ -285,7 +285,7 @@ def _check_response(dataset: Dataset, y: Any, formula: str) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class DesignedIntake:
+class DesignedIntake(BlockTotals):
     """Facts of the blocks so far: the design with its classes, and numbers of rows.
 
     `roles` are arguments of `open_designed`, such as the names of columns.
@@ -296,11 +296,7 @@ class DesignedIntake:
     response: str = LABELS
     design: Design | None = None
     label: str = LABEL
-    n_blocks: int = 0
-    n_rows: int = 0  # of positive weight
     n_given: int = 0  # with rows of weight 0 and rows left out
-    weight: int = 0  # see `exact_weight`
-    observations: ObservationTotals | None = NO_OBSERVATIONS  # None where an older version counted no observations
     sign: int = field(default=1, init=False)  # labels have their sign from the first block on
 
     @property
@@ -311,11 +307,6 @@ class DesignedIntake:
         return self.design.classes
 
     labels = classes
-
-    @property
-    def weight_total(self) -> float:
-        """Total weight of the rows."""
-        return total_weight([self.weight])
 
     @property
     def groupings(self) -> tuple[Grouping, ...]:
