@@ -96,7 +96,7 @@ def fit_sections(certificate: CertificateData, core: Coreset, fit: FitFacts, rat
     """Yield the parameters and effects of a fit, in units of the data."""
     labels, rows = fit.summary
     yield page.section(
-        "table_section",
+        "table",
         key="summary",
         heading="In units of the data",
         first="Parameter",
@@ -110,7 +110,7 @@ def fit_sections(certificate: CertificateData, core: Coreset, fit: FitFacts, rat
     if fit.ratios is not None:
         labels, rows = fit.ratios
         yield page.section(
-            "table_section",
+            "table",
             key="ratios",
             heading=f"{ratio.capitalize()}s",
             first="Column",
@@ -124,7 +124,7 @@ def fit_sections(certificate: CertificateData, core: Coreset, fit: FitFacts, rat
         by_group = tables.rows_by_group(certificate, facts.grouping) if alone and core.response == "labels" else None
         labels, rows = facts.cells
         yield page.section(
-            "table_section",
+            "table",
             key=f"effects-{number_of}",
             heading=f"Effects of {facts.draws.factor}",
             before=facts.note,
@@ -154,7 +154,7 @@ def group_sections(certificate: CertificateData, idata: Any, core: Coreset) -> I
             by_group = tables.rows_by_group(certificate, grouping) if effect == "1" and not core.counts else None
             number_of += 1
             yield page.section(
-                "table_section",
+                "table",
                 key="variance" + f"-{number_of}" * several,
                 heading="Variance between groups" + f" of {name}" * several,
                 before=_prose(effects, sigma[:, k], _icc(best, grouping)),
@@ -203,7 +203,7 @@ def _groups(certificate: CertificateData, core: Coreset) -> Markup:
         rows.append((f"{of}{group}", [f"{row['weight']:,.6g}", number(100.0 * row["share"]), *cells, *error]))
     cut = f"The table has the {len(rows)} of {len(table):,} with the largest errors; Certificate.effects has all."
     return page.section(
-        "table_section",
+        "table",
         key="groups",
         heading="Effects of groups",
         warning="" if certificate.trusted else _UNTRUSTED,
@@ -359,7 +359,7 @@ def _found(
     if certificate.dispersion is not None:
         elpd += f"{certificate.dispersion.finding if spread else certificate.dispersion.text}. "
     yield page.section(
-        "verdict_section",
+        "verdict",
         name=f"{core.method} {len(core):,}",
         headline=certificate.headline if fit is None else fit.headline,
         certificate=certificate,
@@ -443,7 +443,7 @@ def _model(
     if fit is not None and fit.frequencies is not None:
         counts = "how many rows have each count, and would have by the model"
     yield page.section(
-        "model_check_section",
+        "model_check",
         fit=fit,
         picture=None
         if fit is None

@@ -236,7 +236,7 @@ def in_units(certificate: CertificateData, best: Posterior, design: Design) -> M
     )
     note += f"the column as the data have it{f'; the model is of {scale}' if scale else ''}."
     return page.section(
-        "table_section",
+        "table",
         key="effects",
         heading="In units of the data",
         first="Coefficient",
