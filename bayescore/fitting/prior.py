@@ -41,7 +41,6 @@ stay where they are, and L is the quadratic in the coefficients that the effects
 (`models.groups.joint_mode`).
 """
 
-import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -76,7 +75,7 @@ from bayescore.models.predictor import Factor, Predictor
 from bayescore.numerics.psis import WeightedColumns, full_weights
 from bayescore.priors import Independent, Prior
 from bayescore.priors.by_name import ByName, leaves_out, prior_of
-from bayescore.priors.groups import LKJ_ETA, GroupPrior, group_prior_from_dict, standard_prior
+from bayescore.priors.groups import LKJ_ETA, GroupPrior, standard_prior
 from bayescore.priors.prior import check_prior
 from bayescore.samplers.posterior import Posterior, in_data_units, made_here, read_posterior
 from bayescore.samplers.sample import sample_as_tree
@@ -170,7 +169,7 @@ def prior_predictive(fit: "Fit", draws: int, random_state: Any) -> Any:
     kept = np.sort(rng.permutation(len(sample))[:ROWS])
     rows, known = sample.designed().take(kept), None if sample.events is None else sample.events[kept]
     parameters = {"beta": draw_coefficients(prior, fit.coreset.feature_names, draws, seed)}
-    factors, attrs = [], fit._drawn.posterior.attrs
+    factors = []
     for grouping in design.groups:
         assert fit.group_prior is not None
         sd = half_draws(fit.group_prior, (draws, len(grouping.effects)), rng)
@@ -180,8 +179,8 @@ def prior_predictive(fit: "Fit", draws: int, random_state: Any) -> Any:
             parameters[f"rho_{grouping.name}"] = R[:, *grouping.pairs]
         factors.append(Factor(grouping, np.empty((draws, 0, len(grouping.effects))), sd[:, :, None] * R * sd[:, None]))
     noise = None
-    if "sd_prior" in attrs:
-        noise = parameters["sigma"] = half_draws(group_prior_from_dict(json.loads(attrs["sd_prior"])), (draws,), rng)
+    if posterior.sd_prior is not None:
+        noise = parameters["sigma"] = half_draws(posterior.sd_prior, (draws,), rng)
     predictor = Predictor(parameters["beta"], factors, design, sd=noise)
     which = np.zeros((len(rows), 0), dtype=np.int64)
     if rows.group is not None:
