@@ -230,7 +230,7 @@ class Fit:
         """
         if wrong := [other for other in others if not isinstance(other, Fit)]:
             raise TypeError(f"others has a {type(wrong[0]).__name__}; give fits")
-        return tables.side_by_side((self, *others), names, scale, prob).to(format)
+        return tables.side_by_side((self, *others), names, scale, prob, format)
 
     def predict(
         self,

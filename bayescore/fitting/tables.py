@@ -14,7 +14,7 @@ from bayescore.fitting.parts import described, heading, interval_names, labelled
 from bayescore.fitting.route import all_rows_of
 from bayescore.models.groups.effects import EffectDraws
 from bayescore.models.predictor import Factor, correlations, multipliers
-from bayescore.report.side_by_side import SideBySide
+from bayescore.report.side_by_side import FORMATS, written
 from bayescore.tables import Table
 from bayescore.text import with_error
 from bayescore.types import FloatArray, WeightedData
@@ -52,8 +52,9 @@ def check_slopes(scale: str, names: Sequence[Any]) -> None:
         )
 
 
-def side_by_side(fits: Sequence["Fit"], names: Sequence[str] | None, scale: str, prob: float) -> SideBySide:
+def side_by_side(fits: Sequence["Fit"], names: Sequence[str] | None, scale: str, prob: float, format: str) -> str:
     """Return coefficients of several fits side by side, with numbers of rows, elpd and levels below them."""
+    check_choice(format, "format", tuple(FORMATS))
     titles = [f"({k})" for k in range(1, len(fits) + 1)] if names is None else list(map(str, names))
     if len(titles) != len(fits):
         raise ValueError(f"names has {len(titles)} entries for {len(fits)} fits; give one for each")
@@ -66,7 +67,7 @@ def side_by_side(fits: Sequence["Fit"], names: Sequence[str] | None, scale: str,
         for part in zip(*((*_estimates(fit, scale, prob), *_numbers(fit)) for fit in fits), strict=True)
     )
     blocks = [coefficients, others, {**first, **groups, **last}]
-    return SideBySide(titles, blocks, f"{SCALE_NAMES[scale]}: mean and {100.0 * prob:g}% interval")
+    return written(format, titles, blocks, f"{SCALE_NAMES[scale]}: mean and {100.0 * prob:g}% interval")
 
 
 def _estimates(fit: "Fit", scale: str, prob: float) -> tuple[dict[str, str], dict[str, str]]:

@@ -3,10 +3,7 @@
 import html
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
-
-from bayescore.validation import check_choice
 
 _LATEX = str.maketrans(
     {
@@ -26,29 +23,15 @@ _MARKDOWN = str.maketrans(
 )
 
 
-@dataclass(frozen=True)
-class SideBySide:
-    """Cells by row, in blocks below each other, a column for each fit, and a note below."""
+def written(format: str, names: Sequence[str], blocks: Sequence[Mapping[str, Sequence[str]]], note: str) -> str:
+    """Return a table in a format of `FORMATS`: cells by row, in blocks, a column for each fit, and a note below."""
+    escape, write = FORMATS[format]
 
-    names: Sequence[str]
-    blocks: Sequence[Mapping[str, Sequence[str]]]
-    note: str
+    def plain(text: str) -> str:
+        return escape(re.sub(r"\s+", " ", text))
 
-    def to(self, format: str) -> str:
-        """Return the table in a format of `FORMATS`."""
-        check_choice(format, "format", tuple(FORMATS))
-        escape, write = FORMATS[format]
-
-        def plain(text: str) -> str:
-            return escape(re.sub(r"\s+", " ", text))
-
-        blocks = [
-            [[plain(cell) for cell in (name, *cells)] for name, cells in block.items() if any(cells)]
-            for block in self.blocks
-        ]
-        return write(
-            [plain(cell) for cell in ("", *self.names)], [block for block in blocks if block], plain(self.note)
-        )
+    rows = [[[plain(cell) for cell in (name, *cells)] for name, cells in each.items() if any(cells)] for each in blocks]
+    return write([plain(cell) for cell in ("", *names)], [block for block in rows if block], plain(note))
 
 
 Lines = list[list[str]]

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import bayescore as bc
-from bayescore.report.side_by_side import SideBySide
+from bayescore.report.side_by_side import written
 
 QUIET = {"progressbar": False}
 ODD = r"rate_%|a&b<$#{x}~^\y>*"
@@ -122,8 +122,8 @@ def test_names_scale_and_interval_are_chosen(fits):
 
 
 def test_rows_that_begin_with_a_bracket_do_not_end_the_line_before():
-    table = SideBySide(["(1)"], [{"[low,mid)": ["1"], "*star": ["2"], "two\nlines": ["3"]}], "note")
-    lines = table.to("latex").splitlines()
+    rows = {"[low,mid)": ["1"], "*star": ["2"], "two\nlines": ["3"]}
+    lines = written("latex", ["(1)"], [rows], "note").splitlines()
     assert r"{}[low,mid) & 1 \\" in lines
     assert r"{}*star & 2 \\" in lines
     assert r"two lines & 3 \\" in lines
