@@ -48,6 +48,7 @@ from bayescore.models.posterior import (
     moments_over_draws,
     posterior,
     prior_part,
+    values_and_scores,
     width_precision,
 )
 from bayescore.numerics.moments import Errors, WeightedDraws, errors_between, importance
@@ -73,9 +74,6 @@ SHORTER = 0.7  # times
 
 
 _TOGETHER = 125  # draws that are moved together: fixed, so that bits do not depend on the number of threads
-
-
-_ROWS = 1024  # of a product: 1 MB of predictors
 
 
 def batched_hmc(
@@ -106,19 +104,10 @@ class _WhitenedDensity:
         """Return the log density at points, shape (S, D), and its gradients, shape (S, D)."""
         moves = u @ self.scale.T
         beta, prior = self.mode + moves, self.target.prior
-        value, slope = prior.log_density(beta), prior.gradient(beta)
-        gradient = slope if self.sparse else slope @ self.scale
-        for begin in range(0, self.rows.shape[0], _ROWS):
-            cut = slice(begin, begin + _ROWS)
-            rows, w = self.rows[cut], self.target.rows.weights[cut]
-            eta = self.eta[cut] + (np.ascontiguousarray((rows @ moves.T).T) if self.sparse else u @ rows.T)
-            log_p = np.empty_like(eta)
-            side = np.tile(self.target.rows.y[cut].astype(np.float64), len(u))
-            self.target.family.rows(eta.ravel(), side, log_p.ravel())  # eta becomes the score
-            value += log_p @ w
-            eta *= w
-            gradient += eta @ rows
-        return value, gradient @ self.scale if self.sparse else gradient
+        points = moves if self.sparse else u
+        value, slope = values_and_scores(points, self.eta, self.rows, self.target.rows, self.target.family)
+        gradient = prior.gradient(beta) @ self.scale
+        return value + prior.log_density(beta), gradient + (slope @ self.scale if self.sparse else slope)
 
     def drawn(self, n_draws: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
         """Return draws, shape (n_draws, D), and the log density there, shape (n_draws,)."""

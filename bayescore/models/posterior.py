@@ -35,6 +35,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from scipy.sparse import issparse
 
 from bayescore.compiled import at_address, jit, jit_inner_sums, jit_sums, one_blas_thread
@@ -43,7 +44,7 @@ from bayescore.data.passes import TileRows, add_gram, compact
 from bayescore.families import Family
 from bayescore.families.family import check_family
 from bayescore.models.predictor import Predictor
-from bayescore.models.row_kernels import add_terms, derivative_of, derivatives_of, log_p_near
+from bayescore.models.row_kernels import add_terms, derivatives_of, log_p_and_score, log_p_near
 from bayescore.priors import Prior
 from bayescore.priors.groups import LKJ_ETA, GroupPrior, log_sigma_terms
 from bayescore.priors.prior import Part, check_density
@@ -223,16 +224,26 @@ def log_likelihood_tiles(
         yield rows, log_p
 
 
-def derivative_tiles(
-    draws: FloatArray, data: WeightedData, family: Family, order: int
-) -> Iterator[tuple[FloatArray, FloatArray]]:
-    """Yield some rows' X, and w times the score of log p at draws, shape (rows, S), or with order 2 minus its slope."""
-    step, columns = max(1, _CACHE // len(draws)), np.ascontiguousarray(draws.T)
-    for start in range(0, len(data), step):
-        part = data.take(slice(start, start + step))
-        eta = part.with_offset(part.X @ columns)
-        found = derivative_of(eta.ravel(), np.repeat(part.y, len(draws)), family, order).reshape(eta.shape)
-        yield part.X, found * part.weights[:, None]
+def values_and_scores(
+    moves: FloatArray, eta: FloatArray, X: FloatArray | sparse.csr_array, rows: WeightedData, family: Family
+) -> tuple[FloatArray, FloatArray]:
+    """Return the weighted log-likelihood of rows at moves, shape (S, D), and its gradients, shapes (S,) and (S, D).
+
+    A move b takes predictors from `eta`, shape (n,), to eta + X b. X may be `compact`, and of other columns.
+    """
+    values, gradients = np.zeros(len(moves)), np.zeros(moves.shape)
+    side = rows.y.astype(np.float64)
+    for start in range(0, len(rows), WIDE_ROWS):
+        cut = slice(start, start + WIDE_ROWS)
+        part, w = X[cut], rows.weights[cut]
+        at = np.ascontiguousarray((part @ moves.T).T) if issparse(part) else moves @ part.T
+        at += eta[cut]
+        log_p = np.empty_like(at)
+        log_p_and_score(at, side[cut], family, log_p)
+        values += log_p @ w
+        at *= w
+        gradients += at @ part
+    return values, gradients
 
 
 def moments_over_draws(log_p: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -521,10 +532,10 @@ def mean_curvature(draws: FloatArray, gradients: FloatArray) -> FloatArray:
 
 def score(draws: FloatArray, data: WeightedData, family: Family) -> FloatArray:
     """Return the gradient of the weighted log-likelihood at draws, both of shape (S, D)."""
-    total = np.zeros_like(draws)
-    for X, scores in derivative_tiles(draws, data, family, 1):
-        total += scores.T @ X
-    return total
+    eta, X = data.with_offset(np.zeros(len(data))), compact(data.X)
+    steps = range(0, len(draws), _CACHE // WIDE_ROWS)
+    parts = [values_and_scores(draws[s : s + steps.step], eta, X, data, family)[1] for s in steps]
+    return np.concatenate(parts)
 
 
 def stand_in(

@@ -114,22 +114,19 @@ def _derivatives(eta: FloatArray, side: FloatArray, family: Family, out: FloatAr
         family.derivatives(eta[t], side[t], out[t], scratch)
 
 
-def _derivative_tiles(eta: FloatArray, side: LabelArray, family: Family) -> FloatArray:
-    """Return log p, score, curvature and third derivative at eta, shape (n,), in tiles, shape (T, 4, TILE)."""
+def derivatives_of(eta: FloatArray, side: LabelArray, family: Family) -> FloatArray:
+    """Return log p, score, curvature and third derivative at eta, shape (n,), as the rows of a matrix, shape (4, n)."""
     at = _tiles(eta, 0.0)
     out = np.empty((len(at), 4, TILE))
     _derivatives(at, _tiles(side, 1.0), family, out)
-    return out
+    return out.transpose(1, 0, 2).reshape(4, -1)[:, : len(eta)]
 
 
-def derivatives_of(eta: FloatArray, side: LabelArray, family: Family) -> FloatArray:
-    """Return log p, score, curvature and third derivative at eta, shape (n,), as the rows of a matrix, shape (4, n)."""
-    return _derivative_tiles(eta, side, family).transpose(1, 0, 2).reshape(4, -1)[:, : len(eta)]
-
-
-def derivative_of(eta: FloatArray, side: LabelArray, family: Family, order: int) -> FloatArray:
-    """Return the score of log p at eta, shape (n,), for order 1, or minus its second derivative, for 2."""
-    return _derivative_tiles(eta, side, family)[:, order].reshape(-1)[: len(eta)]
+@jit
+def log_p_and_score(eta: FloatArray, side: FloatArray, family: Family, log_p: FloatArray) -> None:
+    """Write log p of n rows at S points, and replace eta by the score; both have shape (S, n), side has (n,)."""
+    for s in range(len(eta)):
+        family.rows(eta[s], side, log_p[s])
 
 
 def largest_curvature(eta: FloatArray, side: LabelArray, move: FloatArray, family: Family) -> FloatArray:

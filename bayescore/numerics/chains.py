@@ -41,12 +41,6 @@ _CONSTANT = 1e-15  # range of a coordinate that stands still
 _AT_ONCE = 1 << 20  # draws whose autocovariances are taken at a time: 8 MB
 
 
-def unit_scale(draws: FloatArray) -> FloatArray:
-    """Return the sd of each coordinate of draws, shape (chain, draw, D); 1 where it is 0."""
-    sd = draws.std(axis=(0, 1), ddof=1)
-    return np.where(sd > 0.0, sd, 1.0)
-
-
 def effective_sizes(draws: FloatArray, method: str) -> FloatArray:
     """Return the effective sample size of each coordinate, shape (D,), of draws of shape (chain, draw, D).
 
@@ -55,7 +49,7 @@ def effective_sizes(draws: FloatArray, method: str) -> FloatArray:
     if method == "tail":
         ordered, columns = ordered_columns(draws), np.ascontiguousarray(np.moveaxis(draws, 2, 0))
         return np.minimum(*(_of_quantile(columns, ordered, prob) for prob in TAIL))
-    columns = _columns(draws)
+    columns, _ = standard_columns(draws)
     return _sizes(_normal_scores(_split(columns)) if method == "bulk" else _split(columns))
 
 
@@ -66,7 +60,7 @@ def split_rhats(draws: FloatArray) -> FloatArray:
 
 def bulk_and_rhats(draws: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return `effective_sizes` of the bulk and `split_rhats`, both of the same ranks."""
-    halves = _split(_columns(draws))
+    halves = _split(standard_columns(draws)[0])
     scores = _normal_scores(halves)
     bulk, tail = _rhat(scores), _rhat(_normal_scores(np.abs(halves - np.median(halves, axis=(1, 2), keepdims=True))))
     return _sizes(scores), np.where(tail > bulk, tail, bulk)
@@ -100,15 +94,23 @@ def quantile_errors(draws: FloatArray, prob: float, ordered: FloatArray | None =
     return np.asarray(0.5 * (far - near))
 
 
-def _columns(draws: FloatArray) -> FloatArray:
-    """Return draws in sds from their means, shape (D, chain, draw): a coordinate far out keeps its digits."""
-    return np.ascontiguousarray(np.moveaxis((draws - draws.mean(axis=(0, 1))) / unit_scale(draws), 2, 0))
+def standard_columns(draws: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return draws in sds from their means, shape (D, chain, draw), and the sds, shape (D,).
+
+    So a coordinate far out keeps its digits. One that stands still is 0.
+    """
+    centred = draws - draws.mean(axis=(0, 1))
+    sd = np.sqrt((centred * centred).sum(axis=(0, 1)) / max(draws[..., 0].size - 1, 1))
+    centred /= np.where(sd > 0.0, sd, 1.0)
+    return np.ascontiguousarray(np.moveaxis(centred, 2, 0)), sd
 
 
 def _split(columns: FloatArray) -> FloatArray:
     """Return halves of chains as chains, shape (D, 2 chains, half)."""
-    half = columns.shape[2] // 2
-    return np.concatenate([columns[..., :half], columns[..., -half:]], axis=1)
+    D, m, n = columns.shape
+    if n % 2:
+        columns = np.delete(columns, n // 2, axis=2)
+    return columns.reshape(D, 2 * m, n // 2)
 
 
 def _of_quantile(columns: FloatArray, ordered: FloatArray, prob: float) -> FloatArray:
@@ -125,10 +127,12 @@ def _normal_scores(halves: FloatArray) -> FloatArray:
     scores = ndtri((0.5 * np.arange(2 * n - 1) + 0.625) / (n + 0.25))  # of ranks 1, 1.5, ..., n (Blom 1958)
     order, out = np.argsort(flat, axis=1), np.empty_like(flat)
     ordered = np.take_along_axis(flat, order, axis=1)
-    np.put_along_axis(out, order, scores[None, ::2], axis=1)
-    for d in np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1)):
-        _, places, counts = np.unique(flat[d], return_inverse=True, return_counts=True)
-        out[d] = scores[(2 * counts.cumsum() - counts - 1)[places]]  # twice the mean rank of those that are equal
+    new, places = ordered[:, 1:] != ordered[:, :-1], np.arange(n)
+    first, last = np.tile(places, (2, len(flat), 1))  # of those that are equal, in order
+    first[:, 1:] *= new
+    last[:, :-1][~new] = n - 1
+    first, last = np.maximum.accumulate(first, axis=1), np.minimum.accumulate(last[:, ::-1], axis=1)[:, ::-1]
+    np.put_along_axis(out, order, scores[first + last], axis=1)
     out[np.isnan(ordered[:, -1])] = np.nan
     return out.reshape(halves.shape)
 
@@ -159,21 +163,22 @@ def _sizes_of_moving(halves: FloatArray) -> FloatArray:
     means = halves.mean(axis=2, keepdims=True)
     chains = halves - means
 
-    def covariance(which: IntArray, t: int) -> FloatArray:
-        """Return the autocovariance at a lag, the mean over chains, of some coordinates."""
+    def covariances(which: IntArray, lag: int) -> tuple[FloatArray, FloatArray]:
+        """Return the autocovariances at a lag and the next, means over chains, of some coordinates."""
         some = chains if len(which) == D else chains[which]
-        return np.asarray(np.vecdot(some[:, :, : n - t], some[:, :, t:]).sum(axis=1) / (m * n))
+        at, after = (np.vecdot(some[:, :, : n - t], some[:, :, t:]).sum(axis=1) / (m * n) for t in (lag, lag + 1))
+        return at, after
 
     going = np.arange(D)
-    within = covariance(going, 0)
+    within, first = covariances(going, 0)
     spread = within + (means[..., 0].var(axis=1) * m / (m - 1.0) if m > 1 else 0.0)
     within = within * (n / (n - 1.0))
     rho, t = np.zeros((D, n)), 1
-    even, odd = np.ones(D), 1.0 - (within - covariance(going, 1)) / spread
+    even, odd = np.ones(D), 1.0 - (within - first) / spread
     rho[:, 0], rho[:, 1] = even, odd
     last = np.full(D, -1)
     while t < n - 3 and (going := going[even[going] + odd[going] > 0.0]).size:  # Geyer's initial positive sequence
-        even[going], odd[going] = (1.0 - (within[going] - covariance(going, t + k)) / spread[going] for k in (1, 2))
+        even[going], odd[going] = (1.0 - (within[going] - at) / spread[going] for at in covariances(going, t + 1))
         kept = going[even[going] + odd[going] >= 0.0]
         rho[kept, t + 1], rho[kept, t + 2] = even[kept], odd[kept]
         last[going] = t
@@ -184,7 +189,8 @@ def _sizes_of_moving(halves: FloatArray) -> FloatArray:
         before = rho[:, t - 1] + rho[:, t]
         rises = (t < last - 1) & (rho[:, t + 1] + rho[:, t + 2] > before)
         rho[rises, t + 1] = rho[rises, t + 2] = 0.5 * before[rises]
-    tau = -1.0 + 2.0 * np.where(np.arange(n) <= last[:, None], rho, 0.0).sum(axis=1) + rho[np.arange(D), last + 1]
+    counted = np.arange(last.max() + 1) <= last[:, None]
+    tau = -1.0 + 2.0 * (rho[:, : counted.shape[1]] * counted).sum(axis=1) + rho[np.arange(D), last + 1]
     return np.asarray(m * n / np.fmax(tau, 1.0 / math.log10(m * n)))
 
 
@@ -193,16 +199,22 @@ def ess_mean(draws: FloatArray) -> FloatArray:
     return ess(draws, "mean")
 
 
+def ess_and_mcse(draws: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return each coordinate's effective sample size and Monte Carlo standard error, sd / sqrt(ESS), of its mean."""
+    columns, sd = standard_columns(draws)
+    size = _sizes(_split(columns)) if draws.shape[1] >= MIN_DRAWS else np.full(len(sd), np.nan)
+    return size, sd / np.sqrt(size)
+
+
 def mcse_mean(draws: FloatArray) -> FloatArray:
-    """Return the Monte Carlo standard error sd / sqrt(ESS) of each coordinate's mean, shape (D,)."""
-    return np.asarray(draws.std(axis=(0, 1), ddof=1)) / np.sqrt(ess_mean(draws))
+    """Return the Monte Carlo standard error of each coordinate's mean, shape (D,)."""
+    return ess_and_mcse(draws)[1]
 
 
 def mcse_sd(draws: FloatArray) -> FloatArray:
     """Return the Monte Carlo standard error of each sd, mcse(mean of squared deviations) / (2 sd), shape (D,)."""
-    scale = unit_scale(draws)
-    squares = ((draws - draws.mean(axis=(0, 1))) / scale) ** 2
-    return mcse_mean(squares) * scale / 2.0
+    columns, sd = standard_columns(draws)
+    return mcse_mean(np.moveaxis(columns**2, 0, 2)) * sd / 2.0
 
 
 def rhat(draws: FloatArray) -> FloatArray:

@@ -45,7 +45,14 @@ from bayescore.limits import (
     NEGLIGIBLE_CORRECTION,
     NEGLIGIBLE_ERROR,
 )
-from bayescore.numerics.chains import ess_mean, mcse_mean, ordered_columns, quantile_errors, quantiles, unit_scale
+from bayescore.numerics.chains import (
+    ess_and_mcse,
+    mcse_mean,
+    ordered_columns,
+    quantile_errors,
+    quantiles,
+    standard_columns,
+)
 from bayescore.text import number, with_error
 from bayescore.types import FloatArray
 
@@ -140,9 +147,15 @@ def influence_products(
 
     Draws x and y, shape (S, D), are standardised. f = z_i z_j - r_ij (z_i^2 + z_j^2) / 2 is a draw's influence on r_ij.
     """
-    w, xx, yy, xy = shares[:, None], x**2, y**2, x * y
-    mixed_x, even = (w * x * yy).T @ x, (w * xx).T @ yy
-    mixed_y, both = (mixed_x, even) if x is y else ((w * y * xx).T @ y, (w * xy).T @ xy)
+    w, xx, yy = shares[:, None], x**2, y**2
+    mixed_x = (w * x * yy).T @ x
+    if x is y:
+        half = np.sqrt(w) * xx  # BLAS finds half of the entries of a product with itself
+        mixed_y, even = mixed_x, half.T @ half
+        both = even
+    else:
+        xy = x * y
+        mixed_y, even, both = (w * y * xx).T @ y, (w * xx).T @ yy, (w * xy).T @ xy
     own = np.diagonal(even)
     return np.asarray(
         both
@@ -190,16 +203,13 @@ def moments_mcse(draws: FloatArray, ordered: FloatArray | None = None) -> Moment
     """Return the Monte Carlo standard errors of the moments of draws, shape (chain, draw, D)."""
     columns = ordered_columns(draws) if ordered is None else ordered
     tail = np.stack([quantile_errors(draws, prob, columns) for prob in TAILS])
-    scale = unit_scale(draws)
-    standard = (draws - draws.mean(axis=(0, 1))) / scale
-    squares = standard**2
-    size, z = ess_mean(squares), standard.reshape(-1, draws.shape[2])
+    standard, sd = standard_columns(draws)
+    size, of_squares = ess_and_mcse(np.moveaxis(standard**2, 0, 2))
     # products of coordinates mix as their squares do, so the smaller ESS of the two squares stands for the pair
-    variance = correlation_influence(z, np.full(len(z), 1.0 / len(z)))
+    variance = correlation_influence(standard.reshape(len(sd), -1).T, np.full(standard[0].size, 1.0 / standard[0].size))
     correlation: FloatArray = np.sqrt(variance / np.minimum(size[:, None], size))
     np.fill_diagonal(correlation, 0.0)
-    sd = squares.std(axis=(0, 1), ddof=1) / np.sqrt(size) * scale / 2.0
-    return Moments(mcse_mean(draws), sd, correlation, tail)
+    return Moments(mcse_mean(draws), 0.5 * of_squares * sd, correlation, tail)
 
 
 def errors(candidate: Moments, reference: Moments, *, scale: FloatArray) -> Moments:

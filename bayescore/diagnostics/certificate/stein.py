@@ -55,10 +55,9 @@ from scipy.sparse.linalg import splu
 from bayescore.families import Family
 from bayescore.limits import MIN_ESS, NEGLIGIBLE_ERROR
 from bayescore.models.groups.rows import blocks_of
-from bayescore.models.posterior import derivative_tiles
 from bayescore.models.predictor import Factor, Predictor
 from bayescore.models.row_kernels import derivatives_of, largest_curvature
-from bayescore.numerics.chains import ess_mean
+from bayescore.numerics.chains import ess_and_mcse, ess_mean
 from bayescore.numerics.moments import sidak_quantile
 from bayescore.priors import Prior
 from bayescore.priors.groups import LKJ_ETA, GroupPrior, log_sigma_terms
@@ -116,8 +115,11 @@ class Damping:
         directions = directions[:, steep]
         slope = self.scores @ directions
         bend = np.zeros_like(slope)
-        for X, curvatures in derivative_tiles(self.beta, self.rows, self.family, 2):
-            bend -= curvatures.T @ (X @ directions) ** 2
+        for start in range(0, len(self.rows), step := max(1, _TILE // len(self.beta))):
+            rows = self.rows.take(slice(start, start + step))
+            eta = rows.with_offset(rows.X @ self.beta.T)
+            curvatures = derivatives_of(eta.ravel(), np.repeat(rows.y, len(self.beta)), self.family)[2]
+            bend -= (rows.weights[:, None] * curvatures.reshape(eta.shape)).T @ (rows.X @ directions) ** 2
         slope -= np.median(slope, axis=0)
         c[:, steep] = 1.0 / (1.0 + slope**2 / _BOUND)
         bent[:, steep] = -2.0 / _BOUND * c[:, steep] ** 2 * slope * bend
@@ -200,8 +202,10 @@ class _Field:
         c[..., :D] = damped[0]
         a = c * s
         a[..., :D] += damped[1]
-        h, dh = z / (1.0 + z**2 / _BOUND), (1.0 - z**2 / _BOUND) / (1.0 + z**2 / _BOUND) ** 2 / sds
-        bent, typical = z * h * a + c * 2.0 * z / (1.0 + z**2 / _BOUND) ** 2 / sds, c.mean(axis=(0, 1))
+        far = z**2 / _BOUND
+        within = 1.0 / (1.0 + far)
+        h, slope, typical = z * within, within**2 / sds, c.mean(axis=(0, 1))
+        dh, bent = (1.0 - far) * slope, z * (h * a + 2.0 * c * slope)
         units = {"mean": sds * a / typical, "skewness": sds * bent / typical}  # in sds of the draws
         said = _by_mean(units, quantile, self.names, apart=self.apart)
         said = said or _by_variance(-h * a, c * dh, quantile, self.names)
@@ -213,25 +217,27 @@ class _Field:
 
 def _error(summands: FloatArray) -> FloatArray:
     """Return the standard error of the mean of summands, shape (chain, draw, k)."""
-    size = np.minimum(ess_mean(summands), summands.shape[0] * summands.shape[1])
-    return np.asarray(summands.std(axis=(0, 1), ddof=1) / np.sqrt(size))
+    size, error = ess_and_mcse(summands)
+    return np.asarray(error * np.sqrt(np.maximum(size / (summands.shape[0] * summands.shape[1]), 1.0)))
 
 
 def _by_mean(units: dict[str, FloatArray], quantile: float, names: list[str], *, apart: bool) -> str:
     """Return how means miss one by one, and of coordinates that lie `apart` in any direction, or skewness."""
-    for what, unit in units.items():
-        off, error = unit.mean(axis=(0, 1)), _error(unit)
-        excess = np.abs(off) - quantile * error - NEGLIGIBLE_ERROR
+    off = {what: unit.mean(axis=(0, 1)) for what, unit in units.items()}
+    error = {what: _error(unit) for what, unit in units.items()}
+    for what in units:
+        excess = np.abs(off[what]) - quantile * error[what] - NEGLIGIBLE_ERROR
         if (excess > 0.0).any():
             i = int(excess.argmax())
-            return f"the {what} of {names[i]!r} misses Stein's identity by {number(abs(off[i]), 2)} sd."
-    off = units["mean"].mean(axis=(0, 1))
-    length, error = float(np.linalg.norm(off)), _error(units["mean"])
-    covariance = np.corrcoef(units["mean"].reshape(-1, len(off)).T) * np.outer(error, error)
+            return f"the {what} of {names[i]!r} misses Stein's identity by {number(abs(off[what][i]), 2)} sd."
+    if not apart:
+        return ""
+    length, noise = float(np.linalg.norm(off["mean"])), error["mean"]
+    covariance = np.corrcoef(units["mean"].reshape(-1, len(noise)).T) * np.outer(noise, noise)
     # |off|^2 has the mean and the variance of g chi^2 of some degrees of freedom (Satterthwaite 1946)
-    total, squares = (error**2).sum(), (covariance**2).sum()
+    total, squares = (noise**2).sum(), (covariance**2).sum()
     chance = math.sqrt(squares / total * special.chdtri(total**2 / squares, 2.0 * special.ndtr(-quantile)))
-    if not apart or length <= chance + NEGLIGIBLE_ERROR:
+    if length <= chance + NEGLIGIBLE_ERROR:
         return ""
     return f"all means together miss Stein's identity, by {number(length, 2)} sd in some direction."
 
@@ -243,7 +249,7 @@ def _by_variance(left: FloatArray, right: FloatArray, quantile: float, names: li
     ratio, scale = top / bottom, np.abs(bottom)
     has_log = (top > 0.0) & (bottom > 0.0)
     off = np.where(has_log, np.abs(np.log(np.where(has_log, ratio, 1.0))), np.abs(top - bottom) / scale)
-    error = np.where(has_log, _error(left / top - right / bottom), _error(left - right) / scale)
+    error = _error(np.where(has_log, left / top - right / bottom, (left - right) / scale))
     excess = off - quantile * error - NEGLIGIBLE_ERROR
     if not (excess > 0.0).any():
         return ""
@@ -260,16 +266,17 @@ def _variance(i: int, names: list[str]) -> str:
 def _by_correlation(parts: list[FloatArray], R: FloatArray, error: tuple[FloatArray, float], names: list[str]) -> str:
     """Return how correlations miss: `parts` are a, c, h and h', `error` effective sizes and the quantile."""
     a, c, h, dh = parts
-    n, size = len(a), error[0]
+    n, size, ah = len(a), error[0], a * h
     # y_ij = h_j a_i + R_ij c_i h'_j has the mean 0, and so has (y_ij + y_ji) / 2; products mix like their squares
-    mean = (a.T @ h + R * (c.T @ dh)) / n
-    square = ((a**2).T @ h**2 + 2.0 * R * ((a * c).T @ (h * dh)) + R**2 * ((c**2).T @ dh**2)) / n
-    cross = (a * dh).T @ (h * c)
-    both = ((a * h).T @ (a * h) + R * (cross + cross.T) + R**2 * ((c * dh).T @ (c * dh))) / n
-    scale = c.T @ dh / n
-    scale = 0.5 * np.abs(scale + scale.T)
+    typical, mean, square, both = c.T @ dh, a.T @ h, (a**2).T @ h**2, ah.T @ ah
+    if not np.array_equal(R, np.eye(len(R))):  # else nothing is added off the diagonal
+        cross, slope = (a * dh).T @ (h * c), c * dh
+        mean += R * typical
+        square += 2.0 * R * ((a * c).T @ (h * dh)) + R**2 * ((c**2).T @ dh**2)
+        both += R * (cross + cross.T) + R**2 * (slope.T @ slope)
+    scale = 0.5 * np.abs(typical + typical.T)
     gap = 0.5 * (mean + mean.T) / scale
-    variance = np.maximum(0.25 * (square + square.T + 2.0 * both) / scale**2 - gap**2, 0.0)
+    variance = np.maximum(0.25 * (square + square.T + 2.0 * both) * n / scale**2 - gap**2, 0.0)
     over = np.abs(gap) - error[1] * np.sqrt(variance / np.minimum(size[:, None], size)) - NEGLIGIBLE_ERROR
     np.fill_diagonal(over, -np.inf)
     if not (over > 0.0).any():
