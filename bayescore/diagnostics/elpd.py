@@ -408,9 +408,12 @@ def count_moments(draws: FloatArray | Predictor, sampled: SampledCounts, family:
     return np.concatenate([np.stack(moments_over_draws(log_p)) for _, log_p in tiles], axis=1)
 
 
-def rows_left_out(start: int, block: WeightedData) -> Draw:
-    """Return the rows of a block that are left out, its first row at position `start` of the data."""
-    return uniform_rows(start, block, ROWS, _SEED)
+def rows_left_out(start: int, block: WeightedData, late: float = math.inf) -> Draw:
+    """Return the rows of a block that are left out, its first row at position `start` of the data.
+
+    Those from `late` on, the horizon of other blocks, are not needed.
+    """
+    return uniform_rows(start, block, ROWS, _SEED, late)
 
 
 def left_out_of(parts: Sequence[Draw]) -> Draw:

@@ -41,7 +41,15 @@ from bayescore.data.dataset import Dataset
 from bayescore.data.open import open_in
 from bayescore.data.responses import described
 from bayescore.data.roles import Roles
-from bayescore.diagnostics.elpd import Approximation, PassSums, cumulants, expected_moments, left_out_of, rows_left_out
+from bayescore.diagnostics.elpd import (
+    ROWS,
+    Approximation,
+    PassSums,
+    cumulants,
+    expected_moments,
+    left_out_of,
+    rows_left_out,
+)
 from bayescore.families import Family
 from bayescore.limits import MAX_SUM_ERROR
 from bayescore.models.groups.rows import JointTerms, joint_terms
@@ -204,28 +212,35 @@ class RowSums:
         extra: Callable[[WeightedData], Any] = len,
     ) -> "RowSums":
         """Return the sums of a plan; one pass. ``extra(block)`` is added up over the blocks."""
+        late = math.inf
 
         def of_block(start: int, block: WeightedData) -> tuple[Draw, Any]:
-            return rows_left_out(start, block), extra(block)
+            return rows_left_out(start, block, late), extra(block)
 
         def together(parts: list[tuple[Draw, Any]]) -> tuple[Draw, Any]:
+            nonlocal late
             left, others = zip(*parts, strict=True)
-            return left_out_of(list(left)), reduce(add, others)
+            rows = left_out_of(list(left))
+            late = rows.horizon(ROWS)
+            return rows, reduce(add, others)
 
         gathered, others = gather(dataset, plan, of_block, together, doing)
         return gathered.row_sums(*others)
 
-    def estimate(self, draws: Any) -> Estimate:
-        """Return log-likelihoods of all rows at draws, from the second-order terms and the sample."""
+    def estimate(self, draws: Any, most: float = math.inf) -> Estimate:
+        """Return log-likelihoods of all rows at draws, from the second-order terms and the sample.
+
+        The standard error is infinite if it is above `most`.
+        """
         sample, inclusion = self.sample.expanded(), self.sample.inclusion
         if isinstance(self.near, LaplaceApproximation):
-            return Expansion(self.near.family, self.near.theta, self.terms, sample, inclusion).at_draws(draws)
+            return Expansion(self.near.family, self.near.theta, self.terms, sample, inclusion).at_draws(draws, most)
         values, predictors = self.near.expanded(self.terms, draws)
-        return with_remainders(values, sample, inclusion, self.near.family, predictors)
+        return with_remainders(values, sample, inclusion, self.near.family, predictors, most=most)
 
     def at(self, draws: FloatArray | Predictor) -> PassSums | None:
         """Return the sums at draws without a pass; None where the sample does not tell them."""
-        values, error = Estimate(self.terms, 0.0) if self.near is None else self.estimate(draws)
+        values, error = Estimate(self.terms, 0.0) if self.near is None else self.estimate(draws, MAX_SUM_ERROR)
         if not error <= MAX_SUM_ERROR:
             return None
         return PassSums(values, self.variance, self.square, self.weight, self.left_out, self.near, error)

@@ -441,8 +441,8 @@ class Expansion:
     rows: WeightedData
     inclusion: FloatArray
 
-    def at_draws(self, draws: FloatArray) -> Estimate:
-        """Return the log-likelihood of all rows at draws, shape (S, D), and its standard error.
+    def at_draws(self, draws: FloatArray, most: float = math.inf) -> Estimate:
+        """Return the log-likelihood of all rows at draws, shape (S, D), and its standard error, inf if above `most`.
 
         The error is the RMS standard error, over draws, of the centred log-likelihood; it bounds the RMS error, over
         samples, of the mean of any unit-variance function of the draws.
@@ -455,7 +455,7 @@ class Expansion:
         def predictors(rows: WeightedData) -> tuple[FloatArray, FloatArray]:
             return rows.with_offset(rows.X @ self.at), rows.X @ columns
 
-        return with_remainders(values, self.rows, self.inclusion, self.family, predictors)
+        return with_remainders(values, self.rows, self.inclusion, self.family, predictors, most=most)
 
 
 def with_remainders(
@@ -464,10 +464,13 @@ def with_remainders(
     inclusion: FloatArray,
     family: Family,
     predictors: Callable[[WeightedData], tuple[FloatArray, FloatArray]],
+    *,
+    most: float = math.inf,
 ) -> Estimate:
     """Return values to second order at draws, shape (S,), and what rows are beyond, from a sample of weights w / pi.
 
-    ``predictors(rows)`` gives the rows' predictors at the point, shape (n,), and how draws move them, shape (n, S).
+    ``predictors(rows)`` gives the rows' predictors at the point, shape (n,), and how draws move them, shape (n, S). As
+    soon as the standard error is above `most` the rest of the sample is left out, and the error is infinite.
     """
     n_draws = len(values)
     variance, step = 0.0, max(1, _CACHE // n_draws)
@@ -480,4 +483,6 @@ def with_remainders(
         values = values + w @ rest
         spread = np.vecdot(rest, rest) / n_draws - rest.mean(axis=1) ** 2
         variance += float((w**2 * (1.0 - inclusion[cut])) @ np.maximum(spread, 0.0))
+        if variance > most**2:
+            return Estimate(values, math.inf)
     return Estimate(values, float(np.sqrt(variance)))

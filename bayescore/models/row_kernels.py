@@ -138,6 +138,50 @@ def largest_curvature(eta: FloatArray, side: LabelArray, move: FloatArray, famil
     return np.asarray(largest)
 
 
+_WIDE = 8.0  # times `Family.near`: moves up to which log p at so few nodes tells it at all
+
+
+_N_NODES = 16
+
+
+_NODES = np.cos((np.arange(_N_NODES) + 0.5) * np.pi / _N_NODES)  # of Chebyshev's polynomials
+
+
+_TO_SERIES = np.cos(np.outer(np.arange(_N_NODES) + 0.5, np.arange(_N_NODES)) * np.pi / _N_NODES) * 2.0 / _N_NODES
+_TO_SERIES[:, 0] *= 0.5
+
+
+_TO_POWERS = np.array([np.append(c := np.polynomial.chebyshev.cheb2poly(e[: j + 1]), np.zeros(_N_NODES - len(c)))
+                       for j, e in enumerate(np.eye(_N_NODES))])  # fmt: skip
+
+
+_TAIL = 1e-13  # of the last two terms, above which the series has not ended
+
+
+@jit_inner
+def _interpolated(values: FloatArray, series: FloatArray, powers: FloatArray) -> bool:
+    """Write the coefficients of the polynomial through `values` at `_NODES`; return whether its series has ended."""
+    series[:], powers[:] = 0.0, 0.0
+    for k in range(_N_NODES):
+        for j in range(_N_NODES):
+            series[j] += values[k] * _TO_SERIES[k, j]
+    for k in range(_N_NODES):
+        for j in range(_N_NODES):
+            powers[j] += series[k] * _TO_POWERS[k, j]
+    return max(abs(series[_N_NODES - 1]), abs(series[_N_NODES - 2])) < _TAIL
+
+
+@jit_inner
+def _evaluate(p: FloatArray, scale: float, moves: FloatArray) -> None:
+    """Replace moves x by the polynomial with the coefficients `p`, lowest first, at x times `scale`."""
+    p0, p1, p2, p3, p4, p5, p6, p7 = p[0], p[1], p[2], p[3], p[4], p[5], p[6], p[7]
+    p8, p9, p10, p11, p12, p13, p14, p15 = p[8], p[9], p[10], p[11], p[12], p[13], p[14], p[15]
+    for i in range(len(moves)):
+        t = moves[i] * scale
+        high = p8 + t * (p9 + t * (p10 + t * (p11 + t * (p12 + t * (p13 + t * (p14 + t * p15))))))
+        moves[i] = p0 + t * (p1 + t * (p2 + t * (p3 + t * (p4 + t * (p5 + t * (p6 + t * (p7 + t * high)))))))
+
+
 @jit
 def _replace_moves(
     eta: FloatArray, side: FloatArray, family: Family, moves: FloatArray, near_and_keep: tuple[float, float]
@@ -148,21 +192,36 @@ def _replace_moves(
     """
     (near, keep), n_draws = near_and_keep, moves.shape[1]
     terms, scratch, higher = np.empty((4, TILE)), np.empty((3, TILE)), np.empty((2, TILE))
-    space = np.empty((3, n_draws))
+    space, series = np.empty((3, max(n_draws, _N_NODES))), np.empty((2, _N_NODES))
     exact, there, alike = space[0], space[1], space[2]
     for n in range(len(moves)):
-        t, lane, far = n // TILE, n % TILE, 0
+        t, lane, far, wide = n // TILE, n % TILE, 0, 0
         if lane == 0:
             family.derivatives(eta[t], side[t], terms, scratch)
             family.higher(eta[t], side[t], terms, higher)
         for i in range(n_draws):
             far += abs(moves[n, i]) > near
+            wide += abs(moves[n, i]) > _WIDE * near
         log_p, s, c = terms[0, lane], terms[1, lane], -0.5 * terms[2, lane]
+        if far and n_draws > 4 * _N_NODES and not wide:
+            reach = _WIDE * near
+            for k in range(_N_NODES):
+                there[k], alike[k] = eta[t, lane] + reach * _NODES[k], side[t, lane]
+            family.rows(there[:_N_NODES], alike[:_N_NODES], exact[:_N_NODES])
+            for k in range(_N_NODES):  # what is left is small, and keeps its digits
+                x = reach * _NODES[k]
+                exact[k] -= log_p + x * (s + x * c)
+            if _interpolated(exact, series[0], series[1]):
+                series[1, 0] += keep * log_p
+                series[1, 1] += keep * s * reach
+                series[1, 2] += keep * c * reach * reach
+                _evaluate(series[1], 1.0 / reach, moves[n])
+                continue
         if far:
             log_p, s, c = (1.0 - keep) * log_p, (1.0 - keep) * s, (1.0 - keep) * c
             for i in range(n_draws):
                 there[i], alike[i] = moves[n, i] + eta[t, lane], side[t, lane]
-            family.rows(there, alike, exact)
+            family.rows(there[:n_draws], alike[:n_draws], exact[:n_draws])
             for i in range(n_draws):
                 x = moves[n, i]
                 moves[n, i] = (exact[i] - log_p) - x * (s + x * c)

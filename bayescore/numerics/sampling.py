@@ -162,14 +162,16 @@ def block_draw(
             return Draw(times, start + rows, rates[rows], block.take(rows), total).earliest(size)
 
 
-def uniform_rows(start: int, block: WeightedData, size: int, seed: int) -> Draw:
+def uniform_rows(start: int, block: WeightedData, size: int, seed: int, late: float = math.inf) -> Draw:
     """Return `size` rows of a block with equal probability; `merge` of such draws is one of all rows.
 
-    The block's first row stands at position `start` of the data. Hashes order the rows, without arrivals.
+    The block's first row stands at position `start` of the data. Hashes order the rows, without arrivals; those from
+    `late` on, the `Draw.horizon` of other blocks, are left out.
     """
-    hashes = hash_uniforms(start, len(block), seed)
-    first = np.flatnonzero(hashes < 1.25 * size / max(len(block), 1))  # as a rule more than enough, and few to sort
-    first = first if len(first) > size or len(first) == len(block) else np.arange(len(block))
+    hashes, enough = hash_uniforms(start, len(block), seed), 1.25 * size / max(len(block), 1)
+    first = np.flatnonzero(hashes < min(late, enough))  # as a rule more than enough, and few to sort
+    if enough < late and len(first) <= size:
+        first = np.flatnonzero(hashes < late)
     if len(first) > size:
         first = first[np.argpartition(hashes[first], size)[:size]]
     return Draw(hashes[first], start + first, np.ones_like(first), block.take(first), len(block))
