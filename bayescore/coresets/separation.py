@@ -40,6 +40,7 @@ from functools import reduce
 from typing import Any, Literal
 
 import numpy as np
+from scipy import linalg, special
 from scipy.optimize import linprog, minimize, nnls
 
 from bayescore.compiled import jit, one_blas_thread
@@ -198,6 +199,8 @@ def warn_if_completely_separated(dataset: Dataset, rows: WeightedData) -> bool:
 
 def parting(rows: WeightedData) -> tuple[RowWhitening, FloatArray] | None:
     """Return coordinates, and in them a direction, shape (r,), with z . direction > 0 in all rows; None if none."""
+    if _balanced(rows.Z):
+        return None
     white = whitening(block_factor(rows))
     unit, error = unit_rows(rows, white)
     target = np.append(np.zeros(white.rank), 1.0)
@@ -208,6 +211,37 @@ def parting(rows: WeightedData) -> tuple[RowWhitening, FloatArray] | None:
     direction = multipliers @ unit
     direction /= max(np.abs(direction).max(initial=0.0), np.finfo(float).tiny)
     return (white, direction) if (unit @ direction - error).min() > TOLERANCE else None
+
+
+_STEPS = 4  # of Newton's method: two or three do where labels overlap
+
+
+_LEAST = 1e-6  # of the largest multiplier, far above rounding
+
+
+_ROUNDING = 1e-12  # of a sum of rows, relative to that of their sizes
+
+
+def _balanced(Z: FloatArray) -> bool:
+    """Whether positive multipliers u with Z'u = 0 are found at once: no direction then has all rows on its side.
+
+    At the mode of a logistic regression its scores, all positive, are such. Near it least squares takes off what is
+    left, and they stay positive.
+    """
+    b = np.zeros(Z.shape[1])
+    try:
+        factor = linalg.cho_factor(Z.T @ Z)
+        for _ in range(_STEPS):
+            u = special.expit(-(Z @ b))
+            left = u @ Z
+            exact = u - Z @ linalg.cho_solve(factor, left)
+            if exact.min() > _LEAST * exact.max():
+                return bool((np.abs(exact @ Z) <= _ROUNDING * (exact @ np.abs(Z))).all())
+            root = Z * np.sqrt(u * (1.0 - u))[:, None]
+            b += linalg.cho_solve(linalg.cho_factor(root.T @ root), left)
+    except linalg.LinAlgError:  # of dependent columns, or of labels that are separated
+        return False
+    return False
 
 
 _VOID = (
