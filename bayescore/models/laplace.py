@@ -52,7 +52,14 @@ from scipy.sparse import issparse
 from bayescore.data.coreset import Coreset, Shortfall
 from bayescore.data.passes import TileRows, compact
 from bayescore.families import Family
-from bayescore.models.posterior import WIDE, Derivatives, likelihood_terms, log_likelihoods, posterior
+from bayescore.models.posterior import (
+    WIDE,
+    Derivatives,
+    likelihood_terms,
+    log_likelihoods,
+    moments_over_draws,
+    posterior,
+)
 from bayescore.models.row_kernels import predictors, remainders_near, score_rows
 from bayescore.priors import Prior
 from bayescore.types import FloatArray, WeightedData, read_only
@@ -472,8 +479,7 @@ def with_remainders(
     ``predictors(rows)`` gives the rows' predictors at the point, shape (n,), and how draws move them, shape (n, S). As
     soon as the standard error is above `most` the rest of the sample is left out, and the error is infinite.
     """
-    n_draws = len(values)
-    variance, step = 0.0, max(1, _CACHE // n_draws)
+    variance, step = 0.0, max(1, _CACHE // len(values))
     for start in range(0, len(sample), step):
         cut = slice(start, start + step)
         rows = sample.take(cut)
@@ -481,8 +487,7 @@ def with_remainders(
         remainders_near(eta, rows.y, family, rest)
         w = rows.weights
         values = values + w @ rest
-        spread = np.vecdot(rest, rest) / n_draws - rest.mean(axis=1) ** 2
-        variance += float((w**2 * (1.0 - inclusion[cut])) @ np.maximum(spread, 0.0))
+        variance += float((w**2 * (1.0 - inclusion[cut])) @ moments_over_draws(rest)[1])
         if variance > most**2:
             return Estimate(values, math.inf)
     return Estimate(values, float(np.sqrt(variance)))

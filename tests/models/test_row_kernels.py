@@ -7,8 +7,8 @@ import pytest
 
 from bayescore.data.passes import TILE
 from bayescore.families import Symmetric
-from bayescore.families.family import FAMILIES
-from bayescore.models.posterior import WIDE, likelihood_terms, log_likelihood_tiles
+from bayescore.families.family import FAMILIES, check_family
+from bayescore.models.posterior import WIDE, likelihood_terms, log_likelihood_tiles, score
 from bayescore.models.row_kernels import log_p_near, remainders_near
 from bayescore.types import WeightedData
 
@@ -75,6 +75,31 @@ def test_the_series_is_used_up_to_its_limit_and_no_further():
         log_p_near(eta, np.ones(1, dtype=np.int8), probit, moves)
         error = np.abs(moves - probit.log_p(eta + move, 1)).max()
         assert low <= error <= high
+
+
+@LINKS
+def test_between_the_series_and_far_moves_log_p_is_interpolated_to_rounding(family):
+    eta, reach = np.linspace(-4.0, 4.0, 41), 7.0 * family.near if np.isfinite(family.near) else 1.0
+    moves = np.random.default_rng(0).uniform(-reach, reach, (len(eta), 200))
+    y = np.where(np.arange(len(eta)) % 2, 1, -1).astype(np.int8)
+    at, side, rest, exact = eta[:, None], y[:, None], moves.copy(), family.log_p(eta[:, None] + moves, y[:, None])
+    quadratic = family.log_p(at, side) + moves * (family.score(at, side) - 0.5 * moves * family.curvature(at, side))
+    log_p_near(eta, y, family, moves)
+    remainders_near(eta, y, family, rest)
+    np.testing.assert_allclose(moves, exact, rtol=1e-14, atol=5e-13)
+    np.testing.assert_allclose(rest, exact - quadratic, rtol=0.0, atol=5e-13)
+
+
+@pytest.mark.parametrize("name", [*FAMILIES, "negative_binomial(2.5)"])
+@pytest.mark.parametrize(("n_features", "filled"), [(3, 1.0), (WIDE, 1.0), (WIDE, 0.03)])
+def test_gradients_at_draws_are_sums_over_the_rows(name, n_features, filled):
+    family, rng = check_family(name), np.random.default_rng(3)
+    rows = data(1500, n_features)
+    rows = replace(rows, X=rows.X * (rng.random(rows.X.shape) < filled), offset=rng.normal(size=1500))
+    draws = 0.1 * rng.normal(size=(150, n_features))
+    eta = rows.with_offset(rows.X @ draws.T)
+    expected = (rows.weights[:, None] * family.score(eta, rows.y[:, None])).T @ rows.X
+    np.testing.assert_allclose(score(draws, rows, family), expected, rtol=1e-9, atol=1e-9 * np.abs(expected).max())
 
 
 @LINKS
