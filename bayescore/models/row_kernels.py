@@ -168,7 +168,7 @@ def _interpolated(values: FloatArray, series: FloatArray, powers: FloatArray) ->
     for k in range(_N_NODES):
         for j in range(_N_NODES):
             powers[j] += series[k] * _TO_POWERS[k, j]
-    return max(abs(series[_N_NODES - 1]), abs(series[_N_NODES - 2])) < _TAIL
+    return bool(max(abs(series[_N_NODES - 1]), abs(series[_N_NODES - 2])) < _TAIL)
 
 
 @jit_inner
