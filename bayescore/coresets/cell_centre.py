@@ -38,7 +38,7 @@ import numpy as np
 from scipy import special
 
 from bayescore.compiled import jit, jit_inner
-from bayescore.coresets.cells import BlockSums, CellPosterior, CellRows, CellSums, block_sums, sums_of, total
+from bayescore.coresets.cells import BlockSums, CellPosterior, CellSums, Predicted, block_sums, sums_of, total
 from bayescore.data.dataset import Dataset
 from bayescore.data.passes import TILE, new_tile
 from bayescore.data.source import MAX_BLOCK_ROWS
@@ -107,8 +107,8 @@ class Points:
         """Return phi of rows in memory, shape (C + 1, K)."""
         values = np.zeros_like(self.log_prior)
         for start in range(0, len(rows), MAX_BLOCK_ROWS):
-            own = self.at.rows_of(rows.take(slice(start, start + MAX_BLOCK_ROWS)))
-            add_lines(values, own.occupied, _values(self, own))
+            block = self.at.predict(rows.take(slice(start, start + MAX_BLOCK_ROWS)))
+            add_lines(values, block.occupied, _values(self, block))
         return values
 
     def shares(self, values: FloatArray) -> FloatArray:
@@ -126,33 +126,34 @@ class Points:
 
     def log_p(self, rows: WeightedData) -> FloatArray:
         """Return log-likelihoods of rows at the nodes of their cells, averaged over beta given those, shape (n, K)."""
-        own, out = self.at.rows_of(rows), np.zeros((len(rows), len(self.mass)))
-        _add_values(self._nodes(own), self.family, np.arange(len(rows)), out)
+        out = np.zeros((len(rows), len(self.mass)))
+        _add_values(self._nodes(self.at.predict(rows)), self.family, np.arange(len(rows)), out)
         return out
 
-    def within(self, shares: FloatArray, dataset: Dataset) -> "Within":
-        """Return what averages over w have more than those over q; one pass.
+    def integrated(self, shares: FloatArray, dataset: Dataset) -> "Integrated":
+        """Return what changes in what rows say of beta as effects are integrated out; one pass.
 
-        Of the curvature that is less the variance over w of each cell's score of beta (Louis 1982), by the least
-        squares polynomial of degree 2 in b: what rows say about beta with the effects integrated out.
+        Score and curvature are averages over w, less those over q. From the curvature goes the variance over w of each
+        cell's score of beta (Louis 1982), by the least squares polynomial of degree 2 in b.
         """
-        work = partial(_within, self, self._tables(shares))
-        return self._louis(dataset.map(work, "scores within cells", canonical=True, here=True))
+        work = partial(_block_scores, self, self._score_tables(shares))
+        return self._integrated(dataset.map(work, "scores within cells", canonical=True, here=True))
 
-    def within_rows(self, shares: FloatArray, rows: WeightedData) -> "Within":
+    def integrated_of(self, shares: FloatArray, rows: WeightedData) -> "Integrated":
         """Return the same of rows in memory."""
-        return self._louis([_within(self, self._tables(shares), 0, rows)])
+        return self._integrated([_block_scores(self, self._score_tables(shares), 0, rows)])
 
-    def _louis(self, parts: Iterable[tuple[IntArray, FloatArray, FloatArray, FloatArray]]) -> "Within":
+    def _integrated(self, parts: Iterable["BlockScores"]) -> "Integrated":
+        """Return the same of blocks' scores."""
         (C, Q, _), p = self.effects.shape, len(self.at.beta)
         scores, gradient, curvature = np.zeros((C, Q + Q * (Q + 1) // 2, p)), np.zeros(p), np.zeros((p, p))
-        for occupied, of_cells, score, more in parts:
-            add_lines(scores.reshape(C, -1), occupied, of_cells.reshape(len(occupied), -1))
-            gradient += score
-            curvature += more
-        return Within(gradient, np.asarray(curvature - np.einsum("cjp,cjr->pr", scores[:-1], scores[:-1])))
+        for part in parts:
+            add_lines(scores.reshape(C, -1), part.cells, part.by_cell.reshape(len(part.cells), -1))
+            gradient += part.score
+            curvature += part.curvature
+        return Integrated(gradient, np.asarray(curvature - np.einsum("cjp,cjr->pr", scores[:-1], scores[:-1])))
 
-    def _tables(self, shares: FloatArray) -> FloatArray:
+    def _score_tables(self, shares: FloatArray) -> FloatArray:
         """Return w - q, and w times polynomials of degree 1 and 2 in b, orthonormal under w and to 1, (C + 1, K, J)."""
         mean, precision = self.moments(shares)
         root, inner = np.sqrt(shares)[:, :, None], np.linalg.cholesky(precision).transpose(0, 2, 1)
@@ -166,15 +167,24 @@ class Points:
             out[cut, :, 1:] = root[cut] * np.linalg.qr(root[cut] * powers.transpose(0, 2, 1))[0][:, :, 1:]
         return out
 
-    def _nodes(self, rows: CellRows) -> "_RowNodes":
+    def _nodes(self, rows: Predicted) -> "_RowNodes":
         """Return what the kernels below read of rows."""
         block = rows.block
-        return _RowNodes(rows.eta, rows.spread, rows.z, rows.cell, self.effects, block.y, block.weights)
+        return _RowNodes(rows.eta, rows.variance, rows.z, rows.cell, self.effects, block.y, block.weights)
 
 
-class Within(NamedTuple):
-    """What averages over w have more than those over q: of the score of beta, shape (p,), and of curvatures, (p, p)."""
+class Integrated(NamedTuple):
+    """Score, shape (p,), and information, (p, p), of beta with effects integrated out, less those averaged over q."""
 
+    score: FloatArray
+    information: FloatArray
+
+
+class BlockScores(NamedTuple):
+    """The cells of a block, (C,), its scores over w times polynomials by cell, (C, J, p), and what w adds over q."""
+
+    cells: IntArray
+    by_cell: FloatArray
     score: FloatArray
     curvature: FloatArray
 
@@ -234,7 +244,7 @@ def _add_values(rows: _RowNodes, family: Family, place: IntArray, out: FloatArra
 
 
 @jit
-def _add_within(rows: _RowNodes, family: Family, tables: FloatArray, out: FloatArray) -> None:
+def _add_scores(rows: _RowNodes, family: Family, tables: FloatArray, out: FloatArray) -> None:
     """Add sums over the nodes to `out`, shape (n, J + 1): rows' scores, averaged over beta, times `tables`, (C, K, J).
 
     The last is of curvatures times the first of the tables.
@@ -263,7 +273,7 @@ def _add_within(rows: _RowNodes, family: Family, tables: FloatArray, out: FloatA
                 line[j] += weight * total
 
 
-def _values(points: Points, rows: CellRows) -> FloatArray:
+def _values(points: Points, rows: Predicted) -> FloatArray:
     """Return phi at the nodes of the cells among rows, shape (C, K)."""
     out = np.zeros((len(rows.occupied), len(points.mass)))
     _add_values(points._nodes(rows), points.family, rows.places, out)
@@ -272,7 +282,7 @@ def _values(points: Points, rows: CellRows) -> FloatArray:
 
 def _look(points: Points, _: int, block: WeightedData) -> tuple[BlockSums, FloatArray]:
     """Return the sums of a block, and phi of its cells at their nodes."""
-    rows = points.at.rows_of(block)
+    rows = points.at.predict(block)
     return block_sums(points.at, points.family, rows), _values(points, rows)
 
 
@@ -286,15 +296,13 @@ def _add_products(scores: FloatArray, X: FloatArray, place: IntArray, out: Float
                 line[d] += score * X[n, d]
 
 
-def _within(
-    points: Points, tables: FloatArray, _: int, block: WeightedData
-) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
-    """Return cells, sums of scores over the basis by cell, (C, J, p), and of w - q scores and curvatures, (p, p)."""
-    rows, J = points.at.rows_of(block), tables.shape[2]
+def _block_scores(points: Points, tables: FloatArray, _: int, block: WeightedData) -> BlockScores:
+    """Return the scores of a block given tables of its cells' nodes, shape (C + 1, K, 1 + J)."""
+    rows, J = points.at.predict(block), tables.shape[2]
     sums, of_rows = np.zeros((len(rows.occupied), J - 1, block.X.shape[1])), np.zeros((len(block), J + 1))
-    _add_within(points._nodes(rows), points.family, tables, of_rows)
+    _add_scores(points._nodes(rows), points.family, tables, of_rows)
     _add_products(np.ascontiguousarray(of_rows[:, 1:J]), block.X, rows.places, sums)
-    return rows.occupied, sums, of_rows[:, 0] @ block.X, weighted_gram(block.X, of_rows[:, J])
+    return BlockScores(rows.occupied, sums, of_rows[:, 0] @ block.X, weighted_gram(block.X, of_rows[:, J]))
 
 
 def shapes(shares: FloatArray, gap: FloatArray) -> FloatArray:
@@ -369,7 +377,7 @@ class Centre:
     sums: CellSums
     values: FloatArray
     shares: FloatArray
-    within: Within
+    integrated: Integrated
     last: float
 
 
@@ -439,7 +447,7 @@ def _by_quadrature(centre: Centre) -> tuple[CellSums, CellPosterior]:
         score=mean @ inverse,
         information=information,
         cross=cross,
-        gradient=sums.gradient + centre.within.score,
+        gradient=sums.gradient + centre.integrated.score,
         precision=curvature,
     )
     return summed, replace(at, mean=mean)
@@ -481,7 +489,7 @@ def _about(dataset: Dataset, at: CellPosterior, family: Family) -> Centre:
     points = Points.of(at, family)
     sums, values = points.look(dataset)
     shares = points.shares(values)
-    return Centre(points, sums, values, shares, points.within(shares, dataset), math.inf)
+    return Centre(points, sums, values, shares, points.integrated(shares, dataset), math.inf)
 
 
 class _Way:

@@ -19,6 +19,7 @@ Pseudo-row k has the covariates x_k = B' u_k, whose varying columns are v_k, ove
 cell's whole block of the curvature, that with beta included.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -45,7 +46,7 @@ _SWEEPS = 4
 _CHUNK = 5000  # pseudo-rows solved at a time
 
 
-_TOGETHER = 500  # cells whose rows are evaluated at their nodes at a time
+_ROWS = 4096  # evaluated at their cells' nodes at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,29 +232,36 @@ def several(centre: Centre, slope: FloatArray, kept: WeightedData, limit: float)
     points, order = centre.points, np.argsort(kept.group[:, 0], kind="stable")
     kept, parts = kept.take(order), [kept.take(slice(0))]
     assert kept.group is not None
-    z, cell = points.at.multipliers(kept.X), kept.group[:, 0]
-    X = sum(z[:, q, None] * slope[cell, q] for q in range(z.shape[1]))
-    offset = (kept.X - X) @ points.at.beta + (0.0 if kept.offset is None else kept.offset)
-    pseudo = replace(kept, X=X, offset=offset, index=np.full(len(X), NO_ROW))
-    cells, starts = np.unique(cell, return_index=True)
-    bounds = np.append(starts, len(kept))
-    for first in range(0, len(cells), _TOGETHER):
-        last = min(first + _TOGETHER, len(cells))
-        together = slice(bounds[first], bounds[last])
-        log_p = points.log_p(pseudo.take(together)), points.log_p(kept.take(together))
-        for k in range(first, last):
-            own, share = slice(bounds[k] - bounds[first], bounds[k + 1] - bounds[first]), centre.shares[cells[k]]
+    starts = np.unique(kept.group[:, 0], return_index=True)[1]
+    for rows in _by_whole_cells(kept, np.append(starts, len(kept))):
+        assert rows.group is not None
+        z, cell = points.at.multipliers(rows.X), rows.group[:, 0]
+        X = sum(z[:, q, None] * slope[cell, q] for q in range(z.shape[1]))
+        offset = (rows.X - X) @ points.at.beta + (0.0 if rows.offset is None else rows.offset)
+        pseudo = replace(rows, X=X, offset=offset, index=np.full(len(X), NO_ROW))
+        log_p = points.log_p(pseudo), points.log_p(rows)
+        for c, start, size in zip(*np.unique(cell, return_index=True, return_counts=True), strict=True):
+            cut, share = slice(start, start + size), centre.shares[c]
             columns, target = (
                 (values - (values @ share)[:, None]).T * np.sqrt(share)[:, None]
-                for values in (log_p[0][own], log_p[1][own].sum(axis=0, keepdims=True))
+                for values in (log_p[0][cut], log_p[1][cut].sum(axis=0, keepdims=True))
             )
             weights = _weights(columns, target[:, 0], _TIGHTER * limit)
             if weights is not None:
-                rows = pseudo.take(slice(bounds[k], bounds[k + 1]))
-                parts.append(rows.with_weights(rows.weights * weights).take(weights > 0.0))
+                some = pseudo.take(cut)
+                parts.append(some.with_weights(some.weights * weights).take(weights > 0.0))
     chosen_rows = stack(parts)
     assert chosen_rows.group is not None
     return chosen_rows, np.unique(chosen_rows.group[:, 0])
+
+
+def _by_whole_cells(rows: WeightedData, bounds: IntArray) -> Iterator[WeightedData]:
+    """Yield rows that stand by cell, some cells at a time: `_ROWS` rows, or one cell of more."""
+    first = 0
+    while first < len(bounds) - 1:
+        last = max(first + 1, int(np.searchsorted(bounds, bounds[first] + _ROWS, "right")) - 1)
+        yield rows.take(slice(int(bounds[first]), int(bounds[last])))
+        first = last
 
 
 def _weights(columns: FloatArray, target: FloatArray, limit: float) -> FloatArray | None:
@@ -311,9 +319,9 @@ def rows_within(dataset: Dataset, centre: Centre, along: CellDirections, inside:
     points, sums, at = centre.points, centre.sums, centre.points.at
     slope, rows = along.slope(sums.cross), stack([inside.pseudo, inside.kept])
     shares, row_sums = points.shares(points.values_of(rows)), sums_of_rows(rows, at, points.family)
-    of_rows = points.within_rows(shares, rows)
-    gradient = sums.gradient + centre.within.score - row_sums.gradient - of_rows.score
-    curvature = sums.precision + centre.within.curvature - row_sums.precision - of_rows.curvature
+    of_rows = points.integrated_of(shares, rows)
+    gradient = sums.gradient + centre.integrated.score - row_sums.gradient - of_rows.score
+    curvature = sums.precision + centre.integrated.information - row_sums.precision - of_rows.information
     mu, Q = np.linalg.eigh(at.factor.T @ curvature @ at.factor)
     informed = mu > _NOTHING
     flat = Q[:, ~informed & (mu > -_LESS)]
@@ -344,7 +352,7 @@ def _flat(score: FloatArray, centre: Centre) -> WeightedData:
 def _higher(points: Points, along: tuple[FloatArray, ...], _: int, block: WeightedData) -> FloatArray:
     """Return sums of third and fourth derivatives along directions within cells, shape (2, r)."""
     merged, slope, u = along
-    rows = points.at.rows_of(block)
+    rows = points.at.predict(block)
     derivatives = points.at.derivatives(rows, points.family) * merged[rows.cell]
     d = block.X @ u - sum(rows.z[:, q, None] * slope[rows.cell, q] for q in range(rows.z.shape[1]))
     square = d * d  # a tenth of the time of powers

@@ -32,7 +32,7 @@ from bayescore.models.posterior import weighted_gram
 from bayescore.types import NO_GROUP, FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError
 
-_SPREAD = 8  # possible keys for each cell, up to which a table of them all is small
+_KEYS_PER_CELL = 8  # possible keys for each cell, up to which a table of them all is small
 _LEAST_WAITING = 1 << 18  # keys of blocks, 4 MB, before they are merged
 
 
@@ -55,18 +55,19 @@ class Celled(Design):
     @cached_property
     def _by_key(self) -> IntArray | None:
         """The cell of each possible key, if these are not many more than cells."""
-        if (size := math.prod(self.sizes)) > _SPREAD * len(self.keys):
+        if (size := math.prod(self.sizes)) > _KEYS_PER_CELL * len(self.keys):
             return None
-        table = np.zeros(size + 1, dtype=np.int64)  # the last, at -1, is of rows of no group
+        table = np.zeros(size, dtype=np.int64)
         table[self.keys] = np.arange(len(self.keys))
         return table
 
     def rows(self, block: WeightedData) -> WeightedData:
         """Return a block of raw features as rows of the design matrix, with the cell of each."""
         assert block.group is not None
-        key = key_of(block.group, self.sizes)
+        outside, key = block.group[:, 0] == NO_GROUP, key_of(block.group, self.sizes)
+        key[outside] = 0
         cell = np.searchsorted(self.keys, key) if self._by_key is None else self._by_key[key]
-        cell[block.group[:, 0] == NO_GROUP] = NO_GROUP
+        cell[outside] = NO_GROUP
         return replace(self.base.rows(block), group=cell[:, None])
 
 
@@ -213,27 +214,30 @@ class CellPosterior:
 
     def variances(self, X: FloatArray, cell: IntArray) -> FloatArray:
         """Return the variance of the predictor of rows X, shape (n, p), of cells `cell`."""
-        z = self.multipliers(X)
-        spread = _spread(X @ self.factor, z, cell, self.pull)
-        _add_variances(z, cell, self.variance, spread)
-        return np.asarray(spread)
+        z, cell = self.multipliers(X), np.ascontiguousarray(cell)
+        variance = _variances_of_beta(X @ self.factor, z, cell, self.pull)
+        _add_variances(z, cell, self.variance, variance)
+        return np.asarray(variance)
 
-    def rows_of(self, block: WeightedData) -> "CellRows":
+    def predict(self, block: WeightedData) -> "Predicted":
         """Return rows with their cells and predictors."""
         occupied, places = local_codes(block, len(self.mean) - 1)
-        cell, z, eta = occupied[places], self.multipliers(block.X), block.X @ self.beta
-        if block.offset is not None:
-            eta += block.offset
-        return CellRows(block, occupied, places, cell, z, eta, _spread(block.X @ self.factor, z, cell, self.pull))
+        cell, z = occupied[places], self.multipliers(block.X)
+        with np.errstate(over="ignore", invalid="ignore"):  # where a step leads too far and is then shortened
+            eta = block.X @ self.beta
+            if block.offset is not None:
+                eta += block.offset
+            variance = _variances_of_beta(block.X @ self.factor, z, cell, self.pull)
+        return Predicted(block, occupied, places, cell, z, eta, variance)
 
     @cached_property
     def pull(self) -> FloatArray:
         """W L, shape (C + 1, Q, p)."""
         return np.asarray(self.slope @ self.factor)
 
-    def derivatives(self, rows: "CellRows", family: Family) -> FloatArray:
+    def derivatives(self, rows: "Predicted", family: Family) -> FloatArray:
         """Return averages of score, curvature, third and fourth derivative in eta, times weights, shape (4, n)."""
-        eta, variance = rows.eta.copy(), rows.spread.copy()
+        eta, variance = rows.eta.copy(), rows.variance.copy()
         _add_means(rows.z, rows.cell, self.mean, eta)
         _add_variances(rows.z, rows.cell, self.variance, variance)
         terms = averages(eta, np.sqrt(variance), rows.block.y, family)
@@ -241,11 +245,11 @@ class CellPosterior:
         return terms
 
 
-class CellRows(NamedTuple):
+class Predicted(NamedTuple):
     """Rows, the cells among them, shape (C,), and of each row the place of its cell there, and the cell, shape (n,).
 
-    `z`, shape (n, Q), is what rows multiply effects by, `eta` their predictors at beta without effects, and `spread`
-    the variance that beta adds to these if effects follow it by their means, shape (n,).
+    `z`, shape (n, Q), is what rows multiply effects by, `eta` their predictors at beta without effects, and `variance`
+    what beta adds to those of the predictors if effects follow it by their means, shape (n,).
     """
 
     block: WeightedData
@@ -254,7 +258,7 @@ class CellRows(NamedTuple):
     cell: IntArray
     z: FloatArray
     eta: FloatArray
-    spread: FloatArray
+    variance: FloatArray
 
 
 @jit
@@ -275,11 +279,12 @@ def _add_variances(z: FloatArray, cell: IntArray, variance: FloatArray, out: Flo
 
 
 @jit
-def _spread(gap: FloatArray, z: FloatArray, cell: IntArray, pull: FloatArray) -> FloatArray:
+def _variances_of_beta(gap: FloatArray, z: FloatArray, cell: IntArray, pull: FloatArray) -> FloatArray:
     """Return the squared lengths of x L - z' W L, given x L, shape (n, p)."""
     out, left = np.zeros(len(gap)), np.empty(gap.shape[1])
     for n in range(len(gap)):
-        left[:] = gap[n]
+        for d in range(left.size):
+            left[d] = gap[n, d]
         for q in range(z.shape[1]):
             times, line = z[n, q], pull[cell[n], q]
             for d in range(left.size):
@@ -356,7 +361,7 @@ class BlockSums(NamedTuple):
     precision: FloatArray
 
 
-def block_sums(density: CellPosterior, family: Family, rows: CellRows) -> BlockSums:
+def block_sums(density: CellPosterior, family: Family, rows: Predicted) -> BlockSums:
     """Return the sums of a block."""
     X, Q, p = rows.block.X, len(density.columns), len(density.beta)
     entries = np.array(_entries(Q, 3)), np.array(_entries(Q, 4))
@@ -368,7 +373,7 @@ def block_sums(density: CellPosterior, family: Family, rows: CellRows) -> BlockS
 
 
 def _of_block(density: CellPosterior, family: Family, _: int, block: WeightedData) -> BlockSums:
-    return block_sums(density, family, density.rows_of(block))
+    return block_sums(density, family, density.predict(block))
 
 
 def total(parts: Iterable[BlockSums], density: CellPosterior) -> CellSums:

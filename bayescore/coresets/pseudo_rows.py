@@ -152,7 +152,7 @@ FARTHEST = 6.0  # offset: beyond it a row has hardly any curvature left
 _GRID = np.linspace(-FARTHEST, FARTHEST, 97)
 
 
-_REACHES = (8, 20, 48)  # of points on either side of 0 that are tried, one after the other
+_REACHES = (8, 20, len(_GRID) // 2)  # numbers of its points on either side of 0; the next where none crosses
 
 
 _MOST_STEPS, _STILL = 60, 1e-13  # within a cell of the grid
@@ -199,16 +199,16 @@ class Solved(NamedTuple):
     sign: FloatArray
 
 
-def _of_sides(offset: FloatArray, sd: FloatArray, family: Family) -> tuple[FloatArray, FloatArray]:
+def _averages_by_side(offset: FloatArray, sd: FloatArray, family: Family) -> tuple[FloatArray, FloatArray]:
     """Return E s, E c and E l''' of successes, and of failures, at offsets, shape (3, *offset.shape) each."""
-    eta, spread = family.center + offset.ravel(), np.broadcast_to(sd, offset.shape).ravel()
+    eta, sds = family.center + offset.ravel(), np.broadcast_to(sd, offset.shape).ravel()
 
     def of_side(side: int) -> FloatArray:
         labels = np.full(offset.size, side, dtype=np.int8)
-        return averages(eta, spread, labels, family)[:3].reshape(3, *offset.shape)
+        return averages(eta, sds, labels, family)[:3].reshape(3, *offset.shape)
 
     successes = of_side(1)
-    if family.symmetric and offset.ndim == 2 and (offset == -offset[:, ::-1]).all():  # a grid: its mirror image
+    if family.symmetric and family.center == 0.0 and offset.ndim == 2:  # a grid about 0: its mirror image
         return successes, successes[:, :, ::-1] * np.array([-1.0, 1.0, -1.0])[:, None, None]
     return successes, of_side(-1)
 
@@ -217,7 +217,7 @@ def _counts(
     wanted: Wanted, size: FloatArray, offset: FloatArray, family: Family
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return successes, failures and what the third derivative is over `wanted`, of the shape of `offset`."""
-    (s, c, third), (s_, c_, third_) = _of_sides(offset, np.sqrt(wanted.variance / size), family)
+    (s, c, third), (s_, c_, third_) = _averages_by_side(offset, np.sqrt(wanted.variance / size), family)
     pull, cross = np.sqrt(size) * wanted.score, s * c_ - s_ * c
     a, b = (pull * c_ - s_ * size) / cross, (s * size - pull * c) / cross
     return a, b, (a * third + b * third_) / size**1.5 - wanted.third

@@ -28,7 +28,7 @@ GROUP = "group"  # what groups are called that come as an array without a name
 MISSING_GROUP = -2  # code of a missing entry, in rows that are left out later
 # dimensions and variables of posteriors, where effects have a dimension of their factor's name
 _TAKEN = frozenset(("chain", "draw", "__sample__", "feature", "beta", "coef"))
-_SPREAD = 8  # numbers for each level, up to which a table of them all is small
+_NUMBERS_PER_LEVEL = 8  # up to which a table of all numbers from the least level to the largest is small
 MISSING_HINT = "drop such rows (missing='drop'), or give them a level of their own, such as 'unknown'"
 
 
@@ -92,7 +92,7 @@ class Grouper:
         if self.table.type != pa.int64():
             return None
         levels = self.table.to_numpy()
-        if (reach := int(levels.max()) - int(levels.min())) > _SPREAD * len(levels):
+        if (reach := int(levels.max()) - int(levels.min())) > _NUMBERS_PER_LEVEL * len(levels):
             return None
         table = np.full(reach + 2, NO_GROUP)  # the last is of all other numbers
         table[levels - levels.min()] = np.arange(len(levels))

@@ -157,7 +157,6 @@ def _wide_terms(beta: FloatArray, data: WeightedData, family: Family) -> Derivat
     Where most entries of rows are 0 the Hessian is a sum over the others.
     """
     value, gradient, precision = 0.0, np.zeros(len(beta)), np.zeros((len(beta), len(beta)))
-    scratch = np.empty((min(len(data), WIDE_ROWS), len(beta)))
     with one_blas_thread():
         for start in range(0, len(data), WIDE_ROWS):
             part = data.take(slice(start, start + WIDE_ROWS))
@@ -169,10 +168,7 @@ def _wide_terms(beta: FloatArray, data: WeightedData, family: Family) -> Derivat
             if issparse(few):
                 add_gram(few, w * curvature, precision)
                 continue
-            scaled = np.multiply(rows, np.sqrt(w * np.abs(curvature))[:, None], out=scratch[: len(rows)])
-            precision += scaled.T @ scaled
-            if (convex := curvature < 0.0).any():  # of a likelihood that is not log-concave
-                precision -= 2.0 * scaled[convex].T @ scaled[convex]
+            precision += weighted_gram(rows, w * curvature)
     return Derivatives(value, gradient, precision)
 
 
@@ -183,7 +179,7 @@ def weighted_gram(X: FloatArray, weights: FloatArray) -> FloatArray:
         part, w = X[start : start + WIDE_ROWS], weights[start : start + WIDE_ROWS]
         scaled = np.multiply(part, np.sqrt(np.abs(w))[:, None], out=scratch[: len(part)])
         found += scaled.T @ scaled
-        if (negative := w < 0.0).any():  # of a likelihood that is not log-concave
+        if (negative := w < 0.0).any():
             found -= 2.0 * scaled[negative].T @ scaled[negative]
     return found
 

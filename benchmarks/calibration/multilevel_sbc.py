@@ -20,7 +20,7 @@ from scipy import special, stats
 import bayescore as bc
 from bayescore.coresets import cell_centre, cell_rows, cells
 from bayescore.coresets import multilevel as condense
-from bayescore.coresets.cell_centre import Points, Within
+from bayescore.coresets.cell_centre import Integrated, Points
 from bayescore.families.family import check_family
 from bayescore.priors import Normal
 from bayescore.priors.groups import HalfNormal
@@ -33,11 +33,11 @@ PRIORS = (Normal(0.0, 1.0), HalfNormal(1.0))
 QUANTITIES = ("intercept", "x1", "x2", "sigma", "u of the first group", "length of the slopes")
 
 
-def _nothing_within(points: Points, parts: Any) -> Within:
-    """Return that averages over effects' nodes have no more than those over the density."""
+def _nothing(points: Points, parts: Any) -> Integrated:
+    """Return zeros: what rows say of beta stays as averaged over the normal density."""
     list(parts)  # the pass
     p = len(points.at.beta)
-    return Within(np.zeros(p), np.zeros((p, p)))
+    return Integrated(np.zeros(p), np.zeros((p, p)))
 
 
 @contextmanager
@@ -45,7 +45,7 @@ def without_averages() -> Iterator[None]:
     """Let coresets be condensed at the joint mode of coefficients and effects, without averages over these."""
     with ExitStack() as stack:
         for target, name, value in (
-            (cells, "_spread", lambda gap, *_: np.zeros(len(gap))),
+            (cells, "_variances_of_beta", lambda gap, *_: np.zeros(len(gap))),
             (cells, "_add_variances", lambda *_: None),
             (cell_centre, "_MAX_TURNS", 1),
             (cell_centre, "_by_quadrature", lambda found: (found.sums, found.points.at)),
@@ -54,7 +54,7 @@ def without_averages() -> Iterator[None]:
             (condense, "TOGETHER", np.inf),
         ):
             stack.enter_context(patch.object(target, name, value))
-        stack.enter_context(patch.object(Points, "_louis", _nothing_within))
+        stack.enter_context(patch.object(Points, "_integrated", _nothing))
         yield
 
 

@@ -1,8 +1,8 @@
-"""What does a pass over rows with groups cost beside one without? Each pass of two builds from one Parquet file.
+"""What does a pass over rows with groups cost compared with one without? Each pass of two builds from one Parquet file.
 
 Nine columns of float32, an intercept, a label and 50,000 groups; 4e6 rows (``--rows``), written for the purpose and
-deleted. Processor seconds of all threads, in nanoseconds a row, after a build of 100,000 rows of each kind that
-compiles; the least of three. "of a flat pass" are those over the mean of the flat build's passes.
+deleted. Processor seconds of all threads, after a build of 100,000 rows of each kind that compiles; the least of three.
+"of a flat pass" are those over the mean of the flat build's passes.
 """
 
 import time
@@ -56,7 +56,7 @@ def measured(path: Path, warm: Path) -> list[dict[str, Any]]:
         for (name, _), cpu in zip(runs[0][model], seconds, strict=True):
             done[name] += 1
             rows.append(
-                {"model": model, "pass": name, "times": done[name], "CPU s": cpu, "of a flat pass": cpu / of_flat}
+                {"model": model, "pass": name, "turn": done[name], "CPU s": cpu, "of a flat pass": cpu / of_flat}
             )
     return rows
 

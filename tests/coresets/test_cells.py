@@ -13,9 +13,11 @@ from bayescore.coresets.cell_centre import Points, centre_of
 from bayescore.coresets.cell_rows import directions_of
 from bayescore.coresets.cells import CellPosterior, Cells, sums_of, sums_of_rows
 from bayescore.coresets.multilevel import flat_mode
+from bayescore.data.design import Design
 from bayescore.data.open import open_designed
 from bayescore.families.family import check_family
 from bayescore.priors import Normal
+from bayescore.types import NO_GROUP, WeightedData
 from bayescore.validation import DataError
 from tests.coresets.celled import SLOPES, TWO, celled
 
@@ -104,7 +106,7 @@ def test_without_averages_it_is_off(monkeypatch):
     dataset, rows, _ = condensed(frame, formula, "logistic")
     good = response(dataset, rows, "logistic")
     with monkeypatch.context() as patch:
-        patch.setattr(cells_of_rows, "_spread", lambda gap, *_: np.zeros(len(gap)))
+        patch.setattr(cells_of_rows, "_variances_of_beta", lambda gap, *_: np.zeros(len(gap)))
         patch.setattr(cells_of_rows, "_add_variances", lambda *_: None)
         patch.setattr(rooms, "SHAPE", np.inf)
         _, control, _ = condensed(frame, formula, "logistic")
@@ -125,10 +127,10 @@ def test_pseudo_rows_give_effects_the_moments_of_all_rows(family):
     sd = np.sqrt(np.diagonal(np.linalg.inv(precision), axis1=1, axis2=2))
     assert np.abs((own_mean - mean) / sd)[:-1].max() < 1e-3
     assert np.abs(np.linalg.solve(precision, own_precision) - np.eye(2))[:-1].max() < 3e-3
-    within, own_within = points.within(shares, seen), points.within_rows(own_shares, rows)
-    np.testing.assert_allclose(own.gradient + own_within.score, full.gradient + within.score, atol=2e-3)
-    curvature = full.precision + within.curvature
-    np.testing.assert_allclose(own.precision + own_within.curvature, curvature, rtol=1e-3, atol=0.02)
+    integrated, of_rows = points.integrated(shares, seen), points.integrated_of(own_shares, rows)
+    np.testing.assert_allclose(own.gradient + of_rows.score, full.gradient + integrated.score, atol=2e-3)
+    curvature = full.precision + integrated.information
+    np.testing.assert_allclose(own.precision + of_rows.information, curvature, rtol=1e-3, atol=0.02)
     np.testing.assert_allclose(own.cross, full.cross, rtol=1e-2, atol=0.02)
 
 
@@ -161,8 +163,9 @@ def test_few_rows_with_a_large_sd_say_of_beta_what_they_say_with_effects_integra
     full = curvature(dataset.load())
     assert len(rows) < 0.7 * len(frame)
     assert abs(curvature(rows) / full - 1.0) < 0.04
-    louis = Points._louis
-    monkeypatch.setattr(Points, "_louis", lambda self, parts: louis(self, parts)._replace(curvature=np.zeros((2, 2))))
+    whole = Points._integrated
+    flat = lambda self, parts: whole(self, parts)._replace(information=np.zeros((2, 2)))  # noqa: E731
+    monkeypatch.setattr(Points, "_integrated", flat)
     assert curvature(condensed(frame, "y ~ month + (1 | g)", "logistic")[1]) / full > 1.06
 
 
@@ -263,3 +266,21 @@ def test_sds_of_slopes_are_held_in_units_of_their_column():
     rows = pd.DataFrame({"x": 0.01 * x, "g": g, "y": y})
     core = bc.build_coreset(rows, formula="y ~ x + (1 + x | g)", random_state=0, progressbar=False)
     assert 50.0 < core.params["effect_sds"][1] < 200.0
+
+
+@pytest.mark.parametrize("sizes", [(4,), (3, 2), (1, 2, 3)])
+def test_cells_by_a_table_are_those_of_a_search(sizes, monkeypatch):
+    """Also of rows of no group, which pseudo-rows of a stream may be of."""
+    codes = np.array(list(product(*map(range, sizes))))[::2]
+    rows = np.vstack([codes, np.full(len(sizes), NO_GROUP)])
+    block = WeightedData(
+        np.ones((len(rows), 1)), np.ones(len(rows)), np.ones(len(rows)), np.arange(len(rows)), group=rows
+    )
+
+    def cells():
+        design = cells_of_rows.Celled(("a",), base=Design(("a",)), keys=cells_of_rows.key_of(codes, sizes), sizes=sizes)
+        return design.rows(block).group[:, 0].tolist()
+
+    assert cells() == [*range(len(codes)), NO_GROUP]
+    monkeypatch.setattr(cells_of_rows, "_KEYS_PER_CELL", 0)
+    assert cells() == [*range(len(codes)), NO_GROUP]

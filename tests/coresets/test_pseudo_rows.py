@@ -5,6 +5,7 @@ import pytest
 from scipy import linalg
 from scipy.stats import ortho_group
 
+from bayescore.coresets import pseudo_rows
 from bayescore.coresets.pseudo_rows import Wanted, as_rows, averages, diagonalising, root_of, solve
 from bayescore.families.family import check_family
 from bayescore.models.laplace import factor_of_inverse
@@ -110,3 +111,15 @@ def test_rows_are_centred_where_they_were_solved():
     solved = solve(Wanted(np.zeros(2), np.array([0.1, -0.1]), np.full(2, 0.01), np.ones(2)), check_family("logistic"))
     rows = as_rows(np.eye(2), center, solved)
     np.testing.assert_allclose(rows.X @ center + rows.offset, np.repeat(solved.offset, 2))
+
+
+@pytest.mark.parametrize("family", [*LINKS, "cloglog"])
+def test_offsets_are_those_that_the_whole_grid_finds(family, monkeypatch):
+    """Sought from the middle of the grid out, and by the mirror image of one side where links are symmetric."""
+    rng = np.random.default_rng(0)
+    wanted = Wanted(*rng.normal(size=(3, 300)) * [[1.0], [0.3], [0.1]], 0.3 * rng.random(300))
+    solved = solve(wanted, check_family(family))
+    monkeypatch.setattr(pseudo_rows, "_REACHES", pseudo_rows._REACHES[-1:])
+    monkeypatch.setattr(type(check_family(family)), "symmetric", False)
+    for one, other in zip(solved, solve(wanted, check_family(family)), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)

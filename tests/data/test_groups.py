@@ -15,8 +15,9 @@ import pytest
 import bayescore as bc
 from bayescore.coresets.private import private_coreset
 from bayescore.data import factors
+from bayescore.data import groups as grouping_factors
 from bayescore.data.design import Grouping, append_offset
-from bayescore.data.groups import GivenGroups
+from bayescore.data.groups import MISSING_GROUP, GivenGroups, Grouper
 from bayescore.types import NO_GROUP, WeightedData, stack
 from bayescore.validation import DataError
 
@@ -457,3 +458,21 @@ def test_a_list_of_text_is_levels_or_names_as_it_fits():
     assert GivenGroups.of(["a", "b", "a"], 3).names == ("group",)
     assert GivenGroups.of(["a", "b"], 2, ("a", "b")).names == ("a", "b")
     assert GivenGroups.of(["a", "b"], None).names == ("a", "b")
+
+
+@pytest.mark.parametrize("levels", [(3, 5, 9), (-(2**63), -(2**63) + 2), (2**63 - 3, 2**63 - 1)])
+def test_codes_by_a_table_are_those_of_the_hash_table(levels, monkeypatch):
+    """Numbers just beyond the levels and far from them, missing ones, and columns of other types."""
+    limits = -(2**63), 2**63 - 1
+    near = [level + step for level in levels for step in (-1, 0, 1) if limits[0] <= level + step <= limits[1]]
+    column = pa.array([*near, 0, *limits, None], pa.int64())
+    columns = [column, column.dictionary_encode(), pa.array([4, 5, None], pa.uint8()), pa.array([5.0, np.nan])]
+
+    def codes():
+        grouper = Grouper(Grouping("g", levels), new=True)
+        return [grouper.codes(each, 0, drop=True).tolist() for each in columns]
+
+    by_table = codes()
+    assert {NO_GROUP, MISSING_GROUP, 0, 1} <= set(by_table[0])
+    monkeypatch.setattr(grouping_factors, "_NUMBERS_PER_LEVEL", -1)
+    assert codes() == by_table
