@@ -131,7 +131,7 @@ class Points:
         return out
 
     def integrated(self, shares: FloatArray, dataset: Dataset) -> "Integrated":
-        """Return what changes in what rows say of beta as effects are integrated out; one pass.
+        """Return by how much score and information of beta change as effects are integrated out; one pass.
 
         Score and curvature are averages over w, less those over q. From the curvature goes the variance over w of each
         cell's score of beta (Louis 1982), by the least squares polynomial of degree 2 in b.
