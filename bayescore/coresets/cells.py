@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, reduce
 from itertools import combinations_with_replacement, permutations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -46,6 +46,10 @@ class Celled(Design):
     base: Design = field(default_factory=lambda: Design(()))
     keys: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     sizes: tuple[int, ...] = ()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what travels to workers, who make tables of their own."""
+        return {name: value for name, value in vars(self).items() if name != "_by_key"}
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -44,6 +44,10 @@ class Grouper:
     def __post_init__(self) -> None:
         object.__setattr__(self, "table", pa.array(self.grouping.levels))
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what travels to workers, who make tables of their own."""
+        return {name: value for name, value in vars(self).items() if name != "_by_number"}
+
     @property
     def where(self) -> str:
         """What messages call its column, or columns."""

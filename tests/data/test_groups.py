@@ -1,5 +1,6 @@
 """Grouping factors: the same levels, codes and bits from every source and cut, and bad ones refused by name."""
 
+import pickle
 import re
 from dataclasses import replace
 
@@ -473,6 +474,12 @@ def test_codes_by_a_table_are_those_of_the_hash_table(levels, monkeypatch):
         return [grouper.codes(each, 0, drop=True).tolist() for each in columns]
 
     by_table = codes()
+    grouper = Grouper(Grouping("g", levels), new=True)
+    grouper.codes(column, 0, drop=True)
+    there = pickle.loads(pickle.dumps(grouper))
+    assert "_by_number" in vars(grouper)
+    assert "_by_number" not in vars(there)
+    assert there.codes(column, 0, drop=True).tolist() == by_table[0]
     assert {NO_GROUP, MISSING_GROUP, 0, 1} <= set(by_table[0])
     monkeypatch.setattr(grouping_factors, "_NUMBERS_PER_LEVEL", -1)
     assert codes() == by_table
