@@ -169,7 +169,7 @@ def read_parts(folder: str | Path, data: Any, y: Any, *, progressbar: bool) -> d
         raise DataError(changed)
     try:
         about = _About.of(stored)
-    except (TypeError, ValueError) as error:
+    except DataError as error:
         raise DataError(
             f"{about_file} was not written by bayescore, or by another version: {error}; fit again"
         ) from None
@@ -210,7 +210,7 @@ def read_parts(folder: str | Path, data: Any, y: Any, *, progressbar: bool) -> d
         "prior": about.given_prior,
         "_seed": about.seed,
         "_max_seconds": about.max_seconds,
-        "_options": about.options,
+        "_options": about.fit_options,
         "_given": given,
         "_kept": kept,
         "_robust": load_posterior(source / "robust.nc") if "robust.nc" in about.files else None,
@@ -233,7 +233,7 @@ class _About:
     certificate: dict[str, Any]
     remedy: Remedy | None
     files: dict[str, str]
-    options: FitOptions
+    options: dict[str, Any]
 
     @classmethod
     def of(cls, stored: dict[str, Any]) -> "_About":
@@ -249,8 +249,16 @@ class _About:
             raise DataError(f"files has {unknown[0]!r}, which is no file of a fit")
         if absent := sorted(_ALWAYS - {*found.files}):
             raise DataError(f"files lacks {absent[0]!r}")
-        _ = found.given_prior
+        _ = found.given_prior, found.fit_options
         return found
+
+    @property
+    def fit_options(self) -> FitOptions:
+        """The options as they were given."""
+        try:
+            return FitOptions(**self.options)
+        except (TypeError, ValueError) as error:
+            raise DataError(f"options is {reprlib.repr(self.options)}, which are not those of fit: {error}") from None
 
     @property
     def given_prior(self) -> Any:
