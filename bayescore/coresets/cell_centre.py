@@ -499,7 +499,7 @@ class _Way:
     """
 
     def __init__(self, at: CellPosterior, unit: FloatArray) -> None:
-        self.at, self._start, self._origin, self._end, self._unit = at, at, at, at, unit
+        self.at, self._origin, self._end, self._unit = at, at, at, unit
         self._share, self._last = 1.0, math.inf
 
     def go(self, ahead: CellPosterior | None) -> bool:
@@ -513,7 +513,7 @@ class _Way:
         left = step * step / (self._last - step) if self._share == 1.0 and step < self._last < math.inf else math.inf
         near = (step < NEAR and self._last < math.inf) or (step < _NEARLY and left < NEAR)  # the first is from a point
         near = near and _gap_of_effects(self.at, ahead) < _COVERED
-        if self._origin is not self._start:  # from which a step knows no variances
+        if self._origin.factor.any():  # else the last step was from a point, and knew no variances
             ahead = _damped(self._origin, self.at, ahead)
         self._origin, self._end, self._share, self._last = self.at, ahead, 1.0, step
         self.at = ahead

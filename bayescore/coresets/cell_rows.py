@@ -232,8 +232,7 @@ def several(centre: Centre, slope: FloatArray, kept: WeightedData, limit: float)
     points, order = centre.points, np.argsort(kept.group[:, 0], kind="stable")
     kept, parts = kept.take(order), [kept.take(slice(0))]
     assert kept.group is not None
-    starts = np.unique(kept.group[:, 0], return_index=True)[1]
-    for rows in _by_whole_cells(kept, np.append(starts, len(kept))):
+    for rows in _by_whole_cells(kept):
         assert rows.group is not None
         z, cell = points.at.multipliers(rows.X), rows.group[:, 0]
         X = sum(z[:, q, None] * slope[cell, q] for q in range(z.shape[1]))
@@ -255,9 +254,10 @@ def several(centre: Centre, slope: FloatArray, kept: WeightedData, limit: float)
     return chosen_rows, np.unique(chosen_rows.group[:, 0])
 
 
-def _by_whole_cells(rows: WeightedData, bounds: IntArray) -> Iterator[WeightedData]:
+def _by_whole_cells(rows: WeightedData) -> Iterator[WeightedData]:
     """Yield rows that stand by cell, some cells at a time: `_ROWS` rows, or one cell of more."""
-    first = 0
+    assert rows.group is not None
+    bounds, first = np.append(np.unique(rows.group[:, 0], return_index=True)[1], len(rows)), 0
     while first < len(bounds) - 1:
         last = max(first + 1, int(np.searchsorted(bounds, bounds[first] + _ROWS, "right")) - 1)
         yield rows.take(slice(int(bounds[first]), int(bounds[last])))
