@@ -27,7 +27,7 @@ from bayescore.data.groups import check_groupings
 from bayescore.data.open import DesignedIntake, open_designed, open_in
 from bayescore.data.passes import Comoments, comoments_of
 from bayescore.families import Family
-from bayescore.families.family import check_exposure, check_family
+from bayescore.families.family import Sized, check_exposure, check_family, lacking
 from bayescore.families.normal import Gaussian
 from bayescore.models.noise import find_noise
 from bayescore.priors.groups import STILL, given_others, spread_of
@@ -125,8 +125,11 @@ def sought_family(family: str | Family | None, design: Design | None, exposure: 
     """
     core = data if isinstance(data, Coreset) else None
     if family is None:
-        family = "logistic" if core is None else core._family_asked if design is None else core.family
+        whole = core is None or design is not None or core._size_varies
+        family = "logistic" if core is None else core.family if whole else core._family_asked
     asked = check_exposure(check_family(family, rows=design or core, seek=True), exposure)
+    if isinstance(asked, Sized) and not (asked.complete or asked.found):
+        raise ValueError(lacking(asked, asked.name))
     if design is not None and not asked.complete:
         raise DataError(
             f"family={asked.name!r} is given beside design: rows in the design of a coreset are a part, or a test, and "

@@ -113,7 +113,8 @@ class Responses:
         if self.events is None:
             yield from below
             return
-        y, exposure, constant = self._counts(family, 2)
+        at_draws = draws.at_draws(family) if isinstance(draws, Predictor) else family
+        y, exposure, constant = self._counts(at_draws, 2)
         above = log_likelihood_tiles(draws, replace(self.rows, y=-self.rows.y), family)
         for (part, down), (_, up) in zip(below, above, strict=True):
             yield part, y[part] * up + exposure[part] * down + constant[part]
@@ -122,7 +123,8 @@ class Responses:
         assert self.events is not None
         y, exposure = self.events, self.rows.weights
         shape = -1, *np.ones(ndim - 1, dtype=np.int64)
-        return y.reshape(shape), exposure.reshape(shape), family.log_constant(y, exposure).reshape(shape)
+        y, exposure = y.reshape(shape), exposure.reshape(shape)
+        return y, exposure, family.log_constant(y, exposure)
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,6 +142,22 @@ class SampledCounts:
     def constant(self) -> float:
         """The sum of all constants."""
         return float(self.constants.sum())
+
+    def constant_at(self, draws: FloatArray | Predictor, family: Family) -> tuple[FloatArray | float, float]:
+        """Return the sum of all constants at draws, which vary where the family's number does, and its standard error.
+
+        What it differs by from that of the family's own number is estimated by the sample.
+        """
+        if not isinstance(draws, Predictor) or draws.size is None:
+            return self.constant, 0.0
+        assert self.responses.events is not None
+        counts = np.stack([self.responses.rows.weights, self.responses.events])
+        (exposure, y), places = np.unique(counts, axis=1, return_inverse=True)
+        moved = draws.at_draws(family).log_constant(y[:, None], exposure[:, None])
+        moved -= family.log_constant(y, exposure)[:, None]
+        times, n, scale = np.bincount(places), len(places), self.n_rows / len(places)
+        error = n * scale * (scale - 1.0) * float(np.cov(moved.mean(axis=1), fweights=times)) if scale > 1.0 else 0.0
+        return self.constant + scale * (times @ moved), math.sqrt(error)
 
     def some(self, size: int) -> "SampledCounts":
         """Return a sample of at most `size` of the sample."""
@@ -338,21 +356,23 @@ class PassSums:
     error: float = 0.0
     counts: SampledCounts | None = None
 
-    def of_counts(self, sampled: SampledCounts, moments: FloatArray) -> "PassSums":
+    def of_counts(
+        self, sampled: SampledCounts, moments: FloatArray, constant: tuple[FloatArray | float, float]
+    ) -> "PassSums":
         """Return the sums of counts, whose second moments are no sums over sides; a sample tells them.
 
         `moments`, shape (2, m), are `count_moments` of it. Some of its counts are those left out.
         """
-        mean, var = moments
+        (mean, var), (value, unsure) = moments, constant
         n, scale = sampled.n_rows, sampled.n_rows / len(mean)
         sampling = 0.0 if scale == 1.0 else 0.25 * n * (scale - 1.0) * float(var.var(ddof=1))
         return PassSums(
-            self.log_likelihood + sampled.constant,
+            self.log_likelihood + value,
             scale * float(var.sum()),
             scale * float(((mean - 0.5 * var) ** 2).sum()),
             float(n),
             self.sample,
-            error=math.sqrt(self.error**2 + sampling),
+            error=math.sqrt(self.error**2 + sampling + unsure**2),
             counts=sampled.some(ROWS),
         )
 
@@ -504,7 +524,7 @@ def elpd_loo(
     matching. Of counts a sample, `counts`, tells what the pass does not.
     """
     if counts is not None:
-        sums = sums.of_counts(counts, count_moments(draws, counts, family))
+        sums = sums.of_counts(counts, count_moments(draws, counts, family), counts.constant_at(draws, family))
     rows, n_rows = sums.left_out
     left = leave_rows_out(sums, log_ratio, weights, draws, family, n_chains=n_chains, density=density)
     n_bad, scale = int(np.count_nonzero(left.k > MAX_K)), n_rows / len(rows)

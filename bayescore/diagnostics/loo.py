@@ -176,7 +176,7 @@ class LooSums:
 def _plan(draws: LooDraws) -> RowSumsPlan | None:
     """Return the plan of a sample of rows near the draws; None where they have more parameters or are too few."""
     beta = draws.predictor.beta
-    if draws.predictor.factors or draws.predictor.sd is not None or len(beta) < _DRAWS_A_COLUMN * beta.shape[1]:
+    if draws.predictor.factors or draws.predictor.size is not None or len(beta) < _DRAWS_A_COLUMN * beta.shape[1]:
         return None
     try:
         factor = np.linalg.cholesky(np.atleast_2d(np.cov(beta.T)))
@@ -452,8 +452,8 @@ def _of_counts(designs: list[list[LooDraws]], dataset: list[Dataset], sums: LooS
         )
     drawn = [(model.predictor, model.family) for models in designs for model in models]
     moments = [count_moments(draws, each, family) for (draws, family), each in zip(drawn, of_models, strict=True)]
-    parts = zip(sums.models, of_models, moments, strict=True)
-    of_counts = [each.of_counts(sampled, of_model) for each, sampled, of_model in parts]
+    parts = zip(sums.models, of_models, moments, drawn, strict=True)
+    of_counts = [each.of_counts(sampled, own, sampled.constant_at(*model)) for each, sampled, own, model in parts]
     first = np.array([mean - 0.5 * var for mean, var in moments])
     n_rows = counts[0].n_rows
     return LooSums(of_counts, n_rows / first.shape[1] * first @ first.T, float(n_rows))

@@ -343,8 +343,8 @@ class Dispersion:
         given = math.inf if self.given is None else self.given
         if self.size is None or not (self.size * _FLAT < given if self.over else self.size > given * _FLAT):
             return ""
-        family = f"family='negative_binomial({self.size:.3g})'"
-        return f"{family} with offset= the log of the exposure in place of exposure=" if self.exposed else family
+        family = f"family='negative_binomial', of a size near {self.size:.3g}"
+        return f"{family}, with offset= the log of the exposure in place of exposure=" if self.exposed else family
 
 
 def dispersion(counts: SampledCounts, predictor: Predictor, family: Family, *, exposed: bool) -> Dispersion | None:
@@ -429,7 +429,7 @@ def residual_dispersion(core: Coreset, predictor: Predictor, family: Family) -> 
     None for rows with weights, which may count rows or be precisions, and where the sd is a parameter.
     """
     weighted = core.design.weighted or core.weight_total != core.n_total
-    if weighted or predictor.sd is not None or not core.lossless:
+    if weighted or predictor.size is not None or not core.lossless:
         return None
     eta = predictor.average(core, family)
     squares = float(core.weights @ eta.mean(axis=1) ** 2)

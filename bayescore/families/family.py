@@ -12,9 +12,10 @@ The families that there are, by name, and the door through which each of them is
 
 import math
 from abc import ABC, abstractmethod
+from copy import copy
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numba import types
@@ -123,7 +124,7 @@ class Family(ABC):
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is missing; a build finds the sd of `Normal()` and puts it in."""
+        """Whether nothing is missing, as the number of `Gaussian()` or `NegativeBinomial()`, which is a parameter."""
         return True
 
     @abstractmethod
@@ -235,8 +236,9 @@ class Sized(Family):
     """A family with a number given, `size`, which its compiled functions take as their last argument.
 
     A subclass has a `kind`, such as "negative_binomial"; `name` has the number too: "negative_binomial(2.5)". `number`
-    is what messages call it, `unknown` tells what to do where it is not known, and `found` whether rows tell it, so
-    that an instance may lack it.
+    is what messages call it, and `unknown` tells what to do where it is not known. A kind with a `parameter` may lack
+    its number, which is then a parameter of that name: where it is `found`, a build finds about where it is, and else
+    `fit` is made at some numbers.
 
     Parameters
     ----------
@@ -256,23 +258,38 @@ class Sized(Family):
     ('negative_binomial(2.5)', (2.5,))
     """
 
-    size: float
+    size: float = None  # type: ignore[assignment]  # of those that lack it
     name: str = field(init=False, repr=False, compare=False)
     kind: ClassVar[str]
     number: ClassVar[str] = "size"
+    parameter: ClassVar[str] = ""
     found: ClassVar[bool] = False
     unknown: ClassVar[str] = "loo_compare says which predicts best"
 
     def __post_init__(self) -> None:
+        if self.parameter and not self.complete:
+            object.__setattr__(self, "name", self.kind)
+            return
         if isinstance(self.size, str | bool):
             raise TypeError(f"{self.number}={self.size!r} must be a number")
         size = check_positive(self.size, self.number)
         object.__setattr__(self, "size", size)
         object.__setattr__(self, "name", f"{self.kind}({repr(size).removesuffix('.0')})")
 
+    @property
+    def complete(self) -> bool:
+        """Whether the number is known."""
+        return self.size is not None
+
     def given(self) -> tuple[float, ...]:
         """Return the size."""
         return (self.size,)
+
+    def at(self, size: Any) -> Self:
+        """Return the formulas at draws of the number, in a shape for that of eta, or at a tensor; no kernels."""
+        family = copy(self)
+        object.__setattr__(family, "size", size)
+        return family
 
 
 FAMILIES: dict[str, Family] = {}
@@ -495,8 +512,8 @@ def find_family(name: object) -> Family | None:
     if (sized := SIZED.get(kind)) is None:
         return FAMILIES.get(kind + bracket + rest)
     if not rest.strip(") "):
-        if sized.found and "(" not in name:
-            return sized()  # type: ignore[call-arg]
+        if sized.parameter and "(" not in name:
+            return sized()
         raise ValueError(lacking(sized, name))
     try:
         size = float(rest.removesuffix(")").strip().removeprefix(f"{sized.number}=") if rest.endswith(")") else "")
@@ -509,7 +526,7 @@ def find_family(name: object) -> Family | None:
 
 def known_names() -> tuple[str, ...]:
     """Return what users may write for a family."""
-    alone = [kind for kind, sized in SIZED.items() if sized.found]
+    alone = [kind for kind, sized in SIZED.items() if sized.parameter]
     return (*FAMILIES, *alone, *(f"{kind}({sized.number})" for kind, sized in SIZED.items()))
 
 

@@ -10,8 +10,10 @@ A count is a Poisson one whose rate varies by a gamma distribution with mean 1 a
 share their columns differ by more than chance. Without bound of r it is the Poisson distribution. Coefficients are log
 ratios of means. A row's exposure E is log(E) as its offset: no weight of a side would be one.
 
-r must be given, because pseudo-rows average over eta alone. `diagnostics.model_check` says about what it is, and
-`loo_compare` which of some sizes predicts best.
+Pseudo-rows average over eta alone, so that a coreset is of a given r. Where r is a parameter, `fitting.size` makes fits
+at some r; the posterior between these needs the slope of all rows' log-likelihood in log r,
+
+.. math:: \frac{d \log P(y)}{d \log r} = r \Bigl[\psi(y + r) - \psi(r) - \log(1 + t / r) + \frac{t - y}{r + t}\Bigr].
 
 Hilbe (2011), Negative Binomial Regression, 2nd edition.
 """
@@ -33,6 +35,9 @@ from bayescore.types import FloatArray
 
 LARGEST_SIZE = 1e7
 """A variance of t + t^2 / r with a larger r is that of Poisson counts, for all means that data have."""
+
+SIZE_PRIOR_SD = 2.0
+"""Of the normal prior, about 0, of the log of a size that is a parameter."""
 
 _LOGISTIC = Logistic()
 
@@ -77,6 +82,20 @@ def negative_binomial_higher(
             out[k, lane] *= size if side[lane] < 0.0 else 1.0
 
 
+@jit
+def add_size_slopes(eta: FloatArray, events: FloatArray, weights: FloatArray, size: float, total: FloatArray) -> None:
+    """Add to `total`, shape (S,), the slopes in log r of both sides of rows, weighed, at predictors of shape (n, S)."""
+    shift = math.log(size)
+    for n in range(eta.shape[0]):
+        w = weights[n]
+        y, r = w * events[n], w * size
+        for s in range(eta.shape[1]):
+            x = eta[n, s] - shift
+            a = math.exp(-abs(x))
+            share = a / (1.0 + a) if x < 0.0 else 1.0 / (1.0 + a)  # t / (r + t)
+            total[s] -= r * (max(x, 0.0) + math.log1p(a) - share) + y * (1.0 - share)
+
+
 @dataclass(frozen=True)
 class NegativeBinomial(Sized):
     r"""Negative binomial counts with a log link: E(y | x) = t = exp(x . beta), Var(y | x) = t + t^2 / size.
@@ -85,9 +104,9 @@ class NegativeBinomial(Sized):
 
     Parameters
     ----------
-    size : float
-        The size r, also called shape, theta or 1 / alpha: the smaller it is, the more counts spread. It is no parameter
-        of the posterior. The dispersion of a Poisson certificate names one, and `loo_compare` compares some.
+    size : float, optional
+        The size r, also called shape, theta or 1 / alpha: the smaller it is, the more counts spread. Without it `fit`
+        has it as a parameter, `size`, with the prior log r ~ N(0, 2^2); a coreset by hand needs it.
 
     Raises
     ------
@@ -108,10 +127,8 @@ class NegativeBinomial(Sized):
     center: float = field(init=False, repr=False, compare=False)
 
     kind = "negative_binomial"
-    unknown = (
-        "a certificate of the fit with family='poisson' names one beside the dispersion, and loo_compare says which "
-        "size predicts best"
-    )
+    parameter = "size"
+    unknown = "fit(family='negative_binomial') has it as a parameter; its coreset has one near the middle"
     rows = staticmethod(negative_binomial_rows)
     derivatives = staticmethod(negative_binomial_derivatives)
     higher = staticmethod(negative_binomial_higher)
@@ -122,6 +139,10 @@ class NegativeBinomial(Sized):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if not self.complete:
+            object.__setattr__(self, "near", 0.0)
+            object.__setattr__(self, "center", 0.0)
+            return
         if self.size >= LARGEST_SIZE:
             raise ValueError(
                 f"size={self.size:g} must be below {LARGEST_SIZE:g}: such counts are Poisson's; give family='poisson'"
@@ -144,6 +165,12 @@ class NegativeBinomial(Sized):
     def third(self, eta: FloatArray, side: Any) -> FloatArray:
         """Return r t (t - r) / (r + t)^3 of the count's side, r times that of the other."""
         return self._of_logistic("third", eta, side)
+
+    def at(self, size: Any) -> "NegativeBinomial":
+        """Return the formulas at draws of the size, of a shape that goes with that of eta; no kernels."""
+        family = super().at(size)
+        object.__setattr__(family, "center", np.log(size))
+        return family
 
     def _of_logistic(self, part: str, eta: FloatArray, side: Any) -> FloatArray:
         x = np.asarray(eta, dtype=np.float64) - self.center
@@ -169,6 +196,14 @@ class NegativeBinomial(Sized):
         """
         size = self.size * np.asarray(exposure)
         return np.asarray(special.gammaln(events + size) - special.gammaln(size) - special.gammaln(events + 1.0))
+
+    def size_slopes(self, eta: FloatArray, events: FloatArray, weights: FloatArray) -> FloatArray:
+        """Return the slope in log r of the log-likelihood of n counts at predictors of shape (n, S), shape (S,)."""
+        counts, places = np.unique(events, return_inverse=True)
+        rises = special.digamma(counts + self.size) - special.digamma(self.size)
+        total = np.full(eta.shape[1], self.size * float(np.bincount(places, weights) @ rises))
+        add_size_slopes(eta, events, weights, self.size, total)
+        return total
 
     def draw(self, eta: FloatArray, rng: np.random.Generator, exposure: Any = 1.0) -> FloatArray:
         """Return counts drawn at eta; with an exposure, sums of so many counts."""

@@ -13,7 +13,6 @@ Gelman, Carlin, Stern, Dunson, Vehtari and Rubin (2013), Bayesian Data Analysis,
 """
 
 import math
-from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -93,11 +92,11 @@ class Gaussian(Sized):
     'normal(2.50483)'
     """
 
-    size: float = None  # type: ignore[assignment]  # of those that a build completes
     latent_variance: float = field(init=False, repr=False, compare=False)
 
     kind = "normal"
     number = "sd"
+    parameter = "sigma"
     found = True
     unknown = "fit, build_coreset, stream and all_rows find it from the rows, and the family of their coreset has it"
     rows = staticmethod(normal_rows)
@@ -107,30 +106,18 @@ class Gaussian(Sized):
     scale = "response"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.complete:
-            object.__setattr__(self, "name", self.kind)
             object.__setattr__(self, "latent_variance", None)
             return
-        super().__post_init__()
         if not 1.0 / LARGEST_SD < self.size < LARGEST_SD:
             raise ValueError(f"sd={self.size:g} must be between {1.0 / LARGEST_SD:g} and {LARGEST_SD:g}; rescale y")
         object.__setattr__(self, "latent_variance", self.size**2)
 
     @property
-    def complete(self) -> bool:
-        """Whether the sd is known."""
-        return self.size is not None
-
-    @property
     def unit(self) -> float:
         """The sd."""
         return self.size
-
-    def at(self, sd: Any) -> "Gaussian":
-        """Return the formulas at draws of the sd, of a shape that goes with that of eta, or at a tensor; no kernels."""
-        family = copy(self)
-        object.__setattr__(family, "size", sd)
-        return family
 
     def log_p(self, eta: FloatArray, side: Any) -> FloatArray:
         """Return the log density of a residual -eta, whatever the side."""

@@ -473,8 +473,9 @@ def cluster_robust(fit: "Fit", cluster: Any, strata: Any) -> tuple[Any, Step]:
         point = posterior.flat.mean(axis=0)
         everyone = everyone_of(given, dataset.rows, core.response, by.groups)
         family = posterior.family
-        if posterior.sd is not None:  # so that F^-1 is the covariance of the draws, the noise's sd averaged over
-            family = Gaussian(float(np.sqrt((posterior.sd**2).mean())))
+        if posterior.sd_prior is not None:  # so that F^-1 is the covariance of the draws, the noise's sd averaged over
+            assert posterior.size is not None
+            family = Gaussian(float(np.sqrt((posterior.size**2).mean())))
         sums = cluster_sums(dataset, family, point, levels, everyone)
         by.check_weight(sums.weight, core)
         transport = robust_map(point, sums, prior)

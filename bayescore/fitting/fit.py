@@ -27,16 +27,17 @@ from bayescore.data.open import spelled_out
 from bayescore.data.parquet import reads_like_formula
 from bayescore.data.source import Source
 from bayescore.data.tables import is_table
-from bayescore.diagnostics.results import Level
 from bayescore.families import Family
-from bayescore.families.family import check_family
+from bayescore.families.family import Sized, check_family
 from bayescore.fitting.clusters import check_curvature, check_labels, weights_in_domain
 from bayescore.fitting.prior import check_priors
 from bayescore.fitting.result import Fit, fit_of_route
-from bayescore.fitting.route import FitOptions, Given, Route, Step
+from bayescore.fitting.route import FitOptions, Given, Route, Step, badness
+from bayescore.fitting.size import SizesRoute
 from bayescore.models.groups.effects import EffectDraws
 from bayescore.priors import Normal, Prior
 from bayescore.priors.groups import GroupPrior
+from bayescore.samplers.posterior import with_draws
 from bayescore.samplers.sample import AUTO, SAMPLERS, check_fit, check_sd
 from bayescore.validation import DataError, RandomState, check_positive, check_seed, one_seed
 
@@ -100,7 +101,8 @@ def fit(
     data : rows, or labels
         Rows for a formula; labels, any two classes, for rows X.
     family : str or Family, optional
-        "logistic" (default), "probit", "cloglog", or for counts "poisson" or "negative_binomial(2.5)", of a given size,
+        "logistic" (default), "probit", "cloglog", or for counts "poisson" or "negative_binomial", whose size is a
+        parameter with the prior log size ~ N(0, 2^2), or "negative_binomial(2.5)", of a given size,
         or for numbers "normal", whose noise has an sd that is found, or "normal(2.5)", of a given sd, or another that
         is registered.
     prior : prior or dict of str to prior, optional
@@ -234,7 +236,9 @@ def fit_given(
     if isinstance(prior, Mapping) and not given.once:
         given.check_names(prior, response=_response(family))
     arguments: dict[str, Any] = {"in_design": in_design, "group_prior": group_prior, "options": options}
-    route = Route(given, family, prior, seed, max_seconds, **arguments)
+    known = check_family(family or "logistic", seek=True)
+    averaged = isinstance(known, Sized) and not (known.complete or known.found)
+    route = (SizesRoute if averaged else Route)(given, family, prior, seed, max_seconds, **arguments)
     with _kept(lambda: fit_of_route(route.ended()), "what was finished", route.leaves):
         route.run()
     return fit_of_route(route)
@@ -335,9 +339,6 @@ def _given(formula: Any, data: Any, intercept: bool, label: str | None) -> dict[
     return {"data": formula, "y": data, "intercept": intercept and not isinstance(formula, Coreset)}
 
 
-_LEVELS = (Level.CERTIFIED, Level.CORRECTED, Level.NOT_CERTIFIED)  # from best to worst
-
-
 def pooled(fits: Sequence[Fit]) -> Fit:
     """Return the worst of some fits, by certificate, with the draws of all."""
     first, M = fits[0], len(fits)
@@ -349,7 +350,7 @@ def pooled(fits: Sequence[Fit]) -> Fit:
             )
         if any(isinstance(variable, EffectDraws) for variable in fit._posterior().variables.values()):
             raise DataError("groups are too many for their effects' draws to be kept, and so to be pooled; fit a table")
-    worst = max(fits, key=lambda fit: (_LEVELS.index(fit.certificate.level), fit.certificate.mean_bound))
+    worst = max(fits, key=lambda fit: badness(fit.certificate))
     rows, passes = worst.coreset.n_total, sum(step.passes for fit in fits for step in fit.story)
     seconds = sum(step.seconds for fit in fits for step in fit.story)
     step = Step("pool", rows, passes, seconds, f"{M} imputed tables; the steps above are those of the worst")
@@ -377,9 +378,4 @@ def _mixture(each: Sequence[Any], text: str) -> Any:
     found = xr.concat(parts, dim="chain", data_vars="minimal", coords="minimal", compat="override", join="exact")
     attrs = {name: value for name, value in sets[0].attrs.items() if name != "posterior_of"}
     found.attrs = {**attrs, "spread": text}
-    idata = each[0].copy()
-    for group in ("sample_stats", "constant_data", "warmup_posterior"):  # of one table
-        if group in idata:
-            del idata[group]
-    idata["posterior"] = found
-    return idata
+    return with_draws(each[0], found)

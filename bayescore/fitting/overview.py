@@ -33,6 +33,7 @@ _SHORTEST = 20  # characters that a name in a table keeps, however wide the figu
 _SHORTEST_PART = 8  # characters that a part of an interaction keeps
 _SCROLL = "<div style='overflow-x:auto'>"  # a table wider than a phone scrolls by itself
 
+_NUMBERS = {True: "Noise (standard deviation)", False: "Size (variance = mean + mean^2 / size)"}
 _NAMED = 5  # coefficients in a line
 
 
@@ -238,13 +239,13 @@ def _tables(fit: "Fit") -> list[tuple[str, pd.DataFrame]]:
     """Return the parameters by kind, with a heading each."""
     summary, features = pd.DataFrame(parameter_table(fit, "coef", PROB)), len(fit.coreset.feature_names)
     family, core = fit._posterior().family, fit.coreset
-    noise = summary.index == "sigma"
+    noise = summary.index == fit._posterior().number
     noise[:features] = False
     groups = np.arange(len(summary)) >= features
     scale = f"units of {core.label}" if core.numbers else family.scale
     correlated = any(len(each.pairs[0]) for each in core.groups)
     what = f"Random effects (standard deviations{' and correlations' if correlated else ''})"
-    kinds = [(f"Coefficients ({scale})", ~groups), (what, groups & ~noise), ("Noise (standard deviation)", noise)]
+    kinds = [(f"Coefficients ({scale})", ~groups), (what, groups & ~noise), (_NUMBERS[core.numbers], noise)]
     return [(heading, summary[which]) for heading, which in kinds if which.any()]
 
 

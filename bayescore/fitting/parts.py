@@ -57,9 +57,9 @@ def parameters(posterior: Posterior) -> tuple[list[str], FloatArray]:
         scales = raw_scales(grouping, design.raw_effects_map(grouping), posterior.variables)
         names += grouping.parameters
         draws += [each.reshape(*chains, -1) for each in scales]
-    if posterior.sd is not None:
-        names.append("sigma")
-        draws.append(posterior.sd.reshape(*chains, 1))
+    if posterior.size is not None:
+        names.append(posterior.number)
+        draws.append(posterior.size.reshape(*chains, 1))
     return names, np.concatenate(draws, axis=2)
 
 

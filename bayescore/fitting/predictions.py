@@ -48,7 +48,7 @@ from bayescore.diagnostics.averages import Along, AveragedRows, Change, Contrast
 from bayescore.diagnostics.elpd import Responses, sampled_counts
 from bayescore.diagnostics.row_sums import check_weight
 from bayescore.families import Family
-from bayescore.families.normal import Gaussian
+from bayescore.families.family import Sized
 from bayescore.files import whole_file
 from bayescore.fitting.parts import (
     MAX_ROWS,
@@ -113,8 +113,8 @@ def predict(
         values = values * _of_each_row(exposures, values.shape[1])
     if kind == "response":
         family = posterior.family
-        if posterior.sd is not None:
-            family = cast(Gaussian, family).at(posterior.sd[:, None])
+        if posterior.size is not None:
+            family = cast(Sized, family).at(posterior.size[:, None])
         values = _draw_responses(values, family, rng)
     attrs = draws_attrs(fit)
     if core.response == "labels":

@@ -15,7 +15,6 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.formula_design import formula_of
 from bayescore.diagnostics.averages import check_by
 from bayescore.diagnostics.loo import loo
-from bayescore.diagnostics.results import Level
 from bayescore.fitting import predictions, tables
 from bayescore.fitting.clusters import cluster_robust, refuse_strata
 from bayescore.fitting.earlier import EarlierRows
@@ -32,14 +31,16 @@ from bayescore.fitting.route import (
     in_memory,
     missing_was_said,
     route_of_draws,
+    usable,
 )
+from bayescore.fitting.size import SizesRoute
 from bayescore.fitting.update import route_of_update
 from bayescore.limits import PROB
 from bayescore.priors import Prior
 from bayescore.priors.groups import GroupPrior
 from bayescore.report.certify import Certificate
 from bayescore.samplers.groups import group_prior_of
-from bayescore.samplers.posterior import Posterior, fewer_draws, in_data_units, read_posterior
+from bayescore.samplers.posterior import Posterior, in_data_units, read_posterior
 from bayescore.samplers.predict import population_shares
 from bayescore.samplers.sample import sample
 from bayescore.samplers.summaries import prior_summary
@@ -1145,6 +1146,11 @@ class Fit:
         ('certified', 9000, ['build', 'sample', 'certify', 'update', 'sample', 'certify'])
         """
         check_model_spread(self, "update", "; on the command line fit again without --cluster")
+        if self.coreset._size_varies:
+            raise DataError(
+                f"update is of a posterior given the size, and {self.coreset._family_asked!r} has it as a parameter, "
+                "which all rows tell: fit them, or fit with the size given, as in 'negative_binomial(2.5)'"
+            )
         roles = {"weights": weights, "offset": offset, "trials": trials, "exposure": exposure, "groups": groups}
         new_rows = new, y, {**roles, "missing": missing}
         route, all_given = route_of_update(self, new_rows, data, progressbar=progressbar)
@@ -1177,6 +1183,8 @@ class Fit:
         """
         check_model_spread(self, "with_prior")
         check_priors(prior)
+        if self.coreset._size_varies:
+            return self._over_sizes(prior)
         settings = self.coreset.family, prior, self._seed, self._max_seconds
         route = Route(self._rows_given, *settings, group_prior=self.group_prior, options=self._options)
         route.story = [step for step in self.story if step.what in ("build", "update")]
@@ -1184,6 +1192,13 @@ class Fit:
         route.design_prior()  # names of coefficients
         route.settle()
         return replace(fit_of_route(route), _kept=self._kept)  # of the same rows
+
+    def _over_sizes(self, prior: Prior | Mapping[str, Prior] | None) -> "Fit":
+        """Return the fit with another prior of the coefficients, the size a parameter again."""
+        settings = self.coreset._family_asked, prior, self._seed, self._max_seconds
+        route = SizesRoute(self._rows_given, *settings, group_prior=self.group_prior, options=self._options)
+        route.run()
+        return fit_of_route(route)
 
     def cluster_robust(self, cluster: Any, *, strata: Any = None) -> "Fit":
         r"""Return the fit with draws whose spread is robust to rows of a cluster that depend on each other.
@@ -1296,6 +1311,11 @@ class Fit:
         True
         """
         check_model_spread(self, "all_rows_posterior")
+        if self.coreset._size_varies:
+            raise DataError(
+                "all_rows_posterior is of a model whose size is given, and here it is a parameter: sample a PyMC model "
+                f"of your own, or fit with family={self.coreset.family!r}"
+            )
         prior = known_prior(self, "; see with_prior")
         given, core = self._rows_given, self.coreset
         rows = given.data
@@ -1334,16 +1354,8 @@ class Fit:
 
     @property
     def _used(self) -> Any:
-        """The draws to use, as sampled: cluster-robust or else corrected ones, or those drawn where there are none.
-
-        Where all draws are certified as they are, and only some of them were weighed and corrected, all are used.
-        """
-        if self._robust is not None:
-            return self._robust
-        corrected = self.certificate._idata
-        if corrected is None or (self.level == Level.CERTIFIED and fewer_draws(corrected, self._drawn)):
-            return self._drawn
-        return corrected
+        """The draws to use, as sampled: cluster-robust ones, or those of the certificate."""
+        return usable(self._drawn, self.certificate) if self._robust is None else self._robust
 
     def _posterior(self) -> Posterior:
         """Return the draws to use as arrays."""

@@ -84,8 +84,8 @@ from bayescore.priors import Normal, Prior
 from bayescore.priors.by_name import leaves_out, prior_of
 from bayescore.priors.groups import GroupPrior, check_group_prior, default_prior, is_default, of_comoments
 from bayescore.progress import say, step
-from bayescore.report.certify import Certificate, certify
-from bayescore.samplers.posterior import of_own_model, read_posterior
+from bayescore.report.certify import Certificate, certified_by_rows, certify
+from bayescore.samplers.posterior import fewer_draws, of_own_model, read_posterior
 from bayescore.samplers.sample import AUTO, SAMPLERS, sample_as_tree
 from bayescore.samplers.summaries import DataUnits, with_scales
 from bayescore.text import counted, number
@@ -163,14 +163,16 @@ class Given:
         named = isinstance(self.data, Coreset) or self.formula is not None
         return asked if named else {**asked, "intercept": self.intercept}
 
-    def certify(self, idata: Any, core: Coreset, max_draws: int, model: Any = None) -> Certificate:
+    def certify(
+        self, idata: Any, core: Coreset, max_draws: int, model: Any = None, *, predictive: bool = True
+    ) -> Certificate:
         """Return the certificate of draws of a coreset; a lossless one is held against itself."""
-        options = {"model": model, "max_draws": max_draws}
+        options: dict[str, Any] = {"model": model, "max_draws": max_draws, "progressbar": self.progressbar}
         labels = core.response == "labels"  # of others only rows of the data tell elpd and dispersion
         if core.lossless and (self.once or labels):
-            return certify(idata, core, core, progressbar=self.progressbar, **options)
+            return certify(idata, core, core, **options)
         with missing_was_said():
-            return certify(idata, core, self.data, self.y, **self.role_arguments(), **options)
+            return certified_by_rows(idata, core, self.data, self.y, self.roles, predictive=predictive, **options)
 
     @property
     def gone(self) -> str:
@@ -445,7 +447,7 @@ class Step:
     Parameters
     ----------
     what : str
-        "build", "update", "sample", "certify", "cluster" or "stop".
+        "build", "update", "sample", "certify", "size", "cluster", "pool" or "stop".
     rows : int
         Rows that the step worked on: those of the data where it read them, else those of the coreset.
     passes : int
@@ -580,9 +582,16 @@ class Route:
         self.certificate: Certificate
         self.seconds: dict[str, float] = {}  # of the last step of each kind, without what was compiled in it
         self.kept: tuple[EarlierRows, ...] = ()
+        self.predictive = True  # whether the certificate has elpd and dispersion
 
     def run(self) -> None:
         """Go from the first build to draws that are certified, or to the end of what may be tried."""
+        self.begin()
+        self.settle()
+        self.keep()
+
+    def begin(self) -> None:
+        """Build the first coreset; all rows where that fails."""
         asked = self.options.build_options
         first = "as asked" if asked else "the default build"
         try:
@@ -593,8 +602,6 @@ class Route:
             self._instead(error)
         else:
             self._check_kept()
-        self.settle()
-        self.keep()
 
     def leaves(self, error: BaseException) -> bool:
         """Whether a run that an error ended has finished what `ended` goes on from; a failure comes again."""
@@ -654,7 +661,7 @@ class Route:
 
     def settle(self, *, strict: tuple[type[Exception], ...] = ()) -> None:
         """Sample and certify the coreset; try again as the certificate asks. Errors `strict` are raised."""
-        self.sample(self._sampling())
+        self.draw()
         self.certify(strict=strict)
         doubled = False
         for _ in range(TRIES):
@@ -678,6 +685,11 @@ class Route:
                     raise
                 self._stop(f"the next try failed, and draws and certificate are those before it: {error}")
                 return
+
+    def draw(self) -> None:
+        """Sample the coreset, unless that was done."""
+        if self.drawn is None:
+            self.sample(self._sampling())
 
     def keep(self) -> None:
         """Keep what updates need of the rows, in one more pass; nothing where the coreset has it all."""
@@ -739,7 +751,7 @@ class Route:
             if self.given.once and not self.core.lossless:
                 return refused(self.drawn, self.given.gone)
             try:
-                return self.given.certify(self.drawn, self.core, self.max_draws)
+                return self.given.certify(self.drawn, self.core, self.max_draws, predictive=self.predictive)
             except strict:
                 raise
             except (DataError, *FAILURES) as error:
@@ -886,6 +898,24 @@ class Route:
         if known or given.once or isinstance(given.data, Coreset):
             return default_prior(core)
         return of_comoments(ComomentsTotal().of(given.rows(core)), design.constant)
+
+
+def usable(drawn: Any, certificate: Certificate) -> Any:
+    """Return the draws to use: corrected ones, or those drawn where there are none.
+
+    Where all draws are certified as they are, and only some of them were weighed and corrected, all are used.
+    """
+    corrected = certificate._idata
+    few = corrected is None or (certificate.level == Level.CERTIFIED and fewer_draws(corrected, drawn))
+    return drawn if few else corrected
+
+
+_LEVELS = (Level.CERTIFIED, Level.CORRECTED, Level.NOT_CERTIFIED)  # from best to worst
+
+
+def badness(certificate: Certificate) -> tuple[int, float]:
+    """Return what is larger the worse a certificate is."""
+    return _LEVELS.index(certificate.level), certificate.mean_bound
 
 
 def refused(idata: Any, why: str) -> Certificate:

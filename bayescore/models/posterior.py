@@ -213,10 +213,10 @@ def log_likelihood_tiles(
             middle = own.mean(axis=1)
             eta += middle
             log_p += own - middle[:, None]
-        if predictor.sd is None:
+        if predictor.size is None:
             log_p_near(eta, part.y, family, log_p)
         else:
-            log_p = predictor.at_draws(family).log_p(log_p + eta[:, None], 1.0)
+            log_p = predictor.at_draws(family).log_p(log_p + eta[:, None], part.y[:, None])
         yield rows, log_p
 
 
@@ -266,8 +266,8 @@ def log_joint_density(
     """
     prior, group_prior, sd_prior = priors
     total = log_likelihoods(predictor, rows, family) + prior.log_density(predictor.beta)
-    if predictor.sd is not None and sd_prior is not None:
-        total += [log_sigma_terms(each, *sd_prior.table)[0] for each in np.log(predictor.sd)]
+    if predictor.size is not None and sd_prior is not None:
+        total += [log_sigma_terms(each, *sd_prior.table)[0] for each in np.log(predictor.size)]
     for own in predictor.factors:
         assert own.covariance is not None
         assert group_prior is not None

@@ -4,7 +4,7 @@ r"""The linear predictor of rows at draws of a model's parameters.
 
 x is a row of the design matrix, o its offset, u the effects of its group by each factor f, z the columns whose
 coefficients vary by that factor (1 for an intercept). A flat model has no factor, `(1 | g)` one with z = 1.
-Of numbers whose noise has an unknown sd, draws have that, too.
+Where the family's number is a parameter, the sd of normal noise or the size of counts, draws have that, too.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from scipy import sparse
 
 from bayescore.data.design import Design, Grouping, terms_text
 from bayescore.families import Family
-from bayescore.families.normal import Gaussian
+from bayescore.families.family import Sized
 from bayescore.numerics.elementary import normal_steps
 from bayescore.types import NO_GROUP, FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError
@@ -104,7 +104,7 @@ class Predictor:
     factors: Sequence[Factor] = ()  # in the order of the columns of rows' groups
     design: Design | None = None  # the columns of rows; only factors need it
     at: IntArray | None = None  # the factors' draws that go with those of `beta`, (S,); by default all
-    sd: FloatArray | None = None  # of the noise, (S,), where it is a parameter
+    size: FloatArray | None = None  # the family's number, (S,), where it is a parameter: sd of noise, or size
 
     def __len__(self) -> int:
         return len(self.beta)
@@ -112,11 +112,12 @@ class Predictor:
     def take(self, which: IntArray | slice) -> "Predictor":
         """Return the predictor at some of the draws."""
         at = np.arange(len(self)) if self.at is None else self.at
-        return replace(self, beta=self.beta[which], at=at[which], sd=None if self.sd is None else self.sd[which])
+        size = None if self.size is None else self.size[which]
+        return replace(self, beta=self.beta[which], at=at[which], size=size)
 
     def at_draws(self, family: Family) -> Family:
-        """Return a family for NumPy alone, whose formulas take eta of shape (..., S): with the sds of the draws."""
-        return family if self.sd is None or not isinstance(family, Gaussian) else family.at(self.sd)
+        """Return a family for NumPy alone, whose formulas take eta of shape (..., S): with the draws' numbers."""
+        return family if self.size is None or not isinstance(family, Sized) else family.at(self.size)
 
     def means(self) -> "Predictor":
         """Return the predictor at the one point of mean coefficients and effects."""

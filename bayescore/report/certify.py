@@ -25,7 +25,7 @@ Certificates of a posterior that was updated: new rows are read, earlier ones st
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -191,6 +191,24 @@ def certify(
     >>> print(certificate.level, certificate.n_passes)
     certified 1
     """
+    roles = {"label": label, "weights": weights, "offset": offset, "trials": trials, "exposure": exposure}
+    roles |= {"groups": groups, "missing": missing}
+    return certified_by_rows(idata, core, data, y, roles, model=model, max_draws=max_draws, progressbar=progressbar)
+
+
+def certified_by_rows(
+    idata: Any,
+    core: Coreset,
+    data: Any,
+    y: Any,
+    roles: Mapping[str, Any],
+    *,
+    model: Any = None,
+    max_draws: int,
+    progressbar: bool,
+    predictive: bool = True,
+) -> Certificate:
+    """Return what `certify` does; unless it is to be `predictive`, without elpd and dispersion."""
     if not isinstance(core, Coreset):
         raise TypeError(f"core is {_with_article(type(core).__name__)}; give the coreset whose posterior idata is")
     idata = as_sampled(idata) if model is None else of_own_model(idata, core)
@@ -202,17 +220,15 @@ def certify(
             f"idata has the features {drawn}, the coreset {expected}; certify the posterior of this coreset"
         )
     family = check_family(posterior.attrs.get("family", core.family))
-    roles = {"label": label, "weights": weights, "offset": offset, "trials": trials, "exposure": exposure}
-    roles |= {"groups": groups, "missing": missing}
     dataset = full_rows(core, data, y, progress=progressbar, **roles)
     with one_blas_thread():  # the matrices are small, and threads of BLAS would wait for each other
         weigher = weigher_of(idata, posterior, core, dataset, model=model)
         weigh = AllRows(weigher, posterior, family).weigh if core.lossless else weigher.weigh
         merged = isinstance(data, Coreset) and data.method != "full"  # its rows tell neither dispersion nor elpd
         weighted, counts = core.design.weighted or dataset.design.weighted, None  # weights would multiply both
-        if family.counts and not (merged or weighted):
+        if family.counts and predictive and not (merged or weighted):
             counts = partial(sampled_counts, dataset, family, ROWS, SEED)
-        elpd = {"labels": True, "counts": counts is not None, "numbers": not merged}[family.response]
+        elpd = predictive and {"labels": True, "counts": counts is not None, "numbers": not merged}[family.response]
         return certified_by(idata, posterior, weigher, max_draws, weigh, elpd=elpd, counts=counts)
 
 

@@ -405,7 +405,7 @@ def compare_posteriors(
     if test is not None:
         _check_test(test, [truth, *others.values()])
     tested, shown = {**others, NOISE_FLOOR: truth}, truth
-    more = truth.terms or truth.sd is not None
+    more = truth.terms or truth.size is not None
     if more and all(one.terms == truth.terms for one in others.values()):
         groups = () if truth.design is None else truth.design.groups
         judged = {name: with_scales(one, groups) for name, one in {**others, REFERENCE: truth}.items()}

@@ -105,7 +105,8 @@ def fit_sections(certificate: CertificateData, core: Coreset, fit: FitFacts, rat
         note=f"{fit.drawn} As fit.summary() has it: a coefficient is the change of the linear "
         "predictor for one unit more of the column as the data have it"
         + ("; sigma are sds of groups' effects, and rho their correlations." if core.groups else ".")
-        + (" The one without a name of a factor is the sd of the noise." if core.groups and core._sd_unknown else ""),
+        + (" The one without a name of a factor is the sd of the noise." if core.groups and core._sd_unknown else "")
+        + (" Counts of mean t have the variance t + t²/size." if core._size_varies else ""),
     )
     if fit.ratios is not None:
         labels, rows = fit.ratios
@@ -425,6 +426,8 @@ def _model(
         priors += [(f"sigma_{each.name}", text, text) for each in core.groups]
     if posterior.sd_prior is not None:
         priors += [("sigma", str(posterior.sd_prior), str(posterior.sd_prior))]
+    if "size_prior" in posterior.attrs:
+        priors += [("size", posterior.attrs["size_prior"], posterior.attrs["size_prior"])]
     if priors:
         yield page.section("priors", priors=priors, prior_scale=scale)
     sides = core.counts and core.method != "full"  # a row's count and exposure are not chosen together

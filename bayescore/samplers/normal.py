@@ -197,7 +197,7 @@ class NormalSampler(Sampler):
         if core.group is None:
             drawn = self._draw_without_groups(request) if request.prior.gaussian else self._draw_by_langevin(request)
             draws = dict(zip(("beta", "sigma"), drawn, strict=True))
-            predictor = Predictor(draws["beta"].reshape(-1, core.n_features), sd=draws["sigma"].ravel())
+            predictor = Predictor(draws["beta"].reshape(-1, core.n_features), size=draws["sigma"].ravel())
             return self._as_inference_data(request, draws, predictor, {"coords": coords, "dims": dims})
         if not request.prior.gaussian:
             raise ValueError(
@@ -214,7 +214,7 @@ class NormalSampler(Sampler):
         coords, dims = {**coords, **coords_of(groups)}, {**dims, **dims_of(groups)}
         flat_ones = {name: each.reshape(-1, *each.shape[2:]) for name, each in draws.items()}
         factors = [Factor.of(group, flat_ones) for group in groups]
-        predictor = Predictor(flat_ones["beta"], factors, core.design, sd=flat_ones["sigma"])
+        predictor = Predictor(flat_ones["beta"], factors, core.design, size=flat_ones["sigma"])
         if one_intercept(groups):
             name = groups[0].name
             draws[f"icc_{name}"] = intraclass_correlation(draws[f"sigma_{name}"], draws["sigma"] ** 2)

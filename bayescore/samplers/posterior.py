@@ -37,7 +37,8 @@ from bayescore.text import listed
 from bayescore.types import NO_ROW, FloatArray, IntArray
 from bayescore.validation import DataError, EarlierDesignError, json_object
 
-SIGMA = "sigma"  # the sd of the noise among a posterior's variables
+NUMBERS = {"sigma": "sd_prior", "size": "size_prior"}
+"""Numbers of families that may be parameters, and the attribute of a posterior that has the prior of each."""
 
 MAX_DRAW = 1e25  # size of a coefficient; mmd takes the squares of sixth powers
 
@@ -124,23 +125,28 @@ class Posterior:
         return group_prior_from_dict(json.loads(self.attrs[attribute])) if attribute in self.attrs else None
 
     @property
-    def sd(self) -> FloatArray | None:
-        """Draws of the sd of the noise of numbers, shape (S,); None where it is no parameter."""
-        return self.variables.get(SIGMA)
+    def size(self) -> FloatArray | None:
+        """Draws of the family's number, the sd of noise or the size of counts, (S,); None where it is no parameter."""
+        return self.variables.get(self.number)
+
+    @property
+    def number(self) -> str:
+        """What the family's number is called where it is a parameter; empty else."""
+        return next((name for name in NUMBERS if name in self.variables), "")
 
     @property
     def family_at_draws(self) -> Family:
-        """The family, for NumPy alone: its formulas take eta of shape (..., S), with the sds of the draws."""
-        return Predictor(self.flat, sd=self.sd).at_draws(self.family)
+        """The family, for NumPy alone: its formulas take eta of shape (..., S), with the numbers of the draws."""
+        return Predictor(self.flat, size=self.size).at_draws(self.family)
 
     def predictor(self, max_draws: int | None = None) -> Predictor:
         """Return the linear predictor at all draws, or at those of `thinned`; refuse draws without groups' effects."""
         at = None if max_draws is None else self.positions(max_draws)
         beta = self.flat if at is None else self.flat[at]
-        sd = self.sd if self.sd is None or at is None else self.sd[at]
+        size = self.size if self.size is None or at is None else self.size[at]
         self.check_tells_groups()
         if not self.terms:
-            return Predictor(beta, sd=sd)
+            return Predictor(beta, size=size)
         design = self.design
         groups = () if design is None else design.groups
         for name, shape in {name: shape for group in groups for name, shape in parameters(group).items()}.items():
@@ -150,7 +156,7 @@ class Posterior:
                                 "what sample returned")  # fmt: skip
         if not groups:
             raise DataError(f"{self.name} is of {self.terms} and does not tell its groups; give what sample returned")
-        return Predictor(beta, [Factor.of(group, self.variables) for group in groups], design, at, sd)
+        return Predictor(beta, [Factor.of(group, self.variables) for group in groups], design, at, size)
 
     def check_tells_groups(self) -> None:
         """Raise if its rows had groups, whose effects, of a model of one's own, have no names that are known."""
@@ -303,11 +309,11 @@ def flat_draws(idata: Any, name: str) -> FloatArray:
 
 
 def _beside_beta(idata: Any) -> dict[str, FloatArray]:
-    """Return the parameters of groups, and the sd of the noise, that `sample` says are there."""
+    """Return the parameters of groups, and the number of the family, that the draws say are there."""
     names, attrs = [str(name) for name in idata["posterior"].data_vars], idata["posterior"].attrs
     of_groups = ("u_", "sigma_", "rho_") if "group_terms" in attrs else ()
-    sd = {SIGMA} if "sd_prior" in attrs else set()
-    return {name: flat_draws(idata, name) for name in names if name.startswith(of_groups) or name in sd}
+    number = {name for name, prior in NUMBERS.items() if prior in attrs}
+    return {name: flat_draws(idata, name) for name in names if name.startswith(of_groups) or name in number}
 
 
 def read_posterior(idata: Any, name: str, *, min_draws: int = MIN_DRAWS) -> Posterior:
@@ -395,6 +401,16 @@ def fewer_draws(some: Any, others: Any) -> bool:
         return int(idata.posterior.sizes["chain"] * idata.posterior.sizes["draw"])
 
     return count(some) < count(others)
+
+
+def with_draws(idata: Any, posterior: xr.Dataset) -> Any:
+    """Return other draws, in the place of those of `idata`, without what was true of these alone."""
+    found = idata.copy()
+    for group in ("sample_stats", "constant_data", "warmup_posterior"):
+        if group in found:
+            del found[group]
+    found["posterior"] = posterior
+    return found
 
 
 def write_posterior(idata: Any, path: str | Path) -> None:

@@ -52,7 +52,7 @@ def described(posterior: Posterior) -> pd.DataFrame | None:
 
 
 def _of_sds(posterior: Posterior) -> pd.DataFrame:
-    """Return the priors of sds and correlations of effects and of the sd of noise, with the columns of `described`."""
+    """Return the priors of all other parameters, with the columns of `described`."""
     rows, prior, design = {}, posterior.group_prior, posterior.design
     for group in () if prior is None or design is None else design.groups:
         assert prior is not None
@@ -70,6 +70,8 @@ def _of_sds(posterior: Posterior) -> pd.DataFrame:
     if posterior.sd_prior is not None:
         text = _group_text(posterior.sd_prior)
         rows["sigma"] = text, text
+    if "size_prior" in posterior.attrs:
+        rows["size"] = posterior.attrs["size_prior"], posterior.attrs["size_prior"]
     index = pd.Index(list(rows), name="feature", dtype=object)
     return pd.DataFrame(list(rows.values()), index=index, columns=["prior", "in_data_units"])
 
@@ -127,9 +129,9 @@ def with_scales(posterior: Posterior, groups: tuple[Grouping, ...]) -> Posterior
             rho = variables[f"rho_{group.name}"]
             parts.append(_fisher_z(rho))
             names += [f"z of rho_{group.name}[{k}]" for k in range(rho.shape[1])]
-    if posterior.sd is not None:
-        parts.append(np.log(posterior.sd)[:, None])
-        names.append("log sigma")
+    if posterior.size is not None:
+        parts.append(np.log(posterior.size)[:, None])
+        names.append(f"log {posterior.number}")
     draws = np.concatenate(parts, axis=1).reshape(*posterior.draws.shape[:2], -1)
     attrs = {key: value for key, value in posterior.attrs.items() if key != "design"}
     return replace(posterior, draws=draws, features=tuple(names), attrs=attrs)

@@ -158,22 +158,22 @@ def test_effects_that_fit_whatever_the_counts_are_leave_no_figure():
 def test_advice_fits_how_the_counts_were_given():
     """An exposure is one of Poisson counts alone: what is named is given as it can be."""
     over = {"ratio": 2.0, "se": 0.02, "n_rows": 1000, "size": 1.5}
-    named = "or give family='negative_binomial(1.5)'"
+    named = "or give family='negative_binomial', of a size near 1.5"
     assert f"{named}, or take" in Dispersion(**over).text
     exposed = Dispersion(**over, exposed=True).text
-    assert f"{named} with offset= the log of the exposure in place of exposure=, or take" in exposed
+    assert f"{named}, with offset= the log of the exposure in place of exposure=, or take" in exposed
     assert named not in Dispersion(**over, given=1.55).text  # what is named would not be another family
     assert named not in Dispersion(**over, given=0.5).text  # nor one with smaller variances
     assert named in Dispersion(**over, given=4.0).text
     under = {**over, "ratio": 0.5}
-    assert "give family='negative_binomial(1.5)'" in Dispersion(**under, given=0.5).text
+    assert "give family='negative_binomial', of a size near 1.5" in Dispersion(**under, given=0.5).text
     assert "give family='poisson'" in Dispersion(**{**under, "size": None}, given=0.5).text
     rng = np.random.default_rng(2)
     rows = pd.DataFrame({"a": rng.normal(size=4000), "years": rng.uniform(0.5, 2.0, 4000)})
     rows["n"] = rng.poisson(rows["years"] * rng.gamma(0.5, 2.0, 4000))
     fit = bc.fit("n ~ a", rows, family="poisson", exposure="years", random_state=1, **QUIET)
     said = fit.certificate.dispersion.text
-    assert "with offset= the log of the exposure in place of exposure=" in said
+    assert ", with offset= the log of the exposure in place of exposure=" in said
     rows["log_years"] = np.log(rows["years"])
     named = said.split("family='")[1].split("'")[0]
     again = bc.fit("n ~ a", rows, family=named, offset="log_years", random_state=1, **QUIET)
@@ -203,7 +203,7 @@ def test_claims_of_vehicle_policies(shared_data):
     assert found.size == pytest.approx(2.08, rel=0.15)  # of a sample of the rows
     small = bc.fit("ClaimNb ~ VehValue + Gender", rows, family="negative_binomial(0.08)", **how).certificate
     assert small.dispersion.under
-    assert f"give family='negative_binomial({small.dispersion.size:.3g})'" in small.dispersion.text
+    assert f"give family='negative_binomial', of a size near {small.dispersion.size:.3g}" in small.dispersion.text
     assert fit.certificate.elpd_loo > small.elpd_loo + 1000.0
     own = bc.fit("ClaimNb ~ VehValue + Gender", rows, family="negative_binomial(2.08)", **how).certificate
     assert "as spread as the family says" in own.dispersion.text

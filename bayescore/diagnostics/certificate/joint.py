@@ -277,11 +277,11 @@ class NoiseStrategy(JointStrategy):
         predictor, core = self.beta.predictor(), self.core
         at = self.beta.positions(enough_draws(len(core), n_effects))
         some = predictor.take(at)
-        assert some.sd is not None
-        eta, log_sd = some.eta(core), np.log(some.sd)
-        scores = (-core.weights[:, None] * eta / some.sd**2).T @ core.X + prior.gradient(some.beta)
+        assert some.size is not None
+        eta, log_sd = some.eta(core), np.log(some.size)
+        scores = (-core.weights[:, None] * eta / some.size**2).T @ core.X + prior.gradient(some.beta)
         steep = np.array([log_sigma_terms(each, *of_noise.table)[1] for each in log_sd])
-        of_sd = core.weights @ eta**2 / some.sd**2 - core.weights.sum() + steep
+        of_sd = core.weights @ eta**2 / some.size**2 - core.weights.sum() + steep
         draws, gradients = np.column_stack([some.beta, log_sd]), np.column_stack([scores, of_sd])
         shape = len(self.beta.draws), -1, draws.shape[1]
         names = [*self.beta.features, "log sigma"]
@@ -304,7 +304,7 @@ class NoiseStrategy(JointStrategy):
         `within`, of that shape, is what rows of the data add to squares of the coreset's residuals.
         """
         assert self.core.group is not None
-        assert self.beta.sd is not None
+        assert self.beta.size is not None
         known = np.flatnonzero(self.core.group[:, 0] >= 0)
         rows, G = self.core.take(known), len(self.core.groups[0])
         codes, w = self.core.group[known, 0], rows.weights[:, None]
@@ -312,7 +312,7 @@ class NoiseStrategy(JointStrategy):
         sums, squares = np.zeros((G, len(at))), within.T.copy()
         np.add.at(sums, codes, w * eta)
         np.add.at(squares, codes, w * eta**2)
-        noise = self.beta.sd[at] ** 2
+        noise = self.beta.size[at] ** 2
         effects = self.beta.variables[f"sigma_{self.core.groups[0].name}"].ravel()[at] ** 2
         weight = np.bincount(codes, rows.weights, G)[:, None]
         square = (squares - effects / (noise + weight * effects) * sums**2) / noise

@@ -127,7 +127,7 @@ class WholeDraws(Weighed):
             each = None if log_p is None else left_out(log_p, w.log_ratio)
             return {} if each is None else elpd_logo(each, counts)
         density = by.weigher.density(None) if isinstance(by.weigher, Moved) else None
-        draws = predictor.beta if not predictor.factors and predictor.sd is None else predictor
+        draws = predictor.beta if not predictor.factors and predictor.size is None else predictor
         more = dict[str, Any](n_chains=len(by.beta.draws), density=density, counts=counts)
         return asdict(elpd_loo(by.sums_at(predictor), w.log_ratio, w.weights, draws, by.family, **more))
 
@@ -181,7 +181,7 @@ class AllRows:
     def sums_at(self, draws: Predictor) -> PassSums:
         """Return the sums of all rows at draws: by the sample of the pass, or of the coreset's own rows."""
         sums = self._sums.at(draws) or pass_sums(draws, 0, self.core, self.family)
-        if draws.sd is None:
+        if draws.size is None:
             return sums
         return replace(sums, log_likelihood=log_likelihoods(draws, self.core, self.family))
 
@@ -214,7 +214,7 @@ def weigher_of(
     carried: Shortfall | None = None,
 ) -> Weigher:
     """Return the strategy for the kind of model."""
-    if posterior.sd is not None:
+    if posterior.size is not None:
         return NoiseStrategy(idata, posterior, core, dataset)
     if core.group is None:
         family = check_family(posterior.attrs.get("family", core.family))

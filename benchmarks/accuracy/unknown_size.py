@@ -1,0 +1,236 @@
+"""Are fits of negative binomial counts whose size is a parameter right? Beside all rows, NUTS, and by calibration.
+
+`unknown_size`: made counts with lognormal, t4, rare 0/1 and normal columns, N(0, 4^2) priors of coefficients, log
+size ~ N(0, 2^2); and visits to physicians (nmes1988). Reference: 20,000 points, 2,000 of a million rows, of a Student
+t about the joint mode of coefficients and log size, weighed by the density of all rows; "effective" of them count.
+Errors are those of the mean of log size, in sds, and of its sd; and the largest of a coefficient. Monte Carlo error
+of 16,000 independent draws is 0.008 sd of a mean and 0.6% of an sd; of several coefficients the largest is about
+twice that. "cost" is processor seconds over those of `fit` with the size given, each the least of three in turn, in
+one thread.
+
+`unknown_size_groups`: `(1 | g)`, beside NUTS (PyMC, not centred, 4 x 2,000 draws) on all rows.
+
+`unknown_size_sbc`: log size and coefficients from their priors, 150 rows; the rank of the truth among 99 draws is
+uniform if all is right. `p_value` is that of a chi-square test of ten bins; the control's truth is 1.5 times the size.
+"""
+
+import math
+import time
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from scipy import optimize, special
+
+import bayescore as bc
+from bayescore.types import FloatArray
+from benchmarks.accuracy.poisson import made as made_counts
+from benchmarks.accuracy.poisson import p_value, published
+from benchmarks.calibration.sbc.ranks import rank
+from benchmarks.commands import command
+from benchmarks.tables import publish
+
+PRIOR_SD, SIZE_SD = 4.0, 2.0
+ROUNDS, DF = (4000, 4000, 20_000), 6.0
+MOST = 2e9  # rows by points
+QUIET = {"progressbar": False}
+SETS = {  # rows, columns, events, share of ones in a rare column, size
+    "500 rows": (500, 4, 900, 0.2, 1.0),
+    "2,000 rows": (2000, 4, 3600, 0.1, 3.0),
+    "2,000 rows, few events": (2000, 4, 150, 0.1, 0.5),
+    "2,000 rows, like Poisson counts": (2000, 4, 3600, 0.1, 1000.0),
+    "20,000 rows": (20_000, 6, 36_000, 0.1, 1.5),
+    "20,000 rows, very spread": (20_000, 6, 36_000, 0.1, 0.3),
+    "100,000 rows": (100_000, 9, 180_000, 0.03, 20.0),
+    "1,000,000 rows": (1_000_000, 6, 1_800_000, 0.03, 2.0),
+}
+GROUPED = {"2,000 rows in 40 groups": (2000, 40, 1.5), "10,000 rows in 1,000 groups": (10_000, 1000, 3.0)}
+DRAWS, SBC_ROWS = 99, 150
+
+
+class Truth:
+    """The posterior of coefficients and log size of all rows, shape (N, D), counts and offsets, by weighed points."""
+
+    def __init__(self, X: FloatArray, y: FloatArray, offset: FloatArray) -> None:
+        self.X, self.y, self.offset = X, y, offset
+        self.counts, self.times = np.unique(y, return_counts=True)
+        D = X.shape[1]
+        start = np.zeros(D + 1)
+        start[0] = math.log(y.mean()) - offset.mean()
+        found = optimize.minimize(self.loss, start, jac=True, method="BFGS", options={"gtol": 1e-4 * len(y) ** 0.5})
+        step, around = 1e-4, np.empty((D + 1, D + 1))
+        for d in range(D + 1):
+            move = step * np.eye(D + 1)[d]
+            around[d] = (self.loss(found.x + move)[1] - self.loss(found.x - move)[1]) / (2.0 * step)
+        center, root = found.x, np.linalg.cholesky(np.linalg.inv(0.5 * (around + around.T)))
+        rng = np.random.default_rng(3)
+        for n in (min(each, int(MOST / len(y)) // 2 * 2) for each in ROUNDS):  # proposals by the points before
+            z = rng.standard_normal((n // 2, D + 1)) * np.sqrt(DF / rng.chisquare(DF, (n // 2, 1)))
+            z = np.vstack([z, -z])
+            self.points = center + z @ root.T
+            logs = self.log_density(self.points) + 0.5 * (DF + D + 1) * np.log1p((z**2).sum(axis=1) / DF)
+            self.weights = np.exp(logs - logs.max())
+            self.weights /= self.weights.sum()
+            center = self.weights @ self.points
+            root = np.linalg.cholesky((self.weights * (self.points - center).T) @ (self.points - center))
+        self.effective = 1.0 / float(self.weights @ self.weights)
+        self.mean = center
+        self.sd = np.sqrt(self.weights @ (self.points - center) ** 2)
+
+    def loss(self, point: FloatArray) -> tuple[float, FloatArray]:
+        """Return minus the log density at a point, and its gradient."""
+        beta, theta = point[:-1], point[-1]
+        r, eta = math.exp(theta), self.offset + self.X @ beta
+        t = np.exp(eta)
+        rises = special.gammaln(self.counts + r) - special.gammaln(r)
+        slopes = special.digamma(self.counts + r) - special.digamma(r)
+        value = float(self.times @ rises + self.y @ (eta - np.log(r + t)) - r * np.log1p(t / r).sum())
+        score = r * (self.y - t) / (r + t)
+        of_size = r * float(self.times @ slopes - (np.log1p(t / r) + (self.y - t) / (r + t)).sum())
+        value -= 0.5 * float(beta @ beta) / PRIOR_SD**2 + 0.5 * theta**2 / SIZE_SD**2
+        gradient = np.append(self.X.T @ score - beta / PRIOR_SD**2, of_size - theta / SIZE_SD**2)
+        return -value, -gradient
+
+    def log_density(self, points: FloatArray) -> FloatArray:
+        """Return the log density at points, shape (S,)."""
+        theta = points[:, -1]
+        r = np.exp(theta)
+        values = -0.5 * (points[:, :-1] ** 2).sum(axis=1) / PRIOR_SD**2 - 0.5 * theta**2 / SIZE_SD**2
+        for count, times in zip(self.counts, self.times, strict=True):
+            values += times * (special.gammaln(count + r) - special.gammaln(r))
+        step = max(1, 20_000_000 // len(points))
+        for start in range(0, len(self.y), step):
+            part = slice(start, start + step)
+            eta = self.X[part] @ points[:, :-1].T + self.offset[part, None] - theta
+            whole = np.logaddexp(0.0, eta)
+            values += self.y[part] @ (eta - whole) - r * whole.sum(axis=0)
+        return values
+
+
+def fitted(rows: pd.DataFrame, formula: str, offset: str | None, family: str, prior: object) -> bc.Fit:
+    """Return the fit."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return bc.fit(formula, rows, family=family, offset=offset, prior=prior, draws=4000, random_state=1, **QUIET)
+
+
+def errors(draws: FloatArray, mean: FloatArray, sd: FloatArray) -> dict[str, float]:
+    """Return the errors of draws of coefficients and, last, log size, shape (S, D + 1)."""
+    gaps, ratios = np.abs(draws.mean(axis=0) - mean) / sd, draws.std(axis=0) / sd - 1.0
+    return {
+        "log size: mean (sd)": gaps[-1],
+        "log size: sd": ratios[-1],
+        "coefficients: mean (sd)": gaps[:-1].max(),
+        "coefficients: sd": np.abs(ratios[:-1]).max(),
+    }
+
+
+def compared(name: str) -> dict:
+    """Return the figures of one set."""
+    if name == "nmes1988":
+        told = published(name)
+        core = bc.all_rows(**told, family="poisson", **QUIET)
+        X, y = core.X[core.y < 0], told["data"][told["formula"].partition(" ~ ")[0]].to_numpy(float)
+        offset = np.zeros(len(y))
+    else:
+        *shape, size = SETS[name]
+        told = made_counts(*shape, size)
+        X, y, offset = told["data"], np.asarray(told["y"], dtype=float), told["offset"]
+        X = np.column_stack([np.ones(len(y)), (X - X.mean(axis=0)) / X.std(axis=0)])
+    rows = pd.DataFrame(X[:, 1:], columns=[f"x{k}" for k in range(1, X.shape[1])]).assign(y=y, o=offset)
+    formula = "y ~ " + " + ".join(name for name in rows.columns if name[0] == "x")
+    prior, seconds = bc.priors.Normal(0.0, PRIOR_SD), {"found": math.inf, "given": math.inf}
+    beside = "o" if offset.any() else None
+    for _ in range(3):
+        start = time.process_time()
+        fit = fitted(rows, formula, beside, "negative_binomial", prior)
+        seconds["found"] = min(seconds["found"], time.process_time() - start)
+        known = fit.coreset.family
+        start = time.process_time()
+        fitted(rows, formula, beside, known, prior)
+        seconds["given"] = min(seconds["given"], time.process_time() - start)
+    truth, posterior = Truth(X, y, offset), fit.idata.posterior
+    coef = posterior["coef"].values.reshape(-1, X.shape[1])
+    draws = np.column_stack([coef, np.log(posterior["size"].values.ravel())])
+
+    row = {"set": name, "N": len(y), "size": float(np.exp(truth.mean[-1])), "sd of log size": truth.sd[-1]}
+    row |= {**errors(draws, truth.mean, truth.sd), "level": fit.level, "effective": round(truth.effective)}
+    return {**row, "fits": fit.story[-1].why.split(" ")[0], "cost": seconds["found"] / seconds["given"]}
+
+
+def grouped(name: str) -> dict:
+    """Return the figures of a random intercept, beside NUTS on all rows."""
+    import pymc as pm
+
+    n, G, size = GROUPED[name]
+    rng = np.random.default_rng(G)
+    code, x = rng.integers(0, G, n), rng.standard_normal(n)
+    x = (x - x.mean()) / x.std()
+    mean = np.exp(0.5 + 0.4 * x + 0.6 * rng.standard_normal(G)[code])
+    y = rng.poisson(mean * rng.gamma(size, 1.0 / size, n))
+    rows = pd.DataFrame({"x": x, "g": code, "y": y})
+    fit = fitted(rows, "y ~ x + (1 | g)", None, "negative_binomial", bc.priors.Normal(0.0, PRIOR_SD))
+    with pm.Model():
+        beta = pm.Normal("beta", 0.0, PRIOR_SD, shape=2)
+        log_size = pm.Normal("log_size", 0.0, SIZE_SD)
+        sigma = pm.HalfStudentT("sigma", nu=3, sigma=2.5)
+        z = pm.Normal("z", shape=G)
+        pm.NegativeBinomial(
+            "y", mu=pm.math.exp(beta[0] + beta[1] * x + sigma * z[code]), alpha=pm.math.exp(log_size), observed=y
+        )
+        idata = pm.sample(2000, tune=1500, chains=4, cores=1, random_seed=1, target_accept=0.9, progressbar=False)
+    whole, own = idata.posterior, fit.idata.posterior
+    effects = whole["sigma"].values.ravel()[:, None] * whole["z"].values.reshape(-1, G)
+    levels = own["g"].values
+    known = own["u_g"].values.reshape(-1, len(levels))
+    gap = (known.mean(axis=0) - effects.mean(axis=0)[levels]) / effects.std(axis=0)[levels]
+
+    def stacked(posterior: object, beta: str, sigma: str, log_size: FloatArray) -> FloatArray:
+        flat = posterior[beta].values.reshape(-1, 2)
+        return np.column_stack([flat, np.log(posterior[sigma].values.ravel()), log_size])
+
+    truth = stacked(whole, "beta", "sigma", whole["log_size"].values.ravel())
+    draws = stacked(own, "coef", "sigma_g", np.log(own["size"].values.ravel()))
+    found = errors(draws, truth.mean(axis=0), truth.std(axis=0))
+    return {"set": name, "size": size, **found, "effects: mean (sd)": float(np.abs(gap).max()), "level": fit.level}
+
+
+def ranks(seed: int) -> FloatArray:
+    """Return the ranks of coefficients and log size, and that of 1.5 times the size, for one data set."""
+    rng = np.random.default_rng([seed, 61])
+    beta, log_size = 0.7 * rng.standard_normal(3), SIZE_SD * rng.standard_normal()
+    X = rng.standard_normal((SBC_ROWS, 2))
+    X -= X.mean(axis=0)
+    r = math.exp(log_size)
+    y = rng.poisson(np.exp(beta[0] + X @ beta[1:]) * np.maximum(rng.gamma(r, 1.0 / r, SBC_ROWS), 1e-300))
+    rows = pd.DataFrame(X, columns=["x1", "x2"]).assign(y=y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        prior = bc.priors.Normal(0.0, 0.7)
+        fit = bc.fit("y ~ x1 + x2", rows, family="negative_binomial", prior=prior, random_state=seed, **QUIET)
+    posterior = fit.idata.posterior
+    coef, size = posterior["coef"].values.reshape(-1, 3), np.log(posterior["size"].values.ravel())
+    draws = np.column_stack([coef, size, size])
+    kept = draws[np.linspace(0, len(draws) - 1, DRAWS).round().astype(int)]
+    return rank(kept, np.append(beta, [log_size, log_size + math.log(1.5)]))
+
+
+@command("unknown_size", sets=[*SETS, "nmes1988"])
+def main(trials: int = 200, only: Sequence[str] = ()) -> None:
+    """Write the tables."""
+    names = list(only) or [*SETS, "nmes1988"]
+    found = []
+    for name in names:
+        found.append(compared(name))
+        print(found[-1], flush=True)
+    if only:
+        return
+    publish("unknown_size", found)
+    publish("unknown_size_groups", [grouped(name) for name in GROUPED])
+    told = np.array([ranks(seed) for seed in range(trials)])
+    quantities = ("intercept", "x1", "x2", "log size", "control: 1.5 times the size")
+    publish(
+        "unknown_size_sbc",
+        [{"quantity": name, "sets": trials, "p_value": p_value(told[:, k])} for k, name in enumerate(quantities)],
+    )
