@@ -29,7 +29,7 @@ from bayescore.limits import (
     MIN_NUMBER_LEVELS,
     MIN_NUMBER_SHARE,
 )
-from bayescore.text import listed
+from bayescore.text import listed, see
 from bayescore.types import FloatArray, Parts
 from bayescore.validation import DataError, OneOnlyError, RowError, warn
 
@@ -80,19 +80,25 @@ def codes(column: pa.Array, name: str, levels: Sequence[Any], start: int) -> Flo
     return coded
 
 
-def check_few(name: str, n_levels: int, limit: int) -> None:
-    """Raise if a factor has too many levels."""
+def check_few(name: str, column: str, n_levels: int, limit: int) -> None:
+    """Raise if a factor, by its `name` in messages and the name of its column, has too many levels."""
     if n_levels > limit:
         raise DataError(
-            f"{name} has more than {limit} levels; so many want effects from one prior: name it as groups, or "
-            "write (1 | name) in a formula; else merge levels or drop it"
-            + ("" if limit >= 1000 else ", or name it in a formula if it is a factor")
+            f"{name} has more than {limit:,} levels, too many for a coefficient each: for effects from one prior write "
+            f"(1 | {_quoted(column)}) in place of it in the formula, or without one give groups={column!r}; else "
+            f"merge levels, or drop it{'' if limit >= 1000 else ', or name it in a formula if it is a factor'}"
+            f"{see('how-to/many-levels.md')}"
         )
 
 
-def check_levels(name: str, levels: Sequence[Any], limit: int) -> None:
+def _quoted(column: str) -> str:
+    """Return a column's name as a formula has it."""
+    return column if column.isidentifier() else f"`{column}`"
+
+
+def check_levels(name: str, column: str, levels: Sequence[Any], limit: int) -> None:
     """Raise unless a factor has at least two levels, and not too many."""
-    check_few(name, len(levels), limit)
+    check_few(name, column, len(levels), limit)
     if len(levels) < 2:
         what = f"one level only, {levels[0]!r}" if levels else "no entries"
         raise OneOnlyError(f"{name} has {what}; drop it")
@@ -188,7 +194,7 @@ def check_number_text(
     if text.dressed:
         reader = "pandas.to_numeric after .str.replace(r'[^0-9.eE-]', '', regex=True), or read it with thousands=','"
         commas = " with separators, percent or currency signs"
-    factor = f"C({name if name.isidentifier() else f'`{name}`'}) in a formula, or make it a categorical"
+    factor = f"C({_quoted(name)}) in a formula, or make it a categorical"
     many = limit is not None and text.n_levels > limit
     if text.others:
         missing = "" if text.comma else ", where errors='coerce' makes the other entries missing"
@@ -200,8 +206,8 @@ def check_number_text(
         )
     if many:
         raise DataError(
-            f"column {name!r} has more than {limit} levels, and all are numbers{commas}: turn it into numbers "
-            f"({reader}), or name it as groups, (1 | {name}) in a formula"
+            f"column {name!r} has more than {limit:,} levels, and all are numbers{commas}: turn it into numbers "
+            f"({reader}), or name it as groups, (1 | {_quoted(name)}) in a formula"
         )
     warn(
         f"column {name!r} is text, and all its {text.n_levels:,} levels are numbers{commas}: it is coded as a factor, "

@@ -92,8 +92,9 @@ class Learner:
             mixed = np.arange(start + 1, start + 1 + len(block), dtype=np.uint64) * _GOLDEN
             sample = [block.X[mixed <= np.uint64(self.threshold)]]
         levels = {key: np.unique(values[c.argument]) for key, c in calls.items() if c.function == "C"}
+        columns = {call.key: column for column, call in asked.codings}
         for key, values_of_key in levels.items():  # so that no more travel
-            check_few(key, len(values_of_key), MAX_LEVELS_NAMED)
+            check_few(key, columns[key], len(values_of_key), MAX_LEVELS_NAMED)
             if np.abs(values_of_key).max(initial=0.0) >= MAX_EXACT:
                 raise DataError(
                     f"{key} has levels of {MAX_EXACT} and more, which floats do not tell apart: turn them into text"
@@ -167,8 +168,9 @@ def learnt_design(by: Learner, learnt: Learnt | None) -> FormulaDesign:
     Scan.of(learnt.rows, names)  # refuses entries whose squares overflow
     asked = parsed(formula)
     call_of_key = {call.key: call for call in asked.calls}
+    columns = {call.key: column for column, call in asked.codings}
     for key, values in learnt.levels.items():
-        check_levels(key, values.tolist(), MAX_LEVELS_NAMED)
+        check_levels(key, columns[key], values.tolist(), MAX_LEVELS_NAMED)
     categories = {call_of_key[key].term: _whole(values) for key, values in learnt.levels.items()}
     calls = {key: _moments_state(call_of_key[key], learnt.moments[key], formula) for key in learnt.moments}
     calls |= {key: _bounds_state(call_of_key[key], *learnt.ranges[key]) for key in learnt.ranges}

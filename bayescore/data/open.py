@@ -91,7 +91,8 @@ def open_designed(
         check_groupings(dataset.design, dataset.source.n_rows, single=single)
     levels: Levels = getattr(dataset.rows, "levels", ())
     for name, levels_of_column in levels:
-        check_levels(f"column {name!r}", levels_of_column, MAX_LEVELS if formula is None else MAX_LEVELS_NAMED)
+        limit = MAX_LEVELS if formula is None else MAX_LEVELS_NAMED
+        check_levels(f"column {name!r}", name, levels_of_column, limit)
         if single and dataset.rereadable and not first:
             check_shared(f"column {name!r}", levels_of_column, dataset.source.n_rows)
     if formula is not None:

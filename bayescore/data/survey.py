@@ -144,7 +144,7 @@ def merged(parts: Iterable[Survey], groups: Iterable[str] = ()) -> Survey:
             else:
                 if len(distinct.values) > MAX_LEVELS_NAMED and not distinct.factor:
                     check_number_text(name, distinct.values, limit=MAX_LEVELS_NAMED)
-                check_few(f"column {name!r}", len(distinct.values), MAX_LEVELS_NAMED)
+                check_few(f"column {name!r}", name, len(distinct.values), MAX_LEVELS_NAMED)
         if len(total.labels.values) == MANY:
             break
     return total

@@ -74,7 +74,7 @@ def test_an_unknown_level_is_named_with_its_column_and_row():
 
 
 def test_columns_that_are_no_factors_are_refused():
-    with pytest.raises(DataError, match=r"'f' has more than 2000 levels.*name it as groups"):
+    with pytest.raises(DataError, match=r"'f' has more than 2,000 levels.*name it as groups, \(1 \| f\)"):
         merged([Survey(levels={"f": DistinctValues.of(str(i) for i in range(MAX_LEVELS_NAMED + 1))})])
     with pytest.raises(DataError, match="'f' mixes numbers and text"):
         DistinctValues.of([1, "a"]).levels("f")

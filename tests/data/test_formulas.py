@@ -227,7 +227,7 @@ WRONG = {
     "learnt of it": ("clicked ~ center(log(visits))", ROWS, {}, r"'log\(visits\)' is -inf in row 7, though"),
     "one level": ("clicked ~ age + region", ROWS[ROWS.region == "north"], {}, "'region' has one level only, 'north'"),
     "one level of numbers": ("clicked ~ C(one)", ROWS.assign(one=1), {}, r"C\(one\) has one level only, 1"),
-    "many levels": ("clicked ~ C(n)", pd.concat([ROWS] * 4).assign(n=range(2400)), {}, r"C\(n\) has more than 2000"),
+    "many levels": ("clicked ~ C(n)", pd.concat([ROWS] * 4).assign(n=range(2400)), {}, r"C\(n\) has more than 2,000"),
     "a constant to scale": ("clicked ~ scale(one)", ROWS.assign(one=2.5), {}, "divides by 0, for one is constant"),
     "a missing number": ("clicked ~ I(age > 30)", ROWS.assign(age=ROWS.age.where(ROWS.index != 7)), {}, "nan in row 7"),
     "missing text": ("clicked ~ region", ROWS.assign(region=ROWS.region.where(ROWS.index != 7)), {}, "nan in row 7"),
@@ -297,12 +297,31 @@ def test_missing_text_without_a_formula_is_told_with_its_row():
 def test_identifiers_are_no_factors():
     rows = ROWS.assign(user=[f"u{i % 201}" for i in range(len(ROWS))])
     with pytest.raises(
-        DataError, match=r"column 'user' has more than 200 levels.*name it as groups.*name it in a formula"
+        DataError, match=r"column 'user' has more than 200 levels.*give groups='user'.*name it in a formula"
     ):
         bc.all_rows(rows, label="clicked", progressbar=False)
     assert full(rows, "clicked ~ user").n_features == 201
     with pytest.raises(DataError, match=r"not numeric: 'day' \(timestamp"):
         bc.all_rows(ROWS.assign(day=pd.Timestamp("2020-01-01")), label="clicked", progressbar=False)
+
+
+@pytest.mark.parametrize(("name", "term"), [("user", "user"), ("my user", "`my user`")])
+@pytest.mark.parametrize("kind", ["text", "C(numbers)"])
+def test_thousands_of_levels_are_refused_with_a_term_that_works(name, term, kind, tmp_path):
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"x": rng.normal(size=4200), "y": rng.integers(0, 2, 4200), name: np.arange(4200) % 2100})
+    factor = f"C({term})"
+    if kind == "text":
+        rows[name], factor = [f"u{code}" for code in rows[name]], term
+    rows.to_parquet(tmp_path / "rows.parquet", row_group_size=300)
+    for data in (rows, tmp_path / "rows.parquet"):
+        with pytest.raises(DataError, match=r"more than 2,000 levels, too many .*many-levels\.md") as error:
+            bc.all_rows(data, formula=f"y ~ x + {factor}", progressbar=False)
+        text = str(error.value)
+        assert text.startswith(f"column {name!r}" if kind == "text" else "C(")
+        remedy = text.split("write ")[1].split(" in place")[0]
+        assert remedy == f"(1 | {term})"
+        assert len(bc.all_rows(data, formula=f"y ~ x + {remedy}", progressbar=False).groups[0]) == 2100
 
 
 # --- rows of a design by hand ---------------------------------------------------------------------------------
