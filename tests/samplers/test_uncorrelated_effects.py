@@ -74,6 +74,26 @@ def test_a_factor_has_all_its_effects_and_says_which_are_correlated(terms, tmp_p
     assert Grouping.from_dict(grouping.to_dict()) == grouping
 
 
+WRITTEN_OUT = {
+    "(1 + x || g)": "(1 | g) + (0 + x | g)",
+    "(1 + x || g) + (0 + z || g)": "(1 | g) + (0 + x | g) + (0 + z | g)",
+    "(1 + kind || g)": "(1 | g) + (0 + kind | g)",
+    "(1 + x || g) + (1 | h)": "(1 | g) + (1 | h) + (0 + x | g)",
+}
+
+
+@pytest.mark.parametrize("terms", WRITTEN_OUT)
+def test_two_bars_are_several_terms_written_out(terms):
+    one, other = (core_of(each) for each in (terms, WRITTEN_OUT[terms]))
+    assert one.groups == other.groups
+    np.testing.assert_array_equal(one.X, other.X)
+    options = {"sampler": "joint", "draws": 25, "tune": 40, "chains": 1, "random_seed": 3, **QUIET}
+    drawn = [bc.sample(core, **options)["posterior"] for core in (one, other)]
+    assert drawn[0].equals(drawn[1])
+    apart = bc.sample(core_of(terms.replace("||", "|", 1)), **options)["posterior"]  # the control: correlated effects
+    assert not apart["sigma_g"].equals(drawn[0]["sigma_g"])
+
+
 def test_group_terms_are_written_as_in_a_formula():
     grouping = Grouping("g", (0, 1), ("1", "x", "z"), blocks=(2, 1))
     assert terms_text([grouping]) == "(1 + x | g), (0 + z | g)"
@@ -422,6 +442,60 @@ def test_every_verb_answers(family, tmp_path):
     fit.report(tmp_path / "page.html")
     assert "sigma_g[x]" in (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "log sigma_g[x]" in bc.compare_posteriors({"again": again}, fit).coordinates.to_csv()
+
+
+SEVERAL = {  # terms of one factor: names of their parameters, and the correlated effects
+    "(1 + x | g) + (0 + z | g)": (["sigma_g[1]", "sigma_g[x]", "sigma_g[z]", "rho_g[1,x]"], (0, 1)),
+    "(1 | g) + (0 + kind | g)": (
+        ["sigma_g[1]", "sigma_g[kind[a]]", "sigma_g[kind[b]]", "rho_g[kind[a],kind[b]]"],
+        (1, 2),
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("terms", SEVERAL)
+def test_several_terms_of_a_factor_have_every_source_and_verb(terms, tmp_path):
+    names, (i, j) = SEVERAL[terms]
+    rows, formula = made(400), f"bought ~ x + z + kind + {terms}"
+    options = {"draws": 100, "tune": 200, "random_state": 1, **QUIET}
+    fit = bc.fit(formula, rows, **options)
+    table = fit.summary()
+    assert [name for name in table.index if "_g" in name] == names
+    prior = fit.prior_summary()
+    assert [name for name in prior.index if "_g" in name] == [*names[:3], "rho_g"]
+    rows.to_parquet(tmp_path / "rows.parquet", row_group_size=90)
+    frame = pytest.importorskip("dask.dataframe").from_pandas(rows, npartitions=3)
+    for data in (tmp_path / "rows.parquet", frame):  # the draws follow from the coreset
+        core = bc.build_coreset(data, formula=formula, standardize=True, random_state=fit.coreset.random_state, **QUIET)
+        assert core.groups == fit.coreset.groups
+        np.testing.assert_allclose(core.X, fit.coreset.X, atol=1e-12)
+        np.testing.assert_array_equal(core.group, fit.coreset.group)
+    assert bc.certify(fit.idata, fit.coreset, rows, progressbar=False).level == "certified"
+
+    new, posterior, design = rows.head(6).assign(g=99), fit._used["posterior"], fit.coreset.design
+    sd, rho = (posterior[name].values for name in ("sigma_g", "rho_g"))
+    S = np.einsum("csq,qr->csqr", sd**2, np.eye(3))
+    S[..., i, j] = S[..., j, i] = rho[..., 0] * sd[..., i] * sd[..., j]
+    z, X = multipliers(design.transform(new), design, fit.coreset.groups[0]), design.transform(new)
+    b = np.sqrt(np.einsum("nq,csqr,nr->csn", z, S, z))
+    nodes, weights = np.polynomial.hermite_e.hermegauss(99)
+    eta = (posterior["beta"].values @ X.T)[..., None] + b[..., None] * nodes
+    expected = (weights / np.sqrt(2.0 * np.pi) / (1.0 + np.exp(-eta))).sum(axis=-1).mean(axis=(0, 1))
+    np.testing.assert_allclose(fit.predict(new, new_groups="average")["mean"], expected, rtol=1e-5)
+    sampled = fit.predict(new, random_state=2)
+    assert (sampled["sd"].to_numpy() > 1.5 * fit.predict(rows.head(6))["sd"].to_numpy()).all()
+
+    fit.save(tmp_path / "model")
+    again = bc.read_fit(tmp_path / "model", rows)
+    np.testing.assert_allclose(again.predict(rows[:9])["mean"], fit.predict(rows[:9])["mean"])
+    more = again.update(made(100, n_groups=8, seed=5))
+    assert more.coreset.groups[0].blocks == fit.coreset.groups[0].blocks
+    assert more.coreset.groups[0].levels == tuple(range(8))
+    assert [name for name in more.summary().index if "_g" in name] == names
+    more.report(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert all(name in page for name in names)
 
 
 def earlier(design):
