@@ -111,6 +111,8 @@ def parser() -> argparse.ArgumentParser:
     _add_roles(p)
     p.add_argument("--cluster", help="column of clusters of dependent rows, for a cluster-robust spread")
     p.add_argument("--strata", help="column of the strata that the clusters were drawn from")
+    lonely = "what a stratum of one cluster adds to the spread, or raise: an error (default: %(default)s)"
+    p.add_argument("--lonely", default="raise", choices=("raise", "adjust", "average"), help=lonely)
     p.add_argument("--domain", help="column of True and False: fit these rows of a survey; all clusters count")
     p.add_argument("--family", default="logistic", help=f"{families} (default: %(default)s)")
     p.add_argument("--prior", help="prior in units of the columns, or by name (default: by their sds)")
@@ -436,7 +438,7 @@ def fit(args: argparse.Namespace, console: Console) -> None:
         raise ValueError("the formula is missing: give label and terms, 'clicked ~ age', after the rows, or --label")
     prior = None if args.prior is None else parse_priors(args.prior)
     settings = {"prior": prior, **parse_group_prior(args.group_prior), **_roles(args)}
-    roles = ("positive", "max_seconds", "family", "cluster", "strata", "domain")
+    roles = ("positive", "max_seconds", "family", "cluster", "strata", "lonely", "domain")
     options = ("sampler", "draws", "tune", "chains", "method", "size")
     settings |= {name: getattr(args, name) for name in (*roles, *options)}
     rows = [own for own in (args.formula, args.rows) if own is not None]

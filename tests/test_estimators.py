@@ -101,7 +101,8 @@ def test_works_in_pipelines_and_searches(rows: tuple[pd.DataFrame, np.ndarray]) 
 def test_settings_are_those_of_fit() -> None:
     """All options of `fit` but the roles of columns and what goes with them, by the same names and defaults."""
     of_rows = (
-        "data label weights offset trials exposure groups cluster strata domain positive missing imputed intercept"
+        "data label weights offset trials exposure groups cluster strata lonely domain positive missing imputed "
+        "intercept"
     )
     left_out = {*of_rows.split(), "family", "random_seed", "progressbar"}
     options = {name: each.default for name, each in inspect.signature(bc.fit).parameters.items()}

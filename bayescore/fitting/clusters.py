@@ -13,9 +13,10 @@ c in stratum h,
 
 l'_n the derivative of a row's log-likelihood by its predictor, g the score of all rows, f_c / f the cluster's share of
 their curvatures, so that to first order the sums are those at the likelihood's maximum, and G_h the clusters of the
-stratum. From one sample of clusters to another the estimate varies by the sandwich F^{-1} J F^{-1}, F the curvature of
-the rows' log-likelihood at t. The likelihood is given that covariance in place of F^{-1}. The prior, with its gradient
-and its curvature P at t, stays as it is:
+stratum. A stratum of one cluster has no such term, and `LONELY` are the ways to replace it. From one sample of clusters
+to another the estimate varies by the sandwich F^{-1} J F^{-1}, F the curvature of the rows' log-likelihood at t. The
+likelihood is given that covariance in place of F^{-1}. The prior, with its gradient and its curvature P at t, stays as
+it is:
 
 .. math:: V = (F J^{-1} F + P)^{-1}, \qquad m = t + V (F J^{-1} g + \nabla \log \pi_0(t)).
 
@@ -71,12 +72,16 @@ from bayescore.models.row_kernels import derivatives_of
 from bayescore.priors import Prior
 from bayescore.progress import say
 from bayescore.samplers.posterior import Posterior
-from bayescore.text import counted, listed
+from bayescore.text import counted, listed, see
 from bayescore.types import FloatArray, IntArray, WeightedData
-from bayescore.validation import DataError, warn
+from bayescore.validation import DataError, check_choice, warn
 
 if TYPE_CHECKING:
     from bayescore.fitting.result import Fit
+
+LONELY = ("raise", "adjust", "average")
+"""What a stratum of one cluster adds to J, as R's ``survey.lonely.psu`` has it: it is an error; u u', u about the mean
+of all clusters, which is 0; or the mean of what other strata add, those that have rows in the fit."""
 
 _NONE = np.iinfo(np.int64).max
 _LEAST = 1e-10  # ratio of variances of combinations of coefficients, below which the rest is rounding
@@ -109,6 +114,7 @@ class ClusterSums:
     scores: FloatArray  # 0 of clusters whose rows are all left out
     strata: IntArray  # from 0 on, shape (G,)
     single: bool  # whether every cluster is one row
+    lonely: str = "raise"  # one of `LONELY`
 
     @property
     def sizes(self) -> IntArray:
@@ -117,17 +123,35 @@ class ClusterSums:
 
     @property
     def freedom(self) -> int:
-        """Clusters less strata: the rank that J has at most."""
-        return int((self.sizes - (self.sizes > 0)).sum())
+        """Clusters less the means that their scores are centred at: the rank that J has at most."""
+        return len(self.scores) - n_means(self.sizes, self.lonely)
 
     def variance(self) -> FloatArray:
-        """Return J, shape (D, D)."""
-        sizes = np.maximum(self.sizes, 2).astype(np.float64)  # of strata without clusters
-        means = np.zeros((len(sizes), self.scores.shape[1]))
-        np.add.at(means, self.strata, self.scores)
-        apart = self.scores - (means / sizes[:, None])[self.strata]
-        apart *= np.sqrt(sizes / (sizes - 1.0))[self.strata, None]
+        """Return J, shape (D, D); raise if strata of one cluster take the average of others, and there are none."""
+        several, sizes = self.sizes > 1, np.maximum(self.sizes, 2)
+        sums = np.zeros((len(sizes), self.scores.shape[1]))
+        np.add.at(sums, self.strata, self.scores)
+        means = np.where(several[:, None], sums / sizes[:, None], 0.0)  # the mean of all clusters is 0
+        factors = np.where(several, sizes / (sizes - 1.0), float(self.lonely == "adjust"))
+        if self.lonely == "average":
+            with_rows = np.bincount(self.strata, self.scores.any(axis=1)) > 0.0
+            if not (with_rows & several).any():
+                raise DataError(
+                    "lonely='average' is the average over strata of several clusters, and all rows of the fit are in "
+                    "strata of one: give lonely='adjust', or leave strata out"
+                )
+            factors *= with_rows.sum() / (with_rows & several).sum()
+        apart = self.scores - means[self.strata]
+        apart *= np.sqrt(factors)[self.strata, None]
         return np.asarray(apart.T @ apart)
+
+
+def n_means(sizes: IntArray, lonely: str) -> int:
+    """Return the number of means that scores of clusters are centred at, given the numbers of clusters by stratum.
+
+    With "adjust" these are the means of strata of several clusters; without such a stratum, the mean of all clusters.
+    """
+    return max(int((sizes > 1).sum()), 1) if lonely == "adjust" else int((sizes > 0).sum())
 
 
 def cluster_sums(
@@ -136,6 +160,8 @@ def cluster_sums(
     point: FloatArray,
     levels: tuple[tuple[Any, ...], ...],
     everyone: Dataset | None = None,
+    *,
+    lonely: str = "raise",
 ) -> ClusterSums:
     """Return the sums of rows whose groups are a cluster, and perhaps a stratum, of these `levels`; one pass.
 
@@ -144,7 +170,7 @@ def cluster_sums(
     Raises
     ------
     DataError
-        If a cluster is in two strata, a stratum has one cluster, or there is one cluster only.
+        If a cluster is in two strata, there is one cluster only, or a stratum has one and `lonely` is "raise".
     """
     G, D = len(levels[0]), len(point)
     terms, weight, sums = no_terms(D), 0.0, np.zeros((G, D + 1))
@@ -154,11 +180,11 @@ def cluster_sums(
         sums[one.ends.found] += one.sums
         _join(ends, one.ends)
     check_finite(dataset, terms.precision)
-    there, strata = _strata(levels, ends)
+    there, strata = _strata(levels, ends, lonely)
     single = bool((ends.least[there, 0] == ends.most[there, 0]).all())
     share = sums[there, D] / sums[there, D].sum()
     scores = sums[there, :D] - share[:, None] * terms.gradient
-    return ClusterSums(terms, weight, scores, strata, single)
+    return ClusterSums(terms, weight, scores, strata, single, lonely)
 
 
 def _all_ends(dataset: Dataset, n_clusters: int) -> _Ends:
@@ -216,8 +242,11 @@ def _of_block(point: FloatArray, family: Family, n_clusters: int, start: int, bl
     return _ClusterBlock(likelihood_terms(point, block, family), float(block.weights.sum()), ends, sums)
 
 
-def _strata(levels: tuple[tuple[Any, ...], ...], ends: _Ends) -> tuple[IntArray, IntArray]:
-    """Return the clusters that have rows and their strata; raise unless each lies in one, and each has two clusters."""
+def _strata(levels: tuple[tuple[Any, ...], ...], ends: _Ends, lonely: str) -> tuple[IntArray, IntArray]:
+    """Return the clusters that have rows and their strata; raise unless each lies in one, and each has two clusters.
+
+    A stratum of one cluster raises if `lonely` is "raise".
+    """
     there = np.flatnonzero(ends.most[:, 0] >= 0)
     least, most = ends.least[there, 1], ends.most[there, 1]
     check_several([levels[0][place] for place in there])
@@ -230,11 +259,12 @@ def _strata(levels: tuple[tuple[Any, ...], ...], ends: _Ends) -> tuple[IntArray,
             "cluster a column that has both, else strata a column that is constant within clusters"
         )
     sizes = np.bincount(least)
-    if (lonely := np.flatnonzero(sizes == 1)).size and len(levels) > 1:
+    if lonely == "raise" and len(levels) > 1 and (single := np.flatnonzero(sizes == 1)).size:
         raise DataError(
-            f"the stratum {levels[1][lonely[0]]!r} has one cluster, {levels[0][there[least == lonely[0]][0]]!r}, and "
-            f"{len(lonely):,} of {int((sizes > 0).sum()):,} strata have one: one cluster does not show how clusters of "
-            "a stratum differ; join it with a stratum that is like it, or leave strata out"
+            f"the stratum {levels[1][single[0]]!r} has one cluster, {levels[0][there[least == single[0]][0]]!r}, and "
+            f"{len(single):,} of {int((sizes > 0).sum()):,} strata have one: one cluster does not show how clusters of "
+            "a stratum differ; join it with a stratum that is like it, or give lonely='adjust' or 'average'"
+            f"{see('how-to/survey.md#strata-of-one-cluster')}"
         )
     return there, least
 
@@ -248,13 +278,15 @@ def check_several(clusters: Sequence[Any]) -> None:
         )
 
 
-def check_freedom(n_clusters: int, n_strata: int, n_coefficients: int) -> None:
-    """Raise if clusters less strata are fewer than coefficients."""
-    if n_clusters - n_strata < n_coefficients:
+def check_freedom(sizes: IntArray, lonely: str, n_coefficients: int) -> None:
+    """Raise if clusters, which are `sizes` by stratum, less the means of their scores are fewer than coefficients."""
+    n_clusters, taken = int(sizes.sum()), n_means(sizes, lonely)
+    if n_clusters - taken < n_coefficients:
+        less = counted(taken, "mean") if lonely == "adjust" else counted(taken, "stratum", "strata")
         raise DataError(
-            f"{n_clusters:,} clusters less {counted(n_strata, 'stratum', 'strata')} are fewer than the "
-            f"{n_coefficients} coefficients, so that some combinations of these would have no spread at all: name "
-            "smaller clusters, or fit fewer coefficients"
+            f"{n_clusters:,} clusters less {less} are fewer than the {n_coefficients} coefficients, so that some "
+            "combinations of these would have no spread at all: name smaller clusters, or fit fewer coefficients"
+            + (", or give lonely='adjust'" if lonely == "average" else "")
         )
 
 
@@ -266,7 +298,7 @@ def robust_map(point: FloatArray, sums: ClusterSums, prior: Prior) -> Transport:
     DataError
         If the rows do not determine the coefficients, clusters are too few, or the prior moves the mode too far.
     """
-    check_freedom(len(sums.scores), int((sums.sizes > 0).sum()), len(point))
+    check_freedom(sums.sizes, sums.lonely, len(point))
     L, prior_terms = factor_of_inverse(sums.terms.precision), prior_part(point, prior)  # F^-1 = L L'
     values, vectors = linalg.eigh(L.T @ sums.variance() @ L)
     if not values[0] > _LEAST * values[-1]:
@@ -353,8 +385,11 @@ class Labels:
         """Return what the spread is robust by."""
         names = ["" if isinstance(self.groups, dict) else f" of {name!r}" for name in self.groups]
         text = f"cluster-robust by {len(sums.scores):,} clusters{names[0]}"
-        strata = int((sums.sizes > 0).sum())
-        return text if len(names) == 1 else f"{text} in {counted(strata, 'stratum', 'strata')}{names[1]}"
+        if len(names) == 1:
+            return text
+        text = f"{text} in {counted(int((sums.sizes > 0).sum()), 'stratum', 'strata')}{names[1]}"
+        single = int((sums.sizes == 1).sum())
+        return f"{text}, {single:,} with one cluster (lonely={sums.lonely!r})" if single else text
 
     def check_weight(self, weight: float, core: Coreset) -> None:
         """Raise unless the rows that have labels are those of the fit."""
@@ -375,7 +410,7 @@ def check_curvature(prior: Prior | Mapping[str, Prior] | None, remedy: str) -> N
             )
 
 
-def check_labels(given: Given, cluster: Any, strata: Any, *, response: str) -> None:
+def check_labels(given: Given, cluster: Any, strata: Any, *, lonely: str, response: str) -> None:
     """Raise before any work if labels of clusters cannot be those of the rows of a fit that is to be made."""
     by = Labels.of(cluster, strata, given)
     groups = () if given.formula is None else parsed(given.formula).groups
@@ -397,14 +432,13 @@ def check_labels(given: Given, cluster: Any, strata: Any, *, response: str) -> N
             raise DataError(f"some rows miss a label of cluster or strata, and nothing else: {MISSING_HINT}")
         levels = tuple(each.levels for each in dataset.rows.design.groups)
         check_several(levels[0])
-        n_clusters, n_strata = len(levels[0]), 1
+        sizes = np.array([len(levels[0])])
         if strata is not None:
             everyone = everyone_of(given, dataset.rows, response, by.groups)
-            ends = _all_ends(everyone or Dataset(dataset.rows, progress=given.progressbar), n_clusters)
-            sizes = np.bincount(_strata(levels, ends)[1])
-            n_clusters, n_strata = int(sizes.sum()), int((sizes > 0).sum())
+            ends = _all_ends(everyone or Dataset(dataset.rows, progress=given.progressbar), len(levels[0]))
+            sizes = np.bincount(_strata(levels, ends, lonely)[1])
         added = given.formula is None and given.intercept
-        check_freedom(n_clusters, n_strata, len(dataset.design.names) + added)
+        check_freedom(sizes, lonely, len(dataset.design.names) + added)
 
 
 def weights_in_domain(data: Any, weights: Any, domain: Any) -> FloatArray | str:
@@ -443,6 +477,12 @@ def weights_in_domain(data: Any, weights: Any, domain: Any) -> FloatArray | str:
     return np.where(inside == 1.0, given, 0.0)
 
 
+def check_lonely(lonely: str, strata: Any) -> None:
+    """Raise unless `lonely` says what becomes of a stratum of one cluster, and there are strata."""
+    if check_choice(lonely, "lonely", LONELY) != "raise" and strata is None:
+        raise DataError(f"lonely={lonely!r} is for strata of one cluster, and strata is not given; leave lonely out")
+
+
 def refuse_strata(strata: Any) -> None:
     """Raise if strata are given without clusters."""
     if strata is not None:
@@ -457,7 +497,7 @@ def of_groups(terms: str) -> str:
     )
 
 
-def cluster_robust(fit: "Fit", cluster: Any, strata: Any) -> tuple[Any, Step]:
+def cluster_robust(fit: "Fit", cluster: Any, strata: Any, lonely: str) -> tuple[Any, Step]:
     """Return draws with cluster-robust spread, and the step of the story, of a fit with the model's own spread."""
     begin, core, given, posterior = time.perf_counter(), fit.coreset, fit._rows_of_data, fit._posterior()
     if core.groups:
@@ -476,7 +516,7 @@ def cluster_robust(fit: "Fit", cluster: Any, strata: Any) -> tuple[Any, Step]:
         if posterior.sd_prior is not None:  # so that F^-1 is the covariance of the draws, the noise's sd averaged over
             assert posterior.size is not None
             family = Gaussian(float(np.sqrt((posterior.size**2).mean())))
-        sums = cluster_sums(dataset, family, point, levels, everyone)
+        sums = cluster_sums(dataset, family, point, levels, everyone, lonely=lonely)
         by.check_weight(sums.weight, core)
         transport = robust_map(point, sums, prior)
         text = by.text(sums)

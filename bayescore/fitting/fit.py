@@ -29,7 +29,7 @@ from bayescore.data.source import Source
 from bayescore.data.tables import is_table
 from bayescore.families import Family
 from bayescore.families.family import Sized, check_family
-from bayescore.fitting.clusters import check_curvature, check_labels, weights_in_domain
+from bayescore.fitting.clusters import check_curvature, check_labels, check_lonely, weights_in_domain
 from bayescore.fitting.prior import check_priors
 from bayescore.fitting.result import Fit, fit_of_route
 from bayescore.fitting.route import FitOptions, Given, Route, Step, badness
@@ -59,6 +59,7 @@ def fit(
     groups: Any = None,
     cluster: Any = None,
     strata: Any = None,
+    lonely: str = "raise",
     domain: Any = None,
     positive: Any = None,
     missing: str = "raise",
@@ -117,6 +118,8 @@ def fit(
         Clusters of rows that depend on each other, and strata that these were drawn from: the spread of the draws is
         cluster-robust, as `Fit.cluster_robust` makes it of a fit. An error of that last step, or an interrupt, has the
         finished fit as its attribute ``fit``.
+    lonely : {"raise", "adjust", "average"}
+        What becomes of strata of one cluster, as in `Fit.cluster_robust`: by default they are an error.
     domain : str or array, optional
         Rows that the coefficients are of, a column or an array of True and False or 1 and 0, of a survey with
         `cluster`. Others have weight 0, and their clusters count for the spread. Of files and Dask it is a column.
@@ -189,11 +192,12 @@ def fit(
         taken = {**roles, "cluster": cluster, "strata": strata, "domain": domain, "weights": weights}
         given["formula"] = spelled_out(given["formula"], given["data"], roles=taken)
     known = Given(**given, positive=positive, roles=roles, progressbar=progressbar)
+    check_lonely(lonely, strata)
     clustered = cluster is not None or strata is not None
     if clustered:
         check_priors(prior)
         check_curvature(prior, "give another")
-        check_labels(known, cluster, strata, response=_response(family))
+        check_labels(known, cluster, strata, lonely=lonely, response=_response(family))
     seed = one_seed(random_state, random_seed)
     beside: dict[str, Any] = {"group_prior": group_prior, "options": options}
     found = fit_given(known, family, prior, max_seconds=max_seconds, random_state=seed, **beside)
@@ -202,7 +206,7 @@ def fit(
     if not clustered:
         return found
     with _kept(lambda: found, "the fit, whose cluster_robust does not sample again"):
-        return found.cluster_robust(cluster, strata=strata)
+        return found.cluster_robust(cluster, strata=strata, lonely=lonely)
 
 
 def fit_given(

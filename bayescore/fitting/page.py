@@ -84,7 +84,8 @@ def fit_call(fit: "Fit") -> str:
     by_default = core.response != "labels" or list(core.classes) == sorted(core.classes)
     positive = None if by_default else core.classes[1]
     asked: dict[str, Any] = {"family": core._family_asked, "prior": fit.prior, **roles, "positive": positive}
-    for name, pattern in (("cluster", r"clusters of '(.*?)'"), ("strata", r"strat(?:a|um) of '(.*?)'")):
+    patterns = {"cluster": r"clusters of '(.*?)'", "strata": r"strat(?:a|um) of '(.*?)'", "lonely": r"lonely='(.*?)'"}
+    for name, pattern in patterns.items():
         if found := re.search(pattern, fit.spread):
             asked[name] = found[1]
     if fit._is_pooled:

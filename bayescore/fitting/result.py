@@ -16,7 +16,7 @@ from bayescore.data.formula_design import formula_of
 from bayescore.diagnostics.averages import check_by
 from bayescore.diagnostics.loo import loo
 from bayescore.fitting import predictions, tables
-from bayescore.fitting.clusters import cluster_robust, refuse_strata
+from bayescore.fitting.clusters import check_lonely, cluster_robust, refuse_strata
 from bayescore.fitting.earlier import EarlierRows
 from bayescore.fitting.files import read_parts, save_fit
 from bayescore.fitting.overview import overview
@@ -1200,7 +1200,7 @@ class Fit:
         route.run()
         return fit_of_route(route)
 
-    def cluster_robust(self, cluster: Any, *, strata: Any = None) -> "Fit":
+    def cluster_robust(self, cluster: Any, *, strata: Any = None, lonely: str = "raise") -> "Fit":
         r"""Return the fit with draws whose spread is robust to rows of a cluster that depend on each other.
 
         The draws are moved by one affine map, so that their covariance under a prior that says little is the sandwich
@@ -1226,6 +1226,11 @@ class Fit:
             row of the data. None gives the fit with the model's own spread.
         strata : str or array, optional
             The strata that clusters were drawn from; each cluster lies in one.
+        lonely : {"raise", "adjust", "average"}
+            What a stratum of one cluster adds to J, as in R's option ``survey.lonely.psu``. By default it is an error.
+            "adjust" adds the square of its scores about the mean of all clusters, which is 0; "average" adds the mean
+            of what the other strata add that have rows in the fit. Clusters are counted in the whole design, not in
+            the domain.
 
         Returns
         -------
@@ -1237,8 +1242,8 @@ class Fit:
         ------
         DataError
             If the fit has group terms, or a prior without a curvature; if labels are missing, a cluster is in two
-            strata, a stratum has one cluster, clusters less strata are fewer than coefficients, or the rows are not
-            there.
+            strata, a stratum has one cluster and `lonely` does not say what it adds, clusters less strata are fewer
+            than coefficients, or the rows are not there.
 
         Warns
         -----
@@ -1265,11 +1270,12 @@ class Fit:
         >>> bool(robust.summary()["sd"]["size"] > 2.0 * fit.summary()["sd"]["size"])
         True
         """
+        check_lonely(lonely, strata)
         if cluster is None:
             refuse_strata(strata)
             return replace(self, _robust=None, story=tuple(step for step in self.story if step.what != "cluster"))
         model_fit = replace(self.cluster_robust(None), _given=self._rows_of_data)
-        robust, step = cluster_robust(model_fit, cluster, strata)
+        robust, step = cluster_robust(model_fit, cluster, strata, lonely)
         return replace(model_fit, _robust=robust, story=(*model_fit.story, step))
 
     def all_rows_posterior(

@@ -21,7 +21,7 @@ from bayescore.fitting.route import Given
 from bayescore.models.posterior import Derivatives
 from bayescore.validation import DataError
 from tests.fitting.printed import one_line
-from tests.published.survey_rows import CASES, rows_of
+from tests.published.survey_rows import CASES, LONELY_CASES, rows_of
 
 PUBLISHED = Path(__file__).resolve().parents[1] / "published"
 FLAT = bc.priors.Normal(0, 100)
@@ -70,10 +70,10 @@ def robust(fit):
     return fit.cluster_robust("school")
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [*CASES, *LONELY_CASES])
 @pytest.mark.filterwarnings("ignore:there are 13 clusters", "ignore:each cluster is one row")
 def test_standard_errors_are_those_of_svyglm_and_statsmodels(case, shared_data, maps):
-    told, rows = dict(CASES[case]), rows_of(case, shared_data(f"{case.partition(',')[0]}.parquet"))
+    told, rows = dict((CASES | LONELY_CASES)[case]), rows_of(case, shared_data(f"{case.partition(',')[0]}.parquet"))
     fit = bc.fit(told.pop("formula"), rows, prior=FLAT, **told, **QUIET)
     mode, covariance = in_units(fit.coreset, maps[0])
     sd, names = np.sqrt(np.diagonal(covariance)), [name.replace("[", "").rstrip("]") for name in fit.summary().index]
@@ -310,6 +310,108 @@ def test_a_domain_keeps_all_clusters_of_the_design(rows, maps, weights, strata):
     assert np.abs((in_units(alone.coreset, maps[-1])[1] - known) / np.outer(sd, sd)).max() > 0.02
 
 
+def lonely_strata(rows):
+    """Return ten strata: six have one school, three are regions, and one has schools from 40 on."""
+    alone = rows["school"].isin([0, 1, 3, 4, 5, 59])
+    return rows["region"].where(rows["school"] < 40, "far").mask(alone, "only " + rows["school"].astype(str))
+
+
+def with_lonely(scores, stratum, lonely):
+    """Return J by the formulas of R's survey (`onestrat`, `onestage`) of scores of clusters, written out."""
+    total, n_strata, n_several = np.zeros((3, 3)), 0, 0
+    for _, own in scores.groupby(stratum):
+        u = own.to_numpy()
+        n_strata += 1
+        if len(u) > 1:
+            total += len(u) / (len(u) - 1) * (u - u.mean(axis=0)).T @ (u - u.mean(axis=0))
+            n_several += 1
+        elif lonely == "adjust":
+            centred = u - scores.to_numpy().mean(axis=0)
+            total += centred.T @ centred
+    return total * n_strata / n_several if lonely == "average" else total
+
+
+@pytest.mark.filterwarnings("ignore:there are 28 clusters")
+@pytest.mark.parametrize("lonely", ["adjust", "average"])
+@pytest.mark.parametrize("inside", [False, True])
+def test_strata_of_one_cluster_add_what_rs_survey_lets_them(rows, maps, lonely, inside):
+    """In the domain "far" and two strata of one school have no rows, and are in no average."""
+    rows = rows.assign(area=lonely_strata(rows), part=inside_of(rows) | (not inside))
+    part = rows["part"].to_numpy()
+    beta, _ = by_hand(rows[part], np.ones(part.sum()), None)
+    X, y = np.column_stack([np.ones(len(rows)), rows[["size", "age"]]]), rows["passed"].to_numpy()
+    p = 1 / (1 + np.exp(-X @ beta))
+    F = np.linalg.inv(X.T @ (X * (part * p * (1 - p))[:, None]))
+    scores = pd.DataFrame(X * (part * (y - p))[:, None]).groupby(rows["school"].to_numpy()).sum()
+    assert np.abs(scores.to_numpy().mean(axis=0)).max() < 1e-9
+    area = rows.groupby("school")["area"].first()
+    if inside and lonely == "average":
+        kept = area.isin(rows["area"][part].unique())
+        scores, area = scores[kept], area[kept]
+        assert area.nunique() == 7
+    known = F @ with_lonely(scores, area.to_numpy(), lonely) @ F
+    sd = np.sqrt(np.diagonal(known))
+    told = {"cluster": "school", "strata": "area", "prior": FLAT, **({"domain": "part"} if inside else {}), **QUIET}
+    fit = bc.fit("passed ~ size + age", rows, lonely=lonely, **told)
+    _, covariance = in_units(fit.coreset, maps[0])
+    assert np.abs((covariance - known) / np.outer(sd, sd)).max() < 0.01
+    assert fit.spread.endswith(f"in 10 strata of 'area', 6 with one cluster (lonely='{lonely}')")
+    bc.fit("passed ~ size + age", rows, lonely={"adjust": "average", "average": "adjust"}[lonely], **told)
+    assert np.abs((in_units(fit.coreset, maps[1])[1] - known) / np.outer(sd, sd)).max() > 0.05  # the control
+    with pytest.raises(DataError, match=r"stratum 'only 0' has one cluster, 0, and 6 of 10 strata.*lonely='adjust'"):
+        bc.fit("passed ~ size + age", rows, **told)
+
+
+def test_where_each_stratum_has_one_cluster_their_scores_are_about_the_mean_of_all(rows, fit, maps):
+    fit.cluster_robust("school")
+    own = bc.fit("passed ~ size + age", rows.assign(own=rows["school"]), **QUIET)
+    own.cluster_robust("school", strata="own", lonely="adjust")
+    one, other = maps
+    J, F = (np.linalg.inv(each.root @ each.root.T) for each in (one, other))  # information, as the prior says little
+    assert np.allclose(J * 60 / 59, F, rtol=0.01)
+    with pytest.raises(DataError, match=r"60 clusters less 60 strata are fewer than the 3 .*, or give lonely='adjust'"):
+        own.cluster_robust("school", strata="own", lonely="average")
+
+
+def test_lonely_strata_are_said_and_kept(rows, tmp_path, capsys):
+    rows = rows.assign(area=lonely_strata(rows))
+    told = {"cluster": "school", "strata": "area", "lonely": "average", **QUIET}
+    known = bc.fit("passed ~ size", rows, **told)
+    said = "cluster-robust by 60 clusters of 'school' in 10 strata of 'area', 6 with one cluster (lonely='average')"
+    assert known.spread == said
+    assert f"Spread: {said}" in one_line(known)
+    known.save(tmp_path / "fit")
+    again = bc.read_fit(tmp_path / "fit", rows, progressbar=False)
+    again.report(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text("utf-8").replace("&#39;", "'")
+    assert "cluster='school', strata='area', lonely='average', random_state=1)" in page
+    repeated = again.cluster_robust(None).cluster_robust("school", strata="area", lonely="average")
+    assert repeated.summary().equals(known.summary())
+    file, other = str(tmp_path / "rows.csv"), str(tmp_path / "other")
+    rows.to_csv(file, index=False)
+    words = ["--cluster", "school", "--strata", "area", "--lonely", "average", "--seed", "1", "--quiet"]
+    assert cli.main(["fit", file, "passed ~ size", *words, "-o", other]) == 0
+    assert bc.read_fit(other, progressbar=False).spread == said
+    assert cli.main(["predict", other, file, "-o", str(tmp_path / "p.csv")]) == 0
+    assert "certified, cluster-robust by 60 clusters\n" in capsys.readouterr().out
+    dask = pytest.importorskip("dask.dataframe").from_pandas(rows, npartitions=5)
+    rows.to_parquet(tmp_path / "rows.parquet", row_group_size=170)
+    arrays = {"cluster": rows["school"].to_numpy(), "strata": rows["area"].to_numpy()}
+    for data, roles in ((dask, {}), (tmp_path / "rows.parquet", {}), (rows, arrays)):
+        found = bc.fit("passed ~ size", data, **{**told, **roles})
+        assert np.allclose(found.idata.posterior["coef"], known.idata.posterior["coef"], rtol=0, atol=1e-9)
+        assert found.spread.endswith("6 with one cluster (lonely='average')")
+
+
+def test_an_average_of_no_other_stratum_is_named(rows):
+    """A domain whose rows are in strata of one cluster, where others have several."""
+    rows = rows.assign(area=np.where(rows["school"] < 12, rows["school"], 99), part=rows["school"] < 12)
+    told = {"cluster": "school", "strata": "area", "domain": "part", **QUIET}
+    with pytest.raises(DataError, match="all rows of the fit are in strata of one: give lonely='adjust'"):
+        bc.fit("passed ~ size", rows, lonely="average", **told)
+    assert "12 with one cluster" in bc.fit("passed ~ size", rows, lonely="adjust", **told).spread
+
+
 @pytest.mark.statistical(rate=1e-6)
 @pytest.mark.filterwarnings("ignore:there are 9 clusters", "ignore:each cluster is one row")
 @pytest.mark.parametrize("weight", [None, "w"])
@@ -503,6 +605,8 @@ BAD = {
     "the same": ({"cluster": "school", "strata": "school"}, "both name the column 'school'"),
     "a name and an array": ({"cluster": "school", "strata": np.zeros(1200)}, "one is a name and one an array"),
     "strata alone": ({"cluster": None, "strata": "region"}, "strata is given without cluster"),
+    "lonely without strata": ({"cluster": "school", "lonely": "adjust"}, "lonely='adjust' is for strata of one"),
+    "lonely alone": ({"cluster": None, "lonely": "average"}, "strata is not given; leave lonely out"),
 }
 
 
@@ -516,6 +620,13 @@ def test_bad_labels_are_named(rows, case, verb):
     found = None if verb == "fit" else bc.fit("passed ~ size + age", bad, **QUIET)
     with pytest.raises(DataError, match=message):
         _ = found.cluster_robust(**asked) if found else bc.fit("passed ~ size + age", bad, **asked, **QUIET)
+
+
+@pytest.mark.parametrize("asked", ["remove", "Adjust", None])
+def test_ways_with_lonely_strata_are_named(rows, fit, asked):
+    for call in (fit.cluster_robust, lambda cluster, **told: bc.fit("passed ~ size", rows, cluster=cluster, **told)):
+        with pytest.raises(ValueError, match=f"lonely={asked!r} is unknown; choose one of 'raise', 'adjust', 'av"):
+            call("school", strata="region", lonely=asked)
 
 
 def test_columns_are_missed_before_any_work(rows, monkeypatch):
@@ -603,7 +714,7 @@ def test_an_error_after_the_fit_leaves_the_fit(rows, error, monkeypatch):
     if error is not DataError:
         prior = bc.priors.Normal(0, 2.5)
 
-        def sums(*_):
+        def sums(*_, **__):
             raise error
 
         monkeypatch.setattr(clusters, "cluster_sums", sums)

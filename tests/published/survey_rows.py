@@ -1,6 +1,7 @@
 """Rows of ../shared/data for survey.R and survey_statsmodels.py: `python -m tests.published.survey_rows FOLDER`.
 
 `CASES` are the surveys: a file, a formula, the family, and the columns of weights, exposure, clusters and strata.
+`LONELY_CASES` have 15 strata, 13 of one cluster; in the domain of odd districts 8 have rows, 6 of these one cluster.
 """
 
 import sys
@@ -32,6 +33,17 @@ CASES: dict[str, dict[str, Any]] = {
         "exposure": "Exposure",
     },
 }
+LONELY_CASES: dict[str, dict[str, Any]] = {
+    f"contraception, {lonely}{', domain' if domain else ''}": {
+        "formula": "use ~ age + urban + livch",
+        "cluster": "part",
+        "strata": "area",
+        "lonely": lonely,
+        "domain": domain,
+    }
+    for lonely in ("adjust", "average")
+    for domain in (None, "odd")
+}
 
 
 def rows_of(name: str, path: Path) -> pd.DataFrame:
@@ -39,6 +51,8 @@ def rows_of(name: str, path: Path) -> pd.DataFrame:
     rows = pd.read_parquet(path)
     if name.startswith("contraception"):
         rows["part"] = rows["district"].astype(str) + rows["urban"].astype(str)
+        rows["area"] = rows["part"].where(rows["district"] <= 8, rows["urban"])
+        rows["odd"] = rows["district"] % 2
     if name == "insteval":
         rows["w"] = 1.0 + 0.5 * (rows["s"] % 4)
     if name == "nmes1988":
@@ -48,6 +62,6 @@ def rows_of(name: str, path: Path) -> pd.DataFrame:
 
 if __name__ == "__main__":
     data = Path(__file__).resolve().parents[2].parent / "shared" / "data"
-    for case in CASES:
+    for case in (*CASES, *LONELY_CASES):
         file = f"{case.partition(',')[0]}.parquet"
         rows_of(case, data / file).to_csv(Path(sys.argv[1]) / f"{case}.csv", index=False)
