@@ -115,6 +115,7 @@ class Given:
     roles: Mapping[str, Any] = field(default_factory=dict)  # label, weights, offset, trials, exposure, ...
     progressbar: bool = False
     known: bool = True  # to be the rows of the fit
+    predictive: bool = True  # to have elpd and dispersion in the certificate
     like: Coreset | None = None  # in whose design the rows are read, and in whose units the sd of numbers' noise is
 
     @property
@@ -163,16 +164,14 @@ class Given:
         named = isinstance(self.data, Coreset) or self.formula is not None
         return asked if named else {**asked, "intercept": self.intercept}
 
-    def certify(
-        self, idata: Any, core: Coreset, max_draws: int, model: Any = None, *, predictive: bool = True
-    ) -> Certificate:
+    def certify(self, idata: Any, core: Coreset, max_draws: int, model: Any = None) -> Certificate:
         """Return the certificate of draws of a coreset; a lossless one is held against itself."""
         options: dict[str, Any] = {"model": model, "max_draws": max_draws, "progressbar": self.progressbar}
         labels = core.response == "labels"  # of others only rows of the data tell elpd and dispersion
         if core.lossless and (self.once or labels):
             return certify(idata, core, core, **options)
         with missing_was_said():
-            return certified_by_rows(idata, core, self.data, self.y, self.roles, predictive=predictive, **options)
+            return certified_by_rows(idata, core, self.data, self.y, self.roles, predictive=self.predictive, **options)
 
     @property
     def gone(self) -> str:
@@ -582,7 +581,6 @@ class Route:
         self.certificate: Certificate
         self.seconds: dict[str, float] = {}  # of the last step of each kind, without what was compiled in it
         self.kept: tuple[EarlierRows, ...] = ()
-        self.predictive = True  # whether the certificate has elpd and dispersion
 
     def run(self) -> None:
         """Go from the first build to draws that are certified, or to the end of what may be tried."""
@@ -659,9 +657,10 @@ class Route:
             return ""
         return f"sampling all rows would take about {seconds:,.0f} s, more than max_seconds={self.max_seconds:g}"
 
-    def settle(self, *, strict: tuple[type[Exception], ...] = ()) -> None:
-        """Sample and certify the coreset; try again as the certificate asks. Errors `strict` are raised."""
-        self.draw()
+    def settle(self, *, strict: tuple[type[Exception], ...] = (), sampled: bool = False) -> None:
+        """Sample the coreset, unless it was, and certify; try again as the certificate asks. `strict` are raised."""
+        if not sampled:
+            self.draw()
         self.certify(strict=strict)
         doubled = False
         for _ in range(TRIES):
@@ -687,9 +686,8 @@ class Route:
                 return
 
     def draw(self) -> None:
-        """Sample the coreset, unless that was done."""
-        if self.drawn is None:
-            self.sample(self._sampling())
+        """Sample the coreset as was asked for."""
+        self.sample(self._sampling())
 
     def keep(self) -> None:
         """Keep what updates need of the rows, in one more pass; nothing where the coreset has it all."""
@@ -751,7 +749,7 @@ class Route:
             if self.given.once and not self.core.lossless:
                 return refused(self.drawn, self.given.gone)
             try:
-                return self.given.certify(self.drawn, self.core, self.max_draws, predictive=self.predictive)
+                return self.given.certify(self.drawn, self.core, self.max_draws)
             except strict:
                 raise
             except (DataError, *FAILURES) as error:

@@ -17,8 +17,8 @@ the mean over the draws at theta. So
 5. theta is drawn from it, and the other parameters from the draws of the nearest fit, moved by polynomials in theta
    through means and log sds of all fits.
 
-The prior is theta ~ N(0, 2^2): sizes from 0.02 to 50. Counts that are as spread as Poisson's say nothing of large
-sizes; then the posterior there is the prior's.
+The prior is theta ~ N(0, 2^2): sizes from 0.02 to 50. Counts that are as spread as Poisson's tell no large
+size; then the posterior there is the prior's.
 
 Reference: Gelman and Meng (1998), Simulating normalizing constants: from importance sampling to bridge sampling to path
 sampling, Statistical Science 13.
@@ -211,10 +211,10 @@ class SizesRoute(Route):
 
     def _node(self, log_size: float, n_draws: int, route: Route | None = None) -> SizeNode:
         """Return the fit given a size, judged."""
-        predictive = route is not None
-        route = self._drawn(log_size) if route is None else route
-        route.predictive = predictive
-        route.settle()
+        if route is None:
+            route = self._drawn(log_size)
+            route.given = replace(route.given, predictive=False)
+        route.settle(sampled=True)
         idata = usable(route.drawn, route.certificate)
         sums = self._sums(route, idata, n_draws, np.array([log_size]))
         return SizeNode(log_size, route, idata, Slope.of(sums[0], log_size))

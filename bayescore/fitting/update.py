@@ -89,15 +89,7 @@ class NewRows(Given):
         new = replace(new, index=index, label=old.label, params=params)
         return Coreset.concat([replace(old, design=new.design), new])
 
-    def certify(
-        self,
-        idata: Any,
-        core: Coreset,
-        max_draws: int,
-        model: Any = None,  # noqa: ARG002
-        *,
-        predictive: bool = True,  # noqa: ARG002
-    ) -> Certificate:
+    def certify(self, idata: Any, core: Coreset, max_draws: int, model: Any = None) -> Certificate:  # noqa: ARG002
         """Return the certificate by the new rows and by what is kept of earlier ones."""
         if core.lossless:
             return certify(idata, core, core, max_draws=max_draws, progressbar=self.progressbar)

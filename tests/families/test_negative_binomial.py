@@ -278,7 +278,7 @@ def test_a_size_is_asked_for_and_checked():
     with pytest.raises(
         ValueError, match=r"'negative_binomial' lacks its size: give it, as in 'negative_binomial\(2.5\)'"
     ):
-        bc.fit(X, y, family="negative_binomial")
+        bc.build_coreset(X, y, family="negative_binomial")
     for given, error, words in (
         ("negative_binomial()", ValueError, "lacks its size"),
         ("negative_binomial(0)", ValueError, "size=0 must be positive and finite"),

@@ -431,7 +431,9 @@ def test_numbers_of_an_unknown_sd_have_the_sandwich_of_least_squares(weight):
     fit = bc.fit("y ~ x", rows, **told)
     found = fit.cluster_robust("c").summary().loc[["Intercept", "x"]]
     assert np.abs(found["sd"] / sd - 1.0).max() < 0.12
-    residual = fit.coreset.params["sd"] / fit._posterior().sd  # the control: the sd of least squares in place of draws
+    residual = (
+        fit.coreset.params["sd"] / fit._posterior().size
+    )  # the control: the sd of least squares in place of draws
     assert np.sqrt((residual**-2).mean()) > 1.12
 
 

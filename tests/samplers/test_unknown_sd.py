@@ -247,14 +247,14 @@ def fit():
 def test_new_responses_have_the_noise_of_each_draw(fit):
     new = made(40).iloc[:3]
     mean, drawn = fit.predict(new, kind="draws").values, fit.predict(new, kind="response", random_state=3).values
-    z = (drawn - mean) / fit._posterior().sd[:, None]
+    z = (drawn - mean) / fit._posterior().size[:, None]
     assert stats.kstest(z.ravel(), stats.norm.cdf).pvalue > 1e-6
-    plugged = (drawn - mean) / fit._posterior().sd.mean()
+    plugged = (drawn - mean) / fit._posterior().size.mean()
     assert stats.kurtosis(plugged.ravel()) > 0.05  # a control
     rows = bc.all_rows(made(40), design=fit.coreset.design, family=fit.coreset.family, **QUIET)
     log_p = log_likelihood(fit.idata, rows).values.reshape(-1, 40)
     eta = fit._posterior().predictor().eta(rows)
-    np.testing.assert_allclose(log_p.T, stats.norm.logpdf(eta, 0.0, fit._posterior().sd), rtol=1e-9)
+    np.testing.assert_allclose(log_p.T, stats.norm.logpdf(eta, 0.0, fit._posterior().size), rtol=1e-9)
 
 
 def _least_squares(rows):
@@ -273,7 +273,7 @@ def test_leaving_rows_out_integrates_the_sd():
         beta, sd = target.draw(20_000, np.random.default_rng(n))
         exact += np.log(stats.norm.pdf(rows["y"][n], beta @ [1.0, rows["a"][n]], sd).mean())
     assert found == pytest.approx(exact, abs=0.25)
-    plugged = stats.norm.logpdf(*_least_squares(rows), fit._posterior().sd.mean()).sum()
+    plugged = stats.norm.logpdf(*_least_squares(rows), fit._posterior().size.mean()).sum()
     assert plugged - exact > 1.0  # a control
 
 
