@@ -157,6 +157,7 @@ html_context = {"default_mode": "auto"}  # else the theme complains in the conso
 html_theme_options = {
     "logo": {"text": "bayescore"},
     "navbar_align": "left",
+    "header_links_before_dropdown": 8,  # every shelf of the site is one click away
     "navbar_end": ["theme-switcher"],
     "navigation_with_keys": False,
     "show_toc_level": 2,

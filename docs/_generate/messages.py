@@ -16,8 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TOPICS = (
     (
         "Formula",
-        "What a formula may say stands in [data frames and formulas](../how-to/table.md), "
-        "and group terms in [groups](../how-to/groups.md).",
+        "See [formula syntax](../how-to/formulas.md), and for group terms [random effects](../how-to/groups.md).",
         ("data/formula_", "data/factors.py"),
     ),
     (
@@ -32,14 +31,14 @@ TOPICS = (
     ),
     (
         "Rows and where they are read from",
-        "See [data frames](../how-to/fit.md), [Parquet](../how-to/parquet.md), [databases](../how-to/database.md), "
+        "See [sources](../how-to/table.md), [Parquet](../how-to/parquet.md), [databases](../how-to/database.md), "
         "[Dask](../how-to/cluster.md) and [missing values](../how-to/missing.md).",
         ("data/", "validation.py", "datasets.py", "tables.py"),
     ),
-    ("Families", "See [choosing](../how-to/choose.md).", ("families/",)),
+    ("Families", "See [models and families](../how-to/models.md).", ("families/",)),
     (
         "Priors",
-        "See [separated data](../how-to/separated.md), where the choice of a prior matters most.",
+        "See [priors](../how-to/priors.md), and [separated data](../how-to/separated.md), where priors matter most.",
         ("priors/", "fitting/prior.py"),
     ),
     (

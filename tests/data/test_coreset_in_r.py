@@ -40,7 +40,7 @@ def call(name):
     """Return the call of R in the page that begins so, its label named y; lines that go on are set in."""
     block = re.search(r"```r\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     assert block, "the page has no R"
-    lines = re.sub(r"\n +", " ", re.sub(r"\bill\b", "y", block[1])).splitlines()
+    lines = re.sub(r"\n +", " ", re.sub(r"\badmitted\b", "y", block[1])).splitlines()
     (line,) = (line for line in lines if line.startswith(name))
     return line
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.docs import prose
 
-STYLE = prose.ROOT / "docs" / "explanation" / "style.md"
+STYLE = prose.ROOT / "docs" / "development" / "style.md"
 
 
 @pytest.mark.essential("the words of all texts")

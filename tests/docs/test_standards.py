@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "explanation" / "standards.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "development" / "standards.md").read_text(encoding="utf-8")
 ROWS = [re.split(r"\s*\|\s*", line.strip("| \n")) for line in PAGE.splitlines() if line.startswith("| BS")]
 # of section 6.2; BS1.2 and BS7.4 have parts
 STANDARDS = [
@@ -46,7 +46,7 @@ def test_what_is_named_exists(row):
     if row[2] == "yes" and row[0] != "BS2.11":
         assert paths or pages
     assert [path for path in paths if missing(path)] == []
-    assert [page for page in pages if not (ROOT / "docs" / "explanation" / page).is_file()] == []
+    assert [page for page in pages if not (ROOT / "docs" / "development" / page).is_file()] == []
 
 
 def test_what_does_not_exist_is_found():
