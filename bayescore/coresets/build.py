@@ -125,8 +125,7 @@ def sought_family(family: str | Family | None, design: Design | None, exposure: 
     """
     core = data if isinstance(data, Coreset) else None
     if family is None:
-        whole = core is None or design is not None or core._size_varies
-        family = "logistic" if core is None else core.family if whole else core._family_asked
+        family = "logistic" if core is None else core._family_asked if design is None else core.family
     asked = check_exposure(check_family(family, rows=design or core, seek=True), exposure)
     if isinstance(asked, Sized) and not (asked.complete or asked.found):
         raise ValueError(lacking(asked, asked.name))

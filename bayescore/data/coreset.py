@@ -288,13 +288,8 @@ class Coreset(WeightedData):
 
     @property
     def _family_asked(self) -> str:
-        """The family that was asked for: "normal" or "negative_binomial" where their number is a parameter."""
-        return self.family.partition("(")[0] if self._sd_unknown or self._size_varies else self.family
-
-    @property
-    def _size_varies(self) -> bool:
-        """Whether it is the middle one of fits over which the size of counts varies; that in `family` is its own."""
-        return "size_sd" in self.params
+        """The family that a build was asked for: "normal" where the sd is a parameter, else `family`."""
+        return "normal" if self._sd_unknown else self.family
 
     @property
     def feature_names(self) -> tuple[str, ...]:

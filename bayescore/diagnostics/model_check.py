@@ -195,7 +195,7 @@ def check_model(
         observed, shown, replicated = events, events, sets[0]
     else:
         with np.errstate(divide="ignore"):  # of a rate of 0
-            drawn = [family.draw(np.log(p_of), rng, w) for p_of in each]
+            drawn = [one.at_draws(family).draw(np.log(p_of), rng, w) for one, p_of in zip(draws, each, strict=True)]
         observed, shown, sets = events / w, (events > 0.0).astype(np.float64), [replicate / w for replicate in drawn]
         frequencies = Frequencies.of(events, drawn) if (events == np.rint(events)).all() else None
     low, high = np.quantile([share(y) for y in sets], ENDS, axis=0)

@@ -28,7 +28,8 @@ from bayescore.data.parquet import reads_like_formula
 from bayescore.data.source import Source
 from bayescore.data.tables import is_table
 from bayescore.families import Family
-from bayescore.families.family import Sized, check_family
+from bayescore.families.family import Sized, check_family, lacking
+from bayescore.families.negative_binomial import NegativeBinomial
 from bayescore.fitting.clusters import check_curvature, check_labels, check_lonely, weights_in_domain
 from bayescore.fitting.prior import check_priors
 from bayescore.fitting.result import Fit, fit_of_route
@@ -240,9 +241,12 @@ def fit_given(
     if isinstance(prior, Mapping) and not given.once:
         given.check_names(prior, response=_response(family))
     arguments: dict[str, Any] = {"in_design": in_design, "group_prior": group_prior, "options": options}
-    known = check_family(family or "logistic", seek=True)
-    averaged = isinstance(known, Sized) and not (known.complete or known.found)
-    route = (SizesRoute if averaged else Route)(given, family, prior, seed, max_seconds, **arguments)
+    of_rows = given.data.family if isinstance(given.data, Coreset) else None
+    known = check_family(family or of_rows or "logistic", seek=True)
+    if isinstance(known, Sized) and not (known.complete or known.found or isinstance(known, NegativeBinomial)):
+        raise ValueError(lacking(known, known.name))
+    varies = isinstance(known, NegativeBinomial) and not known.complete
+    route = (SizesRoute if varies else Route)(given, family, prior, seed, max_seconds, **arguments)
     with _kept(lambda: fit_of_route(route.ended()), "what was finished", route.leaves):
         route.run()
     return fit_of_route(route)
@@ -312,7 +316,8 @@ def _pooled(first: Fit, others: list[dict[str, Any]], **beside: Any) -> Fit:
         # the design has the classes
         given = replace(known, data=table["data"], y=table.get("y"), positive=None, like=first.coreset)
         asked = {"max_seconds": first._max_seconds, "random_state": first._seed + k, **beside}
-        fits.append(fit_given(given, first.coreset.family, first.prior, **asked))
+        family = first._family_asked if first._size_varies else first.coreset.family
+        fits.append(fit_given(given, family, first.prior, **asked))
     return pooled(fits)
 
 

@@ -83,7 +83,7 @@ def fit_call(fit: "Fit") -> str:
     roles = dict(core.design.role_columns) if given is None else dict(given.roles)
     by_default = core.response != "labels" or list(core.classes) == sorted(core.classes)
     positive = None if by_default else core.classes[1]
-    asked: dict[str, Any] = {"family": core._family_asked, "prior": fit.prior, **roles, "positive": positive}
+    asked: dict[str, Any] = {"family": fit._family_asked, "prior": fit.prior, **roles, "positive": positive}
     patterns = {"cluster": r"clusters of '(.*?)'", "strata": r"strat(?:a|um) of '(.*?)'", "lonely": r"lonely='(.*?)'"}
     for name, pattern in patterns.items():
         if found := re.search(pattern, fit.spread):

@@ -258,6 +258,11 @@ def prior_sensitivity(fit: "Fit", scales: Sequence[float], prob: float) -> Table
             weights = full_weights(other.log_density(posterior.flat) - prior.log_density(posterior.flat))
             found, k = _weighed(draws, weights.weights, prob) if weights.good else None, weights.pareto_k
         by = "new draws" if found is None else "weights"
+        if found is None and fit._size_varies:
+            raise DataError(
+                f"scales has {factor:g}, whose posterior is too far for weights of these draws; see "
+                "fit.with_prior, which makes the fits of each size anew"
+            )
         if found is None:
             again = parameters(read_posterior(draws_under(fit, other), "idata"))[1]
             found = described(again.reshape(-1, again.shape[2]).T, prob)

@@ -1124,8 +1124,8 @@ class Fit:
         Raises
         ------
         DataError
-            If new rows have other columns, labels or levels of a factor, or cannot be used, or the fit's spread is
-            cluster-robust.
+            If new rows have other columns, labels or levels of a factor, or cannot be used, the fit's spread is
+            cluster-robust, or its size is a parameter.
         TypeError
             If neither `new` nor `data` is given, or rows come once.
 
@@ -1146,9 +1146,9 @@ class Fit:
         ('certified', 9000, ['build', 'sample', 'certify', 'update', 'sample', 'certify'])
         """
         check_model_spread(self, "update", "; on the command line fit again without --cluster")
-        if self.coreset._size_varies:
+        if self._size_varies:
             raise DataError(
-                f"update is of a posterior given the size, and {self.coreset._family_asked!r} has it as a parameter, "
+                f"update is of a posterior given the size, and {self._family_asked!r} has it as a parameter, "
                 "which all rows tell: fit them, or fit with the size given, as in 'negative_binomial(2.5)'"
             )
         roles = {"weights": weights, "offset": offset, "trials": trials, "exposure": exposure, "groups": groups}
@@ -1158,6 +1158,8 @@ class Fit:
 
     def with_prior(self, prior: Prior | Mapping[str, Prior] | None) -> "Fit":
         """Return the fit under another prior of the coefficients, from the same coreset, certified anew.
+
+        Where the size of counts is a parameter, coresets are built anew.
 
         Parameters
         ----------
@@ -1183,7 +1185,7 @@ class Fit:
         """
         check_model_spread(self, "with_prior")
         check_priors(prior)
-        if self.coreset._size_varies:
+        if self._size_varies:
             return self._over_sizes(prior)
         settings = self.coreset.family, prior, self._seed, self._max_seconds
         route = Route(self._rows_given, *settings, group_prior=self.group_prior, options=self._options)
@@ -1195,7 +1197,7 @@ class Fit:
 
     def _over_sizes(self, prior: Prior | Mapping[str, Prior] | None) -> "Fit":
         """Return the fit with another prior of the coefficients, the size a parameter again."""
-        settings = self.coreset._family_asked, prior, self._seed, self._max_seconds
+        settings = self._family_asked, prior, self._seed, self._max_seconds
         route = SizesRoute(self._rows_given, *settings, group_prior=self.group_prior, options=self._options)
         route.run()
         return fit_of_route(route)
@@ -1304,7 +1306,8 @@ class Fit:
         Raises
         ------
         DataError
-            If the fit does not have its rows, its draws are of a model of your own, or its spread is cluster-robust.
+            If the fit does not have its rows, its draws are of a model of your own, its spread is cluster-robust, or
+            its size is a parameter.
 
         Examples
         --------
@@ -1317,7 +1320,7 @@ class Fit:
         True
         """
         check_model_spread(self, "all_rows_posterior")
-        if self.coreset._size_varies:
+        if self._size_varies:
             raise DataError(
                 "all_rows_posterior is of a model whose size is given, and here it is a parameter: sample a PyMC model "
                 f"of your own, or fit with family={self.coreset.family!r}"
@@ -1391,6 +1394,16 @@ class Fit:
         point, effects = self._posterior().flat.mean(axis=0), self.certificate.effects
         check_same_rows(self._given, self.coreset, effects, point, updated=self._updated)
         return replace(self._given, known=True)
+
+    @property
+    def _size_varies(self) -> bool:
+        """Whether the size of negative binomial counts is a parameter."""
+        return "size_prior" in self._used.posterior.attrs
+
+    @property
+    def _family_asked(self) -> str:
+        """The family, without its number where that is a parameter."""
+        return self.coreset.family.partition("(")[0] if self._size_varies else self.coreset._family_asked
 
     @property
     def _is_pooled(self) -> bool:

@@ -581,6 +581,7 @@ class Route:
         self.certificate: Certificate
         self.seconds: dict[str, float] = {}  # of the last step of each kind, without what was compiled in it
         self.kept: tuple[EarlierRows, ...] = ()
+        self.effects: int | None = None  # groups whose draws of effects `collapsed` keeps, by default by their memory
 
     def run(self) -> None:
         """Go from the first build to draws that are certified, or to the end of what may be tried."""
@@ -721,6 +722,7 @@ class Route:
             "sampler": self.sampler,
             "random_seed": self.next_seed(),
             **({} if self.group_prior is None else {"group_prior": self.group_prior}),
+            **({} if self.effects is None or self.sampler not in (AUTO, "collapsed") else {"effects": self.effects}),
         }
         if self.sampler == "nuts" and self.core.group is not None and importlib.util.find_spec("nutpie") is not None:
             asked["nuts_sampler"] = "nutpie"
@@ -904,7 +906,10 @@ def usable(drawn: Any, certificate: Certificate) -> Any:
     Where all draws are certified as they are, and only some of them were weighed and corrected, all are used.
     """
     corrected = certificate._idata
-    few = corrected is None or (certificate.level == Level.CERTIFIED and fewer_draws(corrected, drawn))
+    if corrected is None:
+        return drawn
+    varied = "size_prior" in corrected.posterior.attrs  # which the draws of one size do not replace
+    few = certificate.level == Level.CERTIFIED and fewer_draws(corrected, drawn) and not varied
     return drawn if few else corrected
 
 

@@ -11,8 +11,7 @@ the mean over the draws at theta. So
 1. a first fit, at r = 1, tells about where theta is: the size that is most likely at the means of a draw;
 2. a fit there is the middle, and mean and variance of its draws' sums give slope and curvature, so mode and sd, of
    theta; where the mode is far off, the middle moves there;
-3. fits are made outwards on both sides until the density has fallen to `_FALL` nats below that of the middle, or
-   `_MOST_FITS` are there;
+3. fits are made outwards on both sides until the density has fallen to `_FALL` nats below that of the best of them;
 4. a spline through the slopes, integrated, is the log density of theta, which goes on beyond them as a normal one's;
 5. theta is drawn from it, and the other parameters from the draws of the nearest fit, moved by polynomials in theta
    through means and log sds of all fits.
@@ -26,6 +25,9 @@ sampling, Statistical Science 13.
 
 import math
 import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
@@ -38,15 +40,19 @@ from scipy.interpolate import make_interp_spline
 from bayescore.compat import as_xarray
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
-from bayescore.data.design import terms_text
+from bayescore.data.formula_parsing import parsed
 from bayescore.data.passes import map_stream
 from bayescore.data.responses import events_of
 from bayescore.diagnostics.elpd import sampled_counts, whole_counts
 from bayescore.diagnostics.model_check import most_likely_size
-from bayescore.families.family import check_family
+from bayescore.diagnostics.results import Level
+from bayescore.families.family import check_exposure, check_family
 from bayescore.families.negative_binomial import LARGEST_SIZE, SIZE_PRIOR_SD, NegativeBinomial
-from bayescore.fitting.route import Route, Step, badness, usable
+from bayescore.fitting.route import FAILURES, Route, Step, badness, usable
+from bayescore.limits import NEGLIGIBLE_ERROR
 from bayescore.models.predictor import Predictor
+from bayescore.report.certify import Certificate
+from bayescore.samplers.groups import COLLAPSED
 from bayescore.samplers.posterior import read_posterior, with_draws
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError
@@ -54,41 +60,46 @@ from bayescore.validation import DataError
 PRIOR = f"LogNormal(mu=0, sigma={SIZE_PRIOR_SD:g})"
 
 _DIGITS = 6  # of sizes that fits are made at
-_TURNS = 8  # of the search for the middle
+_TURNS = 12  # of the search for the middle
 _NEAR = 1.0  # sds from the mode that the middle may be
 _WIDE = 0.1  # sd of theta from which the posterior is taken for skewed
 _SAMPLE = 20_000  # counts that tell where to begin
 _SEED = 2026  # of these, and of theta
 _STEP = 0.05  # of theta, for a second difference
-_MOST_FITS = 12
+_MOST_FITS = 7  # on each side
+_FARTHEST = math.log(LARGEST_SIZE) - 0.1  # from 0, of theta
+_EFFECTS_BYTES = 1 << 29  # of draws of effects at one size
+_REFUSED = Level.NOT_CERTIFIED
 _FALL = {False: 2.8, True: 4.2}  # nats, of a posterior that is narrow and so nearly normal, and of one that is wide
 _APART = {False: 2.4, True: 1.5}  # sds between fits
 _STRETCH = 1.25  # of that from fit to fit
 _BEYOND = 4.0  # sds beyond the last fits where the density ends
 _GRID = 4001
 _ERROR = 0.03  # of the mean of theta, in its sds, that draws whose sums are taken are enough for
-_LEAST, _MOST = 32, 1000  # of these
+_LEAST, _MOST = 32, 4000  # of these
 _PREDICTORS = 1 << 18  # at a time
 
 
 class Slope(NamedTuple):
-    """The slope of the log posterior of theta, and the sd over draws of the sums that it is the mean of."""
+    """The slope of the log posterior of theta, its standard error, and the sd of the sums that it is the mean of."""
 
     value: float
+    se: float
     spread: float
 
     @classmethod
     def of(cls, sums: FloatArray, log_size: float) -> "Slope":
         """Return the slope given the slopes of the log-likelihood at draws, shape (S,)."""
-        return cls(float(sums.mean()) - log_size / SIZE_PRIOR_SD**2, float(sums.std(ddof=1)))
+        spread = float(sums.std(ddof=1))
+        return cls(float(sums.mean()) - log_size / SIZE_PRIOR_SD**2, spread / math.sqrt(len(sums)), spread)
 
 
 @dataclass(frozen=True, eq=False)
 class SizeNode:
-    """A fit given a size: the route to it, the draws to use, and the slope there."""
+    """A fit given a size: its certificate, the draws to use, and the slope there."""
 
     log_size: float
-    route: Route
+    certificate: Certificate
     idata: Any
     slope: Slope
 
@@ -125,121 +136,194 @@ class SizesRoute(Route):
     """The way from rows to draws over which the size varies too."""
 
     first: Route | None = None  # the fit at the size 1
-    tried = 0
+    middle: Route | None = None
     nodes: tuple[SizeNode, ...] = ()
 
     def run(self) -> None:
         """Make fits at some sizes; certificate, draws and story are those of all, the coreset is the middle one's."""
-        data, begin = self.given.data, time.perf_counter()
-        if self.given.once or (isinstance(data, Coreset) and data.method != "full"):
-            raise DataError(
-                "family='negative_binomial' has its size as a parameter, which needs rows that can be read again: give "
-                "these, or the size, as in 'negative_binomial(2.5)'"
-            )
-        middle, mode, sd = self._middle()
-        wide, n_draws = sd > _WIDE, _enough(middle.slope, sd)
-        for sign in (-1.0, 1.0):
-            at, step = mode, _APART[wide] * sd
-            while len(self.nodes) < _MOST_FITS and (at := at + sign * step) < math.log(LARGEST_SIZE):
-                node = self._node(at, n_draws)
-                self.nodes = tuple(sorted((*self.nodes, node), key=lambda each: each.log_size))
-                values = self.density()(np.array([each.log_size for each in self.nodes]))
-                if values.max() - values[self.nodes.index(node)] > _FALL[wide]:
-                    break
-                step *= _STRETCH
-        self._join(middle, time.perf_counter() - begin)
+        self._check_given()
+        self.begin_at, self.tried, self.passes = time.perf_counter(), list[Route](), 0
+        mode, sd = self._find_middle()
+        wide, n_draws = sd > _WIDE, _enough(self.nodes[0].slope, sd)
+        ends = [self._go_out(sign, mode, sd, n_draws, wide=wide) for sign in (-1.0, 1.0)]
+        self._join(complete=all(ends))
 
     def leaves(self, error: BaseException) -> bool:  # noqa: ARG002
         """Whether a run that an error ended has finished a fit of one size."""
         return bool(self.nodes)
 
     def ended(self) -> Route:
-        """Return the route to the fit of one size, after a run that was interrupted."""
-        return self.nodes[len(self.nodes) // 2].route
+        """Return the route to the middle fit, of one size, after a run that was interrupted."""
+        assert self.middle is not None
+        return self.middle
 
     def density(self) -> SizeDensity:
         """Return the density of theta by the fits so far."""
-        return SizeDensity(
-            np.array([node.log_size for node in self.nodes]), np.array([node.slope.value for node in self.nodes])
-        )
+        points, slopes = np.array([(node.log_size, node.slope.value) for node in self.nodes]).T
+        return SizeDensity(points, slopes)
 
-    def _middle(self) -> tuple[SizeNode, float, float]:
-        """Return the fit in the middle, and mode and sd of theta by the curvature there."""
-        at = self._begin()
-        for turn in range(_TURNS):
+    def _check_given(self) -> None:
+        """Raise if rows cannot be read again, have exposures, or groups that are called as the size is."""
+        given = self.given
+        if given.once or (isinstance(given.data, Coreset) and given.data.method != "full"):
+            raise DataError(
+                f"family={self.family!r} has its size as a parameter, which needs rows that can be read again: give "
+                f"these, or the size, as in '{self.family}(2.5)'"
+            )
+        check_exposure(self._family, given.roles.get("exposure"))
+        asked = given.roles.get("groups", ())
+        named = [asked] if isinstance(asked, str) else list(asked) if isinstance(asked, list | tuple | dict) else []
+        if given.formula is not None:
+            named += [term.column for term in parsed(given.formula).groups]
+        if NegativeBinomial.parameter in named:
+            raise DataError(
+                f"groups has the column {NegativeBinomial.parameter!r}, the name of the family's parameter: rename it, "
+                f"or give the size, as in '{self.family}(2.5)'"
+            )
+
+    @property
+    def _family(self) -> NegativeBinomial:
+        """The family, without its size."""
+        family = check_family(str(self.family), seek=True)
+        assert isinstance(family, NegativeBinomial)
+        return family
+
+    def _find_middle(self) -> tuple[float, float]:
+        """Make the fit in the middle; return mode and sd of theta by the curvature there."""
+        at, move, last = self._begin(), 0.0, 0.0
+        for _ in range(_TURNS):
             route = self._drawn(at)
             sums = self._sums(route, route.drawn, _LEAST, at + _STEP * np.arange(-1.0, 2.0))
             slope, spread = Slope.of(sums[1], at), float(sums[1].var(ddof=1))
             bend = SIZE_PRIOR_SD**-2 - spread - float((sums[2] - sums[0]).mean()) / (2.0 * _STEP)
             sd = 1.0 / math.sqrt(max(bend, SIZE_PRIOR_SD**-2))
-            if abs(slope.value) * sd <= _NEAR or turn == _TURNS - 1:
+            step = slope.value * sd**2
+            if abs(step) <= _NEAR * sd:
                 break
-            at = min(at + float(np.clip(slope.value * sd**2, -1.0, 1.0)), math.log(LARGEST_SIZE) - 1.0)
-        node = self._node(at, _enough(slope, sd), route)
-        self.nodes = (node,)
-        return node, at + node.slope.value * sd**2, sd
+            most = 0.5 * abs(move) if step * last < 0.0 else 1.0
+            # where the slope dies away as a power of the size Newton's steps stay as long as they were
+            stays = step * last > 0.0 and abs(step) > 0.5 * abs(last)
+            move, last = 2.0 * move if stays else float(np.clip(step, -most, most)), step
+            at = float(np.clip(at + move, -_FARTHEST, _FARTHEST))
+        self.middle = route
+        self.nodes = (self._node(at, _enough(slope, sd), route),)
+        mode = np.clip(at + self.nodes[0].slope.value * sd**2, at - 2.0 * sd, at + 2.0 * sd)
+        return float(np.clip(mode, sd - _FARTHEST, _FARTHEST - sd)), sd
 
     def _begin(self) -> float:
         """Return the log of about the size, by the means of a draw of the fit at the size 1."""
         self.first = route = self._drawn(0.0)
+        core = route.core
         if "effects_seed" in route.drawn.posterior.attrs:
-            raise DataError(
-                f"family='negative_binomial' has its size as a parameter, and {terms_text(route.core.groups)} more "
-                "groups than effects are kept of: give the size, as in 'negative_binomial(2.5)'"
-            )
-        counts = sampled_counts(self.given.rows(route.core), check_family(route.core.family), _SAMPLE, _SEED)
+            G = len(core.groups[0])
+            if (taken := 8 * route.draws * self.options.chains * G) > _EFFECTS_BYTES:
+                raise DataError(
+                    f"family={self.family!r} has its size as a parameter, and draws of the effects of {G:,} groups "
+                    f"take {taken / 1e9:.1f} GB for each of some sizes: give the size, as in '{self.family}(2.5)'"
+                )
+        with said_before():
+            counts = sampled_counts(self.given.rows(core), check_family(core.family), _SAMPLE, _SEED)
+        self.passes += 1
         rows, events = counts.responses.rows, counts.responses.events
         assert events is not None
         y = events / rows.weights
-        draw = read_posterior(route.drawn, "draws").predictor().take(slice(0, 1))
-        size, top = most_likely_size(y, np.exp(draw.eta(rows)[:, 0])), 10.0 * max(float(y.mean()), 1.0)
+        mean = np.exp(read_posterior(route.drawn, "draws").predictor().take(slice(0, 1)).eta(rows)[:, 0])
+        size, top = most_likely_size(y, mean), 10.0 * max(float(y.mean()), 1.0)
         return math.log(top if size is None else min(size, top))  # of counts like Poisson's no more is known
 
     def _drawn(self, log_size: float) -> Route:
         """Return the way to draws given a size, not yet judged."""
-        given, in_design = self.given, self.in_design
-        if self.first is not None:
-            given = replace(given, like=self.first.core, positive=None)
-            in_design = self.first.design_prior()
-        name = NegativeBinomial(float(f"{math.exp(log_size):.{_DIGITS}g}")).name
+        given, in_design, first = self.given, self.in_design, self.first
+        if first is not None:
+            given, in_design = replace(given, like=first.core, positive=None), first.design_prior()
+        family = type(self._family)(float(f"{math.exp(log_size):.{_DIGITS}g}"))
         asked: dict[str, Any] = {"in_design": in_design, "group_prior": self.group_prior, "options": self.options}
-        route = Route(given, name, self.prior, self.seed + self.tried, self.max_seconds, **asked)
-        self.tried += 1
-        route.begin()
-        route.draw()
+        seed = int(np.random.SeedSequence([self.seed, len(self.tried)]).generate_state(1)[0]) if first else self.seed
+        route = Route(given, family.name, self.prior, seed, self.max_seconds, **asked)
+        if first is not None and first.sampler == COLLAPSED.name:
+            route.effects = len(first.core.groups[0])
+        self.tried.append(route)
+        with nullcontext() if first is None else said_before():
+            route.begin()
+            route.draw()
         return route
 
     def _node(self, log_size: float, n_draws: int, route: Route | None = None) -> SizeNode:
         """Return the fit given a size, judged."""
+        beside = route is None
         if route is None:
             route = self._drawn(log_size)
             route.given = replace(route.given, predictive=False)
-        route.settle(sampled=True)
+        with said_before() if beside else nullcontext():
+            route.settle(sampled=True)
         idata = usable(route.drawn, route.certificate)
         sums = self._sums(route, idata, n_draws, np.array([log_size]))
-        return SizeNode(log_size, route, idata, Slope.of(sums[0], log_size))
+        return SizeNode(log_size, route.certificate, idata, Slope.of(sums[0], log_size))
+
+    def _go_out(self, sign: float, mode: float, sd: float, n_draws: int, *, wide: bool) -> bool:
+        """Make fits on one side until the density has fallen; return whether it has, or the largest size is reached."""
+        at, step = mode, _APART[wide] * sd
+        for _ in range(_MOST_FITS):
+            at += sign * step
+            if abs(at) >= _FARTHEST:
+                return True
+            try:
+                node = self._node(at, n_draws)
+            except FAILURES as error:
+                assert self.middle is not None
+                why = f"the fit of size {math.exp(at):.3g} failed: {error}"
+                self.middle.story.append(Step("stop", 0, 0, 0.0, why))
+                return False
+            self.nodes = tuple(sorted((*self.nodes, node), key=lambda each: each.log_size))
+            values = self.density()(np.array([each.log_size for each in self.nodes]))
+            if values.max() - values[self.nodes.index(node)] > _FALL[wide]:
+                return True
+            step *= _STRETCH
+        return False
 
     def _sums(self, route: Route, idata: Any, n_draws: int, log_sizes: FloatArray) -> FloatArray:
         """Return slopes of the log-likelihood of all rows at sizes and draws, shape (K, S)."""
-        return slopes_of(self.given.rows(route.core), read_posterior(idata, "draws").predictor(n_draws), log_sizes)
+        self.passes += 1
+        families = [type(self._family)(math.exp(each)) for each in log_sizes]
+        with said_before():
+            return slopes_of(self.given.rows(route.core), read_posterior(idata, "draws").predictor(n_draws), families)
 
-    def _join(self, middle: SizeNode, seconds: float) -> None:
+    def _join(self, *, complete: bool) -> None:
         """Take the middle's coreset, the worst certificate, and draws over which the size varies."""
-        route, sizes = middle.route, [math.exp(node.log_size) for node in self.nodes]
-        worst = max((node.route.certificate for node in self.nodes), key=badness)
-        draws = with_draws(middle.idata, varied(self.nodes, middle, self.density(), self.seed))
+        route, sizes = self.middle, [math.exp(node.log_size) for node in self.nodes]
+        assert route is not None
+        if len(sizes) < 2:
+            raise RuntimeError(
+                f"only the fit of the size {sizes[0]:.3g} was found: give a size, or a prior that says more"
+            )
+        node = next(each for each in self.nodes if each.certificate is route.certificate)
+        draws = with_draws(node.idata, varied(self.nodes, node, self.density(), self.seed))
+        theta = np.log(draws["posterior"]["size"].values)
+        error = float(theta.std()) * math.sqrt(np.mean([each.slope.se**2 for each in self.nodes]))
+        worst = max((each.certificate for each in self.nodes), key=badness)
         span = f"{len(sizes)} fits of sizes from {sizes[0]:.3g} to {sizes[-1]:.3g}"
-        self.certificate = worst._with(
-            text=f"Of {span} this is the worst: {worst.text}", idata=draws, elpd_loo=math.nan, elpd_loo_se=math.nan
-        )
-        self.core = replace(
-            route.core, params={**route.core.params, "size_sd": float(draws["posterior"]["size"].std())}
-        )
-        self.drawn = route.drawn
+        text, level = f"Of {span} this is the worst: {worst.text}", worst.level
+        if not complete:
+            text, level = f"Of {span} the last do not reach where the posterior of the size ends; give it.", _REFUSED
+        elif error > NEGLIGIBLE_ERROR:
+            said = f"tell the mean of its logarithm to {error:.2g} sd (limit {NEGLIGIBLE_ERROR:g}): give more draws"
+            text, level = f"{span.capitalize()} {said}, or the size. {worst.text}", _REFUSED
+        whole = {"elpd_loo": math.nan, "elpd_loo_se": math.nan, "dispersion": node.certificate.dispersion}
+        self.certificate = worst._with(level=level, text=text, idata=draws, **whole)
+        self.core, self.drawn = route.core, route.drawn
         self.drawn.posterior.attrs["size_prior"] = PRIOR
-        passes = sum(step.passes for node in self.nodes for step in node.route.story)
-        why = f"{span}, and the posterior between them; the steps above are those of {math.exp(middle.log_size):.3g}"
+        passes = self.passes + sum(step.passes for one in self.tried if one is not route for step in one.story)
+        seconds = time.perf_counter() - self.begin_at - sum(step.seconds for step in route.story)
+        why = f"{span}, and the posterior between them; the steps above are those of {math.exp(node.log_size):.3g}"
         self.story = [*route.story, Step("size", self.core.n_total, passes, seconds, why)]
+
+
+@contextmanager
+def said_before() -> Iterator[None]:
+    """Give no warning of rows, labels and draws: those of the first fits were given."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        yield
 
 
 def _enough(slope: Slope, sd: float) -> int:
@@ -247,9 +331,8 @@ def _enough(slope: Slope, sd: float) -> int:
     return int(np.clip((slope.spread * sd / _ERROR) ** 2, _LEAST, _MOST))
 
 
-def slopes_of(dataset: Dataset, draws: Predictor, log_sizes: FloatArray) -> FloatArray:
+def slopes_of(dataset: Dataset, draws: Predictor, families: list[NegativeBinomial]) -> FloatArray:
     """Return the slope in theta of the log-likelihood of all rows, at each size and draw, shape (K, S); one pass."""
-    families = [NegativeBinomial(math.exp(each)) for each in log_sizes]
 
     def of_block(_: int, block: WeightedData) -> FloatArray:
         rows, events = events_of(block)
@@ -281,7 +364,7 @@ def varied(nodes: tuple[SizeNode, ...], middle: SizeNode, density: SizeDensity, 
         each = [one[name].transpose(*dims).values[: shape[0], : shape[1]] for one in sets]
         log, moves = str(name).startswith("sigma_"), str(name).startswith(("beta", "u_", "sigma_"))
         each = [np.log(values) for values in each] if log else each
-        values = np.choose(nearest.reshape(*shape, *(1,) * (own.ndim - 2)), each) if len(each) < 32 else each[0]
+        values = np.choose(nearest.reshape(*shape, *(1,) * (own.ndim - 2)), each)
         if moves:
             values = _moved(values, each, at, theta, nearest)
         found[str(name)] = (dims, np.exp(values) if log else values)

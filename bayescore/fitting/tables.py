@@ -35,7 +35,7 @@ def parameter_table(fit: "Fit", scale: str, prob: float) -> Table:
         ratio, kind = posterior.family.ratio, "rate" if scale == "rate" else "odds"
         if ratio is None or (scale != "ratio" and ratio != f"{kind} ratio"):
             raise DataError(
-                f"scale={scale!r}, but the family is {fit.coreset._family_asked!r}, whose coefficients are no log "
+                f"scale={scale!r}, but the family is {fit._family_asked!r}, whose coefficients are no log "
                 f"{kind} ratios; see scale={'response' if ratio is None else 'ratio'!r}"
             )
         kept = [d for d in range(len(posterior.features)) if d != fit.coreset.design.constant]
@@ -90,7 +90,7 @@ def _numbers(fit: "Fit") -> tuple[dict[str, str], dict[str, str], dict[str, str]
         value, se = (getattr(found, f"elpd_{kind}{end}") for end in ("", "_se"))
         last[name] = f"{value:,.1f} ({se:,.1f})".replace("-", "−") if np.isfinite(value) else ""
     groups = {f"Groups of {grouping.name}": f"{len(grouping):,}" for grouping in core.groups}
-    family = core._family_asked.replace("_", " ")
+    family = fit._family_asked.replace("_", " ")
     return {"Family": family, "Observations": n}, groups, {**last, "Draws": heading(fit)}
 
 

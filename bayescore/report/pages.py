@@ -106,7 +106,7 @@ def fit_sections(certificate: CertificateData, core: Coreset, fit: FitFacts, rat
         "predictor for one unit more of the column as the data have it"
         + ("; sigma are sds of groups' effects, and rho their correlations." if core.groups else ".")
         + (" The one without a name of a factor is the sd of the noise." if core.groups and core._sd_unknown else "")
-        + (" Counts of mean t have the variance t + t²/size." if core._size_varies else ""),
+        + (" Counts of mean t have the variance t + t²/size." if core.counts and "size" in labels[-1:] else ""),
     )
     if fit.ratios is not None:
         labels, rows = fit.ratios

@@ -5,14 +5,17 @@ The truth is the posterior of coefficients and log size by weighed points. Bars 
 """
 
 import math
+import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import special
+from scipy import special, stats
 
 import bayescore as bc
-from bayescore.fitting.size import SizeDensity
+from bayescore.diagnostics.model_check import check_model
+from bayescore.fitting import size
+from bayescore.samplers.posterior import read_posterior
 from bayescore.validation import DataError
 
 QUIET = {"random_state": 1, "progressbar": False}
@@ -95,8 +98,8 @@ def test_answers_have_the_size(flat):
     assert flat.coreset.family.startswith("negative_binomial(")
     new = ROWS.head(3)
     counts, mean = flat.predict(new, kind="response", random_state=1), flat.predict(new)["mean"].to_numpy()
-    size = flat.idata.posterior["size"].values.ravel()
-    expected = mean + mean**2 * (1.0 / size).mean()
+    sizes = flat.idata.posterior["size"].values.ravel()
+    expected = mean + mean**2 * (1.0 / sizes).mean()
     # the sd of a variance of 4,000 such counts is some 6% of it
     np.testing.assert_allclose(np.asarray(counts).var(axis=0), expected, rtol=0.25)
     assert "size" in flat.prior_predictive(50).prior
@@ -130,9 +133,77 @@ def test_effects_of_groups_go_with_the_size():
     fit = bc.fit("y ~ x + (1 | g)", ROWS, family="negative_binomial", **QUIET)
     assert fit.level == "certified"
     assert list(fit.summary().index) == ["Intercept", "x", "sigma_g", "size"]
+    given = bc.fit("y ~ x + (1 | g)", ROWS, family=fit.coreset.family, **QUIET).effects("g")
     effects = fit.effects("g")
-    assert np.isfinite(effects["mean"]).all()
-    assert (effects["sd"] > 0).all()
+    assert (np.abs(effects["mean"] - given["mean"]) / given["sd"]).max() < 0.12
+    assert np.abs(effects["sd"] / given["sd"] - 1.0).max() < 0.1
+
+
+def test_a_middle_fit_that_was_sampled_for_longer_keeps_the_size():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fit = bc.fit("y ~ x", ROWS, family="negative_binomial", draws=200, chains=1, **QUIET)
+    assert any(step.what == "sample" and "200 draws" not in step.why for step in fit.story)  # asked for more
+    assert list(fit.summary().index) == ["Intercept", "x", "size"]
+    assert "size" in fit.idata.posterior
+
+
+def test_imputed_tables_have_a_size_each():
+    fit = bc.fit("y ~ x", [ROWS, ROWS.assign(x=ROWS["x"] + 0.01)], family="negative_binomial", imputed=True, **QUIET)
+    summary = fit.summary()
+    assert np.isfinite(summary.loc["size", ["mean", "sd"]].to_numpy(float)).all()
+    assert fit.idata.posterior.sizes["chain"] == 8
+
+
+def test_replicated_counts_have_the_sizes_of_the_draws(flat):
+    few = bc.fit("y ~ x", ROWS.head(40), family="negative_binomial", **QUIET)
+    wide, given = (check_model(each, few.coreset) for each in (few._posterior(), read_posterior(few._drawn, "drawn")))
+    assert (wide.high - wide.low).mean() > 1.02 * (given.high - given.low).mean()
+
+
+def test_sizes_that_no_count_tells_end_at_the_largest():
+    rng = np.random.default_rng(5)
+    rows = ROWS.assign(y=rng.binomial(4, 0.5, N), w=1e6)  # less spread than Poisson's
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fit = bc.fit("y ~ x", rows, family="negative_binomial", weights="w", **QUIET)
+    assert fit.idata.posterior["size"].values.min() > 1e6
+
+
+def test_a_search_that_does_not_end_is_not_certified(monkeypatch):
+    monkeypatch.setattr(size, "_MOST_FITS", 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fit = bc.fit("y ~ x", ROWS, family="negative_binomial", **QUIET)
+    assert fit.level == "not certified"
+    assert "do not reach where the posterior of the size ends" in fit.certificate.text
+
+
+def test_a_fit_that_was_interrupted_between_sizes_leaves_that_of_one(monkeypatch):
+    def interrupted(*_args, **_kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(size.SizesRoute, "_go_out", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        bc.fit("y ~ x", ROWS, family="negative_binomial", **QUIET)
+    left = bc.last_fit()
+    assert list(left.summary().index) == ["Intercept", "x"]
+    assert left.coreset.family.startswith("negative_binomial(")
+
+
+def test_slopes_in_the_size_are_those_of_the_log_density():
+    eta, y = np.array([[-3.0, 0.2, 4.0]]), np.array([0.0, 3.0, 40.0])
+    for r in (0.05, 2.0, 300.0):
+        for count in y:
+            rows = np.array([count]), np.array([1.7])
+            found = bc.families.NegativeBinomial(r).size_slopes(eta, *rows)
+            ends = [log_density_of(count, eta[0], r * math.exp(step)) for step in (-1e-4, 1e-4)]
+            np.testing.assert_allclose(found, 1.7 * (ends[1] - ends[0]) / 2e-4, rtol=2e-5, atol=1e-6)
+
+
+def log_density_of(count, eta, r):
+    t = np.exp(eta)
+    return special.gammaln(count + r) - special.gammaln(r) + count * (eta - np.log(r + t)) - r * np.log1p(t / r)
 
 
 def test_counts_like_poissons_leave_large_sizes_to_the_prior():
@@ -151,6 +222,12 @@ def test_what_needs_a_size_says_so(flat):
     for ask in (lambda: flat.update(ROWS), flat.all_rows_posterior):
         with pytest.raises(DataError, match="size"):
             ask()
+    with pytest.raises(DataError, match="rename it"):
+        bc.fit("y ~ x + (1 | size)", ROWS.rename(columns={"g": "size"}), family="negative_binomial", **QUIET)
+    with pytest.raises(DataError, match="give log"):
+        bc.fit("y ~ x", ROWS, family="negative_binomial", exposure="hours", **QUIET)
+    with pytest.raises(DataError, match="with_prior"):
+        flat.prior_sensitivity([0.01])
     with pytest.raises(ValueError, match="lacks its size"):
         bc.build_coreset(ROWS[["x"]], ROWS["y"], family="negative_binomial", progressbar=False)
     assert "corrected ones already" in bc.certify(flat.idata, flat.coreset, ROWS, progressbar=False).text
@@ -158,8 +235,16 @@ def test_what_needs_a_size_says_so(flat):
 
 def test_the_density_between_slopes_is_that_of_a_normal():
     points = np.array([-2.4, 0.3, 2.4])
-    density = SizeDensity(points, -points)
+    density = size.SizeDensity(points, -points)
     theta = np.linspace(-5.0, 5.0, 9)
     np.testing.assert_allclose(density(theta) - density(np.zeros(1)), -0.5 * theta**2, atol=1e-12)
     grid, share = density.grid()
     assert abs(np.interp(0.5, share, grid)) < 1e-3
+
+
+def test_the_density_between_slopes_has_the_skewness_of_a_log_gamma():
+    points = np.array([-2.0, -1.0, 0.0, 1.0, 1.6])
+    density = size.SizeDensity(points, 4.0 * (1.0 - np.exp(points)))  # of the log of a gamma variable of shape 4
+    grid, share = density.grid()
+    quantiles = np.interp([0.025, 0.5, 0.975], share, grid)
+    np.testing.assert_allclose(quantiles, np.log(stats.gamma.ppf([0.025, 0.5, 0.975], 4.0) / 4.0), atol=0.02)
