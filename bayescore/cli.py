@@ -407,7 +407,7 @@ def demo(args: argparse.Namespace, console: Console) -> None:
 
     found = run_demo(args.rows, args.output, args.seed, not args.quiet, console)
     console.print("\n".join(map(_printable, repr(found).splitlines())))
-    console.print(f"wrote {args.output}: report.html, story.png, coefficients.png, model")
+    console.print(f"wrote {args.output}: report.html, coefficients.png, model")
 
 
 def show(result: Any, console: Console) -> None:

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import matplotlib as mpl
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rich.console import Console
 
@@ -17,7 +16,7 @@ FEWEST_ROWS = 2000
 
 
 def run_demo(rows: int, folder: Path, seed: int, progressbar: bool, console: Console) -> Fit:
-    """Fit made rows; write the fit, ``report.html`` and two pictures to a folder."""
+    """Fit simulated rows; write the fit, ``report.html`` and a picture to a folder."""
     check_integer(rows, "rows", low=FEWEST_ROWS)
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(f"--output={str(folder)!r} is a file; give the name of a folder")
@@ -28,23 +27,18 @@ def run_demo(rows: int, folder: Path, seed: int, progressbar: bool, console: Con
     result = fit(FORMULA, data, random_state=seed, progressbar=progressbar)
     result.save(folder / "model")
     result.report(folder / "report.html")
-    write_pictures(result, folder)
+    write_coefficients(result, folder / "coefficients.png")
     return result
 
 
-def write_pictures(result: Fit, folder: Path) -> None:
-    """Write ``story.png``, and ``coefficients.png`` with the truth of `clicks` beside the coefficients."""
-    _save(result.plot_story(), folder / "story.png")
+def write_coefficients(result: Fit, path: Path) -> None:
+    """Draw the coefficients' means and intervals, and the truth of `clicks`."""
     axes = result.plot()
     names = [text.get_text() for text in axes.get_yticklabels()]
     scales = dict(zip(result.coreset.feature_names, result.coreset.design.scales, strict=True))
     truth = [TRUTH[name] * scales[name] for name in names]
     axes.plot(truth, range(len(names)), "|", color=COLOURS[1], ms=16, mew=2.0, label="truth")
     axes.legend(frameon=False, loc="lower right")
-    _save(axes, folder / "coefficients.png")
-
-
-def _save(axes: Axes, path: Path) -> None:
     figure = axes.get_figure()
     assert isinstance(figure, Figure)
     figure.savefig(path, dpi=150, bbox_inches="tight")

@@ -426,7 +426,7 @@ def test_draws_cut_short_count_as_interrupted(
 def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "new" / "demo"
     assert cli.main(["demo", "--rows", "20000", "--quiet", "-o", str(folder)]) == 0
-    assert {path.name for path in folder.iterdir()} == {"report.html", "story.png", "coefficients.png", "model"}
+    assert {path.name for path in folder.iterdir()} == {"report.html", "coefficients.png", "model"}
     printed = capsys.readouterr().out
     assert "  CERTIFIED\n" in printed
     found = bc.read_fit(folder / "model")

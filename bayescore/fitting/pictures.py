@@ -13,7 +13,6 @@ from matplotlib.axes import Axes
 from bayescore.data.coreset import Coreset
 from bayescore.data.design import Grouping, effect_name
 from bayescore.fitting.parts import RawRows, described, heading, raw_rows
-from bayescore.fitting.route import Step
 from bayescore.fitting.tables import check_of_rows, effects_of_groups, factor_named
 from bayescore.limits import PROB
 from bayescore.models.predictor import Factor
@@ -21,7 +20,7 @@ from bayescore.report import pictures
 from bayescore.report.tables import rows_by_group
 from bayescore.samplers.summaries import GroupEffects
 from bayescore.tables import rounded
-from bayescore.text import counted, listed
+from bayescore.text import listed
 from bayescore.types import NO_GROUP, FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError
 
@@ -240,42 +239,6 @@ def plot_shrinkage(fit: "Fit", factor: str | None) -> Axes:
         event = f"{core.label} = {core.classes[1]!r}"
         axes.set_xlabel(f"{effects.scale} of {event} in each {grouping.name}, minus that in all rows")
     return _headed(fit, axes)
-
-
-def plot_story(fit: "Fit") -> Axes:
-    """Draw rows, coreset, draws and verdict as boxes, with what each step between them took."""
-    steps: dict[str, list[Step]] = {}
-    for step in fit.story:
-        steps.setdefault("build" if step.what == "update" else step.what, []).append(step)
-    posterior = fit._posterior()
-    sampler = posterior.attrs.get("sampler")
-    drawn = f"{sampler} sampler" if sampler else "a model of your own"
-    boxes = [
-        (f"{fit.coreset.n_total:,} rows", "sides of all counts" if fit.coreset.counts else "all data"),
-        (f"{len(fit.coreset):,} rows", f"coreset: {fit.coreset.method}"),
-        (f"{len(posterior.flat):,} draws", f"{drawn}\nspread by clusters" if fit.spread else drawn),
-        (str(fit.level), "by new rows and\nsamples of earlier ones" if fit._updated else "by all rows"),
-    ]
-    axes = pictures.canvas(plt.figure(), 9.0, 1.9).add_subplot()
-    for place, (text, beneath) in enumerate(boxes):
-        trusted = place < len(boxes) - 1 or fit.certificate.trusted
-        frame = {"boxstyle": "round,pad=0.6", "fc": "white" if trusted else "#f3d6c5", "ec": pictures.INK}
-        axes.text(place, 0.0, text, ha="center", va="center", fontsize=11, bbox=frame)
-        axes.text(place, -0.42, beneath, ha="center", va="top", fontsize=8.5, color="#555555")
-    for place, what in enumerate(("build", "sample", "certify")):
-        arrow = {"arrowstyle": "->", "color": pictures.INK}
-        axes.annotate("", (place + 0.68, 0.0), (place + 0.34, 0.0), arrowprops=arrow)
-        if what in steps:
-            passes = sum(step.passes for step in steps[what])
-            seconds = f"{what}\n{sum(step.seconds for step in steps[what]):.1f} s"
-            axes.text(place + 0.5, 0.12, seconds, ha="center", va="bottom", fontsize=8.5)
-            if passes:
-                read = counted(passes, "pass", "passes")
-                axes.text(place + 0.5, -0.12, read, ha="center", va="top", fontsize=8.5)
-    axes.set_xlim(-0.5, len(boxes) - 0.5)
-    axes.set_ylim(-1.0, 0.8)
-    axes.set_axis_off()
-    return axes
 
 
 def _headed(fit: "Fit", axes: Axes) -> Axes:

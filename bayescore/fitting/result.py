@@ -984,27 +984,6 @@ class Fit:
 
         return pictures.plot_shrinkage(self, factor)
 
-    def plot_story(self) -> "Axes":
-        """Draw what was done: rows, coreset, draws, verdict, with what each step took.
-
-        Returns
-        -------
-        Axes
-            Of a new figure.
-
-        Examples
-        --------
-        >>> import numpy as np, bayescore as bc
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(5000, 2))
-        >>> fit = bc.fit(X, X[:, 0] + rng.logistic(size=5000) > 0, random_state=1, progressbar=False)
-        >>> fit.plot_story().texts[0].get_text()
-        '5,000 rows'
-        """
-        from bayescore.fitting import pictures
-
-        return pictures.plot_story(self)
-
     def report(self, path: str | Path) -> None:
         """Write one HTML page: the verdict first, then data, coefficients, effects, priors, the model's fit, the story.
 

@@ -60,7 +60,6 @@ CALLS = {
     "Fit.plot_effects": 'fit.plot_effects("g")',
     "Fit.plot_check": "fit.plot_check()",
     "Fit.plot_shrinkage": 'fit.plot_shrinkage("g")',
-    "Fit.plot_story": "fit.plot_story()",
     "Fit.poststratify": 'fit.poststratify(pd.DataFrame({"x": 0.0, "f": ["a", "b"], "g": 1, "n": 5}), weights="n")',
     "Fit.predict": "fit.predict(rows.head(3))",
     "Fit.prior_predictive": "fit.prior_predictive(50)",

@@ -517,7 +517,6 @@ def test_everything_says_so(fit, robust, tmp_path):
     assert robust.predict(new, kind="draws").attrs["spread"] == said
     assert robust.predict(new)["sd"][0] > 1.3 * fit.predict(new)["sd"][0]
     assert robust.plot().get_title(loc="left") == "certified, cluster-robust by 60 clusters"
-    assert "spread by clusters" in " ".join(text.get_text() for text in robust.plot_story().texts)
     robust.report(tmp_path / "robust.html")
     fit.report(tmp_path / "fit.html")
     page = (tmp_path / "robust.html").read_text("utf-8").replace("&#39;", "'")
