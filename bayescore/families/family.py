@@ -233,7 +233,7 @@ class Symmetric(Family):
 
 @dataclass(frozen=True)
 class Sized(Family):
-    """A family with a number given, `size`, which its compiled functions take as their last argument.
+    """A family with a number, `size`, which its compiled functions take as their last argument.
 
     A subclass has a `kind`, such as "negative_binomial"; `name` has the number too: "negative_binomial(2.5)". `number`
     is what messages call it, and `unknown` tells what to do where it is not known. A kind with a `parameter` may lack

@@ -1,4 +1,4 @@
-r"""The negative binomial likelihood of counts, log link: mean t = exp(eta), variance t + t^2 / r with a given size r.
+r"""The negative binomial likelihood of counts, log link: mean t = exp(eta), variance t + t^2 / r, r the size.
 
 .. math:: \log P(y) = y \, \ell_+(\eta) + \ell_-(\eta) + \log\Gamma(y + r) - \log\Gamma(r) - \log y!
 

@@ -140,7 +140,8 @@ def fit(
     size : int or "auto"
         Rows of the coreset, as in `build_coreset`. One that is given is kept.
     max_seconds : float
-        Time that one step of an escalation, or sampling all rows, may take, by what it is expected to take.
+        Time that one step of an escalation, or sampling all rows, may take, by what it is expected to take; where the
+        size of counts is a parameter, of each of its fits.
     random_state, random_seed : int, Generator, SeedSequence or None
         Seed, by either name.
     progressbar : bool

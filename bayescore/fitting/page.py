@@ -51,8 +51,9 @@ def _facts(fit: "Fit", shown: Overview) -> FitFacts:
     if fit.spread:
         drawn = f"The spread is {fit.spread}."
     else:
-        drawn = f"From the {'corrected draws' if 'corrected' in fit._used.posterior.attrs else 'draws'}"
-        drawn += "." if fit.certificate.trusted else ", which are not certified."
+        corrected = "corrected" in fit._used.posterior.attrs
+        kind = "draws of several sizes" if fit._size_varies else "corrected draws" if corrected else "draws"
+        drawn = f"From the {kind}" + ("." if fit.certificate.trusted else ", which are not certified.")
     return FitFacts(
         headline=shown.verdict,
         checks_heading=shown.checks_heading,

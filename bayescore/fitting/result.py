@@ -1197,6 +1197,8 @@ class Fit:
         corrections are left out: clusters count as drawn with replacement, so that intervals are too wide where a large
         share of all clusters is in the sample.
 
+        An sd of noise or a size of counts that is a parameter keeps the model's spread.
+
         Clusters whose rows have weight 0 or are left out count with a score of 0, as in R's ``svyglm`` of a subset of a
         design: a domain of a survey is fitted with ``fit(domain=)``, not from its rows alone.
 
