@@ -17,7 +17,6 @@ uniform if all is right. `p_value` is that of a chi-square test of ten bins; the
 import math
 import time
 import warnings
-from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -220,16 +219,13 @@ def ranks(seed: int) -> FloatArray:
     return rank(kept, np.append(beta, [log_size, log_size + math.log(1.5)]))
 
 
-@command("unknown_size", sets=[*SETS, "nmes1988"])
-def main(trials: int = 200, only: Sequence[str] = ()) -> None:
+@command("unknown_size")
+def main(trials: int = 200) -> None:
     """Write the tables."""
-    names = list(only) or [*SETS, "nmes1988"]
     found = []
-    for name in names:
+    for name in (*SETS, "nmes1988"):
         found.append(compared(name))
         print(found[-1], flush=True)
-    if only:
-        return
     publish("unknown_size", found)
     publish("unknown_size_groups", [grouped(name) for name in GROUPED])
     told = np.array([ranks(seed) for seed in range(trials)])
