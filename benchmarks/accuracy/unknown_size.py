@@ -72,9 +72,10 @@ class Truth:
             logs = self.log_density(self.points) + 0.5 * (df + D + 1) * np.log1p((z**2).sum(axis=1) / df)
             self.weights = np.exp(logs - logs.max())
             self.weights /= self.weights.sum()
-            known = np.sqrt((root**2).sum(axis=1) * df / (df - 2.0)) / self.points.std(
-                axis=0
-            )  # noise of points cancels
+            # in large sets, by the sd of proposals over that of the points, noise cancels
+            known = np.ones(D + 1)
+            if len(y) >= MANY:
+                known = np.sqrt((root**2).sum(axis=1) * df / (df - 2.0)) / self.points.std(axis=0)
             center = self.weights @ self.points
             root = np.linalg.cholesky((self.weights * (self.points - center).T) @ (self.points - center))
         self.effective = 1.0 / float(self.weights @ self.weights)
