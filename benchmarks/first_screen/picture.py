@@ -137,7 +137,7 @@ LABELS = {  # colour; where the label is from a point of the line, in points; wh
     "duckreg": (MUTED, (9, -9), ("left", "center")),
     "lme4": (MUTED, (6, 2), ("left", "center")),
     "NUTS on all rows": (ORANGE, (-12, -2), ("right", "center")),
-    "bambi": (ORANGE, (-4, 6), ("center", "bottom")),
+    "bambi": (ORANGE, (8, -9), ("left", "center")),
 }
 
 
