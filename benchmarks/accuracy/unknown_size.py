@@ -138,8 +138,8 @@ def compared(name: str) -> dict:
         X, y = core.X[core.y < 0], told["data"][told["formula"].partition(" ~ ")[0]].to_numpy(float)
         offset = np.zeros(len(y))
     else:
-        *shape, size = SETS[name]
-        told = made_counts(*shape, size)
+        n, d, events, rare, size = SETS[name]
+        told = made_counts(n, d, events, rare, size)
         X, y, offset = told["data"], np.asarray(told["y"], dtype=float), told["offset"]
         X = np.column_stack([np.ones(len(y)), (X - X.mean(axis=0)) / X.std(axis=0)])
     rows = pd.DataFrame(X[:, 1:], columns=[f"x{k}" for k in range(1, X.shape[1])]).assign(y=y, o=offset)
