@@ -107,7 +107,7 @@ def test_sums_over_samples_of_counts_differ_by_the_said_error():
 
     def sums(n_rows, some):
         sampled = SimpleNamespace(n_rows=n_rows, constant=0.0, some=lambda _: None)
-        return own.of_counts(sampled, np.stack([np.zeros(len(some)), some]))
+        return own.of_counts(sampled, np.stack([np.zeros(len(some)), some]), (0.0, 0.0))
 
     def errors(n_rows):
         found = [sums(n_rows, rng.choice(var, 300, replace=False)) for _ in range(1000)]
