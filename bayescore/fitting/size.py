@@ -11,7 +11,8 @@ the mean over the draws at theta. So
 1. a first fit, at r = 1, tells about where theta is: the size that is most likely at the means of a draw;
 2. a fit there is the middle, and mean and variance of its draws' sums give slope and curvature, so mode and sd, of
    theta; where the mode is far off, the middle moves there;
-3. fits are made outwards on both sides until the density has fallen to `_FALL` nats below that of the best of them;
+3. fits are made outwards on both sides until the density has fallen to `_FALL` nats below that of the best of them,
+   and between those that are too far apart;
 4. a spline through the slopes, integrated, is the log density of theta, which goes on beyond them as a normal one's;
 5. theta is drawn from it, and the other parameters from the draws of the nearest fit, moved by polynomials in theta
    through means and log sds of all fits.
@@ -30,6 +31,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import pairwise
 from operator import add
 from typing import Any, NamedTuple
 
@@ -70,8 +72,9 @@ _MOST_FITS = 7  # on each side
 _FARTHEST = math.log(LARGEST_SIZE) - 0.1  # from 0, of theta
 _EFFECTS_BYTES = 1 << 29  # of draws of effects at one size
 _REFUSED = Level.NOT_CERTIFIED
-_FALL = {False: 2.8, True: 5.5}  # nats, of a posterior that is narrow and so nearly normal, and of one that is wide
+_FALL = {False: 2.8, True: 4.2}  # nats, of a posterior that is narrow and so nearly normal, and of one that is wide
 _APART = {False: 2.4, True: 1.5}  # sds between fits
+_WIDEST = {False: 3.0, True: 1.9}  # of these at the end
 _STRETCH = 1.25  # of that from fit to fit
 _BEYOND = 4.0  # sds beyond the last fits where the density ends
 _GRID = 4001
@@ -146,6 +149,7 @@ class SizesRoute(Route):
         mode, sd = self._find_middle()
         wide, n_draws = sd > _WIDE, _enough(self.nodes[0].slope, sd)
         ends = [self._go_out(sign, mode, sd, n_draws, wide=wide) for sign in (-1.0, 1.0)]
+        self._fill(n_draws, wide=wide)
         self._join(complete=all(ends))
 
     def leaves(self, error: BaseException) -> bool:  # noqa: ARG002
@@ -280,6 +284,22 @@ class SizesRoute(Route):
                 return True
             step *= _STRETCH
         return False
+
+    def _fill(self, n_draws: int, *, wide: bool) -> None:
+        """Make fits between those that lie too far from each other where the posterior is."""
+        for _ in range(_MOST_FITS if len(self.nodes) > 1 else 0):
+            points, share = self.density().grid()
+            low, left, right, high = np.interp([0.01, 0.16, 0.84, 0.99], share, points)
+            gaps = [
+                (b.log_size - a.log_size, 0.5 * (a.log_size + b.log_size))
+                for a, b in pairwise(self.nodes)
+                if a.log_size < high and b.log_size > low
+            ]
+            gap, between = max(gaps, default=(0.0, 0.0))
+            if gap <= 0.5 * _WIDEST[wide] * (right - left):
+                return
+            node = self._node(between, n_draws)
+            self.nodes = tuple(sorted((*self.nodes, node), key=lambda each: each.log_size))
 
     def _sums(self, route: Route, idata: Any, n_draws: int, log_sizes: FloatArray) -> FloatArray:
         """Return slopes of the log-likelihood of all rows at sizes and draws, shape (K, S)."""
