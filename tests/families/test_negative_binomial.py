@@ -383,6 +383,8 @@ def test_a_family_of_ones_own_with_a_size_is_registered():
             bc.find_map(bc.all_rows(*rows, family=name, **QUIET)).beta for name in ("own(7)", "negative_binomial(7)")
         )
         np.testing.assert_allclose(own, ours, rtol=1e-9)
+        found = bc.fit(*(part[:200] for part in rows), family="own", random_state=1, **QUIET)
+        assert found.coreset.family.startswith("own(")
     finally:
         SIZED.pop("own", None)
 
