@@ -28,7 +28,7 @@ from bayescore.data.parquet import reads_like_formula
 from bayescore.data.source import Source
 from bayescore.data.tables import is_table
 from bayescore.families import Family
-from bayescore.families.family import Sized, check_family, lacking
+from bayescore.families.family import check_family
 from bayescore.families.negative_binomial import NegativeBinomial
 from bayescore.fitting.clusters import check_curvature, check_labels, check_lonely, weights_in_domain
 from bayescore.fitting.prior import check_priors
@@ -228,9 +228,10 @@ def fit_given(
         raise TypeError(
             f"{next(iter(asked))!r} is given, and data is a coreset, which misses a part of its rows: leave it out"
         )
+    of_core = given.data.family if isinstance(given.data, Coreset) else None
+    known = check_family(family or of_core or "logistic", seek=True)
     if options.sampler != AUTO:
-        of_core = given.data.family if isinstance(given.data, Coreset) else None
-        known, sampler = check_family(family or of_core or "logistic", seek=True), SAMPLERS[options.sampler]
+        sampler = SAMPLERS[options.sampler]
         if not isinstance(prior, Mapping):
             check_fit(sampler, known.name, Normal(0.0, 1.0) if prior is None else prior)
         if of_core is None:
@@ -242,10 +243,6 @@ def fit_given(
     if isinstance(prior, Mapping) and not given.once:
         given.check_names(prior, response=_response(family))
     arguments: dict[str, Any] = {"in_design": in_design, "group_prior": group_prior, "options": options}
-    of_rows = given.data.family if isinstance(given.data, Coreset) else None
-    known = check_family(family or of_rows or "logistic", seek=True)
-    if isinstance(known, Sized) and not (known.complete or known.found or isinstance(known, NegativeBinomial)):
-        raise ValueError(lacking(known, known.name))
     varies = isinstance(known, NegativeBinomial) and not known.complete
     route = (SizesRoute if varies else Route)(given, family, prior, seed, max_seconds, **arguments)
     with _kept(lambda: fit_of_route(route.ended()), "what was finished", route.leaves):

@@ -1164,22 +1164,18 @@ class Fit:
         """
         check_model_spread(self, "with_prior")
         check_priors(prior)
+        beside: dict[str, Any] = {"group_prior": self.group_prior, "options": self._options}
         if self._size_varies:
-            return self._over_sizes(prior)
+            fits = SizesRoute(self._rows_given, self._family_asked, prior, self._seed, self._max_seconds, **beside)
+            fits.run()
+            return fit_of_route(fits)
         settings = self.coreset.family, prior, self._seed, self._max_seconds
-        route = Route(self._rows_given, *settings, group_prior=self.group_prior, options=self._options)
+        route = Route(self._rows_given, *settings, **beside)
         route.story = [step for step in self.story if step.what in ("build", "update")]
         route.core = self.coreset
         route.design_prior()  # names of coefficients
         route.settle()
         return replace(fit_of_route(route), _kept=self._kept)  # of the same rows
-
-    def _over_sizes(self, prior: Prior | Mapping[str, Prior] | None) -> "Fit":
-        """Return the fit with another prior of the coefficients, the size a parameter again."""
-        settings = self._family_asked, prior, self._seed, self._max_seconds
-        route = SizesRoute(self._rows_given, *settings, group_prior=self.group_prior, options=self._options)
-        route.run()
-        return fit_of_route(route)
 
     def cluster_robust(self, cluster: Any, *, strata: Any = None, lonely: str = "raise") -> "Fit":
         r"""Return the fit with draws whose spread is robust to rows of a cluster that depend on each other.

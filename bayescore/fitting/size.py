@@ -53,6 +53,7 @@ from bayescore.families.negative_binomial import LARGEST_SIZE, SIZE_PRIOR_SD, Ne
 from bayescore.fitting.route import FAILURES, Route, Step, badness, usable
 from bayescore.limits import NEGLIGIBLE_ERROR
 from bayescore.models.predictor import Predictor
+from bayescore.numerics.elementary import cumulative_shares
 from bayescore.report.certify import Certificate
 from bayescore.samplers.groups import COLLAPSED
 from bayescore.samplers.posterior import read_posterior, with_draws
@@ -71,7 +72,6 @@ _STEP = 0.05  # of theta, for a second difference
 _MOST_FITS = 7  # on each side
 _FARTHEST = math.log(LARGEST_SIZE) - 0.1  # from 0, of theta
 _EFFECTS_BYTES = 1 << 29  # of draws of effects at one size
-_REFUSED = Level.NOT_CERTIFIED
 _FALL = {False: 2.8, True: 4.2}  # nats, of a posterior that is narrow and so nearly normal, and of one that is wide
 _APART = {False: 2.4, True: 1.5}  # sds between fits
 _WIDEST = {False: 3.0, True: 1.9}  # of these at the end
@@ -129,10 +129,7 @@ class SizeDensity:
         """Return points, and the cumulative distribution there."""
         low, high = (_BEYOND / math.sqrt(bend) for bend in self._bends)
         points = np.linspace(self.ends[0] - low, min(self.ends[1] + high, math.log(LARGEST_SIZE)), _GRID)
-        values = self(points)
-        density = np.exp(values - values.max())
-        total = np.append(0.0, np.cumsum(0.5 * (density[1:] + density[:-1])))
-        return points, total / total[-1]
+        return points, cumulative_shares(self(points))
 
 
 class SizesRoute(Route):
@@ -149,6 +146,9 @@ class SizesRoute(Route):
         mode, sd = self._find_middle()
         wide, n_draws = sd > _WIDE, _enough(self.nodes[0].slope, sd)
         ends = [self._go_out(sign, mode, sd, n_draws, wide=wide) for sign in (-1.0, 1.0)]
+        if len(self.nodes) < 2:
+            only = math.exp(self.nodes[0].log_size)
+            raise RuntimeError(f"only the fit of the size {only:.3g} was found: give a size, or a prior that says more")
         self._fill(n_draws, wide=wide)
         self._join(complete=all(ends))
 
@@ -210,7 +210,8 @@ class SizesRoute(Route):
             move, last = 2.0 * move if stays else float(np.clip(step, -most, most)), step
             at = float(np.clip(at + move, -_FARTHEST, _FARTHEST))
         self.middle = route
-        self.nodes = (self._node(at, _enough(slope, sd), route),)
+        route.settle(sampled=True)
+        self.nodes = (self._node(route, at, _enough(slope, sd)),)
         mode = np.clip(at + self.nodes[0].slope.value * sd**2, at - 2.0 * sd, at + 2.0 * sd)
         return float(np.clip(mode, sd - _FARTHEST, _FARTHEST - sd)), sd
 
@@ -252,14 +253,18 @@ class SizesRoute(Route):
             route.draw()
         return route
 
-    def _node(self, log_size: float, n_draws: int, route: Route | None = None) -> SizeNode:
-        """Return the fit given a size, judged."""
-        beside = route is None
-        if route is None:
-            route = self._drawn(log_size)
-            route.given = replace(route.given, predictive=False)
-        with said_before() if beside else nullcontext():
+    def _add_node(self, log_size: float, n_draws: int) -> SizeNode:
+        """Make, judge and keep another fit given a size."""
+        route = self._drawn(log_size)
+        route.given = replace(route.given, predictive=False)
+        with said_before():
             route.settle(sampled=True)
+        node = self._node(route, log_size, n_draws)
+        self.nodes = tuple(sorted((*self.nodes, node), key=lambda each: each.log_size))
+        return node
+
+    def _node(self, route: Route, log_size: float, n_draws: int) -> SizeNode:
+        """Return a fit that was judged, with the slope of theta there."""
         idata = usable(route.drawn, route.certificate)
         sums = self._sums(route, idata, n_draws, np.array([log_size]))
         return SizeNode(log_size, route.certificate, idata, Slope.of(sums[0], log_size))
@@ -272,13 +277,12 @@ class SizesRoute(Route):
             if abs(at) >= _FARTHEST:
                 return True
             try:
-                node = self._node(at, n_draws)
+                node = self._add_node(at, n_draws)
             except FAILURES as error:
                 assert self.middle is not None
                 why = f"the fit of size {math.exp(at):.3g} failed: {error}"
                 self.middle.story.append(Step("stop", 0, 0, 0.0, why))
                 return False
-            self.nodes = tuple(sorted((*self.nodes, node), key=lambda each: each.log_size))
             values = self.density()(np.array([each.log_size for each in self.nodes]))
             if values.max() - values[self.nodes.index(node)] > _FALL[wide]:
                 return True
@@ -287,7 +291,7 @@ class SizesRoute(Route):
 
     def _fill(self, n_draws: int, *, wide: bool) -> None:
         """Make fits between those that lie too far from each other where the posterior is."""
-        for _ in range(_MOST_FITS if len(self.nodes) > 1 else 0):
+        for _ in range(_MOST_FITS):
             points, share = self.density().grid()
             low, left, right, high = np.interp([0.01, 0.16, 0.84, 0.99], share, points)
             gaps = [
@@ -298,8 +302,7 @@ class SizesRoute(Route):
             gap, between = max(gaps, default=(0.0, 0.0))
             if gap <= 0.5 * _WIDEST[wide] * (right - left):
                 return
-            node = self._node(between, n_draws)
-            self.nodes = tuple(sorted((*self.nodes, node), key=lambda each: each.log_size))
+            self._add_node(between, n_draws)
 
     def _sums(self, route: Route, idata: Any, n_draws: int, log_sizes: FloatArray) -> FloatArray:
         """Return slopes of the log-likelihood of all rows at sizes and draws, shape (K, S)."""
@@ -312,10 +315,6 @@ class SizesRoute(Route):
         """Take the middle's coreset, the worst certificate, and draws over which the size varies."""
         route, sizes = self.middle, [math.exp(node.log_size) for node in self.nodes]
         assert route is not None
-        if len(sizes) < 2:
-            raise RuntimeError(
-                f"only the fit of the size {sizes[0]:.3g} was found: give a size, or a prior that says more"
-            )
         node = next(each for each in self.nodes if each.certificate is route.certificate)
         draws = with_draws(node.idata, varied(self.nodes, node, self.density(), self.seed))
         theta = np.log(draws["posterior"]["size"].values)
@@ -324,10 +323,13 @@ class SizesRoute(Route):
         span = f"{len(sizes)} fits of sizes from {sizes[0]:.3g} to {sizes[-1]:.3g}"
         text, level = f"Of {span} this is the worst: {worst.text}", worst.level
         if not complete:
-            text, level = f"Of {span} the last do not reach where the posterior of the size ends; give it.", _REFUSED
+            text, level = (
+                f"Of {span} the last do not reach where the posterior of the size ends; give it.",
+                Level.NOT_CERTIFIED,
+            )
         elif error > NEGLIGIBLE_ERROR:
             said = f"tell the mean of its logarithm to {error:.2g} sd (limit {NEGLIGIBLE_ERROR:g}): give more draws"
-            text, level = f"{span.capitalize()} {said}, or the size. {worst.text}", _REFUSED
+            text, level = f"{span.capitalize()} {said}, or the size. {worst.text}", Level.NOT_CERTIFIED
         whole = {"elpd_loo": math.nan, "elpd_loo_se": math.nan, "dispersion": node.certificate.dispersion}
         self.certificate = worst._with(level=level, text=text, idata=draws, **whole)
         self.core, self.drawn = route.core, route.drawn
@@ -405,9 +407,9 @@ def _moved(
         for part, degree in ((means, 2), (np.log(np.maximum(sds, np.finfo(float).tiny)), 1))
     ]
 
-    def here(curve: FloatArray, places: FloatArray) -> FloatArray:
+    def curve_at(curve: FloatArray, places: FloatArray) -> FloatArray:
         found = np.polynomial.polynomial.polyval((places - at.mean()) / scale, curve)
         return np.moveaxis(found.reshape(*shape, *theta.shape), (-2, -1), (0, 1))
 
-    (m_to, m_from), (s_to, s_from) = ([here(curve, places) for places in (theta, at[nearest])] for curve in curves)
+    (m_to, m_from), (s_to, s_from) = ([curve_at(curve, places) for places in (theta, at[nearest])] for curve in curves)
     return np.asarray(m_to + np.exp(s_to - s_from) * (values - m_from))

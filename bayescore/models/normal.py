@@ -28,6 +28,7 @@ from scipy import linalg, optimize, sparse
 
 from bayescore.data.coreset import Coreset
 from bayescore.models.groups.rows import Curvature, JointRows
+from bayescore.numerics.elementary import cumulative_shares
 from bayescore.priors import Prior
 from bayescore.priors.groups import LKJ_ETA, GroupPrior, log_sigma_terms
 from bayescore.types import FloatArray, WeightedData
@@ -156,10 +157,7 @@ class NoiseSdPosterior:
                 far *= 1.5
             ends.append(float(mode) + sign * far)
         points = np.linspace(ends[0], ends[1], _POINTS)
-        values = self.log_densities(points)
-        density = np.exp(values - values.max())
-        total = np.append(0.0, np.cumsum(0.5 * (density[1:] + density[:-1])))
-        return points, total / total[-1]
+        return points, cumulative_shares(self.log_densities(points))
 
     def draw(self, n: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
         """Return n independent draws of the coefficients, shape (n, p), and of sigma, (n,)."""

@@ -207,6 +207,13 @@ def normal_nodes(n_nodes: int = N_NODES) -> tuple[FloatArray, FloatArray]:
     return nodes, np.log(weights / weights.sum())
 
 
+def cumulative_shares(log_density: FloatArray) -> FloatArray:
+    """Return the cumulative distribution at evenly spaced points that hold a density, by the trapezoidal rule."""
+    density = np.exp(log_density - log_density.max())
+    total = np.append(0.0, np.cumsum(0.5 * (density[1:] + density[:-1])))
+    return np.asarray(total / total[-1])
+
+
 def normal_steps(step: float) -> tuple[FloatArray, FloatArray]:
     """Return the same of the trapezoid with equal steps, for integrands that are not smooth on the normal's scale."""
     nodes = step * np.arange(-np.ceil(_REACH / step), np.ceil(_REACH / step) + 1.0)
