@@ -26,9 +26,7 @@ from functools import partial
 from typing import ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bayescore.compiled import jit
 from bayescore.coresets.method import BuildInfo, BuildResult, Method
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design, terms_text
@@ -37,9 +35,9 @@ from bayescore.families import Family
 from bayescore.families.family import check_family
 from bayescore.files import Arrays
 from bayescore.limits import MAX_FAR
-from bayescore.numerics.elementary import mix
+from bayescore.numerics.identical_rows import COLLISION, TOO_MANY, merged
 from bayescore.priors.groups import does_not_vary
-from bayescore.types import NO_GROUP, NO_ROW, FloatArray, IntArray, LabelArray, WeightedData, stack
+from bayescore.types import NO_GROUP, NO_ROW, FloatArray, IntArray, WeightedData, stack
 from bayescore.validation import DataError
 
 WITHIN = 1e-6
@@ -237,69 +235,10 @@ class SumsState:
         return replace(self, sums=CellMoments(self.sums.apart, *parts))
 
 
-@jit
-def hash_rows(X: FloatArray, y: LabelArray, salt: np.uint64, out: NDArray[np.uint64]) -> None:
-    """Write two independent 64-bit hashes, shape (n, 2), of each row's bits, shape (n, D), and label."""
-    for n in range(len(y)):
-        g = mix(salt + np.uint64(y[n] + 2))
-        h = mix(~g)
-        for d in range(X.shape[1]):
-            bits = np.float64(X[n, d] + 0.0).view(np.uint64)  # -0.0 and 0.0 are the same number
-            g, h = mix(g ^ bits), mix(h + bits)
-        out[n, 0], out[n, 1] = g, h
-
-
-@jit
-def group_rows(
-    keys: NDArray[np.uint64], weights: FloatArray, table: IntArray, first: IntArray, total: FloatArray
-) -> int:
-    """Write each group's first row and sum of weights, by hash; return how many, -1 if only first parts agree.
-
-    `table` has -1 everywhere, and a power of two of entries, more than there are rows.
-    """
-    slots, count = len(table), 0
-    for n in range(len(keys)):
-        slot = np.int64(keys[n, 0] & np.uint64(slots - 1))
-        while table[slot] >= 0 and keys[first[table[slot]], 0] != keys[n, 0]:
-            slot = (slot + 1) & (slots - 1)
-        group = table[slot]
-        if group < 0:
-            group = table[slot] = count
-            first[group], total[group] = n, 0.0
-            count += 1
-        elif keys[first[group], 1] != keys[n, 1]:
-            return -1
-        total[group] += weights[n]
-    return count
-
-
-# why a pass ends early: values, as a cluster prints the traceback of whatever a worker raises
-_COLLISION, _TOO_MANY = "two different rows agree in the first hash", "more rows are distinct than may be"
-
-
-def _group(block: WeightedData, salt: int, limit: float) -> tuple[WeightedData, NDArray[np.uint64]] | str:
-    """Return a block's distinct rows in order, their weights added up, and hashes."""
-    keys = np.empty((len(block), 2), dtype=np.uint64)
-    parts = [part for part in (block.offset, block.group) if part is not None]
-    columns: FloatArray = np.column_stack([block.X, *parts]) if parts else block.X  # codes are exact as floats
-    hash_rows(columns, block.y, np.uint64(salt), keys)
-    first, total = np.empty(len(block), dtype=np.int64), np.empty(len(block))
-    table = np.full(2 << len(block).bit_length(), -1)
-    count = group_rows(keys, block.weights, table, first, total)
-    if count < 0:
-        return _COLLISION
-    if count > limit:
-        return _TOO_MANY
-    return block.take(first[:count]).with_weights(total[:count]), keys[first[:count]]
-
-
 def aggregate(dataset: Dataset, limit: float = math.inf) -> WeightedData | None:
-    """Merge identical rows, in order of their first appearance; None if more than `limit` are distinct.
-
-    Rows count as identical if 128 bits of hash agree: for 1e9 rows the chance of an error is 1e-21.
-    """
+    """Merge identical rows, in order of their first appearance; None if more than `limit` are distinct."""
     salt = 0
-    while (result := _aggregate(dataset, limit, salt)) == _COLLISION:
+    while (result := _aggregate(dataset, limit, salt)) == COLLISION:
         salt += 1
     return None if isinstance(result, str) else result
 
@@ -309,7 +248,7 @@ def _aggregate(dataset: Dataset, limit: float, salt: int) -> WeightedData | str:
     kept: list[WeightedData] = []
     total = np.zeros(1024)
     for grouped in dataset.map(
-        lambda _, block: _group(block, salt, limit),
+        lambda _, block: merged(block, limit, salt),
         "merging rows",
         canonical=True,  # weights are added in the order of the blocks
     ):
@@ -321,16 +260,16 @@ def _aggregate(dataset: Dataset, limit: float, salt: int) -> WeightedData | str:
         for i in fresh.tolist():
             number[pairs[i][0]] = (len(number), pairs[i][1])
         if len(number) > limit:
-            return _TOO_MANY
+            return TOO_MANY
         kept.append(rows.take(fresh))
         numbers = [number[g] for g, _ in pairs]
         if any(h != second for (_, h), (_, second) in zip(pairs, numbers, strict=True)):
-            return _COLLISION
+            return COLLISION
         if len(number) > len(total):
             total = np.concatenate([total, np.zeros(2 * len(number) - len(total))])
         total[[place for place, _ in numbers]] += rows.weights
-    merged = stack(kept)
-    return merged.with_weights(total[: len(merged)].copy())
+    rows = stack(kept)
+    return rows.with_weights(total[: len(rows)].copy())
 
 
 @dataclass(frozen=True)

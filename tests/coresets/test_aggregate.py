@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bayescore.coresets import aggregate as module
 from bayescore.coresets.aggregate import CellMoments, aggregate
 from bayescore.data.dataset import Dataset
 from bayescore.data.sources import as_source
 from bayescore.families.family import check_family
+from bayescore.numerics import identical_rows as module
 from tests.conftest import make_rows
 from tests.cuts import Recut
 

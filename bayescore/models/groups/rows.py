@@ -28,17 +28,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import linalg, sparse
 
-from bayescore.compiled import jit
+from bayescore.compiled import jit, jit_inner
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Grouping
 from bayescore.data.passes import TILE, TileRows, new_tile
 from bayescore.families import Family
+from bayescore.models.groups.grid import LARGE, add_by_grid
 from bayescore.models.groups.nodes import DrawNodes, NodeRows, NodeSet, add_values
 from bayescore.models.posterior import Derivatives, likelihood_terms
 from bayescore.models.predictor import Predictor, multipliers
 from bayescore.models.row_kernels import add_offset, derivatives_of, load_rows, predictor
 from bayescore.numerics.elementary import LOG_WEIGHTS, N_NODES, NODES, WEIGHTS, EffectNodes
+from bayescore.numerics.identical_rows import merged
 from bayescore.types import FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError
 
@@ -486,12 +488,37 @@ def _add_values(rows: TileRows, codes: IntArray, at: DrawNodes, family: Family, 
 
     `tables` are nodes, log weights, what rows multiply their effect by and these values.
     """
+    z, n, begin, small = tables[2], len(codes), 0, 0
+    while begin < n:
+        stop, alike = begin, True
+        while stop < n and codes[stop] == codes[begin]:
+            alike &= z[stop] == 1.0
+            stop += 1
+        if alike and stop - begin >= LARGE:
+            _add_small(rows, codes, at, family, tables, small, begin)
+            _add_large(rows, codes, at, family, tables, begin, stop)
+            small = stop
+        begin = stop
+    _add_small(rows, codes, at, family, tables, small, n)
+
+
+@jit_inner
+def _add_small(
+    rows: TileRows,
+    codes: IntArray,
+    at: DrawNodes,
+    family: Family,
+    tables: tuple[FloatArray, ...],
+    begin: int,
+    stop: int,
+) -> None:
+    """Do so for some rows, one by one."""
     nodes, log_weights, z, values = tables
-    p, n, none = at.theta.shape[1] - 1, len(rows.weights), np.empty(0)
+    p, none = at.theta.shape[1] - 1, np.empty(0)
     tile, lanes = new_tile(p), np.empty((4, TILE))
     eta = lanes[3]
-    for start in range(0, n, TILE):
-        width = load_rows(rows, at.theta[0, :p], start, tile, lanes)
+    for start in range(begin, stop, TILE):
+        width = min(load_rows(rows, at.theta[0, :p], start, tile, lanes), stop - start)
         cut = slice(start, start + width)
         own = NodeRows(lanes[2, :width], lanes[1, :width], z[cut], codes[cut])
         for s in range(len(at.theta)):
@@ -501,17 +528,57 @@ def _add_values(rows: TileRows, codes: IntArray, at: DrawNodes, family: Family, 
             add_values(eta[:width], own, there, family, (values[s], none))
 
 
+@jit_inner
+def _add_large(
+    rows: TileRows,
+    codes: IntArray,
+    at: DrawNodes,
+    family: Family,
+    tables: tuple[FloatArray, ...],
+    begin: int,
+    stop: int,
+) -> None:
+    """Do so for the rows of one large group, whose effect they multiply by 1."""
+    nodes, log_weights, z, values = tables
+    p, n, g, none = at.theta.shape[1] - 1, stop - begin, codes[begin], np.empty(0)
+    n_tiles = (n + TILE - 1) // TILE
+    tiles, eta, side, lanes = (
+        np.empty((n_tiles, p, TILE + 8)),
+        np.empty(n_tiles * TILE),
+        np.empty(n),
+        np.empty((3, TILE)),
+    )
+    for t in range(n_tiles):
+        load_rows(rows, at.theta[0, :p], begin + t * TILE, tiles[t], lanes)
+    for i in range(n):
+        side[i] = rows.side[begin + i]
+    own = NodeRows(side, rows.weights[begin:stop], z[begin:stop], codes[begin:stop])
+    for s in range(len(at.theta)):
+        for t in range(n_tiles):
+            predictor(tiles[t], at.theta[s, :p], eta[t * TILE : (t + 1) * TILE])
+        add_offset(rows.offset, begin, n, eta)
+        there = NodeSet(at.first, at.center[s], at.scale[s], at.step, nodes, log_weights)
+        of_group = values[s, at.first[g] : at.first[g + 1]]
+        if not add_by_grid(eta[:n], side, own.weights, there, g, family, of_group):
+            add_values(eta[:n], own, there, family, (values[s], none))
+
+
+_SHARE_OF_MERGED = 0.5  # of a block's rows, above which distinct rows save less than they cost
+
+
 def _values_of_block(
     at: DrawNodes, family: Family, column: int, _: int, block: WeightedData
 ) -> tuple[IntArray, FloatArray, FloatArray]:
     found, places = local_codes(block, len(at.step) - 1)
+    labels, own = label_weights(block, places, len(found)), at.of(found)
+    if not isinstance(few := merged(block, _SHARE_OF_MERGED * len(block)), str):
+        block, places = few[0], local_codes(few[0], len(at.step) - 1)[1]
     order = np.argsort(places, kind="stable")  # sums of a group stay in the cache
-    own = at.of(found)
     values = np.zeros((len(at.theta), int(own.first[-1])))
     rows = block.take(order)
     tables = NODES, LOG_WEIGHTS, effect_multipliers(rows, column), values
     _add_values(TileRows.of(rows), places[order], own, family, tables)
-    return found, values, label_weights(block, places, len(found))
+    return found, values, labels
 
 
 def values_at(dataset: Dataset, at: DrawNodes, family: Family, *, column: int = -1) -> tuple[FloatArray, FloatArray]:
