@@ -28,7 +28,10 @@ def values_of(family, *, effects=1.0, step=1.0, shift=0.0, offset=True):
     side = np.where(rng.random(n) < 0.3, 1, -1).astype(np.int8)
     own = TileRows(X, side, rng.gamma(1.0, size=n), rng.normal(size=n) if offset else np.empty(0))
     values = np.zeros((N_DRAWS, first[-1]))
-    rows_module._add_values(own, codes, at, check_family(family), (NODES, LOG_WEIGHTS, np.full(n, effects), values))
+    z = np.full(n, effects)
+    tables = NODES, LOG_WEIGHTS, z, values
+    pieces = rows_module.pieces_of_groups(codes, z)
+    rows_module._add_values(own, codes, pieces, at, check_family(family), tables)
     return values
 
 
@@ -50,3 +53,13 @@ def test_a_grid_has_the_values_of_rows_one_by_one(family, step, shift, offset):
 def test_a_coarse_grid_would_be_seen():
     values, there = values_of("logistic"), values_of("logistic", effects=1.0 + 1e-6)
     assert np.abs(values - there).max() > 1e-6
+
+
+def test_small_groups_are_one_piece_and_large_ones_each_their_own():
+    sizes = [5000, 40, 3000, 7, 700, 5000 * [1]]
+    sizes = np.hstack(sizes)
+    codes, ends = np.repeat(np.arange(len(sizes)), sizes), np.cumsum(sizes)
+    pieces = rows_module.pieces_of_groups(codes, np.ones(len(codes)))
+    np.testing.assert_array_equal(pieces, [0, -5000, 5040, -8040, 8047, -8747, 12288, ends[-1]])
+    none = rows_module.pieces_of_groups(codes, np.full(len(codes), 2.0))
+    np.testing.assert_array_equal(none, [0, 4096, 8192, 12288, ends[-1]])

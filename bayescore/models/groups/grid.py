@@ -28,7 +28,7 @@ _POINTS = 8  # that share a row's weight
 _ROWS_PER_POINT = 4  # fewer for each point of the grid are evaluated one by one; 1 where nodes are points of it
 
 
-LARGE = 8 * _POINTS
+LARGE = 16 * _POINTS
 """Rows of a group below which no grid is tried."""
 
 

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import linalg, sparse
 
-from bayescore.compiled import jit, jit_inner
+from bayescore.compiled import jit
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Grouping
@@ -482,85 +482,51 @@ def label_weights(block: WeightedData, places: IntArray, n_groups: int) -> Float
     return np.stack(either, axis=1)
 
 
+_PIECE = 4096  # rows of small groups whose predictors are kept at a time
+
+
+def pieces_of_groups(codes: IntArray, z: FloatArray) -> IntArray:
+    """Return where pieces of rows in the order of their groups end, after 0; below 0 where it is one large group."""
+    last = np.flatnonzero(np.diff(codes, append=-1)) + 1
+    first = np.append(0, last[:-1])
+    large = (last - first >= LARGE) & bool((z == 1.0).all())
+    cuts = np.arange(0, len(codes), _PIECE)
+    own = np.searchsorted(last, cuts, side="right")
+    ends = np.unique(np.concatenate([cuts[~large[own]], first[large], last[large], [0, len(codes)]]))
+    return np.where(np.isin(ends, last[large]), -ends, ends)
+
+
 @jit
-def _add_values(rows: TileRows, codes: IntArray, at: DrawNodes, family: Family, tables: tuple[FloatArray, ...]) -> None:
-    """Add to values, shape (S, M), for rows in the order of their groups.
+def _add_values(
+    rows: TileRows, codes: IntArray, ends: IntArray, at: DrawNodes, family: Family, tables: tuple[FloatArray, ...]
+) -> None:
+    """Add to values, shape (S, M), for rows in the order of their groups, piece by piece (`pieces_of_groups`).
 
     `tables` are nodes, log weights, what rows multiply their effect by and these values.
     """
-    z, n, begin, small = tables[2], len(codes), 0, 0
-    while begin < n:
-        stop, alike = begin, True
-        while stop < n and codes[stop] == codes[begin]:
-            alike &= z[stop] == 1.0
-            stop += 1
-        if alike and stop - begin >= LARGE:
-            _add_small(rows, codes, at, family, tables, small, begin)
-            _add_large(rows, codes, at, family, tables, begin, stop)
-            small = stop
-        begin = stop
-    _add_small(rows, codes, at, family, tables, small, n)
-
-
-@jit_inner
-def _add_small(
-    rows: TileRows,
-    codes: IntArray,
-    at: DrawNodes,
-    family: Family,
-    tables: tuple[FloatArray, ...],
-    begin: int,
-    stop: int,
-) -> None:
-    """Do so for some rows, one by one."""
     nodes, log_weights, z, values = tables
     p, none = at.theta.shape[1] - 1, np.empty(0)
-    tile, lanes = new_tile(p), np.empty((4, TILE))
-    eta = lanes[3]
-    for start in range(begin, stop, TILE):
-        width = min(load_rows(rows, at.theta[0, :p], start, tile, lanes), stop - start)
-        cut = slice(start, start + width)
-        own = NodeRows(lanes[2, :width], lanes[1, :width], z[cut], codes[cut])
+    n_tiles = 0
+    for k in range(len(ends) - 1):
+        n_tiles = max(n_tiles, (abs(ends[k + 1]) - abs(ends[k]) + TILE - 1) // TILE)
+    tiles, eta = np.empty((n_tiles, p, TILE + 8)), np.empty(n_tiles * TILE)
+    lanes, sides, all_weights = np.empty((3, TILE)), np.empty(eta.size), np.empty(eta.size)
+    for k in range(len(ends) - 1):
+        begin, n = abs(ends[k]), abs(ends[k + 1]) - abs(ends[k])
+        for t in range((n + TILE - 1) // TILE):
+            load_rows(rows, at.theta[0, :p], begin + t * TILE, tiles[t], lanes)
+        side, weights, g = sides[:n], all_weights[:n], codes[begin]
+        for i in range(n):
+            side[i], weights[i] = rows.side[begin + i], rows.weights[begin + i]
+        own = NodeRows(side, weights, z[begin : begin + n], codes[begin : begin + n])
         for s in range(len(at.theta)):
-            predictor(tile, at.theta[s, :p], eta)
-            add_offset(rows.offset, start, width, eta)
+            for t in range((n + TILE - 1) // TILE):
+                predictor(tiles[t], at.theta[s, :p], eta[t * TILE : (t + 1) * TILE])
+            add_offset(rows.offset, begin, n, eta)
             there = NodeSet(at.first, at.center[s], at.scale[s], at.step, nodes, log_weights)
-            add_values(eta[:width], own, there, family, (values[s], none))
-
-
-@jit_inner
-def _add_large(
-    rows: TileRows,
-    codes: IntArray,
-    at: DrawNodes,
-    family: Family,
-    tables: tuple[FloatArray, ...],
-    begin: int,
-    stop: int,
-) -> None:
-    """Do so for the rows of one large group, whose effect they multiply by 1."""
-    nodes, log_weights, z, values = tables
-    p, n, g, none = at.theta.shape[1] - 1, stop - begin, codes[begin], np.empty(0)
-    n_tiles = (n + TILE - 1) // TILE
-    tiles, eta, side, lanes = (
-        np.empty((n_tiles, p, TILE + 8)),
-        np.empty(n_tiles * TILE),
-        np.empty(n),
-        np.empty((3, TILE)),
-    )
-    for t in range(n_tiles):
-        load_rows(rows, at.theta[0, :p], begin + t * TILE, tiles[t], lanes)
-    for i in range(n):
-        side[i] = rows.side[begin + i]
-    own = NodeRows(side, rows.weights[begin:stop], z[begin:stop], codes[begin:stop])
-    for s in range(len(at.theta)):
-        for t in range(n_tiles):
-            predictor(tiles[t], at.theta[s, :p], eta[t * TILE : (t + 1) * TILE])
-        add_offset(rows.offset, begin, n, eta)
-        there = NodeSet(at.first, at.center[s], at.scale[s], at.step, nodes, log_weights)
-        of_group = values[s, at.first[g] : at.first[g + 1]]
-        if not add_by_grid(eta[:n], side, own.weights, there, g, family, of_group):
-            add_values(eta[:n], own, there, family, (values[s], none))
+            of_group = values[s, at.first[g] : at.first[g + 1]]
+            if ends[k + 1] > 0 or not add_by_grid(eta[:n], side, weights, there, g, family, of_group):
+                add_values(eta[:n], own, there, family, (values[s], none))
 
 
 _SHARE_OF_MERGED = 0.5  # of a block's rows, above which distinct rows save less than they cost
@@ -575,9 +541,9 @@ def _values_of_block(
         block, places = few[0], local_codes(few[0], len(at.step) - 1)[1]
     order = np.argsort(places, kind="stable")  # sums of a group stay in the cache
     values = np.zeros((len(at.theta), int(own.first[-1])))
-    rows = block.take(order)
+    rows, codes = block.take(order), places[order]
     tables = NODES, LOG_WEIGHTS, effect_multipliers(rows, column), values
-    _add_values(TileRows.of(rows), places[order], own, family, tables)
+    _add_values(TileRows.of(rows), codes, pieces_of_groups(codes, tables[2]), own, family, tables)
     return found, values, labels
 
 
