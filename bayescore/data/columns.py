@@ -267,6 +267,20 @@ def _warn_of_dropped(tallies: list[Tally], names: tuple[str, ...]) -> None:
         )
 
 
+def missing_counted(
+    error: DataError, n_missing: int, n_rows: int, by_column: IntArray, names: tuple[str, ...]
+) -> DataError:
+    """Return an error of the first missing value with the numbers of all; the error itself where none is missing."""
+    if not n_missing:
+        return error
+    most = [d for d in np.argsort(-by_column, kind="stable")[:8] if by_column[d]]
+    shown = ", ".join(f"{names[d]!r} in {by_column[d]:,}" for d in most)
+    return DataError(
+        f"{error}. Missing in all: {n_missing:,} of {n_rows:,} rows ({shown}); missing='drop' leaves them out, which can "
+        "bias the coefficients"
+    )
+
+
 @dataclass(frozen=True)
 class FilteredPiece:
     """The kept rows of a piece."""
@@ -327,15 +341,28 @@ def filtered_source(source: Source, *, drop: bool) -> FilteredSource:
     division = Division([_WholeStream(source)]) if in_pieces is None else in_pieces
     ends = np.cumsum([piece.n_rows for piece in division.pieces])
     n_kept = np.zeros(len(ends), dtype=np.int64)
-    work = partial(_tally, design.raw_names, drop)
-    tallies = [tally for _, tally in map_pieces(division, work, None, available_cores())]
+    other_names = (source.label, "weights", design.offset or "offset", *(grouping.name for grouping in design.groups))
+    names = *design.raw_names, *other_names
+
+    def tallied(*, drop: bool) -> list[Tally]:
+        work = partial(_tally, design.raw_names, drop)
+        return [tally for _, tally in map_pieces(division, work, None, available_cores())]
+
+    try:
+        tallies = tallied(drop=drop)
+    except DataError as error:
+        try:
+            found = tallied(drop=True)  # where nothing that is missing is an error
+        except DataError:  # it is something else
+            raise error from None
+        counts = (sum(part.n_missing for part in found), sum(part.n_rows for part in found))
+        raise missing_counted(error, *counts, np.sum([part.missing for part in found], axis=0), names) from None
     for tally in tallies:
         n_kept[np.searchsorted(ends, tally.first, side="right")] += tally.n_kept
     if not n_kept.any():
         raise DataError("no row is left: all weigh 0, or miss something; look at weights and missing values")
-    other_names = (source.label, "weights", design.offset or "offset", *(grouping.name for grouping in design.groups))
     if drop:
-        _warn_of_dropped(tallies, (*design.raw_names, *other_names))
+        _warn_of_dropped(tallies, names)
     pieces = [FilteredPiece(piece, int(n), drop) for piece, n in zip(division.pieces, n_kept, strict=True)]
     return FilteredSource(
         design,

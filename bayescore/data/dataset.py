@@ -16,6 +16,7 @@ import numpy as np
 
 from bayescore.compiled import available_cores
 from bayescore.data.blocks import Stream, is_stream
+from bayescore.data.columns import missing_counted
 from bayescore.data.coreset import Coreset
 from bayescore.data.design import Design, OffsetColumnDesign
 from bayescore.data.factors import Selection
@@ -200,15 +201,7 @@ class Dataset:
             except DataError:  # it is something else
                 tally = []
             n_rows, columns = sum(n for n, _ in tally), sum((gaps for _, gaps in tally), np.zeros(1, dtype=np.int64))
-            if not n_rows:
-                raise
-            names = raw.design.names
-            most = [d for d in np.argsort(-columns, kind="stable")[:8] if columns[d]]
-            shown = ", ".join(f"{names[d]!r} in {columns[d]:,}" for d in most)
-            raise DataError(
-                f"{error}. Missing in all: {n_rows:,} of {raw.source.n_rows:,} rows ({shown}); missing='drop' leaves "
-                "them out, which can bias the coefficients"
-            ) from None
+            raise missing_counted(error, n_rows, raw.source.n_rows, columns, raw.design.names) from None
 
     def with_design(self, design: Design) -> "Dataset":
         """Return the rows put through another design, with their offset and groups; see `view` for passes.

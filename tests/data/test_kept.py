@@ -168,6 +168,20 @@ def holed():
     return pd.DataFrame(HOLES, columns=["a", "b"]).assign(y=labels)
 
 
+@pytest.mark.parametrize(
+    ("family", "more"),
+    [("normal", {}), ("poisson", {}), ("poisson", {"exposure": "time"}), ("logistic", {"trials": "n"})],
+)
+def test_missing_values_are_counted_for_every_kind_of_response(family, more):
+    frame = pd.DataFrame(HOLES, columns=["a", "b"]).assign(y=np.arange(N) % 3 * 1.0, n=2.0, time=1.5)
+    missed, in_a, in_b = frame.isna().any(axis=1).sum(), frame["a"].isna().sum(), frame["b"].isna().sum()
+    counts = rf"is nan in row .*Missing in all: {missed} of 5,000 rows \('a' in {in_a}, 'b' in {in_b}\)"
+    with pytest.raises(DataError, match=counts):
+        bc.fit("y ~ a + b", frame, family=family, **more, **QUIET)
+    with pytest.raises(DataError, match=r"is inf in row 3; ((?!Missing in all).)*$"):
+        bc.fit("y ~ a", frame.assign(a=np.where(np.arange(N) == 3, np.inf, 0.0)), family=family, **more, **QUIET)
+
+
 @pytest.mark.filterwarnings("ignore:The inplace keyword")
 def test_missing_values_are_counted_or_dropped(tmp_path):
     frame = holed()

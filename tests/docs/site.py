@@ -40,7 +40,7 @@ STEM = snowballstemmer.stemmer("english").stemWord  # as Sphinx stems
 
 
 # what the sections of ten lines print, with the cells of their pages before them
-MONTH = r"month-\d\d.parquet certified, \d+0,000 rows\n"
+MONTH = r"month-\d\d.parquet (certified|corrected), \d+,\d+ rows\n"
 TEN_LINES = {
     "users/scikit-learn": r"^certified accuracy 0\.(8\d|9\d?)\n$",
     "users/bambi": r"^certified\s+mean(.|\n)+scale\(age\)(.|\n)+sigma_county(.|\n)+ mean ",
