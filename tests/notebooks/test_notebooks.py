@@ -1,3 +1,4 @@
+import ast
 import json
 import re
 import sys
@@ -7,6 +8,8 @@ from typing import Any
 import nbformat
 import pytest
 from nbclient import NotebookClient
+
+from tests.docs.site import LISTED
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -71,6 +74,15 @@ def test_asks_before_each_figure(path: Path) -> None:
         elif re.search(r"plt\.subplots\(|\.plot_\w+\(", cell.source) and cell.metadata != FOLDED:
             assert asked, cell.source
             asked = False
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_imports_only_what_the_reference_lists(path: Path) -> None:
+    code = (cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code")
+    imports = [node for source in code for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)]
+    names = {f"{node.module}.{name.name}" for node in imports for name in node.names}
+    ours = {name.removeprefix("bayescore.") for name in names if name.startswith("bayescore.")}
+    assert sorted(ours - set(LISTED)) == []
 
 
 @pytest.fixture
