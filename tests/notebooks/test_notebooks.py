@@ -57,7 +57,12 @@ def test_is_a_chapter(path: Path) -> None:
     assert "**You should know**" in first
     assert text.split("## Quiz")[1].count("<details><summary>Answer</summary>\n\n") == 3
     solutions = [cell.source for cell in cells if cell.metadata == FOLDED]
-    assert len(solutions) >= 2
+    exercises = len(
+        re.findall(r"^(?:\*\*)?\d+\. ?\*\*", text.split("## Exercises")[1].split("## Quiz")[0], re.MULTILINE)
+    )
+    assert exercises >= 2
+    numbers = [re.match(r"# Exercise (\d+)\n", solution) for solution in solutions]
+    assert [number and int(number[1]) for number in numbers] == list(range(1, exercises + 1))
     assert all(re.search(r"^ *assert ", solution, flags=re.MULTILINE) for solution in solutions)
     families = set(re.findall(r"\]\(([^)#]+\.ipynb)\)", text))
     assert {family for family in families if not (path.parent / family).is_file()} == set()
