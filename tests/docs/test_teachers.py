@@ -1,4 +1,4 @@
-"""The page for teachers says of each chapter what the notebook has: minutes, exercises, files."""
+"""The page for teachers says of each chapter what the notebook has: minutes and exercises."""
 
 import json
 import re
@@ -13,9 +13,9 @@ CHAPTERS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 
 def said(row):
-    """Return the chapter of a row, its minutes, the number of its exercises, and files that it may read."""
+    """Return the chapter of a row, its minutes and the number of its exercises."""
     chapter = re.search(r"tutorials/(\w+)\.ipynb", row[0])[1]
-    return chapter, int(row[1]), int(row[3]), set(re.findall(r"BAYESCORE_\w+", row[4]))
+    return chapter, int(row[1]), int(row[3])
 
 
 def held(path):
@@ -28,7 +28,6 @@ def held(path):
         path.stem,
         int(re.search(r"\*\*Time\*\*: (\d+) minutes", text)[1]),
         len(re.findall(r"^(?:\*\*)?\d+\. ?\*\*", exercises, re.MULTILINE)),
-        set(re.findall(r"BAYESCORE_\w+", "\n".join(sources))) - {"BAYESCORE_QUICK"},
     )
 
 
