@@ -20,7 +20,7 @@ PYTEST = $(ENVIRONMENT) $(BIN)/pytest $(WORKERS)
 SPHINX = $(ENVIRONMENT) $(BIN)/sphinx-build -W --keep-going -b html docs
 UNREACHABLE = http://127.0.0.1:9
 
-.PHONY: demo test check lint compiled unit slow portable durations notebooks docs pages bench evidence lowest clean
+.PHONY: demo test check lint compiled unit slow portable durations notebooks docs course pages bench evidence lowest clean
 
 demo: $(READY)
 	$(BIN)/bayescore demo -o demo
@@ -68,6 +68,10 @@ portable: $(READY)
 docs: $(READY)
 	$(SPHINX) docs/_build/html
 	@echo "open docs/_build/html/index.html"
+
+# what a class gets: hand-outs and solutions are a part of the site, slides lie beside it
+course: docs
+	$(BIN)/python docs/_generate/course.py docs/_build/jupyter_execute/tutorials docs/_build/slides
 
 # the same with notebooks in small sizes, without data, and without a network where there is one: to see that all runs;
 # then a browser opens every page, where Chromium is installed

@@ -3,7 +3,6 @@
 import hashlib
 import os
 import re
-import shutil
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,7 +12,8 @@ DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 sys.path[:0] = [str(ROOT), str(DOCS)]
 
-from _generate import answers, messages  # noqa: E402
+import nbformat  # noqa: E402
+from _generate import answers, course, messages  # noqa: E402
 from docutils import nodes  # noqa: E402
 from numpydoc.xref import DEFAULT_LINKS  # noqa: E402
 
@@ -116,8 +116,17 @@ SIZES = "quick" if os.environ.get("BAYESCORE_QUICK") == "1" else "full"  # of th
 nb_execution_cache_path = str(DOCS / "_build" / "cache" / f"{sources_digest()}-{SIZES}")
 
 # the course: Sphinx reads the notebooks from a copy, whose links to each other it can follow
-for notebook in (ROOT / "notebooks").glob("*.ipynb"):
-    shutil.copy2(notebook, DOCS / "tutorials" / notebook.name)
+ADDRESS = course.repository()
+chapters = {path.name: path for path in (ROOT / "notebooks").glob("*.ipynb")}
+for copy in (DOCS / "tutorials").glob("*.ipynb"):
+    if copy.name not in chapters:
+        copy.unlink()  # of a chapter that has another name now
+for name, chapter in chapters.items():
+    copy = DOCS / "tutorials" / name
+    opened = course.with_badge(nbformat.read(chapter, as_version=4), chapter.stem, course.repository())
+    text = nbformat.writes(opened) + "\n"
+    if not copy.is_file() or copy.read_text(encoding="utf-8") != text:  # else Sphinx would read it again
+        copy.write_text(text, encoding="utf-8")
 
 # parts of the reference that are read from the package's code; pages include them
 GENERATED = DOCS / "reference" / "generated"
@@ -137,12 +146,20 @@ def describe_figures(_: Any, doctree: nodes.document) -> None:
                 image["alt"] = f"Figure with {said}" if said else "Figure drawn by the code above"
 
 
+def write_course(app: Any, exception: Exception | None) -> None:
+    """Put hand-outs and solutions of the course into the site."""
+    if exception is None and app.builder.name == "html":
+        executed = Path(app.outdir).parent / "jupyter_execute" / "tutorials"
+        course.write_notebooks(executed if executed.is_dir() else ROOT / "notebooks", Path(app.outdir) / "course")
+
+
 PARTS = {"title": "the title", "xlabel": "the horizontal axis", "ylabel": "the vertical axis"}
 
 
 def setup(app: Any) -> None:
     """Connect what Sphinx calls."""
     app.connect("doctree-read", describe_figures)
+    app.connect("build-finished", write_course)
 
 
 # the look
