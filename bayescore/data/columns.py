@@ -276,8 +276,8 @@ def missing_counted(
     most = [d for d in np.argsort(-by_column, kind="stable")[:8] if by_column[d]]
     shown = ", ".join(f"{names[d]!r} in {by_column[d]:,}" for d in most)
     return DataError(
-        f"{error}. Missing in all: {n_missing:,} of {n_rows:,} rows ({shown}); missing='drop' leaves them out, which can "
-        "bias the coefficients"
+        f"{error}. Missing in all: {n_missing:,} of {n_rows:,} rows ({shown}); missing='drop' leaves them out, which "
+        "can bias the coefficients"
     )
 
 

@@ -1,8 +1,8 @@
 r"""Log-likelihoods of a large group at many nodes, from weights on a grid of predictors.
 
 A row's log-likelihood f depends on it by its predictor and label alone, so rows of one label are replaced by weights m
-on an even grid: f between its points is a polynomial through the eight nearest, and a row's weight is divided among
-them by that polynomial's coefficients (Lagrange). A group then costs evaluations of f at the grid, not at each row, for
+on an even grid: f between its points is a polynomial through the eight nearest. A row's weight is divided among
+these by the polynomial's coefficients (Lagrange). A group then costs evaluations of f at the grid, not at each row, for
 each of its nodes b:
 
 .. math:: \sum_n w_n f(\eta_n + b) \approx \sum_j m_j f(e_j + b)
