@@ -9,13 +9,13 @@ logistic  -log(1 + exp(-eta))     1 / (1 + exp(eta))                  s (1 - s)
 probit    log Phi(eta)            phi(eta) / Phi(eta)                 s (s + eta)
 ========  ======================  ==================================  =====================
 
-of the label +1; of -1 those of -eta. The two sides of `cloglog`, and of `poisson` and `negative_binomial`, whose
-responses are counts, differ; their files have both. Those of `normal`, whose responses are numbers, are one. A file
-holds all that the project needs of its family: see `Family`.
+of the label +1; of -1 those of -eta. The two sides of `cloglog` and `loglog`, and of `poisson` and `negative_binomial`,
+whose responses are counts, differ; their files have both. Those of `normal`, whose responses are numbers, are one. A
+file holds all that the project needs of its family: see `Family`.
 """
 
 from bayescore.compiled import let_kernels_call
-from bayescore.families.cloglog import Cloglog
+from bayescore.families.cloglog import Cloglog, Loglog
 from bayescore.families.family import COMPILED, FAMILIES, SIZED, Family, Sized, Symmetric, check_family, register
 from bayescore.families.logistic import Logistic
 from bayescore.families.negative_binomial import NegativeBinomial
@@ -28,6 +28,7 @@ __all__ = [
     "Family",
     "Gaussian",
     "Logistic",
+    "Loglog",
     "NegativeBinomial",
     "Poisson",
     "Probit",
@@ -41,7 +42,7 @@ let_kernels_call(Family, FAMILIES, COMPILED, check_family, sized=Sized)
 
 
 # without the checks of `register`, which tests make: they would compile kernels at each first import
-FAMILIES.update((family.name, family) for family in (Logistic(), Probit(), Cloglog(), Poisson()))
+FAMILIES.update((family.name, family) for family in (Logistic(), Probit(), Cloglog(), Loglog(), Poisson()))
 
 
 SIZED.update((kind.kind, kind) for kind in (NegativeBinomial, Gaussian))

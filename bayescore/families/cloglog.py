@@ -1,4 +1,4 @@
-r"""The complementary log-log likelihood, p(eta) = 1 - exp(-t) with t = exp(eta).
+r"""The complementary log-log likelihood, p(eta) = 1 - exp(-t) with t = exp(eta), and its mirror image, the log-log.
 
 The response says whether an event came within an interval over which its hazard adds up to t: rows are persons and
 periods, coefficients log hazard ratios, whatever the length of the periods (Prentice and Gloeckler 1978). Also for rare
@@ -7,7 +7,8 @@ exposure. The two sides differ: l- = -t is all curvature and has no tail, l+ is 
 
 .. math:: s_+ = t / (e^t - 1), \quad d = s_+ + t - 1, \quad c_+ = s_+ d, \quad l_+''' = s_+ (d (d + s_+) - t),
 
-and -s = c = -l''' = t of the other side.
+and -s = c = -l''' = t of the other side. The log-log likelihood has p(eta) = exp(-exp(-eta)): the labels change places,
+and eta its sign.
 
 Prentice and Gloeckler (1978), Regression analysis of grouped survival data with application to breast cancer data,
 Biometrics 34.
@@ -15,7 +16,7 @@ Biometrics 34.
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -76,6 +77,35 @@ def cloglog_derivatives(eta: FloatArray, side: FloatArray, out: FloatArray, scra
             out[1, lane], out[2, lane], out[3, lane] = s, s * d, s * (d * (d + s) - own)
 
 
+@jit
+def loglog_rows(eta: FloatArray, side: FloatArray, log_p: FloatArray) -> None:
+    """Write log p of each row, and replace eta by the score."""
+    for n in range(eta.size):
+        log_p[n] = exp_up_to(-eta[n])
+    for n in range(eta.size):
+        t = log_p[n]
+        if side[n] > 0.0:
+            log_p[n], eta[n] = -t, t
+        else:
+            log_p[n], s, _ = _upper(-eta[n], t)
+            eta[n] = -s
+
+
+@jit
+def loglog_derivatives(eta: FloatArray, side: FloatArray, out: FloatArray, scratch: FloatArray) -> None:
+    """Write log p, s, c and l''' at eta, shape (TILE,), to the rows of `out`; scratch has 3 rows."""
+    t = scratch[0]
+    for lane in range(TILE):
+        t[lane] = exp_up_to(-eta[lane])
+    for lane in range(TILE):
+        if side[lane] > 0.0:
+            out[0, lane], out[1, lane], out[2, lane], out[3, lane] = -t[lane], t[lane], t[lane], t[lane]
+        else:
+            own = min(t[lane], REACH)
+            out[0, lane], s, d = _upper(-eta[lane], own)
+            out[1, lane], out[2, lane], out[3, lane] = -s, s * d, -s * (d * (d + s) - own)
+
+
 @dataclass(frozen=True)
 class Cloglog(Family):
     """Complementary log-log link: P(y = +1 | x) = 1 - exp(-exp(x . beta)).
@@ -92,7 +122,7 @@ class Cloglog(Family):
     derivatives = staticmethod(cloglog_derivatives)
     reach = REACH
     scale = "log hazard"
-    ratio = "hazard ratio"
+    ratio: ClassVar[str | None] = "hazard ratio"
     latent_variance = math.pi**2 / 6.0
 
     def log_p(self, eta: FloatArray, side: Any) -> FloatArray:
@@ -133,6 +163,48 @@ class Cloglog(Family):
         upper = pt.switch(eta < 0.0, pt.log(-pt.expm1(-near)), far)
         t = pt.exp(pt.minimum(eta, REACH + 1.0))
         return pt.switch(pt.lt(side, 0.0), -t, pt.switch(eta < _NOTHING, eta - 0.5 * t, upper))
+
+
+@dataclass(frozen=True)
+class Loglog(Cloglog):
+    """Log-log link: P(y = +1 | x) = exp(-exp(-x . beta)), the mirror image of `Cloglog`.
+
+    Examples
+    --------
+    >>> import numpy as np, bayescore as bc
+    >>> bc.families.Loglog().mean(np.array([-1.0, 0.0, 3.0])).round(3)
+    array([0.066, 0.368, 0.951])
+    """
+
+    name = "loglog"
+    rows = staticmethod(loglog_rows)
+    derivatives = staticmethod(loglog_derivatives)
+    scale = "log-log"
+    ratio = None
+
+    def log_p(self, eta: FloatArray, side: Any) -> FloatArray:
+        """Return -t of +1, log(1 - exp(-t)) of -1, with t = exp(-eta)."""
+        return super().log_p(-np.asarray(eta), -np.asarray(side))
+
+    def score(self, eta: FloatArray, side: Any) -> FloatArray:
+        """Return t of +1, -s of -1."""
+        return -super().score(-np.asarray(eta), -np.asarray(side))
+
+    def curvature(self, eta: FloatArray, side: Any) -> FloatArray:
+        """Return t of +1, s d of -1."""
+        return super().curvature(-np.asarray(eta), -np.asarray(side))
+
+    def third(self, eta: FloatArray, side: Any) -> FloatArray:
+        """Return t of +1, -s (d (d + s) - t) of -1."""
+        return -super().third(-np.asarray(eta), -np.asarray(side))
+
+    def mean(self, eta: FloatArray) -> FloatArray:
+        """Return P(y = +1)."""
+        return np.exp(-bounded_exp(-np.asarray(eta)))
+
+    def log_p_graph(self, eta: Any, side: Any) -> Any:
+        """Return `log_p` as a PyTensor expression."""
+        return super().log_p_graph(-eta, -side)
 
 
 def _score_and_rest(t: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -162,7 +162,7 @@ def test_what_does_not_keep_the_contract_is_refused(changes, error, message):
         register(dataclass(frozen=True)(type("Other", (Logistic,), changes))())
     with pytest.raises(TypeError, match=r"'probit' is no Family; derive its class"):
         register("probit")
-    assert list(FAMILIES) == ["logistic", "probit", "cloglog", "poisson"]
+    assert list(FAMILIES) == ["logistic", "probit", "cloglog", "loglog", "poisson"]
 
 
 DATA = make_rows()
