@@ -114,7 +114,7 @@ def parser() -> argparse.ArgumentParser:
     lonely = "what a stratum of one cluster adds to the spread, or raise: an error (default: %(default)s)"
     p.add_argument("--lonely", default="raise", choices=("raise", "adjust", "average"), help=lonely)
     p.add_argument("--domain", help="column of True and False: fit these rows of a survey; all clusters count")
-    p.add_argument("--family", default="logistic", help=f"{families} (default: %(default)s)")
+    p.add_argument("--family", default="logistic", help=f"{families}, sratio[(link)] (default: %(default)s)")
     p.add_argument("--prior", help="prior in units of the columns, or by name (default: by their sds)")
     _add_group_prior(p)
     _add_sampling(p)
@@ -458,7 +458,7 @@ def update(args: argparse.Namespace, console: Console) -> None:
     for k, path in enumerate(args.rows):
         if k:  # an error of a later file costs that one
             found.save(output)
-            n = found.coreset.n_observations or found.coreset.n_total
+            n = found._n_observations or found.coreset.n_total
             console.print(f"{args.rows[k - 1]}: {found.level}, {n:,} observations so far")
         try:
             found = found.update(path, data=args.data if k == len(args.rows) - 1 else None, **settings)

@@ -76,9 +76,16 @@ def _dask(data: Any, roles: Roles, selection: Selection | None) -> Source:
     return dask_source(data, roles, selection)
 
 
+def _steps(data: Any, roles: Roles, selection: Selection | None) -> Source:
+    from bayescore.data.steps import steps_source  # of ordered categories alone
+
+    return steps_source(data, roles, selection)
+
+
 # the first that fits opens the data
 KINDS: tuple[Kind, ...] = (
     Kind(lambda data: isinstance(data, Source | WeightedData), _ready),
+    Kind(_of_class("bayescore.data.steps", "Steps"), _steps, named=True),
     Kind(is_csv, csv_source, named=True),
     Kind(lambda data: isinstance(data, str | Path), path_source, named=True),
     Kind(is_files, files_source, named=True),

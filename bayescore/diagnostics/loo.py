@@ -383,6 +383,11 @@ def loo_compare(
         raise TypeError(f"{extra[0]} is given and data is not: give both, or fits that have their rows and neither")
     designs: dict[Any, tuple[_LabelledRows, list[LooDraws]]] = {}
     for name, given in models.items():
+        if hasattr(given, "ordered"):
+            raise DataError(
+                f"models[{name!r}] is of ordered categories, whose rows are several labels each: compare fits by "
+                "arviz.compare({name: fit.loo()})"
+            )
         rows = _LabelledRows(data, y, roles) if data is not None else _rows_of(str(name), given)
         if hasattr(given, "coreset"):  # a fit; `fitting` imports this module
             given = given._used, given.coreset

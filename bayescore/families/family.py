@@ -496,6 +496,10 @@ ALIASES = dict.fromkeys(("bernoulli", "binomial", "logit"), "logistic") | {
 """Names that brms, rstanarm, bambi, statsmodels and scikit-learn have for families, in lower case."""
 
 
+ORDERED = ("sratio", "cumulative")
+"""How names of families of ordered categories begin, which `fit` alone takes."""
+
+
 def find_family(name: object) -> Family | None:
     """Return the family of that name, such as "logistic" or "negative_binomial(2.5)"; None if there is none.
 
@@ -551,6 +555,8 @@ def check_family(family: "str | Family", *, rows: object = None, seek: bool = Fa
     Raises `DataError` if `rows` are a coreset of labels and the family takes counts, and so on; `ValueError` if it
     lacks its number, unless the caller will `seek` it.
     """
+    if isinstance(family, str) and family.lower().startswith(ORDERED):
+        raise DataError(f"family={family!r} is of ordered categories, which bayescore.fit takes and nothing else does")
     if isinstance(family, Family):
         if find_family(family.name) != family:
             raise TypeError(f"family={family!r} is not registered; call bayescore.families.register first")

@@ -144,6 +144,7 @@ def _write(fit: "Fit", folder: Path) -> None:
         "arrays": [] if given is None else sorted(set(given.roles) - set(roles)),
         "certificate": {**certificate, "level": str(found.level)},
         "remedy": None if remedy is None else {**vars(remedy), "need": str(remedy.need)},
+        **({} if (ordered := getattr(fit, "ordered", None)) is None else {"ordered": asdict(ordered)}),
         "files": {path.name: _sha256(path.read_bytes()) for path in sorted(folder.iterdir())},
     }
     text = json.dumps(about, indent=1)
@@ -194,13 +195,19 @@ def read_parts(folder: str | Path, data: Any, y: Any, *, progressbar: bool) -> d
     kept: tuple[EarlierRows, ...] = ()
     if _KEPT in about.files:
         kept = kept_from_arrays(read_checkpoint(source / _KEPT, EarlierRows.__name__)[1], core)
-    given = None
+    given, ordered = None, None
+    if about.ordered is not None:
+        from bayescore.data.steps import Ordered  # of ordered categories alone
+
+        ordered = from_json(Ordered, about.ordered, "ordered")
     if data is not None:
         if about.arrays:
             raise DataError(
                 f"data is given, and the fit was made with {' and '.join(about.arrays)} as arrays, which it did not "
                 "keep: fit rows that have columns of them, or leave data out"
             )
+        if ordered is not None:
+            data, y = ordered.steps(data, y), None
         given = rows_like(core, data, y, roles=about.roles, progressbar=progressbar, known=False)
     return {
         "coreset": core,
@@ -213,6 +220,7 @@ def read_parts(folder: str | Path, data: Any, y: Any, *, progressbar: bool) -> d
         "_options": about.fit_options,
         "_given": given,
         "_kept": kept,
+        "ordered": ordered,
         "_robust": load_posterior(source / "robust.nc") if "robust.nc" in about.files else None,
     }
 
@@ -234,6 +242,7 @@ class _About:
     remedy: Remedy | None
     files: dict[str, str]
     options: dict[str, Any]
+    ordered: dict[str, Any] | None = None  # of a fit of ordered categories
 
     @classmethod
     def of(cls, stored: dict[str, Any]) -> "_About":

@@ -14,6 +14,7 @@ for Nonresponse in Surveys.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,12 +29,13 @@ from bayescore.data.parquet import reads_like_formula
 from bayescore.data.source import Source
 from bayescore.data.tables import is_table
 from bayescore.families import Family
-from bayescore.families.family import check_family
+from bayescore.families.family import ORDERED, check_family
 from bayescore.families.negative_binomial import NegativeBinomial
 from bayescore.fitting.clusters import check_curvature, check_labels, check_lonely, weights_in_domain
+from bayescore.fitting.files import read_parts
 from bayescore.fitting.prior import check_priors
 from bayescore.fitting.result import Fit, fit_of_route
-from bayescore.fitting.route import FitOptions, Given, Route, Step, badness
+from bayescore.fitting.route import FitOptions, Given, Route, Step, badness, in_memory
 from bayescore.fitting.size import SizesRoute
 from bayescore.models.groups.effects import EffectDraws
 from bayescore.priors import Normal, Prior
@@ -106,7 +108,8 @@ def fit(
         "logistic" (default), "probit", "cloglog", or for counts "poisson" or "negative_binomial", whose size is a
         parameter with the prior log size ~ N(0, 2^2), or "negative_binomial(2.5)", of a given size,
         or for numbers "normal", whose noise has an sd that is found, or "normal(2.5)", of a given sd, or another that
-        is registered.
+        is registered. Or for ordered categories "sratio", "sratio(probit)" or "sratio(cloglog)": the answer is then an
+        `OrderedFit`, and weights, offsets and groups are columns.
     prior : prior or dict of str to prior, optional
         Of the coefficients in units of the data's columns, one for all or by their names (``{"age": Normal(0, 1)}``).
         "Intercept" is that at the columns' means, as in rstanarm and brms. A horseshoe or a multivariate prior is on
@@ -175,7 +178,15 @@ def fit(
     >>> fit.summary()["mean"].round(2).to_dict()
     {'Intercept': -2.32, 'age': 0.05, 'device[tablet]': 1.09}
     """
-    options = FitOptions(draws, tune, chains, sampler, method, size)
+    options, ordered = FitOptions(draws, tune, chains, sampler, method, size), None
+    if isinstance(family, str) and family.strip().lower().startswith(ORDERED):
+        from bayescore.fitting.ordered import family_of_steps, ordered_fit, ordered_rows  # of ordered categories alone
+
+        refused = {"trials": trials, "exposure": exposure, "positive": positive, "domain": domain}
+        refused |= {"imputed": imputed or None, "intercept": None if intercept else intercept}
+        roles = {"label": label, "weights": weights, "offset": offset, "groups": groups, "missing": missing}
+        ordered, formula, data = ordered_rows(formula, data, family, roles, refused)
+        family, label, missing = family_of_steps(family), None, "raise"
     pairs = _tables(formula, data) if imputed else [(formula, data)]
     if imputed and not (cluster is None is strata is domain):
         raise DataError("imputed=True goes without cluster, strata and domain: fit each table with these, and pool")
@@ -193,7 +204,7 @@ def fit(
     if given.get("formula") is not None:
         taken = {**roles, "cluster": cluster, "strata": strata, "domain": domain, "weights": weights}
         given["formula"] = spelled_out(given["formula"], given["data"], roles=taken)
-    known = Given(**given, positive=positive, roles=roles, progressbar=progressbar)
+    known = Given(**given, positive=positive, roles=roles, progressbar=progressbar, predictive=ordered is None)
     check_lonely(lonely, strata)
     clustered = cluster is not None or strata is not None
     if clustered:
@@ -205,6 +216,8 @@ def fit(
     found = fit_given(known, family, prior, max_seconds=max_seconds, random_state=seed, **beside)
     if imputed:
         return _pooled(found, [_given(*pair, intercept, label) for pair in pairs[1:]], **beside)
+    if ordered is not None:
+        found = ordered_fit(ordered, found)
     if not clustered:
         return found
     with _kept(lambda: found, "the fit, whose cluster_robust does not sample again"):
@@ -386,3 +399,52 @@ def _mixture(each: Sequence[Any], text: str) -> Any:
     attrs = {name: value for name, value in sets[0].attrs.items() if name != "posterior_of"}
     found.attrs = {**attrs, "spread": text}
     return with_draws(each[0], found)
+
+
+def read_fit(folder: str | Path, data: Any = None, y: Any = None, *, progressbar: bool = True) -> Fit:
+    """Read a fit that `Fit.save` wrote.
+
+    Parameters
+    ----------
+    folder : str or Path
+        The folder.
+    data, y : rows and labels, optional
+        Those that the fit was made of, for answers that need them (another prior, averages over all rows, `loo`). The
+        fit remembers which columns play which role; arrays of weights and the like are not kept. Their number, weight
+        and score, or labels by group, are checked: of rows in memory here, of others by a pass before the first answer.
+    progressbar : bool
+        Show progress of answers that read these rows, as `fit` does.
+
+    Returns
+    -------
+    Fit
+
+    Raises
+    ------
+    FileNotFoundError
+        If the folder holds no fit.
+    DataError
+        If a file was changed since, or is damaged; the message names it. If `data` are other rows.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(5000, 1))
+    >>> fit = bc.fit(X, X[:, 0] + rng.logistic(size=5000) > 0, random_state=1, progressbar=False)
+    >>> folder = tempfile.mkdtemp()
+    >>> fit.save(folder)
+    >>> again = bc.read_fit(folder)
+    >>> again.level, bool((again.summary() == fit.summary()).all(axis=None))
+    ('certified', True)
+    """
+    parts = read_parts(folder, data, y, progressbar=progressbar)
+    if parts["ordered"] is None:
+        del parts["ordered"]
+        fit = Fit(**parts)
+    else:
+        from bayescore.fitting.ordered import OrderedFit  # of ordered categories alone
+
+        fit = OrderedFit(**parts)
+    return replace(fit, _given=fit._rows_of_data) if in_memory(data) else fit

@@ -184,10 +184,10 @@ def _model(fit: "Fit") -> str:
 
 def _counted(fit: "Fit") -> str:
     """Return the number of observations, in words."""
-    core = fit.coreset
-    if core.n_observations is None:
+    core, n = fit.coreset, fit._n_observations
+    if n is None:
         return f"{core.n_total:,} rows{' of events and exposures' if core.counts else ''}"
-    return counted(core.n_observations, "observation")
+    return counted(n, "observation")
 
 
 def _event_rate(core: Coreset) -> float:

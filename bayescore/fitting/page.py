@@ -11,7 +11,7 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.design import Grouping
 from bayescore.data.parquet import without_keys
 from bayescore.diagnostics.model_check import check_model
-from bayescore.fitting.overview import Overview, data_facts, overview
+from bayescore.fitting.overview import Overview
 from bayescore.fitting.parts import raw_rows
 from bayescore.fitting.pictures import group_effects
 from bayescore.fitting.route import FitOptions
@@ -32,7 +32,7 @@ _LISTED = 200  # characters or entries of an argument that the call shows
 
 def write_page(fit: "Fit", path: str | Path) -> None:
     """Write one HTML page: the verdict first, then data, coefficients, effects, priors, the model's fit, the story."""
-    shown = overview(fit)
+    shown = fit._overview()
     story = {f"{place}. {step.what}": str(step) for place, step in enumerate(fit.story, 1)}
     parts: dict[str, Any] = {"title": shown.model, "story": story, "robust": fit._robust, "fit": _facts(fit, shown)}
     write_certificate(fit.certificate, fit._drawn, fit.coreset, path, **parts)
@@ -44,7 +44,7 @@ def _facts(fit: "Fit", shown: Overview) -> FitFacts:
     if given is not None and not (given.once or isinstance(given.data, Coreset)):
         rows = raw_rows(fit, None)
         check = check_model(posterior, rows.designed(), rows.events)
-    if posterior.family.ratio is not None and len(core.feature_names) > (core.design.constant is not None):
+    if posterior.family.ratio is not None and fit._parameters()[2]:
         table = parameter_table(fit, "ratio", PROB)
         if plain := [name for name in table.index if not BASIS.search(name)]:
             ratios = _cells(table.loc[plain])
@@ -59,7 +59,7 @@ def _facts(fit: "Fit", shown: Overview) -> FitFacts:
         checks_heading=shown.checks_heading,
         about=f"{shown.title}: {'; '.join(shown.rows)}",
         drawn=drawn,
-        data=data_facts(core),
+        data=fit._data_facts,
         summary=_cells(parameter_table(fit, "coef", PROB)),
         ratios=ratios,
         effects=[_effect(fit, grouping, effect) for grouping in core.groups for effect in grouping.effects],

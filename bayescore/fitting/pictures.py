@@ -114,10 +114,9 @@ class Typical:
 
 def forest(fit: "Fit", prob: float) -> Axes:
     """Draw means and intervals of all coefficients but the intercept, in units of the data."""
-    posterior, design = fit._posterior(), fit.coreset.design
-    slopes = [d for d in range(len(posterior.features)) if d != design.constant]
+    posterior, (names, draws, slopes) = fit._posterior(), fit._parameters()
     kept = slopes or list(range(len(posterior.features)))
-    found = described(design.raw_coefficients(posterior.flat)[:, kept].T, prob)
+    found = described(draws.reshape(-1, len(names))[:, kept].T, prob)
     mean, _, low, high = found.values()
     y = np.arange(len(kept), dtype=np.float64)
     axes = pictures.canvas(plt.figure(), 8.0, max(2.0, 1.0 + 0.3 * len(kept))).add_subplot()
@@ -125,7 +124,7 @@ def forest(fit: "Fit", prob: float) -> Axes:
     axes.plot(mean, y, color=pictures.INK, marker="o", ls="none", ms=4.5)
     axes.axvline(0.0, color=pictures.GREY, lw=0.8, ls=pictures.DASHES[1], zorder=1)
     axes.set_ylim(len(kept) - 0.5, -0.5)
-    axes.set_yticks(y, [pictures.short(posterior.features[d], 28) for d in kept])
+    axes.set_yticks(y, [pictures.short(names[d], 28) for d in kept])
     shown = rounded(pd.DataFrame(found)).to_numpy()[:, [0, 2, 3]].tolist()  # units of columns differ
     texts = axes.secondary_yaxis("right")
     texts.set_yticks(y, [f"{middle} ({first} to {last})" for middle, first, last in shown])

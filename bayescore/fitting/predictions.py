@@ -422,6 +422,8 @@ def write_predictions(fit: "Fit", rows: Path, output: Path, **options: Any) -> p
     if all(name is not None for name in new.index.names):  # such as the rows' identities, which pandas stores so
         new = new.reset_index()
     predicted: pd.DataFrame = fit.predict(new, **options)
+    if predicted.columns.nlevels > 1:  # by category
+        predicted = predicted.set_axis([" ".join(map(str, names)) for names in predicted.columns], axis=1)
     if both := [str(name) for name in predicted.columns if name in new.columns]:
         raise ValueError(f"{rows} has a column {both[0]!r}, as the predictions do; rename it")
     table = pd.concat([new, predicted], axis=1)

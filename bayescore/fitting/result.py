@@ -18,9 +18,9 @@ from bayescore.diagnostics.loo import loo
 from bayescore.fitting import predictions, tables
 from bayescore.fitting.clusters import check_lonely, cluster_robust, refuse_strata
 from bayescore.fitting.earlier import EarlierRows
-from bayescore.fitting.files import read_parts, save_fit
-from bayescore.fitting.overview import overview
-from bayescore.fitting.parts import check_model_spread, interval_names, known_prior, labelled, rows_of_fit
+from bayescore.fitting.files import save_fit
+from bayescore.fitting.overview import Overview, data_facts, overview
+from bayescore.fitting.parts import check_model_spread, interval_names, known_prior, labelled, parameters, rows_of_fit
 from bayescore.fitting.prior import SCALES, Pull, check_priors, prior_predictive, prior_sensitivity, pull_of
 from bayescore.fitting.route import (
     FitOptions,
@@ -28,7 +28,6 @@ from bayescore.fitting.route import (
     Route,
     Step,
     check_same_rows,
-    in_memory,
     missing_was_said,
     route_of_draws,
     usable,
@@ -45,6 +44,7 @@ from bayescore.samplers.predict import population_shares
 from bayescore.samplers.sample import sample
 from bayescore.samplers.summaries import prior_summary
 from bayescore.text import see
+from bayescore.types import FloatArray
 from bayescore.validation import DataError, RandomState, check_choice, check_positive, one_seed, warn
 
 if TYPE_CHECKING:
@@ -1333,10 +1333,29 @@ class Fit:
         save_fit(self, folder)
 
     def __repr__(self) -> str:
-        return overview(self).text()
+        return self._overview().text()
 
     def _repr_html_(self) -> str:
-        return overview(self).html()
+        return self._overview().html()
+
+    def _overview(self) -> Overview:
+        """Return what the fit prints."""
+        return overview(self)
+
+    def _parameters(self) -> tuple[list[str], FloatArray, list[int]]:
+        """Return names and draws of parameters, in units of the data, and which of them are slopes."""
+        slopes = [d for d in range(len(self.coreset.feature_names)) if d != self.coreset.design.constant]
+        return (*parameters(self._posterior()), slopes)
+
+    @property
+    def _n_observations(self) -> int | None:
+        """Number of observations; None where an older file does not say."""
+        return self.coreset.n_observations
+
+    @property
+    def _data_facts(self) -> dict[str, str]:
+        """What the rows are, in words by label."""
+        return data_facts(self.coreset)
 
     @property
     def _used(self) -> Any:
@@ -1419,45 +1438,3 @@ def fit_of_route(route: Route) -> Fit:
         )
     settings = route.prior, route.seed, route.max_seconds, None if route.given.lossy else route.given
     return Fit(route.core, route.drawn, certificate, tuple(route.story), *settings, route.kept, _options=route.options)
-
-
-def read_fit(folder: str | Path, data: Any = None, y: Any = None, *, progressbar: bool = True) -> Fit:
-    """Read a fit that `Fit.save` wrote.
-
-    Parameters
-    ----------
-    folder : str or Path
-        The folder.
-    data, y : rows and labels, optional
-        Those that the fit was made of, for answers that need them (another prior, averages over all rows, `loo`). The
-        fit remembers which columns play which role; arrays of weights and the like are not kept. Their number, weight
-        and score, or labels by group, are checked: of rows in memory here, of others by a pass before the first answer.
-    progressbar : bool
-        Show progress of answers that read these rows, as `fit` does.
-
-    Returns
-    -------
-    Fit
-
-    Raises
-    ------
-    FileNotFoundError
-        If the folder holds no fit.
-    DataError
-        If a file was changed since, or is damaged; the message names it. If `data` are other rows.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> import numpy as np, bayescore as bc
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(5000, 1))
-    >>> fit = bc.fit(X, X[:, 0] + rng.logistic(size=5000) > 0, random_state=1, progressbar=False)
-    >>> folder = tempfile.mkdtemp()
-    >>> fit.save(folder)
-    >>> again = bc.read_fit(folder)
-    >>> again.level, bool((again.summary() == fit.summary()).all(axis=None))
-    ('certified', True)
-    """
-    fit = Fit(**read_parts(folder, data, y, progressbar=progressbar))
-    return replace(fit, _given=fit._rows_of_data) if in_memory(data) else fit

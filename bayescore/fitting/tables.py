@@ -10,7 +10,7 @@ import xarray as xr
 
 from bayescore.data.design import Design, Grouping
 from bayescore.diagnostics.model_check import ModelCheck, check_model
-from bayescore.fitting.parts import described, heading, interval_names, labelled, parameters, raw_rows, table
+from bayescore.fitting.parts import described, heading, interval_names, labelled, raw_rows, table
 from bayescore.fitting.route import all_rows_of
 from bayescore.models.groups.effects import EffectDraws
 from bayescore.models.predictor import Factor, correlations, multipliers
@@ -30,7 +30,7 @@ RANK_DRAWS = 400  # draws that ranks are of
 def parameter_table(fit: "Fit", scale: str, prob: float) -> Table:
     """Return the table of parameters, on the scale "coef", "odds", "rate" or "ratio"."""
     posterior = fit._posterior()
-    names, draws = parameters(posterior)
+    names, draws, kept = fit._parameters()
     if scale != "coef":
         ratio, kind = posterior.family.ratio, "rate" if scale == "rate" else "odds"
         if ratio is None or (scale != "ratio" and ratio != f"{kind} ratio"):
@@ -38,7 +38,6 @@ def parameter_table(fit: "Fit", scale: str, prob: float) -> Table:
                 f"scale={scale!r}, but the family is {fit._family_asked!r}, whose coefficients are no log "
                 f"{kind} ratios; see scale={'response' if ratio is None else 'ratio'!r}"
             )
-        kept = [d for d in range(len(posterior.features)) if d != fit.coreset.design.constant]
         check_slopes(scale, kept)
         names, draws = [names[d] for d in kept], np.exp(draws[..., kept])
     return labelled(fit, table(names, draws, prob))
@@ -75,16 +74,16 @@ def _estimates(fit: "Fit", scale: str, prob: float) -> tuple[dict[str, str], dic
     low, high, _ = interval_names(prob)
     found = parameter_table(fit, scale, prob)[["mean", "sd", low, high]]
     cells: tuple[dict[str, str], dict[str, str]] = {}, {}
-    for name, (mean, sd, *ends) in zip(found.index, found.to_numpy().tolist(), strict=True):
+    for place, (name, (mean, sd, *ends)) in enumerate(zip(found.index, found.to_numpy().tolist(), strict=True)):
         shown = [with_error(value, sd)[0] for value in (mean, *ends)]
-        cells[name not in fit.coreset.feature_names][str(name)] = f"{shown[0]} ({shown[1]}, {shown[2]})"
+        cells[place >= len(fit.coreset.feature_names)][str(name)] = f"{shown[0]} ({shown[1]}, {shown[2]})"
     return cells
 
 
 def _numbers(fit: "Fit") -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
     """Return family and observations, groups of each factor, and elpd and level, by what they are called."""
     core, found = fit.coreset, fit.certificate
-    n = f"{core.n_observations or core.n_total:,}"
+    n = f"{fit._n_observations or core.n_total:,}"
     last = {}
     for name, kind in (("elpd", "loo"), ("elpd of new groups", "logo")):
         value, se = (getattr(found, f"elpd_{kind}{end}") for end in ("", "_se"))

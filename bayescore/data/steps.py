@@ -1,0 +1,292 @@
+r"""Rows of ordered categories as the steps between them: each row becomes a row of two labels for each of its steps.
+
+A row of the k-th of K categories went past the thresholds 1, ..., k - 1 and stopped at the k-th:
+
+.. math:: P(y = k) = P(y = k \mid y \ge k) \prod_{j < k} P(y > j \mid y \ge j),
+
+so that its likelihood is that of min(k, K - 1) labels, "continued" or not. They are made batch by batch while rows are
+read; a row's steps stand beside each other.
+
+Reference: Tutz (1991), Sequential models in categorical regression, Computational Statistics & Data Analysis 11.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv as csv
+import pyarrow.dataset as ds
+from numpy.typing import NDArray
+
+from bayescore.data.batches import BatchSource, batch_source, is_csv
+from bayescore.data.column_kinds import as_floats, as_table, keeps_order, level_values
+from bayescore.data.factors import Selection, codes
+from bayescore.data.responses import Expression
+from bayescore.data.roles import Roles
+from bayescore.data.source import MAX_BLOCK_ROWS
+from bayescore.data.tables import is_table
+from bayescore.text import listed
+from bayescore.types import FloatArray, IntArray
+from bayescore.validation import DataError, check_aligned, check_matrix, warn
+
+THRESHOLD, CONTINUED = "threshold", "continued"
+"""Columns of the steps: which threshold, and whether the row went past it."""
+
+MAX_CATEGORIES = 50
+_ORDER = "rows[{0!r}] = pd.Categorical(rows[{0!r}], categories=[...], ordered=True)"
+
+
+def threshold_names(categories: Sequence[Any]) -> list[str]:
+    """Return what the thresholds between categories are called, each by the two that it parts."""
+    return [f"{one}|{other}" for one, other in pairwise(categories)]
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """Rows of ordered categories, which are read as their steps; `drop` leaves out rows that miss one of `columns`."""
+
+    rows: ds.Dataset
+    response: str
+    columns: tuple[str, ...]
+    categories: tuple[Any, ...] = ()
+    drop: bool = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the steps."""
+        schema = self.rows.schema
+        if taken := [name for name in (THRESHOLD, CONTINUED) if name in schema.names]:
+            raise DataError(f"data has a column {taken[0]!r}, as the steps between categories do: rename it")
+        threshold = pa.field(THRESHOLD, pa.dictionary(pa.int32(), pa.string(), ordered=True))
+        return schema.append(pa.field(CONTINUED, pa.bool_())).append(threshold)
+
+    def batches(self, columns: Iterable[str]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows as they are, with these columns, without those that are left out."""
+        for batch in self._batches([*columns, *(self.columns if self.drop else ())]):
+            yield batch.filter(pa.array(~_holes(batch, self.columns).any(axis=1))) if self.drop else batch
+
+    def _batches(self, columns: Iterable[str]) -> Iterator[pa.RecordBatch]:
+        yield from self.rows.to_batches(columns=list(dict.fromkeys(columns)), batch_size=MAX_BLOCK_ROWS)
+
+    def tables(self) -> Iterator[pa.Table]:
+        """Yield the rows as they are, with the columns that the model reads, as tables."""
+        for batch in self.batches(self.columns):
+            if batch.num_rows:
+                yield pa.Table.from_batches([batch])
+
+    def check_complete(self) -> None:
+        """Raise `DataError` if rows miss one of the columns; warn if these are left out. One pass."""
+        counts, n_missing, n_rows = np.zeros(len(self.columns), dtype=np.int64), 0, 0
+        for batch in self._batches(self.columns):
+            holes = _holes(batch, self.columns)
+            counts, n_rows = counts + holes.sum(axis=0), n_rows + len(holes)
+            n_missing += int(holes.any(axis=1).sum())
+        if not n_missing:
+            return
+        which = [f"{name!r} in {count:,}" for name, count in zip(self.columns, counts, strict=True) if count]
+        said = f"{n_missing:,} of {n_rows:,} rows miss something ({listed(which, shown=str)})"
+        if not self.drop:
+            raise DataError(f"{said}: impute it; missing='drop' leaves them out, which can bias the coefficients")
+        warn(
+            f"{said}, and missing='drop' left them out: coefficients are biased unless, given the features, whether "
+            "something is missing has nothing to do with the response; else impute"
+        )
+
+    def coded(self, column: pa.Array, start: int = 0) -> IntArray:
+        """Return the places of a response's entries among the categories."""
+        return places(column, self.response, self.categories, start)
+
+    def read(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        """Yield the steps of all rows, with these columns."""
+        start, last = 0, len(self.categories) - 1
+        given = [name for name in columns if name not in (THRESHOLD, CONTINUED)]
+        for batch in self.batches([self.response, *given]):
+            code = self.coded(batch.column(self.response), start)
+            start += batch.num_rows
+            lengths = np.minimum(code + 1, last)
+            place, at = np.repeat(np.arange(len(code)), lengths), np.arange(lengths.sum())
+            at -= np.repeat(np.cumsum(lengths) - lengths, lengths)
+            made = {CONTINUED: pa.array(code[place] > at), THRESHOLD: _thresholds(at, self.categories)}
+            taken = batch.select(given).take(pa.array(place))
+            yield pa.RecordBatch.from_pydict(
+                {name: made[name] if name in made else taken.column(name) for name in columns},
+                schema=pa.schema([self.schema.field(name) for name in columns]),
+            )
+
+
+def _holes(batch: pa.RecordBatch, names: Sequence[str]) -> NDArray[np.bool_]:
+    """Return whether each row misses each of some columns, shape (n, C)."""
+    return np.column_stack([np.asarray(batch.column(name).is_null(nan_is_null=True)) for name in names])
+
+
+def places(column: pa.Array, response: str, categories: Sequence[Any], start: int = 0) -> IntArray:
+    """Return the places of a response's entries among the categories; the first row is the one at `start`."""
+    return codes(column, response, categories, start).astype(np.int64)
+
+
+def every_step(table: pa.Table, categories: Sequence[Any]) -> pa.Table:
+    """Return each row of a table at each threshold, whatever its category."""
+    K, n = len(categories) - 1, table.num_rows
+    rows = table.take(pa.array(np.repeat(np.arange(n), K)))
+    return rows.append_column(THRESHOLD, _thresholds(np.tile(np.arange(K), n), categories))
+
+
+def _thresholds(at: IntArray, categories: Sequence[Any]) -> pa.DictionaryArray:
+    names = pa.array(threshold_names(categories), pa.string())
+    return pa.DictionaryArray.from_arrays(pa.array(at, pa.int32()), names, ordered=True)
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """What a fit of steps does not know of its rows: categories, how many rows have each, what they weigh, formula."""
+
+    link: str
+    response: str
+    formula: str
+    categories: list[Any]
+    counts: list[int]
+    weight: float
+    columns: list[str]  # that the model reads
+    drop: bool = False  # whether rows that miss something are left out
+
+    def steps(self, data: Any, y: Any = None, *, missing: str = "raise") -> Steps:
+        """Return the steps of other rows."""
+        data, y = data if isinstance(data, tuple) else (data, y)
+        rows, _ = as_rows(data, y, self.response)
+        if self.response not in rows.schema.names:
+            raise DataError(f"the response {self.response!r} is no column of the rows; add it, or give y")
+        drop = self.drop or missing == "drop"
+        return Steps(rows, self.response, tuple(self.columns), tuple(self.categories), drop=drop)
+
+
+def steps_source(data: Steps, roles: Roles, selection: Selection | None = None) -> BatchSource:
+    """Return steps as a source; labels and weights are columns of the rows."""
+    roles.check_named("rows of ordered categories")
+    return batch_source(data.read, data.schema, roles, selection)
+
+
+def plain(table: pa.Table) -> pa.Table:
+    """Return a table whose views of text are text, which Arrow's `take` knows."""
+    return table.cast(_without_views(table.schema))
+
+
+def _without_views(schema: pa.Schema) -> pa.Schema:
+    for place, column in enumerate(schema):
+        if column.type == pa.string_view():
+            schema = schema.set(place, column.with_type(pa.string()))
+    return schema
+
+
+def as_rows(data: Any, y: Any = None, response: str | None = None) -> tuple[ds.Dataset, str | None]:
+    """Return rows as a dataset of Arrow, and the column of their responses, which `y` becomes if it is given."""
+    if isinstance(data, np.ndarray):
+        X = check_matrix(data, "data")
+        data = pd.DataFrame({f"x{d}": X[:, d] for d in range(X.shape[1])})
+    if y is not None:
+        response = response or str(getattr(y, "name", None) or "y")
+    if is_table(data):
+        table = plain(as_table(data))
+        if y is not None:
+            check_aligned(data=data, y=y)
+            column = as_table(pd.DataFrame({response: y})).column(0)
+            if response in table.column_names or len(column) != table.num_rows:
+                has = f"{table.num_rows:,} rows{' and a column of its name' if response in table.column_names else ''}"
+                raise DataError(f"y, called {response!r}, has {len(column):,} entries, and data {has}")
+            table = table.append_column(response, column)
+        return ds.dataset(table), response
+    if y is not None and not hasattr(data, "shape"):
+        raise DataError("y is given beside rows of files; name the column of the categories as label")
+    if isinstance(data, ds.Dataset):
+        return data.replace_schema(_without_views(data.schema)), response
+    if is_csv(data):
+        text = csv.ConvertOptions(strings_can_be_null=True)
+        separator = csv.ParseOptions(delimiter="\t" if ".tsv" in str(data) else ",", newlines_in_values=True)
+        return ds.dataset(data, format=ds.CsvFileFormat(separator, convert_options=text)), response
+    if isinstance(data, str | Path | list):
+        return as_rows(ds.dataset(data, format="parquet", partitioning="hive"), None, response)
+    raise DataError(
+        f"data is a {type(data).__name__}, which is not read as ordered categories: give a table in memory, as "
+        ".collect(), .compute() or .arrow() return it, an array, or Parquet or CSV files"
+    )
+
+
+@dataclass
+class Occurred:
+    """How often categories occur in rows of positive weight, in which order they are given, and what rows weigh."""
+
+    counts: dict[Any, int]
+    order: list[Any] | None
+    weight: float = 0.0
+    n_rows: dict[Any, int] = field(default_factory=dict)  # of any weight
+
+
+def occurred(steps: Steps, weights: str | None = None) -> Occurred:
+    """Return which categories occur; two passes. Raises `DataError` for missing entries that are not dropped."""
+    steps.check_complete()
+    schema, response = steps.rows.schema, steps.response
+    factor, fixed = pa.types.is_dictionary(schema.field(response).type), keeps_order(schema, response)
+    found = Occurred({}, list(fixed) if isinstance(fixed, tuple) else None)
+    of_weights = None if weights is None else Expression.of(weights, schema.names, "weights")
+    for batch in steps.batches([response, *(() if of_weights is None else of_weights.columns)]):
+        column, w = batch.column(response), np.ones(batch.num_rows)
+        if of_weights is not None:
+            w = np.nan_to_num(of_weights.numbers(partial(_floats, batch)))
+        coded = column if factor else column.dictionary_encode()
+        levels = level_values(coded.dictionary)
+        if factor and not isinstance(fixed, tuple):
+            found.order = found.order or levels
+            if levels != found.order:
+                raise DataError(f"column {response!r} has its categories in another order in another part of the data")
+        code = coded.indices.to_numpy(zero_copy_only=False)
+        found.weight += float(w[w > 0.0].sum())
+        for counts, each in ((found.n_rows, code), (found.counts, code[w > 0.0])):
+            for level, count in zip(levels, np.bincount(each, minlength=len(levels)).tolist(), strict=True):
+                counts[level] = counts.get(level, 0) + count
+    if lost := [level for level, n in found.n_rows.items() if n and not found.counts[level]]:
+        raise DataError(f"column {response!r} has {lost[0]!r} in rows of weight 0 alone: leave these rows out")
+    return found
+
+
+def _floats(batch: pa.RecordBatch, name: str) -> FloatArray:
+    return as_floats(batch.column(name))
+
+
+def opened(steps: Steps, weights: str | None) -> tuple[Steps, Occurred]:
+    """Return steps whose categories were not known with them, and how often these occur; two passes.
+
+    Raises `DataError` unless the response is an ordered factor or whole numbers, of three categories or more.
+    """
+    response, names, types = steps.response, steps.rows.schema.names, pa.types
+    if response not in names:
+        raise DataError(f"the response {response!r} is no column of the data, which has {listed(names)}")
+    kind = steps.rows.schema.field(response).type
+    numbers = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
+    if not (numbers or (types.is_dictionary(kind) and kind.ordered)):
+        raise DataError(
+            f"column {response!r} is {kind}, which has no order. Give that of its categories, from low to high: "
+            f"{_ORDER.format(response)}, an Enum in polars, or numbers 1, 2, ..."
+        )
+    found = occurred(steps, weights)
+    categories = [level for level in found.order or sorted(found.counts) if found.counts.get(level)]
+    if numbers and (parts := [level for level in categories if level != int(level)]):
+        raise DataError(
+            f"column {response!r} has numbers that are not whole, as {parts[0]:g}: cut them into bands, pd.cut(...), "
+            "or give family='normal'"
+        )
+    if len(categories) < 3:
+        two = f"two categories, {listed(categories)}: give family='logistic'"
+        raise DataError(f"column {response!r} has {two if len(categories) == 2 else 'one category, or none'}")
+    if len(categories) > MAX_CATEGORIES:
+        raise DataError(
+            f"column {response!r} has {len(categories):,} categories (limit {MAX_CATEGORIES}), each with a threshold: "
+            "cut them into bands, pd.cut(...), or give family='normal' for numbers, 'poisson' for counts"
+        )
+    if unused := [level for level in found.order or () if not found.counts.get(level)]:
+        warn(f"categories of {response!r} that no row has are left out, and have no threshold: {listed(unused)}")
+    return replace(steps, categories=tuple(int(level) if numbers else level for level in categories)), found

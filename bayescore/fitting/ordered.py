@@ -1,0 +1,432 @@
+r"""Fits of ordered categories: the steps between them are a fit of labels, and answers are by category.
+
+With thresholds c_1, ..., c_(K-1) and a link's distribution function F a row stops at the category k with
+
+.. math:: P(y = k \mid y \ge k) = F(c_k - \eta), \qquad P(y = k) = F(c_k - \eta) \prod_{j < k} (1 - F(c_j - \eta)),
+
+the model that brms and bambi call ``sratio``: a positive coefficient makes high categories more likely. Its likelihood
+is that of the labels of `data.steps`, with the probability 1 - F(c - eta) of "continued", so that certificates and
+draws are those of any fit. The family of these labels is logistic, probit or, of cloglog, loglog; the intercept is
+-c_1, and the coefficient of another threshold c_1 - c_k.
+
+With cloglog it is the model of proportional hazards, which is cumulative, too: P(y <= k) = F(d_k - eta) with
+exp(d_k) = exp(c_1) + ... + exp(c_k).
+
+References: Tutz (1991), Sequential models in categorical regression, Computational Statistics & Data Analysis 11. Läärä
+and Matthews (1985), The equivalence of two models for ordinal data, Biometrika 72.
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from scipy.special import logsumexp
+
+from bayescore.compat import as_arviz, as_xarray, elpd_data
+from bayescore.data.column_kinds import as_table
+from bayescore.data.factors import columns_of
+from bayescore.data.formula_parsing import parsed
+from bayescore.data.open import spelled_out
+from bayescore.data.parquet import reads_like_formula
+from bayescore.data.responses import Expression
+from bayescore.data.steps import (
+    CONTINUED,
+    THRESHOLD,
+    Ordered,
+    Steps,
+    as_rows,
+    every_step,
+    occurred,
+    opened,
+    plain,
+    threshold_names,
+)
+from bayescore.diagnostics.elpd import psis_loo
+from bayescore.diagnostics.loo import loo_draws, too_far, weights_of
+from bayescore.families import Family
+from bayescore.fitting.overview import Overview, overview
+from bayescore.fitting.parts import check_model_spread, described, draws_attrs, interval_names, labelled
+from bayescore.fitting.result import Fit
+from bayescore.limits import PROB
+from bayescore.models.predictor import Predictor
+from bayescore.samplers.posterior import in_data_units
+from bayescore.samplers.predict import of_rows, probabilities
+from bayescore.text import number
+from bayescore.types import FloatArray, IntArray, WeightedData
+from bayescore.validation import DataError, RandomState, check_choice, check_generator, one_seed
+
+LINKS = {"logit": "logistic", "probit": "probit", "cloglog": "loglog"}
+"""Families of the label "continued" by the link of the label "stopped"."""
+
+_NAME = re.compile(r"(sratio|cumulative)(?:\((?:link=)?['\"]?(\w+)['\"]?\))?")
+_NUMBERS = 1 << 24  # probabilities at a time
+_DRAWS = 500  # that rows are left out of
+_TINY = float(np.finfo(np.float64).tiny)
+
+
+def link_of(family: str) -> str:
+    """Return the link of a family's name, such as "sratio(probit)"; raise `ValueError` if it has none that is known."""
+    match = _NAME.fullmatch(family.strip().lower())
+    link = (match[2] or "logit") if match else ""
+    if link not in LINKS:
+        raise ValueError(
+            f"family={family!r} must be 'sratio', of the link logit, 'sratio(probit)' or 'sratio(cloglog)'"
+        )
+    if match and match[1] == "cumulative":
+        same = "is family='sratio(cloglog)', with the same coefficients and predictions: give that"
+        other = "is not fitted: give family='sratio', or 'sratio(cloglog)', the one of these that is cumulative, too"
+        raise ValueError(f"family={family!r} {same if link == 'cloglog' else other}")
+    return link
+
+
+def family_of_steps(family: str) -> str:
+    """Return the family of the steps of a family of ordered categories."""
+    return LINKS[link_of(family)]
+
+
+def ordered_fit(known: Ordered, found: Fit) -> "OrderedFit":
+    """Return a fit of steps as one of categories; its elpd, by single steps left out, is not theirs."""
+    certificate = found.certificate._with(elpd_loo=math.nan, elpd_loo_se=math.nan)
+    return OrderedFit(**{**_fields(found), "certificate": certificate}, ordered=known)
+
+
+def _fields(fit: Fit) -> dict[str, Any]:
+    return {each.name: getattr(fit, each.name) for each in fields(Fit)}
+
+
+def ordered_rows(
+    formula: Any, data: Any, family: str, roles: Mapping[str, Any], refused: Mapping[str, Any]
+) -> tuple[Ordered, str, Steps]:
+    """Return what is known of rows of ordered categories, and formula and rows of their steps; arguments as of `fit`.
+
+    `refused` are those that do not go with ordered categories.
+    """
+    link = link_of(family)
+    if given := [name for name, value in refused.items() if value is not None]:
+        raise DataError(f"{given[0]} does not go with family={family!r}: leave it out")
+    arrays = [name for name in ("weights", "offset") if not isinstance(roles[name], str | None)]
+    if arrays or not isinstance(roles["groups"], str | list | tuple | None):
+        raise DataError(f"{(arrays or ['groups'])[0]} of family={family!r} must be the name of a column of the rows")
+    by_formula = isinstance(formula, str) and reads_like_formula(formula)
+    if by_formula and data is None:
+        raise TypeError(f"formula={formula!r}, but data is missing: give the rows, fit(formula, rows)")
+    rows, response = as_rows(data, None, roles["label"]) if by_formula else as_rows(formula, data, roles["label"])
+    text = formula if by_formula else f"`{response}` ~ ."
+    text = spelled_out(text, rows, roles={**roles, "label": response})
+    asked, names = parsed(text), rows.schema.names
+    if (response := asked.response or response) is None:
+        raise DataError("the response is missing: name the column of the categories left of the formula, or as label")
+    if asked.trials is not None or not any(str(term) == "1" for term in asked.terms):
+        what = "trials" if asked.trials else "no intercept, whose place thresholds take"
+        raise DataError(f"formula={text!r} has {what}; write response ~ terms, without 0")
+    computed = [each for each in (asked.offset, roles["offset"], roles["weights"]) if each is not None]
+    given_groups = [roles["groups"]] if isinstance(roles["groups"], str) else roles["groups"] or ()
+    read = [name for each in computed for name in Expression.of(each, names).columns]
+    for each in (*given_groups, *(term.column for term in asked.groups)):
+        read += columns_of(each, names)
+    columns = list(dict.fromkeys(name for name in (response, *asked.columns, *read) if name in names))
+    drop = check_choice(roles["missing"], "missing", ("raise", "drop")) == "drop"
+    steps, found = opened(Steps(rows, response, tuple(columns), drop=drop), roles["weights"])
+    counts = [found.counts[level] for level in steps.categories]
+    known = Ordered(link, response, text, list(steps.categories), counts, found.weight, columns, drop)
+    return known, f"{CONTINUED} ~ {text.partition('~')[2]} + {THRESHOLD}", steps
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class OrderedFit(Fit):
+    """What `fit` returns of ordered categories: a `Fit` whose answers are by category.
+
+    `steps` is the fit of the labels "continued" that it is made of; it answers what is not by category. Draws,
+    certificate and story are of these.
+
+    Parameters
+    ----------
+    ordered : Ordered
+        What the fit of the steps does not know: categories, how many rows have each, response and formula.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd, bayescore as bc
+    >>> rng = np.random.default_rng(0)
+    >>> rows = pd.DataFrame({"x": rng.normal(size=3000)})
+    >>> latent = rows["x"] + rng.logistic(size=3000)
+    >>> rows["rating"] = pd.cut(latent, [-9e9, -1, 1, 9e9], labels=["poor", "fair", "good"])
+    >>> fit = bc.fit("rating ~ x", rows, family="sratio", random_state=1, progressbar=False)
+    >>> list(fit.summary().index)
+    ['threshold[poor|fair]', 'threshold[fair|good]', 'x']
+    >>> fit.predict(pd.DataFrame({"x": [-1.0, 1.0]}))["mean"].round(1).values.tolist()
+    [[0.5, 0.4, 0.1], [0.1, 0.3, 0.5]]
+    """
+
+    ordered: Ordered = None  # type: ignore[assignment]  # after fields that have defaults
+
+    @cached_property
+    def steps(self) -> Fit:
+        """The fit of the steps, as labels."""
+        return Fit(**_fields(self))
+
+    @property
+    def categories(self) -> tuple[Any, ...]:
+        """The categories, from low to high."""
+        return tuple(self.ordered.categories)
+
+    @property
+    def formula(self) -> str:
+        """The formula."""
+        return self.ordered.formula
+
+    @cached_property
+    def idata(self) -> Any:
+        """The draws to use, as `Fit.idata`, with the thresholds among the coefficients."""
+        found = in_data_units(self._used, self.coreset.design)
+        made = as_xarray(found["posterior"])
+        names, draws = self._named(list(made["coef"].coords["feature"].values), made["coef"].values)
+        found["posterior"] = made.assign(coef=(made["coef"].dims, draws)).assign_coords(feature=names)
+        return as_arviz(found)
+
+    def summary(self, *, scale: str = "coef", prob: float = PROB) -> pd.DataFrame:
+        """Return mean, sd and interval of thresholds, coefficients and sds of effects; see `Fit.summary`."""
+        if scale == "response":
+            raise DataError("scale='response' is one figure for each column, and here it is several: see predict")
+        return super().summary(scale=scale, prob=prob)
+
+    def predict(
+        self,
+        new: Any,
+        *,
+        kind: str = "mean",
+        offset: Any = None,
+        groups: Any = None,
+        exposure: Any = None,
+        new_groups: str = "sample",
+        prob: float = PROB,
+        random_state: RandomState = None,
+        random_seed: RandomState = None,
+    ) -> Any:
+        """Return the posterior of the probability of each category of new rows.
+
+        Parameters
+        ----------
+        new : data frame or array, n rows
+            Raw features, as given to `fit`.
+        kind : {"mean", "response", "draws"}
+            Mean, sd and interval of each probability, draws of the rows' categories, or of the probabilities.
+        offset, groups, new_groups, prob, random_state, random_seed
+            As in `Fit.predict`; the effects of new groups are drawn, not averaged over.
+        exposure : None
+            Refused: it is for counts.
+
+        Returns
+        -------
+        DataFrame or DataArray
+            A data frame whose columns are mean, sd and ends of the interval, each with a column for each category:
+            ``predict(new)["mean"]`` has the probabilities. Or draws, dims sample, row and category.
+        """
+        check_choice(kind, "kind", ("mean", "response", "draws"))
+        if exposure is not None:
+            raise DataError("exposure is given, and the fit is of ordered categories; leave it out")
+        if new_groups != "sample":
+            raise DataError(f"new_groups={new_groups!r} would average each step of a row by itself; give 'sample'")
+        low, high, _ = interval_names(prob)
+        rng = check_generator(one_seed(random_state, random_seed, default=0))
+        seed, table, categories = int(rng.integers(1 << 31)), _table(new), pd.Index(self.categories, name="category")
+        found: list[Any] = []
+        for _, p in self._tiles(table, None, seed, offset, groups):
+            if kind == "mean":
+                figures = described(p.reshape(-1, p.shape[2]), prob).values()
+                found.append(np.concatenate([each.reshape(p.shape[:2]) for each in figures], axis=1))
+            elif kind == "draws":
+                found.append(np.moveaxis(p, 2, 0))
+            else:
+                place = (np.cumsum(p[:, :-1], axis=1) < rng.random((len(p), 1, p.shape[2]))).sum(axis=1)
+                found.append(categories.to_numpy()[place.T])
+        values = np.concatenate(found, axis=0 if kind == "mean" else 1)
+        if kind == "mean":
+            columns = pd.MultiIndex.from_product([["mean", "sd", low, high], categories])
+            index = new.index if isinstance(new, pd.DataFrame) else None
+            return labelled(self, pd.DataFrame(values, columns=columns, index=index))
+        dims, coords = ("sample", "row", "category"), {"category": categories}
+        if kind == "response":
+            return xr.DataArray(values, dims=dims[:2], attrs=draws_attrs(self))
+        return xr.DataArray(values, dims=dims, coords=coords, attrs=draws_attrs(self))
+
+    def check(self, data: Any = None, y: Any = None, *, by: str | Sequence[str] | None = None) -> pd.DataFrame:
+        """Hold predicted shares of steps that went on against observed ones; see `Fit.check`.
+
+        They are those of all thresholds in bins of like prediction; by "threshold" of each.
+        """
+        return self.steps.check(None if data is None else self.ordered.steps(data, y), by=by)
+
+    def plot_check(self, data: Any = None, y: Any = None, *, by: str | Sequence[str] | None = None) -> Any:
+        """Draw what `check` has; see `Fit.plot_check`."""
+        return self.steps.plot_check(None if data is None else self.ordered.steps(data, y), by=by)
+
+    def loo(self) -> Any:
+        """Return the leave-one-out predictive density of each row, all its steps left out; see `Fit.loo`."""
+        check_model_spread(self, "loo")
+        if self.coreset.design.weighted:
+            raise DataError("loo counts rows, and these have weights: leave rows out of a fit without weights")
+        model = loo_draws("the fit", self._used, self.coreset, _DRAWS, weighted=False)
+        full = weights_of(model, sum(log_p.sum(axis=0) for log_p in self._log_likelihoods()))
+        if not full.good:
+            raise DataError(f"the fit: {too_far(full)}")
+        with np.errstate(divide="ignore"):
+            log_w = np.log(full.weights)
+        parts = []
+        for log_p in self._log_likelihoods():
+            fitted = logsumexp(log_p + log_w, axis=1)
+            left = psis_loo(log_p, full.log_ratio)
+            parts.append(np.stack([left.value, left.k, fitted]))
+        value, k, fitted = np.concatenate(parts, axis=1)
+        return elpd_data(value, k, float((fitted - value).sum()), len(model.predictor))
+
+    def update(
+        self, new: Any = None, y: Any = None, *, missing: str = "raise", data: Any = None, **options: Any
+    ) -> Fit:
+        """Return the fit of the rows so far and of new ones; see `Fit.update`."""
+        known, rows = self.ordered, None
+        if new is not None:
+            rows = known.steps(new, y, missing=missing)
+            found = occurred(rows, self.coreset.design.role_columns.get("weights"))
+            if unknown := [level for level, n in found.counts.items() if n and level not in known.categories]:
+                raise DataError(f"new has the category {unknown[0]!r}, which the fit does not know: fit all rows anew")
+            counts = [n + found.counts.get(level, 0) for n, level in zip(known.counts, known.categories, strict=True)]
+            known = replace(known, counts=counts, weight=known.weight + found.weight)
+        return ordered_fit(known, self.steps.update(rows, data=None if data is None else known.steps(data), **options))
+
+    def with_prior(self, prior: Any) -> Fit:
+        """Return the fit under another prior; see `Fit.with_prior`."""
+        return ordered_fit(self.ordered, self.steps.with_prior(prior))
+
+    def prior_summary(self) -> pd.DataFrame:
+        """Return the priors: of the first threshold, of differences of the others to it, and of coefficients."""
+        found, (first, *others) = super().prior_summary(), threshold_names(self.categories)
+        names = {"Intercept": f"-{THRESHOLD}[{first}]"}
+        names |= {f"{THRESHOLD}[{name}]": f"{THRESHOLD}[{first}] - {THRESHOLD}[{name}]" for name in others}
+        return found.rename(index=names)
+
+    def plot(self, variable: str | None = None, *, by: str | None = None, data: Any = None, prob: float = PROB) -> Any:
+        """Draw the coefficients; see `Fit.plot`."""
+        if variable is not None:
+            raise DataError(f"variable={variable!r} has a curve for each category: plot fit.predict of a grid of rows")
+        return super().plot(by=by, data=data, prob=prob)
+
+    @property
+    def _family_asked(self) -> str:
+        return f"sratio({self.ordered.link})"
+
+    @property
+    def _n_observations(self) -> int:
+        return sum(self.ordered.counts)
+
+    @property
+    def _data_facts(self) -> dict[str, str]:
+        n, steps = f"{self._n_observations:,}", f"{self.coreset.n_total:,}"
+        return {"Observations": n, "Response": self._shares, "Steps between categories": steps}
+
+    @property
+    def _shares(self) -> str:
+        each = zip(self.categories, np.array(self.ordered.counts) / self._n_observations, strict=True)
+        return f"{self.ordered.response}: " + ", ".join(f"{name} {number(100.0 * share, 3)}%" for name, share in each)
+
+    def _overview(self) -> Overview:
+        shown = overview(self)
+        end = shown.end.partition("next: ")[0] + 'next: fit.predict(rows), fit.check(), fit.report("report.html")'
+        groups = "".join(f", {len(each):,} groups of {each.name}" for each in self.coreset.groups)
+        notes = [note.replace("the intercept", "minus the first threshold") for note in shown.notes]
+        notes = [note for note in notes if not note.startswith("Weights:")]
+        if self.coreset.design.weighted:
+            notes.append(f"Weights: {self._n_observations:,} rows count as {self.ordered.weight:,.6g}.")
+        rows = [f"{self._n_observations:,} observations{groups}", self._shares, *shown.rows[1:]]
+        return replace(shown, rows=rows, notes=notes, end=end if self.certificate.trusted else shown.end)
+
+    def _parameters(self) -> tuple[list[str], FloatArray, list[int]]:
+        names, draws, _ = super()._parameters()
+        D, first = len(self.coreset.feature_names), len(self.categories) - 1
+        named, values = self._named(names[:D], draws[..., :D])
+        return [*named, *names[D:]], np.concatenate([values, draws[..., D:]], axis=2), list(range(first, D))
+
+    def _named(self, names: Sequence[str], draws: FloatArray) -> tuple[list[str], FloatArray]:
+        """Return thresholds and then the other coefficients, given those of the steps, shape (..., D)."""
+        thresholds = [f"{THRESHOLD}[{name}]" for name in threshold_names(self.categories)]
+        taken = [names.index(name) for name in ("Intercept", *thresholds[1:])]
+        rest = [d for d in range(len(names)) if d not in taken]
+        first = -draws[..., taken[:1]]
+        made = np.concatenate([first, first - draws[..., taken[1:]], draws[..., rest]], axis=-1)
+        return [*thresholds, *(names[d] for d in rest)], made
+
+    def _tiles(
+        self, table: Any, max_draws: int | None, seed: int = 0, offset: Any = None, groups: Any = None
+    ) -> Iterator[tuple[slice, FloatArray]]:
+        """Yield rows of a table, and probabilities of their categories at draws, shape (n, K, S)."""
+        posterior, K = self._posterior(), len(self.categories) - 1
+        at = None if max_draws is None else posterior.positions(max_draws)
+        n_draws, function = len(posterior.flat if at is None else at), partial(_at_draws, at=at, seed=seed)
+        size = max(_NUMBERS // (K * n_draws), 1)
+        for start in range(0, max(table.num_rows, 1), size):
+            part = slice(start, start + size)
+            beside = (_repeated(offset, part, K), _repeated(groups, part, K))
+            p = of_rows(posterior, every_step(table.slice(start, size), self.categories), function, *beside)
+            p = p.reshape(len(p) // K, K, n_draws)
+            reached = np.concatenate([np.ones_like(p[:, :1]), np.cumprod(p, axis=1)], axis=1)
+            reached[:, :-1] *= 1.0 - p
+            yield part, reached
+
+    def _log_likelihoods(self) -> Iterator[FloatArray]:
+        """Yield the log probability of the categories of all rows of the fit at draws, shape (n, S), part by part."""
+        steps: Steps = self._rows_of_data.data
+        for table in steps.tables():
+            code = steps.coded(table.column(steps.response))
+            for part, p in self._tiles(table, _DRAWS) if len(code) else ():
+                yield np.log(np.maximum(p[np.arange(len(p)), code[part]], _TINY))
+
+
+_AVERAGES = (
+    "(fit.predict(these, kind='draws') - fit.predict(those, kind='draws')).mean('row') has draws of how much the "
+    "probabilities change from some rows to others"
+)
+_REFUSED = {
+    **dict.fromkeys(("average_predictions", "comparisons", "slopes"), _AVERAGES),
+    "poststratify": "fit.predict(cells, kind='draws') has the draws of each cell, to be averaged by their sizes",
+    "icc": "fit.steps.icc() is that of the steps",
+    "inference_data": "fit.idata has the draws, fit.predict(rows, kind='response') replicates, fit.loo() densities",
+    "plot_shrinkage": "fit.plot_effects() draws the effects, and fit.steps.plot_shrinkage() by steps",
+    "prior_sensitivity": "fit.steps.prior_sensitivity() has the steps, whose intercept is minus the first threshold",
+    "prior_predictive": "fit.steps.prior_predictive() has replicated steps",
+}
+
+
+def _refusal(name: str, remedy: str) -> Callable[..., Any]:
+    def refused(self: OrderedFit, *_: Any, **__: Any) -> Any:
+        raise DataError(f"{name} is not there for ordered categories ({self._family_asked}): {remedy}")
+
+    refused.__name__, refused.__doc__ = name, f"Raise `DataError`: {remedy}."
+    return refused
+
+
+for _name, _remedy in _REFUSED.items():
+    setattr(OrderedFit, _name, _refusal(_name, _remedy))
+
+
+def _table(data: Any) -> Any:
+    """Return rows in memory as a table; an array's columns are x0, x1, ..."""
+    return as_rows(np.asarray(data))[0].to_table() if isinstance(data, np.ndarray | list) else plain(as_table(data))
+
+
+def _repeated(given: Any, part: slice, times: int) -> Any:
+    """Return what some rows have, given as an array or as several by name, once for each of a row's steps."""
+    if isinstance(given, Mapping):
+        return {name: _repeated(each, part, times) for name, each in given.items()}
+    return given if given is None or isinstance(given, str) else np.repeat(np.asarray(given)[part], times)
+
+
+def _at_draws(
+    predictor: Predictor, family: Family, rows: WeightedData, new: IntArray | None, *, at: IntArray | None, seed: int
+) -> FloatArray:
+    return probabilities(predictor if at is None else predictor.take(at), family, rows, new, seed)
