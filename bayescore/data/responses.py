@@ -216,8 +216,8 @@ def two_classes(
         numbers = ", for counts family='poisson', for other numbers 'normal'"
         raise DataError(
             f"{name} has {f'more than {SHOWN}' if many else len(labels)} classes ({shown}); two are needed: "
-            "compare one class with the rest, or give the label column; of ordered categories family='sratio' of "
-            f"bayescore.fit{'' if isinstance(labels[0], str) else numbers}"
+            "compare one class with the rest, or give the label column; ordered categories take family='sratio' in fit"
+            f"{'' if isinstance(labels[0], str) else numbers}"
         )
     if isinstance(labels[0], str) != isinstance(labels[1], str):
         raise DataError(f"{name} mixes numbers and text: {labels[0]!r} and {labels[1]!r}; make them alike")

@@ -127,7 +127,10 @@ def _holes(batch: pa.RecordBatch, names: Sequence[str]) -> NDArray[np.bool_]:
 
 def places(column: pa.Array, response: str, categories: Sequence[Any], start: int = 0) -> IntArray:
     """Return the places of a response's entries among the categories; the first row is the one at `start`."""
-    return codes(column, response, categories, start).astype(np.int64)
+    found = codes(column, response, categories, start)
+    if np.isnan(found).any():
+        raise DataError(f"column {response!r} has missing entries; drop those rows")
+    return found.astype(np.int64)
 
 
 def every_step(table: pa.Table, categories: Sequence[Any]) -> pa.Table:

@@ -185,6 +185,7 @@ def fit(
         refused = {"trials": trials, "exposure": exposure, "positive": positive, "domain": domain}
         refused |= {"imputed": imputed or None, "intercept": None if intercept else intercept}
         roles = {"label": label, "weights": weights, "offset": offset, "groups": groups, "missing": missing}
+        roles |= {"cluster": cluster, "strata": strata}  # that a dot does not stand for
         ordered, formula, data = ordered_rows(formula, data, family, roles, refused)
         family, label, missing = family_of_steps(family), None, "raise"
     pairs = _tables(formula, data) if imputed else [(formula, data)]

@@ -117,11 +117,12 @@ def ordered_rows(
     if by_formula and data is None:
         raise TypeError(f"formula={formula!r}, but data is missing: give the rows, fit(formula, rows)")
     rows, response = as_rows(data, None, roles["label"]) if by_formula else as_rows(formula, data, roles["label"])
+    if response is None and not (by_formula and formula.partition("~")[0].strip()):
+        raise DataError("the response is missing: name the column of the categories left of the formula, or as label")
     text = formula if by_formula else f"`{response}` ~ ."
     text = spelled_out(text, rows, roles={**roles, "label": response})
     asked, names = parsed(text), rows.schema.names
-    if (response := asked.response or response) is None:
-        raise DataError("the response is missing: name the column of the categories left of the formula, or as label")
+    response = str(asked.response or response)
     if asked.trials is not None or not any(str(term) == "1" for term in asked.terms):
         what = "trials" if asked.trials else "no intercept, whose place thresholds take"
         raise DataError(f"formula={text!r} has {what}; write response ~ terms, without 0")

@@ -261,6 +261,7 @@ def test_many_categories():
         ({}, {"formula": "y ~ 0 + x"}, "no intercept"),
         ({}, {"formula": "log(n) ~ x"}, r"'log\(n\)' is no column"),
         ({}, {"formula": "z ~ x"}, "'z' is no column"),
+        ({}, {"formula": "~ x"}, "the response is missing"),
         ({}, {"family": "logistic"}, "has 4 classes.*family='sratio'"),
         ({}, {"prior": {"zz": WIDE}}, "'zz' is no coefficient"),
     ],
