@@ -334,7 +334,7 @@ class OrderedFit(Fit):
     @property
     def _shares(self) -> str:
         each = zip(self.categories, np.array(self.ordered.counts) / self._n_observations, strict=True)
-        return f"{self.ordered.response}: " + ", ".join(f"{name} {number(100.0 * share, 3)}%" for name, share in each)
+        return f"{self.ordered.response} = " + ", ".join(f"{name}: {number(100.0 * share, 3)}%" for name, share in each)
 
     def _overview(self) -> Overview:
         shown = overview(self)

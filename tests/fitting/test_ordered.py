@@ -124,7 +124,7 @@ def test_what_it_prints_counts_rows(fit, rows, tmp_path):
     assert text.startswith("Bayesian sratio(logit) regression")
     assert "3,000 observations" in text
     assert "y ~ x + f" in text
-    assert f"low {100 * (rows['y'] == 'low').mean():.1f}%" in text
+    assert f"y = low: {100 * (rows['y'] == 'low').mean():.1f}%" in text
     assert "threshold[low|middle]" in fit.table()
     assert "Observations" in fit.table()
     assert fit.table().count("3,000") == 1
