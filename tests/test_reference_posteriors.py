@@ -11,7 +11,7 @@ import bayescore as bc
 from bayescore.families.family import check_family
 from bayescore.models.posterior import log_likelihoods
 from bayescore.numerics.chains import ess, mcse_mean, mcse_sd
-from benchmarks.accuracy.reference_posteriors import entries, summary
+from benchmarks.accuracy.reference_posteriors import summary
 from benchmarks.accuracy.reference_posteriors.data import DATA, SETTINGS, WEIGHTED, rows_of
 from benchmarks.accuracy.reference_posteriors.make import (
     CHAINS,
@@ -77,17 +77,6 @@ def test_the_definition_refuses_what_is_not_a_reference():
     sticky = good.copy()
     sticky[:, 1:, 1] += 0.1 * sticky[:, :-1, 1]  # autocorrelation 0.1
     assert not meets(sticky)
-
-
-def test_an_entry_for_posteriordb_is_whole(tmp_path, monkeypatch):
-    """The beetles' draws are made anew; control: an entry whose data lack a row is refused."""
-    monkeypatch.setattr(entries, "ROOT", tmp_path)
-    name = entries.write("beetles", "probit", "2026-01-01")
-    entries.check(name)
-    path = tmp_path / "data" / "data" / "beetles_standardised.json"
-    entries._zipped(path, entries.read(path) | {"N": 99})
-    with pytest.raises(AssertionError, match="beetles_standardised-probit_regression_normal4"):
-        entries.check(name)
 
 
 @pytest.mark.parametrize("family", LINKS)

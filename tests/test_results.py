@@ -153,8 +153,8 @@ def test_minutes_are_kept_by_command_and_data(tmp_path, monkeypatch):
 def test_a_command_has_a_name_of_its_own():
     known = commands()
     assert {own.folder for own in known.values()} >= {"accuracy", "certificates", "groups", "rivals"}
-    with pytest.raises(ValueError, match="two commands are called 'calibrated'"):
-        command("calibrated")(known["calibrated"].run)
+    with pytest.raises(ValueError, match="two commands are called 'condensed'"):
+        command("condensed")(known["condensed"].run)
 
 
 def test_a_command_with_data_sets_takes_some_of_them():

@@ -14,21 +14,18 @@ import bayescore as bc
 from bayescore.families.family import check_family
 from bayescore.models.laplace import Mode
 from bayescore.models.posterior import log_likelihoods
-from bayescore.numerics.moments import correlation_influence, moments, moments_mcse
 
 PROPOSALS = 4000
 
 
 class Known(NamedTuple):
-    """Means, sds and correlations of a posterior, shapes (D,), (D,) and (D, D), and standard errors of each."""
+    """Means, sds and correlations of a posterior, shapes (D,), (D,) and (D, D), and standard errors of the means."""
 
     mean: np.ndarray
     sd: np.ndarray
     correlation: np.ndarray
     mean_error: np.ndarray
-    sd_error: np.ndarray
-    correlation_error: np.ndarray
-    share: float = 1.0
+    share: float
 
 
 def correlations(covariance: np.ndarray) -> np.ndarray:
@@ -53,29 +50,5 @@ def by_importance(data: bc.Coreset, full: Mode, family: str, prior: bc.priors.No
         full.sd * sd / plain,
         correlations(full.covariance) + (weighed.T * w) @ weighed - even.T @ even / len(w),
         sd * np.sqrt(change**2 @ weighed**2),
-        sd * 0.5 * np.sqrt(change**2 @ (weighed**2 - 1.0) ** 2),
-        np.sqrt(correlation_influence(weighed, change**2)),
         float(1.0 / (len(w) * (w @ w))),
     )
-
-
-def of_draws(draws: np.ndarray) -> Known:
-    """Return the figures of draws, shape (chains, draws, D)."""
-    own, noise = moments(draws.reshape(-1, draws.shape[2])), moments_mcse(draws)
-    return Known(own.mean, own.sd, own.correlation, noise.mean, noise.sd, noise.correlation)
-
-
-def gaps(draws: np.ndarray, truth: Known) -> dict[str, float]:
-    """Return the largest errors of draws: of a mean in sds, of an sd (relative) and of a correlation.
-
-    "beyond" are those with two standard errors, of draws and truth, off.
-    """
-    own, found = of_draws(draws), {}
-    for kind, gap, a, b in (
-        ("mean", (own.mean - truth.mean) / truth.sd, own.mean_error / truth.sd, truth.mean_error / truth.sd),
-        ("sd", own.sd / truth.sd - 1.0, own.sd_error / truth.sd, truth.sd_error / truth.sd),
-        ("correlation", own.correlation - truth.correlation, own.correlation_error, truth.correlation_error),
-    ):
-        found[kind] = float(np.abs(gap).max())
-        found[f"{kind} beyond"] = float((np.abs(gap) - 2.0 * np.hypot(a, b)).max())
-    return found

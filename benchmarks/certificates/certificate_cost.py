@@ -10,15 +10,6 @@ the normal approximation at the mode. `beyond` is the sd over draws of L minus i
 estimate minus L, `said` the standard error that the sample tells; where it is above 0.02 all rows are evaluated. `big`
 counts rows in the sample for certain.
 
-`loo_cost`: processor time of `loo_compare` of a logistic and a probit model, 500 draws each, beside `find_map` of the
-logistic one; `exact` evaluates all rows at all draws, and `apart` is the difference of the elpds' difference, in nats,
-beside its `mcse`.
-
-`average_predictions`: averages over all rows of a file of ten columns, at 1,000 draws, by the levels of a factor and
-with it set in all rows, beside those of each row at each draw. `error` is the largest difference of a mean over draws,
-`said` the largest `sampling_se`, `sd` the smallest posterior sd of an average; `cost` is processor time over `find_map`
-of the rows in memory.
-
 `certificate_groups`: processor time of a multilevel build of `(1 | g)`, of 4 x 500 draws and of their certificate, each
 set in a process of its own, after a small one; `cost` is the certificate over the build, `peak MB` the memory of the
 process at its highest till then. `exact` evaluates all groups at all draws: `effects apart` is the largest difference
@@ -26,10 +17,8 @@ of the effects' errors, in sds, `elpd apart` that of the elpd of left-out groups
 """
 
 import resource
-import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -39,8 +28,7 @@ from scipy import special
 
 import bayescore as bc
 from bayescore.data.dataset import Dataset
-from bayescore.diagnostics import averages, row_sums
-from bayescore.diagnostics import loo as loo_pass
+from bayescore.diagnostics import row_sums
 from bayescore.diagnostics.certificate import nodes as sampled
 from bayescore.diagnostics.row_sums import RowSums, RowSumsPlan
 from bayescore.families.family import FAMILIES
@@ -52,7 +40,6 @@ from benchmarks.tables import publish
 
 COST = ((1_000_000, 11), (10_000_000, 11), (200_000, 24), (1_000_000, 24), (200_000, 55), (100_000, 124))
 COST += ((100_000, 151), (100_000, 301))
-LOO = ((1_000_000, 11), (200_000, 24), (200_000, 55))
 GROUPS = ((1_000_000, 1000), (1_000_000, 20_000), (4_000_000, 20_000))
 TURNS, DRAWS = 3, 200
 QUIET = {"progressbar": False}
@@ -160,72 +147,6 @@ def groups(n: int, G: int, *, every: bool = True) -> dict[str, Any]:
     gap = (first.effects["mean_error_sd"] - exact.effects["mean_error_sd"]).abs().max()
     row |= {"exact": seconds, "exact cost": seconds / build, "effects apart": gap}
     return row | {"elpd apart": first.elpd_logo - exact.elpd_logo, "elpd se": exact.elpd_logo_se}
-
-
-def loo(n: int, d: int) -> dict[str, Any]:
-    """Return processor time of a comparison of two models beside `find_map`, and how far the two ways are apart."""
-    X, y = normal(n, d, np.random.default_rng([n, d]))
-    _, taken = timed(lambda: bc.find_map(bc.all_rows(X, y, **QUIET)))
-    models = {}
-    for family in ("logistic", "probit"):
-        core = bc.build_coreset(X, y, family=family, method="calibrated", random_state=1, **QUIET)
-        models[family] = bc.sample(core, random_seed=2, **QUIET), core
-    found, seconds = timed(lambda: bc.loo_compare(models, X, y, **QUIET))
-    with patch.object(loo_pass, "_plan", return_value=None):
-        every, exact = timed(lambda: bc.loo_compare(models, X, y, **QUIET))
-    apart = (found["elpd_diff"] - every["elpd_diff"]).abs().max()
-    row = {"N": n, "D": d, "find_map": taken, "loo_compare": seconds, "exact": exact, "cost": seconds / taken}
-    return row | {"exact cost": exact / taken, "apart": apart, "mcse": every["diff_mcse"].max()}
-
-
-def averaged(kind: str, n: int) -> list[dict[str, Any]]:
-    """Return errors and times of average predictions over one set."""
-    rng = np.random.default_rng(0)
-    X = rng.standard_t(3.0, (n, 7)) if kind == "t3" else rng.standard_normal((n, 7))
-    frame = pd.DataFrame(X, columns=list("abcdefg")).assign(kind=rng.choice(["x", "y", "z"], n, p=[0.7, 0.29, 0.01]))
-    eta = X @ rng.standard_normal(7) * (4.0 if kind == "separated" else 0.4) + (frame["kind"] == "x") - 1.0
-    frame["y"] = rng.random(n) < special.expit(eta)
-    formula = "y ~ a + b + c + d + e + f + g + kind"
-    core = bc.build_coreset(frame, formula=formula, method="calibrated", random_state=1, **QUIET)
-    idata = bc.sample(core, random_seed=2, **QUIET)
-    rows = bc.all_rows(frame, label="y", design=core.design, **QUIET)
-    taken = min(timed(lambda: bc.find_map(rows))[1] for _ in range(2))
-    found = []
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "rows.parquet"
-        frame.to_parquet(path)
-        fit = bc.Fit.from_draws(idata, core, path, **QUIET)
-        for how in ("by", "variables"):
-
-            def work(how: str = how) -> pd.DataFrame:
-                return fit.average_predictions(**{how: "kind"})
-
-            table, seconds = timed(work)
-            with patch.object(averages, "EVERY_ROW", n):
-                every, exact = timed(work)
-            error, said = (table["mean"] - every["mean"]).abs().max(), table["sampling_se"].max()
-            sd = every["sd"].min()
-            row = {"set": kind, "N": n, "averages": how, "error": error, "said": said, "sd": sd, "find_map": taken}
-            found.append(row | {"seconds": seconds, "exact": exact, "cost": seconds / taken})
-    return found
-
-
-@command("average_predictions", asks="What do averages over all rows cost beside `find_map`, and how far off are they?")
-def main_averages() -> None:
-    """Measure average predictions."""
-    averaged("normal", 60_000)
-    sets = (("normal", 200_000), ("t3", 200_000), ("separated", 200_000))
-    publish("average_predictions", [row for each in sets for row in averaged(*each)])
-
-
-@command(
-    "loo_cost",
-    asks="What does it cost to compare two models by leave-one-out beside `find_map`, and how far off is it?",
-)
-def main_loo() -> None:
-    """Measure comparisons of models."""
-    loo(20_000, 11)
-    publish("loo_cost", [loo(*size) for size in LOO])
 
 
 @command(

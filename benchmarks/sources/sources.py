@@ -11,7 +11,7 @@ import multiprocessing
 import sys
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ from bayescore.numerics.sampling import Chosen, draw, draw_candidates, equal_rat
 from bayescore.types import IntArray, WeightedData
 from benchmarks.commands import command
 from benchmarks.sources.parquet import columns, rows_file
-from benchmarks.tables import known_rows, publish
+from benchmarks.tables import publish
 
 N, D = 20_000_000, 10
 BUILDERS: dict[str, dict[str, Any]] = {
@@ -84,18 +84,6 @@ def alone(work: Callable[..., Any], *arguments: Any) -> Any:
     """Return ``work(*arguments)`` of a fresh process."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         return pool.submit(work, *arguments).result()
-
-
-def one_by_one(table: str, study: Callable[[str], dict[str, Any]], only: Sequence[str], sets: Sequence[str]) -> None:
-    """Publish a row for each set in `only`, of a process of its own, beside those of others that are known.
-
-    The column "columns" names the set.
-    """
-    rows = {str(row["columns"]): row for row in known_rows(table)}
-    for name in only:
-        rows[name] = alone(study, name)
-        print(rows[name], flush=True)
-        publish(table, [rows[one] for one in sets if one in rows])
 
 
 @command(

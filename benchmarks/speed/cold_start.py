@@ -7,14 +7,15 @@ each Python; rows of other stacks stay in the table.
 
 import json
 import os
+import platform
 import subprocess
 import sys
+from importlib.metadata import version
 from tempfile import TemporaryDirectory
 
 import pandas as pd
 
 from benchmarks.commands import command
-from benchmarks.speed.stacks import stack
 from benchmarks.tables import RESULTS, publish
 
 FILE = RESULTS / "cold_start.csv"
@@ -45,6 +46,11 @@ bc.sample(core, sampler="nuts", random_seed=1, progressbar=False, cores=1)
 done("NUTS, 4 x 1000")
 print(json.dumps(rows))
 """
+
+
+def stack() -> str:
+    """Return the versions that tell one stack from another."""
+    return f"Python {platform.python_version()}, " + ", ".join(f"{name} {version(name)}" for name in ("pymc", "arviz"))
 
 
 @command("cold_start")
