@@ -18,9 +18,8 @@ said of their errors is only that they are large. "certificate" is what `certify
 first seed. ``--only "w8a"`` runs one set and leaves the other rows of the CSV as they are; ``--trials 3`` takes three.
 """
 
-import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import Any
@@ -39,6 +38,7 @@ from bayescore.models.posterior import likelihood_terms, log_likelihoods
 from bayescore.numerics.chains import ess_mean
 from bayescore.numerics.moments import Errors, WeightedDraws, errors_between
 from benchmarks.commands import command
+from benchmarks.measure import timed
 from benchmarks.problems import SHARED, load
 from benchmarks.tables import known_rows, publish
 
@@ -90,13 +90,6 @@ def rows_of(name: str, family: str) -> dict[str, Any]:
         eta = 0.8 * X @ np.linspace(1.0, -0.8, 123) - 0.5
     noise = rng.logistic(size=len(eta)) if family == "logistic" else 0.6 * rng.standard_normal(len(eta))
     return {"data": X, "y": eta + noise > 0.0, **told}
-
-
-def timed(work: Callable[[], Any]) -> tuple[Any, float, float]:
-    """Return the result, and wall and processor seconds."""
-    wall, cpu = time.perf_counter(), time.process_time()
-    found = work()
-    return found, time.perf_counter() - wall, time.process_time() - cpu
 
 
 def warm_up(told: dict[str, Any]) -> None:

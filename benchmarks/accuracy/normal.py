@@ -26,13 +26,13 @@ from bayescore.models.posterior import log_likelihoods
 from bayescore.numerics.chains import ess
 from bayescore.priors.groups import log_sigma_terms
 from bayescore.types import FloatArray, IntArray
-from benchmarks.accuracy.poisson import DRAWS, p_value
-from benchmarks.calibration.sbc.ranks import rank
+from benchmarks.calibration.sbc.ranks import calibration, rank
 from benchmarks.commands import command
 from benchmarks.problems import SHARED
 from benchmarks.tables import publish
 
 QUIET = {"progressbar": False}
+DRAWS = 99
 MADE = {
     "skewed and rare columns": (1_000_000, 11),
     "heavy weights": (200_000, 9),
@@ -221,15 +221,6 @@ def ranks(seed: int, *, control: bool) -> np.ndarray:
     return rank(draws, np.append(beta, sigma))
 
 
-def calibration(trials: int) -> list[dict]:
-    """Return the p-value of each parameter, and the control's."""
-    own, wrong = (np.array([ranks(seed, control=control) for seed in range(trials)]) for control in (False, True))
-    return [
-        {"quantity": name, "sets": trials, "p_value": p_value(own[:, k]), "control": p_value(wrong[:, k])}
-        for k, name in enumerate(("intercept", "a", "b", "sigma"))
-    ]
-
-
 @command("normal")
 def main(trials: int = 5) -> None:
     """Write the tables."""
@@ -240,4 +231,4 @@ def main(trials: int = 5) -> None:
     groups = [grouped("made", made_groups(n), "y ~ a + b + (1 | g)", SD) for n in (20_000, 1_000_000)]
     groups += [grouped("insteval", ratings, "rating ~ studage + lectage + service + (1 | d)", 1.3)]
     publish("normal_groups", groups)
-    publish("normal_sbc", calibration(40 * trials))
+    publish("normal_sbc", calibration(("intercept", "a", "b", "sigma"), ranks, 40 * trials, DRAWS + 1))

@@ -23,15 +23,15 @@ that of size 1.5, the control a coreset by the Poisson likelihood.
 
 import time
 import warnings
+from functools import partial
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 import bayescore as bc
 from bayescore.models.posterior import log_likelihoods
 from bayescore.numerics.moments import WeightedDraws, errors_between
-from benchmarks.calibration.sbc.ranks import rank
+from benchmarks.calibration.sbc.ranks import calibration, rank
 from benchmarks.commands import command
 from benchmarks.problems import SHARED
 from benchmarks.tables import publish
@@ -57,7 +57,8 @@ BUILDS = {
     "calibrated, tolerance 0.02": {"method": "calibrated", "tolerance": 0.02},
     "condensed": {"method": "condensed"},
 }
-DRAWS, BINS, SBC_ROWS = 99, 10, 60
+DRAWS, SBC_ROWS = 99, 60
+SBC_QUANTITIES = ("intercept", "x1", "x2")
 SBC_PRIOR = bc.priors.Normal(0.0, 1.0)
 
 
@@ -184,21 +185,6 @@ def ranks(seed: int, size: float | None = None, *, control: bool) -> np.ndarray:
     return rank(draws, beta)
 
 
-def p_value(found: np.ndarray) -> float:
-    """Return the p-value of uniform ranks."""
-    counts = np.bincount(found * BINS // (DRAWS + 1), minlength=BINS)
-    return float(stats.chisquare(counts).pvalue)
-
-
-def calibration(trials: int, size: float | None = None) -> list[dict]:
-    """Return the p-value of each coefficient, and the control's."""
-    own, wrong = (np.array([ranks(seed, size, control=control) for seed in range(trials)]) for control in (False, True))
-    return [
-        {"quantity": name, "sets": trials, "p_value": p_value(own[:, k]), "control": p_value(wrong[:, k])}
-        for k, name in enumerate(("intercept", "x1", "x2"))
-    ]
-
-
 @command(
     "poisson",
     asks="Are coresets of Poisson counts right? Made sets of few events, two published ones, and calibration.",
@@ -210,7 +196,7 @@ def main(trials: int = 5) -> None:
         found += flat(name, published(name), trials)
     publish("poisson", found)
     publish("poisson_groups", [grouped(n) for n in (20_000, 200_000)])
-    publish("poisson_sbc", calibration(40 * trials))
+    publish("poisson_sbc", calibration(SBC_QUANTITIES, ranks, 40 * trials, DRAWS + 1))
 
 
 @command("negative_binomial", asks="Are coresets of negative binomial counts right? The same sets and measures.")
@@ -224,4 +210,5 @@ def negative_binomial(trials: int = 5) -> None:
     publish(
         "negative_binomial_groups", [grouped(n, bc.families.NegativeBinomial(GROUPS_SIZE)) for n in (20_000, 200_000)]
     )
-    publish("negative_binomial_sbc", calibration(40 * trials, SBC_SIZE))
+    of_counts = partial(ranks, size=SBC_SIZE)
+    publish("negative_binomial_sbc", calibration(SBC_QUANTITIES, of_counts, 40 * trials, DRAWS + 1))

@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
-from scipy import special, stats
+from scipy import stats
 
 import bayescore as bc
 from bayescore.coresets import cell_centre, cell_rows, cells
@@ -24,11 +24,11 @@ from bayescore.coresets.cell_centre import Integrated, Points
 from bayescore.families.family import check_family
 from bayescore.priors import Normal
 from bayescore.priors.groups import HalfNormal
-from benchmarks.calibration.sbc.ranks import rank
+from benchmarks.calibration.sbc.ranks import binned_p_values, rank
 from benchmarks.commands import command
 from benchmarks.tables import publish
 
-GROUPS, DRAWS, BINS = 80, 99, 10
+GROUPS, DRAWS = 80, 99
 PRIORS = (Normal(0.0, 1.0), HalfNormal(1.0))
 QUANTITIES = ("intercept", "x1", "x2", "sigma", "u of the first group", "length of the slopes")
 
@@ -83,14 +83,6 @@ def ranks(family: str, seed: int, *, control: bool) -> np.ndarray:
     return rank(np.column_stack(draws)[4::4][:DRAWS], np.array(truth))
 
 
-def p_values(found: np.ndarray) -> np.ndarray:
-    """Return the p-value of uniform ranks of each quantity; ranks of shape (trials, quantities)."""
-    bins = (found * BINS) // (DRAWS + 1)
-    expected = len(found) / BINS
-    counts = np.stack([(bins == k).sum(axis=0) for k in range(BINS)])
-    return special.chdtrc(BINS - 1, ((counts - expected) ** 2 / expected).sum(axis=0))
-
-
 def p_value_rows(
     about: dict[str, Any], quantities: Sequence[str], trials: int, own: np.ndarray, control: np.ndarray
 ) -> list[dict[str, Any]]:
@@ -116,7 +108,7 @@ def main(trials: int = 200) -> None:
     rows = []
     for family in ("logistic", "probit"):
         own, control = (
-            p_values(np.array([ranks(family, seed, control=wrong) for seed in range(trials)]))
+            binned_p_values(np.array([ranks(family, seed, control=wrong) for seed in range(trials)]), DRAWS + 1)
             for wrong in (False, True)
         )
         rows += p_value_rows({"family": family}, QUANTITIES, trials, own, control)

@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 
 import bayescore as bc
-from benchmarks.calibration.multilevel_sbc import DRAWS, p_value_rows, p_values, publish_p_values
-from benchmarks.calibration.sbc.ranks import rank
+from benchmarks.calibration.multilevel_sbc import DRAWS, p_value_rows, publish_p_values
+from benchmarks.calibration.sbc.ranks import binned_p_values, rank
 from benchmarks.commands import command
 from benchmarks.tables import known_rows
 
@@ -100,7 +100,9 @@ def main(trials: int = 200, only: Sequence[str] = tuple(CASES)) -> None:
             for wrong, count in ((False, trials), (True, min(trials, CONTROLS)))
         )
         about = {"kind": kind, "scale": scale}
-        found[name] = p_value_rows(about, NAMES[kind], len(own), p_values(own), p_values(control))
+        found[name] = p_value_rows(
+            about, NAMES[kind], len(own), *(binned_p_values(each, DRAWS + 1) for each in (own, control))
+        )
     rows, known = [], known_rows("several_terms_sbc")  # what other runs wrote meanwhile, too
     for name, case in CASES.items():
         rows += found.get(name) or [row for row in known if (row["kind"], row["scale"]) == case]

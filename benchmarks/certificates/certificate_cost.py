@@ -16,9 +16,6 @@ process at its highest till then. `exact` evaluates all groups at all draws: `ef
 of the effects' errors, in sds, `elpd apart` that of the elpd of left-out groups, beside its `elpd se`.
 """
 
-import resource
-import time
-from collections.abc import Callable
 from typing import Any
 from unittest.mock import patch
 
@@ -35,7 +32,7 @@ from bayescore.families.family import FAMILIES
 from bayescore.models.laplace import LaplaceApproximation
 from bayescore.models.posterior import log_likelihoods
 from benchmarks.commands import command
-from benchmarks.sources.sources import alone
+from benchmarks.measure import alone, peak_mb, timed
 from benchmarks.tables import publish
 
 COST = ((1_000_000, 11), (10_000_000, 11), (200_000, 24), (1_000_000, 24), (200_000, 55), (100_000, 124))
@@ -43,12 +40,6 @@ COST += ((100_000, 151), (100_000, 301))
 GROUPS = ((1_000_000, 1000), (1_000_000, 20_000), (4_000_000, 20_000))
 TURNS, DRAWS = 3, 200
 QUIET = {"progressbar": False}
-
-
-def timed(work: Callable[[], Any]) -> tuple[Any, float]:
-    """Return a result and the processor time it took."""
-    begin = time.process_time()
-    return work(), time.process_time() - begin
 
 
 def normal(n: int, d: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -65,17 +56,17 @@ def cost(n: int, d: int) -> dict[str, Any]:
     rows = bc.all_rows(X, y, **QUIET)
     least = dict.fromkeys(("find_map", "build", "draws", "certify"), np.inf)
     for turn in range(TURNS):
-        least["find_map"] = min(least["find_map"], timed(lambda: bc.find_map(rows))[1])
+        least["find_map"] = min(least["find_map"], timed(lambda: bc.find_map(rows)).cpu)
         if not turn or d <= 100:
-            core, built = timed(lambda: bc.build_coreset(X, y, method="calibrated", random_state=1, **QUIET))
-            idata, drawn = timed(lambda core=core: bc.sample(core, random_seed=2, **QUIET))
+            core, _, built = timed(lambda: bc.build_coreset(X, y, method="calibrated", random_state=1, **QUIET))
+            idata, _, drawn = timed(lambda core=core: bc.sample(core, random_seed=2, **QUIET))
             least["build"], least["draws"] = min(least["build"], built), min(least["draws"], drawn)
-        found, certified = timed(lambda core=core, idata=idata: bc.certify(idata, core, X, y, **QUIET))
+        found, _, certified = timed(lambda core=core, idata=idata: bc.certify(idata, core, X, y, **QUIET))
         least["certify"] = min(least["certify"], certified)
     exact = np.nan
     if n <= 1_000_000 and d <= 151:
-        with patch.object(row_sums, "MAX_SUM_ERROR", -1.0):
-            exact = timed(lambda: bc.certify(idata, core, X, y, **QUIET))[1]
+        with patch.object(row_sums, "MAX_SUM_ERROR", 0.0):
+            exact = timed(lambda: bc.certify(idata, core, X, y, **QUIET)).cpu
     way = least["build"] + least["draws"] + least["certify"]
     told = {"cost": least["certify"] / least["find_map"], "exact cost": exact / least["find_map"]}
     about = {"way": way / least["find_map"], "passes": found.n_passes, "level": str(found.level)}
@@ -108,10 +99,10 @@ def sums(name: str) -> dict[str, Any]:
     laplace = LaplaceApproximation(FAMILIES[family], mode.beta, mode.factor)
     moves = np.random.default_rng(1).standard_normal((DRAWS, len(mode.beta))) @ mode.factor.T
     draws = mode.beta + moves
-    full, exact_s = timed(lambda: log_likelihoods(draws, core, laplace.family))
+    full, _, exact_s = timed(lambda: log_likelihoods(draws, core, laplace.family))
     dataset = Dataset(core.as_source(), core.design, progress=False)
-    found, pass_s = timed(lambda: RowSums.of(dataset, RowSumsPlan.near(laplace, core)))
-    estimate, more_s = timed(lambda: found.estimate(draws))
+    found, _, pass_s = timed(lambda: RowSums.of(dataset, RowSumsPlan.near(laplace, core)))
+    estimate, _, more_s = timed(lambda: found.estimate(draws))
     part = found.terms
     beyond = full - moves @ part.gradient + 0.5 * ((moves @ part.precision) * moves).sum(axis=1)
     about = {"big": int((found.sample.inclusion == 1.0).sum()), "beyond": beyond.std()}
@@ -134,16 +125,16 @@ def groups(n: int, G: int, *, every: bool = True) -> dict[str, Any]:
     """Return processor time of a certificate of `(1 | g)` beside that of the build."""
     formula = "y ~ a + b + c + d + (1 | g)"
     frame = grouped(n, G)
-    core, build = timed(lambda: bc.build_coreset(frame, formula=formula, random_state=0, **QUIET))
-    idata, draws = timed(lambda: bc.sample(core, draws=500, tune=500, random_seed=1, cores=1, **QUIET))
-    first, certify = timed(lambda: bc.certify(idata, core, frame, label="y", **QUIET))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
+    core, _, build = timed(lambda: bc.build_coreset(frame, formula=formula, random_state=0, **QUIET))
+    idata, _, draws = timed(lambda: bc.sample(core, draws=500, tune=500, random_seed=1, cores=1, **QUIET))
+    first, _, certify = timed(lambda: bc.certify(idata, core, frame, label="y", **QUIET))
+    peak = peak_mb()
     row = {"N": n, "G": G, "rows": len(core), "build": build, "draws": draws, "certify": certify}
     row |= {"cost": certify / build, "level": str(first.level), "passes": first.n_passes, "peak MB": peak}
     if not every:
         return row
     with patch.object(sampled, "LARGEST_SHARE", 0.0):
-        exact, seconds = timed(lambda: bc.certify(idata, core, frame, label="y", **QUIET))
+        exact, _, seconds = timed(lambda: bc.certify(idata, core, frame, label="y", **QUIET))
     gap = (first.effects["mean_error_sd"] - exact.effects["mean_error_sd"]).abs().max()
     row |= {"exact": seconds, "exact cost": seconds / build, "effects apart": gap}
     return row | {"elpd apart": first.elpd_logo - exact.elpd_logo, "elpd se": exact.elpd_logo_se}

@@ -9,7 +9,6 @@ is D (D + 3) / (4 S) times the weights' variance. "worst mean" and "worst sd" ar
 coefficients, in sds and relatively, by the map.
 """
 
-import time
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -26,8 +25,8 @@ from bayescore.models.posterior import log_likelihoods
 from bayescore.numerics.psis import full_weights
 from bayescore.samplers.posterior import read_posterior
 from benchmarks.commands import command
+from benchmarks.measure import alone, timed
 from benchmarks.problems import load
-from benchmarks.sources.sources import alone
 from benchmarks.tables import known_rows, publish
 
 SETS = ("normal, 10", "skewed, 22", "normal, 60", "normal, 120", "normal, 150", "phishing", "covtype, 16%", "w8a")
@@ -69,9 +68,7 @@ def study(name: str) -> dict[str, Any]:
     design = {"intercept": True, "progressbar": False}
     core = bc.build_coreset(X, y, method="calibrated", random_state=0, **design)
     idata = bc.sample(core, "logistic", PRIOR, random_seed=0, progressbar=False)
-    before = time.process_time()
-    certificate = bc.certify(idata, core, X, y, progressbar=False)
-    seconds = time.process_time() - before
+    certificate, _, seconds = timed(lambda: bc.certify(idata, core, X, y, progressbar=False))
     posterior = read_posterior(idata, "idata")
     dataset = full_rows(core, X, y, progress=False)
     by = Moved(posterior, core, dataset, check_family(core.family))

@@ -1,6 +1,5 @@
 """README's table: the posterior of its example by four means, with seconds and the largest error of a mean."""
 
-import time
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +9,7 @@ import pandas as pd
 
 import bayescore as bc
 from bayescore.numerics.chains import mcse_mean
+from benchmarks.measure import timed
 
 CHAINS, DRAWS, LONG = 4, 1000, 10_000  # draws a chain; of the truth
 QUIET: dict[str, Any] = {"progressbar": False}
@@ -32,13 +32,6 @@ def nuts(rows: bc.Coreset, prior: bc.priors.Normal) -> np.ndarray:
         pm.Bernoulli("y", logit_p=pm.math.dot(rows.X, beta), observed=(rows.y > 0).astype(np.int32))
         idata = pm.sample(DRAWS, chains=CHAINS, cores=1, random_seed=0, **QUIET)
     return np.asarray(idata.posterior["beta"])
-
-
-def timed(run: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
-    """Return what a function returns, and the processor seconds and those of the clock that it took."""
-    cpu, wall = time.process_time(), time.perf_counter()
-    found = run()
-    return found, {"CPU s": time.process_time() - cpu, "wall s": time.perf_counter() - wall}
 
 
 def measure(fit: bc.Fit, cpu: float) -> list[dict[str, Any]]:
@@ -66,7 +59,8 @@ def measure(fit: bc.Fit, cpu: float) -> list[dict[str, Any]]:
     for name, system in systems.items():
         if name != "NUTS on all rows":
             system()  # compiles
-        took[name] = timed(system)
+        found = timed(system)
+        took[name] = found.result, {"CPU s": found.cpu, "wall s": found.wall}
     return [
         {
             "system": name,

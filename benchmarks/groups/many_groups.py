@@ -8,9 +8,6 @@ rows, where it is installed, and "whole / glmm" that of build, draws and certifi
 memory of the process, rows included.
 """
 
-import resource
-import time
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -24,8 +21,8 @@ from bayescore.priors.by_name import prior_of
 from bayescore.priors.groups import DEFAULT_GROUP_PRIOR
 from benchmarks.commands import command
 from benchmarks.groups import multilevel_speed
+from benchmarks.measure import alone, peak_mb, timed
 from benchmarks.sources.parquet import columns
-from benchmarks.sources.sources import alone
 from benchmarks.tables import publish
 
 P = 10
@@ -42,12 +39,6 @@ def grouped(n_groups: int, n: int, rng: np.random.Generator) -> dict[str, np.nda
     return {**columns(X), "g": g, "y": (rng.random(n) < special.expit(eta)).astype(np.int8)}
 
 
-def timed(work: Callable[[], Any]) -> tuple[Any, float]:
-    """Return what `work` returns, and its processor seconds."""
-    begin = time.process_time()
-    return work(), time.process_time() - begin
-
-
 def gradients_apart(core: bc.Coreset, n_sampled: int) -> float:
     """Return the time of a gradient of all groups over that of a sample of them."""
     n_groups, priors = len(core.groups[0]), (prior_of(None, core.feature_names), DEFAULT_GROUP_PRIOR)
@@ -56,7 +47,7 @@ def gradients_apart(core: bc.Coreset, n_sampled: int) -> float:
     for size in (n_groups, n_sampled):
         data = SampledGroups.of(target, size).data
         densities(theta[:1], data)
-        seconds.append(min(timed(partial(densities, theta, data))[1] for _ in range(3)))
+        seconds.append(min(timed(partial(densities, theta, data)).cpu for _ in range(3)))
     return seconds[0] / seconds[1]
 
 
@@ -67,17 +58,17 @@ def by_groups(n_groups: int, n: int) -> dict[str, Any]:
     small = frame.iloc[:20_000].assign(g=np.arange(20_000) % MANY)  # so many that a sample of them is drawn
     warm = multilevel_speed.built(small)
     bc.certify(bc.sample(warm, random_seed=0, progressbar=False), warm, small, label="y", progressbar=False)
-    core, build = timed(lambda: multilevel_speed.built(frame))
-    idata, draws = timed(lambda: bc.sample(core, random_seed=1, progressbar=False))
-    found, certificate = timed(lambda: bc.certify(idata, core, frame, label="y", progressbar=False))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
+    core, _, build = timed(lambda: multilevel_speed.built(frame))
+    idata, _, draws = timed(lambda: bc.sample(core, random_seed=1, progressbar=False))
+    found, _, certificate = timed(lambda: bc.certify(idata, core, frame, label="y", progressbar=False))
+    peak = peak_mb()
     attrs, mle = idata.posterior.attrs, np.nan
     n_sampled = attrs.get("sampled_groups", n_groups)
     try:
         import glmm
 
         formula = f"y ~ {' + '.join(frame.filter(like='x').columns)} + (1 | g)"
-        _, mle = timed(lambda: glmm.fit(frame.assign(y=frame["y"].astype(float)), formula, family="binomial"))
+        mle = timed(lambda: glmm.fit(frame.assign(y=frame["y"].astype(float)), formula, family="binomial")).cpu
     except ImportError:
         pass
     return {

@@ -7,12 +7,10 @@ one Dask process against two, from the same file.
 N is 2e7; ``python -m benchmarks.sources.sources builders 1000000`` and so on take another.
 """
 
-import multiprocessing
 import sys
-import time
 import warnings
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +35,7 @@ from bayescore.models.posterior import Derivatives, likelihood_terms
 from bayescore.numerics.sampling import Chosen, draw, draw_candidates, equal_rates
 from bayescore.types import IntArray, WeightedData
 from benchmarks.commands import command
+from benchmarks.measure import alone, peak_mb, timed
 from benchmarks.sources.parquet import columns, rows_file
 from benchmarks.tables import publish
 
@@ -58,18 +57,10 @@ def normal(n: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
     return {**columns(X), "y": (X[:, 0] + rng.logistic(size=n) > 1.0).astype(np.int8)}
 
 
-def peak_mb() -> float:
-    """Return the peak memory of this process in MB."""
-    status = Path("/proc/self/status").read_text()
-    return int(status.split("VmHWM:")[1].split()[0]) / 1024
-
-
 def built(data: Any, name: str) -> float:
     """Return the seconds of a build."""
     options = {"method": name, "size": 1000, **BUILDERS[name]}
-    begin = time.perf_counter()
-    bc.build_coreset(data, label="y", random_state=0, progressbar=False, **options)
-    return time.perf_counter() - begin
+    return timed(lambda: bc.build_coreset(data, label="y", random_state=0, progressbar=False, **options)).wall
 
 
 def measured(path: Path, warm: Path, name: str) -> tuple[float, float, float]:
@@ -78,12 +69,6 @@ def measured(path: Path, warm: Path, name: str) -> tuple[float, float, float]:
     built(warm, name)
     before = peak_mb()
     return min(built(path, name) for _ in range(3)), before, peak_mb()
-
-
-def alone(work: Callable[..., Any], *arguments: Any) -> Any:
-    """Return ``work(*arguments)`` of a fresh process."""
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(work, *arguments).result()
 
 
 @command(
@@ -122,16 +107,14 @@ def bare(path: Path) -> None:
         list(pool.map(decode, groups))
 
 
-def timed(work: dict[str, Callable[[], object]]) -> dict[str, tuple[float, float]]:
+def least_of_five(work: dict[str, Callable[[], object]]) -> dict[str, tuple[float, float]]:
     """Return the least wall and processor seconds of each of five rounds of all work, after one that compiles."""
     best = dict.fromkeys(work, (np.inf, np.inf))
     for turn in range(6):
         for name, run in work.items():
-            wall, cpu = time.perf_counter(), time.process_time()
-            run()
-            spent = (time.perf_counter() - wall, time.process_time() - cpu)
+            spent = timed(run)
             if turn:
-                best[name] = (min(best[name][0], spent[0]), min(best[name][1], spent[1]))
+                best[name] = (min(best[name][0], spent.wall), min(best[name][1], spent.cpu))
     return best
 
 
@@ -180,7 +163,7 @@ def passes(n: int = N) -> None:
             "draws and sums at the mode": lambda: survey(dataset, shares, 1000, 20_000, (0, 1)),
             "rows against a plane": lambda: against(dataset, white, np.ones(D), strict=False),
         }
-        spent = timed(work)
+        spent = least_of_five(work)
     rows = [
         {
             "pass": name,
@@ -212,7 +195,7 @@ def on_cluster(path: Path, n_workers: int) -> dict[str, float]:
             "clustering": lambda: assign(dataset, np.eye(4, D)),
             "QR": lambda: data_factor(dataset),
         }
-        return {name: wall for name, (wall, _) in timed(work).items()}
+        return {name: wall for name, (wall, _) in least_of_five(work).items()}
 
 
 @command("sources_processes", asks="Is one Dask process slower than two, on the same Parquet file?")

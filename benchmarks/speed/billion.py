@@ -42,9 +42,8 @@ import bayescore as bc
 from bayescore.compiled import available_cores
 from bayescore.models.groups.marginal import MANY
 from benchmarks.commands import command
+from benchmarks.measure import alone, peak_mb, timed
 from benchmarks.sources.generated import PIECE, Generated, made, table
-from benchmarks.sources.sources import alone, peak_mb
-from benchmarks.speed.build_passes import timed
 from benchmarks.tables import known_rows, publish
 
 ROWS, FILE_ROWS = 1_000_000_000, 200_000_000

@@ -7,9 +7,7 @@ to the build by label, and "peak MB" the memory of the process at its highest ti
 file of 4 GB, written for the purpose and deleted.
 """
 
-import time
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +17,8 @@ from scipy import special
 
 import bayescore as bc
 from benchmarks.commands import command
+from benchmarks.measure import Timed, alone, peak_mb, timed
 from benchmarks.sources.parquet import columns, rows_file
-from benchmarks.sources.sources import alone, peak_mb
 from benchmarks.tables import known_rows, publish
 
 N = 10_000_000
@@ -42,14 +40,7 @@ def skewed(n: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
     return {**columns(X), "y": (rng.random(n) < special.expit(X @ SLOPES - 4.3)).astype(np.int8)}
 
 
-def timed(work: Callable[[], Any]) -> tuple[Any, float, float]:
-    """Return a result, and the seconds and the processor time it took."""
-    begin, used = time.perf_counter(), time.process_time()
-    result = work()
-    return result, time.perf_counter() - begin, time.process_time() - used
-
-
-def certified(core: bc.Coreset, path: Path) -> tuple[Any, float, float]:
+def certified(core: bc.Coreset, path: Path) -> Timed:
     """Return a certificate of draws from a coreset, and what it took."""
     idata = bc.sample(core, draws=500, tune=500, random_seed=1, progressbar=False)
     return timed(lambda: bc.certify(idata, core, path, label="y", progressbar=False))

@@ -18,8 +18,8 @@ from scipy import special
 
 import bayescore as bc
 from benchmarks.commands import command
+from benchmarks.measure import alone, peak_mb
 from benchmarks.sources.parquet import ROW_GROUP, columns, rows_file
-from benchmarks.sources.sources import alone, peak_mb
 from benchmarks.tables import publish
 
 SIZES = 1_000_000, 5_000_000, 15_000_000

@@ -12,6 +12,9 @@ Reference: Säilynoja, Bürkner and Vehtari (2022), Graphical test for discrete 
 goodness-of-fit evaluation and multiple sample comparison, Statistics and Computing 32, Algorithm 1.
 """
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import numpy as np
 from scipy import special, stats
 
@@ -66,6 +69,27 @@ def p_value(ranks: IntArray, n_places: int) -> float:
 def p_values(ranks: IntArray, n_places: int) -> FloatArray:
     """Return the p-value of each quantity, shape (Q,), of ranks of shape (N, Q)."""
     return np.array([p_value(column, n_places) for column in ranks.T])
+
+
+def binned_p_values(ranks: IntArray, n_places: int, bins: int = 10) -> FloatArray:
+    """Return the p-value of a chi-square test of uniform ranks for each quantity, shape (Q,); ranks of shape (N, Q)."""
+    of_bins = (ranks * bins) // n_places
+    counts = np.stack([(of_bins == k).sum(axis=0) for k in range(bins)])
+    return stats.chisquare(counts, axis=0).pvalue
+
+
+def calibration(
+    quantities: Sequence[str], ranks_of: Callable[..., IntArray], trials: int, n_places: int
+) -> list[dict[str, Any]]:
+    """Return for each quantity the binned p-value of ``ranks_of(seed, control=False)``, and that of the control."""
+    own, wrong = (
+        binned_p_values(np.array([ranks_of(seed, control=control) for seed in range(trials)]), n_places)
+        for control in (False, True)
+    )
+    return [
+        {"quantity": name, "sets": trials, "p_value": p, "control": q}
+        for name, p, q in zip(quantities, own, wrong, strict=True)
+    ]
 
 
 def band(n_ranks: int, n_places: int, coverage: float = 0.95) -> tuple[FloatArray, FloatArray]:
