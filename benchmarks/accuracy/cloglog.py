@@ -5,29 +5,20 @@ is 0.05 sd), `calibrated` with a smaller one and `condensed`, five seeds each, p
 posterior by importance weights of 2,000 antithetic points of its normal approximation; the coreset's by weights of the
 same points, so that most noise cancels. Errors are the largest of a mean in sds and of an sd relatively; `share` is the
 points' effective share. `(1 | g)`: 500 groups, as `multilevel` measures them.
-
-`cloglog_sides`: what two weights a row, for either side, would cost beside one side and a weight: processor time of a
-pass for value, gradient and Hessian, and of the family's derivatives of as many rows, the least of seven runs. A row of
-two weights needs the derivatives of both sides; `two / one` is the pass with as much again.
 """
-
-import time
-from collections.abc import Callable
 
 import numpy as np
 
 import bayescore as bc
-from bayescore.compiled import jit
-from bayescore.data.passes import TILE
 from bayescore.families.family import FAMILIES
-from bayescore.models.posterior import likelihood_terms, log_likelihoods
+from bayescore.models.posterior import log_likelihoods
 from bayescore.numerics.moments import WeightedDraws, errors_between
 from benchmarks.commands import command
 from benchmarks.groups import multilevel
 from benchmarks.tables import publish
 
 FAMILIES_OF = ("cloglog", "logistic")
-N, D, POINTS, REPEATS = 200_000, 12, 2000, 7
+N, D, POINTS = 200_000, 12, 2000
 PRIOR = bc.priors.Normal(0, 4)
 BUILDS = {
     "auto": {},
@@ -103,46 +94,8 @@ def grouped(family: str) -> dict:
     }
 
 
-@jit
-def _derivatives(eta, side, family):  # type: ignore[no-untyped-def]
-    out, scratch, total = np.empty((4, TILE)), np.empty((3, TILE)), 0.0
-    for start in range(0, eta.size - TILE + 1, TILE):
-        family.derivatives(eta[start : start + TILE], side[start : start + TILE], out, scratch)
-        total += out[2, 0]
-    return total
-
-
-def sides(family: str, n: int) -> dict:
-    """Return what two weights a row would cost."""
-    X, y = made(family, n)
-    data = bc.all_rows(X, y, family=family, intercept=True, progressbar=False)
-    beta = bc.find_map(data, prior=PRIOR).beta
-    eta, side, known = data.X @ beta, data.y.astype(float), FAMILIES[family]
-    both = np.ones_like(side)
-    one_pass = _least(lambda: likelihood_terms(beta, data, known))
-    own, events = _least(lambda: _derivatives(eta, side, known)), _least(lambda: _derivatives(eta, both, known))
-    rest = _least(lambda: _derivatives(eta, -both, known))
-    return {
-        "family": family,
-        "derivatives / pass": own / one_pass,
-        "both sides / one": (events + rest) / own,
-        "two / one": 1.0 + (events + rest - own) / one_pass,
-    }
-
-
-def _least(work: Callable[[], object]) -> float:
-    work()
-    seconds = []
-    for _ in range(REPEATS):
-        start = time.process_time()
-        work()
-        seconds.append(time.process_time() - start)
-    return min(seconds)
-
-
 @command("cloglog")
 def main(trials: int = 5, rows: int = N) -> None:
-    """Write the tables."""
+    """Write the table."""
     found = [row for family in FAMILIES_OF for row in (*flat(family, trials, rows), grouped(family))]
     publish("cloglog", found)
-    publish("cloglog_sides", [sides(family, rows) for family in (*FAMILIES_OF, "probit")])
