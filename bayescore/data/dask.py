@@ -101,7 +101,7 @@ class Partition:
 
     def cut(self, low: int, high: int) -> "Partition":
         """Return a few of the rows as a partition, which the partition's worker cuts out."""
-        rows = delayed(_rows)(self.table, low, high)
+        rows = delayed(pa.Table.slice)(self.table, low, high - low)
         return replace(self, table=rows, start=self.start + low, n_rows=high - low)
 
 
@@ -156,14 +156,11 @@ class ClusterPool:
 
     def keep(self, read: Callable[[Any], Any], pieces: Sequence[Piece]) -> list[Any]:
         """Return promises of ``read(piece)`` for each piece, which stay on workers, each with its share of the rows."""
-        import distributed
-
-        pickle: Any = distributed.protocol.pickle
         loads, kept = dict.fromkeys(self.client.nthreads(), 0.0), []
         for piece in pieces:
             name = min(loads, key=loads.__getitem__)
             loads[name] += piece.n_rows / max(self.client.nthreads()[name], 1)
-            promise = delayed(_read, pure=False)(pickle.dumps((read, piece)))
+            promise = delayed(_read, pure=False)(_pickle().dumps((read, piece)))
             kept += self.client.persist([promise], workers=[name], allow_other_workers=True)
         return kept
 
@@ -174,10 +171,7 @@ class ClusterPool:
         made again where its worker is lost. Small arguments travel again with each task: what a function knows
         may grow from block to block, as the bar that candidates must pass does (`numerics.sampling`).
         """
-        import distributed
-
-        pickle: Any = distributed.protocol.pickle
-        apart = [_apart(task) for task in tasks]
+        pickle, apart = _pickle(), [_apart(task) for task in tasks]
         small = len(pickle.dumps((run, arguments))) <= _SMALL
         packed = pickle.dumps(([bare for bare, _ in apart], None if small else (run, arguments)))
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "4 GiB"}):  # no advice to the user
@@ -190,11 +184,15 @@ class ClusterPool:
 
 def _read(packed: bytes) -> Any:
     """Read a piece on a worker; Dask would walk through the levels of groups that its columns have."""
+    read, piece = _pickle().loads(packed)
+    return read(piece)
+
+
+def _pickle() -> Any:
+    """Return the pickle of `distributed`, which knows functions that are defined in a session."""
     import distributed
 
-    pickle: Any = distributed.protocol.pickle
-    read, piece = pickle.loads(packed)
-    return read(piece)
+    return distributed.protocol.pickle
 
 
 def active_pool(collection: Any) -> ClusterPool | None:
@@ -231,21 +229,14 @@ def _with(piece: Any, table: Any) -> Any:
 
 def _run_one(shared: tuple[list[Task], Any], payload: bytes, number: int, tables: list[pa.Table]) -> Any:
     """Run a task of a pass on a worker, given what the tasks share, and the pickled function where that is small."""
-    import distributed
-
-    pickle: Any = distributed.protocol.pickle
     tasks, work = shared
-    run, arguments = pickle.loads(payload) if payload else work
+    run, arguments = _pickle().loads(payload) if payload else work
     task, given = tasks[number], iter(tables)
     parts = [
         part._replace(piece=_with(part.piece, next(given))) if _held(part.piece) is not None else part
         for part in task.parts
     ]
     return run(replace(task, parts=parts), *arguments)
-
-
-def _rows(table: pa.Table, low: int, high: int) -> pa.Table:
-    return table.slice(low, high - low)
 
 
 def _table(frame: pd.DataFrame, names: list[str], number: int) -> pa.Table:

@@ -29,9 +29,9 @@ sampling, HotWeb, arXiv:1509.07445.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,15 @@ from bayescore.numerics.elementary import hash_uniform
 from bayescore.types import FloatArray, IntArray, LabelArray, WeightedData, stack
 
 Rates = Callable[[WeightedData], IntArray]
+D = TypeVar("D", "Candidates", "Drawn")
+
+
+def _below(parts: Sequence[D]) -> D:
+    """Put rows that may be in a sample, with the arrays about them, below each other."""
+    fields: list[Any] = [
+        stack(each) if isinstance(each[0], WeightedData) else np.concatenate(each) for each in zip(*parts, strict=True)
+    ]
+    return type(parts[0])(*fields)
 
 
 @jit
@@ -253,16 +262,6 @@ def _smallest(values: FloatArray, size: int) -> NDArray[np.bool_]:
     return np.asarray(chosen)
 
 
-def stack_candidates(parts: list[Candidates]) -> Candidates:
-    """Put candidates below each other."""
-    return Candidates(
-        np.concatenate([part.probability for part in parts]),
-        np.concatenate([part.key for part in parts]),
-        np.concatenate([part.position for part in parts]),
-        stack([part.rows for part in parts]),
-    )
-
-
 class Threshold(NamedTuple):
     """What a row must exceed, or come below, to be among the candidates of all rows so far."""
 
@@ -289,9 +288,8 @@ def candidates(
 
 def distinct(parts: list[Candidates]) -> Candidates:
     """Put candidates below each other, each row once."""
-    whole = stack_candidates(parts)
-    _, first = np.unique(whole.position, return_index=True)
-    return Candidates(whole.probability[first], whole.key[first], whole.position[first], whole.rows.take(first))
+    whole = _below(parts)
+    return whole.at(np.unique(whole.position, return_index=True)[1])
 
 
 class Chosen(NamedTuple):
@@ -380,10 +378,10 @@ def _best_of(parts: list[Candidates], size: int) -> Candidates:
     """Return `Candidates.best` of the parts below each other; other rows are not copied."""
     probability, key = (np.concatenate([each[i] for each in parts]) for i in (0, 1))
     if len(key) <= size + 1:
-        return stack_candidates(parts)
+        return _below(parts)
     kept = _smallest(-probability, size + 1) | _smallest(key, size + 1)
     cuts = np.split(kept, np.cumsum([len(each.key) for each in parts])[:-1])
-    return stack_candidates([each.at(np.flatnonzero(own)) for each, own in zip(parts, cuts, strict=True)])
+    return _below([each.at(np.flatnonzero(own)) for each, own in zip(parts, cuts, strict=True)])
 
 
 ROWS = 5000, 50_000  # of a sample, about, at least and at most
@@ -510,20 +508,12 @@ def draw_by_column(dataset: Dataset, seed: int, plan: DrawPlan | None = None) ->
     for part in dataset.scan_beside(one):
         parts.append(part)
         if sum(len(each.u) for each in parts) > 2 * held + 1000:
-            best, bars = _best(_stacked(parts), plan)
+            best, bars = _best(_below(parts), plan)
             parts, held = [best], len(best.u)
-    drawn = _stacked(parts)
+    drawn = _below(parts)
     measures, keys = _keys(drawn, plan)
     own = _bars(keys, drawn.rows.y, plan)[(drawn.rows.y > 0).astype(np.intp)]
     inside = np.flatnonzero((keys < own).any(axis=1))
     bounds, sizes = own[inside], measures[inside]
     products = np.multiply(bounds, sizes, out=np.zeros_like(sizes), where=sizes > 0.0)
     dataset.sample = drawn.rows.take(inside), np.minimum(products.max(axis=1), 1.0)
-
-
-def _stacked(parts: list[Drawn]) -> Drawn:
-    return Drawn(
-        np.concatenate([part.u for part in parts]),
-        np.concatenate([part.position for part in parts]),
-        stack([part.rows for part in parts]),
-    )
