@@ -131,21 +131,18 @@ def reference_of(design: Design, name: str) -> Any:
     That is the first of ``levels=[...]``, or the one of ``Treatment("b")`` or ``contr.treatment(base="b")``.
     """
     formula = formula_of(design)
-    levels = categories_of(design, name, f"C({name})")
-    if formula is None:
-        return levels[0]
-    for column, call in parsed(formula).codings:
-        if column == name:
-            levels = categories_of(design, name, call.term)
-            by_position, given = call.arguments
-            if "levels" in given:
-                levels = tuple(ast.literal_eval(given["levels"]))
-            coding = given.get("contrasts", by_position[1] if len(by_position) > 1 else None)
-            args = [*coding.args, *(word.value for word in coding.keywords)] if isinstance(coding, ast.Call) else []
-            for node in args[:1]:
-                if isinstance(node, ast.Constant) and node.value in levels:
-                    return node.value
-            return levels[0]
+    call = None if formula is None else next((c for column, c in parsed(formula).codings if column == name), None)
+    if call is None:
+        return categories_of(design, name, f"C({name})")[0]
+    by_position, given = call.arguments
+    levels = categories_of(design, name, call.term)
+    if "levels" in given:
+        levels = tuple(ast.literal_eval(given["levels"]))
+    coding = given.get("contrasts", by_position[1] if len(by_position) > 1 else None)
+    if isinstance(coding, ast.Call):
+        for node in [*coding.args, *(word.value for word in coding.keywords)][:1]:
+            if isinstance(node, ast.Constant) and node.value in levels:
+                return node.value
     return levels[0]
 
 
@@ -393,10 +390,7 @@ def _combined(design: FormulaDesign, wanted: Iterable[str], rows: FloatArray) ->
     numbers = rows[:50] if len(levels) < len(set(wanted)) else rows[:1]  # more than any term has columns of numbers
     if not levels:
         return numbers
-    cells = np.stack(
-        np.meshgrid(*[np.array(values, dtype=np.float64) for values in levels.values()], indexing="ij"), -1
-    )
-    cells = cells.reshape(-1, len(levels))
+    cells = np.array(list(product(*levels.values())), dtype=np.float64)
     raw = np.repeat(numbers, len(cells), axis=0)
     raw[:, [design.raw_names.index(name) for name in levels]] = np.tile(cells, (len(numbers), 1))
     return raw

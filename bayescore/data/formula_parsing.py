@@ -24,10 +24,10 @@ from bayescore.data.factors import JOINT
 from bayescore.data.responses import Expression
 from bayescore.validation import DataError
 
-_COLUMN = re.compile(r"`[^`]+`|[^\W\d][\w.]*")
+_NAME = r"`[^`]+`|[^\W\d][\w.]*"  # of a column
 
 
-_COLUMNS = re.compile(rf"\s*(?:{_COLUMN.pattern})(?:\s*[:/]\s*(?:{_COLUMN.pattern}))*\s*")  # right of a bar
+_COLUMNS = re.compile(rf"\s*(?:{_NAME})(?:\s*[:/]\s*(?:{_NAME}))*\s*")  # right of a bar
 
 
 _JOINED = re.compile(r"^[^(`]*[-*/^]")  # operators of formulas, outside calls and quotes
@@ -98,7 +98,7 @@ def _columns(text: str, formula: str) -> list[str]:
     >>> _columns("state", ""), _columns("state / county:`school year`", "")
     (['state'], ['state', 'state:county:school year'])
     """
-    matches = re.findall(rf"({_COLUMN.pattern})\s*([:/]?)", text)
+    matches = re.findall(rf"({_NAME})\s*([:/]?)", text)
     names, marks = [name.strip("`") for name, _ in matches], [mark for _, mark in matches]
     if _COLUMNS.fullmatch(text) is None or len(set(names)) < len(names):
         return []
@@ -129,14 +129,8 @@ def _places(text: str) -> list[tuple[int, int, int]]:
 
 
 def _summands(text: str) -> list[str]:
-    parts, depth = [""], 0
-    for mark in text:
-        depth += (mark == "(") - (mark == ")")
-        if mark == "+" and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += mark
-    return parts
+    first, mark, rest = _parted(text, "+")
+    return [first, *(_summands(rest) if mark else [])]
 
 
 PLAIN = frozenset(("I", "abs", "sqrt", "log", "log10", "log2", "log1p", "exp", "exp10", "exp2", "expm1")) | frozenset(
@@ -172,9 +166,6 @@ _HARMLESS = (
     *(ast.Expression, ast.Name, ast.Load, ast.Constant, ast.List, ast.Tuple, ast.keyword),
     *(ast.BinOp, ast.UnaryOp, ast.Compare, ast.operator, ast.unaryop, ast.cmpop),
 )
-
-
-_NAME = r"`[^`]+`|[^\W\d][\w.]*"
 
 
 _COUNTS = re.compile(
