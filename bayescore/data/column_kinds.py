@@ -127,11 +127,9 @@ def common_schema(schemas: Sequence[pa.Schema], files: Sequence[Any]) -> pa.Sche
 
 
 def _kind(kind: pa.DataType) -> str:
-    types = pa.types
-    numeric = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind)
-    if types.is_dictionary(kind) and not is_text(kind.value_type):
+    if pa.types.is_dictionary(kind) and not is_text(kind.value_type):
         return f"coded {kind.value_type}"
-    return "" if types.is_null(kind) else "numbers" if numeric else "text" if is_text(kind) else str(kind)
+    return "" if pa.types.is_null(kind) else "numbers" if is_numeric(kind) else "text" if is_text(kind) else str(kind)
 
 
 def _wider(one: pa.Field, other: pa.Field) -> pa.Field:
@@ -144,6 +142,12 @@ def _wider(one: pa.Field, other: pa.Field) -> pa.Field:
     if _kind(a) != "numbers":
         return one if types.is_dictionary(a) and types.is_dictionary(b) else one.with_type(pa.string())
     return one.with_type(pa.int64() if types.is_integer(a) and types.is_integer(b) else pa.float64())
+
+
+def is_numeric(kind: pa.DataType) -> bool:
+    """Whether a column of this type has numbers, booleans among them."""
+    types = pa.types
+    return bool(types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind))
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -179,10 +183,8 @@ def _categoricals(schema: pa.Schema) -> set[str]:
 
 def coded_numbers(schema: pa.Schema) -> set[str]:
     """Return the columns of numbers or booleans that were categoricals of pandas: Parquet files keep their values."""
-    types = pa.types
-    plain = (types.is_integer, types.is_floating, types.is_boolean)
-    names = _categoricals(schema) & set(schema.names)
-    return {name for name in names if any(is_one(schema.field(name).type) for is_one in plain)}
+    kinds = {name: schema.field(name).type for name in _categoricals(schema) & set(schema.names)}
+    return {name for name, kind in kinds.items() if is_numeric(kind) and not pa.types.is_decimal(kind)}
 
 
 def _enum_values(written: bytes) -> Iterator[str]:
@@ -227,12 +229,9 @@ def place_of(value: Any, places: dict[Any, float]) -> float:
 def check_numeric(schema: pa.Schema, columns: tuple[str, ...]) -> None:
     """Raise if one of the columns is not numeric."""
     check_read(schema, columns)
-    types = pa.types
-    numeric = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
-    text = [name for name in columns if not any(is_one(schema.field(name).type) for is_one in numeric)]
-    if text:
+    if text := [name for name in columns if not is_numeric(schema.field(name).type)]:
         shown = ", ".join(f"{name!r} ({schema.field(name).type})" for name in text[:5])
-        times = any(types.is_temporal(schema.field(name).type) for name in text)
+        times = any(pa.types.is_temporal(schema.field(name).type) for name in text)
         how = ", such as days since a fixed date," if times else ""
         raise DataError(f"columns are not numeric: {shown}; turn them into numbers{how} or drop them")
 

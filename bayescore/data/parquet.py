@@ -448,8 +448,7 @@ def _footer(store: Any, path: Any) -> tuple[pa.Schema, tuple[int, ...]]:
 
     def read() -> tuple[pa.Schema, tuple[int, ...]]:
         with parquet_file(path, "is not a readable Parquet file", store=store) as parquet:
-            footer = parquet.metadata
-            return parquet.schema_arrow, tuple(footer.row_group(i).num_rows for i in range(footer.num_row_groups))
+            return parquet.schema_arrow, _rows_of(parquet)
 
     return read() if store is None else retried(read, str(path))
 
@@ -469,16 +468,20 @@ def parquet_file(path: Any, problem: str, text: Sequence[str] = (), *, store: An
         raise DataError(f"{str(path)!r} {problem} ({first_line(error)}); write it again") from None
 
 
+def _rows_of(parquet: pq.ParquetFile) -> tuple[int, ...]:
+    """Return the number of rows of each row group."""
+    return tuple(parquet.metadata.row_group(i).num_rows for i in range(parquet.num_row_groups))
+
+
 def _check_unchanged(parquet: pq.ParquetFile, file: File, names: list[str]) -> None:
     """Raise if a file is no longer the one whose footer was read first."""
-    footer = parquet.metadata
-    absent = [name for name in names if name not in parquet.schema_arrow.names]
-    rows = tuple(footer.row_group(i).num_rows for i in range(footer.num_row_groups))
-    if not absent and rows == file.groups:
-        return
-    what = f"has other rows: {sum(rows):,}, and {sum(file.groups):,} before"
-    if absent:
+    rows = _rows_of(parquet)
+    if absent := [name for name in names if name not in parquet.schema_arrow.names]:
         what = f"lacks the column {absent[0]!r}"
+    elif rows != file.groups:
+        what = f"has other rows: {sum(rows):,}, and {sum(file.groups):,} before"
+    else:
+        return
     raise DataError(
         f"{str(file.path)!r} has changed since it was read first, and {what}: begin again, with files that stay"
     )
