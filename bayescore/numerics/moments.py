@@ -331,17 +331,12 @@ def bound_of_means(families: Sequence[ErrorFamily]) -> float:
 
 def close(families: Sequence[ErrorFamily]) -> bool:
     """Whether every error of the coreset plus two standard errors is below `NEGLIGIBLE_ERROR`."""
-    return all(
-        float((np.abs(f.error) + 2.0 * f.error_mcse).max(initial=0.0)) <= NEGLIGIBLE_ERROR for f in _of_shape(families)
-    )
+    return _largest_of_shape(families, 2.0) <= NEGLIGIBLE_ERROR
 
 
 def settled(families: Sequence[ErrorFamily]) -> bool:
     """Whether every error of moved draws is below `NEGLIGIBLE_CORRECTION` but for noise, so that they can stay."""
-    return all(
-        float((np.abs(f.error) - 2.0 * f.error_mcse).max(initial=0.0)) <= NEGLIGIBLE_CORRECTION
-        for f in _of_shape(families)
-    )
+    return _largest_of_shape(families, -2.0) <= NEGLIGIBLE_CORRECTION
 
 
 def worst(families: Sequence[ErrorFamily]) -> str:
@@ -363,5 +358,7 @@ def _beyond(family: ErrorFamily, limit: FloatArray | float, s: FloatArray) -> fl
     return float((special.ndtr((family.error - limit) / s) + special.ndtr((-family.error - limit) / s)).sum())
 
 
-def _of_shape(families: Sequence[ErrorFamily]) -> list[ErrorFamily]:
-    return [f for f in families if f.kind not in ("tail", "combination")]
+def _largest_of_shape(families: Sequence[ErrorFamily], mcse: float) -> float:
+    """Return the largest error of a mean, sd or correlation, so many standard errors added to each."""
+    shape = [f for f in families if f.kind not in ("tail", "combination")]
+    return float(np.max([(np.abs(f.error) + mcse * f.error_mcse).max(initial=0.0) for f in shape], initial=0.0))
