@@ -80,6 +80,7 @@ from bayescore.families import Family
 from bayescore.families.negative_binomial import LARGEST_SIZE, NegativeBinomial
 from bayescore.limits import ENDS, MAX_DISPERSION, MAX_SD_RATIO
 from bayescore.models.predictor import Predictor
+from bayescore.numerics.chains import evenly_spaced
 from bayescore.samplers.posterior import Posterior
 from bayescore.types import FloatArray, IntArray, WeightedData
 
@@ -165,7 +166,7 @@ def check_model(
     if posterior.family.response != "labels" and events is None:
         rows, events = events_of(rows) if posterior.family.counts else numbers_of(rows)
     if len(rows) > _ROWS:
-        some = np.linspace(0, len(rows) - 1, _ROWS).round().astype(np.int64)
+        some = evenly_spaced(len(rows), _ROWS)
         rows, events = rows.take(some), None if events is None else events[some]
         groups = None if groups is None else groups[some]
     rng, family, predictor = np.random.default_rng(0), posterior.family, posterior.predictor(_DRAWS)

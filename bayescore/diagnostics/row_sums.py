@@ -63,6 +63,7 @@ from bayescore.models.laplace import (
 )
 from bayescore.models.predictor import Factor, Predictor
 from bayescore.models.row_kernels import derivatives_of, largest_curvature, score_rows
+from bayescore.numerics.chains import evenly_spaced
 from bayescore.numerics.sampling import CandidatePool, Candidates, Chosen, Draw, Threshold, candidates, select
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError
@@ -286,7 +287,7 @@ class DrawnApproximation:
     def of(cls, family: Family, draws: Predictor) -> "DrawnApproximation":
         """Return that of draws, without what a pass does not ask for: the names of levels."""
         middle = draws.means()
-        some = draws.take(np.linspace(0, len(draws) - 1, _DRAWS).round().astype(np.int64))
+        some = draws.take(evenly_spaced(len(draws), _DRAWS))
         factors = [
             Factor(
                 replace(factor.grouping, levels=()),

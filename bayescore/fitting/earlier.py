@@ -42,6 +42,7 @@ from bayescore.models.groups.rows import JointTerms
 from bayescore.models.laplace import Estimate, LaplaceApproximation, largest_sample, with_remainders
 from bayescore.models.posterior import Derivatives, likelihood_terms, log_likelihoods
 from bayescore.models.predictor import Factor, Predictor
+from bayescore.numerics.chains import evenly_spaced
 from bayescore.types import FloatArray, WeightedData, stack
 
 WIDER = 2.0
@@ -201,7 +202,7 @@ def standard_error(kept: Sequence[EarlierRows], draws: Predictor, family: Family
 
     Means of the posterior are off by up to as many sds.
     """
-    some = draws.take(_spaced(draws))
+    some = draws.take(evenly_spaced(len(draws), _DRAWS))
     return math.hypot(*(part.at(some, family).error for part in kept))
 
 
@@ -220,7 +221,7 @@ class Missed:
 
 def missed_by(core: Coreset, kept: Sequence[EarlierRows], draws: Predictor, parameters: FloatArray) -> Missed:
     """Return what a coreset of the kept rows misses at draws, where `parameters` are, shape (chain, draw, K)."""
-    family, at = check_family(core.family), _spaced(draws)
+    family, at = check_family(core.family), evenly_spaced(len(draws), _DRAWS)
     some, found = draws.take(at), np.zeros(len(at))
     errors = []
     for part in kept:
@@ -236,10 +237,6 @@ def missed_by(core: Coreset, kept: Sequence[EarlierRows], draws: Predictor, para
     z /= np.where(sd > 0.0, sd, 1.0)
     of_mean, of_sd = (float(np.abs(missed @ each).max()) / len(at) for each in (z, 0.5 * (z * z - 1.0)))
     return Missed(of_mean, of_sd, math.hypot(*errors), float(missed.std()))
-
-
-def _spaced(draws: Predictor) -> Any:
-    return np.unique(np.linspace(0, len(draws) - 1, _DRAWS).round().astype(np.int64))
 
 
 def kept_to_arrays(kept: Sequence[EarlierRows]) -> Arrays:

@@ -38,6 +38,7 @@ from bayescore.fitting.result import Fit, fit_of_route
 from bayescore.fitting.route import FitOptions, Given, Route, Step, badness, in_memory
 from bayescore.fitting.size import SizesRoute
 from bayescore.models.groups.effects import EffectDraws
+from bayescore.numerics.chains import evenly_spaced
 from bayescore.priors import Normal, Prior
 from bayescore.priors.groups import GroupPrior
 from bayescore.samplers.posterior import with_draws
@@ -393,7 +394,7 @@ def _mixture(each: Sequence[Any], text: str) -> Any:
     n_chains, n_draws = (min(one.sizes[dim] for one in sets) for dim in ("chain", "draw"))
     parts = []
     for k, one in enumerate(sets):
-        places = np.linspace(0, one.sizes["draw"] - 1, n_draws).round().astype(np.int64)
+        places = evenly_spaced(one.sizes["draw"], n_draws)
         part = one.isel(chain=slice(n_chains), draw=places)
         parts.append(part.assign_coords(chain=np.arange(n_chains) + k * n_chains, draw=np.arange(n_draws)))
     found = xr.concat(parts, dim="chain", data_vars="minimal", coords="minimal", compat="override", join="exact")

@@ -45,6 +45,7 @@ from bayescore.families import Family
 from bayescore.families.family import check_family
 from bayescore.models.predictor import Predictor
 from bayescore.models.row_kernels import add_terms, derivatives_of, log_p_and_score, log_p_near
+from bayescore.numerics.chains import evenly_spaced
 from bayescore.priors import Prior
 from bayescore.priors.groups import LKJ_ETA, GroupPrior, log_sigma_terms
 from bayescore.priors.prior import Part, check_density
@@ -498,7 +499,7 @@ class OfModel:
     def check(self) -> None:
         """Raise `DataError` unless one of the model's potentials is the coreset's weighted log-likelihood."""
         model = self.model
-        at = np.linspace(0, len(self.points) - 1, _CHECKED_DRAWS).round().astype(np.int64)
+        at = evenly_spaced(len(self.points), _CHECKED_DRAWS)
         potentials = model.compile_fn(
             model.replace_rvs_by_values(model.potentials), inputs=model.value_vars, on_unused_input="ignore"
         )

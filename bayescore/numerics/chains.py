@@ -41,6 +41,15 @@ _CONSTANT = 1e-15  # range of a coordinate that stands still
 _AT_ONCE = 1 << 20  # draws whose autocovariances are taken at a time: 8 MB
 
 
+def evenly_spaced(n: int, size: int) -> IntArray:
+    """Return at most `size` of the places 0, ..., n - 1, evenly spaced, the first and the last among them.
+
+    >>> evenly_spaced(10, 4), evenly_spaced(3, 4)
+    (array([0, 3, 6, 9]), array([0, 1, 2]))
+    """
+    return np.linspace(0, n - 1, min(n, size)).round().astype(np.int64)
+
+
 def effective_sizes(draws: FloatArray, method: str) -> FloatArray:
     """Return the effective sample size of each coordinate, shape (D,), of draws of shape (chain, draw, D).
 

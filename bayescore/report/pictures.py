@@ -24,6 +24,7 @@ from bayescore.diagnostics.model_check import Frequencies, ModelCheck
 from bayescore.diagnostics.results import CertificateData, ComparisonData
 from bayescore.families.family import FAMILIES, find_family
 from bayescore.limits import ENDS, PROB
+from bayescore.numerics.chains import evenly_spaced
 from bayescore.report import page
 from bayescore.samplers.posterior import Posterior
 from bayescore.samplers.summaries import GroupEffects
@@ -490,7 +491,7 @@ def caterpillar(figure: Figure, effects: GroupEffects) -> Axes:
     order = np.argsort(-effects.draws.mean(axis=0), kind="stable")
     n_groups = len(order)
     if n_groups > MAX_BARS:
-        order = order[np.linspace(0, n_groups - 1, MAX_BARS).round().astype(np.int64)]
+        order = order[evenly_spaced(n_groups, MAX_BARS)]
     shown = Intervals.of(effects.factor, effects.draws[:, order])
     named, y = n_groups <= MAX_NAMED, np.arange(len(order), dtype=np.float64)
     axes = canvas(figure, 8.0, max(2.4, 1.1 + 0.21 * n_groups) if named else 6.5).add_subplot()

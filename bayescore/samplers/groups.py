@@ -86,6 +86,7 @@ from bayescore.models.groups.marginal import (
 from bayescore.models.groups.rows import JointRows, block_diagonal
 from bayescore.models.posterior import prior_part
 from bayescore.models.row_kernels import derivatives_of
+from bayescore.numerics.chains import evenly_spaced
 from bayescore.priors import Prior
 from bayescore.priors.groups import (
     DEFAULT_GROUP_PRIOR,
@@ -669,7 +670,7 @@ class Collapsed(Sampler):
         size = min(n_groups, asked or max(most, 1))
         if asked:
             check_effects(request, size, "group effects")
-        return np.linspace(0, n_groups - 1, size).round().astype(np.int64)
+        return evenly_spaced(n_groups, size)
 
 
 COLLAPSED = Collapsed(

@@ -30,6 +30,7 @@ from bayescore.limits import MAX_LOG_RATIO_SD, MIN_DRAWS
 from bayescore.models.groups.effects import unkept_effects
 from bayescore.models.laplace import MOVED, StaysError, Transport, left_over, to_full
 from bayescore.models.predictor import Factor, Predictor, correlations, parameters
+from bayescore.numerics.chains import evenly_spaced
 from bayescore.priors import Prior
 from bayescore.priors.by_name import prior_from_dict
 from bayescore.priors.groups import GroupPrior, group_prior_from_dict
@@ -197,8 +198,7 @@ class Posterior:
         return np.asarray((first + self._kept(max_draws)).ravel(), dtype=np.int64)
 
     def _kept(self, max_draws: int) -> IntArray:
-        kept = min(self.draws.shape[1], max(max_draws // len(self.draws), 1))
-        return np.asarray(np.linspace(0, self.draws.shape[1] - 1, kept).round(), dtype=np.int64)
+        return evenly_spaced(self.draws.shape[1], max(max_draws // len(self.draws), 1))
 
 
 def coefficients(idata: Any, name: str) -> tuple[FloatArray, tuple[str, ...]]:

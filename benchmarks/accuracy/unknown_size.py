@@ -23,6 +23,7 @@ import pandas as pd
 from scipy import optimize, special
 
 import bayescore as bc
+from bayescore.numerics.chains import evenly_spaced
 from bayescore.types import FloatArray
 from benchmarks.accuracy.poisson import made as made_counts
 from benchmarks.accuracy.poisson import published
@@ -216,7 +217,7 @@ def ranks(seed: int) -> FloatArray:
     posterior = fit.idata.posterior
     coef, size = posterior["coef"].values.reshape(-1, 3), np.log(posterior["size"].values.ravel())
     draws = np.column_stack([coef, size, size])
-    kept = draws[np.linspace(0, len(draws) - 1, DRAWS).round().astype(int)]
+    kept = draws[evenly_spaced(len(draws), DRAWS)]
     return rank(kept, np.append(beta, [log_size, log_size + math.log(1.5)]))
 
 

@@ -68,6 +68,7 @@ from bayescore.models.groups.rows import (
 from bayescore.models.laplace import largest_sample, with_remainders
 from bayescore.models.posterior import Derivatives
 from bayescore.models.row_kernels import derivatives_of
+from bayescore.numerics.chains import evenly_spaced
 from bayescore.numerics.elementary import EffectNodes
 from bayescore.numerics.sampling import Chosen, hash_uniforms
 from bayescore.types import NO_GROUP, FloatArray, IntArray, WeightedData, stack
@@ -348,8 +349,7 @@ def sampled_sums(theta: FloatArray, core: Coreset, dataset: Dataset, target: Col
     share = _shares(reach)
     size = _size(float(share @ count))
     # all groups at some of the draws: effects differ little between these and the others
-    n_kept = min(len(theta), max(FEWEST_DRAWS, _FIGURES // G))
-    at = np.linspace(0, len(theta) - 1, n_kept).round().astype(np.int64)
+    at = evenly_spaced(len(theta), max(FEWEST_DRAWS, _FIGURES // G))
     for _ in range(2):
         inclusion = np.ones(G) if size >= G else inclusion_of(share, size)
         if inclusion @ count + pass_at_mode.n_rows[-1] > LARGEST_SHARE * pass_at_mode.n_rows.sum():

@@ -57,7 +57,7 @@ from bayescore.limits import MIN_ESS, NEGLIGIBLE_ERROR
 from bayescore.models.groups.rows import blocks_of
 from bayescore.models.predictor import Factor, Predictor
 from bayescore.models.row_kernels import derivatives_of, largest_curvature
-from bayescore.numerics.chains import ess_and_mcse, ess_mean
+from bayescore.numerics.chains import ess_and_mcse, ess_mean, evenly_spaced
 from bayescore.numerics.moments import sidak_quantile
 from bayescore.priors import Prior
 from bayescore.priors.groups import LKJ_ETA, GroupPrior, log_sigma_terms
@@ -370,7 +370,7 @@ def _row_scores(
 
 def checked(n_levels: int) -> IntArray:
     """Return the levels of a factor whose effects are checked one by one."""
-    return np.unique(np.linspace(0, n_levels - 1, min(n_levels, LEVELS)).round().astype(np.int64))
+    return evenly_spaced(n_levels, LEVELS)
 
 
 class _LevelPrecisions(NamedTuple):

@@ -35,6 +35,7 @@ from bayescore.data.design import Design, Grouping
 from bayescore.families.family import check_family
 from bayescore.models.groups.marginal import CollapsedArguments, CollapsedTarget, n_nodes, nodes_at
 from bayescore.models.groups.nodes import DrawNodes, figures
+from bayescore.numerics.chains import evenly_spaced
 from bayescore.numerics.elementary import (
     LOG_WEIGHTS,
     N_NODES,
@@ -200,7 +201,7 @@ _LOOKED_AT = 1 << 20  # effects of a summary: of few groups it is of more draws,
 def evenly(n_draws: int, n_groups: int = 0) -> IntArray:
     """Return places of draws, evenly spaced among all: `LOOK`, or more where summaries are of few groups."""
     size = max(LOOK, _LOOKED_AT // n_groups if n_groups else 0)
-    return np.linspace(0, n_draws - 1, min(n_draws, size)).round().astype(np.int64)
+    return evenly_spaced(n_draws, size)
 
 
 @dataclass
