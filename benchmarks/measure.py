@@ -1,11 +1,19 @@
-"""Seconds and memory of a piece of work, in this process or in a fresh one."""
+"""Seconds and memory of a piece of work, in this process or in a fresh one, and what R and other Pythons print."""
 
+import json
 import multiprocessing
+import os
+import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
+
+import pandas as pd
 
 
 class Timed(NamedTuple):
@@ -33,3 +41,26 @@ def alone(work: Callable[..., Any], *arguments: Any) -> Any:
     """Return ``work(*arguments)`` of a fresh process."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         return pool.submit(work, *arguments).result()
+
+
+def printed_json(*arguments: str, **environment: str) -> Any:
+    """Return the JSON that a Python process of its own prints as its last line."""
+    command = [sys.executable, *arguments]
+    done = subprocess.run(command, env=os.environ | environment, check=True, stdout=subprocess.PIPE, text=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def r_has(package: str) -> bool:
+    """Whether there is an R with a package."""
+    command = ["Rscript", "-e", f"library({package})"]
+    return shutil.which("Rscript") is not None and not subprocess.run(command, capture_output=True).returncode
+
+
+def in_r(code: str, rows: pd.DataFrame, cap: float | None = None, **fields: str) -> list[str]:
+    """Return the lines that R prints, stopped after `cap` seconds; ``{path}`` in its code is a CSV file of the rows."""
+    with TemporaryDirectory() as folder:
+        path = f"{folder}/rows.csv"
+        rows.to_csv(path, index=False)
+        command = ["Rscript", "--vanilla", "-e", code.format(path=path, **fields)]
+        done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=cap)
+    return done.stdout.strip().splitlines()

@@ -4,9 +4,6 @@
 """
 
 import json
-import os
-import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -19,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 import bayescore as bc
+from benchmarks.measure import in_r, printed_json, r_has
 from benchmarks.tables import known_rows
 
 TERMS = "clicked ~ age + log_income + visits + device + (1 | county)"
@@ -79,14 +77,9 @@ def by_pymc(rows: pd.DataFrame) -> Seconds:
 
 
 def by_lme4(rows: pd.DataFrame) -> Seconds:
-    if shutil.which("Rscript") is None or subprocess.run(["Rscript", "-e", "library(lme4)"]).returncode:
+    if not r_has("lme4"):
         raise ImportError("lme4")
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "rows.csv"
-        rows.to_csv(path, index=False)
-        code = IN_R.format(path=path, terms=TERMS)
-        printed = subprocess.run(["Rscript", "-e", code], check=True, stdout=subprocess.PIPE, text=True).stdout
-    cpu, wall = map(float, printed.splitlines()[-1].split())
+    cpu, wall = map(float, in_r(IN_R, rows, terms=TERMS)[-1].split())
     return cpu, wall
 
 
@@ -130,11 +123,8 @@ SYSTEMS: dict[str, Callable[[pd.DataFrame], Seconds]] = {
 
 def alone(system: str, n_rows: int) -> dict[str, Any] | None:
     """Return what a system's own process printed; None where the system is not installed."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "benchmarks.first_screen.seconds", system, str(n_rows)]
-    printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment).stdout
-    found: dict[str, Any] | None = json.loads(printed.splitlines()[-1])
-    return found
+    one_thread = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    return printed_json("-m", "benchmarks.first_screen.seconds", system, str(n_rows), **one_thread)
 
 
 def stored() -> list[dict[str, Any]]:

@@ -15,9 +15,6 @@ R with lme4 and glmmTMB, and the Python packages bambi, nutpie and gpboost, have
 out.
 """
 
-import shutil
-import subprocess
-import tempfile
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -35,6 +32,7 @@ from benchmarks.commands import command
 from benchmarks.groups.mixed_models import draws_of, fitted, pymc_model, scaled
 from benchmarks.groups.mixed_sets import STANDARD_FOLDER, STANDARDISED, MixedSet
 from benchmarks.groups.mixing import processor_seconds
+from benchmarks.measure import in_r, r_has
 from benchmarks.tables import known_rows, publish
 
 KEPT = {"draws": 1000, "tune": 1000, "chains": 4, "cores": 1}
@@ -101,12 +99,8 @@ def by_bambi(mixed_set: MixedSet, frame: pd.DataFrame, fit: bc.Fit) -> Result:
 def by_r(package: str, mixed_set: MixedSet, frame: pd.DataFrame) -> Result:
     """Return the maximum by lme4 or glmmTMB."""
     call = IN_LME4[mixed_set.family] if package == "lme4" else f"glmmTMB(f, d, family = {FAMILIES[mixed_set.family]})"
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "rows.csv"
-        frame.to_csv(path, index=False)
-        code = IN_R.format(package=package, path=path, formula=mixed_set.formula, call=call)
-        done = subprocess.run(["Rscript", "--vanilla", "-e", code], check=True, capture_output=True, text=True)
-    seconds, number, *beta = done.stdout.strip().splitlines()[-1].split()
+    printed = in_r(IN_R, frame, package=package, formula=mixed_set.formula, call=call)
+    seconds, number, *beta = printed[-1].split()
     return {"version": number, "CPU s": float(seconds), "mean": np.array(beta, dtype=float)}
 
 
@@ -131,10 +125,9 @@ def by_gpboost(mixed_set: MixedSet, frame: pd.DataFrame, fit: bc.Fit) -> Result:
 
 def systems(mixed_set: MixedSet, frame: pd.DataFrame, fit: bc.Fit) -> dict[str, Callable[[], Result]]:
     """Return the systems that are installed."""
-    installed: dict[str, Callable[[], Result]] = {}
-    for package in ("lme4", "glmmTMB") if shutil.which("Rscript") else ():
-        if subprocess.run(["Rscript", "-e", f"library({package})"], capture_output=True).returncode == 0:
-            installed[package] = partial(by_r, package, mixed_set, frame)
+    installed: dict[str, Callable[[], Result]] = {
+        package: partial(by_r, package, mixed_set, frame) for package in ("lme4", "glmmTMB") if r_has(package)
+    }
     in_python = {"gpboost": by_gpboost, "nutpie": by_nutpie, "bambi": by_bambi}
     return installed | {name: partial(run, mixed_set, frame, fit) for name, run in in_python.items() if find_spec(name)}
 

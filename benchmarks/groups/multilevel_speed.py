@@ -18,7 +18,6 @@ over that of bayescore's build and draws, where it was measured.
 """
 
 import json
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -35,6 +34,7 @@ import bayescore as bc
 from bayescore.compiled import available_cores
 from bayescore.numerics.chains import ess
 from benchmarks.commands import command
+from benchmarks.measure import r_has
 from benchmarks.rivals.gradients import CALLS, jax_numpy, timed_gradient
 from benchmarks.tables import publish
 
@@ -203,9 +203,7 @@ def statsmodels(frame: pd.DataFrame) -> dict:
 
 def lme4(frame: pd.DataFrame, nodes: int) -> dict:
     """Time `glmer`, the reading of the rows left out."""
-    if shutil.which("Rscript") is None:
-        raise ImportError("Rscript")
-    if subprocess.run(["Rscript", "-e", "library(lme4)"], capture_output=True).returncode:
+    if not r_has("lme4"):
         raise ImportError("lme4")
     with tempfile.TemporaryDirectory() as folder:
         columns = [frame["y"], frame["g"], *(frame[f"x{d}"] for d in range(1, P))]

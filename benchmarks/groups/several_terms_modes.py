@@ -11,14 +11,12 @@ default.
 """
 
 import json
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 import warnings
 from collections.abc import Callable
-from pathlib import Path
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -28,12 +26,13 @@ import bayescore as bc
 from benchmarks.commands import command
 from benchmarks.groups.multilevel_terms import CROSSED, URBAN, figures
 from benchmarks.groups.several_terms import QUIET, aggression
+from benchmarks.measure import in_r, r_has
 from benchmarks.problems import SHARED
 from benchmarks.tables import publish
 
 CAP = 1200.0
 FIT = """
-suppressMessages(library({package})); d <- read.csv("{folder}/rows.csv")
+suppressMessages(library({package})); d <- read.csv("{path}")
 f <- {formula}
 s <- system.time(m <- {call})[["elapsed"]]
 own <- function(x) {{ if (inherits(x, "glmmTMB")) list(fixef(x)$cond, VarCorr(x)$cond, ranef(x)$cond)
@@ -73,11 +72,7 @@ def sets() -> dict[str, tuple[pd.DataFrame, str, str]]:
 def by_r(frame: pd.DataFrame, formula: str, system: str, cap: float) -> dict[str, Any]:
     """Return seconds, coefficients, and for each factor sds and effects by level."""
     package, call = CALLS[system]
-    with tempfile.TemporaryDirectory() as folder:
-        frame.to_csv(Path(folder) / "rows.csv", index=False)
-        code = FIT.format(package=package, folder=folder, formula=formula, call=call)
-        done = subprocess.run(["Rscript", "-e", code], check=True, capture_output=True, text=True, timeout=cap)
-    seconds, beta, *factors = done.stdout.strip().splitlines()
+    seconds, beta, *factors = in_r(FIT, frame, cap, package=package, formula=formula, call=call)
     told: dict[str, Any] = {"seconds": float(seconds), "beta": [*map(float, beta.split())], "factors": {}}
     for first, levels, values in zip(factors[::3], factors[1::3], factors[2::3], strict=True):
         name, *sds = first.split()
@@ -133,23 +128,15 @@ def beside(found: dict[str, Any], core: bc.Coreset, idata: Any) -> dict[str, flo
 
 def absent() -> list[str]:
     """Return what is not installed."""
-    missing = []
-    for package in ("lme4", "glmmTMB"):
-        told = ["Rscript", "-e", f"library({package})"]
-        if shutil.which("Rscript") is None or subprocess.run(told, capture_output=True).returncode:
-            missing.append(package)
-    try:
-        import gpboost  # noqa: F401
-    except ImportError:
-        missing.append("gpboost")
-    return missing
+    missing = [package for package in ("lme4", "glmmTMB") if not r_has(package)]
+    return missing if find_spec("gpboost") else [*missing, "gpboost"]
 
 
 @command("several_terms_modes")
 def main(cap: float = CAP) -> None:
     """Fit every set by every system that is there."""
     missing, found = absent(), []
-    for name, (frame, formula, in_r) in sets().items():
+    for name, (frame, formula, r_formula) in sets().items():
         core = bc.all_rows(frame, formula=formula, **QUIET)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of chains that have not mixed: ESS is in `several_terms`
@@ -159,7 +146,7 @@ def main(cap: float = CAP) -> None:
         row: dict[str, Any] = {"set": name, "rows": len(frame)}
         found.append(row | {"system": "posterior, joint sampler", "seconds": time.perf_counter() - begin})
         systems: dict[str, Callable[[], dict[str, Any]]] = {
-            system: lambda system=system: by_r(frame, in_r, system, cap)  # type: ignore[misc] # noqa: B023
+            system: lambda system=system: by_r(frame, r_formula, system, cap)  # type: ignore[misc] # noqa: B023
             for system, (package, _) in CALLS.items()
             if package not in missing
         }

@@ -16,10 +16,7 @@ truth is the mode with its correction by third derivatives, whose own error is o
 posterior is close to normal, so the Laplace approximation does well; `calibrated` has data where it does not.
 """
 
-import json
 import os
-import subprocess
-import sys
 import tempfile
 import time
 import warnings
@@ -32,6 +29,7 @@ from bayescore.compiled import available_cores
 from bayescore.models.laplace import Mode
 from bayescore.numerics.chains import mcse_mean
 from benchmarks.commands import command
+from benchmarks.measure import printed_json
 from benchmarks.tables import publish
 
 N, D_RAW, CHAINS, DRAWS, TUNE = 1_000_000, 10, 4, 1000, 1000
@@ -69,10 +67,7 @@ def cold_seconds(sampler: str) -> dict[str, float]:
             "print(json.dumps({**taken, 'imports': imports, 'seconds': taken['seconds'] + imports}))"
         )
         flags = ",".join(filter(None, [os.environ.get("PYTENSOR_FLAGS"), f"base_compiledir={folder}/pytensor"]))
-        environment = {**os.environ, "NUMBA_CACHE_DIR": f"{folder}/numba", "PYTENSOR_FLAGS": flags}
-        command = [sys.executable, "-c", code]
-        output = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
-    return json.loads(output.splitlines()[-1])
+        return printed_json("-c", code, NUMBA_CACHE_DIR=f"{folder}/numba", PYTENSOR_FLAGS=flags)
 
 
 def true_means(full: bc.Coreset, mode: Mode) -> np.ndarray:

@@ -5,17 +5,14 @@ and the first NUTS. Processor seconds beside those of the clock: on a busy machi
 each Python; rows of other stacks stay in the table.
 """
 
-import json
-import os
 import platform
-import subprocess
-import sys
 from importlib.metadata import version
 from tempfile import TemporaryDirectory
 
 import pandas as pd
 
 from benchmarks.commands import command
+from benchmarks.measure import printed_json
 from benchmarks.tables import RESULTS, publish
 
 FILE = RESULTS / "cold_start.csv"
@@ -59,14 +56,7 @@ def main() -> None:
     with TemporaryDirectory() as folder:
         caches = {"NUMBA_CACHE_DIR": f"{folder}/numba", "PYTENSOR_FLAGS": f"base_compiledir={folder}/pytensor"}
         for state in ("cold", "warm"):
-            found = subprocess.run(
-                [sys.executable, "-W", "ignore", "-c", SCRIPT],
-                env=os.environ | caches,
-                capture_output=True,
-                text=True,
-                check=True,
-            )
-            for step, seconds, processor in json.loads(found.stdout.splitlines()[-1]):
+            for step, seconds, processor in printed_json("-W", "ignore", "-c", SCRIPT, **caches):
                 rows.append(
                     {"stack": stack(), "step": step, "state": state, "seconds": seconds, "processor seconds": processor}
                 )

@@ -7,13 +7,11 @@ With ``--by-function`` the functions that take longest to compile are printed, t
 """
 
 import json
-import os
-import subprocess
-import sys
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.commands import command
+from benchmarks.measure import printed_json
 from benchmarks.tables import publish
 
 MODELS = {
@@ -64,14 +62,8 @@ def first_fit(names: list[str]) -> tuple[float, list[tuple[str, float]], float, 
     with TemporaryDirectory() as folder:
 
         def fits(models: list[str]) -> tuple[float, list[tuple[str, float]], float]:
-            done = subprocess.run(
-                [sys.executable, "-c", SCRIPT, json.dumps([MODELS[name] for name in models])],
-                env={**os.environ, "NUMBA_CACHE_DIR": folder},
-                capture_output=True,
-                text=True,
-                check=True,
-            )
-            first, compiled, again = json.loads(done.stdout.splitlines()[-1])
+            asked = json.dumps([MODELS[name] for name in models])
+            first, compiled, again = printed_json("-c", SCRIPT, asked, NUMBA_CACHE_DIR=folder)
             return first, [(name, seconds) for name, seconds in compiled], again
 
         return *fits(names), fits(names[-1:])[0]
