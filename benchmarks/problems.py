@@ -34,6 +34,15 @@ def published(name: str, *, categories: tuple[str, ...] = ()) -> Table:
     return table.loc[:, table.nunique() > 1], y
 
 
+def uneven_columns(n: int, d: int, rare: float, rng: np.random.Generator, log_sd: float = 0.5) -> np.ndarray:
+    """Draw a lognormal column, one of Student's t4, one of few ones, a share of `rare`, and normal ones."""
+    X = rng.standard_normal((n, d))
+    X[:, 0] = np.exp(log_sd * X[:, 0])
+    X[:, 1] = rng.standard_t(4, n)
+    X[:, 2] = rng.random(n) < rare
+    return X
+
+
 def _named(X: np.ndarray, y: np.ndarray) -> Table:
     return pd.DataFrame(X, columns=[f"x{d}" for d in range(1, X.shape[1] + 1)]), y
 

@@ -24,11 +24,11 @@ import pandas as pd
 import bayescore as bc
 from bayescore.models.posterior import log_likelihoods
 from bayescore.numerics.chains import ess
-from bayescore.priors.groups import log_sigma_terms
-from bayescore.types import FloatArray, IntArray
+from bayescore.types import FloatArray
+from benchmarks.accuracy.normal_sd import PUBLISHED, SD, Exact
 from benchmarks.calibration.sbc.ranks import calibration, rank
 from benchmarks.commands import command
-from benchmarks.problems import SHARED
+from benchmarks.problems import SHARED, uneven_columns
 from benchmarks.tables import publish
 
 QUIET = {"progressbar": False}
@@ -39,12 +39,7 @@ MADE = {
     "few rows": (12, 5),
     "far from 0": (100_000, 6),
 }
-PUBLISHED = {
-    "insteval": "rating ~ studage + lectage + service + C(dept)",
-    "ausprivauto0405": "VehValue ~ VehAge + VehBody + Gender + DrivAge",
-}
-SD, WIDE = 3.0, 10.0
-GRID = np.linspace(-12.0, 12.0, 401)  # of log sigma, in sds about its mode
+WIDE = 10.0
 SPREAD = bc.priors.HalfStudentT(3.0, 2.5)
 
 
@@ -52,10 +47,7 @@ def made(name: str) -> tuple[dict, float]:
     """Return a made set, as `build_coreset` takes it, and the sd of its noise."""
     n, d = MADE[name]
     rng = np.random.default_rng(d)
-    X = rng.standard_normal((n, d - 1))
-    X[:, 0] = np.exp(0.5 * X[:, 0])
-    X[:, 1] = rng.standard_t(4, n)
-    X[:, 2] = rng.random(n) < 0.01 if n > 100 else rng.random(n) < 0.5
+    X = uneven_columns(n, d - 1, 0.01 if n > 100 else 0.5, rng)
     y = 7.0 + X @ np.linspace(1.0, -0.8, d - 1) + rng.normal(0.0, SD, n)
     told = {"data": X, "y": y, "intercept": True, "standardize": True}
     if name == "heavy weights":
@@ -129,39 +121,6 @@ def flat(name: str, told: dict, sd: float) -> dict:
     return found
 
 
-def by_grid(X: FloatArray, y: FloatArray, codes: IntArray, sd: float, wide: float) -> tuple[FloatArray, FloatArray]:
-    """Return means and sds of (beta, log sigma) of (1 | g), from all rows: closed forms given sigma, over a grid."""
-    G, D = int(codes.max()) + 1, X.shape[1]
-    count = np.bincount(codes, minlength=G).astype(float)
-    of_x = np.stack([np.bincount(codes, X[:, d], G) for d in range(D)], axis=1)
-    of_y, P, q, square = np.bincount(codes, y, G), X.T @ X / sd**2, X.T @ y / sd**2, y @ y / sd**2
-
-    def at(log_sigma: float) -> tuple[float, FloatArray, FloatArray]:
-        v = np.exp(2.0 * log_sigma)
-        share = v / (sd**2 * (sd**2 + v * count))
-        A = P - (of_x.T * share) @ of_x + np.eye(D) / wide**2
-        b = q - of_x.T @ (share * of_y)
-        mean = np.linalg.solve(A, b)
-        value = 0.5 * (b @ mean - square + share @ of_y**2)
-        value -= 0.5 * (np.log1p(v * count / sd**2).sum() + np.linalg.slogdet(A)[1])
-        return value + log_sigma_terms(log_sigma, *SPREAD.table)[0], mean, np.linalg.inv(A)
-
-    rough = np.linspace(-6.0, 4.0, 201)
-    values = np.array([at(own)[0] for own in rough])
-    share = np.exp(values - values.max())
-    share /= share.sum()
-    middle = share @ rough
-    wide_of = np.sqrt(share @ (rough - middle) ** 2)
-    points = middle + max(wide_of, 0.01) * GRID
-    found = [at(own) for own in points]
-    weights = np.exp(np.array([own[0] for own in found]) - max(own[0] for own in found))
-    weights /= weights.sum()
-    means = np.column_stack([np.array([own[1] for own in found]), points])
-    mean = weights @ means
-    variance = weights @ np.column_stack([[np.diag(own[2]) for own in found], np.zeros(len(points))])
-    return mean, np.sqrt(variance + weights @ (means - mean) ** 2)
-
-
 def grouped(name: str, rows: pd.DataFrame, formula: str, sd: float) -> dict:
     """Return the figures of a random intercept."""
     family = bc.families.Gaussian(sd)
@@ -172,7 +131,8 @@ def grouped(name: str, rows: pd.DataFrame, formula: str, sd: float) -> dict:
         seconds = time.process_time() - start
         everything = bc.all_rows(rows, formula=formula, family=family, standardize=True, **QUIET)
     wide = WIDE * float(np.abs(everything.offset).max())
-    mean, spread = by_grid(everything.X, -everything.offset, everything.group[:, 0], sd, wide)
+    wide_prior = np.zeros(everything.n_features), np.full(everything.n_features, wide)
+    mean, spread = Exact.of(everything, wide_prior, SPREAD.sigma).moments(sd, given=True)
     kept = {"draws": 2000, "random_seed": 1, **QUIET}
     idata = bc.sample(core, prior=bc.priors.Normal(0.0, wide), group_prior=SPREAD, **kept)
     sigma = idata.posterior[f"sigma_{core.groups[0].name}"].values.ravel()

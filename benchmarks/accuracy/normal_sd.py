@@ -19,12 +19,16 @@ import pandas as pd
 import bayescore as bc
 from bayescore.priors.groups import autoscaled, log_sigma_terms
 from bayescore.types import FloatArray
-from benchmarks.accuracy.normal import PUBLISHED, SD
 from benchmarks.commands import command
-from benchmarks.problems import SHARED
+from benchmarks.problems import SHARED, uneven_columns
 from benchmarks.tables import publish
 
 QUIET = {"progressbar": False}
+PUBLISHED = {
+    "insteval": "rating ~ studage + lectage + service + C(dept)",
+    "ausprivauto0405": "VehValue ~ VehAge + VehBody + Gender + DrivAge",
+}
+SD = 3.0  # of the noise of made sets
 NODES = 45, 151  # of log sd and log sigma
 REACH = 7.0  # sds of the grids to each side
 TURNS = 8  # of grids that narrow
@@ -43,10 +47,7 @@ RATINGS = "rating ~ studage + lectage + service + (1 | d)"
 def made(n: int, d: int, n_groups: int = 0, sigma: float = 0.0) -> tuple[pd.DataFrame, str]:
     """Return rows, and their formula."""
     rng = np.random.default_rng([n, d, n_groups])
-    X = rng.standard_normal((n, d - 1))
-    X[:, 0] = np.exp(X[:, 0])
-    X[:, 1] = rng.standard_t(4, n)
-    X[:, 2] = rng.random(n) < (0.01 if n > 100 else 0.3)
+    X = uneven_columns(n, d - 1, 0.01 if n > 100 else 0.3, rng, log_sd=1.0)
     rows = pd.DataFrame(X, columns=[f"x{k}" for k in range(d - 1)])
     formula = f"y ~ {' + '.join(rows.columns)}"
     y = 7.0 + X @ np.linspace(1.0, -0.8, d - 1) + rng.normal(0.0, SD, n)
@@ -67,18 +68,21 @@ class Exact:
     n: int
 
     @classmethod
-    def of(cls, rows: bc.Coreset) -> "Exact":
-        """Return those of all rows."""
-        prior = autoscaled(rows)
-        mean, sd = np.array(prior.mu), np.array(prior.sigma)
-        X, r = rows.X, -rows.offset - rows.X @ mean
+    def of(
+        cls, rows: bc.Coreset, prior: tuple[FloatArray, FloatArray] | None = None, scale: float | None = None
+    ) -> "Exact":
+        """Return those of all rows, under the default priors or given ones."""
+        if prior is None:
+            default = autoscaled(rows)
+            prior = np.array(default.mu), np.array(default.sigma)
+        X, r = rows.X, -rows.offset - rows.X @ prior[0]
         codes, G = np.zeros(len(X), dtype=int), 0
         if rows.group is not None:
             codes, G = rows.group[:, 0], len(rows.groups[0])
         count, of_r = (np.bincount(codes, w, G)[:G].astype(float) for w in (None, r))
         of_x = np.stack([np.bincount(codes, column, G)[:G] for column in X.T], axis=1)
-        scale = 2.5 * float(np.std(rows.offset))
-        return cls((X.T @ X, X.T @ r, float(r @ r)), (count, of_x, of_r), (mean, sd), scale, len(X))
+        scale = 2.5 * float(np.std(rows.offset)) if scale is None else scale
+        return cls((X.T @ X, X.T @ r, float(r @ r)), (count, of_x, of_r), prior, scale, len(X))
 
     def at(self, log_sd: float, log_sigma: float) -> tuple[float, FloatArray, FloatArray]:
         """Return the log density of both, and means and variances of the coefficients given them."""

@@ -33,7 +33,7 @@ from bayescore.models.posterior import log_likelihoods
 from bayescore.numerics.moments import WeightedDraws, errors_between
 from benchmarks.calibration.sbc.ranks import calibration, rank
 from benchmarks.commands import command
-from benchmarks.problems import SHARED
+from benchmarks.problems import SHARED, uneven_columns
 from benchmarks.tables import publish
 
 POISSON, PRIOR, POINTS = bc.families.Poisson(), bc.priors.Normal(0, 4), 4000
@@ -68,10 +68,7 @@ def made(n: int, d: int, events: int, rare: float, size: float | None = None) ->
     `rare` is the share of ones in the third column. With a size counts are negative binomial.
     """
     rng = np.random.default_rng(d)
-    X = rng.standard_normal((n, d - 1))
-    X[:, 0] = np.exp(0.5 * X[:, 0])
-    X[:, 1] = rng.standard_t(4, n)
-    X[:, 2] = rng.random(n) < rare
+    X = uneven_columns(n, d - 1, rare, rng)
     exposure, offset = rng.gamma(2.0, 0.5, n), 0.5 * rng.standard_normal(n)
     rate = np.exp(0.3 * X @ np.linspace(1.0, -0.8, d - 1) + offset)
     rate *= events / (exposure @ rate)
