@@ -13,6 +13,7 @@ import bayescore as bc
 from bayescore.families.family import FAMILIES
 from bayescore.models.posterior import log_likelihoods
 from bayescore.numerics.moments import WeightedDraws, errors_between
+from benchmarks.accuracy.importance import antithetic
 from benchmarks.commands import command
 from benchmarks.groups import multilevel
 from benchmarks.tables import publish
@@ -42,10 +43,7 @@ def flat(family: str, trials: int, n: int) -> list[dict]:
     told = {"family": family, "intercept": True, "progressbar": False}
     data = bc.all_rows(X, y, **told)
     mode = bc.find_map(data, prior=PRIOR)
-    half = np.random.default_rng(1).standard_normal((POINTS // 2, D))
-    noise = np.vstack([half, -half])
-    draws = mode.beta + noise @ mode.factor.T
-    base = PRIOR.log_density(draws) + 0.5 * (noise**2).sum(axis=1)
+    draws, base = antithetic(mode, PRIOR, POINTS)
 
     def weighed(rows: bc.Coreset) -> WeightedDraws:
         return WeightedDraws(draws, log_likelihoods(draws, rows, FAMILIES[family]) + base)

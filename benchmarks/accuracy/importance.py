@@ -6,7 +6,7 @@ with the normal's own mean, sds and correlations exact: nearly normal posteriors
 known many times better than from as many draws. `share` is the part of the draws that count, 1 / (S sum w^2).
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,6 +32,28 @@ def correlations(covariance: np.ndarray) -> np.ndarray:
     """Return a covariance as correlations."""
     sd = np.sqrt(np.diagonal(covariance))
     return covariance / sd / sd[:, None]
+
+
+def weighed_t(
+    data: bc.Coreset, prior: Any, center: np.ndarray, root: np.ndarray, n: int, df: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return draws of a Student t, shape (n, D), and their log weights, up to a constant, for the posterior of `data`.
+
+    The t has `df` degrees of freedom and the scale root @ root.T.
+    """
+    rng = np.random.default_rng(1)
+    t = rng.standard_normal((n, len(center))) / np.sqrt(rng.chisquare(df, (n, 1)) / df)
+    x = center + t @ root.T
+    log_t = -0.5 * (df + len(center)) * np.log1p((t**2).sum(axis=1) / df)
+    return x, log_likelihoods(x, data, check_family(data.family)) + prior.log_density(x) - log_t
+
+
+def antithetic(mode: Mode, prior: Any, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return n points of a mode's normal approximation, in opposite pairs, and log p(prior) - log N of each."""
+    half = np.random.default_rng(1).standard_normal((n // 2, len(mode.beta)))
+    z = np.vstack([half, -half])
+    x = mode.beta + z @ mode.factor.T
+    return x, prior.log_density(x) + 0.5 * (z**2).sum(axis=1)
 
 
 def by_importance(data: bc.Coreset, full: Mode, family: str, prior: bc.priors.Normal) -> Known:

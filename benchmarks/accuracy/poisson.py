@@ -31,6 +31,7 @@ import pandas as pd
 import bayescore as bc
 from bayescore.models.posterior import log_likelihoods
 from bayescore.numerics.moments import WeightedDraws, errors_between
+from benchmarks.accuracy.importance import antithetic
 from benchmarks.calibration.sbc.ranks import calibration, rank
 from benchmarks.commands import command
 from benchmarks.problems import SHARED, uneven_columns
@@ -100,10 +101,7 @@ def flat(name: str, told: dict, trials: int) -> list[dict]:
         warnings.simplefilter("ignore")
         data = bc.all_rows(**told)
     mode, D = bc.find_map(data, prior=PRIOR), data.n_features
-    half = np.random.default_rng(1).standard_normal((POINTS // 2, D))
-    noise = np.vstack([half, -half])
-    draws = mode.beta + noise @ mode.factor.T
-    base = PRIOR.log_density(draws) + 0.5 * (noise**2).sum(axis=1)
+    draws, base = antithetic(mode, PRIOR, POINTS)
     log_full = log_likelihoods(draws, data, family)
     full = WeightedDraws(draws, log_full + base)
 

@@ -37,13 +37,13 @@ from threadpoolctl import threadpool_limits
 import bayescore as bc
 from bayescore.families.family import check_family
 from bayescore.fitting.prior import design_prior
-from bayescore.models.posterior import log_likelihoods
 from bayescore.numerics.chains import ess
 from bayescore.numerics.psis import psislw
 from bayescore.priors.groups import DEFAULT_SCALE, prior_for
 from bayescore.validation import DataError
 from benchmarks.accuracy.fit_sets import errors
 from benchmarks.accuracy.full_posteriors import FOLDER
+from benchmarks.accuracy.importance import weighed_t
 from benchmarks.certificates.certificate_references import figures as moments
 from benchmarks.certificates.certificate_references import standard_errors
 from benchmarks.certificates.forgeries import FLAT, GROUPED, forged, values_of
@@ -100,7 +100,7 @@ def _column(kind: str, n: int, rng: np.random.Generator) -> np.ndarray:
     return np.asarray(draw[kind](n) if kind in draw else np.exp(rng.standard_normal(n)))
 
 
-def _intercept(eta: np.ndarray, share: float, family: Any) -> float:
+def intercept(eta: np.ndarray, share: float, family: Any) -> float:
     """Return what makes the mean response a given one, by bisection."""
     low, high = -40.0, 40.0
     for _ in range(60):
@@ -135,7 +135,7 @@ def problem(number: int) -> Problem:
     if kind != "normal":
         if kind in ("poisson", "negative_binomial"):
             eta = np.minimum(eta, 4.0)
-        eta += _intercept(eta, _log_uniform(rng, 0.01, 0.5), family)
+        eta += intercept(eta, _log_uniform(rng, 0.01, 0.5), family)
     rows["y"] = family.draw(eta, rng)
     given = {"default": None, "Laplace": bc.priors.Laplace(0.0, 0.5), "StudentT": bc.priors.StudentT(4.0)}[prior]
     return Problem(number, name, terms, None if terms or kind == "normal" else given, rows)
@@ -160,11 +160,7 @@ def truth(full: bc.Coreset, family: str, prior: Any) -> Truth:
     """Return means and sds of the posterior of all rows, their standard errors, and where they come from."""
     if not full.groups:
         mode, own = bc.find_map(full, family, prior), prior_for(prior, full, check_family(family))
-        rng = np.random.default_rng(1)
-        t = rng.standard_normal((PROPOSALS, full.n_features)) / np.sqrt(rng.chisquare(5, PROPOSALS) / 5)[:, None]
-        beta = mode.beta + t @ mode.factor.T
-        log_t = -0.5 * (5 + full.n_features) * np.log1p((t**2).sum(axis=1) / 5)
-        log_w = log_likelihoods(beta, full, check_family(family)) + own.log_density(beta) - log_t
+        beta, log_w = weighed_t(full, own, mode.beta, mode.factor, PROPOSALS, 5)
         w = np.exp(log_w - special.logsumexp(log_w))
         if 1.0 / (w @ w) > LEAST_ESS and psislw(log_w)[1] < 0.5:
             found = moments(beta, w)

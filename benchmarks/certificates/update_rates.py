@@ -8,10 +8,10 @@ and slopes of 0.2. New rows are of the same kind (a quarter of the updates), or 
 direction, by as much as moves the posterior of all rows by about 1 to 6 sds, log-uniform, each slope by 1.5 at most.
 `moved` is by how many sds of the earlier rows' posterior the mean has moved.
 
-The truth without groups is that of all rows by importance weights of a t of 6 degrees of freedom about their mode, in
-formulas of this file. With groups, and where fewer than a quarter of the draws count, it is a `fit` of all rows under
-the same prior that can be used. A word is *false* if it is "certified" or "corrected" and a mean is off by more than
-0.25 sd. `worst` are the largest errors of means, in sds, and of sds, relative, of updates that have one of these words.
+The truth without groups is that of all rows by importance weights of a t of 6 degrees of freedom about their mode.
+With groups, and where fewer than a quarter of the draws count, it is a `fit` of all rows under the same prior that can
+be used. A word is *false* if it is "certified" or "corrected" and a mean is off by more than 0.25 sd. `worst` are the
+largest errors of means, in sds, and of sds, relative, of updates that have one of these words.
 
 ``--trials 300`` are the updates. The table says how many were made.
 """
@@ -22,43 +22,19 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import special
 from threadpoolctl import threadpool_limits
 
 import bayescore as bc
+from bayescore.families.family import check_family
 from bayescore.fitting.parts import parameters
+from benchmarks.accuracy.importance import weighed_t
+from benchmarks.certificates.certificate_rates import intercept
 from benchmarks.commands import command
 from benchmarks.tables import publish
 
 UPDATES, OFF, SCALE, DRAWS = 300, 0.25, 2.5, 2000
 FAMILIES = ("logistic", "probit", "cloglog", "poisson", "negative_binomial(2)")
-SIZE = 2.0  # of the negative binomial
 MOVES = (0.0, 1.0, 2.0, 4.0, np.inf)  # bounds of the classes of `moved`
-
-
-def log_likelihood(family: str, eta: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return the log-likelihoods of responses y, shape (n, 1), up to constants."""
-    if family == "logistic":
-        return -np.logaddexp(0.0, np.where(y > 0, -eta, eta))
-    if family == "probit":
-        return special.log_ndtr(np.where(y > 0, eta, -eta))
-    rate = np.exp(eta)
-    if family == "cloglog":
-        return np.where(y > 0, np.log(-np.expm1(-np.maximum(rate, 1e-300))), -rate)
-    if family == "poisson":
-        return y * eta - rate
-    return y * eta - (y + SIZE) * np.log(SIZE + rate)
-
-
-def responses(rng: np.random.Generator, family: str, eta: np.ndarray) -> np.ndarray:
-    """Return responses of rows whose predictors are eta."""
-    rate = np.exp(np.minimum(eta, 10.0))
-    if family == "poisson":
-        return rng.poisson(rate)
-    if family.startswith("negative"):
-        return rng.poisson(rate * rng.gamma(SIZE, 1.0 / SIZE, len(eta)))
-    p = {"logistic": special.expit, "probit": special.ndtr, "cloglog": lambda at: -np.expm1(-np.exp(at))}[family](eta)
-    return (rng.random(len(eta)) < p).astype(int)
 
 
 def rows_of(rng: np.random.Generator, n: int, share: float, n_groups: int) -> pd.DataFrame:
@@ -71,20 +47,6 @@ def rows_of(rng: np.random.Generator, n: int, share: float, n_groups: int) -> pd
     return rows
 
 
-def intercept(family: str, eta: np.ndarray, events: float) -> float:
-    """Return the intercept at which rows expect so many events."""
-    low, high = -20.0, 5.0
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        if family in ("poisson", "negative_binomial(2)"):
-            expected = np.exp(middle + eta).sum()
-        else:
-            links = {"logistic": special.expit, "probit": special.ndtr, "cloglog": lambda at: -np.expm1(-np.exp(at))}
-            expected = links[family](middle + eta).sum()
-        low, high = (middle, high) if expected < events else (low, middle)
-    return low
-
-
 def truth(
     family: str, rows: pd.DataFrame, first: pd.DataFrame, names: list[str]
 ) -> tuple[np.ndarray, np.ndarray] | None:
@@ -92,14 +54,9 @@ def truth(
     m, s = first[names].mean().to_numpy(), first[names].std(ddof=0).to_numpy()
     X = np.column_stack([np.ones(len(rows)), (rows[names].to_numpy() - m) / s])
     y = rows["y"].to_numpy()
-    at = bc.find_map(bc.all_rows(X, y, family=family, progressbar=False), prior=bc.priors.Normal(0.0, SCALE))
-    rng, df, L = np.random.default_rng(1), 6, np.linalg.cholesky(1.3 * at.covariance)
-    z = rng.normal(size=(DRAWS, len(L))) / np.sqrt(rng.chisquare(df, size=(DRAWS, 1)) / df)
-    beta = at.beta + z @ L.T
-    log_p = -0.5 * (beta**2).sum(axis=1) / SCALE**2
-    for cut in np.array_split(np.arange(len(X)), len(X) // 2000 + 1):
-        log_p += log_likelihood(family, X[cut] @ beta.T, y[cut, None].astype(float)).sum(axis=0)
-    log_w = log_p + (df + len(L)) / 2 * np.log1p((z**2).sum(axis=1) / df)
+    full, prior = bc.all_rows(X, y, family=family, progressbar=False), bc.priors.Normal(0.0, SCALE)
+    at = bc.find_map(full, prior=prior)
+    beta, log_w = weighed_t(full, prior, at.beta, np.linalg.cholesky(1.3 * at.covariance), DRAWS, 6)
     w = np.exp(log_w - log_w.max())
     w /= w.sum()
     if 1.0 / (w**2).sum() < DRAWS / 4:
@@ -137,11 +94,11 @@ def update(i: int) -> dict[str, Any]:
     names = [name for name in first.columns if name != "g"]
     eta = 0.2 * first[names].to_numpy().sum(axis=1)
     eta += effects[first["g"]] if grouped else 0.0
-    a = intercept(family, eta, events)
-    first["y"] = responses(rng, family, a + eta)
+    own = check_family(family)
+    a = intercept(eta, events / n[0], own)
+    first["y"] = own.draw(a + eta, rng)
     formula = f"y ~ {' + '.join(names)}{' + (1 | g)' * grouped}"
-    labels = family in ("logistic", "probit", "cloglog")
-    if labels and first["y"].nunique() < 2:
+    if own.response == "labels" and first["y"].nunique() < 2:
         first.loc[0, "y"] = 1
     fit = bc.fit(formula, first, family=family, random_state=i, progressbar=False)
     before = fit.summary()
@@ -149,12 +106,12 @@ def update(i: int) -> dict[str, Any]:
     direction /= np.linalg.norm(direction)
     step = sds * (1.0 + n[0] / n[1]) * before["sd"].to_numpy()[1 : 1 + len(names)] * direction
     eta = later[names].to_numpy() @ (0.2 + np.clip(step, -1.5, 1.5)) + (effects[later["g"]] if grouped else 0.0)
-    later["y"] = responses(rng, family, a + eta)
+    later["y"] = own.draw(a + eta, rng)
     more = fit.update(later, progressbar=False)
     every = pd.concat([first, later], ignore_index=True)
     weighed = None if grouped else truth(family, every, first, names)
     mean, sd = weighed or truth_by_fit(formula, family, every, first, names)
-    own, at = more.summary(), before.iloc[: len(names) + 1]
+    found, at = more.summary(), before.iloc[: len(names) + 1]
     draws = fit._posterior()
     scaled = parameters(draws)[1].reshape(-1, len(before))[:, : len(at)]
     move = mean[: len(at)] - at["mean"].to_numpy()
@@ -172,8 +129,8 @@ def update(i: int) -> dict[str, Any]:
         "before": fit.level,
         "level": more.level,
         "stated": more.certificate.mean_bound,
-        "mean": float(np.abs((own["mean"].to_numpy() - mean) / sd).max()),
-        "sd": float(np.abs(own["sd"].to_numpy() / sd - 1.0).max()),
+        "mean": float(np.abs((found["mean"].to_numpy() - mean) / sd).max()),
+        "sd": float(np.abs(found["sd"].to_numpy() / sd - 1.0).max()),
     }
 
 
