@@ -35,7 +35,7 @@ from bayescore.compiled import available_cores
 from bayescore.numerics.chains import ess
 from benchmarks.commands import command
 from benchmarks.measure import r_has
-from benchmarks.rivals.gradients import CALLS, jax_numpy, timed_gradient
+from benchmarks.rivals.gradients import CALLS, gradients, jax_numpy, nuts_draws, timed_gradient, total
 from benchmarks.tables import publish
 
 ROWS, GROUPS, P = 1_000_000, 1000, 10
@@ -117,17 +117,8 @@ def graph(rows: bc.Coreset) -> Any:
 
 def pymc_run(model: Any, draws: int, tune: int, chains: int, **nuts: Any) -> tuple[Any, float, int]:
     """Return draws, the seconds in trees over all chains, and their gradients."""
-    import pymc as pm
-
-    with model:
-        step = pm.NUTS(**nuts)
-        idata = pm.sample(
-            draws, tune=tune, chains=chains, cores=min(chains, available_cores()), step=step, random_seed=0,
-            progressbar=False, discard_tuned_samples=False, compute_convergence_checks=False,
-        )  # fmt: skip
-    stats = idata.warmup_sample_stats, idata.sample_stats
-    clock = float(sum(own["perf_counter_diff"].sum() for own in stats))
-    return idata, clock, int(sum(own["n_steps"].sum() for own in stats))
+    idata = nuts_draws(model, draws, tune, chains, **nuts)
+    return idata, total(idata, "perf_counter_diff"), gradients(idata)
 
 
 def nutpie_run(model: Any, draws: int, tune: int, chains: int, **settings: Any) -> tuple[Any, float, int]:
@@ -140,7 +131,7 @@ def nutpie_run(model: Any, draws: int, tune: int, chains: int, **settings: Any) 
     begin = time.perf_counter()
     idata = nutpie.sample(compiled, draws=draws, tune=tune, **told)
     clock = cores * (time.perf_counter() - begin)
-    return idata, clock, int(sum(own["n_steps"].sum() for own in (idata.warmup_sample_stats, idata.sample_stats)))
+    return idata, clock, gradients(idata)
 
 
 def scaled(gradient: float, timed: int, idata: Any, counted: int) -> dict:

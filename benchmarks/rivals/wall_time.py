@@ -30,6 +30,7 @@ from bayescore.models.laplace import Mode
 from bayescore.numerics.chains import mcse_mean
 from benchmarks.commands import command
 from benchmarks.measure import printed_json
+from benchmarks.rivals.gradients import gradients, nuts_draws, total
 from benchmarks.tables import publish
 
 N, D_RAW, CHAINS, DRAWS, TUNE = 1_000_000, 10, 4, 1000, 1000
@@ -78,33 +79,16 @@ def true_means(full: bc.Coreset, mode: Mode) -> np.ndarray:
     return mode.beta + 0.5 * mode.covariance @ (Z.T @ (third * ((Z @ mode.factor) ** 2).sum(axis=1)))
 
 
-def gradients(idata: Any) -> int:
-    """Return the leapfrog steps of all chains, warm-up included."""
-    return int(sum(group["n_steps"].sum() for group in (idata.warmup_sample_stats, idata.sample_stats)))
-
-
 def pymc_gradient_seconds(full: bc.Coreset, mode: Mode) -> tuple[float, int]:
     """Return the seconds of one gradient of the full data, a chain on each core, and how many were timed."""
     import pymc as pm
 
-    cores = min(CHAINS, available_cores())
-    with pm.Model():
+    with pm.Model() as model:
         beta = pm.Normal("beta", 0.0, 4.0, shape=len(mode.beta))
         pm.Bernoulli("y", logit_p=pm.math.dot(full.X, beta), observed=(full.y > 0).astype(np.int8))
-        idata = pm.sample(
-            draws=15,
-            tune=15,
-            chains=cores,
-            cores=cores,
-            step=pm.NUTS(scaling=mode.covariance, is_cov=True),
-            initvals=[{"beta": mode.beta}] * cores,
-            random_seed=0,
-            progressbar=False,
-            discard_tuned_samples=False,
-            compute_convergence_checks=False,
-        )
-    clocks = sum(g["perf_counter_diff"].sum() for g in (idata.warmup_sample_stats, idata.sample_stats))
-    return float(clocks) / gradients(idata), gradients(idata)
+    chains, start = min(CHAINS, available_cores()), {"beta": mode.beta}
+    idata = nuts_draws(model, 15, 15, chains, start, scaling=mode.covariance, is_cov=True)
+    return total(idata, "perf_counter_diff") / gradients(idata), gradients(idata)
 
 
 def hmcecs(full: bc.Coreset, mode: Mode, each: int = ECS_ROWS, seed: int = 0) -> tuple[np.ndarray, float]:

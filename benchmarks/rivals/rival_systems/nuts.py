@@ -14,7 +14,7 @@ import numpy as np
 
 import bayescore as bc
 from bayescore.numerics.chains import ess_mean, mcse_sd
-from benchmarks.rivals.gradients import CALLS, jax_numpy, timed_gradient
+from benchmarks.rivals.gradients import CALLS, gradients, jax_numpy, timed_gradient, total
 from benchmarks.rivals.rival_systems.coresets import built
 from benchmarks.rivals.rival_systems.found import PRIOR, Found, Rows, of_draws
 from benchmarks.rivals.rival_systems.normals import graph, labels
@@ -32,11 +32,6 @@ def scaled(gradient: float, timed: int, draws: np.ndarray, counted: int, beside:
         ess=np.array([ess_mean(draws), 0.5 * (draws.std(axis=(0, 1), ddof=1) / mcse_sd(draws)) ** 2]),
         cpu=beside + gradient * counted,
     )
-
-
-def gradients(idata: Any) -> int:
-    """Return those of all chains, warm-up included."""
-    return int(sum(own["n_steps"].sum() for own in (idata.warmup_sample_stats, idata.sample_stats)))
 
 
 def by_pymc(model: Any, draws: int, chains: int, seed: int, **nuts: Any) -> Any:
@@ -64,7 +59,7 @@ def pymc(rows: Rows) -> Callable[[], Found]:
         begin = time.process_time()
         idata = by_pymc(graph(rows.X, labels(rows)), FEW, 1, rows.seed, max_treedepth=DEPTH)
         whole, timed = time.process_time() - begin, gradients(idata)
-        clock = sum(float(own["process_time_diff"].sum()) for own in (idata.warmup_sample_stats, idata.sample_stats))
+        clock = total(idata, "process_time_diff")
         return scaled(clock / timed, timed, draws, whole_run, whole - clock)
 
     return run
