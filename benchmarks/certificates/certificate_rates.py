@@ -44,8 +44,6 @@ from bayescore.validation import DataError
 from benchmarks.accuracy.fit_sets import errors
 from benchmarks.accuracy.full_posteriors import FOLDER
 from benchmarks.accuracy.importance import weighed_t
-from benchmarks.certificates.certificate_references import figures as moments
-from benchmarks.certificates.certificate_references import standard_errors
 from benchmarks.certificates.forgeries import FLAT, GROUPED, forged, values_of
 from benchmarks.commands import command
 from benchmarks.tables import publish
@@ -156,6 +154,14 @@ def figures(idata: Any) -> np.ndarray:
 Truth = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, str]  # means, sds, the error of both, and whence
 
 
+def weighed_moments(draws: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return means and sds of draws, shape (S, D), of weights that sum to 1, and the errors of both: delta method."""
+    mean = w @ draws
+    sd = np.sqrt(w @ (draws - mean) ** 2)
+    z = (draws - mean) / sd
+    return mean, sd, sd * np.sqrt(w**2 @ z**2), 0.5 * sd * np.sqrt(w**2 @ (z**2 - 1.0) ** 2)
+
+
 def truth(full: bc.Coreset, family: str, prior: Any) -> Truth:
     """Return means and sds of the posterior of all rows, their standard errors, and where they come from."""
     if not full.groups:
@@ -163,9 +169,7 @@ def truth(full: bc.Coreset, family: str, prior: Any) -> Truth:
         beta, log_w = weighed_t(full, own, mode.beta, mode.factor, PROPOSALS, 5)
         w = np.exp(log_w - special.logsumexp(log_w))
         if 1.0 / (w @ w) > LEAST_ESS and psislw(log_w)[1] < 0.5:
-            found = moments(beta, w)
-            error = standard_errors(beta, w, found)
-            return found.location, found.scale, error.location, error.scale, "importance"
+            return *weighed_moments(beta, w), "importance"
     idata = bc.sample(full, family, prior, draws=2000, ess=4000, cores=1, random_seed=1, **QUIET)
     draws = figures(idata)
     return draws.mean(axis=(0, 1)), draws.std(axis=(0, 1)), *errors(draws), "draws"
