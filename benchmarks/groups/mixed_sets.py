@@ -97,16 +97,7 @@ def made(family: str, own: Terms, seed: int) -> pd.DataFrame:
         second = own.levels[1] if crossed else own.levels[0] * own.levels[1]
         code = codes[1] if crossed else last
         eta += own.sds[-1] * rng.normal(size=second)[code]
-    mean = check_family("normal(1)" if family == "normal" else family).mean(eta)
-    if family == "normal":
-        y = eta + rng.normal(size=n)
-    elif family == "poisson":
-        y = rng.poisson(mean)
-    elif family.startswith("negative_binomial"):
-        size = float(family[family.index("(") + 1 : -1])
-        y = rng.poisson(mean * rng.gamma(size, 1.0 / size, n))
-    else:
-        y = (rng.random(n) < mean).astype(int)
+    y = check_family("normal(1)" if family == "normal" else family).draw(eta, rng)
     frame = pd.DataFrame({"y": y, "x": MEAN_OF_X + 5.0 * white, "z": z})
     names = np.array(list("pqr"))
     frame["f"] = names[level]
