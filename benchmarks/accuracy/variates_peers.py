@@ -19,13 +19,14 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
 from bayescore.clustering import SQUARED_EUCLIDEAN, UniformDraw, d_means, k_variates
 from bayescore.clustering.divergences import Nearest
 from bayescore.papers import guarantee
 from benchmarks.commands import command
 from benchmarks.problems import SHARED
-from benchmarks.tables import RESULTS, publish
+from benchmarks.tables import publish, publish_picture
 
 N_SYNTHETIC, N_PEERS = 20_000, 40
 LOOKS = (("o", "-"), ("s", "--"), ("^", ":"), ("D", "-."), ("v", (0, (6, 1.5))))  # of five k, readable in grey
@@ -130,20 +131,14 @@ def main(
                     }
                 )
     publish("variates_peers", rows)
-    plot(pd.DataFrame(rows))
+    publish_picture("variates_peers", draw(pd.DataFrame(rows)), dpi=120)
 
 
-def plot(table: pd.DataFrame) -> None:
-    """Draw the relative increases against p, one line for each k."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
+def draw(table: pd.DataFrame) -> Figure:
+    """Return a picture of the relative increases against p, one line for each k."""
     names = list(table["data"].unique())
-    figure, grid = plt.subplots(
-        2, len(names), figsize=(3.6 * len(names), 6), sharex=True, squeeze=False, layout="constrained"
-    )
+    figure = Figure(figsize=(3.6 * len(names), 6), layout="constrained")
+    grid = figure.subplots(2, len(names), sharex=True, squeeze=False)
     for column, name in enumerate(names):
         for axes, other, error in zip(grid[:, column], ("k-means++", "k-means||"), ("se", "se "), strict=True):
             for (marker, line), (k, part) in zip(LOOKS, table[table["data"] == name].groupby("k"), strict=False):
@@ -159,5 +154,4 @@ def plot(table: pd.DataFrame) -> None:
     grid[0, 0].legend(frameon=False, fontsize=9)
     figure.suptitle("relative increase of the cost of d-means++")
     figure.supxlabel("p: share of rows that moved to another peer")
-    figure.savefig(RESULTS / "variates_peers.png", dpi=120, metadata={"Software": None})
-    plt.close(figure)
+    return figure

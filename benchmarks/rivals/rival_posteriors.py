@@ -49,7 +49,7 @@ from benchmarks.rivals.rival_systems import SYSTEMS
 from benchmarks.rivals.rival_systems.picture import draw
 from benchmarks.rivals.rival_systems.process import within
 from benchmarks.rivals.rival_systems.truth import DATA, PUBLISHED, QUICK, Truth, errors_of, rows_of, truth_of
-from benchmarks.tables import RESULTS, known_rows, publish
+from benchmarks.tables import known_rows, publish, publish_picture
 
 NAME = "rival_posteriors"
 CAP, QUICK_CAP = 60.0, 20.0
@@ -135,4 +135,4 @@ def main(
         limit = cap or (QUICK_CAP if quick else CAPS.get(name, CAP))
         rows = marked(others(name, systems) + study(name, systems, limit, quick))
         publish(NAME, rows)
-        draw(pd.DataFrame(rows)).savefig(RESULTS / f"{NAME}.png", dpi=150, metadata={"Software": None})
+        publish_picture(NAME, draw(pd.DataFrame(rows)))

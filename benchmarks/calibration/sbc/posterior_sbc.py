@@ -17,7 +17,7 @@ from benchmarks.accuracy.reference_posteriors.make import LINKS, PRIOR, referenc
 from benchmarks.calibration.sbc.picture import Panel, draw, row_of
 from benchmarks.calibration.sbc.way import Replication, replicate
 from benchmarks.commands import command
-from benchmarks.tables import RESULTS, publish
+from benchmarks.tables import publish, publish_picture
 
 SETS = ("chemreact", "wells")
 ROWS = 20  # a column
@@ -55,4 +55,4 @@ def main(trials: int = 60, *, quick: bool = False) -> None:
             rows += row_of(panel, sizes)
     if panels:
         publish("posterior_sbc", rows)
-        draw(panels).savefig(RESULTS / "posterior_sbc.png", dpi=150, metadata={"Software": None})
+        publish_picture("posterior_sbc", draw(panels))

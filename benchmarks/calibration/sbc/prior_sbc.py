@@ -22,7 +22,7 @@ from bayescore.families.family import check_family
 from benchmarks.calibration.sbc.picture import Panel, draw, row_of
 from benchmarks.calibration.sbc.way import Replication, replicate
 from benchmarks.commands import command
-from benchmarks.tables import RESULTS, publish
+from benchmarks.tables import publish, publish_picture
 
 N, D, SIZE, FEWEST = 2000, 4, 40, 20
 PRIORS = {"N(0, 1)": bc.priors.Normal(0.0, 1.0), "Student-t(3)": bc.priors.StudentT(3.0, 0.0, 1.0)}
@@ -59,4 +59,4 @@ def main(trials: int = 500, *, quick: bool = False) -> None:
                 Panel({"family": family, "prior": prior}, replications(family, prior, 30 if quick else trials))
             )
     publish("prior_sbc", [row for panel in panels for row in row_of(panel, {"N": N, "D": D, "M": SIZE})])
-    draw(panels).savefig(RESULTS / "prior_sbc.png", dpi=150, metadata={"Software": None})
+    publish_picture("prior_sbc", draw(panels))

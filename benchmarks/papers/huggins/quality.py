@@ -25,7 +25,7 @@ from bayescore.diagnostics import mmd
 from benchmarks.commands import command
 from benchmarks.papers.huggins.problems import PRIOR, PROBLEMS, READINGS, Problem, readable, split
 from benchmarks.papers.huggins.quality_picture import draw
-from benchmarks.tables import RESULTS, known_rows, publish
+from benchmarks.tables import known_rows, publish, publish_picture
 
 SIZES = (156, 312, 625, 1250, 2500, 5000, 10_000)  # README of the published code
 METHODS: dict[str, dict[str, Any]] = {
@@ -168,4 +168,4 @@ def main(*, quick: bool = False, trials: int | None = None, only: list[str] | No
         rows.sort(key=lambda row: [*PROBLEMS, *READINGS].index(row["data"]))
         publish("huggins_quality", rows)
     publish("huggins_quality_verdicts", verdicts(pd.DataFrame(rows)))
-    draw(pd.DataFrame(rows)).savefig(RESULTS / "huggins_quality.png", dpi=150, metadata={"Software": None})
+    publish_picture("huggins_quality", draw(pd.DataFrame(rows)))

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 import bayescore as bc
 from benchmarks.commands import command
 from benchmarks.papers.huggins.problems import readable, split
-from benchmarks.tables import RESULTS, publish
+from benchmarks.tables import publish, publish_picture
 
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
 RADII = (1.0, 2.0, 3.0, 4.0)
@@ -85,4 +85,4 @@ def main(*, quick: bool = False, trials: int | None = None) -> None:
     for name, problem in readable().items():
         rows += study(name, split(problem, quick=quick)[0], trials or (2 if quick else 5))
     publish("huggins_sensitivities", rows)
-    draw(pd.DataFrame(rows)).savefig(RESULTS / "huggins_sensitivities.png", dpi=150, metadata={"Software": None})
+    publish_picture("huggins_sensitivities", draw(pd.DataFrame(rows)))

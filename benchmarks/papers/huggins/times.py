@@ -20,7 +20,7 @@ import bayescore as bc
 from benchmarks.commands import command
 from benchmarks.papers.huggins.problems import PRIOR, readable, split
 from benchmarks.papers.huggins.quality import SIZES
-from benchmarks.tables import RESULTS, publish
+from benchmarks.tables import publish, publish_picture
 
 ITERATIONS = 10_000
 STYLES = (("o", "-"), ("s", "--"), ("^", ":"), ("D", "-."), ("v", "-"), ("<", "--"), (">", ":"))
@@ -110,4 +110,4 @@ def main(*, quick: bool = False) -> None:
         full = split(problem, quick=quick)[0]
         rows += study(name, full, ITERATIONS // 10 if quick else ITERATIONS, 1250 if quick else problem.largest)
     publish("huggins_times", rows)
-    draw(pd.DataFrame(rows)).savefig(RESULTS / "huggins_times.png", dpi=150, metadata={"Software": None})
+    publish_picture("huggins_times", draw(pd.DataFrame(rows)))

@@ -21,7 +21,7 @@ from bayescore.papers import guarantee
 from benchmarks.accuracy.variates_peers import N_SYNTHETIC, against, hyperrectangles, mixed, voronoi
 from benchmarks.commands import command
 from benchmarks.problems import SHARED
-from benchmarks.tables import RESULTS, publish
+from benchmarks.tables import RESULTS, publish, publish_picture
 from benchmarks.write_results import rows_of
 
 READINGS = {
@@ -180,4 +180,4 @@ def main(*, quick: bool = False) -> None:
     else:
         print("not drawn: results/variates_peers.csv is absent; run variates_peers first")
     for name, draw in pictures.items():
-        draw().savefig(RESULTS / f"{name}.png", dpi=130, metadata={"Software": None})
+        publish_picture(name, draw(), dpi=130)

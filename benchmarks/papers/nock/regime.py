@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 
 from bayescore.papers.nock_private import calibrated_noise, spread
 from benchmarks.commands import command
-from benchmarks.tables import RESULTS, publish
+from benchmarks.tables import publish, publish_picture
 
 EDGES = (1.0, 20.0)
 DIMENSIONS, CENTERS, EPSILONS = (2, 10, 50), (2, 4, 8), (0.1, 1.0, 10.0)
@@ -112,4 +112,4 @@ def main(*, quick: bool = False) -> None:
     frame = pd.DataFrame(table(SIZES[:3] if quick else SIZES, 2 if quick else REPETITIONS))
     publish("nock_regime", frame.to_dict("records"))
     publish("nock_regime_slopes", slopes(frame))
-    draw(frame).savefig(RESULTS / "nock_regime.png", dpi=130, metadata={"Software": None})
+    publish_picture("nock_regime", draw(frame), dpi=130)

@@ -19,7 +19,7 @@ from bayescore.coresets.separation import separability
 from bayescore.papers import separable_circle
 from bayescore.types import WeightedData, stack
 from benchmarks.commands import command
-from benchmarks.tables import RESULTS, publish
+from benchmarks.tables import publish, publish_picture
 
 SHOWN = 12  # places in the picture
 PLACES, SEEDS = 64, 3
@@ -119,4 +119,4 @@ def main(*, quick: bool = False) -> None:
             }
         )
     publish("peters_circle", rows)
-    draw().savefig(RESULTS / "peters_circle.png", dpi=150, metadata={"Software": None})
+    publish_picture("peters_circle", draw())

@@ -22,7 +22,7 @@ from bayescore.families.family import check_family
 from bayescore.types import WeightedData
 from benchmarks.commands import command
 from benchmarks.problems import load, readable
-from benchmarks.tables import RESULTS, known_rows, publish
+from benchmarks.tables import known_rows, publish, publish_picture
 from benchmarks.write_results import NAMES
 
 COVTYPE, KDD, WEB = "covtype_ramp16pct", "kddcup99_10pct categories", "w8a_train"
@@ -131,4 +131,4 @@ def main(trials: int = TRIALS, only: Sequence[str] = tuple(SIZES), *, quick: boo
     rows.sort(key=lambda row: list(SIZES).index(row["data"]))
     if rows:
         publish("peters_loss", rows)
-        draw(pd.DataFrame(rows)).savefig(RESULTS / "peters_loss.png", dpi=150, metadata={"Software": None})
+        publish_picture("peters_loss", draw(pd.DataFrame(rows)))

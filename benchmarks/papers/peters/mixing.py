@@ -17,7 +17,7 @@ import bayescore as bc
 from bayescore.datasets import probit
 from bayescore.numerics.chains import ess_mean
 from benchmarks.commands import command
-from benchmarks.tables import RESULTS, publish
+from benchmarks.tables import publish, publish_picture
 
 SLOPES = np.array([0.5, -0.5, 0.25, 0.25])
 SHARES = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002)
@@ -101,4 +101,4 @@ def main(*, quick: bool = False) -> None:
                 )
     table = sorted(rows, key=lambda row: list(LOOKS).index(str(row["sampler"])))
     publish("peters_mixing", table)
-    draw(pd.DataFrame(table)).savefig(RESULTS / "peters_mixing.png", dpi=150, metadata={"Software": None})
+    publish_picture("peters_mixing", draw(pd.DataFrame(table)))
