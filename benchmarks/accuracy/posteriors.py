@@ -121,15 +121,22 @@ def study(name: str, family: str) -> tuple[dict[str, Any], Rows]:
     return made, rows
 
 
+def over_seeds(found: pd.DataFrame) -> dict[str, float]:
+    """Return median and worst of each error, and the median of its noise."""
+    row = {}
+    for error in ERRORS:
+        row |= {f"{error}, median": found[error].median(), f"{error}, worst": found[error].max()}
+        if f"{error} noise" in found:
+            row[f"{error}, noise"] = found[f"{error} noise"].median()
+    return row
+
+
 def by_size(frame: pd.DataFrame) -> Rows:
     """Return median and worst errors over seeds."""
     rows = []
     for key, group in frame.groupby(["data", "family", "method", "rows / D"], sort=False):
         row = dict(zip(("data", "family", "method", "rows / D"), key, strict=True)) | {"seeds": len(group)}
-        for error in ERRORS:
-            row |= {f"{error}, median": group[error].median(), f"{error}, worst": group[error].max()}
-            if f"{error} noise" in group:
-                row[f"{error}, noise"] = group[f"{error} noise"].median()
+        row |= over_seeds(group)
         certified = group["level"] == "certified"
         rows.append({**row, "certified": int(certified.sum()), "predicted mean, median": group["predicted"].median()})
     return rows

@@ -14,7 +14,7 @@ import pandas as pd
 
 import bayescore as bc
 from benchmarks.accuracy.full_posteriors import Density, as_idata, digest, hmc, kept, reference
-from benchmarks.accuracy.posteriors import ERRORS, errors_of, laplace_draws
+from benchmarks.accuracy.posteriors import ERRORS, errors_of, laplace_draws, over_seeds
 from benchmarks.commands import command
 from benchmarks.problems import load, readable
 from benchmarks.tables import publish
@@ -95,11 +95,7 @@ def study(name: str) -> list[dict[str, Any]]:
             truth = kept(f"{name}-{LINK}", key, lambda scales=scales: hierarchical(data, scales, 100))
             draws = {seed: hierarchical(core, scales, i) for i, (seed, core) in enumerate(cores.items())}
             laplace = {}
-        errors = pd.DataFrame.from_dict(errors_of(draws, truth), orient="index")
-        for error in ERRORS:
-            row |= {f"{error}, median": errors[error].median(), f"{error}, worst": errors[error].max()}
-            if f"{error} noise" in errors:
-                row[f"{error}, noise"] = errors[f"{error} noise"].median()
+        row |= over_seeds(pd.DataFrame.from_dict(errors_of(draws, truth), orient="index"))
         rows.append(row | {f"Laplace {error}": laplace[error] for error in ERRORS if laplace})
     return rows
 
