@@ -25,7 +25,7 @@ from bayescore.types import FloatArray
 
 _TOO_HEAVY = (
     "a row of weight w counts as w rows, and of more the posterior is lost in rounding; divide the weights so that "
-    "they sum to the number of rows that there are"
+    "they sum to the number of rows that there are; numbers of family='gamma' are weights, too: give a larger unit"
 )
 
 Places = int | NDArray[np.int64]  # of rows: of the first, or of each

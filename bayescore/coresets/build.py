@@ -26,6 +26,7 @@ from bayescore.data.formula_learning import warn_of_absent_levels
 from bayescore.data.groups import check_groupings
 from bayescore.data.open import DesignedIntake, open_designed, open_in
 from bayescore.data.passes import Comoments, comoments_of
+from bayescore.data.responses import AMOUNTS
 from bayescore.families import Family
 from bayescore.families.family import Sized, check_exposure, check_family, lacking
 from bayescore.families.normal import Gaussian
@@ -382,13 +383,13 @@ def build_dataset(
     if isinstance(dataset.rows, Stream) and not family.symmetric:
         dataset.rows.with_sides()
     dataset = designed(dataset, intercept, standardize, partial(method.first_look, seed=seed))
-    method = method.named(dataset.design)
+    method = method.named(replace(dataset.design, classes=AMOUNTS.classes) if family.amounts else dataset.design)
     built = method.build(dataset, size, seed, family)
     if built.caution:
         warn(built.caution)
     if built.method.needs_overlap:
         warn_if_separable(built.rows, dataset if dataset.rereadable else None, seed)
-    elif not built.rows.pseudo.any():  # which lie between rows
+    elif not (family.amounts or built.rows.pseudo.any()):  # which lie between rows
         warn_if_completely_separated(dataset, built.rows)
     core = finish_dataset(
         built.rows,

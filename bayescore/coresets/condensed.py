@@ -449,7 +449,7 @@ class Condensed(PredictingMethod):
             return Condensation.of(dataset, shares, sample_rows(shares.reach, tolerance, D), kept[-1], seeds[-1])
 
         _, look_at_mode = full_mode(dataset, family, prior, seeds[:MAX_PILOTS], look)
-        if family.exponential and (steeper := look_at_mode.steeper) > STEEPER:
+        if family.linear and (steeper := look_at_mode.steeper) > STEEPER:
             raise TooFarFromNormalError(
                 "the posterior is too far from normal to be condensed: averaged over its normal approximation, rows "
                 f"bend it {steeper:.2g} times as much as at the mode (limit {STEEPER:g}), as where few rows have a 1 "

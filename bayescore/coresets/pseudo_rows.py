@@ -19,7 +19,8 @@ l+ = e and l- = -exp(e) they have one solution in closed form: with the directio
 
 .. math:: o = 0, \quad D = 1 / \tau^2, \quad b = D \exp(-v'Cv / 2D), \quad a = D + \sqrt D g,
 
-a Poisson row of count a and exposure b. It meets phi if phi = tau^2, as a single row would have it.
+a Poisson row of count a and exposure b. It meets phi if phi = tau^2, as a single row would have it. Where l- = -k e and
+l+ = -k exp(-e) it is that row of -theta: a / k of the side -1, b / k of the other.
 
 Pseudo-rows: few weighted rows with offsets that meet averaged totals of many (see `condensed`).
 
@@ -228,8 +229,8 @@ def solve(wanted: Wanted, family: Family, *, times: float = 1.0, size: FloatArra
 
     The D tried first is `times` that which meets the fourth; or D is `size`, shape (K,).
     """
-    if family.exponential:
-        return _exponential(wanted, size)
+    if family.linear:
+        return _exponential(wanted, size, family)
     if size is not None:
         offset, _ = _offsets(wanted, size, family)
         a, b, _ = _counts(wanted, size, offset, family)
@@ -259,18 +260,22 @@ def _solved(size: FloatArray, offset: FloatArray, counts: tuple[FloatArray, Floa
     return Solved(size, family.center + offset, np.maximum(a, 0.0), np.maximum(b, 0.0), np.ones(len(size)))
 
 
-def _exponential(wanted: Wanted, size: FloatArray | None) -> Solved:
+def _exponential(wanted: Wanted, size: FloatArray | None, family: Family) -> Solved:
     """Return rows of a count and an exposure; D is `size`, or that which meets the third derivative.
 
     A score below what no events would have is met by a larger D, as other families' rows do.
     """
-    sign = np.ones(len(wanted.third))
+    score, third = family.linear * wanted.score, family.linear * wanted.third
+    sign = np.ones(len(third))
     if size is None:
-        sign = np.where(wanted.third > 0.0, -1.0, 1.0)
-        size = np.maximum(1.0 / np.maximum(np.abs(wanted.third), _LEAST_SKEWNESS), np.abs(wanted.score)) ** 2
-    count = size + np.sqrt(size) * sign * wanted.score
+        sign = np.where(third > 0.0, -1.0, 1.0)
+        size = np.maximum(1.0 / np.maximum(np.abs(third), _LEAST_SKEWNESS), np.abs(score)) ** 2
+    count = np.maximum(size + np.sqrt(size) * sign * score, 0.0)
     exposure = size * np.exp(-0.5 * wanted.variance / size)
-    return Solved(size, np.zeros(len(size)), np.maximum(count, 0.0), exposure, sign)
+    if family.linear < 0:
+        unit = float(family.curvature(np.zeros(1), 1)[0])
+        return Solved(size, np.zeros(len(size)), exposure / unit, count / unit, sign)
+    return Solved(size, np.zeros(len(size)), count, exposure, sign)
 
 
 def _offsets(wanted: Wanted, size: FloatArray, family: Family) -> tuple[FloatArray, FloatArray]:

@@ -34,6 +34,7 @@ from bayescore.data.responses import (
     BINOMIAL,
     LABELS,
     PAIRED,
+    POSITIVE,
     Classes,
     Paired,
     signed_labels,
@@ -246,7 +247,7 @@ class Intake(BlockTotals):
         check_aligned(**{f"{where}: {name}": part for name, part in parts.items()})
         X, y, weights, offset, second, groups = block
         paired = PAIRED.get(self.response, BINOMIAL if second is not None else None)
-        if self.response == "numbers":
+        if self.response in ("numbers", POSITIVE):
             Roles(response=self.response, offset=offset, trials=second)  # refuses them
         selected = () if self.selection is None else self.selection.names or ()
         X, group_columns = beside_rows(X, groups, self.group_columns, where, selected)

@@ -39,7 +39,15 @@ from bayescore.data.design import Design, Grouping
 from bayescore.data.formula_design import formula_of, read_design
 from bayescore.data.groups import Grouper
 from bayescore.data.parquet import CORESET_KEY, LONGEST_TEXT
-from bayescore.data.responses import counts_of, described, numbers_of, response_of, signed_labels
+from bayescore.data.responses import (
+    POSITIVE,
+    TWO_SIDED,
+    counts_of,
+    described,
+    numbers_of,
+    response_of,
+    signed_labels,
+)
 from bayescore.files import Arrays, check_path, digest, whole_file
 from bayescore.text import first_line, free_name, shown_apart
 from bayescore.types import NO_ROW, FloatArray, IntArray, WeightedData, read_only, stack
@@ -307,13 +315,18 @@ class Coreset(WeightedData):
 
     @property
     def response(self) -> str:
-        """What responses are: "labels", "counts" or "numbers"."""
+        """What responses are: "labels", "counts", "positive numbers" or "numbers"."""
         return response_of(self.classes)
 
     @property
     def counts(self) -> bool:
-        """Whether the labels are events and exposure."""
-        return self.response == "counts"
+        """Whether the labels are events and exposure, or amounts and what they are of."""
+        return self.response in TWO_SIDED
+
+    @property
+    def amounts(self) -> bool:
+        """Whether responses are positive numbers; then `counts` is true, too."""
+        return self.response == POSITIVE
 
     @property
     def numbers(self) -> bool:
@@ -355,7 +368,7 @@ class Coreset(WeightedData):
         return frame
 
     def to_counts(self, units: str = "design") -> pd.DataFrame:
-        """Return the rows as binomial counts, or events and exposures, as R's ``glm`` takes them.
+        """Return the rows as binomial counts, events and exposures, or amounts, as R's ``glm`` takes them.
 
         That is ``cbind(successes, failures) ~ ... + offset(offset)``, or ``events / exposure`` weighed by ``exposure``:
         the weights of labels +1 and -1 of adjacent rows, as `to_frame` has them, that differ only in the label.
@@ -367,7 +380,8 @@ class Coreset(WeightedData):
         """
         if self.numbers:
             raise DataError("the responses are numbers, no counts: use to_frame, whose weights R's lm takes")
-        return counts_of(self, self.to_frame(units), columns_beside(self.design, self.label)[:2], rates=self.counts)
+        names = self.classes[::-1] if self.counts else ("successes", "failures")
+        return counts_of(self, self.to_frame(units), columns_beside(self.design, self.label)[:2], names)
 
     def summary(self) -> dict[str, Any]:
         """Return what made the coreset as plain JSON values."""

@@ -3,6 +3,8 @@
 A binomial count k of n has the log-likelihood k l+ + (n - k) l-, a count y of exposure E has y l+ + E l-. So the row of
 label +1 weighs k or y, and that of label -1 weighs n - k or E, each times the row's weight.
 
+A positive number y has y l+ + l-, as a count of the exposure 1 has.
+
 A number y with noise is one row of label +1 with the offset -y, so that its linear predictor is minus the residual.
 
 Labels: the two classes among them, and labels as signs.
@@ -65,6 +67,17 @@ class Paired:
             )
             _refuse(bad, other, f"{names[1]} is no exposure", start, remedy)
             return pair
+        if self == AMOUNTS:
+            bad = ~((y <= MAX_NUMBER) | (np.isnan(y) & drop))
+            remedy = "drop or mend such rows; missing='drop' leaves missing ones out"
+            _refuse(~(np.isfinite(y) | (np.isnan(y) & drop)), y, f"{names[0]} is no finite number", start, remedy)
+            remedy = (
+                "the family takes positive numbers: drop such rows; where zeros are many fit whether a number is above "
+                "0 by family='logistic', and those that are by this family"
+            )
+            _refuse(y <= 0.0, y, f"{names[0]} is not above 0", start, remedy)
+            _refuse(y > MAX_NUMBER, y, f"{names[0]} is above {MAX_NUMBER:g}", start, "rescale it")
+            return pair
         remedy = (
             "successes and trials are whole numbers, 0 <= successes <= trials: drop or mend such rows, and give "
             "fractions as weights of rows with labels"
@@ -81,14 +94,21 @@ BINOMIAL = Paired("trials", (0, 1))
 RATES = Paired("exposure", ("exposure", "events"))
 
 
+AMOUNTS = Paired(None, ("observation", "amount"))
+
+
 MEASURED = Paired(None, (None, "number"))  # None is no label of data
 
 
-LABELS = "labels"
+LABELS, POSITIVE = "labels", "positive numbers"
 
 
-PAIRED = {"counts": RATES, "numbers": MEASURED}
+PAIRED = {"counts": RATES, POSITIVE: AMOUNTS, "numbers": MEASURED}
 """Kinds of response by what a family calls them; labels are not here."""
+
+
+TWO_SIDED = ("counts", POSITIVE)
+"""Responses with a log link: each row of the data is two."""
 
 
 def response_of(classes: Sequence[Any] | None) -> str:
@@ -243,10 +263,11 @@ def signed_labels(labels: NDArray[Any], classes: tuple[Any, Any], start: int, na
     return np.asarray(2 * positive.view(np.int8) - 1, dtype=np.int8)  # five times as fast as np.where
 
 
-def counts_of(rows: WeightedData, frame: pd.DataFrame, left_out: list[str], *, rates: bool) -> pd.DataFrame:
+def counts_of(rows: WeightedData, frame: pd.DataFrame, left_out: list[str], names: Sequence[str]) -> pd.DataFrame:
     """Return rows as counts: of adjacent ones that differ only in the label, weights of +1 and -1 in one row.
 
-    `frame` has their columns as `Coreset.to_frame` gives them; labels and weights are `left_out`.
+    `frame` has their columns as `Coreset.to_frame` gives them; labels and weights are `left_out`, and the weights get
+    two `names`.
     """
     if rows.group is not None and (rows.group == NO_GROUP).any():
         raise DataError(
@@ -260,7 +281,6 @@ def counts_of(rows: WeightedData, frame: pd.DataFrame, left_out: list[str], *, r
     group = np.cumsum(first) - 1
     counts = alike[first].copy()
     place = rows.n_features
-    names = ("events", "exposure") if rates else ("successes", "failures")
     for name, kept in zip(names, (rows.y > 0, rows.y < 0), strict=True):
         counts.insert(place, free_name(name, counts.columns), np.bincount(group, np.where(kept, rows.weights, 0.0)))
         place += 1

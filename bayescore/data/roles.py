@@ -10,7 +10,7 @@ from bayescore.data.column_kinds import check_numeric, check_read, coded_numbers
 from bayescore.data.columns import Columns
 from bayescore.data.factors import Selection, columns_of
 from bayescore.data.groups import GROUP, GivenGroups, Grouper, known_groupers
-from bayescore.data.responses import BINOMIAL, LABELS, PAIRED, Expression, Paired
+from bayescore.data.responses import BINOMIAL, LABELS, PAIRED, POSITIVE, Expression, Paired
 from bayescore.text import free_name, listed
 from bayescore.validation import ColumnError, DataError, NoLabelError, check_alone, check_choice, warn
 
@@ -33,7 +33,7 @@ class Roles:
     offset: Any = None
     trials: Any = None  # of each row; the labels are then successes
     exposure: Any = None  # of each row, where the labels are counts; 1 by default
-    response: str = LABELS  # what responses are, labels, counts or numbers, as the family says
+    response: str = LABELS  # what responses are, as the family says
     positive: Any = None  # the label that is +1
     missing: str = "raise"  # what becomes of rows that miss something
     groups: Any = None  # a name, an array, or several in a list of names or a dict
@@ -44,7 +44,7 @@ class Roles:
 
     def __post_init__(self) -> None:
         check_choice(self.missing, "missing", MISSING)
-        if self.response == "numbers":
+        if self.response in ("numbers", POSITIVE):
             self._check_numbers()
         elif self.response == "counts":
             if self.trials is not None:
@@ -65,11 +65,16 @@ class Roles:
             "exposure": "the family takes numbers, not counts: leave it out, or give family='poisson'",
             "offset": "the family takes numbers, and it can be subtracted from them: give y - offset as y",
         }
+        if self.response == POSITIVE:
+            remedies = {
+                "trials": "the family takes positive numbers, not successes: leave it out, or give family='logistic'",
+                "exposure": "the family takes positive numbers, not counts: give log(exposure) as offset",
+            }
         for name, remedy in remedies.items():
             if getattr(self, name) is not None:
                 raise DataError(f"{name} is given, but {remedy}")
         if self.positive is not None:
-            raise DataError(f"positive={self.positive!r} is given, but the family takes numbers; leave it out")
+            raise DataError(f"positive={self.positive!r} is given, but the family takes {self.response}; leave it out")
 
     @property
     def paired(self) -> Paired | None:
@@ -285,7 +290,7 @@ def _computed(roles: Roles, role: str, names: Sequence[str]) -> Expression | Non
     if roles.paired is None and role != "weights":
         raise DataError(
             f"{role}={text!r} is computed from columns, and the family takes labels: name the column of the labels, or "
-            "give family='normal' for numbers, 'poisson' for counts"
+            "give family='normal' for numbers, 'gamma' for positive ones, 'poisson' for counts"
         )
     return expression
 

@@ -56,7 +56,7 @@ from bayescore.data.factors import columns_of
 from bayescore.data.formula_design import formula_of
 from bayescore.data.groups import coded_columns
 from bayescore.data.open import open_in
-from bayescore.data.responses import LABELS, numbers_of, response_of
+from bayescore.data.responses import LABELS, TWO_SIDED, numbers_of, response_of
 from bayescore.data.sources import column_names, has_named_columns
 from bayescore.data.tables import feature_matrix, is_dask, is_table
 from bayescore.diagnostics.row_sums import DrawnApproximation, check_finite, effects_at
@@ -131,7 +131,7 @@ class ContrastCells:
         """Return a block without its responses: of counts the exposures alone, as averages are of rates by exposure."""
         if self.response == "numbers":
             return numbers_of(block)[0]
-        return block.with_weights(np.where(block.y < 0, block.weights, 0.0)) if self.response == "counts" else block
+        return block.with_weights(np.where(block.y < 0, block.weights, 0.0)) if self.response in TWO_SIDED else block
 
     def column(self, block: WeightedData, name: str) -> FloatArray:
         """Return a raw column, or the codes of groups, shape (n,)."""

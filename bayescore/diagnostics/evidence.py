@@ -315,7 +315,8 @@ def log_evidence(
             f"out: give a sd, family={core.family!r}, or compare models by loo_compare"
         )
     if resolved.counts and not resolved.exponential:
-        warn(f"log_evidence leaves out what depends on the size of {resolved.name!r}: compare sizes by loo_compare")
+        number = getattr(resolved, "number", "size")
+        warn(f"log_evidence leaves out what depends on the {number} of {resolved.name!r}: compare by loo_compare")
     if core.group is not None and not (isinstance(core, Coreset) and one_intercept(core.groups)):
         terms = terms_text(core.groups) if isinstance(core, Coreset) else "groups without names"
         raise DataError(

@@ -119,7 +119,7 @@ def loo_draws(name: str, idata: Any, core: Coreset, max_draws: int, *, weighted:
         exponential = posterior.family.exponential
         why = ", which cannot be told from exposures" if exponential else ""
         raise DataError(
-            f"{name} is a model of counts with weights{why}: leave rows of counts out without weights"
+            f"{name} is a model of {core.response} with weights{why}: leave rows of {core.response} out without weights"
             f"{', or compare models by log_evidence' if exponential else ''}"
         )
     check_same_design(core, posterior.features, posterior.design, f"the coreset of {name}")

@@ -6,8 +6,8 @@ p(x . beta_s + o), one set for each of some draws (posterior predictive check). 
 of these. Rows of large weight make the interval wide, so that weighted rows of a coreset can serve. They are kinder to
 the model than test rows, because it was fitted to them.
 
-Of counts the share is the rate of a group, events by exposure, and counts are replicated. Of numbers with normal noise
-it is the mean of y.
+Of counts the share is the rate of a group, events by exposure, and counts are replicated. Of numbers it is the mean of
+y.
 
 Reference: Gelman, Meng and Stern (1996), Posterior predictive assessment of model fitness, Statistica Sinica 6.
 
@@ -54,7 +54,8 @@ binomial. `size` is the most likely r at the means of a draw from the posterior,
 .. math:: \sum_n \log\Gamma(y_n + r) - \log\Gamma(r) - y_n \log r - (y_n + r) \log(1 + \mu_n / r)
 
 whatever family the means were fitted with: estimates of r and of coefficients are about uncorrelated (Lawless 1987).
-The likelihood bounds what one count can say, as moments of residuals do not.
+The likelihood bounds what one count can say, as moments of residuals do not. Of positive numbers all is as of counts,
+and `size` the most likely shape of a gamma distribution.
 
 Of numbers with normal noise of a given sd V is its square, and phi the square of the residuals' sd over the given one.
 
@@ -71,13 +72,14 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import optimize, special
+from scipy import special
 
 from bayescore.data.coreset import Coreset
 from bayescore.data.responses import events_of, numbers_of
 from bayescore.diagnostics.elpd import SampledCounts
 from bayescore.families import Family
-from bayescore.families.negative_binomial import LARGEST_SIZE, NegativeBinomial
+from bayescore.families.family import Varying
+from bayescore.families.negative_binomial import most_likely_size
 from bayescore.limits import ENDS, MAX_DISPERSION, MAX_SD_RATIO
 from bayescore.models.predictor import Predictor
 from bayescore.numerics.chains import evenly_spaced
@@ -173,7 +175,8 @@ def check_model(
     draws = [predictor.take(slice(s, s + 1)) for s in range(len(predictor))]
     each = [one.average(rows, family)[:, 0] for one in draws]
     p = np.mean(each, axis=0)
-    ess = rows.weights.sum() ** 2 / (rows.weights**2).sum() if not family.counts or events is None else events.sum()
+    of_events = family.counts and not family.amounts and events is not None
+    ess = rows.weights.sum() ** 2 / (rows.weights**2).sum() if not of_events or events is None else events.sum()
     n_groups = int(np.clip(ess / _EACH, 2, GROUPS))
     used, group = np.unique(_bins(p, rows.weights, n_groups) if groups is None else groups, return_inverse=True)
     positive, w = (rows.y > 0).astype(np.float64), rows.weights
@@ -198,11 +201,13 @@ def check_model(
         with np.errstate(divide="ignore"):  # of a rate of 0
             drawn = [one.at_draws(family).draw(np.log(p_of), rng, w) for one, p_of in zip(draws, each, strict=True)]
         observed, shown, sets = events / w, (events > 0.0).astype(np.float64), [replicate / w for replicate in drawn]
-        frequencies = Frequencies.of(events, drawn) if (events == np.rint(events)).all() else None
+        if family.amounts:
+            shown, replicated = observed, sets[0]
+        elif (events == np.rint(events)).all():
+            frequencies = Frequencies.of(events, drawn)
     low, high = np.quantile([share(y) for y in sets], ENDS, axis=0)
-    rates = family.counts and events is not None
     shares = share(p), share(observed), low, high
-    return ModelCheck(*shares, p, shown, w, rates, replicated, None if groups is None else used, frequencies)
+    return ModelCheck(*shares, p, shown, w, of_events, replicated, None if groups is None else used, frequencies)
 
 
 def _bins(p: FloatArray, weights: FloatArray, n_bins: int) -> IntArray:
@@ -223,13 +228,10 @@ SEED = 1989  # of the sample: the same data give the same rows
 _CHANCE = float(special.ndtr(-3.0))  # of a false alarm on either side: that of three standard errors
 
 
-_NO_MORE_THAN_POISSON = "family='poisson', or where it is that a cluster-robust spread, fit(cluster=)"
+_CLUSTERS = "a cluster-robust spread, fit(cluster=)"
 
 
-_SMALLEST_LOG_SIZE = -14.0  # of a size that is sought; rows of counts as rare as that have no two events
-
-
-_POISSON = 1e3  # sizes over the largest mean from which all variances are Poisson's but for a thousandth
+_NO_MORE_THAN_POISSON = f"family='poisson', or where it is that {_CLUSTERS}"
 
 
 _LEAST_LEFT = 0.1  # q, below which it is hardly known
@@ -246,7 +248,8 @@ class Dispersion:
     """The dispersion phi of counts, `ratio`, its standard error if the model holds, and the rows that it is of.
 
     `size` is the negative binomial's that is most likely at the means of a draw, None where that is Poisson's limit,
-    and `given` that of the family, None of others. `exposed` is whether counts had exposures.
+    and `given` that of the family, None of others. `exposed` is whether counts had exposures. Of positive numbers,
+    `amounts`, `size` is the gamma distribution's shape.
 
     Of numbers `ratio` is the residuals' variance over the given one, and `size` the residuals' sd.
     """
@@ -258,6 +261,7 @@ class Dispersion:
     given: float | None = None
     exposed: bool = False
     numbers: bool = False
+    amounts: bool = False
 
     @property
     def over(self) -> bool:
@@ -292,7 +296,11 @@ class Dispersion:
                 "offset of counts is the logarithm of an exposure"
             )
         what = "overdispersed" if self.over else "underdispersed" if self.under else self._matches
-        return f"Dispersion {self.ratio:.3g} (1 ± {self.se:.2g} if the model holds): counts are {what}"
+        return f"Dispersion {self.ratio:.3g} (1 ± {self.se:.2g} if the model holds): {self._responses} are {what}"
+
+    @property
+    def _responses(self) -> str:
+        return "residuals" if self.numbers else "numbers" if self.amounts else "counts"
 
     @property
     def _matches(self) -> str:
@@ -308,7 +316,7 @@ class Dispersion:
         """What is in doubt of a model whose draws are right, in few words; empty where nothing is."""
         if not (math.isfinite(self.ratio + self.se) and (self.over or self.under)):
             return ""
-        what = "residuals" if self.numbers else "counts"
+        what = self._responses
         side = "over" if self.over else "under"
         return f"{what} are {side}dispersed ({self.ratio:.2g}); intervals are {self._factor:.2g} times {self._wrong}"
 
@@ -322,12 +330,9 @@ class Dispersion:
             return f"{self.finding}: intervals are {by} {self._factor:.3g}; give family='normal({self.size:.4g})'"
         text = f"{self.finding}, and intervals {by} {self._factor:.2g}:"
         if self.under:
-            return f"{text} give {self._other or _NO_MORE_THAN_POISSON}"
+            return f"{text} give {self._other or (_CLUSTERS if self.amounts else _NO_MORE_THAN_POISSON)}"
         other = f", or give {self._other}" if self._other else ""
-        return (
-            f"{text} add what makes rows differ, as columns or as a group term (1 | g){other}, or take a "
-            "cluster-robust spread, fit(cluster=)"
-        )
+        return f"{text} add what makes rows differ, as columns or as a group term (1 | g){other}, or take {_CLUSTERS}"
 
     @property
     def _factor(self) -> float:
@@ -344,6 +349,8 @@ class Dispersion:
         given = math.inf if self.given is None else self.given
         if self.size is None or not (self.size * _FLAT < given if self.over else self.size > given * _FLAT):
             return ""
+        if self.amounts:
+            return f"family='gamma', of a shape near {self.size:.3g}"
         family = f"family='negative_binomial', of a size near {self.size:.3g}"
         return f"{family}, with offset= the log of the exposure in place of exposure=" if self.exposed else family
 
@@ -356,7 +363,7 @@ def dispersion(counts: SampledCounts, predictor: Predictor, family: Family, *, e
     """
     rows, events = counts.responses.rows, counts.responses.events
     assert events is not None
-    if events.max() <= 1.0:
+    if events.max() <= 1.0 and not family.amounts:
         return None
     means = rows.weights[:, None] * predictor.average(rows, family)
     return dispersion_of(events, means, family, exposed=exposed)
@@ -374,9 +381,11 @@ def dispersion_of(events: FloatArray, means: FloatArray, family: Family, *, expo
         ratio = 1.0 + (np.mean([_at(events, means_of_draw, family) for means_of_draw in means.T]) - 1.0) / left
         ratio = max(float(ratio), _at(events, fitted, family), _LEAST)
         se = np.sqrt((information**2 * (2.0 + kurtosis)).sum() / left) / total
-    given = family.size if isinstance(family, NegativeBinomial) else None
-    size = most_likely_size(events, means[:, 0])
-    return Dispersion(ratio, float(se), len(events), size, given, exposed)
+    likely, given = most_likely_size, None
+    if isinstance(family, Varying):
+        likely, given = family.most_likely, family.size
+    size = likely(events, means[:, 0])
+    return Dispersion(ratio, float(se), len(events), size, given, exposed, amounts=family.amounts)
 
 
 def _weights(expected: FloatArray, family: Family) -> tuple[FloatArray, FloatArray]:
@@ -389,30 +398,6 @@ def _at(events: FloatArray, expected: FloatArray, family: Family) -> float:
     """Return phi at known means."""
     by, information = _weights(expected, family)
     return float(((by * (events - expected)) ** 2).sum() / information.sum())
-
-
-def most_likely_size(events: FloatArray, expected: FloatArray) -> float | None:
-    """Return the size of the negative binomial that is most likely at given means; None where Poisson's limit is.
-
-    The likelihood may have more than one maximum, so that the logarithms of sizes are gone through in steps of 1 before
-    the largest is refined.
-    """
-    top = float(expected.max())
-    if not (math.isfinite(top) and _POISSON * top > math.exp(_SMALLEST_LOG_SIZE)):
-        return None
-    counts, times = np.unique(events, return_counts=True)
-
-    def loss(log_size: float) -> float:
-        size = math.exp(log_size)
-        rises = special.gammaln(counts + size) - special.gammaln(size) - counts * log_size
-        return float(((events + size) * np.log1p(expected / size)).sum() - times @ rises)
-
-    grid = np.arange(_SMALLEST_LOG_SIZE, math.log(min(_POISSON * top, LARGEST_SIZE)))
-    best = int(np.argmin([loss(each) for each in grid]))
-    if best == len(grid) - 1:
-        return None
-    around = grid[max(best - 1, 0)], grid[best + 1]
-    return math.exp(optimize.minimize_scalar(loss, bounds=around, method="bounded", options={"xatol": 1e-6}).x)
 
 
 def residual_dispersion(core: Coreset, predictor: Predictor, family: Family) -> Dispersion | None:

@@ -9,14 +9,25 @@ logistic  -log(1 + exp(-eta))     1 / (1 + exp(eta))                  s (1 - s)
 probit    log Phi(eta)            phi(eta) / Phi(eta)                 s (s + eta)
 ========  ======================  ==================================  =====================
 
-of the label +1; of -1 those of -eta. The two sides of `cloglog` and `loglog`, and of `poisson` and `negative_binomial`,
-whose responses are counts, differ; their files have both. Those of `normal`, whose responses are numbers, are one. A
-file holds all that the project needs of its family: see `Family`.
+of the label +1; of -1 those of -eta. The two sides of `cloglog` and `loglog`, of `poisson` and `negative_binomial`,
+whose responses are counts, and of `gamma`, whose are positive numbers, differ; their files have both. Those of `normal`
+are one. A file holds all that the project needs of its family: see `Family`.
 """
 
 from bayescore.compiled import let_kernels_call
 from bayescore.families.cloglog import Cloglog, Loglog
-from bayescore.families.family import COMPILED, FAMILIES, SIZED, Family, Sized, Symmetric, check_family, register
+from bayescore.families.family import (
+    COMPILED,
+    FAMILIES,
+    SIZED,
+    Family,
+    Sized,
+    Symmetric,
+    Varying,
+    check_family,
+    register,
+)
+from bayescore.families.gamma import Gamma
 from bayescore.families.logistic import Logistic
 from bayescore.families.negative_binomial import NegativeBinomial
 from bayescore.families.normal import Gaussian
@@ -26,6 +37,7 @@ from bayescore.families.probit import Probit
 __all__ = [
     "Cloglog",
     "Family",
+    "Gamma",
     "Gaussian",
     "Logistic",
     "Loglog",
@@ -34,6 +46,7 @@ __all__ = [
     "Probit",
     "Sized",
     "Symmetric",
+    "Varying",
     "register",
 ]
 
@@ -45,4 +58,4 @@ let_kernels_call(Family, FAMILIES, COMPILED, check_family, sized=Sized)
 FAMILIES.update((family.name, family) for family in (Logistic(), Probit(), Cloglog(), Loglog(), Poisson()))
 
 
-SIZED.update((kind.kind, kind) for kind in (NegativeBinomial, Gaussian))
+SIZED.update((kind.kind, kind) for kind in (NegativeBinomial, Gamma, Gaussian))

@@ -22,7 +22,7 @@ from numba import types
 
 from bayescore.compiled import MATRIX, VECTOR, jit
 from bayescore.data.passes import TILE
-from bayescore.data.responses import response_of
+from bayescore.data.responses import LABELS, POSITIVE, response_of
 from bayescore.types import FloatArray
 from bayescore.validation import DataError, check_choice, check_positive
 
@@ -37,11 +37,13 @@ class Family(ABC):
 
     .. math:: \ell_+(\eta) = \log P(y = +1), \qquad \ell_-(\eta) = \log P(y = -1)
 
-    of a response with two labels. Of a count y with exposure E, log P(y) = y l+(eta) + E l-(eta) + a constant.
+    of a response with two labels. Of a count y with exposure E, log P(y) = y l+(eta) + E l-(eta) + a constant; of a
+    positive number y it is the log density, with E = 1.
 
     A subclass is a frozen dataclass without fields of its own, in a file of its own, whose one instance is given to
     `bayescore.families.register`. Sampling, modes, coresets and diagnostics of a registered family need nothing
-    else. `Symmetric` is the base of those with l-(eta) = l+(-eta), `Sized` that of those with a number given, `size`.
+    else. `Symmetric` is the base of those with l-(eta) = l+(-eta), `Sized` that of those with a number given, `size`,
+    and `Varying` that of those whose number `fit` may have as a parameter.
 
     NumPy methods take eta and side, -1 or +1, of shapes that broadcast. Compiled functions are module-level ones,
     decorated with `bayescore.compiled.jit`; they agree with the methods, and take side as floats of the shape of eta.
@@ -62,9 +64,14 @@ class Family(ABC):
     counts : bool
         Whether responses are counts with a log link, not labels; then "label" below is the side, "log p" its l, and
         `log_constant` the constant.
+    amounts : bool
+        Whether responses are positive numbers with a log link; `counts` is true, too, and there are no exposures.
+    linear : int
+        The side whose l is a multiple of side eta where the other's is minus that of exp(side eta), for which
+        pseudo-rows are known in closed form; 0 where there is none.
     exponential : bool
-        Whether l+ = eta and l- = -exp(eta), for which pseudo-rows are known in closed form. Only then a row's exposure
-        is a weight of its side; the exposure of other counts is 1, and log(exposure) an offset.
+        Whether l+ = eta and l- = -exp(eta). Only then a row's exposure is a weight of its side; the exposure of other
+        counts is 1, and log(exposure) an offset.
     quadratic : bool
         Whether responses are numbers y with normal noise of a given sd. A row has -y as its offset, and l = -eta^2 /
         (2 sd^2) - log(sd sqrt(2 pi)) whatever its side; then "probability" below is a density.
@@ -102,6 +109,8 @@ class Family(ABC):
     derivatives: "ClassVar[staticmethod[..., None]]"
     higher: "ClassVar[staticmethod[..., None]]" = staticmethod(_no_higher)
     counts: ClassVar[bool] = False
+    amounts: ClassVar[bool] = False
+    linear: ClassVar[int] = 0
     exponential: ClassVar[bool] = False
     quadratic: ClassVar[bool] = False
     symmetric: ClassVar[bool] = False
@@ -114,8 +123,9 @@ class Family(ABC):
 
     @property
     def response(self) -> str:
-        """What responses are: "labels", "counts" or "numbers"."""
-        return "numbers" if self.quadratic else "counts" if self.counts else "labels"
+        """What responses are: "labels", "counts", "positive numbers" or "numbers"."""
+        sides = POSITIVE if self.amounts else "counts" if self.counts else LABELS
+        return "numbers" if self.quadratic else sides
 
     @property
     def unit(self) -> float:
@@ -292,6 +302,58 @@ class Sized(Family):
         return family
 
 
+SIZE_PRIOR_SD = 2.0
+"""Of the normal prior, about 0, of the log of a number that is a parameter."""
+
+LARGEST_SIZE = 1e7
+"""A larger one changes the distribution of responses no more, for all data that there are."""
+
+
+@dataclass(frozen=True)
+class Varying(Sized):
+    """A family whose number, where it is missing, is a parameter: `fit` is made at some numbers (`fitting.size`).
+
+    `parameter` is its name, `meaning` what it does, and `beyond` what a message adds on a number that is too large. The
+    prior of its logarithm is N(0, 2^2).
+
+    Parameters
+    ----------
+    size : float, optional
+        The number, above 0 and below 1e7.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If `size` is given and is not such a number.
+
+    Examples
+    --------
+    >>> import bayescore as bc
+    >>> family = bc.families.Gamma()
+    >>> isinstance(family, bc.families.Varying), family.parameter, family.complete
+    (True, 'shape', False)
+    """
+
+    meaning: ClassVar[str]
+    beyond: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.complete and self.size >= LARGEST_SIZE:
+            raise ValueError(f"{self.number}={self.size:g} must be below {LARGEST_SIZE:g}{self.beyond}")
+
+    @abstractmethod
+    def size_slopes(self, eta: FloatArray, events: FloatArray, weights: FloatArray) -> FloatArray:
+        """Return the slope in the log of the number, of the log-likelihood of n responses, shape (S,).
+
+        Predictors have the shape (n, S), responses and weights (n,).
+        """
+
+    @abstractmethod
+    def most_likely(self, events: FloatArray, expected: FloatArray) -> float | None:
+        """Return the number that is most likely at given means, shape (n,); None if there is no largest likelihood."""
+
+
 FAMILIES: dict[str, Family] = {}
 
 
@@ -312,6 +374,9 @@ _STEP = 1e-4  # of differences, whose error is about its square
 
 
 _COUNTS = np.arange(20_000.0)  # whose probabilities add up to 1 where the mean is not above 2
+
+
+_LOG_AMOUNTS = np.arange(-600.0, 8.0, 0.01)  # between whose exponentials the density of a mean below 2 has its mass
 
 
 _PARTS = ("log_p", "score", "curvature", "third")  # each the derivative of the one before, but for the curvature's sign
@@ -369,7 +434,7 @@ def register(family: Family) -> Family:
     earlier = find_family(name)
     if earlier not in (None, family):
         raise ValueError(f"family {name!r} is registered already, as {earlier!r}; choose another name")
-    check = {"counts": _check_rates, "labels": _check_probabilities, "numbers": _check_density}
+    check = {"counts": _check_rates, POSITIVE: _check_rates, LABELS: _check_probabilities, "numbers": _check_density}
     check[family.response](family)
     for side in (1, -1):
         _check_side(family, side)
@@ -412,7 +477,7 @@ def _check_density(family: Family) -> None:
 
 
 def _check_rates(family: Family) -> None:
-    """Raise unless the link is log, a count of the mean has the score 0, and probabilities add up to 1."""
+    """Raise unless the link is log, a response of the mean has the score 0, and probabilities add up to 1."""
     mean = family.mean(_NEAR)
     total = mean * family.score(_NEAR, 1) + family.score(_NEAR, -1)
     if not (gap := np.abs(total) - 1e-9 * (1.0 + mean)).max() < 0.0:
@@ -427,15 +492,18 @@ def _check_rates(family: Family) -> None:
             "is the logarithm"
         )
     at = _NEAR[:-1, None]
-    log_p = _COUNTS * family.log_p(at, 1) + family.log_p(at, -1) + family.log_constant(_COUNTS, np.ones_like(_COUNTS))
+    y, log_step = _COUNTS, np.zeros(1)
+    if family.amounts:
+        y, log_step = np.exp(_LOG_AMOUNTS), _LOG_AMOUNTS + math.log(_LOG_AMOUNTS[1] - _LOG_AMOUNTS[0])
+    log_p = y * family.log_p(at, 1) + family.log_p(at, -1) + family.log_constant(y, np.ones_like(y)) + log_step
     whole = np.exp(np.minimum(log_p, 1.0)).sum(axis=1)  # where it is wrong it may overflow
     if not (gap := np.abs(whole - 1.0)).max() < 1e-9:
         worst = int(gap.argmax())
         raise ValueError(
-            f"family {family.name!r}: the probabilities of all counts add up to {whole[worst]:g} at eta = "
+            f"family {family.name!r}: the probabilities of all {family.response} add up to {whole[worst]:g} at eta = "
             f"{_NEAR[worst]:g}, not 1; mend log_constant"
         )
-    p, move = np.exp(log_p), _COUNTS - mean[:-1, None]
+    p, move = np.exp(log_p), y - mean[:-1, None]
     second, fourth = ((p * move**power).sum(axis=1) for power in (2, 4))
     for part, wanted in (("variance", second), ("excess_kurtosis", fourth / second**2 - 3.0)):
         value = getattr(family, part)(_NEAR[:-1])
@@ -542,9 +610,10 @@ def lacking(sized: Sized | type[Sized], name: str) -> str:
 def check_exposure(family: Family, exposure: object) -> Family:
     """Return the family; raise if exposures are given to one of counts whose sides they do not weigh."""
     if exposure is not None and family.counts and not family.exponential:
+        other = "" if family.amounts else ", or family='poisson'"
         raise DataError(
             f"exposure is given, and {family.name!r} has none, as its variance is not in proportion to it: give "
-            "log(exposure) as offset, or family='poisson'"
+            f"log(exposure) as offset{other}"
         )
     return family
 

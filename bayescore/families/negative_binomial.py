@@ -27,18 +27,14 @@ from scipy import special
 
 from bayescore.compiled import jit
 from bayescore.data.passes import TILE
-from bayescore.families.family import Sized
+from bayescore.families.family import LARGEST_SIZE, Varying
 from bayescore.families.logistic import Logistic, logistic_derivatives, logistic_higher, logistic_rows
 from bayescore.families.poisson import LARGEST
 from bayescore.numerics.elementary import REACH, bounded_exp
 from bayescore.types import FloatArray
 
-LARGEST_SIZE = 1e7
-"""A variance of t + t^2 / r with a larger r is that of Poisson counts, for all means that data have."""
-
-SIZE_PRIOR_SD = 2.0
-"""Of the normal prior, about 0, of the log of a size that is a parameter."""
-
+_SMALLEST_LOG_SIZE = -14.0  # of a size that is sought; rows of counts as rare as that have no two events
+_POISSON = 1e3  # sizes over the largest mean from which all variances are Poisson's but for a thousandth
 _LOGISTIC = Logistic()
 
 
@@ -97,7 +93,7 @@ def add_size_slopes(eta: FloatArray, events: FloatArray, weights: FloatArray, si
 
 
 @dataclass(frozen=True)
-class NegativeBinomial(Sized):
+class NegativeBinomial(Varying):
     r"""Negative binomial counts with a log link: E(y | x) = t = exp(x . beta), Var(y | x) = t + t^2 / size.
 
     .. math:: P(y) = \frac{\Gamma(y + r)}{\Gamma(r)\, y!} \Bigl(\frac{r}{r + t}\Bigr)^r \Bigl(\frac{t}{r + t}\Bigr)^y
@@ -128,6 +124,8 @@ class NegativeBinomial(Sized):
 
     kind = "negative_binomial"
     parameter = "size"
+    meaning = "variance = mean + mean^2 / size"
+    beyond = ": such counts are Poisson's; give family='poisson'"
     unknown = "fit(family='negative_binomial') has it as a parameter; its coreset has one near the middle"
     rows = staticmethod(negative_binomial_rows)
     derivatives = staticmethod(negative_binomial_derivatives)
@@ -143,10 +141,6 @@ class NegativeBinomial(Sized):
             object.__setattr__(self, "near", 0.0)
             object.__setattr__(self, "center", 0.0)
             return
-        if self.size >= LARGEST_SIZE:
-            raise ValueError(
-                f"size={self.size:g} must be below {LARGEST_SIZE:g}: such counts are Poisson's; give family='poisson'"
-            )
         object.__setattr__(self, "near", _LOGISTIC.near * max(1.0, self.size) ** (-1.0 / 6.0))
         object.__setattr__(self, "center", math.log(self.size))
 
@@ -205,6 +199,10 @@ class NegativeBinomial(Sized):
         add_size_slopes(eta, events, weights, self.size, total)
         return total
 
+    def most_likely(self, events: FloatArray, expected: FloatArray) -> float | None:
+        """Return the size that is most likely at given means; None where Poisson's limit is."""
+        return most_likely_size(events, expected)
+
     def draw(self, eta: FloatArray, rng: np.random.Generator, exposure: Any = 1.0) -> FloatArray:
         """Return counts drawn at eta; with an exposure, sums of so many counts."""
         rate = self.mean(eta) * (rng.standard_gamma(self.size * np.broadcast_to(exposure, np.shape(eta))) / self.size)
@@ -216,3 +214,29 @@ class NegativeBinomial(Sized):
 
         x = eta - self.center
         return pt.switch(pt.lt(side, 0.0), -self.size * pt.softplus(x), -pt.softplus(-x))
+
+
+def most_likely_size(events: FloatArray, expected: FloatArray) -> float | None:
+    """Return the size of the negative binomial that is most likely at given means; None where Poisson's limit is.
+
+    The likelihood may have more than one maximum, so that the logarithms of sizes are gone through in steps of 1 before
+    the largest is refined.
+    """
+    from scipy import optimize
+
+    top = float(expected.max())
+    if not (math.isfinite(top) and _POISSON * top > math.exp(_SMALLEST_LOG_SIZE)):
+        return None
+    counts, times = np.unique(events, return_counts=True)
+
+    def loss(log_size: float) -> float:
+        size = math.exp(log_size)
+        rises = special.gammaln(counts + size) - special.gammaln(size) - counts * log_size
+        return float(((events + size) * np.log1p(expected / size)).sum() - times @ rises)
+
+    grid = np.arange(_SMALLEST_LOG_SIZE, math.log(min(_POISSON * top, LARGEST_SIZE)))
+    best = int(np.argmin([loss(each) for each in grid]))
+    if best == len(grid) - 1:
+        return None
+    around = grid[max(best - 1, 0)], grid[best + 1]
+    return math.exp(optimize.minimize_scalar(loss, bounds=around, method="bounded", options={"xatol": 1e-6}).x)

@@ -60,6 +60,7 @@ class Poisson(Family):
     derivatives = staticmethod(poisson_derivatives)
     counts = True
     exponential = True
+    linear = 1
     reach = REACH
     scale = "log rate"
     ratio = "rate ratio"

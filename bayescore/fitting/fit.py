@@ -29,8 +29,7 @@ from bayescore.data.parquet import reads_like_formula
 from bayescore.data.source import Source
 from bayescore.data.tables import is_table
 from bayescore.families import Family
-from bayescore.families.family import ORDERED, check_family
-from bayescore.families.negative_binomial import NegativeBinomial
+from bayescore.families.family import ORDERED, Varying, check_family
 from bayescore.fitting.clusters import check_curvature, check_labels, check_lonely, weights_in_domain
 from bayescore.fitting.files import read_parts
 from bayescore.fitting.prior import check_priors
@@ -93,7 +92,8 @@ def fit(
     for the coefficient c_d of a column and the intercept \alpha where all columns are at their means. The sd is that of
     the column over all rows given the other columns, what remains of it after its regression on them; of a column that
     is a combination of others it is the column's own. Where columns are uncorrelated this is rstanarm's default. Of
-    numbers sds are times sd(y), and alpha is about y's mean. `Fit.prior_summary` states all priors. Where a prior moves
+    numbers sds are times sd(y), and alpha is about y's mean; of positive ones, whose unit may be any, alpha has the sd
+    10. `Fit.prior_summary` states all priors. Where a prior moves
     the mode by more than 2 nats of log likelihood, the first line that a fit prints says so.
 
     Parameters
@@ -106,11 +106,12 @@ def fit(
     data : rows, or labels
         Rows for a formula; labels, any two classes, for rows X.
     family : str or Family, optional
-        "logistic" (default), "probit", "cloglog", or for counts "poisson" or "negative_binomial", whose size is a
-        parameter with the prior log size ~ N(0, 2^2), or "negative_binomial(2.5)", of a given size,
-        or for numbers "normal", whose noise has an sd that is found, or "normal(2.5)", of a given sd, or another that
-        is registered. Or for ordered categories "sratio", "sratio(probit)" or "sratio(cloglog)": the answer is then an
-        `OrderedFit`, and weights, offsets and groups are columns.
+        "logistic" (default), "probit", "cloglog"; for counts "poisson" or "negative_binomial"; for positive numbers
+        "gamma"; for numbers "normal"; or another that is registered. The size of negative binomial counts and the
+        shape of gamma numbers are parameters whose logarithm has the prior N(0, 2^2), and the sd of noise is found;
+        "negative_binomial(2.5)", "gamma(2.5)" and "normal(2.5)" have them given. For ordered categories "sratio",
+        "sratio(probit)" or "sratio(cloglog)": the answer is then an `OrderedFit`, and weights, offsets and groups are
+        columns.
     prior : prior or dict of str to prior, optional
         Of the coefficients in units of the data's columns, one for all or by their names (``{"age": Normal(0, 1)}``).
         "Intercept" is that at the columns' means, as in rstanarm and brms. A horseshoe or a multivariate prior is on
@@ -258,7 +259,7 @@ def fit_given(
     if isinstance(prior, Mapping) and not given.once:
         given.check_names(prior, response=_response(family))
     arguments: dict[str, Any] = {"in_design": in_design, "group_prior": group_prior, "options": options}
-    varies = isinstance(known, NegativeBinomial) and not known.complete
+    varies = isinstance(known, Varying) and not known.complete
     route = (SizesRoute if varies else Route)(given, family, prior, seed, max_seconds, **arguments)
     with _kept(lambda: fit_of_route(route.ended()), "what was finished", route.leaves):
         route.run()

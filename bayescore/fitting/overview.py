@@ -19,9 +19,10 @@ from bayescore.data.design import terms_text
 from bayescore.data.responses import numbers_of
 from bayescore.diagnostics.model_check import Dispersion
 from bayescore.diagnostics.results import Check
+from bayescore.families.family import Varying
 from bayescore.fitting.tables import parameter_table
 from bayescore.limits import MAX_PRIOR_SHARE, MIN_MEAN_WEIGHT, PROB
-from bayescore.priors.groups import DEFAULT_GROUP_PRIOR, is_default
+from bayescore.priors.groups import DEFAULT_GROUP_PRIOR, DEFAULT_SCALE, INTERCEPT_SCALES, is_default
 from bayescore.tables import rounded
 from bayescore.text import counted, listed, number
 
@@ -33,7 +34,6 @@ _SHORTEST = 20  # characters that a name in a table keeps, however wide the figu
 _SHORTEST_PART = 8  # characters that a part of an interaction keeps
 _SCROLL = "<div style='overflow-x:auto'>"  # a table wider than a phone scrolls by itself
 
-_NUMBERS = {True: "Noise (standard deviation)", False: "Size (variance = mean + mean^2 / size)"}
 _NAMED = 5  # coefficients in a line
 
 
@@ -186,7 +186,7 @@ def _counted(fit: "Fit") -> str:
     """Return the number of observations, in words."""
     core, n = fit.coreset, fit._n_observations
     if n is None:
-        return f"{core.n_total:,} rows{' of events and exposures' if core.counts else ''}"
+        return f"{core.n_total:,} rows{' of events and exposures' if core.response == 'counts' else ''}"
     return counted(n, "observation")
 
 
@@ -197,7 +197,7 @@ def _event_rate(core: Coreset) -> float:
 
 
 def _has_exposures(core: Coreset) -> bool:
-    return core.design.exposure is not None or core.design.weighted
+    return not core.amounts and (core.design.exposure is not None or core.design.weighted)
 
 
 def _rows(fit: "Fit") -> str:
@@ -218,6 +218,8 @@ def data_facts(core: Coreset) -> dict[str, str]:
     if n is None or events is None:
         return {}
     facts = {"Observations": f"{n:,}"}
+    if core.amounts:
+        return {**facts, "Response": f"{core.label}: positive numbers, mean {number(_event_rate(core))}"}
     if core.counts:
         facts |= {"Response": f"{core.label}: counts", "Events": f"{events:,.6g}"}
         if not _has_exposures(core):
@@ -245,7 +247,10 @@ def _tables(fit: "Fit") -> list[tuple[str, pd.DataFrame]]:
     scale = f"units of {core.label}" if core.numbers else family.scale
     correlated = any(len(each.pairs[0]) for each in core.groups)
     what = f"Random effects (standard deviations{' and correlations' if correlated else ''})"
-    kinds = [(f"Coefficients ({scale})", ~groups), (what, groups & ~noise), (_NUMBERS[core.numbers], noise)]
+    number = "Noise (standard deviation)"
+    if isinstance(family, Varying):
+        number = f"{family.parameter.capitalize()} ({family.meaning})"
+    kinds = [(f"Coefficients ({scale})", ~groups), (what, groups & ~noise), (number, noise)]
     return [(heading, summary[which]) for heading, which in kinds if which.any()]
 
 
@@ -313,7 +318,8 @@ def _prior(fit: "Fit") -> str:
     if core.design.constant is not None:
         wide = "" if core.design.center is not None else " sqrt(1 + sum (mean / sd)^2)"
         where = "where they are 0" if wide else "at their means"
-        default += f", Normal({'mean(y)' if unit else '0'}, 2.5{unit}{wide}) of the intercept {where}"
+        scale = INTERCEPT_SCALES.get(core.classes, DEFAULT_SCALE)
+        default += f", Normal({'mean(y)' if unit else '0'}, {scale:g}{unit}{wide}) of the intercept {where}"
     return default
 
 

@@ -52,7 +52,9 @@ def _facts(fit: "Fit", shown: Overview) -> FitFacts:
         drawn = f"The spread is {fit.spread}."
     else:
         corrected = "corrected" in fit._used.posterior.attrs
-        kind = "draws of several sizes" if fit._size_varies else "corrected draws" if corrected else "draws"
+        kind = (
+            f"draws of several {posterior.number}s" if fit._size_varies else "corrected draws" if corrected else "draws"
+        )
         drawn = f"From the {kind}" + ("." if fit.certificate.trusted else ", which are not certified.")
     return FitFacts(
         headline=shown.verdict,

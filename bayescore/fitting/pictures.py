@@ -182,7 +182,7 @@ def curves(fit: "Fit", variable: str, by: str | None, data: Any, prob: float) ->
 def _mean_response(core: Coreset, of_event: str) -> str:
     """Return what the mean of the response is called: a rate, a mean, or of labels as `of_event` words the event."""
     if core.counts or core.numbers:
-        return f"{'rate' if core.counts else 'mean'} of {core.label}"
+        return f"{'rate' if core.counts and not core.amounts else 'mean'} of {core.label}"
     return of_event.format(f"{core.label} = {core.classes[1]}")
 
 

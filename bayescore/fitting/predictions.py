@@ -124,7 +124,7 @@ def predict(
 
 def _exposures(core: Coreset, new: Any, exposure: Any) -> FloatArray:
     """Return exposures of new rows, given them or their column."""
-    if not core.counts:
+    if not core.counts or core.amounts:
         raise DataError(
             f"exposure is given, but the fit's family is {core._family_asked!r}, which takes no counts; leave it out"
         )
@@ -146,7 +146,8 @@ def _draw_responses(mean: FloatArray, family: Family, rng: np.random.Generator) 
     if not family.counts:
         return np.asarray(rng.random(mean.shape) < mean)
     with np.errstate(divide="ignore"):  # of a rate of 0
-        return family.draw(np.log(mean), rng).astype(np.int64)
+        drawn = family.draw(np.log(mean), rng)
+    return drawn if family.amounts else drawn.astype(np.int64)
 
 
 def _figures(
@@ -442,7 +443,7 @@ def with_predictive(fit: "Fit", data: Any, y: Any, *, max_draws: int, random_sta
     kind: np.dtype[Any] = np.dtype(np.int8)
     rows, observed = responses.rows, np.asarray(responses.rows.y > 0, dtype=np.float64)
     if responses.events is not None:
-        observed, kind = responses.events, np.dtype(np.int64)
+        observed, kind = responses.events, np.dtype(np.float64 if posterior.family.amounts else np.int64)
     elif posterior.family.response == "numbers":
         (rows, observed), kind = numbers_of(rows), np.dtype(np.float64)
     shape = len(posterior.draws), -1, len(rows)

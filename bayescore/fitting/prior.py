@@ -55,8 +55,7 @@ from bayescore.compat import as_arviz, as_xarray, inference_data
 from bayescore.data.coreset import Coreset
 from bayescore.data.design import Design, Grouping
 from bayescore.diagnostics.results import Level
-from bayescore.families.family import check_family
-from bayescore.families.negative_binomial import LARGEST_SIZE, SIZE_PRIOR_SD
+from bayescore.families.family import LARGEST_SIZE, SIZE_PRIOR_SD, check_family
 from bayescore.fitting.parts import (
     check_model_spread,
     described,
@@ -181,16 +180,17 @@ def prior_predictive(fit: "Fit", draws: int, random_state: Any) -> Any:
     number = None
     if posterior.sd_prior is not None:
         number = parameters["sigma"] = half_draws(posterior.sd_prior, (draws,), rng)
-    elif "size_prior" in posterior.attrs:
-        number = parameters["size"] = np.minimum(np.exp(SIZE_PRIOR_SD * rng.standard_normal(draws)), 0.9 * LARGEST_SIZE)
+    elif posterior.number:
+        number = np.minimum(np.exp(SIZE_PRIOR_SD * rng.standard_normal(draws)), 0.9 * LARGEST_SIZE)
+        parameters[posterior.number] = number
     predictor = Predictor(parameters["beta"], factors, design, size=number)
     which = np.zeros((len(rows), 0), dtype=np.int64)
     if rows.group is not None:
         which = np.stack([np.unique(codes, return_inverse=True)[1] for codes in rows.group.T], axis=1)
         rows = replace(rows, group=np.full_like(rows.group, NO_GROUP))
     eta, family = predictor.sampled(rows, which, seed), predictor.at_draws(posterior.family)
-    numbers = family.response == "numbers"
-    y = family.draw(eta, rng, rows.weights[:, None]).T.astype(np.float64 if numbers else np.int64)
+    continuous = family.quadratic or family.amounts
+    y = family.draw(eta, rng, rows.weights[:, None]).T.astype(np.float64 if continuous else np.int64)
     observed = (rows.y > 0).astype(np.int64) if known is None else known.astype(y.dtype)
     dims: dict[str, list[str]] = {"beta": ["feature"]}
     coords: dict[str, Any] = {"feature": list(fit.coreset.feature_names)}

@@ -39,7 +39,7 @@ from bayescore.priors import Prior
 from bayescore.priors.groups import GroupPrior
 from bayescore.report.certify import Certificate
 from bayescore.samplers.groups import group_prior_of
-from bayescore.samplers.posterior import Posterior, in_data_units, read_posterior
+from bayescore.samplers.posterior import SIZE_PRIOR, Posterior, in_data_units, read_posterior
 from bayescore.samplers.predict import population_shares
 from bayescore.samplers.sample import sample
 from bayescore.samplers.summaries import prior_summary
@@ -1127,8 +1127,8 @@ class Fit:
         check_model_spread(self, "update", "; on the command line fit again without --cluster")
         if self._size_varies:
             raise DataError(
-                f"update is of a posterior given the size, and {self._family_asked!r} has it as a parameter, "
-                "which all rows tell: fit them, or fit with the size given, as in 'negative_binomial(2.5)'"
+                f"update is of a posterior given the {self._posterior().number}, and {self._family_asked!r} has it as "
+                f"a parameter, which all rows tell: fit them, or fit with it given, as in {self.coreset.family!r}"
             )
         roles = {"weights": weights, "offset": offset, "trials": trials, "exposure": exposure, "groups": groups}
         new_rows = new, y, {**roles, "missing": missing}
@@ -1299,8 +1299,8 @@ class Fit:
         check_model_spread(self, "all_rows_posterior")
         if self._size_varies:
             raise DataError(
-                "all_rows_posterior is of a model whose size is given, and here it is a parameter: sample a PyMC model "
-                f"of your own, or fit with family={self.coreset.family!r}"
+                f"all_rows_posterior is of a model whose {self._posterior().number} is given, and here it is a "
+                f"parameter: sample a PyMC model of your own, or fit with family={self.coreset.family!r}"
             )
         prior = known_prior(self, "; see with_prior")
         given, core = self._rows_given, self.coreset
@@ -1393,8 +1393,8 @@ class Fit:
 
     @property
     def _size_varies(self) -> bool:
-        """Whether the size of negative binomial counts is a parameter."""
-        return "size_prior" in self._used.posterior.attrs
+        """Whether the family's number, such as the size of negative binomial counts, is a parameter by several fits."""
+        return SIZE_PRIOR in self._used.posterior.attrs
 
     @property
     def _family_asked(self) -> str:

@@ -63,6 +63,7 @@ from bayescore.data.design import Design
 from bayescore.data.formula_design import formula_of
 from bayescore.data.formula_parsing import parsed
 from bayescore.data.open import open_designed
+from bayescore.data.responses import POSITIVE
 from bayescore.data.roles import ROLES
 from bayescore.data.source import Source
 from bayescore.data.sources import has_named_columns
@@ -85,7 +86,7 @@ from bayescore.priors.by_name import leaves_out, prior_of
 from bayescore.priors.groups import GroupPrior, check_group_prior, default_prior, is_default, of_comoments
 from bayescore.progress import say, step
 from bayescore.report.certify import Certificate, certified_by_rows, certify
-from bayescore.samplers.posterior import fewer_draws, of_own_model, read_posterior
+from bayescore.samplers.posterior import SIZE_PRIOR, fewer_draws, of_own_model, read_posterior
 from bayescore.samplers.sample import AUTO, SAMPLERS, sample_as_tree
 from bayescore.samplers.summaries import DataUnits, with_scales
 from bayescore.text import counted, number
@@ -352,7 +353,7 @@ def _check_labels(labels: FloatArray, expected: FloatArray, core: Coreset) -> No
     if gap.max() <= most:
         return
     grouping, k = core.groups[0], int(gap.argmax())
-    what = {"labels": f"labels {core.classes[1]!r}", "counts": "events"}.get(core.response, "rows")
+    what = {"labels": f"labels {core.classes[1]!r}", "counts": "events", POSITIVE: "sums"}.get(core.response, "rows")
     now, then = labels[k, 0], expected[k, 0]
     if abs(now - then) <= most:
         now, then, what = labels[k].sum(), expected[k].sum(), "rows"
@@ -446,7 +447,7 @@ class Step:
     Parameters
     ----------
     what : str
-        "build", "update", "sample", "certify", "size", "cluster", "pool" or "stop".
+        "build", "update", "sample", "certify", "cluster", "pool", "stop", or a parameter of the family such as "size".
     rows : int
         Rows that the step worked on: those of the data where it read them, else those of the coreset.
     passes : int
@@ -897,7 +898,7 @@ class Route:
         known = core.numbers or design.given_others is not None or design.scale is not None
         if known or given.once or isinstance(given.data, Coreset):
             return default_prior(core)
-        return of_comoments(ComomentsTotal().of(given.rows(core)), design.constant)
+        return of_comoments(ComomentsTotal().of(given.rows(core)), design)
 
 
 def usable(drawn: Any, certificate: Certificate) -> Any:
@@ -908,7 +909,7 @@ def usable(drawn: Any, certificate: Certificate) -> Any:
     corrected = certificate._idata
     if corrected is None:
         return drawn
-    varied = "size_prior" in corrected.posterior.attrs  # which the draws of one size do not replace
+    varied = SIZE_PRIOR in corrected.posterior.attrs  # which the draws of one size do not replace
     few = certificate.level == Level.CERTIFIED and fewer_draws(corrected, drawn) and not varied
     return drawn if few else corrected
 

@@ -1,7 +1,7 @@
-r"""A fit whose family has a number that is a parameter: the size of negative binomial counts.
+r"""A fit whose family has a number that is a parameter: the size of negative binomial counts, the shape of a gamma.
 
-Given the size r a fit is as any other, and judged as any other. With theta = log r the posterior between some sizes
-needs no more than sums over all rows, as Fisher's identity has it:
+Given this number, here the size r of any family, a fit is as any other, and judged as any other. With theta = log r
+the posterior between some sizes needs no more than sums over all rows, as Fisher's identity has it:
 
 .. math:: \frac{d}{d\theta} \log p(\theta | y) = \frac{d}{d\theta} \log p(\theta)
           + E\Bigl[\sum_n w_n \frac{d}{d\theta} \log p(y_n | \eta_n, \theta) \Bigm| y, \theta\Bigr],
@@ -46,17 +46,15 @@ from bayescore.data.formula_parsing import parsed
 from bayescore.data.passes import map_stream
 from bayescore.data.responses import events_of
 from bayescore.diagnostics.elpd import sampled_counts, whole_counts
-from bayescore.diagnostics.model_check import most_likely_size
 from bayescore.diagnostics.results import Level
-from bayescore.families.family import check_exposure, check_family
-from bayescore.families.negative_binomial import LARGEST_SIZE, SIZE_PRIOR_SD, NegativeBinomial
+from bayescore.families.family import LARGEST_SIZE, SIZE_PRIOR_SD, Varying, check_exposure, check_family
 from bayescore.fitting.route import FAILURES, Route, Step, badness, usable
 from bayescore.limits import NEGLIGIBLE_ERROR
 from bayescore.models.predictor import Predictor
 from bayescore.numerics.elementary import cumulative_shares
 from bayescore.report.certify import Certificate
 from bayescore.samplers.groups import COLLAPSED
-from bayescore.samplers.posterior import read_posterior, with_draws
+from bayescore.samplers.posterior import SIZE_PRIOR, read_posterior, with_draws
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError
 
@@ -148,7 +146,8 @@ class SizesRoute(Route):
         ends = [self._go_out(sign, mode, sd, n_draws, wide=wide) for sign in (-1.0, 1.0)]
         if len(self.nodes) < 2:
             only = math.exp(self.nodes[0].log_size)
-            raise RuntimeError(f"only the fit of the size {only:.3g} was found: give a size, or a prior that says more")
+            name = self._family.parameter
+            raise RuntimeError(f"only the fit of the {name} {only:.3g} was found: give it, or a prior that says more")
         self._fill(n_draws, wide=wide)
         self._join(complete=all(ends))
 
@@ -168,28 +167,28 @@ class SizesRoute(Route):
 
     def _check_given(self) -> None:
         """Raise if rows cannot be read again, have exposures, or groups that are called as the size is."""
-        given = self.given
+        given, name = self.given, self._family.parameter
         if given.once or (isinstance(given.data, Coreset) and given.data.method != "full"):
             raise DataError(
-                f"family={self.family!r} has its size as a parameter, which needs rows that can be read again: give "
-                f"these, or the size, as in '{self.family}(2.5)'"
+                f"family={self.family!r} has its {name} as a parameter, which needs rows that can be read again: give "
+                f"these, or the {name}, as in '{self.family}(2.5)'"
             )
         check_exposure(self._family, given.roles.get("exposure"))
         asked = given.roles.get("groups", ())
         named = [asked] if isinstance(asked, str) else list(asked) if isinstance(asked, list | tuple | dict) else []
         if given.formula is not None:
             named += [term.column for term in parsed(given.formula).groups]
-        if NegativeBinomial.parameter in named:
+        if name in named:
             raise DataError(
-                f"groups has the column {NegativeBinomial.parameter!r}, the name of the family's parameter: rename it, "
-                f"or give the size, as in '{self.family}(2.5)'"
+                f"groups has the column {name!r}, the name of the family's parameter: rename it, or give the {name}, "
+                f"as in '{self.family}(2.5)'"
             )
 
     @property
-    def _family(self) -> NegativeBinomial:
+    def _family(self) -> Varying:
         """The family, without its size."""
         family = check_family(str(self.family), seek=True)
-        assert isinstance(family, NegativeBinomial)
+        assert isinstance(family, Varying)
         return family
 
     def _find_middle(self) -> tuple[float, float]:
@@ -209,6 +208,11 @@ class SizesRoute(Route):
             stays = step * last > 0.0 and abs(step) > 0.5 * abs(last)
             move, last = 2.0 * move if stays else float(np.clip(step, -most, most)), step
             at = float(np.clip(at + move, -_FARTHEST, _FARTHEST))
+        if self._family.amounts and at >= _FARTHEST:
+            raise DataError(
+                f"the {self._family.parameter} of family={self.family!r} is above {math.exp(at):.2g}, as the response "
+                "hardly varies about its mean given the columns: look at it, or fit its logarithm by family='normal'"
+            )
         self.middle = route
         route.settle(sampled=True)
         self.nodes = (self._node(route, at, _enough(slope, sd)),)
@@ -222,9 +226,10 @@ class SizesRoute(Route):
         if "effects_seed" in route.drawn.posterior.attrs:
             G = len(core.groups[0])
             if (taken := 8 * route.draws * self.options.chains * G) > _EFFECTS_BYTES:
+                name = self._family.parameter
                 raise DataError(
-                    f"family={self.family!r} has its size as a parameter, and draws of the effects of {G:,} groups "
-                    f"take {taken / 1e9:.1f} GB for each of some sizes: give the size, as in '{self.family}(2.5)'"
+                    f"family={self.family!r} has its {name} as a parameter, and draws of the effects of {G:,} groups "
+                    f"take {taken / 1e9:.1f} GB for each of some {name}s: give the {name}, as in '{self.family}(2.5)'"
                 )
         with said_before():
             counts = sampled_counts(self.given.rows(core), check_family(core.family), _SAMPLE, _SEED)
@@ -233,8 +238,11 @@ class SizesRoute(Route):
         assert events is not None
         y = events / rows.weights
         mean = np.exp(read_posterior(route.drawn, "draws").predictor().take(slice(0, 1)).eta(rows)[:, 0])
-        size, top = most_likely_size(y, mean), 10.0 * max(float(y.mean()), 1.0)
-        return math.log(top if size is None else min(size, top))  # of counts like Poisson's no more is known
+        size, top = self._family.most_likely(y, mean), 10.0 * max(float(y.mean()), 1.0)
+        if self._family.amounts:
+            top = LARGEST_SIZE
+        at = math.log(top if size is None else min(size, top))  # of counts like Poisson's no more is known
+        return float(np.clip(at, -_FARTHEST, _FARTHEST))
 
     def _drawn(self, log_size: float) -> Route:
         """Return the way to draws given a size, not yet judged."""
@@ -280,7 +288,7 @@ class SizesRoute(Route):
                 node = self._add_node(at, n_draws)
             except FAILURES as error:
                 assert self.middle is not None
-                why = f"the fit of size {math.exp(at):.3g} failed: {error}"
+                why = f"the fit of {self._family.parameter} {math.exp(at):.3g} failed: {error}"
                 self.middle.story.append(Step("stop", 0, 0, 0.0, why))
                 return False
             values = self.density()(np.array([each.log_size for each in self.nodes]))
@@ -313,31 +321,31 @@ class SizesRoute(Route):
 
     def _join(self, *, complete: bool) -> None:
         """Take the middle's coreset, the worst certificate, and draws over which the size varies."""
-        route, sizes = self.middle, [math.exp(node.log_size) for node in self.nodes]
+        route, sizes, name = self.middle, [math.exp(node.log_size) for node in self.nodes], self._family.parameter
         assert route is not None
         node = next(each for each in self.nodes if each.certificate is route.certificate)
-        draws = with_draws(node.idata, varied(self.nodes, node, self.density(), self.seed))
-        theta = np.log(draws["posterior"]["size"].values)
+        draws = with_draws(node.idata, varied(self.nodes, node, self.density(), (name, self.seed)))
+        theta = np.log(draws["posterior"][name].values)
         error = float(theta.std()) * math.sqrt(np.mean([each.slope.se**2 for each in self.nodes]))
         worst = max((each.certificate for each in self.nodes), key=badness)
-        span = f"{len(sizes)} fits of sizes from {sizes[0]:.3g} to {sizes[-1]:.3g}"
+        span = f"{len(sizes)} fits of {name}s from {sizes[0]:.3g} to {sizes[-1]:.3g}"
         text, level = f"Of {span} this is the worst: {worst.text}", worst.level
         if not complete:
             text, level = (
-                f"Of {span} the last do not reach where the posterior of the size ends; give it.",
+                f"Of {span} the last do not reach where the posterior of the {name} ends; give it.",
                 Level.NOT_CERTIFIED,
             )
         elif error > NEGLIGIBLE_ERROR:
             said = f"tell the mean of its logarithm to {error:.2g} sd (limit {NEGLIGIBLE_ERROR:g}): give more draws"
-            text, level = f"{span.capitalize()} {said}, or the size. {worst.text}", Level.NOT_CERTIFIED
+            text, level = f"{span.capitalize()} {said}, or the {name}. {worst.text}", Level.NOT_CERTIFIED
         whole = {"elpd_loo": math.nan, "elpd_loo_se": math.nan, "dispersion": node.certificate.dispersion}
         self.certificate = worst._with(level=level, text=text, idata=draws, **whole)
         self.core, self.drawn = route.core, route.drawn
-        self.drawn.posterior.attrs["size_prior"] = PRIOR
+        self.drawn.posterior.attrs[SIZE_PRIOR] = PRIOR
         passes = self.passes + sum(step.passes for one in self.tried if one is not route for step in one.story)
         seconds = time.perf_counter() - self.begin_at - sum(step.seconds for step in route.story)
         why = f"{span}, and the posterior between them; the steps above are those of {math.exp(node.log_size):.3g}"
-        self.story = [*route.story, Step("size", self.core.n_total, passes, seconds, why)]
+        self.story = [*route.story, Step(name, self.core.n_total, passes, seconds, why)]
 
 
 @contextmanager
@@ -353,7 +361,7 @@ def _enough(slope: Slope, sd: float) -> int:
     return int(np.clip((slope.spread * sd / _ERROR) ** 2, _LEAST, _MOST))
 
 
-def slopes_of(dataset: Dataset, draws: Predictor, families: list[NegativeBinomial]) -> FloatArray:
+def slopes_of(dataset: Dataset, draws: Predictor, families: list[Varying]) -> FloatArray:
     """Return the slope in theta of the log-likelihood of all rows, at each size and draw, shape (K, S); one pass."""
 
     def of_block(_: int, block: WeightedData) -> FloatArray:
@@ -367,11 +375,15 @@ def slopes_of(dataset: Dataset, draws: Predictor, families: list[NegativeBinomia
         return found
 
     blocks = map_stream(whole_counts(dataset.blocks()), of_block, None, dataset.cores)
-    return reduce(add, dataset.tracked(blocks, "slopes of the size"))
+    return reduce(add, dataset.tracked(blocks, f"slopes of the {families[0].parameter}"))
 
 
-def varied(nodes: tuple[SizeNode, ...], middle: SizeNode, density: SizeDensity, seed: int) -> xr.Dataset:
-    """Return draws of theta, and of other parameters by those of the nearest fit, moved to where theta is."""
+def varied(nodes: tuple[SizeNode, ...], middle: SizeNode, density: SizeDensity, called: tuple[str, int]) -> xr.Dataset:
+    """Return draws of theta, and of other parameters by those of the nearest fit, moved to where theta is.
+
+    `called` are the name of the number and the seed.
+    """
+    number, seed = called
     sets = [as_xarray(node.idata["posterior"]) for node in nodes]
     shape = tuple(min(one.sizes[dim] for one in sets) for dim in ("chain", "draw"))
     n, rng = math.prod(shape), np.random.default_rng([_SEED, seed])
@@ -390,10 +402,10 @@ def varied(nodes: tuple[SizeNode, ...], middle: SizeNode, density: SizeDensity, 
         if moves:
             values = _moved(values, each, at, theta, nearest)
         found[str(name)] = (dims, np.exp(values) if log else values)
-    found["size"] = (("chain", "draw"), np.exp(theta))
+    found[number] = (("chain", "draw"), np.exp(theta))
     attrs = {name: value for name, value in base.attrs.items() if name != "posterior_of"}
-    made = f"moved between {len(nodes)} sizes"
-    return base.assign(found).assign_attrs({**attrs, "size_prior": PRIOR, "corrected": made})
+    made = f"moved between {len(nodes)} {number}s"
+    return base.assign(found).assign_attrs({**attrs, SIZE_PRIOR: PRIOR, "corrected": made})
 
 
 def _moved(

@@ -32,6 +32,7 @@ from bayescore.compiled import jit, one_blas_thread
 from bayescore.data.coreset import Coreset, feature_names
 from bayescore.data.design import Design
 from bayescore.data.passes import Comoments
+from bayescore.data.responses import AMOUNTS
 from bayescore.families import Family
 from bayescore.families.family import check_family
 from bayescore.priors.by_name import DEFAULT, ByName, leaves_out, prior_of
@@ -160,6 +161,10 @@ DEFAULT_SCALE = 2.5
 """Sd of the default prior of a coefficient, in units of the linear predictor for one sd of its column."""
 
 
+INTERCEPT_SCALES = {AMOUNTS.classes: 10.0}
+"""That of the intercept, by the classes of the response, where it is another: positive numbers have any unit."""
+
+
 _ROUNDING = 1e-14  # share of the mean of y, below which its sd is 0
 
 
@@ -262,7 +267,9 @@ def standard_prior(design: Design) -> Normal:
         mean[lead:] = design.means
     if design.constant is not None:
         mean[design.constant] = 0.0
-    return on_columns(mean, sd, design.constant)
+    return on_columns(
+        mean, sd, design.constant, intercept=INTERCEPT_SCALES.get(tuple(design.classes or ()), DEFAULT_SCALE)
+    )
 
 
 def default_prior(rows: WeightedData) -> Normal:
@@ -274,12 +281,14 @@ def default_prior(rows: WeightedData) -> Normal:
         return standard_prior(design)
     if rows.pseudo.any():
         return DEFAULT
-    return of_comoments(Comoments.of(rows), None if design is None else design.constant)
+    return of_comoments(Comoments.of(rows), design)
 
 
-def of_comoments(comoments: Comoments, constant: int | None) -> Normal:
+def of_comoments(comoments: Comoments, design: Design | None) -> Normal:
     """Return the default prior of coefficients of columns that were not standardised, given their moments."""
-    return on_columns(comoments.mean, spread_of(comoments, constant=constant is not None), constant)
+    constant, classes = (None, None) if design is None else (design.constant, design.classes)
+    sd = spread_of(comoments, constant=constant is not None)
+    return on_columns(comoments.mean, sd, constant, intercept=INTERCEPT_SCALES.get(tuple(classes or ()), DEFAULT_SCALE))
 
 
 def autoscaled(rows: WeightedData) -> Normal:
@@ -291,18 +300,23 @@ def autoscaled(rows: WeightedData) -> Normal:
 
 
 def on_columns(
-    mean: FloatArray, sd: FloatArray, constant: int | None, response: tuple[float, float] = (0.0, 1.0)
+    mean: FloatArray,
+    sd: FloatArray,
+    constant: int | None,
+    response: tuple[float, float] = (0.0, 1.0),
+    *,
+    intercept: float = DEFAULT_SCALE,
 ) -> Normal:
     """Return the default prior given means of columns, shape (D,), sds given the others, and those of the response.
 
-    The response is in units of eta.
+    The response is in units of eta; `intercept` is the scale of the intercept's prior in sds of it.
     """
     columns = np.where(sd > 0.0, sd, 1.0)
     location, scale = np.zeros(len(columns)), DEFAULT_SCALE * response[1] / columns
     if constant is not None:
         far = np.where(sd > 0.0, mean / columns, 0.0)
         location[constant] = response[0]
-        scale[constant] = DEFAULT_SCALE * response[1] * np.sqrt(1.0 + (far**2).sum())
+        scale[constant] = intercept * response[1] * np.sqrt(1.0 + (far**2).sum())
     return Normal(tuple(location.tolist()), tuple(scale.tolist()))
 
 

@@ -23,13 +23,14 @@ from markupsafe import Markup
 
 from bayescore.data.coreset import Coreset, check_no_pseudo, check_same_design
 from bayescore.data.design import Grouping, effect_name
+from bayescore.data.responses import POSITIVE
 from bayescore.diagnostics.model_check import ModelCheck, check_model
 from bayescore.diagnostics.results import CertificateData, ComparisonData, Level, health
-from bayescore.families.family import find_family
+from bayescore.families.family import Varying, find_family
 from bayescore.files import whole_file
 from bayescore.limits import ENDS, PROB
 from bayescore.report import page, pictures, tables
-from bayescore.samplers.posterior import Posterior, as_sampled, flat_draws, read_posterior
+from bayescore.samplers.posterior import SIZE_PRIOR, Posterior, as_sampled, flat_draws, number_name, read_posterior
 from bayescore.samplers.summaries import DataUnits, GroupEffects, with_scales
 from bayescore.text import counted, number, with_error
 from bayescore.types import FloatArray, WeightedData
@@ -106,7 +107,7 @@ def fit_sections(certificate: CertificateData, core: Coreset, fit: FitFacts, rat
         "predictor for one unit more of the column as the data have it"
         + ("; sigma are sds of groups' effects, and rho their correlations." if core.groups else ".")
         + (" The one without a name of a factor is the sd of the noise." if core.groups and core._sd_unknown else "")
-        + (" Counts of mean t have the variance t + t²/size." if core.counts and "size" in labels[-1:] else ""),
+        + _meaning(core.family, list(rows)[-1:]),
     )
     if fit.ratios is not None:
         labels, rows = fit.ratios
@@ -426,8 +427,8 @@ def _model(
         priors += [(f"sigma_{each.name}", text, text) for each in core.groups]
     if posterior.sd_prior is not None:
         priors += [("sigma", str(posterior.sd_prior), str(posterior.sd_prior))]
-    if "size_prior" in posterior.attrs:
-        priors += [("size", posterior.attrs["size_prior"], posterior.attrs["size_prior"])]
+    if SIZE_PRIOR in posterior.attrs:
+        priors += [(number_name(posterior.attrs), posterior.attrs[SIZE_PRIOR], posterior.attrs[SIZE_PRIOR])]
     if priors:
         yield page.section("priors", priors=priors, prior_scale=scale)
     sides = core.counts and core.method != "full"  # a row's count and exposure are not chosen together
@@ -438,13 +439,14 @@ def _model(
     if facts is not None:
         fit, rows, note = facts.check, "rows of the data", _NO_ROWS if facts.check is None else ""
     share, predicted, right = tables.words_of_fit(fit, core.classes)
-    if core.counts and core.design.exposure is None and not core.design.weighted:
+    if core.counts and not core.amounts and core.design.exposure is None and not core.design.weighted:
         share = "mean count"
     words = f"Left, the {share} against the predicted {predicted}, with what the model would give; "
     words += f"right, histograms {right}"
     counts = "how far apart the model keeps the rows with and without events"
     if fit is not None and fit.frequencies is not None:
         counts = "how many rows have each count, and would have by the model"
+    of_numbers = "what the responses are, and what they would be by the model"
     yield page.section(
         "model_check",
         fit=fit,
@@ -454,11 +456,20 @@ def _model(
         rows=rows,
         share=share,
         right={
-            "numbers": "what the responses are, and what they would be by the model",
+            "numbers": of_numbers,
+            POSITIVE: of_numbers,
             "counts": counts,
         }.get(core.response, "how far apart the model keeps the rows of the two classes"),
         note=note,
     )
+
+
+def _meaning(family: str, last: Sequence[str]) -> str:
+    """Return a sentence on what the family's number does where it is the last parameter of a table; empty else."""
+    known = find_family(family)
+    if not isinstance(known, Varying) or known.parameter not in last:
+        return ""
+    return f" The {known.parameter} says how spread responses are: {known.meaning}."
 
 
 def _spread(robust: Any) -> str:

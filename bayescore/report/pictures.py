@@ -594,7 +594,7 @@ def _raw(effects: GroupEffects, share: FloatArray, weight: FloatArray) -> FloatA
     p = np.append((share * weight + 0.5) / (weight + 1.0), overall)
     if family.counts:  # sides are events and exposure
         rate = overall / (1.0 - overall)
-        events = share * weight
-        return np.asarray(np.log((events + 0.5) / (weight - events + 0.5 / rate)) - np.log(rate))
+        events, half = share * weight, 0.5 * rate if family.amounts else 0.5
+        return np.asarray(np.log((events + half) / (weight - events + half / rate)) - np.log(rate))
     eta = np.interp(p, family.mean(_ETA), _ETA)
     return np.asarray(eta[:-1] - eta[-1])

@@ -24,7 +24,7 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.design import Design, Grouping, terms_text
 from bayescore.data.formula_design import read_design
 from bayescore.families import Family
-from bayescore.families.family import FAMILIES, check_family, find_family
+from bayescore.families.family import FAMILIES, SIZED, check_family, find_family
 from bayescore.files import UnpacksError, check_packed, check_path, digest, whole_file
 from bayescore.limits import MAX_LOG_RATIO_SD, MIN_DRAWS
 from bayescore.models.groups.effects import unkept_effects
@@ -38,8 +38,8 @@ from bayescore.text import listed
 from bayescore.types import NO_ROW, FloatArray, IntArray
 from bayescore.validation import DataError, EarlierDesignError, json_object
 
-NUMBERS = {"sigma": "sd_prior", "size": "size_prior"}
-"""Numbers of families that may be parameters, and the attribute of a posterior that has the prior of each."""
+SD_PRIOR, SIZE_PRIOR = "sd_prior", "size_prior"
+"""Attributes of a posterior that have the prior of its family's number, where that is a parameter."""
 
 MAX_DRAW = 1e25  # size of a coefficient; mmd takes the squares of sixth powers
 
@@ -120,20 +120,26 @@ class Posterior:
     @property
     def sd_prior(self) -> GroupPrior | None:
         """Prior of the sd of the noise of numbers; None where it is no parameter."""
-        return self._prior_of_sds("sd_prior")
+        return self._prior_of_sds(SD_PRIOR)
 
     def _prior_of_sds(self, attribute: str) -> GroupPrior | None:
         return group_prior_from_dict(json.loads(self.attrs[attribute])) if attribute in self.attrs else None
 
     @property
     def size(self) -> FloatArray | None:
-        """Draws of the family's number, the sd of noise or the size of counts, (S,); None where it is no parameter."""
+        """Draws of the family's number, such as the sd of noise, (S,); None where it is no parameter."""
         return self.variables.get(self.number)
 
     @property
     def number(self) -> str:
         """What the family's number is called where it is a parameter; empty else."""
-        return next((name for name in NUMBERS if name in self.variables), "")
+        name = number_name(self.attrs) if self.variables else ""
+        return name if name in self.variables else ""
+
+    @property
+    def number_prior(self) -> str:
+        """The prior of that number, in words; empty where it is no parameter."""
+        return str(self.sd_prior or self.attrs.get(SIZE_PRIOR, ""))
 
     @property
     def family_at_draws(self) -> Family:
@@ -312,8 +318,16 @@ def _beside_beta(idata: Any) -> dict[str, FloatArray]:
     """Return the parameters of groups, and the number of the family, that the draws say are there."""
     names, attrs = [str(name) for name in idata["posterior"].data_vars], idata["posterior"].attrs
     of_groups = ("u_", "sigma_", "rho_") if "group_terms" in attrs else ()
-    number = {name for name, prior in NUMBERS.items() if prior in attrs}
-    return {name: flat_draws(idata, name) for name in names if name.startswith(of_groups) or name in number}
+    number = number_name(attrs) if SIZE_PRIOR in attrs or SD_PRIOR in attrs else ""
+    return {name: flat_draws(idata, name) for name in names if name.startswith(of_groups) or name == number}
+
+
+def number_name(attrs: Mapping[str, Any]) -> str:
+    """Return what a family's number is called in draws that have it as a parameter; empty else."""
+    if SIZE_PRIOR in attrs:
+        kind = SIZED.get(str(attrs["family"]).partition("(")[0])
+        return "" if kind is None else kind.parameter
+    return "sigma" if SD_PRIOR in attrs else ""
 
 
 def read_posterior(idata: Any, name: str, *, min_draws: int = MIN_DRAWS) -> Posterior:

@@ -21,7 +21,7 @@ from bayescore.families.family import find_family
 from bayescore.models.predictor import parameters
 from bayescore.priors import Prior
 from bayescore.priors.groups import LKJ_ETA, GroupPrior
-from bayescore.samplers.posterior import Posterior, raw_scales, read_posterior
+from bayescore.samplers.posterior import SIZE_PRIOR, Posterior, number_name, raw_scales, read_posterior
 from bayescore.types import FloatArray, IntArray
 from bayescore.validation import DataError
 
@@ -70,8 +70,8 @@ def _of_sds(posterior: Posterior) -> pd.DataFrame:
     if posterior.sd_prior is not None:
         text = _group_text(posterior.sd_prior)
         rows["sigma"] = text, text
-    if "size_prior" in posterior.attrs:
-        rows["size"] = posterior.attrs["size_prior"], posterior.attrs["size_prior"]
+    if SIZE_PRIOR in posterior.attrs:
+        rows[number_name(posterior.attrs)] = posterior.attrs[SIZE_PRIOR], posterior.attrs[SIZE_PRIOR]
     index = pd.Index(list(rows), name="feature", dtype=object)
     return pd.DataFrame(list(rows.values()), index=index, columns=["prior", "in_data_units"])
 

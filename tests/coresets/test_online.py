@@ -222,7 +222,7 @@ def test_a_stream_of_zeros_waits_for_a_row_with_leverage():
     [
         ({"size": 0}, ValueError, "size=0 must be at least 1"),
         ({"size": 10.0}, TypeError, "size=10.0 must be a whole number"),
-        ({"family": "gamma"}, ValueError, "family='gamma'"),
+        ({"family": "tweedie"}, ValueError, "family='tweedie'"),
         ({"random_state": -1}, ValueError, "random_state=-1"),
         ({"classes": ["a"]}, DataError, "classes has one class only, 'a'"),
         ({"classes": "abc"}, DataError, "classes has 3 classes"),

@@ -136,7 +136,7 @@ def test_an_audit_of_the_means(monkeypatch):
         ({"epsilon": 0.0}, ValueError, "epsilon=0 must be positive"),
         ({"radius": math.nan}, ValueError, "radius=nan must be positive"),
         ({"n_clusters": 0}, ValueError, "n_clusters=0 must be at least 1"),
-        ({"family": "gamma"}, ValueError, "gamma"),
+        ({"family": "tweedie"}, ValueError, "tweedie"),
     ],
 )
 def test_bad_input(change, error, message):

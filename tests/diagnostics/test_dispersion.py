@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 import bayescore as bc
-from bayescore.diagnostics.model_check import Dispersion, dispersion_of, most_likely_size
+from bayescore.diagnostics.model_check import Dispersion, dispersion_of
+from bayescore.families.negative_binomial import most_likely_size
 from tests.counted import QUIET, likely_size
 
 POISSON = bc.families.Poisson()

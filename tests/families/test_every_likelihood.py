@@ -13,6 +13,7 @@ import bayescore as bc
 from bayescore.data.passes import TILE
 from bayescore.families import register
 from bayescore.families.family import FAMILIES, check_family
+from bayescore.families.gamma import Gamma
 from bayescore.families.logistic import Logistic
 from bayescore.families.negative_binomial import NegativeBinomial
 from bayescore.families.normal import Gaussian
@@ -25,7 +26,8 @@ from tests.conftest import make_rows
 from tests.families.cauchit import Cauchit
 
 CAUCHIT = Cauchit()
-PACKAGED = [*FAMILIES.values(), NegativeBinomial(0.7), NegativeBinomial(30.0), Gaussian(0.4), Gaussian(2.5)]
+NUMBERED = [NegativeBinomial(0.7), NegativeBinomial(30.0), Gamma(0.7), Gamma(30.0), Gaussian(0.4), Gaussian(2.5)]
+PACKAGED = [*FAMILIES.values(), *NUMBERED]
 SIDES = pytest.mark.parametrize("side", [1, -1])
 EVERY = pytest.mark.parametrize("family", [*PACKAGED, CAUCHIT], ids=lambda family: family.name)
 
@@ -78,7 +80,8 @@ def test_derivatives_are_derivatives_of_log_probabilities(family, side):
     elif family.counts:
         np.testing.assert_allclose(p, np.exp(eta), rtol=1e-12)
         np.testing.assert_allclose(p * family.score(eta, 1), -family.score(eta, -1), rtol=1e-12)
-        np.testing.assert_allclose(family.variance(eta), p + p**2 / (family.given() or (np.inf,))[0])
+        noise = 0.0 if family.amounts else p
+        np.testing.assert_allclose(family.variance(eta), noise + p**2 / (family.given() or (np.inf,))[0])
     else:
         np.testing.assert_allclose(np.exp(family.log_p(eta, 1)), p, rtol=1e-11)
         np.testing.assert_allclose(sum(np.exp(family.log_p(eta, each)) for each in (1, -1)), 1.0, rtol=1e-12)

@@ -121,6 +121,7 @@ _MODELS += [Model(family, "score + device", LABELS[family]) for family in ("logi
 _MODELS += [Model(family, "score + (1 | g)", LABELS[family]) for family in ("logistic", "poisson")]
 _MODELS += [Model(family, "x + (1 + x || a)", LABELS[family]) for family in ("logistic", "normal")]
 _MODELS += [Model("negative_binomial", terms, "visits") for terms in (FLAT, ONE)]  # whose size is a parameter
+_MODELS += [Model("gamma", terms, "days") for terms in (FLAT, ONE)]  # whose shape is one
 _MODELS.append(Model("logistic", FLAT, "clicks", {"trials": "shown"}))
 _MODELS.append(Model("poisson", FLAT, "visits", {"exposure": "days"}))
 _MODELS.append(Model("poisson", FLAT, "visits", {"offset": "base"}))

@@ -27,11 +27,12 @@ from bayescore.compiled import StoredDensity, evaluate_stored, jit, jit_inner, j
 from bayescore.families import Family
 from bayescore.models.groups.joint import JointArguments, joint_effects
 from bayescore.models.groups.rows import Curvature, JointRows, Solver
-from bayescore.models.posterior import prior_part
+from bayescore.models.laplace import find_mode
+from bayescore.models.posterior import posterior, prior_part
 from bayescore.models.row_kernels import derivatives_of
 from bayescore.priors import Prior
 from bayescore.priors.groups import LKJ_ETA, GroupPrior, log_sigma_terms
-from bayescore.types import FloatArray
+from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError
 
 _STEPS = 100
@@ -83,6 +84,10 @@ def joint_mode(rows: JointRows, family: Family, prior: Prior, group_prior: Group
     """Return the joint mode."""
     p, y, w = rows.rows.n_features, rows.rows.y, rows.rows.weights
     beta, effects = np.zeros(p), [np.zeros(shape) for shape in rows.shapes]
+    if family.amounts:  # whose unit may be any: from 0 Newton's steps may lead astray
+        alone = WeightedData(rows.rows.X, y, w, rows.rows.index, offset=rows.rows.offset)
+        flat = posterior(alone, family, prior)
+        beta = find_mode(flat.terms, beta, tolerance=0.01).beta
     size = [np.sqrt(np.maximum(w @ z**2 / w.sum(), np.finfo(float).tiny)) for z in rows.z]  # of the columns
     covariances = [np.diag((_FIRST_SD * family.unit / own) ** 2) for own in size]
     for _ in range(_STEPS):
