@@ -1,26 +1,30 @@
-"""Are fits of negative binomial counts whose size is a parameter right? Beside all rows, NUTS, and by calibration.
+"""Are fits right whose family has a number as a parameter? Beside all rows, NUTS, and by calibration.
 
-`unknown_size`: made counts with lognormal, t4, rare 0/1 and normal columns, N(0, 4^2) priors of coefficients, log
-size ~ N(0, 2^2); and visits to physicians (nmes1988). Reference: 20,000 points, 2,000 of a million rows, of a Student
-t about the joint mode of coefficients and log size, weighed by the density of all rows; "effective" of them count.
-Errors are those of the mean of log size, in sds, and of its sd; and the largest of a coefficient. Monte Carlo error
-of 16,000 independent draws is 0.008 sd of a mean and 0.6% of an sd; of several coefficients the largest is about
+`unknown_size`: made negative binomial counts with lognormal, t4, rare 0/1 and normal columns, N(0, 4^2) priors of
+coefficients, log size ~ N(0, 2^2); and visits to physicians (nmes1988). `unknown_shape`: gamma numbers with the same
+columns and priors; and the diabetes data of scikit-learn. Reference: 20,000 points, 2,000 of a million rows, of a
+Student t about the joint mode of coefficients and log size, weighed by the density of all rows; "effective" of them
+count. Errors are those of the mean of log size, in sds, and of its sd; and the largest of a coefficient. Monte Carlo
+error of 16,000 independent draws is 0.008 sd of a mean and 0.6% of an sd; of several coefficients the largest is about
 twice that. "cost" is processor seconds over those of `fit` with the size given, each the least of three in turn, in
 one thread.
 
-`unknown_size_groups`: `(1 | g)`, beside NUTS (PyMC, not centred, 4 x 2,000 draws) on all rows.
+`unknown_size_groups`, `unknown_shape_groups`: `(1 | g)`, beside NUTS (PyMC, not centred, 4 x 2,000 draws) on all rows.
 
-`unknown_size_sbc`: log size and coefficients from their priors, 150 rows; the rank of the truth among 99 draws is
-uniform if all is right. `p_value` is that of a chi-square test of ten bins; the control's truth is 1.5 times the size.
+`unknown_size_sbc`, `unknown_shape_sbc`: log size and coefficients from their priors, 150 rows; the rank of the truth
+among 99 draws is uniform if all is right. `p_value` is that of a chi-square test of ten bins; the control's truth is
+1.5 times the size.
 """
 
 import math
 import time
 import warnings
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 from scipy import optimize, special
+from sklearn.datasets import load_diabetes
 
 import bayescore as bc
 from bayescore.numerics.chains import evenly_spaced
@@ -45,16 +49,81 @@ SETS = {  # rows, columns, events, share of ones in a rare column, size
     "100,000 rows": (100_000, 9, 180_000, 0.03, 20.0),
     "1,000,000 rows": (1_000_000, 6, 1_800_000, 0.03, 2.0),
 }
+SHAPES = {  # rows, columns, share of ones in a rare column, shape
+    "500 rows": (500, 4, 0.2, 1.0),
+    "2,000 rows": (2000, 4, 0.1, 3.0),
+    "2,000 rows, hardly spread": (2000, 4, 0.1, 200.0),
+    "20,000 rows": (20_000, 6, 0.1, 1.5),
+    "20,000 rows, very spread": (20_000, 6, 0.1, 0.3),
+    "100,000 rows": (100_000, 9, 0.03, 20.0),
+    "1,000,000 rows": (1_000_000, 6, 0.03, 2.0),
+}
 GROUPED = {"2,000 rows in 40 groups": (2000, 40, 1.5), "10,000 rows in 1,000 groups": (10_000, 1000, 3.0)}
+NUMBERS = {"negative_binomial": "size", "gamma": "shape"}
 DRAWS, SBC_ROWS = 99, 150
 
 
-class Truth:
-    """The posterior of coefficients and log size of all rows, shape (N, D), counts and offsets, by weighed points."""
+class Counts:
+    """The negative binomial log-likelihood of counts, shape (N,), at linear predictors and log sizes."""
 
-    def __init__(self, X: FloatArray, y: FloatArray, offset: FloatArray) -> None:
-        self.X, self.y, self.offset = X, y, offset
+    def __init__(self, y: FloatArray) -> None:
+        self.y = y
         self.counts, self.times = np.unique(y, return_counts=True)
+
+    def at(self, eta: FloatArray, theta: float) -> tuple[float, FloatArray, float]:
+        """Return it at one point, its slopes in eta, and that in theta."""
+        r, t = math.exp(theta), np.exp(eta)
+        rises = special.gammaln(self.counts + r) - special.gammaln(r)
+        slopes = special.digamma(self.counts + r) - special.digamma(r)
+        value = float(self.times @ rises + self.y @ (eta - np.log(r + t)) - r * np.log1p(t / r).sum())
+        of_size = r * float(self.times @ slopes - (np.log1p(t / r) + (self.y - t) / (r + t)).sum())
+        return value, r * (self.y - t) / (r + t), of_size
+
+    def constants(self, theta: FloatArray) -> FloatArray:
+        """Return what does not hang on eta, shape (S,)."""
+        r = np.exp(theta)
+        each = [
+            times * (special.gammaln(k + r) - special.gammaln(r))
+            for k, times in zip(self.counts, self.times, strict=True)
+        ]
+        return np.sum(each, axis=0)
+
+    def sums(self, part: slice, eta: FloatArray, theta: FloatArray) -> FloatArray:
+        """Return the rest of some rows, given their eta, shape (n, S)."""
+        x = eta - theta
+        whole = np.logaddexp(0.0, x)
+        return self.y[part] @ (x - whole) - np.exp(theta) * whole.sum(axis=0)
+
+
+class Amounts(Counts):
+    """The gamma log-likelihood of positive numbers."""
+
+    def __init__(self, y: FloatArray) -> None:
+        self.y, self.log_sum, self.n = y, float(np.log(y).sum()), len(y)
+
+    def at(self, eta: FloatArray, theta: float) -> tuple[float, FloatArray, float]:
+        """Return it at one point, its slopes in eta, and that in theta."""
+        a, over = math.exp(theta), self.y * np.exp(-eta)
+        total = self.log_sum - float(eta.sum() + over.sum())
+        value = self.n * (a * theta - special.gammaln(a)) + a * total - self.log_sum
+        return value, a * (over - 1.0), a * (self.n * (theta + 1.0 - special.digamma(a)) + total)
+
+    def constants(self, theta: FloatArray) -> FloatArray:
+        """Return what does not hang on eta, shape (S,)."""
+        a = np.exp(theta)
+        return self.n * (a * theta - special.gammaln(a)) + (a - 1.0) * self.log_sum
+
+    def sums(self, part: slice, eta: FloatArray, theta: FloatArray) -> FloatArray:
+        """Return the rest of some rows, given their eta, shape (n, S)."""
+        return -np.exp(theta) * (eta.sum(axis=0) + self.y[part] @ np.exp(-eta))
+
+
+class Truth:
+    """The posterior of coefficients and log size, given columns, responses and offsets, by weighed points."""
+
+    def __init__(self, X: FloatArray, y: FloatArray, offset: FloatArray, family: str) -> None:
+        self.X, self.y, self.offset = X, y, offset
+        self.likelihood = Amounts(y) if family == "gamma" else Counts(y)
         D = X.shape[1]
         start = np.zeros(D + 1)
         start[0] = math.log(y.mean()) - offset.mean()
@@ -86,13 +155,7 @@ class Truth:
     def loss(self, point: FloatArray) -> tuple[float, FloatArray]:
         """Return minus the log density at a point, and its gradient."""
         beta, theta = point[:-1], point[-1]
-        r, eta = math.exp(theta), self.offset + self.X @ beta
-        t = np.exp(eta)
-        rises = special.gammaln(self.counts + r) - special.gammaln(r)
-        slopes = special.digamma(self.counts + r) - special.digamma(r)
-        value = float(self.times @ rises + self.y @ (eta - np.log(r + t)) - r * np.log1p(t / r).sum())
-        score = r * (self.y - t) / (r + t)
-        of_size = r * float(self.times @ slopes - (np.log1p(t / r) + (self.y - t) / (r + t)).sum())
+        value, score, of_size = self.likelihood.at(self.offset + self.X @ beta, theta)
         value -= 0.5 * float(beta @ beta) / PRIOR_SD**2 + 0.5 * theta**2 / SIZE_SD**2
         gradient = np.append(self.X.T @ score - beta / PRIOR_SD**2, of_size - theta / SIZE_SD**2)
         return -value, -gradient
@@ -100,16 +163,13 @@ class Truth:
     def log_density(self, points: FloatArray) -> FloatArray:
         """Return the log density at points, shape (S,)."""
         theta = points[:, -1]
-        r = np.exp(theta)
         values = -0.5 * (points[:, :-1] ** 2).sum(axis=1) / PRIOR_SD**2 - 0.5 * theta**2 / SIZE_SD**2
-        for count, times in zip(self.counts, self.times, strict=True):
-            values += times * (special.gammaln(count + r) - special.gammaln(r))
+        values += self.likelihood.constants(theta)
         step = max(1, 20_000_000 // len(points))
         for start in range(0, len(self.y), step):
             part = slice(start, start + step)
-            eta = self.X[part] @ points[:, :-1].T + self.offset[part, None] - theta
-            whole = np.logaddexp(0.0, eta)
-            values += self.y[part] @ (eta - whole) - r * whole.sum(axis=0)
+            eta = self.X[part] @ points[:, :-1].T + self.offset[part, None]
+            values += self.likelihood.sums(part, eta, theta)
         return values
 
 
@@ -120,20 +180,40 @@ def fitted(rows: pd.DataFrame, formula: str, offset: str | None, family: str, pr
         return bc.fit(formula, rows, family=family, offset=offset, prior=prior, draws=4000, random_state=1, **QUIET)
 
 
-def errors(draws: FloatArray, mean: FloatArray, sd: FloatArray) -> dict[str, float]:
-    """Return the errors of draws of coefficients and, last, log size, shape (S, D + 1)."""
+def errors(draws: FloatArray, mean: FloatArray, sd: FloatArray, number: str) -> dict[str, float]:
+    """Return the errors of draws of coefficients and, last, the log of the number, shape (S, D + 1)."""
     gaps, ratios = np.abs(draws.mean(axis=0) - mean) / sd, draws.std(axis=0) / sd - 1.0
     return {
-        "log size: mean (sd)": gaps[-1],
-        "log size: sd": ratios[-1],
+        f"log {number}: mean (sd)": gaps[-1],
+        f"log {number}: sd": ratios[-1],
         "coefficients: mean (sd)": gaps[:-1].max(),
         "coefficients: sd": np.abs(ratios[:-1]).max(),
     }
 
 
-def compared(name: str) -> dict:
+def columns(X: FloatArray) -> FloatArray:
+    """Return standardised columns after one of ones."""
+    return np.column_stack([np.ones(len(X)), (X - X.mean(axis=0)) / X.std(axis=0)])
+
+
+def made_amounts(name: str) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return columns, numbers and offsets."""
+    if name == "diabetes":
+        X, y = load_diabetes(return_X_y=True)
+        return columns(X), y, np.zeros(len(y))
+    n, d, rare, shape = SHAPES[name]
+    told = made_counts(n, d, n, rare, 1.0)
+    X, offset = told["data"], told["offset"]
+    eta = 2.0 + 0.3 * X @ np.linspace(1.0, -0.8, d - 1) + offset
+    return columns(X), bc.families.Gamma(shape).draw(eta, np.random.default_rng(n)), offset
+
+
+def compared(name: str, family: str) -> dict:
     """Return the figures of one set."""
-    if name == "nmes1988":
+    number = NUMBERS[family]
+    if family == "gamma":
+        X, y, offset = made_amounts(name)
+    elif name == "nmes1988":
         told = published(name)
         core = bc.all_rows(**told, family="poisson", **QUIET)
         X, y = core.X[core.y < 0], told["data"][told["formula"].partition(" ~ ")[0]].to_numpy(float)
@@ -141,49 +221,51 @@ def compared(name: str) -> dict:
     else:
         n, d, events, rare, size = SETS[name]
         told = made_counts(n, d, events, rare, size)
-        X, y, offset = told["data"], np.asarray(told["y"], dtype=float), told["offset"]
-        X = np.column_stack([np.ones(len(y)), (X - X.mean(axis=0)) / X.std(axis=0)])
+        X, y, offset = columns(told["data"]), np.asarray(told["y"], dtype=float), told["offset"]
     rows = pd.DataFrame(X[:, 1:], columns=[f"x{k}" for k in range(1, X.shape[1])]).assign(y=y, o=offset)
     formula = "y ~ " + " + ".join(name for name in rows.columns if name[0] == "x")
     prior, seconds = bc.priors.Normal(0.0, PRIOR_SD), {"found": math.inf, "given": math.inf}
     beside = "o" if offset.any() else None
     for _ in range(3):
         start = time.process_time()
-        fit = fitted(rows, formula, beside, "negative_binomial", prior)
+        fit = fitted(rows, formula, beside, family, prior)
         seconds["found"] = min(seconds["found"], time.process_time() - start)
         known = fit.coreset.family
         start = time.process_time()
         fitted(rows, formula, beside, known, prior)
         seconds["given"] = min(seconds["given"], time.process_time() - start)
-    truth, posterior = Truth(X, y, offset), fit.idata.posterior
+    truth, posterior = Truth(X, y, offset, family), fit.idata.posterior
     coef = posterior["coef"].values.reshape(-1, X.shape[1])
-    draws = np.column_stack([coef, np.log(posterior["size"].values.ravel())])
+    draws = np.column_stack([coef, np.log(posterior[number].values.ravel())])
 
-    row = {"set": name, "N": len(y), "size": float(np.exp(truth.mean[-1])), "sd of log size": truth.sd[-1]}
-    row |= {**errors(draws, truth.mean, truth.sd), "level": fit.level, "effective": round(truth.effective)}
+    row = {"set": name, "N": len(y), number: float(np.exp(truth.mean[-1])), f"sd of log {number}": truth.sd[-1]}
+    row |= {**errors(draws, truth.mean, truth.sd, number), "level": fit.level, "effective": round(truth.effective)}
     return {**row, "fits": fit.story[-1].why.split(" ")[0], "cost": seconds["found"] / seconds["given"]}
 
 
-def grouped(name: str) -> dict:
+def grouped(name: str, family: str) -> dict:
     """Return the figures of a random intercept, beside NUTS on all rows."""
     import pymc as pm
 
-    n, G, size = GROUPED[name]
+    (n, G, size), number = GROUPED[name], NUMBERS[family]
     rng = np.random.default_rng(G)
     code, x = rng.integers(0, G, n), rng.standard_normal(n)
     x = (x - x.mean()) / x.std()
     mean = np.exp(0.5 + 0.4 * x + 0.6 * rng.standard_normal(G)[code])
-    y = rng.poisson(mean * rng.gamma(size, 1.0 / size, n))
+    y = mean * rng.gamma(size, 1.0 / size, n)
+    y = y if family == "gamma" else rng.poisson(y)
     rows = pd.DataFrame({"x": x, "g": code, "y": y})
-    fit = fitted(rows, "y ~ x + (1 | g)", None, "negative_binomial", bc.priors.Normal(0.0, PRIOR_SD))
+    fit = fitted(rows, "y ~ x + (1 | g)", None, family, bc.priors.Normal(0.0, PRIOR_SD))
     with pm.Model():
         beta = pm.Normal("beta", 0.0, PRIOR_SD, shape=2)
         log_size = pm.Normal("log_size", 0.0, SIZE_SD)
         sigma = pm.HalfStudentT("sigma", nu=3, sigma=2.5)
         z = pm.Normal("z", shape=G)
-        pm.NegativeBinomial(
-            "y", mu=pm.math.exp(beta[0] + beta[1] * x + sigma * z[code]), alpha=pm.math.exp(log_size), observed=y
-        )
+        mu, alpha = pm.math.exp(beta[0] + beta[1] * x + sigma * z[code]), pm.math.exp(log_size)
+        if family == "gamma":
+            pm.Gamma("y", alpha=alpha, beta=alpha / mu, observed=y)
+        else:
+            pm.NegativeBinomial("y", mu=mu, alpha=alpha, observed=y)
         idata = pm.sample(2000, tune=1500, chains=4, cores=1, random_seed=1, target_accept=0.9, progressbar=False)
     whole, own = idata.posterior, fit.idata.posterior
     effects = whole["sigma"].values.ravel()[:, None] * whole["z"].values.reshape(-1, G)
@@ -196,46 +278,57 @@ def grouped(name: str) -> dict:
         return np.column_stack([flat, np.log(posterior[sigma].values.ravel()), log_size])
 
     truth = stacked(whole, "beta", "sigma", whole["log_size"].values.ravel())
-    draws = stacked(own, "coef", "sigma_g", np.log(own["size"].values.ravel()))
-    found = errors(draws, truth.mean(axis=0), truth.std(axis=0))
-    return {"set": name, "size": size, **found, "effects: mean (sd)": float(np.abs(gap).max()), "level": fit.level}
+    draws = stacked(own, "coef", "sigma_g", np.log(own[number].values.ravel()))
+    found = errors(draws, truth.mean(axis=0), truth.std(axis=0), number)
+    return {"set": name, number: size, **found, "effects: mean (sd)": float(np.abs(gap).max()), "level": fit.level}
 
 
-def ranks(seed: int) -> FloatArray:
+def ranks(seed: int, family: str) -> FloatArray:
     """Return the ranks of coefficients and log size, and that of 1.5 times the size, for one data set."""
     rng = np.random.default_rng([seed, 61])
     beta, log_size = 0.7 * rng.standard_normal(3), SIZE_SD * rng.standard_normal()
     X = rng.standard_normal((SBC_ROWS, 2))
     X -= X.mean(axis=0)
     r = math.exp(log_size)
-    y = rng.poisson(np.exp(beta[0] + X @ beta[1:]) * np.maximum(rng.gamma(r, 1.0 / r, SBC_ROWS), 1e-300))
+    y = np.exp(beta[0] + X @ beta[1:]) * np.maximum(rng.gamma(r, 1.0 / r, SBC_ROWS), 1e-300)
+    y = y if family == "gamma" else rng.poisson(y)
     rows = pd.DataFrame(X, columns=["x1", "x2"]).assign(y=y)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         prior = bc.priors.Normal(0.0, 0.7)
-        fit = bc.fit("y ~ x1 + x2", rows, family="negative_binomial", prior=prior, random_state=seed, **QUIET)
+        fit = bc.fit("y ~ x1 + x2", rows, family=family, prior=prior, random_state=seed, **QUIET)
     posterior = fit.idata.posterior
-    coef, size = posterior["coef"].values.reshape(-1, 3), np.log(posterior["size"].values.ravel())
+    coef, size = posterior["coef"].values.reshape(-1, 3), np.log(posterior[NUMBERS[family]].values.ravel())
     draws = np.column_stack([coef, size, size])
     kept = draws[evenly_spaced(len(draws), DRAWS)]
     return rank(kept, np.append(beta, [log_size, log_size + math.log(1.5)]))
 
 
-@command("unknown_size")
-def main(trials: int = 200) -> None:
-    """Write the tables."""
+def calibrated(trials: int, family: str) -> list[dict]:
+    """Return the p-values of the ranks of all quantities."""
+    told, number = np.array([ranks(seed, family) for seed in range(trials)]), NUMBERS[family]
+    quantities = ("intercept", "x1", "x2", f"log {number}", f"control: 1.5 times the {number}")
+    p_values = binned_p_values(told, DRAWS + 1)
+    return [{"quantity": name, "sets": trials, "p_value": p} for name, p in zip(quantities, p_values, strict=True)]
+
+
+def each(names: Sequence[str], family: str) -> list[dict]:
+    """Return the figures of some sets."""
     found = []
-    for name in (*SETS, "nmes1988"):
-        found.append(compared(name))
+    for name in names:
+        found.append(compared(name, family))
         print(found[-1], flush=True)
-    publish("unknown_size", found)
-    publish("unknown_size_groups", [grouped(name) for name in GROUPED])
-    told = np.array([ranks(seed) for seed in range(trials)])
-    quantities = ("intercept", "x1", "x2", "log size", "control: 1.5 times the size")
-    publish(
-        "unknown_size_sbc",
-        [
-            {"quantity": name, "sets": trials, "p_value": p}
-            for name, p in zip(quantities, binned_p_values(told, DRAWS + 1), strict=True)
-        ],
-    )
+    return found
+
+
+@command("unknown_size", sets=tuple(NUMBERS))
+def main(trials: int = 200, only: Sequence[str] = tuple(NUMBERS)) -> None:
+    """Write the tables."""
+    if "negative_binomial" in only:
+        publish("unknown_size", each((*SETS, "nmes1988"), "negative_binomial"))
+        publish("unknown_size_groups", [grouped(name, "negative_binomial") for name in GROUPED])
+        publish("unknown_size_sbc", calibrated(trials, "negative_binomial"))
+    if "gamma" in only:
+        publish("unknown_shape", each((*SHAPES, "diabetes"), "gamma"))
+        publish("unknown_shape_groups", [grouped(name, "gamma") for name in GROUPED])
+        publish("unknown_shape_sbc", calibrated(trials, "gamma"))
