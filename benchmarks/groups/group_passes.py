@@ -19,8 +19,8 @@ import bayescore as bc
 from bayescore.data.dataset import Dataset
 from benchmarks.commands import command
 from benchmarks.groups.many_groups import grouped
+from benchmarks.measure import alone
 from benchmarks.sources.parquet import rows_file
-from benchmarks.sources.sources import alone
 from benchmarks.tables import publish
 
 N, GROUPS = 4_000_000, 50_000

@@ -315,7 +315,7 @@ def test_a_coreset_of_one_class_is_warned_of():
     assert caught[0].filename == __file__
 
 
-INNER = {"sensitivity": (sensitivity_coreset, "bounds_of"), "aggregate": (aggregate, "_group")}
+INNER = {"sensitivity": (sensitivity_coreset, "bounds_of"), "aggregate": (aggregate, "merged")}
 
 
 @pytest.mark.parametrize("method", INNER)
