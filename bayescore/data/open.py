@@ -100,8 +100,10 @@ def open_designed(
         by = learner(dataset.design.raw_names, formula, levels, dataset.source.n_rows)
         learnt = None
         if by.learns:
+            # rows that a source makes several rows of count once
+            work = data.once_each(by, dataset.design.raw_names) if hasattr(data, "once_each") else by
             with dataset.counting_missing():
-                learnt = reduce(add, dataset.map(by, "learning the formula"))
+                learnt = reduce(add, dataset.map(work, "learning the formula"))
         design = learnt_design(by, learnt)
         if asked.groups:
             design = varying(design, dataset.design.groups, lambda: next(iter(dataset.blocks())).X)

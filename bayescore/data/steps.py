@@ -10,7 +10,7 @@ read; a row's steps stand beside each other.
 Reference: Tutz (1991), Sequential models in categorical regression, Computational Statistics & Data Analysis 11.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
@@ -32,10 +32,10 @@ from bayescore.data.roles import Roles
 from bayescore.data.source import MAX_BLOCK_ROWS
 from bayescore.data.tables import is_table
 from bayescore.text import listed
-from bayescore.types import FloatArray, IntArray
+from bayescore.types import FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError, check_aligned, check_matrix, warn
 
-THRESHOLD, CONTINUED = "threshold", "continued"
+THRESHOLD, CONTINUED = "step", "continued"
 """Columns of the steps: which threshold, and whether the row went past it."""
 
 MAX_CATEGORIES = 50
@@ -118,6 +118,11 @@ class Steps:
                 {name: made[name] if name in made else taken.column(name) for name in columns},
                 schema=pa.schema([self.schema.field(name) for name in columns]),
             )
+
+    def once_each(self, work: Callable[[int, WeightedData], Any], names: Sequence[str]) -> Callable[..., Any]:
+        """Return work on blocks of the steps, with these columns, as work on their rows: the first steps of each."""
+        place = tuple(names).index(THRESHOLD)
+        return lambda start, block: work(start, block.take(block.X[:, place] == 0.0))
 
 
 def _holes(batch: pa.RecordBatch, names: Sequence[str]) -> NDArray[np.bool_]:

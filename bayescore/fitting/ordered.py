@@ -7,7 +7,7 @@ With thresholds c_1, ..., c_(K-1) and a link's distribution function F a row sto
 the model that brms and bambi call ``sratio``: a positive coefficient makes high categories more likely. Its likelihood
 is that of the labels of `data.steps`, with the probability 1 - F(c - eta) of "continued", so that certificates and
 draws are those of any fit. The family of these labels is logistic, probit or, of cloglog, loglog; the intercept is
--c_1, and the coefficient of another threshold c_1 - c_k.
+-c_1, and ``step[...]`` of another threshold is c_1 - c_k.
 
 With cloglog it is the model of proportional hazards, which is cumulative, too: P(y <= k) = F(d_k - eta) with
 exp(d_k) = exp(c_1) + ... + exp(c_k).
@@ -131,6 +131,12 @@ def ordered_rows(
     read = [name for each in computed for name in Expression.of(each, names).columns]
     for each in (*given_groups, *(term.column for term in asked.groups)):
         read += columns_of(each, names)
+    alone = [str(term) for term in asked.terms if re.fullmatch(rf"(\w+\(\s*)?{THRESHOLD}\b[^:]*", str(term))]
+    if alone and THRESHOLD not in names:
+        raise DataError(
+            f"formula={text!r} has {alone[0]!r}, and each threshold has a coefficient anyway: leave it out, or write "
+            f"x:{THRESHOLD} for a coefficient of x at each"
+        )
     columns = list(dict.fromkeys(name for name in (response, *asked.columns, *read) if name in names))
     drop = check_choice(roles["missing"], "missing", ("raise", "drop")) == "drop"
     steps, found = opened(Steps(rows, response, tuple(columns), drop=drop), roles["weights"])
@@ -260,7 +266,7 @@ class OrderedFit(Fit):
     def check(self, data: Any = None, y: Any = None, *, by: str | Sequence[str] | None = None) -> pd.DataFrame:
         """Hold predicted shares of steps that went on against observed ones; see `Fit.check`.
 
-        They are those of all thresholds in bins of like prediction; by "threshold" of each.
+        They are those of all thresholds in bins of like prediction; by "step" of each.
         """
         return self.steps.check(None if data is None else self.ordered.steps(data, y), by=by)
 
@@ -305,13 +311,6 @@ class OrderedFit(Fit):
         """Return the fit under another prior; see `Fit.with_prior`."""
         return ordered_fit(self.ordered, self.steps.with_prior(prior))
 
-    def prior_summary(self) -> pd.DataFrame:
-        """Return the priors: of the first threshold, of differences of the others to it, and of coefficients."""
-        found, (first, *others) = super().prior_summary(), threshold_names(self.categories)
-        names = {"Intercept": f"-{THRESHOLD}[{first}]"}
-        names |= {f"{THRESHOLD}[{name}]": f"{THRESHOLD}[{first}] - {THRESHOLD}[{name}]" for name in others}
-        return found.rename(index=names)
-
     def plot(self, variable: str | None = None, *, by: str | None = None, data: Any = None, prob: float = PROB) -> Any:
         """Draw the coefficients; see `Fit.plot`."""
         if variable is not None:
@@ -341,7 +340,7 @@ class OrderedFit(Fit):
         end = shown.end.partition("next: ")[0] + 'next: fit.predict(rows), fit.check(), fit.report("report.html")'
         groups = "".join(f", {len(each):,} groups of {each.name}" for each in self.coreset.groups)
         notes = [note.replace("the intercept", "minus the first threshold") for note in shown.notes]
-        notes = [note for note in notes if not note.startswith("Weights:")]
+        notes = [note.replace("fit.prior_sens", "fit.steps.prior_sens") for note in notes if note[:8] != "Weights:"]
         if self.coreset.design.weighted:
             notes.append(f"Weights: {self._n_observations:,} rows count as {self.ordered.weight:,.6g}.")
         rows = [f"{self._n_observations:,} observations{groups}", self._shares, *shown.rows[1:]]
@@ -355,8 +354,9 @@ class OrderedFit(Fit):
 
     def _named(self, names: Sequence[str], draws: FloatArray) -> tuple[list[str], FloatArray]:
         """Return thresholds and then the other coefficients, given those of the steps, shape (..., D)."""
-        thresholds = [f"{THRESHOLD}[{name}]" for name in threshold_names(self.categories)]
-        taken = [names.index(name) for name in ("Intercept", *thresholds[1:])]
+        between = threshold_names(self.categories)
+        thresholds = [f"threshold[{name}]" for name in between]
+        taken = [names.index(name) for name in ("Intercept", *(f"{THRESHOLD}[{name}]" for name in between[1:]))]
         rest = [d for d in range(len(names)) if d not in taken]
         first = -draws[..., taken[:1]]
         made = np.concatenate([first, first - draws[..., taken[1:]], draws[..., rest]], axis=-1)
@@ -397,6 +397,7 @@ _REFUSED = {
     "poststratify": "fit.predict(cells, kind='draws') has the draws of each cell, to be averaged by their sizes",
     "icc": "fit.steps.icc() is that of the steps",
     "inference_data": "fit.idata has the draws, fit.predict(rows, kind='response') replicates, fit.loo() densities",
+    "all_rows_posterior": "fit.steps.all_rows_posterior() has the steps, whose intercept is minus the first threshold",
     "plot_shrinkage": "fit.plot_effects() draws the effects, and fit.steps.plot_shrinkage() by steps",
     "prior_sensitivity": "fit.steps.prior_sensitivity() has the steps, whose intercept is minus the first threshold",
     "prior_predictive": "fit.steps.prior_predictive() has replicated steps",

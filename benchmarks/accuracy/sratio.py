@@ -81,7 +81,7 @@ def truth(fit: bc.Fit, rows: pd.DataFrame, code: FloatArray, link: str) -> tuple
     rows = rows[read].assign(code=code).groupby([*read, "code"]).size().rename("times").reset_index()  # alike rows
     prior: list[Any] = [fit._design_prior.of_coefficient(d, name, D) for d, name in enumerate(names)]
     units = design.raw_coefficients(np.eye(D))
-    of_thresholds = [names.index("Intercept"), *(d for d, name in enumerate(names) if name.startswith("threshold["))]
+    of_thresholds = [names.index("Intercept"), *(d for d, name in enumerate(names) if name.startswith("step["))]
     slopes = [d for d in range(D) if d not in of_thresholds]
     X = rows[[names[d] for d in slopes]].to_numpy(float)
     with pm.Model():

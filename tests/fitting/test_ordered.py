@@ -133,7 +133,7 @@ def test_what_it_prints_counts_rows(fit, rows, tmp_path):
     page = (tmp_path / "page.html").read_text("utf-8")
     assert "threshold[low|middle]" in page
     assert "family=&#39;sratio(logit)&#39;" in page
-    assert fit.prior_summary().index[0] == "-threshold[low|middle]"
+    assert list(fit.prior_summary().index[-2:]) == ["step[middle|high]", "step[high|top]"]
     odds = fit.summary(scale="odds")
     assert list(odds.index) == ["x", "f[b]"]
 
@@ -219,15 +219,23 @@ def test_weights_offsets_and_missing_entries(rows):
     np.testing.assert_allclose(dropped.summary()["mean"], complete.summary()["mean"])
 
 
+def test_terms_that_learn_from_the_rows_count_each_row_once(rows):
+    """Rows of high categories are several steps, and would weigh more in a mean."""
+    made = rows.assign(z=(rows["x"] - rows["x"].mean()) / rows["x"].std(ddof=0))
+    scaled, by_hand = bc.fit("y ~ scale(x)", rows, **SHORT), bc.fit("y ~ z", made, **SHORT)
+    np.testing.assert_allclose(scaled.summary()["mean"], by_hand.summary()["mean"], rtol=1e-3, atol=1e-3)
+
+
+def test_a_term_of_the_steps_alone_is_refused(rows):
+    with pytest.raises(DataError, match=r"C\(step\).*each threshold has a coefficient anyway"):
+        bc.fit("y ~ x + C(step)", rows, **SHORT)
+
+
 def test_thresholds_may_have_slopes_of_their_own(rows):
     """Category-specific effects: a term with the column of thresholds."""
-    fit = bc.fit("y ~ x + x:threshold", rows, **SHORT)
+    fit = bc.fit("y ~ x + x:step", rows, **SHORT)
     assert list(fit.summary().index)[:4] == [*THRESHOLDS, "x"]
-    assert (
-        fit.summary().loc["x:threshold[middle|high]", "2.5%"]
-        < 0.0
-        < fit.summary().loc["x:threshold[middle|high]", "97.5%"]
-    )
+    assert fit.summary().loc["x:step[middle|high]", "2.5%"] < 0.0 < fit.summary().loc["x:step[middle|high]", "97.5%"]
 
 
 def test_categories_that_no_row_has_are_left_out(rows):
@@ -254,7 +262,7 @@ def test_many_categories():
         ({"y": lambda rows: rows["n"] / 2.0}, {}, "not whole, as 0.5"),
         ({"y": lambda rows: np.arange(len(rows))}, {}, "has 60 categories"),
         ({"w": 0.0}, {"weights": "w"}, "in rows of weight 0 alone"),
-        ({"threshold": 1.0}, {}, "has a column 'threshold'"),
+        ({"step": 1.0}, {}, "has a column 'step'"),
         ({}, {"weights": np.ones(60)}, "weights of family='sratio' must be the name of a column"),
         ({}, {"trials": "n"}, "trials does not go with"),
         ({}, {"positive": "top"}, "positive does not go with"),
@@ -297,7 +305,7 @@ def test_only_fit_takes_them(rows):
 def test_every_verb_is_answered_or_refused(fit):
     """A verb that `Fit` gets later must be written, refused or named here."""
     verbs = {name for name, each in inspect.getmembers(bc.Fit, callable) if not name.startswith("_")}
-    same = {"table", "effects", "plot_effects", "cluster_robust", "all_rows_posterior", "save", "report", "from_draws"}
+    same = {"table", "effects", "plot_effects", "cluster_robust", "prior_summary", "save", "report", "from_draws"}
     assert verbs - set(vars(OrderedFit)) == same
     for name in _REFUSED:
         with pytest.raises(DataError, match=rf"{name} is not there for ordered categories \(sratio\(logit\)\)"):
@@ -305,7 +313,7 @@ def test_every_verb_is_answered_or_refused(fit):
     for refused in (lambda: fit.plot("x"), lambda: fit.summary(scale="response"), lambda: fit.predict({}, exposure=1)):
         with pytest.raises(DataError):
             refused()
-    assert fit.check(by="threshold")["outside"].sum() == 0
+    assert fit.check(by="step")["outside"].sum() == 0
     assert fit.steps.summary().index[0] == "Intercept"
 
 

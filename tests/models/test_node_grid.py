@@ -6,12 +6,12 @@ import pytest
 import bayescore.models.groups.rows as rows_module
 from bayescore.data.passes import TileRows
 from bayescore.families import check_family
-from bayescore.models.groups.grid import LARGE
+from bayescore.models.groups.grid import LARGE, serves
 from bayescore.models.groups.nodes import DrawNodes
 from bayescore.numerics.elementary import LOG_WEIGHTS, NODES
 
 SIZES, N_DRAWS = [5000, 40, 3000, LARGE, 700, 7], 3  # the last are rows of no group
-FAMILIES = ["logistic", "probit", "cloglog", "poisson", "negative_binomial(1.5)"]
+FAMILIES = ["logistic", "probit", "cloglog", "loglog", "poisson", "negative_binomial(1.5)", "gamma(2)"]
 
 
 def values_of(family, *, effects=1.0, step=1.0, shift=0.0, offset=True):
@@ -30,7 +30,7 @@ def values_of(family, *, effects=1.0, step=1.0, shift=0.0, offset=True):
     values = np.zeros((N_DRAWS, first[-1]))
     z = np.full(n, effects)
     tables = NODES, LOG_WEIGHTS, z, values
-    pieces = rows_module.pieces_of_groups(codes, z)
+    pieces = rows_module.pieces_of_groups(codes, by_grid=effects == 1.0)
     rows_module._add_values(own, codes, pieces, at, check_family(family), tables)
     return values
 
@@ -59,7 +59,17 @@ def test_small_groups_are_one_piece_and_large_ones_each_their_own():
     sizes = [5000, 40, 3000, 7, 700, 5000 * [1]]
     sizes = np.hstack(sizes)
     codes, ends = np.repeat(np.arange(len(sizes)), sizes), np.cumsum(sizes)
-    pieces = rows_module.pieces_of_groups(codes, np.ones(len(codes)))
+    pieces = rows_module.pieces_of_groups(codes, by_grid=True)
     np.testing.assert_array_equal(pieces, [0, -5000, 5040, -8040, 8047, -8747, 12288, ends[-1]])
-    none = rows_module.pieces_of_groups(codes, np.full(len(codes), 2.0))
+    none = rows_module.pieces_of_groups(codes, by_grid=False)
     np.testing.assert_array_equal(none, [0, 4096, 8192, 12288, ends[-1]])
+
+
+def test_the_grid_serves_families_that_are_smooth_at_its_step():
+    assert all(serves(check_family(name)) for name in FAMILIES)
+
+    class Steep(type(check_family("logistic"))):
+        def log_p(self, eta, side):
+            return super().log_p(20.0 * eta, side)
+
+    assert not serves(Steep())

@@ -34,7 +34,7 @@ from bayescore.data.dataset import Dataset
 from bayescore.data.design import Grouping
 from bayescore.data.passes import TILE, TileRows, new_tile
 from bayescore.families import Family
-from bayescore.models.groups.grid import LARGE, add_by_grid
+from bayescore.models.groups.grid import LARGE, add_by_grid, serves
 from bayescore.models.groups.nodes import DrawNodes, NodeRows, NodeSet, add_values
 from bayescore.models.posterior import Derivatives, likelihood_terms
 from bayescore.models.predictor import Predictor, multipliers
@@ -485,11 +485,14 @@ def label_weights(block: WeightedData, places: IntArray, n_groups: int) -> Float
 _PIECE = 4096  # rows of small groups whose predictors are kept at a time
 
 
-def pieces_of_groups(codes: IntArray, z: FloatArray) -> IntArray:
-    """Return where pieces of rows in the order of their groups end, after 0; below 0 where it is one large group."""
+def pieces_of_groups(codes: IntArray, *, by_grid: bool) -> IntArray:
+    """Return where pieces of rows in the order of their groups end, after 0.
+
+    Below 0 where it is one large group, which there is where groups may be evaluated `by_grid`.
+    """
     last = np.flatnonzero(np.diff(codes, append=-1)) + 1
     first = np.append(0, last[:-1])
-    large = (last - first >= LARGE) & bool((z == 1.0).all())
+    large = (last - first >= LARGE) & by_grid
     cuts = np.arange(0, len(codes), _PIECE)
     own = np.searchsorted(last, cuts, side="right")
     ends = np.unique(np.concatenate([cuts[~large[own]], first[large], last[large], [0, len(codes)]]))
@@ -543,7 +546,8 @@ def _values_of_block(
     values = np.zeros((len(at.theta), int(own.first[-1])))
     rows, codes = block.take(order), places[order]
     tables = NODES, LOG_WEIGHTS, effect_multipliers(rows, column), values
-    _add_values(TileRows.of(rows), codes, pieces_of_groups(codes, tables[2]), own, family, tables)
+    pieces = pieces_of_groups(codes, by_grid=bool((tables[2] == 1.0).all()) and serves(family))
+    _add_values(TileRows.of(rows), codes, pieces, own, family, tables)
     return found, values, labels
 
 
