@@ -318,6 +318,10 @@ class OrderedFit(Fit):
         return super().plot(by=by, data=data, prob=prob)
 
     @property
+    def _instead_of_ratios(self) -> str:
+        return "predict, which has the probability of each category"
+
+    @property
     def _family_asked(self) -> str:
         return f"sratio({self.ordered.link})"
 

@@ -1397,6 +1397,11 @@ class Fit:
         return SIZE_PRIOR in self._used.posterior.attrs
 
     @property
+    def _instead_of_ratios(self) -> str:
+        """What to see where coefficients are no logs of ratios."""
+        return "scale='response'"
+
+    @property
     def _family_asked(self) -> str:
         """The family, without its number where that is a parameter."""
         return self.coreset.family.partition("(")[0] if self._size_varies else self.coreset._family_asked

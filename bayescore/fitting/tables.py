@@ -34,9 +34,10 @@ def parameter_table(fit: "Fit", scale: str, prob: float) -> Table:
     if scale != "coef":
         ratio, kind = posterior.family.ratio, "rate" if scale == "rate" else "odds"
         if ratio is None or (scale != "ratio" and ratio != f"{kind} ratio"):
+            see = fit._instead_of_ratios if ratio is None else "scale='ratio'"
             raise DataError(
                 f"scale={scale!r}, but the family is {fit._family_asked!r}, whose coefficients are no log "
-                f"{kind} ratios; see scale={'response' if ratio is None else 'ratio'!r}"
+                f"{kind} ratios; see {see}"
             )
         check_slopes(scale, kept)
         names, draws = [names[d] for d in kept], np.exp(draws[..., kept])

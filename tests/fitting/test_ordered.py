@@ -313,6 +313,10 @@ def test_every_verb_is_answered_or_refused(fit):
     for refused in (lambda: fit.plot("x"), lambda: fit.summary(scale="response"), lambda: fit.predict({}, exposure=1)):
         with pytest.raises(DataError):
             refused()
+    probit = bc.fit("y ~ x", made("probit", 300), **{**SHORT, "family": "sratio(probit)"})
+    for refused in (probit.summary, probit.table):
+        with pytest.raises(DataError, match=r"'sratio\(probit\)', .* no log odds ratios; see predict"):
+            refused(scale="ratio")
     assert fit.check(by="step")["outside"].sum() == 0
     assert fit.steps.summary().index[0] == "Intercept"
 
