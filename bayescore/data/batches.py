@@ -162,7 +162,8 @@ _HEAD = 1 << 20  # bytes that hold the first line
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
 
 
-def _separator(path: Path) -> str | None:
+def separator_of(path: Path) -> str | None:
+    """Return what parts the columns of a file, by its name; None if it is no CSV file."""
     names = path.suffixes[-2:] if path.suffix in (".gz", ".bz2", ".zst", ".lz4") else path.suffixes[-1:]
     return _SEPARATORS.get(names[0].lower()) if names else None
 
@@ -171,16 +172,14 @@ def is_csv(data: Any) -> bool:
     """Whether `data` is the path of a CSV file, a pattern of such paths, or a list of them."""
     if isinstance(data, list | tuple):
         return bool(data) and all(isinstance(path, str | Path) and is_csv(path) for path in data)
-    return isinstance(data, str | Path) and "://" not in str(data) and _separator(Path(data)) is not None
+    return isinstance(data, str | Path) and "://" not in str(data) and separator_of(Path(data)) is not None
 
 
 def csv_source(data: Any, roles: Roles, selection: Selection | None = None) -> BatchSource:
     """Return CSV files, in the order given, as a source; labels and weights are columns of them."""
     roles.check_named("a CSV file")
-    given = data if isinstance(data, list | tuple) else [data]
-    paths = [path for each in given for path in named_files(each)]
-    check_once(paths)
-    schemas = [_csv_schema(path, roles) for path in paths]
+    paths = csv_files(data)
+    schemas = [csv_schema(path, roles.label) for path in paths]
     wide = _common([[_wide(field, roles) for field in schema] for schema in schemas], paths)
     groups = resolve(roles, wide, selection).group_columns  # whose whole numbers may be too large for floats
     exact = [name for name in groups if len({schema.field(name).type for schema in schemas}) == 1]
@@ -192,16 +191,23 @@ def csv_source(data: Any, roles: Roles, selection: Selection | None = None) -> B
             try:
                 yield from _typed(path, wanted)
             except pa.ArrowInvalid as error:
-                raise _unreadable(path, error) from None
+                raise unreadable(path, error) from None
 
     return batch_source(read, schema, roles, selection)
 
 
-def _csv_schema(path: Path, roles: Roles) -> pa.Schema:
+def csv_files(data: Any) -> list[Path]:
+    """Return the paths of CSV files, in the order given."""
+    paths = [path for each in (data if isinstance(data, list | tuple) else [data]) for path in named_files(each)]
+    check_once(paths)
+    return paths
+
+
+def csv_schema(path: Path, label: str | None) -> pa.Schema:
     """Return names and types of the columns of a file, from its first block."""
     if not path.is_file():
         raise FileNotFoundError(f"data: no file {str(path)!r}")
-    _check_first_line(path, _separator(path), roles.label)
+    _check_first_line(path, separator_of(path), label)
     schema = _typed(path, None).schema
     if other := [field.name for field in schema if pa.types.is_binary(field.type)]:
         raise DataError(
@@ -231,7 +237,7 @@ def _common(fields: list[list[pa.Field]], paths: list[Path]) -> pa.Schema:
 
 def _typed(path: Path, schema: pa.Schema | None) -> pc.CSVStreamingReader:
     """Open a file; with a schema only its columns are read."""
-    parse = pc.ParseOptions(delimiter=_separator(path), newlines_in_values=True)
+    parse = pc.ParseOptions(delimiter=separator_of(path), newlines_in_values=True)
     convert = pc.ConvertOptions(
         strings_can_be_null=True,
         column_types=schema,
@@ -240,18 +246,18 @@ def _typed(path: Path, schema: pa.Schema | None) -> pc.CSVStreamingReader:
     try:
         return pc.open_csv(path, pc.ReadOptions(block_size=_BLOCK), parse, convert)
     except pa.ArrowInvalid as error:
-        raise _unreadable(path, error) from None
+        raise unreadable(path, error) from None
 
 
 def read_csv(path: Path) -> pd.DataFrame:
     """Return the rows of a CSV file, with the types and missing entries that `csv_source` gives them."""
-    separator = _separator(path)
+    separator = separator_of(path)
     _check_first_line(path, separator, None)
     parse = pc.ParseOptions(delimiter=separator, newlines_in_values=True)
     try:
         table = pc.read_csv(path, pc.ReadOptions(), parse, pc.ConvertOptions(strings_can_be_null=True))
     except pa.ArrowInvalid as error:
-        raise _unreadable(path, error) from None
+        raise unreadable(path, error) from None
     frame: pd.DataFrame = table.to_pandas(integer_object_nulls=True)
     return frame
 
@@ -266,7 +272,8 @@ def _wide(field: pa.Field, roles: Roles) -> pa.Field:
     return field.with_type(pa.float64()) if pa.types.is_integer(field.type) or pa.types.is_null(field.type) else field
 
 
-def _unreadable(path: Path, error: Exception) -> DataError:
+def unreadable(path: Any, error: Exception) -> DataError:
+    """Return the error for a CSV file whose text is not read."""
     return DataError(
         f"{str(path)!r} is not read as CSV ({first_line(error)}); mend it, or read it by a program that is told its "
         "types and write Parquet"
@@ -279,7 +286,7 @@ def _check_first_line(path: Path, separator: str | None, label: str | None) -> N
         with pa.input_stream(str(path), compression="detect") as file:
             head = file.read(_HEAD)
     except OSError as error:
-        raise _unreadable(path, error) from None
+        raise unreadable(path, error) from None
     line = head.decode("utf-8-sig", "replace").splitlines()[0] if head else ""
     names = next(csv.reader([line], delimiter=separator or ","), [])
     if not names:

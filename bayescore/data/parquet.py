@@ -383,6 +383,11 @@ def _is_path(data: Any) -> bool:
 def files_source(data: Sequence[str | Path], roles: Roles, selection: Selection | None = None) -> ParquetSource:
     """Return Parquet files, in the order given, as a source."""
     roles.check_named("a list of Parquet files")
+    return parquet_source(files_listing(data), roles, selection)
+
+
+def files_listing(data: Sequence[str | Path]) -> Listing:
+    """Return the files of paths, patterns, folders and addresses, in the order given."""
     listings = []
     for location in data:
         if is_address(location):
@@ -399,7 +404,7 @@ def files_source(data: Sequence[str | Path], roles: Roles, selection: Selection 
     paths = tuple(path for listing in listings for path in listing.paths)
     check_once(paths)
     name = first.name if len(listings) == 1 else f"{first.name} and {len(listings) - 1} more"
-    return parquet_source(Listing(name, paths, hive, first.store), roles, selection)
+    return Listing(name, paths, hive, first.store)
 
 
 def _joined(parts: Sequence[pa.Array]) -> pa.Array:
@@ -418,19 +423,11 @@ def parquet_source(
 
     `only` are the columns to read, all by default; `pool` reads the rows, threads of this process by default.
     """
-    with ThreadPoolExecutor(_FOOTERS, "footers") as threads:
-        footers = list(threads.map(partial(_footer, listing.store), listing.paths))
-    groups, schemas = [rows for _, rows in footers], [schema_of_file for schema_of_file, _ in footers]
-    schema = common_schema(schemas, listing.paths)
-    if not any(map(sum, groups)):
-        raise DataError(f"{listing.name!r} holds no rows")
+    groups, schema, hive = footers(listing)
     if CORESET_KEY in (schema.metadata or {}) and roles.weights is None:
         raise DataError(
             f"{listing.name!r} is a coreset; read it with read_coreset, or name its weights: weights='weight'"
         )
-    hive = {name: values for name, values in listing.hive.items() if name not in schema.names}
-    for name, values in hive.items():
-        schema = schema.append(pa.field(name, values.type))
     columns = resolve(roles, schema, selection, only=only)
     wanted = [name for name in hive if name in columns.names]
     files = tuple(
@@ -441,6 +438,19 @@ def parquet_source(
     parts = (batch for file in files for batch in batches(file, wanted, 1 << 20, threads=True, text=text))
     survey = columns.merged(map(columns.survey, parts))
     return ParquetSource(files, columns.learnt(survey, roles.positive), survey, pool)
+
+
+def footers(listing: Listing) -> tuple[list[tuple[int, ...]], pa.Schema, dict[str, pa.Array]]:
+    """Return the rows of files' row groups, the columns of all, and those that the names of folders give."""
+    with ThreadPoolExecutor(_FOOTERS, "footers") as threads:
+        found = list(threads.map(partial(_footer, listing.store), listing.paths))
+    groups, schema = [rows for _, rows in found], common_schema([one for one, _ in found], listing.paths)
+    if not any(map(sum, groups)):
+        raise DataError(f"{listing.name!r} holds no rows")
+    hive = {name: values for name, values in listing.hive.items() if name not in schema.names}
+    for name, values in hive.items():
+        schema = schema.append(pa.field(name, values.type))
+    return groups, schema, hive
 
 
 def _footer(store: Any, path: Any) -> tuple[pa.Schema, tuple[int, ...]]:

@@ -12,8 +12,9 @@ Reference: Tutz (1991), Sequential models in categorical regression, Computation
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import partial, reduce
 from itertools import pairwise
+from operator import and_
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +23,18 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.csv as csv
 import pyarrow.dataset as ds
+import pyarrow.fs as pafs
 from numpy.typing import NDArray
 
-from bayescore.data.batches import BatchSource, batch_source, is_csv
-from bayescore.data.column_kinds import as_floats, as_table, keeps_order, level_values
+from bayescore.data.batches import BatchSource, batch_source, csv_files, csv_schema, is_csv, separator_of, unreadable
+from bayescore.data.column_kinds import as_floats, as_table, check_read, keeps_order, level_values
 from bayescore.data.factors import Selection, codes
+from bayescore.data.parquet import Listing, files_listing, footers
 from bayescore.data.responses import Expression
 from bayescore.data.roles import Roles
 from bayescore.data.source import MAX_BLOCK_ROWS
 from bayescore.data.tables import is_table
-from bayescore.text import listed
+from bayescore.text import first_line, listed
 from bayescore.types import FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError, check_aligned, check_matrix, warn
 
@@ -51,7 +54,7 @@ def threshold_names(categories: Sequence[Any]) -> list[str]:
 class Steps:
     """Rows of ordered categories, which are read as their steps; `drop` leaves out rows that miss one of `columns`."""
 
-    rows: ds.Dataset
+    rows: ds.Dataset | pa.Table  # a table in memory, which can be pickled
     response: str
     columns: tuple[str, ...]
     categories: tuple[Any, ...] = ()
@@ -72,7 +75,16 @@ class Steps:
             yield batch.filter(pa.array(~_holes(batch, self.columns).any(axis=1))) if self.drop else batch
 
     def _batches(self, columns: Iterable[str]) -> Iterator[pa.RecordBatch]:
-        yield from self.rows.to_batches(columns=list(dict.fromkeys(columns)), batch_size=MAX_BLOCK_ROWS)
+        names = list(dict.fromkeys(columns))
+        if isinstance(self.rows, pa.Table):
+            yield from self.rows.select(names).to_batches(max_chunksize=MAX_BLOCK_ROWS)
+            return
+        for part in _files(self.rows):
+            try:
+                schema = {} if part is self.rows else {"schema": self.rows.schema}
+                yield from part.to_batches(columns=names, batch_size=MAX_BLOCK_ROWS, **schema)
+            except (pa.ArrowInvalid, OSError) as error:
+                raise _not_read(part, error) from None
 
     def tables(self) -> Iterator[pa.Table]:
         """Yield the rows as they are, with the columns that the model reads, as tables."""
@@ -125,6 +137,24 @@ class Steps:
         return lambda start, block: work(start, block.take(block.X[:, place] == 0.0))
 
 
+def _files(rows: ds.Dataset) -> Sequence[Any]:
+    """Return the files of a dataset, so that one that is not read can be named; else the dataset."""
+    if not isinstance(rows, ds.FileSystemDataset):
+        return [rows]
+    try:
+        return list(rows.get_fragments())
+    except ValueError:  # it is filtered, or its columns are made of others
+        return [rows]
+
+
+def _not_read(part: Any, error: Exception) -> DataError:
+    path = getattr(part, "path", None)
+    if path is not None and is_csv(path):
+        return unreadable(path, error)
+    what = "the dataset" if path is None else repr(path)
+    return DataError(f"{what} is damaged, or not read in the columns' types ({first_line(error)}); write it again")
+
+
 def _holes(batch: pa.RecordBatch, names: Sequence[str]) -> NDArray[np.bool_]:
     """Return whether each row misses each of some columns, shape (n, C)."""
     return np.column_stack([np.asarray(batch.column(name).is_null(nan_is_null=True)) for name in names])
@@ -140,9 +170,20 @@ def places(column: pa.Array, response: str, categories: Sequence[Any], start: in
 
 def every_step(table: pa.Table, categories: Sequence[Any]) -> pa.Table:
     """Return each row of a table at each threshold, whatever its category."""
-    K, n = len(categories) - 1, table.num_rows
-    rows = table.take(pa.array(np.repeat(np.arange(n), K)))
-    return rows.append_column(THRESHOLD, _thresholds(np.tile(np.arange(K), n), categories))
+    return _at(table, np.arange(len(categories) - 1), categories)
+
+
+def first_step(table: pa.Table, categories: Sequence[Any]) -> pa.Table:
+    """Return each row of a table at the first threshold, so that positions are those of the rows."""
+    return _at(table, np.zeros(1, dtype=np.int64), categories)
+
+
+def _at(table: pa.Table, thresholds: IntArray, categories: Sequence[Any]) -> pa.Table:
+    n = table.num_rows
+    if THRESHOLD in table.column_names:  # of the caller, which no fit has read
+        table = table.drop_columns([THRESHOLD])
+    rows = table.take(pa.array(np.repeat(np.arange(n), len(thresholds))))
+    return rows.append_column(THRESHOLD, _thresholds(np.tile(thresholds, n), categories))
 
 
 def _thresholds(at: IntArray, categories: Sequence[Any]) -> pa.DictionaryArray:
@@ -191,8 +232,13 @@ def _without_views(schema: pa.Schema) -> pa.Schema:
     return schema
 
 
-def as_rows(data: Any, y: Any = None, response: str | None = None) -> tuple[ds.Dataset, str | None]:
-    """Return rows as a dataset of Arrow, and the column of their responses, which `y` becomes if it is given."""
+def as_rows(
+    data: Any, y: Any = None, response: str | None = None, *, left: str | None = None
+) -> tuple[ds.Dataset | pa.Table, str | None]:
+    """Return rows as a table or a dataset of Arrow, and the column of their responses.
+
+    `y` becomes that column if it is given. `left` is what stands left of a formula.
+    """
     if isinstance(data, np.ndarray):
         X = check_matrix(data, "data")
         data = pd.DataFrame({f"x{d}": X[:, d] for d in range(X.shape[1])})
@@ -207,21 +253,50 @@ def as_rows(data: Any, y: Any = None, response: str | None = None) -> tuple[ds.D
                 has = f"{table.num_rows:,} rows{' and a column of its name' if response in table.column_names else ''}"
                 raise DataError(f"y, called {response!r}, has {len(column):,} entries, and data {has}")
             table = table.append_column(response, column)
-        return ds.dataset(table), response
+        return table, response
     if y is not None and not hasattr(data, "shape"):
         raise DataError("y is given beside rows of files; name the column of the categories as label")
     if isinstance(data, ds.Dataset):
         return data.replace_schema(_without_views(data.schema)), response
     if is_csv(data):
-        text = csv.ConvertOptions(strings_can_be_null=True)
-        separator = csv.ParseOptions(delimiter="\t" if ".tsv" in str(data) else ",", newlines_in_values=True)
-        return ds.dataset(data, format=ds.CsvFileFormat(separator, convert_options=text)), response
+        return _of_csv(csv_files(data), response or left), response
     if isinstance(data, str | Path | list):
-        return as_rows(ds.dataset(data, format="parquet", partitioning="hive"), None, response)
+        listing = files_listing(data if isinstance(data, list) else [data])
+        return as_rows(_of_parquet(listing), None, response)
     raise DataError(
         f"data is a {type(data).__name__}, which is not read as ordered categories: give a table in memory, as "
         ".collect(), .compute() or .arrow() return it, an array, or Parquet or CSV files"
     )
+
+
+def _of_csv(paths: list[Path], label: str | None) -> ds.Dataset:
+    """Return CSV files as a dataset; whole numbers of some files are those of others."""
+    schemas = [csv_schema(path, label) for path in paths]
+    try:
+        schema = pa.unify_schemas(schemas, promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise DataError(f"the files have columns of unlike types ({first_line(error)}); make them alike") from None
+    parsing = csv.ParseOptions(delimiter=separator_of(paths[0]), newlines_in_values=True)
+    form = ds.CsvFileFormat(parsing, convert_options=csv.ConvertOptions(strings_can_be_null=True))
+    return ds.dataset([str(path) for path in paths], schema, form)
+
+
+def _of_parquet(listing: Listing) -> ds.Dataset:
+    """Return Parquet files as a dataset, with the columns that the names of their folders give."""
+    groups, schema, hive = footers(listing)
+    store = pafs.LocalFileSystem() if listing.store is None else listing.store
+    partitions = [
+        reduce(and_, (_equal(name, values[place]) for name, values in hive.items()), ds.scalar(True))
+        for place in range(len(groups))
+    ]
+    paths = [str(path) for path in listing.paths]
+    return ds.FileSystemDataset.from_paths(
+        paths, schema, ds.ParquetFileFormat(), store, partitions=partitions, root_partition=ds.scalar(True)
+    )
+
+
+def _equal(name: str, value: pa.Scalar) -> ds.Expression:
+    return ds.field(name) == value if value.is_valid else ds.field(name).is_null()
 
 
 @dataclass
@@ -280,6 +355,7 @@ def opened(steps: Steps, weights: str | None) -> tuple[Steps, Occurred]:
             f"column {response!r} is {kind}, which has no order. Give that of its categories, from low to high: "
             f"{_ORDER.format(response)}, an Enum in polars, or numbers 1, 2, ..."
         )
+    check_read(steps.rows.schema, steps.columns)
     found = occurred(steps, weights)
     categories = [level for level in found.order or sorted(found.counts) if found.counts.get(level)]
     if numbers and (parts := [level for level in categories if level != int(level)]):

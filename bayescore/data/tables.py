@@ -82,7 +82,7 @@ def is_dask(data: Any) -> bool:
     return callable(graph) and graph() is not None  # None of a Dataset of xarray in memory
 
 
-def _check_not_read(X: Any) -> None:
+def check_not_read(X: Any) -> None:
     """Raise `DataError` if rows are still in a file, or in a dict."""
     if isinstance(X, str | Path):
         raise DataError(
@@ -103,7 +103,7 @@ def feature_matrix(X: Any, names: tuple[str, ...], levels: Levels = ()) -> Float
     """
     text = dict(levels)
     if not is_table(X):
-        _check_not_read(X)
+        check_not_read(X)
         if text:
             raise DataError(f"X is no table, and {next(iter(text))!r} holds text; give a data frame with names")
         if getattr(X, "shape", None) == (0, len(names)):

@@ -47,6 +47,7 @@ from bayescore.data.steps import (
     plain,
     threshold_names,
 )
+from bayescore.data.tables import check_not_read, is_table
 from bayescore.diagnostics.elpd import psis_loo
 from bayescore.diagnostics.loo import loo_draws, too_far, weights_of
 from bayescore.families import Family
@@ -108,16 +109,18 @@ def ordered_rows(
     `refused` are those that do not go with ordered categories.
     """
     link = link_of(family)
-    if given := [name for name, value in refused.items() if value is not None]:
-        raise DataError(f"{given[0]} does not go with family={family!r}: leave it out")
+    if misplaced := [name for name, value in refused.items() if value is not None]:
+        raise DataError(f"{misplaced[0]} does not go with family={family!r}: leave it out")
     arrays = [name for name in ("weights", "offset") if not isinstance(roles[name], str | None)]
     if arrays or not isinstance(roles["groups"], str | list | tuple | None):
         raise DataError(f"{(arrays or ['groups'])[0]} of family={family!r} must be the name of a column of the rows")
     by_formula = isinstance(formula, str) and reads_like_formula(formula)
     if by_formula and data is None:
         raise TypeError(f"formula={formula!r}, but data is missing: give the rows, fit(formula, rows)")
-    rows, response = as_rows(data, None, roles["label"]) if by_formula else as_rows(formula, data, roles["label"])
-    if response is None and not (by_formula and formula.partition("~")[0].strip()):
+    left = formula.partition("~")[0].strip() if by_formula else ""
+    given, y = (data, None) if by_formula else (formula, data)
+    rows, response = as_rows(given, y, roles["label"], left=left)
+    if response is None and not left:
         raise DataError("the response is missing: name the column of the categories left of the formula, or as label")
     text = formula if by_formula else f"`{response}` ~ ."
     text = spelled_out(text, rows, roles={**roles, "label": response})
@@ -422,7 +425,10 @@ for _name, _remedy in _REFUSED.items():
 
 def _table(data: Any) -> Any:
     """Return rows in memory as a table; an array's columns are x0, x1, ..."""
-    return as_rows(np.asarray(data))[0].to_table() if isinstance(data, np.ndarray | list) else plain(as_table(data))
+    if is_table(data):
+        return plain(as_table(data))
+    check_not_read(data)
+    return as_rows(np.asarray(data))[0]
 
 
 def _repeated(given: Any, part: slice, times: int) -> Any:

@@ -1,6 +1,7 @@
 """Fits of ordered categories: beside the posterior of categories itself, answers by category, and odd input."""
 
 import inspect
+import pickle
 
 import matplotlib as mpl
 import numpy as np
@@ -12,6 +13,8 @@ from scipy.special import logsumexp
 
 import bayescore as bc
 from bayescore.cli import main
+from bayescore.data import batches
+from bayescore.fitting import route
 from bayescore.fitting.ordered import _REFUSED, LINKS, OrderedFit, link_of
 from bayescore.validation import DataError
 
@@ -197,6 +200,40 @@ def test_sources_and_kinds_of_response_give_one_answer(rows, tmp_path):
     of_array = bc.fit(rows[["x"]].to_numpy(), rows["n"].to_numpy(), **SHORT)
     assert list(of_array.summary().index) == ["threshold[1|2]", "threshold[2|3]", "threshold[3|4]", "x0"]
     assert of_array.predict(np.zeros((2, 1)))["mean"].shape == (2, 4)
+
+
+def test_files_are_those_that_other_families_read(rows, tmp_path, monkeypatch):
+    """A folder with other files beside its parts, names of folders as columns, patterns; what fails is named."""
+    rows, folder = rows[:600].assign(c=rows["x"].round()), tmp_path / "rows"
+    expected = bc.fit("n ~ x + f", rows, **SHORT).summary()["mean"].to_numpy()
+    for name, part in rows.groupby("f", sort=True):
+        (folder / f"f={name}").mkdir(parents=True)
+        part.drop(columns="f").to_parquet(folder / f"f={name}" / "part.parquet")
+    (folder / "README.md").write_text("rows by f")
+    rows.to_csv(tmp_path / "whole.csv", index=False)
+    rows[:300].astype({"c": int}).to_csv(tmp_path / "part-1.csv", index=False)
+    rows[300:].to_csv(tmp_path / "part-2.csv", index=False)  # where c is 1.0, 2.0, ...
+    for given in (folder, str(folder / "*" / "*.parquet"), str(tmp_path / "part-*.csv")):
+        by_pattern = "*.parquet" in str(given)  # which gives no columns
+        found = bc.fit("n ~ x" if by_pattern else "n ~ x + f", given, **SHORT)
+        assert sum(found.ordered.counts) == 600
+        if not by_pattern:
+            np.testing.assert_allclose(found.summary()["mean"], expected, atol=0.02)
+        pickle.loads(pickle.dumps(found)).check()
+    assert "c" in bc.fit("n ~ c", str(tmp_path / "part-*.csv"), **SHORT).summary().index
+    monkeypatch.setattr(batches, "_BLOCK", 1 << 12)
+    with (tmp_path / "part-2.csv").open("a") as file:
+        file.write("?,b,1,low,2,1.0\n")
+    (folder / "f=b" / "part.parquet").write_text("none")
+    for family, label in (("sratio", "n"), ("poisson", "n")):
+        for given, match in (
+            (str(tmp_path / "part-*.csv"), "part-2.csv' is not read as CSV"),
+            (folder, "part.parquet' is"),
+        ):
+            with pytest.raises(DataError, match=match):
+                bc.fit(f"{label} ~ x", given, **{**SHORT, "family": family})
+    with pytest.raises(FileNotFoundError, match="no file is named as"):
+        bc.fit("n ~ x", str(tmp_path / "none-*.parquet"), **SHORT)
 
 
 def test_weights_offsets_and_missing_entries(rows):
