@@ -42,6 +42,7 @@ from bayescore.data.steps import (
     Steps,
     as_rows,
     every_step,
+    first_step,
     occurred,
     opened,
     plain,
@@ -57,7 +58,7 @@ from bayescore.fitting.result import Fit
 from bayescore.limits import PROB
 from bayescore.models.predictor import Predictor
 from bayescore.samplers.posterior import in_data_units
-from bayescore.samplers.predict import of_rows, probabilities
+from bayescore.samplers.predict import design_rows, groups_of, of_rows, offset_of, probabilities
 from bayescore.text import number
 from bayescore.types import FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError, RandomState, check_choice, check_generator, one_seed
@@ -246,6 +247,7 @@ class OrderedFit(Fit):
         low, high, _ = interval_names(prob)
         rng = check_generator(one_seed(random_state, random_seed, default=0))
         seed, table, categories = int(rng.integers(1 << 31)), _table(new), pd.Index(self.categories, name="category")
+        self._check_rows(table, offset, groups)
         found: list[Any] = []
         for _, p in self._tiles(table, None, seed, offset, groups):
             if kind == "mean":
@@ -368,6 +370,13 @@ class OrderedFit(Fit):
         first = -draws[..., taken[:1]]
         made = np.concatenate([first, first - draws[..., taken[1:]], draws[..., rest]], axis=-1)
         return [*thresholds, *(names[d] for d in rest)], made
+
+    def _check_rows(self, table: Any, offset: Any, groups: Any) -> None:
+        """Raise as `Fit.predict` does of rows that cannot be used, before each stands once for each threshold."""
+        posterior, n_rows = self._posterior(), table.num_rows
+        design_rows(posterior, first_step(table, self.categories))
+        offset_of(posterior, table, n_rows, offset)
+        groups_of(posterior, table, n_rows, groups)
 
     def _tiles(
         self, table: Any, max_draws: int | None, seed: int = 0, offset: Any = None, groups: Any = None

@@ -142,7 +142,10 @@ def _levels_of(grouping: Grouping, X: Any, n_rows: int, given: Any) -> Any:
             )
         levels = column_of(table, column, parts)
     else:
-        levels = as_table(pd.DataFrame({grouping.name: np.asarray(column)}), "groups").column(grouping.name)
+        given_levels = np.asarray(column)
+        if given_levels.ndim != 1:
+            raise DataError(f"groups has shape {given_levels.shape}; it must be ({n_rows},), a level for each row")
+        levels = as_table(pd.DataFrame({grouping.name: given_levels}), "groups").column(grouping.name)
     if len(levels) != n_rows:
         raise DataError(f"groups has {len(levels)} entries and X {n_rows} rows; give one for each row")
     return levels
