@@ -11,6 +11,7 @@ Reference: Tutz (1991), Sequential models in categorical regression, Computation
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from itertools import pairwise
@@ -36,7 +37,7 @@ from bayescore.data.source import MAX_BLOCK_ROWS
 from bayescore.data.tables import is_table
 from bayescore.text import first_line, listed
 from bayescore.types import FloatArray, IntArray, WeightedData
-from bayescore.validation import DataError, check_aligned, check_matrix, warn
+from bayescore.validation import DataError, RowError, check_aligned, check_matrix, check_weights, warn
 
 THRESHOLD, CONTINUED = "step", "continued"
 """Columns of the steps: which threshold, and whether the row went past it."""
@@ -71,8 +72,16 @@ class Steps:
 
     def batches(self, columns: Iterable[str]) -> Iterator[pa.RecordBatch]:
         """Yield the rows as they are, with these columns, without those that are left out."""
+        for batch, keep in self.with_holes(columns):
+            yield batch.filter(pa.array(keep)) if self.drop else batch
+
+    def with_holes(self, columns: Iterable[str]) -> Iterator[tuple[pa.RecordBatch, NDArray[np.bool_]]]:
+        """Yield all rows with these columns, and whether each is not left out."""
         for batch in self._batches([*columns, *(self.columns if self.drop else ())]):
-            yield batch.filter(pa.array(~_holes(batch, self.columns).any(axis=1))) if self.drop else batch
+            complete = np.ones(batch.num_rows, dtype=np.bool_)
+            if self.drop:
+                complete &= ~_holes(batch, self.columns).any(axis=1)
+            yield batch, complete
 
     def _batches(self, columns: Iterable[str]) -> Iterator[pa.RecordBatch]:
         names = list(dict.fromkeys(columns))
@@ -114,14 +123,41 @@ class Steps:
         """Return the places of a response's entries among the categories."""
         return places(column, self.response, self.categories, start)
 
+    @contextmanager
+    def naming_rows(self) -> Iterator[None]:
+        """Have an error of a step name the row that it is a step of."""
+        try:
+            yield
+        except RowError as error:
+            row = self._row_of(error.row)
+            if row is not None:
+                said = f"{error} (rows are here steps between categories, and this one is of row {row} of the data)"
+                error.args, error.row = (said,), row
+            raise
+
+    def _row_of(self, step: int) -> int | None:
+        """Return the position of the row that a step is of, among all rows; None if there is no such step."""
+        start, first = 0, 0
+        for batch, keep in self.with_holes([self.response]):
+            code = self.coded(batch.column(self.response).filter(pa.array(keep)), start)
+            ends = first + np.cumsum(self._lengths(code))
+            if len(ends) and first <= step < ends[-1]:
+                return start + int(np.flatnonzero(keep)[np.searchsorted(ends, step, "right")])
+            start, first = start + batch.num_rows, int(ends[-1]) if len(ends) else first
+        return None
+
+    def _lengths(self, code: IntArray) -> IntArray:
+        """Return how many steps rows of these categories have."""
+        return np.minimum(code + 1, len(self.categories) - 1)
+
     def read(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
         """Yield the steps of all rows, with these columns."""
-        start, last = 0, len(self.categories) - 1
+        start = 0
         given = [name for name in columns if name not in (THRESHOLD, CONTINUED)]
         for batch in self.batches([self.response, *given]):
             code = self.coded(batch.column(self.response), start)
             start += batch.num_rows
-            lengths = np.minimum(code + 1, last)
+            lengths = self._lengths(code)
             place, at = np.repeat(np.arange(len(code)), lengths), np.arange(lengths.sum())
             at -= np.repeat(np.cumsum(lengths) - lengths, lengths)
             made = {CONTINUED: pa.array(code[place] > at), THRESHOLD: _thresholds(at, self.categories)}
@@ -310,16 +346,22 @@ class Occurred:
 
 
 def occurred(steps: Steps, weights: str | None = None) -> Occurred:
-    """Return which categories occur; two passes. Raises `DataError` for missing entries that are not dropped."""
+    """Return which categories occur; two passes.
+
+    Raises `DataError` for missing entries that are not dropped, and for weights that are negative or not finite.
+    """
     steps.check_complete()
     schema, response = steps.rows.schema, steps.response
     factor, fixed = pa.types.is_dictionary(schema.field(response).type), keeps_order(schema, response)
     found = Occurred({}, list(fixed) if isinstance(fixed, tuple) else None)
     of_weights = None if weights is None else Expression.of(weights, schema.names, "weights")
-    for batch in steps.batches([response, *(() if of_weights is None else of_weights.columns)]):
-        column, w = batch.column(response), np.ones(batch.num_rows)
+    start = 0
+    for batch, keep in steps.with_holes([response, *(() if of_weights is None else of_weights.columns)]):
+        column, w = batch.column(response).filter(pa.array(keep)), np.ones(batch.num_rows)
         if of_weights is not None:
-            w = np.nan_to_num(of_weights.numbers(partial(_floats, batch)))
+            given, name = of_weights.numbers(partial(_floats, batch), start), of_weights.shown
+            w = check_weights(given, batch.num_rows, name, start, zero=True, drop=steps.drop)
+        w, start = w[keep], start + batch.num_rows
         coded = column if factor else column.dictionary_encode()
         levels = level_values(coded.dictionary)
         if factor and not isinstance(fixed, tuple):
@@ -331,8 +373,6 @@ def occurred(steps: Steps, weights: str | None = None) -> Occurred:
         for counts, each in ((found.n_rows, code), (found.counts, code[w > 0.0])):
             for level, count in zip(levels, np.bincount(each, minlength=len(levels)).tolist(), strict=True):
                 counts[level] = counts.get(level, 0) + count
-    if lost := [level for level, n in found.n_rows.items() if n and not found.counts[level]]:
-        raise DataError(f"column {response!r} has {lost[0]!r} in rows of weight 0 alone: leave these rows out")
     return found
 
 
@@ -357,6 +397,8 @@ def opened(steps: Steps, weights: str | None) -> tuple[Steps, Occurred]:
         )
     check_read(steps.rows.schema, steps.columns)
     found = occurred(steps, weights)
+    if lost := [level for level, n in found.n_rows.items() if n and not found.counts[level]]:
+        raise DataError(f"column {response!r} has {lost[0]!r} in rows of weight 0 alone: leave these rows out")
     categories = [level for level in found.order or sorted(found.counts) if found.counts.get(level)]
     if numbers and (parts := [level for level in categories if level != int(level)]):
         raise DataError(

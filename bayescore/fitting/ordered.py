@@ -19,6 +19,7 @@ and Matthews (1985), The equivalence of two models for ordinal data, Biometrika 
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from typing import Any
@@ -305,12 +306,14 @@ class OrderedFit(Fit):
         known, rows = self.ordered, None
         if new is not None:
             rows = known.steps(new, y, missing=missing)
-            found = occurred(rows, self.coreset.design.role_columns.get("weights"))
-            if unknown := [level for level, n in found.counts.items() if n and level not in known.categories]:
+            seen = occurred(rows, self.coreset.design.role_columns.get("weights"))
+            if unknown := [level for level, n in seen.n_rows.items() if n and level not in known.categories]:
                 raise DataError(f"new has the category {unknown[0]!r}, which the fit does not know: fit all rows anew")
-            counts = [n + found.counts.get(level, 0) for n, level in zip(known.counts, known.categories, strict=True)]
-            known = replace(known, counts=counts, weight=known.weight + found.weight)
-        return ordered_fit(known, self.steps.update(rows, data=None if data is None else known.steps(data), **options))
+            counts = [n + seen.counts.get(level, 0) for n, level in zip(known.counts, known.categories, strict=True)]
+            known = replace(known, counts=counts, weight=known.weight + seen.weight)
+        with nullcontext() if rows is None or data is not None else rows.naming_rows():  # else it could be of either
+            found = self.steps.update(rows, data=None if data is None else known.steps(data), **options)
+        return ordered_fit(known, found)
 
     def with_prior(self, prior: Any) -> Fit:
         """Return the fit under another prior; see `Fit.with_prior`."""

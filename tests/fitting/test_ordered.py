@@ -159,6 +159,13 @@ def test_a_saved_fit_is_the_same_and_takes_more_rows(rows, tmp_path):
         assert np.abs((more.summary()["mean"] - every.summary()["mean"]) / every.summary()["sd"]).max() < 0.25
     with pytest.raises(DataError, match=r"new has the category 'best', which the fit does not know"):
         first.update(rows[:9].assign(y="best"), progressbar=False)
+    few = rows[600:].assign(w=(rows["y"] != "low") * 1.0)
+    weighted = bc.fit("y ~ x", rows[:600].assign(w=1.0), weights="w", **SHORT)
+    more = weighted.update(few, progressbar=False)  # which has "low" in rows of weight 0 alone
+    assert more.ordered.counts[0] == weighted.ordered.counts[0]
+    assert sum(more.ordered.counts) == 600 + few["w"].sum()
+    with pytest.raises(DataError, match=r"new has the category 'best', which the fit does not know"):
+        weighted.update(few[:9].assign(y="best", w=0.0), progressbar=False)
     tight = first.with_prior({"x": bc.priors.Normal(0.0, 0.01)})
     assert tight.summary()["mean"]["x"] < 0.2
     assert isinstance(tight, OrderedFit)
