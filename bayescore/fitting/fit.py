@@ -14,6 +14,7 @@ for Nonresponse in Surveys.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -216,11 +217,14 @@ def fit(
         check_labels(known, cluster, strata, lonely=lonely, response=_response(family))
     seed = one_seed(random_state, random_seed)
     beside: dict[str, Any] = {"group_prior": group_prior, "options": options}
-    found = fit_given(known, family, prior, max_seconds=max_seconds, random_state=seed, **beside)
+    arguments: dict[str, Any] = {"max_seconds": max_seconds, "random_state": seed, **beside}
+    if ordered is None:
+        found = fit_given(known, family, prior, **arguments)
+    else:
+        with known.data.naming_rows():
+            found = fit_given(known, family, prior, made=partial(ordered_fit, ordered), **arguments)
     if imputed:
         return _pooled(found, [_given(*pair, intercept, label) for pair in pairs[1:]], **beside)
-    if ordered is not None:
-        found = ordered_fit(ordered, found)
     if not clustered:
         return found
     with _kept(lambda: found, "the fit, whose cluster_robust does not sample again"):
@@ -237,8 +241,12 @@ def fit_given(
     random_state: RandomState,
     options: FitOptions = DEFAULT_OPTIONS,
     in_design: Prior | None = None,
+    made: Callable[[Fit], Fit] = lambda found: found,
 ) -> Fit:
-    """Return the fit of rows whose roles are known; other arguments as in `fit`, or `Route`."""
+    """Return the fit of rows whose roles are known; other arguments as in `fit`, or `Route`.
+
+    `made` makes what is returned, or is left after an error, of that fit.
+    """
     check_priors(prior)
     if (asked := options.build_options) and isinstance(given.data, Coreset) and given.lossy:
         raise TypeError(
@@ -261,9 +269,9 @@ def fit_given(
     arguments: dict[str, Any] = {"in_design": in_design, "group_prior": group_prior, "options": options}
     varies = isinstance(known, Varying) and not known.complete
     route = (SizesRoute if varies else Route)(given, family, prior, seed, max_seconds, **arguments)
-    with _kept(lambda: fit_of_route(route.ended()), "what was finished", route.leaves):
+    with _kept(lambda: made(fit_of_route(route.ended())), "what was finished", route.leaves):
         route.run()
-    return fit_of_route(route)
+    return made(fit_of_route(route))
 
 
 _LAST: list[Callable[[], Fit]] = []  # how to make a fit of what the last call of `fit` had finished, if it did not end

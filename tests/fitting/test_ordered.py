@@ -1,5 +1,6 @@
 """Fits of ordered categories: beside the posterior of categories itself, answers by category, and odd input."""
 
+import copy
 import inspect
 import pickle
 
@@ -108,6 +109,70 @@ def test_predictions_are_by_category(fit, rows):
     shares = np.array([(replicated == name).mean() for name in NAMES])
     np.testing.assert_allclose(shares, fit.predict(rows[:400])["mean"].mean(), atol=0.01)
     assert fit.predict(new[:0]).shape == (0, 16)
+
+
+def test_rows_to_predict_may_have_a_column_called_as_that_of_the_steps(fit, rows):
+    new = rows[:9].assign(step="low", threshold=1, continued=True)
+    pd.testing.assert_frame_equal(fit.predict(new), fit.predict(rows[:9]))
+
+
+def test_what_cannot_be_predicted_is_said_of_the_rows_given(fit, rows):
+    """As of any fit: numbers and positions are those of rows, not of the steps that they become."""
+    new = rows[:9].assign(o=0.1, h=rows["g"][:9] % 3)
+    for x, match in ((np.inf, "'x' is inf in row 5"), (np.nan, "'x' is nan in row 5")):
+        with pytest.raises(DataError, match=match):
+            fit.predict(new.assign(x=new["x"].where(np.arange(9) != 5, x)))
+    with pytest.raises(DataError, match=r"'rows\.parquet' is text: read the rows of a file into a data frame"):
+        fit.predict("rows.parquet")
+    grouped = bc.fit("y ~ x + offset(o) + (1 | g)", rows[:600].assign(o=0.1), **SHORT)
+    pd.testing.assert_frame_equal(grouped.predict(new, offset=np.full(9, 0.1)), grouped.predict(new))
+    pd.testing.assert_frame_equal(grouped.predict(new, groups={"g": new["g"].tolist()}), grouped.predict(new))
+    for offset in (0.1, np.zeros(3), np.zeros(27), np.zeros((9, 1))):
+        with pytest.raises(DataError, match=r"offset has shape \(.*\); it must be \(9,\), one offset for each row"):
+            grouped.predict(new, offset=offset)
+    with pytest.raises(DataError, match="offset is nan in row 4"):
+        grouped.predict(new, offset=np.where(np.arange(9) == 4, np.nan, 0.0))
+    for groups in (np.zeros(3, int), np.zeros(27, int), {"g": [1, 2]}):
+        with pytest.raises(DataError, match=r"groups has \d+ entries and X 9 rows"):
+            grouped.predict(new, groups=groups)
+    for groups in (1, new[["g", "h"]]):
+        with pytest.raises(DataError, match=r"groups has shape \(.*\); it must be \(9,\), a level for each row"):
+            grouped.predict(new, groups=groups)
+
+
+def test_what_cannot_be_fitted_names_the_row_given(fit, rows):
+    rows = rows[:300].assign(x=rows["x"].where(rows.index != 40, np.inf), w=1.0)
+    with pytest.raises(DataError, match=r"column 'x' is inf in row \d+; .*this one is of row 40 of the data"):
+        bc.fit("y ~ x", rows, **SHORT)
+    with pytest.raises(DataError, match=r"column 'x' is inf in row \d+; .*this one is of row 40 of the data"):
+        fit.update(rows, progressbar=False)
+    holes = rows.assign(f=rows["f"].where(rows.index > 9))
+    with (
+        pytest.warns(UserWarning, match="10 of 300 rows miss something"),
+        pytest.raises(DataError, match=r"this one is of row 40 of the data"),
+    ):
+        bc.fit("y ~ x + f", holes, missing="drop", **SHORT)
+    with pytest.raises(DataError, match=r"weights \(column 'w'\) is -1 in row 7"):
+        bc.fit("y ~ f", rows.assign(w=rows["w"].where(rows.index != 7, -1.0)), weights="w", **SHORT)
+
+
+def test_an_interrupted_fit_is_one_of_categories(rows, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(route.Given, "certify", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        bc.fit("y ~ x", rows[:600], **SHORT)
+    with pytest.warns(UserWarning, match="interrupted before the draws were checked"):
+        left = bc.last_fit()
+    assert isinstance(left, OrderedFit)
+    assert left.predict(rows[:2])["mean"].shape == (2, 4)
+
+
+def test_a_fit_can_be_copied(fit, rows):
+    for other in (copy.deepcopy(fit), pickle.loads(pickle.dumps(fit))):
+        pd.testing.assert_frame_equal(other.summary(), fit.summary())
+        pd.testing.assert_frame_equal(other.check(), fit.check())
 
 
 def test_loo_leaves_whole_rows_out(fit, rows):
