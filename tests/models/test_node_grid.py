@@ -31,7 +31,7 @@ def values_of(family, *, effects=1.0, step=1.0, shift=0.0, offset=True):
     z = np.full(n, effects)
     tables = NODES, LOG_WEIGHTS, z, values
     pieces = rows_module.pieces_of_groups(codes, by_grid=effects == 1.0)
-    rows_module._add_values(own, codes, pieces, at, check_family(family), tables)
+    rows_module._add_values(own, (codes, pieces), at, check_family(family), tables)
     return values
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from bayescore.compiled import jit_inner, jit_inner_sums
 from bayescore.families import Family
-from bayescore.models.groups.nodes import NodeSet
+from bayescore.models.groups.nodes import NodeRows, NodeSet
 from bayescore.types import FloatArray
 
 _STEP = 0.1  # of the grid, at most
@@ -78,10 +78,12 @@ def _dot(a: FloatArray, b: FloatArray) -> float:
 
 
 @jit_inner
-def add_by_grid(
-    eta: FloatArray, side: FloatArray, weights: FloatArray, at: NodeSet, g: int, family: Family, values: FloatArray
-) -> bool:
-    """Add phi of the rows of group g at its nodes to values, shape (K,); False, and nothing, for too few rows."""
+def add_by_grid(eta: FloatArray, rows: NodeRows, at: NodeSet, family: Family, values: FloatArray) -> bool:
+    """Add phi of the rows of one group at its nodes to values, shape (K,); False, and nothing, for too few rows.
+
+    The rows multiply their effect by 1.
+    """
+    g = rows.codes[0]
     n, count, h, fewest = eta.size, values.size, _STEP, _ROWS_PER_POINT
     even = at.scale[g] == 0.0  # nodes of the trapezoid: one evaluation of the grid serves all
     if even and at.step[g] == 0.0:  # rows of no group
@@ -99,7 +101,7 @@ def add_by_grid(
     size = int(math.floor(high / h) - begin) + _POINTS // 2 + 1
     mass = np.zeros((2, size))
     for i in range(n):
-        _divide(eta[i] / h - begin, weights[i], mass[0 if side[i] > 0 else 1])
+        _divide(eta[i] / h - begin, rows.weights[i], mass[0 if rows.side[i] > 0 else 1])
     if even:
         stride = round(at.step[g] / h)
         length, calls = size + (count - 1) * stride, 1

@@ -501,12 +501,14 @@ def pieces_of_groups(codes: IntArray, *, by_grid: bool) -> IntArray:
 
 @jit
 def _add_values(
-    rows: TileRows, codes: IntArray, ends: IntArray, at: DrawNodes, family: Family, tables: tuple[FloatArray, ...]
+    rows: TileRows, order: tuple[IntArray, IntArray], at: DrawNodes, family: Family, tables: tuple[FloatArray, ...]
 ) -> None:
-    """Add to values, shape (S, M), for rows in the order of their groups, piece by piece (`pieces_of_groups`).
+    """Add to values, shape (S, M), for rows in the order of their groups, piece by piece.
 
-    `tables` are nodes, log weights, what rows multiply their effect by and these values.
+    `order` has their codes and the ends of `pieces_of_groups`. `tables` are nodes, log weights, what rows multiply
+    their effect by and these values.
     """
+    codes, ends = order
     nodes, log_weights, z, values = tables
     p, none = at.theta.shape[1] - 1, np.empty(0)
     n_tiles = 0
@@ -528,7 +530,7 @@ def _add_values(
             add_offset(rows.offset, begin, n, eta)
             there = NodeSet(at.first, at.center[s], at.scale[s], at.step, nodes, log_weights)
             of_group = values[s, at.first[g] : at.first[g + 1]]
-            if ends[k + 1] > 0 or not add_by_grid(eta[:n], side, weights, there, g, family, of_group):
+            if ends[k + 1] > 0 or not add_by_grid(eta[:n], own, there, family, of_group):
                 add_values(eta[:n], own, there, family, (values[s], none))
 
 
@@ -547,7 +549,7 @@ def _values_of_block(
     rows, codes = block.take(order), places[order]
     tables = NODES, LOG_WEIGHTS, effect_multipliers(rows, column), values
     pieces = pieces_of_groups(codes, by_grid=bool((tables[2] == 1.0).all()) and serves(family))
-    _add_values(TileRows.of(rows), codes, pieces, own, family, tables)
+    _add_values(TileRows.of(rows), (codes, pieces), own, family, tables)
     return found, values, labels
 
 
