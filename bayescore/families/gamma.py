@@ -103,7 +103,7 @@ class Gamma(Varying):
     linear = -1
     reach = REACH
     scale = "log mean"
-    ratio = "ratio of means"
+    ratio = "mean ratio"
 
     def log_p(self, eta: FloatArray, side: Any) -> FloatArray:
         """Return -a exp(-eta) of the number's side, -a eta of the other."""

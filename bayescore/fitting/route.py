@@ -66,7 +66,7 @@ from bayescore.data.open import open_designed
 from bayescore.data.responses import POSITIVE
 from bayescore.data.roles import ROLES
 from bayescore.data.source import Source
-from bayescore.data.sources import has_named_columns
+from bayescore.data.sources import column_names, has_named_columns
 from bayescore.data.tables import is_table
 from bayescore.diagnostics.certificate.estimates import bare_table
 from bayescore.diagnostics.results import Level, Need, Remedy
@@ -247,6 +247,16 @@ class Given:
         with warnings.catch_warnings(action="ignore"):  # the build gives them
             names = self.undesigned(response=response).design.names
         prior_of(prior, (INTERCEPT, *names) if self.adds_intercept else names)
+
+    def check_parameter(self, name: str) -> None:
+        """Raise if a coefficient would have the name of the family's parameter, before a build reads the rows."""
+        made: set[str] = set()
+        if self.formula is not None:
+            made = {str(term) for term in parsed(self.formula).terms}
+        elif has_named_columns(self.data):
+            made = {*column_names(self.data)} - {each for each in self.roles.values() if isinstance(each, str)}
+        if name in made:
+            raise DataError(f"column {name!r} has the name of a parameter of the family: rename the column")
 
     def role_arguments(self) -> dict[str, Any]:
         """Return the roles of columns, as verbs take them."""

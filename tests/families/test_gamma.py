@@ -328,3 +328,13 @@ def test_what_needs_a_shape_says_so(flat):
     core = bc.build_coreset(ROWS[["x"]], ROWS["y"], family="gamma(2)", progressbar=False)
     with pytest.raises(DataError, match="'poisson' takes counts, and the coreset was built of positive numbers"):
         bc.sample(core, family="poisson")
+
+
+@pytest.mark.parametrize(("family", "name"), [("gamma", "shape"), ("negative_binomial", "size"), ("normal", "sigma")])
+def test_a_column_may_not_have_the_name_of_the_family_s_parameter(family, name):
+    rows = pd.DataFrame({name: np.arange(30.0) % 7, "y": 1.0 + np.arange(30) % 4})
+    for formula, data in ((f"y ~ {name}", rows), ("y ~ .", rows)):
+        with pytest.raises(DataError, match=rf"column '{name}' has the name of a parameter of the family: rename"):
+            bc.fit(formula, data, family=family, progressbar=False)
+    given = {"normal": "normal(1)"}.get(family, f"{family}(2)")
+    assert name in bc.fit(f"y ~ {name}", rows, family=given, random_state=1, progressbar=False).summary().index
