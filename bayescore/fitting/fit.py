@@ -268,8 +268,8 @@ def fit_given(
         given.check_names(prior, response=_response(family))
     arguments: dict[str, Any] = {"in_design": in_design, "group_prior": group_prior, "options": options}
     varies = isinstance(known, Varying) and not known.complete
-    if parameter := known.parameter if varies else "sigma" if known.quadratic and not known.complete else "":
-        given.check_parameter(parameter)
+    if not known.complete:
+        given.check_parameter(known.parameter if isinstance(known, Varying) else "sigma")
     route = (SizesRoute if varies else Route)(given, family, prior, seed, max_seconds, **arguments)
     with _kept(lambda: made(fit_of_route(route.ended())), "what was finished", route.leaves):
         route.run()
