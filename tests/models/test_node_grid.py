@@ -7,7 +7,7 @@ import bayescore.models.groups.rows as rows_module
 from bayescore.data.passes import TileRows
 from bayescore.families import check_family
 from bayescore.models.groups.grid import LARGE, serves
-from bayescore.models.groups.nodes import DrawNodes
+from bayescore.models.groups.nodes import DrawNodes, NodeRows
 from bayescore.numerics.elementary import LOG_WEIGHTS, NODES
 
 SIZES, N_DRAWS = [5000, 40, 3000, LARGE, 700, 7], 3  # the last are rows of no group
@@ -29,9 +29,10 @@ def values_of(family, *, effects=1.0, step=1.0, shift=0.0, offset=True):
     own = TileRows(X, side, rng.gamma(1.0, size=n), rng.normal(size=n) if offset else np.empty(0))
     values = np.zeros((N_DRAWS, first[-1]))
     z = np.full(n, effects)
-    tables = NODES, LOG_WEIGHTS, z, values
+    each = NodeRows(side.astype(float), own.weights, z, codes)
+    tables = NODES, LOG_WEIGHTS, values
     pieces = rows_module.pieces_of_groups(codes, by_grid=effects == 1.0)
-    rows_module._add_values(own, (codes, pieces), at, check_family(family), tables)
+    rows_module._add_values(own, (each, pieces), at, check_family(family), tables)
     return values
 
 

@@ -86,9 +86,9 @@ def add_by_grid(eta: FloatArray, rows: NodeRows, at: NodeSet, family: Family, va
     g = rows.codes[0]
     n, count, h, fewest = eta.size, values.size, _STEP, _ROWS_PER_POINT
     even = at.scale[g] == 0.0  # nodes of the trapezoid: one evaluation of the grid serves all
-    if even and at.step[g] == 0.0:  # rows of no group
-        return False
     if even:
+        if at.step[g] == 0.0:  # rows of no group
+            return False
         h, fewest = at.step[g] / math.ceil(at.step[g] / _STEP), 1
     low, high, total = eta[0], eta[0], 0.0
     for i in range(n):

@@ -32,7 +32,7 @@ from bayescore.compiled import jit
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Grouping
-from bayescore.data.passes import TILE, TileRows, new_tile
+from bayescore.data.passes import TILE, TileRows, load_tile, new_tile
 from bayescore.families import Family
 from bayescore.models.groups.grid import LARGE, add_by_grid, serves
 from bayescore.models.groups.nodes import DrawNodes, NodeRows, NodeSet, add_values
@@ -501,32 +501,29 @@ def pieces_of_groups(codes: IntArray, *, by_grid: bool) -> IntArray:
 
 @jit
 def _add_values(
-    rows: TileRows, order: tuple[IntArray, IntArray], at: DrawNodes, family: Family, tables: tuple[FloatArray, ...]
+    rows: TileRows, order: tuple[NodeRows, IntArray], at: DrawNodes, family: Family, tables: tuple[FloatArray, ...]
 ) -> None:
     """Add to values, shape (S, M), for rows in the order of their groups, piece by piece.
 
-    `order` has their codes and the ends of `pieces_of_groups`. `tables` are nodes, log weights, what rows multiply
-    their effect by and these values.
+    `order` has what nodes read of the rows, and the ends of `pieces_of_groups`. `tables` are nodes, log weights and
+    these values.
     """
-    codes, ends = order
-    nodes, log_weights, z, values = tables
-    p, none = at.theta.shape[1] - 1, np.empty(0)
-    n_tiles = 0
+    whole, ends = order
+    nodes, log_weights, values = tables
+    p, none, most = at.theta.shape[1] - 1, np.empty(0), 0
     for k in range(len(ends) - 1):
-        n_tiles = max(n_tiles, (abs(ends[k + 1]) - abs(ends[k]) + TILE - 1) // TILE)
+        most = max(most, abs(ends[k + 1]) - abs(ends[k]))
+    n_tiles = (most + TILE - 1) // TILE
     tiles, eta = np.empty((n_tiles, p, TILE + 8)), np.empty(n_tiles * TILE)
-    lanes, sides, all_weights = np.empty((3, TILE)), np.empty(eta.size), np.empty(eta.size)
     for k in range(len(ends) - 1):
         begin, n = abs(ends[k]), abs(ends[k + 1]) - abs(ends[k])
-        for t in range((n + TILE - 1) // TILE):
-            load_rows(rows, at.theta[0, :p], begin + t * TILE, tiles[t], lanes)
-        side, weights, g = sides[:n], all_weights[:n], codes[begin]
-        for i in range(n):
-            side[i], weights[i] = rows.side[begin + i], rows.weights[begin + i]
-        own = NodeRows(side, weights, z[begin : begin + n], codes[begin : begin + n])
+        for start in range(0, n, TILE):
+            load_tile(rows.X, begin + start, min(TILE, n - start), tiles[start // TILE])
+        cut, g = slice(begin, begin + n), whole.codes[begin]
+        own = NodeRows(whole.side[cut], whole.weights[cut], whole.z[cut], whole.codes[cut])
         for s in range(len(at.theta)):
-            for t in range((n + TILE - 1) // TILE):
-                predictor(tiles[t], at.theta[s, :p], eta[t * TILE : (t + 1) * TILE])
+            for start in range(0, n, TILE):
+                predictor(tiles[start // TILE], at.theta[s, :p], eta[start : start + TILE])
             add_offset(rows.offset, begin, n, eta)
             there = NodeSet(at.first, at.center[s], at.scale[s], at.step, nodes, log_weights)
             of_group = values[s, at.first[g] : at.first[g + 1]]
@@ -547,9 +544,10 @@ def _values_of_block(
     order = np.argsort(places, kind="stable")  # sums of a group stay in the cache
     values = np.zeros((len(at.theta), int(own.first[-1])))
     rows, codes = block.take(order), places[order]
-    tables = NODES, LOG_WEIGHTS, effect_multipliers(rows, column), values
-    pieces = pieces_of_groups(codes, by_grid=bool((tables[2] == 1.0).all()) and serves(family))
-    _add_values(TileRows.of(rows), (codes, pieces), own, family, tables)
+    z = effect_multipliers(rows, column)
+    each = NodeRows(rows.y.astype(np.float64), rows.weights.copy(), z, codes)
+    pieces = pieces_of_groups(codes, by_grid=bool((z == 1.0).all()) and serves(family))
+    _add_values(TileRows.of(rows), (each, pieces), own, family, (NODES, LOG_WEIGHTS, values))
     return found, values, labels
 
 
