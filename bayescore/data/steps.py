@@ -39,7 +39,7 @@ from bayescore.text import first_line, listed
 from bayescore.types import FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError, RowError, check_aligned, check_matrix, check_weights, warn
 
-THRESHOLD, CONTINUED = "step", "continued"
+STEP, CONTINUED = "step", "continued"
 """Columns of the steps: which threshold, and whether the row went past it."""
 
 MAX_CATEGORIES = 50
@@ -65,9 +65,9 @@ class Steps:
     def schema(self) -> pa.Schema:
         """The columns of the steps."""
         schema = self.rows.schema
-        if taken := [name for name in (THRESHOLD, CONTINUED) if name in schema.names]:
+        if taken := [name for name in (STEP, CONTINUED) if name in schema.names]:
             raise DataError(f"data has a column {taken[0]!r}, as the steps between categories do: rename it")
-        threshold = pa.field(THRESHOLD, pa.dictionary(pa.int32(), pa.string(), ordered=True))
+        threshold = pa.field(STEP, pa.dictionary(pa.int32(), pa.string(), ordered=True))
         return schema.append(pa.field(CONTINUED, pa.bool_())).append(threshold)
 
     def batches(self, columns: Iterable[str]) -> Iterator[pa.RecordBatch]:
@@ -153,14 +153,14 @@ class Steps:
     def read(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
         """Yield the steps of all rows, with these columns."""
         start = 0
-        given = [name for name in columns if name not in (THRESHOLD, CONTINUED)]
+        given = [name for name in columns if name not in (STEP, CONTINUED)]
         for batch in self.batches([self.response, *given]):
             code = self.coded(batch.column(self.response), start)
             start += batch.num_rows
             lengths = self._lengths(code)
             place, at = np.repeat(np.arange(len(code)), lengths), np.arange(lengths.sum())
             at -= np.repeat(np.cumsum(lengths) - lengths, lengths)
-            made = {CONTINUED: pa.array(code[place] > at), THRESHOLD: _thresholds(at, self.categories)}
+            made = {CONTINUED: pa.array(code[place] > at), STEP: _thresholds(at, self.categories)}
             taken = batch.select(given).take(pa.array(place))
             yield pa.RecordBatch.from_pydict(
                 {name: made[name] if name in made else taken.column(name) for name in columns},
@@ -169,7 +169,7 @@ class Steps:
 
     def once_each(self, work: Callable[[int, WeightedData], Any], names: Sequence[str]) -> Callable[..., Any]:
         """Return work on blocks of the steps, with these columns, as work on their rows: the first steps of each."""
-        place = tuple(names).index(THRESHOLD)
+        place = tuple(names).index(STEP)
         return lambda start, block: work(start, block.take(block.X[:, place] == 0.0))
 
 
@@ -216,10 +216,10 @@ def first_step(table: pa.Table, categories: Sequence[Any]) -> pa.Table:
 
 def _at(table: pa.Table, thresholds: IntArray, categories: Sequence[Any]) -> pa.Table:
     n = table.num_rows
-    if THRESHOLD in table.column_names:  # of the caller, which no fit has read
-        table = table.drop_columns([THRESHOLD])
+    if STEP in table.column_names:  # of the caller, which no fit has read
+        table = table.drop_columns([STEP])
     rows = table.take(pa.array(np.repeat(np.arange(n), len(thresholds))))
-    return rows.append_column(THRESHOLD, _thresholds(np.tile(thresholds, n), categories))
+    return rows.append_column(STEP, _thresholds(np.tile(thresholds, n), categories))
 
 
 def _thresholds(at: IntArray, categories: Sequence[Any]) -> pa.DictionaryArray:

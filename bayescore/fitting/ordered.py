@@ -38,7 +38,7 @@ from bayescore.data.parquet import reads_like_formula
 from bayescore.data.responses import Expression
 from bayescore.data.steps import (
     CONTINUED,
-    THRESHOLD,
+    STEP,
     Ordered,
     Steps,
     as_rows,
@@ -136,18 +136,18 @@ def ordered_rows(
     read = [name for each in computed for name in Expression.of(each, names).columns]
     for each in (*given_groups, *(term.column for term in asked.groups)):
         read += columns_of(each, names)
-    alone = [str(term) for term in asked.terms if re.fullmatch(rf"(\w+\(\s*)?{THRESHOLD}\b[^:]*", str(term))]
-    if alone and THRESHOLD not in names:
+    alone = [str(term) for term in asked.terms if re.fullmatch(rf"(\w+\(\s*)?{STEP}\b[^:]*", str(term))]
+    if alone and STEP not in names:
         raise DataError(
             f"formula={text!r} has {alone[0]!r}, and each threshold has a coefficient anyway: leave it out, or write "
-            f"x:{THRESHOLD} for a coefficient of x at each"
+            f"x:{STEP} for a coefficient of x at each"
         )
     columns = list(dict.fromkeys(name for name in (response, *asked.columns, *read) if name in names))
     drop = check_choice(roles["missing"], "missing", ("raise", "drop")) == "drop"
     steps, found = opened(Steps(rows, response, tuple(columns), drop=drop), roles["weights"])
     counts = [found.counts[level] for level in steps.categories]
     known = Ordered(link, response, text, list(steps.categories), counts, found.weight, columns, drop)
-    return known, f"{CONTINUED} ~ {text.partition('~')[2]} + {THRESHOLD}", steps
+    return known, f"{CONTINUED} ~ {text.partition('~')[2]} + {STEP}", steps
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -368,7 +368,7 @@ class OrderedFit(Fit):
         """Return thresholds and then the other coefficients, given those of the steps, shape (..., D)."""
         between = threshold_names(self.categories)
         thresholds = [f"threshold[{name}]" for name in between]
-        taken = [names.index(name) for name in ("Intercept", *(f"{THRESHOLD}[{name}]" for name in between[1:]))]
+        taken = [names.index(name) for name in ("Intercept", *(f"{STEP}[{name}]" for name in between[1:]))]
         rest = [d for d in range(len(names)) if d not in taken]
         first = -draws[..., taken[:1]]
         made = np.concatenate([first, first - draws[..., taken[1:]], draws[..., rest]], axis=-1)
