@@ -30,7 +30,7 @@ from bayescore.data.parquet import reads_like_formula
 from bayescore.data.source import Source
 from bayescore.data.tables import is_table
 from bayescore.families import Family
-from bayescore.families.family import ORDERED, Varying, check_family
+from bayescore.families.family import ORDERED, Sized, Varying, check_family
 from bayescore.fitting.clusters import check_curvature, check_labels, check_lonely, weights_in_domain
 from bayescore.fitting.files import read_parts
 from bayescore.fitting.prior import check_priors
@@ -268,8 +268,8 @@ def fit_given(
         given.check_names(prior, response=_response(family))
     arguments: dict[str, Any] = {"in_design": in_design, "group_prior": group_prior, "options": options}
     varies = isinstance(known, Varying) and not known.complete
-    if not known.complete:
-        given.check_parameter(known.parameter if isinstance(known, Varying) else "sigma")
+    if isinstance(known, Sized) and not known.complete:
+        given.check_parameter(known)
     route = (SizesRoute if varies else Route)(given, family, prior, seed, max_seconds, **arguments)
     with _kept(lambda: made(fit_of_route(route.ended())), "what was finished", route.leaves):
         route.run()

@@ -72,7 +72,7 @@ from bayescore.diagnostics.certificate.estimates import bare_table
 from bayescore.diagnostics.results import Level, Need, Remedy
 from bayescore.diagnostics.row_sums import full_rows
 from bayescore.families import Family
-from bayescore.families.family import check_family
+from bayescore.families.family import Sized, check_family
 from bayescore.families.normal import Gaussian
 from bayescore.fitting.earlier import EarlierRows
 from bayescore.fitting.prior import design_prior, raw_prior
@@ -248,13 +248,21 @@ class Given:
             names = self.undesigned(response=response).design.names
         prior_of(prior, (INTERCEPT, *names) if self.adds_intercept else names)
 
-    def check_parameter(self, name: str) -> None:
-        """Raise if a coefficient would have the name of the family's parameter, before a build reads the rows."""
-        made: set[str] = set()
+    def check_parameter(self, family: Sized) -> None:
+        """Raise if coefficients or groups would have the name of the family's parameter, before the rows are read."""
+        name, made, asked = family.parameter, set[str](), self.roles.get("groups", ())
+        named = [asked] if isinstance(asked, str) else list(asked) if isinstance(asked, list | tuple | dict) else []
         if self.formula is not None:
-            made = {str(term) for term in parsed(self.formula).terms}
+            found = parsed(self.formula)
+            made = {str(term) for term in found.terms}
+            named += [term.column for term in found.groups]
         elif has_named_columns(self.data):
             made = {*column_names(self.data)} - {each for each in self.roles.values() if isinstance(each, str)}
+        if name in named:
+            raise DataError(
+                f"groups has the column {name!r}, the name of the family's parameter: rename it, or give the {name}, "
+                f"as in '{family.kind}(2.5)'"
+            )
         if name in made:
             raise DataError(f"column {name!r} has the name of a parameter of the family: rename the column")
 

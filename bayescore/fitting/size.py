@@ -42,7 +42,6 @@ from scipy.interpolate import make_interp_spline
 from bayescore.compat import as_xarray
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
-from bayescore.data.formula_parsing import parsed
 from bayescore.data.passes import map_stream
 from bayescore.data.responses import events_of
 from bayescore.diagnostics.elpd import sampled_counts, whole_counts
@@ -166,7 +165,7 @@ class SizesRoute(Route):
         return SizeDensity(points, slopes)
 
     def _check_given(self) -> None:
-        """Raise if rows cannot be read again, have exposures, or groups that are called as the size is."""
+        """Raise if rows cannot be read again, or have exposures."""
         given, name = self.given, self._family.parameter
         if given.once or (isinstance(given.data, Coreset) and given.data.method != "full"):
             raise DataError(
@@ -174,15 +173,6 @@ class SizesRoute(Route):
                 f"these, or the {name}, as in '{self.family}(2.5)'"
             )
         check_exposure(self._family, given.roles.get("exposure"))
-        asked = given.roles.get("groups", ())
-        named = [asked] if isinstance(asked, str) else list(asked) if isinstance(asked, list | tuple | dict) else []
-        if given.formula is not None:
-            named += [term.column for term in parsed(given.formula).groups]
-        if name in named:
-            raise DataError(
-                f"groups has the column {name!r}, the name of the family's parameter: rename it, or give the {name}, "
-                f"as in '{self.family}(2.5)'"
-            )
 
     @property
     def _family(self) -> Varying:

@@ -318,7 +318,7 @@ def _beside_beta(idata: Any) -> dict[str, FloatArray]:
     """Return the parameters of groups, and the number of the family, that the draws say are there."""
     names, attrs = [str(name) for name in idata["posterior"].data_vars], idata["posterior"].attrs
     of_groups = ("u_", "sigma_", "rho_") if "group_terms" in attrs else ()
-    number = number_name(attrs) if SIZE_PRIOR in attrs or SD_PRIOR in attrs else ""
+    number = number_name(attrs)
     return {name: flat_draws(idata, name) for name in names if name.startswith(of_groups) or name == number}
 
 

@@ -21,6 +21,7 @@ from bayescore.models.groups.rows import JointRows
 from bayescore.models.posterior import log_likelihoods
 from bayescore.priors.groups import default_prior
 from bayescore.validation import DataError
+from tests.number_as_parameter import drawn, gaps, weighed_moments
 
 QUIET = {"random_state": 1, "progressbar": False}
 N, SHAPE = 400, 2.2
@@ -120,52 +121,35 @@ def test_rows_that_share_their_columns_become_one():
 
 def truth(y, weights):
     """Return means and sds of coefficients and log shape."""
-    rng = np.random.default_rng(9)
-    center, root = np.array([1.4, 0.5, math.log(SHAPE)]), np.diag([0.1, 0.1, 0.2])
-    for n in (2000, 2000, 2000, 10_000):
-        z = rng.standard_normal((n, 3)) * np.sqrt(6.0 / rng.chisquare(6.0, (n, 1)))
-        points = center + z @ root.T
+
+    def log_density(points):
         theta, a = points[:, -1], np.exp(points[:, -1])
         eta = points[:, 0] + ROWS["x"].to_numpy()[:, None] * points[:, 1] + np.log(ROWS["hours"].to_numpy())[:, None]
         each = a * (theta - eta) - special.gammaln(a) + (a - 1.0) * np.log(y[:, None]) - a * y[:, None] * np.exp(-eta)
         prior = (points[:, :-1] ** 2).sum(axis=1) / 2.0**2 + theta**2 / 2.0**2
-        logs = weights @ each - 0.5 * prior + 4.5 * np.log1p((z**2).sum(axis=1) / 6.0)
-        w = np.exp(logs - logs.max())
-        w /= w.sum()
-        center = w @ points
-        root = np.linalg.cholesky((w * (points - center).T) @ (points - center))
-    assert 1.0 / (w @ w) > 5000.0
-    return center, np.sqrt(w @ (points - center) ** 2)
+        return weights @ each - 0.5 * prior
 
-
-def drawn(fit):
-    posterior = fit.idata.posterior
-    return np.column_stack([posterior["coef"].values.reshape(-1, 2), np.log(posterior["shape"].values.ravel())])
-
-
-def gaps(fit, mean, sd):
-    draws = drawn(fit)
-    return np.abs(draws.mean(axis=0) - mean) / sd, np.abs(draws.std(axis=0) / sd - 1.0)
+    return weighed_moments(log_density, np.array([1.4, 0.5, math.log(SHAPE)]), [0.1, 0.1, 0.2])
 
 
 def test_coefficients_and_shape_are_those_of_all_rows_and_fewer_rows_are_seen(flat):
     y = ROWS["y"].to_numpy()
     mean, sd = truth(y, np.ones(N))
-    of_means, of_sds = gaps(flat, mean, sd)
+    of_means, of_sds = gaps(drawn(flat, "shape"), mean, sd)
     assert flat.level == "certified"
     assert of_means.max() < 0.08
     assert of_sds.max() < 0.06
     fewer = truth(y, np.repeat([0.0, 1.0], [20, N - 20]))[0]
-    assert gaps(flat, fewer, sd)[0].max() > 0.08
+    assert gaps(drawn(flat, "shape"), fewer, sd)[0].max() > 0.08
 
 
 def test_weights_count_rows(flat):
     fit = bc.fit(FORMULA, ROWS, family="gamma", prior=PRIOR, weights="twice", **QUIET)
     mean, sd = truth(ROWS["y"].to_numpy(), ROWS["twice"].to_numpy(float))
-    of_means, of_sds = gaps(fit, mean, sd)
+    of_means, of_sds = gaps(drawn(fit, "shape"), mean, sd)
     assert of_means.max() < 0.08
     assert of_sds.max() < 0.06
-    assert gaps(flat, mean, sd)[0].max() > 0.08
+    assert gaps(drawn(flat, "shape"), mean, sd)[0].max() > 0.08
 
 
 def test_answers_have_the_shape(flat):
@@ -240,7 +224,7 @@ def test_files_give_what_frames_give(flat, tmp_path):
     ROWS.to_csv(tmp_path / "rows.csv", index=False)
     for name in ("rows.parquet", "rows.csv"):
         other = bc.fit(FORMULA, tmp_path / name, family="gamma", prior=PRIOR, **QUIET)
-        np.testing.assert_allclose(drawn(other), drawn(flat), rtol=1e-6)
+        np.testing.assert_allclose(drawn(other, "shape"), drawn(flat, "shape"), rtol=1e-6)
 
 
 def test_effects_of_groups_go_with_the_shape():
@@ -336,5 +320,9 @@ def test_a_column_may_not_have_the_name_of_the_family_s_parameter(family, name):
     for formula, data in ((f"y ~ {name}", rows), ("y ~ .", rows)):
         with pytest.raises(DataError, match=rf"column '{name}' has the name of a parameter of the family: rename"):
             bc.fit(formula, data, family=family, progressbar=False)
+    with pytest.raises(DataError, match=f"groups has the column '{name}', the name of the family's parameter"):
+        bc.fit(f"y ~ 1 + (1 | {name})", rows, family=family, progressbar=False)
+    with pytest.raises(DataError, match=f"groups has the column '{name}', the name of the family's parameter"):
+        bc.fit(rows[["y"]], rows["y"], groups={name: rows[name]}, family=family, progressbar=False)
     given = {"normal": "normal(1)"}.get(family, f"{family}(2)")
     assert name in bc.fit(f"y ~ {name}", rows, family=given, random_state=1, progressbar=False).summary().index

@@ -17,6 +17,7 @@ from bayescore.diagnostics.model_check import check_model
 from bayescore.fitting import size
 from bayescore.samplers.posterior import read_posterior
 from bayescore.validation import DataError
+from tests.number_as_parameter import drawn, gaps, weighed_moments
 
 QUIET = {"random_state": 1, "progressbar": False}
 N, SIZE = 400, 1.3
@@ -46,49 +47,33 @@ def log_density(points, y, eta, weights):
 def truth(y, weights=None, size=SIZE):
     """Return means and sds of coefficients and log size, by points that are sought from a size on."""
     weights = np.ones(N) if weights is None else weights
-    rng = np.random.default_rng(9)
-    center, root = np.array([0.4, 0.5, math.log(size)]), np.diag([0.1, 0.1, 0.2 if size == SIZE else 1.0])
-    for n in (2000, 2000, 2000, 10_000):
-        z = rng.standard_normal((n, 3)) * np.sqrt(6.0 / rng.chisquare(6.0, (n, 1)))
-        points = center + z @ root.T
+
+    def of_points(points):
         eta = points[:, 0] + ROWS["x"].to_numpy()[:, None] * points[:, 1] + np.log(ROWS["hours"].to_numpy())[:, None]
-        logs = log_density(points, y[:, None], eta, weights) + 4.5 * np.log1p((z**2).sum(axis=1) / 6.0)
-        w = np.exp(logs - logs.max())
-        w /= w.sum()
-        center = w @ points
-        root = np.linalg.cholesky((w * (points - center).T) @ (points - center))
-    assert 1.0 / (w @ w) > 5000.0
-    return center, np.sqrt(w @ (points - center) ** 2)
+        return log_density(points, y[:, None], eta, weights)
 
-
-def drawn(fit):
-    posterior = fit.idata.posterior
-    return np.column_stack([posterior["coef"].values.reshape(-1, 2), np.log(posterior["size"].values.ravel())])
-
-
-def gaps(fit, mean, sd):
-    draws = drawn(fit)
-    return np.abs(draws.mean(axis=0) - mean) / sd, np.abs(draws.std(axis=0) / sd - 1.0)
+    sds = [0.1, 0.1, 0.2 if size == SIZE else 1.0]
+    return weighed_moments(of_points, np.array([0.4, 0.5, math.log(size)]), sds)
 
 
 def test_coefficients_and_size_are_those_of_all_rows_and_a_wrong_prior_is_seen(flat):
     mean, sd = truth(ROWS["y"].to_numpy(float))
-    of_means, of_sds = gaps(flat, mean, sd)
+    of_means, of_sds = gaps(drawn(flat, "size"), mean, sd)
     assert flat.level == "certified"
     assert of_means.max() < 0.08
     assert of_sds.max() < 0.06
     fewer = truth(ROWS["y"].to_numpy(float), np.repeat([0.0, 1.0], [20, N - 20]))[0]
-    assert gaps(flat, fewer, sd)[0].max() > 0.08
+    assert gaps(drawn(flat, "size"), fewer, sd)[0].max() > 0.08
 
 
 def test_weights_count_rows(flat):
     w = ROWS["twice"].to_numpy(float)
     fit = bc.fit("y ~ x + offset(log(hours))", ROWS, family="negative_binomial", prior=PRIOR, weights="twice", **QUIET)
     mean, sd = truth(ROWS["y"].to_numpy(float), w)
-    of_means, of_sds = gaps(fit, mean, sd)
+    of_means, of_sds = gaps(drawn(fit, "size"), mean, sd)
     assert of_means.max() < 0.08
     assert of_sds.max() < 0.06
-    assert gaps(flat, mean, sd)[0].max() > 0.08
+    assert gaps(drawn(flat, "size"), mean, sd)[0].max() > 0.08
 
 
 def test_answers_have_the_size(flat):
@@ -126,7 +111,7 @@ def test_files_give_what_frames_give(flat, tmp_path):
     ROWS.to_parquet(tmp_path / "rows.parquet")
     told = {"family": "negative_binomial", "prior": PRIOR, **QUIET}
     other = bc.fit("y ~ x + offset(log(hours))", tmp_path / "rows.parquet", **told)
-    np.testing.assert_allclose(drawn(other), drawn(flat), rtol=1e-6)
+    np.testing.assert_allclose(drawn(other, "size"), drawn(flat, "size"), rtol=1e-6)
 
 
 def test_effects_of_groups_go_with_the_size():
@@ -210,7 +195,7 @@ def test_counts_like_poissons_leave_large_sizes_to_the_prior():
     rows = ROWS.assign(y=np.random.default_rng(5).poisson(MEAN))
     fit = bc.fit("y ~ x + offset(log(hours))", rows, family="negative_binomial", prior=PRIOR, **QUIET)
     mean, sd = truth(rows["y"].to_numpy(float), size=20.0)
-    of_means, of_sds = gaps(fit, mean, sd)
+    of_means, of_sds = gaps(drawn(fit, "size"), mean, sd)
     assert of_means.max() < 0.1
     assert of_sds.max() < 0.08
 
