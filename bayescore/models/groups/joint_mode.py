@@ -41,7 +41,7 @@ _STEPS = 100
 _NEAR = 0.05  # posterior sds, of the last step
 
 
-_LONGEST = 10.0
+_LONGEST = 10.0  # posterior sds of a step that changes a predictor by more than 1
 
 
 _FIRST_SD = 0.5  # of an effect, in units of the family
@@ -106,13 +106,15 @@ def joint_mode(rows: JointRows, family: Family, prior: Prior, group_prior: Group
             raise DataError(
                 "the joint mode of coefficients and effects is not finite: are offsets or columns too large?"
             )
-        longest = np.inf if family.quadratic else _LONGEST
-        share = min(1.0, longest / length) if length > 0.0 else 1.0
-        beta, at = beta + share * move[:p], p
-        effects = [effects[0] + share * first, *effects[1:]]
-        for f, (G, q) in enumerate(rows.shapes[1:], 1):
-            effects[f] = effects[f] + share * move[at : at + G * q].reshape(G, q)
+        moves, at = [first], p
+        for G, q in rows.shapes[1:]:
+            moves.append(move[at : at + G * q].reshape(G, q))
             at += G * q
+        shift = rows.rows.X @ move[:p] + rows.columns @ np.concatenate([own.ravel() for own in moves])
+        most = float(np.abs(shift).max(initial=0.0))
+        share = 1.0 if family.quadratic or length <= _LONGEST or most <= 1.0 else max(_LONGEST / length, 1.0 / most)
+        beta = beta + share * move[:p]
+        effects = [own + share * each for own, each in zip(effects, moves, strict=True)]
         variances, moved = solver.variances(rows.shapes), 0.0
         if share < 1.0:
             continue
