@@ -175,7 +175,7 @@ class Crew:
         x, values, acceptance = np.empty((chains, n, size)), np.empty((chains, n)), np.empty((chains, n))
         piece = max(1, self.piece // thin)
         log_h = np.full(chains, self.step.log_h)
-        target = self.frame.target, self.frame.rays
+        target = self.frame.target, self.frame.rays, self.frame.level_shape
 
         def chain(c: int) -> None:
             step, late = self.step, []
@@ -205,7 +205,7 @@ class Crew:
     @property
     def cost(self) -> int:
         """Gradients of a transition."""
-        return self.step.steps + (len(self.frame.rays) > 0)
+        return self.step.steps + (len(self.frame.rays) > 0) + 2 * (self.frame.level_shape[0] > 0)
 
     def learn(self, x: FloatArray) -> None:
         """Take the frame of draws, and each chain's place in it."""

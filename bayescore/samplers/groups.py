@@ -4,8 +4,9 @@ The sampler of several group terms and of slopes: all parameters at once, by Lan
 
 Effects of crossed factors do not integrate out one by one. All of them, with beta, sds and correlations, are about
 normal in the coordinates of `samplers.groups`: each level's effect centred by what its rows say beside the prior,
-whitened by the curvature at the joint mode. Warm-up learns the centre and the scale of sds anew. The posterior is that
-of `bayescore.model`; `lp` in sample_stats is its log density in (beta, u, log sds, correlations), up to a constant.
+whitened by the curvature at the joint mode. Warm-up learns the centre and the scale of sds anew. From `_MANY` effects
+on, levels of the first factor move by themselves, and then the rest given these (`langevin`). The posterior is that of
+`bayescore.model`; `lp` in sample_stats is its log density in (beta, u, log sds, correlations), up to a constant.
 
 When to use it: group terms other than one (1 | g), for which `collapsed` has fewer coordinates.
 
@@ -97,7 +98,7 @@ from bayescore.priors.groups import (
 )
 from bayescore.samplers import adaptive
 from bayescore.samplers.adaptive import OPTIONS, ChainPlan, run, statistics
-from bayescore.samplers.langevin import Dense, with_long_tails
+from bayescore.samplers.langevin import SMALL, Dense, with_long_tails
 from bayescore.samplers.method import Option, Request, Sampler
 from bayescore.types import NO_OFFSET, FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError, check_integer
@@ -106,6 +107,9 @@ _ANGLE = 1.5  # of all steps of a transition
 
 
 _MOST_STEPS = 16
+
+
+_MANY = 2000  # effects of the first factor, from which each level is accepted by itself
 
 
 _LONGEST = 10.0  # times the usual gradient: where an sd is small, effects of many levels are narrower than the frame
@@ -117,7 +121,7 @@ _SECANT = 0.5  # sds of an sd, to either side, over which the mode of effects is
 _PIECE = 256  # points at a time
 
 
-_LEARNT_FROM = 1 << 23  # parameters of the draws whose mean effects are where the curvature is taken
+_LEARNT_FROM = 1 << 21  # parameters of the draws whose mean effects are where the curvature is taken
 
 
 _PRIOR_DRAWS = 10.0  # that count as much as the scale at the mode
@@ -348,6 +352,12 @@ class JointFrame(_JointModel):
         return self.whitening.center
 
     @property
+    def level_shape(self) -> tuple[int, int]:
+        """Levels and effects of the first factor where these are many, else none."""
+        G, q = self.shapes[0]
+        return (G, q) if G * q >= _MANY else (0, 0)
+
+    @property
     def rays(self) -> FloatArray:
         """None: a coefficient and the effects of its groups move together."""
         return np.empty((0, len(self.center)))
@@ -369,8 +379,9 @@ class JointFrame(_JointModel):
         return _LONGEST * math.sqrt(len(self.center))
 
     def steps(self, h: float) -> tuple[int, ...]:
-        """As many as make about a quarter turn."""
-        return (min(_MOST_STEPS, max(2, round(_ANGLE / h))),)
+        """As many as make about a quarter turn; beside levels that move by themselves one where it is not small."""
+        one = self.level_shape[0] > 0 and h > SMALL
+        return (1 if one else min(_MOST_STEPS, max(2, round(_ANGLE / h))),)
 
     def watched(self, x: FloatArray) -> FloatArray:
         """Return beta, and coordinates of sds and correlations, shape (..., p + k)."""

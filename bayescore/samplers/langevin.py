@@ -26,6 +26,11 @@ follow by regression on it: with u the unit vector along row d of L,
 z being the log of the Jacobian. Such moves leave tails of any power, and find a second mode far out, where the
 likelihood and a prior of long tails disagree.
 
+Steps of many coordinates at once are small, and as many as 40,000 effects take seven for a quarter turn. Given the
+rest, levels of a factor are independent of each other, so each may be accepted by itself: `Frame.level_shape`. A
+transition then moves all levels by one step of a quarter turn, each accepted by what it adds to the log density, and
+after that the rest, given the levels. Both leave pi invariant, and three gradients do what thirty did.
+
 How a target plugs in
 ---------------------
 1. Write a compiled function (x, gradient, data) -> log density at x, which fills the gradient in x, shape (D,); `data`
@@ -184,20 +189,100 @@ def _advance(
     return log_h, mean / len(segment.draws)
 
 
+@jit_inner
+def _move_levels(
+    noise: tuple[FloatArray, FloatArray],
+    state: FloatArray,
+    levels: tuple[int, int],
+    address: tuple[int, int],
+) -> float:
+    """Move each level's coordinates by a quarter turn, and accept or reject them one by one; return log pi."""
+    (normals, uniforms), (G, q), (function, data) = noise, levels, address
+    size, longest = normals.size, math.sqrt(q) + 3.0
+    x, pull, y, moved, p = state[0, :size], state[1], state[2, :size], state[3], state[4]
+    before = np.empty(G)
+    for g in range(G):
+        level = slice(g * q, (g + 1) * q)
+        p[level] = normals[level]
+        before[g] = pull[size + g] - half_square(p[level])
+        force(pull[level], x[level], longest)
+        kick(p[level], pull[level], LONGEST_ANGLE)
+    y[:] = x
+    rotate(y[: G * q], p[: G * q], LONGEST_ANGLE)
+    evaluate_stored(function, data, y, moved)
+    for g in range(G):
+        level = slice(g * q, (g + 1) * q)
+        force(moved[level], y[level], longest)
+        kick(p[level], moved[level], LONGEST_ANGLE)
+        if uniforms[g] < acceptance(moved[size + g] - half_square(p[level]) - before[g]):
+            x[level] = y[level]
+    value: float = evaluate_stored(function, data, x, pull)
+    return value
+
+
+@jit
+def _advance_by_level(
+    noise: tuple[FloatArray, FloatArray, FloatArray],
+    state: FloatArray,
+    step: StepSize,
+    target: tuple[int, int, tuple[int, int]],
+    segment: Segment,
+) -> tuple[float, float]:
+    """Fill a segment by moves of levels, and of the rest given these; rows of `state` end with what levels add."""
+    normals, uniforms, by_level = noise
+    function, data, levels = target
+    size, first = normals.shape[2], levels[0] * levels[1]
+    x, pull, y, moved, p = state[0, :size], state[1], state[2, :size], state[3], state[4, first:size]
+    log_h, mean = step.log_h, 0.0
+    evaluate_stored(function, data, x, pull)
+    for i in range(len(segment.draws)):
+        total, value = 0.0, 0.0
+        for j in range(segment.thin):
+            value = _move_levels((normals[i, j], by_level[i, j]), state, levels, (function, data))
+            h = math.exp(log_h)
+            force(pull[first:size], x[first:], step.longest)
+            y[:], moved[:], p[:] = x, pull, normals[i, j, first:]
+            before, proposed = value - half_square(p), value
+            for _ in range(step.steps):
+                kick(p, moved[first:size], h)
+                rotate(y[first:], p, h)
+                proposed = evaluate_stored(function, data, y, moved)
+                force(moved[first:size], y[first:], step.longest)
+                kick(p, moved[first:size], h)
+            probability = acceptance(proposed - half_square(p) - before)
+            if uniforms[i, j] < probability:
+                x[:], pull[:] = y, moved
+                value = proposed
+            total += probability
+            if segment.iteration >= 0:
+                log_h = adapt(log_h, probability, segment.iteration + i * segment.thin + j, step.steps)
+        segment.draws[i] = x
+        segment.values[i] = value
+        segment.acceptance[i] = total / segment.thin
+        mean += log_h
+    return log_h, mean / len(segment.draws)
+
+
 def advance(
     rng: np.random.Generator,
     x: FloatArray,
     step: StepSize,
-    target: tuple[StoredDensity, FloatArray],
+    target: tuple[StoredDensity, FloatArray, tuple[int, int]],
     segment: Segment,
 ) -> tuple[FloatArray, float, float]:
     """Fill a segment from x on, in the coordinates x; return the last point, and the last and the mean log h.
 
-    `target` has the density and unit vectors, shape (k, D), along which points are stretched, too.
+    `target` has the density, and what a `Frame` says of rays and of levels.
     """
-    density, rays = target
+    density, rays, levels = target
     n, size = segment.draws.shape
     normals, uniforms = rng.standard_normal((n, segment.thin, size)), rng.random((n, segment.thin))
+    if levels[0]:
+        state = np.empty((5, size + levels[0] + 1))
+        state[0, :size] = x
+        noise = normals, uniforms, rng.random((n, segment.thin, levels[0]))
+        last, mean = _advance_by_level(noise, state, step, (density.function, density.data, levels), segment)
+        return state[0, :size].copy(), last, mean
     stretches = np.empty((n, segment.thin, 3))
     if len(rays):
         stretches[:, :, ::2] = rng.random((n, segment.thin, 2))
@@ -220,6 +305,14 @@ PRIOR_DRAWS = 1.0  # effective draws for each column, that count as much as the 
 
 class Frame(Protocol):
     """Coordinates of a target: a compiled density of x, and the way from x to its parameters and back."""
+
+    @property
+    def level_shape(self) -> tuple[int, int]:
+        """Levels whose first coordinates move one by one, and how many each has; (0, 0) where all move at once.
+
+        The gradient then ends with what each of them, and the rest, adds to the log density.
+        """
+        ...
 
     @property
     def target(self) -> StoredDensity:
@@ -326,6 +419,11 @@ class Dense:
         """Return the frame of a mode, shape (D,), and L, L L' the inverse of minus the Hessian there."""
         factor = np.ascontiguousarray(factor)
         return cls(StoredDensity.of(kernel, data), np.array(mode), factor, factor, long)
+
+    @property
+    def level_shape(self) -> tuple[int, int]:
+        """None: all move at once."""
+        return 0, 0
 
     @property
     def rays(self) -> FloatArray:

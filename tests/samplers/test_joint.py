@@ -12,6 +12,8 @@ from scipy import stats
 
 import bayescore as bc
 from bayescore.families.family import check_family
+from bayescore.models.groups.joint_mode import joint_mode
+from bayescore.models.groups.rows import JointRows
 from bayescore.models.predictor import multipliers
 from bayescore.numerics.chains import ess
 from bayescore.priors import Normal
@@ -24,7 +26,7 @@ from tests import group_draws
 from tests.coresets.celled import celled
 from tests.hand_made import fit_of
 from tests.reference_moments import Moments, moments
-from tests.samplers.frames import checked_coordinates
+from tests.samplers.frames import checked_coordinates, density_at
 
 QUIET = {"progressbar": False}
 FEW = ("y ~ w + x + z + (1 + x | a) + (1 | b)", {"n_a": 6, "n_b": 4, "median": 80, "slope": 0.9})  # means are moved
@@ -129,6 +131,40 @@ def test_gradients_are_those_of_differences(formula, shape, moved):
     first = frame.shapes[0][0] * frame.shapes[0][1]
     np.testing.assert_array_equal(frame.watched(x)[:4], frame.theta(x)[first : first + 4])
     assert np.abs(frame.whitening.moves).sum(axis=0).all()
+
+
+@pytest.mark.parametrize("rate", [1.0, 10.0, 14.0])
+def test_the_mode_is_found_however_much_rows_say(rate):
+    """From a mean of 3 to one of a million counts a row: 40,000 posterior sds from effects of 0."""
+    rng = np.random.Generator(np.random.PCG64(3))
+    x, a, b = rng.normal(size=600), np.arange(600) % 20, rng.integers(0, 6, 600)
+    eta = rate + 0.3 * x + 0.5 * rng.normal(size=20)[a] + 0.3 * rng.normal(size=6)[b]
+    frame = pd.DataFrame({"y": rng.poisson(np.exp(eta)), "x": x, "a": a, "b": b})
+    core = bc.all_rows(frame, label="y", formula="x + (1 | a) + (1 | b)", family="poisson", **QUIET)
+    mode = joint_mode(JointRows.of(core), check_family("poisson"), Normal(0.0, 4.0), HalfStudentT())
+    of_a, of_b = mode.effects
+    gaps = mode.beta[0] + mode.beta[1] * x + of_a[a, 0] + of_b[b, 0] - eta
+    assert np.sqrt(np.mean(gaps**2)) < 2.0 * np.sqrt(28 / 600 / np.exp(rate))
+
+
+def test_a_level_adds_what_its_coordinates_change():
+    """A gradient with room ends with each level's part of the log density; rows of no level have the last one."""
+    core = rows_of(THREE, n_a=8, n_b=4, median=8, slope=0.7)
+    group = core.group.copy()
+    group[:5, 0] = 8  # of no level
+    frame = JointFrame.of(replace(core, group=group), check_family("probit"), Normal(0.0, 4.0), HalfStudentT())
+    (G, q), rng, D = frame.shapes[0], np.random.default_rng(0), len(frame.center)
+    x, one, other, plain = rng.normal(size=D), np.empty(D + G + 1), np.empty(D + G + 1), np.empty(D)
+    value = density_at(*frame.target, x, one)
+    assert density_at(*frame.target, x, plain) == value
+    np.testing.assert_array_equal(plain, one[:D])
+    assert one[D + G] < 0.0
+    for g in range(G):
+        moved = x.copy()
+        moved[g * q : (g + 1) * q] = rng.normal(size=q)
+        change = density_at(*frame.target, moved, other) - value
+        expected = np.where(np.arange(G + 1) == g, change, 0.0)
+        np.testing.assert_allclose(other[D:] - one[D:], expected, atol=1e-9 * abs(value))
 
 
 @pytest.mark.filterwarnings("ignore:the chains have not mixed")  # of the control
@@ -336,10 +372,13 @@ def reference_draws(_):
 
 @pytest.mark.slow
 @pytest.mark.statistical(rate=1e-5)
-def test_draws_are_those_of_an_independent_sampler(drawn):
-    """Eight means beside walkers that know nothing of the frame; the control has another prior of the sds."""
+def test_draws_are_those_of_an_independent_sampler(drawn, monkeypatch):
+    """Eight means beside walkers that know nothing of the frame; the control has another prior of the sds.
+
+    So are draws of levels that move by themselves, as those of many effects do.
+    """
     frame, core, idata = drawn
-    bound = stats.norm.isf(0.5 * 1e-5 / 8)
+    bound = stats.norm.isf(0.5 * 1e-5 / 16)
     walkers = moments("walkers", arrays(frame))
 
     def gap(own):
@@ -348,6 +387,9 @@ def test_draws_are_those_of_an_independent_sampler(drawn):
 
     assert gap(idata) < bound
     told = {"group_prior": bc.priors.HalfNormal(0.3), "draws": 500, "tune": 400, "random_seed": 1, **QUIET}
+    assert gap(bc.sample(core, **told)) > bound
+    monkeypatch.setattr(joint_frame, "_MANY", 1)
+    assert gap(bc.sample(core, draws=1000, random_seed=1, **QUIET)) < bound
     assert gap(bc.sample(core, **told)) > bound
 
 

@@ -48,11 +48,12 @@ def _long_tailed(x, gradient, _data):
     return -2.0 * math.log1p(x[0] * x[0] / 3.0)
 
 
-def run(own, start, n, step, *, thin=1, iteration=-1, rays=()):
+def run(own, start, n, step, *, thin=1, iteration=-1, rays=(), levels=(0, 0)):
     size = len(start)
     segment = Segment(np.empty((n, size)), np.empty(n), np.empty(n), thin, iteration)
     rays = np.array(rays, dtype=float).reshape(-1, size)
-    ended = langevin.advance(np.random.default_rng(0), start, step, (StoredDensity.of(own, ()), rays), segment)
+    target = StoredDensity.of(own, ()), rays, levels
+    ended = langevin.advance(np.random.default_rng(0), start, step, target, segment)
     return segment, ended
 
 
@@ -154,6 +155,43 @@ def test_the_kernel_draws_from_a_skewed_density_and_a_wrong_energy_does_not(step
     assert off(_wrong(rng.standard_normal((40_000, 1)), rng.random(40_000), 0.6)) > 5.5
 
 
+def _skewed_levels(x, gradient, turn):
+    """Three levels less a tenth of the rest r are standardised draws of `_skewed`; `turn` says whose part is whose."""
+    r, total, gradient[3] = x[3], -0.5 * x[3] * x[3], -x[3]
+    for g in range(3):
+        at = MEAN + SD * (x[g] - 0.1 * r)
+        gradient[g], part = SD * (3.0 - math.exp(at)), 3.0 * at - math.exp(at)
+        gradient[3] -= 0.1 * gradient[g]
+        gradient[4 + (g + turn) % 3] = part
+        total += part
+    return total
+
+
+_skewed_levels = jit(_skewed_levels)
+
+
+@jit
+def _levels(x, gradient, _data):
+    return _skewed_levels(x, gradient, 0)
+
+
+@jit
+def _exchanged_levels(x, gradient, _data):
+    return _skewed_levels(x, gradient, 1)
+
+
+@pytest.mark.statistical(rate=3e-7)
+def test_levels_that_move_by_themselves_keep_the_density():
+    """Means and sds of three levels within 5.5 standard errors; levels accepted by each other's part are too wide."""
+
+    def levels_of(own):
+        segment, _ = run(own, np.zeros(4), 40_000, langevin.StepSize(math.log(0.6), 2, 10.0), levels=(3, 1))
+        return MEAN + SD * (segment.draws[:, :3] - 0.1 * segment.draws[:, 3:])
+
+    assert max(map(off, levels_of(_levels).T)) < 5.5
+    assert (levels_of(_exchanged_levels).std(axis=0) > 1.3 * SD).all()
+
+
 def test_a_point_without_density_is_rejected():
     segment, (last, *_) = run(_skewed, np.array([1.0]), 20, langevin.StepSize(math.log(1.5), 1, math.inf))
     assert np.isfinite(segment.draws).all()
@@ -174,7 +212,7 @@ class Ranked:
         return Dense.of(log_density, data, np.array([0.5, 0.0, 0.0]), np.diag([0.4, 0.3, 0.4]))
 
     def advance(self, rng, beta, _tuning, frame, segment):
-        target = frame.target, frame.rays
+        target = frame.target, frame.rays, frame.level_shape
         langevin.advance(rng, frame.x(beta), langevin.StepSize(-1.0, 2, 3.0), target, segment)
         segment.draws[:] = frame.theta(segment.draws)
 

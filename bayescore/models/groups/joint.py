@@ -97,8 +97,14 @@ class JointArguments(NamedTuple):
 
 
 @jit_inner_sums
-def _rows(beta: FloatArray, u: FloatArray, a: JointArguments, slope: FloatArray, pull: FloatArray) -> float:
-    """Return the log-likelihood; add its gradient in beta and in u, each factor's with one entry a row of no group."""
+def _rows(
+    beta: FloatArray, u: FloatArray, a: JointArguments, slopes: tuple[FloatArray, FloatArray], by_level: FloatArray
+) -> float:
+    """Return the log-likelihood; add its gradients in beta and in u, each factor's with one entry a row of no group.
+
+    Where `by_level` is not empty, the first factor's levels and one more add their rows' log-likelihoods to it.
+    """
+    slope, pull = slopes
     p, n, F = a.columns.shape[0], a.weights.size, a.sizes.shape[0]
     eta, log_p, total = np.empty(_TILE), np.empty(_TILE), 0.0
     for start in range(0, n, _TILE):
@@ -126,6 +132,9 @@ def _rows(beta: FloatArray, u: FloatArray, a: JointArguments, slope: FloatArray,
         for k in range(stop - start):
             total += w[k] * told[k]
             own[k] *= w[k]
+        if by_level.size > 0:
+            for k in range(stop - start):
+                by_level[a.codes[0, start + k]] += w[k] * told[k]
         for d in range(p):
             column, part = a.columns[d, start:stop], 0.0
             for k in range(stop - start):
@@ -421,17 +430,25 @@ def joint_effects(
 
 @jit_inner
 def joint_density(point: FloatArray, gradient: FloatArray, a: JointArguments) -> float:
-    """Return the log density of a point, and write its gradient."""
+    """Return the log density of a point, and write its gradient.
+
+    A gradient that is longer than the point ends with what each level of the first factor adds to the log density,
+    and rows of no level, in which alone the first factor's coordinates are.
+    """
     F, p, m = a.sizes.shape[0], a.columns.shape[0], a.rest.size
     lead = a.sizes[0, 0] * a.sizes[0, 1]
     last, size_u = lead + m, a.sizes[F - 1, 4] + (a.sizes[F - 1, 0] + 1) * a.sizes[F - 1, 1]
     gradient[:] = 0.0
     white, u, pull = np.empty((2, a.pull.size)), np.empty(size_u), np.zeros(size_u)
     of_sds, of_factors = np.zeros(a.origin.size), np.zeros((a.origin.size, a.bases.shape[1]))
-    total, _ = joint_effects(point, u, white, a, (gradient[last:], of_sds, of_factors))
+    by_level = gradient[point.size :]
+    total, _ = joint_effects(point, u, white, a, (gradient[last : point.size], of_sds, of_factors))
     # rows, and the prior of beta
     total += prior_terms(point[lead : lead + p], a.prior, gradient[lead : lead + p])
-    total += _rows(point[lead : lead + p], u, a, gradient[lead : lead + p], pull)
+    total += _rows(point[lead : lead + p], u, a, (gradient[lead : lead + p], pull), by_level)
+    if by_level.size > 0:
+        for e in range(lead):
+            by_level[e // a.sizes[0, 1]] -= 0.5 * white[0, e] * white[0, e]
     # back to the coordinates
     of_rest = np.zeros(m)
     for f in range(F):
@@ -715,7 +732,7 @@ def moved_density(point: FloatArray, gradient: FloatArray, moved: MovedArguments
                 for j in range(i + 1, q):
                     own += a.tilt[first + g * q + j] * a.shift[first + g * q + j, i] * gradient[v + g * q + j]
         part = math.expm1(log_r) * own
-        times, last = math.exp(log_r) * found[k] * own + 1.0, gradient.size - slope.size
+        times, last = math.exp(log_r) * found[k] * own + 1.0, point.size - slope.size
         for c in range(slope.size):
             gradient[last + c] += slope[c] * times
         if v > 0:

@@ -249,11 +249,12 @@ class WhitenedArguments(NamedTuple):
 
 @jit_inner
 def whitened_density(x: FloatArray, gradient: FloatArray, whitened: WhitenedArguments) -> float:
-    """Return the log density at x, up to a constant, and write its gradient."""
-    point, slope = np.empty(x.size), np.empty(x.size)
+    """Return the log density at x, up to a constant, and write its gradient and what more `joint_density` writes."""
+    point, slope = np.empty(x.size), np.empty(gradient.size)
     _place(x, whitened.whitening, point)
     value = evaluate_stored(whitened.density.function, whitened.density.data, point, slope)
     _pull_back(slope, whitened.whitening, gradient)
+    gradient[x.size :] = slope[x.size :]
     return float(value)
 
 
