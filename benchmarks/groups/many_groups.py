@@ -6,12 +6,16 @@ of the smallest and a small one that compile. "all groups" is the processor time
 of the sample of groups that the draws are of. "glmm" is the time of the Rust package's maximum likelihood of the same
 rows, where it is installed, and "whole / glmm" that of build, draws and certificate over it. "peak MB" is the highest
 memory of the process, rows included.
+
+`slopes_of_many_groups` holds a fit of slopes against one of an intercept: a million rows, five columns, 50 rows a group,
+from rows to certified draws, each in a process of its own that has fitted small rows; `times (1 | g)` is the ratio.
 """
 
 from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy import special
 
 import bayescore as bc
@@ -94,3 +98,27 @@ def many(rows: int = ROWS) -> None:
     """Publish a row for each number of groups."""
     alone(by_groups, SIZES[0], rows)  # compiles what so many rows need
     publish("many_groups", [alone(by_groups, size, rows) for size in SIZES])
+
+
+TERMS = ("(1 | g)", "(1 + x | g)")
+
+
+def by_terms(terms: str, n: int, n_groups: int) -> dict[str, Any]:
+    """Return the row of a fit of terms."""
+    rng = np.random.default_rng(1)
+    g, X = rng.integers(0, n_groups, n), rng.normal(size=(n, 4))
+    u = rng.multivariate_normal([0.0, 0.0], [[0.64, 0.1], [0.1, 0.16]], n_groups)
+    eta = -1.0 + X @ [0.5, 0.3, -0.2, 0.1] + u[g, 0] + u[g, 1] * X[:, 0]
+    frame = pd.DataFrame(X, columns=["x", "z1", "z2", "z3"]).assign(g=g, y=(rng.random(n) < special.expit(eta)))
+    fitted = partial(bc.fit, f"y ~ x + z1 + z2 + z3 + {terms}", random_state=1, progressbar=False)
+    fitted(frame.iloc[:40_000].assign(g=np.arange(40_000) % 1500))  # compiles
+    found, _, seconds = timed(lambda: fitted(frame))
+    size = float(found.summary()["ess_bulk"].min())
+    return {"terms": terms, "N": n, "G": n_groups, "CPU s": seconds, "ess": size, "verdict": str(found.level)}
+
+
+@command("slopes_of_many_groups")
+def slopes(rows: int = ROWS) -> None:
+    """Publish a row for an intercept and for slopes."""
+    found = [alone(by_terms, terms, rows, rows // 50) for terms in TERMS]
+    publish("slopes_of_many_groups", [own | {"times (1 | g)": own["CPU s"] / found[0]["CPU s"]} for own in found])
