@@ -31,7 +31,12 @@ from bayescore.families import Family
 from bayescore.families.family import Sized, check_exposure, check_family, lacking
 from bayescore.families.normal import Gaussian
 from bayescore.models.noise import find_noise
+from bayescore.models.posterior import likelihood_terms
+from bayescore.models.smooths import smooth_mode
+from bayescore.numerics.sampling import sample_by_column
+from bayescore.priors import Independent
 from bayescore.priors.groups import STILL, given_others, spread_of
+from bayescore.priors.smooths import Smooths, with_smooths
 from bayescore.types import INTERCEPT, WeightedData
 from bayescore.validation import DataError, RandomState, check_integer, check_seed, one_seed, warn
 
@@ -384,6 +389,8 @@ def build_dataset(
         dataset.rows.with_sides()
     dataset = designed(dataset, intercept, standardize, partial(method.first_look, seed=seed))
     method = method.named(replace(dataset.design, classes=AMOUNTS.classes) if family.amounts else dataset.design)
+    if dataset.design.smooths:
+        method = about_smooths(method, dataset, family, seed)
     built = method.build(dataset, size, seed, family)
     if built.caution:
         warn(built.caution)
@@ -404,6 +411,28 @@ def build_dataset(
     if dataset.design.classes is None:  # rows in a design are a part of others
         warn_of_dependent_columns(core, built)
     return core
+
+
+def about_smooths(method: Method, dataset: Dataset, family: Family, seed: int) -> Method:
+    """Return a method that seeks the mode of the coefficients under a normal prior of bends, with sds by a sample.
+
+    The sample counts as many rows as it is worth: with probabilities pi of rows (sum 1 / pi)^2 / (sum 1 / pi^2).
+    """
+    if dataset.design.groups:
+        raise DataError(
+            f"groups are given, and the formula has {dataset.design.smooths[0]}: smooths go without groups so far; "
+            "give a natural spline, cr(x, df=4, constraints='center')"
+        )
+    base = getattr(method, "prior", None)
+    if not isinstance(base, Independent) or family.quadratic or not dataset.rereadable:
+        return method  # it seeks no mode, or knows where, or reads the rows once
+    prior = with_smooths(base, dataset.design)
+    assert isinstance(prior, Smooths)
+    sample = sample_by_column(dataset, seed)
+    expansion, rows = 1.0 / sample.inclusion, sample.expanded()
+    rows = rows.with_weights(rows.weights * (expansion.sum() / (expansion**2).sum()))
+    sds, _ = smooth_mode(partial(likelihood_terms, data=rows, family=family), prior)
+    return replace(method, prior=prior.given(sds))  # type: ignore[call-arg]
 
 
 def all_rows(

@@ -16,6 +16,10 @@ from bayescore.validation import DataError
 ARRAY = ""  # the name of a column of an array
 
 
+LINEAR = "linear"
+"""Name of the column of a smooth term s(x) that is x itself; the others are its bends."""
+
+
 ORIGINS_KEPT = "kept"
 """Mark of a stored design: effects whose column is centred in the matrix are on the column as it is."""
 
@@ -145,6 +149,7 @@ class Design:
     # (D_raw,) each, which the default prior of their coefficients goes by
     given_others: tuple[float, ...] | None = field(default=None, kw_only=True, compare=False)
     means: tuple[float, ...] | None = field(default=None, kw_only=True, compare=False)
+    smooths: tuple[str, ...] = field(default=(), kw_only=True)  # terms s(x), whose columns but the first have one sd
     # columns of label, weights and trials, for rows that follow the design; `ARRAY` for weights that are no column
     roles: tuple[tuple[str, str], ...] = field(default=(), kw_only=True, compare=False)
 
@@ -332,6 +337,7 @@ class Design:
             **({} if self.means is None else {"means": list(self.means)}),
             **({} if self.offset is None else {"offset": self.offset}),
             **({} if self.exposure is None else {"exposure": self.exposure}),
+            **({"smooths": list(self.smooths)} if self.smooths else {}),
             **({"groups": [grouping.to_dict() for grouping in self.groups]} if self.groups else {}),
             **({"origins": ORIGINS_KEPT} if self.effects_of_origin else {}),
         }
@@ -347,7 +353,7 @@ class Design:
         names, intercept = tuple(fields["raw_names"]), bool(fields["intercept"])
         offset, exposure = fields.get("offset"), fields.get("exposure")
         design = cls(names, intercept, center, scale, offset=offset, exposure=exposure, groups=groups)
-        return replace(design, given_others=given, means=means)
+        return replace(design, given_others=given, means=means, smooths=tuple(fields.get("smooths", ())))
 
 
 @dataclass(frozen=True)
@@ -367,6 +373,12 @@ class OffsetColumnDesign(Design):
     def rows(self, block: WeightedData) -> WeightedData:
         """Return a block of raw features as rows of the design matrix, the offset last."""
         return append_offset(self.base.rows(block))
+
+
+def bends_of(design: Design, term: str) -> IntArray:
+    """Return the places of the bends of a smooth term among the columns of a design."""
+    line = f"{term}[{LINEAR}]"
+    return np.array([d for d, name in enumerate(design.names) if name.startswith(f"{term}[") and name != line])
 
 
 def check_design(design: object) -> None:

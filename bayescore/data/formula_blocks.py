@@ -20,8 +20,9 @@ from formulaic.utils.cast import as_columns
 from formulaic.utils.stateful_transforms import stateful_transform
 from numpy.typing import NDArray
 
-from bayescore.data.formula_parsing import SPLINES
+from bayescore.data.formula_parsing import SMOOTH, SPLINES
 from bayescore.data.passes import rows_of
+from bayescore.data.smooths import s
 from bayescore.text import listed
 from bayescore.types import FloatArray
 from bayescore.validation import DataError
@@ -192,6 +193,7 @@ def _nan_beyond_bounds(spline: Callable[..., Any]) -> Any:
 FUNCTIONS: dict[str, Any] = {
     "C": _factor,
     **{name: _nan_beyond_bounds(TRANSFORMS[name]) for name in SPLINES},
+    SMOOTH: s,
     **{name: getattr(np, name) for name in ("sqrt", "abs", "log1p", "expm1", "sin", "cos", "tan", "tanh")},
     **{name: getattr(np, name) for name in ("floor", "ceil", "minimum", "maximum")},
 }

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from bayescore.compiled import jit
 from bayescore.data.design import ORIGINS_KEPT, Design, terms_text
 from bayescore.data.factors import Levels
-from bayescore.data.formula_parsing import marked, parsed, unmarked
+from bayescore.data.formula_parsing import SMOOTH, marked, parsed, unmarked
 from bayescore.types import INTERCEPT, FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError, EarlierDesignError, check_finite
 
@@ -150,7 +150,9 @@ def formula_design(
     raw_names: tuple[str, ...], formula: str | None, levels: Levels, state: Mapping[str, Any]
 ) -> FormulaDesign:
     """Return a design with the names of its columns; raise `DataError` if a term cannot be computed for any rows."""
-    design = FormulaDesign(raw_names, formula=formula, raw_levels=levels, state=json.dumps(state))
+    calls = () if formula is None else parsed(formula).calls
+    smooths = tuple(unmarked(call.term) for call in calls if call.function == SMOOTH)
+    design = FormulaDesign(raw_names, formula=formula, raw_levels=levels, state=json.dumps(state), smooths=smooths)
     columns = _compiled(design).columns
     twice = [name for name in columns if columns.count(name) > 1]
     if twice:
@@ -440,6 +442,8 @@ def materialised(data: Mapping[str, Any], spec: Any, formula: str | None) -> tup
     except DataError as error:
         raise error if formula is None else DataError(f"formula={formula!r}: {error}") from None
     except (FormulaicError, ValueError, TypeError, ArithmeticError, np.linalg.LinAlgError) as error:
+        if isinstance(error.__cause__, DataError):  # of a term
+            raise DataError(f"formula={formula!r}: {error.__cause__}") from None
         raise DataError(f"formula={formula!r} cannot be computed: {error}") from error
     return np.asarray(getattr(matrix, "__wrapped__", matrix)), matrix.model_spec
 

@@ -32,7 +32,7 @@ from bayescore.data.formula_design import (
     plain,
     specification,
 )
-from bayescore.data.formula_parsing import BASES, MOMENTS, Call, Parsed, marked, parsed, unmarked
+from bayescore.data.formula_parsing import BASES, MOMENTS, SMOOTH, Call, Parsed, marked, parsed, unmarked
 from bayescore.data.passes import ExactMoments, Scan, block_range, check_reach
 from bayescore.limits import MAX_EXACT, MAX_LEVELS_NAMED
 from bayescore.text import listed
@@ -207,9 +207,11 @@ def _bound(call: Call) -> dict[str, Any]:
     """Return the arguments of a call by name, as values."""
     from formulaic.transforms import TRANSFORMS
 
+    from bayescore.data.smooths import s
+
     by_position, by_name = call.arguments
     try:
-        given = signature(TRANSFORMS[call.function]).bind_partial(*by_position, **by_name).arguments
+        given = signature({**TRANSFORMS, SMOOTH: s}[call.function]).bind_partial(*by_position, **by_name).arguments
     except TypeError as error:
         raise DataError(f"term {call.term!r}: {error}") from None
     bounds: dict[str, Any] = {}

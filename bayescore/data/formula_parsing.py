@@ -147,8 +147,12 @@ SPLINES = ("bs", "cr", "cs", "cc")
 """Splines, of a range of their argument."""
 
 
-BASES = frozenset(("poly", *SPLINES))
-"""Functions that know quantiles, bounds or products of their argument: polynomials and splines."""
+SMOOTH = "s"
+"""The function of a smooth term, whose columns but the first have one sd."""
+
+
+BASES = frozenset(("poly", *SPLINES, SMOOTH))
+"""Functions that know quantiles, bounds or products of their argument: polynomials, splines and smooths."""
 
 
 CODINGS = frozenset(("Treatment", "Sum", "Helmert", "Diff", "Poly"))
@@ -269,6 +273,11 @@ class Parsed:
         alias = dict(self.aliases)
         return [(alias.get(call.argument, call.argument), call) for call in self.calls if call.function == "C"]
 
+    @property
+    def smooths(self) -> tuple[str, ...]:
+        """The smooth terms."""
+        return tuple(unmarked(call.term) for call in self.calls if call.function == SMOOTH)
+
 
 @lru_cache(maxsize=8)
 def parsed(text: str) -> Parsed:
@@ -309,8 +318,31 @@ def parsed(text: str) -> Parsed:
     spelled = {_spelling(str(term)): str(term) for term in right}
     left = [name for side in sides if side is not None for name in side.columns]
     group_terms = tuple(_checked_group(text, group, (*left, *columns), spelled) for group in groups)
+    _check_smooths(text, right, calls.values(), group_terms)
     named = tuple(aliases.items())
     return Parsed(text, response, tuple(columns), tuple(calls.values()), named, right, group_terms, trials, offset)
+
+
+def _check_smooths(text: str, terms: Any, calls: Iterable[Call], groups: Sequence[GroupTerm]) -> None:
+    """Raise unless each smooth is a term of its own, of a model without groups, whose straight part it alone has."""
+    for call in calls:
+        if call.function != SMOOTH:
+            continue
+        term = unmarked(call.term)
+        spline = f"cr({unmarked(call.argument)}, df=4, constraints='center')"
+        if groups:
+            raise DataError(
+                f"formula={text!r}: {term} is a smooth, which goes without group terms so far; give a natural spline, "
+                f"{spline}"
+            )
+        others = [other for other in terms if len(other.factors) > 1 and call.term in map(str, other.factors)]
+        if others:
+            raise DataError(
+                f"formula={text!r}: {term} is part of {unmarked(str(others[0]))!r}, and a smooth is a term of its own; "
+                f"give a natural spline, {spline}"
+            )
+        if any(str(other) == call.argument for other in terms):
+            raise DataError(f"formula={text!r}: {term} has {call.argument!r} itself as a part; leave that term out")
 
 
 def _checked_group(
@@ -527,8 +559,16 @@ def _parts(text: str, term: str, aliases: dict[str, str]) -> Iterator[tuple[str,
             if name is None or name not in PLAIN | LEARNING | CODINGS | CONTR:
                 raise refused(f"the call {ast.unparse(node.func)!r}")
             named[id(node.func)] = name
-            if name == "C" and node is not tree.body:
-                raise refused("C(...) inside another expression")
+            if name in ("C", SMOOTH) and node is not tree.body:
+                raise refused(f"{name}(...) inside another expression")
+            if name == SMOOTH:
+                knots = [*node.args[1:], *(word.value for word in node.keywords)]
+                known = all(isinstance(knot, ast.Constant) for knot in knots)
+                if len(knots) > 1 or not known or any(word.arg != "k" for word in node.keywords):
+                    what = "something other than one column and its number of knots, s(x, k=10)"
+                    raise refused(f"{what}; a curve for each level of f is cr(x, df=4, constraints='center'):f")
+            if name == SMOOTH and "/" in term:
+                raise refused("a quotient, which parameters have no names for; make it a column")
             if name == "C":
                 for coding in [*node.args[1:2], *(k.value for k in node.keywords if k.arg == "contrasts")]:
                     if (function := _function(coding)) is not None and function in CODINGS | CONTR:

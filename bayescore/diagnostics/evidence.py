@@ -332,6 +332,11 @@ def log_evidence(
             "full data too, for theirs"
         )
     chosen, spread = prior_for(prior, core, resolved), group_prior_for(group_prior, core, resolved)
+    if chosen.bends:
+        raise DataError(
+            f"log_evidence needs a posterior with one mode, which {chosen.bends[0].term} does not have; compare such "
+            "models by loo_compare"
+        )
     if not chosen.closed_form:
         raise ValueError(
             f"prior={chosen} has no density in closed form, which the evidence needs; use "

@@ -400,6 +400,14 @@ class Labels:
             )
 
 
+def without_smooths(term: str) -> str:
+    """Return why a fit with a smooth term has no cluster-robust spread, and the remedy."""
+    return (
+        f"the cluster-robust spread needs a prior whose curvature is known, and that of {term} depends on an sd that "
+        "is drawn; fit a natural spline, cr(x, df=4, constraints='center')"
+    )
+
+
 def check_curvature(prior: Prior | Mapping[str, Prior] | None, remedy: str) -> None:
     """Raise if a prior, or one of those by name, has no curvature."""
     for name, one in prior.items() if isinstance(prior, Mapping) else [("", prior)]:
@@ -502,6 +510,8 @@ def cluster_robust(fit: "Fit", cluster: Any, strata: Any, lonely: str) -> tuple[
     begin, core, given, posterior = time.perf_counter(), fit.coreset, fit._rows_of_data, fit._posterior()
     if core.groups:
         raise DataError(of_groups(terms_text(core.groups)))
+    if core.design.smooths:
+        raise DataError(without_smooths(core.design.smooths[0]))
     if not (prior := known_prior(fit, "; see with_prior")).smooth:
         check_curvature(prior if fit.prior is None else fit.prior, "see with_prior for another")
     by = Labels.of(cluster, strata, given)

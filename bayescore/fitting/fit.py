@@ -31,7 +31,7 @@ from bayescore.data.source import Source
 from bayescore.data.tables import is_table
 from bayescore.families import Family
 from bayescore.families.family import ORDERED, Sized, Varying, check_family
-from bayescore.fitting.clusters import check_curvature, check_labels, check_lonely, weights_in_domain
+from bayescore.fitting.clusters import check_curvature, check_labels, check_lonely, weights_in_domain, without_smooths
 from bayescore.fitting.files import read_parts
 from bayescore.fitting.prior import check_priors
 from bayescore.fitting.result import Fit, fit_of_route
@@ -41,8 +41,9 @@ from bayescore.models.groups.effects import EffectDraws
 from bayescore.numerics.chains import evenly_spaced
 from bayescore.priors import Normal, Prior
 from bayescore.priors.groups import GroupPrior
+from bayescore.priors.smooths import check_goes_with_smooths
 from bayescore.samplers.posterior import with_draws
-from bayescore.samplers.sample import AUTO, SAMPLERS, check_fit, check_sd
+from bayescore.samplers.sample import AUTO, SAMPLERS, check_fit, check_sd, check_smooth_sampler
 from bayescore.validation import DataError, RandomState, check_positive, check_seed, one_seed
 
 DEFAULT_OPTIONS = FitOptions()
@@ -213,6 +214,8 @@ def fit(
     clustered = cluster is not None or strata is not None
     if clustered:
         check_priors(prior)
+        if known.smooths:
+            raise DataError(without_smooths(known.smooths[0]))
         check_curvature(prior, "give another")
         check_labels(known, cluster, strata, lonely=lonely, response=_response(family))
     seed = one_seed(random_state, random_seed)
@@ -256,7 +259,9 @@ def fit_given(
     known = check_family(family or of_core or "logistic", seek=True)
     if options.sampler != AUTO:
         sampler = SAMPLERS[options.sampler]
-        if not isinstance(prior, Mapping):
+        if given.smooths:
+            check_smooth_sampler(sampler, given.smooths[0])
+        elif not isinstance(prior, Mapping):
             check_fit(sampler, known.name, Normal(0.0, 1.0) if prior is None else prior)
         if of_core is None:
             check_sd(sampler, known.name, unknown=known.quadratic and not known.complete)
@@ -264,6 +269,8 @@ def fit_given(
     seed = check_seed(random_state)
     given.check_group_prior(group_prior)
     given.check_lossy(family, prior)
+    if isinstance(prior, Prior) and not prior.bends and given.smooths:
+        check_goes_with_smooths(prior, given.smooths[0])
     if isinstance(prior, Mapping) and not given.once:
         given.check_names(prior, response=_response(family))
     arguments: dict[str, Any] = {"in_design": in_design, "group_prior": group_prior, "options": options}

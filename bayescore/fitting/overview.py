@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from bayescore.data.coreset import Coreset
-from bayescore.data.design import terms_text
+from bayescore.data.design import bends_of, terms_text
 from bayescore.data.responses import numbers_of
 from bayescore.diagnostics.model_check import Dispersion
 from bayescore.diagnostics.results import Check
@@ -250,7 +250,10 @@ def _tables(fit: "Fit") -> list[tuple[str, pd.DataFrame]]:
     number = "Noise (standard deviation)"
     if isinstance(family, Varying):
         number = f"{family.parameter.capitalize()} ({family.meaning})"
-    kinds = [(f"Coefficients ({scale})", ~groups), (what, groups & ~noise), (number, noise)]
+    bends = np.zeros(len(summary), dtype=bool)
+    for term in core.design.smooths:
+        bends[bends_of(core.design, term)], what = True, "Smooth terms (standard deviations of the bends)"
+    kinds = [(f"Coefficients ({scale})", ~groups & ~bends), (what, groups & ~noise), (number, noise)]
     return [(heading, summary[which]) for heading, which in kinds if which.any()]
 
 
@@ -273,8 +276,8 @@ def _end(fit: "Fit") -> str:
     said = f"{len(core):,} {kind}{read}. fit.story has the steps"
     if not fit.certificate.trusted:
         return f"{said}."
-    columns = core.design.raw_names[:1]
-    asks = [*(f"fit.comparisons({name!r})" for name in columns), "fit.check()", 'fit.report("report.html")']
+    columns, verb = core.design.raw_names[:1], "plot" if core.design.smooths else "comparisons"
+    asks = [*(f"fit.{verb}({name!r})" for name in columns), "fit.check()", 'fit.report("report.html")']
     return f"{said}; next: {', '.join(asks)}"
 
 
@@ -320,7 +323,7 @@ def _prior(fit: "Fit") -> str:
         where = "where they are 0" if wide else "at their means"
         scale = INTERCEPT_SCALES.get(core.classes, DEFAULT_SCALE)
         default += f", Normal({'mean(y)' if unit else '0'}, {scale:g}{unit}{wide}) of the intercept {where}"
-    return default
+    return default + (f", HalfStudentT(3, 2.5{unit}) of the sd of bends" if core.design.smooths else "")
 
 
 def _led_by_prior(fit: "Fit") -> str:

@@ -57,6 +57,10 @@ def parameters(posterior: Posterior) -> tuple[list[str], FloatArray]:
         scales = raw_scales(grouping, design.raw_effects_map(grouping), posterior.variables)
         names += grouping.parameters
         draws += [each.reshape(*chains, -1) for each in scales]
+    for name in (f"sigma_{term}" for term in design.smooths):
+        if name in posterior.variables:
+            names.append(name)
+            draws.append(posterior.variables[name].reshape(*chains, 1))
     if posterior.size is not None:
         names.append(posterior.number)
         draws.append(posterior.size.reshape(*chains, 1))

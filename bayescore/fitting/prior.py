@@ -44,7 +44,7 @@ stay where they are, and L is the quadratic in the coefficients that the effects
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
@@ -74,8 +74,9 @@ from bayescore.models.predictor import Factor, Predictor
 from bayescore.numerics.psis import WeightedColumns, full_weights
 from bayescore.priors import Independent, Prior
 from bayescore.priors.by_name import ByName, leaves_out, prior_of
-from bayescore.priors.groups import LKJ_ETA, GroupPrior, standard_prior
+from bayescore.priors.groups import LKJ_ETA, GroupPrior, log_sigma_terms, standard_prior
 from bayescore.priors.prior import check_prior
+from bayescore.priors.smooths import NU, Smooths
 from bayescore.samplers.posterior import Posterior, in_data_units, made_here, read_posterior
 from bayescore.samplers.sample import sample_as_tree
 from bayescore.tables import Table
@@ -255,7 +256,7 @@ def prior_sensitivity(fit: "Fit", scales: Sequence[float], prob: float) -> Table
         other = rescaled(prior, factor)
         found, k = None, np.nan
         if prior.closed_form:
-            weights = full_weights(other.log_density(posterior.flat) - prior.log_density(posterior.flat))
+            weights = full_weights(_log_ratio(other, prior, posterior))
             found, k = _weighed(draws, weights.weights, prob) if weights.good else None, weights.pareto_k
         by = "new draws" if found is None else "weights"
         if found is None and fit._size_varies:
@@ -275,6 +276,18 @@ def prior_sensitivity(fit: "Fit", scales: Sequence[float], prob: float) -> Table
     whole = pd.concat(tables, ignore_index=True)
     others = (whole["level"] != fit.level).any()
     return labelled(fit, whole, str(Level.NOT_CERTIFIED) if others else fit.level)
+
+
+def _log_ratio(other: Prior, prior: Prior, posterior: Posterior) -> FloatArray:
+    """Return the log ratio of two priors at draws, shape (S,); of smooth terms that of the sds with it."""
+    if not (isinstance(other, Smooths) and isinstance(prior, Smooths)):
+        return other.log_density(posterior.flat) - prior.log_density(posterior.flat)
+    straight = posterior.flat[:, list(prior.others)]
+    ratio = other.base.log_density(straight) - prior.base.log_density(straight)
+    for theirs, own in zip(other.bends, prior.bends, strict=True):
+        log_sd = np.log(posterior.variables[own.name])
+        ratio += [log_sigma_terms(x, NU, theirs.scale)[0] - log_sigma_terms(x, NU, own.scale)[0] for x in log_sd]
+    return ratio
 
 
 def draws_under(fit: "Fit", prior: Prior) -> Any:
@@ -301,6 +314,9 @@ def rescaled(prior: Prior, factor: float) -> Prior:
     """Return a prior with its scales multiplied."""
     if isinstance(prior, ByName):
         return replace(prior, priors=tuple((name, rescaled(one, factor)) for name, one in prior.priors))
+    if isinstance(prior, Smooths):
+        bends = tuple(replace(each, scale=factor * each.scale) for each in prior.bends)
+        return replace(prior, base=cast(Independent, rescaled(prior.base, factor)), bends=bends)
     names = [name for name in prior.in_units if name in prior.positive]
     if not names:
         raise DataError(
@@ -325,6 +341,7 @@ _FAINT = 1e-10  # of the data's information, in place of a prior: rows may be se
 _LOST = 0.01  # of the data's information at the one mode, left at the other: less is left where there is no mode
 _LITTLE = 0.25  # of the limit: draws tell the pull to their noise
 _MOST_STEPS = 60
+_FLAT = 1e6  # sd of bends, under which their prior says nothing
 
 
 @dataclass(frozen=True)
@@ -361,16 +378,21 @@ def pull_of(idata: Any, core: Coreset) -> Pull | None:
     posterior = read_posterior(idata, "the fit's draws")
     if not posterior.story:  # of a model of the user's own
         return None
-    prior = posterior.prior
+    prior, start, penalty = posterior.prior, posterior.flat.mean(axis=0), None
+    if isinstance(prior, Smooths):  # what bends have of smoothness is the model's, and no prior that pulls
+        penalty = np.zeros(len(start))
+        for each in prior.bends:
+            penalty[list(each.places)] = each.precisions(start)[0] / np.square(each.scales)
+        prior = prior.given(np.full(len(prior.bends), _FLAT))
     if prior.closed_form and _surely_little(posterior.flat, prior):
         return None
-    start = posterior.flat.mean(axis=0)
     moved: Moved | None
     try:
         if core.groups:
             moved = _of_groups(posterior, core, prior)
         else:
-            moved = _of_rows(start, core, prior) or _of_rows(start, replace(core, shortfall=None), prior)
+            alone = replace(core, shortfall=None)
+            moved = _of_rows(start, core, prior, penalty) or _of_rows(start, alone, prior, penalty)
     except (DataError, np.linalg.LinAlgError):  # the fit's other lines say why
         return None
     if moved is None:
@@ -395,15 +417,18 @@ def _surely_little(draws: FloatArray, prior: Prior) -> bool:
     return share < 0.5 and float(part.gradient @ V @ part.gradient) < _LITTLE * MAX_PULL
 
 
-def _of_rows(start: FloatArray, core: Coreset, prior: Prior) -> Moved | None:
+def _of_rows(start: FloatArray, core: Coreset, prior: Prior, penalty: FloatArray | None = None) -> Moved | None:
     """Return the two modes of rows without groups; None where they are not found.
 
-    They may not be found far out, as of separated rows, where what the rows miss is no quadratic.
+    `penalty` has precisions about 0 that the likelihood counts. The modes may not be found far out, as of separated
+    rows, where what the rows miss is no quadratic.
     """
     family = check_family(core.family)
 
     def likelihood(beta: FloatArray) -> Derivatives:
         terms = likelihood_terms(beta, core, family)
+        if penalty is not None:
+            terms += Derivatives(-0.5 * float(penalty @ beta**2), -penalty * beta, np.diag(penalty))
         return terms if core.shortfall is None else terms + missed_terms(core.shortfall, beta)
 
     def density(beta: FloatArray) -> Derivatives:

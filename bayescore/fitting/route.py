@@ -82,8 +82,8 @@ from bayescore.models.groups.rows import label_weights
 from bayescore.models.laplace import missed_terms
 from bayescore.models.posterior import Derivatives, likelihood_terms, posterior
 from bayescore.priors import Normal, Prior
-from bayescore.priors.by_name import leaves_out, prior_of
-from bayescore.priors.groups import GroupPrior, check_group_prior, default_prior, is_default, of_comoments
+from bayescore.priors.by_name import check_unnamed, leaves_out, prior_of
+from bayescore.priors.groups import GroupPrior, check_group_prior, default_prior, is_default, of_comoments, with_bends
 from bayescore.progress import say, step
 from bayescore.report.certify import Certificate, certified_by_rows, certify
 from bayescore.samplers.posterior import SIZE_PRIOR, fewer_draws, of_own_model, read_posterior
@@ -128,6 +128,13 @@ class Given:
     def lossy(self) -> bool:
         """True if only a coreset that misses a part of the rows is left of them."""
         return isinstance(self.data, Coreset) and not self.data.lossless
+
+    @property
+    def smooths(self) -> tuple[str, ...]:
+        """The smooth terms of the formula, or of a coreset."""
+        if isinstance(self.data, Coreset):
+            return self.data.design.smooths
+        return () if self.formula is None else parsed(self.formula).smooths
 
     @property
     def adds_intercept(self) -> bool:
@@ -245,7 +252,10 @@ class Given:
     def check_names(self, prior: Mapping[str, Prior], *, response: str) -> None:
         """Raise unless the names of a prior are those of coefficients, before a build reads the rows."""
         with warnings.catch_warnings(action="ignore"):  # the build gives them
-            names = self.undesigned(response=response).design.names
+            design = self.undesigned(response=response).design
+        names = design.names
+        if design.smooths:
+            check_unnamed(prior, design)
         prior_of(prior, (INTERCEPT, *names) if self.adds_intercept else names)
 
     def check_parameter(self, family: Sized) -> None:
@@ -908,7 +918,8 @@ class Route:
         """Return the prior of the columns of the coreset."""
         if self.in_design is not None:
             return self.in_design
-        return design_prior(self.prior, self.core.design, self._default() if leaves_out(self.prior) else None)
+        found = design_prior(self.prior, self.core.design, self._default() if leaves_out(self.prior) else None)
+        return with_bends(found, self.core, self.prior) if self.core.design.smooths else found
 
     def _default(self) -> Prior:
         """Return the default prior of the coreset's columns: of a stream whose rows are there by all rows."""

@@ -101,6 +101,11 @@ def find_map(
     """
     family, names = own_family(data, family), feature_names(data)
     chosen = prior_for(prior, data, check_family(family, rows=data))
+    if chosen.bends:
+        raise DataError(
+            f"find_map is of a density with a mode, and that of {chosen.bends[0].term} rises without bound as its sd "
+            "goes to 0: use sample, or fit"
+        )
     if data.group is None:
         if group_prior is not None:
             raise DataError("group_prior is given, and the data have no groups: leave it out")

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from bayescore.data.design import LINEAR, Design
 from bayescore.priors.normal import Normal
-from bayescore.priors.prior import PRIORS, Independent, Part, Prior, check_prior
+from bayescore.priors.prior import OF_DESIGN, PRIORS, Independent, Part, Prior, check_prior
 from bayescore.priors.prior import names as known_names
 from bayescore.text import listed
 from bayescore.types import FloatArray
@@ -30,6 +31,8 @@ class ByName(Independent):
 
     priors: tuple[tuple[str, Prior], ...]  # names and their priors, the one of all others last
     which: tuple[int, ...]  # the place of each coefficient's prior among them
+
+    of_design = True
 
     def __post_init__(self) -> None:
         each = [prior for _, prior in self.priors]
@@ -103,6 +106,18 @@ class ByName(Independent):
         return {"kind": ByName.__name__, "priors": each, "which": list(self.which)}
 
 
+def check_unnamed(given: Any, design: Design) -> None:
+    """Raise if a prior by names names a smooth term, or one of its bends, whose prior has an sd of its own."""
+    for term in design.smooths if isinstance(given, Mapping) else ():
+        line = f"{term}[{LINEAR}]"
+        for name in given:
+            if str(name) == term or (str(name).startswith(f"{term}[") and name != line):
+                raise ValueError(
+                    f"prior: {name!r} has coefficients of one sd, sigma_{term}, with the prior HalfStudentT(3, 2.5) in "
+                    f"units of the linear predictor; leave it out, or give one of {line!r}, the straight part"
+                )
+
+
 def leaves_out(given: Any) -> bool:
     """Return whether a prior as users give it leaves the default one to some coefficients."""
     return given is None or (isinstance(given, Mapping) and OTHERS not in given)
@@ -118,7 +133,7 @@ def prior_of(given: Any, names: Sequence[str]) -> Prior:
     if given is None:
         return DEFAULT
     if not isinstance(given, Mapping):
-        return given if isinstance(given, ByName) else check_prior(given)
+        return given if isinstance(given, Prior) and given.of_design else check_prior(given)
     prior_of_name = {str(name): _of_one(str(name), prior) for name, prior in given.items()}
     prior_of_name[OTHERS] = prior_of_name.pop(OTHERS, DEFAULT)  # last, wherever it stood
     order, which = list(prior_of_name), [len(prior_of_name) - 1] * len(names)
@@ -168,6 +183,8 @@ def prior_from_dict(stored: Mapping[str, Any]) -> Prior:
     if kind == ByName.__name__:
         each = tuple((str(name), prior_from_dict(part)) for name, part in stored["priors"])
         return ByName(each, tuple(int(place) for place in stored["which"]))
+    if kind in OF_DESIGN:
+        return OF_DESIGN[kind](stored)
     if kind not in PRIORS:
         raise ValueError(f"prior {kind!r} is unknown; one of {known_names()} was expected")
     return PRIORS[kind](**{name: value for name, value in stored.items() if name != "kind"})

@@ -35,9 +35,10 @@ from bayescore.data.passes import Comoments
 from bayescore.data.responses import AMOUNTS
 from bayescore.families import Family
 from bayescore.families.family import check_family
-from bayescore.priors.by_name import DEFAULT, ByName, leaves_out, prior_of
+from bayescore.priors.by_name import DEFAULT, ByName, check_unnamed, leaves_out, prior_of
 from bayescore.priors.normal import Normal
 from bayescore.priors.prior import Prior
+from bayescore.priors.smooths import Smooths, with_smooths
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError, check_positive
 
@@ -351,7 +352,17 @@ def prior_for(given: Prior | Mapping[str, Prior] | None, rows: WeightedData, fam
     """Return the prior of the coefficients of rows: that given, the default one of coefficients that it leaves out."""
     if family.quadratic:
         _ = _responses(rows)
-    return completed(given, feature_names(rows), lambda: autoscaled(rows) if family.quadratic else default_prior(rows))
+    prior = completed(given, feature_names(rows), lambda: autoscaled(rows) if family.quadratic else default_prior(rows))
+    return with_bends(prior, rows, given) if isinstance(rows, Coreset) and rows.design.smooths else prior
+
+
+def with_bends(prior: Prior, core: Coreset, given: Any) -> Prior:
+    """Return the prior of all coefficients of a model with smooth terms, given that of those that are no bends.
+
+    `given` is what the user gave, whose names must be of these.
+    """
+    check_unnamed(given, core.design)
+    return with_smooths(prior, core.design, math.sqrt(_varying(core)[1][-1, -1]) if core.numbers else 1.0)
 
 
 def of_fit(data: Any, prior: Any, group_prior: Any) -> tuple[Any, Any, Any]:
@@ -380,9 +391,17 @@ def is_default(prior: Prior | GroupPrior | None, core: Coreset) -> bool:
     """Return whether a prior of coefficients is the default one of a coreset, or that of sds of effects, of numbers."""
     if prior is None or not (core.numbers or isinstance(prior, Prior)):
         return False
-    default = (
+    default: Prior | GroupPrior = (
         default_prior(core) if isinstance(prior, Prior) else group_prior_for(None, core, check_family(core.family))
     )
+    if core.design.smooths and isinstance(default, Prior):
+        default = with_bends(default, core, None)
+    if isinstance(prior, Smooths) and isinstance(default, Smooths):
+        return prior.bends == default.bends and _alike(prior.base, default.base)
+    return _alike(prior, default)
+
+
+def _alike(prior: Prior | GroupPrior, default: Prior | GroupPrior) -> bool:
     given, other = prior.parameters(), default.parameters()
     return type(prior) is type(default) and all(
         np.shape(given[name]) == np.shape(value) and np.allclose(given[name], value, rtol=_SAME, atol=0.0)

@@ -4,7 +4,7 @@ The priors that there are, by the name of their class, and the checks that each 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields, replace
 from typing import Any, ClassVar, Self, TypeVar, cast
 
@@ -41,6 +41,10 @@ class Prior(ABC):
     long_tails : bool
         Whether the density of some coefficient falls by a power far out, and not exponentially; rows 0 and 1 of `table`
         are then its center and its scale.
+    of_design : bool
+        Whether it is made for the coefficients of one design, of priors that are registered, and is not itself.
+    bends : tuple of Bends
+        What there is of smooth terms, whose coefficients have one sd, of `priors.smooths.Smooths` alone.
     positive, below_one : tuple of str
         Parameters that must be positive, or below 1.
     in_units : tuple of str
@@ -70,6 +74,8 @@ class Prior(ABC):
     kinked = False
     finite_variance = True
     long_tails = False
+    of_design = False
+    bends: Any = ()
     positive: ClassVar[tuple[str, ...]] = ()
     below_one: ClassVar[tuple[str, ...]] = ()
     in_units: ClassVar[tuple[str, ...]] = ()
@@ -256,6 +262,10 @@ class Independent(Prior):
 
 
 PRIORS: dict[str, type[Prior]] = {}
+
+
+OF_DESIGN: dict[str, Callable[[Mapping[str, Any]], Prior]] = {}
+"""What reads a prior of the coefficients of one design (`Prior.of_design`) from its `to_dict`, by class."""
 
 
 COMPILED = {"terms": types.float64(VECTOR, PLACES, MATRIX, VECTOR)}  # what kernels call

@@ -153,8 +153,8 @@ def fit_proposals(density: BentDensity, mode: SdMode, rng: np.random.Generator) 
     return made[-1], points[rng.choice(len(w), size=64, p=w)], thin
 
 
-class _SigmaArguments(NamedTuple):
-    """What `_rows_density` takes after the point and the gradient."""
+class SigmaArguments(NamedTuple):
+    """What `rows_density` takes after the point and the gradient."""
 
     columns: FloatArray  # of X, shape (D, n)
     weights: FloatArray
@@ -165,7 +165,7 @@ class _SigmaArguments(NamedTuple):
 
 
 @jit_sums
-def _rows_density(theta: FloatArray, gradient: FloatArray, rows: _SigmaArguments) -> float:
+def rows_density(theta: FloatArray, gradient: FloatArray, rows: SigmaArguments) -> float:
     """Return the log density of coefficients and log sigma, and write its gradient."""
     weights = rows.weights
     D = theta.size - 1
@@ -252,11 +252,11 @@ class NormalSampler(Sampler):
             mode, factor = mode_and_factor(posterior(rows, Gaussian(sd), request.prior))
             sd = math.sqrt(float(rows.weights @ rows.with_offset(rows.X @ mode) ** 2) / weight)
         arguments, prior = request.target().arguments(), request.prior
-        data = _SigmaArguments(arguments.columns, arguments.weights, arguments.offset, prior.parts(D), *sd_prior.table)
+        data = SigmaArguments(arguments.columns, arguments.weights, arguments.offset, prior.parts(D), *sd_prior.table)
         center, scale = np.append(mode, math.log(sd)), np.zeros((D + 1, D + 1))
         scale[:D, :D], scale[D, D] = factor, math.sqrt(0.5 / weight)
         noise = np.random.default_rng(request.streams[-1]).standard_normal((request.chains, D + 1))
-        frame = Dense.of(_rows_density, data, center, scale, with_long_tails(mode, factor, prior, D))
+        frame = Dense.of(rows_density, data, center, scale, with_long_tails(mode, factor, prior, D))
         plan = ChainPlan.of(request, "sampling coefficients and sigma")
         drawn = run(frame, center + 1.5 * noise @ scale.T, request.streams[:-1], plan)
         return drawn.theta[..., :D], np.exp(drawn.theta[..., D])

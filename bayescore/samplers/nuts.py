@@ -99,7 +99,10 @@ class PymcSampler(Sampler):
                 scaling = linalg.block_diag(spread @ spread.T, of_noise)
                 options["step"] = pm.NUTS(scaling=scaling, is_cov=True, **tuning)
                 options["initvals"] = [{"beta": start, **_sd_start(request)} for start in starts]
-            return _sampled(request, options)
+            idata = _sampled(request, options)
+        if request.prior.bends:  # the density of standardised bends, which are no parameters of `sample`
+            del idata.sample_stats["lp"]
+        return idata
 
 
 def _sampled(request: Request, options: dict[str, Any]) -> Any:

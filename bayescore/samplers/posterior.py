@@ -41,6 +41,9 @@ from bayescore.validation import DataError, EarlierDesignError, json_object
 SD_PRIOR, SIZE_PRIOR = "sd_prior", "size_prior"
 """Attributes of a posterior that have the prior of its family's number, where that is a parameter."""
 
+SMOOTH_SDS = "smooth_sds"
+"""Attribute of a posterior that names the sds of the bends of smooth terms."""
+
 MAX_DRAW = 1e25  # size of a coefficient; mmd takes the squares of sixth powers
 
 
@@ -317,7 +320,7 @@ def flat_draws(idata: Any, name: str) -> FloatArray:
 def _beside_beta(idata: Any) -> dict[str, FloatArray]:
     """Return the parameters of groups, and the number of the family, that the draws say are there."""
     names, attrs = [str(name) for name in idata["posterior"].data_vars], idata["posterior"].attrs
-    of_groups = ("u_", "sigma_", "rho_") if "group_terms" in attrs else ()
+    of_groups = ("u_", "sigma_", "rho_") if "group_terms" in attrs or SMOOTH_SDS in attrs else ()
     number = number_name(attrs)
     return {name: flat_draws(idata, name) for name in names if name.startswith(of_groups) or name == number}
 

@@ -30,6 +30,7 @@ from bayescore.samplers.method import Request, Sampler
 from bayescore.samplers.normal import NORMAL
 from bayescore.samplers.nuts import NUTS
 from bayescore.samplers.polya_gamma import POLYA_GAMMA
+from bayescore.samplers.smooths import SMOOTHS
 from bayescore.text import see
 from bayescore.types import WeightedData
 from bayescore.validation import RandomState, check_choice, check_integer, check_seed, one_seed, warn
@@ -37,7 +38,7 @@ from bayescore.validation import RandomState, check_choice, check_integer, check
 AUTO = "auto"
 # the general ones first: messages name them last
 SAMPLERS: dict[str, Sampler] = {
-    sampler.name: sampler for sampler in (NUTS, MALA, LANGEVIN, GIBBS, POLYA_GAMMA, COLLAPSED, JOINT, NORMAL)
+    sampler.name: sampler for sampler in (NUTS, MALA, LANGEVIN, GIBBS, POLYA_GAMMA, COLLAPSED, JOINT, NORMAL, SMOOTHS)
 }
 
 
@@ -49,6 +50,8 @@ def by_default(
     With groups the collapsed sampler where one intercept varies, else the joint one where it fits, else NUTS. Of
     numbers whose sd is unknown `NORMAL` where it fits, else one that draws the sd, too.
     """
+    if prior.bends:
+        return SMOOTHS if set(options) <= set(SMOOTHS.options) else NUTS
     if sd_unknown:
         fit_in = fits(NORMAL, family, prior) and (data.group is None or prior.gaussian)
         return NORMAL if fit_in and set(options) <= set(NORMAL.options) else NUTS
@@ -85,9 +88,19 @@ def check_fit(sampler: Sampler, family: str, prior: Prior) -> None:
     if sampler.families is not None and family not in sampler.families:
         reason = f"is for the {' and '.join(sampler.families)} family and this one is {family}"
     else:
-        reason = f"fits the priors {names(sampler.fits_prior)}, and this one is {prior}: it {sampler.because}"
+        fitting = names(sampler.fits_prior) or "of formulas with s(x)"
+        reason = f"fits the priors {fitting}, and this one is {prior}: it {sampler.because}"
     remedy = f"sampler={names_of_others}" if (names_of_others := others(sampler, family, prior)) else "another prior"
     raise ValueError(f"sampler={sampler.name!r} {reason}; use {remedy}")
+
+
+def check_smooth_sampler(sampler: Sampler, term: str) -> None:
+    """Raise ValueError unless `sampler` draws the sds of smooth terms."""
+    if sampler not in (SMOOTHS, NUTS):
+        raise ValueError(
+            f"sampler={sampler.name!r} knows nothing of the sd of {term}: leave sampler out, or use "
+            f"sampler={SMOOTHS.name!r} or {NUTS.name!r}"
+        )
 
 
 def check_sd(sampler: Sampler, family: str, *, unknown: bool) -> None:
@@ -124,7 +137,7 @@ def described() -> str:
     lines = [f'* ``"{AUTO}"``: {rule}, else {NUTS.name}; {grouped}; {numbers}']
     for name, sampler in SAMPLERS.items():
         families = "any likelihood" if sampler.families is None else f"{', '.join(sampler.families)} likelihood"
-        priors = names(sampler.fits_prior) if sampler.needs else "any prior"
+        priors = (names(sampler.fits_prior) or "formulas with s(x)") if sampler.needs else "any prior"
         lines.append(f'* ``"{name}"``: {sampler.about}; {families}; {priors}')
     return "\n        ".join(lines)
 
@@ -258,6 +271,8 @@ def sample(
     if cores is not None:
         check_integer(cores, "cores", low=1)
     chosen = SAMPLERS.get(sampler) or by_default(core, family, chosen_prior, options, sd_unknown=sd_prior is not None)
+    if chosen_prior.bends:
+        check_smooth_sampler(chosen, chosen_prior.bends[0].term)
     check_sd(chosen, family, unknown=sd_prior is not None)
     checked = chosen.checked_options(options)
     check_rows(chosen, core)
@@ -284,7 +299,7 @@ def _with_story(idata: Any, request: Request, sampler: Sampler, seconds: float) 
     import xarray as xr  # slow to import, as ArviZ is, and the command line's help does without it
 
     from bayescore.compat import as_xarray
-    from bayescore.samplers.posterior import draws_digest, hand_over, made_here
+    from bayescore.samplers.posterior import SMOOTH_SDS, draws_digest, hand_over, made_here
 
     data = request.data
     features = {"feature": list(feature_names(data))}
@@ -313,6 +328,8 @@ def _with_story(idata: Any, request: Request, sampler: Sampler, seconds: float) 
         story |= made_here()
         idata.sample_stats.attrs.update(made_here(), sampling_time=seconds, tuning_steps=request.tune)
     idata.sample_stats.attrs["sampler"] = sampler.name
+    if request.prior.bends:
+        story[SMOOTH_SDS] = json.dumps([each.name for each in request.prior.bends])
     if request.sd_prior is not None:
         effects_of = json.loads(idata.posterior.attrs.get("effects_of", "{}"))
         story["effects_of"] = json.dumps({**effects_of, "sigma": draws_digest(idata.posterior["sigma"].values)})

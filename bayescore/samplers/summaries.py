@@ -44,11 +44,16 @@ def described(posterior: Posterior) -> pd.DataFrame | None:
     design, scales, constant = posterior.design, np.ones(D), None
     if design is not None and design.scale is not None:
         scales, constant = design.scales, design.constant
+    shown = [_text(one) for one in each]
     raw = [_text(one, scale) for one, scale in zip(each, scales, strict=True)]
+    for bends in prior.bends:
+        for place, scale in zip(bends.places, bends.scales, strict=True):
+            shown[place] = f"Normal(mu=0, sigma={scale:.4g} {bends.name})"
+            raw[place] = f"Normal(mu=0, sigma={bends.name})"
     if constant is not None:
         raw[constant] = f"{_text(each[constant])}, at the columns' means"
     index = pd.Index(posterior.features, name="feature")
-    return pd.DataFrame({"prior": [_text(one) for one in each], "in_data_units": raw}, index=index)
+    return pd.DataFrame({"prior": shown, "in_data_units": raw}, index=index)
 
 
 def _of_sds(posterior: Posterior) -> pd.DataFrame:
@@ -67,6 +72,8 @@ def _of_sds(posterior: Posterior) -> pd.DataFrame:
             rows[name] = _group_text(prior), f"{_group_text(prior, scale)}{at if effect == '1' else ''}"
         if len(group.pairs[0]):
             rows[f"rho_{group.name}"] = f"LKJ(eta={LKJ_ETA:g})", f"LKJ(eta={LKJ_ETA:g}){at}"
+    for bends in posterior.prior.bends if posterior.story else ():
+        rows[bends.name] = bends.prior_text, bends.prior_text
     if posterior.sd_prior is not None:
         text = _group_text(posterior.sd_prior)
         rows["sigma"] = text, text
@@ -83,6 +90,8 @@ def _group_text(prior: GroupPrior, scale: float = 1.0) -> str:
 
 def _text(prior: Prior, scale: float = 1.0) -> str:
     """Return the class and the parameters of a coefficient's prior, in units `scale` times as large."""
+    if prior.bends:
+        return str(prior)
     named = {key: value for key, value in prior.parameters().items() if not isinstance(value, bool)}
     shown = {key: value / scale if key in prior.in_units else value for key, value in named.items()}
     return f"{type(prior).__name__}({', '.join(f'{key}={value:.4g}' for key, value in shown.items())})"

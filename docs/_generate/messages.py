@@ -17,7 +17,7 @@ TOPICS = (
     (
         "Formula",
         "See [formula syntax](../how-to/formulas.md), and for group terms [random effects](../how-to/groups.md).",
-        ("data/formula_", "data/factors.py"),
+        ("data/formula_", "data/factors.py", "data/smooths.py"),
     ),
     (
         "Groups",

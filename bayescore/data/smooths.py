@@ -1,0 +1,76 @@
+r"""Columns of a smooth term ``s(x, k=10)``: x itself, and k - 2 columns of bends whose coefficients have one sd.
+
+A natural cubic spline is determined by its values g at k knots, and straight beyond the first and the last. With D g
+what its slope would jump by at the inner knots if it were straight between them, and B the tridiagonal matrix of their
+spacings, its integrated squared second derivative is
+
+.. math:: \int f''(x)^2 dx = g' D' B^{-1} D g = |b|^2, \qquad g = D^+ L b, \quad B = L L'
+
+so that independent b_j ~ N(0, sigma^2) are the prior exp(-\int f''^2 / 2 sigma^2) of a penalised spline, whose null
+space is a straight line: the intercept and x. Bends are made orthogonal to both over the rows, and scaled so that the
+mean over rows of the sum of their squares is 1: sigma is the sd of the bent part of the curve, on average over rows,
+in units of the linear predictor.
+
+Knots are quantiles of the distinct values, as those of ``s(x, bs="cr")`` in mgcv.
+
+Reference: Wood (2017), Generalized Additive Models, second edition, sections 5.3.1 and 5.4; Ruppert, Wand and Carroll
+(2003), Semiparametric Regression.
+"""
+
+from typing import Any
+
+import numpy as np
+from formulaic.transforms.contrasts import FactorValues
+from formulaic.utils.stateful_transforms import stateful_transform
+
+from bayescore.data.design import LINEAR
+from bayescore.types import FloatArray
+from bayescore.validation import DataError
+
+FEWEST_KNOTS = 4
+MOST_KNOTS = 100
+
+
+@stateful_transform  # type: ignore[untyped-decorator]
+def s(x: Any, k: int = 10, *, _state: dict[str, Any]) -> Any:
+    """Return x and its bends by name; knots and bends are learnt from the first rows, within the bounds in `_state`."""
+    values = np.asarray(getattr(x, "__wrapped__", x), dtype=np.float64)
+    if "knots" not in _state:
+        _state |= _learnt(values, k, _state["lower_bound"], _state["upper_bound"])
+    bends = _bends(values, np.asarray(_state["knots"]), np.asarray(_state["values"]))
+    columns: dict[Any, FloatArray] = {LINEAR: values, **{j + 1: column for j, column in enumerate(bends.T)}}
+    return FactorValues(columns, kind="numerical")
+
+
+def _learnt(x: FloatArray, k: int, low: float, high: float) -> dict[str, Any]:
+    """Return the knots, shape (k,), and the values of the bends there, (k, k - 2)."""
+    distinct = np.unique(np.concatenate([x, [low, high]]))
+    if isinstance(k, bool) or not isinstance(k, int) or not FEWEST_KNOTS <= k <= MOST_KNOTS:
+        raise DataError(f"s(..., k={k!r}): k, the number of knots, must be from {FEWEST_KNOTS} to {MOST_KNOTS}")
+    if len(distinct) < k:
+        fewer = f"k={len(distinct)}, x itself, or C(x)" if len(distinct) >= FEWEST_KNOTS else "x itself, or C(x)"
+        raise DataError(f"s(x) has k={k} knots, and x has {len(distinct)} distinct values; give {fewer}")
+    knots: FloatArray = np.quantile(distinct, np.linspace(0.0, 1.0, k)).astype(np.float64)
+    gaps = np.diff(knots) / (high - low)
+    jumps, inner = np.zeros((k - 2, k)), np.arange(k - 2)
+    jumps[inner, inner], jumps[inner, inner + 2] = 1.0 / gaps[:-1], 1.0 / gaps[1:]
+    jumps[inner, inner + 1] = -1.0 / gaps[:-1] - 1.0 / gaps[1:]
+    off = gaps[1:-1] / 6.0
+    B = np.diag((gaps[:-1] + gaps[1:]) / 3.0) + np.diag(off, 1) + np.diag(off, -1)
+    values: FloatArray = (np.linalg.pinv(jumps) @ np.linalg.cholesky(B)).astype(np.float64)
+    line, line_at_knots = (np.stack([np.ones(len(at)), (at - low) / (high - low)], axis=1) for at in (x, knots))
+    values -= line_at_knots @ np.linalg.lstsq(line, _bends(x, knots, values), rcond=None)[0]
+    values /= np.sqrt((_bends(x, knots, values) ** 2).sum(axis=1).mean())
+    return {"knots": knots, "values": values}
+
+
+def _bends(x: FloatArray, knots: FloatArray, values: FloatArray) -> FloatArray:
+    """Return natural cubic splines at x, shape (n, K), given their `values` at the knots, (k, K); straight beyond."""
+    from scipy.interpolate import CubicSpline  # half a second to import
+
+    spline = CubicSpline(knots, values, bc_type="natural")
+    inside = np.clip(x, knots[0], knots[-1])
+    found = spline(inside)
+    if (beyond := np.flatnonzero(inside != x)).size:
+        found[beyond] += (x - inside)[beyond, None] * spline(inside[beyond], 1)
+    return np.asarray(found)
