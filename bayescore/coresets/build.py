@@ -291,15 +291,15 @@ def build_coreset(
         codes of their groups, ``core.group``; ``core.groups`` has names and levels.
     formula : str, optional
         Label and terms in R's syntax, "clicked ~ age * device + log(price)", as `formulaic` reads it: interactions,
-        ``C(x, Sum)``, ``I(x**2)``, ``center``, ``scale``, ``poly``, splines ``bs`` and ``cr``. Levels, centers and
-        knots are learnt in one pass, kept in ``core.design``, and used for new rows. It has an intercept of its own;
-        "+ 0" drops it. Group terms ``(1 | county)``, ``(1 + age | county)`` name `groups` and what varies by them;
-        ``(1 | state/county)`` is ``(1 | state) + (1 | state:county)``, and ``(1 + age || county)``, of uncorrelated
-        effects, ``(1 | county) + (0 + age | county)``. The left side ``k | trials(n)``, ``p(k, n)`` or
-        ``cbind(k, n - k)`` names successes and `trials`; that of numbers may be computed, ``log(y)``, and predictions
-        are then of the logarithm. ``y ~ .`` takes all columns without a role, ``b %in% a`` is ``b:a``, and
-        ``offset(log(years))`` an `offset`. Without a formula all columns are features, and those of text are coded
-        against their first level.
+        ``C(x, Sum)``, ``I(x**2)``, ``center``, ``scale``, ``poly``, splines ``bs`` and ``cr``, smooth terms ``s(x)``.
+        Levels, centers and knots are learnt in one pass, kept in ``core.design``, and used for new rows. It has an
+        intercept of its own; "+ 0" drops it. Group terms ``(1 | county)``, ``(1 + age | county)`` name `groups` and
+        what varies by them; ``(1 | state/county)`` is ``(1 | state) + (1 | state:county)``, and
+        ``(1 + age || county)``, of uncorrelated effects, ``(1 | county) + (0 + age | county)``. The left side
+        ``k | trials(n)``, ``p(k, n)`` or ``cbind(k, n - k)`` names successes and `trials`; that of numbers may be
+        computed, ``log(y)``, and predictions are then of the logarithm. ``y ~ .`` takes all columns without a role,
+        ``b %in% a`` is ``b:a``, and ``offset(log(years))`` an `offset`. Without a formula all columns are features, and
+        those of text are coded against their first level.
     intercept : bool
         Put a column of ones, named "Intercept", first.
     standardize : bool

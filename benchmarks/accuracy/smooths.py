@@ -11,7 +11,11 @@ coefficient of z; of all their sds; and of the mean of log sigma, in its sds, wh
 beside a reference whose sigma is given, at a tenth of its median.
 
 Seconds are CPU seconds of the whole fit, of a process that has made one before; "ESS" is the smallest of all
-parameters. The reference of the largest set is left out.
+parameters. The reference of the two largest sets is left out.
+
+"bam" is mgcv's `bam(y ~ s(x, bs = "cr") + z, discrete = TRUE)`, whose sigma is at its REML estimate: its CPU seconds
+without reading the file, the largest difference of the predictor at the seven quantiles, in sds, and of its standard
+errors. Without an R that has mgcv, these stay empty.
 """
 
 import time
@@ -28,18 +32,28 @@ import bayescore as bc
 from bayescore.numerics.chains import ess
 from bayescore.types import FloatArray
 from benchmarks.commands import command
+from benchmarks.measure import in_r, r_has
 from benchmarks.tables import known_rows, publish
 
 QUIET = {"progressbar": False}
 NUTS = {"draws": 2000, "tune": 1000, "chains": 4, "nuts_sampler": "nutpie"}
-DRAWS, KNOTS, SEVEN = 3000, 10, np.array([0.025, 0.1, 0.3, 0.5, 0.7, 0.9, 0.975])
+DRAWS, MOST, KNOTS, SEVEN = 3000, 10_000, 10, np.array([0.025, 0.1, 0.3, 0.5, 0.7, 0.9, 0.975])
 SETS = {
     "logistic": ("logistic", "wave", 10_000),
     "poisson": ("poisson", "wave", 10_000),
     "normal": ("normal", "wave", 10_000),
     "straight": ("logistic", "line", 10_000),
     "large": ("logistic", "wave", 300_000),
+    "million": ("logistic", "wave", 1_000_000),
 }
+BAM = """
+suppressMessages(library(mgcv)); rows <- read.csv("{path}"); begin <- proc.time()
+fit <- bam(y ~ s(x, bs = "cr") + z, data = rows, family = {family}, discrete = TRUE)
+taken <- sum((proc.time() - begin)[1:2])
+new <- data.frame(x = quantile(rows$x, c({quantiles})), z = mean(rows$z))
+found <- predict(fit, new, se.fit = TRUE)
+cat(format(c(taken, found$fit, found$se.fit), digits = 12))
+"""
 
 
 def data_of(family: str, curve: str, n: int) -> pd.DataFrame:
@@ -125,6 +139,21 @@ def fitted(rows: pd.DataFrame, family: str) -> tuple[Any, float]:
         return fit, time.process_time() - begin
 
 
+def beside_bam(rows: pd.DataFrame, family: str, draws: FloatArray) -> dict[str, float]:
+    """Return seconds of mgcv's `bam`, and how its curve and standard errors differ from draws of a fit."""
+    if not r_has("mgcv"):
+        return {}
+    in_mgcv = {"logistic": "binomial()", "poisson": "poisson()", "normal": "gaussian()"}[family]
+    printed = " ".join(in_r(BAM, rows, family=in_mgcv, quantiles=", ".join(map(str, SEVEN))))
+    seconds, *numbers = map(float, printed.split())
+    curve, error = np.array(numbers).reshape(2, len(SEVEN))
+    ours = draws[..., : len(SEVEN)]
+    sd = ours.std(axis=(0, 1))
+    ratio = error / sd - 1.0
+    gap = float(np.abs((ours.mean(axis=(0, 1)) - curve) / sd).max())
+    return {"bam: CPU s": seconds, "bam: curve (sd)": gap, "bam: sds": float(ratio[np.abs(ratio).argmax()])}
+
+
 def compared(name: str) -> dict[str, Any]:
     """Return the figures of one set."""
     family, curve, n = SETS[name]
@@ -132,10 +161,12 @@ def compared(name: str) -> dict[str, Any]:
     fit, seconds = fitted(rows, family)
     found = {"set": f"{family}, {curve}", "N": n, "rows": len(fit.coreset), "level": fit.level, "CPU s": seconds}
     found["ESS"] = float(fit.summary()["ess_bulk"].min())
-    if name == "large":
-        return found
     more = bc.fit("y ~ s(x) + z", rows, family=family, draws=DRAWS, random_state=1, **QUIET)
-    draws, expected, fixed = watched_of(more, rows), truth(rows, family), len(SEVEN) + 1
+    draws, fixed = watched_of(more, rows), len(SEVEN) + 1
+    found |= beside_bam(rows, family, draws)
+    if n > MOST:
+        return found
+    expected = truth(rows, family)
     sd = expected.std(axis=(0, 1))
     gap = np.abs(draws.mean(axis=(0, 1)) - expected.mean(axis=(0, 1))) / sd
     error = np.sqrt(1.0 / ess(draws, "bulk") + 1.0 / ess(expected, "bulk"))
