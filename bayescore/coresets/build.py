@@ -431,8 +431,9 @@ def about_smooths(method: Method, dataset: Dataset, family: Family, seed: int) -
     sample = sample_by_column(dataset, seed)
     expansion, rows = 1.0 / sample.inclusion, sample.expanded()
     rows = rows.with_weights(rows.weights * (expansion.sum() / (expansion**2).sum()))
-    sds, _ = smooth_mode(partial(likelihood_terms, data=rows, family=family), prior)
-    return replace(method, prior=prior.given(sds))  # type: ignore[call-arg]
+    found = smooth_mode(partial(likelihood_terms, data=rows, family=family), prior)
+    # a mode under a larger sigma, two sds of its logarithm above, has a wider posterior, which covers those of others
+    return replace(method, prior=prior.given(found.sigmas * np.exp(2.0 * found.log_sigma_sds)))  # type: ignore[call-arg]
 
 
 def all_rows(

@@ -22,7 +22,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bayescore.compiled import jit
-from bayescore.data.design import ORIGINS_KEPT, Design, terms_text
+from bayescore.data.design import LINEAR, ORIGINS_KEPT, Design, terms_text
 from bayescore.data.factors import Levels
 from bayescore.data.formula_parsing import SMOOTH, marked, parsed, unmarked
 from bayescore.types import INTERCEPT, FloatArray, IntArray, WeightedData
@@ -150,14 +150,15 @@ def formula_design(
     raw_names: tuple[str, ...], formula: str | None, levels: Levels, state: Mapping[str, Any]
 ) -> FormulaDesign:
     """Return a design with the names of its columns; raise `DataError` if a term cannot be computed for any rows."""
-    calls = () if formula is None else parsed(formula).calls
-    smooths = tuple(unmarked(call.term) for call in calls if call.function == SMOOTH)
-    design = FormulaDesign(raw_names, formula=formula, raw_levels=levels, state=json.dumps(state), smooths=smooths)
+    design = FormulaDesign(raw_names, formula=formula, raw_levels=levels, state=json.dumps(state))
     columns = _compiled(design).columns
     twice = [name for name in columns if columns.count(name) > 1]
     if twice:
         raise DataError(f"two columns of the design are named {twice[0]!r}; rename a column of the data")
-    return replace(design, columns=columns)
+    calls = () if formula is None else parsed(formula).calls
+    terms = tuple(f"{unmarked(call.term)}[" for call in calls if call.function == SMOOTH)
+    lines = [name for name in columns if terms and name.startswith(terms) and name.endswith(f"[{LINEAR}]")]
+    return replace(design, columns=columns, smooths=tuple(name.removesuffix(f"[{LINEAR}]") for name in lines))
 
 
 class Materials:

@@ -216,6 +216,8 @@ def _bound(call: Call) -> dict[str, Any]:
         raise DataError(f"term {call.term!r}: {error}") from None
     bounds: dict[str, Any] = {}
     for name, node in list(given.items())[1:]:
+        if name == "by":  # a column
+            continue
         try:
             bounds[name] = ast.literal_eval(node)
         except ValueError:

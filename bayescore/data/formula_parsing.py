@@ -318,13 +318,16 @@ def parsed(text: str) -> Parsed:
     spelled = {_spelling(str(term)): str(term) for term in right}
     left = [name for side in sides if side is not None for name in side.columns]
     group_terms = tuple(_checked_group(text, group, (*left, *columns), spelled) for group in groups)
-    _check_smooths(text, right, calls.values(), group_terms)
+    _check_smooths(text, right, calls.values(), group_terms, aliases)
     named = tuple(aliases.items())
     return Parsed(text, response, tuple(columns), tuple(calls.values()), named, right, group_terms, trials, offset)
 
 
-def _check_smooths(text: str, terms: Any, calls: Iterable[Call], groups: Sequence[GroupTerm]) -> None:
+def _check_smooths(
+    text: str, terms: Any, calls: Iterable[Call], groups: Sequence[GroupTerm], aliases: Mapping[str, str]
+) -> None:
     """Raise unless each smooth is a term of its own, of a model without groups, whose straight part it alone has."""
+    alone = {unmarked(str(other)) for other in terms if len(other.factors) == 1}
     for call in calls:
         if call.function != SMOOTH:
             continue
@@ -343,6 +346,10 @@ def _check_smooths(text: str, terms: Any, calls: Iterable[Call], groups: Sequenc
             )
         if any(str(other) == call.argument for other in terms):
             raise DataError(f"formula={text!r}: {term} has {call.argument!r} itself as a part; leave that term out")
+        if isinstance(by := call.arguments[1].get("by"), ast.Name):
+            name = aliases.get(by.id, by.id)
+            if not any(other == name or other.startswith(f"C({name}") for other in alone):
+                raise DataError(f"formula={text!r}: {term} has a curve for each level about its mean; add {name!r}")
 
 
 def _checked_group(
@@ -562,11 +569,13 @@ def _parts(text: str, term: str, aliases: dict[str, str]) -> Iterator[tuple[str,
             if name in ("C", SMOOTH) and node is not tree.body:
                 raise refused(f"{name}(...) inside another expression")
             if name == SMOOTH:
-                knots = [*node.args[1:], *(word.value for word in node.keywords)]
+                given = {word.arg: word.value for word in node.keywords}
+                knots = [*node.args[1:], *([given["k"]] if "k" in given else [])]
                 known = all(isinstance(knot, ast.Constant) for knot in knots)
-                if len(knots) > 1 or not known or any(word.arg != "k" for word in node.keywords):
-                    what = "something other than one column and its number of knots, s(x, k=10)"
-                    raise refused(f"{what}; a curve for each level of f is cr(x, df=4, constraints='center'):f")
+                by = isinstance(given.get("by", node.func), ast.Name)
+                if len(knots) > 1 or not known or not by or not given.keys() <= {"k", "by"}:
+                    what = "something other than one column, its number of knots, and a factor, s(x, k=10, by=f)"
+                    raise refused(what)
             if name == SMOOTH and "/" in term:
                 raise refused("a quotient, which parameters have no names for; make it a column")
             if name == "C":

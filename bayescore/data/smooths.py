@@ -20,6 +20,7 @@ Reference: Wood (2017), Generalized Additive Models, second edition, sections 5.
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from formulaic.transforms.contrasts import FactorValues
 from formulaic.utils.stateful_transforms import stateful_transform
 
@@ -32,25 +33,49 @@ MOST_KNOTS = 100
 
 
 @stateful_transform  # type: ignore[untyped-decorator]
-def s(x: Any, k: int = 10, *, _state: dict[str, Any]) -> Any:
-    """Return x and its bends by name; knots and bends are learnt from the first rows, within the bounds in `_state`."""
+def s(x: Any, k: int = 10, by: Any = None, *, _state: dict[str, Any]) -> Any:
+    """Return x and its bends by name, of each level of a factor `by`; elsewhere they are 0.
+
+    Knots and bends are learnt from the first rows, within the bounds in `_state`.
+    """
     values = np.asarray(getattr(x, "__wrapped__", x), dtype=np.float64)
+    factor = getattr(by, "__wrapped__", by)
+    if not (by is None or isinstance(factor, pd.Categorical)):
+        raise DataError("s(..., by=): by is a column of numbers, and must be a factor: turn it into text")
+    parts = {"": np.ones(len(values), dtype=bool)}
+    if by is not None:  # fields of names such as s(x, by=f)[a][linear]
+        parts = {f"{level}][": factor.codes == code for code, level in enumerate(factor.categories)}
     if "knots" not in _state:
-        _state |= _learnt(values, k, _state["lower_bound"], _state["upper_bound"])
-    bends = _bends(values, np.asarray(_state["knots"]), np.asarray(_state["values"]))
-    columns: dict[Any, FloatArray] = {LINEAR: values, **{j + 1: column for j, column in enumerate(bends.T)}}
+        knots = _knots(values, k, _state["lower_bound"], _state["upper_bound"])
+        rows = {name: values[part] for name, part in parts.items()}
+        if few := [name[:-2] for name, own in rows.items() if len(np.unique(own)) < FEWEST_KNOTS]:
+            raise DataError(
+                f"s(..., by=): x has fewer than {FEWEST_KNOTS} distinct values in the level {few[0]!r}; merge it with "
+                "another"
+            )
+        _state |= {"knots": knots, "values": {name: _learnt(own, knots) for name, own in rows.items()}}
+    columns: dict[Any, FloatArray] = {}
+    for name, part in parts.items():
+        columns[f"{name}{LINEAR}"] = np.where(part, values, 0.0)
+        bends = _bends(values, np.asarray(_state["knots"]), np.asarray(_state["values"][name]))
+        columns |= {f"{name}{j + 1}": np.where(part, column, 0.0) for j, column in enumerate(bends.T)}
     return FactorValues(columns, kind="numerical")
 
 
-def _learnt(x: FloatArray, k: int, low: float, high: float) -> dict[str, Any]:
-    """Return the knots, shape (k,), and the values of the bends there, (k, k - 2)."""
+def _knots(x: FloatArray, k: int, low: float, high: float) -> FloatArray:
+    """Return the knots, shape (k,): quantiles of the distinct values."""
     distinct = np.unique(np.concatenate([x, [low, high]]))
     if isinstance(k, bool) or not isinstance(k, int) or not FEWEST_KNOTS <= k <= MOST_KNOTS:
         raise DataError(f"s(..., k={k!r}): k, the number of knots, must be from {FEWEST_KNOTS} to {MOST_KNOTS}")
     if len(distinct) < k:
         fewer = f"k={len(distinct)}, x itself, or C(x)" if len(distinct) >= FEWEST_KNOTS else "x itself, or C(x)"
         raise DataError(f"s(x) has k={k} knots, and x has {len(distinct)} distinct values; give {fewer}")
-    knots: FloatArray = np.quantile(distinct, np.linspace(0.0, 1.0, k)).astype(np.float64)
+    return np.asarray(np.quantile(distinct, np.linspace(0.0, 1.0, k)), dtype=np.float64)
+
+
+def _learnt(x: FloatArray, knots: FloatArray) -> FloatArray:
+    """Return the values of the bends at the knots, shape (k, k - 2), those of rows x being orthogonal to a line."""
+    k, low, high = len(knots), knots[0], knots[-1]
     gaps = np.diff(knots) / (high - low)
     jumps, inner = np.zeros((k - 2, k)), np.arange(k - 2)
     jumps[inner, inner], jumps[inner, inner + 2] = 1.0 / gaps[:-1], 1.0 / gaps[1:]
@@ -61,7 +86,7 @@ def _learnt(x: FloatArray, k: int, low: float, high: float) -> dict[str, Any]:
     line, line_at_knots = (np.stack([np.ones(len(at)), (at - low) / (high - low)], axis=1) for at in (x, knots))
     values -= line_at_knots @ np.linalg.lstsq(line, _bends(x, knots, values), rcond=None)[0]
     values /= np.sqrt((_bends(x, knots, values) ** 2).sum(axis=1).mean())
-    return {"knots": knots, "values": values}
+    return values
 
 
 def _bends(x: FloatArray, knots: FloatArray, values: FloatArray) -> FloatArray:

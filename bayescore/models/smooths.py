@@ -12,6 +12,7 @@ Reference: Schall (1991), Estimation in generalized linear models with random ef
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,25 +29,35 @@ _NEAR = 0.02
 _STEPS = 50
 
 
-def smooth_mode(likelihood: Callable[[FloatArray], Derivatives], prior: Smooths) -> tuple[FloatArray, Mode]:
-    """Return the sd of each term's bends, shape (J,), and the mode of the coefficients given these."""
-    log_sds, beta = np.log([_FIRST * each.scale for each in prior.bends]), np.zeros(prior.n_features)
+class SmoothMode(NamedTuple):
+    """The sd of each term's bends at the mode of its logarithm, the sd of that, shape (J,) each, and the mode there."""
+
+    sigmas: FloatArray
+    log_sigma_sds: FloatArray
+    coefficients: Mode
+
+
+def smooth_mode(likelihood: Callable[[FloatArray], Derivatives], prior: Smooths) -> SmoothMode:
+    """Return the mode of each log sigma, coefficients integrated out, and that of the coefficients there."""
+    log_sigmas, beta = np.log([_FIRST * each.scale for each in prior.bends]), np.zeros(prior.n_features)
+    slopes, bends = np.empty_like(log_sigmas), np.empty_like(log_sigmas)
     for _ in range(_STEPS):
-        given = prior.given(np.exp(log_sds))
+        given = prior.given(np.exp(log_sigmas))
 
         def terms(at: FloatArray) -> Derivatives:
             return likelihood(at) + prior_part(at, given)  # noqa: B023 - of this step
 
         mode = find_mode(terms, beta, tolerance=_NEAR)
-        beta, steps = mode.beta, np.zeros(len(log_sds))
+        beta = mode.beta
         for j, each in enumerate(prior.bends):
-            at, variance = list(each.places), float(np.exp(2.0 * log_sds[j]))
+            at, variance = list(each.places), float(np.exp(2.0 * log_sigmas[j]))
             spread = float((np.diagonal(mode.covariance)[at] / np.square(each.scales)).sum())
             edf = len(at) - spread / variance
-            _, slope, bend = log_sigma_terms(log_sds[j], NU, each.scale)
-            slope += float(each.squares(beta)) / variance - edf
-            steps[j] = np.clip(slope / (2.0 * max(edf, _LEAST_EDF) + bend), -_MOST, _MOST)
+            _, slope, bend = log_sigma_terms(log_sigmas[j], NU, each.scale)
+            slopes[j] = float(each.squares(beta)) / variance - edf + slope
+            bends[j] = 2.0 * max(edf, _LEAST_EDF) + bend
+        steps = np.clip(slopes / bends, -_MOST, _MOST)
         if np.abs(steps).max() < _NEAR:
             break
-        log_sds += steps
-    return np.exp(log_sds), mode
+        log_sigmas += steps
+    return SmoothMode(np.exp(log_sigmas), 1.0 / np.sqrt(bends), mode)

@@ -111,7 +111,8 @@ def check_unnamed(given: Any, design: Design) -> None:
     for term in design.smooths if isinstance(given, Mapping) else ():
         line = f"{term}[{LINEAR}]"
         for name in given:
-            if str(name) == term or (str(name).startswith(f"{term}[") and name != line):
+            whole = str(name) in (term, _LEVEL.sub("", term))
+            if whole or (str(name).startswith(f"{term}[") and name != line):
                 raise ValueError(
                     f"prior: {name!r} has coefficients of one sd, sigma_{term}, with the prior HalfStudentT(3, 2.5) in "
                     f"units of the linear predictor; leave it out, or give one of {line!r}, the straight part"

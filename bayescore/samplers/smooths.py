@@ -29,10 +29,9 @@ from bayescore.compiled import StoredDensity, evaluate_stored, jit_sums
 from bayescore.data.coreset import feature_names
 from bayescore.families import Family
 from bayescore.families.normal import Gaussian
-from bayescore.models.laplace import Mode
 from bayescore.models.posterior import TargetDensity, likelihood_terms, log_joint_density, log_likelihoods
 from bayescore.models.predictor import Predictor
-from bayescore.models.smooths import smooth_mode
+from bayescore.models.smooths import SmoothMode, smooth_mode
 from bayescore.priors.groups import log_sigma_terms
 from bayescore.priors.smooths import NU, Smooths
 from bayescore.samplers.adaptive import OPTIONS, ChainPlan, compiled_density, run, statistics
@@ -42,7 +41,6 @@ from bayescore.samplers.normal import SigmaArguments, rows_density
 from bayescore.types import FloatArray, IntArray
 
 _ALTERNATIONS = 4  # of the mode of coefficients and the sd of noise at the residuals there
-_LEAST_SHARE = 0.1  # of the information on log sigma
 
 
 class _BendArguments(NamedTuple):
@@ -125,13 +123,13 @@ class SmoothSampler(Sampler):
         assert isinstance(prior, Smooths)
         D, J, noisy = rows.n_features, len(prior.bends), request.sd_prior is not None
         target = request.target()
-        family, sds, mode = _mode(target, prior, noisy=noisy)
+        family, mode = _mode(target, prior, noisy=noisy)
         kernel, data = compiled_density(target)
         if request.sd_prior is not None:
             arguments = target.arguments()
             of_rows = arguments.columns, arguments.weights, arguments.offset, arguments.prior
             kernel, data = rows_density, SigmaArguments(*of_rows, *request.sd_prior.table)
-        bends, center, factor = _frame(StoredDensity.of(kernel, data), prior, sds, mode)
+        bends, center, factor = _frame(StoredDensity.of(kernel, data), prior, mode)
         if noisy:
             scale = math.sqrt(0.5 / float(rows.weights.sum()))
             center = np.insert(center, D, math.log(float(family.unit)))
@@ -158,26 +156,24 @@ class SmoothSampler(Sampler):
         return inference_data({"posterior": variables, "sample_stats": stats}, coords=coords, dims=dims)
 
 
-def _mode(target: TargetDensity, prior: Smooths, *, noisy: bool) -> tuple[Family, FloatArray, Mode]:
-    """Return the family, with the sd of noise at its mode where that is a parameter, sds of bends, and the mode."""
+def _mode(target: TargetDensity, prior: Smooths, *, noisy: bool) -> tuple[Family, SmoothMode]:
+    """Return the family, with the sd of noise at its mode where that is a parameter, and the mode."""
     rows, family = target.rows, target.family
-    sds, mode = smooth_mode(partial(likelihood_terms, data=rows, family=family), prior)
+    found = smooth_mode(partial(likelihood_terms, data=rows, family=family), prior)
     for _ in range(_ALTERNATIONS if noisy else 0):
-        left = rows.with_offset(rows.X @ mode.beta) ** 2
+        left = rows.with_offset(rows.X @ found.coefficients.beta) ** 2
         family = Gaussian(math.sqrt(float(rows.weights @ left) / float(rows.weights.sum())))
-        sds, mode = smooth_mode(partial(likelihood_terms, data=rows, family=family), prior)
-    return family, sds, mode
+        found = smooth_mode(partial(likelihood_terms, data=rows, family=family), prior)
+    return family, found
 
 
-def _frame(
-    density: StoredDensity, prior: Smooths, sds: FloatArray, mode: Mode
-) -> tuple[_BendArguments, FloatArray, FloatArray]:
+def _frame(density: StoredDensity, prior: Smooths, found: SmoothMode) -> tuple[_BendArguments, FloatArray, FloatArray]:
     """Return the coordinates of bends about a mode, and its center and factor in (coefficients with u, log sigma)."""
-    D, J = prior.n_features, len(prior.bends)
+    D, J, mode = prior.n_features, len(prior.bends), found.coefficients
     largest = max(len(each.places) for each in prior.bends)
     places, axes, middles, widths = [], [], [], []
-    beta, to_theta, log_sigma_sd = mode.beta.copy(), np.eye(D), np.empty(J)
-    for j, (each, sigma) in enumerate(zip(prior.bends, sds, strict=True)):
+    beta, to_theta = mode.beta.copy(), np.eye(D)
+    for each, sigma in zip(prior.bends, found.sigmas, strict=True):
         at, scales, b = list(each.places), np.array(each.scales), each.raw(mode.beta)
         covariance = mode.covariance[np.ix_(at, at)] / np.outer(scales, scales)
         information, Q = linalg.eigh(linalg.inv(covariance) - np.eye(len(b)) / sigma**2)
@@ -186,9 +182,6 @@ def _frame(
         a = sigma**2 / (sigma**2 + h2)
         u_for_b = (Q / np.sqrt(a * h2)).T
         beta[at], to_theta[np.ix_(at, at)] = 0.0, u_for_b / scales
-        edf = a.sum()
-        _, _, bend = log_sigma_terms(math.log(sigma), NU, each.scale)
-        log_sigma_sd[j] = 1.0 / math.sqrt(2.0 * max(edf, _LEAST_SHARE) + bend)
         places += at
         axes.append(np.pad(scales[:, None] * Q, ((0, 0), (0, largest - len(b)))))
         middles.append(m)
@@ -205,8 +198,8 @@ def _frame(
     )
     factor = np.zeros((D + J, D + J))
     factor[:D, :D] = linalg.cholesky(to_theta @ mode.covariance @ to_theta.T, lower=True)
-    factor[np.arange(D, D + J), np.arange(D, D + J)] = log_sigma_sd
-    return bends, np.append(beta, np.log(sds)), factor
+    factor[np.arange(D, D + J), np.arange(D, D + J)] = found.log_sigma_sds
+    return bends, np.append(beta, np.log(found.sigmas)), factor
 
 
 SMOOTHS = SmoothSampler(

@@ -40,6 +40,21 @@ def test_a_smooth_is_the_column_itself_and_bends_that_are_orthogonal_to_it():
         assert (bends**2).sum() / N == pytest.approx(1.0)
 
 
+def test_a_smooth_by_a_factor_has_a_curve_for_each_level():
+    rows = ROWS.assign(f=np.where(ROWS["z"] > 0.5, "a", "b c"))
+    core = full(rows, "y ~ f + s(x, by=f, k=7)")
+    assert core.design.smooths == ("s(x, by=f, k=7)[a]", "s(x, by=f, k=7)[b c]")
+    for term, level in zip(core.design.smooths, ("a", "b c"), strict=True):
+        own, places = (rows["f"] == level).to_numpy(), bends_of(core.design, term)
+        assert len(places) == 5
+        assert not core.X[~own][:, places].any()
+        np.testing.assert_array_equal(core.X[:, places[0] - 1], np.where(own, rows["x"], 0.0))
+        np.testing.assert_allclose(core.X[own][:, places].sum(axis=0), 0.0, atol=1e-9 * N)
+        assert (core.X[:, places] ** 2).sum() / own.sum() == pytest.approx(1.0)
+    alone = full(rows[rows["f"] == "a"], None, design=core.design)
+    np.testing.assert_array_equal(alone.X, core.X[rows["f"] == "a"])
+
+
 def test_squares_of_coefficients_are_the_integrated_squared_second_derivative():
     design = full(ROWS, "y ~ s(x)").design
     knots = np.quantile(np.unique(ROWS["x"]), np.linspace(0.0, 1.0, 10))
@@ -86,8 +101,12 @@ def test_a_design_keeps_its_knots_as_json():
         ("y ~ s(x):z", "a smooth is a term of its own"),
         ("y ~ x + s(x)", "leave that term out"),
         ("y ~ s(x) + (1 | z)", "without group terms"),
-        ("y ~ s(x, by=z)", r"s\(x, k=10\)"),
-        ("y ~ s(x, z)", r"s\(x, k=10\)"),
+        ("y ~ s(x, z)", r"s\(x, k=10, by=f\)"),
+        ("y ~ s(x, by='label')", r"s\(x, k=10, by=f\)"),
+        ("y ~ s(x, bs='cr')", r"s\(x, k=10, by=f\)"),
+        ("y ~ s(x, by=label)", "add 'label'"),
+        ("y ~ z + s(x, by=z)", "turn it into text"),
+        ("y ~ rare + s(x, by=rare)", "the level 'b'; merge it"),
         ("y ~ te(x, z)", "the call 'te'"),
         ("y ~ s(x / 2)", "make it a column"),
         ("y ~ I(2 * s(x))", r"s\(...\) inside another expression"),
@@ -100,5 +119,6 @@ def test_a_design_keeps_its_knots_as_json():
 )
 def test_a_smooth_that_cannot_be_is_refused_with_the_remedy(formula, said):
     rows = ROWS.assign(few=np.arange(N) % 5, one=1.0, label=np.where(ROWS["z"] > 0, "a", "b"))
+    rows["rare"] = np.where(np.arange(N) < 2, "b", "a")
     with pytest.raises(DataError, match=said):
         full(rows, formula)

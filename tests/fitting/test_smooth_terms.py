@@ -71,6 +71,27 @@ def test_two_smooths_have_an_sd_each():
     assert summary["sigma_s(x, k=12)"] > 3.0 * summary["sigma_s(z, k=5)"]
 
 
+def test_curves_by_a_factor_have_an_sd_each_and_are_read_back(tmp_path):
+    rng = np.random.default_rng(5)
+    rows = pd.DataFrame({"x": rng.uniform(0.0, 10.0, N), "f": rng.choice(["line", "wave"], N)})
+    eta = np.where(rows["f"] == "wave", np.sin(rows["x"]), 0.1 * rows["x"] - 0.5)
+    rows["y"] = (rng.random(N) < 1.0 / (1.0 + np.exp(-eta))).astype(int)
+    fit = bc.fit("y ~ f + s(x, by=f)", rows, **QUIET)
+    assert fit.level == "certified", fit.certificate.text
+    sd = fit.summary()["mean"].filter(like="sigma_")
+    assert list(sd.index) == ["sigma_s(x, by=f)[line]", "sigma_s(x, by=f)[wave]"]
+    assert sd.iloc[1] > 3.0 * sd.iloc[0]
+    new = pd.DataFrame({"x": [np.pi / 2.0, 3.0 * np.pi / 2.0], "f": "wave"})
+    mean = fit.predict(new)["mean"]
+    assert mean[0] > 0.6
+    assert mean[1] < 0.4
+    fit.save(tmp_path / "fit")
+    assert bc.read_fit(tmp_path / "fit").predict(new)["mean"].equals(mean)
+    assert len(fit.slopes("x", by="f")) == 2
+    with pytest.raises(ValueError, match="one sd"):
+        fit.with_prior({"s(x, by=f)": bc.priors.Normal()})
+
+
 def test_the_page_has_the_sd_and_leaves_the_bends_to_the_picture(fit):
     page = str(fit)
     assert "Smooth terms (standard deviations of the bends)" in page

@@ -78,8 +78,8 @@ def test_the_density_in_its_coordinates_has_the_gradient_of_differences_and_its_
     family = check_family("logistic")
     prior = prior_for(None, core, family)
     target = posterior(core, family, prior)
-    sds, mode = smooth_mode(partial(likelihood_terms, data=core, family=family), prior)
-    bends, center, factor = smooths._frame(StoredDensity.of(*compiled_density(target)), prior, sds, mode)
+    mode = smooth_mode(partial(likelihood_terms, data=core, family=family), prior)
+    bends, center, factor = smooths._frame(StoredDensity.of(*compiled_density(target)), prior, mode)
     density, rng, gaps = StoredDensity.of(smooths._bent_density, bends), np.random.default_rng(0), []
     D, J = core.n_features, len(prior.bends)
 
