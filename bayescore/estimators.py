@@ -250,7 +250,7 @@ _PARAMETERS = """
         of each column, sd that given the others. Searches reach the parameters of one that is given as ``prior__sigma``
         and the like.
     group_prior : HalfStudentT or HalfNormal, optional
-        Prior of the sds of a formula's group terms, as in `bayescore.fit`.
+        Prior of the sds of a formula's group terms and smooth terms, as in `bayescore.fit`.
     class_weight : dict, "balanced" or None
         Weights of the classes, by which those of their rows are multiplied; "balanced" gives both classes half of the
         total weight. Probabilities and their spread are then those of data so reweighted: for rare classes rather leave

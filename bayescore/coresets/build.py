@@ -35,7 +35,7 @@ from bayescore.models.posterior import likelihood_terms
 from bayescore.models.smooths import smooth_mode
 from bayescore.numerics.sampling import sample_by_column
 from bayescore.priors import Independent
-from bayescore.priors.groups import STILL, given_others, spread_of
+from bayescore.priors.groups import DEFAULT_GROUP_PRIOR, STILL, given_others, spread_of
 from bayescore.priors.smooths import Smooths, with_smooths
 from bayescore.types import INTERCEPT, WeightedData
 from bayescore.validation import DataError, RandomState, check_integer, check_seed, one_seed, warn
@@ -426,7 +426,7 @@ def about_smooths(method: Method, dataset: Dataset, family: Family, seed: int) -
     base = getattr(method, "prior", None)
     if not isinstance(base, Independent) or family.quadratic or not dataset.rereadable:
         return method  # it seeks no mode, or knows where, or reads the rows once
-    prior = with_smooths(base, dataset.design)
+    prior = with_smooths(base, dataset.design, DEFAULT_GROUP_PRIOR.table)
     assert isinstance(prior, Smooths)
     sample = sample_by_column(dataset, seed)
     expansion, rows = 1.0 / sample.inclusion, sample.expanded()

@@ -119,7 +119,7 @@ def fit(
         "Intercept" is that at the columns' means, as in rstanarm and brms. A horseshoe or a multivariate prior is on
         the standardised columns.
     group_prior : HalfStudentT or HalfNormal, default HalfStudentT(3, 2.5)
-        Of the sds of group terms' effects; those of slopes are of the standardised columns.
+        Of the sds of group terms' effects and of smooth terms; those of slopes are of the standardised columns.
     label, weights, offset, trials, exposure, groups, positive, missing
         As in `build_coreset`; the fit remembers them.
     cluster, strata : str or array, optional

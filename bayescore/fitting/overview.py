@@ -295,7 +295,11 @@ def _notes(fit: "Fit") -> Iterator[str]:
     yield f"Prior: {_prior(fit)}."
     if led := _led_by_prior(fit):
         yield led
-    if fit.group_prior not in (None, DEFAULT_GROUP_PRIOR) and not is_default(fit.group_prior, fit.coreset):
+    if (
+        fit.coreset.groups
+        and fit.group_prior not in (None, DEFAULT_GROUP_PRIOR)
+        and not is_default(fit.group_prior, fit.coreset)
+    ):
         yield f"Group prior: {fit.group_prior}."
 
 
@@ -323,7 +327,8 @@ def _prior(fit: "Fit") -> str:
         where = "where they are 0" if wide else "at their means"
         scale = INTERCEPT_SCALES.get(core.classes, DEFAULT_SCALE)
         default += f", Normal({'mean(y)' if unit else '0'}, {scale:g}{unit}{wide}) of the intercept {where}"
-    return default + (f", HalfStudentT(3, 2.5{unit}) of the sd of bends" if core.design.smooths else "")
+    sampled = fit._sampled_prior if core.design.smooths else None
+    return default if sampled is None else f"{default}, {sampled.bends[0].prior_text} of the sd of bends"
 
 
 def _led_by_prior(fit: "Fit") -> str:

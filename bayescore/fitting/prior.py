@@ -76,7 +76,7 @@ from bayescore.priors import Independent, Prior
 from bayescore.priors.by_name import ByName, leaves_out, prior_of
 from bayescore.priors.groups import LKJ_ETA, GroupPrior, log_sigma_terms, standard_prior
 from bayescore.priors.prior import check_prior
-from bayescore.priors.smooths import NU, Smooths
+from bayescore.priors.smooths import Smooths
 from bayescore.samplers.posterior import Posterior, in_data_units, made_here, read_posterior
 from bayescore.samplers.sample import sample_as_tree
 from bayescore.tables import Table
@@ -285,8 +285,9 @@ def _log_ratio(other: Prior, prior: Prior, posterior: Posterior) -> FloatArray:
     straight = posterior.flat[:, list(prior.others)]
     ratio = other.base.log_density(straight) - prior.base.log_density(straight)
     for theirs, own in zip(other.bends, prior.bends, strict=True):
-        log_sd = np.log(posterior.variables[own.name])
-        ratio += [log_sigma_terms(x, NU, theirs.scale)[0] - log_sigma_terms(x, NU, own.scale)[0] for x in log_sd]
+        log_sds = np.log(posterior.variables[own.name])
+        there, here = (theirs.nu, theirs.scale), (own.nu, own.scale)
+        ratio += [log_sigma_terms(each, *there)[0] - log_sigma_terms(each, *here)[0] for each in log_sds]
     return ratio
 
 

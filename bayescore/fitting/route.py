@@ -209,9 +209,9 @@ class Given:
             return
         check_group_prior(prior)
         if self.formula is not None:
-            grouped = bool(parsed(self.formula).groups)
+            grouped = bool(parsed(self.formula).groups or self.smooths)
         elif isinstance(self.data, WeightedData):
-            grouped = self.data.group is not None
+            grouped = self.data.group is not None or bool(self.smooths)
         else:  # blocks may bring groups of their own
             grouped = self.once or callable(self.data) or isinstance(self.data, Source)
         if not grouped and self.roles.get("groups") is None:
@@ -919,7 +919,7 @@ class Route:
         if self.in_design is not None:
             return self.in_design
         found = design_prior(self.prior, self.core.design, self._default() if leaves_out(self.prior) else None)
-        return with_bends(found, self.core, self.prior) if self.core.design.smooths else found
+        return with_bends(found, self.core, self.prior, self.group_prior) if self.core.design.smooths else found
 
     def _default(self) -> Prior:
         """Return the default prior of the coreset's columns: of a stream whose rows are there by all rows."""

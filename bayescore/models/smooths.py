@@ -19,7 +19,7 @@ import numpy as np
 from bayescore.models.laplace import Mode, find_mode
 from bayescore.models.posterior import Derivatives, prior_part
 from bayescore.priors.groups import log_sigma_terms
-from bayescore.priors.smooths import NU, Smooths
+from bayescore.priors.smooths import Smooths
 from bayescore.types import FloatArray
 
 _FIRST = 0.2  # of the scale of its prior
@@ -53,7 +53,7 @@ def smooth_mode(likelihood: Callable[[FloatArray], Derivatives], prior: Smooths)
             at, variance = list(each.places), float(np.exp(2.0 * log_sigmas[j]))
             spread = float((np.diagonal(mode.covariance)[at] / np.square(each.scales)).sum())
             edf = len(at) - spread / variance
-            _, slope, bend = log_sigma_terms(log_sigmas[j], NU, each.scale)
+            _, slope, bend = log_sigma_terms(log_sigmas[j], each.nu, each.scale)
             slopes[j] = float(each.squares(beta)) / variance - edf + slope
             bends[j] = 2.0 * max(edf, _LEAST_EDF) + bend
         steps = np.clip(slopes / bends, -_MOST, _MOST)

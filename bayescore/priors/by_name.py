@@ -114,8 +114,8 @@ def check_unnamed(given: Any, design: Design) -> None:
             whole = str(name) in (term, _LEVEL.sub("", term))
             if whole or (str(name).startswith(f"{term}[") and name != line):
                 raise ValueError(
-                    f"prior: {name!r} has coefficients of one sd, sigma_{term}, with the prior HalfStudentT(3, 2.5) in "
-                    f"units of the linear predictor; leave it out, or give one of {line!r}, the straight part"
+                    f"prior: {name!r} has coefficients of one sd, sigma_{term}, whose prior is group_prior=; leave it "
+                    f"out, or give one of {line!r}, the straight part"
                 )
 
 

@@ -348,21 +348,33 @@ def completed(given: Prior | Mapping[str, Prior] | None, names: Sequence[str], d
     return prior_of(by_name, names)
 
 
-def prior_for(given: Prior | Mapping[str, Prior] | None, rows: WeightedData, family: Family) -> Prior:
-    """Return the prior of the coefficients of rows: that given, the default one of coefficients that it leaves out."""
+def prior_for(
+    given: Prior | Mapping[str, Prior] | None, rows: WeightedData, family: Family, sd_prior: GroupPrior | None = None
+) -> Prior:
+    """Return the prior of the coefficients of rows: that given, the default one of coefficients that it leaves out.
+
+    `sd_prior` is that of the sds of smooth terms, where there are some.
+    """
     if family.quadratic:
         _ = _responses(rows)
     prior = completed(given, feature_names(rows), lambda: autoscaled(rows) if family.quadratic else default_prior(rows))
-    return with_bends(prior, rows, given) if isinstance(rows, Coreset) and rows.design.smooths else prior
+    has_bends = isinstance(rows, Coreset) and bool(rows.design.smooths)
+    return with_bends(prior, cast(Coreset, rows), given, sd_prior) if has_bends else prior
 
 
-def with_bends(prior: Prior, core: Coreset, given: Any) -> Prior:
+def with_bends(prior: Prior, core: Coreset, given: Any, sd_prior: GroupPrior | None) -> Prior:
     """Return the prior of all coefficients of a model with smooth terms, given that of those that are no bends.
 
-    `given` is what the user gave, whose names must be of these.
+    `given` is what the user gave, whose names must be of these; `sd_prior` is that of sds, by default that of groups'.
     """
     check_unnamed(given, core.design)
-    return with_smooths(prior, core.design, math.sqrt(_varying(core)[1][-1, -1]) if core.numbers else 1.0)
+    return with_smooths(prior, core.design, group_prior_for(sd_prior, core, check_family(core.family)).table)
+
+
+def bends_prior(prior: Prior) -> GroupPrior:
+    """Return the prior of the sds of a model's smooth terms."""
+    nu, scale = prior.bends[0].nu, prior.bends[0].scale
+    return HalfNormal(scale) if math.isinf(nu) else HalfStudentT(nu, scale)
 
 
 def of_fit(data: Any, prior: Any, group_prior: Any) -> tuple[Any, Any, Any]:
@@ -395,7 +407,7 @@ def is_default(prior: Prior | GroupPrior | None, core: Coreset) -> bool:
         default_prior(core) if isinstance(prior, Prior) else group_prior_for(None, core, check_family(core.family))
     )
     if core.design.smooths and isinstance(default, Prior):
-        default = with_bends(default, core, None)
+        default = with_bends(default, core, None, None)
     if isinstance(prior, Smooths) and isinstance(default, Smooths):
         return prior.bends == default.bends and _alike(prior.base, default.base)
     return _alike(prior, default)

@@ -26,9 +26,6 @@ from bayescore.priors.prior import OF_DESIGN, Independent, Part, Prior
 from bayescore.types import FloatArray
 from bayescore.validation import DataError
 
-NU, SCALE = 3.0, 2.5
-"""Of the half t prior of sigma, in units of the linear predictor, as brms has it."""
-
 _STEP = 0.05
 _GRID = np.arange(-4.0, 14.0, _STEP)  # of log(sigma / |b|): e^-14 of the mass is beyond, of two bends
 _TILE = 4096  # draws at a time
@@ -47,13 +44,14 @@ class Bends:
         Their places among the coefficients.
     scales : tuple of float, length K
         Coefficients of the design's columns for coefficients of 1 of the data's own: sds of the columns.
-    scale : float
-        Of the half t prior of sigma.
+    nu, scale : float
+        Of the half t prior of sigma; nu is infinite where that is half normal.
     """
 
     term: str
     places: tuple[int, ...]
     scales: tuple[float, ...]
+    nu: float
     scale: float
 
     @property
@@ -64,7 +62,8 @@ class Bends:
     @property
     def prior_text(self) -> str:
         """The prior of sigma in words."""
-        return f"HalfStudentT(nu={NU:g}, sigma={self.scale:.4g})"
+        kind = "HalfNormal(" if math.isinf(self.nu) else f"HalfStudentT(nu={self.nu:g}, "
+        return f"{kind}sigma={self.scale:.4g})"
 
     def raw(self, beta: FloatArray) -> FloatArray:
         """Return the coefficients b of the data's own columns, shape (..., K)."""
@@ -79,10 +78,16 @@ class Bends:
         log_r = 0.5 * np.log(np.maximum(squares, _LEAST**2))[..., None]
         log_sigma, K = log_r + _GRID, len(self.places)
         t = np.exp(2.0 * (log_sigma - math.log(self.scale)))
-        constant = math.log(2.0) + math.lgamma(0.5 * (NU + 1.0)) - math.lgamma(0.5 * NU)
-        constant -= 0.5 * math.log(NU * math.pi) + math.log(self.scale) + 0.5 * K * math.log(2.0 * math.pi)
-        log_density = constant - (K - 1.0) * log_sigma - 0.5 * np.exp(-2.0 * _GRID)
-        return np.exp(log_sigma), log_density - 0.5 * (NU + 1.0) * np.log1p(t / NU) + math.log(_STEP)
+        if math.isinf(self.nu):
+            of_sigma = 0.5 * math.log(2.0 / math.pi) - 0.5 * t
+        else:
+            half = 0.5 * (self.nu + 1.0)
+            constant = (
+                math.log(2.0) + math.lgamma(half) - math.lgamma(0.5 * self.nu) - 0.5 * math.log(self.nu * math.pi)
+            )
+            of_sigma = constant - half * np.log1p(t / self.nu)
+        of_sigma += math.log(_STEP / self.scale) - 0.5 * K * math.log(2.0 * math.pi)
+        return np.exp(log_sigma), of_sigma - (K - 1.0) * log_sigma - 0.5 * np.exp(-2.0 * _GRID)
 
     def log_density(self, beta: FloatArray) -> FloatArray:
         """Return the log density of the coefficients of the design's columns, shape (...)."""
@@ -201,21 +206,24 @@ class Smooths(Prior):
         others = kind("beta_others", shape=len(self.others), **parameters)
         beta = pt.set_subtensor(pt.zeros(self.n_features)[list(self.others)], others)
         for each in self.bends:
-            sigma = pm.HalfStudentT(each.name, nu=NU, sigma=each.scale)
+            normal = math.isinf(each.nu)
+            half, sd = (pm.HalfNormal if normal else pm.HalfStudentT), {"sigma": each.scale}
+            sd |= {} if normal else {"nu": each.nu}
+            sigma = half(each.name, **sd)
             standard = pm.Normal(f"bends_standardised_{each.term}", shape=len(each.places))
             beta = pt.set_subtensor(beta[list(each.places)], np.array(each.scales) * sigma * standard)
         return pm.Deterministic("beta", beta, dims="feature")
 
     def to_dict(self) -> dict[str, Any]:
         """Return base and bends as plain JSON values."""
-        bends = [asdict(each) for each in self.bends]
+        bends = [{**asdict(each), "nu": None if math.isinf(each.nu) else each.nu} for each in self.bends]
         return {"kind": type(self).__name__, "base": self.base.to_dict(), "others": list(self.others), "bends": bends}
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Self:
         """Return the prior that `to_dict` wrote."""
         bends = tuple(
-            Bends(each["term"], tuple(each["places"]), tuple(each["scales"]), float(each["scale"]))
+            Bends(each["term"], tuple(each["places"]), tuple(each["scales"]), each["nu"] or math.inf, each["scale"])
             for each in stored["bends"]
         )
         return cls(cast(Independent, prior_from_dict(stored["base"])), tuple(stored["others"]), bends)
@@ -237,10 +245,10 @@ def check_goes_with_smooths(prior: Prior, term: str) -> None:
         )
 
 
-def with_smooths(prior: Prior, design: Design, spread: float = 1.0) -> Prior:
+def with_smooths(prior: Prior, design: Design, sd_prior: tuple[float, float]) -> Prior:
     """Return the prior of all coefficients of a design, given one of those that are no bends.
 
-    `prior` has entries for bends, too, which do not count; `spread` is the sd of numbers, else 1.
+    `prior` has entries for bends, too, which do not count; `sd_prior` has degrees of freedom and scale of sigma's.
     """
     if not design.smooths or isinstance(prior, Smooths):
         return prior
@@ -248,9 +256,7 @@ def with_smooths(prior: Prior, design: Design, spread: float = 1.0) -> Prior:
     assert isinstance(prior, Independent)
     scales, names, D = design.scales, design.names, len(design.names)
     places = {term: bends_of(design, term) for term in design.smooths}
-    bends = tuple(
-        Bends(term, tuple(at.tolist()), tuple(scales[at].tolist()), SCALE * spread) for term, at in places.items()
-    )
+    bends = tuple(Bends(term, tuple(at.tolist()), tuple(scales[at].tolist()), *sd_prior) for term, at in places.items())
     others = np.setdiff1d(np.arange(D), np.concatenate(list(places.values()))).tolist()
     return Smooths(together([prior.of_coefficient(d, names[d], D) for d in others]), tuple(others), bends)
 

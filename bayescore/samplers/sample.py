@@ -20,7 +20,7 @@ from bayescore.limits import MAX_RHAT, MIN_ESS_A_CHAIN
 from bayescore.models.laplace import MOVED
 from bayescore.numerics.chains import effective_sizes, split_rhats
 from bayescore.priors import Prior
-from bayescore.priors.groups import group_prior_for, group_prior_to_dict, of_fit, prior_for, sd_prior_for
+from bayescore.priors.groups import bends_prior, group_prior_for, group_prior_to_dict, of_fit, prior_for, sd_prior_for
 from bayescore.priors.prior import names
 from bayescore.samplers.adaptive import LANGEVIN
 from bayescore.samplers.gibbs import GIBBS
@@ -254,7 +254,9 @@ def sample(
         options["group_prior"] = group_prior
     family_given = family
     resolved = check_family(own_family(core, family, "core"), rows=core)
-    family, chosen_prior = resolved.name, prior_for(prior, core, resolved)
+    of_smooths = isinstance(core, Coreset) and bool(core.design.smooths)
+    given_sds = options.pop("group_prior", None) if of_smooths else None
+    family, chosen_prior = resolved.name, prior_for(prior, core, resolved, given_sds)
     if chosen_prior.closed_form:
         chosen_prior.parts(core.n_features)  # shapes
     if "group_prior" in options and core.group is None:
@@ -330,6 +332,7 @@ def _with_story(idata: Any, request: Request, sampler: Sampler, seconds: float) 
     idata.sample_stats.attrs["sampler"] = sampler.name
     if request.prior.bends:
         story[SMOOTH_SDS] = json.dumps([each.name for each in request.prior.bends])
+        story["group_prior"] = json.dumps(group_prior_to_dict(bends_prior(request.prior)))
     if request.sd_prior is not None:
         effects_of = json.loads(idata.posterior.attrs.get("effects_of", "{}"))
         story["effects_of"] = json.dumps({**effects_of, "sigma": draws_digest(idata.posterior["sigma"].values)})

@@ -33,7 +33,7 @@ from bayescore.models.posterior import TargetDensity, likelihood_terms, log_join
 from bayescore.models.predictor import Predictor
 from bayescore.models.smooths import SmoothMode, smooth_mode
 from bayescore.priors.groups import log_sigma_terms
-from bayescore.priors.smooths import NU, Smooths
+from bayescore.priors.smooths import Smooths
 from bayescore.samplers.adaptive import OPTIONS, ChainPlan, compiled_density, run, statistics
 from bayescore.samplers.langevin import Dense
 from bayescore.samplers.method import Request, Sampler
@@ -52,7 +52,8 @@ class _BendArguments(NamedTuple):
     axes: FloatArray  # Q times the scales of columns, (K, largest K of a term)
     middle: FloatArray  # m, (K,)
     width: FloatArray  # h, (K,)
-    scales: FloatArray  # of the priors of sigma, (J,)
+    nus: FloatArray  # degrees of freedom of the priors of sigma, (J,)
+    scales: FloatArray  # and their scales, (J,)
 
 
 @jit_sums
@@ -84,7 +85,7 @@ def _bent_density(theta: FloatArray, gradient: FloatArray, bends: _BendArguments
         gradient[d] = slope[d]
     for j in range(J):
         log_sigma = theta[D + j]
-        of_sigma, steep, _ = log_sigma_terms(log_sigma, NU, bends.scales[j])
+        of_sigma, steep, _ = log_sigma_terms(log_sigma, bends.nus[j], bends.scales[j])
         square, first, last = math.exp(2.0 * log_sigma), bends.ends[j], bends.ends[j + 1]
         for i in range(first, last):
             pull = -c[i] / square
@@ -194,6 +195,7 @@ def _frame(density: StoredDensity, prior: Smooths, found: SmoothMode) -> tuple[_
         np.ascontiguousarray(np.concatenate(axes)),
         np.concatenate(middles),
         np.concatenate(widths),
+        np.array([each.nu for each in prior.bends]),
         np.array([each.scale for each in prior.bends]),
     )
     factor = np.zeros((D + J, D + J))

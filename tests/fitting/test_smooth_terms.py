@@ -148,6 +148,22 @@ def test_another_prior_of_the_straight_parts_keeps_the_bends(fit):
     assert other.level == "certified", other.certificate.text
 
 
+@pytest.mark.parametrize("family", ["logistic", "normal"])
+def test_group_prior_is_that_of_the_sds_of_bends(family, tmp_path):
+    tight = bc.priors.HalfNormal(0.05)
+    fit = bc.fit(FORMULA, made(family, n=2000), family=family, group_prior=tight, **QUIET)
+    assert fit.level == "certified", fit.certificate.text
+    assert fit.summary()["mean"]["sigma_s(x)"] < 0.5
+    assert fit.group_prior == tight
+    assert fit.prior_summary()["prior"]["sigma_s(x)"] == "HalfNormal(sigma=0.05)"
+    fit.save(tmp_path / "fit")
+    read = bc.read_fit(tmp_path / "fit")
+    assert read.group_prior == tight
+    assert read.update(made(family, n=500, seed=2), progressbar=False)._design_prior.bends[0].scale == 0.05
+    idata = bc.sample(fit.coreset, group_prior=tight, random_seed=1, progressbar=False)
+    assert float(idata.posterior["sigma_s(x)"].mean()) < 0.5
+
+
 def test_sensitivity_weighs_the_sds_too(fit):
     table = fit.prior_sensitivity(scales=[0.5, 2.0])
     sd = table[table["parameter"] == "sigma_s(x)"].set_index("scale")
@@ -187,7 +203,6 @@ REFUSED = [
     ({"prior": {"s(x)[2]": bc.priors.Normal()}}, ValueError, "one sd, sigma_s"),
     ({"cluster": "c"}, DataError, "fit a natural spline"),
     ({"groups": "c"}, DataError, "without groups so far"),
-    ({"group_prior": bc.priors.HalfNormal(1.0)}, DataError, "the model has none"),
 ]
 
 

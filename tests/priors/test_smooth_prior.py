@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,8 +13,8 @@ from bayescore.priors.by_name import prior_from_dict
 from bayescore.priors.prior import Prior
 from bayescore.priors.smooths import Bends, Smooths
 
-BENDS = Bends("s(x)", (1, 2, 3, 5), (1.0, 2.0, 0.5, 1.5), 2.5)
-TWO = Bends("s(z)", (6, 7), (1.0, 1.0), 1.0)
+BENDS = Bends("s(x)", (1, 2, 3, 5), (1.0, 2.0, 0.5, 1.5), 3.0, 2.5)
+TWO = Bends("s(z)", (6, 7), (1.0, 1.0), np.inf, 1.0)
 PRIOR = Smooths(bc.priors.Normal((0.0, 1.0), (2.5, 0.5)), (0, 4), (BENDS, TWO))
 
 
@@ -23,7 +24,8 @@ def log_integral(bends, beta):
 
     def density(t):
         sigma = np.exp(t)
-        sd = stats.t.logpdf(sigma / bends.scale, 3) + np.log(2.0 / bends.scale)
+        half = stats.norm.logpdf if np.isinf(bends.nu) else partial(stats.t.logpdf, df=bends.nu)
+        sd = half(sigma / bends.scale) + np.log(2.0 / bends.scale)
         return np.exp(stats.norm.logpdf(b, 0.0, sigma).sum() + sd + t)
 
     middle = np.log(np.linalg.norm(b) / np.sqrt(len(b)))
@@ -66,4 +68,4 @@ def test_it_is_read_back_from_json():
     stored = json.loads(json.dumps(PRIOR.to_dict()))
     assert prior_from_dict(stored) == PRIOR
     assert isinstance(PRIOR, Prior)
-    assert "sigma_s(z) ~ HalfStudentT(nu=3, sigma=1)" in str(PRIOR)
+    assert "sigma_s(z) ~ HalfNormal(sigma=1)" in str(PRIOR)

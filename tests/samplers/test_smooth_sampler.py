@@ -13,7 +13,6 @@ from bayescore.models.posterior import likelihood_terms, log_likelihoods, poster
 from bayescore.models.smooths import smooth_mode
 from bayescore.numerics.chains import ess
 from bayescore.priors.groups import log_sigma_terms, prior_for
-from bayescore.priors.smooths import NU
 from bayescore.samplers import smooths
 from bayescore.samplers.adaptive import compiled_density
 from tests.samplers.frames import density_at
@@ -40,7 +39,7 @@ def by_quadrature(core, prior):
         precision = A + np.diag(sigma**-2.0)
         mean = np.linalg.solve(precision, r + mu / sigma**2)
         bend = 0.5 * (r + mu / sigma**2) @ mean - 0.5 * np.linalg.slogdet(precision)[1]
-        log_p.append(bend - np.log(sigma).sum() + log_sigma_terms(t, NU, prior.bends[0].scale)[0])
+        log_p.append(bend - np.log(sigma).sum() + log_sigma_terms(t, prior.bends[0].nu, prior.bends[0].scale)[0])
         means.append(np.append(mean, t))
         variances.append(np.append(np.diagonal(np.linalg.inv(precision)), 0.0))
     w = np.exp(np.array(log_p) - max(log_p))
@@ -98,7 +97,7 @@ def test_the_density_in_its_coordinates_has_the_gradient_of_differences_and_its_
         # log p(beta | sigma) + log p(log sigma), and the determinant of beta in u
         at, log_sds = beta_of(theta), theta[D:]
         whole = float(log_likelihoods(at[None], core, family)[0] + prior.given(np.exp(log_sds)).log_density(at))
-        whole += sum(log_sigma_terms(t, NU, each.scale)[0] for t, each in zip(log_sds, prior.bends, strict=True))
+        whole += sum(log_sigma_terms(t, each.nu, each.scale)[0] for t, each in zip(log_sds, prior.bends, strict=True))
         change = np.array([(beta_of(theta + step) - beta_of(theta - step)) / 2e-5 for step in moves[:D]])
         gaps.append(value(theta)[0] - whole - np.linalg.slogdet(change)[1])
     assert len(log_sds) == J
