@@ -1,8 +1,8 @@
-"""Are draws of group terms calibrated? One factor, crossed factors, slopes with their correlation and without.
+"""Are draws of group terms and smooths calibrated? One factor, crossed factors, slopes with their correlation or none.
 
 Coefficients, sds, the correlation, effects and labels are drawn from the prior: 20 groups of 6 rows, 12 x 8 levels and
-two rows a cell, or 12 groups of 12 rows with a slope; `uncorrelated` is (1 + x || a) where x is 5 with sd 1. `scale` is
-that of the half normal prior of sds. Ranks of the
+two rows a cell, or 12 groups of 12 rows with a slope; `uncorrelated` is (1 + x || a) where x is 5 with sd 1;
+or 150 rows of s(x, k=8), with the curve at a row. `scale` is that of the half normal prior of sds. Ranks of the
 truth among 99 draws are uniform if all is right: `p_value` is that of a chi-square test of ten bins. `control` is that
 of draws under another prior of the sds, with half the scale; it must be small for the sds. The control has 40 trials,
 in rows with 200 trials as many. By chance the smallest p-value of all rows is below the printed limit in 1% of runs.
@@ -26,18 +26,21 @@ CASES = {
     "crossed": ("crossed", 1.0),
     **{f"{kind} {scale:g}": (kind, scale) for kind in ("slopes", "one factor") for scale in (0.1, 1.0, 5.0)},
     "uncorrelated": ("uncorrelated", 0.3),
+    **{f"smooth {scale:g}": ("smooth", scale) for scale in (0.1, 1.0, 5.0)},
 }
 TERMS = {
     "crossed": "y ~ x + (1 | a) + (1 | b)",
     "slopes": "y ~ x + (1 + x | a)",
     "one factor": "y ~ x + (1 | a)",
     "uncorrelated": "y ~ x + (1 + x || a)",
+    "smooth": "y ~ s(x, k=8)",
 }
 NAMES = {
     "crossed": ("intercept", "x", "sigma a", "sigma b", "u of the first a", "u of the first b"),
     "slopes": ("intercept", "x", "sigma", "sigma of x", "correlation", "u of the first", "slope of the first"),
     "one factor": ("intercept", "x", "sigma", "u of the first"),
     "uncorrelated": ("intercept", "x", "sigma", "sigma of x", "u of the first", "slope of the first"),
+    "smooth": ("intercept", "linear", "sigma", "curve"),
 }
 
 
@@ -45,7 +48,12 @@ def simulated(kind: str, seed: int, scale: float) -> tuple[pd.DataFrame, np.ndar
     """Return rows and the truth of each quantity."""
     rng = np.random.default_rng([seed, len(kind)])
     beta, sigma = rng.normal(size=2), np.abs(rng.normal(size=2)) * scale
-    if kind == "crossed":
+    if kind == "smooth":
+        x, a = rng.normal(size=150), np.arange(150)
+        b, X = a, bc.all_rows(pd.DataFrame({"x": x, "y": a % 2}), formula=TERMS[kind], progressbar=False).X
+        effects = X[:, 2:] @ (sigma[0] * rng.normal(size=X.shape[1] - 2))
+        told = [sigma[0], effects[0]]
+    elif kind == "crossed":
         a, b = np.repeat(np.arange(12), 16), np.tile(np.repeat(np.arange(8), 2), 12)
         u, v = sigma[0] * rng.normal(size=12), sigma[1] * rng.normal(size=8)
         x = rng.normal(size=len(a))
@@ -77,7 +85,10 @@ def ranks(kind: str, seed: int, scale: float, *, control: bool = False) -> np.nd
         group_prior = bc.priors.HalfNormal(scale / 2.0 if control else scale)
         posterior = bc.sample(core, prior=PRIOR, group_prior=group_prior, **kept)["posterior"]
     parts = [posterior["beta"].values]
-    if kind == "crossed":
+    if kind == "smooth":
+        parts = [posterior["beta"].values[..., :2], posterior["sigma_s(x, k=8)"].values[..., None]]
+        parts += [posterior["beta"].values[..., 2:] @ core.X[0, 2:, None]]
+    elif kind == "crossed":
         parts += [posterior[name].values[..., None] for name in ("sigma_a", "sigma_b")]
         parts += [posterior[name].values[..., :1] for name in ("u_a", "u_b")]
     elif kind == "one factor":

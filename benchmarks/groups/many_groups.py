@@ -7,7 +7,7 @@ of the sample of groups that the draws are of. "glmm" is the time of the Rust pa
 rows, where it is installed, and "whole / glmm" that of build, draws and certificate over it. "peak MB" is the highest
 memory of the process, rows included.
 
-`slopes_of_many_groups` holds a fit of slopes against one of an intercept: a million rows, five columns, 50 rows a group,
+`slopes_of_many_groups` holds a fit of slopes against one of an intercept: a million rows, five columns, 20,000 groups,
 from rows to certified draws, each in a process of its own that has fitted small rows; `times (1 | g)` is the ratio.
 """
 
