@@ -243,7 +243,7 @@ def _add_group_prior(p: argparse.ArgumentParser) -> None:
 
 def _add_counts(p: argparse.ArgumentParser) -> None:
     p.add_argument("--trials", help="column of binomial trials; the label column then has successes")
-    p.add_argument("--exposure", help="column of exposures, where the label column has counts (--family poisson)")
+    p.add_argument("--exposure", help="column of exposures of counts (--family poisson), or of times (weibull)")
     _add_missing(p)
 
 

@@ -26,7 +26,7 @@ from bayescore.data.formula_learning import warn_of_absent_levels
 from bayescore.data.groups import check_groupings
 from bayescore.data.open import DesignedIntake, open_designed, open_in
 from bayescore.data.passes import Comoments, comoments_of
-from bayescore.data.responses import AMOUNTS
+from bayescore.data.responses import PAIRED
 from bayescore.families import Family
 from bayescore.families.family import Sized, check_exposure, check_family, lacking
 from bayescore.families.normal import Gaussian
@@ -147,6 +147,11 @@ def finish(rows: WeightedData, **about: Any) -> Coreset:
     """Return `rows` as a coreset with the fields `about`, its family complete; warn if they have one label only."""
     family = check_family(about["family"], seek=True)
     check_exposure(family, about["design"].exposure)  # which blocks of rows bring
+    if family.times and about.get("event_total") == 0.0:
+        raise DataError(
+            f"none of {about['n_observations']:,} times ends with an event: {about['label']!r} is 0 in all rows; an "
+            "event is 1, and times without one alone tell no mean"
+        )
     if len(set(rows.y.tolist())) < 2 and not family.quadratic:
         warn(
             f"all {len(rows)} rows of the coreset have one label; the posterior will be driven by the prior: "
@@ -277,8 +282,9 @@ def build_coreset(
         of weight 0 are left out. The offset o_n is the known part of the linear predictor, x_n . beta + o_n: a column,
         or an expression such as ``"log(years)"``. Trials are those of binomial counts; `y` or `label` are the
         successes: a row becomes two, with its successes and its failures as weights. Exposures are those of counts, 1
-        by default: the weights of a row's two are its count and its exposure. Blocks are (X, y, weights, offset,
-        trials or exposure, groups), with None for what is not given.
+        by default: the weights of a row's two are its count and its exposure. Of "weibull" they are the times at risk,
+        and `y` or `label` is 1 or True for those that end with the event. Blocks are (X, y, weights, offset, trials or
+        exposure, groups), with None for what is not given.
     positive : label, optional
         The label that is +1.
     missing : {"raise", "drop"}
@@ -296,7 +302,8 @@ def build_coreset(
         intercept of its own; "+ 0" drops it. Group terms ``(1 | county)``, ``(1 + age | county)`` name `groups` and
         what varies by them; ``(1 | state/county)`` is ``(1 | state) + (1 | state:county)``, and
         ``(1 + age || county)``, of uncorrelated effects, ``(1 | county) + (0 + age | county)``. The left side
-        ``k | trials(n)``, ``p(k, n)`` or ``cbind(k, n - k)`` names successes and `trials`; that of numbers may be
+        ``k | trials(n)``, ``p(k, n)`` or ``cbind(k, n - k)`` names successes and `trials`, ``Surv(time, event)`` the
+        event and, as `exposure`, the time, and ``Surv(time)`` times that all end with the event; that of numbers may be
         computed, ``log(y)``, and predictions are then of the logarithm. ``y ~ .`` takes all columns without a role,
         ``b %in% a`` is ``b:a``, and ``offset(log(years))`` an `offset`. Without a formula all columns are features, and
         those of text are coded against their first level.
@@ -388,7 +395,8 @@ def build_dataset(
     if isinstance(dataset.rows, Stream) and not family.symmetric:
         dataset.rows.with_sides()
     dataset = designed(dataset, intercept, standardize, partial(method.first_look, seed=seed))
-    method = method.named(replace(dataset.design, classes=AMOUNTS.classes) if family.amounts else dataset.design)
+    classes = PAIRED[family.response].classes if family.amounts else dataset.design.classes
+    method = method.named(replace(dataset.design, classes=classes))
     if dataset.design.smooths:
         method = about_smooths(method, dataset, family, seed)
     built = method.build(dataset, size, seed, family)

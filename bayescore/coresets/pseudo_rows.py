@@ -19,8 +19,8 @@ l+ = e and l- = -exp(e) they have one solution in closed form: with the directio
 
 .. math:: o = 0, \quad D = 1 / \tau^2, \quad b = D \exp(-v'Cv / 2D), \quad a = D + \sqrt D g,
 
-a Poisson row of count a and exposure b. It meets phi if phi = tau^2, as a single row would have it. Where l- = -k e and
-l+ = -k exp(-e) it is that row of -theta: a / k of the side -1, b / k of the other.
+a Poisson row of count a and exposure b. It meets phi if phi = tau^2, as a single row would have it. Where one side is
+A r e and the other -B exp(r e) it is that row of r theta, D for r^2 D: a / A of the one side, b / B of the other.
 
 Pseudo-rows: few weighted rows with offsets that meet averaged totals of many (see `condensed`).
 
@@ -62,6 +62,7 @@ Equal rows have equal scores, and equal columns equal lengths, but BLAS and vect
 where they stand and by the processor. Where two numbers tie, the first is taken.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -265,17 +266,19 @@ def _exponential(wanted: Wanted, size: FloatArray | None, family: Family) -> Sol
 
     A score below what no events would have is met by a larger D, as other families' rows do.
     """
-    score, third = family.linear * wanted.score, family.linear * wanted.third
-    sign = np.ones(len(third))
+    at = np.zeros(1)
+    curvature, slope = (float(each(at, -family.linear)[0]) for each in (family.curvature, family.score))
+    rate = -curvature / slope  # r
+    of_count, of_exposure = float(family.score(at, family.linear)[0]) / rate, curvature / rate**2
+    score, third = math.copysign(1.0, rate) * wanted.score, math.copysign(1.0, rate) * wanted.third
+    sign, size = np.ones(len(third)), None if size is None else size / rate**2
     if size is None:
         sign = np.where(third > 0.0, -1.0, 1.0)
         size = np.maximum(1.0 / np.maximum(np.abs(third), _LEAST_SKEWNESS), np.abs(score)) ** 2
     count = np.maximum(size + np.sqrt(size) * sign * score, 0.0)
     exposure = size * np.exp(-0.5 * wanted.variance / size)
-    if family.linear < 0:
-        unit = float(family.curvature(np.zeros(1), 1)[0])
-        return Solved(size, np.zeros(len(size)), exposure / unit, count / unit, sign)
-    return Solved(size, np.zeros(len(size)), count, exposure, sign)
+    sides = {family.linear: count / of_count, -family.linear: exposure / of_exposure}
+    return Solved(size * rate**2, np.zeros(len(size)), sides[1], sides[-1], sign)
 
 
 def _offsets(wanted: Wanted, size: FloatArray, family: Family) -> tuple[FloatArray, FloatArray]:

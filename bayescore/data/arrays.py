@@ -14,7 +14,15 @@ from bayescore.data.columns import Columns, ColumnSource
 from bayescore.data.design import Design, Grouping
 from bayescore.data.factors import Selection
 from bayescore.data.groups import GROUP, GivenGroups, coded, groupers_of, groups_seen, known_groupers
-from bayescore.data.responses import MEASURED, check_numbers, signed_labels, two_rows_each, with_response
+from bayescore.data.responses import (
+    MEASURED,
+    TIMES,
+    check_numbers,
+    role_beside,
+    signed_labels,
+    two_rows_each,
+    with_response,
+)
 from bayescore.data.roles import OFFSET, Roles, named_roles, resolve
 from bayescore.data.source import InMemory
 from bayescore.data.survey import DistinctValues, Survey, labels_of, merged
@@ -108,7 +116,7 @@ def array_source(data: Any, roles: Roles, selection: Selection | None = None) ->
         raise DataError(f"label={roles.label!r} names a column, but data is an array; give the labels as y")
     if roles.y is None:
         raise DataError("y is missing: give the labels, one for each row of data")
-    second = "exposure" if roles.response == "counts" else "trials"
+    second = role_beside(roles.response)
     for name, values in (("weights", roles.weights), ("offset", roles.offset), (second, roles.beside)):
         if isinstance(values, str):
             raise DataError(f"{name}={values!r} names a column, but data is an array; give the {name} as an array")
@@ -138,9 +146,11 @@ def array_source(data: Any, roles: Roles, selection: Selection | None = None) ->
     groupers = known_by or groupers_of(survey, given.names)
     if roles.offset is not None:
         offset = check_offset(roles.offset, n_rows, drop=drop)
+    if paired == TIMES:
+        offset = -np.log(pair[1])
     design = Design(
         tuple(f"x{j}" for j in range(X.shape[1])),
-        offset=None if offset is None else OFFSET,
+        offset=None if roles.offset is None else OFFSET,
         exposure=None if roles.exposure is None else "exposure",
         groups=tuple(by.grouping for by in groupers),
     )

@@ -35,8 +35,10 @@ from bayescore.data.responses import (
     LABELS,
     PAIRED,
     POSITIVE,
+    TIMED,
     Classes,
     Paired,
+    role_beside,
     signed_labels,
     sorted_labels,
     two_classes,
@@ -243,12 +245,12 @@ class Intake(BlockTotals):
         """Return the intake after another block, and the block as weighted rows of raw features."""
         where, start = f"block {self.n_blocks}", self.survey.n_rows
         parts = block._asdict()
-        parts["exposure" if self.response == "counts" else "trials"] = parts.pop("beside")
+        parts[role := role_beside(self.response)] = parts.pop("beside")
         check_aligned(**{f"{where}: {name}": part for name, part in parts.items()})
         X, y, weights, offset, second, groups = block
         paired = PAIRED.get(self.response, BINOMIAL if second is not None else None)
-        if self.response in ("numbers", POSITIVE):
-            Roles(response=self.response, offset=offset, trials=second)  # refuses them
+        if self.response in ("numbers", POSITIVE, TIMED):
+            Roles(response=self.response, offset=offset, **{role: second})  # refuses them
         selected = () if self.selection is None else self.selection.names or ()
         X, group_columns = beside_rows(X, groups, self.group_columns, where, selected)
         levels: dict[str, DistinctValues] = {}
@@ -298,7 +300,7 @@ class Intake(BlockTotals):
             if self.observations is None or not len(rows)
             else self.observations + ObservationTotals.of(rows),
             offset=None if o is None else OFFSET,
-            exposure="exposure" if self.response == "counts" and second is not None else self.exposure,
+            exposure=role if role == "exposure" and second is not None else self.exposure,
             groups=tuple(grouped),
             weighted=self.weighted or weights is not None,
         )

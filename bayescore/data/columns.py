@@ -22,7 +22,7 @@ from bayescore.data.design import Design
 from bayescore.data.factors import Levels, codes
 from bayescore.data.groups import MISSING_GROUP, Grouper, groupers_of, groups_seen
 from bayescore.data.passes import map_pieces, rows_of
-from bayescore.data.responses import RATES, Expression, Paired, signed_labels
+from bayescore.data.responses import RATES, TIMES, Expression, Paired, signed_labels
 from bayescore.data.source import Division, Piece, Source, between, block_rows, division_of
 from bayescore.data.survey import MANY, DistinctValues, Survey, merged, seen
 from bayescore.text import listed
@@ -198,7 +198,7 @@ class ColumnSource:
     def design(self) -> Design:
         """The identity design of the features."""
         groups = tuple(by.grouping for by in self.columns.groupers)
-        exposure = self.columns.beside if self.columns.paired == RATES else None
+        exposure = self.columns.beside if self.columns.paired in (RATES, TIMES) else None
         offset = None if self.columns.offset is None else self.columns.offset.text
         return Design(self.columns.features, offset=offset, exposure=exposure, groups=groups)
 

@@ -41,6 +41,7 @@ from bayescore.data.groups import Grouper
 from bayescore.data.parquet import CORESET_KEY, LONGEST_TEXT
 from bayescore.data.responses import (
     POSITIVE,
+    TIMED,
     TWO_SIDED,
     counts_of,
     described,
@@ -274,7 +275,7 @@ class Coreset(WeightedData):
     def __post_init__(self) -> None:
         super().__post_init__()
         stands_for_many = bool(self.pseudo.any())
-        has_one = self.design.offset is not None or stands_for_many or self.numbers
+        has_one = self.design.offset is not None or stands_for_many or self.numbers or self.times
         if not has_one and self.offset is not None and not self.offset.any():
             object.__setattr__(self, "offset", None)  # that rows had among pseudo-rows
         if (self.offset is None) == has_one:
@@ -315,18 +316,23 @@ class Coreset(WeightedData):
 
     @property
     def response(self) -> str:
-        """What responses are: "labels", "counts", "positive numbers" or "numbers"."""
+        """What responses are: "labels", "counts", "positive numbers", "times" or "numbers"."""
         return response_of(self.classes)
 
     @property
     def counts(self) -> bool:
-        """Whether the labels are events and exposure, or amounts and what they are of."""
+        """Whether the labels are events and exposure or time at risk, or amounts and what they are of."""
         return self.response in TWO_SIDED
 
     @property
     def amounts(self) -> bool:
-        """Whether responses are positive numbers; then `counts` is true, too."""
-        return self.response == POSITIVE
+        """Whether responses are positive numbers or times; then `counts` is true, too."""
+        return self.response in (POSITIVE, TIMED)
+
+    @property
+    def times(self) -> bool:
+        """Whether responses are times; then `amounts` is true, too, and -log(time) is an offset of rows."""
+        return self.response == TIMED
 
     @property
     def numbers(self) -> bool:
@@ -661,7 +667,9 @@ def read_coreset(path: str | Path) -> Coreset:
         index = np.frombuffer(metadata[INDEX_KEY], dtype="<i8").astype(np.int64)
         design = replace(read_design(about["design"]), roles=tuple(about.get("roles", {}).items()))
         numbers_given = response_of(classes) == "numbers"
-        has_offset = not numbers_given and (design.offset is not None or (index == NO_ROW).any())
+        has_offset = response_of(classes) == TIMED or (
+            not numbers_given and (design.offset is not None or (index == NO_ROW).any())
+        )
         label, weight, of_offset, *groups = columns_beside(design, about["label"])
         labels = frame[label].to_numpy()
         offset = frame[of_offset].to_numpy(dtype=np.float64) if has_offset else -labels if numbers_given else None

@@ -184,6 +184,9 @@ _TOTAL = re.compile(rf"(?P<trials>{_NAME})\s*-\s*(?P<successes>{_NAME})")
 _CBIND = re.compile(r"\s*cbind\((?P<both>.*)\)\s*", re.DOTALL)
 
 
+_SURV = re.compile(r"\s*Surv\((?P<both>.*)\)\s*", re.DOTALL)
+
+
 _WITHIN = re.compile(r"""(?P<text>"[^"]*"|'[^']*'|`[^`]*`)|\s*%in%\s*""")
 
 
@@ -261,6 +264,7 @@ class Parsed:
     groups: tuple[GroupTerm, ...] = ()
     trials: str | None = None  # column of binomial trials, or their expression; `response` has the successes
     offset: str | None = None  # what the terms offset(...) add up to, as `offsets.Offset` reads it
+    exposure: str | None = None  # column of times, or their expression, of Surv(time, event); `response` has the events
 
     @property
     def factors(self) -> tuple[str, ...]:
@@ -286,7 +290,7 @@ def parsed(text: str) -> Parsed:
         raise TypeError(f"formula is a {type(text).__name__}; give text such as 'clicked ~ age + device'")
     plain, groups = without_group_terms(_within(text))
     sides, plain = _left(text, plain)
-    response, trials = (None if side is None else side.text for side in sides)
+    response, trials, exposure = (None if side is None else side.text for side in sides)
     plain = _marked_names(plain)
     right = _right(text, plain)
     right, offset = _without_offsets(text, plain, right)
@@ -310,7 +314,7 @@ def parsed(text: str) -> Parsed:
     for name in columns:
         if name in functions:
             raise DataError(f"formula={text!r}: column {name!r} has the name of a function; rename the column")
-        for side, what in zip(sides, ("the label is", "trials are"), strict=True):
+        for side, what in zip(sides, ("the label is", "trials are", "times are"), strict=True):
             if side is not None and side.columns == (name,):
                 raise DataError(f"formula={text!r}: {name!r} stands on both sides; {what} no feature")
         if aliases.get(name, name) != name:
@@ -320,7 +324,8 @@ def parsed(text: str) -> Parsed:
     group_terms = tuple(_checked_group(text, group, (*left, *columns), spelled) for group in groups)
     _check_smooths(text, right, calls.values(), group_terms, aliases)
     named = tuple(aliases.items())
-    return Parsed(text, response, tuple(columns), tuple(calls.values()), named, right, group_terms, trials, offset)
+    facts = tuple(columns), tuple(calls.values()), named, right, group_terms, trials, offset, exposure
+    return Parsed(text, response, *facts)
 
 
 def _check_smooths(
@@ -444,35 +449,43 @@ def _within(text: str) -> str:
     return _WITHIN.sub(lambda m: m["text"] or ":", text)
 
 
-def _left(text: str, plain: str) -> tuple[tuple[Expression | None, Expression | None], str]:
-    """Return response and trials, each a column or an expression of columns, and the formula without its left side.
+def _left(text: str, plain: str) -> tuple[tuple[Expression | None, ...], str]:
+    """Return response, trials and times, each a column or an expression, and the formula without its left side.
 
-    >>> (k, n), rest = _left("", "cbind(k, n - k) ~ age")
+    >>> (k, n, _), rest = _left("", "cbind(k, n - k) ~ age")
     >>> k.text, n.text, rest
     ('k', 'n', '~ age')
     >>> _left("", "log(y) ~ age")[0][0].columns
     ('y',)
+    >>> [side.text for side in _left("", "Surv(days / 365.25, died) ~ age")[0][::2]]
+    ['died', 'days / 365.25']
     """
     if (match := _COUNTS.match(plain)) is not None:
         one, other = (match[f"{name}1"] or match[f"{name}2"] for name in ("successes", "trials"))
-        return (_side(one), _side(other)), f"~{plain[match.end() :]}"
+        return (_side(one), _side(other), None), f"~{plain[match.end() :]}"
     left, mark, right = _parted(plain, "~")
     if not mark or not left.strip():
-        return (None, None), plain
+        return (None, None, None), plain
     left = left.strip()
     try:
+        if (both := _SURV.fullmatch(left)) is not None:
+            time, comma, event = (part.strip() for part in _parted(both["both"], ","))
+            # without events all times end with one: the left side is 1 by a function of times
+            return (_side(event if comma else left), None, _side(time)), f"~{right}"
         if (both := _CBIND.fullmatch(left)) is None:
-            return (_side(left), None), f"~{right}"
+            return (_side(left), None, None), f"~{right}"
         one, comma, other = (part.strip() for part in _parted(both["both"], ","))
         if not comma:
             raise DataError(left)
         less = _TOTAL.fullmatch(other)
         minus = less is not None and less["successes"].strip("`") == one.strip("`")
-        return (_side(one), _side(less["trials"] if less is not None and minus else f"{one} + ({other})")), f"~{right}"
+        trials = less["trials"] if less is not None and minus else f"{one} + ({other})"
+        return (_side(one), _side(trials), None), f"~{right}"
     except DataError:
         raise DataError(
             f"formula={text!r}: its left side must be the column of the labels alone, 'k | trials(n)' or "
-            f"'cbind(k, n - k)' of counts, or an expression of numbers, such as log(y); it is {left!r}"
+            f"'cbind(k, n - k)' of counts, 'Surv(time, event)' of times, or an expression of numbers, such as log(y); "
+            f"it is {left!r}"
         ) from None
 
 

@@ -26,7 +26,7 @@ from bayescore.data.formula_learning import learner, learnt_design, varying
 from bayescore.data.formula_parsing import every_column, has_dot, parsed
 from bayescore.data.groups import Grouper, called_by, check_groupings
 from bayescore.data.passes import ObservationTotals
-from bayescore.data.responses import LABELS, Classes, Expression, described, response_of
+from bayescore.data.responses import LABELS, Classes, Expression, described, response_of, role_beside
 from bayescore.data.roles import NO_WEIGHTS
 from bayescore.data.source import Source
 from bayescore.data.sources import column_names, has_named_columns
@@ -67,6 +67,7 @@ def open_designed(
         label = _label(data, y, label, asked.response, formula)
         for role, given_value, how in (
             ("trials", asked.trials, "names them"),
+            ("exposure", asked.exposure, "has Surv, which names it"),
             ("offset", asked.offset, f"has offset({asked.offset})"),
             ("groups", [term.column for term in asked.groups] or None, "has group terms"),
         ):
@@ -183,8 +184,8 @@ def open_in(
         groups = [*named, *parts]
     brings_labels = isinstance(data, Coreset | Source) or others.get("trials") is not None
     response = LABELS if isinstance(data, Coreset | Source) else response_of(design.classes)
-    counts = response == "counts"
-    if counts and others.get("exposure") is None and has_named_columns(data):
+    exposed = role_beside(response) == "exposure"
+    if exposed and others.get("exposure") is None and has_named_columns(data):
         others["exposure"] = design.exposure
     if positive is None and design.classes is not None and not brings_labels and response == LABELS:
         positive = Classes(*design.classes)
@@ -213,9 +214,9 @@ def open_in(
             f"data has {described(dataset.source.classes)}, {whose} {described(design.classes)}; give the same "
             "response, and of labels, the second +1, the same positive="
         )
-    if counts and dataset.design.exposure is None and design.exposure is not None:
+    if exposed and dataset.design.exposure is None and design.exposure is not None:
         raise DataError(f"exposure is missing: {whose} had one, {design.exposure!r}; give one for each row")
-    if counts and dataset.design.exposure is not None and design.exposure is None:
+    if exposed and dataset.design.exposure is not None and design.exposure is None:
         raise DataError(f"exposure is given, but {whose} had none; leave it out")
     if (dataset.design.offset is None) != (design.offset is None):
         raise DataError(
@@ -328,7 +329,7 @@ class DesignedIntake(BlockTotals):
     def take(self, block: Block) -> tuple["DesignedIntake", Iterator[WeightedData]]:
         """Return the intake after another block, whose rows are checked, and the rows in the design."""
         given = block._asdict()
-        given["exposure" if self.response == "counts" else "trials"] = given.pop("beside")
+        given[role_beside(self.response)] = given.pop("beside")
         data, y = given.pop("X"), given.pop("y")
         roles = {**self.roles, **{name: value for name, value in given.items() if value is not None}}
         if y is not None:

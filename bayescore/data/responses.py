@@ -5,6 +5,8 @@ label +1 weighs k or y, and that of label -1 weighs n - k or E, each times the r
 
 A positive number y has y l+ + l-, as a count of the exposure 1 has.
 
+A time t at risk that ends with the event, d = 1, or without it, d = 0, has d l+ + l- at the offset -log t.
+
 A number y with noise is one row of label +1 with the offset -y, so that its linear predictor is minus the residual.
 
 Labels: the two classes among them, and labels as signs.
@@ -43,6 +45,11 @@ class Paired:
     def read(self, response: Any, second: Any, names: tuple[str, str], n_rows: int) -> FloatArray:
         """Return the response and its second number as floats, shape (2, n_rows); without `second` it is 1."""
         y = as_floats(response, n_rows, names[0])
+        if self == TIMES and second is None:
+            raise DataError(
+                f"{names[0]} says whether there was the event, 1 or 0, and times are missing: write Surv(time, event) "
+                "on the left side of the formula, Surv(time) where all times end with the event, or give exposure="
+            )
         return np.stack([y, np.ones(n_rows) if second is None else as_floats(second, n_rows, names[1])])
 
     def rows(
@@ -51,7 +58,8 @@ class Paired:
         """Return rows start, start + 1, ... with their responses; see `weights` for what is raised."""
         if self == MEASURED:
             return with_response(rows, check_numbers(pair[0], names[0], start, drop=drop))
-        return two_rows_each(rows, self.weights(pair, names, start, drop=drop))
+        rows = two_rows_each(rows, self.weights(pair, names, start, drop=drop))
+        return replace(rows, offset=-np.log(np.repeat(pair[1], 2))) if self == TIMES else rows
 
     def weights(self, pair: FloatArray, names: tuple[str, str], start: int, *, drop: bool) -> FloatArray:
         """Return the weights of the sides +1 and -1 of rows start, start + 1, ..., shape (2, n).
@@ -67,6 +75,13 @@ class Paired:
             )
             _refuse(bad, other, f"{names[1]} is no exposure", start, remedy)
             return pair
+        if self == TIMES:
+            remedy = "an event is 1 or True, a time that is censored has 0 or False: mend such rows"
+            _refuse(~np.isin(y, (0.0, 1.0)) & ~(np.isnan(y) & drop), y, f"{names[0]} is no event", start, remedy)
+            bad = ~((other > 0.0) & (other <= MAX_NUMBER)) & ~(np.isnan(other) & drop)
+            remedy = "times are above 0: drop such rows, or give a time within the first unit, such as 0.5"
+            _refuse(bad, other, f"{names[1]} is no time", start, remedy)
+            return np.stack([y, np.where(np.isnan(other), np.nan, 1.0)])
         if self == AMOUNTS:
             bad = ~((y <= MAX_NUMBER) | (np.isnan(y) & drop))
             remedy = "drop or mend such rows; missing='drop' leaves missing ones out"
@@ -97,18 +112,27 @@ RATES = Paired("exposure", ("exposure", "events"))
 AMOUNTS = Paired(None, ("observation", "amount"))
 
 
+TIMES = Paired("exposure", ("time at risk", "event"))
+
+
 MEASURED = Paired(None, (None, "number"))  # None is no label of data
 
 
-LABELS, POSITIVE = "labels", "positive numbers"
+LABELS, POSITIVE, TIMED = "labels", "positive numbers", "times"
 
 
-PAIRED = {"counts": RATES, POSITIVE: AMOUNTS, "numbers": MEASURED}
+PAIRED = {"counts": RATES, POSITIVE: AMOUNTS, TIMED: TIMES, "numbers": MEASURED}
 """Kinds of response by what a family calls them; labels are not here."""
 
 
-TWO_SIDED = ("counts", POSITIVE)
+TWO_SIDED = ("counts", POSITIVE, TIMED)
 """Responses with a log link: each row of the data is two."""
+
+
+def role_beside(response: str) -> str:
+    """Return the argument that has the number beside a response: "exposure" of counts and times, or "trials"."""
+    paired = PAIRED.get(response)
+    return (paired and paired.beside) or "trials"
 
 
 def response_of(classes: Sequence[Any] | None) -> str:
@@ -133,6 +157,13 @@ def numbers_of(rows: WeightedData) -> tuple[WeightedData, FloatArray]:
     """Return rows without their responses, and the responses, shape (n,): `with_response` backwards."""
     assert rows.offset is not None
     return WeightedData(rows.X, rows.y, rows.weights, rows.index, group=rows.group), -rows.offset
+
+
+def without_response(rows: WeightedData, response: str) -> WeightedData:
+    """Return rows without the offsets that are their responses, which numbers and times are."""
+    if response == "numbers":
+        return numbers_of(rows)[0]
+    return replace(rows, offset=None) if response == TIMED else rows
 
 
 def check_numbers(y: FloatArray, name: str, start: int = 0, *, drop: bool = False) -> FloatArray:
@@ -312,9 +343,15 @@ def in_domain(values: Any) -> FloatArray:
     return np.asarray(values, dtype=np.float64)
 
 
+def _all_events(times: Any) -> FloatArray:
+    """Return 1 for each time: without events all times end with one."""
+    return np.where(np.isnan(times), np.nan, 1.0)
+
+
 _FUNCTIONS = {name: getattr(np, name) for name in ("log", "log10", "log2", "log1p", "exp", "sqrt")} | {
     "I": np.positive,  # R's, around arithmetic
     "in_domain": in_domain,
+    "Surv": _all_events,
 }
 
 

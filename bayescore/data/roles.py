@@ -10,7 +10,7 @@ from bayescore.data.column_kinds import check_numeric, check_read, coded_numbers
 from bayescore.data.columns import Columns
 from bayescore.data.factors import Selection, columns_of
 from bayescore.data.groups import GROUP, GivenGroups, Grouper, known_groupers
-from bayescore.data.responses import BINOMIAL, LABELS, PAIRED, POSITIVE, Expression, Paired
+from bayescore.data.responses import BINOMIAL, LABELS, PAIRED, POSITIVE, TIMED, Expression, Paired, role_beside
 from bayescore.text import free_name, listed
 from bayescore.validation import ColumnError, DataError, NoLabelError, check_alone, check_choice, warn
 
@@ -18,7 +18,7 @@ OFFSET = "offset"  # name of offsets that come as arrays
 ROLES = ("label", "weights", "offset", "trials", "exposure", "groups", "missing")
 """Arguments that say what columns are, as users give them."""
 MISSING = ("raise", "drop")
-_COMPUTED = ("label", "trials", "weights")  # roles that an expression of columns may play
+_COMPUTED = ("label", "trials", "exposure", "weights")  # roles that an expression of columns may play
 _FEATURES_TOO = ("weights", "offset", "exposure")  # roles whose columns a formula may name as well
 NO_WEIGHTS = "weights is missing: earlier rows had some; give weights=, one for each row, 1 for none"
 
@@ -32,7 +32,7 @@ class Roles:
     weights: Any = None  # array, or the name of a column; offset and trials too
     offset: Any = None
     trials: Any = None  # of each row; the labels are then successes
-    exposure: Any = None  # of each row, where the labels are counts; 1 by default
+    exposure: Any = None  # of each row, where the labels are counts, 1 by default; or times, where they are events
     response: str = LABELS  # what responses are, as the family says
     positive: Any = None  # the label that is +1
     missing: str = "raise"  # what becomes of rows that miss something
@@ -44,7 +44,7 @@ class Roles:
 
     def __post_init__(self) -> None:
         check_choice(self.missing, "missing", MISSING)
-        if self.response in ("numbers", POSITIVE):
+        if self.response in ("numbers", POSITIVE, TIMED):
             self._check_numbers()
         elif self.response == "counts":
             if self.trials is not None:
@@ -70,6 +70,11 @@ class Roles:
                 "trials": "the family takes positive numbers, not successes: leave it out, or give family='logistic'",
                 "exposure": "the family takes positive numbers, not counts: give log(exposure) as offset",
             }
+        if self.response == TIMED:
+            remedies = {
+                "trials": "the family takes times, not successes: leave it out, or give family='logistic'",
+                "offset": "the family takes times, which it multiplies: give time / exp(offset) as the time",
+            }
         for name, remedy in remedies.items():
             if getattr(self, name) is not None:
                 raise DataError(f"{name} is given, but {remedy}")
@@ -84,7 +89,7 @@ class Roles:
     @property
     def beside(self) -> Any:
         """The number that goes with the response: exposure or trials, or None."""
-        return self.exposure if self.response == "counts" else self.trials
+        return getattr(self, role_beside(self.response))
 
     @property
     def drop(self) -> bool:

@@ -56,7 +56,7 @@ from bayescore.data.factors import columns_of
 from bayescore.data.formula_design import formula_of
 from bayescore.data.groups import coded_columns
 from bayescore.data.open import open_in
-from bayescore.data.responses import LABELS, TWO_SIDED, numbers_of, response_of
+from bayescore.data.responses import LABELS, TWO_SIDED, response_of, without_response
 from bayescore.data.sources import column_names, has_named_columns
 from bayescore.data.tables import feature_matrix, is_dask, is_table
 from bayescore.diagnostics.row_sums import DrawnApproximation, check_finite, effects_at
@@ -129,8 +129,7 @@ class ContrastCells:
 
     def counted(self, block: WeightedData) -> WeightedData:
         """Return a block without its responses: of counts the exposures alone, as averages are of rates by exposure."""
-        if self.response == "numbers":
-            return numbers_of(block)[0]
+        block = without_response(block, self.response)
         return block.with_weights(np.where(block.y < 0, block.weights, 0.0)) if self.response in TWO_SIDED else block
 
     def column(self, block: WeightedData, name: str) -> FloatArray:
@@ -703,7 +702,7 @@ def _rows(posterior: Posterior, data: Any) -> tuple[WeightedData, bool]:
             f"the rows are a coreset's of method {data.method!r}, which stands for all rows in the likelihood and not "
             "in averages; give all rows as data, their file or a random sample of them"
         )
-    offset = None if posterior.family.quadratic else data.offset
+    offset = None if posterior.family.quadratic or posterior.family.times else data.offset
     rows = positive_rows(data.X, offset, data.group).with_weights(data.weights)
     if posterior.family.counts:  # averages of rates are by exposure
         rows = rows.take(np.less(data.y, 0))

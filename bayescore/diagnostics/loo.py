@@ -47,7 +47,7 @@ from bayescore.compiled import one_blas_thread
 from bayescore.data.coreset import Coreset, check_same_design
 from bayescore.data.dataset import Dataset
 from bayescore.data.passes import map_stream
-from bayescore.data.responses import POSITIVE, described, events_of
+from bayescore.data.responses import POSITIVE, TIMED, described, events_of
 from bayescore.diagnostics.elpd import (
     PassSums,
     Responses,
@@ -400,7 +400,7 @@ def loo_compare(
     first = by_design[0][0]
     for model in (each for models_of in by_design for each in models_of):
         if model.core.classes != first.core.classes:
-            numbers = {model.core.response, first.core.response} == {"numbers", POSITIVE}
+            numbers = {model.core.response, first.core.response} <= {"numbers", POSITIVE, TIMED}
             remedy = "if both are of the same y, compare them by az.compare of each fit's loo()"
             raise DataError(
                 f"models[{model.name!r}] has {described(model.core.classes)}, models[{first.name!r}] "

@@ -80,10 +80,12 @@ from bayescore.diagnostics.elpd import SampledCounts
 from bayescore.families import Family
 from bayescore.families.family import Varying
 from bayescore.families.negative_binomial import most_likely_size
+from bayescore.families.poisson import Poisson
 from bayescore.limits import ENDS, MAX_DISPERSION, MAX_SD_RATIO
 from bayescore.models.predictor import Predictor
 from bayescore.numerics.chains import evenly_spaced
 from bayescore.samplers.posterior import Posterior
+from bayescore.samplers.predict import positive_rows
 from bayescore.types import FloatArray, IntArray, WeightedData
 
 GROUPS = 10  # at most
@@ -164,6 +166,7 @@ def check_model(
     Rows of known groups have the effects of these; p is averaged over the effect of an unknown group. Of counts the
     weights are exposures and `events` the counts; without these rows are both sides of counts. Of numbers `events` are
     the responses; without these rows have them. `groups`, shape (n,), part the rows in place of their predictions.
+    Of times p is the cumulative hazard by time, and rows of like mean time are a group, whatever their times.
     """
     if posterior.family.response != "labels" and events is None:
         rows, events = events_of(rows) if posterior.family.counts else numbers_of(rows)
@@ -173,12 +176,22 @@ def check_model(
         groups = None if groups is None else groups[some]
     rng, family, predictor = np.random.default_rng(0), posterior.family, posterior.predictor(_DRAWS)
     draws = [predictor.take(slice(s, s + 1)) for s in range(len(predictor))]
-    each = [one.average(rows, family)[:, 0] for one in draws]
+    if times := family.times:  # events by time at risk are as counts by exposure
+        assert rows.offset is not None
+        plain = positive_rows(rows.X, None, rows.group)
+        alike = -np.mean([one.average(plain, family)[:, 0] for one in draws], axis=0)
+        time = np.exp(-rows.offset)
+        each = [one.average(rows, one.at_draws(family), cumulative=True)[:, 0] / time for one in draws]
+        rows, family = rows.with_weights(rows.weights * time), Poisson()
+    else:
+        each = [one.average(rows, family)[:, 0] for one in draws]
     p = np.mean(each, axis=0)
     of_events = family.counts and not family.amounts and events is not None
     ess = rows.weights.sum() ** 2 / (rows.weights**2).sum() if not of_events or events is None else events.sum()
     n_groups = int(np.clip(ess / _EACH, 2, GROUPS))
-    used, group = np.unique(_bins(p, rows.weights, n_groups) if groups is None else groups, return_inverse=True)
+    used, group = np.unique(
+        _bins(alike if times else p, rows.weights, n_groups) if groups is None else groups, return_inverse=True
+    )
     positive, w = (rows.y > 0).astype(np.float64), rows.weights
     total = np.bincount(group, w, len(used))
 
@@ -203,7 +216,7 @@ def check_model(
         observed, shown, sets = events / w, (events > 0.0).astype(np.float64), [replicate / w for replicate in drawn]
         if family.amounts:
             shown, replicated = observed, sets[0]
-        elif (events == np.rint(events)).all():
+        elif not times and (events == np.rint(events)).all():
             frequencies = Frequencies.of(events, drawn)
     low, high = np.quantile([share(y) for y in sets], ENDS, axis=0)
     shares = share(p), share(observed), low, high
@@ -363,7 +376,7 @@ def dispersion(counts: SampledCounts, predictor: Predictor, family: Family, *, e
     """
     rows, events = counts.responses.rows, counts.responses.events
     assert events is not None
-    if events.max() <= 1.0 and not family.amounts:
+    if family.times or (events.max() <= 1.0 and not family.amounts):
         return None
     means = rows.weights[:, None] * predictor.average(rows, family)
     return dispersion_of(events, means, family, exposed=exposed)

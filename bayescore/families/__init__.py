@@ -10,8 +10,8 @@ probit    log Phi(eta)            phi(eta) / Phi(eta)                 s (s + eta
 ========  ======================  ==================================  =====================
 
 of the label +1; of -1 those of -eta. The two sides of `cloglog` and `loglog`, of `poisson` and `negative_binomial`,
-whose responses are counts, and of `gamma`, whose are positive numbers, differ; their files have both. Those of `normal`
-are one. A file holds all that the project needs of its family: see `Family`.
+whose responses are counts, of `gamma`, whose are positive numbers, and of `weibull`, whose are times, differ; their
+files have both. Those of `normal` are one. A file holds all that the project needs of its family: see `Family`.
 """
 
 from bayescore.compiled import let_kernels_call
@@ -33,6 +33,7 @@ from bayescore.families.negative_binomial import NegativeBinomial
 from bayescore.families.normal import Gaussian
 from bayescore.families.poisson import Poisson
 from bayescore.families.probit import Probit
+from bayescore.families.weibull import Weibull
 
 __all__ = [
     "Cloglog",
@@ -47,6 +48,7 @@ __all__ = [
     "Sized",
     "Symmetric",
     "Varying",
+    "Weibull",
     "register",
 ]
 
@@ -58,4 +60,4 @@ let_kernels_call(Family, FAMILIES, COMPILED, check_family, sized=Sized)
 FAMILIES.update((family.name, family) for family in (Logistic(), Probit(), Cloglog(), Loglog(), Poisson()))
 
 
-SIZED.update((kind.kind, kind) for kind in (NegativeBinomial, Gamma, Gaussian))
+SIZED.update((kind.kind, kind) for kind in (NegativeBinomial, Gamma, Weibull, Gaussian))

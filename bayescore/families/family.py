@@ -22,7 +22,7 @@ from numba import types
 
 from bayescore.compiled import MATRIX, VECTOR, jit
 from bayescore.data.passes import TILE
-from bayescore.data.responses import LABELS, POSITIVE, response_of
+from bayescore.data.responses import LABELS, POSITIVE, TIMED, response_of
 from bayescore.types import FloatArray
 from bayescore.validation import DataError, check_choice, check_positive
 
@@ -38,7 +38,8 @@ class Family(ABC):
     .. math:: \ell_+(\eta) = \log P(y = +1), \qquad \ell_-(\eta) = \log P(y = -1)
 
     of a response with two labels. Of a count y with exposure E, log P(y) = y l+(eta) + E l-(eta) + a constant; of a
-    positive number y it is the log density, with E = 1.
+    positive number y it is the log density, with E = 1. Of a time t, and y = 1 or 0 for an event or none, it is
+    y l+(eta - log t) + l-(eta - log t) - y log t.
 
     A subclass is a frozen dataclass without fields of its own, in a file of its own, whose one instance is given to
     `bayescore.families.register`. Sampling, modes, coresets and diagnostics of a registered family need nothing
@@ -66,9 +67,12 @@ class Family(ABC):
         `log_constant` the constant.
     amounts : bool
         Whether responses are positive numbers with a log link; `counts` is true, too, and there are no exposures.
+    times : bool
+        Whether these are times to an event, which may be censored; `amounts` is true, too, -log(time) is an offset, and
+        l- minus the cumulative hazard.
     linear : int
-        The side whose l is a multiple of side eta where the other's is minus that of exp(side eta), for which
-        pseudo-rows are known in closed form; 0 where there is none.
+        The side whose l is a multiple of eta, but for a constant, where the other's is one of -exp(r eta), for a number
+        r; pseudo-rows are then known in closed form. 0 where there is none.
     exponential : bool
         Whether l+ = eta and l- = -exp(eta). Only then a row's exposure is a weight of its side; the exposure of other
         counts is 1, and log(exposure) an offset.
@@ -110,6 +114,7 @@ class Family(ABC):
     higher: "ClassVar[staticmethod[..., None]]" = staticmethod(_no_higher)
     counts: ClassVar[bool] = False
     amounts: ClassVar[bool] = False
+    times: ClassVar[bool] = False
     linear: ClassVar[int] = 0
     exponential: ClassVar[bool] = False
     quadratic: ClassVar[bool] = False
@@ -123,8 +128,8 @@ class Family(ABC):
 
     @property
     def response(self) -> str:
-        """What responses are: "labels", "counts", "positive numbers" or "numbers"."""
-        sides = POSITIVE if self.amounts else "counts" if self.counts else LABELS
+        """What responses are: "labels", "counts", "positive numbers", "times" or "numbers"."""
+        sides = TIMED if self.times else POSITIVE if self.amounts else "counts" if self.counts else LABELS
         return "numbers" if self.quadratic else sides
 
     @property
@@ -379,6 +384,9 @@ _COUNTS = np.arange(20_000.0)  # whose probabilities add up to 1 where the mean 
 _LOG_AMOUNTS = np.arange(-600.0, 8.0, 0.01)  # between whose exponentials the density of a mean below 2 has its mass
 
 
+_LOG_STEP = math.log(_LOG_AMOUNTS[1] - _LOG_AMOUNTS[0])
+
+
 _PARTS = ("log_p", "score", "curvature", "third")  # each the derivative of the one before, but for the curvature's sign
 
 
@@ -434,7 +442,13 @@ def register(family: Family) -> Family:
     earlier = find_family(name)
     if earlier not in (None, family):
         raise ValueError(f"family {name!r} is registered already, as {earlier!r}; choose another name")
-    check = {"counts": _check_rates, POSITIVE: _check_rates, LABELS: _check_probabilities, "numbers": _check_density}
+    check = {
+        "counts": _check_rates,
+        POSITIVE: _check_rates,
+        TIMED: _check_times,
+        LABELS: _check_probabilities,
+        "numbers": _check_density,
+    }
     check[family.response](family)
     for side in (1, -1):
         _check_side(family, side)
@@ -494,8 +508,26 @@ def _check_rates(family: Family) -> None:
     at = _NEAR[:-1, None]
     y, log_step = _COUNTS, np.zeros(1)
     if family.amounts:
-        y, log_step = np.exp(_LOG_AMOUNTS), _LOG_AMOUNTS + math.log(_LOG_AMOUNTS[1] - _LOG_AMOUNTS[0])
+        y, log_step = np.exp(_LOG_AMOUNTS), _LOG_AMOUNTS + _LOG_STEP
     log_p = y * family.log_p(at, 1) + family.log_p(at, -1) + family.log_constant(y, np.ones_like(y)) + log_step
+    _check_moments(family, y, log_p)
+
+
+def _check_times(family: Family) -> None:
+    """Raise unless the event's side is the log of the slope of the cumulative hazard, and the moments are right."""
+    hazard, slope = np.exp(family.log_p(_NEAR, 1)), family.score(_NEAR, -1)
+    if not np.allclose(hazard, slope, rtol=1e-9):
+        raise ValueError(
+            f"family {family.name!r}: exp(log_p(eta, 1)) is {hazard[0]:g} at eta = {_NEAR[0]:g}, but the slope of the "
+            f"cumulative hazard, score(eta, -1), {slope[0]:g}; mend one of them"
+        )
+    e = _NEAR[:-1, None] - _LOG_AMOUNTS
+    _check_moments(family, np.exp(_LOG_AMOUNTS), family.log_p(e, 1) + family.log_p(e, -1) + _LOG_STEP)
+
+
+def _check_moments(family: Family, y: FloatArray, log_p: FloatArray) -> None:
+    """Raise unless probabilities of responses y at some eta add up to 1 and have the family's moments."""
+    mean = family.mean(_NEAR)
     whole = np.exp(np.minimum(log_p, 1.0)).sum(axis=1)  # where it is wrong it may overflow
     if not (gap := np.abs(whole - 1.0)).max() < 1e-9:
         worst = int(gap.argmax())
@@ -505,7 +537,8 @@ def _check_rates(family: Family) -> None:
         )
     p, move = np.exp(log_p), y - mean[:-1, None]
     second, fourth = ((p * move**power).sum(axis=1) for power in (2, 4))
-    for part, wanted in (("variance", second), ("excess_kurtosis", fourth / second**2 - 3.0)):
+    moments = {"mean": p @ y, "variance": second, "excess_kurtosis": fourth / second**2 - 3.0}
+    for part, wanted in moments.items():
         value = getattr(family, part)(_NEAR[:-1])
         if not np.allclose(value, wanted, rtol=1e-6):
             raise ValueError(
@@ -609,7 +642,7 @@ def lacking(sized: Sized | type[Sized], name: str) -> str:
 
 def check_exposure(family: Family, exposure: object) -> Family:
     """Return the family; raise if exposures are given to one of counts whose sides they do not weigh."""
-    if exposure is not None and family.counts and not family.exponential:
+    if exposure is not None and family.counts and not (family.exponential or family.times):
         other = "" if family.amounts else ", or family='poisson'"
         raise DataError(
             f"exposure is given, and {family.name!r} has none, as its variance is not in proportion to it: give "

@@ -94,9 +94,9 @@ def fit(
     for the coefficient c_d of a column and the intercept \alpha where all columns are at their means. The sd is that of
     the column over all rows given the other columns, what remains of it after its regression on them; of a column that
     is a combination of others it is the column's own. Where columns are uncorrelated this is rstanarm's default. Of
-    numbers sds are times sd(y), and alpha is about y's mean; of positive ones, whose unit may be any, alpha has the sd
-    10. `Fit.prior_summary` states all priors. Where a prior moves
-    the mode by more than 2 nats of log likelihood, the first line that a fit prints says so.
+    numbers sds are times sd(y), and alpha is about y's mean; of positive ones and times, whose unit may be any, alpha
+    has the sd 10. `Fit.prior_summary` states all priors. Where a prior moves the mode by more than 2 nats of log
+    likelihood, the first line that a fit prints says so.
 
     Parameters
     ----------
@@ -109,8 +109,9 @@ def fit(
         Rows for a formula; labels, any two classes, for rows X.
     family : str or Family, optional
         "logistic" (default), "probit", "cloglog"; for counts "poisson" or "negative_binomial"; for positive numbers
-        "gamma"; for numbers "normal"; or another that is registered. The size of negative binomial counts and the
-        shape of gamma numbers are parameters whose logarithm has the prior N(0, 2^2), and the sd of noise is found;
+        "gamma"; for times to an event, some censored, "weibull", with "Surv(weeks, relapse) ~ drug"; for numbers
+        "normal"; or another that is registered. The size of negative binomial counts and the shape of gamma numbers and
+        of Weibull times are parameters whose logarithm has the prior N(0, 2^2), and the sd of noise is found;
         "negative_binomial(2.5)", "gamma(2.5)" and "normal(2.5)" have them given. For ordered categories "sratio",
         "sratio(probit)" or "sratio(cloglog)": the answer is then an `OrderedFit`, and weights, offsets and groups are
         columns.

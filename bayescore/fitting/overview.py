@@ -206,6 +206,8 @@ def _rows(fit: "Fit") -> str:
     if core.event_total is not None and core.response == "labels":
         event = f"{core.label} = {core.classes[1]}" if core.n_observations == core.n_total else "successes"
         share = f" ({event}: {number(100.0 * _event_rate(core))}%)"
+    elif core.event_total is not None and core.times:
+        share = f" ({core.event_total:,.6g} events of {core.label})"
     elif core.event_total is not None and core.counts:
         share = f" ({'rate' if _has_exposures(core) else 'mean'} of {core.label}: {number(_event_rate(core))})"
     groups = "".join(f", {len(each):,} groups of {each.name}" for each in core.groups)
@@ -218,6 +220,8 @@ def data_facts(core: Coreset) -> dict[str, str]:
     if n is None or events is None:
         return {}
     facts = {"Observations": f"{n:,}"}
+    if core.times:
+        return {**facts, "Response": f"{core.label} after the time {core.design.exposure}", "Events": f"{events:,.6g}"}
     if core.amounts:
         return {**facts, "Response": f"{core.label}: positive numbers, mean {number(_event_rate(core))}"}
     if core.counts:

@@ -43,7 +43,7 @@ def _facts(fit: "Fit", shown: Overview) -> FitFacts:
     core, posterior, given, ratios, check = fit.coreset, fit._posterior(), fit._given, None, None
     if given is not None and not (given.once or isinstance(given.data, Coreset)):
         rows = raw_rows(fit, None)
-        check = check_model(posterior, rows.designed(), rows.events)
+        check = check_model(posterior, rows.observed(), rows.events)
     if posterior.family.ratio is not None and fit._parameters()[2]:
         table = parameter_table(fit, "ratio", PROB)
         if plain := [name for name in table.index if not BASIS.search(name)]:

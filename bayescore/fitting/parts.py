@@ -25,7 +25,7 @@ import pandas as pd
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design
-from bayescore.data.responses import numbers_of
+from bayescore.data.responses import numbers_of, without_response
 from bayescore.data.tables import feature_matrix
 from bayescore.diagnostics.averages import AveragedRows, added_columns, added_groupings
 from bayescore.diagnostics.elpd import sampled_counts
@@ -138,6 +138,7 @@ class RawRows:
     events: FloatArray | None = None  # of counts, where known; weights are then exposures. Of numbers the responses
     labels: Mapping[str, list[Any]] = field(default_factory=dict)  # of the parts of the rows, by columns
     parts: IntArray | None = None  # places among these, shape (n,)
+    log_times: FloatArray | None = None  # of times at risk, which `rows` are without
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -149,6 +150,11 @@ class RawRows:
     def designed(self, raw: FloatArray | None = None) -> WeightedData:
         """Return the rows in the design."""
         return replace(self.rows, X=self.design.transform(self.rows.X if raw is None else raw))
+
+    def observed(self) -> WeightedData:
+        """Return the rows in the design, with the offsets that times are."""
+        rows = self.designed()
+        return rows if self.log_times is None else replace(rows, offset=-self.log_times)
 
     def levels(self, name: str) -> tuple[list[Any], IntArray] | None:
         """Return the levels of a factor and each row's place among them; None of a column of numbers."""
@@ -228,7 +234,9 @@ def _sample(fit: "Fit", by: tuple[str, ...]) -> RawRows:
 
     if fit.coreset.counts:
         found = sampled_counts(opened.dataset, fit._posterior().family, MAX_ROWS, SAMPLE_SEED)
-        return parted(found.responses.rows, found.n_rows, found.responses.events)
+        rows = found.responses.rows
+        sample = parted(without_response(rows, fit.coreset.response), found.n_rows, found.responses.events)
+        return replace(sample, log_times=None if rows.offset is None else -rows.offset) if fit.coreset.times else sample
     drawn = drawn_rows(opened.dataset)
     if fit.coreset.numbers:
         rows, y = numbers_of(drawn.rows)

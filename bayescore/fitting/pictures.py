@@ -223,8 +223,9 @@ def plot_shrinkage(fit: "Fit", factor: str | None) -> Axes:
     grouping, core = factor_named(fit, factor), fit.coreset
     if "1" not in grouping.effects:
         raise DataError(f"no intercept varies by {grouping.name!r}: plot_effects has its slopes")
-    if core.numbers:
-        raise DataError("the response is a number, which has no share among a group's rows: see plot_effects")
+    if core.numbers or core.times:
+        what = "time" if core.times else "number"
+        raise DataError(f"the response is a {what}, which has no share among a group's rows: see plot_effects")
     table = rows_by_group(fit.certificate, grouping)
     if table is None:
         raise DataError("the certificate has no shares of the event by group, as no pass over the rows was made")

@@ -42,7 +42,7 @@ from bayescore.data.coreset import Coreset, check_no_pseudo, check_same_design
 from bayescore.data.dataset import Dataset
 from bayescore.data.formula_design import formula_of, reference_of
 from bayescore.data.open import open_in
-from bayescore.data.responses import Expression, events_of, numbers_of
+from bayescore.data.responses import Expression, events_of, numbers_of, without_response
 from bayescore.data.tables import is_table
 from bayescore.diagnostics.averages import Along, AveragedRows, Change, ContrastSums, averaged_rows, check_by, values_of
 from bayescore.diagnostics.elpd import Responses, sampled_counts
@@ -444,6 +444,9 @@ def with_predictive(fit: "Fit", data: Any, y: Any, *, max_draws: int, random_sta
     rows, observed = responses.rows, np.asarray(responses.rows.y > 0, dtype=np.float64)
     if responses.events is not None:
         observed, kind = responses.events, np.dtype(np.float64 if posterior.family.amounts else np.int64)
+        if posterior.family.times:  # whose replicates none is censored of
+            assert rows.offset is not None
+            observed, rows = np.exp(-rows.offset), without_response(rows, posterior.family.response)
     elif posterior.family.response == "numbers":
         (rows, observed), kind = numbers_of(rows), np.dtype(np.float64)
     shape = len(posterior.draws), -1, len(rows)

@@ -167,7 +167,8 @@ def prior_predictive(fit: "Fit", draws: int, random_state: Any) -> Any:
     posterior, design, rng = fit._posterior(), fit.coreset.design, np.random.default_rng(seed)
     sample = raw_rows(fit, None)
     kept = np.sort(rng.permutation(len(sample))[:ROWS])
-    rows, known = sample.designed().take(kept), None if sample.events is None else sample.events[kept]
+    responses = sample.events if sample.log_times is None else np.exp(sample.log_times)
+    rows, known = sample.designed().take(kept), None if responses is None else responses[kept]
     parameters = {"beta": draw_coefficients(prior, fit.coreset.feature_names, draws, seed)}
     factors = []
     for grouping in design.groups:

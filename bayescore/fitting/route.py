@@ -63,7 +63,7 @@ from bayescore.data.design import Design
 from bayescore.data.formula_design import formula_of
 from bayescore.data.formula_parsing import parsed
 from bayescore.data.open import open_designed
-from bayescore.data.responses import POSITIVE
+from bayescore.data.responses import POSITIVE, TIMED
 from bayescore.data.roles import ROLES
 from bayescore.data.source import Source
 from bayescore.data.sources import column_names, has_named_columns
@@ -291,8 +291,9 @@ def all_rows_of(core: Coreset, data: Any, roles: dict[str, Any], *, progressbar:
         known["offset"] = design.offset
     if known and design.exposure is not None:
         known["exposure"] = design.exposure
-    if asked is not None and asked.trials is not None:
-        known.pop("trials", None)
+    for role in ("trials", "exposure"):
+        if asked is not None and getattr(asked, role) is not None:
+            known.pop(role, None)
     if known and formula is None and design.groups:
         known["groups"] = [grouping.name for grouping in design.groups]
     return rows_like(core, rows, y, roles={**known, **roles}, progressbar=progressbar)
@@ -381,7 +382,8 @@ def _check_labels(labels: FloatArray, expected: FloatArray, core: Coreset) -> No
     if gap.max() <= most:
         return
     grouping, k = core.groups[0], int(gap.argmax())
-    what = {"labels": f"labels {core.classes[1]!r}", "counts": "events", POSITIVE: "sums"}.get(core.response, "rows")
+    named = {"labels": f"labels {core.classes[1]!r}", "counts": "events", TIMED: "events", POSITIVE: "sums"}
+    what = named.get(core.response, "rows")
     now, then = labels[k, 0], expected[k, 0]
     if abs(now - then) <= most:
         now, then, what = labels[k].sum(), expected[k].sum(), "rows"

@@ -176,6 +176,6 @@ def check_of_rows(fit: "Fit", data: Any, y: Any, by: tuple[str, ...]) -> tuple[d
         kept = fit._given or all_rows_of(fit.coreset, data, {}, progressbar=False)
         asked = replace(fit, _given=replace(kept, data=data, y=y, known=True))
     rows = raw_rows(asked, None, others=data is not None, by=by)
-    found = check_model(fit._posterior(), rows.designed(), rows.events, rows.parts)
+    found = check_model(fit._posterior(), rows.observed(), rows.events, rows.parts)
     places = [] if found.groups is None else found.groups.tolist()
     return {name: [levels[place] for place in places] for name, levels in rows.labels.items()}, found

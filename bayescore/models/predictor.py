@@ -162,15 +162,16 @@ class Predictor:
                 found[new] += np.einsum("nq,sqr,nr->ns", z[new], covariance, z[new])
         return found
 
-    def average(self, rows: WeightedData, family: Family) -> FloatArray:
+    def average(self, rows: WeightedData, family: Family, *, cumulative: bool = False) -> FloatArray:
         r"""Return \int f(eta + b) N(b; 0, v) db of rows, shape (n, S), v the `variance` of unknown groups' effects.
 
-        f is the family's mean. By quadrature at each draw: at b = 0 probabilities would be too far from one half.
+        f is the family's mean, or the `cumulative` hazard of times. By quadrature at each draw: at b = 0 probabilities
+        would be too far from one half.
         """
         eta = self.eta(rows)
         if family.quadratic:  # f is the identity
             return eta
-        function = family.mean
+        function = (lambda eta: -family.log_p(eta, -1)) if cumulative else family.mean
         if not self.unknown(rows).any():
             return function(eta)
         variance = self.variance(rows)

@@ -32,7 +32,7 @@ from bayescore.compiled import jit, one_blas_thread
 from bayescore.data.coreset import Coreset, feature_names
 from bayescore.data.design import Design
 from bayescore.data.passes import Comoments
-from bayescore.data.responses import AMOUNTS
+from bayescore.data.responses import AMOUNTS, TIMES
 from bayescore.families import Family
 from bayescore.families.family import check_family
 from bayescore.priors.by_name import DEFAULT, ByName, check_unnamed, leaves_out, prior_of
@@ -162,7 +162,7 @@ DEFAULT_SCALE = 2.5
 """Sd of the default prior of a coefficient, in units of the linear predictor for one sd of its column."""
 
 
-INTERCEPT_SCALES = {AMOUNTS.classes: 10.0}
+INTERCEPT_SCALES = dict.fromkeys((AMOUNTS.classes, TIMES.classes), 10.0)
 """That of the intercept, by the classes of the response, where it is another: positive numbers have any unit."""
 
 

@@ -23,7 +23,7 @@ from markupsafe import Markup
 
 from bayescore.data.coreset import Coreset, check_no_pseudo, check_same_design
 from bayescore.data.design import Grouping, effect_name
-from bayescore.data.responses import POSITIVE
+from bayescore.data.responses import POSITIVE, TIMED
 from bayescore.diagnostics.model_check import ModelCheck, check_model
 from bayescore.diagnostics.results import CertificateData, ComparisonData, Level, health
 from bayescore.families.family import Varying, find_family
@@ -459,6 +459,7 @@ def _model(
             "numbers": of_numbers,
             POSITIVE: of_numbers,
             "counts": counts,
+            TIMED: counts,
         }.get(core.response, "how far apart the model keeps the rows of the two classes"),
         note=note,
     )
@@ -469,7 +470,7 @@ def _meaning(family: str, last: Sequence[str]) -> str:
     known = find_family(family)
     if not isinstance(known, Varying) or known.parameter not in last:
         return ""
-    return f" The {known.parameter} says how spread responses are: {known.meaning}."
+    return f" The {known.parameter} is that of {known.meaning}."
 
 
 def _spread(robust: Any) -> str:

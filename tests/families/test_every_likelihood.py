@@ -19,6 +19,7 @@ from bayescore.families.negative_binomial import NegativeBinomial
 from bayescore.families.normal import Gaussian
 from bayescore.families.poisson import Poisson
 from bayescore.families.probit import Probit
+from bayescore.families.weibull import Weibull
 from bayescore.models.laplace import LaplaceApproximation
 from bayescore.models.posterior import likelihood_terms, log_likelihoods, posterior
 from bayescore.models.pymc import model as pymc_model
@@ -26,7 +27,8 @@ from tests.conftest import make_rows
 from tests.families.cauchit import Cauchit
 
 CAUCHIT = Cauchit()
-NUMBERED = [NegativeBinomial(0.7), NegativeBinomial(30.0), Gamma(0.7), Gamma(30.0), Gaussian(0.4), Gaussian(2.5)]
+NUMBERED = [NegativeBinomial(0.7), NegativeBinomial(30.0), Gamma(0.7), Gamma(30.0), Weibull(0.7), Weibull(3.0)]
+NUMBERED += [Gaussian(0.4), Gaussian(2.5)]
 PACKAGED = [*FAMILIES.values(), *NUMBERED]
 SIDES = pytest.mark.parametrize("side", [1, -1])
 EVERY = pytest.mark.parametrize("family", [*PACKAGED, CAUCHIT], ids=lambda family: family.name)
@@ -77,6 +79,10 @@ def test_derivatives_are_derivatives_of_log_probabilities(family, side):
         np.testing.assert_array_equal(p, eta)
         np.testing.assert_allclose(np.exp(family.log_p(eta, side)), stats.norm.pdf(eta, scale=family.size), rtol=1e-11)
         np.testing.assert_allclose(family.variance(eta), family.size**2)
+    elif family.times:  # the hazard is the slope of the cumulative one
+        near = eta[np.abs(eta) < 5.0]
+        np.testing.assert_allclose(np.exp(family.log_p(near, 1)), family.score(near, -1), rtol=1e-11)
+        np.testing.assert_allclose(p, np.exp(eta), rtol=1e-12)
     elif family.counts:
         np.testing.assert_allclose(p, np.exp(eta), rtol=1e-12)
         np.testing.assert_allclose(p * family.score(eta, 1), -family.score(eta, -1), rtol=1e-12)

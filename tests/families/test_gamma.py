@@ -215,7 +215,7 @@ def test_a_fit_saved_and_read_is_the_same_under_another_prior_too(flat, tmp_path
     assert "shape" in tight.summary().index
     flat.report(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "The shape says how spread responses are: standard deviation = mean / sqrt(shape)." in page
+    assert "The shape is that of standard deviation = mean / sqrt(shape)." in page
     assert "positive numbers, mean" in page
 
 
