@@ -16,9 +16,9 @@ from bayescore.data.factors import Selection
 from bayescore.data.groups import GROUP, GivenGroups, coded, groupers_of, groups_seen, known_groupers
 from bayescore.data.responses import (
     MEASURED,
+    ROLE_BESIDE,
     TIMES,
     check_numbers,
-    role_beside,
     signed_labels,
     two_rows_each,
     with_response,
@@ -116,7 +116,7 @@ def array_source(data: Any, roles: Roles, selection: Selection | None = None) ->
         raise DataError(f"label={roles.label!r} names a column, but data is an array; give the labels as y")
     if roles.y is None:
         raise DataError("y is missing: give the labels, one for each row of data")
-    second = role_beside(roles.response)
+    second = ROLE_BESIDE[roles.response]
     for name, values in (("weights", roles.weights), ("offset", roles.offset), (second, roles.beside)):
         if isinstance(values, str):
             raise DataError(f"{name}={values!r} names a column, but data is an array; give the {name} as an array")

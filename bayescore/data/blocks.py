@@ -35,10 +35,10 @@ from bayescore.data.responses import (
     LABELS,
     PAIRED,
     POSITIVE,
+    ROLE_BESIDE,
     TIMED,
     Classes,
     Paired,
-    role_beside,
     signed_labels,
     sorted_labels,
     two_classes,
@@ -245,7 +245,7 @@ class Intake(BlockTotals):
         """Return the intake after another block, and the block as weighted rows of raw features."""
         where, start = f"block {self.n_blocks}", self.survey.n_rows
         parts = block._asdict()
-        parts[role := role_beside(self.response)] = parts.pop("beside")
+        parts[role := ROLE_BESIDE[self.response]] = parts.pop("beside")
         check_aligned(**{f"{where}: {name}": part for name, part in parts.items()})
         X, y, weights, offset, second, groups = block
         paired = PAIRED.get(self.response, BINOMIAL if second is not None else None)

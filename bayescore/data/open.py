@@ -26,7 +26,7 @@ from bayescore.data.formula_learning import learner, learnt_design, varying
 from bayescore.data.formula_parsing import every_column, has_dot, parsed
 from bayescore.data.groups import Grouper, called_by, check_groupings
 from bayescore.data.passes import ObservationTotals
-from bayescore.data.responses import LABELS, Classes, Expression, described, response_of, role_beside
+from bayescore.data.responses import LABELS, ROLE_BESIDE, Classes, Expression, described, response_of
 from bayescore.data.roles import NO_WEIGHTS
 from bayescore.data.source import Source
 from bayescore.data.sources import column_names, has_named_columns
@@ -184,7 +184,7 @@ def open_in(
         groups = [*named, *parts]
     brings_labels = isinstance(data, Coreset | Source) or others.get("trials") is not None
     response = LABELS if isinstance(data, Coreset | Source) else response_of(design.classes)
-    exposed = role_beside(response) == "exposure"
+    exposed = ROLE_BESIDE[response] == "exposure"
     if exposed and others.get("exposure") is None and has_named_columns(data):
         others["exposure"] = design.exposure
     if positive is None and design.classes is not None and not brings_labels and response == LABELS:
@@ -329,7 +329,7 @@ class DesignedIntake(BlockTotals):
     def take(self, block: Block) -> tuple["DesignedIntake", Iterator[WeightedData]]:
         """Return the intake after another block, whose rows are checked, and the rows in the design."""
         given = block._asdict()
-        given[role_beside(self.response)] = given.pop("beside")
+        given[ROLE_BESIDE[self.response]] = given.pop("beside")
         data, y = given.pop("X"), given.pop("y")
         roles = {**self.roles, **{name: value for name, value in given.items() if value is not None}}
         if y is not None:

@@ -129,10 +129,8 @@ TWO_SIDED = ("counts", POSITIVE, TIMED)
 """Responses with a log link: each row of the data is two."""
 
 
-def role_beside(response: str) -> str:
-    """Return the argument that has the number beside a response: "exposure" of counts and times, or "trials"."""
-    paired = PAIRED.get(response)
-    return (paired and paired.beside) or "trials"
+ROLE_BESIDE = {LABELS: "trials"} | {name: paired.beside or "trials" for name, paired in PAIRED.items()}
+"""The argument that has the number beside a response."""
 
 
 def response_of(classes: Sequence[Any] | None) -> str:

@@ -10,7 +10,7 @@ from bayescore.data.column_kinds import check_numeric, check_read, coded_numbers
 from bayescore.data.columns import Columns
 from bayescore.data.factors import Selection, columns_of
 from bayescore.data.groups import GROUP, GivenGroups, Grouper, known_groupers
-from bayescore.data.responses import BINOMIAL, LABELS, PAIRED, POSITIVE, TIMED, Expression, Paired, role_beside
+from bayescore.data.responses import BINOMIAL, LABELS, PAIRED, POSITIVE, ROLE_BESIDE, TIMED, Expression, Paired
 from bayescore.text import free_name, listed
 from bayescore.validation import ColumnError, DataError, NoLabelError, check_alone, check_choice, warn
 
@@ -89,7 +89,7 @@ class Roles:
     @property
     def beside(self) -> Any:
         """The number that goes with the response: exposure or trials, or None."""
-        return getattr(self, role_beside(self.response))
+        return getattr(self, ROLE_BESIDE[self.response])
 
     @property
     def drop(self) -> bool:
