@@ -17,6 +17,9 @@ the mean over the draws at theta. So
 5. theta is drawn from it, and the other parameters from the draws of the nearest fit, moved by polynomials in theta
    through means and log sds of all fits.
 
+Where the sums vary much over the draws, as those of censored times do, whose theta and intercept go together, their
+regression on the draws' coefficients, and means of effects, at few draws tells the mean over all draws.
+
 The prior is theta ~ N(0, 2^2): sizes from 0.02 to 50. Counts that are as spread as Poisson's tell no large
 size; then the posterior there is the prior's.
 
@@ -77,21 +80,39 @@ _BEYOND = 4.0  # sds beyond the last fits where the density ends
 _GRID = 4001
 _ERROR = 0.03  # of the mean of theta, in its sds, that draws whose sums are taken are enough for
 _LEAST, _MOST = 32, 4000  # of these
+_EACH = 8  # draws for each number that sums are regressed on
 _PREDICTORS = 1 << 18  # at a time
 
 
 class Slope(NamedTuple):
-    """The slope of the log posterior of theta, its standard error, and the sd of the sums that it is the mean of."""
+    """The slope of the log posterior of theta, its standard error, and the sd of the sums that it is the mean of.
+
+    Where these are regressed, the sd is that of what is left; `variance` is that of the sums.
+    """
 
     value: float
     se: float
     spread: float
+    variance: float
 
     @classmethod
     def of(cls, sums: FloatArray, log_size: float) -> "Slope":
         """Return the slope given the slopes of the log-likelihood at draws, shape (S,)."""
         spread = float(sums.std(ddof=1))
-        return cls(float(sums.mean()) - log_size / SIZE_PRIOR_SD**2, spread / math.sqrt(len(sums)), spread)
+        value = float(sums.mean()) - log_size / SIZE_PRIOR_SD**2
+        return cls(value, spread / math.sqrt(len(sums)), spread, float(sums.var(ddof=1)))
+
+    @classmethod
+    def by_regression(cls, sums: FloatArray, log_size: float, known: FloatArray, every: FloatArray) -> "Slope":
+        """Return the slope by regression of sums on numbers `known` at their draws, (S, P), and at `every` draw."""
+        n, center = len(sums), every.mean(axis=0)
+        columns = np.column_stack([np.ones(n), known - center])
+        found = np.linalg.lstsq(columns, sums)[0]
+        left = sums - columns @ found
+        spread = math.sqrt(float(left @ left) / (n - columns.shape[1]))
+        told = float(((every - center) @ found[1:]).var())
+        value = float(found[0]) - log_size / SIZE_PRIOR_SD**2
+        return cls(value, math.sqrt(spread**2 / n + told / len(every)), spread, spread**2 + told)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,6 +156,7 @@ class SizesRoute(Route):
     first: Route | None = None  # the fit at the size 1
     middle: Route | None = None
     nodes: tuple[SizeNode, ...] = ()
+    regressed: bool = False  # whether sums are
 
     def run(self) -> None:
         """Make fits at some sizes; certificate, draws and story are those of all, the coreset is the middle one's."""
@@ -186,10 +208,12 @@ class SizesRoute(Route):
         at, move, last = self._begin(), 0.0, 0.0
         for _ in range(_TURNS):
             route = self._drawn(at)
-            sums = self._sums(route, route.drawn, _LEAST, at + _STEP * np.arange(-1.0, 2.0))
-            slope, spread = Slope.of(sums[1], at), float(sums[1].var(ddof=1))
-            bend = SIZE_PRIOR_SD**-2 - spread - float((sums[2] - sums[0]).mean()) / (2.0 * _STEP)
-            sd = 1.0 / math.sqrt(max(bend, SIZE_PRIOR_SD**-2))
+            slope, sd = self._look(route, at)
+            if not self.regressed and _enough(slope, sd) > _few(
+                levels_of(read_posterior(route.drawn, "draws").predictor())
+            ):
+                self.regressed = True
+                slope, sd = self._look(route, at)
             step = slope.value * sd**2
             if abs(step) <= _NEAR * sd:
                 break
@@ -264,8 +288,9 @@ class SizesRoute(Route):
     def _node(self, route: Route, log_size: float, n_draws: int) -> SizeNode:
         """Return a fit that was judged, with the slope of theta there."""
         idata = usable(route.drawn, route.certificate)
-        sums = self._sums(route, idata, n_draws, np.array([log_size]))
-        return SizeNode(log_size, route.certificate, idata, Slope.of(sums[0], log_size))
+        return SizeNode(
+            log_size, route.certificate, idata, self._slopes(route, idata, n_draws, np.array([log_size]))[0]
+        )
 
     def _go_out(self, sign: float, mode: float, sd: float, n_draws: int, *, wide: bool) -> bool:
         """Make fits on one side until the density has fallen; return whether it has, or the largest size is reached."""
@@ -301,6 +326,24 @@ class SizesRoute(Route):
             if gap <= 0.5 * _WIDEST[wide] * (right - left):
                 return
             self._add_node(between, n_draws)
+
+    def _look(self, route: Route, log_size: float) -> tuple[Slope, float]:
+        """Return the slope at the size of a fit that is not yet judged, and the sd of theta by the curvature there."""
+        below, slope, above = self._slopes(route, route.drawn, _LEAST, log_size + _STEP * np.arange(-1.0, 2.0))
+        bend = (below.value - above.value) / (2.0 * _STEP)
+        return slope, 1.0 / math.sqrt(max(bend - slope.variance, SIZE_PRIOR_SD**-2))
+
+    def _slopes(self, route: Route, idata: Any, n_draws: int, log_sizes: FloatArray) -> list[Slope]:
+        """Return the slopes at sizes, over the draws of a fit."""
+        posterior = read_posterior(idata, "draws")
+        every = levels_of(posterior.predictor()) if self.regressed else None
+        if every is None or (few := _few(every)) > len(every):
+            pairs = zip(self._sums(route, idata, n_draws, log_sizes), log_sizes, strict=True)
+            return [Slope.of(sums, log_size) for sums, log_size in pairs]
+        n_draws = max(n_draws, few)
+        known = levels_of(posterior.predictor(n_draws))
+        pairs = zip(self._sums(route, idata, n_draws, log_sizes), log_sizes, strict=True)
+        return [Slope.by_regression(sums, log_size, known, every) for sums, log_size in pairs]
 
     def _sums(self, route: Route, idata: Any, n_draws: int, log_sizes: FloatArray) -> FloatArray:
         """Return slopes of the log-likelihood of all rows at sizes and draws, shape (K, S)."""
@@ -349,6 +392,18 @@ def said_before() -> Iterator[None]:
 def _enough(slope: Slope, sd: float) -> int:
     """Return how many draws tell the mean of theta, whose sd is given, to `_ERROR` of its sds."""
     return int(np.clip((slope.spread * sd / _ERROR) ** 2, _LEAST, _MOST))
+
+
+def levels_of(draws: Predictor) -> FloatArray:
+    """Return what sums over rows hang on at draws, shape (S, P): coefficients, and means of the effects of groups."""
+    at = slice(None) if draws.at is None else draws.at
+    means = [own.effects[at].mean(axis=1) for own in draws.factors if isinstance(own.effects, np.ndarray)]
+    return np.column_stack([draws.beta, *means])
+
+
+def _few(levels: FloatArray) -> int:
+    """Return how many draws the regression of sums on levels, shape (S, P), needs."""
+    return max(_LEAST, _EACH * (1 + int(levels.shape[1])))
 
 
 def slopes_of(dataset: Dataset, draws: Predictor, families: list[Varying]) -> FloatArray:
