@@ -6,8 +6,8 @@ with the event, d = 1, or without, has
 .. math:: \log p(y, d) = d \, \ell_+(\eta - \log y) + \ell_-(\eta - \log y) - d \log y, \qquad
           \ell_+ = \log k + z, \qquad \ell_- = -e^z, \qquad z = k (s_k - e), \qquad s_k = \log\Gamma(1 + 1 / k).
 
--log y is the row's offset, so that rows are the same whatever k. Where z is above 40, and the density below
-exp(-1e17), e^z goes on as a parabola: a search for a mode may begin there, and Newton's steps down e^z are of 1 in z.
+-log y is the row's offset, so that rows are the same whatever k. Where z is above 20, and the density below
+exp(-4e8), e^z goes on as a parabola: a search for a mode may begin there, and Newton's steps down e^z are of 1 in z.
 
 At z the two sides are those of a Poisson count d with
 the mean e^z, the cumulative hazard; so a row of data is two rows, and pseudo-rows have the closed form of counts.
@@ -36,7 +36,7 @@ from bayescore.numerics.elementary import REACH, bounded_exp, exp_up_to
 from bayescore.types import FloatArray
 
 _LEAST = np.finfo(float).tiny  # that is drawn
-_FAR = 40.0  # of z: beyond it the cumulative hazard is a parabola
+_FAR = 20.0  # of z: beyond it the cumulative hazard is a parabola
 _SOUGHT = -12.0, math.log(LARGEST_SIZE)  # logs of shapes
 
 

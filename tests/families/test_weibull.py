@@ -48,7 +48,7 @@ def scaled(shape, mean):
 @pytest.mark.parametrize("shape", [0.2, 1.0, 2.5, 300.0])
 def test_both_sides_and_the_time_are_the_density_and_the_survival(shape):
     family, eta = Weibull(shape), np.linspace(-6.0, 5.0, 23)
-    y = np.exp(eta) * np.geomspace(0.9, 1.1, 23)
+    y = np.exp(eta + np.linspace(-3.0, 2.0, 23) / shape)
     right, e = scaled(shape, np.exp(eta)), eta - np.log(y)
     np.testing.assert_allclose(family.log_p(e, -1), right.logsf(y), rtol=1e-8)
     np.testing.assert_allclose(family.log_p(e, 1) + family.log_p(e, -1) - np.log(y), right.logpdf(y), rtol=1e-8)
@@ -357,6 +357,8 @@ def test_what_needs_a_shape_says_so(flat):
     for ask in (lambda: flat.update(ROWS), flat.all_rows_posterior):
         with pytest.raises(DataError, match="shape"):
             ask()
+    with pytest.raises(DataError, match="column 'shape' has the name of a parameter of the family: rename"):
+        bc.fit("Surv(t, died) ~ shape", ROWS.rename(columns={"x": "shape"}), family="weibull", **QUIET)
     with pytest.raises(ValueError, match="lacks its shape"):
         bc.build_coreset(ROWS[["x"]], ROWS["died"], exposure=ROWS["t"], family="weibull", progressbar=False)
     core = bc.build_coreset(ROWS[["x"]], ROWS["died"], exposure=ROWS["t"], family="weibull(2)", progressbar=False)
