@@ -98,7 +98,7 @@ from bayescore.priors.groups import (
 )
 from bayescore.samplers import adaptive
 from bayescore.samplers.adaptive import OPTIONS, ChainPlan, run, statistics
-from bayescore.samplers.langevin import SMALL, Dense, with_long_tails
+from bayescore.samplers.langevin import Dense, with_long_tails
 from bayescore.samplers.method import Option, Request, Sampler
 from bayescore.types import NO_OFFSET, FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError, check_integer
@@ -106,10 +106,13 @@ from bayescore.validation import DataError, check_integer
 _ANGLE = 1.5  # of all steps of a transition
 
 
+_ANGLE_BESIDE_LEVELS = 1.2  # of the rest where levels move by themselves: one step of 0.8 and more is enough
+
+
 _MOST_STEPS = 16
 
 
-_MANY = 2000  # effects of the first factor, from which each level is accepted by itself
+_MANY = 5000  # effects of the first factor, from which each level is accepted by itself
 
 
 _LONGEST = 10.0  # times the usual gradient: where an sd is small, effects of many levels are narrower than the frame
@@ -379,9 +382,9 @@ class JointFrame(_JointModel):
         return _LONGEST * math.sqrt(len(self.center))
 
     def steps(self, h: float) -> tuple[int, ...]:
-        """As many as make about a quarter turn; beside levels that move by themselves one where it is not small."""
-        one = self.level_shape[0] > 0 and h > SMALL
-        return (1 if one else min(_MOST_STEPS, max(2, round(_ANGLE / h))),)
+        """As many as make about a quarter turn; beside levels that move by themselves one may be enough."""
+        least, angle = (1, _ANGLE_BESIDE_LEVELS) if self.level_shape[0] else (2, _ANGLE)
+        return (min(_MOST_STEPS, max(least, round(angle / h))),)
 
     def watched(self, x: FloatArray) -> FloatArray:
         """Return beta, and coordinates of sds and correlations, shape (..., p + k)."""

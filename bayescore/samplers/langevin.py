@@ -26,10 +26,10 @@ follow by regression on it: with u the unit vector along row d of L,
 z being the log of the Jacobian. Such moves leave tails of any power, and find a second mode far out, where the
 likelihood and a prior of long tails disagree.
 
-Steps of many coordinates at once are small, and as many as 40,000 effects take seven for a quarter turn. Given the
-rest, levels of a factor are independent of each other, so each may be accepted by itself: `Frame.level_shape`. A
-transition then moves all levels by one step of a quarter turn, each accepted by what it adds to the log density, and
-after that the rest, given the levels. Both leave pi invariant, and three gradients do what thirty did.
+Steps of many coordinates at once are small: of 40,000 effects seven make a quarter turn. Given the rest, levels of a
+factor are independent of each other, so that each may be accepted by itself (`Frame.level_shape`). A transition then
+moves all levels by one step of a quarter turn, each accepted by what it adds to the log density, and after that the
+rest, given the levels. Both moves leave pi invariant.
 
 How a target plugs in
 ---------------------
