@@ -112,6 +112,29 @@ class Bends:
         both = _in_tiles(of_tile, self.squares(beta))
         return both[..., 0], both[..., 1]
 
+    def moved_sds(self, sds: FloatArray, before: FloatArray, after: FloatArray) -> FloatArray:
+        """Return sigma, shape (...), for coefficients that were moved from `before` to `after`.
+
+        Its quantile given the coefficients stays, so that draws of both remain draws of both.
+        """
+        squares = self.squares(before), self.squares(after)
+        middle = np.concatenate([_GRID - 0.5 * _STEP, [_GRID[-1] + 0.5 * _STEP]])  # between points of the grid
+
+        def quantiles(squares: FloatArray) -> FloatArray:
+            _, terms = self.summands(squares)
+            share = np.exp(terms - terms.max(axis=-1, keepdims=True)).cumsum(axis=-1)
+            return np.concatenate([np.zeros((len(share), 1)), share / share[:, -1:]], axis=-1)
+
+        log_norms = [0.5 * np.log(np.maximum(each, _LEAST**2)).reshape(-1) for each in squares]
+        moved = np.empty(sds.size)
+        for start in range(0, sds.size, _TILE):
+            part = slice(start, start + _TILE)
+            here, there = (quantiles(each.reshape(-1)[part]) for each in squares)
+            at = np.log(sds.reshape(-1)[part]) - log_norms[0][part]
+            for i, (x, share, other) in enumerate(zip(at, here, there, strict=True)):
+                moved[start + i] = np.interp(np.interp(x, middle, share), other, middle)
+        return np.asarray(np.exp(moved + log_norms[1]).reshape(sds.shape))
+
 
 def _in_tiles(function: Callable[[FloatArray], FloatArray], squares: FloatArray) -> FloatArray:
     """Return function(squares), some at a time, as each takes a grid: of shape (...) or with more axes at the end."""

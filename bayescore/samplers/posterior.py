@@ -484,7 +484,11 @@ def hand_over(idata: Any, core: Coreset, family: str, prior: Prior) -> str:
     before, left = left_over(core, resolved, prior, some.reshape(-1, core.n_features), transport)
     if not left < max(MAX_LOG_RATIO_SD, before / _GAIN):
         return f"no: mode and curvature say too little of the draws (sd of what is left {left:.2g} nats)"
-    idata.posterior["beta"] = beta.copy(data=np.ascontiguousarray(transport(beta.values)))
+    moved = np.ascontiguousarray(transport(beta.values))
+    idata.posterior["beta"] = beta.copy(data=moved)
+    for bends in prior.bends:
+        sds = idata.posterior[bends.name].transpose("chain", "draw")
+        idata.posterior[bends.name] = sds.copy(data=bends.moved_sds(sds.values, beta.values, moved))
     return MOVED
 
 

@@ -183,6 +183,17 @@ def test_draws_of_sample_are_certified_by_name(fit):
     assert bc.Fit.from_draws(idata, fit.coreset, made(), progressbar=False).level == "certified"
 
 
+def test_the_sd_is_corrected_with_the_coefficients(fit):
+    """Of 400 uniform rows the coefficients are far off, and so is the sd; both are moved to those of all rows."""
+    few = bc.fit(FORMULA, made(), method="uniform", size=400, **QUIET)
+    assert few.level == "corrected", few.certificate.text
+    summary, expected = few.summary().loc["sigma_s(x)"], fit.summary().loc["sigma_s(x)"]
+    assert abs(summary["mean"] - expected["mean"]) < 0.25 * expected["sd"]
+    assert summary["sd"] == pytest.approx(expected["sd"], rel=0.25)
+    few_alone = bc.sample(few.coreset, random_seed=1, progressbar=False).posterior["sigma_s(x)"]
+    assert abs(float(few_alone.mean()) - expected["mean"]) > 0.5 * expected["sd"]
+
+
 def test_draws_whose_bends_were_shrunk_are_not_certified(fit):
     idata = bc.sample(fit.coreset, random_seed=5, progressbar=False)
     beta = idata.posterior["beta"]
@@ -223,3 +234,10 @@ def test_modes_and_evidence_are_refused(fit):
         bc.sample(fit.coreset, sampler="mala", progressbar=False)
     with pytest.raises(ValueError, match="is for terms"):
         bc.fit("y ~ x", made(n=300), sampler="smooths", **QUIET)
+
+
+def test_the_report_has_no_odds_ratios_of_a_smooth(fit, tmp_path):
+    fit.report(tmp_path / "report.html")
+    ratios = (tmp_path / "report.html").read_text().split("Odds ratios")[1].split("</table>")[0]
+    assert ">z<" in ratios
+    assert "s(x)" not in ratios

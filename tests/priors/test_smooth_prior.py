@@ -69,3 +69,27 @@ def test_it_is_read_back_from_json():
     assert prior_from_dict(stored) == PRIOR
     assert isinstance(PRIOR, Prior)
     assert "sigma_s(z) ~ HalfNormal(sigma=1)" in str(PRIOR)
+
+
+@pytest.mark.parametrize("bends", [BENDS, TWO])
+def test_sds_of_moved_coefficients_have_their_quantile_given_these(bends):
+    """Quantiles by quadrature of the density of sigma given the coefficients, before and after the move."""
+    rng = np.random.default_rng(3)
+    before, sds = rng.normal(size=(2, 3, 8)), np.exp(rng.normal(size=(2, 3)))
+    after = before * rng.uniform(0.2, 3.0, (2, 3, 1))
+
+    def quantile(sigma, beta):
+        b, half = bends.raw(beta), stats.norm.pdf if np.isinf(bends.nu) else partial(stats.t.pdf, df=bends.nu)
+
+        def density(t):
+            return np.exp(stats.norm.logpdf(b, 0.0, np.exp(t)).sum() + t) * half(np.exp(t) / bends.scale)
+
+        at = np.log(np.linalg.norm(b)) + np.array([-4.0, -1.0, 0.0, 1.0, 4.0, 14.0])
+        total = sum(integrate.quad(density, *pair)[0] for pair in itertools.pairwise(at))
+        ends = [*at[at < np.log(sigma)], np.log(sigma)]
+        return sum(integrate.quad(density, *pair)[0] for pair in itertools.pairwise(ends)) / total
+
+    moved = bends.moved_sds(sds, before, after)
+    for place in np.ndindex(2, 3):
+        assert quantile(moved[place], after[place]) == pytest.approx(quantile(sds[place], before[place]), abs=1e-3)
+    np.testing.assert_allclose(bends.moved_sds(sds, before, before), sds, rtol=1e-9)

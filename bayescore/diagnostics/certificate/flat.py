@@ -120,11 +120,17 @@ class MovedDraws(Weighed):
         return asdict(elpd_loo(self.sums, weights.log_ratio, weights.weights, moved, by.family, **options))
 
     def values(self, posterior: Posterior, kept: IntArray | None) -> dict[str, FloatArray]:
-        """Return the moved coefficients; hyperparameters stay, and are resampled with them."""
-        beta = self.moved(posterior.draws)
-        if kept is not None:
-            beta = beta.reshape(-1, beta.shape[2])[self.at[kept]].reshape(beta.shape)
-        return {"beta": beta}
+        """Return the moved coefficients, and with them the sds of smooth terms; a horseshoe's hyperparameters stay."""
+        draws = posterior.draws
+        beta = self.moved(draws)
+        values = {"beta": beta}
+        for bends in posterior.prior.bends if posterior.story and self.transport is not None else ():
+            sds = posterior.variables[bends.name].reshape(draws.shape[:2])
+            values[bends.name] = bends.moved_sds(sds, draws, beta)
+        if kept is None:
+            return values
+        flat = {name: each.reshape(-1, *each.shape[2:]) for name, each in values.items()}
+        return {name: flat[name][self.at[kept]].reshape(each.shape) for name, each in values.items()}
 
 
 @dataclass(frozen=True, eq=False)
