@@ -25,7 +25,7 @@ from bayescore.text import counted
 if TYPE_CHECKING:
     from bayescore.fitting.result import Fit
 
-BASIS = re.compile(r"\b(poly|bs|cr|cs|cc)\(")  # in names of columns that never change alone
+BASIS = re.compile(r"\b(poly|bs|cr|cs|cc|s)\(")  # in names of columns that never change alone
 _GROUPS_NAMED = 40  # in a table
 _LISTED = 200  # characters or entries of an argument that the call shows
 
