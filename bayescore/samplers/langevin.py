@@ -272,7 +272,7 @@ def advance(
 ) -> tuple[FloatArray, float, float]:
     """Fill a segment from x on, in the coordinates x; return the last point, and the last and the mean log h.
 
-    `target` has the density, and what a `Frame` says of rays and of levels.
+    `target` has the density, and the rays and the levels of a `Frame`.
     """
     density, rays, levels = target
     n, size = segment.draws.shape
