@@ -9,7 +9,7 @@ from bayescore.families.family import FAMILIES
 from bayescore.types import WeightedData
 
 
-def problem(family, positive, seed=0):
+def problem(family: str, positive: float, seed: int = 0) -> WeightedData:
     """Return M = 200 rows of D = 10 features with weights from 0.05 to 5000, some of them 1.
 
     A hundred points of the design are there with both labels, the weight being shared as the model has it, so that the
