@@ -19,7 +19,7 @@ from bayescore.coresets.method import BuildResult
 from bayescore.coresets.scores import block_factor
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
-from bayescore.data.design import Grouping, term_text, terms_text
+from bayescore.data.design import Grouping, bends_of, term_text, terms_text
 from bayescore.data.responses import LABELS, response_of
 from bayescore.models.groups.rows import codes_among
 from bayescore.priors.groups import NULL
@@ -208,6 +208,8 @@ def dependence(core: Coreset) -> IntArray:
     factor = block_factor(core)
     length = np.linalg.norm(factor, axis=0)
     kept, constant = np.flatnonzero(length > 0.0), core.design.constant
+    for term in core.design.smooths:  # their sd tells bends apart, and no bend can be dropped
+        kept = np.setdiff1d(kept, bends_of(core.design, term))
     if constant is not None:
         kept = kept[kept != constant]
     columns = factor[:, kept] / length[kept]

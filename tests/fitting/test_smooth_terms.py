@@ -241,3 +241,12 @@ def test_the_report_has_no_odds_ratios_of_a_smooth(fit, tmp_path):
     ratios = (tmp_path / "report.html").read_text().split("Odds ratios")[1].split("</table>")[0]
     assert ">z<" in ratios
     assert "s(x)" not in ratios
+
+
+def test_bends_that_rows_do_not_tell_apart_are_no_dependent_columns():
+    """Rows of a level lie between two knots; warnings are errors."""
+    rows = made().assign(f=lambda data: np.where(data["x"] < 1.0, "low", "high"))
+    fit = bc.fit("y ~ f + s(x, by=f)", rows, **QUIET)
+    assert fit.level == "certified", fit.certificate.text
+    with pytest.warns(UserWarning, match=r"'s\(x\)\[linear\]', 's\(x, k=5\)\[linear\]' depend"):
+        bc.build_coreset(rows, formula="y ~ s(x) + s(x, k=5)", random_state=1, progressbar=False)
