@@ -99,12 +99,14 @@ def test_a_design_keeps_its_knots_as_json():
     ("formula", "said"),
     [
         ("y ~ s(x):z", "a smooth is a term of its own"),
+        ("y ~ s(x) * label", r"give label \+ s\(x, by=label\), if label is a factor"),
         ("y ~ x + s(x)", "leave that term out"),
         ("y ~ s(x) + (1 | z)", "without group terms"),
         ("y ~ s(x, z)", r"s\(x, k=10, by=f\)"),
         ("y ~ s(x, by='label')", r"s\(x, k=10, by=f\)"),
         ("y ~ s(x, bs='cr')", r"s\(x, k=10, by=f\)"),
         ("y ~ s(x, by=label)", "add 'label'"),
+        ("y ~ C(label2) + s(x, by=label)", "add 'label'"),
         ("y ~ z + s(x, by=z)", "turn it into text"),
         ("y ~ rare + s(x, by=rare)", "the level 'b'; merge it"),
         ("y ~ te(x, z)", "the call 'te'"),
@@ -119,6 +121,7 @@ def test_a_design_keeps_its_knots_as_json():
 )
 def test_a_smooth_that_cannot_be_is_refused_with_the_remedy(formula, said):
     rows = ROWS.assign(few=np.arange(N) % 5, one=1.0, label=np.where(ROWS["z"] > 0, "a", "b"))
+    rows["label2"] = rows["label"]
     rows["rare"] = np.where(np.arange(N) < 2, "b", "a")
     with pytest.raises(DataError, match=said):
         full(rows, formula)
