@@ -50,8 +50,8 @@ def s(x: Any, k: int = 10, by: Any = None, *, _state: dict[str, Any]) -> Any:
         rows = {name: values[part] for name, part in parts.items()}
         if few := [name[:-2] for name, own in rows.items() if len(np.unique(own)) < FEWEST_KNOTS]:
             raise DataError(
-                f"s(..., by=): x has fewer than {FEWEST_KNOTS} distinct values in the level {few[0]!r}; merge it with "
-                "another"
+                f"s(..., by=): x has fewer than {FEWEST_KNOTS} distinct values in the level {few[0]!r}, in the rows that "
+                "knots are learnt from; merge it with another"
             )
         _state |= {"knots": knots, "values": {name: _learnt(own, knots) for name, own in rows.items()}}
     columns: dict[Any, FloatArray] = {}
@@ -69,7 +69,10 @@ def _knots(x: FloatArray, k: int, low: float, high: float) -> FloatArray:
         raise DataError(f"s(..., k={k!r}): k, the number of knots, must be from {FEWEST_KNOTS} to {MOST_KNOTS}")
     if len(distinct) < k:
         fewer = f"k={len(distinct)}, x itself, or C(x)" if len(distinct) >= FEWEST_KNOTS else "x itself, or C(x)"
-        raise DataError(f"s(x) has k={k} knots, and x has {len(distinct)} distinct values; give {fewer}")
+        raise DataError(
+            f"s(x) has k={k} knots, and x has {len(distinct)} distinct values in the rows that these are learnt from; "
+            f"give {fewer}"
+        )
     return np.asarray(np.quantile(distinct, np.linspace(0.0, 1.0, k)), dtype=np.float64)
 
 

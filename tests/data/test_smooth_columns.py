@@ -108,15 +108,15 @@ def test_a_design_keeps_its_knots_as_json():
         ("y ~ s(x, by=label)", "add 'label'"),
         ("y ~ C(label2) + s(x, by=label)", "add 'label'"),
         ("y ~ z + s(x, by=z)", "turn it into text"),
-        ("y ~ rare + s(x, by=rare)", "the level 'b'; merge it"),
+        ("y ~ rare + s(x, by=rare)", "the level 'b', in the rows .*; merge it"),
         ("y ~ te(x, z)", "the call 'te'"),
         ("y ~ s(x / 2)", "make it a column"),
         ("y ~ I(2 * s(x))", r"s\(...\) inside another expression"),
         ("y ~ s(x, k=3)", "from 4 to 100"),
         ("y ~ s(x, k=True)", "from 4 to 100"),
         ("y ~ s(label)", "holds text"),
-        ("y ~ s(few)", "k=10 knots, and x has 5 distinct values; give k=5, x itself"),
-        ("y ~ s(one)", "1 distinct values; give x itself"),
+        ("y ~ s(few)", "k=10 knots, and x has 5 distinct values in the rows .* give k=5, x itself"),
+        ("y ~ s(one)", "1 distinct values in .*; give x itself"),
     ],
 )
 def test_a_smooth_that_cannot_be_is_refused_with_the_remedy(formula, said):
