@@ -345,10 +345,9 @@ def _check_smooths(
             )
         others = [other for other in terms if len(other.factors) > 1 and call.term in map(str, other.factors)]
         if others:
-            by = next(unmarked(str(factor)) for factor in others[0].factors if str(factor) != call.term)
             raise DataError(
                 f"formula={text!r}: {term} is part of {unmarked(str(others[0]))!r}, and a smooth is a term of its own; "
-                f"give {by} + s({unmarked(call.argument)}, by={by}), if {by} is a factor, or a natural spline, {spline}"
+                f"give f + s({unmarked(call.argument)}, by=f) of a factor f, or a natural spline, {spline}"
             )
         if any(str(other) == call.argument for other in terms):
             raise DataError(f"formula={text!r}: {term} has {call.argument!r} itself as a part; leave that term out")

@@ -98,8 +98,7 @@ def test_a_design_keeps_its_knots_as_json():
 @pytest.mark.parametrize(
     ("formula", "said"),
     [
-        ("y ~ s(x):z", "a smooth is a term of its own"),
-        ("y ~ s(x) * label", r"give label \+ s\(x, by=label\), if label is a factor"),
+        ("y ~ s(x):z", r"a smooth is a term of its own; give f \+ s\(x, by=f\) of a factor f"),
         ("y ~ x + s(x)", "leave that term out"),
         ("y ~ s(x) + (1 | z)", "without group terms"),
         ("y ~ s(x, z)", r"s\(x, k=10, by=f\)"),
