@@ -87,8 +87,8 @@ class PymcSampler(Sampler):
             return _of_groups(request)
         options = dict(request.options)
         own_start = bool(options.keys() & _OWN_START) or options.get("nuts_sampler", "pymc") != "pymc"
-        if not request.prior.closed_form and not own_start:
-            options.setdefault("target_accept", 0.95)  # hierarchies such as the horseshoe's have funnels
+        if (not request.prior.closed_form or request.prior.bends) and not own_start:
+            options.setdefault("target_accept", 0.95)  # hierarchies of the horseshoe and of smooths have funnels
         options.setdefault("nuts_sampler", "pymc")
         unknown = request.sd_prior is not None
         with _in_c(), model(request.data, request.prior, family=None if unknown else request.family):
