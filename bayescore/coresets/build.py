@@ -398,7 +398,7 @@ def build_dataset(
     classes = PAIRED[family.response].classes if family.amounts else dataset.design.classes
     method = method.named(replace(dataset.design, classes=classes))
     if dataset.design.smooths:
-        method = about_smooths(method, dataset, family, seed)
+        method = fix_bend_sds(method, dataset, family, seed)
     built = method.build(dataset, size, seed, family)
     if built.caution:
         warn(built.caution)
@@ -421,8 +421,8 @@ def build_dataset(
     return core
 
 
-def about_smooths(method: Method, dataset: Dataset, family: Family, seed: int) -> Method:
-    """Return a method that seeks the mode of the coefficients under a normal prior of bends, with sds by a sample.
+def fix_bend_sds(method: Method, dataset: Dataset, family: Family, seed: int) -> Method:
+    """Return the method with a normal prior of bends, whose sds are estimated from a sample of the rows.
 
     The sample counts as many rows as it is worth: with probabilities pi of rows (sum 1 / pi)^2 / (sum 1 / pi^2).
     """

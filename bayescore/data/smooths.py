@@ -46,23 +46,23 @@ def s(x: Any, k: int = 10, by: Any = None, *, _state: dict[str, Any]) -> Any:
     if by is not None:  # fields of names such as s(x, by=f)[a][linear]
         parts = {f"{level}][": factor.codes == code for code, level in enumerate(factor.categories)}
     if "knots" not in _state:
-        knots = _knots(values, k, _state["lower_bound"], _state["upper_bound"])
+        knots = choose_knots(values, k, _state["lower_bound"], _state["upper_bound"])
         rows = {name: values[part] for name, part in parts.items()}
-        if few := [name[:-2] for name, own in rows.items() if len(np.unique(own)) < FEWEST_KNOTS]:
+        if few := [name[:-2] for name, x_of in rows.items() if len(np.unique(x_of)) < FEWEST_KNOTS]:
             raise DataError(
-                f"s(..., by=): x has fewer than {FEWEST_KNOTS} distinct values in the level {few[0]!r}, in the rows that "
-                "knots are learnt from; merge it with another"
+                f"s(..., by=): x has fewer than {FEWEST_KNOTS} distinct values in the level {few[0]!r}, in the rows "
+                "that knots are learnt from; merge it with another"
             )
-        _state |= {"knots": knots, "values": {name: _learnt(own, knots) for name, own in rows.items()}}
+        _state |= {"knots": knots, "values": {name: learn_bends(x_of, knots) for name, x_of in rows.items()}}
     columns: dict[Any, FloatArray] = {}
     for name, part in parts.items():
         columns[f"{name}{LINEAR}"] = np.where(part, values, 0.0)
-        bends = _bends(values, np.asarray(_state["knots"]), np.asarray(_state["values"][name]))
+        bends = evaluate_bends(values, np.asarray(_state["knots"]), np.asarray(_state["values"][name]))
         columns |= {f"{name}{j + 1}": np.where(part, column, 0.0) for j, column in enumerate(bends.T)}
     return FactorValues(columns, kind="numerical")
 
 
-def _knots(x: FloatArray, k: int, low: float, high: float) -> FloatArray:
+def choose_knots(x: FloatArray, k: int, low: float, high: float) -> FloatArray:
     """Return the knots, shape (k,): quantiles of the distinct values."""
     distinct = np.unique(np.concatenate([x, [low, high]]))
     if isinstance(k, bool) or not isinstance(k, int) or not FEWEST_KNOTS <= k <= MOST_KNOTS:
@@ -76,7 +76,7 @@ def _knots(x: FloatArray, k: int, low: float, high: float) -> FloatArray:
     return np.asarray(np.quantile(distinct, np.linspace(0.0, 1.0, k)), dtype=np.float64)
 
 
-def _learnt(x: FloatArray, knots: FloatArray) -> FloatArray:
+def learn_bends(x: FloatArray, knots: FloatArray) -> FloatArray:
     """Return the values of the bends at the knots, shape (k, k - 2), those of rows x being orthogonal to a line."""
     k, low, high = len(knots), knots[0], knots[-1]
     gaps = np.diff(knots) / (high - low)
@@ -87,12 +87,12 @@ def _learnt(x: FloatArray, knots: FloatArray) -> FloatArray:
     B = np.diag((gaps[:-1] + gaps[1:]) / 3.0) + np.diag(off, 1) + np.diag(off, -1)
     values: FloatArray = (np.linalg.pinv(jumps) @ np.linalg.cholesky(B)).astype(np.float64)
     line, line_at_knots = (np.stack([np.ones(len(at)), (at - low) / (high - low)], axis=1) for at in (x, knots))
-    values -= line_at_knots @ np.linalg.lstsq(line, _bends(x, knots, values), rcond=None)[0]
-    values /= np.sqrt((_bends(x, knots, values) ** 2).sum(axis=1).mean())
+    values -= line_at_knots @ np.linalg.lstsq(line, evaluate_bends(x, knots, values), rcond=None)[0]
+    values /= np.sqrt((evaluate_bends(x, knots, values) ** 2).sum(axis=1).mean())
     return values
 
 
-def _bends(x: FloatArray, knots: FloatArray, values: FloatArray) -> FloatArray:
+def evaluate_bends(x: FloatArray, knots: FloatArray, values: FloatArray) -> FloatArray:
     """Return natural cubic splines at x, shape (n, K), given their `values` at the knots, (k, K); straight beyond."""
     from scipy.interpolate import CubicSpline  # half a second to import
 

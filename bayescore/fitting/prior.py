@@ -285,10 +285,10 @@ def _log_ratio(other: Prior, prior: Prior, posterior: Posterior) -> FloatArray:
         return other.log_density(posterior.flat) - prior.log_density(posterior.flat)
     straight = posterior.flat[:, list(prior.others)]
     ratio = other.base.log_density(straight) - prior.base.log_density(straight)
-    for theirs, own in zip(other.bends, prior.bends, strict=True):
-        log_sds = np.log(posterior.variables[own.name])
-        there, here = (theirs.nu, theirs.scale), (own.nu, own.scale)
-        ratio += [log_sigma_terms(each, *there)[0] - log_sigma_terms(each, *here)[0] for each in log_sds]
+    for new, old in zip(other.bends, prior.bends, strict=True):
+        log_sds = np.log(posterior.variables[old.name])
+        for sign, each in ((1.0, new), (-1.0, old)):
+            ratio += sign * np.array([log_sigma_terms(log_sd, each.nu, each.scale)[0] for log_sd in log_sds])
     return ratio
 
 

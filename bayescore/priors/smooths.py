@@ -118,9 +118,9 @@ class Bends:
         Its quantile given the coefficients stays, so that draws of both remain draws of both.
         """
         squares = self.squares(before), self.squares(after)
-        middle = np.concatenate([_GRID - 0.5 * _STEP, [_GRID[-1] + 0.5 * _STEP]])  # between points of the grid
+        edges = np.append(_GRID, _GRID[-1] + _STEP) - 0.5 * _STEP  # of the grid's cells
 
-        def quantiles(squares: FloatArray) -> FloatArray:
+        def distribution_at_edges(squares: FloatArray) -> FloatArray:
             _, terms = self.summands(squares)
             share = np.exp(terms - terms.max(axis=-1, keepdims=True)).cumsum(axis=-1)
             return np.concatenate([np.zeros((len(share), 1)), share / share[:, -1:]], axis=-1)
@@ -129,10 +129,10 @@ class Bends:
         moved = np.empty(sds.size)
         for start in range(0, sds.size, _TILE):
             part = slice(start, start + _TILE)
-            here, there = (quantiles(each.reshape(-1)[part]) for each in squares)
-            at = np.log(sds.reshape(-1)[part]) - log_norms[0][part]
-            for i, (x, share, other) in enumerate(zip(at, here, there, strict=True)):
-                moved[start + i] = np.interp(np.interp(x, middle, share), other, middle)
+            cdf_before, cdf_after = (distribution_at_edges(each.reshape(-1)[part]) for each in squares)
+            log_sds = np.log(sds.reshape(-1)[part]) - log_norms[0][part]
+            for i, (log_sd, of_old, of_new) in enumerate(zip(log_sds, cdf_before, cdf_after, strict=True)):
+                moved[start + i] = np.interp(np.interp(log_sd, edges, of_old), of_new, edges)
         return np.asarray(np.exp(moved + log_norms[1]).reshape(sds.shape))
 
 
@@ -199,8 +199,8 @@ class Smooths(Prior):
         precision[np.ix_(others, others)] = self.base.precision(beta[others])
         for each in self.bends:
             (mean, variance), b = each.precisions(beta), each.raw(beta)
-            own = mean * np.eye(len(b)) - variance * np.outer(b, b)
-            precision[np.ix_(each.places, each.places)] = own / np.outer(each.scales, each.scales)
+            of_bends = mean * np.eye(len(b)) - variance * np.outer(b, b)
+            precision[np.ix_(each.places, each.places)] = of_bends / np.outer(each.scales, each.scales)
         return precision
 
     def given(self, sds: FloatArray) -> Independent:
