@@ -13,7 +13,7 @@ Reference: Gelman (2006), Prior distributions for variance parameters in hierarc
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, NoReturn, Self, cast
 
@@ -28,6 +28,7 @@ from bayescore.validation import DataError
 
 _STEP = 0.05
 _GRID = np.arange(-4.0, 14.0, _STEP)  # of log(sigma / |b|): e^-14 of the mass is beyond, of two bends
+_EDGES = np.append(_GRID, _GRID[-1] + _STEP) - 0.5 * _STEP  # of the grid's cells
 _TILE = 4096  # draws at a time
 _LEAST = 1e-150  # |b|, below which squares underflow
 
@@ -75,8 +76,7 @@ class Bends:
 
     def summands(self, squares: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return sigma on a grid, and the log of its density times that of b, each of shape (..., grid)."""
-        log_r = 0.5 * np.log(np.maximum(squares, _LEAST**2))[..., None]
-        log_sigma, K = log_r + _GRID, len(self.places)
+        log_sigma, K = _log_norms(squares)[..., None] + _GRID, len(self.places)
         t = np.exp(2.0 * (log_sigma - math.log(self.scale)))
         if math.isinf(self.nu):
             of_sigma = 0.5 * math.log(2.0 / math.pi) - 0.5 * t
@@ -112,28 +112,37 @@ class Bends:
         both = _in_tiles(of_tile, self.squares(beta))
         return both[..., 0], both[..., 1]
 
+    def quantiles(self, sds: FloatArray, beta: FloatArray) -> FloatArray:
+        """Return the probability of a smaller sigma given the coefficients, shape (...): uniform over draws of both."""
+        squares = self.squares(beta)
+        log_ratios = (np.log(sds) - _log_norms(squares)).reshape(-1)
+        found = [np.interp(at, _EDGES, cdf) for at, cdf in zip(log_ratios, self._cdfs(squares), strict=True)]
+        return np.reshape(found, sds.shape)
+
+    def sds_of_quantiles(self, quantiles: FloatArray, beta: FloatArray) -> FloatArray:
+        """Return the sigma that has a quantile given the coefficients, shape (...)."""
+        squares = self.squares(beta)
+        found = [np.interp(p, cdf, _EDGES) for p, cdf in zip(quantiles.reshape(-1), self._cdfs(squares), strict=True)]
+        return np.asarray(np.exp(np.reshape(found, quantiles.shape) + _log_norms(squares)))
+
     def moved_sds(self, sds: FloatArray, before: FloatArray, after: FloatArray) -> FloatArray:
         """Return sigma, shape (...), for coefficients that were moved from `before` to `after`.
 
         Its quantile given the coefficients stays, so that draws of both remain draws of both.
         """
-        squares = self.squares(before), self.squares(after)
-        edges = np.append(_GRID, _GRID[-1] + _STEP) - 0.5 * _STEP  # of the grid's cells
+        return self.sds_of_quantiles(self.quantiles(sds, before), after)
 
-        def distribution_at_edges(squares: FloatArray) -> FloatArray:
-            _, terms = self.summands(squares)
+    def _cdfs(self, squares: FloatArray) -> Iterator[FloatArray]:
+        """Yield the distribution function of sigma / |b| at the edges of the grid's cells, for each |b|^2 in turn."""
+        flat = squares.reshape(-1)
+        for start in range(0, len(flat), _TILE):
+            _, terms = self.summands(flat[start : start + _TILE])
             share = np.exp(terms - terms.max(axis=-1, keepdims=True)).cumsum(axis=-1)
-            return np.concatenate([np.zeros((len(share), 1)), share / share[:, -1:]], axis=-1)
+            yield from np.pad(share / share[:, -1:], ((0, 0), (1, 0)))
 
-        log_norms = [0.5 * np.log(np.maximum(each, _LEAST**2)).reshape(-1) for each in squares]
-        moved = np.empty(sds.size)
-        for start in range(0, sds.size, _TILE):
-            part = slice(start, start + _TILE)
-            cdf_before, cdf_after = (distribution_at_edges(each.reshape(-1)[part]) for each in squares)
-            log_sds = np.log(sds.reshape(-1)[part]) - log_norms[0][part]
-            for i, (log_sd, of_old, of_new) in enumerate(zip(log_sds, cdf_before, cdf_after, strict=True)):
-                moved[start + i] = np.interp(np.interp(log_sd, edges, of_old), of_new, edges)
-        return np.asarray(np.exp(moved + log_norms[1]).reshape(sds.shape))
+
+def _log_norms(squares: FloatArray) -> FloatArray:
+    return np.asarray(0.5 * np.log(np.maximum(squares, _LEAST**2)))
 
 
 def _in_tiles(function: Callable[[FloatArray], FloatArray], squares: FloatArray) -> FloatArray:

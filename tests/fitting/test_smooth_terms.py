@@ -194,6 +194,14 @@ def test_the_sd_is_corrected_with_the_coefficients(fit):
     assert abs(float(few_alone.mean()) - expected["mean"]) > 0.5 * expected["sd"]
 
 
+def test_draws_whose_sds_were_changed_are_not_certified(fit):
+    idata = bc.sample(fit.coreset, random_seed=5, progressbar=False)
+    idata.posterior["sigma_s(x)"] = 1.5 * idata.posterior["sigma_s(x)"]
+    with pytest.warns(UserWarning, match="go with the coefficients"):
+        found = bc.Fit.from_draws(idata, fit.coreset, made(), progressbar=False)
+    assert found.level == "not certified"
+
+
 def test_draws_whose_bends_were_shrunk_are_not_certified(fit):
     idata = bc.sample(fit.coreset, random_seed=5, progressbar=False)
     beta = idata.posterior["beta"]

@@ -18,6 +18,7 @@ mass and half of the variance. The marginal density of such a coefficient by Lap
 it.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -115,6 +116,12 @@ def trouble_of_densities(posterior: Posterior, density: Callable[[IntArray], Flo
     )
 
 
+_QUANTILE = 0.1  # by which the mean quantile of sds of smooth terms may differ from 0.5, a third of the sd of one
+
+
+_DRAWS_A_QUANTILE = 4  # that say as much as an independent one
+
+
 def altered(idata: Any, posterior: Posterior) -> str:
     """Return which variable is not what its parameters make it; empty if all are."""
     source, expected = idata["posterior"], {}
@@ -130,6 +137,15 @@ def altered(idata: Any, posterior: Posterior) -> str:
             return (
                 f"The draws of {name!r} are not those that the parameters make: they were changed after sampling. "
                 "Certify what sample returned, or drop that variable."
+            )
+    for bends in posterior.prior.bends if posterior.story else ():
+        if bends.name not in posterior.variables:
+            continue
+        quantiles = bends.quantiles(posterior.variables[bends.name], posterior.flat)
+        if abs(quantiles.mean() - 0.5) > max(_QUANTILE, 6.0 * math.sqrt(_DRAWS_A_QUANTILE / 12.0 / len(quantiles))):
+            return (
+                f"The draws of {bends.name!r} are not those that go with the coefficients: their quantiles given these "
+                f"are {quantiles.mean():.2f} on average, and must be 0.5. Certify what sample returned."
             )
     return ""
 
