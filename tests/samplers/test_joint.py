@@ -11,6 +11,7 @@ import pytest
 from scipy import stats
 
 import bayescore as bc
+from bayescore.compat import as_xarray
 from bayescore.families.family import check_family
 from bayescore.models.groups.joint_mode import joint_mode
 from bayescore.models.groups.rows import JointRows
@@ -349,7 +350,7 @@ def test_draws_do_not_depend_on_cores(drawn):
 
 def coordinates(idata):
     """Return draws of beta, log sds and Fisher's z in the order of the reference, shape (chains, draws, 8)."""
-    posterior = idata["posterior"].transpose("chain", "draw", ...)
+    posterior = as_xarray(idata["posterior"]).transpose("chain", "draw", ...)
     shape = (posterior.sizes["chain"], posterior.sizes["draw"], -1)
     parts = (
         posterior["beta"],
