@@ -371,7 +371,9 @@ class SizesRoute(Route):
         elif error > NEGLIGIBLE_ERROR:
             said = f"tell the mean of its logarithm to {error:.2g} sd (limit {NEGLIGIBLE_ERROR:g}): give more draws"
             text, level = f"{span.capitalize()} {said}, or the {name}. {worst.text}", Level.NOT_CERTIFIED
-        whole = {"elpd_loo": math.nan, "elpd_loo_se": math.nan, "dispersion": node.certificate.dispersion}
+        dispersion = node.certificate.dispersion
+        # the elpd is that of one size; 0 rows say that there is none
+        whole = {"elpd_loo": math.nan, "elpd_loo_se": math.nan, "elpd_loo_rows": 0, "dispersion": dispersion}
         self.certificate = worst._with(level=level, text=text, idata=draws, **whole)
         self.core, self.drawn = route.core, route.drawn
         self.drawn.posterior.attrs[SIZE_PRIOR] = PRIOR

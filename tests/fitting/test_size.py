@@ -248,6 +248,16 @@ def test_sums_are_regressed_where_the_number_goes_with_the_intercept(monkeypatch
     assert abs(mean - truth) < 0.3 * sd
 
 
+def test_a_certificate_tells_nothing_of_an_elpd_that_is_of_one_size(monkeypatch):
+    monkeypatch.setattr(size, "badness", lambda certificate: certificate.elpd_loo_rows)  # that with an elpd is taken
+    rng = np.random.default_rng(3)
+    rows = pd.DataFrame({"x": rng.normal(size=400), "t": rng.weibull(1.5, 400)})
+    fit = bc.fit("Surv(t) ~ x", rows, family="weibull", random_state=1, progressbar=False)
+    assert fit.level == "certified"
+    assert "elpd" not in str(fit.certificate)
+    assert "the draws are off" not in fit.certificate._elpd_text
+
+
 def test_the_density_between_slopes_is_that_of_a_normal():
     points = np.array([-2.4, 0.3, 2.4])
     density = size.SizeDensity(points, -points)
