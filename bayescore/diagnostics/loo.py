@@ -158,7 +158,7 @@ class _DesignBlock:
     """What some rows say about the models of one design."""
 
     index: IntArray
-    labels: LabelArray
+    responses: FloatArray | LabelArray  # labels; of numbers and times the offsets that these are
     weights: FloatArray
     sums: list[BlockPart]
     sample: Draw
@@ -197,10 +197,14 @@ class _ModelPass:
 def _results(models: Sequence[_ModelPass], dataset: Dataset, block_rows: int) -> Iterator[_DesignBlock]:
     same_cuts = Dataset(dataset.rows, dataset.design, progress=dataset.progress, block_rows=block_rows)
     plans, bars = [each.plan for each in models], [each.bar for each in models]
+    family = models[0].draws.family
+
+    def responses(block: WeightedData) -> FloatArray | LabelArray:
+        return block.offset if (family.quadratic or family.times) and block.offset is not None else block.y
 
     def of_block(start: int, block: WeightedData) -> _DesignBlock:
         sums = [plan(start, block, bar) for plan, bar in zip(plans, bars, strict=True)]
-        return _DesignBlock(block.index, block.y, block.weights, sums, rows_left_out(start, block))
+        return _DesignBlock(block.index, responses(block), block.weights, sums, rows_left_out(start, block))
 
     for one in same_cuts.map(of_block, "comparing", canonical=True):
         yield one
@@ -227,8 +231,8 @@ def loo_pass(designs: list[list[LooDraws]], dataset: list[Dataset], *, exact: bo
         if not all(_same_rows(one, other) for other in blocks[1:]):
             raise DataError(
                 "the models' designs take other rows of data: with missing='drop' each leaves out what its own columns "
-                "miss; leave rows with missing values out before coresets are built. Fits must be of the same rows, "
-                "and of counts all with exposure= or all with its log as offset="
+                "miss; leave rows with missing values out before coresets are built. Fits must be of the same rows and "
+                "responses, in the same unit, and of counts all with exposure= or all with its log as offset="
             )
         parts = [each for block in blocks for each in block.sums]
         for model, each in zip(models, parts, strict=True):
@@ -249,7 +253,7 @@ def loo_pass(designs: list[list[LooDraws]], dataset: list[Dataset], *, exact: bo
 def _same_rows(one: _DesignBlock | None, other: _DesignBlock | None) -> bool:
     if one is None or other is None:
         return False
-    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in ("index", "labels", "weights"))
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in ("index", "responses", "weights"))
 
 
 def loo(

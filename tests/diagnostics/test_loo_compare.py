@@ -211,6 +211,16 @@ def test_rows_with_missing_values_are_left_out_of_all_models_alike():
         bc.loo_compare(models, holes, **QUIET)
 
 
+def test_numbers_of_other_units_are_not_compared():
+    frame = table(600, 5).assign(amount=np.random.default_rng(1).lognormal(size=600))
+    kept = {"family": "normal", "random_state": 0, **QUIET}
+    models = {"plain": bc.fit("amount ~ a", frame, **kept), "log": bc.fit("log(amount) ~ a", frame, **kept)}
+    with pytest.raises(DataError, match="of the same rows and responses, in the same unit"):
+        bc.loo_compare(models, **QUIET)
+    more = {"plain": models["plain"], "both": bc.fit("amount ~ a + b", frame, **kept)}
+    assert list(bc.loo_compare(more, **QUIET)["elpd_loo"].notna()) == [True, True]
+
+
 def test_offsets_and_trials_are_given_as_to_build_coreset():
     frame = table(600, 5).assign(o=np.linspace(-0.5, 0.5, 600), n=3)
     s, features = (frame["y"] == "yes") * 2, frame[["a", "b"]]
