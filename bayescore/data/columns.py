@@ -341,8 +341,8 @@ def filtered_source(source: Source, *, drop: bool) -> FilteredSource:
     division = Division([_WholeStream(source)]) if in_pieces is None else in_pieces
     ends = np.cumsum([piece.n_rows for piece in division.pieces])
     n_kept = np.zeros(len(ends), dtype=np.int64)
-    other_names = (source.label, "weights", design.offset or "offset", *(grouping.name for grouping in design.groups))
-    names = *design.raw_names, *other_names
+    offset = design.offset or design.exposure or "offset"  # a time at risk is an offset
+    names = *design.raw_names, source.label, "weights", offset, *(grouping.name for grouping in design.groups)
 
     def tallied(*, drop: bool) -> list[Tally]:
         work = partial(_tally, design.raw_names, drop)

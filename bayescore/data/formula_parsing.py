@@ -472,6 +472,8 @@ def _left(text: str, plain: str) -> tuple[tuple[Expression | None, ...], str]:
             time, comma, event = (part.strip() for part in _parted(both["both"], ","))
             # without events all times end with one: the left side is 1 by a function of times
             return (_side(event if comma else left), None, _side(time)), f"~{right}"
+        if "Surv(" in left:
+            raise DataError(left)
         if (both := _CBIND.fullmatch(left)) is None:
             return (_side(left), None, None), f"~{right}"
         one, comma, other = (part.strip() for part in _parted(both["both"], ","))
@@ -482,6 +484,12 @@ def _left(text: str, plain: str) -> tuple[tuple[Expression | None, ...], str]:
         trials = less["trials"] if less is not None and minus else f"{one} + ({other})"
         return (_side(one), _side(trials), None), f"~{right}"
     except DataError:
+        if "Surv(" in left:
+            raise DataError(
+                f"formula={text!r}: its left side must be Surv(time, event) alone, where the event is a column of 1 or "
+                "True and 0 or False, or arithmetic on one, such as status - 1 of 1 and 2; times that begin late, or "
+                "are known by interval, have a row for each period and family='cloglog'"
+            ) from None
         raise DataError(
             f"formula={text!r}: its left side must be the column of the labels alone, 'k | trials(n)' or "
             f"'cbind(k, n - k)' of counts, 'Surv(time, event)' of times, or an expression of numbers, such as log(y); "

@@ -76,12 +76,18 @@ class Paired:
             _refuse(bad, other, f"{names[1]} is no exposure", start, remedy)
             return pair
         if self == TIMES:
-            remedy = "an event is 1 or True, a time that is censored has 0 or False: mend such rows"
+            remedy = (
+                "an event is 1 or True, a time that is censored has 0 or False: if 2 is the event and 1 censored, give "
+                "status - 1; missing='drop' leaves missing ones out"
+            )
             _refuse(~np.isin(y, (0.0, 1.0)) & ~(np.isnan(y) & drop), y, f"{names[0]} is no event", start, remedy)
             bad = ~((other > 0.0) & (other <= MAX_NUMBER)) & ~(np.isnan(other) & drop)
-            remedy = "times are above 0: drop such rows, or give a time within the first unit, such as 0.5"
+            remedy = (
+                f"times are above 0 and at most {MAX_NUMBER:g}: drop such rows, or give a time within the first unit, "
+                "such as 0.5; missing='drop' leaves missing ones out"
+            )
             _refuse(bad, other, f"{names[1]} is no time", start, remedy)
-            return np.stack([y, np.where(np.isnan(other), np.nan, 1.0)])
+            return np.stack([y, np.ones_like(other)])  # a missing time is a missing offset
         if self == AMOUNTS:
             bad = ~((y <= MAX_NUMBER) | (np.isnan(y) & drop))
             remedy = "drop or mend such rows; missing='drop' leaves missing ones out"

@@ -53,8 +53,8 @@ class Roles:
                 raise DataError(f"positive={self.positive!r} is given, but the family takes counts; leave it out")
         elif self.exposure is not None:
             raise DataError(
-                "exposure is given, but the family takes labels; give family='poisson' for counts, or log(exposure) as "
-                "offset"
+                "exposure is given, but the family takes labels; give family='poisson' for counts, 'weibull' for times "
+                "that Surv names, or log(exposure) as offset"
             )
         elif self.trials is not None and self.positive is not None:
             raise DataError(f"positive={self.positive!r} is given beside trials, whose successes are +1; leave it out")
@@ -62,13 +62,15 @@ class Roles:
     def _check_numbers(self) -> None:
         remedies = {
             "trials": "the family takes numbers, not successes of trials: leave it out, or give family='logistic'",
-            "exposure": "the family takes numbers, not counts: leave it out, or give family='poisson'",
+            "exposure": "the family takes numbers, not counts or times: leave it out, or give family='poisson' or "
+            "'weibull'",
             "offset": "the family takes numbers, and it can be subtracted from them: give y - offset as y",
         }
         if self.response == POSITIVE:
             remedies = {
                 "trials": "the family takes positive numbers, not successes: leave it out, or give family='logistic'",
-                "exposure": "the family takes positive numbers, not counts: give log(exposure) as offset",
+                "exposure": "the family takes positive numbers, not counts or times: give log(exposure) as offset, or "
+                "family='weibull' for times that Surv names",
             }
         if self.response == TIMED:
             remedies = {

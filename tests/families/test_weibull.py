@@ -210,6 +210,9 @@ def test_the_density_left_out_is_that_of_times_and_a_wrong_shape_predicts_worse(
     times = bc.fit("t ~ x", ROWS, family="gamma", **QUIET)
     with pytest.raises(DataError, match=r"models.'t'. has positive numbers, models.'w'. times; .* az.compare"):
         bc.loo_compare({"w": flat, "t": times})
+    tenths = bc.fit("Surv(t / 10, died) ~ x", ROWS, family=flat.coreset.family, **QUIET)
+    with pytest.raises(DataError, match="of the same rows and responses, in the same unit"):
+        bc.loo_compare({"near": near, "tenths": tenths}, progressbar=False)
 
 
 def test_the_check_of_the_model_is_of_events_by_time(flat):
@@ -312,20 +315,28 @@ def test_blocks_and_updates_take_a_given_shape():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"t": 0.0}, "'t' is no time in 1 of rows 0 to 399, first 0 in row 7; times are above 0"),
+        ({"t": 0.0}, "'t' is no time in 1 of rows 0 to 399, first 0 in row 7; times are above 0 and at most 1e[+]24"),
         ({"t": -2.5}, "'t' is no time .* first -2.5 in row 7"),
         ({"t": math.nan}, "'t' is no time .* first nan in row 7"),
         ({"t": math.inf}, "'t' is no time .* first inf in row 7"),
-        ({"died": 2}, "'died' is no event in 1 of rows 0 to 399, first 2 in row 7; an event is 1 or True"),
-        ({"died": math.nan}, "'died' is no event .* first nan in row 7"),
+        ({"t": 1e30}, "'t' is no time .* first 1e[+]30 in row 7; times are above 0 and at most 1e[+]24"),
+        ({"died": 2}, "'died' is no event in 1 of rows 0 to 399, first 2 in row 7; an event is 1 or True.* status - 1"),
+        ({"died": math.nan}, "'died' is no event .* first nan in row 7.* missing='drop' leaves missing ones out"),
+        (
+            {"formula": "Surv(t, died == 1) ~ x"},
+            "must be Surv[(]time, event[)] alone, where .* arithmetic on one",
+        ),
+        ({"formula": "2 * Surv(t) ~ x"}, "must be Surv[(]time, event[)] alone, where"),
+        ({"formula": "Surv(t, t + 1, died) ~ x"}, "times that begin late, or are known by interval, have a row for"),
         ({"formula": "died ~ x"}, "'died' says whether there was the event, 1 or 0, and times are missing: write Surv"),
         ({"exposure": "t"}, "exposure is given beside formula=.*, which has Surv, which names it"),
         ({"formula": FORMULA + " + offset(x)"}, "offset is given, but the family takes times, which it multiplies"),
         ({"trials": "twice"}, "trials is given, but the family takes times, not successes"),
         ({"positive": 1}, "positive=1 is given, but the family takes times"),
         ({"family": "poisson", "formula": FORMULA + " + t"}, "'t' stands on both sides; times are no feature"),
-        ({"family": "logistic"}, "exposure is given, but the family takes labels"),
-        ({"family": "gamma"}, "exposure is given, but the family takes positive numbers"),
+        ({"family": "logistic"}, "exposure is given, but the family takes labels; .*, 'weibull' for times"),
+        ({"family": "gamma"}, "exposure is given, but the family takes positive numbers, .* family='weibull'"),
+        ({"family": "normal"}, "exposure is given, but the family takes numbers, .* or 'weibull'"),
         ({"family": "weibull(1e8)"}, "shape=1e[+]08 must be below 1e[+]07: such times hardly vary"),
         ({"family": "weibull()"}, "family='weibull[(][)]' lacks its shape: give it, as in 'weibull[(]2.5[)]'"),
         ({"all died": 0}, "none of 400 times ends with an event: 'died' is 0 in all rows"),
@@ -348,7 +359,7 @@ def test_what_is_no_model_of_times_is_refused(given, message):
 def test_rows_that_miss_something_may_be_left_out():
     rows = ROWS.astype({"died": float})
     rows.loc[3, "t"], rows.loc[4, "died"] = math.nan, math.nan
-    with pytest.warns(UserWarning, match="left out 2 of 400 rows"):
+    with pytest.warns(UserWarning, match=r"left out 2 of 400 rows, that miss 'died' \(1\), 't' \(1\):"):
         core = bc.all_rows(rows, formula=FORMULA, family="weibull(2)", missing="drop", progressbar=False)
     assert core.n_observations == N - 2
     assert np.isfinite(core.offset).all()
