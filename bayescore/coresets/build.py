@@ -147,7 +147,8 @@ def finish(rows: WeightedData, **about: Any) -> Coreset:
     """Return `rows` as a coreset with the fields `about`, its family complete; warn if they have one label only."""
     family = check_family(about["family"], seek=True)
     check_exposure(family, about["design"].exposure)  # which blocks of rows bring
-    if family.times and about.get("event_total") == 0.0:
+    part = about["design"].classes is not None  # rows in a design are a part of others
+    if family.times and not part and about.get("event_total") == 0.0:
         raise DataError(
             f"none of {about['n_observations']:,} times ends with an event: {about['label']!r} is 0 in all rows; an "
             "event is 1, and times without one alone tell no mean"

@@ -312,6 +312,16 @@ def test_blocks_and_updates_take_a_given_shape():
     np.testing.assert_allclose(fit.summary()["mean"], whole["mean"], atol=0.2 * whole["sd"].max())
 
 
+def test_an_update_may_have_no_event():
+    quiet = ROWS[: N // 2].assign(died=False)
+    fit = bc.fit(FORMULA, ROWS, family="weibull(2)", **QUIET)
+    found = fit.update(quiet, progressbar=False).summary()
+    whole = bc.fit(FORMULA, pd.concat([ROWS, quiet]), family="weibull(2)", **QUIET).summary()
+    assert (abs(whole["mean"] - fit.summary()["mean"]) > 2.0 * whole["sd"]).any()
+    np.testing.assert_allclose(found["mean"], whole["mean"], atol=0.2 * whole["sd"].max())
+    np.testing.assert_allclose(found["sd"], whole["sd"], rtol=0.1)
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
