@@ -124,11 +124,12 @@ class Responses:
         y, exposure = self.events, self.rows.weights
         shape = -1, *np.ones(ndim - 1, dtype=np.int64)
         y, exposure = y.reshape(shape), exposure.reshape(shape)
-        return y, exposure, family.log_constant(y, exposure) + _of_times(family, self.rows, self.events).reshape(shape)
+        constant = family.log_constant(y, exposure) + _log_jacobian(family, self.rows, self.events).reshape(shape)
+        return y, exposure, constant
 
 
-def _of_times(family: Family, rows: WeightedData, events: FloatArray) -> FloatArray:
-    """Return what densities of times have beside those of their logarithms, shape (n,); 0 of other responses."""
+def _log_jacobian(family: Family, rows: WeightedData, events: FloatArray) -> FloatArray:
+    """Return -d log(time): densities of times less those of their logarithms, shape (n,); 0 for other responses."""
     return events * rows.offset if family.times and rows.offset is not None else np.zeros(len(events))
 
 
@@ -204,7 +205,7 @@ def sampled_counts(dataset: Dataset, family: Family, size: int, seed: int) -> Sa
         if part.last.y[0] > 0:
             y, exposure = part.last.weights, after.first.weights
             more = family.log_constant(y, exposure) - family.log_constant(np.zeros(1), exposure)
-            more += _of_times(family, part.last, y)
+            more += _log_jacobian(family, part.last, y)
             constants[_first_groups(part.last)] += more
     return SampledCounts(Responses(rows, events), sum(part.n for part in parts), constants)
 
@@ -220,7 +221,7 @@ def _of_block(share: float, seed: int, family: Family, _start: int, block: Weigh
     rows, events = events_of(block.take(slice(0, len(block) - int(block.y[-1] > 0))))
     groups, places = np.unique(_first_groups(rows), return_inverse=True)
     constants = np.zeros(len(groups))
-    np.add.at(constants, places, family.log_constant(events, rows.weights) + _of_times(family, rows, events))
+    np.add.at(constants, places, family.log_constant(events, rows.weights) + _log_jacobian(family, rows, events))
     ends = block.take(slice(0, 1)), block.take(slice(len(block) - 1, None))
     return _ElpdBlock(block.take(uniform[block.index - first] < share), len(rows), groups, constants, *ends)
 

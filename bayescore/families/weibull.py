@@ -13,7 +13,7 @@ At z the two sides are those of a Poisson count d with
 the mean e^z, the cumulative hazard; so a row of data is two rows, and pseudo-rows have the closed form of counts.
 
 Coefficients are log ratios of times, those of R's survreg and of accelerated failure times; -k beta are log hazard
-ratios, as hazards are proportional, too. Of k = 1 times are exponential. k sets the coefficients' sds, and next to
+ratios, as hazards are proportional, too. With k = 1 times are exponential. k sets the coefficients' sds, and next to
 nothing of their means. Where it is a parameter, `fitting.size` makes fits at some k, and the posterior between these
 needs the slope
 

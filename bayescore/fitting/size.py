@@ -104,15 +104,15 @@ class Slope(NamedTuple):
 
     @classmethod
     def by_regression(cls, sums: FloatArray, log_size: float, known: FloatArray, every: FloatArray) -> "Slope":
-        """Return the slope by regression of sums on numbers `known` at their draws, (S, P), and at `every` draw."""
+        """Return the slope by regression of S sums on numbers at their draws, `known`, (S, P), and at `every` draw."""
         n, center = len(sums), every.mean(axis=0)
         columns = np.column_stack([np.ones(n), known - center])
-        found = np.linalg.lstsq(columns, sums)[0]
-        left = sums - columns @ found
-        spread = math.sqrt(float(left @ left) / (n - columns.shape[1]))
-        told = float(((every - center) @ found[1:]).var())
-        value = float(found[0]) - log_size / SIZE_PRIOR_SD**2
-        return cls(value, math.sqrt(spread**2 / n + told / len(every)), spread, spread**2 + told)
+        coefficients = np.linalg.lstsq(columns, sums)[0]
+        residuals = sums - columns @ coefficients
+        spread = math.sqrt(float(residuals @ residuals) / (n - columns.shape[1]))
+        explained = float(((every - center) @ coefficients[1:]).var())
+        value = float(coefficients[0]) - log_size / SIZE_PRIOR_SD**2
+        return cls(value, math.sqrt(spread**2 / n + explained / len(every)), spread, spread**2 + explained)
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,12 +208,11 @@ class SizesRoute(Route):
         at, move, last = self._begin(), 0.0, 0.0
         for _ in range(_TURNS):
             route = self._drawn(at)
-            slope, sd = self._look(route, at)
-            if not self.regressed and _enough(slope, sd) > _few(
-                levels_of(read_posterior(route.drawn, "draws").predictor())
-            ):
+            slope, sd = self._slope_and_sd(route, at)
+            posterior = read_posterior(route.drawn, "draws")
+            if not self.regressed and _enough(slope, sd) > _least_draws(regressors(posterior.predictor())):
                 self.regressed = True
-                slope, sd = self._look(route, at)
+                slope, sd = self._slope_and_sd(route, at)
             step = slope.value * sd**2
             if abs(step) <= _NEAR * sd:
                 break
@@ -327,7 +326,7 @@ class SizesRoute(Route):
                 return
             self._add_node(between, n_draws)
 
-    def _look(self, route: Route, log_size: float) -> tuple[Slope, float]:
+    def _slope_and_sd(self, route: Route, log_size: float) -> tuple[Slope, float]:
         """Return the slope at the size of a fit that is not yet judged, and the sd of theta by the curvature there."""
         below, slope, above = self._slopes(route, route.drawn, _LEAST, log_size + _STEP * np.arange(-1.0, 2.0))
         bend = (below.value - above.value) / (2.0 * _STEP)
@@ -336,12 +335,12 @@ class SizesRoute(Route):
     def _slopes(self, route: Route, idata: Any, n_draws: int, log_sizes: FloatArray) -> list[Slope]:
         """Return the slopes at sizes, over the draws of a fit."""
         posterior = read_posterior(idata, "draws")
-        every = levels_of(posterior.predictor()) if self.regressed else None
-        if every is None or (few := _few(every)) > len(every):
+        every = regressors(posterior.predictor()) if self.regressed else None
+        if every is None or (least := _least_draws(every)) > len(every):
             pairs = zip(self._sums(route, idata, n_draws, log_sizes), log_sizes, strict=True)
             return [Slope.of(sums, log_size) for sums, log_size in pairs]
-        n_draws = max(n_draws, few)
-        known = levels_of(posterior.predictor(n_draws))
+        n_draws = max(n_draws, least)
+        known = regressors(posterior.predictor(n_draws))
         pairs = zip(self._sums(route, idata, n_draws, log_sizes), log_sizes, strict=True)
         return [Slope.by_regression(sums, log_size, known, every) for sums, log_size in pairs]
 
@@ -396,16 +395,16 @@ def _enough(slope: Slope, sd: float) -> int:
     return int(np.clip((slope.spread * sd / _ERROR) ** 2, _LEAST, _MOST))
 
 
-def levels_of(draws: Predictor) -> FloatArray:
-    """Return what sums over rows hang on at draws, shape (S, P): coefficients, and means of the effects of groups."""
+def regressors(draws: Predictor) -> FloatArray:
+    """Return numbers that sums over rows vary with, shape (S, P): coefficients, and means of each factor's effects."""
     at = slice(None) if draws.at is None else draws.at
     means = [own.effects[at].mean(axis=1) for own in draws.factors if isinstance(own.effects, np.ndarray)]
     return np.column_stack([draws.beta, *means])
 
 
-def _few(levels: FloatArray) -> int:
-    """Return how many draws the regression of sums on levels, shape (S, P), needs."""
-    return max(_LEAST, _EACH * (1 + int(levels.shape[1])))
+def _least_draws(numbers: FloatArray) -> int:
+    """Return how many draws the regression of sums on numbers, shape (S, P), needs."""
+    return max(_LEAST, _EACH * (1 + int(numbers.shape[1])))
 
 
 def slopes_of(dataset: Dataset, draws: Predictor, families: list[Varying]) -> FloatArray:
