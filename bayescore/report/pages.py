@@ -119,7 +119,7 @@ def fit_sections(certificate: CertificateData, core: Coreset, fit: FitFacts, rat
             labels=labels,
             rows=rows,
             note="For one unit more, or of a level against the first: means and intervals, as summary(scale='ratio') "
-            "has them. Columns of polynomials, splines and smooths have none, as they do not change alone.",
+            "has them. Columns of polynomials and splines have none, as they do not change alone.",
         )
     for number_of, facts in enumerate(fit.effects, 1):
         alone = len(facts.grouping.effects) == 1 and len(facts.draws.levels) == len(facts.grouping)
