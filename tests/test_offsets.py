@@ -16,7 +16,7 @@ from bayescore.coresets.private import private_coreset
 from bayescore.families.family import FAMILIES
 from bayescore.models.posterior import log_likelihoods
 from bayescore.numerics.chains import ess, mcse_mean
-from bayescore.samplers.sample import NORMAL, SAMPLERS
+from bayescore.samplers.sample import NORMAL, SAMPLERS, SMOOTHS
 from bayescore.samplers.steps import AlbertChibGibbs, PolyaGammaGibbs
 from tests.conftest import make_rows
 from tests.hand_made import fit_of, log_likelihood
@@ -31,7 +31,8 @@ ETA = -0.5 + X @ [0.4, -0.8] + OFFSET
 Y = np.where(ETA + RNG.logistic(size=N) > 0, "yes", "no")
 FRAME = pd.DataFrame(X, columns=["a", "b"]).assign(clicked=Y, exposure=OFFSET)
 COLUMNS = {"label": "clicked", "offset": "exposure"}
-FLAT_SAMPLERS = {name: own for name, own in SAMPLERS.items() if own.grouped is not True and own is not NORMAL}
+OF_OTHER_MODELS = NORMAL, SMOOTHS
+FLAT_SAMPLERS = {k: own for k, own in SAMPLERS.items() if own.grouped is not True and own not in OF_OTHER_MODELS}
 TOLD = {"intercept": True, "random_state": 4, "progressbar": False}
 SIZES = {"aggregate": None, "calibrated": 100, "auto": 100, "merge_reduce": 100}
 quiet = pytest.mark.filterwarnings("ignore")
