@@ -32,6 +32,17 @@ def _no_higher(eta: FloatArray, side: FloatArray, terms: FloatArray, out: FloatA
     out[:] = 0.0
 
 
+@jit
+def _no_higher_of_sized(
+    eta: FloatArray,  # noqa: ARG001
+    side: FloatArray,  # noqa: ARG001
+    terms: FloatArray,  # noqa: ARG001
+    out: FloatArray,
+    size: float,  # noqa: ARG001
+) -> None:
+    out[:] = 0.0
+
+
 class Family(ABC):
     r"""A family: the two sides of a row's log-likelihood as functions of eta.
 
@@ -276,6 +287,7 @@ class Sized(Family):
     size: float = None  # type: ignore[assignment]  # of those that lack it
     name: str = field(init=False, repr=False, compare=False)
     kind: ClassVar[str]
+    higher = staticmethod(_no_higher_of_sized)
     number: ClassVar[str] = "size"
     parameter: ClassVar[str] = ""
     found: ClassVar[bool] = False

@@ -57,12 +57,6 @@ def gamma_derivatives(
         out[2, lane], out[3, lane] = rise, rise
 
 
-@jit
-def gamma_higher(eta: FloatArray, side: FloatArray, terms: FloatArray, out: FloatArray, size: float) -> None:  # noqa: ARG001
-    """Write 0: no series is taken, as `near` is 0."""
-    out[:] = 0.0
-
-
 @dataclass(frozen=True)
 class Gamma(Varying):
     r"""Positive numbers with a log link: E(y | x) = t = exp(x . beta), sd(y | x) = t / sqrt(shape).
@@ -97,7 +91,6 @@ class Gamma(Varying):
     unknown = "fit(family='gamma') has it as a parameter; its coreset has one near the middle"
     rows = staticmethod(gamma_rows)
     derivatives = staticmethod(gamma_derivatives)
-    higher = staticmethod(gamma_higher)
     counts = True
     amounts = True
     linear = -1

@@ -55,12 +55,6 @@ def normal_derivatives(
         out[2, lane], out[3, lane] = precision, 0.0
 
 
-@jit
-def normal_higher(eta: FloatArray, side: FloatArray, terms: FloatArray, out: FloatArray, size: float) -> None:  # noqa: ARG001
-    """Write the fourth and fifth derivative of l, 0, to the rows of `out`."""
-    out[:] = 0.0
-
-
 @dataclass(frozen=True)
 class Gaussian(Sized):
     r"""Numbers with normal noise: y ~ N(x . beta, sd^2).
@@ -101,7 +95,6 @@ class Gaussian(Sized):
     unknown = "fit, build_coreset, stream and all_rows find it from the rows, and the family of their coreset has it"
     rows = staticmethod(normal_rows)
     derivatives = staticmethod(normal_derivatives)
-    higher = staticmethod(normal_higher)
     quadratic = True
     scale = "response"
 

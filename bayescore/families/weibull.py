@@ -71,12 +71,6 @@ def weibull_derivatives(
         out[3, lane] = size * size * size * (bend if over == 0.0 else 0.0)
 
 
-@jit
-def weibull_higher(eta: FloatArray, side: FloatArray, terms: FloatArray, out: FloatArray, size: float) -> None:  # noqa: ARG001
-    """Write 0: no series is taken, as `near` is 0."""
-    out[:] = 0.0
-
-
 @dataclass(frozen=True)
 class Weibull(Varying):
     r"""Times to an event, some censored, with a log link: E(T | x) = t = exp(x . beta), hazards as time^(shape - 1).
@@ -117,7 +111,6 @@ class Weibull(Varying):
     unknown = "fit(family='weibull') has it as a parameter; its coreset has one near the middle"
     rows = staticmethod(weibull_rows)
     derivatives = staticmethod(weibull_derivatives)
-    higher = staticmethod(weibull_higher)
     counts = True
     amounts = True
     times = True
