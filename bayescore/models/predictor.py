@@ -119,6 +119,20 @@ class Predictor:
         """Return a family for NumPy alone, whose formulas take eta of shape (..., S): with the draws' numbers."""
         return family if self.size is None or not isinstance(family, Sized) else family.at(self.size)
 
+    def gathered(self) -> "Predictor":
+        """Return the predictor with a copy of its draws alone; those of an effect stand side by side in memory."""
+        if self.at is None:
+            return self
+        copies = [
+            replace(
+                own,
+                effects=np.moveaxis(np.ascontiguousarray(np.moveaxis(own.effects[self.at], 0, -1)), -1, 0),
+                covariance=None if own.covariance is None else own.covariance[self.at],
+            )
+            for own in self.factors
+        ]
+        return replace(self, factors=copies, at=None)
+
     def means(self) -> "Predictor":
         """Return the predictor at the one point of mean coefficients and effects."""
         at = slice(None) if self.at is None else self.at
@@ -135,10 +149,15 @@ class Predictor:
     def effects(self, rows: WeightedData) -> FloatArray:
         """Return the part of eta that rows' known groups have, shape (n, S)."""
         found = np.zeros((len(rows), len(self)))
-        at = (np.arange(len(self)) if self.at is None else self.at)[:, None]
         for own, codes, z in self._of(rows):
-            known = codes != NO_GROUP
-            found[known] += np.einsum("snq,nq->ns", own.effects[at, codes[known]], z[known])
+            known: Any = codes != NO_GROUP
+            known = slice(None) if known.all() else known
+            if self.at is None and isinstance(own.effects, np.ndarray):
+                effects = np.moveaxis(own.effects, 0, -1)[codes[known]]
+            else:
+                at = np.arange(len(self)) if self.at is None else self.at
+                effects = np.moveaxis(own.effects[at[:, None], codes[known]], 0, -1)
+            found[known] += np.einsum("nqs,nq->ns", effects, z[known])
         return found
 
     def columns(self, rows: WeightedData) -> sparse.csr_array:

@@ -233,23 +233,26 @@ def _warm_up(crew: Crew, plan: ChainPlan) -> float:
     """Learn the frame, then the number of steps, then frame and h anew; return the effective draws of a gradient.
 
     The windows of the first half double. They go on until one has `LEARNT` effective draws, and as many as `learnt`
-    coordinates, or a tenth of all gradients is spent. In the other half candidates for the number of steps have a
-    window each.
+    coordinates, for each gradient of a transition, or a tenth of all gradients is spent. In the other half candidates
+    for the number of steps have a window each. Where levels move by themselves, so that transitions take long and there
+    is little to learn, the first half ends with a window of so many effective draws in all, and those of the other are
+    short.
     """
     if plan.tune < SHORT:
         if plan.tune:
             crew.run(plan.tune, adapting=True)
         return 0.0
     half, done, window, effective = plan.tune // 2, 0, FIRST // 2, 0.0
-    least = max(LEARNT, crew.frame.learnt)
-    while done < half or (effective < least and 10 * crew.gradients < plan.max_gradients):
+    least, brief = max(LEARNT, crew.frame.learnt), crew.frame.level_shape[0] > 0
+    while (done < half and not brief) or (effective < least and 10 * crew.gradients < plan.max_gradients):
         window *= 2
         n = half - done if done < half < done + 3 * window else window
         draws = _late(crew.run(n, adapting=True).draws)
-        effective = draws.shape[0] * draws.shape[1] * crew.rate(draws)
+        effective = draws.shape[0] * draws.shape[1] * crew.rate(draws) * (crew.cost if brief else 1)
         crew.learn(draws)
         done += n
     n, single = (plan.tune - half) // (TRIALS + 1), crew.step
+    n = min(n, FIRST) if brief else n
     tried, best = [], (single, 0.0)
     for steps in crew.frame.steps(math.exp(single.log_h)):
         crew.step = single._replace(steps=steps, log_h=min(single.log_h, math.log(LONGEST_ANGLE / steps)))

@@ -238,7 +238,7 @@ class JointStrategy(Grouped):
 
     def weigh(self, at: IntArray) -> JointDraws:
         """Return the weights of some draws; one pass, or two where a sample of the rows does not tell them."""
-        core, family, predictor = self.core, self.beta.family, self.beta.predictor().take(at)
+        core, family, predictor = self.core, self.beta.family, self.beta.predictor().take(at).gathered()
         labels, sums = partial(effect_label_weights, sizes=sizes_of(core.groups)), None
         if core.n_total > SAVES * largest_sample(core.n_features):
             near = RowSumsPlan.near(DrawnApproximation.of(family, predictor), core)

@@ -56,7 +56,7 @@ from bayescore.families import Family
 from bayescore.limits import MIN_ESS, NEGLIGIBLE_ERROR
 from bayescore.models.groups.rows import blocks_of
 from bayescore.models.predictor import Factor, Predictor
-from bayescore.models.row_kernels import derivatives_of, largest_curvature
+from bayescore.models.row_kernels import derivatives_of, largest_curvature, log_p_and_score
 from bayescore.numerics.chains import ess_and_mcse, ess_mean, evenly_spaced
 from bayescore.numerics.moments import sidak_quantile
 from bayescore.priors import Prior
@@ -326,20 +326,18 @@ def scores(predictor: Predictor, core: WeightedData, family: Family, prior: Prio
     parts = []
     step = max(1, _PIECE // Z.shape[1])
     for start in range(0, len(predictor), step):
-        part = predictor.take(slice(start, start + step))
+        part = predictor.take(slice(start, start + step)).gathered()
         of_beta, of_u = _row_scores(part, core, family, Z)
         follow = (middle.beta - part.beta) @ move.T  # how effects move with beta
         of_factors = []
         for factor, block, cut in zip(part.factors, blocks, cuts, strict=True):
             assert factor.covariance is not None
-            covariance = factor.covariance[part.at]
-            some = Factor(factor.grouping, factor.effects[part.at], covariance)
-            inverse = np.asarray(np.linalg.inv(covariance), dtype=np.float64)
-            slope = of_u[cut].T.reshape(some.effects.shape) - np.einsum("sgq,sqr->sgr", some.effects, inverse)
+            inverse = np.asarray(np.linalg.inv(factor.covariance), dtype=np.float64)
+            slope = of_u[cut].T.reshape(factor.effects.shape) - factor.effects @ inverse
             mean, informed, middle_inverse = block
-            given = mean + follow[:, cut].reshape(some.effects.shape)
+            given = mean + follow[:, cut].reshape(factor.effects.shape)
             precisions = _LevelPrecisions(informed, inverse, middle_inverse)
-            of_factors.append(_of_factor(some, (mean, given), slope, precisions, group_prior))
+            of_factors.append(_of_factor(factor, (mean, given), slope, precisions, group_prior))
             of_u[cut] = slope.reshape(len(slope), -1).T
         marginal, effects, slopes = (np.concatenate(each, axis=1) for each in zip(*of_factors, strict=True))
         of_beta = of_beta + prior.gradient(part.beta) - of_u.T @ move
@@ -362,7 +360,10 @@ def _row_scores(
     step = max(1, _PIECE // len(predictor))
     for start in range(0, len(core), step):
         rows = core.take(slice(start, start + step))
-        score = rows.weights[:, None] * family.score(predictor.eta(rows), rows.y[:, None])
+        score = predictor.eta(rows)
+        side = np.repeat(rows.y.astype(np.float64), len(predictor))
+        log_p_and_score(score.reshape(1, -1), side, family, np.empty((1, score.size)))
+        score *= rows.weights[:, None]
         of_beta += score.T @ rows.X
         of_u += Z[start : start + step].T @ score
     return of_beta, of_u
@@ -379,6 +380,20 @@ class _LevelPrecisions(NamedTuple):
     information: FloatArray
     inverse: FloatArray
     middle: FloatArray
+
+
+def _times(matrices: FloatArray, vectors: FloatArray) -> FloatArray:
+    """Return products of many small matrices, shape (..., q, q), and vectors, (..., q)."""
+    return np.asarray(sum(matrices[..., r] * vectors[..., r, None] for r in range(matrices.shape[-1])))
+
+
+def _inverses(matrices: FloatArray) -> FloatArray:
+    """Return inverses of symmetric matrices, shape (..., q, q), a tenth of the time of LAPACK where q is 2."""
+    if matrices.shape[-1] != 2:
+        return np.asarray(np.linalg.inv(matrices), dtype=np.float64)
+    a, b, d = matrices[..., 0, 0], matrices[..., 0, 1], matrices[..., 1, 1]
+    found = np.stack([d, -b, -b, a], axis=-1) / (a * d - b * b)[..., None]
+    return found.reshape(matrices.shape)
 
 
 def _of_factor(
@@ -405,14 +420,14 @@ def _of_factor(
     step = max(1, _PIECE // (G * q * q))
     for start in range(0, n_draws, step):
         at = slice(start, start + step)
-        u, V = factor.effects[at], np.linalg.inv(blocks.information + blocks.inverse[at, None])
-        center, moved = np.einsum("sgqr,gr->sgq", V, pull), np.einsum("sgqr,sgr->sgq", V, slope[at])
-        M[at] = np.einsum("sgq,sgr->sqr", u, u) + V.sum(axis=1) + np.einsum("sgq,sgr->sqr", moved, u + center)
+        u, V = factor.effects[at], _inverses(blocks.information + blocks.inverse[at, None])
+        center, moved, across = _times(V, pull), _times(V, slope[at]), u.transpose(0, 2, 1)
+        M[at] = across @ u + V.sum(axis=1) + moved.transpose(0, 2, 1) @ (u + center)
         root = np.linalg.cholesky(V[:, levels])
         about = u - center - (given[at] - mean)
         effects.append(np.linalg.solve(root, about[:, levels, :, None]).reshape(len(u), -1))
         slopes.append(np.einsum("sgqr,sgq->sgr", root, slope[at][:, levels]).reshape(len(u), -1))
-        slope[at] = np.einsum("gqr,sgr->sgq", precision, moved)
+        slope[at] = _times(precision, moved)
     Q = blocks.inverse @ (M - G * S) @ blocks.inverse
     Q = 0.5 * (Q + Q.transpose(0, 2, 1))
     sd = np.sqrt(np.diagonal(S, axis1=1, axis2=2))
