@@ -321,6 +321,7 @@ def cell_sums(
 ) -> ContrastSums:
     """Return the sums at the draws, from a sample of many rows where its error is small beside the figures' sds."""
     n_rows, last = dataset.source.n_rows, None
+    predictor = predictor.for_rows(n_rows)
     if n_rows > EVERY_ROW:
         most = max(_FEWEST, _MOST_BYTES // (8 * len(cells) * dataset.n_features))
         for size in dict.fromkeys(min(size, most) for size in (SAMPLE_ROWS, 10 * SAMPLE_ROWS)):

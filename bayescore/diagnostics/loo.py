@@ -125,7 +125,7 @@ def loo_draws(name: str, idata: Any, core: Coreset, max_draws: int, *, weighted:
     check_same_design(core, posterior.features, posterior.design, f"the coreset of {name}")
     if posterior.story and posterior.story["rows"] != core.rows_digest:
         raise DataError(f"{name}: the draws are of another coreset's posterior; give the one that was sampled")
-    predictor, n_chains = posterior.predictor(max_draws), len(posterior.draws)
+    predictor, n_chains = posterior.predictor(max_draws).for_rows(core.n_total), len(posterior.draws)
     family, corrected = posterior.family, "corrected" in posterior.attrs
     if corrected:
         log_base = np.zeros(len(predictor))

@@ -233,6 +233,7 @@ def of_rows(posterior: Posterior, X: Any, function: Callable[..., FloatArray], o
         n_rows = csr.shape[0]
         cuts = [slice(low, low + _SPARSE_ROWS) for low in range(0, n_rows, _SPARSE_ROWS)]
         blocks = (design_rows(posterior, csr[cut].toarray()) for cut in cuts)
+    predictor = predictor.for_rows(n_rows)
     offsets, group = offset_of(posterior, X, n_rows, offset), groups_of(posterior, X, n_rows, groups)
     new = None if group is None else numbers_of_new(posterior, X, group, groups)
     pieces_done, end = [], 0
