@@ -33,7 +33,7 @@ from bayescore.fitting.route import (
     usable,
 )
 from bayescore.fitting.size import SizesRoute
-from bayescore.fitting.update import route_of_update
+from bayescore.fitting.update import checked, route_of_update
 from bayescore.limits import PROB
 from bayescore.priors import Prior
 from bayescore.priors.groups import GroupPrior
@@ -1091,7 +1091,8 @@ class Fit:
         weights, offset, trials, exposure, groups, missing
             As in `fit`; roles that were columns are remembered.
         data : rows, or pair of rows and labels, optional
-            All rows, old and new, to certify by them; with `new` left out the draws stay.
+            All rows, old and new, to certify by them; with `new` left out the draws stay. Where the size or shape of
+            the family is a parameter they are needed, and draws are made anew.
         progressbar : bool
             Show progress.
 
@@ -1104,7 +1105,7 @@ class Fit:
         ------
         DataError
             If new rows have other columns, labels or levels of a factor, or cannot be used, the fit's spread is
-            cluster-robust, or its size is a parameter.
+            cluster-robust, or its size is a parameter and `data` is missing.
         TypeError
             If neither `new` nor `data` is given, or rows come once.
 
@@ -1125,13 +1126,18 @@ class Fit:
         ('certified', 9000, ['build', 'sample', 'certify', 'update', 'sample', 'certify'])
         """
         check_model_spread(self, "update", "; on the command line fit again without --cluster")
-        if self._size_varies:
-            raise DataError(
-                f"update is of a posterior given the {self._posterior().number}, and {self._family_asked!r} has it as "
-                f"a parameter, which all rows tell: fit them, or fit with it given, as in {self.coreset.family!r}"
-            )
         roles = {"weights": weights, "offset": offset, "trials": trials, "exposure": exposure, "groups": groups}
         new_rows = new, y, {**roles, "missing": missing}
+        if self._size_varies:
+            _, all_given = checked(self, new_rows, data, progressbar=progressbar)
+            if all_given is None:
+                raise DataError(
+                    f"the {self._posterior().number} of family={self._family_asked!r} is a parameter, which no coreset "
+                    "tells: give all rows, fit.update(data=rows), by which draws are made anew, or fit with the "
+                    f"{self._posterior().number} given, as in family={self.coreset.family!r}"
+                )
+            anew = self._of_sizes(all_given, self.prior)
+            return replace(anew, story=(*self.story, *anew.story))
         route, all_given = route_of_update(self, new_rows, data, progressbar=progressbar)
         return replace(fit_of_route(route), _given=all_given)
 
@@ -1164,18 +1170,22 @@ class Fit:
         """
         check_model_spread(self, "with_prior")
         check_priors(prior)
-        beside: dict[str, Any] = {"group_prior": self.group_prior, "options": self._options}
         if self._size_varies:
-            fits = SizesRoute(self._rows_given, self._family_asked, prior, self._seed, self._max_seconds, **beside)
-            fits.run()
-            return fit_of_route(fits)
+            return self._of_sizes(self._rows_given, prior)
         settings = self.coreset.family, prior, self._seed, self._max_seconds
-        route = Route(self._rows_given, *settings, **beside)
+        route = Route(self._rows_given, *settings, group_prior=self.group_prior, options=self._options)
         route.story = [step for step in self.story if step.what in ("build", "update")]
         route.core = self.coreset
         route.design_prior()  # names of coefficients
         route.settle()
         return replace(fit_of_route(route), _kept=self._kept)  # of the same rows
+
+    def _of_sizes(self, given: Given, prior: Prior | Mapping[str, Prior] | None) -> "Fit":
+        """Return the fit of rows whose family has its number as a parameter, as this one was made."""
+        made: dict[str, Any] = {"group_prior": self.group_prior, "options": self._options}
+        fits = SizesRoute(given, self._family_asked, prior, self._seed, self._max_seconds, **made)
+        fits.run()
+        return fit_of_route(fits)
 
     def cluster_robust(self, cluster: Any, *, strata: Any = None, lonely: str = "raise") -> "Fit":
         r"""Return the fit with draws whose spread is robust to rows of a cluster that depend on each other.

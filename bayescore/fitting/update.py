@@ -126,11 +126,11 @@ class NewRows(Given):
         return "" if within else trouble, said, missed.mean + 2.0 * missed.error
 
 
-def route_of_update(
+def checked(
     fit: "Fit", new: tuple[Any, Any, dict[str, Any]], data: Any, *, progressbar: bool
-) -> tuple[Route, Given | None]:
-    """Return the route of a fit updated by new rows, labels and roles, and all rows, if they are given as `data`."""
-    rows, y, beside = new
+) -> tuple[dict[str, Any], Given | None]:
+    """Return the roles of new rows, and all rows, if they are given as `data`; raise if an update can have neither."""
+    rows, _, beside = new
     roles = {
         name: value for name, value in beside.items() if value is not None and (name, value) != ("missing", "raise")
     }
@@ -145,7 +145,15 @@ def route_of_update(
         if isinstance(given, Coreset | Source):
             raise TypeError(f"{name} is a {type(given).__name__}; give rows")
     of_all = roles if rows is None else {name: value for name, value in roles.items() if name == "missing"}
-    whole = None if data is None else all_rows_of(fit.coreset, data, of_all, progressbar=progressbar)
+    return roles, None if data is None else all_rows_of(fit.coreset, data, of_all, progressbar=progressbar)
+
+
+def route_of_update(
+    fit: "Fit", new: tuple[Any, Any, dict[str, Any]], data: Any, *, progressbar: bool
+) -> tuple[Route, Given | None]:
+    """Return the route of a fit updated by new rows, labels and roles, and all rows, if they are given as `data`."""
+    rows, y, _ = new
+    roles, whole = checked(fit, new, data, progressbar=progressbar)
     kept = fit._kept
     if not kept and whole is None and fit.coreset.lossless:
         source = Dataset(fit.coreset.as_source(), fit.coreset.design)

@@ -302,9 +302,10 @@ def test_what_is_no_gamma_model_is_refused(given, message):
 
 
 def test_what_needs_a_shape_says_so(flat):
-    for ask in (lambda: flat.update(ROWS), flat.all_rows_posterior):
-        with pytest.raises(DataError, match="shape"):
-            ask()
+    with pytest.raises(DataError, match=r"the shape of .* give all rows, fit.update\(data=rows\), .* given, as in"):
+        flat.update(ROWS)
+    with pytest.raises(DataError, match="shape"):
+        flat.all_rows_posterior()
     with pytest.raises(DataError, match="'shape', the name of the family's parameter"):
         bc.fit("y ~ x + (1 | shape)", ROWS.rename(columns={"g": "shape"}), family="gamma", **QUIET)
     with pytest.raises(ValueError, match="lacks its shape"):

@@ -200,13 +200,26 @@ def test_counts_like_poissons_leave_large_sizes_to_the_prior():
     assert of_sds.max() < 0.08
 
 
+def test_an_update_by_all_rows_is_the_fit_of_these(flat, tmp_path):
+    bc.fit("y ~ x + offset(log(hours))", ROWS[:250], family="negative_binomial", prior=PRIOR, **QUIET).save(tmp_path)
+    first = bc.read_fit(tmp_path)
+    found = first.update(ROWS[250:], data=ROWS, progressbar=False)
+    np.testing.assert_array_equal(drawn(found, "size"), drawn(flat, "size"))
+    assert found.coreset.n_observations == N
+    assert [step.what for step in found.story] == [step.what for step in (*first.story, *flat.story)]
+    assert found.average_predictions()["mean"].iloc[0] > 0.0  # it has its rows
+    with pytest.raises(TypeError, match="rows come once"):
+        first.update(data=iter([ROWS]))
+
+
 def test_what_needs_a_size_says_so(flat):
     blocks = iter([(ROWS[["x"]].to_numpy(), ROWS["y"].to_numpy())])
     with pytest.raises(DataError, match="rows that can be read again"):
         bc.fit(blocks, family="negative_binomial", progressbar=False)
-    for ask in (lambda: flat.update(ROWS), flat.all_rows_posterior):
-        with pytest.raises(DataError, match="size"):
-            ask()
+    with pytest.raises(DataError, match=r"the size of .* give all rows, fit.update\(data=rows\), .* given, as in"):
+        flat.update(ROWS)
+    with pytest.raises(DataError, match="size"):
+        flat.all_rows_posterior()
     with pytest.raises(DataError, match="rename it"):
         bc.fit("y ~ x + (1 | size)", ROWS.rename(columns={"g": "size"}), family="negative_binomial", **QUIET)
     with pytest.raises(DataError, match="give log"):
