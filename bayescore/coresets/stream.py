@@ -38,6 +38,7 @@ from bayescore.data.design import Design, check_design
 from bayescore.data.formula_parsing import has_dot, parsed, without_group_terms
 from bayescore.data.open import DesignedIntake
 from bayescore.data.responses import LABELS, Classes, two_classes
+from bayescore.data.roles import Roles
 from bayescore.data.source import Cutter
 from bayescore.families import Family
 from bayescore.families.family import check_exposure, check_family
@@ -185,7 +186,15 @@ class StreamingCoreset:
         return self._intake.n_rows
 
     def partial_fit(
-        self, X: Any, y: Any = None, weights: Any = None, offset: Any = None, trials: Any = None, *, groups: Any = None
+        self,
+        X: Any,
+        y: Any = None,
+        weights: Any = None,
+        offset: Any = None,
+        trials: Any = None,
+        *,
+        exposure: Any = None,
+        groups: Any = None,
     ) -> Self:
         """Add a block of rows.
 
@@ -196,10 +205,10 @@ class StreamingCoreset:
             takes that can be read again, such as a table or the path of a Parquet file.
         y : array, shape (n,)
             Labels. With a formula or a design they may be a column of the table, as may what follows.
-        weights, offset, trials : array, shape (n,), optional
-            Weights, 1 by default, known parts of linear predictors, and binomial trials, or the exposures of counts.
-            Which label is +1 must be known for an offset, and for a family whose sides differ: begin with a block that
-            has both labels, or name them as `classes`.
+        weights, offset, trials, exposure : array, shape (n,), optional
+            Weights, 1 by default, known parts of linear predictors, binomial trials, and exposures of counts or times
+            of events, as in `build_coreset`. Which label is +1 must be known for an offset, and for a family whose
+            sides differ: begin with a block that has both labels, or name them as `classes`.
         groups : array, shape (n,), or dict of such, optional
             Levels of grouping factors. Groups and offset come in every block or in none.
 
@@ -208,8 +217,9 @@ class StreamingCoreset:
         DataError
             If the block cannot be used; blocks and their rows are counted from 0. The stream is then as it was.
         """
-        check_exposure(check_family(self.family, seek=True), trials)
-        intake, design, blocks = self._taken(Block(X, y, weights, offset, trials, groups))
+        sought = check_exposure(check_family(self.family, seek=True), exposure)
+        roles = Roles(offset=offset, trials=trials, exposure=exposure, response=sought.response)
+        intake, design, blocks = self._taken(Block(X, y, weights, offset, roles.beside, groups))
         if self._design is None:
             check_names(design, intake.label, self.intercept)
             cutter = Cutter(self._streamed.stream_block(self.size or 0, len(design.names)))

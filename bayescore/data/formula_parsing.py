@@ -13,6 +13,7 @@ column are not; ``(1 + x || g)`` stands for ``(1 | g) + (0 + x | g)``, a group t
 """
 
 import ast
+import keyword
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -151,6 +152,9 @@ SMOOTH = "s"
 """The function of a smooth term, whose columns but the first have one sd."""
 
 
+_STRAIGHT = frozenset(("poly", "bs", "cr", SMOOTH))  # whose columns add up to a straight line, too
+
+
 BASES = frozenset(("poly", *SPLINES, SMOOTH))
 """Functions that know quantiles, bounds or products of their argument: polynomials, splines and smooths."""
 
@@ -224,8 +228,14 @@ _NAMES = re.compile(
 
 
 def _marked_names(text: str) -> str:
-    """Mark names in backticks, and give backticks to names with a dot, as data that come from R have them."""
-    return _NAMES.sub(lambda m: m["text"] or f"`{marked(m['quoted'] or m['dotted'])}`", text)
+    """Mark names in backticks that need them, and give these to names with a dot, as data from R have them."""
+
+    def name(match: re.Match[str]) -> str:
+        if (quoted := match["quoted"]) and quoted.isidentifier() and not keyword.iskeyword(quoted):
+            return quoted  # else `x` and x would be two columns
+        return match["text"] or f"`{marked(quoted or match['dotted'])}`"
+
+    return _NAMES.sub(name, text)
 
 
 _MAX_POWER = 64  # a**b of constants is computed before any row is read
@@ -332,7 +342,7 @@ def _check_smooths(
     text: str, terms: Any, calls: Iterable[Call], groups: Sequence[GroupTerm], aliases: Mapping[str, str]
 ) -> None:
     """Raise unless each smooth is a term of its own, of a model without groups, whose straight part it alone has."""
-    alone = {unmarked(str(other)) for other in terms if len(other.factors) == 1}
+    alone, calls = {unmarked(str(other)) for other in terms if len(other.factors) == 1}, list(calls)
     for call in calls:
         if call.function != SMOOTH:
             continue
@@ -351,6 +361,10 @@ def _check_smooths(
             )
         if any(str(other) == call.argument for other in terms):
             raise DataError(f"formula={text!r}: {term} has {call.argument!r} itself as a part; leave that term out")
+        for other in calls:
+            if other.function in _STRAIGHT and other.argument == call.argument and other is not call:
+                both = f"{term} and {unmarked(other.term)} both have {call.argument!r} itself as a part"
+                raise DataError(f"formula={text!r}: {both}; leave one of them out")
         if isinstance(by := call.arguments[1].get("by"), ast.Name):
             name = aliases.get(by.id, by.id)
             if not any(other == name or other.startswith((f"C({name})", f"C({name},")) for other in alone):
@@ -604,8 +618,7 @@ def _parts(text: str, term: str, aliases: dict[str, str]) -> Iterator[tuple[str,
                     if (function := _function(coding)) is not None and function in CODINGS | CONTR:
                         named[id(coding)] = function
             if name in LEARNING:
-                if not node.args:
-                    raise refused(f"{name}() without an argument")
+                _check_argument(text, name, node)
                 inside = (inner.func for inner in ast.walk(node.args[0]) if isinstance(inner, ast.Call))
                 if any(_function(function) in LEARNING for function in inside):
                     raise refused(f"{name}(...) of what is itself learnt from the data")
@@ -622,6 +635,18 @@ def _parts(text: str, term: str, aliases: dict[str, str]) -> Iterator[tuple[str,
             raise refused(f"{ast.unparse(node)!r}, and powers are written a**2 inside a call")
         elif not isinstance(node, (*_HARMLESS, ast.Call)):
             raise refused(f"{ast.unparse(node)!r}")
+
+
+def _check_argument(text: str, name: str, call: ast.Call) -> None:
+    """Raise unless what a function learns from has a column."""
+    given = call.args[0] if call.args else None
+    parts = [] if given is None else list(ast.walk(given))
+    functions = {id(part) for one in parts if isinstance(one, ast.Call) for part in ast.walk(one.func)}
+    if any(isinstance(part, ast.Name) and id(part) not in functions for part in parts):
+        return
+    quoted = isinstance(given, ast.Constant) and isinstance(given.value, str)
+    remedy = f"without quotes, {name}({given.value})" if quoted else f"of a column x, {name}(x)"  # type: ignore[union-attr]
+    raise DataError(f"formula={text!r}: {ast.unparse(call)} learns from a column, and names none; write it {remedy}")
 
 
 def _function(node: ast.AST) -> str | None:

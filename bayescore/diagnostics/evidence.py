@@ -256,8 +256,10 @@ def log_evidence(
     r"""Estimate the log marginal likelihood of a coreset and, in a pass or two, of the full data.
 
     Differences between the ln E of two models of the same data are log Bayes factors. Only these have a
-    meaning for counts: ln E leaves out y log E - log y! of each row, which no parameter changes,
-    and of negative binomial counts what depends on their size, so that sizes are not compared by it.
+    meaning for counts: ln E leaves out y log E - log y! of each row, which no parameter changes, and of times -log t
+    of each event. Of a family with a number, such as a size or shape, ln E is that given the number, also where a fit
+    has it as a parameter. Of negative binomial counts and gamma numbers it leaves out what depends on the number, so
+    that only shapes of times are compared by it.
 
     Parameters
     ----------
@@ -314,9 +316,12 @@ def log_evidence(
             "core was built with family='normal', and its sd is a parameter, which log_evidence does not integrate "
             f"out: give a sd, family={core.family!r}, or compare models by loo_compare"
         )
-    if resolved.counts and not resolved.exponential:
+    if resolved.counts and not (resolved.exponential or resolved.times):
         number = getattr(resolved, "number", "size")
-        warn(f"log_evidence leaves out what depends on the {number} of {resolved.name!r}: compare by loo_compare")
+        warn(
+            f"log_evidence is given the {number} of {resolved.name!r}, and leaves out what depends on it: compare "
+            f"{number}s, and families, by loo_compare"
+        )
     if core.group is not None and not (isinstance(core, Coreset) and one_intercept(core.groups)):
         terms = terms_text(core.groups) if isinstance(core, Coreset) else "groups without names"
         raise DataError(

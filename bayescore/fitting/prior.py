@@ -169,7 +169,7 @@ def prior_predictive(fit: "Fit", draws: int, random_state: Any) -> Any:
     kept = np.sort(rng.permutation(len(sample))[:ROWS])
     responses = sample.events if sample.log_times is None else np.exp(sample.log_times)
     rows, known = sample.designed().take(kept), None if responses is None else responses[kept]
-    parameters = {"beta": draw_coefficients(prior, fit.coreset.feature_names, draws, seed)}
+    parameters = draw_coefficients(prior, fit.coreset.feature_names, draws, seed)
     factors = []
     for grouping in design.groups:
         assert fit.group_prior is not None

@@ -227,12 +227,15 @@ def scales_of(core: Coreset, place: int, family: Family, prior: Prior, group_pri
     return EffectScales(mode.beta, np.asarray(linalg.cholesky(covariance, lower=True)), H, pull, cross.reshape(G, q, p))
 
 
-def draw_coefficients(prior: Prior, names: Sequence[str], draws: int, seed: int) -> FloatArray:
-    """Return draws of the coefficients from their prior, shape (S, D)."""
+def draw_coefficients(prior: Prior, names: Sequence[str], draws: int, seed: int) -> dict[str, FloatArray]:
+    """Return draws of the coefficients `beta` from their prior, shape (S, D), and of the sds of smooth terms, (S,)."""
     one = np.ones(len(names))
-    with pm.Model(coords={"feature": list(names)}):
+    sds = [bends.name for bends in prior.bends]
+    with pm.Model(coords={"feature": list(names)}) as model:
         beta = prior.variable(lambda: (0.0 * one, one))
-    return np.asarray(pm.draw(beta, draws=draws, random_seed=seed), dtype=np.float64).reshape(draws, -1)
+    drawn = pm.draw([beta, *(model[name] for name in sds)], draws=draws, random_seed=seed)
+    each = [np.asarray(one, dtype=np.float64).reshape(draws, -1) for one in drawn]
+    return {"beta": each[0], **{name: one[:, 0] for name, one in zip(sds, each[1:], strict=True)}}
 
 
 def group_sd(prior: GroupPrior) -> tuple[Any, dict[str, float]]:

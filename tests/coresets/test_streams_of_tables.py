@@ -289,7 +289,7 @@ def test_an_array_that_a_later_block_lacks_is_named_by_its_argument(role):
     rows, beside = MONTHS[0].drop(columns=name), MONTHS[0][name].to_numpy()
     options |= {"method": "multilevel"} if role == "groups" else {"size": 60}
     stream = bc.stream(formula=formula, random_state=1, **options)
-    given = {"trials" if role == "exposure" else role: {"g": beside} if role == "groups" else beside}
+    given = {role: {"g": beside} if role == "groups" else beside}
     n_rows = stream.partial_fit(rows, **given).n_rows
     with pytest.raises(DataError, match=f"block 1: {role} is missing: earlier rows had one.*give {role}=, one"):
         stream.partial_fit(rows)

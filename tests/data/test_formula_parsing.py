@@ -106,7 +106,17 @@ REFUSED = {
     "a response of two parts": ("y | z ~ a", r"its left side .*'y \| z'"),
     "a column named as a function": ("y ~ log + log(a)", "column 'log' has the name of a function"),
     "columns too alike": ("y ~ log(my_x) + log(`my x`)", "too alike"),
-    "no argument": ("y ~ scale()", "without an argument"),
+    "no argument": ("y ~ scale()", r"scale\(\) learns from a column, and names none; write"),
+    "smooth of nothing": ("y ~ s()", r"s\(\) learns from a column, and names none; write it of a column x, s\(x\)"),
+    "smooth of a number": ("y ~ s(1)", r"s\(1\) learns from a column"),
+    "smooth of numbers": ("y ~ x + s(np.log(2))", r"s\(np.log\(2\)\) learns from a column"),
+    "smooth of text": ("y ~ s('x')", r"write it without quotes, s\(x\)"),
+    "spline of text": ("y ~ cr('x', df=4)", r"write it without quotes, cr\(x\)"),
+    "two smooths": ("y ~ s(x) + s(x, k=5)", r"s\(x\) and s\(x, k=5\) both have 'x' itself as a part"),
+    "two names": ("y ~ s(x) + s(`x`, k=5)", r"both have 'x' itself as a part; leave one of them out"),
+    "two of an expression": ("y ~ s(x + z) + z + s(x+z, k=6)", r"both have 'x [+] z' itself as a part"),
+    "smooth and by": ("y ~ f + s(x) + s(x, by=f)", r"s\(x\) and s\(x, by=f\) both have 'x' itself"),
+    "smooth and poly": ("y ~ poly(x, 2) + s(x)", r"s\(x\) and poly\(x, 2\) both have 'x' itself"),
 }
 
 

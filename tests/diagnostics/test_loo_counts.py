@@ -165,7 +165,7 @@ def pieces(w):
     parts = [slice(None, half), slice(half, None)]
     stream = bc.stream(size=200, family="poisson", intercept=True, random_state=1)
     for part in parts:
-        stream.partial_fit(X[part], Y[part], w[part], None, E[part])
+        stream.partial_fit(X[part], Y[part], w[part], exposure=E[part])
     blocks = [(X[part], Y[part], w[part], None, E[part]) for part in parts]
     return lambda: iter(blocks), stream.coreset()
 

@@ -307,7 +307,7 @@ def test_an_exposure_is_refused_at_every_door(core, draws):
         lambda: bc.fit(X, y, exposure=E, family=FAMILY, **QUIET),
         lambda: bc.build_coreset(lambda: iter(blocks), family=FAMILY, **QUIET),
         lambda: bc.build_coreset(iter(blocks), family=FAMILY, size=100, **QUIET),
-        lambda: stream.partial_fit(X, y, trials=E),
+        lambda: stream.partial_fit(X, y, exposure=E),
     ):
         with pytest.raises(DataError, match=r"'negative_binomial\(1.5\)' has none.*give log\(exposure\) as offset"):
             door()

@@ -312,6 +312,42 @@ def test_blocks_and_updates_take_a_given_shape():
     np.testing.assert_allclose(fit.summary()["mean"], whole["mean"], atol=0.2 * whole["sd"].max())
 
 
+@pytest.mark.parametrize(
+    ("family", "role", "said"),
+    [
+        ("weibull(2)", "trials", "trials is given, but the family takes times, not successes"),
+        ("poisson", "trials", "counts without an upper end; give exposure="),
+        ("gamma(2)", "trials", "trials is given, but the family takes positive numbers"),
+        ("logistic", "exposure", "exposure is given, but the family takes labels"),
+        ("weibull(2)", "offset", "offset is given, but the family takes times, which it multiplies"),
+    ],
+)
+def test_blocks_of_a_stream_have_times_as_exposures_alone(family, role, said):
+    X, died, t = ROWS[["x"]].to_numpy(), ROWS["died"].to_numpy(), ROWS["t"].to_numpy()
+    times = bc.stream(size=60, family="weibull(2)", random_state=1).partial_fit(X, died, exposure=t)
+    assert times.coreset().n_observations == N
+    with pytest.raises(DataError, match=said):
+        bc.stream(size=60, family=family).partial_fit(X, died, **{role: t})
+
+
+def test_evidence_compares_shapes_and_of_numbers_says_that_it_does_not(recwarn):
+    """Of one mean the evidence is an integral over a line; both shapes leave out the logs of the times."""
+    found, wanted = [], []
+    eta = np.linspace(0.0, 3.0, 2001)
+    for shape in (1.0, 2.0):
+        core = bc.all_rows(ROWS, formula="Surv(t, died) ~ 1", family=f"weibull({shape:g})", progressbar=False)
+        found.append(bc.log_evidence(core, prior=PRIOR, random_state=1, progressbar=False).log_evidence)
+        own = stats.weibull_min(shape, scale=np.exp(eta)[:, None] / special.gamma(1.0 + 1.0 / shape))
+        t, died = ROWS["t"].to_numpy(), ROWS["died"].to_numpy() == 1
+        log_p = own.logpdf(t[died]).sum(axis=1) + own.logsf(t[~died]).sum(axis=1) + stats.norm(0, 2).logpdf(eta)
+        wanted.append(special.logsumexp(log_p) + math.log(eta[1]))
+    assert found[1] - found[0] == pytest.approx(wanted[1] - wanted[0], abs=0.02)
+    assert not [each for each in recwarn if "leaves out" in str(each.message)]
+    rows = bc.all_rows(ROWS, formula="t ~ x", family="gamma(2)", progressbar=False)
+    with pytest.warns(UserWarning, match=r"is given the shape of 'gamma\(2\)', and leaves out what depends on it"):
+        bc.log_evidence(rows, random_state=1, progressbar=False)
+
+
 def test_an_update_may_have_no_event():
     quiet = ROWS[: N // 2].assign(died=False)
     fit = bc.fit(FORMULA, ROWS, family="weibull(2)", **QUIET)

@@ -78,6 +78,19 @@ def test_draws_of_the_prior_have_the_spread_that_prior_summary_states():
 
 
 @pytest.mark.statistical(rate=1e-5)
+def test_sds_of_smooth_terms_are_drawn_with_their_bends():
+    """Shares of 4,000 half t below their median, and squares of standardised bends, at 5 standard errors: 1e-6."""
+    fit = bc.fit("mass ~ s(temp)", ROWS, family="normal", group_prior=bc.priors.HalfStudentT(3, 2.0), **QUIET)
+    prior = fit.prior_predictive(4000, random_state=2)["prior"]
+    sds = prior["sigma_s(temp)"].values.ravel()
+    assert abs((sds < 2.0 * 0.7649).mean() - 0.5) < 5.0 * 0.5 / np.sqrt(4000) + 1e-4
+    for k in (1, 8):
+        square = (prior["coef"].sel(feature=f"s(temp)[{k}]").values.ravel() / sds) ** 2
+        assert abs(square.mean() - 1.0) < 5.0 * np.sqrt(2.0 / 4000)
+        assert not abs((square * sds**2 / np.roll(sds, 1) ** 2).mean() - 1.0) < 5.0 * np.sqrt(2.0 / 4000)
+
+
+@pytest.mark.statistical(rate=1e-5)
 def test_correlations_and_sds_have_their_densities():
     """Squares of 40,000 correlations and the median of sds at 5 standard errors: 6e-7 each.
 

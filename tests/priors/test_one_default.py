@@ -120,4 +120,4 @@ def test_draws_of_a_model_of_ones_own_have_no_prior_to_take():
     del fit._drawn["posterior"].attrs["posterior_of"]
     with pytest.raises(DataError, match="give prior="):
         bc.sample(fit, **QUIET)
-    assert draw_coefficients(bc.priors.Normal(0, 1), ["a", "b"], 3, 0).shape == (3, 2)
+    assert draw_coefficients(bc.priors.Normal(0, 1), ["a", "b"], 3, 0)["beta"].shape == (3, 2)
