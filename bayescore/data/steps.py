@@ -53,13 +53,17 @@ def threshold_names(categories: Sequence[Any]) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """Rows of ordered categories, which are read as their steps; `drop` leaves out rows that miss one of `columns`."""
+    """Rows of ordered categories, which are read as their steps; `drop` leaves out rows that miss one of `columns`.
+
+    With `every` a row has a step for each threshold, whatever its category: what averages over categories take.
+    """
 
     rows: ds.Dataset | pa.Table  # a table in memory, which can be pickled
     response: str
     columns: tuple[str, ...]
     categories: tuple[Any, ...] = ()
     drop: bool = False
+    every: bool = False
 
     @property
     def schema(self) -> pa.Schema:
@@ -148,7 +152,8 @@ class Steps:
 
     def _lengths(self, code: IntArray) -> IntArray:
         """Return how many steps rows of these categories have."""
-        return np.minimum(code + 1, len(self.categories) - 1)
+        most = len(self.categories) - 1
+        return np.full(len(code), most) if self.every else np.minimum(code + 1, most)
 
     def read(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
         """Yield the steps of all rows, with these columns."""

@@ -50,11 +50,14 @@ from bayescore.data.steps import (
     threshold_names,
 )
 from bayescore.data.tables import check_not_read, is_table
+from bayescore.diagnostics.averages import check_by
 from bayescore.diagnostics.elpd import psis_loo
 from bayescore.diagnostics.loo import loo_draws, too_far, weights_of
 from bayescore.families import Family
+from bayescore.fitting.category_averages import averages, by_category, check_variable, poststratified
 from bayescore.fitting.overview import Overview, overview
 from bayescore.fitting.parts import check_model_spread, described, draws_attrs, interval_names, labelled
+from bayescore.fitting.predictions import COMPARISONS, comparisons_of, predictions_of, slopes_of
 from bayescore.fitting.result import Fit
 from bayescore.limits import PROB
 from bayescore.models.predictor import Predictor
@@ -62,7 +65,7 @@ from bayescore.samplers.posterior import in_data_units
 from bayescore.samplers.predict import design_rows, groups_of, of_rows, offset_of, probabilities
 from bayescore.text import number
 from bayescore.types import FloatArray, IntArray, WeightedData
-from bayescore.validation import DataError, RandomState, check_choice, check_generator, one_seed
+from bayescore.validation import DataError, RandomState, check_choice, check_generator, check_positive, one_seed
 
 LINKS = {"logit": "logistic", "probit": "probit", "cloglog": "loglog"}
 """Families of the label "continued" by the link of the label "stopped"."""
@@ -205,7 +208,10 @@ class OrderedFit(Fit):
     def summary(self, *, scale: str = "coef", prob: float = PROB) -> pd.DataFrame:
         """Return mean, sd and interval of thresholds, coefficients and sds of effects; see `Fit.summary`."""
         if scale == "response":
-            raise DataError("scale='response' is one figure for each column, and here it is several: see predict")
+            raise DataError(
+                "scale='response' is one figure for each column, and here it is one for each category, too: see "
+                "comparisons and slopes"
+            )
         return super().summary(scale=scale, prob=prob)
 
     def predict(
@@ -268,6 +274,72 @@ class OrderedFit(Fit):
         if kind == "response":
             return xr.DataArray(values, dims=dims[:2], attrs=draws_attrs(self))
         return xr.DataArray(values, dims=dims, coords=coords, attrs=draws_attrs(self))
+
+    def average_predictions(
+        self,
+        *,
+        by: str | Sequence[str] | None = None,
+        variables: str | None = None,
+        data: Any = None,
+        draws: bool = False,
+        prob: float = PROB,
+        max_draws: int = 1000,
+    ) -> Any:
+        """Return average probabilities of each category; see `Fit.average_predictions`."""
+        check_variable(variables)
+        if variables is not None and variables in check_by(by):
+            raise DataError(f"by={by!r} has variables={variables!r}, which is set in all rows; leave it out of one")
+        asked = partial(predictions_of, variable=variables)
+        return averages(self, asked, by, data, draws=draws, prob=prob, max_draws=max_draws)
+
+    def comparisons(
+        self,
+        variable: str,
+        *,
+        against: Any = "first",
+        comparison: str = "difference",
+        by: str | Sequence[str] | None = None,
+        data: Any = None,
+        step: float = 1.0,
+        draws: bool = False,
+        prob: float = PROB,
+        max_draws: int = 1000,
+    ) -> Any:
+        """Return how much the average probability of each category changes with a column; see `Fit.comparisons`."""
+        check_variable(variable)
+        check_choice(comparison, "comparison", tuple(COMPARISONS))
+        check_positive(step, "step")
+        ways = {"variable": variable, "against": against, "step": step, "comparison": comparison}
+        asked = partial(comparisons_of, **ways)
+        return averages(self, asked, by, data, draws=draws, prob=prob, max_draws=max_draws)
+
+    def slopes(
+        self,
+        variable: str,
+        *,
+        by: str | Sequence[str] | None = None,
+        data: Any = None,
+        draws: bool = False,
+        prob: float = PROB,
+        max_draws: int = 1000,
+    ) -> Any:
+        """Return the average derivative of each category's probability by a column of numbers; see `Fit.slopes`."""
+        check_variable(variable)
+        asked = partial(slopes_of, variable=variable)
+        return averages(self, asked, by, data, draws=draws, prob=prob, max_draws=max_draws)
+
+    def poststratify(
+        self,
+        cells: Any,
+        by: str | Sequence[str] = (),
+        *,
+        weights: str,
+        draws: bool = False,
+        prob: float = PROB,
+        max_draws: int = 1000,
+    ) -> Any:
+        """Return the share of each category in a population, or in parts of it (MRP); see `Fit.poststratify`."""
+        return poststratified(self, cells, by, weights, draws=draws, prob=prob, max_draws=max_draws)
 
     def check(self, data: Any = None, y: Any = None, *, by: str | Sequence[str] | None = None) -> pd.DataFrame:
         """Hold predicted shares of steps that went on against observed ones; see `Fit.check`.
@@ -374,6 +446,10 @@ class OrderedFit(Fit):
         made = np.concatenate([first, first - draws[..., taken[1:]], draws[..., rest]], axis=-1)
         return [*thresholds, *(names[d] for d in rest)], made
 
+    def _as_rows(self, data: Any) -> Any:
+        """Return rows in memory as a table."""
+        return _table(data)
+
     def _check_rows(self, table: Any, offset: Any, groups: Any) -> None:
         """Raise as `Fit.predict` does of rows that cannot be used, before each stands once for each threshold."""
         posterior, n_rows = self._posterior(), table.num_rows
@@ -393,10 +469,7 @@ class OrderedFit(Fit):
             part = slice(start, start + size)
             beside = (_repeated(offset, part, K), _repeated(groups, part, K))
             p = of_rows(posterior, every_step(table.slice(start, size), self.categories), function, *beside)
-            p = p.reshape(len(p) // K, K, n_draws)
-            reached = np.concatenate([np.ones_like(p[:, :1]), np.cumprod(p, axis=1)], axis=1)
-            reached[:, :-1] *= 1.0 - p
-            yield part, reached
+            yield part, by_category(p.reshape(len(p) // K, K, n_draws))
 
     def _log_likelihoods(self) -> Iterator[FloatArray]:
         """Yield the log probability of the categories of all rows of the fit at draws, shape (n, S), part by part."""
@@ -407,13 +480,7 @@ class OrderedFit(Fit):
                 yield np.log(np.maximum(p[np.arange(len(p)), code[part]], _TINY))
 
 
-_AVERAGES = (
-    "(fit.predict(these, kind='draws') - fit.predict(those, kind='draws')).mean('row') has draws of how much the "
-    "probabilities change from some rows to others"
-)
 _REFUSED = {
-    **dict.fromkeys(("average_predictions", "comparisons", "slopes"), _AVERAGES),
-    "poststratify": "fit.predict(cells, kind='draws') has the draws of each cell, to be averaged by their sizes",
     "icc": "fit.steps.icc() is that of the steps",
     "inference_data": "fit.idata has the draws, fit.predict(rows, kind='response') replicates, fit.loo() densities",
     "all_rows_posterior": "fit.steps.all_rows_posterior() has the steps, whose intercept is minus the first threshold",

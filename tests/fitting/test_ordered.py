@@ -15,7 +15,7 @@ from scipy.special import logsumexp
 import bayescore as bc
 from bayescore.cli import main
 from bayescore.data import batches
-from bayescore.fitting import route
+from bayescore.fitting import category_averages, route
 from bayescore.fitting.ordered import _REFUSED, LINKS, OrderedFit, link_of
 from bayescore.validation import DataError
 
@@ -109,6 +109,79 @@ def test_predictions_are_by_category(fit, rows):
     shares = np.array([(replicated == name).mean() for name in NAMES])
     np.testing.assert_allclose(shares, fit.predict(rows[:400])["mean"].mean(), atol=0.01)
     assert fit.predict(new[:0]).shape == (0, 16)
+
+
+def of_rows(fit, *tables, weights=None):
+    """Return mean probabilities of categories over the rows of each table, at all draws, shape (S, K) each."""
+    return [np.average(fit.predict(table, kind="draws"), axis=1, weights=weights) for table in tables]
+
+
+def same(found, wanted, atol=1e-12):
+    """Whether averages at draws, with dims chain, draw and category last, are those wanted, shape (S, K)."""
+    np.testing.assert_allclose(found.values.reshape(wanted.shape), wanted, atol=atol)
+
+
+ALL = {"draws": True, "max_draws": 4000}
+
+
+def test_averages_by_category_are_those_of_predictions_at_draws(fit, rows):
+    same(fit.average_predictions(**ALL), of_rows(fit, rows)[0])
+    few = rows.head(60)
+    on = {"data": few, **ALL}
+    whole, a, b, more = of_rows(fit, few, few.assign(f="a"), few.assign(f="b"), few.assign(x=few["x"] + 0.5))
+    same(fit.average_predictions(data=few[["x", "f"]], **ALL), whole)
+    same(fit.average_predictions(variables="f", **on).sel(f="b"), b)
+    same(fit.comparisons("f", **on), b - a)
+    same(fit.comparisons("f", comparison="ratio", **on), b / a)
+    same(fit.comparisons("f", comparison="odds", **on), b / (1.0 - b) / (a / (1.0 - a)))
+    same(fit.comparisons("x", step=0.5, **on), more - whole)
+    ends = of_rows(fit, few.assign(x=few["x"] + 1e-4), few.assign(x=few["x"] - 1e-4))
+    same(fit.slopes("x", **on), (ends[0] - ends[1]) / 2e-4, atol=1e-7)
+    assert not np.allclose(fit.slopes("x", **on).values.reshape(whole.shape), more - whole, atol=1e-3)
+    (part,) = of_rows(fit, few[few["g"] == 3])  # of a column that the model does not have
+    same(fit.average_predictions(by="g", **on).unstack("part").sel(g=3, category=NAMES), part)
+    table = fit.comparisons("f", by="g", data=few)
+    assert list(table.columns[:4]) == ["contrast", "g", "category", "mean"]
+    assert len(table) == few["g"].nunique() * len(NAMES)
+    assert table.groupby("g")["mean"].sum().abs().max() < 1e-12
+
+
+def test_slopes_go_through_coefficients_of_each_threshold(rows, tmp_path):
+    fit = bc.fit("y ~ x + f + x:step", rows[:500], **SHORT)
+    few = rows.head(40)
+    ends = of_rows(fit, few.assign(x=few["x"] + 1e-4), few.assign(x=few["x"] - 1e-4))
+    few.to_parquet(tmp_path / "few.parquet")
+    for data in (few, tmp_path / "few.parquet"):
+        same(fit.slopes("x", data=data, **ALL), (ends[0] - ends[1]) / 2e-4, atol=1e-7)
+
+
+def test_averages_take_weights_groups_and_files(rows, tmp_path, monkeypatch):
+    rows = rows[:700].assign(w=1.0 + rows["n"])
+    rows.to_parquet(tmp_path / "rows.parquet")
+    fit = bc.fit("y ~ x + (1 | g)", tmp_path / "rows.parquet", weights="w", **SHORT)
+    (whole,) = of_rows(fit, rows, weights=rows["w"])
+    same(fit.average_predictions(**ALL), whole)
+    cells = rows.assign(size=np.arange(700))
+    (shares,) = of_rows(fit, cells, weights=cells["size"])
+    same(fit.poststratify(cells, weights="size", **ALL), shares)
+    table = fit.poststratify(cells, by="g", weights="size")
+    assert table.index.names == ["g", "category"]
+    np.testing.assert_allclose(table.groupby("g")["mean"].sum(), 1.0)
+    assert table.groupby("g")["weight"].first().sum() == cells["size"].sum()
+    for asked, said in (
+        (lambda: fit.average_predictions(data=rows.assign(g=99)), "a group that the fit does not know"),
+        (lambda: fit.slopes("step"), "no column of the rows: name another"),
+        (lambda: fit.average_predictions(by="category"), "rename it"),
+        (lambda: fit.poststratify(cells, weights="no"), "cells has no column 'no'"),
+        (lambda: fit.poststratify([1], weights="no"), "give a data frame"),
+        (lambda: fit.poststratify(cells.assign(size=0), weights="size"), "are all 0"),
+    ):
+        with pytest.raises(DataError, match=said):
+            asked()
+    monkeypatch.setattr(category_averages, "MAX_EVALUATED", 4e6)
+    assert len(fit.average_predictions()) == len(NAMES)
+    with pytest.raises(DataError, match=r"probabilities of steps .*give a smaller max_draws"):
+        fit.comparisons("x")
 
 
 def test_rows_to_predict_may_have_a_column_called_as_that_of_the_steps(fit, rows):
