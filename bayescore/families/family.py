@@ -23,6 +23,7 @@ from numba import types
 from bayescore.compiled import MATRIX, VECTOR, jit
 from bayescore.data.passes import TILE
 from bayescore.data.responses import LABELS, POSITIVE, TIMED, response_of
+from bayescore.families.other_names import ALIASES, instead_of, with_link
 from bayescore.types import FloatArray
 from bayescore.validation import DataError, check_choice, check_positive
 
@@ -601,14 +602,6 @@ def _check_side(family: Family, side: int) -> None:
             )
 
 
-ALIASES = dict.fromkeys(("bernoulli", "binomial", "logit"), "logistic") | {
-    "gaussian": "normal",
-    "negbinomial": "negative_binomial",
-    "negativebinomial": "negative_binomial",
-}
-"""Names that brms, rstanarm, bambi, statsmodels and scikit-learn have for families, in lower case."""
-
-
 ORDERED = ("sratio", "cumulative")
 """How names of families of ordered categories begin, which `fit` alone takes."""
 
@@ -616,12 +609,13 @@ ORDERED = ("sratio", "cumulative")
 def find_family(name: object) -> Family | None:
     """Return the family of that name, such as "logistic" or "negative_binomial(2.5)"; None if there is none.
 
-    Names of other packages, `ALIASES`, are read too, and names in capitals.
+    Names of other packages are read too, and names in capitals (`families.other_names`).
 
     Raises `ValueError` if a size is missing, no number or out of range.
     """
     if not isinstance(name, str):
         return None
+    name = with_link(name)
     kind, bracket, rest = name.strip().partition("(")
     kind = kind.strip()
     if kind not in FAMILIES and kind not in SIZED:
@@ -677,6 +671,8 @@ def check_family(family: "str | Family", *, rows: object = None, seek: bool = Fa
         resolved = family
     elif (by_name := find_family(family)) is not None:
         resolved = by_name
+    elif remedy := instead_of(family):
+        raise ValueError(f"family={family!r} is not here: {remedy}")
     else:
         resolved = FAMILIES[check_choice(family, "family", known_names())]
     if isinstance(resolved, Sized) and not (resolved.complete or seek):

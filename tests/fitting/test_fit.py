@@ -282,7 +282,7 @@ def test_what_is_expected_of_a_step_leaves_out_compiling(rows):
 )
 def test_a_family_by_the_name_of_another_package_is_ours(family, ours):
     assert check_family(family, seek=True) == check_family(ours, seek=True)
-    with pytest.raises(ValueError, match="family='tweedie' is unknown"):
+    with pytest.raises(ValueError, match="family='tweedie' is not here: fit"):
         check_family("tweedie")
 
 
