@@ -266,7 +266,7 @@ def _exponential(wanted: Wanted, size: FloatArray | None, family: Family) -> Sol
 
     A score below what no events would have is met by a larger D, as other families' rows do.
     """
-    at = np.zeros(1)
+    at = np.full(1, family.center)
     curvature, slope = (float(each(at, -family.linear)[0]) for each in (family.curvature, family.score))
     rate = -curvature / slope  # r
     of_count, of_exposure = float(family.score(at, family.linear)[0]) / rate, curvature / rate**2
@@ -278,7 +278,7 @@ def _exponential(wanted: Wanted, size: FloatArray | None, family: Family) -> Sol
     count = np.maximum(size + np.sqrt(size) * sign * score, 0.0)
     exposure = size * np.exp(-0.5 * wanted.variance / size)
     sides = {family.linear: count / of_count, -family.linear: exposure / of_exposure}
-    return Solved(size * rate**2, np.zeros(len(size)), sides[1], sides[-1], sign)
+    return Solved(size * rate**2, np.full(len(size), family.center), sides[1], sides[-1], sign)
 
 
 def _offsets(wanted: Wanted, size: FloatArray, family: Family) -> tuple[FloatArray, FloatArray]:

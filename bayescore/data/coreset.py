@@ -316,7 +316,7 @@ class Coreset(WeightedData):
 
     @property
     def response(self) -> str:
-        """What responses are: "labels", "counts", "positive numbers", "times" or "numbers"."""
+        """What responses are: "labels", "counts", "counts above 0", "positive numbers", "times" or "numbers"."""
         return response_of(self.classes)
 
     @property

@@ -99,6 +99,12 @@ class Paired:
             _refuse(y <= 0.0, y, f"{names[0]} is not above 0", start, remedy)
             _refuse(y > MAX_NUMBER, y, f"{names[0]} is above {MAX_NUMBER:g}", start, "rescale it")
             return pair
+        if self == TRUNCATED:
+            remedy = "drop or mend such rows; missing='drop' leaves missing ones out"
+            _check_whole(y, names[0], start, f"counts are whole numbers: {remedy}", drop=drop)
+            remedy = "drop such rows, and fit whether a count is above 0, y > 0, by family='logistic'"
+            _refuse(y == 0.0, y, f"{names[0]} is not above 0", start, f"the family is of counts above 0: {remedy}")
+            return np.stack([y - 1.0, other])
         remedy = (
             "successes and trials are whole numbers, 0 <= successes <= trials: drop or mend such rows, and give "
             "fractions as weights of rows with labels"
@@ -115,6 +121,9 @@ BINOMIAL = Paired("trials", (0, 1))
 RATES = Paired("exposure", ("exposure", "events"))
 
 
+TRUNCATED = Paired(None, ("counted row", "events"))
+
+
 AMOUNTS = Paired(None, ("observation", "amount"))
 
 
@@ -124,14 +133,14 @@ TIMES = Paired("exposure", ("time at risk", "event"))
 MEASURED = Paired(None, (None, "number"))  # None is no label of data
 
 
-LABELS, POSITIVE, TIMED = "labels", "positive numbers", "times"
+LABELS, POSITIVE, TIMED, ABOVE = "labels", "positive numbers", "times", "counts above 0"
 
 
-PAIRED = {"counts": RATES, POSITIVE: AMOUNTS, TIMED: TIMES, "numbers": MEASURED}
+PAIRED = {"counts": RATES, ABOVE: TRUNCATED, POSITIVE: AMOUNTS, TIMED: TIMES, "numbers": MEASURED}
 """Kinds of response by what a family calls them; labels are not here."""
 
 
-TWO_SIDED = ("counts", POSITIVE, TIMED)
+TWO_SIDED = ("counts", ABOVE, POSITIVE, TIMED)
 """Responses with a log link: each row of the data is two."""
 
 

@@ -10,7 +10,7 @@ from bayescore.data.column_kinds import check_numeric, check_read, coded_numbers
 from bayescore.data.columns import Columns
 from bayescore.data.factors import Selection, columns_of
 from bayescore.data.groups import GROUP, GivenGroups, Grouper, known_groupers
-from bayescore.data.responses import BINOMIAL, LABELS, PAIRED, POSITIVE, ROLE_BESIDE, TIMED, Expression, Paired
+from bayescore.data.responses import ABOVE, BINOMIAL, LABELS, PAIRED, POSITIVE, ROLE_BESIDE, TIMED, Expression, Paired
 from bayescore.text import free_name, listed
 from bayescore.validation import ColumnError, DataError, NoLabelError, check_alone, check_choice, warn
 
@@ -46,9 +46,10 @@ class Roles:
         check_choice(self.missing, "missing", MISSING)
         if self.response in ("numbers", POSITIVE, TIMED):
             self._check_numbers()
-        elif self.response == "counts":
+        elif self.response in ("counts", ABOVE):
             if self.trials is not None:
-                raise DataError("trials are given, but the family takes counts without an upper end; give exposure=")
+                remedy = "give exposure=" if self.response == "counts" else "leave it out"
+                raise DataError(f"trials are given, but the family takes counts without an upper end; {remedy}")
             if self.positive is not None:
                 raise DataError(f"positive={self.positive!r} is given, but the family takes counts; leave it out")
         elif self.exposure is not None:

@@ -490,8 +490,8 @@ def derivatives_of_mean(eta: FloatArray, family: Family) -> FloatArray:
     """Return the mean and its first three derivatives at eta, shape (n,), as the rows of a matrix, shape (4, n)."""
     if family.quadratic:  # eta
         return np.stack([eta, np.ones_like(eta), np.zeros_like(eta), np.zeros_like(eta)])
-    if family.counts:  # exp(eta)
-        return np.tile(family.mean(eta), (4, 1))
+    if family.counts:
+        return family.mean_derivatives(eta)
     log_p, s, c, third = derivatives_of(eta, np.ones(len(eta), dtype=np.int8), family)
     p = np.exp(log_p)
     return np.stack([p, p * s, p * (s**2 - c), p * (s**3 - 3.0 * s * c + third)])

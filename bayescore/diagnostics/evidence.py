@@ -39,7 +39,7 @@ from bayescore.data.design import one_intercept, terms_text
 from bayescore.diagnostics.certificate.nodes import NodeMoments, check_bytes, marginal_log_likelihoods, node_sums
 from bayescore.diagnostics.row_sums import FINE, RowSums, RowSumsPlan, check_finite, check_weight, full_rows
 from bayescore.families import Family
-from bayescore.families.family import check_family
+from bayescore.families.family import Sized, check_family
 from bayescore.limits import EQUAL_WEIGHTS_SD, MAX_K, MIN_ESS_EVIDENCE
 from bayescore.models.groups.marginal import CollapsedTarget
 from bayescore.models.laplace import LaplaceApproximation, factor_of_inverse
@@ -316,8 +316,8 @@ def log_evidence(
             "core was built with family='normal', and its sd is a parameter, which log_evidence does not integrate "
             f"out: give a sd, family={core.family!r}, or compare models by loo_compare"
         )
-    if resolved.counts and not (resolved.exponential or resolved.times):
-        number = getattr(resolved, "number", "size")
+    if isinstance(resolved, Sized) and resolved.counts and not resolved.times:
+        number = resolved.number
         warn(
             f"log_evidence is given the {number} of {resolved.name!r}, and leaves out what depends on it: compare "
             f"{number}s, and families, by loo_compare"

@@ -211,8 +211,8 @@ def check_model(
         sets = [p_of + (one.at_draws(family).draw(p_of, rng) - p_of) / np.sqrt(w) for one, p_of in pairs]
         observed, shown, replicated = events, events, sets[0]
     else:
-        with np.errstate(divide="ignore"):  # of a rate of 0
-            drawn = [one.at_draws(family).draw(np.log(p_of), rng, w) for one, p_of in zip(draws, each, strict=True)]
+        drawn = [one.at_draws(family).draw(family.link(p_of), rng, w) for one, p_of in zip(draws, each, strict=True)]
+        events = events + family.least * w
         observed, shown, sets = events / w, (events > 0.0).astype(np.float64), [replicate / w for replicate in drawn]
         if family.amounts:
             shown, replicated = observed, sets[0]
@@ -376,7 +376,7 @@ def dispersion(counts: SampledCounts, predictor: Predictor, family: Family, *, e
     """
     rows, events = counts.responses.rows, counts.responses.events
     assert events is not None
-    if family.times or (events.max() <= 1.0 and not family.amounts):
+    if family.times or family.least or (events.max() <= 1.0 and not family.amounts):
         return None
     means = rows.weights[:, None] * predictor.average(rows, family)
     return dispersion_of(events, means, family, exposed=exposed)

@@ -9,9 +9,10 @@ logistic  -log(1 + exp(-eta))     1 / (1 + exp(eta))                  s (1 - s)
 probit    log Phi(eta)            phi(eta) / Phi(eta)                 s (s + eta)
 ========  ======================  ==================================  =====================
 
-of the label +1; of -1 those of -eta. The two sides of `cloglog` and `loglog`, of `poisson` and `negative_binomial`,
-whose responses are counts, of `gamma`, whose are positive numbers, and of `weibull`, whose are times, differ; their
-files have both. Those of `normal` are one. A file holds all that the project needs of its family: see `Family`.
+of the label +1; of -1 those of -eta. The two sides of `cloglog` and `loglog`, of `poisson`, `truncated_poisson` and
+`negative_binomial`, whose responses are counts, of `gamma`, whose are positive numbers, and of `weibull`, whose are
+times, differ; their files have both. Those of `normal` are one. A file holds all that the project needs of its family:
+see `Family`.
 """
 
 from bayescore.compiled import let_kernels_call
@@ -33,6 +34,7 @@ from bayescore.families.negative_binomial import NegativeBinomial
 from bayescore.families.normal import Gaussian
 from bayescore.families.poisson import Poisson
 from bayescore.families.probit import Probit
+from bayescore.families.truncated_poisson import TruncatedPoisson
 from bayescore.families.weibull import Weibull
 
 __all__ = [
@@ -47,6 +49,7 @@ __all__ = [
     "Probit",
     "Sized",
     "Symmetric",
+    "TruncatedPoisson",
     "Varying",
     "Weibull",
     "register",
@@ -57,7 +60,8 @@ let_kernels_call(Family, FAMILIES, COMPILED, check_family, sized=Sized)
 
 
 # without the checks of `register`, which tests make: they would compile kernels at each first import
-FAMILIES.update((family.name, family) for family in (Logistic(), Probit(), Cloglog(), Loglog(), Poisson()))
+_NAMED = (Logistic(), Probit(), Cloglog(), Loglog(), Poisson(), TruncatedPoisson())
+FAMILIES.update((family.name, family) for family in _NAMED)
 
 
 SIZED.update((kind.kind, kind) for kind in (NegativeBinomial, Gamma, Weibull, Gaussian))

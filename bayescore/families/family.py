@@ -22,7 +22,7 @@ from numba import types
 
 from bayescore.compiled import MATRIX, VECTOR, jit
 from bayescore.data.passes import TILE
-from bayescore.data.responses import LABELS, POSITIVE, TIMED, response_of
+from bayescore.data.responses import ABOVE, LABELS, POSITIVE, TIMED, response_of
 from bayescore.families.other_names import ALIASES, instead_of, with_link
 from bayescore.types import FloatArray
 from bayescore.validation import DataError, check_choice, check_positive
@@ -82,9 +82,12 @@ class Family(ABC):
     times : bool
         Whether these are times to an event, which may be censored; `amounts` is true, too, -log(time) is an offset, and
         l- minus the cumulative hazard.
+    least : int
+        The least count, 0 or 1. With 1 the events of a row are those beyond the first, y - 1 in the place of y above;
+        then the mean of y is not exp(eta), and `mean_derivatives` and `link` are the family's own.
     linear : int
         The side whose l is a multiple of eta, but for a constant, where the other's is one of -exp(r eta), for a number
-        r; pseudo-rows are then known in closed form. 0 where there is none.
+        r, or is so near `center`; pseudo-rows are then known in closed form. 0 where there is none.
     exponential : bool
         Whether l+ = eta and l- = -exp(eta). Only then a row's exposure is a weight of its side; the exposure of other
         counts is 1, and log(exposure) an offset.
@@ -127,6 +130,7 @@ class Family(ABC):
     counts: ClassVar[bool] = False
     amounts: ClassVar[bool] = False
     times: ClassVar[bool] = False
+    least: ClassVar[int] = 0
     linear: ClassVar[int] = 0
     exponential: ClassVar[bool] = False
     quadratic: ClassVar[bool] = False
@@ -140,8 +144,9 @@ class Family(ABC):
 
     @property
     def response(self) -> str:
-        """What responses are: "labels", "counts", "positive numbers", "times" or "numbers"."""
+        """What responses are: "labels", "counts", "counts above 0", "positive numbers", "times" or "numbers"."""
         sides = TIMED if self.times else POSITIVE if self.amounts else "counts" if self.counts else LABELS
+        sides = ABOVE if self.least else sides
         return "numbers" if self.quadratic else sides
 
     @property
@@ -181,6 +186,15 @@ class Family(ABC):
     def log_constant(self, events: FloatArray, exposure: FloatArray) -> FloatArray:  # noqa: ARG002
         """Return what log P(y) of counts has beside both sides, without parameters, shape (n,)."""
         return np.zeros(np.shape(events))
+
+    def mean_derivatives(self, eta: FloatArray) -> FloatArray:
+        """Return the mean of counts and its first three derivatives, shape (4, ...)."""
+        return np.stack([self.mean(eta)] * 4)
+
+    def link(self, mean: FloatArray) -> FloatArray:
+        """Return eta of counts, given their mean."""
+        with np.errstate(divide="ignore"):  # of a rate of 0
+            return np.log(mean)
 
     def variance(self, eta: FloatArray) -> FloatArray:
         """Variance of the label as 0 or 1, or of the count of an exposure of 1."""
@@ -457,6 +471,7 @@ def register(family: Family) -> Family:
         raise ValueError(f"family {name!r} is registered already, as {earlier!r}; choose another name")
     check = {
         "counts": _check_rates,
+        ABOVE: _check_rates,
         POSITIVE: _check_rates,
         TIMED: _check_times,
         LABELS: _check_probabilities,
@@ -506,14 +521,14 @@ def _check_density(family: Family) -> None:
 def _check_rates(family: Family) -> None:
     """Raise unless the link is log, a response of the mean has the score 0, and probabilities add up to 1."""
     mean = family.mean(_NEAR)
-    total = mean * family.score(_NEAR, 1) + family.score(_NEAR, -1)
+    total = (mean - family.least) * family.score(_NEAR, 1) + family.score(_NEAR, -1)
     if not (gap := np.abs(total) - 1e-9 * (1.0 + mean)).max() < 0.0:
         worst = int(gap.argmax())
         raise ValueError(
             f"family {family.name!r}: mean(eta) is {mean[worst]:g} at eta = {_NEAR[worst]:g}, but a count of that has "
             f"the score {total[worst]:g}, not 0; mend the mean or the sides"
         )
-    if not np.allclose(mean, np.exp(_NEAR), rtol=1e-9):
+    if not np.allclose(family.link(mean), _NEAR, rtol=1e-9, atol=1e-9):
         raise ValueError(
             f"family {family.name!r}: mean(eta) is {mean[0]:g} at eta = {_NEAR[0]:g}, not exp(eta); the link of counts "
             "is the logarithm"
@@ -523,7 +538,7 @@ def _check_rates(family: Family) -> None:
     if family.amounts:
         y, log_step = np.exp(_LOG_AMOUNTS), _LOG_AMOUNTS + _LOG_STEP
     log_p = y * family.log_p(at, 1) + family.log_p(at, -1) + family.log_constant(y, np.ones_like(y)) + log_step
-    _check_moments(family, y, log_p)
+    _check_moments(family, y + family.least, log_p)
 
 
 def _check_times(family: Family) -> None:

@@ -10,6 +10,7 @@ _ALIASES = {
     "logistic": ("bernoulli", "binomial", "logit"),
     "normal": ("gaussian", "lm", "ols"),
     "negative_binomial": ("negbinomial", "negativebinomial", "negbin", "nbinom", "nb"),
+    "truncated_poisson": ("ztpoisson", "zerotruncated_poisson", "truncpoiss"),
 }
 
 
@@ -20,7 +21,7 @@ ALIASES = {alias: kind for kind, each in _ALIASES.items() for alias in each}
 _LINKS = {
     "logistic": {"logit": "logistic", "probit": "probit", "cloglog": "cloglog", "loglog": "loglog"},
     "normal": {"identity": "normal"},
-    **{kind: {"log": kind} for kind in ("poisson", "negative_binomial", "gamma")},
+    **{kind: {"log": kind} for kind in ("poisson", "truncated_poisson", "negative_binomial", "gamma")},
 }
 _LINKED = re.compile(r"(\w+)\(\s*(?:link\s*=\s*)?['\"]?([a-z]\w*)['\"]?\s*\)")
 
@@ -33,9 +34,11 @@ _INSTEAD = {
     "log(y / (1 - y)) ~ ..., by family='normal'": ("beta", "kumaraswamy"),
     "fit the successes of trials by family='logistic' with a random intercept (1 | row), or with cluster=, of a column "
     "that numbers the rows": ("betabinomial",),
-    "family='negative_binomial' takes many zeros; where zeros come about in a way of their own, fit whether a count is "
-    "above 0 by family='logistic', too": (
+    "fit whether a count is above 0 by family='logistic', and those that are by family='truncated_poisson'": (
         *("hurdle", "hurdlepoisson", "hurdlenegativebinomial", "hurdlenegbinomial"),
+    ),
+    "family='negative_binomial' takes many zeros; where zeros come about in a way of their own, fit whether a count is "
+    "above 0 by family='logistic', and those that are by family='truncated_poisson'": (
         *("zeroinfl", "zeroinflatedpoisson", "zeroinflatednegativebinomial", "zeroinflatednegbinomial", "zip", "zinb"),
     ),
     "fit whether a number is above 0 by family='logistic', and those that are by family='gamma', or their logarithm, "

@@ -16,10 +16,10 @@ import pandas as pd
 
 from bayescore.data.coreset import Coreset
 from bayescore.data.design import bends_of, terms_text
-from bayescore.data.responses import numbers_of
+from bayescore.data.responses import ABOVE, numbers_of
 from bayescore.diagnostics.model_check import Dispersion
 from bayescore.diagnostics.results import Check
-from bayescore.families.family import Varying
+from bayescore.families.family import Varying, check_family
 from bayescore.fitting.tables import parameter_table
 from bayescore.limits import MAX_PRIOR_SHARE, MIN_MEAN_WEIGHT, PROB
 from bayescore.priors.groups import DEFAULT_GROUP_PRIOR, DEFAULT_SCALE, INTERCEPT_SCALES, is_default
@@ -193,11 +193,12 @@ def _counted(fit: "Fit") -> str:
 def _event_rate(core: Coreset) -> float:
     """Return the share of events among all labels, or of counts the events by exposure."""
     assert core.event_total is not None
-    return core.event_total / (core.weight_total - core.event_total if core.counts else core.weight_total)
+    rate = core.event_total / (core.weight_total - core.event_total if core.counts else core.weight_total)
+    return rate + check_family(core.family).least
 
 
 def _has_exposures(core: Coreset) -> bool:
-    return not core.amounts and (core.design.exposure is not None or core.design.weighted)
+    return not (core.amounts or core.response == ABOVE) and (core.design.exposure is not None or core.design.weighted)
 
 
 def _rows(fit: "Fit") -> str:
@@ -224,6 +225,8 @@ def data_facts(core: Coreset) -> dict[str, str]:
         return {**facts, "Response": f"{core.label} after the time {core.design.exposure}", "Events": f"{events:,.6g}"}
     if core.amounts:
         return {**facts, "Response": f"{core.label}: positive numbers, mean {number(_event_rate(core))}"}
+    if core.response == ABOVE:
+        return {**facts, "Response": f"{core.label}: {ABOVE}", "Mean count": number(_event_rate(core))}
     if core.counts:
         facts |= {"Response": f"{core.label}: counts", "Events": f"{events:,.6g}"}
         if not _has_exposures(core):

@@ -145,8 +145,7 @@ def _draw_responses(mean: FloatArray, family: Family, rng: np.random.Generator) 
         return family.draw(mean, rng)
     if not family.counts:
         return np.asarray(rng.random(mean.shape) < mean)
-    with np.errstate(divide="ignore"):  # of a rate of 0
-        drawn = family.draw(np.log(mean), rng)
+    drawn = family.draw(family.link(mean), rng)
     return drawn if family.amounts else drawn.astype(np.int64)
 
 
@@ -443,7 +442,10 @@ def with_predictive(fit: "Fit", data: Any, y: Any, *, max_draws: int, random_sta
     kind: np.dtype[Any] = np.dtype(np.int8)
     rows, observed = responses.rows, np.asarray(responses.rows.y > 0, dtype=np.float64)
     if responses.events is not None:
-        observed, kind = responses.events, np.dtype(np.float64 if posterior.family.amounts else np.int64)
+        observed, kind = (
+            responses.events + posterior.family.least,
+            np.dtype(np.float64 if posterior.family.amounts else np.int64),
+        )
         if posterior.family.times:  # whose replicates none is censored of
             assert rows.offset is not None
             observed, rows = np.exp(-rows.offset), without_response(rows, posterior.family.response)

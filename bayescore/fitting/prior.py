@@ -193,7 +193,7 @@ def prior_predictive(fit: "Fit", draws: int, random_state: Any) -> Any:
     eta, family = predictor.sampled(rows, which, seed), predictor.at_draws(posterior.family)
     continuous = family.quadratic or family.amounts
     y = family.draw(eta, rng, rows.weights[:, None]).T.astype(np.float64 if continuous else np.int64)
-    observed = (rows.y > 0).astype(np.int64) if known is None else known.astype(y.dtype)
+    observed = (rows.y > 0).astype(np.int64) if known is None else known.astype(y.dtype) + family.least
     dims: dict[str, list[str]] = {"beta": ["feature"]}
     coords: dict[str, Any] = {"feature": list(fit.coreset.feature_names)}
     for grouping in design.groups:

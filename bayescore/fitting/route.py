@@ -63,7 +63,7 @@ from bayescore.data.design import Design
 from bayescore.data.formula_design import formula_of
 from bayescore.data.formula_parsing import parsed
 from bayescore.data.open import open_designed
-from bayescore.data.responses import POSITIVE, TIMED
+from bayescore.data.responses import ABOVE, POSITIVE, TIMED
 from bayescore.data.roles import ROLES
 from bayescore.data.source import Source
 from bayescore.data.sources import column_names, has_named_columns
@@ -382,7 +382,13 @@ def _check_labels(labels: FloatArray, expected: FloatArray, core: Coreset) -> No
     if gap.max() <= most:
         return
     grouping, k = core.groups[0], int(gap.argmax())
-    named = {"labels": f"labels {core.classes[1]!r}", "counts": "events", TIMED: "events", POSITIVE: "sums"}
+    named = {
+        "labels": f"labels {core.classes[1]!r}",
+        "counts": "events",
+        ABOVE: "events",
+        TIMED: "events",
+        POSITIVE: "sums",
+    }
     what = named.get(core.response, "rows")
     now, then = labels[k, 0], expected[k, 0]
     if abs(now - then) <= most:

@@ -23,7 +23,7 @@ from markupsafe import Markup
 
 from bayescore.data.coreset import Coreset, check_no_pseudo, check_same_design
 from bayescore.data.design import Grouping, effect_name
-from bayescore.data.responses import POSITIVE, TIMED
+from bayescore.data.responses import ABOVE, POSITIVE, TIMED
 from bayescore.diagnostics.model_check import ModelCheck, check_model
 from bayescore.diagnostics.results import CertificateData, ComparisonData, Level, health
 from bayescore.families.family import Varying, find_family
@@ -458,7 +458,7 @@ def _model(
         right={
             "numbers": of_numbers,
             POSITIVE: of_numbers,
-            "counts": counts,
+            **dict.fromkeys(("counts", ABOVE), counts),
             TIMED: counts,
         }.get(core.response, "how far apart the model keeps the rows of the two classes"),
         note=note,

@@ -22,7 +22,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from bayescore.data.design import Design, Grouping, one_intercept
-from bayescore.data.responses import POSITIVE, TIMED, response_of
+from bayescore.data.responses import ABOVE, POSITIVE, TIMED, response_of
 from bayescore.diagnostics.model_check import ModelCheck
 from bayescore.diagnostics.results import CertificateData, ComparisonData, Level, Verdict
 from bayescore.families.family import find_family
@@ -381,6 +381,7 @@ def data_facts(about: Mapping[str, Any], positive: float | None) -> dict[str, st
     facts: dict[str, str] = {}
     sides = {
         "counts": "Events and exposures",
+        ABOVE: "Rows, two of each count",
         POSITIVE: "Rows, two of each number",
         TIMED: "Rows, two of each time",
     }.get(response_of(classes))
@@ -421,7 +422,7 @@ def words_of_fit(check: ModelCheck | None, classes: tuple[Any, Any], *, test: bo
         of_counts = f"of the counts of {rows} and of those that the model gives"
     of_numbers = "mean of the responses", "mean", "of the responses and of those that the model gives"
     return {
-        **dict.fromkeys(("counts", TIMED), ("events by exposure", "rate", of_counts)),
+        **dict.fromkeys(("counts", ABOVE, TIMED), ("events by exposure", "rate", of_counts)),
         POSITIVE: of_numbers,
         "numbers": of_numbers,
     }.get(response_of(classes), of_labels)

@@ -83,6 +83,9 @@ def test_derivatives_are_derivatives_of_log_probabilities(family, side):
         near = eta[np.abs(eta) < 5.0]
         np.testing.assert_allclose(np.exp(family.log_p(near, 1)), family.score(near, -1), rtol=1e-11)
         np.testing.assert_allclose(p, np.exp(eta), rtol=1e-12)
+    elif family.least:
+        np.testing.assert_allclose(p, np.exp(eta) / -np.expm1(-np.exp(eta)), rtol=1e-12)
+        np.testing.assert_allclose((p - 1.0) * family.score(eta, 1), -family.score(eta, -1), rtol=1e-12, atol=1e-15)
     elif family.counts:
         np.testing.assert_allclose(p, np.exp(eta), rtol=1e-12)
         np.testing.assert_allclose(p * family.score(eta, 1), -family.score(eta, -1), rtol=1e-12)
@@ -171,7 +174,7 @@ def test_what_does_not_keep_the_contract_is_refused(changes, error, message):
         register(dataclass(frozen=True)(type("Other", (Logistic,), changes))())
     with pytest.raises(TypeError, match=r"'probit' is no Family; derive its class"):
         register("probit")
-    assert list(FAMILIES) == ["logistic", "probit", "cloglog", "loglog", "poisson"]
+    assert list(FAMILIES) == ["logistic", "probit", "cloglog", "loglog", "poisson", "truncated_poisson"]
 
 
 DATA = make_rows()

@@ -27,6 +27,7 @@ ROWS["f"] = RNG.choice(["a", "b", "c"], N)
 ETA = 0.5 * ROWS["x"] + 0.6 * (ROWS["f"] == "b") + RNG.normal(0, 0.5, 6)[ROWS["g"]]
 ROWS["event"] = (ETA + RNG.logistic(size=N) > 0).astype(int)
 ROWS["count"] = RNG.poisson(np.exp(ETA))
+ROWS["above"] = ROWS["count"] + 1
 ROWS["number"] = (ETA + RNG.normal(size=N)).round(3)
 BEFORE, AFTER = ROWS[:200], ROWS[200:]
 CELLS = pd.DataFrame({"x": 0.0, "f": ["a", "b", "c"], "g": [0, 1, 2], "n": [5, 3, 2]})
@@ -36,6 +37,7 @@ RESPONSES = {
     "cloglog": "event",
     "poisson": "count",
     "negative_binomial(2.5)": "count",
+    "truncated_poisson": "above",
     "normal": "number",
     "normal(1.5)": "number",
 }
