@@ -1,18 +1,12 @@
-"""Are coresets of numbers with normal noise exact, with groups and without? Closed forms and calibration.
+"""Are coresets of numbers with normal noise exact? Beside closed forms.
 
-`normal`: made sets have lognormal, t4, rare 0/1 and normal columns; one has weights of lognormal spread 2, one has
+Made sets have lognormal, t4, rare 0/1 and normal columns; one has weights of lognormal spread 2, one has
 fewer rows than make sums, and in one y and a column lie far from 0. Published ones are ratings of lectures (insteval)
 and values of vehicles (ausprivauto0405), with the sd of their residuals as that of the noise. Columns are standardised,
 and priors wide, N(0, (10 max |y|)^2). The reference is the conjugate posterior by a QR decomposition of all rows.
 "nats" is the largest difference of log-likelihoods of coreset and rows at eight draws; mode and sd are `find_map`'s.
 Draws are 4 x 1000 of the default sampler; the largest error of their means is in Monte Carlo errors too. "named" is the
 sd that the certificate names over that of the residuals.
-
-`normal_groups`: `(1 | g)`; the reference is the closed form given sigma of all rows, over a grid of log sigma.
-
-`normal_sbc`: coefficients, sigma and y from the prior, 60 rows in 8 groups; the rank of the truth among 99 draws of the
-sums' posterior is uniform if all is right. `p_value` is that of a chi-square test of ten bins; `control` that of an sd
-twice too large.
 """
 
 import time
@@ -25,14 +19,12 @@ import bayescore as bc
 from bayescore.models.posterior import log_likelihoods
 from bayescore.numerics.chains import ess
 from bayescore.types import FloatArray
-from benchmarks.accuracy.normal_sd import PUBLISHED, SD, Exact
-from benchmarks.calibration.sbc.ranks import calibration, rank
+from benchmarks.accuracy.normal_sd import PUBLISHED, SD
 from benchmarks.commands import command
 from benchmarks.problems import SHARED, uneven_columns
 from benchmarks.tables import publish
 
 QUIET = {"progressbar": False}
-DRAWS = 99
 MADE = {
     "skewed and rare columns": (1_000_000, 11),
     "heavy weights": (200_000, 9),
@@ -40,7 +32,6 @@ MADE = {
     "far from 0": (100_000, 6),
 }
 WIDE = 10.0
-SPREAD = bc.priors.HalfStudentT(3.0, 2.5)
 
 
 def made(name: str) -> tuple[dict, float]:
@@ -121,74 +112,9 @@ def flat(name: str, told: dict, sd: float) -> dict:
     return found
 
 
-def grouped(name: str, rows: pd.DataFrame, formula: str, sd: float) -> dict:
-    """Return the figures of a random intercept."""
-    family = bc.families.Gaussian(sd)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        start = time.process_time()
-        core = bc.build_coreset(rows, formula=formula, family=family, standardize=True, **QUIET)
-        seconds = time.process_time() - start
-        everything = bc.all_rows(rows, formula=formula, family=family, standardize=True, **QUIET)
-    wide = WIDE * float(np.abs(everything.offset).max())
-    wide_prior = np.zeros(everything.n_features), np.full(everything.n_features, wide)
-    mean, spread = Exact.of(everything, wide_prior, SPREAD.sigma).moments(sd, given=True)
-    kept = {"draws": 2000, "random_seed": 1, **QUIET}
-    idata = bc.sample(core, prior=bc.priors.Normal(0.0, wide), group_prior=SPREAD, **kept)
-    sigma = idata.posterior[f"sigma_{core.groups[0].name}"].values.ravel()
-    draws = np.column_stack([idata.posterior["beta"].values.reshape(-1, core.n_features), np.log(sigma)])
-    gaps, ratio = np.abs(draws.mean(axis=0) - mean) / spread, np.abs(draws.std(axis=0) / spread - 1.0)
-    found = {
-        "set": name,
-        "N": len(everything),
-        "groups": len(core.groups[0]),
-        "rows": len(core),
-        "CPU s": seconds,
-        "coefficients (sd)": float(gaps[:-1].max()),
-        "their sds": float(ratio[:-1].max()),
-        "log sigma (sd)": float(gaps[-1]),
-        "its sd": float(ratio[-1]),
-        "certificate": str(bc.certify(idata, core, rows, **QUIET).level),
-    }
-    print(found, flush=True)
-    return found
-
-
-def made_groups(n: int) -> pd.DataFrame:
-    """Return rows of 500 groups."""
-    rng = np.random.default_rng(4)
-    code = rng.integers(0, 500, n)
-    rows = pd.DataFrame({"a": rng.normal(size=n), "b": rng.exponential(size=n), "g": code})
-    eta = 20.0 + 0.4 * rows["a"] - 0.3 * rows["b"] + 0.5 * rng.normal(size=500)[code]
-    return rows.assign(y=eta + rng.normal(0.0, SD, n))
-
-
-def ranks(seed: int, *, control: bool) -> np.ndarray:
-    """Return the rank of each parameter's truth among draws, for one data set."""
-    rng = np.random.default_rng([seed, 33])
-    beta, sigma, n = rng.normal(size=3), abs(rng.normal()), 60
-    rows = pd.DataFrame({"a": rng.exponential(size=n), "b": rng.normal(size=n), "g": rng.integers(0, 8, n)})
-    eta = beta[0] + rows[["a", "b"]].to_numpy() @ beta[1:] + sigma * rng.normal(size=8)[rows["g"]]
-    rows["y"] = eta + rng.normal(0.0, 0.7, n)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        family = bc.families.Gaussian(1.4 if control else 0.7)
-        core = bc.build_coreset(rows, formula="y ~ a + b + (1 | g)", family=family, **QUIET)
-        kept = {"draws": 4 * (DRAWS + 1), "tune": 400, "chains": 1, "random_seed": seed, **QUIET}
-        given = {"prior": bc.priors.Normal(0.0, 1.0), "group_prior": bc.priors.HalfNormal(1.0)}
-        posterior = bc.sample(core, **given, **kept).posterior
-    draws = np.column_stack([posterior["beta"].values[0], posterior["sigma_g"].values[0]])[4::4][:DRAWS]
-    return rank(draws, np.append(beta, sigma))
-
-
 @command("normal")
-def main(trials: int = 5) -> None:
-    """Write the tables."""
+def main() -> None:
+    """Write the table."""
     found = [flat(name, *made(name)) for name in MADE]
     found += [flat(name, *published(name)) for name in PUBLISHED]
     publish("normal", found)
-    ratings = pd.read_parquet(SHARED / "insteval.parquet")
-    groups = [grouped("made", made_groups(n), "y ~ a + b + (1 | g)", SD) for n in (20_000, 1_000_000)]
-    groups += [grouped("insteval", ratings, "rating ~ studage + lectage + service + (1 | d)", 1.3)]
-    publish("normal_groups", groups)
-    publish("normal_sbc", calibration(("intercept", "a", "b", "sigma"), ranks, 40 * trials, DRAWS + 1))
