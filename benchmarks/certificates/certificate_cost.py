@@ -9,35 +9,27 @@ Made rows of normal columns; `cost` is the certificate over `find_map`, `way` bu
 the normal approximation at the mode. `beyond` is the sd over draws of L minus its quadratic, `error` that of the
 estimate minus L, `said` the standard error that the sample tells; where it is above 0.02 all rows are evaluated. `big`
 counts rows in the sample for certain.
-
-`certificate_groups`: processor time of a multilevel build of `(1 | g)`, of 4 x 500 draws and of their certificate, each
-set in a process of its own, after a small one; `cost` is the certificate over the build, `peak MB` the memory of the
-process at its highest till then. `exact` evaluates all groups at all draws: `effects apart` is the largest difference
-of the effects' errors, in sds, `elpd apart` that of the elpd of left-out groups, beside its `elpd se`.
 """
 
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-import pandas as pd
 from scipy import special
 
 import bayescore as bc
 from bayescore.data.dataset import Dataset
 from bayescore.diagnostics import row_sums
-from bayescore.diagnostics.certificate import nodes as sampled
 from bayescore.diagnostics.row_sums import RowSums, RowSumsPlan
 from bayescore.families.family import FAMILIES
 from bayescore.models.laplace import LaplaceApproximation
 from bayescore.models.posterior import log_likelihoods
 from benchmarks.commands import command
-from benchmarks.measure import alone, peak_mb, timed
+from benchmarks.measure import timed
 from benchmarks.tables import publish
 
 COST = ((1_000_000, 11), (10_000_000, 11), (200_000, 24), (1_000_000, 24), (200_000, 55), (100_000, 124))
 COST += ((100_000, 151), (100_000, 301))
-GROUPS = ((1_000_000, 1000), (1_000_000, 20_000), (4_000_000, 20_000))
 TURNS, DRAWS = 3, 200
 QUIET = {"progressbar": False}
 
@@ -110,54 +102,7 @@ def sums(name: str) -> dict[str, Any]:
     return {"set": name, "N": len(X), "D": X.shape[1], **about, **errors, "exact_s": exact_s, "sums_s": pass_s + more_s}
 
 
-def grouped(n: int, G: int) -> pd.DataFrame:
-    """Return rows in G groups of lognormal sizes, of four columns, one skewed and unlike between groups."""
-    rng = np.random.default_rng(0)
-    share = rng.lognormal(0.0, 0.8, G)
-    g = rng.choice(G, n, p=share / share.sum())
-    X = rng.normal(size=(n, 4))
-    X[:, 3] = X[:, 3] ** 2 * (1.0 + 0.5 * (g % 7 == 0))
-    eta = -1.5 + X @ [0.5, -0.5, 0.3, 0.2] + rng.normal(size=G)[g]
-    return pd.DataFrame(X, columns=list("abcd")).assign(g=g, y=(FAMILIES["logistic"].mean(eta) > rng.random(n)) * 1)
-
-
-def groups(n: int, G: int, *, every: bool = True) -> dict[str, Any]:
-    """Return processor time of a certificate of `(1 | g)` beside that of the build."""
-    formula = "y ~ a + b + c + d + (1 | g)"
-    frame = grouped(n, G)
-    core, _, build = timed(lambda: bc.build_coreset(frame, formula=formula, random_state=0, **QUIET))
-    idata, _, draws = timed(lambda: bc.sample(core, draws=500, tune=500, random_seed=1, cores=1, **QUIET))
-    first, _, certify = timed(lambda: bc.certify(idata, core, frame, label="y", **QUIET))
-    peak = peak_mb()
-    row = {"N": n, "G": G, "rows": len(core), "build": build, "draws": draws, "certify": certify}
-    row |= {"cost": certify / build, "level": str(first.level), "passes": first.n_passes, "peak MB": peak}
-    if not every:
-        return row
-    with patch.object(sampled, "LARGEST_SHARE", 0.0):
-        exact, _, seconds = timed(lambda: bc.certify(idata, core, frame, label="y", **QUIET))
-    gap = (first.effects["mean_error_sd"] - exact.effects["mean_error_sd"]).abs().max()
-    row |= {"exact": seconds, "exact cost": seconds / build, "effects apart": gap}
-    return row | {"elpd apart": first.elpd_logo - exact.elpd_logo, "elpd se": exact.elpd_logo_se}
-
-
-@command(
-    "certificate_groups", asks="What does a certificate of `(1 | g)` cost beside its build, and how far off is it?"
-)
-def main_groups() -> None:
-    """Measure certificates of draws with groups."""
-    rows = [alone(_warmed, n, G, n < 2_000_000) for n, G in GROUPS]
-    publish("certificate_groups", rows)
-
-
-def _warmed(n: int, G: int, every: bool) -> dict[str, Any]:
-    groups(20_000, 500)
-    return groups(n, G, every=every)
-
-
-@command(
-    "certificate_cost",
-    asks="What does a certificate cost beside `find_map`, and how far off are its sums over a sample of the rows?",
-)
+@command("certificate_cost")
 def main() -> None:
     """Measure both."""
     names = ("normal", "normal, cloglog", "t3, rare label", "skewed", "rare 0/1 columns", "separated")

@@ -37,11 +37,10 @@ from threadpoolctl import threadpool_limits
 import bayescore as bc
 from bayescore.families.family import check_family
 from bayescore.fitting.prior import design_prior
-from bayescore.numerics.chains import ess
+from bayescore.numerics.chains import ess, mcse_mean
 from bayescore.numerics.psis import psislw
 from bayescore.priors.groups import DEFAULT_SCALE, prior_for
 from bayescore.validation import DataError
-from benchmarks.accuracy.fit_sets import errors
 from benchmarks.accuracy.full_posteriors import FOLDER
 from benchmarks.accuracy.importance import weighed_t
 from benchmarks.certificates.forgeries import FLAT, GROUPED, forged, values_of
@@ -152,6 +151,12 @@ def figures(idata: Any) -> np.ndarray:
 
 
 Truth = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, str]  # means, sds, the error of both, and whence
+
+
+def errors(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the Monte Carlo errors of means and of sds."""
+    center, sd = draws.mean(axis=(0, 1)), draws.std(axis=(0, 1))
+    return mcse_mean(draws), mcse_mean((draws - center) ** 2) / (2.0 * sd)
 
 
 def weighed_moments(draws: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

@@ -1,6 +1,8 @@
 """Multilevel coresets: the marginal posterior of all rows, from a pseudo-row a group; with a negative control."""
 
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -8,9 +10,10 @@ import pytest
 from scipy import special
 
 import bayescore as bc
-from bayescore.coresets import cell_centre
+from bayescore.coresets import cell_centre, cell_rows, cells
 from bayescore.coresets import multilevel as condense
 from bayescore.coresets.build import build_dataset
+from bayescore.coresets.cell_centre import Integrated, Points
 from bayescore.coresets.multilevel import Multilevel
 from bayescore.data.dataset import Dataset, joined
 from bayescore.data.open import open_in
@@ -21,7 +24,6 @@ from bayescore.models.laplace import NoModeError
 from bayescore.priors import Normal
 from bayescore.types import WeightedData
 from bayescore.validation import DataError
-from benchmarks.calibration.multilevel_sbc import without_averages
 from tests.models.grouped_rows import PRIORS, grouped
 
 LINKS = ("logistic", "probit")
@@ -35,6 +37,31 @@ def frame(rows):
 def build(rows, family="logistic", **options):
     told = {"method": "multilevel", "intercept": True, "random_state": 0, "progressbar": False, **options}
     return bc.build_coreset(frame(rows), label="y", groups="county", family=family, **told)
+
+
+def nothing(points, parts):
+    """Return zeros: what rows say of beta stays as averaged over the normal density."""
+    list(parts)  # the pass
+    p = len(points.at.beta)
+    return Integrated(np.zeros(p), np.zeros((p, p)))
+
+
+@contextmanager
+def without_averages():
+    """Let coresets be condensed at the joint mode of coefficients and effects, without averages over these."""
+    with ExitStack() as stack:
+        for target, name, value in (
+            (cells, "_variances_of_beta", lambda gap, *_: np.zeros(len(gap))),
+            (cells, "_add_variances", lambda *_: None),
+            (cell_centre, "_MAX_TURNS", 1),
+            (cell_centre, "_by_quadrature", lambda found: (found.sums, found.points.at)),
+            (cell_rows, "_ROUNDS", 1),
+            (condense, "SHAPE", np.inf),
+            (condense, "TOGETHER", np.inf),
+        ):
+            stack.enter_context(patch.object(target, name, value))
+        stack.enter_context(patch.object(Points, "_integrated", nothing))
+        yield
 
 
 def densities(target, theta):
