@@ -35,7 +35,7 @@ from bayescore.compiled import available_cores
 from bayescore.numerics.chains import ess
 from benchmarks.commands import command
 from benchmarks.measure import r_has
-from benchmarks.rivals.gradients import CALLS, gradients, jax_numpy, nuts_draws, timed_gradient, total
+from benchmarks.rivals.gradients import CALLS, gradients, jax_numpy, timed_gradient, total
 from benchmarks.tables import publish
 
 ROWS, GROUPS, P = 1_000_000, 1000, 10
@@ -113,6 +113,18 @@ def graph(rows: bc.Coreset) -> Any:
         else:
             bc.weighted_potential("y", rows, beta, groups={rows.groups[0].name: u})
     return model
+
+
+def nuts_draws(model: Any, draws: int, tune: int, chains: int, start: dict | None = None, **nuts: Any) -> Any:
+    """Return draws of PyMC's NUTS with these options of the step, on all cores."""
+    import pymc as pm
+
+    with model:
+        return pm.sample(
+            draws, tune=tune, chains=chains, cores=min(chains, available_cores()), step=pm.NUTS(**nuts),
+            initvals=start, random_seed=0, progressbar=False, discard_tuned_samples=False,
+            compute_convergence_checks=False,
+        )  # fmt: skip
 
 
 def pymc_run(model: Any, draws: int, tune: int, chains: int, **nuts: Any) -> tuple[Any, float, int]:

@@ -7,8 +7,6 @@ import os
 import time
 from typing import Any
 
-from bayescore.compiled import available_cores
-
 CALLS = 20
 
 
@@ -20,18 +18,6 @@ def total(idata: Any, name: str) -> float:
 def gradients(idata: Any) -> int:
     """Return those of all chains, warm-up included."""
     return int(total(idata, "n_steps"))
-
-
-def nuts_draws(model: Any, draws: int, tune: int, chains: int, start: dict | None = None, **nuts: Any) -> Any:
-    """Return draws of PyMC's NUTS with these options of the step, on all cores."""
-    import pymc as pm
-
-    with model:
-        return pm.sample(
-            draws, tune=tune, chains=chains, cores=min(chains, available_cores()), step=pm.NUTS(**nuts),
-            initvals=start, random_seed=0, progressbar=False, discard_tuned_samples=False,
-            compute_convergence_checks=False,
-        )  # fmt: skip
 
 
 def jax_numpy() -> Any:

@@ -21,7 +21,6 @@ from benchmarks.accuracy.full_posteriors import FOLDER, digest, reference
 from benchmarks.accuracy.importance import by_importance
 from benchmarks.problems import load
 from benchmarks.rivals.rival_systems.found import PRIOR
-from benchmarks.rivals.wall_time import data as normal_rows
 
 NEARLY_NORMAL = 0.8  # share of importance draws that count, from which on they are the reference
 FEWER = 5000  # rows of quick runs
@@ -36,6 +35,13 @@ class Truth(NamedTuple):
     covariance: np.ndarray
     origin: str
     error: float
+
+
+def normal_rows() -> tuple[np.ndarray, np.ndarray]:
+    """Return X, without the intercept, and y in {0, 1}."""
+    rng = np.random.default_rng(0)
+    X, theta = rng.standard_normal((1_000_000, 10)), 0.5 * rng.standard_normal(10)
+    return X, (rng.random(len(X)) < 1 / (1 + np.exp(1 - X @ theta))).astype(np.int8)
 
 
 def rare() -> tuple[np.ndarray, np.ndarray]:
