@@ -90,11 +90,3 @@ def test_a_file_of_the_rows_is_deleted_though_the_run_ends_early(kind):
     with pytest.raises(KeyboardInterrupt):
         interrupted()
     assert [path.exists() for path in found] == [False]
-
-
-def test_the_model_counts_passes_cores_and_the_making_of_rows(monkeypatch):
-    monkeypatch.setattr(billion, "available_cores", lambda: 2)
-    row = {"N": 10**9, "passes": 4, "build, s": 288.0, "certificate, s": 90.0}
-    assert billion.predicted(row)["build, model"] == pytest.approx(4 * 72 * 10**9 * 1e-9 / 2)
-    assert billion.predicted(row)["build, of model"] == pytest.approx(2.0)
-    assert billion.predicted(row | {"maker, ns": 40.0})["build, model"] == pytest.approx(4 * (40 + 23.4) / 2)

@@ -2,8 +2,8 @@
 
 Held to it are README.md, docs/ and notebooks: each figure with a unit in a paragraph that names a benchmark is a quote,
 or in `UNQUOTED`, with the reason; on the page of evidence and in the paper on methods each in any paragraph, and in the
-paper each row of a table. Figures without a unit, tables whose
-command stands elsewhere and `benchmarks/COST_MODEL.md` are not looked through.
+paper each row of a table. Figures without a unit, and tables whose
+command stands elsewhere, are not looked through.
 """
 
 import json

@@ -24,8 +24,7 @@ import pandas as pd
 
 import bayescore as bc
 from benchmarks.commands import command
-from benchmarks.groups.multilevel_terms import CROSSED, URBAN, figures
-from benchmarks.groups.several_terms import QUIET, aggression
+from benchmarks.groups.several_terms import CROSSED, QUIET, URBAN, aggression, figures
 from benchmarks.measure import in_r, r_has
 from benchmarks.problems import SHARED
 from benchmarks.tables import publish

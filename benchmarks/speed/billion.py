@@ -12,10 +12,7 @@ pass. "coreset" is a checksum: it must be that of Parquet.
 
 Seconds are of the clock; CPU seconds of all threads, by Dask of all processes from their start to their end. "peak MB"
 is the memory of the process at its highest till the step's end, of Dask that of the largest process. "small" is what it
-was after the small run where the same process made that, as with Dask. "model" is what COST_MODEL.md says for the
-passes that the build took, at D = 9: 72 ns of processor time a row and pass from Parquet; of made rows the making, in
-place of decoding and copying. It knows no groups. That of the certificate is the processor time a row of the one of 1e8
-rows in `build_passes`. "of model" is measured over predicted.
+was after the small run where the same process made that, as with Dask.
 
 A run of all takes hours. ``--only`` takes some, such as groups_counter. Rows of the table with another N stay.
 """
@@ -53,7 +50,6 @@ SEED, POLL = 0, 0.1  # s between looks at a worker
 BLOCK = 1 << 16
 KINDS, WAYS = ("flat", "groups"), ("counter", "parquet", "dask")
 SETS = tuple(f"{kind}_{way}" for kind in KINDS for way in WAYS)
-DECODE, COPY, WORK = 36.0, 18.0, 26.0  # ns a row and pass of ten columns: COST_MODEL.md
 METHODS = {"flat": "calibrated", "groups": "multilevel"}
 
 
@@ -185,25 +181,6 @@ def _done(dask_worker: Any) -> int:
     return int(dask_worker.state.executed_count)
 
 
-def predicted(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the seconds of the cost model for the passes of a build, and of its certificate, beside those measured."""
-    D, rows_a_core = 9, row["N"] / available_cores() * 1e-9
-    made_ns = row.get("maker, ns", float("nan"))
-    of_pass = (DECODE + COPY + WORK) * D / 10 if np.isnan(made_ns) else made_ns + WORK * D / 10
-    known = [one for one in known_rows("build_passes") if (one["method"], one["by"], one["N"]) == KNOWN]
-    of_certificate = known[0]["its CPU s"] / known[0]["N"] * 1e9 if known else float("nan")
-    build, certificate = row["passes"] * of_pass * rows_a_core, of_certificate * rows_a_core
-    return {
-        "build, model": build,
-        "build, of model": row["build, s"] / build,
-        "certificate, model": certificate,
-        "certificate, of model": row["certificate, s"] / certificate,
-    }
-
-
-KNOWN = ("calibrated", "label", 100_000_000)  # the certificate of `build_passes` that others are foretold by
-
-
 def _interrupted(*_: Any) -> None:
     """End what runs, so that files are deleted."""
     for child in active_children():
@@ -236,6 +213,5 @@ def main(rows: int = ROWS, only: Sequence[str] = SETS) -> None:
 
 def _keep(kind: str, way: str, n_rows: int, groups: int, found: dict[str, Any]) -> None:
     row = {"data": kind, "by": way, "N": n_rows, "G": groups, **found}
-    row |= predicted(row)
     others = [one for one in known_rows("billion") if (one["data"], one["by"], one["N"]) != (kind, way, n_rows)]
     publish("billion", [*others, row])

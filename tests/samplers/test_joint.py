@@ -22,7 +22,7 @@ from bayescore.priors.groups import HalfStudentT
 from bayescore.samplers import groups as joint_frame
 from bayescore.samplers.groups import JointFrame
 from bayescore.samplers.posterior import draws_digest
-from benchmarks.groups.multilevel_terms import made
+from benchmarks.groups.several_terms import made
 from tests import group_draws
 from tests.coresets.celled import celled
 from tests.hand_made import fit_of
