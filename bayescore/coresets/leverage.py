@@ -153,7 +153,7 @@ def leverage_size(
               S = (80 + 16 \mu) \sum_n s_n, \qquad \Delta = (D + 1)(3 + \log_2(W / w_{\min}))
 
     Peters (2021), Theorem 5, for exact scores, whose `total`, sum s, is 2 (D + 1) at most, the default. For on-line
-    scores (Theorem 6, with a proof in docs/explanation/leverage.md) it is `score_total` in the coreset's params. `mu`
+    scores (Theorem 6, with a proof in benchmarks/PAPERS.md) it is `score_total` in the coreset's params. `mu`
     is that of `mu_complexity`, `weight_span` W / w_min. Theorem 4 leaves `c` open: 1 is a convention, not a guarantee.
 
     Examples
