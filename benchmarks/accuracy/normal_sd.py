@@ -6,7 +6,8 @@ largest of all coefficients; the Monte Carlo error of 4,000 independent draws is
 "nu" is the degrees of freedom by which the sd is known. Columns of "given" are a control: the closed forms given the sd
 at its mode.
 
-Made sets have lognormal, t4, rare 0/1 and normal columns. Of the published ones see `normal`.
+Made sets have lognormal, t4, rare 0/1 and normal columns. Published ones are ratings of lectures (insteval) and
+values of vehicles (ausprivauto0405). CPU seconds are of build and draws.
 """
 
 import time
