@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 
 from benchmarks import write_results
+from benchmarks.commands import commands
 from tests.test_results import MEASURED, prose
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -84,6 +85,13 @@ def test_pages_say_what_the_tables_say(page):
 @pytest.mark.parametrize("page", PAGES)
 def test_measured_figures_are_quotes(page):
     assert unquoted(page, FOUND) == UNQUOTED.get(page, [])
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_that_pages_name_exist(page):
+    """The page on leverage named one that was gone."""
+    named = re.findall(r"python -m\s+benchmarks\s+([a-z]\w*)", words(page))
+    assert sorted(set(named) - set(commands())) == []
 
 
 def test_rows_of_the_papers_tables_are_quotes():
