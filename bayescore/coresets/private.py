@@ -8,7 +8,7 @@ are noisy counts of the cells for each label, and the cells' noisy means, drawn 
 
 (p_j, y) with weight c_jy is a row where c_jy > 0. Sums are taken in fixed point (multiples of R / 2^30), because
 rounded sums can change by more than the row that comes. Cells and means are those of both labels together: means of
-each label's own rows would pull the labels apart. docs/explanation/privacy.md says what is protected and what is not.
+each label's own rows would pull the labels apart. docs/how-to/private.md says what is protected and what is not.
 """
 
 import warnings
