@@ -2,8 +2,7 @@ r"""How near are condensed coresets to the posterior of all rows, and to calibra
 
 A row for each set and link, one after another, each in a process of its own; ``size="auto"``, N(0, 4^2) priors, an
 intercept, published columns standardised; D counts the intercept. "rows" are those of the coreset, two for each of at
-most D pseudo-rows. Seconds are wall time of one run after one that compiles; "times find_map" are processor time, which
-tells more on a machine that is not idle, as this one was not. "sd of r" is that of the log ratio of the coreset's
+most D pseudo-rows. "sd of r" is that of the log ratio of the coreset's
 density to the full data's over the full data's posterior, which importance weights see; "normal" that of the normal
 approximation at the mode. The errors are the largest of a mean (in sds), of an sd (relative) and of a correlation, the
 worst of the seeds: 500 independent draws of the normal density nearest the coreset's posterior, or where too few of
@@ -35,10 +34,8 @@ from bayescore.datasets import binary10
 from bayescore.families.family import check_family
 from bayescore.models.laplace import Expansion, LaplaceApproximation
 from bayescore.models.posterior import likelihood_terms, log_likelihoods
-from bayescore.numerics.chains import ess_mean
 from bayescore.numerics.moments import Errors, WeightedDraws, errors_between
 from benchmarks.commands import command
-from benchmarks.measure import timed
 from benchmarks.problems import SHARED, load
 from benchmarks.tables import known_rows, publish
 
@@ -47,7 +44,6 @@ PRIOR = bc.priors.Normal(0, 4)
 SEEDS = 10
 LIMITS = (0.05, 0.03, 0.03)  # of means in sds, of sds relatively, of correlations
 WIDE = 300  # columns, beyond which calibrated coresets, minutes each, are built for the logistic link alone
-SAMPLED = "normal, 201"
 THIN = 10
 PUBLISHED = {"chemreact": "chemreact_ds1_10", "covtype, 16%": "covtype_ramp16pct", "w8a": "w8a_train"}
 SETS = (
@@ -92,22 +88,6 @@ def rows_of(name: str, family: str) -> dict[str, Any]:
     return {"data": X, "y": eta + noise > 0.0, **told}
 
 
-def warm_up(told: dict[str, Any]) -> None:
-    """Compile what is timed."""
-    rng = np.random.default_rng(1)
-    X, y = rng.normal(size=(3000, 12)), rng.random(3000) < 0.3
-    design = {name: value for name, value in told.items() if name not in ("data", "y")}
-    for method in ("condensed", "calibrated"):
-        bc.build_coreset(X, y, method=method, size=120, random_state=0, **design)
-    bc.find_map(bc.all_rows(X, y, **design))
-
-
-def sampled(core: bc.Coreset) -> tuple[float, float]:
-    """Return seconds and the smallest ESS of 4 x 1000 draws, each the last of `THIN` transitions."""
-    idata, seconds, _ = timed(lambda: bc.sample(core, sampler="mala", thin=THIN, random_seed=0, progressbar=False))
-    return seconds, float(ess_mean(idata.posterior["beta"].values).min())
-
-
 def content(core: bc.Coreset) -> bool:
     """Return whether the build expects errors within its tolerance."""
     expected = Errors(*(core.params[f"{kind}_error"] for kind in ("mean", "sd", "correlation")))
@@ -118,15 +98,11 @@ def study(name: str, family: str, trials: int) -> dict[str, Any]:
     """Return a row of figures."""
     warnings.filterwarnings("ignore")
     told = rows_of(name, family)
-    warm_up(told)
     data = bc.all_rows(**told)
     D, likelihood = data.n_features, check_family(family)
-    full, map_seconds, map_cpu = timed(lambda: bc.find_map(data, prior=PRIOR))
-    core, seconds, cpu = timed(lambda: bc.build_coreset(**told, method="condensed", random_state=0))
+    full, core = bc.find_map(data, prior=PRIOR), bc.build_coreset(**told, method="condensed", random_state=0)
     beside = D <= WIDE or family == "logistic"
-    other, other_seconds, other_cpu = timed(
-        lambda: bc.build_coreset(**told, method="calibrated", size=20 * D, random_state=0) if beside else core
-    )
+    other = bc.build_coreset(**told, method="calibrated", size=20 * D, random_state=0) if beside else core
     start = LaplaceApproximation(likelihood, full.beta, full.factor)
     expansion = Expansion(
         likelihood, full.beta, likelihood_terms(full.beta, data, likelihood), data, np.ones(len(data))
@@ -174,21 +150,12 @@ def study(name: str, family: str, trials: int) -> dict[str, Any]:
         "expected sd": core.params["sd_error"],
         "expected correlation": core.params["correlation_error"],
         "counting": all_rows.ess / len(base.draws),
-        "passes": core.params["passes"],
         "normal, sd of r": spread(normal),
         "calibrated rows": len(other),
         "calibrated, sd of r": other_spread,
-        "find_map, s": map_seconds,
-        "build, s": seconds,
-        "calibrated, s": other_seconds,
-        "times find_map": cpu / map_cpu,
-        "calibrated times find_map": other_cpu / map_cpu,
     }
     if not beside:
         row = {key: np.nan if key.startswith("calibrated") else value for key, value in row.items()}
-    if name == SAMPLED:
-        row["4 x 1000 draws, s"], row["smallest ESS"] = sampled(core)
-        row["calibrated 4 x 1000 draws, s"], row["calibrated smallest ESS"] = sampled(other)
     return row
 
 
