@@ -8,14 +8,17 @@ the posterior between some sizes needs no more than sums over all rows, as Fishe
 
 the mean over the draws at theta. So
 
-1. a first fit, at r = 1, tells about where theta is: the size that is most likely at the means of a draw;
-2. a fit there is the middle, and mean and variance of its draws' sums give slope and curvature, so mode and sd, of
-   theta; where the mode is far off, the middle moves there;
+1. the mode of coefficients and theta, of a sample of the rows and then of all, tells where theta is (`size_mode`);
+   with groups that at a draw of their effects, of a short fit at r = 1, tells it about;
+2. a fit there is the middle, and the mean of its draws' sums gives the slope, so the mode, of theta; where that is far
+   off, the middle moves there. Without the mode of all rows their variance gives the curvature, of few draws;
 3. fits are made outwards on both sides until the density has fallen to `_FALL` nats below that of the best of them,
-   and between those that are too far apart;
+   and between those that are too far apart. They have as many draws as are taken of them, or as a certificate takes;
 4. a spline through the slopes, integrated, is the log density of theta, which goes on beyond them as a normal one's;
 5. theta is drawn from it, and the other parameters from the draws of the nearest fit, moved by polynomials in theta
    through means and log sds of all fits.
+
+Rows that fit in memory are read once, in the design of the first build: each fit reads them there.
 
 Where the sums vary much over the draws, as those of censored times do, whose theta and intercept go together, their
 regression on the draws' coefficients, and means of effects, at few draws tells the mean over all draws.
@@ -31,7 +34,7 @@ import math
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
@@ -50,10 +53,12 @@ from bayescore.data.responses import events_of
 from bayescore.diagnostics.elpd import sampled_counts, whole_counts
 from bayescore.diagnostics.results import Level
 from bayescore.families.family import LARGEST_SIZE, SIZE_PRIOR_SD, Varying, check_exposure, check_family
-from bayescore.fitting.route import FAILURES, Route, Step, badness, usable
+from bayescore.fitting.route import FAILURES, FitOptions, Given, Route, Step, badness, usable
+from bayescore.fitting.size_mode import FARTHEST, STEP, size_mode
 from bayescore.limits import NEGLIGIBLE_ERROR
 from bayescore.models.predictor import Predictor
 from bayescore.numerics.elementary import cumulative_shares
+from bayescore.priors.groups import default_prior
 from bayescore.report.certify import Certificate
 from bayescore.samplers.groups import COLLAPSED
 from bayescore.samplers.posterior import SIZE_PRIOR, read_posterior, with_draws
@@ -64,17 +69,20 @@ PRIOR = f"LogNormal(mu=0, sigma={SIZE_PRIOR_SD:g})"
 
 _DIGITS = 6  # of sizes that fits are made at
 _TURNS = 12  # of the search for the middle
+_TIED = 4.0  # variance of sums, times that of theta, from which more fits tell what the draws of one do not
 _NEAR = 1.0  # sds from the mode that the middle may be
-_WIDE = 0.1  # sd of theta from which the posterior is taken for skewed
-_SAMPLE = 20_000  # counts that tell where to begin
+_WIDE = 0.15  # sd of theta from which the posterior is taken for skewed
+_SAMPLE = 20_000  # counts whose mode tells where to begin
+_ROWS_BYTES = 1 << 27  # of rows that are read once, and kept in memory
+_SOUGHT, _SHORT = 100, 200  # draws of a chain of fits that tell where theta is, and of warm-up of all but the middle
+_JUDGED = 1000  # draws that a certificate takes
+_SPARE = 1.1  # more draws of a fit than are taken of it
 _SEED = 2026  # of these, and of theta
-_STEP = 0.05  # of theta, for a second difference
 _MOST_FITS = 7  # on each side
-_FARTHEST = math.log(LARGEST_SIZE) - 0.1  # from 0, of theta
 _EFFECTS_BYTES = 1 << 29  # of draws of effects at one size
-_FALL = {False: 2.8, True: 4.2}  # nats, of a posterior that is narrow and so nearly normal, and of one that is wide
-_APART = {False: 2.4, True: 1.5}  # sds between fits
-_WIDEST = {False: 3.0, True: 1.9}  # of these at the end
+_FALL = {False: 2.2, True: 3.0}  # nats, of a posterior that is narrow and so nearly normal, and of one that is wide
+_APART = {False: 2.4, True: 1.6}  # sds between fits
+_WIDEST = {False: 3.2, True: 2.4}  # of these at the end
 _STRETCH = 1.25  # of that from fit to fit
 _BEYOND = 4.0  # sds beyond the last fits where the density ends
 _GRID = 4001
@@ -149,11 +157,17 @@ class SizeDensity:
         points = np.linspace(self.ends[0] - low, min(self.ends[1] + high, math.log(LARGEST_SIZE)), _GRID)
         return points, cumulative_shares(self(points))
 
+    @property
+    def mean(self) -> float:
+        """The mean."""
+        points, share = self.grid()
+        return float(np.diff(share) @ (0.5 * (points[1:] + points[:-1])))
+
 
 class SizesRoute(Route):
     """The way from rows to draws over which the size varies too."""
 
-    first: Route | None = None  # the fit at the size 1
+    first: Route | None = None  # the build at the size 1, and with groups a short fit
     middle: Route | None = None
     nodes: tuple[SizeNode, ...] = ()
     regressed: bool = False  # whether sums are
@@ -163,7 +177,8 @@ class SizesRoute(Route):
         self._check_given()
         self.begin_at, self.tried, self.passes = time.perf_counter(), list[Route](), 0
         mode, sd = self._find_middle()
-        wide, n_draws = sd > _WIDE, _enough(self.nodes[0].slope, sd)
+        slope = self.nodes[0].slope
+        wide, n_draws = sd > _WIDE or slope.variance * sd**2 > _TIED, _enough(slope, sd)
         ends = [self._go_out(sign, mode, sd, n_draws, wide=wide) for sign in (-1.0, 1.0)]
         if len(self.nodes) < 2:
             only = math.exp(self.nodes[0].log_size)
@@ -181,10 +196,15 @@ class SizesRoute(Route):
         assert self.middle is not None
         return self.middle
 
-    def density(self) -> SizeDensity:
-        """Return the density of theta by the fits so far."""
+    def density(self, off: FloatArray | float = 0.0) -> SizeDensity:
+        """Return the density of theta by the fits so far, with slopes that are off by some numbers."""
         points, slopes = np.array([(node.log_size, node.slope.value) for node in self.nodes]).T
-        return SizeDensity(points, slopes)
+        return SizeDensity(points, slopes + off)
+
+    def _mean_error(self) -> float:
+        """Return the standard error of the mean of theta by those of the slopes."""
+        mean, each = self.density().mean, np.diag([node.slope.se for node in self.nodes])
+        return math.hypot(*(self.density(off).mean - mean for off in each))
 
     def _check_given(self) -> None:
         """Raise if rows cannot be read again, or have exposures."""
@@ -205,14 +225,15 @@ class SizesRoute(Route):
 
     def _find_middle(self) -> tuple[float, float]:
         """Make the fit in the middle; return mode and sd of theta by the curvature there."""
-        at, move, last = self._begin(), 0.0, 0.0
+        (at, known), move, last = self._begin(), 0.0, 0.0
         for _ in range(_TURNS):
-            route = self._drawn(at)
+            route = self._drawn(at, self.options if known else self._few)
             slope, sd = self._slope_and_sd(route, at)
             posterior = read_posterior(route.drawn, "draws")
             if not self.regressed and _enough(slope, sd) > _least_draws(regressors(posterior.predictor())):
                 self.regressed = True
                 slope, sd = self._slope_and_sd(route, at)
+            sd, known = known or sd, None
             step = slope.value * sd**2
             if abs(step) <= _NEAR * sd:
                 break
@@ -220,63 +241,105 @@ class SizesRoute(Route):
             # where the slope dies away as a power of the size Newton's steps stay as long as they were
             stays = step * last > 0.0 and abs(step) > 0.5 * abs(last)
             move, last = 2.0 * move if stays else float(np.clip(step, -most, most)), step
-            at = float(np.clip(at + move, -_FARTHEST, _FARTHEST))
-        if self._family.amounts and at >= _FARTHEST:
+            at = float(np.clip(at + move, -FARTHEST, FARTHEST))
+        if self._family.amounts and at >= FARTHEST:
             raise DataError(
                 f"the {self._family.parameter} of family={self.family!r} is above {math.exp(at):.2g}, as the response "
                 "hardly varies about its mean given the columns: look at it, or fit its logarithm by family='normal'"
             )
         self.middle = route
+        if route.options is not self.options:  # few draws told where it is
+            del route.story[1:]
+            route.options, route.draws, route.tune = self.options, self.options.draws, self.options.tune
+            with said_before():
+                route.draw()
         route.settle(sampled=True)
         self.nodes = (self._node(route, at, _enough(slope, sd)),)
         mode = np.clip(at + self.nodes[0].slope.value * sd**2, at - 2.0 * sd, at + 2.0 * sd)
-        return float(np.clip(mode, sd - _FARTHEST, _FARTHEST - sd)), sd
+        return float(np.clip(mode, sd - FARTHEST, FARTHEST - sd)), sd
 
-    def _begin(self) -> float:
-        """Return the log of about the size, by the means of a draw of the fit at the size 1."""
-        self.first = route = self._drawn(0.0)
-        core = route.core
-        if "effects_seed" in route.drawn.posterior.attrs:
-            G = len(core.groups[0])
-            if (taken := 8 * route.draws * self.options.chains * G) > _EFFECTS_BYTES:
-                name = self._family.parameter
-                raise DataError(
-                    f"family={self.family!r} has its {name} as a parameter, and draws of the effects of {G:,} groups "
-                    f"take {taken / 1e9:.1f} GB for each of some {name}s: give the {name}, as in '{self.family}(2.5)'"
-                )
+    def _begin(self) -> tuple[float, float | None]:
+        """Return theta, and its sd, by the mode of coefficients and theta; of groups, at a draw of effects, no sd."""
+        self.first = first = self._route(self.given, 0.0, self.options)
+        first.begin()
+        core, effects = first.core, Predictor(np.zeros((1, first.core.n_features)))
+        if core.groups:
+            first.draws, first.tune = self._few.draws, self._few.tune
+            first.draw()
+            self._check_effects(first)
+            effects = replace(read_posterior(first.drawn, "draws").predictor().take(slice(0, 1)), beta=effects.beta)
         with said_before():
-            counts = sampled_counts(self.given.rows(core), check_family(core.family), _SAMPLE, _SEED)
-        self.passes += 1
-        rows, events = counts.responses.rows, counts.responses.events
+            self.again = self._read_once(core)
+            found = sampled_counts(self.again.rows(core), check_family(core.family), _SAMPLE, _SEED)
+            self.passes += 1
+        rows, events = found.responses.rows, found.responses.events
         assert events is not None
-        y = events / rows.weights
-        mean = np.exp(read_posterior(route.drawn, "draws").predictor().take(slice(0, 1)).eta(rows)[:, 0])
-        size, top = self._family.most_likely(y, mean), 10.0 * max(float(y.mean()), 1.0)
-        if self._family.amounts:
-            top = LARGEST_SIZE
-        at = math.log(top if size is None else min(size, top))  # of counts like Poisson's no more is known
-        return float(np.clip(at, -_FARTHEST, _FARTHEST))
+        prior, kind = first.design_prior(), type(self._family)
+        if prior.bends or not (prior.closed_form and prior.unimodal):
+            prior = default_prior(core)
+        try:
+            mode = size_mode(replace(rows, offset=effects.eta(rows)[:, 0]), events, kind, prior)
+            if found.n_rows > len(rows) and isinstance(self.again.data, Coreset) and not core.groups:
+                mode = size_mode(*events_of(self.again.data), kind, prior, mode)
+        except FAILURES:
+            return 0.0, None
+        return mode.log_size, None if core.groups else mode.sd
 
-    def _drawn(self, log_size: float) -> Route:
-        """Return the way to draws given a size, not yet judged."""
-        given, in_design, first = self.given, self.in_design, self.first
-        if first is not None:
-            given, in_design = replace(given, like=first.core, positive=None), first.design_prior()
+    def _check_effects(self, first: Route) -> None:
+        """Raise if draws of all effects, which fits at each size keep, would take too much memory."""
+        G = len(first.core.groups[0])
+        taken = 8 * self.options.draws * self.options.chains * G
+        if first.sampler == COLLAPSED.name and taken > _EFFECTS_BYTES:
+            name = self._family.parameter
+            raise DataError(
+                f"family={self.family!r} has its {name} as a parameter, and draws of the effects of {G:,} groups "
+                f"take {taken / 1e9:.1f} GB for each of some {name}s: give the {name}, as in '{self.family}(2.5)'"
+            )
+
+    def _read_once(self, core: Coreset) -> Given:
+        """Return the rows in the design of the first coreset: in memory, unless they would take too much."""
+        again = replace(self.given, like=core, positive=None)
+        if isinstance(again.data, Coreset) or 8 * core.n_total * core.n_features > _ROWS_BYTES:
+            return again
+        self.passes += 2
+        return replace(again, data=again.everything(core.family), y=None, formula=None, like=None, roles={})
+
+    @property
+    def _few(self) -> FitOptions:
+        """Return the options of fits that tell where the middle is."""
+        return replace(self.options, draws=min(_SOUGHT, self.options.draws), tune=min(_SHORT, self.options.tune))
+
+    def _taken(self, share: float) -> FitOptions:
+        """Return the options of a fit that a share of the draws of theta is nearest to."""
+        least = math.ceil(_JUDGED / self.options.chains)
+        draws = max(least, math.ceil(_SPARE * share * self.options.draws))
+        return replace(self.options, draws=min(draws, self.options.draws), tune=min(_SHORT, self.options.tune))
+
+    def _route(self, given: Given, log_size: float, options: FitOptions) -> Route:
+        """Return the way to draws given a size, not yet gone."""
         family = type(self._family)(float(f"{math.exp(log_size):.{_DIGITS}g}"))
-        asked: dict[str, Any] = {"in_design": in_design, "group_prior": self.group_prior, "options": self.options}
-        seed = int(np.random.SeedSequence([self.seed, len(self.tried)]).generate_state(1)[0]) if first else self.seed
+        in_design = self.in_design if self.first is None else self.first.design_prior()
+        asked: dict[str, Any] = {"in_design": in_design, "group_prior": self.group_prior, "options": options}
+        seed = self.seed
+        if self.tried:
+            seed = int(np.random.SeedSequence([self.seed, len(self.tried)]).generate_state(1)[0])
         route = Route(given, family.name, self.prior, seed, self.max_seconds, **asked)
-        if first is not None and first.sampler == COLLAPSED.name:
-            route.effects = len(first.core.groups[0])
+        if self.first is not None and self.first.sampler == COLLAPSED.name:
+            route.effects = len(self.first.core.groups[0])
         self.tried.append(route)
-        with nullcontext() if first is None else said_before():
+        return route
+
+    def _drawn(self, log_size: float, options: FitOptions) -> Route:
+        """Return the way to draws given a size, not yet judged."""
+        route = self._route(self.again, log_size, options)
+        with said_before():
             route.begin()
             route.draw()
         return route
 
-    def _add_node(self, log_size: float, n_draws: int) -> SizeNode:
-        """Make, judge and keep another fit given a size."""
-        route = self._drawn(log_size)
+    def _add_node(self, log_size: float, n_draws: int, share: float) -> SizeNode:
+        """Make, judge and keep another fit given a size, that a share of the draws is nearest to."""
+        route = self._drawn(log_size, self._taken(share))
         route.given = replace(route.given, predictive=False)
         with said_before():
             route.settle(sampled=True)
@@ -296,10 +359,10 @@ class SizesRoute(Route):
         at, step = mode, _APART[wide] * sd
         for _ in range(_MOST_FITS):
             at += sign * step
-            if abs(at) >= _FARTHEST:
+            if abs(at) >= FARTHEST:
                 return True
             try:
-                node = self._add_node(at, n_draws)
+                node = self._add_node(at, n_draws, _beyond((abs(at - mode) - 0.5 * step) / sd))
             except FAILURES as error:
                 assert self.middle is not None
                 why = f"the fit of {self._family.parameter} {math.exp(at):.3g} failed: {error}"
@@ -324,12 +387,12 @@ class SizesRoute(Route):
             gap, between = max(gaps, default=(0.0, 0.0))
             if gap <= 0.5 * _WIDEST[wide] * (right - left):
                 return
-            self._add_node(between, n_draws)
+            self._add_node(between, n_draws, 0.5)
 
     def _slope_and_sd(self, route: Route, log_size: float) -> tuple[Slope, float]:
         """Return the slope at the size of a fit that is not yet judged, and the sd of theta by the curvature there."""
-        below, slope, above = self._slopes(route, route.drawn, _LEAST, log_size + _STEP * np.arange(-1.0, 2.0))
-        bend = (below.value - above.value) / (2.0 * _STEP)
+        below, slope, above = self._slopes(route, route.drawn, _LEAST, log_size + STEP * np.arange(-1.0, 2.0))
+        bend = (below.value - above.value) / (2.0 * STEP)
         return slope, 1.0 / math.sqrt(max(bend - slope.variance, SIZE_PRIOR_SD**-2))
 
     def _slopes(self, route: Route, idata: Any, n_draws: int, log_sizes: FloatArray) -> list[Slope]:
@@ -349,7 +412,7 @@ class SizesRoute(Route):
         self.passes += 1
         families = [type(self._family)(math.exp(each)) for each in log_sizes]
         with said_before():
-            return slopes_of(self.given.rows(route.core), read_posterior(idata, "draws").predictor(n_draws), families)
+            return slopes_of(self.again.rows(route.core), read_posterior(idata, "draws").predictor(n_draws), families)
 
     def _join(self, *, complete: bool) -> None:
         """Take the middle's coreset, the worst certificate, and draws over which the size varies."""
@@ -358,7 +421,7 @@ class SizesRoute(Route):
         node = next(each for each in self.nodes if each.certificate is route.certificate)
         draws = with_draws(node.idata, varied(self.nodes, node, self.density(), (name, self.seed)))
         theta = np.log(draws["posterior"][name].values)
-        error = float(theta.std()) * math.sqrt(np.mean([each.slope.se**2 for each in self.nodes]))
+        error = self._mean_error() / float(theta.std())
         worst = max((each.certificate for each in self.nodes), key=badness)
         span = f"{len(sizes)} fits of {name}s from {sizes[0]:.3g} to {sizes[-1]:.3g}"
         text, level = f"Of {span} this is the worst: {worst.text}", worst.level
@@ -388,6 +451,11 @@ def said_before() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         yield
+
+
+def _beyond(z: float) -> float:
+    """Return the share of a normal distribution beyond z sds."""
+    return 0.5 * math.erfc(z / math.sqrt(2.0))
 
 
 def _enough(slope: Slope, sd: float) -> int:
@@ -431,24 +499,29 @@ def varied(nodes: tuple[SizeNode, ...], middle: SizeNode, density: SizeDensity, 
     """
     number, seed = called
     sets = [as_xarray(node.idata["posterior"]) for node in nodes]
-    shape = tuple(min(one.sizes[dim] for one in sets) for dim in ("chain", "draw"))
+    base = sets[nodes.index(middle)]
+    shape = base.sizes["chain"], base.sizes["draw"]
     n, rng = math.prod(shape), np.random.default_rng([_SEED, seed])
     points, share = density.grid()
-    theta = rng.permutation(np.interp((np.arange(n) + rng.random(n)) / n, share, points)).reshape(shape)
+    theta = rng.permutation(np.interp((np.arange(n) + rng.random(n)) / n, share, points))
     at = np.array([node.log_size for node in nodes])
-    nearest = np.abs(theta[..., None] - at).argmin(axis=-1)
-    base = sets[nodes.index(middle)].isel(chain=slice(shape[0]), draw=slice(shape[1]))
+    nearest = np.abs(theta[:, None] - at).argmin(axis=1)
     found = {}
     for name, own in base.data_vars.items():
         dims = ("chain", "draw", *(dim for dim in own.dims if dim not in ("chain", "draw")))
-        each = [one[name].transpose(*dims).values[: shape[0], : shape[1]] for one in sets]
+        each = [one[name].transpose(*dims).values for one in sets]
+        each = [values.reshape(-1, *values.shape[2:]) for values in each]
         log, moves = str(name).startswith("sigma_"), str(name).startswith(("beta", "u_", "sigma_"))
         each = [np.log(values) for values in each] if log else each
-        values = np.choose(nearest.reshape(*shape, *(1,) * (own.ndim - 2)), each)
+        values = np.empty((n, *each[0].shape[1:]))
+        for k, there in enumerate(each):
+            mine = np.flatnonzero(nearest == k)
+            values[mine] = there[np.arange(len(mine)) * len(there) // max(len(mine), 1)]
         if moves:
             values = _moved(values, each, at, theta, nearest)
+        values = values.reshape(*shape, *values.shape[1:])
         found[str(name)] = (dims, np.exp(values) if log else values)
-    found[number] = (("chain", "draw"), np.exp(theta))
+    found[number] = (("chain", "draw"), np.exp(theta).reshape(shape))
     attrs = {name: value for name, value in base.attrs.items() if name != "posterior_of"}
     made = f"moved between {len(nodes)} {number}s"
     return base.assign(found).assign_attrs({**attrs, SIZE_PRIOR: PRIOR, "corrected": made})
@@ -458,7 +531,7 @@ def _moved(
     values: FloatArray, each: list[FloatArray], at: FloatArray, theta: FloatArray, nearest: FloatArray
 ) -> FloatArray:
     """Return draws of the nearest fits moved along polynomials in theta through means, and log sds, of all fits."""
-    means, sds = np.stack([one.mean(axis=(0, 1)) for one in each]), np.stack([one.std(axis=(0, 1)) for one in each])
+    means, sds = np.stack([one.mean(axis=0) for one in each]), np.stack([one.std(axis=0) for one in each])
     shape, scale = means.shape[1:], max(float(np.ptp(at)), 1e-9)
     curves = [
         np.polynomial.polynomial.polyfit((at - at.mean()) / scale, part.reshape(len(at), -1), min(degree, len(at) - 1))
@@ -467,7 +540,7 @@ def _moved(
 
     def curve_at(curve: FloatArray, places: FloatArray) -> FloatArray:
         found = np.polynomial.polynomial.polyval((places - at.mean()) / scale, curve)
-        return np.moveaxis(found.reshape(*shape, *theta.shape), (-2, -1), (0, 1))
+        return np.moveaxis(found.reshape(*shape, len(theta)), -1, 0)
 
     (m_to, m_from), (s_to, s_from) = ([curve_at(curve, places) for places in (theta, at[nearest])] for curve in curves)
     return np.asarray(m_to + np.exp(s_to - s_from) * (values - m_from))

@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -402,8 +403,14 @@ def made_here() -> dict[str, str]:
     return {
         "created_at": datetime.now(UTC).isoformat(),
         "inference_library": "bayescore",
-        "inference_library_version": version("bayescore"),
+        "inference_library_version": own_version(),
     }
+
+
+@cache
+def own_version() -> str:
+    """Return bayescore's version; it is read from files, once."""
+    return version("bayescore")
 
 
 def draws_digest(draws: Any) -> str:

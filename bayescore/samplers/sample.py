@@ -7,7 +7,6 @@ import json
 import time
 from collections.abc import Collection, Mapping
 from functools import wraps
-from importlib.metadata import version
 from typing import Any, cast
 
 import numpy as np
@@ -301,7 +300,7 @@ def _with_story(idata: Any, request: Request, sampler: Sampler, seconds: float) 
     import xarray as xr  # slow to import, as ArviZ is, and the command line's help does without it
 
     from bayescore.compat import as_xarray
-    from bayescore.samplers.posterior import SMOOTH_SDS, draws_digest, hand_over, made_here
+    from bayescore.samplers.posterior import SMOOTH_SDS, draws_digest, hand_over, made_here, own_version
 
     data = request.data
     features = {"feature": list(feature_names(data))}
@@ -324,7 +323,7 @@ def _with_story(idata: Any, request: Request, sampler: Sampler, seconds: float) 
         "random_seed": str(request.seed),
         "sampling_time": seconds,
         "tuning_steps": request.tune,
-        "bayescore_version": version("bayescore"),
+        "bayescore_version": own_version(),
     }
     if not sampler.reports_itself:
         story |= made_here()
