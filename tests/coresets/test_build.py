@@ -245,7 +245,7 @@ def test_all_rows_as_a_coreset(tmp_path):
 
 REFUSED = {
     "method": ({"method": "lewis"}, ValueError, "method='lewis' is unknown; choose one of 'auto', 'uniform'"),
-    "family": ({"family": "tweedie"}, ValueError, "family='tweedie'.*'logistic', 'probit'"),
+    "family": ({"family": "tweedy"}, ValueError, "family='tweedy' is unknown.*'logistic', 'probit'"),
     "option": ({"method": "uniform", "clusters": 3}, TypeError, "'clusters' is not an option of method='uniform'"),
     "misspelt": ({"method": "sensitivity", "cluster": 3}, TypeError, "'cluster' is not an option.*takes clusters, rad"),
     "size 0": ({"size": 0}, ValueError, "size=0 must be at least 1"),

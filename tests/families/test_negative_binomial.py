@@ -286,7 +286,8 @@ def test_a_size_is_asked_for_and_checked():
         ("negative_binomial(nan)", ValueError, "size=nan must be positive and finite"),
         ("negative_binomial(many)", ValueError, r"must be written as 'negative_binomial\(2.5\)'"),
         ("negative_binomial(1e7)", ValueError, r"size=1e\+07 must be below 1e\+07: such counts are Poisson's"),
-        ("negbin", ValueError, r"choose one of 'logistic', .*'negative_binomial\(size\)'"),
+        ("negbin", ValueError, "lacks its size"),
+        ("negbinomials", ValueError, r"choose one of 'logistic', .*'negative_binomial\(size\)'"),
     ):
         with pytest.raises(error, match=words):
             bc.build_coreset(X, y, family=given, **QUIET)
