@@ -412,7 +412,8 @@ class SizesRoute(Route):
         self.passes += 1
         families = [type(self._family)(math.exp(each)) for each in log_sizes]
         with said_before():
-            return slopes_of(self.again.rows(route.core), read_posterior(idata, "draws").predictor(n_draws), families)
+            draws = read_posterior(idata, "draws").predictor(n_draws).for_rows(route.core.n_total)
+            return slopes_of(self.again.rows(route.core), draws, families)
 
     def _join(self, *, complete: bool) -> None:
         """Take the middle's coreset, the worst certificate, and draws over which the size varies."""
