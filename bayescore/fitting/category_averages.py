@@ -48,7 +48,7 @@ def averages(
     interval_names(prob)
     names = _checked(check_by(by), max_draws)
     rows = _rows(fit, names, data)
-    found = _drawn(asked(rows), rows, names, max_draws, fit.categories)
+    found = _drawn(asked(rows), rows, names, fit.categories, max_draws=max_draws)
     return by_chain(fit, found, max_draws) if draws else labelled(fit, found.table(prob))
 
 
@@ -68,7 +68,7 @@ def poststratified(
     if not sizes.any():
         raise DataError(f"weights (column {weights!r}) are all 0; drop these cells")
     rows = _rows(fit, names, table)
-    found = _drawn(predictions_of(rows, None), rows, names, max_draws, fit.categories, sizes)
+    found = _drawn(predictions_of(rows, None), rows, names, fit.categories, max_draws=max_draws, sizes=sizes)
     if draws:
         return by_chain(fit, found, max_draws)
     return labelled(fit, found.figures(prob).set_axis(pd.Index([]) if found.parts is None else found.parts))
@@ -108,8 +108,9 @@ def _drawn(
     contrasts: Contrasts,
     rows: AveragedRows,
     by: tuple[str, ...],
-    max_draws: int,
     categories: Sequence[Any],
+    *,
+    max_draws: int,
     sizes: FloatArray | None = None,
 ) -> AverageDraws:
     """Return each contrast of each category over each part of the rows, at draws; `sizes` are weights of the rows."""
