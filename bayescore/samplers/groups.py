@@ -59,6 +59,7 @@ from bayescore.models.groups.joint import (
     covariance_factors,
     free_columns,
     funnels,
+    level_slopes,
     move,
     move_back,
     moved_density,
@@ -203,13 +204,22 @@ class _JointModel:
                 ]
             )
         )
+        z = [np.ascontiguousarray(own[:, order]) for own, order in zip(rows.z, orders, strict=True)]
+        slopes, linear_rows = np.zeros((data.n_features, 0)), np.zeros(len(data), dtype=bool)
+        if len(z) == 1:
+            found, linear_rows = level_slopes(data.X, z[0], rows.codes[0], G)
+            slopes = found.reshape(-1, data.n_features).T
+        place = np.argsort(linear_rows, kind="stable")
+        X = data.X[place[: len(data) - linear_rows.sum()]]
+        by_beta, cross = cross[:, : data.n_features], cross[:, data.n_features :]
         fields = JointArguments(
-            np.array(data.X.T, order="C"),
-            data.y.astype(np.float64),
-            data.weights,
-            NO_OFFSET if data.offset is None else data.offset,
-            np.stack(rows.codes).astype(np.int32),
-            np.concatenate([np.ascontiguousarray(z[:, order].T) for z, order in zip(rows.z, orders, strict=True)]),
+            np.array(X.T, order="C"),
+            np.array(slopes, order="C"),
+            data.y.astype(np.float64)[place],
+            data.weights[place],
+            NO_OFFSET if data.offset is None else data.offset[place],
+            np.stack(rows.codes).astype(np.int32)[:, place],
+            np.concatenate([own.T[:, place] for own in z]),
             family,
             prior.parts(data.n_features),
             group_prior.table,
@@ -229,8 +239,9 @@ class _JointModel:
             ),
             padded[0],
             padded[1],
+            np.array(by_beta.toarray().T, order="C"),
             cross.indptr.astype(np.int64),
-            cross.indices.astype(np.int64),
+            cross.indices.astype(np.int64) + data.n_features,
             cross.data,
             np.concatenate(
                 [mode.beta, *[u[:, order].ravel() for u, order in zip(effects[1:], orders[1:], strict=True)]]
@@ -300,7 +311,9 @@ class _JointModel:
         """
         a, p = self.arguments, self.rows.rows.n_features
         m = len(a.rest)
-        cross = sparse.csr_array((a.cross, a.along, a.start), shape=(len(a.pull), m))
+        shape = len(a.pull), m
+        by_beta = a.by_beta.T.ravel(), np.tile(np.arange(p), shape[0]), p * np.arange(shape[0] + 1)
+        cross = sparse.csr_array(by_beta, shape=shape) + sparse.csr_array((a.cross, a.along, a.start), shape=shape)
         followed = sparse.csr_array((np.ones(p), (np.arange(p), np.arange(p))), shape=(m, m))  # of u, in their order
         turned = followed
         prior = sparse.csr_array(sparse.block_diag([of_beta, sparse.csr_array((m - p, m - p))]))

@@ -77,12 +77,18 @@ class StepSize(NamedTuple):
 
 
 @jit_inner
+def _cut(gradient: FloatArray, first: int, size: int, longest: float) -> float:
+    """Return what a part of the gradient of log pi is multiplied by, so that it is at most as long as `longest`."""
+    square = 0.0
+    for d in range(first, first + size):
+        square += gradient[d] * gradient[d]
+    return longest / math.sqrt(square) if square > longest * longest else 1.0
+
+
+@jit_inner
 def force(gradient: FloatArray, x: FloatArray, longest: float) -> None:
     """Replace the gradient of log pi by F: cut to the length `longest`, plus x."""
-    square = 0.0
-    for d in range(x.size):
-        square += gradient[d] * gradient[d]
-    factor = longest / math.sqrt(square) if square > longest * longest else 1.0
+    factor = _cut(gradient, 0, x.size, longest)
     for d in range(x.size):
         gradient[d] = factor * gradient[d] + x[d]
 
@@ -196,27 +202,35 @@ def _move_levels(
     levels: tuple[int, int],
     address: tuple[int, int],
 ) -> float:
-    """Move each level's coordinates by a quarter turn, and accept or reject them one by one; return log pi."""
+    """Move each level's coordinates by a quarter turn, and accept or reject them one by one; return log pi.
+
+    A quarter turn of (x, p) is (p, -x), and tan(h/2) = 1: a level goes to p + F(x), with the momentum F(y) - x.
+    """
     (normals, uniforms), (G, q), (function, data) = noise, levels, address
     size, longest = normals.size, math.sqrt(q) + 3.0
-    x, pull, y, moved, p = state[0, :size], state[1], state[2, :size], state[3], state[4]
-    before = np.empty(G)
+    x, pull, y, moved = state[0, :size], state[1], state[2, :size], state[3]
+    sums = size + G + 1
+    values = sums + (G + 1) * q
+    y[G * q :] = x[G * q :]
     for g in range(G):
-        level = slice(g * q, (g + 1) * q)
-        p[level] = normals[level]
-        before[g] = pull[size + g] - half_square(p[level])
-        force(pull[level], x[level], longest)
-        kick(p[level], pull[level], LONGEST_ANGLE)
-    y[:] = x
-    rotate(y[: G * q], p[: G * q], LONGEST_ANGLE)
+        cut = _cut(pull, g * q, q, longest)
+        for e in range(g * q, g * q + q):
+            pull[size + g] -= 0.5 * normals[e] * normals[e]
+            y[e] = normals[e] + (cut * pull[e] + x[e])
     evaluate_stored(function, data, y, moved)
     for g in range(G):
-        level = slice(g * q, (g + 1) * q)
-        force(moved[level], y[level], longest)
-        kick(p[level], moved[level], LONGEST_ANGLE)
-        if uniforms[g] < acceptance(moved[size + g] - half_square(p[level]) - before[g]):
-            x[level] = y[level]
+        cut, change = _cut(moved, g * q, q, longest), moved[size + g] - pull[size + g]
+        for e in range(g * q, g * q + q):
+            p = cut * moved[e] + y[e] - x[e]
+            change -= 0.5 * p * p
+        if uniforms[g] < acceptance(change):
+            for e in range(g * q, g * q + q):
+                x[e] = y[e]
+                pull[sums + e] = moved[sums + e]
+            pull[values + g] = moved[values + g]
+    pull[pull.size - 1] = 1.0  # sums over levels' rows are known
     value: float = evaluate_stored(function, data, x, pull)
+    pull[pull.size - 1] = 0.0
     return value
 
 
@@ -263,6 +277,12 @@ def _advance_by_level(
     return log_h, mean / len(segment.draws)
 
 
+def room(size: int, levels: tuple[int, int]) -> int:
+    """Return the entries of a gradient of levels that move one by one: see `Frame.level_shape`."""
+    G, q = levels
+    return size + (G + 1) * (q + 2) + 1
+
+
 def advance(
     rng: np.random.Generator,
     x: FloatArray,
@@ -278,7 +298,7 @@ def advance(
     n, size = segment.draws.shape
     normals, uniforms = rng.standard_normal((n, segment.thin, size)), rng.random((n, segment.thin))
     if levels[0]:
-        state = np.empty((5, size + levels[0] + 1))
+        state = np.zeros((5, room(size, levels)))
         state[0, :size] = x
         noise = normals, uniforms, rng.random((n, segment.thin, levels[0]))
         last, mean = _advance_by_level(noise, state, step, (density.function, density.data, levels), segment)
@@ -310,7 +330,9 @@ class Frame(Protocol):
     def level_shape(self) -> tuple[int, int]:
         """Levels whose first coordinates move one by one, and how many each has; (0, 0) where all move at once.
 
-        The gradient then ends with what each of them, and the rest, adds to the log density.
+        The gradient then goes on with what each of them, and the rest, adds to the log density; with sums over the rows
+        of each and of the rest, as many as coordinates of each, and then one of each; and with 1 where these sums are
+        given, 0 where they are to be written.
         """
         ...
 

@@ -21,6 +21,7 @@ from bayescore.priors import Normal
 from bayescore.priors.groups import HalfStudentT
 from bayescore.samplers import groups as joint_frame
 from bayescore.samplers.groups import JointFrame
+from bayescore.samplers.langevin import room
 from bayescore.samplers.posterior import draws_digest
 from benchmarks.groups.several_terms import made
 from tests import group_draws
@@ -155,7 +156,7 @@ def test_a_level_adds_what_its_coordinates_change():
     group[:5, 0] = 8  # of no level
     frame = JointFrame.of(replace(core, group=group), check_family("probit"), Normal(0.0, 4.0), HalfStudentT())
     (G, q), rng, D = frame.shapes[0], np.random.default_rng(0), len(frame.center)
-    x, one, other, plain = rng.normal(size=D), np.empty(D + G + 1), np.empty(D + G + 1), np.empty(D)
+    x, plain, (one, other) = rng.normal(size=D), np.empty(D), np.zeros((2, room(D, (G, q))))
     value = density_at(*frame.target, x, one)
     assert density_at(*frame.target, x, plain) == value
     np.testing.assert_array_equal(plain, one[:D])
@@ -165,7 +166,38 @@ def test_a_level_adds_what_its_coordinates_change():
         moved[g * q : (g + 1) * q] = rng.normal(size=q)
         change = density_at(*frame.target, moved, other) - value
         expected = np.where(np.arange(G + 1) == g, change, 0.0)
-        np.testing.assert_allclose(other[D:] - one[D:], expected, atol=1e-9 * abs(value))
+        np.testing.assert_allclose((other - one)[D : D + G + 1], expected, atol=1e-9 * abs(value))
+
+
+@pytest.mark.parametrize(("formula", "n_effects"), [("y ~ w + x + z + (1 + x | a)", 2), ("y ~ w + x + (x | a)", 2)])
+def test_pseudo_rows_of_levels_need_no_columns(formula, n_effects, monkeypatch):
+    """Their x = M' z: the density is that by columns, and what levels' rows say may be given."""
+    frame = celled("logistic", n_a=8, n_b=3, nested=True, median=60, slope=0.5)
+    core = bc.build_coreset(frame, formula=formula, method="multilevel", random_state=0, **QUIET)
+    told = check_family("logistic"), Normal(0.0, 4.0), HalfStudentT()
+    short = JointFrame.of(core, *told)
+    monkeypatch.setattr(
+        joint_frame, "level_slopes", lambda X, z, codes, G: (np.zeros((G + 1, 2, X.shape[1])), codes < 0)
+    )
+    long = JointFrame.of(core, *told)
+    assert short.arguments.columns.shape[1] < 0.5 * len(core) < long.arguments.columns.shape[1] == len(core)
+    (G, q), D, rng = short.shapes[0], len(short.center), np.random.default_rng(0)
+    assert q == n_effects
+    for x in rng.normal(size=(3, D)):
+        found, by_columns, plain = np.zeros(room(D, (G, q))), np.zeros(room(D, (G, q))), np.empty(D)
+        value = density_at(*short.target, x, found)
+        assert value == pytest.approx(density_at(*long.target, x, by_columns), rel=1e-12)
+        np.testing.assert_allclose(found[: D + G + 1], by_columns[: D + G + 1], rtol=1e-9, atol=1e-9 * abs(value))
+        assert density_at(*short.target, x, plain) == value
+        again = found.copy()
+        again[: D + G + 1], again[-1] = np.nan, 1.0
+        assert density_at(*short.target, x, again) == value
+        np.testing.assert_array_equal(again[:-1], found[:-1])
+        other = x.copy()
+        other[:q] += 1.0  # a control: sums of another point are not this one's
+        assert density_at(*short.target, other, again) != pytest.approx(
+            density_at(*short.target, other, plain), rel=1e-9
+        )
 
 
 @pytest.mark.filterwarnings("ignore:the chains have not mixed")  # of the control

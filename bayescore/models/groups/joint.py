@@ -69,10 +69,14 @@ _TILE = 512  # rows whose entries stay in the cache between predictor and gradie
 _LEAST_SD = 1e-150
 
 
+_MOST_PRODUCT = 1e150  # of several a, whose logarithm is taken at once
+
+
 class JointArguments(NamedTuple):
     """What the density takes after the point; F factors, E effects of all levels, Q columns of effects."""
 
-    columns: FloatArray  # X transposed, (p, n)
+    columns: FloatArray  # X transposed, of the first n' rows, (p, n')
+    slopes: FloatArray  # M transposed, of the others, whose x = M' z, (p, entries of u); see `level_slopes`
     side: FloatArray
     weights: FloatArray
     offset: FloatArray  # may be empty
@@ -90,24 +94,42 @@ class JointArguments(NamedTuple):
     origin: FloatArray  # log sds at t = 0, (Q,)
     bases: FloatArray  # of each factor's effects, (F, most effects, most effects)
     across: FloatArray  # A of each factor, of the same shape
-    start: IntArray  # of B, in compressed rows
+    by_beta: FloatArray  # B of beta, (p, E)
+    start: IntArray  # of B of other factors' effects, in compressed rows
     along: IntArray
     cross: FloatArray
     rest: FloatArray  # beta and effects of the other factors at the mode, (m,)
 
 
+@jit_inner
+def _add_by_level(values: FloatArray, codes: NDArray[np.int32], sums: FloatArray, q: int) -> None:
+    """Add values of rows to every q-th of `sums`, by level: rows of a level that stand together need it but once."""
+    level, total = codes[0], 0.0
+    for k in range(values.size):
+        if codes[k] != level:
+            sums[level * q] += total
+            level, total = codes[k], 0.0
+        total += values[k]
+    sums[level * q] += total
+
+
 @jit_inner_sums
 def _rows(
-    beta: FloatArray, u: FloatArray, a: JointArguments, slopes: tuple[FloatArray, FloatArray], by_level: FloatArray
+    part: tuple[int, int, int],
+    parameters: tuple[FloatArray, FloatArray],
+    a: JointArguments,
+    slopes: tuple[FloatArray, FloatArray],
+    by_level: FloatArray,
 ) -> float:
-    """Return the log-likelihood; add its gradients in beta and in u, each factor's with one entry a row of no group.
+    """Return the log-likelihood of some rows; add its gradients in beta and u, each factor's with an entry of no group.
 
-    Where `by_level` is not empty, the first factor's levels and one more add their rows' log-likelihoods to it.
+    `part` has the first row, the row past the last, and how many columns they have; `parameters` are beta and u. Where
+    `by_level` is not empty, the first factor's levels and one more add their rows' log-likelihoods to it.
     """
-    slope, pull = slopes
-    p, n, F = a.columns.shape[0], a.weights.size, a.sizes.shape[0]
+    (beta, u), (slope, pull) = parameters, slopes
+    (first_row, n, p), F = part, a.sizes.shape[0]
     eta, log_p, total = np.empty(_TILE), np.empty(_TILE), 0.0
-    for start in range(0, n, _TILE):
+    for start in range(first_row, n, _TILE):
         stop = min(start + _TILE, n)
         own, told = eta[: stop - start], log_p[: stop - start]
         own[:] = 0.0
@@ -130,23 +152,25 @@ def _rows(
         a.family.rows(own, a.side[start:stop], told)
         w = a.weights[start:stop]
         for k in range(stop - start):
-            total += w[k] * told[k]
+            told[k] *= w[k]
             own[k] *= w[k]
-        if by_level.size > 0:
-            for k in range(stop - start):
-                by_level[a.codes[0, start + k]] += w[k] * told[k]
+        for k in range(stop - start):
+            total += told[k]
         for d in range(p):
-            column, part = a.columns[d, start:stop], 0.0
+            column, pulled = a.columns[d, start:stop], 0.0
             for k in range(stop - start):
-                part += column[k] * own[k]
-            slope[d] += part
+                pulled += column[k] * own[k]
+            slope[d] += pulled
+        if by_level.size > 0:
+            _add_by_level(told, a.codes[0, start:stop], by_level, 1)
         first, t = 0, 0
         for f in range(F):
             q, codes = a.sizes[f, 1], a.codes[f, start:stop]
             for i in range(q):
                 z = a.z[t, start:stop]
                 for k in range(stop - start):
-                    pull[first + codes[k] * q + i] += z[k] * own[k]
+                    told[k] = z[k] * own[k]
+                _add_by_level(told, codes, pull[first + i :], q)
                 t += 1
             first += (a.sizes[f, 0] + 1) * q
     return total
@@ -377,12 +401,13 @@ def joint_effects(
     a: JointArguments,
     of_sds: tuple[FloatArray, FloatArray, FloatArray],
 ) -> tuple[float, float]:
-    """Write effects u of a point, and z and d, shape (2, E); add the gradient of the priors of sds and correlations.
+    """Write effects u of a point, and z, d and 1 / sqrt(a), shape (3, E).
 
-    `of_sds` are gradients in the coordinates, (k,), in sds, (Q,), and in Cholesky factors, (Q, most effects).
+    Adds the gradient of the priors of sds and correlations: `of_sds` are gradients in the coordinates, (k,), in sds,
+    (Q,), and in Cholesky factors, (Q, most effects).
     Returns the log prior of effects, sds and correlations, and what that of (u, log sds, correlations) is more.
     """
-    F, total, natural = a.sizes.shape[0], 0.0, 0.0
+    F, total, natural, halves, product = a.sizes.shape[0], 0.0, 0.0, 0.0, 1.0
     lead = a.sizes[0, 0] * a.sizes[0, 1]
     slope, of_s, of_C = of_sds
     rest = np.empty(a.rest.size)  # of beta; of effects below
@@ -394,28 +419,38 @@ def joint_effects(
         own = point[point.size - slope.size + at : point.size - slope.size + at + size]
         scales(own, a.origin[t : t + q], a.blocks[t : t + q], s, C)
         _level_factor(s, C, a.across[f], T, turns)
+        away = white[1, e : e + G * q]
+        away[:] = a.pull[e : e + G * q]
+        for d in range(a.by_beta.shape[0]):
+            of_beta, b = a.by_beta[d, e : e + G * q], rest[d]
+            for k in range(away.size):
+                away[k] -= of_beta[k] * b
         for g in range(G):
             for i in range(q):
                 k, mean, moved, sigma = e + g * q + i, 0.0, 0.0, T[i, i]
                 for j in range(i):
                     mean += T[i, j] * white[0, k - i + j]
                     moved += a.shift[k, j] * u[first + g * q + j]
-                h, d = a.information[k], a.pull[k]
+                h, d = a.information[k], white[1, k]
                 for c in range(a.start[k], a.start[k + 1]):
                     d -= a.cross[c] * rest[a.along[c]]
                 d -= h * (mean + moved)
                 A = 1.0 + sigma * sigma * h
-                z = (point[v + g * q + i] + sigma * d / math.sqrt(A)) / math.sqrt(A)
-                white[0, k], white[1, k] = z, d
+                narrow = 1.0 / math.sqrt(A)
+                z = (point[v + g * q + i] + sigma * d * narrow) * narrow
+                white[0, k], white[1, k], white[2, k] = z, d, narrow
                 u[first + g * q + i] = mean + sigma * z
                 if f > 0:
                     place = v - lead + g * q + i
                     rest[place] = u[first + g * q + i] - a.rest[place]
-                half = 0.5 * math.log(A)
-                total -= 0.5 * z * z + half
-                natural += half - math.log(sigma)
+                total -= 0.5 * z * z
+                product *= A
+                if product > _MOST_PRODUCT:
+                    halves += 0.5 * math.log(product)
+                    product = 1.0
         for i in range(q):
             u[first + G * q + i] = 0.0
+            natural -= G * math.log(T[i, i])
         own_prior, of_logs = _log_prior(
             own,
             (s, C, a.origin[t : t + q], a.bases[f]),
@@ -425,27 +460,62 @@ def joint_effects(
         )
         total += own_prior
         natural += of_logs - own_prior
-    return total, natural
+    halves += 0.5 * math.log(product)
+    return total - halves, natural + halves
+
+
+@jit_inner_sums
+def _product(a: FloatArray, b: FloatArray) -> float:
+    total = 0.0
+    for k in range(a.size):
+        total += a[k] * b[k]
+    return total
 
 
 @jit_inner
 def joint_density(point: FloatArray, gradient: FloatArray, a: JointArguments) -> float:
     """Return the log density of a point, and write its gradient.
 
-    A gradient that is longer than the point ends with what each level of the first factor adds to the log density,
-    and rows of no level, in which alone the first factor's coordinates are.
+    A gradient that is longer than the point goes on with what each level of the first factor adds to the log density,
+    and rows of no level, in which alone the first factor's coordinates are; with sums over those rows of levels whose
+    x = M' z, their gradients in u and their log-likelihoods; and with 1 if these are given, so that such rows are not
+    read, or 0.
     """
     F, p, m = a.sizes.shape[0], a.columns.shape[0], a.rest.size
     lead = a.sizes[0, 0] * a.sizes[0, 1]
     last, size_u = lead + m, a.sizes[F - 1, 4] + (a.sizes[F - 1, 0] + 1) * a.sizes[F - 1, 1]
-    gradient[:] = 0.0
-    white, u, pull = np.empty((2, a.pull.size)), np.empty(size_u), np.zeros(size_u)
+    n, plain, alone = a.weights.size, a.columns.shape[1], gradient.size == point.size
+    n_levels, size_0 = a.sizes[0, 0] + 1, (a.sizes[0, 0] + 1) * a.sizes[0, 1]
+    by_level = gradient[point.size : point.size] if alone else gradient[point.size : point.size + n_levels]
+    sums = np.empty(size_0 + n_levels) if alone else gradient[point.size + n_levels : gradient.size - 1]
+    given = not alone and gradient[gradient.size - 1] > 0.0
+    gradient[: point.size], by_level[:] = 0.0, 0.0
+    white, u, pull = np.empty((3, a.pull.size)), np.empty(size_u), np.zeros(size_u)
     of_sds, of_factors = np.zeros(a.origin.size), np.zeros((a.origin.size, a.bases.shape[1]))
-    by_level = gradient[point.size :]
     total, _ = joint_effects(point, u, white, a, (gradient[last : point.size], of_sds, of_factors))
     # rows, and the prior of beta
     total += prior_terms(point[lead : lead + p], a.prior, gradient[lead : lead + p])
-    total += _rows(point[lead : lead + p], u, a, (gradient[lead : lead + p], pull), by_level)
+    beta, of_beta, of_levels, of_cells = point[lead : lead + p], gradient[lead : lead + p], sums[:size_0], sums[size_0:]
+    for part in range(2):
+        if part == 0:
+            total += _rows((0, plain, p), (beta, u), a, (of_beta, pull), by_level)
+        elif plain < n and not given:
+            shifted = u.copy()
+            for d in range(p):
+                slopes, b = a.slopes[d], beta[d]
+                for k in range(shifted.size):
+                    shifted[k] += slopes[k] * b
+            sums[:] = 0.0
+            _rows((plain, n, 0), (beta, shifted), a, (of_beta, of_levels), of_cells)
+    if plain < n:
+        for d in range(p):
+            of_beta[d] += _product(a.slopes[d], of_levels)
+        for k in range(size_0):
+            pull[k] += of_levels[k]
+        for g in range(n_levels):
+            total += of_cells[g]
+        for g in range(by_level.size):
+            by_level[g] += of_cells[g]
     if by_level.size > 0:
         for e in range(lead):
             by_level[e // a.sizes[0, 1]] -= 0.5 * white[0, e] * white[0, e]
@@ -459,28 +529,31 @@ def joint_density(point: FloatArray, gradient: FloatArray, a: JointArguments) ->
         _level_factor(s, C, a.across[f], T, turns)
         back = np.empty(q)
         for g in range(G):
-            z, away = white[0, e + g * q : e + (g + 1) * q], white[1, e + g * q : e + (g + 1) * q]
+            at_0 = e + g * q
             for i in range(q):
-                back[i] = -z[i]
+                back[i] = -white[0, at_0 + i]
             for i in range(q - 1, -1, -1):
                 k, above = e + g * q + i, pull[first + g * q + i]
                 if f > 0:
                     above += of_rest[v - lead + g * q + i]
-                sigma, h, d = T[i, i], a.information[k], away[i]
-                A = 1.0 + sigma * sigma * h
+                sigma, h, z, d, narrow = T[i, i], a.information[k], white[0, k], white[1, k], white[2, k]
+                square = narrow * narrow
                 mine = back[i] + above * sigma
-                gradient[v + g * q + i] = mine / math.sqrt(A)
+                gradient[v + g * q + i] = mine * narrow
                 # in sigma, through z, log sqrt(A) and u; in d; in the prior's mean, through u and d
-                of_sigma = mine * (d - sigma * h * (z[i] + sigma * d / A)) / A - sigma * h / A + above * z[i]
-                of_d = mine * sigma / A
+                of_sigma = mine * (d - sigma * h * (z + sigma * d * square)) * square - sigma * h * square + above * z
+                of_d = mine * sigma * square
                 of_mean = above - of_d * h
                 of_T[i, i] += of_sigma
                 for j in range(i):
-                    of_T[i, j] += of_mean * z[j]
+                    of_T[i, j] += of_mean * white[0, at_0 + j]
                     back[j] += of_mean * T[i, j]
                     pull[first + g * q + j] -= of_d * h * a.shift[k, j]
                 for c in range(a.start[k], a.start[k + 1]):
                     of_rest[a.along[c]] -= a.cross[c] * of_d
+                white[1, k] = of_d
+        for d in range(p):
+            of_rest[d] -= _product(a.by_beta[d, e : e + G * q], white[1, e : e + G * q])
         by = of_sds[t : t + q], of_factors[t : t + q], blocks
         _add_factor_slopes((s, C, a.across[f]), (T, turns), of_T, by)
         _to_scales(own, s, a.origin[t : t + q], by, gradient[last + at : last + at + own.size])
@@ -780,6 +853,25 @@ class LevelInformation(NamedTuple):
             posterior[:, :i, :i] -= cross[:, :, None] * own[:, None, :]
             prior[:i, :i] -= np.outer(prior[i, :i], prior[i, :i]) / prior[i, i]
         return cls(h, M, turn)
+
+
+_SAME = 1e-12  # of a column's size, by which x and M' z may differ
+
+
+def level_slopes(X: FloatArray, z: FloatArray, codes: IntArray, n_levels: int) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """Return M of each level and of no level, shape (G + 1, q, p), and the rows whose x = M' z, shape (n,).
+
+    Pseudo-rows of a group have covariates that are linear in z, and so have as few rows as effects. They need no
+    columns of their own: their predictor is z . (u + M beta) and their offset.
+    """
+    H, C = np.zeros((n_levels + 1, z.shape[1], z.shape[1])), np.zeros((n_levels + 1, z.shape[1], X.shape[1]))
+    np.add.at(H, codes, z[:, :, None] * z[:, None])
+    np.add.at(C, codes, z[:, :, None] * X[:, None])
+    M = np.linalg.pinv(H, hermitian=True) @ C
+    apart = np.abs(X - np.einsum("nq,nqp->np", z, M[codes])).max(axis=1, initial=0.0)
+    other = (apart > _SAME * np.abs(X).max(initial=0.0)) | (codes == n_levels)
+    within = np.bincount(codes, other, n_levels + 1) == 0
+    return M * within[:, None, None], within[codes]
 
 
 def orthogonal_columns(z: FloatArray, w: FloatArray, blocks: IntArray) -> tuple[FloatArray, FloatArray]:

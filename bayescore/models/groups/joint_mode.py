@@ -199,9 +199,16 @@ class JointWhitening(NamedTuple):
 @jit_inner_sums
 def _place(x: FloatArray, w: JointWhitening, point: FloatArray) -> None:
     first, m, k = w.widths.size, w.rest.shape[0], w.sds.shape[0]
-    for i in range(first):
-        point[i] = w.center[i] + w.widths[i] * x[i]
-    rest = np.empty(m)
+    rest, moved = np.empty(m), np.zeros(k)
+    for i in range(k):
+        for j in range(i + 1):
+            moved[i] += w.sds[i, j] * x[first + m + j]
+        point[first + m + i] = w.center[first + m + i] + moved[i]
+    for at in range(first):
+        own = w.center[at] + w.widths[at] * x[at]
+        for i in range(k):
+            own += w.moves[at, i] * moved[i]
+        point[at] = own
     for i in range(m):
         rest[i] = x[first + i]
     for i in range(m - 1, -1, -1):
@@ -210,14 +217,10 @@ def _place(x: FloatArray, w: JointWhitening, point: FloatArray) -> None:
         own = rest[i]
         for j in range(i):
             rest[j] -= row[j] * own
-        point[first + i] = w.center[first + i] + own
-    for i in range(k):
-        total = 0.0
-        for j in range(i + 1):
-            total += w.sds[i, j] * x[first + m + j]
-        point[first + m + i] = w.center[first + m + i] + total
-        for at in range(first + m):
-            point[at] += w.moves[at, i] * total
+        own += w.center[first + i]
+        for j in range(k):
+            own += w.moves[first + i, j] * moved[j]
+        point[first + i] = own
 
 
 @jit_inner_sums
@@ -249,8 +252,9 @@ class WhitenedArguments(NamedTuple):
 
 @jit_inner
 def whitened_density(x: FloatArray, gradient: FloatArray, whitened: WhitenedArguments) -> float:
-    """Return the log density at x, up to a constant, and write its gradient and what more `joint_density` writes."""
+    """Return the log density at x, up to a constant, and write its gradient and what more `joint_density` has."""
     point, slope = np.empty(x.size), np.empty(gradient.size)
+    slope[x.size :] = gradient[x.size :]
     _place(x, whitened.whitening, point)
     value = evaluate_stored(whitened.density.function, whitened.density.data, point, slope)
     _pull_back(slope, whitened.whitening, gradient)
@@ -262,7 +266,7 @@ def whitened_density(x: FloatArray, gradient: FloatArray, whitened: WhitenedArgu
 def natural(points: FloatArray, a: JointArguments, effects: FloatArray, more: FloatArray) -> None:
     """Write effects of points, (n, E + entries of 0), and what the log density of (beta, u, log sds) is more, (n,)."""
     Q = a.origin.size
-    white, slope = np.empty((2, a.pull.size)), np.zeros(points.shape[1] - a.pull.size - a.columns.shape[0])
+    white, slope = np.empty((3, a.pull.size)), np.zeros(points.shape[1] - a.pull.size - a.columns.shape[0])
     of_sds = slope, np.zeros(Q), np.zeros((Q, a.bases.shape[1]))
     for n in range(points.shape[0]):
         more[n] = joint_effects(points[n], effects[n], white, a, of_sds)[1]
