@@ -230,13 +230,13 @@ def run(frame: Frame, starts: FloatArray, seeds: list[np.random.SeedSequence], p
 
 
 def _warm_up(crew: Crew, plan: ChainPlan) -> float:
-    """Learn the frame, then the number of steps, then frame and h anew; return the effective draws of a gradient.
+    """Learn the frame, then the number of steps, then frame and h anew; return the effective draws of a gradient, or 0.
 
     The windows of the first half double. They go on until one has `LEARNT` effective draws, and as many as `learnt`
     coordinates, for each gradient of a transition, or a tenth of all gradients is spent. In the other half candidates
     for the number of steps have a window each. Where levels move by themselves, so that transitions take long and there
-    is little to learn, the first half ends with a window of so many effective draws in all, and those of the other are
-    short.
+    is little to learn, the first half ends with a window of so many effective draws in all, and the other is a short
+    window of the one candidate.
     """
     if plan.tune < SHORT:
         if plan.tune:
@@ -251,8 +251,12 @@ def _warm_up(crew: Crew, plan: ChainPlan) -> float:
         effective = draws.shape[0] * draws.shape[1] * crew.rate(draws) * (crew.cost if brief else 1)
         crew.learn(draws)
         done += n
+    if brief:
+        (steps,) = crew.frame.steps(math.exp(crew.step.log_h))
+        crew.step = crew.step._replace(steps=steps, log_h=min(crew.step.log_h, math.log(LONGEST_ANGLE / steps)))
+        crew.run(FIRST, adapting=True)
+        return 0.0  # of a frame so new: draws tell
     n, single = (plan.tune - half) // (TRIALS + 1), crew.step
-    n = min(n, FIRST) if brief else n
     tried, best = [], (single, 0.0)
     for steps in crew.frame.steps(math.exp(single.log_h)):
         crew.step = single._replace(steps=steps, log_h=min(single.log_h, math.log(LONGEST_ANGLE / steps)))
