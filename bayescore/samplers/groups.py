@@ -407,7 +407,10 @@ class JointFrame(_JointModel):
 
     def theta(self, x: FloatArray) -> FloatArray:
         """Return points at x, shape (..., D)."""
-        return np.concatenate(list(self._pieces(x))).reshape(x.shape)
+        found = np.empty((math.prod(x.shape[:-1]), x.shape[-1]))
+        for start, points in zip(range(0, len(found), _PIECE), self._pieces(x), strict=True):
+            found[start : start + _PIECE] = points
+        return found.reshape(x.shape)
 
     def _pieces(self, x: FloatArray, *, whole: bool = True) -> Iterator[FloatArray]:
         """Yield some points at a time, shape (n, D): they take several times the memory while they are found.
