@@ -175,12 +175,12 @@ def s_means(
     Parameters
     ----------
     synopses : array, shape (m, D), or WeightedData
-        Points that stand for the stream; of a coreset, the signed rows are taken, with its weights as masses: after
+        Points that represent the stream; of a coreset, the signed rows are taken, with its weights as masses: after
         ``coreset()`` of a `stream` the rows of the stream are not needed.
     n_clusters : int
         Number k of centers.
     masses : array, shape (m,), optional
-        Rows that each synopsis stands for, 1 by default; a coreset brings its own.
+        Rows that each synopsis represents, 1 by default; a coreset has them.
     n_local_trials : int or None
         See `k_variates`.
     random_state, random_seed : int, Generator, SeedSequence or None
@@ -303,7 +303,7 @@ def d_means_partitions(
     Parameters
     ----------
     data : dask.dataframe.DataFrame, dask.array.Array or Source
-        Rows; each partition that has any is a peer. Of a `Source` (``as_source(path, label="y")``) row groups,
+        Rows; each partition that has any is a peer. In a `Source` (``as_source(path, label="y")``) row groups,
         partitions or blocks are peers, and its signed rows are clustered, with its weights.
     n_clusters : int
         Number k of centers.

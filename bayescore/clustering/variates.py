@@ -193,7 +193,7 @@ class Noisy:
     weights : array, shape (n,)
         Their weights.
     noise : Noise
-        Noise of mean zero, drawn anew for each center.
+        Noise of mean zero, drawn for each center.
     density : callable
         The other density, `PointMasses` by default.
 

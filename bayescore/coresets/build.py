@@ -294,7 +294,7 @@ def build_coreset(
     groups : str, array, list of str or dict, optional
         Grouping factors, whose effects a multilevel model draws from one prior each: the name of a column, then
         no feature, or an array of levels, text or whole numbers; several as a list of names or a dict of arrays. A
-        name ``a:b`` that is no column stands for the combinations of the columns a and b. Rows of the coreset keep the
+        name ``a:b`` that is not a column means the combinations of the columns a and b. Rows of the coreset keep the
         codes of their groups, ``core.group``; ``core.groups`` has names and levels.
     formula : str, optional
         Label and terms in R's syntax, "clicked ~ age * device + log(price)", as `formulaic` reads it: interactions,

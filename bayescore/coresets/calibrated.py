@@ -240,7 +240,7 @@ class Calibrated(PredictingMethod):
         return curve, (shares.laplace.theta, look_at_mode.part)
 
     def reduce(self, rows: WeightedData, request: ReduceRequest) -> ReduceResult:
-        """Return fewer rows that meet the totals of `rows` at the anchor, or at their own mode."""
+        """Return fewer rows that match the totals of `rows` at the anchor, or at their own mode."""
         dataset, family = Dataset(as_source(rows)), request.family
         prior = self.mode_prior()
         theta = mode_of(rows, family, prior).beta if request.anchor is None else request.anchor

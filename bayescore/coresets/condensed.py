@@ -363,7 +363,7 @@ class CondensedInfo(PredictedInfo):
 
 @dataclass(frozen=True)
 class Condensed(PredictingMethod):
-    """Condenses rows into a binomial pseudo-row for each column, that meet the whole Hessian: the fewest rows.
+    """Condenses rows into binomial pseudo-rows, one for each column, with the whole Hessian: the fewest rows.
 
     Parameters
     ----------
@@ -387,8 +387,8 @@ class Condensed(PredictingMethod):
     are rows kept as they are. With ``size="auto"`` 2 D to 7 D rows are tried, and the first taken whose predicted error
     is within `tolerance`; a warning says if no size is. Pseudo-rows have ``index`` -1 and an offset.
 
-    Means, sds and correlations of the posterior are met, not its mode: `find_map` of the coreset is off by about as
-    much as mean and mode of the posterior are apart.
+    Means, sds and correlations of the posterior are matched, not its mode: `find_map` of the coreset has an error of
+    about the distance of mean and mode of the posterior.
 
     Examples
     --------

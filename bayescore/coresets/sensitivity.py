@@ -165,7 +165,7 @@ class Sensitivity(Method):
 
     Notes
     -----
-    It needs no fit of the model; its posterior means are off by about sqrt(N / M) posterior sds.
+    It needs no fit of the model; its posterior means have errors of about sqrt(N / M) posterior sds.
 
     Examples
     --------

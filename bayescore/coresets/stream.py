@@ -431,7 +431,7 @@ def stream(
         ``"merge_reduce"`` keeps a tree of reductions: a leaf of rows and log2(leaves) + 1 nodes of 4 `size` rows.
         ``"online"`` draws rows, and keeps `size` of them and a block of about 8 MB. ``"multilevel"`` keeps pseudo-rows
         of groups and up to eight such blocks. A method may come with its options, ``MergeReduce("condensed")``.
-        ``"multilevel"`` is the default where there are groups, else ``"merge_reduce"``. Of numbers with normal noise,
+        ``"multilevel"`` is the default where there are groups, else ``"merge_reduce"``. For numbers with normal noise,
         ``"normal"`` or ``"normal(2.5)"``, ``"aggregate"`` keeps exact sums, and is the default.
     size : int, optional
         Rows of the coreset, at most; ``"multilevel"`` takes none, the others need one.
@@ -442,7 +442,7 @@ def stream(
     design : Design, optional
         ``core.design`` of an earlier coreset, in place of a formula: columns, levels, knots and scales are its own.
     family : str or Family
-        Model that the coreset is for. The sd of ``"normal"`` is found anew at each `coreset()`, of the rows so far.
+        Model that the coreset is for. The sd of ``"normal"`` is estimated at each `coreset()`, from the rows so far.
     intercept : bool
         Put a column of ones, named "Intercept", first; a formula has its own.
     classes : pair of labels, optional
@@ -463,8 +463,8 @@ def stream(
     -------
     StreamingCoreset
         Its coreset is that of `build_coreset` over the rows so far, however they were cut into blocks. With a formula
-        the first block tells the design. ``"multilevel"`` condenses some 260,000 rows, or 32 MB, at a time, about the
-        posterior of the rows so far: means are off where that moves later, by 0.01 sd or so for rows in random order.
+        the first block determines the design. ``"multilevel"`` condenses some 260,000 rows, or 32 MB, at a time, about
+        the posterior so far. If that moves later, means have errors, of about 0.01 sd for rows in random order.
         Groups of few rows, and blocks whose centre is not found, stay whole, so that memory grows with them.
 
     Raises

@@ -15,7 +15,7 @@ from bayescore.numerics.sampling import draw, equal_rates
 class Uniform(Method):
     """Draws rows with equal probability, without replacement: a baseline. No options.
 
-    Each row stands for N / M rows. The weighted log-likelihood is unbiased, and misses what is rare.
+    Each row represents N / M rows. The weighted log-likelihood is unbiased, and misses rare rows.
 
     Examples
     --------

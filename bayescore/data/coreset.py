@@ -208,7 +208,7 @@ TOTALS = ("n_total", "weight_total", "n_observations", "event_total")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Coreset(WeightedData):
-    """Weighted rows that stand for a whole data set.
+    """Weighted rows that represent a whole data set.
 
     Parameters
     ----------
@@ -221,7 +221,7 @@ class Coreset(WeightedData):
     label : str
         Name of the label column.
     n_total : int
-        Rows of the data that the coreset stands for.
+        Rows of the data that the coreset represents.
     weight_total : float
         Their total weight (n_total if unweighted).
     method, family : str
@@ -376,8 +376,9 @@ class Coreset(WeightedData):
     def to_counts(self, units: str = "design") -> pd.DataFrame:
         """Return the rows as binomial counts, events and exposures, or amounts, as R's ``glm`` takes them.
 
-        That is ``cbind(successes, failures) ~ ... + offset(offset)``, or ``events / exposure`` weighed by ``exposure``:
-        the weights of labels +1 and -1 of adjacent rows, as `to_frame` has them, that differ only in the label.
+        That is ``cbind(successes, failures) ~ ... + offset(offset)``, or ``events / exposure`` with weights
+        ``exposure``: the weights of labels +1 and -1 of adjacent rows, as `to_frame` has them, that differ only in
+        the label.
 
         Raises
         ------

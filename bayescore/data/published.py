@@ -321,7 +321,7 @@ def load_chemreact(path: str | Path | None = None, *, data_home: str | Path | No
     """Load ChemReact (ds1.100): 26,733 rows, 100 features, 804 positive (3.0%).
 
     The publisher states no checksum. The first download is accepted if it has the published numbers of
-    rows, columns and positives; its sha256 is then kept beside it, and every later load compares.
+    rows, columns and positives; its sha256 is then kept next to it, and every later load compares.
 
     Parameters
     ----------
@@ -363,7 +363,7 @@ def load_webspam(path: str | Path | None = None, *, data_home: str | Path | None
 
     Huggins et al. count 127 features by this rule; the 254 of LIBSVM's file are cut by the same rule, and
     `feature_names` says which remain. The publisher states no checksum: the first download is accepted if it
-    has 350,000 rows, no feature beyond 254 and 59% to 62% positives; its sha256 is then kept beside it, and
+    has 350,000 rows, no feature beyond 254 and 59% to 62% positives; its sha256 is then kept next to it, and
     every later load compares. Reading takes about half a minute and 1.5 GB of memory.
 
     Parameters

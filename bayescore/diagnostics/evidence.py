@@ -257,9 +257,9 @@ def log_evidence(
 
     Differences between the ln E of two models of the same data are log Bayes factors. Only these have a
     meaning for counts: ln E leaves out y log E - log y! of each row, which no parameter changes, and of times -log t
-    of each event. Of a family with a number, such as a size or shape, ln E is that given the number, also where a fit
-    has it as a parameter. Of negative binomial counts and gamma numbers it leaves out what depends on the number, so
-    that only shapes of times are compared by it.
+    of each event. For a family with a size or shape, ln E is conditional on a given value, even if a fit has it as a
+    parameter. For negative binomial counts and gamma numbers it leaves out what depends on this value, so that it
+    compares only shapes of times.
 
     Parameters
     ----------
@@ -275,7 +275,7 @@ def log_evidence(
     group_prior : HalfStudentT or HalfNormal, default HalfStudentT(3, 2.5)
         Prior of the sd of the effects of `(1 | g)`, which are integrated out.
     draws : int
-        Draws of the Student t. Where a sample of rows does not tell L within 0.02 nats a pass evaluates each at each.
+        Draws of the Student t. If a sample of rows does not give L within 0.02 nats, a pass evaluates all at all rows.
     random_state, random_seed : int, Generator or SeedSequence, optional
         Seed of the draws, by either name.
     progressbar : bool

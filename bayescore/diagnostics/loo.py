@@ -331,7 +331,7 @@ def loo_compare(
         that `certify` corrected (``certificate.idata``) are taken as the full data's posterior, others are weighted.
     data, y, label, weights, offset, groups, trials, exposure, missing
         The full data, as given to `build_coreset`. With ``missing="drop"`` all models must use the same rows. Fits that
-        have their rows need none of these: each is asked for its own, which must be the same.
+        have their rows need none of these; their rows must be the same.
     max_draws : int
         Draws of each model that are used, evenly spaced.
     progressbar : bool
@@ -340,7 +340,7 @@ def loo_compare(
     Returns
     -------
     DataFrame, one row for each model, the best first
-        ``rank``; ``elpd_loo`` and its standard error ``se``, as the rows stand for others like them. ``elpd_diff`` is
+        ``rank``; ``elpd_loo`` and its standard error ``se`` for other rows like these. ``elpd_diff`` is
         the elpd less the best one's, ``dse`` its standard error, and ``diff_mcse`` what draws and sampled rows leave
         open of it. ``pareto_k`` is k-hat of the weights from the coreset's to the full posterior. ``bad_k`` counts
         those of the (at most 1,000) rows left out whose k-hat is above 0.7. All in nats.
@@ -359,7 +359,7 @@ def loo_compare(
     -----
     In models with groups a row's density is conditional, given the effect of its group, as in `Fit.loo`.
 
-    A difference of less than four nats, or of less than a few `dse`, tells nothing (Sivula, Magnusson, Matamoros and
+    A difference of less than four nats, or of a few `dse`, is inconclusive (Sivula, Magnusson, Matamoros and
     Vehtari 2025, Bayesian Analysis). For `arviz.compare` and stacking see `Fit.loo`.
 
     Examples

@@ -60,7 +60,7 @@ class Remedy:
     draws, tune : int
         Draws and warm-up of each chain, of `sample`.
     max_draws : int
-        Draws that `certify` weighs.
+        Draws that `certify` weights.
 
     Examples
     --------
@@ -203,7 +203,7 @@ def _diverged(posterior: Posterior) -> str:
 
 
 class Level(StrEnum):
-    """The verdicts: of a candidate beside a reference, and of a certificate. Equal to their words.
+    """The verdicts: of a candidate compared with a reference, and of a certificate. Equal to their words.
 
     Examples
     --------
@@ -305,7 +305,7 @@ class CertificateData:
         and correlations of its effects, are where all columns are at their means. The predicted errors are
         those of the mean in sds (own minus corrected) and of the sd (relative), each with its numerical error
         (`estimates`). The Monte Carlo errors are of the draws' own mean (`mean_mcse_sd`, in sds) and sd (`sd_mcse`,
-        relative). `median` is the draws'. Of a coordinate that has no moments they are NaN, and `tail_k` is the k-hat
+        relative). `median` is the draws'. For a coordinate without moments they are NaN, and `tail_k` is the k-hat
         of its tail. Only own figures are there if the draws were refused before any pass.
     effects : DataFrame
         A row for each effect of a group, indexed by factor, group and effect ("1" is the intercept). It has its mean
@@ -313,8 +313,8 @@ class CertificateData:
         that of the sd as the logarithm of the ratio, with its numerical error. `weight` is that of the group's rows in
         the full data, `share` the part of it that is +1. Empty without group terms, and where no pass was made.
     risk : float
-        Bound of the chance that a mean, sd or correlation of the draws is off by more than a quarter (sd, relative, or
-        correlation), by these errors; `corrected_risk` that of the corrected draws.
+        Bound of the probability that a mean, sd or correlation of the draws has an error above a quarter (sd, relative,
+        or correlation), by these errors; `corrected_risk` that of the corrected draws.
     transported : bool
         Whether the corrected draws were moved by the affine map to the full posterior's mode and scale.
     n_passes : int
@@ -325,7 +325,7 @@ class CertificateData:
         Expected log pointwise predictive density of the full data by leave-one-out cross-validation, a row of weight w
         being w copies, and one copy left out: see `elpd`. NaN unless the weights can be trusted, and where k-hat
         is above 0.7 in more than 1 of 100 rows left out. With several group terms, or slopes, it is given the
-        effects of the row's groups, which its other rows tell; `(1 | g)` has `elpd_logo` in its place.
+        effects of the row's groups, which their other rows determine; `(1 | g)` has `elpd_logo` in its place.
     elpd_loo_se : float
         Its standard error as a property of future data: sqrt(W var e) over the W copies, ArviZ's `se`.
     elpd_loo_mcse : float
@@ -338,8 +338,8 @@ class CertificateData:
     dispersion : Dispersion, optional
         Of counts, whether they are more spread than the model says: ``dispersion.ratio``, ``.over`` and ``.text``.
     mean_bound : float
-        By how many posterior sds means of the draws that can be used may be off, Monte Carlo error included: the
-        chance that any is off by more is at most one in a thousand. NaN where none can be used.
+        Bound of the errors of means of the draws that can be used, in posterior sds, Monte Carlo error included: the
+        probability that any error is larger is at most one in a thousand. NaN where none can be used.
     earlier_error : float
         Of an update what the rows before it, which were not read again, may add to errors of means, in sds.
     elpd_logo, elpd_logo_se : float

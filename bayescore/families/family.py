@@ -277,7 +277,7 @@ class Sized(Family):
     """A family with a number, `size`, which its compiled functions take as their last argument.
 
     A subclass has a `kind`, such as "negative_binomial"; `name` has the number too: "negative_binomial(2.5)". `number`
-    is what messages call it, and `unknown` tells what to do where it is not known. A kind with a `parameter` may lack
+    is its name in messages, and `unknown` says what to do if it is not known. A kind with a `parameter` may lack
     its number, which is then a parameter of that name: where it is `found`, a build finds about where it is, and else
     `fit` is made at some numbers.
 
@@ -441,8 +441,8 @@ def register(family: Family) -> Family:
 
     Notes
     -----
-    Other processes, such as workers of Dask, must import the module that registers it. Of a kind of families with a
-    size one is registered, and all are known.
+    Other processes, such as workers of Dask, must import the module that registers it. It is enough to register one
+    of a kind of families with a size.
 
     Examples
     --------

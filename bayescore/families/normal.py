@@ -64,7 +64,7 @@ class Gaussian(Sized):
     size : float, optional
         The sd of the noise, in units of y. By default it is a parameter, and draws have it as `sigma`. `fit`,
         `build_coreset`, `stream` and `all_rows` find its mode by restricted likelihood, and their coreset has that in
-        its family, as a unit. Of a given sd a certificate says what the residuals' is, and `loo_compare` compares some.
+        its family, as a unit. If the sd is given, a certificate compares it with the residuals' sd.
 
     Raises
     ------

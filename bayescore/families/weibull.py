@@ -167,10 +167,10 @@ class Weibull(Varying):
         return np.asarray((weights * events) @ (1.0 + move) - weights @ (move * _hazard(z, 1)))
 
     def most_likely(self, events: FloatArray, expected: FloatArray) -> float | None:
-        """Return the shape that is most likely with the intercept unknown; None where times do not tell.
+        """Return the shape that is most likely with the intercept unknown; None if times do not determine it.
 
         `expected` is exp(eta), in which -log(time) is. At the most likely intercept and k the mean of log u = -eta over
-        those that have the event is that of all, weighed by u^k, less 1 / k.
+        those that have the event is that of all, weighted by u^k, minus 1 / k.
         """
         log_u = -np.log(expected)
         if events.sum() < 2.0 or not np.ptp(log_u[events > 0.0]) > 1.0 / LARGEST_SIZE:

@@ -103,8 +103,8 @@ def fit(
     formula : str, or rows
         Label and terms, "clicked ~ age * device + (1 | county)", with the rows as `data`. Or the rows X, of any kind
         that `build_coreset` takes, with the labels as `data` or their column as `label`. Or a coreset, such as that of
-        a stream: if it misses a part of its rows the level is "not certified", and the text tells its own estimate of
-        its error.
+        a stream: if it misses a part of its rows the level is "not certified", and the text has the coreset's estimate
+        of its error.
     data : rows, or labels
         Rows for a formula; labels, any two classes, for rows X.
     family : str or Family, optional
@@ -131,7 +131,7 @@ def fit(
         What becomes of strata of one cluster, as in `Fit.cluster_robust`: by default they are an error.
     domain : str or array, optional
         Rows that the coefficients are of, a column or an array of True and False or 1 and 0, of a survey with
-        `cluster`. Others have weight 0, and their clusters count for the spread. Of files and Dask it is a column.
+        `cluster`. Others have weight 0, and their clusters count for the spread. For files and Dask name a column.
     imputed : bool
         Whether the rows are a list of completed tables, of multiple imputation: each is fitted, and the draws are
         pooled, as many of each (Gelman et al. 2013, section 18.2). Level and certificate are the worst of all.
@@ -307,7 +307,7 @@ def last_fit() -> Fit:
 
     Draws that were not yet checked against the rows are "not certified"; `Fit.from_draws` checks them. Where a later
     try was interrupted, draws and certificate are those before it. Where only the coreset was finished, it is sampled
-    and certified now. Of a fit to be cluster-robust it is the fit with the model's own spread.
+    and certified now. For a cluster-robust fit it is the one with the model's own spread.
 
     Returns
     -------

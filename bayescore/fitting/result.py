@@ -388,7 +388,7 @@ class Fit:
         -------
         DataFrame or DataArray
             A row for each average; mean, sd and interval over the posterior, and `sampling_se`, the standard error
-            because some of many rows stand for all; 0 where each row was evaluated. Or draws, dims chain, draw and
+            of a sample of the rows; 0 if each row was evaluated. Or draws, dims chain, draw and
             those of the table's first columns: several columns `by` are the levels of one dimension, `part`.
 
         Raises
@@ -690,8 +690,8 @@ class Fit:
         Parameters
         ----------
         data, y : rows and their responses, optional
-            As given to `fit`; each counts once. By default the rows of the fit. Of more than 20,000 a sample of so many
-            is taken. Or rows of ``all_rows(..., design=fit.coreset.design)``, all of them.
+            As given to `fit`; each counts once. By default the rows of the fit, or a sample of 20,000 if they
+            are more. Or rows of ``all_rows(..., design=fit.coreset.design)``, all of them.
         max_draws : int
             Draws used, evenly spaced; 9 bytes of memory for each of them and each row, of numbers 16.
         random_state, random_seed : int, Generator, SeedSequence or None
@@ -731,7 +731,7 @@ class Fit:
         -------
         DataFrame
             A row for each coefficient, columns `prior` and `in_data_units`; the two differ where columns were
-            standardised. Of a `MultivariateNormal` prior the marginal ones. With groups also a row for the sd of each
+            standardised. A `MultivariateNormal` prior has its marginal ones. With groups also a row for the sd of each
             kind of effect, and for the correlations of those of one factor.
 
         Raises
@@ -753,8 +753,8 @@ class Fit:
     def prior_sensitivity(self, scales: Sequence[float] = SCALES, *, prob: float = PROB) -> pd.DataFrame:
         """Return how the parameters move when the scale of the coefficients' prior is multiplied.
 
-        Nothing is read or built again: the draws are weighed by the ratio of the priors, and where the weights do not
-        do (Pareto k-hat), the coreset is sampled again. These draws are not certified; `with_prior` does that.
+        Nothing is read or built again: the draws are weighted by the ratio of the priors. If these weights
+        fail (Pareto k-hat), the coreset is sampled again. These draws are not certified; `with_prior` does that.
 
         Parameters
         ----------
@@ -843,7 +843,7 @@ class Fit:
             Another column or grouping factor: a line for each of its levels, of numbers with more than 5 values for the
             10%, 50% and 90% quantiles.
         data : data frame, optional
-            Rows that tell the range and the other columns; by default a sample of all rows.
+            Rows that give the range and the values of other columns; by default a sample of all rows.
         prob : float
             Probability of the intervals.
 
@@ -881,8 +881,8 @@ class Fit:
     def plot_check(self, data: Any = None, y: Any = None, *, by: str | Sequence[str] | None = None) -> Any:
         """Draw predictions against what was observed, as `check` has them.
 
-        Beside the calibration stand the predictions of rows of either class, of counts a rootogram, how many rows have
-        each count and would have by the model, and of numbers their histogram and that of the model's.
+        Next to the calibration are the predictions for rows of either class; for counts a rootogram, how many rows have
+        each count and how many the model expects; for numbers their histogram and the model's.
 
         Parameters
         ----------
@@ -1075,12 +1075,12 @@ class Fit:
     ) -> "Fit":
         """Return the fit of the rows so far and of new ones, without reading the old ones.
 
-        The new rows become a coreset in the same design, about the posterior so far, which the old coreset is united
-        with; draws are made again. A prior that was given stays, and the default one of numbers goes by all rows. The
-        certificate holds them against the new rows, and for the old ones against sums and a sample of up to 20,000 rows
-        that the fit kept. Draws are "corrected" where the old coreset is not right any more, with groups
-        "not certified". They are "not certified", too, where the sample says too little of the old rows. All rows are
-        then to be given as `data`.
+        The new rows become a coreset in the same design, about the posterior so far. It is joined with the old coreset,
+        and draws are made again. A prior that was given stays; the default one of numbers follows from all rows. The
+        certificate compares the draws with the new rows, and with sums and a sample of up to 20,000 of the old rows
+        that the fit kept. If the old coreset no longer represents its rows, draws are "corrected", or with groups "not
+        certified". They are also "not certified" if the sample has too little information about the old rows: then
+        give all rows as `data`.
 
         Parameters
         ----------
@@ -1092,7 +1092,7 @@ class Fit:
             As in `fit`; roles that were columns are remembered.
         data : rows, or pair of rows and labels, optional
             All rows, old and new, to certify by them; with `new` left out the draws stay. Where the size or shape of
-            the family is a parameter they are needed, and draws are made anew.
+            the family is a parameter they are needed, and it is sampled again.
         progressbar : bool
             Show progress.
 
@@ -1142,9 +1142,9 @@ class Fit:
         return replace(fit_of_route(route), _given=all_given)
 
     def with_prior(self, prior: Prior | Mapping[str, Prior] | None) -> "Fit":
-        """Return the fit under another prior of the coefficients, from the same coreset, certified anew.
+        """Return the fit under another prior of the coefficients, from the same coreset, certified again.
 
-        Where the size of counts is a parameter, coresets are built anew.
+        If the size of counts is a parameter, coresets are built again.
 
         Parameters
         ----------

@@ -102,10 +102,10 @@ def weighted_potential(
 
     Notes
     -----
-    A coreset's rows stand for all rows in the columns that it was built of, and in no others: rows of one group stand
-    for rows of all. With ``offset=alpha + u[group[core.index]]``, effects u of groups that the coreset does not know,
-    the posterior is off by hundreds of its sds. Build with ``groups=``, or ``(1 | g)`` in a formula, by
-    ``method="aggregate"`` where columns are discrete, and give the effects as `groups`; a known offset is given to
+    A coreset's rows represent all rows in the columns that it was built of, and in no others: rows of one group
+    represent rows of all groups. With ``offset=alpha + u[group[core.index]]``, effects u of groups that the coreset
+    does not know, the posterior has errors of hundreds of its sds. Build with ``groups=``, or ``(1 | g)`` in a
+    formula, by ``method="aggregate"`` if columns are discrete, and give the effects as `groups`; give a known offset to
     `build_coreset`.
 
     A Potential is no observed variable: `pm.sample_posterior_predictive` has nothing to draw and returns an empty
@@ -348,7 +348,7 @@ def model(
     -------
     pm.Model
         With `beta` and the weighted log-likelihood as a Potential. For each factor g also `sigma_g` and `u_g`, dims
-        "g"; of several effects dims "g_effect" too, and `rho_g`, of those that are correlated. Of numbers built with
+        "g"; of several effects dims "g_effect" too, and `rho_g`, of those that are correlated. For numbers built with
         "normal" also `sigma`, the sd of the noise. NUTS moves `u_g_standardised`, and `rho_g_standardised`, partial
         correlations on (0, 1).
         `bc.sample(core)` samples this model, or integrates the effects of `(1 | g)` out, which is faster.

@@ -96,7 +96,7 @@ def separable_circle(
     random_state, random_seed : None, int, SeedSequence or Generator
         Seed, by either name; the points kept do not depend on `query`.
     query : int, optional
-        Position asked for, between 1 and n.
+        Position to query, between 1 and n.
 
     Returns
     -------

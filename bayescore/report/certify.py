@@ -159,7 +159,7 @@ def certify(
         "beta", whose draws come back with family and design. Without it, draws that `sample` did not make are
         certified only if the prior matters little.
     max_draws : int
-        Draws that are weighed, evenly spaced. All draws are where a correction by the affine map alone would not do.
+        Draws that are weighted, evenly spaced; all draws if a correction by the affine map alone is not enough.
     progressbar : bool
         Show progress.
 

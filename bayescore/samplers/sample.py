@@ -186,7 +186,7 @@ def sample(
         A coreset or full data; or a fit, whose coreset is sampled, by default under the fit's priors.
     family : str, optional
         Name of a registered family, such as "logistic" or "cloglog"; by default the one that the coreset was built
-        for. Of a coreset built with "normal" the sd of the noise is then a parameter; "normal(2.5)" gives it.
+        for. For a coreset built with "normal" the sd of the noise is a parameter; "normal(2.5)" gives it.
     prior : prior or dict of str to prior, optional
         Prior of the coefficients, of standardised columns if the coreset was built so. By name, ``{"Intercept":
         StudentT(3, 0, 2.5), "device": Normal(0, 1), "*": Laplace(0, 0.5)}``: of a coefficient, of all those of a term,

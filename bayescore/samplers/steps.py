@@ -127,7 +127,7 @@ _DOC = """
     data : WeightedData
         The data of the model's `weighted_potential`.
     sweeps : int
-        Sweeps in one step: they are cheap beside a step of NUTS.
+        Sweeps in one step: they are cheap compared with a step of NUTS.
     model : pm.Model, optional
         By default that of the `with` block.
     rng : RandomGenerator, optional
