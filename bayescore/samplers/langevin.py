@@ -330,9 +330,9 @@ class Frame(Protocol):
     def level_shape(self) -> tuple[int, int]:
         """Levels whose first coordinates move one by one, and how many each has; (0, 0) where all move at once.
 
-        The gradient then goes on with what each of them, and the rest, adds to the log density; with sums over the rows
-        of each and of the rest, as many as coordinates of each, and then one of each; and with 1 where these sums are
-        given, 0 where they are to be written.
+        If levels move one by one, the gradient continues with what each of them, and the rest, adds to the log density.
+        Then come sums over the rows of each and of the rest: one for each coordinate, and one more. The last entry is 1
+        if these sums are given, 0 if they are to be written.
         """
         ...
 

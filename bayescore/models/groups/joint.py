@@ -476,10 +476,10 @@ def _product(a: FloatArray, b: FloatArray) -> float:
 def joint_density(point: FloatArray, gradient: FloatArray, a: JointArguments) -> float:
     """Return the log density of a point, and write its gradient.
 
-    A gradient that is longer than the point goes on with what each level of the first factor adds to the log density,
-    and rows of no level, in which alone the first factor's coordinates are; with sums over those rows of levels whose
-    x = M' z, their gradients in u and their log-likelihoods; and with 1 if these are given, so that such rows are not
-    read, or 0.
+    A gradient that is longer than the point continues with what each level of the first factor adds to the log density,
+    and rows of no level; the first factor's coordinates are in these alone. Then come sums over the rows of each level
+    whose x = M' z: gradients in u, and log-likelihoods. The last entry is 1 if these sums are given, so that such rows
+    are not read, else 0.
     """
     F, p, m = a.sizes.shape[0], a.columns.shape[0], a.rest.size
     lead = a.sizes[0, 0] * a.sizes[0, 1]
