@@ -457,8 +457,14 @@ class JointFrame(_JointModel):
 
     def parameters(self, theta: FloatArray) -> tuple[FloatArray, list[FloatArray], FloatArray]:
         """Return beta, shape (n, p), effects of the model's columns, (n, G, q) each, and what their density is more."""
-        beta, effects, more = self._effects(theta)
-        return beta, [u @ B.T for u, B in zip(effects, self.bases, strict=True)], more
+        n, p = len(theta), self.rows.rows.n_features
+        beta, found, more = np.empty((n, p)), [np.empty((n, *shape)) for shape in self.shapes], np.empty(n)
+        for start in range(0, n, _PIECE):
+            part = slice(start, start + _PIECE)
+            beta[part], effects, more[part] = self._effects(theta[part])
+            for own, u, B in zip(found, effects, self.bases, strict=True):
+                np.matmul(u, B.T, out=own[part])
+        return beta, found, more
 
     def sds(self, theta: FloatArray) -> list[tuple[FloatArray, FloatArray]]:
         """Return sds, shape (n, q), and correlations, (n, q, q), of each factor's effects of the model's columns."""
