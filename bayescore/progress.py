@@ -1,14 +1,21 @@
 """Progress of long work: in terminals and notebooks, silent elsewhere.
 
 A pass or a sampler shows a bar (`progress`). In a `step` of a longer job its bar is a line of the step's display.
+
+Work that will take longer than `LONG` seconds says so in a line that stays. The pace of a pass is that of the last pass
+of the same job, that of draws is that of warm-up; before there is one, the first second of the work tells it.
 """
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
+from threading import Lock
+from typing import Any
 
+from numba.core.event import Listener, install_listener
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -22,8 +29,30 @@ from rich.progress import (
 )
 from rich.text import Text
 
-_STEP: ContextVar[Progress | None] = ContextVar("step", default=None)  # the display of the step under way
+LONG = 10.0  # seconds of work that are said beforehand
+_ENOUGH = 1.0  # seconds of work that tell its pace
 _WIDTH = 20  # characters of a bar, so that a line fits a terminal of 80
+
+
+@dataclass(eq=False)
+class Pace:
+    """Seconds that a row took in the last pass of a job; 0 before there was one."""
+
+    row: float = 0.0
+
+
+@dataclass(eq=False)
+class _Step:
+    """A step under way: its display, about how many passes are to come in it, and whether it has said how long."""
+
+    display: Progress
+    name: str
+    passes: int
+    pace: Pace
+    said: bool = False
+
+
+_STEP: ContextVar[_Step | None] = ContextVar("step", default=None)
 
 
 class _Done(ProgressColumn):
@@ -40,45 +69,122 @@ class _Done(ProgressColumn):
         return Text(" ".join(words))
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Bar:
-    """A line of a display."""
+    """A line of a display, which any thread may advance; `say` is called, once, with name and seconds of long work.
+
+    The work is what is left of `total`, in any unit, and what comes `after` it in the same step.
+    """
 
     display: Progress
     task: TaskID
+    name: str
+    total: float | None
+    say: Callable[[str, float], None]
+    after: float = 0.0
+    pace: float = 0.0  # seconds of a unit; 0 if not known
+    _done: float = 0.0
+    _said: bool = False
+    _begin: float | None = None  # of the clock: the end of a first piece of work, as kernels are compiled in it
+    _timed: float = 0.0  # what was done since
+    _lock: Lock = field(default_factory=Lock)
+
+    def __post_init__(self) -> None:
+        self._foretell()
 
     def advance(self, n: float) -> None:
-        """Add what was done; any thread may."""
+        """Add what was done."""
         self.display.advance(self.task, n)
+        with self._lock:
+            now = time.perf_counter()
+            self._done += n
+            if self._begin is None:
+                self._begin = now
+                return
+            self._timed += n
+            self.pace = (now - self._begin) / self._timed
+            if now - self._begin > _ENOUGH:
+                self._foretell()
 
     def expect(self, more: float, description: str) -> None:
-        """Set how much is to come, and the name of the work."""
-        done = next(task.completed for task in self.display.tasks if task.id == self.task)
-        self.display.update(self.task, total=done + more, description=description)
+        """Set how much is to come, at the pace since the last `restart`, and the name of the work."""
+        with self._lock:
+            self.name, self.total, self._said = description, self._done + more, False
+            self.display.update(self.task, total=self.total, description=description)
+            self._foretell()
+
+    def restart(self) -> None:
+        """Let the work from here on tell the pace."""
+        with self._lock:
+            self._begin, self._timed = None, 0.0
+
+    def _foretell(self) -> None:
+        if self._said or self.total is None:
+            return
+        if (seconds := (self.total - self._done + self.after) * self.pace) > LONG:
+            self._said = True
+            self.say(self.name, seconds)
+
+
+class _Restarts(Listener):  # type: ignore[misc] # numba has no types
+    """Keeps what is compiled meanwhile, once on a machine, out of a bar's pace."""
+
+    def __init__(self, bar: Bar) -> None:
+        self.bar = bar
+
+    def on_start(self, _: Any) -> None:
+        self.bar.restart()
+
+    def on_end(self, _: Any) -> None:
+        self.bar.restart()
 
 
 @contextmanager
 def progress(enabled: bool, description: str, total: float | None, unit: str | None = None) -> Iterator[Bar]:
-    """Show a bar on standard error while the body runs, if somebody is watching; a `unit` is that of its rate."""
+    """Show a bar on standard error while the body runs, if somebody is watching; a `unit` is that of its rate.
+
+    What counts "rows" is a pass.
+    """
     step = _STEP.get()
-    with _display(enabled) if step is None else nullcontext(step) as display:
+    with _display(enabled) if step is None else nullcontext(step.display) as display:
         name = description if step is None else f"  {description}"
         task = display.add_task(name, total=total, unit=unit, visible=enabled)
+        passing = step if unit == "rows" and total is not None else None
+
+        def foretell(what: str, seconds: float) -> None:
+            if passing is not None:  # one line for all passes of a step
+                if passing.said:
+                    return
+                what, passing.said = passing.name, True
+            if enabled:
+                _write(display.console, f"bayescore: {what or 'a pass'} takes about {float(f'{seconds:.2g}'):,.0f} s")
+
+        after, pace = 0.0, 0.0
+        if passing is not None and total is not None:
+            passing.passes = max(passing.passes - 1, 0)
+            after, pace = passing.passes * total, passing.pace.row
+        bar = Bar(display, task, description, total, foretell, after, pace)
         try:
-            yield Bar(display, task)
+            with install_listener("numba:compile", _Restarts(bar)):
+                yield bar
+            if passing is not None:
+                passing.pace.row = bar.pace
         finally:
             display.remove_task(task)
 
 
 @contextmanager
-def step(enabled: bool, description: str) -> Iterator[Callable[[str], None]]:
+def step(
+    enabled: bool, description: str, *, passes: int = 1, pace: Pace | None = None
+) -> Iterator[Callable[[str], None]]:
     """Show that a step is under way, and how long it has been, with the bars of the work inside it beneath.
 
-    Yields a function that changes the description.
+    Yields a function that changes the description. `passes` is about how many the step makes, and `pace` that of the
+    passes of earlier steps of the same job, which this one's passes bring up to date.
     """
     with _display(enabled) as display:
         task = display.add_task(description, total=None)
-        before = _STEP.set(display)
+        before = _STEP.set(_Step(display, description, passes, pace or Pace()))
         try:
             yield lambda text: display.update(task, description=text)
         finally:
@@ -87,13 +193,16 @@ def step(enabled: bool, description: str) -> Iterator[Callable[[str], None]]:
 
 def stop_display() -> None:
     """End the display of the step under way, for what shows its own progress."""
-    if (display := _STEP.get()) is not None:
-        display.stop()
+    if (step := _STEP.get()) is not None:
+        step.display.stop()
 
 
 def say(text: str) -> None:
     """Write a line that stays, if somebody is watching."""
-    console = Console(stderr=True)
+    _write(Console(stderr=True), text)
+
+
+def _write(console: Console, text: str) -> None:
     if console.is_terminal or console.is_jupyter:
         console.print(text, markup=False, highlight=False)
 

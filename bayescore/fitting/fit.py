@@ -153,7 +153,8 @@ def fit(
     random_state, random_seed : int, Generator, SeedSequence or None
         Seed, by either name.
     progressbar : bool
-        Show in terminals and notebooks a line of the story for each step that is done, and the one under way.
+        Show in terminals and notebooks a line of the story for each step that is done, the one under way, and how long
+        work that takes more than ten seconds will take.
 
     Returns
     -------
@@ -307,7 +308,8 @@ def last_fit() -> Fit:
 
     Draws that were not yet checked against the rows are "not certified"; `Fit.from_draws` checks them. Where a later
     try was interrupted, draws and certificate are those before it. Where only the coreset was finished, it is sampled
-    and certified now. For a cluster-robust fit it is the one with the model's own spread.
+    and certified now. For a cluster-robust fit it is the one with the model's own spread. Where the size or the shape of
+    the family is a parameter it is the fit at one size, in the middle of the posterior.
 
     Returns
     -------

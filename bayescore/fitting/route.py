@@ -50,7 +50,6 @@ from functools import partial
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
-from rich.console import Console
 from scipy import sparse
 
 from bayescore.compiled import available_cores, compile_seconds
@@ -84,7 +83,7 @@ from bayescore.models.posterior import Derivatives, likelihood_terms, posterior
 from bayescore.priors import Normal, Prior
 from bayescore.priors.by_name import check_unnamed, leaves_out, prior_of
 from bayescore.priors.groups import GroupPrior, check_group_prior, default_prior, is_default, of_comoments, with_bends
-from bayescore.progress import say, step
+from bayescore.progress import LONG, Pace, say, step
 from bayescore.report.certify import Certificate, certified_by_rows, certify
 from bayescore.samplers.posterior import SIZE_PRIOR, fewer_draws, of_own_model, read_posterior
 from bayescore.samplers.sample import AUTO, SAMPLERS, sample_as_tree
@@ -540,9 +539,10 @@ def words(caught: list[UserWarning]) -> str:
     return "".join(f"; {head}{text}" for text, head in heads.items())
 
 
-LONG = 10.0  # seconds of a step that are said beforehand
 # seconds in which a step's kernels are compiled, once on a machine, without groups and with them; only shown
 COMPILING = {"build": (4, 10), "update": (4, 10), "sample": (4, 10), "certify": (2, 6)}
+# passes that a step makes, about, without groups and with them; only shown
+PASSES = {"build": (4, 12), "update": (4, 12), "sample": (1, 1), "certify": (1, 2)}
 TRIES = 3  # of escalation, after the first
 DRAWS, TUNE, MAX_DRAWS = 1000, 1000, 500  # the verbs' own defaults
 CHAINS = 4
@@ -617,6 +617,7 @@ class Route:
         self.drawn: Any = None
         self.certificate: Certificate
         self.seconds: dict[str, float] = {}  # of the last step of each kind, without what was compiled in it
+        self.pace = Pace()
         self.kept: tuple[EarlierRows, ...] = ()
         self.effects: int | None = None  # groups whose draws of effects `collapsed` keeps, by default by their memory
 
@@ -880,7 +881,7 @@ class Route:
         """Whether a step may be made by the time it will take; say so beforehand where that is long."""
         if seconds <= self.max_seconds:
             if self.given.progressbar and seconds > LONG:
-                Console(stderr=True).print(f"bayescore: {what} takes about {seconds:.0f} s")
+                say(f"bayescore: {what} takes about {seconds:.0f} s")
             return True
         self._stop(f"{what} would take about {seconds:,.0f} s, more than max_seconds={self.max_seconds:g}")
         return False
@@ -894,12 +895,13 @@ class Route:
         """Return what a step finds, and add it to the story: rows, passes and words."""
         begin, formula, core = time.perf_counter(), self.given.formula, vars(self).get("core")  # none before a build
         grouped = core.groups if core else formula is not None and parsed(formula).groups
-        about = COMPILING[what][bool(grouped)]
+        about, passes = COMPILING[what][bool(grouped)], PASSES[what][bool(grouped)]
 
         def compiling() -> None:
             describe(f"{what}, compiling, once on this machine: about {about} s")
 
-        with step(self.given.progressbar, what) as describe, compile_seconds(compiling) as compiled:
+        shown = step(self.given.progressbar, what, passes=passes, pace=self.pace)
+        with shown as describe, compile_seconds(compiling) as compiled:
             result = work()
         seconds = time.perf_counter() - begin
         self.seconds[what] = max(seconds - sum(compiled), 0.0)

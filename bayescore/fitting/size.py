@@ -188,13 +188,13 @@ class SizesRoute(Route):
         self._join(complete=all(ends))
 
     def leaves(self, error: BaseException) -> bool:  # noqa: ARG002
-        """Whether a run that an error ended has finished a fit of one size."""
-        return bool(self.nodes)
+        """Whether a run that an error ended has draws at one size, in the middle of the posterior."""
+        return self.middle is not None
 
     def ended(self) -> Route:
         """Return the route to the middle fit, of one size, after a run that was interrupted."""
         assert self.middle is not None
-        return self.middle
+        return self.middle.ended()
 
     def density(self, off: FloatArray | float = 0.0) -> SizeDensity:
         """Return the density of theta by the fits so far, with slopes that are off by some numbers."""

@@ -264,6 +264,7 @@ def _warm_up(crew: Crew, plan: ChainPlan) -> float:
         best = max(best, (crew.step, crew.rate(tried[-1])), key=lambda tried_step: tried_step[1])
     crew.step = best[0]
     crew.learn(np.concatenate(tried, axis=1))
+    crew.bar.restart()  # draws take as long as transitions of as many steps
     crew.run(n, adapting=True)
     return best[1]
 

@@ -1,6 +1,8 @@
 """What an interrupted fit had finished is not lost."""
 
+import signal
 import sys
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -101,3 +103,54 @@ def test_a_failure_that_would_come_again_leaves_nothing(rows, monkeypatch):
         bc.fit("y ~ x", rows, **QUIET)
     with pytest.raises(DataError, match="no call of fit was interrupted"):
         bc.last_fit()
+
+
+MODELS = {
+    "flat": {"formula": "y ~ x"},
+    "group": {"formula": "y ~ x + (1 | g)"},
+    "slopes": {"formula": "y ~ x + (1 + x | g)"},
+    "smooth": {"formula": "y ~ s(x, k=5)"},
+    "size": {"formula": "count ~ x", "family": "negative_binomial"},
+}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("model", MODELS)
+def test_ctrl_c_in_a_step_leaves_what_the_steps_before_it_finished(model, monkeypatch):
+    rng, g = np.random.default_rng(1), np.arange(1000) % 20
+    data = pd.DataFrame({"x": rng.normal(size=1000), "g": g, "count": rng.negative_binomial(2, 0.4, 1000)})
+    intercepts, slopes = rng.normal(size=(2, 20))
+    data["y"] = intercepts[g] + slopes[g] * data["x"] + rng.logistic(size=1000) > 0
+    asked = {**MODELS[model], "data": data, "draws": 250, "tune": 300, **QUIET}
+    timed, steps = route.Route.timed, []
+
+    def step(self, what, work, described):
+        steps.append(what)
+        if len(steps) == interrupted_at:
+            work = partial(signal.raise_signal, signal.SIGINT)
+        return timed(self, what, work, described)
+
+    monkeypatch.setattr(route.Route, "timed", step)
+    interrupted_at = 0
+    level = bc.fit(**asked).level
+    first, n = steps.index("certify"), len(steps)
+    for interrupted_at in (1, first, first + 1, n):  # in the build, the chains, the certificate, and the last step
+        steps.clear()
+        with pytest.raises(KeyboardInterrupt):
+            bc.fit(**asked)
+        if interrupted_at == 1 or (model == "size" and interrupted_at <= first):  # draws at no size yet
+            with pytest.raises(DataError, match="no call of fit was interrupted"):
+                bc.last_fit()
+            continue
+        left = bc.last_fit()
+        assert left.level == (level if interrupted_at == first else "not certified") or interrupted_at > first + 1
+        assert np.isfinite(left.summary()["mean"]).all()
+
+
+def test_ctrl_c_in_the_last_pass_leaves_the_certified_fit(rows, whole, monkeypatch):
+    monkeypatch.setattr(route.Route, "look_at", lambda *_: signal.raise_signal(signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        bc.fit("y ~ x", rows, **QUIET)
+    fit = bc.last_fit()
+    assert fit.level == "certified"
+    pd.testing.assert_frame_equal(fit.summary(), whole.summary())
