@@ -83,6 +83,7 @@ from bayescore.models.groups.marginal import (
     MAX_DENSITY_ERROR,
     CollapsedTarget,
     SampledGroups,
+    collapsed_density,
     sampled_density,
 )
 from bayescore.models.groups.rows import JointRows, block_diagonal
@@ -664,7 +665,11 @@ class Collapsed(Sampler):
         long = with_long_tails(target.point.theta, factor, request.prior, request.data.n_features)
         while True:
             chosen = SampledGroups.of(target, size)
-            frame = Dense.of(sampled_density, chosen.data, target.point.theta, factor, long)
+            # one kernel less to compile where no group is left out
+            density: tuple[Any, Any] = collapsed_density, chosen.arguments
+            if chosen.n_sampled < len(levels):
+                density = sampled_density, chosen.data
+            frame = Dense.of(*density, target.point.theta, factor, long)
             drawn = run(frame, starts, request.streams[:-1], plan)
             flat = drawn.theta.reshape(-1, len(factor))
             whole = len(kept) == len(levels) and chosen.n_sampled == len(levels)

@@ -33,3 +33,14 @@ def test_rows_whose_label_is_certain_are_left_out_without_a_difference(family):
     np.testing.assert_array_equal(found(family, 0, MANY, keep=False)[0], values)
     left_out = (scores == 0.0).mean()
     assert left_out == 0.0 if family == "poisson" else left_out > 0.2  # counts are never certain
+
+
+def test_no_node_of_gauss_and_hermite_is_left_out_beside_a_trapezoid():
+    """A group of few nodes has room for as many as another: what it has no use for repeats its centre."""
+    family, room = check_family("logistic"), np.array([0, MANY, 2 * MANY, 2 * MANY + 1])
+    eta, codes = np.array([0.0, 45.0]), np.array([0, 1])
+    at = NodeSet(room, np.array([-300.0, 0.0, 0.0]), np.array([0.0, 9.0, 0.0]), np.ones(3), NODES, LOG_WEIGHTS)
+    values, z = np.zeros(2 * MANY + 1), np.array([1.0, -1.0])
+    add_values(eta, NodeRows(np.ones(2), np.ones(2), z, codes), at, family, (values, np.empty(0)))
+    expected = -np.log1p(np.exp(-(45.0 - 9.0 * NODES)))
+    np.testing.assert_allclose(values[MANY : MANY + len(NODES)], expected, rtol=1e-10)

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from bayescore.compiled import jit, jit_inner
 from bayescore.families import Family
-from bayescore.numerics.elementary import LOG_WEIGHTS, N_NODES, NARROW, NODES, largest, largest_count, load
+from bayescore.numerics.elementary import LOG_WEIGHTS, N_NODES, NARROW, NODES, largest, largest_count
 from bayescore.types import FloatArray, IntArray
 
 CUT = 14.0
@@ -123,19 +123,21 @@ def write_effects(at: NodeSet, g: int, b: FloatArray) -> None:
             b[k] = center + h * k
 
 
-@jit_inner
+@jit
 def add_log_weights(log_sigma: float, at: NodeSet, terms: FloatArray) -> None:
     """Add the log weights to phi at the nodes, shape (M,)."""
     half = 0.5 * math.exp(-2.0 * log_sigma)
-    own = at.log_weights + 0.5 * at.nodes**2
     for g in range(at.step.size - 1):
         part, center, scale, h = terms[at.first[g] : at.first[g + 1]], at.center[g], at.scale[g], at.step[g]
         if scale > 0.0:
             base = math.log(scale) - log_sigma
-            for k in range(at.nodes.size):
-                b = center + scale * at.nodes[k]
-                part[k] += base + own[k] - half * b * b
-            part[at.nodes.size :] = -np.inf  # room of a trapezoid at a larger sigma
+            for k in range(part.size):
+                if k < at.nodes.size:
+                    z = at.nodes[k]
+                    b = center + scale * z
+                    part[k] += base + (at.log_weights[k] + 0.5 * z * z) - half * b * b
+                else:
+                    part[k] = -math.inf  # room of a trapezoid at a larger sigma
         else:
             base = math.log(h) - _HALF_LOG_2PI - log_sigma
             for k in range(part.size):
@@ -172,16 +174,11 @@ class DrawNodes(NamedTuple):
         return np.asarray(np.repeat(self.first[groups] - before, count) + np.arange(count.sum()))
 
 
-@jit
-def _weigh(at: DrawNodes, tables: tuple[FloatArray, FloatArray], terms: FloatArray) -> None:
-    for s in range(len(at.theta)):
-        own = NodeSet(at.first, at.center[s], at.scale[s], at.step, *tables)
-        add_log_weights(at.theta[s, -1], own, terms[s])
-
-
 def weigh_nodes(terms: FloatArray, at: DrawNodes) -> None:
     """Add log weights to phi at the nodes, shape (S, M)."""
-    _weigh(at, (NODES, LOG_WEIGHTS), terms)
+    for s in range(len(at.theta)):
+        own = NodeSet(at.first, at.center[s], at.scale[s], at.step, NODES, LOG_WEIGHTS)
+        add_log_weights(at.theta[s, -1], own, terms[s])
 
 
 class EffectFigures(NamedTuple):
@@ -256,23 +253,57 @@ class NodeRows(NamedTuple):
     codes: IntArray  # G for rows of no group
 
 
+@jit_inner
+def _evaluate_uncertain(
+    pairs: tuple[FloatArray, FloatArray, FloatArray], codes: IntArray, at: NodeSet, family: Family
+) -> None:
+    """Do what `family.rows` does for rows at their nodes, but at those of a trapezoid where their label is certain.
+
+    From one of these to the next predictors rise, or they fall. Where a label is certain log p and the score are 0.
+    """
+    (eta, side, log_p), begin = pairs, 0
+    for g in codes:
+        end = begin + at.first[g + 1] - at.first[g]
+        low, high = begin, end
+        sure_first, sure_last = side[begin] * eta[begin] > CERTAIN, side[begin] * eta[end - 1] > CERTAIN
+        if at.scale[g] == 0.0 and sure_first != sure_last:
+            one, other = begin, end - 1
+            while other - one > 1:
+                middle = (one + other) // 2
+                if (side[begin] * eta[middle] > CERTAIN) == sure_first:
+                    one = middle
+                else:
+                    other = middle
+            low, high = (other, end) if sure_first else (begin, other)
+        elif at.scale[g] == 0.0 and sure_first:
+            low = end
+        family.rows(eta[low:high], side[low:high], log_p[low:high])
+        for k in range(begin, low):
+            eta[k] = log_p[k] = 0.0
+        for k in range(high, end):
+            eta[k] = log_p[k] = 0.0
+        begin = end
+
+
 @jit
 def add_values(
     eta: FloatArray, rows: NodeRows, at: NodeSet, family: Family, out: tuple[FloatArray, FloatArray]
 ) -> None:
     """Add phi at the nodes, shape (M,), and write the scores of rows at them, one row after the other.
 
-    The second array of `out` is for the scores; nothing is kept if it is empty.
+    The second array of `out` is for the scores; nothing is kept if it is empty. Where a group has more than `_MANY`
+    nodes, rows are not evaluated where their label is certain: at most nodes where sigma is large.
     """
     values, scores = out
     most = 0
     for g in range(at.first.size - 1):
         most = max(most, at.first[g + 1] - at.first[g])
     size = max(_CHUNK, most)
-    if most > _MANY:
-        _add_where_not_certain(eta, rows, at, family, (values, scores, np.empty((3, size))))
-        return
     side, log_p, own = np.empty(size), np.empty(size), np.empty(size)
+    side[0], own[0], side[1], own[1] = 1.0, CERTAIN, -1.0, -CERTAIN
+    family.rows(own[:2], side[:2], log_p[:2])
+    at_ends = max(abs(log_p[0]), abs(log_p[1]), abs(own[0]), abs(own[1]))  # not small for counts
+    some = most > _MANY and at_ends < _NOTHING
     keep, done, begin, n = scores.size > 0, 0, 0, eta.size
     while begin < n:
         stop, width = begin, 0
@@ -303,7 +334,10 @@ def add_values(
                 side[width : width + count] = own_side
             width += count
             stop += 1
-        family.rows(part[:width], side[:width], log_p[:width])
+        if some:
+            _evaluate_uncertain((part[:width], side[:width], log_p[:width]), rows.codes[begin:stop], at, family)
+        else:
+            family.rows(part[:width], side[:width], log_p[:width])
         place = 0
         for i in range(begin, stop):
             first, w = at.first[rows.codes[i]], rows.weights[i]
@@ -316,59 +350,3 @@ def add_values(
                     values[first + k] += w * log_p[place + k]
             place += count
         begin, done = stop, done + width
-
-
-@jit_inner
-def _add_where_not_certain(
-    eta: FloatArray, rows: NodeRows, at: NodeSet, family: Family, out: tuple[FloatArray, FloatArray, FloatArray]
-) -> None:
-    """Do the same without evaluating rows where their label is certain: at most nodes where sigma is large.
-
-    The third array of `out` is scratch, shape (3, size).
-    """
-    values, scores, space = out
-    part, side, log_p = space[0], space[1], space[2]
-    side[0], part[0], side[1], part[1] = 1.0, CERTAIN, -1.0, -CERTAIN
-    family.rows(part[:2], side[:2], log_p[:2])
-    ends = max(abs(log_p[0]), abs(log_p[1]), abs(part[0]), abs(part[1])) < _NOTHING  # not so for counts
-    keep, done, begin, n = scores.size > 0, 0, 0, eta.size
-    spans = np.empty((part.size, 2), dtype=np.int64)
-    while begin < n:
-        stop, width = begin, 0
-        while stop < n and stop - begin < part.size:
-            g, z, own_side = rows.codes[stop], rows.z[stop], rows.side[stop]
-            count, center, scale = at.first[g + 1] - at.first[g], at.center[g], at.scale[g]
-            middle, low, high = eta[stop] + z * center, 0, count
-            spread = z * at.step[g]
-            if scale == 0.0 and ends and spread != 0.0:
-                edge = (own_side * CERTAIN - middle) / spread
-                if own_side * spread > 0.0:
-                    high = min(max(math.ceil(min(edge, count)), 0), count)
-                else:
-                    low = min(max(math.floor(max(edge, 0.0)), 0), count)
-            if width + high - low > part.size:
-                break
-            if scale == 0.0:
-                for k in range(high - low):
-                    part[width + k] = middle + spread * (low + k)
-            else:
-                for k in range(min(count, at.nodes.size)):
-                    part[width + k] = middle + z * scale * at.nodes[k]
-                part[width + at.nodes.size : width + count] = middle
-            side[width : width + high - low] = own_side
-            width += high - low
-            spans[stop - begin, 0], spans[stop - begin, 1] = low, high
-            stop += 1
-        family.rows(part[:width], side[:width], log_p[:width])
-        place = 0
-        for i in range(begin, stop):
-            first, w, low, high = at.first[rows.codes[i]], rows.weights[i], spans[i - begin, 0], spans[i - begin, 1]
-            for k in range(low, high):
-                values[first + k] += w * log_p[place + k - low]
-            if keep:
-                count = at.first[rows.codes[i] + 1] - first
-                scores[done : done + count] = 0.0
-                load(part, place, high - low, scores[done + low :])
-                done += count
-            place += high - low
-        begin = stop

@@ -41,7 +41,7 @@ from bayescore.models.predictor import Predictor, multipliers
 from bayescore.models.row_kernels import add_offset, derivatives_of, load_rows, predictor
 from bayescore.numerics.elementary import LOG_WEIGHTS, N_NODES, NODES, WEIGHTS, EffectNodes
 from bayescore.numerics.identical_rows import merged
-from bayescore.types import FloatArray, IntArray, WeightedData
+from bayescore.types import FloatArray, IntArray, WeightedData, read_only
 from bayescore.validation import DataError
 
 
@@ -425,7 +425,7 @@ def look_at_rows(rows: WeightedData, family: Family, n_groups: int, z: FloatArra
 
     def look(beta: FloatArray, nodes: EffectNodes) -> GroupSums:
         sums = GroupSums.zeros(n_groups, len(beta))
-        _add_sums(own, beta, nodes, family, sums)
+        _add_sums(own, read_only(beta), nodes, family, sums)  # read-only as others have it, for one kernel of both
         return sums._replace(precision=np.tril(sums.precision) + np.tril(sums.precision, -1).T)
 
     return look
@@ -459,7 +459,7 @@ def look_at_source(
             GroupSums.zeros(len(found) - 1, p),
             GroupRows(TileRows.of(block), places, effect_multipliers(block, column)),
         )
-        _add_sums(own, beta, EffectNodes(nodes.center[found], nodes.scale[found]), family, sums)
+        _add_sums(own, read_only(beta), EffectNodes(nodes.center[found], nodes.scale[found]), family, sums)
         count = np.bincount(places, minlength=len(found)).astype(np.float64)
         return found, GroupPass(sums, label_weights(block, places, len(found)), count)
 
