@@ -75,6 +75,7 @@ from bayescore.families.family import Sized, check_family
 from bayescore.families.normal import Gaussian
 from bayescore.fitting.earlier import EarlierRows
 from bayescore.fitting.prior import design_prior, raw_prior
+from bayescore.garbage import no_collection_while_compiling
 from bayescore.limits import MAX_DRAWS as MOST_DRAWS
 from bayescore.limits import MAX_ROWS_BYTES
 from bayescore.models.groups.rows import label_weights
@@ -901,7 +902,7 @@ class Route:
             describe(f"{what}, compiling, once on this machine: about {about} s")
 
         shown = step(self.given.progressbar, what, passes=passes, pace=self.pace)
-        with shown as describe, compile_seconds(compiling) as compiled:
+        with shown as describe, no_collection_while_compiling(), compile_seconds(compiling) as compiled:
             result = work()
         seconds = time.perf_counter() - begin
         self.seconds[what] = max(seconds - sum(compiled), 0.0)
