@@ -101,7 +101,8 @@ def _invert(ratio: FloatArray, uniform: float, grid: tuple[FloatArray, FloatArra
     below, matrix = grid
     n, total = below.size, 0.0
     top = largest(ratio)
-    height[:n] = 0.0
+    for j in range(n):
+        height[j] = 0.0
     for k in range(ratio.size):  # a loop over points vectorises, a sum over nodes does not
         gap = top - ratio[k]
         for j in range(n):
@@ -161,11 +162,13 @@ def _draw(
     """Replace uniforms, shape (S, G), by normal probabilities, or write the effects where nodes have equal steps."""
     below, matrix, between, log_weights = tables
     height = np.empty(max(below.size, largest_count(at.first), between.shape[1]))
+    ratio = np.empty(log_weights.size)
     for s in range(levels.shape[0]):
         for g in range(levels.shape[1]):
             own = terms[s, at.first[g] : at.first[g + 1]]
             if at.scale[s, g] > 0.0:
-                ratio = own[: log_weights.size] - log_weights
+                for k in range(ratio.size):
+                    ratio[k] = own[k] - log_weights[k]
                 levels[s, g] = _invert(ratio, levels[s, g], (below, matrix), height)
             else:
                 place = _invert_steps(own, levels[s, g], between, height)

@@ -317,12 +317,12 @@ class Doubtful(NamedTuple):
 @jit_inner
 def _values(eta: FloatArray, which: IntArray, a: CollapsedArguments, b: FloatArray, out: FloatArray) -> None:
     """Write phi of some rows at effects b, shape (_BLOCK,)."""
-    out[:] = 0.0
     own, side, log_p = np.empty(b.size), np.empty(b.size), np.empty(b.size)
+    for k in range(b.size):
+        out[k] = 0.0
     for n in which:
         for k in range(b.size):
-            own[k] = eta[n] + a.z[n] * b[k]
-        side[:] = a.side[n]
+            own[k], side[k] = eta[n] + a.z[n] * b[k], a.side[n]
         a.family.rows(own, side, log_p)
         for k in range(b.size):
             out[k] += a.weights[n] * log_p[k]
@@ -371,7 +371,7 @@ def _choose(
     """Return rules of doubtful groups, shape (D,), and their log integrals at the sigmas, shape (D, 4)."""
     n, widest = doubtful.groups.size, largest(sigmas)
     rules = Rules(np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n))
-    integrals, parts = np.full((n, sigmas.size), np.nan), np.empty(4)
+    integrals, parts = np.empty((n, sigmas.size)), np.empty(4)
     room = np.empty((2 * _MOST_BLOCKS + 1) * _BLOCK)
     for i in range(n):
         g = doubtful.groups[i]
@@ -385,10 +385,11 @@ def _choose(
                 top = -np.inf
                 for k in range(phi.size):
                     top = max(top, _term(phi, k, origin, fine, sigmas[s]))
-                parts[:] = 0.0
+                for k in range(4):
+                    parts[k] = 0.0
                 for k in range(phi.size):
                     parts[k % 4] += math.exp(_term(phi, k, origin, fine, sigmas[s]) - top)
-                whole = parts.sum()
+                whole = parts[0] + parts[1] + parts[2] + parts[3]
                 worst = max(worst, 2.0 * math.hypot(parts[0] - parts[2], parts[1] - parts[3]) / whole)
                 integrals[i, s] = top + math.log(whole * fine / (sigmas[s] * math.sqrt(2.0 * math.pi)))
             if worst < _ASYMPTOTIC:

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from bayescore.compiled import jit, jit_inner
 from bayescore.families import Family
-from bayescore.numerics.elementary import LOG_WEIGHTS, N_NODES, NARROW, NODES, largest, largest_count
+from bayescore.numerics.elementary import LOG_WEIGHTS, N_NODES, NARROW, NODES, WEIGHTS, largest, largest_count
 from bayescore.types import FloatArray, IntArray
 
 CUT = 14.0
@@ -117,7 +117,8 @@ def write_effects(at: NodeSet, g: int, b: FloatArray) -> None:
         known = min(b.size, at.nodes.size)
         for k in range(known):
             b[k] = center + scale * at.nodes[k]
-        b[known:] = center
+        for k in range(known, b.size):
+            b[k] = center
     else:
         for k in range(b.size):
             b[k] = center + h * k
@@ -192,12 +193,12 @@ class EffectFigures(NamedTuple):
 
 @jit
 def _moments(terms: FloatArray, at: DrawNodes, tables: tuple[FloatArray, FloatArray], out: EffectFigures) -> None:
-    nodes, log_weights = tables
-    n_groups, weights = at.step.size - 1, np.exp(log_weights)
+    nodes, weights = tables
+    n_groups = at.step.size - 1
     most = largest_count(at.first)
     b, share = np.empty(most), np.empty(most)
     for s in range(len(terms)):
-        own = NodeSet(at.first, at.center[s], at.scale[s], at.step, nodes, log_weights)
+        own = NodeSet(at.first, at.center[s], at.scale[s], at.step, nodes, weights)
         out.log_p[s, n_groups] = terms[s, at.first[n_groups]]
         for g in range(n_groups):
             part = terms[s, at.first[g] : at.first[g + 1]]
@@ -215,9 +216,9 @@ def _moments(terms: FloatArray, at: DrawNodes, tables: tuple[FloatArray, FloatAr
             out.log_p[s, g], out.mean[s, g], out.variance[s, g] = top + math.log(total), mean, square
             scale = at.scale[s, g]
             if scale > 0.0:
-                for k in range(weights.size):
-                    covered += share[k] ** 2 / weights[k]
-                out.astray[s, g] = not (covered <= _COVERED and square > (NARROW * scale) ** 2)
+                for k in range(nodes.size):
+                    covered += share[k] * share[k] / weights[k]
+                out.astray[s, g] = not (covered <= _COVERED and square > NARROW * scale * (NARROW * scale))
             else:
                 ends = share[0] + share[count - 1]
                 out.astray[s, g] = not (ends <= _LEFT_OUT and square > (_STEPS * at.step[g]) ** 2)
@@ -227,7 +228,7 @@ def figures(terms: FloatArray, at: DrawNodes) -> EffectFigures:
     """Return log-likelihoods of groups and moments of their effects from log terms at the nodes, shape (S, M)."""
     shape = at.center.shape[0], at.center.shape[1] - 1
     out = EffectFigures(np.empty(at.center.shape), np.empty(shape), np.empty(shape), np.zeros(shape, dtype=bool))
-    _moments(terms, at, (NODES, LOG_WEIGHTS), out)
+    _moments(terms, at, (NODES, WEIGHTS), out)
     return out
 
 
@@ -295,9 +296,7 @@ def add_values(
     nodes, rows are not evaluated where their label is certain: at most nodes where sigma is large.
     """
     values, scores = out
-    most = 0
-    for g in range(at.first.size - 1):
-        most = max(most, at.first[g + 1] - at.first[g])
+    most = largest_count(at.first)
     size = max(_CHUNK, most)
     side, log_p, own = np.empty(size), np.empty(size), np.empty(size)
     side[0], own[0], side[1], own[1] = 1.0, CERTAIN, -1.0, -CERTAIN
@@ -326,12 +325,13 @@ def add_values(
                     part[width + k] = middle + spread * at.nodes[k]
                 for k in range(at.nodes.size, count):
                     part[width + k] = middle
-                side[width : width + count] = own_side
+                for k in range(count):
+                    side[width + k] = own_side
             else:
                 spread = z * at.step[g]
                 for k in range(count):
                     part[width + k] = middle + spread * k
-                side[width : width + count] = own_side
+                    side[width + k] = own_side
             width += count
             stop += 1
         if some:
