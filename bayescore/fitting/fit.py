@@ -308,7 +308,7 @@ def last_fit() -> Fit:
 
     Draws that were not yet checked against the rows are "not certified"; `Fit.from_draws` checks them. Where a later
     try was interrupted, draws and certificate are those before it. Where only the coreset was finished, it is sampled
-    and certified now. For a cluster-robust fit it is the one with the model's own spread. Where the size or the shape of
+    and certified now. For a cluster-robust fit it is the one with the model's own spread. Where the size or shape of
     the family is a parameter it is the fit at one size, in the middle of the posterior.
 
     Returns
