@@ -14,7 +14,8 @@ from bayescore.types import FloatArray, LabelArray
 @jit_inner
 def predictor(tile: FloatArray, beta: FloatArray, eta: FloatArray) -> None:
     """Write eta = x . beta for each column of `tile`, shape (TILE,)."""
-    eta[:] = 0.0
+    for lane in range(TILE):
+        eta[lane] = 0.0
     for d in range(tile.shape[0]):
         for lane in range(TILE):
             eta[lane] += beta[d] * tile[d, lane]
@@ -31,9 +32,11 @@ def add_offset(offset: FloatArray, start: int, width: int, eta: FloatArray) -> N
 @jit_inner
 def squared_lengths(tile: FloatArray, basis: FloatArray, scratch: FloatArray, out: FloatArray) -> None:
     """Write abs(x' basis)^2 for each column of `tile`, shape (TILE,); basis has shape (D, r)."""
-    out[:] = 0.0
+    for lane in range(TILE):
+        out[lane] = 0.0
     for i in range(basis.shape[1]):
-        scratch[:] = 0.0
+        for lane in range(TILE):
+            scratch[lane] = 0.0
         for d in range(tile.shape[0]):
             entry = basis[d, i]
             if entry != 0.0:  # half of a triangular one
@@ -161,7 +164,8 @@ _TAIL = 1e-13  # of the last two terms, above which the series has not ended
 @jit_inner
 def _interpolated(values: FloatArray, series: FloatArray, powers: FloatArray) -> bool:
     """Write the coefficients of the polynomial through `values` at `_NODES`; return whether its series has ended."""
-    series[:], powers[:] = 0.0, 0.0
+    for k in range(_N_NODES):
+        series[k] = powers[k] = 0.0
     for k in range(_N_NODES):
         for j in range(_N_NODES):
             series[j] += values[k] * _TO_SERIES[k, j]

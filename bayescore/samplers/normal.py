@@ -181,7 +181,8 @@ def rows_density(theta: FloatArray, gradient: FloatArray, rows: SigmaArguments) 
         eta[n] *= -weights[n] * precision
     add_scores(rows.columns, eta, scores)
     value, steep, _ = log_sigma_terms(theta[D], rows.nu, rows.scale)
-    gradient[:D] = slope + scores
+    for d in range(D):  # a slice assigned to a slice compiles the text of an error about their shapes
+        gradient[d] = slope[d] + scores[d]
     gradient[D] = square - weight + steep
     return float(total - 0.5 * square - weight * theta[D] + value)
 

@@ -110,7 +110,8 @@ def add_by_grid(eta: FloatArray, rows: NodeRows, at: NodeSet, family: Family, va
     space = np.empty((3, length))
     points, sides, log_p = space[0], space[1], space[2]
     for k in range(2):
-        sides[:] = 1.0 - 2.0 * k
+        for j in range(length):
+            sides[j] = 1.0 - 2.0 * k
         for call in range(calls):
             middle = begin * h + at.center[g] + (0.0 if even else at.scale[g] * at.nodes[call])
             for j in range(length):
