@@ -541,7 +541,7 @@ def words(caught: list[UserWarning]) -> str:
 
 
 # seconds in which a step's kernels are compiled, once on a machine, without groups and with them; only shown
-COMPILING = {"build": (4, 10), "update": (4, 10), "sample": (4, 10), "certify": (2, 6)}
+COMPILING = {"build": (4, 6), "update": (4, 6), "sample": (2, 10), "certify": (1, 3)}
 # passes that a step makes, about, without groups and with them; only shown
 PASSES = {"build": (4, 12), "update": (4, 12), "sample": (1, 1), "certify": (1, 2)}
 TRIES = 3  # of escalation, after the first
