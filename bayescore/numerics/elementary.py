@@ -91,6 +91,20 @@ def hash_uniform(seed: np.uint64, position: np.uint64, arrival: np.uint64) -> fl
     return (float(x >> _S11) + 0.5) * 1.1102230246251565e-16  # 2^-53
 
 
+@jit_inner
+def copy_to(target: FloatArray, values: FloatArray) -> None:
+    """Write values, shape (n,), where they belong: a slice assigned to a slice compiles the text of an error, too."""
+    for n in range(target.size):
+        target[n] = values[n]
+
+
+@jit_inner
+def fill(target: FloatArray, value: float) -> None:
+    """Write one value everywhere, as `copy_to` writes many."""
+    for n in range(target.size):
+        target[n] = value
+
+
 @jit
 def tall_times(columns: FloatArray, vector: FloatArray) -> FloatArray:
     """Return A v, shape (n,)."""

@@ -254,6 +254,7 @@ def _warm_up(crew: Crew, plan: ChainPlan) -> float:
     if brief:
         (steps,) = crew.frame.steps(math.exp(crew.step.log_h))
         crew.step = crew.step._replace(steps=steps, log_h=min(crew.step.log_h, math.log(LONGEST_ANGLE / steps)))
+        crew.bar.restart()
         crew.run(FIRST, adapting=True)
         return 0.0  # of a frame so new: draws tell
     n, single = (plan.tune - half) // (TRIALS + 1), crew.step

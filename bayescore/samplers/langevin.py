@@ -58,6 +58,7 @@ from scipy import linalg
 
 from bayescore.compiled import StoredDensity, evaluate_stored, jit, jit_inner, jit_inner_sums
 from bayescore.models.posterior import prior_part
+from bayescore.numerics.elementary import copy_to
 from bayescore.priors import Prior
 from bayescore.samplers.method import Segment
 from bayescore.types import FloatArray, IntArray
@@ -211,7 +212,7 @@ def _move_levels(
     x, pull, y, moved = state[0, :size], state[1], state[2, :size], state[3]
     sums = size + G + 1
     values = sums + (G + 1) * q
-    y[G * q :] = x[G * q :]
+    copy_to(y[G * q :], x[G * q :])
     for g in range(G):
         cut = _cut(pull, g * q, q, longest)
         for e in range(g * q, g * q + q):
@@ -255,7 +256,9 @@ def _advance_by_level(
             value = _move_levels((normals[i, j], by_level[i, j]), state, levels, (function, data))
             h = math.exp(log_h)
             force(pull[first:size], x[first:], step.longest)
-            y[:], moved[:], p[:] = x, pull, normals[i, j, first:]
+            copy_to(y, x)
+            copy_to(moved, pull)
+            copy_to(p, normals[i, j, first:])
             before, proposed = value - half_square(p), value
             for _ in range(step.steps):
                 kick(p, moved[first:size], h)
@@ -265,12 +268,13 @@ def _advance_by_level(
                 kick(p, moved[first:size], h)
             probability = acceptance(proposed - half_square(p) - before)
             if uniforms[i, j] < probability:
-                x[:], pull[:] = y, moved
+                copy_to(x, y)
+                copy_to(pull, moved)
                 value = proposed
             total += probability
             if segment.iteration >= 0:
                 log_h = adapt(log_h, probability, segment.iteration + i * segment.thin + j, step.steps)
-        segment.draws[i] = x
+        copy_to(segment.draws[i], x)
         segment.values[i] = value
         segment.acceptance[i] = total / segment.thin
         mean += log_h

@@ -59,6 +59,7 @@ from bayescore.compiled import StoredDensity, at_address, evaluate_stored, jit, 
 from bayescore.families import Family
 from bayescore.models.groups.rows import Curvature, JointRows
 from bayescore.models.posterior import prior_terms
+from bayescore.numerics.elementary import copy_to, fill
 from bayescore.priors.groups import LKJ_ETA, log_sigma_terms
 from bayescore.priors.prior import Part
 from bayescore.types import FloatArray, IntArray
@@ -132,7 +133,7 @@ def _rows(
     for start in range(first_row, n, _TILE):
         stop = min(start + _TILE, n)
         own, told = eta[: stop - start], log_p[: stop - start]
-        own[:] = 0.0
+        fill(own, 0.0)
         if a.offset.size > 0:
             for k in range(stop - start):
                 own[k] = a.offset[start + k]
@@ -194,7 +195,8 @@ def scales(own: FloatArray, origin: FloatArray, blocks: IntArray, s: FloatArray,
     q = s.size
     for i in range(q):
         s[i] = max(math.exp(log_sd(own[i], origin[i])[0]), _LEAST_SD)
-    C[:] = 0.0
+    for i in range(q):
+        fill(C[i], 0.0)
     k = q
     for i in range(q):
         left = 1.0
@@ -420,7 +422,7 @@ def joint_effects(
         scales(own, a.origin[t : t + q], a.blocks[t : t + q], s, C)
         _level_factor(s, C, a.across[f], T, turns)
         away = white[1, e : e + G * q]
-        away[:] = a.pull[e : e + G * q]
+        copy_to(away, a.pull[e : e + G * q])
         for d in range(a.by_beta.shape[0]):
             of_beta, b = a.by_beta[d, e : e + G * q], rest[d]
             for k in range(away.size):
@@ -489,7 +491,8 @@ def joint_density(point: FloatArray, gradient: FloatArray, a: JointArguments) ->
     by_level = gradient[point.size : point.size] if alone else gradient[point.size : point.size + n_levels]
     sums = np.empty(size_0 + n_levels) if alone else gradient[point.size + n_levels : gradient.size - 1]
     given = not alone and gradient[gradient.size - 1] > 0.0
-    gradient[: point.size], by_level[:] = 0.0, 0.0
+    fill(gradient[: point.size], 0.0)
+    fill(by_level, 0.0)
     white, u, pull = np.empty((3, a.pull.size)), np.empty(size_u), np.zeros(size_u)
     of_sds, of_factors = np.zeros(a.origin.size), np.zeros((a.origin.size, a.bases.shape[1]))
     total, _ = joint_effects(point, u, white, a, (gradient[last : point.size], of_sds, of_factors))
@@ -505,7 +508,7 @@ def joint_density(point: FloatArray, gradient: FloatArray, a: JointArguments) ->
                 slopes, b = a.slopes[d], beta[d]
                 for k in range(shifted.size):
                     shifted[k] += slopes[k] * b
-            sums[:] = 0.0
+            fill(sums, 0.0)
             _rows((plain, n, 0), (beta, shifted), a, (of_beta, of_levels), of_cells)
     if plain < n:
         for d in range(p):
@@ -712,7 +715,7 @@ def _log_sd_of(point: FloatArray, m: Means, k: int, a: JointArguments, slope: Fl
     scales(own, a.origin[t : t + q], blocks, s, C)
     found = _log_length(i, a.across[f], s, C, row)
     _add_length_slopes(i, (s, C, a.across[f]), row, 1.0, by)
-    slope[:] = 0.0
+    fill(slope, 0.0)
     _to_scales(own, s, a.origin[t : t + q], by, slope[at : at + size])
     return found
 

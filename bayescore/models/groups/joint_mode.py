@@ -30,6 +30,7 @@ from bayescore.models.groups.rows import Curvature, JointRows, Solver
 from bayescore.models.laplace import find_mode
 from bayescore.models.posterior import posterior, prior_part
 from bayescore.models.row_kernels import derivatives_of
+from bayescore.numerics.elementary import copy_to
 from bayescore.priors import Prior
 from bayescore.priors.groups import LKJ_ETA, GroupPrior, log_sigma_terms
 from bayescore.types import FloatArray, WeightedData
@@ -254,11 +255,11 @@ class WhitenedArguments(NamedTuple):
 def whitened_density(x: FloatArray, gradient: FloatArray, whitened: WhitenedArguments) -> float:
     """Return the log density at x, up to a constant, and write its gradient and what more `joint_density` has."""
     point, slope = np.empty(x.size), np.empty(gradient.size)
-    slope[x.size :] = gradient[x.size :]
+    copy_to(slope[x.size :], gradient[x.size :])
     _place(x, whitened.whitening, point)
     value = evaluate_stored(whitened.density.function, whitened.density.data, point, slope)
     _pull_back(slope, whitened.whitening, gradient)
-    gradient[x.size :] = slope[x.size :]
+    copy_to(gradient[x.size :], slope[x.size :])
     return float(value)
 
 
