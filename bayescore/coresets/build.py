@@ -25,7 +25,7 @@ from bayescore.data.formula_design import formula_of
 from bayescore.data.formula_learning import warn_of_absent_levels
 from bayescore.data.groups import check_groupings
 from bayescore.data.open import DesignedIntake, open_designed, open_in
-from bayescore.data.passes import Comoments, comoments_of
+from bayescore.data.passes import Comoments
 from bayescore.data.responses import PAIRED
 from bayescore.families import Family
 from bayescore.families.family import Sized, check_exposure, check_family, lacking
@@ -61,7 +61,11 @@ def check_names(design: Design, label: str, intercept: bool) -> None:
 
 
 def designed(
-    dataset: Dataset, intercept: bool, standardize: bool, first_look: Callable[[Dataset], None] | None = None
+    dataset: Dataset,
+    family: Family,
+    intercept: bool,
+    standardize: bool,
+    first_look: Callable[[Dataset], None] | None = None,
 ) -> Dataset:
     """Put raw rows through the design asked for; every row is checked first, by `first_look`, unless rows come once."""
     design = dataset.design
@@ -69,10 +73,10 @@ def designed(
     if standardize and not intercept and design.constant is None:
         _check_effects_centred(design)
     if dataset.rereadable:
-        comoments = ComomentsTotal()
+        comoments = ComomentsTotal(counts=family.counts)
         asked = standardize or design.given_others is None  # a coreset knows those of all rows
         few = asked and (standardize or len(design.names) <= MANY_COLUMNS)
-        with checking_group_terms(dataset), dataset.beside(comoments_of, comoments.add) if few else nullcontext():
+        with checking_group_terms(dataset), dataset.beside(comoments.of_block, comoments.add) if few else nullcontext():
             if first_look is not None:
                 first_look(dataset)
             constant = dataset.scan.constant
@@ -83,11 +87,13 @@ def designed(
         if (intercept or own) and names:
             warn(f"column {names[0]!r} is constant, as the intercept is: the prior alone tells the two apart; drop it")
         if standardize:
-            sd = dataset.scan.sd
-            center = np.where(constant, 0.0, dataset.scan.mean)
+            mean, sd, total = dataset.scan.mean, dataset.scan.sd, comoments.of(dataset)
+            if family.counts:
+                mean, sd = total.mean, np.sqrt(np.maximum(np.diagonal(total.covariance), 0.0))
+            center = np.where(constant, 0.0, mean)
             still = constant | (sd == 0.0)
             scale = np.where(still, 1.0, sd)
-            given = given_others(comoments.of(dataset).covariance / np.outer(scale, scale), still=still)
+            given = given_others(total.covariance / np.outer(scale, scale), still=still)
             given[still] = 1.0
             design = replace(
                 design,
@@ -311,7 +317,8 @@ def build_coreset(
     intercept : bool
         Put a column of ones, named "Intercept", first.
     standardize : bool
-        Center columns and divide them by their (weighted, population) standard deviation, unless they are constant.
+        Center columns and divide them by their (weighted, population) standard deviation, unless they are constant. A
+        count has the weight of its row times its exposure there, however many events there are.
         Effects that are uncorrelated with intercepts, as in ``(1 + x || g)``, are of the column that is not centred.
     design : Design, optional
         ``core.design`` of an earlier coreset, for more rows of the same kind: they get its formula, levels, knots and
@@ -395,7 +402,7 @@ def build_dataset(
         check_integer(size, "size", low=1, high=dataset.source.n_rows, why=why)
     if isinstance(dataset.rows, Stream) and not family.symmetric:
         dataset.rows.with_sides()
-    dataset = designed(dataset, intercept, standardize, partial(method.first_look, seed=seed))
+    dataset = designed(dataset, family, intercept, standardize, partial(method.first_look, seed=seed))
     classes = PAIRED[family.response].classes if family.amounts else dataset.design.classes
     method = method.named(replace(dataset.design, classes=classes))
     if dataset.design.smooths:
@@ -509,7 +516,7 @@ def all_rows(
         if new_groups:
             raise ValueError("new_groups=True, but design is missing: all groups are new; give design=core.design")
         dataset = open_designed(data, y, formula=formula, progress=progressbar, response=sought.response, **columns)
-        dataset = designed(dataset, intercept, standardize)
+        dataset = designed(dataset, sought, intercept, standardize)
     else:
         _check_no_columns(intercept=intercept, standardize=standardize, formula=formula)
         dataset = open_in(design, data, y, new_groups=new_groups, progress=progressbar, **columns)

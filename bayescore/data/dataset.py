@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -241,10 +242,14 @@ class Dataset:
 
 
 class ComomentsTotal:
-    """The sum of the comoments of blocks that come in order, during another pass or in a separate one."""
+    """The sum of the comoments of blocks that come in order, during another pass or in a separate one.
 
-    def __init__(self) -> None:
+    `counts` says whether responses have a side of events and one of exposure (`once_each`).
+    """
+
+    def __init__(self, *, counts: bool = False) -> None:
         self._sum: Comoments | None = None
+        self.of_block = partial(comoments_of, counts=counts)
 
     def add(self, part: Comoments) -> None:
         """Add the comoments of another block."""
@@ -253,7 +258,7 @@ class ComomentsTotal:
     def of(self, dataset: Dataset) -> Comoments:
         """Return the sum; if no block came, by a pass over the rows of a data set."""
         if self._sum is None:
-            for part in dataset.map(comoments_of, "adding up columns", canonical=True):
+            for part in dataset.map(self.of_block, "adding up columns", canonical=True):
                 self.add(part)
         assert self._sum is not None
         return self._sum

@@ -558,6 +558,9 @@ def _moments(X: FloatArray, weights: FloatArray, bounds: FloatArray, mean: Float
     return finite
 
 
+_TINY = np.finfo(float).tiny
+
+
 @dataclass(frozen=True, eq=False)
 class Comoments:
     """Weight, means, shape (D,), and sums w (x - mean)(x - mean)', shape (D, D), of the columns of rows.
@@ -574,7 +577,7 @@ class Comoments:
         """Return the comoments of rows, by BLAS; for wide rows that are mostly 0 by the entries that are not."""
         w, D = rows.weights, rows.n_features
         weight, products = float(w.sum()), np.zeros((D, D))
-        mean = w @ rows.X / weight
+        mean = w @ rows.X / max(weight, _TINY)  # a block may have no row that weighs
         # a column that is mostly 0 stays so, and its mean is no larger than its spread
         center = np.where(2 * np.count_nonzero(rows.X, axis=0) > len(rows), mean, 0.0)
         moved = rows.X - center
@@ -589,8 +592,8 @@ class Comoments:
 
     def __add__(self, other: "Comoments") -> "Comoments":
         weight, gap = self.weight + other.weight, other.mean - self.mean
-        mean = self.mean + gap * (other.weight / weight)
-        between = np.outer(gap, gap) * (self.weight * other.weight / weight)
+        mean = self.mean + gap * (other.weight / max(weight, _TINY))
+        between = np.outer(gap, gap) * (self.weight * other.weight / max(weight, _TINY))
         return Comoments(weight, mean, self.products + other.products + between)
 
     @property
@@ -599,9 +602,17 @@ class Comoments:
         return self.products / self.weight
 
 
-def comoments_of(_: int, block: WeightedData) -> Comoments:
-    """Return the `Comoments` of a block, as a pass asks for them."""
-    return Comoments.of(block)
+def comoments_of(_: int, block: WeightedData, *, counts: bool = False) -> Comoments:
+    """Return the `Comoments` of a block, as a pass asks for them; of `counts` by the side that each has once."""
+    return Comoments.of(once_each(block) if counts else block)
+
+
+def once_each(rows: WeightedData) -> WeightedData:
+    """Return rows of counts, or of other numbers of two rows each, by whose weights these count as one observation.
+
+    The other side of a count weighs as much as there are events: means of columns by it would depend on the response.
+    """
+    return rows.with_weights(np.where(rows.y < 0, rows.weights, 0.0))
 
 
 def check_reach(low: FloatArray, high: FloatArray, names: tuple[str, ...], where: str = "the data") -> None:

@@ -938,7 +938,7 @@ class Route:
         known = core.numbers or design.given_others is not None or design.scale is not None
         if known or given.once or isinstance(given.data, Coreset):
             return default_prior(core)
-        return of_comoments(ComomentsTotal().of(given.rows(core)), design)
+        return of_comoments(ComomentsTotal(counts=core.counts).of(given.rows(core)), design)
 
 
 def usable(drawn: Any, certificate: Certificate) -> Any:

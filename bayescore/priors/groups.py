@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from bayescore.compiled import jit, one_blas_thread
 from bayescore.data.coreset import Coreset, feature_names
 from bayescore.data.design import Design
-from bayescore.data.passes import Comoments
+from bayescore.data.passes import Comoments, comoments_of
 from bayescore.data.responses import AMOUNTS, TIMES
 from bayescore.families import Family
 from bayescore.families.family import check_family
@@ -282,7 +282,8 @@ def default_prior(rows: WeightedData) -> Normal:
         return standard_prior(design)
     if rows.pseudo.any():
         return DEFAULT
-    return of_comoments(Comoments.of(rows), design)
+    counts = isinstance(rows, Coreset) and rows.counts
+    return of_comoments(comoments_of(0, rows, counts=counts), design)
 
 
 def of_comoments(comoments: Comoments, design: Design | None) -> Normal:

@@ -57,6 +57,29 @@ def test_sample_and_fit_have_the_same_prior_whatever_the_scaling(family):
     assert not np.allclose(known, 4.0)  # the negative control: one sd for all columns
 
 
+@pytest.mark.parametrize("family", ["poisson", "negative_binomial(2)", "truncated_poisson", "gamma(2)", "weibull(2)"])
+def test_columns_are_about_their_means_whatever_the_responses(family):
+    y = ROWS["calls"] + 1
+    rng = np.random.default_rng(7)
+    rows = ROWS.assign(calls=y, w=rng.integers(1, 4, N), days=rng.uniform(1.0, 9.0, N))
+    left = "Surv(calls)" if family == "weibull(2)" else "calls"
+    known = {"formula": f"{left} ~ year + ph", "family": family, "random_state": 1, **QUIET}
+    X, w = rows[["year", "ph"]].to_numpy(), rows["w"].to_numpy(float)
+    for weights in (None, "w"):
+        each = np.ones(N) if weights is None else w
+        mean = np.average(X, axis=0, weights=each)
+        sd = np.sqrt(np.average((X - mean) ** 2, axis=0, weights=each))
+        scaled = bc.build_coreset(rows, weights=weights, standardize=True, **known).design
+        np.testing.assert_allclose(scaled.center[1:], mean, rtol=1e-12)
+        np.testing.assert_allclose(scaled.scale[1:], sd, rtol=1e-9)
+        as_they_are = bc.build_coreset(rows, weights=weights, **known).design
+        np.testing.assert_allclose(as_they_are.means[1:], mean, rtol=1e-12)
+        if family == "poisson":
+            exposed = bc.build_coreset(rows, weights=weights, exposure="days", standardize=True, **known).design
+            np.testing.assert_allclose(exposed.center[1:], np.average(X, axis=0, weights=each * rows["days"]))
+    assert abs(np.average(X[:, 0], weights=1 + y) - X[:, 0].mean()) > 0.1  # the negative control: by sides
+
+
 def test_a_build_goes_by_the_prior_of_the_spread_of_its_columns():
     core = bc.build_coreset(ROWS, formula="hit ~ year + ph", method="calibrated", size=100, random_state=1, **QUIET)
     assert core.params["prior"] == repr(prior_for(None, core, bc.families.Logistic()))
