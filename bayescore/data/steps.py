@@ -405,7 +405,7 @@ def opened(steps: Steps, weights: str | None) -> tuple[Steps, Occurred]:
     if lost := [level for level, n in found.n_rows.items() if n and not found.counts[level]]:
         raise DataError(f"column {response!r} has {lost[0]!r} in rows of weight 0 alone: leave these rows out")
     categories = [level for level in found.order or sorted(found.counts) if found.counts.get(level)]
-    if numbers and (parts := [level for level in categories if level != int(level)]):
+    if numbers and (parts := [level for level in categories if not float(level).is_integer()]):
         raise DataError(
             f"column {response!r} has numbers that are not whole, as {parts[0]:g}: cut them into bands, pd.cut(...), "
             "or give family='normal'"

@@ -48,7 +48,7 @@ from bayescore.diagnostics.averages import Along, AveragedRows, Change, Contrast
 from bayescore.diagnostics.elpd import Responses, sampled_counts
 from bayescore.diagnostics.row_sums import check_weight
 from bayescore.families import Family
-from bayescore.families.family import Sized
+from bayescore.families.family import Sized, check_exposure, check_family
 from bayescore.files import whole_file
 from bayescore.fitting.parts import (
     MAX_ROWS,
@@ -128,9 +128,11 @@ def _exposures(core: Coreset, new: Any, exposure: Any) -> FloatArray:
         raise DataError(
             f"exposure is given, but the fit's family is {core._family_asked!r}, which takes no counts; leave it out"
         )
-    if isinstance(exposure, str):
-        exposure = column_numbers(new, exposure, "exposure")
-    return check_weights(exposure, np.size(exposure), "exposure", zero=True)
+    family = check_family(core.family)
+    if family.least:  # the mean of a truncated count is not in proportion to its exposure
+        check_exposure(family, exposure)
+    numbers = column_numbers(new, exposure, "exposure") if isinstance(exposure, str) else np.atleast_1d(exposure)
+    return check_weights(numbers, np.size(numbers), "exposure", zero=True)
 
 
 def _of_each_row(exposures: FloatArray, n_rows: int) -> FloatArray:

@@ -183,6 +183,8 @@ def test_sources_streams_and_updates_give_what_frames_give(fit, tmp_path):
     np.testing.assert_allclose(more.summary()["mean"], fit.summary()["mean"], atol=0.1 * fit.summary()["sd"].max())
     with pytest.raises(DataError, match="takes counts, and the coreset was built of counts above 0"):
         bc.sample(core, family="poisson")
+    with pytest.raises(DataError, match=r"'truncated_poisson' has none.*give log\(exposure\) as offset"):
+        more.predict(ROWS[:2], exposure=[2.0, 2.0])
 
 
 @pytest.mark.parametrize(

@@ -253,6 +253,8 @@ def test_expected_counts_are_rates_times_exposures(counts):
     assert (none == 0).all()
     with pytest.raises(DataError, match="exposure has 4 entries and new 5 rows"):
         fit.predict(new, exposure=np.ones(4))
+    with pytest.raises(DataError, match="exposure has 1 entries and new 5 rows; give one for each row"):
+        fit.predict(new, exposure=2.0)
     with pytest.raises(DataError, match="exposure='night' is no column of the rows"):
         fit.predict(new, exposure="night")
     with pytest.raises(DataError, match="exposure"):

@@ -443,6 +443,7 @@ def test_many_categories():
         ({"y": 1}, {}, "has one category"),
         ({"y": lambda rows: rows["n"] > 1}, {}, "has two categories, False, True: give family='logistic'"),
         ({"y": lambda rows: rows["n"] / 2.0}, {}, "not whole, as 0.5"),
+        ({"y": lambda rows: rows["n"].where(rows.index > 0, np.inf)}, {}, "not whole, as inf"),
         ({"y": lambda rows: np.arange(len(rows))}, {}, "has 60 categories"),
         ({"w": 0.0}, {"weights": "w"}, "in rows of weight 0 alone"),
         ({"step": 1.0}, {}, "has a column 'step'"),
