@@ -28,7 +28,7 @@ from scipy import special
 from bayescore.compiled import jit
 from bayescore.data.passes import TILE
 from bayescore.families.family import LARGEST_SIZE, Varying
-from bayescore.families.logistic import Logistic, logistic_derivatives, logistic_higher, logistic_rows
+from bayescore.families.logistic import Logistic, logistic_derivatives, logistic_higher, logistic_rows, logistic_upper
 from bayescore.families.poisson import LARGEST
 from bayescore.numerics.elementary import REACH, bounded_exp
 from bayescore.types import FloatArray
@@ -81,15 +81,15 @@ def negative_binomial_higher(
 @jit
 def add_size_slopes(eta: FloatArray, events: FloatArray, weights: FloatArray, size: float, total: FloatArray) -> None:
     """Add to `total`, shape (S,), the slopes in log r of both sides of rows, weighed, at predictors of shape (n, S)."""
-    shift = math.log(size)
+    shift, n_draws = math.log(size), eta.shape[1]
+    share, log_p = np.empty(n_draws), np.empty(n_draws)
     for n in range(eta.shape[0]):
-        w = weights[n]
-        y, r = w * events[n], w * size
-        for s in range(eta.shape[1]):
-            x = eta[n, s] - shift
-            a = math.exp(-abs(x))
-            share = a / (1.0 + a) if x < 0.0 else 1.0 / (1.0 + a)  # t / (r + t)
-            total[s] -= r * (max(x, 0.0) + math.log1p(a) - share) + y * (1.0 - share)
+        y, r = weights[n] * events[n], weights[n] * size
+        for s in range(n_draws):
+            share[s] = shift - eta[n, s]
+        logistic_upper(share, log_p)  # now t / (r + t), and log(r / (r + t))
+        for s in range(n_draws):
+            total[s] += r * (log_p[s] + share[s]) - y * (1.0 - share[s])
 
 
 @dataclass(frozen=True)

@@ -228,12 +228,12 @@ class SizesRoute(Route):
         (at, known), move, last = self._begin(), 0.0, 0.0
         for _ in range(_TURNS):
             route = self._drawn(at, self.options if known else self._few)
-            slope, sd = self._slope_and_sd(route, at)
+            slope, sd = self._slope_and_sd(route, at, known)
             posterior = read_posterior(route.drawn, "draws")
             if not self.regressed and _enough(slope, sd) > _least_draws(regressors(posterior.predictor())):
                 self.regressed = True
-                slope, sd = self._slope_and_sd(route, at)
-            sd, known = known or sd, None
+                slope, sd = self._slope_and_sd(route, at, known)
+            known = None
             step = slope.value * sd**2
             if abs(step) <= _NEAR * sd:
                 break
@@ -389,8 +389,13 @@ class SizesRoute(Route):
                 return
             self._add_node(between, n_draws, 0.5)
 
-    def _slope_and_sd(self, route: Route, log_size: float) -> tuple[Slope, float]:
-        """Return the slope at the size of a fit that is not yet judged, and the sd of theta by the curvature there."""
+    def _slope_and_sd(self, route: Route, log_size: float, sd: float | None = None) -> tuple[Slope, float]:
+        """Return the slope at the size of a fit that is not yet judged, and the sd of theta by the curvature there.
+
+        Where the sd is known it is that.
+        """
+        if sd is not None:
+            return self._slopes(route, route.drawn, _LEAST, np.array([log_size]))[0], sd
         below, slope, above = self._slopes(route, route.drawn, _LEAST, log_size + STEP * np.arange(-1.0, 2.0))
         bend = (below.value - above.value) / (2.0 * STEP)
         return slope, 1.0 / math.sqrt(max(bend - slope.variance, SIZE_PRIOR_SD**-2))
