@@ -364,15 +364,14 @@ def ranks(seed: int, family: str) -> FloatArray:
     X = rng.standard_normal((SBC_ROWS, 2))
     X -= X.mean(axis=0)
     y = responses(np.exp(beta[0] + X @ beta[1:]), math.exp(log_size), family, rng)
-    rows = pd.DataFrame(X, columns=["x1", "x2"]).assign(y=y, died=1, one=1.0)
+    rows = pd.DataFrame(X, columns=["x1", "x2"]).assign(y=y, died=1)
     if family == "weibull":
         end = np.sort(y)[int(0.6 * SBC_ROWS)]  # a number of events ends a study: their times are all that is known
         rows["died"], rows["y"] = (y <= end).astype(int), np.minimum(y, end)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         prior = bc.priors.Normal(0.0, 0.7)
-        # the prior of an intercept is at columns' means, of the two sides of rows: of times that is not where X is 0
-        formula = "Surv(y, died) ~ 0 + one + x1 + x2" if family == "weibull" else "y ~ x1 + x2"
+        formula = f"{'Surv(y, died)' if family == 'weibull' else 'y'} ~ x1 + x2"  # an intercept's prior is where X is 0
         fit = bc.fit(formula, rows, family=family, prior=prior, random_state=seed, **QUIET)
     posterior = fit.idata.posterior
     coef, size = posterior["coef"].values.reshape(-1, 3), np.log(posterior[NUMBERS[family]].values.ravel())
