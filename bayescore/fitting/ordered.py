@@ -50,14 +50,14 @@ from bayescore.data.steps import (
     threshold_names,
 )
 from bayescore.data.tables import check_not_read, is_table
-from bayescore.diagnostics.averages import check_by
+from bayescore.diagnostics.averages import AveragedRows
 from bayescore.diagnostics.elpd import psis_loo
 from bayescore.diagnostics.loo import loo_draws, too_far, weights_of
 from bayescore.families import Family
 from bayescore.fitting.category_averages import averages, by_category, check_variable, poststratified
 from bayescore.fitting.overview import Overview, overview
 from bayescore.fitting.parts import check_model_spread, described, draws_attrs, interval_names, labelled
-from bayescore.fitting.predictions import COMPARISONS, comparisons_of, predictions_of, slopes_of
+from bayescore.fitting.predictions import Contrasts
 from bayescore.fitting.result import Fit
 from bayescore.limits import PROB
 from bayescore.models.predictor import Predictor
@@ -65,7 +65,7 @@ from bayescore.samplers.posterior import in_data_units
 from bayescore.samplers.predict import design_rows, groups_of, of_rows, offset_of, probabilities
 from bayescore.text import number
 from bayescore.types import FloatArray, IntArray, WeightedData
-from bayescore.validation import DataError, RandomState, check_choice, check_generator, check_positive, one_seed
+from bayescore.validation import DataError, RandomState, check_choice, check_generator, one_seed
 
 LINKS = {"logit": "logistic", "probit": "probit", "cloglog": "loglog"}
 """Families of the label "continued" by the link of the label "stopped"."""
@@ -275,58 +275,11 @@ class OrderedFit(Fit):
             return xr.DataArray(values, dims=dims[:2], attrs=draws_attrs(self))
         return xr.DataArray(values, dims=dims, coords=coords, attrs=draws_attrs(self))
 
-    def average_predictions(
-        self,
-        *,
-        by: str | Sequence[str] | None = None,
-        variables: str | None = None,
-        data: Any = None,
-        draws: bool = False,
-        prob: float = PROB,
-        max_draws: int = 1000,
+    def _average(
+        self, variable: str | None, asked: Callable[[AveragedRows], Contrasts], by: Any, data: Any, **ways: Any
     ) -> Any:
-        """Return average probabilities of each category; see `Fit.average_predictions`."""
-        check_variable(variables)
-        if variables is not None and variables in check_by(by):
-            raise DataError(f"by={by!r} has variables={variables!r}, which is set in all rows; leave it out of one")
-        asked = partial(predictions_of, variable=variables)
-        return averages(self, asked, by, data, draws=draws, prob=prob, max_draws=max_draws)
-
-    def comparisons(
-        self,
-        variable: str,
-        *,
-        against: Any = "first",
-        comparison: str = "difference",
-        by: str | Sequence[str] | None = None,
-        data: Any = None,
-        step: float = 1.0,
-        draws: bool = False,
-        prob: float = PROB,
-        max_draws: int = 1000,
-    ) -> Any:
-        """Return how much the average probability of each category changes with a column; see `Fit.comparisons`."""
         check_variable(variable)
-        check_choice(comparison, "comparison", tuple(COMPARISONS))
-        check_positive(step, "step")
-        ways = {"variable": variable, "against": against, "step": step, "comparison": comparison}
-        asked = partial(comparisons_of, **ways)
-        return averages(self, asked, by, data, draws=draws, prob=prob, max_draws=max_draws)
-
-    def slopes(
-        self,
-        variable: str,
-        *,
-        by: str | Sequence[str] | None = None,
-        data: Any = None,
-        draws: bool = False,
-        prob: float = PROB,
-        max_draws: int = 1000,
-    ) -> Any:
-        """Return the average derivative of each category's probability by a column of numbers; see `Fit.slopes`."""
-        check_variable(variable)
-        asked = partial(slopes_of, variable=variable)
-        return averages(self, asked, by, data, draws=draws, prob=prob, max_draws=max_draws)
+        return averages(self, asked, by, data, **ways)
 
     def poststratify(
         self,

@@ -1,6 +1,6 @@
 """`Fit`: coreset, draws, certificate and story in one object, which answers questions in units of the data."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from bayescore.compat import as_arviz
 from bayescore.coresets.build import all_rows
 from bayescore.data.coreset import Coreset
 from bayescore.data.formula_design import formula_of
-from bayescore.diagnostics.averages import check_by
+from bayescore.diagnostics.averages import AveragedRows, check_by
 from bayescore.diagnostics.loo import loo
 from bayescore.fitting import predictions, tables
 from bayescore.fitting.clusters import check_lonely, cluster_robust, refuse_strata
@@ -409,7 +409,7 @@ class Fit:
         if variables is not None and variables in check_by(by):
             raise DataError(f"by={by!r} has variables={variables!r}, which is set in all rows; leave it out of one")
         asked = partial(predictions.predictions_of, variable=variables)
-        return predictions.averages(self, asked, by, data, draws=draws, prob=prob, max_draws=max_draws)
+        return self._average(variables, asked, by, data, draws=draws, prob=prob, max_draws=max_draws)
 
     def comparisons(
         self,
@@ -471,7 +471,7 @@ class Fit:
         check_positive(step, "step")
         ways = {"variable": variable, "against": against, "step": step, "comparison": comparison}
         asked = partial(predictions.comparisons_of, **ways)
-        return predictions.averages(self, asked, by, data, draws=draws, prob=prob, max_draws=max_draws)
+        return self._average(variable, asked, by, data, draws=draws, prob=prob, max_draws=max_draws)
 
     def slopes(
         self,
@@ -512,7 +512,18 @@ class Fit:
         [0.21]
         """
         asked = partial(predictions.slopes_of, variable=variable)
-        return predictions.averages(self, asked, by, data, draws=draws, prob=prob, max_draws=max_draws)
+        return self._average(variable, asked, by, data, draws=draws, prob=prob, max_draws=max_draws)
+
+    def _average(
+        self,
+        variable: str | None,  # noqa: ARG002  # that `asked` changes, for fits whose rows are not as they were given
+        asked: Callable[[AveragedRows], predictions.Contrasts],
+        by: str | Sequence[str] | None,
+        data: Any,
+        **ways: Any,
+    ) -> Any:
+        """Return contrasts averaged over rows, as a table or as draws; `ways` are as of `predictions.averages`."""
+        return predictions.averages(self, asked, by, data, **ways)
 
     def effects(
         self, factor: str | None = None, *, effect: str = "1", draws: Sequence[Any] | None = None, prob: float = PROB

@@ -490,6 +490,7 @@ def test_every_verb_is_answered_or_refused(fit):
     """A verb that `Fit` gets later must be written, refused or named here."""
     verbs = {name for name, each in inspect.getmembers(bc.Fit, callable) if not name.startswith("_")}
     same = {"table", "effects", "plot_effects", "cluster_robust", "prior_summary", "save", "report", "from_draws"}
+    same |= {"average_predictions", "comparisons", "slopes"}  # by `_average`
     assert verbs - set(vars(OrderedFit)) == same
     for name in _REFUSED:
         with pytest.raises(DataError, match=rf"{name} is not there for ordered categories \(sratio\(logit\)\)"):
