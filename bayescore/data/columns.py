@@ -254,6 +254,14 @@ def _tally(names: tuple[str, ...], drop: bool, _start: int, rows: WeightedData) 
     return Tally(int(rows.index[0]), len(kept), int(holes.any(axis=1).sum()), holes.sum(axis=0), len(once))
 
 
+DROPPED = "missing='drop' leaves them out, which can bias the coefficients"
+BIAS = (
+    "coefficients are biased unless, given the features, whether something is missing has nothing to do with the "
+    "response; else impute"
+)
+"""What messages on rows that miss something say before, and after, these are left out."""
+
+
 def _warn_of_dropped(tallies: list[Tally], names: tuple[str, ...]) -> None:
     """Warn of the number of rows dropped, the columns that they miss, and the bias."""
     n_missing = sum(part.n_missing for part in tallies)
@@ -262,8 +270,7 @@ def _warn_of_dropped(tallies: list[Tally], names: tuple[str, ...]) -> None:
         shown = [f"{name!r} ({count:,})" for name, count in zip(names, by_column, strict=True) if count]
         warn(
             f"missing='drop' left out {n_missing:,} of {sum(part.n_rows for part in tallies):,} rows, that miss "
-            f"{listed(shown, 8, str)}: coefficients are biased unless, given the "
-            "features, whether something is missing has nothing to do with the label; else impute"
+            f"{listed(shown, 8, str)}: {BIAS}"
         )
 
 
@@ -275,10 +282,7 @@ def missing_counted(
         return error
     most = [d for d in np.argsort(-by_column, kind="stable")[:8] if by_column[d]]
     shown = ", ".join(f"{names[d]!r} in {by_column[d]:,}" for d in most)
-    return DataError(
-        f"{error}. Missing in all: {n_missing:,} of {n_rows:,} rows ({shown}); missing='drop' leaves them out, which "
-        "can bias the coefficients"
-    )
+    return DataError(f"{error}. Missing in all: {n_missing:,} of {n_rows:,} rows ({shown}); {DROPPED}")
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,10 @@ from bayescore.text import free_name
 from bayescore.types import NO_GROUP, FloatArray, LabelArray, WeightedData
 from bayescore.validation import DataError, OneOnlyError, RowError, check_offset, check_unmasked
 
+LEFT_OUT = "missing='drop' leaves missing ones out"
+MENDED = f"drop or mend such rows; {LEFT_OUT}"
+"""What messages on responses that cannot be used end with."""
+
 
 @dataclass(frozen=True)
 class Paired:
@@ -68,30 +72,27 @@ class Paired:
         """
         y, other = pair
         if self == RATES:  # workers have a copy
-            _check_whole(y, names[0], start, "counts are whole numbers, at least 0: drop or mend such rows", drop=drop)
+            _check_whole(y, names[0], start, f"counts are whole numbers, at least 0: {MENDED}", drop=drop)
             bad = ~((other > 0.0) & np.isfinite(other)) & ~(np.isnan(other) & drop)
-            remedy = (
-                "an exposure is a positive number: drop such rows; with missing='drop' those that miss it are left out"
-            )
+            remedy = f"an exposure is a positive number: {MENDED}"
             _refuse(bad, other, f"{names[1]} is no exposure", start, remedy)
             return pair
         if self == TIMES:
             remedy = (
                 "an event is 1 or True, a time that is censored has 0 or False: if 2 is the event and 1 censored, give "
-                "status - 1; missing='drop' leaves missing ones out"
+                f"status - 1; {LEFT_OUT}"
             )
             _refuse(~np.isin(y, (0.0, 1.0)) & ~(np.isnan(y) & drop), y, f"{names[0]} is no event", start, remedy)
             bad = ~((other > 0.0) & (other <= MAX_NUMBER)) & ~(np.isnan(other) & drop)
             remedy = (
                 f"times are above 0 and at most {MAX_NUMBER:g}: drop such rows, or give a time within the first unit, "
-                "such as 0.5; missing='drop' leaves missing ones out"
+                f"such as 0.5; {LEFT_OUT}"
             )
             _refuse(bad, other, f"{names[1]} is no time", start, remedy)
             return np.stack([y, np.ones_like(other)])  # a missing time is a missing offset
         if self == AMOUNTS:
             bad = ~((y <= MAX_NUMBER) | (np.isnan(y) & drop))
-            remedy = "drop or mend such rows; missing='drop' leaves missing ones out"
-            _refuse(~(np.isfinite(y) | (np.isnan(y) & drop)), y, f"{names[0]} is no finite number", start, remedy)
+            _refuse(~(np.isfinite(y) | (np.isnan(y) & drop)), y, f"{names[0]} is no finite number", start, MENDED)
             remedy = (
                 "the family takes positive numbers: drop such rows; where zeros are many fit whether a number is above "
                 "0 by family='logistic', and those that are by this family"
@@ -100,14 +101,13 @@ class Paired:
             _refuse(y > MAX_NUMBER, y, f"{names[0]} is above {MAX_NUMBER:g}", start, "rescale it")
             return pair
         if self == TRUNCATED:
-            remedy = "drop or mend such rows; missing='drop' leaves missing ones out"
-            _check_whole(y, names[0], start, f"counts are whole numbers: {remedy}", drop=drop)
+            _check_whole(y, names[0], start, f"counts are whole numbers: {MENDED}", drop=drop)
             remedy = "drop such rows, and fit whether a count is above 0, y > 0, by family='logistic'"
             _refuse(y == 0.0, y, f"{names[0]} is not above 0", start, f"the family is of counts above 0: {remedy}")
             return np.stack([y - 1.0, other])
         remedy = (
-            "successes and trials are whole numbers, 0 <= successes <= trials: drop or mend such rows, and give "
-            "fractions as weights of rows with labels"
+            "successes and trials are whole numbers, 0 <= successes <= trials: give fractions as weights of rows with "
+            f"labels, and {MENDED}"
         )
         for name, counts in zip(names, pair, strict=True):
             _check_whole(counts, name, start, remedy, drop=drop)
@@ -182,9 +182,7 @@ def without_response(rows: WeightedData, response: str) -> WeightedData:
 def check_numbers(y: FloatArray, name: str, start: int = 0, *, drop: bool = False) -> FloatArray:
     """Return numbers; raise `RowError` where one is too large or not finite; with `drop` NaN stays."""
     bad = ~np.isfinite(y) & ~(np.isnan(y) & drop)
-    _refuse(
-        bad, y, f"{name} is no finite number", start, "drop or mend such rows; missing='drop' leaves missing ones out"
-    )
+    _refuse(bad, y, f"{name} is no finite number", start, MENDED)
     _refuse(np.abs(y) > MAX_NUMBER, y, f"{name} is above {MAX_NUMBER:g} in size", start, f"rescale {name}, and the sd")
     return y
 

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from bayescore.data.batches import BatchSource, batch_source, csv_files, csv_schema, is_csv, separator_of, unreadable
 from bayescore.data.column_kinds import as_floats, as_table, check_read, keeps_order, level_values
+from bayescore.data.columns import BIAS, DROPPED
 from bayescore.data.factors import Selection, codes
 from bayescore.data.parquet import Listing, files_listing, footers
 from bayescore.data.responses import Expression
@@ -117,11 +118,8 @@ class Steps:
         which = [f"{name!r} in {count:,}" for name, count in zip(self.columns, counts, strict=True) if count]
         said = f"{n_missing:,} of {n_rows:,} rows miss something ({listed(which, shown=str)})"
         if not self.drop:
-            raise DataError(f"{said}: impute it; missing='drop' leaves them out, which can bias the coefficients")
-        warn(
-            f"{said}, and missing='drop' left them out: coefficients are biased unless, given the features, whether "
-            "something is missing has nothing to do with the response; else impute"
-        )
+            raise DataError(f"{said}: impute it; {DROPPED}")
+        warn(f"{said}, and missing='drop' left them out: {BIAS}")
 
     def coded(self, column: pa.Array, start: int = 0) -> IntArray:
         """Return the places of a response's entries among the categories."""

@@ -95,7 +95,7 @@ def test_without_exposure_it_is_one_and_weights_multiply_both_sides():
 BAD = {
     "negative": ("n", -1.0, "column 'n' is no count in 1 of rows .* first -1 in row 5"),
     "fraction": ("n", 1.5, "column 'n' is no count .* first 1.5 in row 5; counts are whole numbers"),
-    "missing": ("n", np.nan, "column 'n' is no count .* first nan in row 5"),
+    "missing": ("n", np.nan, "column 'n' is no count .* first nan in row 5.*missing='drop' leaves missing ones out"),
     "no exposure": ("time", 0.0, "column 'time' is no exposure .* first 0 in row 5; an exposure is a positive number"),
     "missing exposure": ("time", np.nan, "column 'time' is no exposure .* first nan in row 5"),
     "infinite exposure": ("time", np.inf, "column 'time' is no exposure .* first inf in row 5"),
