@@ -242,13 +242,14 @@ def _warm_up(crew: Crew, plan: ChainPlan) -> float:
         if plan.tune:
             crew.run(plan.tune, adapting=True)
         return 0.0
-    half, done, window, effective = plan.tune // 2, 0, FIRST // 2, 0.0
+    half, done, window, effective, rate = plan.tune // 2, 0, FIRST // 2, 0.0, 0.0
     least, brief = max(LEARNT, crew.frame.learnt), crew.frame.level_shape[0] > 0
     while (done < half and not brief) or (effective < least and 10 * crew.gradients < plan.max_gradients):
         window *= 2
         n = half - done if done < half < done + 3 * window else window
         draws = _late(crew.run(n, adapting=True).draws)
-        effective = draws.shape[0] * draws.shape[1] * crew.rate(draws) * (crew.cost if brief else 1)
+        rate = crew.rate(draws)
+        effective = draws.shape[0] * draws.shape[1] * rate * (crew.cost if brief else 1)
         crew.learn(draws)
         done += n
     if brief:
@@ -256,7 +257,8 @@ def _warm_up(crew: Crew, plan: ChainPlan) -> float:
         crew.step = crew.step._replace(steps=steps, log_h=min(crew.step.log_h, math.log(LONGEST_ANGLE / steps)))
         crew.bar.restart()
         crew.run(FIRST, adapting=True)
-        return 0.0  # of a frame so new: draws tell
+        # of many draws the effective sample size tells; that of a window before the frame was learnt is too low
+        return rate if plan.request.draws < LEAST else 0.0
     n, single = (plan.tune - half) // (TRIALS + 1), crew.step
     tried, best = [], (single, 0.0)
     for steps in crew.frame.steps(math.exp(single.log_h)):

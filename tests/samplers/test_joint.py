@@ -13,6 +13,7 @@ from scipy import stats
 import bayescore as bc
 from bayescore.compat import as_xarray
 from bayescore.families.family import check_family
+from bayescore.models.groups.joint import level_slopes
 from bayescore.models.groups.joint_mode import joint_mode
 from bayescore.models.groups.rows import JointRows
 from bayescore.models.predictor import multipliers
@@ -183,6 +184,8 @@ def test_pseudo_rows_of_levels_need_no_columns(formula, n_effects, monkeypatch):
     assert short.arguments.columns.shape[1] < 0.5 * len(core) < long.arguments.columns.shape[1] == len(core)
     (G, q), D, rng = short.shapes[0], len(short.center), np.random.default_rng(0)
     assert q == n_effects
+    assert short.arguments.z.flags.c_contiguous
+    assert short.arguments.codes.flags.c_contiguous
     for x in rng.normal(size=(3, D)):
         found, by_columns, plain = np.zeros(room(D, (G, q))), np.zeros(room(D, (G, q))), np.empty(D)
         value = density_at(*short.target, x, found)
@@ -198,6 +201,32 @@ def test_pseudo_rows_of_levels_need_no_columns(formula, n_effects, monkeypatch):
         assert density_at(*short.target, other, again) != pytest.approx(
             density_at(*short.target, other, plain), rel=1e-9
         )
+
+
+def test_a_column_of_levels_in_a_large_unit_hides_no_other():
+    """Its size is no measure of what a column of rows may differ from M' z by."""
+    rng = np.random.default_rng(0)
+    codes = np.repeat(np.arange(6), 5)
+    z, own, x = np.ones((30, 1)), rng.normal(size=6)[codes], rng.normal(size=30)
+    for unit in (1.0, 1e12):
+        M, linear = level_slopes(np.stack([own * unit, x], axis=1), z, codes, 6)
+        assert not linear.any()
+        assert not M.any()
+        M, linear = level_slopes(np.stack([own * unit, own], axis=1), 1e8 * z, codes, 6)
+        assert linear.all()
+        np.testing.assert_allclose(1e8 * M[codes, 0, 0], own * unit, rtol=1e-12)
+
+
+def test_few_draws_of_levels_that_move_by_themselves_are_thinned(monkeypatch):
+    """Below 100 draws a chain their effective size tells nothing, so that warm-up's does."""
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"g": rng.integers(0, 200, 1000), "x": rng.normal(size=1000)})
+    eta = -3.0 + 0.5 * frame["x"] + 1.5 * rng.normal(size=200)[frame["g"]]
+    frame["y"] = rng.random(1000) < 1.0 / (1.0 + np.exp(-eta))
+    core = bc.all_rows(frame, formula="y ~ x + (1 + x | g)", **QUIET)
+    monkeypatch.setattr(joint_frame, "_MANY", 1)
+    idata = bc.sample(core, sampler="joint", draws=90, random_seed=1, **QUIET)
+    assert ess(idata["posterior"]["beta"].values, "bulk").min() > 90.0  # half of what is asked for
 
 
 @pytest.mark.filterwarnings("ignore:the chains have not mixed")  # of the control

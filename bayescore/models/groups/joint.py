@@ -858,23 +858,34 @@ class LevelInformation(NamedTuple):
         return cls(h, M, turn)
 
 
-_SAME = 1e-12  # of a column's size, by which x and M' z may differ
+_SAME = 1e-12  # of the largest entry of a column in a level, by which x and M' z may differ
 
 
 def level_slopes(X: FloatArray, z: FloatArray, codes: IntArray, n_levels: int) -> tuple[FloatArray, NDArray[np.bool_]]:
     """Return M of each level and of no level, shape (G + 1, q, p), and the rows whose x = M' z, shape (n,).
 
-    Pseudo-rows of a group have covariates that are linear in z, and so have as few rows as effects. They need no
-    columns of their own: their predictor is z . (u + M beta) and their offset.
+    Rows stand by level. Pseudo-rows of a group have covariates that are linear in z, and so have as few rows as
+    effects. They need no columns of their own: their predictor is z . (u + M beta) and their offset.
     """
-    H, C = np.zeros((n_levels + 1, z.shape[1], z.shape[1])), np.zeros((n_levels + 1, z.shape[1], X.shape[1]))
-    np.add.at(H, codes, z[:, :, None] * z[:, None])
-    np.add.at(C, codes, z[:, :, None] * X[:, None])
-    M = np.linalg.pinv(H, hermitian=True) @ C
-    apart = np.abs(X - np.einsum("nq,nqp->np", z, M[codes])).max(axis=1, initial=0.0)
-    other = (apart > _SAME * np.abs(X).max(initial=0.0)) | (codes == n_levels)
+    first = np.flatnonzero(np.diff(codes, prepend=-1))
+    size = np.sqrt(np.maximum((z * z).mean(axis=0), np.finfo(float).tiny))
+    z = z / size
+
+    def by_level(values: FloatArray, sums: np.ufunc = np.add) -> FloatArray:
+        found = np.zeros(n_levels + 1)
+        found[codes[first]] = sums.reduceat(values, first)
+        return found
+
+    H = np.stack([np.stack([by_level(a * b) for a in z.T], axis=1) for b in z.T], axis=1)
+    inverse, other = np.linalg.pinv(H, hermitian=True), codes == n_levels
+    M = np.empty((n_levels + 1, z.shape[1], X.shape[1]))
+    for d, x in enumerate(X.T):
+        cross = np.stack([by_level(a * x) for a in z.T], axis=1)
+        M[:, :, d] = (inverse @ cross[:, :, None])[:, :, 0]
+        apart = np.abs(x - (z * M[codes, :, d]).sum(axis=1))
+        other |= apart > _SAME * by_level(np.abs(x), np.maximum)[codes]
     within = np.bincount(codes, other, n_levels + 1) == 0
-    return M * within[:, None, None], within[codes]
+    return M / size[:, None] * within[:, None, None], within[codes]
 
 
 def orthogonal_columns(z: FloatArray, w: FloatArray, blocks: IntArray) -> tuple[FloatArray, FloatArray]:
