@@ -116,7 +116,7 @@ def test_blocks_that_wait_when_a_pass_fails_are_never_begun(rng):
 
     with pytest.raises(KeyboardInterrupt):
         list(Dataset(source_of(rng), block_rows=1, cores=4).map(work))
-    assert 20 < max(begun) <= 24
+    assert 20 <= max(begun) <= 24  # 21 to 24 may have begun
     assert not pool_threads()
 
 
