@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bayescore.compiled import jit, jit_inner, jit_sums
+from bayescore.compiled import jit, jit_inner, jit_inner_sums, jit_sums
 from bayescore.types import FloatArray, IntArray
 
 ATANH = np.array([1.0 / (2 * j + 1) for j in range(16, -1, -1)])  # the series of atanh(s) / s in s^2, highest first
@@ -103,6 +103,15 @@ def fill(target: FloatArray, value: float) -> None:
     """Write one value everywhere, as `copy_to` writes many."""
     for n in range(target.size):
         target[n] = value
+
+
+@jit_inner_sums
+def dot(a: FloatArray, b: FloatArray) -> float:
+    """Return the sum of products of two vectors."""
+    total = 0.0
+    for i in range(a.size):
+        total += a[i] * b[i]
+    return total
 
 
 @jit

@@ -254,7 +254,7 @@ def _warm_up(crew: Crew, plan: ChainPlan) -> float:
         done += n
     if brief:
         (steps,) = crew.frame.steps(math.exp(crew.step.log_h))
-        crew.step = crew.step._replace(steps=steps, log_h=min(crew.step.log_h, math.log(LONGEST_ANGLE / steps)))
+        crew.step = _of_steps(crew.step, steps)
         crew.bar.restart()
         crew.run(FIRST, adapting=True)
         # of many draws the effective sample size tells; that of a window before the frame was learnt is too low
@@ -262,7 +262,7 @@ def _warm_up(crew: Crew, plan: ChainPlan) -> float:
     n, single = (plan.tune - half) // (TRIALS + 1), crew.step
     tried, best = [], (single, 0.0)
     for steps in crew.frame.steps(math.exp(single.log_h)):
-        crew.step = single._replace(steps=steps, log_h=min(single.log_h, math.log(LONGEST_ANGLE / steps)))
+        crew.step = _of_steps(single, steps)
         tried.append(_late(crew.run(n, adapting=True).draws))
         best = max(best, (crew.step, crew.rate(tried[-1])), key=lambda tried_step: tried_step[1])
     crew.step = best[0]
@@ -270,6 +270,11 @@ def _warm_up(crew: Crew, plan: ChainPlan) -> float:
     crew.bar.restart()  # draws take as long as transitions of as many steps
     crew.run(n, adapting=True)
     return best[1]
+
+
+def _of_steps(step: StepSize, steps: int) -> StepSize:
+    """Return a transition of so many steps, at most a quarter turn together."""
+    return step._replace(steps=steps, log_h=min(step.log_h, math.log(LONGEST_ANGLE / steps)))
 
 
 def _late(x: FloatArray) -> FloatArray:

@@ -312,9 +312,7 @@ class _JointModel:
         """
         a, p = self.arguments, self.rows.rows.n_features
         m = len(a.rest)
-        shape = len(a.pull), m
-        by_beta = a.by_beta.T.ravel(), np.tile(np.arange(p), shape[0]), p * np.arange(shape[0] + 1)
-        cross = sparse.csr_array(by_beta, shape=shape) + sparse.csr_array((a.cross, a.along, a.start), shape=shape)
+        others = sparse.csr_array((a.cross, a.along, a.start), shape=(len(a.pull), m))
         followed = sparse.csr_array((np.ones(p), (np.arange(p), np.arange(p))), shape=(m, m))  # of u, in their order
         turned = followed
         prior = sparse.csr_array(sparse.block_diag([of_beta, sparse.csr_array((m - p, m - p))]))
@@ -330,7 +328,9 @@ class _JointModel:
             sigma = np.diagonal(C)
             pulled = (sigma / np.sqrt(1.0 + sigma**2 * own.information)).ravel()
             inner = sparse.csr_array((np.ones(G * q), (np.arange(G * q), place)), shape=(G * q, m))
-            inner = sparse.csr_array(inner - sparse.diags_array(pulled) @ cross[e : e + G * q] @ followed)
+            part = slice(e, e + G * q)
+            cross = sparse.csr_array(a.by_beta[:, part].T) @ followed[:p] + others[part] @ followed
+            inner = sparse.csr_array(inner - sparse.diags_array(pulled) @ cross)
             back = (place.reshape(G, q)[:, order]).ravel()
             into = [
                 sparse.csr_array((np.ones(G * q), (own, np.arange(G * q))), shape=(m, G * q)) for own in (place, back)

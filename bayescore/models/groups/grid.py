@@ -16,9 +16,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from bayescore.compiled import jit_inner, jit_inner_sums
+from bayescore.compiled import jit_inner
 from bayescore.families import Family
 from bayescore.models.groups.nodes import NodeRows, NodeSet
+from bayescore.numerics.elementary import dot, fill
 from bayescore.types import FloatArray
 
 _STEP = 0.1  # of the grid, at most
@@ -69,14 +70,6 @@ def _divide(place: float, weight: float, mass: FloatArray) -> None:
         before *= left - i
 
 
-@jit_inner_sums
-def _dot(a: FloatArray, b: FloatArray) -> float:
-    total = 0.0
-    for i in range(a.size):
-        total += a[i] * b[i]
-    return total
-
-
 @jit_inner
 def add_by_grid(eta: FloatArray, rows: NodeRows, at: NodeSet, family: Family, values: FloatArray) -> bool:
     """Add phi of the rows of one group at its nodes to values, shape (K,); False, and nothing, for too few rows.
@@ -110,8 +103,7 @@ def add_by_grid(eta: FloatArray, rows: NodeRows, at: NodeSet, family: Family, va
     space = np.empty((3, length))
     points, sides, log_p = space[0], space[1], space[2]
     for k in range(2):
-        for j in range(length):
-            sides[j] = 1.0 - 2.0 * k
+        fill(sides, 1.0 - 2.0 * k)
         for call in range(calls):
             middle = begin * h + at.center[g] + (0.0 if even else at.scale[g] * at.nodes[call])
             for j in range(length):
@@ -119,7 +111,7 @@ def add_by_grid(eta: FloatArray, rows: NodeRows, at: NodeSet, family: Family, va
             family.rows(points, sides, log_p)
             if even:
                 for node in range(count):
-                    values[node] += _dot(mass[k], log_p[node * stride : node * stride + size])
+                    values[node] += dot(mass[k], log_p[node * stride : node * stride + size])
             else:
-                values[call] += _dot(mass[k], log_p)
+                values[call] += dot(mass[k], log_p)
     return True

@@ -59,7 +59,7 @@ from bayescore.compiled import StoredDensity, at_address, evaluate_stored, jit, 
 from bayescore.families import Family
 from bayescore.models.groups.rows import Curvature, JointRows
 from bayescore.models.posterior import prior_terms
-from bayescore.numerics.elementary import copy_to, fill
+from bayescore.numerics.elementary import copy_to, dot, fill
 from bayescore.priors.groups import LKJ_ETA, log_sigma_terms
 from bayescore.priors.prior import Part
 from bayescore.types import FloatArray, IntArray
@@ -466,14 +466,6 @@ def joint_effects(
     return total - halves, natural + halves
 
 
-@jit_inner_sums
-def _product(a: FloatArray, b: FloatArray) -> float:
-    total = 0.0
-    for k in range(a.size):
-        total += a[k] * b[k]
-    return total
-
-
 @jit_inner
 def joint_density(point: FloatArray, gradient: FloatArray, a: JointArguments) -> float:
     """Return the log density of a point, and write its gradient.
@@ -512,7 +504,7 @@ def joint_density(point: FloatArray, gradient: FloatArray, a: JointArguments) ->
             _rows((plain, n, 0), (beta, shifted), a, (of_beta, of_levels), of_cells)
     if plain < n:
         for d in range(p):
-            of_beta[d] += _product(a.slopes[d], of_levels)
+            of_beta[d] += dot(a.slopes[d], of_levels)
         for k in range(size_0):
             pull[k] += of_levels[k]
         for g in range(n_levels):
@@ -556,7 +548,7 @@ def joint_density(point: FloatArray, gradient: FloatArray, a: JointArguments) ->
                     of_rest[a.along[c]] -= a.cross[c] * of_d
                 white[1, k] = of_d
         for d in range(p):
-            of_rest[d] -= _product(a.by_beta[d, e : e + G * q], white[1, e : e + G * q])
+            of_rest[d] -= dot(a.by_beta[d, e : e + G * q], white[1, e : e + G * q])
         by = of_sds[t : t + q], of_factors[t : t + q], blocks
         _add_factor_slopes((s, C, a.across[f]), (T, turns), of_T, by)
         _to_scales(own, s, a.origin[t : t + q], by, gradient[last + at : last + at + own.size])

@@ -71,7 +71,16 @@ from bayescore.models.groups.nodes import (
 from bayescore.models.groups.rows import THIRD, effect_multipliers, look_at_rows
 from bayescore.models.laplace import Mode, NoModeError, factor_of_inverse, find_mode
 from bayescore.models.posterior import Derivatives, add_predictors, add_scores, prior_part, prior_terms
-from bayescore.numerics.elementary import LOG_WEIGHTS, N_NODES, NODES, exp_minus, largest, largest_count, normal_nodes
+from bayescore.numerics.elementary import (
+    LOG_WEIGHTS,
+    N_NODES,
+    NODES,
+    exp_minus,
+    fill,
+    largest,
+    largest_count,
+    normal_nodes,
+)
 from bayescore.priors import Prior
 from bayescore.priors.groups import GroupPrior, log_sigma_terms
 from bayescore.priors.prior import Part, check_density
@@ -318,8 +327,7 @@ class Doubtful(NamedTuple):
 def _values(eta: FloatArray, which: IntArray, a: CollapsedArguments, b: FloatArray, out: FloatArray) -> None:
     """Write phi of some rows at effects b, shape (_BLOCK,)."""
     own, side, log_p = np.empty(b.size), np.empty(b.size), np.empty(b.size)
-    for k in range(b.size):
-        out[k] = 0.0
+    fill(out, 0.0)
     for n in which:
         for k in range(b.size):
             own[k], side[k] = eta[n] + a.z[n] * b[k], a.side[n]
@@ -385,8 +393,7 @@ def _choose(
                 top = -np.inf
                 for k in range(phi.size):
                     top = max(top, _term(phi, k, origin, fine, sigmas[s]))
-                for k in range(4):
-                    parts[k] = 0.0
+                fill(parts, 0.0)
                 for k in range(phi.size):
                     parts[k % 4] += math.exp(_term(phi, k, origin, fine, sigmas[s]) - top)
                 whole = parts[0] + parts[1] + parts[2] + parts[3]
