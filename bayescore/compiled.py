@@ -174,15 +174,21 @@ def _get(context: Any, _builder: Any, _type: CompiledArgument, _value: Any, _nam
     return context.get_dummy_value()
 
 
+_NUMBERS = "size", "scale"
+"""What a table has beside addresses: numbers that functions take last, as many as a family is given."""
+
+_FIELDS = [(name, types.float64) for name in _NUMBERS]
+
+
 class FunctionTable(types.Type):
-    """The numba type of all families, or of all priors: addresses of compiled functions, and a size.
+    """The numba type of all families, or of all priors: addresses of compiled functions, a size and a scale.
 
     Parameters
     ----------
     kind : str
         Name of the base class.
     functions : mapping
-        What kernels call, by name, and its signature without the object itself and without its size.
+        What kernels call, by name, and its signature without the object itself and without its numbers.
     inner : tuple of str
         Names of functions that those called by kernels call in turn: they take the object as their first argument.
     """
@@ -191,21 +197,21 @@ class FunctionTable(types.Type):
         self.kind, self.functions, self.inner = kind, functions, inner
         super().__init__(f"{kind}(any)")
 
-    def signature(self, name: str, itself: types.Type = types.none, *, sized: bool = False) -> Any:
+    def signature(self, name: str, itself: types.Type = types.none, *, n_numbers: int = 0) -> Any:
         """Return the whole signature of a function; `itself` is the type of the object."""
         declared = self.functions[name]
-        first, last = (itself,) if self.inner else (), (types.float64,) if sized else ()
+        first, last = (itself,) if self.inner else (), (types.float64,) * n_numbers
         return declared.return_type(*first, *declared.args, *last)
 
     @cache  # noqa: B019 there are two tables
-    def addresses(self, owner: type, *, sized: bool) -> tuple[int, ...]:
+    def addresses(self, owner: type, *, n_numbers: int) -> tuple[int, ...]:
         """Return the addresses of the functions of a class, 0 of those that it lacks."""
         names = (*self.functions, *self.inner)
         itself = CompiledArgument.of(self.kind, owner.__name__, owner, names) if self.inner else types.none
         found = []
         for name in self.functions:
             function = getattr(owner, name, None)
-            compiled = function and function.get_compile_result(self.signature(name, itself, sized=sized))
+            compiled = function and function.get_compile_result(self.signature(name, itself, n_numbers=n_numbers))
             found.append(compiled.library.get_pointer_to_function(compiled.fndesc.mangled_name) if compiled else 0)
         return tuple(found)
 
@@ -213,7 +219,7 @@ class FunctionTable(types.Type):
 @register_model(FunctionTable)
 class _TableModel(models.StructModel):
     def __init__(self, manager: Any, table: FunctionTable) -> None:
-        super().__init__(manager, table, [*((name, types.uintp) for name in table.functions), ("size", types.float64)])
+        super().__init__(manager, table, [*((name, types.uintp) for name in table.functions), *_FIELDS])
 
 
 def let_kernels_call(
@@ -228,7 +234,8 @@ def let_kernels_call(
     """Let kernels take instances of `kind` and call those of its compiled `functions` that it has, by their addresses.
 
     A kernel is so compiled once for all of them. `known` are the registered ones, or their classes, by name; `check`
-    raises for an instance that is not one of them; one of the class `sized` has a size. Others: see `FunctionTable`.
+    raises for an instance that is not one of them; one of the class `sized` has numbers, those that it is `given`.
+    Others: see `FunctionTable`.
     """
     _KNOWN[kind.__name__] = known
     table = FunctionTable(kind.__name__, functions, inner)
@@ -239,9 +246,10 @@ def let_kernels_call(
         return table
 
     def held(value: Any) -> tuple[Any, ...]:
-        has_size = sized is not None and isinstance(value, sized)
         owner: Any = type(value)
-        return *table.addresses(owner, sized=has_size), value.size if has_size else math.nan
+        numbers = value.given() if sized and issubclass(owner, sized) else ()
+        missing = (math.nan,) * (len(_NUMBERS) - len(numbers))
+        return *table.addresses(owner, n_numbers=len(numbers)), *numbers, *missing
 
     kind.held_by_kernels = property(held)  # type: ignore[attr-defined]
 
@@ -255,14 +263,15 @@ def digest(functions: Any) -> str:
 
 @unbox(FunctionTable)
 def _unbox(table: FunctionTable, value: Any, c: Any) -> NativeValue:
-    """Read addresses and size; a size that is no number says that there is none."""
+    """Read addresses and numbers; one that is NaN says that there is none."""
     made = cgutils.create_struct_proxy(table)(c.context, c.builder)
     held = c.pyapi.object_getattr_string(value, "held_by_kernels")
     failed = cgutils.is_null(c.builder, held)
     with c.builder.if_then(c.builder.not_(failed), likely=True):
         for place, name in enumerate(table.functions):
             setattr(made, name, c.pyapi.long_as_ulonglong(c.pyapi.tuple_getitem(held, place)))
-        made.size = c.pyapi.float_as_double(c.pyapi.tuple_getitem(held, len(table.functions)))
+        for place, name in enumerate(_NUMBERS, len(table.functions)):
+            setattr(made, name, c.pyapi.float_as_double(c.pyapi.tuple_getitem(held, place)))
         c.pyapi.decref(held)
     return NativeValue(made._getvalue(), is_error=failed)
 
@@ -303,18 +312,26 @@ def _call(name: str, context: Any, builder: Any, given: Any, values: Any) -> Any
     first = [context.get_dummy_value()] if table.inner else []
     result = cgutils.alloca_once(builder, context.get_value_type(returned))
 
-    def call(*, sized: bool) -> None:
-        whole = table.signature(name, sized=sized)
-        passed = [*first, *values[1:], *([made.size] if sized else [])]
+    def call(n_numbers: int) -> None:
+        whole = table.signature(name, n_numbers=n_numbers)
+        passed = [*first, *values[1:], *(getattr(made, number) for number in _NUMBERS[:n_numbers])]
         value = _call_address(context, builder, getattr(made, name), whole, passed)
         if returned != types.none:
             builder.store(value, result)
 
-    with builder.if_else(builder.fcmp_ordered("ord", made.size, made.size)) as (with_size, without):
-        with with_size:
-            call(sized=True)
-        with without:
-            call(sized=False)
+    def choose(n_numbers: int) -> None:
+        """Write the call with so many numbers where there are these, else that with one less, and so on."""
+        if n_numbers == 0:
+            call(0)
+            return
+        last = getattr(made, _NUMBERS[n_numbers - 1])
+        with builder.if_else(builder.fcmp_ordered("ord", last, last)) as (there, missing):
+            with there:
+                call(n_numbers)
+            with missing:
+                choose(n_numbers - 1)
+
+    choose(0 if table.inner else len(_NUMBERS))
     return context.get_dummy_value() if returned == types.none else builder.load(result)
 
 
@@ -384,8 +401,7 @@ def _words(value: Any, kind: types.Type) -> list[int]:
     if isinstance(kind, types.BaseTuple):
         return [word for part, its in zip(value, kind.types, strict=True) for word in _words(part, its)]
     if isinstance(kind, FunctionTable):
-        *addresses, size = value.held_by_kernels
-        return [*addresses, _bits(size)]
+        return [_bits(part) if isinstance(part, float) else part for part in value.held_by_kernels]
     if isinstance(kind, Stored):
         return [value.address]
     if kind == types.float64:

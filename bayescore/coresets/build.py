@@ -35,7 +35,7 @@ from bayescore.models.posterior import likelihood_terms
 from bayescore.models.smooths import smooth_mode
 from bayescore.numerics.sampling import sample_by_column
 from bayescore.priors import Independent
-from bayescore.priors.groups import DEFAULT_GROUP_PRIOR, STILL, given_others, spread_of
+from bayescore.priors.groups import DEFAULT_GROUP_PRIOR, STILL, given_others, response_moments, spread_of
 from bayescore.priors.smooths import Smooths, with_smooths
 from bayescore.types import INTERCEPT, WeightedData
 from bayescore.validation import DataError, RandomState, check_integer, check_seed, one_seed, warn
@@ -76,10 +76,20 @@ def designed(
         comoments = ComomentsTotal(counts=family.counts)
         asked = standardize or design.given_others is None  # a coreset knows those of all rows
         few = asked and (standardize or len(design.names) <= MANY_COLUMNS)
-        with checking_group_terms(dataset), dataset.beside(comoments.of_block, comoments.add) if few else nullcontext():
+        check_no_groups(family, design.groups)
+        responses = ComomentsTotal(responses=True)  # which sums of rows tell of normal noise alone
+        heavy = family.numbers and not family.quadratic and design.response is None
+        with (
+            checking_group_terms(dataset),
+            dataset.beside(comoments.of_block, comoments.add) if few else nullcontext(),
+            dataset.beside(responses.of_block, responses.add) if heavy else nullcontext(),
+        ):
             if first_look is not None:
                 first_look(dataset)
             constant = dataset.scan.constant
+        if heavy:
+            has_ones = intercept or design.constant is not None
+            design = replace(design, response=response_moments(responses.of(dataset), constant=has_ones))
         # a design of other rows knows which levels there are
         absent = warn_of_absent_levels(design, dataset.scan) if design.classes is None else ()
         names = [name for name in np.asarray(design.names)[constant].tolist() if name not in (*absent, INTERCEPT)]
@@ -130,6 +140,15 @@ def _check_effects_centred(design: Design) -> None:
                 )
 
 
+def check_no_groups(family: Family, named: object) -> None:
+    """Raise if groups are named, and effects of theirs may have several modes: quadrature finds one of them."""
+    if named and family.numbers and not family.quadratic:
+        raise DataError(
+            f"groups are given, and family={family.name!r} goes without them so far, as the effect of a group of few "
+            "rows may have several modes: give family='normal', or the group as a column of levels, C(g)"
+        )
+
+
 def sought_family(family: str | Family | None, design: Design | None, exposure: Any, data: Any = None) -> Family:
     """Return the family of a build, whose number may be missing; raise if rows of a design of others should tell it.
 
@@ -159,7 +178,7 @@ def finish(rows: WeightedData, **about: Any) -> Coreset:
             f"none of {about['n_observations']:,} times ends with an event: {about['label']!r} is 0 in all rows; an "
             "event is 1, and times without one alone tell no mean"
         )
-    if len(set(rows.y.tolist())) < 2 and not family.quadratic:
+    if len(set(rows.y.tolist())) < 2 and not family.numbers:
         warn(
             f"all {len(rows)} rows of the coreset have one label; the posterior will be driven by the prior: "
             "ask for a larger size"
@@ -412,7 +431,7 @@ def build_dataset(
         warn(built.caution)
     if built.method.needs_overlap:
         warn_if_separable(built.rows, dataset if dataset.rereadable else None, seed)
-    elif not (family.amounts or built.rows.pseudo.any()):  # which lie between rows
+    elif not (family.amounts or family.numbers or built.rows.pseudo.any()):  # which lie between rows
         warn_if_completely_separated(dataset, built.rows)
     core = finish_dataset(
         built.rows,

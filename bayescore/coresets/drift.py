@@ -69,7 +69,8 @@ def scale_at(
 
 def mode_of(rows: WeightedData, family: Family, prior: Prior) -> Mode:
     """Return the mode of the posterior of rows, to 0.01 sd: where rows meet totals that are kept as they are."""
-    return find_mode(posterior(rows, family, prior).terms, np.zeros(rows.n_features), tolerance=0.01)
+    target = posterior(rows, family, prior)
+    return find_mode(target.terms, target.start(), tolerance=0.01)
 
 
 def score_covariance(

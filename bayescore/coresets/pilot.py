@@ -215,7 +215,7 @@ def full_mode(
     def terms(beta: FloatArray) -> Derivatives:
         return full_terms(beta, dataset, family, prior_part(beta, prior))
 
-    at = find_mode(target().terms, np.zeros(dataset.n_features), tolerance=1e-3).beta
+    at = find_mode(target().terms, target().start(), tolerance=1e-3).beta
     here = terms(at)
     distance = cholesky_and_decrement(here)[1]
     for seed in seeds[1:]:

@@ -244,12 +244,13 @@ class Dataset:
 class ComomentsTotal:
     """The sum of the comoments of blocks that come in order, during another pass or in a separate one.
 
-    `counts` says whether responses have a side of events and one of exposure (`once_each`).
+    Of columns, or with `responses` of responses that are numbers. `counts` says whether responses have a side of events
+    and one of exposure (`once_each`).
     """
 
-    def __init__(self, *, counts: bool = False) -> None:
+    def __init__(self, *, counts: bool = False, responses: bool = False) -> None:
         self._sum: Comoments | None = None
-        self.of_block = partial(comoments_of, counts=counts)
+        self.of_block = partial(comoments_of, counts=counts, responses=responses)
 
     def add(self, part: Comoments) -> None:
         """Add the comoments of another block."""

@@ -149,6 +149,8 @@ class Design:
     # (D_raw,) each, which the default prior of their coefficients goes by
     given_others: tuple[float, ...] | None = field(default=None, kw_only=True, compare=False)
     means: tuple[float, ...] | None = field(default=None, kw_only=True, compare=False)
+    # mean and sd over all rows of responses that are numbers, of which a part of the rows does not tell them
+    response: tuple[float, float] | None = field(default=None, kw_only=True, compare=False)
     smooths: tuple[str, ...] = field(default=(), kw_only=True)  # terms s(x), whose columns but the first have one sd
     # columns of label, weights and trials, for rows that follow the design; `ARRAY` for weights that are no column
     roles: tuple[tuple[str, str], ...] = field(default=(), kw_only=True, compare=False)
@@ -335,6 +337,7 @@ class Design:
             "scale": None if self.scale is None else list(self.scale),
             **({} if self.given_others is None else {"given_others": list(self.given_others)}),
             **({} if self.means is None else {"means": list(self.means)}),
+            **({} if self.response is None else {"response": list(self.response)}),
             **({} if self.offset is None else {"offset": self.offset}),
             **({} if self.exposure is None else {"exposure": self.exposure}),
             **({"smooths": list(self.smooths)} if self.smooths else {}),
@@ -345,15 +348,16 @@ class Design:
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
         """Rebuild a design from `to_dict`'s value."""
-        center, scale, given, means = (
+        center, scale, given, means, response = (
             None if fields.get(name) is None else tuple(fields[name])
-            for name in ("center", "scale", "given_others", "means")
+            for name in ("center", "scale", "given_others", "means", "response")
         )
         groups = tuple(map(Grouping.from_dict, fields.get("groups", ())))
         names, intercept = tuple(fields["raw_names"]), bool(fields["intercept"])
         offset, exposure = fields.get("offset"), fields.get("exposure")
         design = cls(names, intercept, center, scale, offset=offset, exposure=exposure, groups=groups)
-        return replace(design, given_others=given, means=means, smooths=tuple(fields.get("smooths", ())))
+        smooths = tuple(fields.get("smooths", ()))
+        return replace(design, given_others=given, means=means, response=response, smooths=smooths)
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,7 @@ from scipy import sparse
 
 from bayescore.compiled import jit, jit_inner, one_blas_thread
 from bayescore.data.design import Design
+from bayescore.data.responses import numbers_of
 from bayescore.data.source import Division, Future, Task, plan, recut
 from bayescore.progress import progress
 from bayescore.types import NO_OFFSET, NO_ROW, FloatArray, IntArray, LabelArray, WeightedData
@@ -602,8 +603,11 @@ class Comoments:
         return self.products / self.weight
 
 
-def comoments_of(_: int, block: WeightedData, *, counts: bool = False) -> Comoments:
+def comoments_of(_: int, block: WeightedData, *, counts: bool = False, responses: bool = False) -> Comoments:
     """Return the `Comoments` of a block, as a pass asks for them; of `counts` by the side that each has once."""
+    if responses:
+        without, y = numbers_of(block)
+        block = replace(without, X=y[:, None])
     return Comoments.of(once_each(block) if counts else block)
 
 

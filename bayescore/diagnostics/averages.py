@@ -703,7 +703,7 @@ def _rows(posterior: Posterior, data: Any) -> tuple[WeightedData, bool]:
             f"the rows are a coreset's of method {data.method!r}, which stands for all rows in the likelihood and not "
             "in averages; give all rows as data, their file or a random sample of them"
         )
-    offset = None if posterior.family.quadratic or posterior.family.times else data.offset
+    offset = None if posterior.family.numbers or posterior.family.times else data.offset
     rows = positive_rows(data.X, offset, data.group).with_weights(data.weights)
     if posterior.family.counts:  # averages of rates are by exposure
         rows = rows.take(np.less(data.y, 0))

@@ -546,7 +546,7 @@ def elpd_loo(
     se = math.sqrt(max(square - elpd**2 / sums.weight, 0.0))
     mcse = math.sqrt(sampling + unknown + left.noise)
     # draws are off, and sums over them too: a log probability is negative
-    if (elpd >= 0.0 and not (family.quadratic or family.amounts)) or mcse > se:
+    if (elpd >= 0.0 and not (family.numbers or family.amounts)) or mcse > se:
         return about
     return replace(about, elpd_loo=elpd, elpd_loo_se=se, elpd_loo_mcse=mcse)
 

@@ -200,7 +200,7 @@ def _results(models: Sequence[_ModelPass], dataset: Dataset, block_rows: int) ->
     family = models[0].draws.family
 
     def responses(block: WeightedData) -> FloatArray | LabelArray:
-        return block.offset if (family.quadratic or family.times) and block.offset is not None else block.y
+        return block.offset if (family.numbers or family.times) and block.offset is not None else block.y
 
     def of_block(start: int, block: WeightedData) -> _DesignBlock:
         sums = [plan(start, block, bar) for plan, bar in zip(plans, bars, strict=True)]

@@ -206,7 +206,7 @@ def check_model(
         observed = positive
         coins = (rng.binomial(counts, p_of) / w if many else rng.random(len(rows)) < p_of for p_of in each)
         sets = [np.asarray(replicate, dtype=np.float64) for replicate in coins]
-    elif family.quadratic:
+    elif family.numbers:
         pairs = zip(draws, each, strict=True)  # a row of weight w is w rows
         sets = [p_of + (one.at_draws(family).draw(p_of, rng) - p_of) / np.sqrt(w) for one, p_of in pairs]
         observed, shown, replicated = events, events, sets[0]
@@ -428,7 +428,7 @@ def residual_dispersion(core: Coreset, predictor: Predictor, family: Family) -> 
     None for rows with weights, which may count rows or be precisions, and where the sd is a parameter.
     """
     weighted = core.design.weighted or core.weight_total != core.n_total
-    if weighted or predictor.size is not None or not core.lossless:
+    if weighted or predictor.size is not None or not (core.lossless and family.quadratic):
         return None
     eta = predictor.average(core, family)
     squares = float(core.weights @ eta.mean(axis=1) ** 2)

@@ -11,8 +11,8 @@ probit    log Phi(eta)            phi(eta) / Phi(eta)                 s (s + eta
 
 of the label +1; of -1 those of -eta. The two sides of `cloglog` and `loglog`, of `poisson`, `truncated_poisson` and
 `negative_binomial`, whose responses are counts, of `gamma`, whose are positive numbers, and of `weibull`, whose are
-times, differ; their files have both. Those of `normal` are one. A file holds all that the project needs of its family:
-see `Family`.
+times, differ; their files have both. Those of `normal` and `student_t`, whose responses are numbers, are one. A file
+holds all that the project needs of its family: see `Family`.
 """
 
 from bayescore.compiled import let_kernels_call
@@ -34,6 +34,7 @@ from bayescore.families.negative_binomial import NegativeBinomial
 from bayescore.families.normal import Gaussian
 from bayescore.families.poisson import Poisson
 from bayescore.families.probit import Probit
+from bayescore.families.student_t import StudentT
 from bayescore.families.truncated_poisson import TruncatedPoisson
 from bayescore.families.weibull import Weibull
 
@@ -48,6 +49,7 @@ __all__ = [
     "Poisson",
     "Probit",
     "Sized",
+    "StudentT",
     "Symmetric",
     "TruncatedPoisson",
     "Varying",
@@ -64,4 +66,4 @@ _NAMED = (Logistic(), Probit(), Cloglog(), Loglog(), Poisson(), TruncatedPoisson
 FAMILIES.update((family.name, family) for family in _NAMED)
 
 
-SIZED.update((kind.kind, kind) for kind in (NegativeBinomial, Gamma, Weibull, Gaussian))
+SIZED.update((kind.kind, kind) for kind in (NegativeBinomial, Gamma, Weibull, Gaussian, StudentT))

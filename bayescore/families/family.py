@@ -12,6 +12,7 @@ The families that there are, by name, and the door through which each of them is
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from copy import copy
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -91,11 +92,13 @@ class Family(ABC):
     exponential : bool
         Whether l+ = eta and l- = -exp(eta). Only then a row's exposure is a weight of its side; the exposure of other
         counts is 1, and log(exposure) an offset.
+    numbers : bool
+        Whether responses are numbers y with noise about eta. A row has -y as its offset, and l is the log density of
+        the noise -eta whatever its side; then "probability" below is a density.
     quadratic : bool
-        Whether responses are numbers y with normal noise of a given sd. A row has -y as its offset, and l = -eta^2 /
-        (2 sd^2) - log(sd sqrt(2 pi)) whatever its side; then "probability" below is a density.
+        Whether the noise is normal, of a given sd: l = -eta^2 / (2 sd^2) - log(sd sqrt(2 pi)); `numbers` is true, too.
     unit : float
-        How far eta moves for log p to change by about 1; 1, but the sd of normal noise.
+        How far eta moves for log p to change by about 1; 1, but the sd of normal noise, or the scale of other noise.
     symmetric : bool
         Whether l-(eta) = l+(-eta), so that a stream may learn at its end which label is +1.
     center : float
@@ -133,6 +136,7 @@ class Family(ABC):
     least: ClassVar[int] = 0
     linear: ClassVar[int] = 0
     exponential: ClassVar[bool] = False
+    numbers: ClassVar[bool] = False
     quadratic: ClassVar[bool] = False
     symmetric: ClassVar[bool] = False
     center: float = 0.0
@@ -147,7 +151,7 @@ class Family(ABC):
         """What responses are: "labels", "counts", "counts above 0", "positive numbers", "times" or "numbers"."""
         sides = TIMED if self.times else POSITIVE if self.amounts else "counts" if self.counts else LABELS
         sides = ABOVE if self.least else sides
-        return "numbers" if self.quadratic else sides
+        return "numbers" if self.numbers else sides
 
     @property
     def unit(self) -> float:
@@ -277,7 +281,8 @@ class Sized(Family):
     """A family with a number, `size`, which its compiled functions take as their last argument.
 
     A subclass has a `kind`, such as "negative_binomial"; `name` has the number too: "negative_binomial(2.5)". `number`
-    is its name in messages, and `unknown` says what to do if it is not known. A kind with a `parameter` may lack
+    is its name in messages, and `unknown` says what to do if it is not known. One that has a second number has `names`
+    of both, and an `example` of them. A kind with a `parameter` may lack
     its number, which is then a parameter of that name: where it is `found`, a build finds about where it is, and else
     `fit` is made at some numbers.
 
@@ -304,12 +309,14 @@ class Sized(Family):
     kind: ClassVar[str]
     higher = staticmethod(_no_higher_of_sized)
     number: ClassVar[str] = "size"
+    names: ClassVar[tuple[str, ...]] = ()
+    example: ClassVar[str] = "2.5"
     parameter: ClassVar[str] = ""
     found: ClassVar[bool] = False
     unknown: ClassVar[str] = "loo_compare says which predicts best"
 
     def __post_init__(self) -> None:
-        if self.parameter and not self.complete:
+        if self.parameter and self.lacks_size:
             object.__setattr__(self, "name", self.kind)
             return
         if isinstance(self.size, str | bool):
@@ -323,9 +330,27 @@ class Sized(Family):
         """Whether the number is known."""
         return self.size is not None
 
+    @property
+    def lacks_size(self) -> bool:
+        """Whether `size` is missing."""
+        return self.size is None
+
     def given(self) -> tuple[float, ...]:
         """Return the size."""
         return (self.size,)
+
+    @classmethod
+    def wanted(cls) -> str:
+        """Return what the numbers are called."""
+        return " and ".join(cls.names) or cls.number
+
+    @classmethod
+    def read_numbers(cls, text: str) -> list[float]:
+        """Return the numbers of a text such as "2.5", or "size=2.5"; raise `ValueError` for others."""
+        names, parts = cls.names or (cls.number,), text.split(",")
+        if len(parts) > len(names):
+            raise ValueError(f"{len(parts)} numbers are given")
+        return [float(part.strip().removeprefix(f"{name}=")) for name, part in zip(names, parts, strict=False)]
 
     def at(self, size: Any) -> Self:
         """Return the formulas at draws of the number, in a shape for that of eta, or at a tensor; no kernels."""
@@ -368,10 +393,39 @@ class Varying(Sized):
 
     meaning: ClassVar[str]
     beyond: ClassVar[str] = ""
+    number_prior: ClassVar[str] = f"LogNormal(mu=0, sigma={SIZE_PRIOR_SD:g})"
+
+    @staticmethod
+    def prior_slope(log_number: float) -> float:
+        """Return the slope of the log prior density of the log of the number."""
+        return -log_number / SIZE_PRIOR_SD**2
+
+    @staticmethod
+    def draw_prior(n: int, rng: np.random.Generator) -> FloatArray:
+        """Return n draws of the number's prior."""
+        return np.asarray(np.exp(SIZE_PRIOR_SD * rng.standard_normal(n)))
+
+    def asked(self, numbers: Iterable[str]) -> str:  # noqa: ARG002
+        """Return the name of the family whose `numbers` are parameters."""
+        return self.kind
+
+    @property
+    def heading(self) -> str:
+        """What a table calls the rows of its numbers."""
+        return f"{self.parameter.capitalize()} ({self.meaning})"
+
+    @property
+    def missing(self) -> str:
+        """What the number is called that is a parameter where it is missing."""
+        return self.parameter
+
+    def completed(self, value: float) -> Self:
+        """Return the family with the number that is missing."""
+        return type(self)(value)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.complete and self.size >= LARGEST_SIZE:
+        if not self.lacks_size and self.size >= LARGEST_SIZE:
             raise ValueError(f"{self.number}={self.size:g} must be below {LARGEST_SIZE:g}{self.beyond}")
 
     @abstractmethod
@@ -502,7 +556,10 @@ def _check_probabilities(family: Family) -> None:
 
 
 def _check_density(family: Family) -> None:
-    """Raise unless l is the normal density's of sd `unit` on both sides, the mean eta, and draws are of that spread."""
+    """Raise unless l is a density's on both sides, of normal noise that of sd `unit`, and the mean is eta."""
+    if not family.quadratic:
+        _check_noise(family)
+        return
     square = (_NEAR / family.unit) ** 2
     wanted = -0.5 * (square + math.log(2.0 * math.pi)) - math.log(family.unit)
     pairs = {
@@ -516,6 +573,21 @@ def _check_density(family: Family) -> None:
                 f"family {family.name!r}: {part} is {value[0]:g} at eta = {_NEAR[0]:g}, and that of normal noise of "
                 f"its unit {right[0]:g}; mend it"
             )
+
+
+def _check_noise(family: Family) -> None:
+    """Raise unless l of both sides is the log of one density of noise, and the mean is eta."""
+    steps = np.arange(-40.0, 40.0, 0.01)
+    eta = family.unit * np.sinh(steps)
+    for side in (1, -1):
+        whole = float(np.sum(np.exp(family.log_p(eta, side)) * np.cosh(steps)) * 0.01 * family.unit)
+        if not abs(whole - 1.0) < 1e-6:
+            raise ValueError(
+                f"family {family.name!r}: the density of noise, exp(log_p(eta, {side})), has the integral {whole:g}, "
+                "not 1; mend log_p"
+            )
+    if not np.allclose(family.mean(_NEAR), _NEAR):
+        raise ValueError(f"family {family.name!r}: mean(eta) of numbers must be eta; mend it")
 
 
 def _check_rates(family: Family) -> None:
@@ -642,12 +714,13 @@ def find_family(name: object) -> Family | None:
             return sized()
         raise ValueError(lacking(sized, name))
     try:
-        size = float(rest.removesuffix(")").strip().removeprefix(f"{sized.number}=") if rest.endswith(")") else "")
+        numbers = sized.read_numbers(rest.removesuffix(")") if rest.endswith(")") else "")
     except ValueError:
         raise ValueError(
-            f"family={name!r} must be written as '{sized.kind}(2.5)', with its {sized.number} as a number"
+            f"family={name!r} must be written as '{sized.kind}({sized.example})', with its {sized.wanted()} as "
+            f"{'numbers' if sized.names else 'a number'}"
         ) from None
-    return sized(size)
+    return sized(*numbers)
 
 
 def known_names() -> tuple[str, ...]:
@@ -658,7 +731,10 @@ def known_names() -> tuple[str, ...]:
 
 def lacking(sized: Sized | type[Sized], name: str) -> str:
     """Return what is wrong with a family of a kind that lacks its number."""
-    return f"family={name!r} lacks its {sized.number}: give it, as in '{sized.kind}(2.5)'; {sized.unknown}"
+    it = "them" if sized.names else "it"
+    return (
+        f"family={name!r} lacks its {sized.wanted()}: give {it}, as in '{sized.kind}({sized.example})'; {sized.unknown}"
+    )
 
 
 def check_exposure(family: Family, exposure: object) -> Family:

@@ -95,6 +95,7 @@ class Gaussian(Sized):
     unknown = "fit, build_coreset, stream and all_rows find it from the rows, and the family of their coreset has it"
     rows = staticmethod(normal_rows)
     derivatives = staticmethod(normal_derivatives)
+    numbers = True
     quadratic = True
     scale = "response"
 

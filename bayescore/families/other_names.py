@@ -10,6 +10,7 @@ _ALIASES = {
     "logistic": ("bernoulli", "binomial", "logit"),
     "normal": ("gaussian", "lm", "ols"),
     "negative_binomial": ("negbinomial", "negativebinomial", "negbin", "nbinom", "nb"),
+    "student_t": ("student", "studentt", "t"),
     "truncated_poisson": ("ztpoisson", "zerotruncated_poisson", "truncpoiss"),
 }
 
@@ -21,15 +22,15 @@ ALIASES = {alias: kind for kind, each in _ALIASES.items() for alias in each}
 _LINKS = {
     "logistic": {"logit": "logistic", "probit": "probit", "cloglog": "cloglog", "loglog": "loglog"},
     "normal": {"identity": "normal"},
+    "student_t": {"identity": "student_t"},
     **{kind: {"log": kind} for kind in ("poisson", "truncated_poisson", "negative_binomial", "gamma")},
 }
 _LINKED = re.compile(r"(\w+)\(\s*(?:link\s*=\s*)?['\"]?([a-z]\w*)['\"]?\s*\)")
 
 _ROWS = "with cluster= a column that numbers the rows"
 _INSTEAD = {
-    f"family='normal' fits the mean of such numbers, and {_ROWS} its spread holds for other noise; else take a PyMC "
-    "model of your own of all rows, or of a random sample of them, as a likelihood that is not log-concave and smooth "
-    "has no coreset": ("student", "studentt", "t", "robust", "laplace", "asymmetriclaplace", "skewnormal"),
+    f"family='student_t' fits the middle of such numbers, whose outliers do not lead it, and 'normal' {_ROWS} their "
+    "mean, whose spread holds for other noise": ("robust", "laplace", "asymmetriclaplace", "skewnormal"),
     "fractions are successes of trials, k | trials(n) ~ ..., where the denominator is known; else fit their log odds, "
     "log(y / (1 - y)) ~ ..., by family='normal'": ("beta", "kumaraswamy"),
     "fit the successes of trials by family='logistic' with a random intercept (1 | row), or with cluster=, of a column "

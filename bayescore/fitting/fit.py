@@ -36,7 +36,7 @@ from bayescore.fitting.files import read_parts
 from bayescore.fitting.prior import check_priors
 from bayescore.fitting.result import Fit, fit_of_route
 from bayescore.fitting.route import FitOptions, Given, Route, Step, badness, in_memory
-from bayescore.fitting.size import SizesRoute
+from bayescore.fitting.student_t import route_between
 from bayescore.models.groups.effects import EffectDraws
 from bayescore.numerics.chains import evenly_spaced
 from bayescore.priors import Normal, Prior
@@ -279,7 +279,7 @@ def fit_given(
     varies = isinstance(known, Varying) and not known.complete
     if isinstance(known, Sized) and not known.complete:
         given.check_parameter(known)
-    route = (SizesRoute if varies else Route)(given, family, prior, seed, max_seconds, **arguments)
+    route = (route_between(known) if varies else Route)(given, family, prior, seed, max_seconds, **arguments)
     with _kept(lambda: made(fit_of_route(route.ended())), "what was finished", route.leaves):
         route.run()
     return made(fit_of_route(route))

@@ -248,7 +248,7 @@ def _tables(fit: "Fit") -> list[tuple[str, pd.DataFrame]]:
     """Return the parameters by kind, with a heading each."""
     summary, features = pd.DataFrame(parameter_table(fit, "coef", PROB)), len(fit.coreset.feature_names)
     family, core = fit._posterior().family, fit.coreset
-    noise = summary.index == fit._posterior().number
+    noise = summary.index.isin(fit._posterior().numbers)
     noise[:features] = False
     groups = np.arange(len(summary)) >= features
     scale = f"units of {core.label}" if core.numbers else family.scale
@@ -256,7 +256,7 @@ def _tables(fit: "Fit") -> list[tuple[str, pd.DataFrame]]:
     what = f"Random effects (standard deviations{' and correlations' if correlated else ''})"
     number = "Noise (standard deviation)"
     if isinstance(family, Varying):
-        number = f"{family.parameter.capitalize()} ({family.meaning})"
+        number = family.heading
     bends = np.zeros(len(summary), dtype=bool)
     for term in core.design.smooths:
         bends[bends_of(core.design, term)], what = True, "Smooth terms (standard deviations of the bends)"

@@ -61,9 +61,9 @@ def parameters(posterior: Posterior) -> tuple[list[str], FloatArray]:
         if name in posterior.variables:
             names.append(name)
             draws.append(posterior.variables[name].reshape(*chains, 1))
-    if posterior.size is not None:
-        names.append(posterior.number)
-        draws.append(posterior.size.reshape(*chains, 1))
+    for name, values in posterior.numbers.items():
+        names.append(name)
+        draws.append(values.reshape(*chains, 1))
     return names, np.concatenate(draws, axis=2)
 
 

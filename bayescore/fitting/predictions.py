@@ -143,7 +143,7 @@ def _of_each_row(exposures: FloatArray, n_rows: int) -> FloatArray:
 
 def _draw_responses(mean: FloatArray, family: Family, rng: np.random.Generator) -> NDArray[Any]:
     """Return responses drawn at their means."""
-    if family.quadratic:
+    if family.numbers:
         return family.draw(mean, rng)
     if not family.counts:
         return np.asarray(rng.random(mean.shape) < mean)

@@ -55,7 +55,7 @@ from bayescore.compat import as_arviz, as_xarray, inference_data
 from bayescore.data.coreset import Coreset
 from bayescore.data.design import Design, Grouping
 from bayescore.diagnostics.results import Level
-from bayescore.families.family import LARGEST_SIZE, SIZE_PRIOR_SD, check_family
+from bayescore.families.family import LARGEST_SIZE, Varying, check_family
 from bayescore.fitting.parts import (
     check_model_spread,
     described,
@@ -77,7 +77,7 @@ from bayescore.priors.by_name import ByName, leaves_out, prior_of
 from bayescore.priors.groups import LKJ_ETA, GroupPrior, log_sigma_terms, standard_prior
 from bayescore.priors.prior import check_prior
 from bayescore.priors.smooths import Smooths
-from bayescore.samplers.posterior import Posterior, in_data_units, made_here, read_posterior
+from bayescore.samplers.posterior import Posterior, in_data_units, made_here, numbers_of_draws, read_posterior
 from bayescore.samplers.sample import sample_as_tree
 from bayescore.tables import Table
 from bayescore.text import number
@@ -179,19 +179,19 @@ def prior_predictive(fit: "Fit", draws: int, random_state: Any) -> Any:
         if len(grouping.pairs[0]):
             parameters[f"rho_{grouping.name}"] = R[:, *grouping.pairs]
         factors.append(Factor(grouping, np.empty((draws, 0, len(grouping.effects))), sd[:, :, None] * R * sd[:, None]))
-    number = None
-    if posterior.sd_prior is not None:
-        number = parameters["sigma"] = half_draws(posterior.sd_prior, (draws,), rng)
-    elif posterior.number:
-        number = np.minimum(np.exp(SIZE_PRIOR_SD * rng.standard_normal(draws)), 0.9 * LARGEST_SIZE)
-        parameters[posterior.number] = number
+    for name in posterior.numbers:
+        if name == "sigma" and posterior.sd_prior is not None:
+            parameters[name] = half_draws(posterior.sd_prior, (draws,), rng)
+        else:
+            parameters[name] = np.minimum(cast(Varying, posterior.family).draw_prior(draws, rng), 0.9 * LARGEST_SIZE)
+    number = numbers_of_draws({name: parameters[name] for name in posterior.numbers})
     predictor = Predictor(parameters["beta"], factors, design, size=number)
     which = np.zeros((len(rows), 0), dtype=np.int64)
     if rows.group is not None:
         which = np.stack([np.unique(codes, return_inverse=True)[1] for codes in rows.group.T], axis=1)
         rows = replace(rows, group=np.full_like(rows.group, NO_GROUP))
     eta, family = predictor.sampled(rows, which, seed), predictor.at_draws(posterior.family)
-    continuous = family.quadratic or family.amounts
+    continuous = family.numbers or family.amounts
     y = family.draw(eta, rng, rows.weights[:, None]).T.astype(np.float64 if continuous else np.int64)
     observed = (rows.y > 0).astype(np.int64) if known is None else known.astype(y.dtype) + family.least
     dims: dict[str, list[str]] = {"beta": ["feature"]}

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
@@ -15,6 +15,7 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.formula_design import formula_of
 from bayescore.diagnostics.averages import AveragedRows, check_by
 from bayescore.diagnostics.loo import loo
+from bayescore.families.family import Varying, check_family
 from bayescore.fitting import predictions, tables
 from bayescore.fitting.clusters import check_lonely, cluster_robust, refuse_strata
 from bayescore.fitting.earlier import EarlierRows
@@ -32,14 +33,14 @@ from bayescore.fitting.route import (
     route_of_draws,
     usable,
 )
-from bayescore.fitting.size import SizesRoute
+from bayescore.fitting.student_t import route_between
 from bayescore.fitting.update import checked, route_of_update
 from bayescore.limits import PROB
 from bayescore.priors import Prior
 from bayescore.priors.groups import GroupPrior
 from bayescore.report.certify import Certificate
 from bayescore.samplers.groups import group_prior_of
-from bayescore.samplers.posterior import SIZE_PRIOR, Posterior, in_data_units, read_posterior
+from bayescore.samplers.posterior import Posterior, between_fits, in_data_units, number_names, read_posterior
 from bayescore.samplers.predict import population_shares
 from bayescore.samplers.sample import sample
 from bayescore.samplers.summaries import prior_summary
@@ -1194,7 +1195,8 @@ class Fit:
     def _of_sizes(self, given: Given, prior: Prior | Mapping[str, Prior] | None) -> "Fit":
         """Return the fit of rows whose family has its number as a parameter, as this one was made."""
         made: dict[str, Any] = {"group_prior": self.group_prior, "options": self._options}
-        fits = SizesRoute(given, self._family_asked, prior, self._seed, self._max_seconds, **made)
+        asked = self._family_asked
+        fits = route_between(asked)(given, asked, prior, self._seed, self._max_seconds, **made)
         fits.run()
         return fit_of_route(fits)
 
@@ -1415,7 +1417,7 @@ class Fit:
     @property
     def _size_varies(self) -> bool:
         """Whether the family's number, such as the size of negative binomial counts, is a parameter by several fits."""
-        return SIZE_PRIOR in self._used.posterior.attrs
+        return between_fits(self._used.posterior.attrs)
 
     @property
     def _instead_of_ratios(self) -> str:
@@ -1425,7 +1427,10 @@ class Fit:
     @property
     def _family_asked(self) -> str:
         """The family, without its number where that is a parameter."""
-        return self.coreset.family.partition("(")[0] if self._size_varies else self.coreset._family_asked
+        if not self._size_varies:
+            return self.coreset._family_asked
+        family = cast(Varying, check_family(self.coreset.family))
+        return family.asked(number_names(self._used.posterior.attrs))
 
     @property
     def _is_pooled(self) -> bool:

@@ -86,7 +86,7 @@ from bayescore.priors.by_name import check_unnamed, leaves_out, prior_of
 from bayescore.priors.groups import GroupPrior, check_group_prior, default_prior, is_default, of_comoments, with_bends
 from bayescore.progress import LONG, Pace, say, step
 from bayescore.report.certify import Certificate, certified_by_rows, certify
-from bayescore.samplers.posterior import SIZE_PRIOR, fewer_draws, of_own_model, read_posterior
+from bayescore.samplers.posterior import between_fits, fewer_draws, of_own_model, read_posterior
 from bayescore.samplers.sample import AUTO, SAMPLERS, sample_as_tree
 from bayescore.samplers.summaries import DataUnits, with_scales
 from bayescore.text import counted, number
@@ -949,7 +949,7 @@ def usable(drawn: Any, certificate: Certificate) -> Any:
     corrected = certificate._idata
     if corrected is None:
         return drawn
-    varied = SIZE_PRIOR in corrected.posterior.attrs  # which the draws of one size do not replace
+    varied = between_fits(corrected.posterior.attrs)  # which the draws of one size do not replace
     few = certificate.level == Level.CERTIFIED and fewer_draws(corrected, drawn) and not varied
     return drawn if few else corrected
 
@@ -989,7 +989,8 @@ def seconds_of(rows: WeightedData, n: int, family: Family, iterations: int, chai
 
 def called(core: Coreset) -> str:
     """Return the kind and the size of a coreset in words."""
-    exact = "exact, as a normal likelihood is in sums" if core.numbers else "exact, of few distinct rows"
+    sums = check_family(core.family).quadratic
+    exact = "exact, as a normal likelihood is in sums" if sums else "exact, of few distinct rows"
     if core.method != "aggregate" and core.lossless:
         exact = "all rows as they are"
     kind = exact if core.lossless else f"{core.method!r}"

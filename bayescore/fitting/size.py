@@ -33,7 +33,7 @@ sampling, Statistical Science 13.
 import math
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -49,7 +49,7 @@ from bayescore.compat import as_xarray
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.data.passes import map_stream
-from bayescore.data.responses import events_of
+from bayescore.data.responses import TWO_SIDED, events_of, response_of
 from bayescore.diagnostics.elpd import sampled_counts, whole_counts
 from bayescore.diagnostics.results import Level
 from bayescore.families.family import LARGEST_SIZE, SIZE_PRIOR_SD, Varying, check_exposure, check_family
@@ -64,8 +64,6 @@ from bayescore.samplers.groups import COLLAPSED
 from bayescore.samplers.posterior import SIZE_PRIOR, read_posterior, with_draws
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError
-
-PRIOR = f"LogNormal(mu=0, sigma={SIZE_PRIOR_SD:g})"
 
 _DIGITS = 6  # of sizes that fits are made at
 _TURNS = 12  # of the search for the middle
@@ -92,6 +90,10 @@ _EACH = 8  # draws for each number that sums are regressed on
 _PREDICTORS = 1 << 18  # at a time
 
 
+RowSlopes = Callable[[FloatArray, FloatArray, FloatArray], FloatArray]
+"""The slope in theta of the log-likelihood of rows: predictors (n, S), responses and weights (n,) to shape (S,)."""
+
+
 class Slope(NamedTuple):
     """The slope of the log posterior of theta, its standard error, and the sd of the sums that it is the mean of.
 
@@ -104,14 +106,14 @@ class Slope(NamedTuple):
     variance: float
 
     @classmethod
-    def of(cls, sums: FloatArray, log_size: float) -> "Slope":
-        """Return the slope given the slopes of the log-likelihood at draws, shape (S,)."""
+    def of(cls, sums: FloatArray, of_prior: float) -> "Slope":
+        """Return the slope given the slopes of the log-likelihood at draws, shape (S,), and that of the prior."""
         spread = float(sums.std(ddof=1))
-        value = float(sums.mean()) - log_size / SIZE_PRIOR_SD**2
+        value = float(sums.mean()) + of_prior
         return cls(value, spread / math.sqrt(len(sums)), spread, float(sums.var(ddof=1)))
 
     @classmethod
-    def by_regression(cls, sums: FloatArray, log_size: float, known: FloatArray, every: FloatArray) -> "Slope":
+    def by_regression(cls, sums: FloatArray, of_prior: float, known: FloatArray, every: FloatArray) -> "Slope":
         """Return the slope by regression of S sums on numbers at their draws, `known`, (S, P), and at `every` draw."""
         n, center = len(sums), every.mean(axis=0)
         columns = np.column_stack([np.ones(n), known - center])
@@ -119,7 +121,7 @@ class Slope(NamedTuple):
         residuals = sums - columns @ coefficients
         spread = math.sqrt(float(residuals @ residuals) / (n - columns.shape[1]))
         explained = float(((every - center) @ coefficients[1:]).var())
-        value = float(coefficients[0]) - log_size / SIZE_PRIOR_SD**2
+        value = float(coefficients[0]) + of_prior
         return cls(value, math.sqrt(spread**2 / n + explained / len(every)), spread, spread**2 + explained)
 
 
@@ -171,6 +173,7 @@ class SizesRoute(Route):
     middle: Route | None = None
     nodes: tuple[SizeNode, ...] = ()
     regressed: bool = False  # whether sums are
+    unit: float = 1.0  # of the number, whose logarithm theta is
 
     def run(self) -> None:
         """Make fits at some sizes; certificate, draws and story are those of all, the coreset is the middle one's."""
@@ -181,8 +184,8 @@ class SizesRoute(Route):
         wide, n_draws = sd > _WIDE or slope.variance * sd**2 > _TIED, _enough(slope, sd)
         ends = [self._go_out(sign, mode, sd, n_draws, wide=wide) for sign in (-1.0, 1.0)]
         if len(self.nodes) < 2:
-            only = math.exp(self.nodes[0].log_size)
-            name = self._family.parameter
+            only = self.value(self.nodes[0].log_size)
+            name = self._family.missing
             raise RuntimeError(f"only the fit of the {name} {only:.3g} was found: give it, or a prior that says more")
         self._fill(n_draws, wide=wide)
         self._join(complete=all(ends))
@@ -208,11 +211,11 @@ class SizesRoute(Route):
 
     def _check_given(self) -> None:
         """Raise if rows cannot be read again, or have exposures."""
-        given, name = self.given, self._family.parameter
+        given, name = self.given, self._family.missing
         if given.once or (isinstance(given.data, Coreset) and given.data.method != "full"):
             raise DataError(
                 f"family={self.family!r} has its {name} as a parameter, which needs rows that can be read again: give "
-                f"these, or the {name}, as in '{self.family}(2.5)'"
+                f"these, or the {name}, as in '{self._family.kind}({self._family.example})'"
             )
         check_exposure(self._family, given.roles.get("exposure"))
 
@@ -229,7 +232,7 @@ class SizesRoute(Route):
         for _ in range(_TURNS):
             route = self._drawn(at, self.options if known else self._few)
             slope, sd = self._slope_and_sd(route, at, known)
-            posterior = read_posterior(route.drawn, "draws")
+            posterior = read_posterior(self.draws_of(route), "draws")
             if not self.regressed and _enough(slope, sd) > _least_draws(regressors(posterior.predictor())):
                 self.regressed = True
                 slope, sd = self._slope_and_sd(route, at, known)
@@ -244,7 +247,7 @@ class SizesRoute(Route):
             at = float(np.clip(at + move, -FARTHEST, FARTHEST))
         if self._family.amounts and at >= FARTHEST:
             raise DataError(
-                f"the {self._family.parameter} of family={self.family!r} is above {math.exp(at):.2g}, as the response "
+                f"the {self._family.missing} of family={self.family!r} is above {self.value(at):.2g}, as the response "
                 "hardly varies about its mean given the columns: look at it, or fit its logarithm by family='normal'"
             )
         self.middle = route
@@ -290,7 +293,7 @@ class SizesRoute(Route):
         G = len(first.core.groups[0])
         taken = 8 * self.options.draws * self.options.chains * G
         if first.sampler == COLLAPSED.name and taken > _EFFECTS_BYTES:
-            name = self._family.parameter
+            name = self._family.missing
             raise DataError(
                 f"family={self.family!r} has its {name} as a parameter, and draws of the effects of {G:,} groups "
                 f"take {taken / 1e9:.1f} GB for each of some {name}s: give the {name}, as in '{self.family}(2.5)'"
@@ -317,7 +320,7 @@ class SizesRoute(Route):
 
     def _route(self, given: Given, log_size: float, options: FitOptions) -> Route:
         """Return the way to draws given a size, not yet gone."""
-        family = type(self._family)(float(f"{math.exp(log_size):.{_DIGITS}g}"))
+        family = self._family.completed(self.rounded(log_size))
         in_design = self.in_design if self.first is None else self.first.design_prior()
         asked: dict[str, Any] = {"in_design": in_design, "group_prior": self.group_prior, "options": options}
         seed = self.seed
@@ -365,7 +368,7 @@ class SizesRoute(Route):
                 node = self._add_node(at, n_draws, _beyond((abs(at - mode) - 0.5 * step) / sd))
             except FAILURES as error:
                 assert self.middle is not None
-                why = f"the fit of {self._family.parameter} {math.exp(at):.3g} failed: {error}"
+                why = f"the fit of {self._family.missing} {self.value(at):.3g} failed: {error}"
                 self.middle.story.append(Step("stop", 0, 0, 0.0, why))
                 return False
             values = self.density()(np.array([each.log_size for each in self.nodes]))
@@ -395,8 +398,8 @@ class SizesRoute(Route):
         Where the sd is known it is that.
         """
         if sd is not None:
-            return self._slopes(route, route.drawn, _LEAST, np.array([log_size]))[0], sd
-        below, slope, above = self._slopes(route, route.drawn, _LEAST, log_size + STEP * np.arange(-1.0, 2.0))
+            return self._slopes(route, self.draws_of(route), _LEAST, np.array([log_size]))[0], sd
+        below, slope, above = self._slopes(route, self.draws_of(route), _LEAST, log_size + STEP * np.arange(-1.0, 2.0))
         bend = (below.value - above.value) / (2.0 * STEP)
         return slope, 1.0 / math.sqrt(max(bend - slope.variance, SIZE_PRIOR_SD**-2))
 
@@ -406,27 +409,53 @@ class SizesRoute(Route):
         every = regressors(posterior.predictor()) if self.regressed else None
         if every is None or (least := _least_draws(every)) > len(every):
             pairs = zip(self._sums(route, idata, n_draws, log_sizes), log_sizes, strict=True)
-            return [Slope.of(sums, log_size) for sums, log_size in pairs]
+            return [Slope.of(sums, self.prior_slope(log_size)) for sums, log_size in pairs]
         n_draws = max(n_draws, least)
         known = regressors(posterior.predictor(n_draws))
         pairs = zip(self._sums(route, idata, n_draws, log_sizes), log_sizes, strict=True)
-        return [Slope.by_regression(sums, log_size, known, every) for sums, log_size in pairs]
+        return [Slope.by_regression(sums, self.prior_slope(log_size), known, every) for sums, log_size in pairs]
 
     def _sums(self, route: Route, idata: Any, n_draws: int, log_sizes: FloatArray) -> FloatArray:
         """Return slopes of the log-likelihood of all rows at sizes and draws, shape (K, S)."""
         self.passes += 1
-        families = [type(self._family)(math.exp(each)) for each in log_sizes]
         with said_before():
             draws = read_posterior(idata, "draws").predictor(n_draws).for_rows(route.core.n_total)
-            return slopes_of(self.again.rows(route.core), draws, families)
+            slopes = [self.slopes_at(each, draws) for each in log_sizes]
+            return slopes_of(self.again.rows(route.core), draws, slopes, self._family.missing)
+
+    def draws_of(self, route: Route) -> Any:
+        """Return the draws of a fit that may not be judged yet."""
+        return route.drawn
+
+    def value(self, log_size: float) -> float:
+        """Return the number at theta."""
+        return self.unit * math.exp(log_size)
+
+    def rounded(self, log_size: float) -> float:
+        """Return the number that a fit is made at."""
+        return float(f"{self.value(log_size):.{_DIGITS}g}")
+
+    def prior_slope(self, log_size: float) -> float:
+        """Return the slope of the log prior density of theta."""
+        return self._family.prior_slope(log_size)
+
+    def slopes_at(self, log_size: float, draws: Predictor) -> RowSlopes:  # noqa: ARG002
+        """Return what gives the slopes of rows' log-likelihood at theta and draws."""
+        return self._family.completed(self.value(log_size)).size_slopes
+
+    def about(self) -> dict[str, str]:
+        """Return attributes of the draws: the prior of the number."""
+        return {SIZE_PRIOR: self._family.number_prior}
 
     def _join(self, *, complete: bool) -> None:
         """Take the middle's coreset, the worst certificate, and draws over which the size varies."""
-        route, sizes, name = self.middle, [math.exp(node.log_size) for node in self.nodes], self._family.parameter
+        route, sizes, name = self.middle, [self.value(node.log_size) for node in self.nodes], self._family.missing
         assert route is not None
         node = next(each for each in self.nodes if each.certificate is route.certificate)
-        draws = with_draws(node.idata, varied(self.nodes, node, self.density(), (name, self.seed)))
-        theta = np.log(draws["posterior"][name].values)
+        theta, moved = varied(self.nodes, node, self.density(), self.seed)
+        number = (("chain", "draw"), self.unit * np.exp(theta))
+        about = {**moved.attrs, **self.about(), "corrected": f"moved between {len(sizes)} {name}s"}
+        draws = with_draws(node.idata, moved.assign({name: number}).assign_attrs(about))
         error = self._mean_error() / float(theta.std())
         worst = max((each.certificate for each in self.nodes), key=badness)
         span = f"{len(sizes)} fits of {name}s from {sizes[0]:.3g} to {sizes[-1]:.3g}"
@@ -444,10 +473,10 @@ class SizesRoute(Route):
         whole = {"elpd_loo": math.nan, "elpd_loo_se": math.nan, "elpd_loo_rows": 0, "dispersion": dispersion}
         self.certificate = worst._with(level=level, text=text, idata=draws, **whole)
         self.core, self.drawn = route.core, route.drawn
-        self.drawn.posterior.attrs[SIZE_PRIOR] = PRIOR
+        self.drawn.posterior.attrs.update(self.about())
         passes = self.passes + sum(step.passes for one in self.tried if one is not route for step in one.story)
         seconds = time.perf_counter() - self.begin_at - sum(step.seconds for step in route.story)
-        why = f"{span}, and the posterior between them; the steps above are those of {math.exp(node.log_size):.3g}"
+        why = f"{span}, and the posterior between them; the steps above are those of {self.value(node.log_size):.3g}"
         self.story = [*route.story, Step(name, self.core.n_total, passes, seconds, why)]
 
 
@@ -470,10 +499,11 @@ def _enough(slope: Slope, sd: float) -> int:
 
 
 def regressors(draws: Predictor) -> FloatArray:
-    """Return numbers that sums over rows vary with, shape (S, P): coefficients, and means of each factor's effects."""
+    """Return numbers that sums over rows vary with, shape (S, P): coefficients, means of effects, log of a scale."""
     at = slice(None) if draws.at is None else draws.at
     means = [own.effects[at].mean(axis=1) for own in draws.factors if isinstance(own.effects, np.ndarray)]
-    return np.column_stack([draws.beta, *means])
+    numbers = [] if draws.size is None else [np.log(draws.size)]
+    return np.column_stack([draws.beta, *means, *numbers])
 
 
 def _least_draws(numbers: FloatArray) -> int:
@@ -481,29 +511,28 @@ def _least_draws(numbers: FloatArray) -> int:
     return max(_LEAST, _EACH * (1 + int(numbers.shape[1])))
 
 
-def slopes_of(dataset: Dataset, draws: Predictor, families: list[Varying]) -> FloatArray:
+def slopes_of(dataset: Dataset, draws: Predictor, slopes: Sequence[RowSlopes], name: str) -> FloatArray:
     """Return the slope in theta of the log-likelihood of all rows, at each size and draw, shape (K, S); one pass."""
+    two_sided = response_of(dataset.design.classes) in TWO_SIDED
 
     def of_block(_: int, block: WeightedData) -> FloatArray:
-        rows, events = events_of(block)
-        y, found, step = events / rows.weights, np.zeros((len(families), len(draws))), _PREDICTORS // len(draws)
+        rows, events = events_of(block) if two_sided else (block, block.weights)
+        y, found, step = events / rows.weights, np.zeros((len(slopes), len(draws))), _PREDICTORS // len(draws)
         for start in range(0, len(rows), step):
             part = slice(start, start + step)
             some = rows.take(part)
             eta = draws.eta(some)
-            found += [family.size_slopes(eta, y[part], some.weights) for family in families]
+            found += [slope(eta, y[part], some.weights) for slope in slopes]
         return found
 
-    blocks = map_stream(whole_counts(dataset.blocks()), of_block, None, dataset.cores)
-    return reduce(add, dataset.tracked(blocks, f"slopes of the {families[0].parameter}"))
+    blocks = whole_counts(dataset.blocks()) if two_sided else dataset.blocks()
+    return reduce(add, dataset.tracked(map_stream(blocks, of_block, None, dataset.cores), f"slopes of the {name}"))
 
 
-def varied(nodes: tuple[SizeNode, ...], middle: SizeNode, density: SizeDensity, called: tuple[str, int]) -> xr.Dataset:
-    """Return draws of theta, and of other parameters by those of the nearest fit, moved to where theta is.
-
-    `called` are the name of the number and the seed.
-    """
-    number, seed = called
+def varied(
+    nodes: tuple[SizeNode, ...], middle: SizeNode, density: SizeDensity, seed: int
+) -> tuple[FloatArray, xr.Dataset]:
+    """Return draws of theta, shape (chain, draw), and of other parameters: the nearest fit's, moved to where it is."""
     sets = [as_xarray(node.idata["posterior"]) for node in nodes]
     base = sets[nodes.index(middle)]
     shape = base.sizes["chain"], base.sizes["draw"]
@@ -517,7 +546,7 @@ def varied(nodes: tuple[SizeNode, ...], middle: SizeNode, density: SizeDensity, 
         dims = ("chain", "draw", *(dim for dim in own.dims if dim not in ("chain", "draw")))
         each = [one[name].transpose(*dims).values for one in sets]
         each = [values.reshape(-1, *values.shape[2:]) for values in each]
-        log, moves = str(name).startswith("sigma_"), str(name).startswith(("beta", "u_", "sigma_"))
+        log, moves = str(name).startswith("sigma"), str(name).startswith(("beta", "u_", "sigma"))
         each = [np.log(values) for values in each] if log else each
         values = np.empty((n, *each[0].shape[1:]))
         for k, there in enumerate(each):
@@ -527,10 +556,9 @@ def varied(nodes: tuple[SizeNode, ...], middle: SizeNode, density: SizeDensity, 
             values = _moved(values, each, at, theta, nearest)
         values = values.reshape(*shape, *values.shape[1:])
         found[str(name)] = (dims, np.exp(values) if log else values)
-    found[number] = (("chain", "draw"), np.exp(theta).reshape(shape))
-    attrs = {name: value for name, value in base.attrs.items() if name != "posterior_of"}
-    made = f"moved between {len(nodes)} {number}s"
-    return base.assign(found).assign_attrs({**attrs, SIZE_PRIOR: PRIOR, "corrected": made})
+    moved = base.assign(found)
+    moved.attrs.pop("posterior_of", None)
+    return theta.reshape(shape), moved
 
 
 def _moved(

@@ -55,7 +55,7 @@ def size_mode(
         along = mode.covariance @ tilt
         bend = (slopes[0] - slopes[2]) / (2.0 * STEP) - float(tilt @ along)
         sd = 1.0 / math.sqrt(max(bend, 0.0) + SIZE_PRIOR_SD**-2)
-        move = float(np.clip((slopes[1] - theta / SIZE_PRIOR_SD**2) * sd**2, -1.0, 1.0))
+        move = float(np.clip((slopes[1] + here.prior_slope(theta)) * sd**2, -1.0, 1.0))
         theta, beta = float(np.clip(theta + move, -FARTHEST, FARTHEST)), mode.beta + move * along
         if abs(move) <= max(sd, _STRAIGHT):
             break

@@ -68,7 +68,8 @@ def find_map(
     Notes
     -----
     The kink of the `Laplace` prior is rounded off, see `priors.laplace.LAPLACE_ROUNDING`. Where log p is not
-    concave there may be several modes; this is the one that Newton's method reaches from 0. Effects are integrated out
+    concave there may be several modes; this is the one that Newton's method reaches from 0,
+    or with Student t noise from the least squares. Effects are integrated out
     by quadrature, to 1e-3 nats over all groups (`models.groups.nodes`); the density of log sigma is that of sigma times
     sigma, so that its mode is not at sigma = 0.
 
@@ -110,7 +111,7 @@ def find_map(
         if group_prior is not None:
             raise DataError("group_prior is given, and the data have no groups: leave it out")
         target = posterior(data, family, chosen, "the MAP estimate")
-        return replace(find_mode(target.terms, np.zeros(target.n_features)), names=names)
+        return replace(find_mode(target.terms, target.start()), names=names)
     groups = data.groups if isinstance(data, Coreset) else ()
     if not groups:
         check_flat(data, "find_map")

@@ -295,6 +295,17 @@ class TargetDensity:
         """Number of coefficients."""
         return self.rows.n_features
 
+    def start(self) -> FloatArray:
+        """Return where a search for the mode begins, shape (D,): at 0, or with Student t noise at the least squares.
+
+        Far from its mode that density is not concave.
+        """
+        rows = self.rows
+        if self.family.quadratic or not self.family.numbers or rows.offset is None:
+            return np.zeros(self.n_features)
+        weighted = rows.X * np.sqrt(rows.weights)[:, None]
+        return np.asarray(np.linalg.lstsq(weighted, -rows.offset * np.sqrt(rows.weights))[0])
+
     def terms(self, beta: FloatArray) -> Derivatives:
         """Return log density, gradient and minus the Hessian at `beta`."""
         return likelihood_terms(beta, self.rows, self.family) + prior_part(beta, self.prior)

@@ -199,7 +199,7 @@ class Predictor:
         would be too far from one half.
         """
         eta = self.eta(rows)
-        if family.quadratic:  # f is the identity
+        if family.numbers:  # f is the identity
             return eta
         function = (lambda eta: -family.log_p(eta, -1)) if cumulative else family.mean
         if not self.unknown(rows).any():

@@ -60,7 +60,7 @@ def weakly_informed(data: WeightedData, family: Family, prior: Prior) -> IntArra
     if not prior.long_tails:
         return np.empty(0, dtype=np.int64)
     target = posterior(data, family, prior.smoothed())
-    mode = find_mode(target.terms, np.zeros(target.n_features))
+    mode = find_mode(target.terms, target.start())
     F = likelihood_terms(mode.beta, data, family).precision
     values, vectors = linalg.eigh(F)
     with np.errstate(divide="ignore"):

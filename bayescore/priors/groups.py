@@ -12,6 +12,8 @@ and 0. If columns are uncorrelated these are rstanarm's. `Design.given_others` a
 means over all rows. If a coreset is of rows that came once, its weighted rows stand for them, and where these are
 pseudo-rows, which do not tell s_d, the default is Normal(0, 4).
 
+With Student t noise `Design.response` keeps y's mean and sd.
+
 \alpha is the coefficient of the column of ones; its factor is 1 where columns have the mean 0, as those that `fit`
 standardises do, and covers the line's extension to 0 elsewhere. Means and sds are weighted ones over all rows, which
 sums of rows tell, too. Sds of groups' effects, and of the noise where it is not given, have the prior HalfStudentT(3,
@@ -32,7 +34,7 @@ from bayescore.compiled import jit, one_blas_thread
 from bayescore.data.coreset import Coreset, feature_names
 from bayescore.data.design import Design
 from bayescore.data.passes import Comoments, comoments_of
-from bayescore.data.responses import AMOUNTS, TIMES
+from bayescore.data.responses import AMOUNTS, TIMES, response_of
 from bayescore.families import Family
 from bayescore.families.family import check_family
 from bayescore.priors.by_name import DEFAULT, ByName, check_unnamed, leaves_out, prior_of
@@ -210,6 +212,24 @@ def _varying(rows: WeightedData) -> tuple[FloatArray, FloatArray]:
     return mean, covariance
 
 
+def response_moments(total: Comoments, *, constant: bool) -> tuple[float, float]:
+    """Return mean and sd of responses that are numbers, without a `constant` column 0 and the root mean square.
+
+    Raises `DataError` if they do not vary beyond rounding.
+    """
+    mean, variance = float(total.mean[0]), max(float(total.covariance[0, 0]), 0.0)
+    sd = math.sqrt(variance if constant else variance + mean**2)
+    if sd <= _ROUNDING * abs(mean):
+        raise DataError(does_not_vary(mean))
+    return (mean if constant else 0.0), sd
+
+
+def moments_of_response(rows: WeightedData) -> tuple[float, float]:
+    """Return the same of rows in memory, or of exact sums of rows."""
+    mean, covariance = _varying(rows)
+    return float(mean[-1]), math.sqrt(covariance[-1, -1])
+
+
 def does_not_vary(y: float) -> str:
     """Return what is wrong with responses that are all y."""
     return (
@@ -269,14 +289,18 @@ def standard_prior(design: Design) -> Normal:
     if design.constant is not None:
         mean[design.constant] = 0.0
     return on_columns(
-        mean, sd, design.constant, intercept=INTERCEPT_SCALES.get(tuple(design.classes or ()), DEFAULT_SCALE)
+        mean,
+        sd,
+        design.constant,
+        design.response or (0.0, 1.0),
+        intercept=INTERCEPT_SCALES.get(tuple(design.classes or ()), DEFAULT_SCALE),
     )
 
 
 def default_prior(rows: WeightedData) -> Normal:
     """Return the default prior of the coefficients of rows."""
     design = rows.design if isinstance(rows, Coreset) else None
-    if isinstance(rows, Coreset) and rows.numbers:
+    if design is not None and design.response is None and response_of(design.classes) == "numbers":
         return autoscaled(rows)
     if design is not None and (design.given_others is not None or design.scale is not None):
         return standard_prior(design)
@@ -297,7 +321,7 @@ def autoscaled(rows: WeightedData) -> Normal:
     """Return the default prior of the coefficients of rows whose responses are numbers."""
     mean, covariance = _varying(rows)
     constant = rows.design.constant if isinstance(rows, Coreset) else None
-    response = float(mean[-1]), math.sqrt(covariance[-1, -1])
+    response = moments_of_response(rows)
     return on_columns(mean[:-1], given_others(covariance[:-1, :-1], mean[:-1]), constant, response)
 
 
@@ -397,7 +421,8 @@ def group_prior_for(given: Any, rows: WeightedData, family: Family) -> GroupPrio
 
 def sd_prior_for(rows: WeightedData) -> HalfStudentT:
     """Return the prior of the sd of the noise of rows whose responses are numbers: that of sds of effects."""
-    return HalfStudentT(3.0, DEFAULT_SCALE * math.sqrt(_varying(rows)[1][-1, -1]))
+    known = rows.design.response if isinstance(rows, Coreset) else None
+    return HalfStudentT(3.0, DEFAULT_SCALE * (known[1] if known else math.sqrt(_varying(rows)[1][-1, -1])))
 
 
 def is_default(prior: Prior | GroupPrior | None, core: Coreset) -> bool:

@@ -30,7 +30,7 @@ from bayescore.families.family import Varying, find_family
 from bayescore.files import whole_file
 from bayescore.limits import ENDS, PROB
 from bayescore.report import page, pictures, tables
-from bayescore.samplers.posterior import SIZE_PRIOR, Posterior, as_sampled, flat_draws, number_name, read_posterior
+from bayescore.samplers.posterior import Posterior, as_sampled, flat_draws, read_posterior
 from bayescore.samplers.summaries import DataUnits, GroupEffects, with_scales
 from bayescore.text import counted, number, with_error
 from bayescore.types import FloatArray, WeightedData
@@ -425,10 +425,7 @@ def _model(
     if posterior.group_prior is not None:
         text = str(posterior.group_prior)
         priors += [(f"sigma_{each.name}", text, text) for each in core.groups]
-    if posterior.sd_prior is not None:
-        priors += [("sigma", str(posterior.sd_prior), str(posterior.sd_prior))]
-    if SIZE_PRIOR in posterior.attrs:
-        priors += [(number_name(posterior.attrs), posterior.attrs[SIZE_PRIOR], posterior.attrs[SIZE_PRIOR])]
+    priors += [(name, text, text) for name, text in posterior.number_priors.items()]
     if priors:
         yield page.section("priors", priors=priors, prior_scale=scale)
     sides = core.counts and core.method != "full"  # a row's count and exposure are not chosen together

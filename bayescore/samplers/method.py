@@ -154,7 +154,7 @@ def mode_and_precision(
 
 def mode_and_factor(target: TargetDensity) -> tuple[FloatArray, FloatArray]:
     """Return the mode, shape (D,), and the factor L of the scale there, L L' the inverse of the precision."""
-    mode, precision = mode_and_precision(target, np.zeros(target.n_features))
+    mode, precision = mode_and_precision(target, target.start())
     return mode, factor_of_inverse(precision)
 
 

@@ -25,7 +25,7 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.design import Design, Grouping, terms_text
 from bayescore.data.formula_design import read_design
 from bayescore.families import Family
-from bayescore.families.family import FAMILIES, SIZED, check_family, find_family
+from bayescore.families.family import FAMILIES, SIZED, Varying, check_family, find_family
 from bayescore.files import UnpacksError, check_packed, check_path, digest, whole_file
 from bayescore.limits import MAX_LOG_RATIO_SD, MIN_DRAWS
 from bayescore.models.groups.effects import unkept_effects
@@ -130,20 +130,28 @@ class Posterior:
         return group_prior_from_dict(json.loads(self.attrs[attribute])) if attribute in self.attrs else None
 
     @property
-    def size(self) -> FloatArray | None:
-        """Draws of the family's number, such as the sd of noise, (S,); None where it is no parameter."""
-        return self.variables.get(self.number)
+    def size(self) -> Any:
+        """Draws of the family's number, such as the sd of noise, (S,); None where it is no parameter.
+
+        Where there are two, a structured array of both.
+        """
+        return numbers_of_draws(self.numbers)
+
+    @property
+    def numbers(self) -> dict[str, FloatArray]:
+        """Draws of the numbers of the family that are parameters, (S,) each, by what these are called."""
+        return {name: self.variables[name] for name in number_names(self.attrs) if name in self.variables}
 
     @property
     def number(self) -> str:
-        """What the family's number is called where it is a parameter; empty else."""
-        name = number_name(self.attrs) if self.variables else ""
-        return name if name in self.variables else ""
+        """What the family's number is called where it is a parameter, or both where there are two; empty else."""
+        return " and ".join(self.numbers)
 
     @property
-    def number_prior(self) -> str:
-        """The prior of that number, in words; empty where it is no parameter."""
-        return str(self.sd_prior or self.attrs.get(SIZE_PRIOR, ""))
+    def number_priors(self) -> dict[str, str]:
+        """The priors of these numbers, in words."""
+        words = {"sigma": str(self.sd_prior)} if self.sd_prior is not None else {}
+        return {name: words.get(name) or str(self.attrs[SIZE_PRIOR]) for name in self.numbers}
 
     @property
     def family_at_draws(self) -> Family:
@@ -322,16 +330,33 @@ def _beside_beta(idata: Any) -> dict[str, FloatArray]:
     """Return the parameters of groups, and the number of the family, that the draws say are there."""
     names, attrs = [str(name) for name in idata["posterior"].data_vars], idata["posterior"].attrs
     of_groups = ("u_", "sigma_", "rho_") if "group_terms" in attrs or SMOOTH_SDS in attrs else ()
-    number = number_name(attrs)
-    return {name: flat_draws(idata, name) for name in names if name.startswith(of_groups) or name == number}
+    numbers = number_names(attrs)
+    return {name: flat_draws(idata, name) for name in names if name.startswith(of_groups) or name in numbers}
 
 
-def number_name(attrs: Mapping[str, Any]) -> str:
-    """Return what a family's number is called in draws that have it as a parameter; empty else."""
-    if SIZE_PRIOR in attrs:
-        kind = SIZED.get(str(attrs["family"]).partition("(")[0])
-        return "" if kind is None else kind.parameter
-    return "sigma" if SD_PRIOR in attrs else ""
+def between_fits(attrs: Mapping[str, Any]) -> bool:
+    """Whether draws with these attributes are of the posterior between fits at some numbers (`fitting.size`)."""
+    kind = SIZED.get(str(attrs.get("family", "")).partition("(")[0])
+    return bool(number_names(attrs)) and kind is not None and issubclass(kind, Varying)
+
+
+def numbers_of_draws(numbers: Mapping[str, FloatArray]) -> Any:
+    """Return draws of a family's numbers as `Predictor.size` has them: one (S,), of two a structured array of both."""
+    draws = list(numbers.values())
+    if len(draws) < 2:
+        return draws[0] if draws else None
+    both = np.empty(len(draws[0]), dtype=[(name, np.float64) for name in numbers])
+    for name, values in numbers.items():
+        both[name] = values
+    return both
+
+
+def number_names(attrs: Mapping[str, Any]) -> list[str]:
+    """Return what the numbers of a family are called in draws that have them as parameters."""
+    names = []
+    if SIZE_PRIOR in attrs and (kind := SIZED.get(str(attrs["family"]).partition("(")[0])) is not None:
+        names.append(kind.parameter)
+    return [*names, "sigma"] if SD_PRIOR in attrs else names
 
 
 def read_posterior(idata: Any, name: str, *, min_draws: int = MIN_DRAWS) -> Posterior:

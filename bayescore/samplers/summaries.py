@@ -21,7 +21,7 @@ from bayescore.families.family import find_family
 from bayescore.models.predictor import parameters
 from bayescore.priors import Prior
 from bayescore.priors.groups import LKJ_ETA, GroupPrior
-from bayescore.samplers.posterior import SIZE_PRIOR, Posterior, number_name, raw_scales, read_posterior
+from bayescore.samplers.posterior import SIZE_PRIOR, Posterior, number_names, raw_scales, read_posterior
 from bayescore.types import FloatArray, IntArray
 from bayescore.validation import DataError
 
@@ -74,11 +74,10 @@ def _of_sds(posterior: Posterior) -> pd.DataFrame:
             rows[f"rho_{group.name}"] = f"LKJ(eta={LKJ_ETA:g})", f"LKJ(eta={LKJ_ETA:g}){at}"
     for bends in posterior.prior.bends if posterior.story else ():
         rows[bends.name] = bends.prior_text, bends.prior_text
-    if posterior.sd_prior is not None:
-        text = _group_text(posterior.sd_prior)
-        rows["sigma"] = text, text
-    if SIZE_PRIOR in posterior.attrs:
-        rows[number_name(posterior.attrs)] = posterior.attrs[SIZE_PRIOR], posterior.attrs[SIZE_PRIOR]
+    for name in number_names(posterior.attrs):
+        prior = posterior.sd_prior if name == "sigma" else None
+        text = posterior.attrs[SIZE_PRIOR] if prior is None else _group_text(prior)
+        rows[name] = text, text
     index = pd.Index(list(rows), name="feature", dtype=object)
     return pd.DataFrame(list(rows.values()), index=index, columns=["prior", "in_data_units"])
 
@@ -138,9 +137,9 @@ def with_scales(posterior: Posterior, groups: tuple[Grouping, ...]) -> Posterior
             rho = variables[f"rho_{group.name}"]
             parts.append(_fisher_z(rho))
             names += [f"z of rho_{group.name}[{k}]" for k in range(rho.shape[1])]
-    if posterior.size is not None:
-        parts.append(np.log(posterior.size)[:, None])
-        names.append(f"log {posterior.number}")
+    for name, values in posterior.numbers.items():
+        parts.append(np.log(values)[:, None])
+        names.append(f"log {name}")
     draws = np.concatenate(parts, axis=1).reshape(*posterior.draws.shape[:2], -1)
     attrs = {key: value for key, value in posterior.attrs.items() if key != "design"}
     return replace(posterior, draws=draws, features=tuple(names), attrs=attrs)

@@ -407,7 +407,7 @@ def test_one_that_does_not_keep_the_contract_is_refused(changes, message):
     own = dataclass(frozen=True)(type("Own", (bc.families.NegativeBinomial,), {"kind": "own", **changes}))
     with pytest.raises((ValueError, TypeError), match=message):
         bc.families.register(own(2.0))
-    assert list(SIZED) == ["negative_binomial", "gamma", "weibull", "normal"]
+    assert list(SIZED) == ["negative_binomial", "gamma", "weibull", "normal", "student_t"]
 
 
 def test_visits_to_physicians(shared_data):

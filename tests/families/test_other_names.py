@@ -32,6 +32,9 @@ ROWS["t"], ROWS["died"] = RNG.exponential(size=N), RNG.integers(0, 2, N)
         ("Gamma(link='log')", "gamma"),
         ("gaussian(identity)", "normal"),
         ("negbinomial(3)", "negative_binomial(3)"),
+        ("StudentT", "student_t"),
+        ("student(identity)", "student_t"),
+        ("t(nu=3, sigma=2)", "student_t(3, 2)"),
     ],
 )
 def test_names_that_mean_a_family_here_are_read(name, kind):
@@ -49,7 +52,7 @@ def test_names_of_what_is_not_here_are_answered_by_families_that_are(name):
         assert each == "sratio" or check_family(each, seek=True).name == each
 
 
-@pytest.mark.parametrize("name", ["student_t", "StudentT", "Student-T", "zero_inflated_poisson", "hurdle_lognormal"])
+@pytest.mark.parametrize("name", ["Skew-Normal", "SkewNormal", "zero_inflated_poisson", "hurdle_lognormal"])
 def test_names_are_read_without_marks_and_capitals(name):
     assert instead_of(name)
     with pytest.raises(ValueError, match="is not here"):

@@ -248,7 +248,7 @@ def test_the_mean_of_sums_by_regression_is_that_over_all_draws():
     assert found.spread == pytest.approx(0.1, rel=0.3)
     assert found.variance == pytest.approx(sums.var(), rel=0.02)
     assert found.se == pytest.approx(math.sqrt(0.01 / 40 + sums.var() / 4000), rel=0.05)
-    assert size.Slope.by_regression(sums[:40], 2.0, every[:40], every).value == pytest.approx(found.value - 0.5)
+    assert size.Slope.by_regression(sums[:40], -0.5, every[:40], every).value == pytest.approx(found.value - 0.5)
 
 
 def test_sums_are_regressed_where_the_number_goes_with_the_intercept(monkeypatch):

@@ -117,7 +117,7 @@ def _word(judgement: Judgement, weigher: Weigher) -> tuple[Level, str, Remedy | 
         )
         return Level.NOT_CERTIFIED, text, Remedy(Need.ROWS)
     if judgement.whole.exact:
-        return _word_of_all_rows(left, draws, _EXACT if weigher.core.numbers else _ALL)
+        return _word_of_all_rows(left, draws, _EXACT if weigher.posterior.family.quadratic else _ALL)
     exact, of_effects = _on_effects(judgement.effects)
     if close(raw) and risk(raw) <= MAX_FAILURE_PROBABILITY and weights.spread < MAX_LOG_RATIO_SD and exact:
         return Level.CERTIFIED, f"{k} and at worst {worst(raw)}{of_effects}.", None
