@@ -4,15 +4,15 @@ import numpy as np
 
 
 def weighed_moments(log_density, center, sds):
-    """Return means and sds of parameters by points that are weighed, given the log density at points, shape (S, 3).
+    """Return means and sds of parameters by points that are weighed, given the log density at points, shape (S, D).
 
     They are sought in four turns, from a centre and sds on.
     """
-    rng, factor = np.random.default_rng(9), np.diag(sds)
+    rng, factor, D = np.random.default_rng(9), np.diag(sds), len(center)
     for n in (2000, 2000, 2000, 10_000):
-        z = rng.standard_normal((n, 3)) * np.sqrt(6.0 / rng.chisquare(6.0, (n, 1)))
+        z = rng.standard_normal((n, D)) * np.sqrt(6.0 / rng.chisquare(6.0, (n, 1)))
         points = center + z @ factor.T
-        logs = log_density(points) + 4.5 * np.log1p((z**2).sum(axis=1) / 6.0)
+        logs = log_density(points) + 0.5 * (6.0 + D) * np.log1p((z**2).sum(axis=1) / 6.0)
         w = np.exp(logs - logs.max())
         w /= w.sum()
         center = w @ points

@@ -134,7 +134,10 @@ def _wrapped(texts: Sequence[str]) -> Iterator[str]:
 
 def overview(fit: "Fit") -> Overview:
     """Return what a fit prints."""
-    found, family = fit.certificate, fit._family_asked.replace("_", " ").replace("poisson", "Poisson")
+    found, family = (
+        fit.certificate,
+        fit._family_asked.replace("_", " ").replace("poisson", "Poisson").replace("student", "Student"),
+    )
     chains, draws = fit._posterior().draws.shape[:2]
     seconds = sum(step.seconds for step in fit.story)
     sampled = f"{counted(chains, 'chain')} x {draws:,} draws; {seconds:.1f} s"

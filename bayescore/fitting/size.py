@@ -346,7 +346,10 @@ class SizesRoute(Route):
         route.given = replace(route.given, predictive=False)
         with said_before():
             route.settle(sampled=True)
-        node = self._node(route, log_size, n_draws)
+        return self._keep(self._node(route, log_size, n_draws))
+
+    def _keep(self, node: SizeNode) -> SizeNode:
+        """Keep a fit among the others, by its size."""
         self.nodes = tuple(sorted((*self.nodes, node), key=lambda each: each.log_size))
         return node
 
@@ -458,7 +461,9 @@ class SizesRoute(Route):
         draws = with_draws(node.idata, moved.assign({name: number}).assign_attrs(about))
         error = self._mean_error() / float(theta.std())
         worst = max((each.certificate for each in self.nodes), key=badness)
-        span = f"{len(sizes)} fits of {name}s from {sizes[0]:.3g} to {sizes[-1]:.3g}"
+        fits = len({id(each.certificate) for each in self.nodes})
+        made = f"{fits} fits of" if fits > 1 else "a fit, moved to"
+        span = f"{made} {name}s from {sizes[0]:.3g} to {sizes[-1]:.3g}"
         text, level = f"Of {span} this is the worst: {worst.text}", worst.level
         if not complete:
             text, level = (
@@ -559,6 +564,21 @@ def varied(
     moved = base.assign(found)
     moved.attrs.pop("posterior_of", None)
     return theta.reshape(shape), moved
+
+
+def moved_like(pattern: tuple[SizeNode, ...], node: SizeNode, log_size: float) -> Any:
+    """Return the draws of a fit moved to another theta nearby, as those of other fits, the pattern, go with theta."""
+    at = np.array([each.log_size for each in pattern])
+    middle = int(np.abs(at - node.log_size).argmin())
+    base = as_xarray(node.idata["posterior"])
+    beta = [as_xarray(each.idata["posterior"])["beta"].transpose("chain", "draw", ...).values for each in pattern]
+    each = [values.reshape(-1, values.shape[2]) for values in beta]
+    own = base["beta"].transpose("chain", "draw", ...)
+    values = own.values.reshape(-1, own.shape[2])
+    off = values.mean(axis=0) - each[middle].mean(axis=0)
+    theta = np.full(len(values), at[middle] + log_size - node.log_size)
+    moved = off + _moved(values - off, each, at, theta, np.full(len(values), middle))
+    return with_draws(node.idata, base.assign(beta=own.copy(data=moved.reshape(own.shape))))
 
 
 def _moved(

@@ -23,13 +23,15 @@ import numpy as np
 from scipy import optimize
 
 from bayescore.coresets.build import check_no_groups
+from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.data.formula_parsing import parsed
 from bayescore.families.family import Family, check_family
 from bayescore.families.student_t import StudentT
 from bayescore.fitting.route import FitOptions, Route, usable
-from bayescore.fitting.size import RowSlopes, SizesRoute, said_before
+from bayescore.fitting.size import RowSlopes, SizeNode, SizesRoute, moved_like, said_before
 from bayescore.models.predictor import Predictor
+from bayescore.numerics.chains import evenly_spaced
 from bayescore.numerics.sampling import hash_uniforms
 from bayescore.priors.groups import (
     HalfStudentT,
@@ -42,10 +44,12 @@ from bayescore.samplers.posterior import SD_PRIOR
 from bayescore.samplers.sample import AUTO
 from bayescore.types import FloatArray, WeightedData, stack
 
-_SAMPLE = 20_000  # rows whose mode tells where to begin
+_SAMPLE = 200_000  # rows whose mode tells where to begin, where they are not all in memory
+_FEW = 20_000  # rows whose mode tells where to seek that of more
 _SEED = 2027
 _TURNS = 100  # of the search for the mode
 _STILL = 1e-4  # moves of logs of sigma and nu at which it ends
+_NEAR = 0.1  # sds of log sigma, where the search began at the mode of fewer rows
 _STEP = 1e-3  # of differences of slopes
 _NU = -3.0, 9.0  # logs of nus that are sought
 _MEDIAN = 1.4826  # sd over the median of sizes, of normal noise
@@ -58,6 +62,7 @@ class NoiseMode(NamedTuple):
     log_nu: float
     sd_sigma: float
     sd_nu: float
+    beta: FloatArray
 
 
 def route_between(family: str | Family) -> type[SizesRoute]:
@@ -73,6 +78,8 @@ class ScaleRoute(SizesRoute):
 
     some_rows: WeightedData | None = None  # a sample, in the design
     n_total: float  # that it stands for
+    made: SizeNode  # the fit whose draws are moved
+    pattern: tuple[SizeNode, ...] = ()  # fits at another nu, as whose draws those of this one go with sigma
     response_sd: float
 
     def settle(self, **_: Any) -> None:
@@ -109,6 +116,17 @@ class ScaleRoute(SizesRoute):
         mode = self._mode(cast(StudentT, self._family).size)
         return mode.log_sigma - math.log(self.unit), mode.sd_sigma
 
+    def _add_node(self, log_size: float, n_draws: int, share: float) -> SizeNode:
+        """Make another fit, or move the first one's draws."""
+        if not self.pattern:
+            return super()._add_node(log_size, n_draws, share)
+        assert self.middle is not None
+        if len(self.nodes) == 1:
+            self.made = self.nodes[0]
+        idata = moved_like(self.pattern, self.made, log_size)
+        slope = self._slopes(self.middle, idata, n_draws, np.array([log_size]))[0]
+        return self._keep(SizeNode(log_size, self.made.certificate, idata, slope))
+
     def _prepare(self) -> None:
         """Read the rows as those of normal noise: their design, their default priors, and a sample of them."""
         options = replace(self.options, method=AUTO, size=AUTO, sampler=AUTO)
@@ -124,7 +142,8 @@ class ScaleRoute(SizesRoute):
         first.core = core = replace(core, design=replace(core.design, response=response), family=family, params={})
         with said_before():
             self.again = self._read_once(core)
-            self.some_rows, self.n_total = sampled(self.again.rows(core)), core.weight_total
+            held = self.again.data if isinstance(self.again.data, Coreset) else None
+            self.some_rows, self.n_total = held or sampled(self.again.rows(core)), core.weight_total
         self.passes += 1
 
     def _mode(self, nu: float | None) -> NoiseMode:
@@ -176,6 +195,8 @@ class NuRoute(ScaleRoute):
         )
         route.first, route.again, route.response_sd = self.first, self.again, self.response_sd
         route.some_rows, route.n_total = self.some_rows, self.n_total
+        if isinstance(self.middle, ScaleRoute):
+            route.pattern = self.middle.nodes
         self.tried.append(route)
         with said_before():
             route.run()
@@ -197,14 +218,19 @@ def sampled(dataset: Dataset) -> WeightedData:
 def noise_mode(rows: WeightedData, weight: float, sd_prior: HalfStudentT, nu: float | None) -> NoiseMode:
     """Return the mode of log sigma and log nu, or of log sigma given nu, by rows that stand for a `weight`."""
     assert rows.offset is not None
-    w = rows.weights * (weight / rows.weights.sum())
+    w, start = rows.weights * (weight / rows.weights.sum()), None
+    if len(rows) > _FEW:
+        start = noise_mode(rows.take(evenly_spaced(len(rows), _FEW)), weight, sd_prior, nu)
     y, u = -rows.offset, w
     theta = np.zeros(2)
     for turn in range(_TURNS):
-        root = np.sqrt(u)
-        beta = np.linalg.lstsq(rows.X * root[:, None], y * root)[0]
+        if turn == 0 and start is not None:
+            beta, theta = start.beta, np.array([start.log_sigma, start.log_nu])
+        else:
+            root = np.sqrt(u)
+            beta = np.linalg.lstsq(rows.X * root[:, None], y * root)[0]
         residuals = y - rows.X @ beta
-        if turn == 0:
+        if turn == 0 and start is None:
             scale = _MEDIAN * float(np.median(np.abs(residuals))) or float(np.sqrt(np.average(residuals**2, weights=w)))
             theta = np.log([max(scale, np.finfo(float).tiny), nu or 4.0])
         terms, last = _terms_of(residuals, w, sd_prior, nu), theta
@@ -212,12 +238,12 @@ def noise_mode(rows: WeightedData, weight: float, sd_prior: HalfStudentT, nu: fl
         theta = optimize.minimize(terms, theta, jac=True, method="L-BFGS-B", bounds=bounds).x
         sigma, freedom = np.exp(theta)
         u = w * (freedom + 1.0) / (freedom + (residuals / sigma) ** 2)
-        if np.abs(theta - last).max() < _STILL:
+        if np.abs(theta - last).max() < (_STILL if start is None else _NEAR * start.sd_sigma):
             break
     bend = np.stack([(terms(theta + move)[1] - terms(theta - move)[1]) / (2.0 * _STEP) for move in _STEP * np.eye(2)])
     along = bend[1, 1] - bend[0, 1] ** 2 / max(bend[0, 0], 1e-9) if nu is None else 1.0
     sds = 1.0 / np.sqrt(np.maximum([bend[0, 0], along], 0.25))
-    return NoiseMode(float(theta[0]), float(theta[1]), *map(float, sds))
+    return NoiseMode(float(theta[0]), float(theta[1]), float(sds[0]), float(sds[1]), beta)
 
 
 def _terms_of(

@@ -19,6 +19,7 @@ from bayescore.families.negative_binomial import NegativeBinomial
 from bayescore.families.normal import Gaussian
 from bayescore.families.poisson import Poisson
 from bayescore.families.probit import Probit
+from bayescore.families.student_t import StudentT
 from bayescore.families.weibull import Weibull
 from bayescore.models.laplace import LaplaceApproximation
 from bayescore.models.posterior import likelihood_terms, log_likelihoods, posterior
@@ -28,7 +29,7 @@ from tests.families.cauchit import Cauchit
 
 CAUCHIT = Cauchit()
 NUMBERED = [NegativeBinomial(0.7), NegativeBinomial(30.0), Gamma(0.7), Gamma(30.0), Weibull(0.7), Weibull(3.0)]
-NUMBERED += [Gaussian(0.4), Gaussian(2.5)]
+NUMBERED += [Gaussian(0.4), Gaussian(2.5), StudentT(3.0, 0.4), StudentT(30.0, 1.5)]
 PACKAGED = [*FAMILIES.values(), *NUMBERED]
 SIDES = pytest.mark.parametrize("side", [1, -1])
 EVERY = pytest.mark.parametrize("family", [*PACKAGED, CAUCHIT], ids=lambda family: family.name)
@@ -75,10 +76,11 @@ def test_derivatives_are_derivatives_of_log_probabilities(family, side):
         slope = tolerance * (of(eta + h, side) - of(eta - h, side)) / (2 * h)
         np.testing.assert_allclose(getattr(family, high)(eta, side), slope, rtol=1e-5, atol=1e-8)
     p = family.mean(eta)
-    if family.quadratic:
+    if family.numbers:
         np.testing.assert_array_equal(p, eta)
-        np.testing.assert_allclose(np.exp(family.log_p(eta, side)), stats.norm.pdf(eta, scale=family.size), rtol=1e-11)
-        np.testing.assert_allclose(family.variance(eta), family.size**2)
+        noise = stats.norm(scale=family.unit) if family.quadratic else stats.t(family.size, scale=family.unit)
+        np.testing.assert_allclose(np.exp(family.log_p(eta, side)), noise.pdf(eta), rtol=1e-11)
+        np.testing.assert_allclose(family.variance(eta), noise.var())
     elif family.times:  # the hazard is the slope of the cumulative one
         near = eta[np.abs(eta) < 5.0]
         np.testing.assert_allclose(np.exp(family.log_p(near, 1)), family.score(near, -1), rtol=1e-11)
