@@ -110,10 +110,11 @@ def fit(
     family : str or Family, optional
         "logistic" (default), "probit", "cloglog"; for counts "poisson" or "negative_binomial", for those above 0
         "truncated_poisson"; for positive numbers "gamma"; for times to an event, some censored, "weibull", with
-        "Surv(weeks, relapse) ~ drug"; for numbers "normal"; or another that is registered. The size of negative
-        binomial counts and the shape of gamma numbers and of Weibull times are parameters whose logarithm has the prior
-        N(0, 2^2), and the sd of noise is found; "negative_binomial(2.5)", "gamma(2.5)" and "normal(2.5)" have them
-        given. For ordered categories "sratio", "sratio(probit)" or "sratio(cloglog)": the answer is then an
+        "Surv(weeks, relapse) ~ drug"; for numbers "normal", or with outliers "student_t"; or another that is
+        registered. The size of negative binomial counts and the shape of gamma numbers and of Weibull times are
+        parameters whose logarithm has the prior N(0, 2^2); the sd of normal noise, and scale and degrees of freedom of
+        Student t noise, are parameters too. "negative_binomial(2.5)", "gamma(2.5)", "normal(2.5)" and "student_t(4)"
+        have them given. For ordered categories "sratio", "sratio(probit)" or "sratio(cloglog)": the answer is then an
         `OrderedFit`, and weights, offsets and groups are columns.
     prior : prior or dict of str to prior, optional
         Of the coefficients in units of the data's columns, one for all or by their names (``{"age": Normal(0, 1)}``).

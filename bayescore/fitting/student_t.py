@@ -50,6 +50,7 @@ _SEED = 2027
 _TURNS = 100  # of the search for the mode
 _STILL = 1e-4  # moves of logs of sigma and nu at which it ends
 _NEAR = 0.1  # sds of log sigma, where the search began at the mode of fewer rows
+_FARTHEST = 40.0  # of log sigma from that of the scale of its prior
 _STEP = 1e-3  # of differences of slopes
 _NU = -3.0, 9.0  # logs of nus that are sought
 _MEDIAN = 1.4826  # sd over the median of sizes, of normal noise
@@ -234,13 +235,15 @@ def noise_mode(rows: WeightedData, weight: float, sd_prior: HalfStudentT, nu: fl
             scale = _MEDIAN * float(np.median(np.abs(residuals))) or float(np.sqrt(np.average(residuals**2, weights=w)))
             theta = np.log([max(scale, np.finfo(float).tiny), nu or 4.0])
         terms, last = _terms_of(residuals, w, sd_prior, nu), theta
-        bounds = [(None, None), _NU if nu is None else (theta[1], theta[1])]
+        widest = math.log(sd_prior.sigma)
+        bounds = [(widest - _FARTHEST, widest + _FARTHEST), _NU if nu is None else (theta[1], theta[1])]
         theta = optimize.minimize(terms, theta, jac=True, method="L-BFGS-B", bounds=bounds).x
         sigma, freedom = np.exp(theta)
         u = w * (freedom + 1.0) / (freedom + (residuals / sigma) ** 2)
         if np.abs(theta - last).max() < (_STILL if start is None else _NEAR * start.sd_sigma):
             break
     bend = np.stack([(terms(theta + move)[1] - terms(theta - move)[1]) / (2.0 * _STEP) for move in _STEP * np.eye(2)])
+    bend *= weight
     along = bend[1, 1] - bend[0, 1] ** 2 / max(bend[0, 0], 1e-9) if nu is None else 1.0
     sds = 1.0 / np.sqrt(np.maximum([bend[0, 0], along], 0.25))
     return NoiseMode(float(theta[0]), float(theta[1]), float(sds[0]), float(sds[1]), beta)
@@ -249,7 +252,8 @@ def noise_mode(rows: WeightedData, weight: float, sd_prior: HalfStudentT, nu: fl
 def _terms_of(
     residuals: FloatArray, w: FloatArray, sd_prior: HalfStudentT, nu: float | None
 ) -> Callable[[FloatArray], tuple[float, FloatArray]]:
-    """Return minus the log density of log sigma and log nu given the residuals, with its gradient."""
+    """Return minus the mean log density of log sigma and log nu given the residuals, with its gradient."""
+    weight = w.sum()
 
     def terms(theta: FloatArray) -> tuple[float, FloatArray]:
         sigma, freedom = np.exp(theta)
@@ -260,6 +264,6 @@ def _terms_of(
         if nu is None:
             value += 2.0 * theta[1] - 0.1 * freedom
             gradient[1] = family.size_slopes(eta, w, w)[0] + family.prior_slope(theta[1])
-        return -value, -gradient
+        return -value / weight, -gradient / weight  # of the size of 1, so that first steps are short
 
     return terms
