@@ -77,7 +77,7 @@ def designed(
         asked = standardize or design.given_others is None  # a coreset knows those of all rows
         few = asked and (standardize or len(design.names) <= MANY_COLUMNS)
         check_no_groups(family, design.groups)
-        responses = ComomentsTotal(responses=True)  # which sums of rows tell of normal noise alone
+        responses = ComomentsTotal(responses=True)  # known by sums of rows where noise is normal
         heavy = family.numbers and not family.quadratic and design.response is None
         with (
             checking_group_terms(dataset),

@@ -149,7 +149,7 @@ class Design:
     # (D_raw,) each, which the default prior of their coefficients goes by
     given_others: tuple[float, ...] | None = field(default=None, kw_only=True, compare=False)
     means: tuple[float, ...] | None = field(default=None, kw_only=True, compare=False)
-    # mean and sd over all rows of responses that are numbers, of which a part of the rows does not tell them
+    # mean and sd of responses that are numbers over all rows, where the noise is not normal
     response: tuple[float, float] | None = field(default=None, kw_only=True, compare=False)
     smooths: tuple[str, ...] = field(default=(), kw_only=True)  # terms s(x), whose columns but the first have one sd
     # columns of label, weights and trials, for rows that follow the design; `ARRAY` for weights that are no column

@@ -166,7 +166,7 @@ class StudentT(Varying):
         return np.asarray(rng.gamma(2.0, 10.0, n))
 
     def asked(self, numbers: Iterable[str]) -> str:
-        """Return the name of the family whose `numbers` are parameters: nu is given where it is none of these."""
+        """Return the name of the family whose `numbers` are parameters: nu is given where it is not among them."""
         return self.kind if "nu" in numbers else type(self)(self.size).name
 
     @property
