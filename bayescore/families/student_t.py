@@ -10,8 +10,8 @@ sides are one. Score and curvature, with k = 1 / (nu sigma^2):
 .. math:: s = -\frac{(\nu + 1) k \eta}{1 + v}, \qquad c = (\nu + 1) k \frac{1 - v}{(1 + v)^2}
 
 l is not concave: of a residual above sigma sqrt(nu) the curvature is negative, and the farther out a number is, the
-less it says. So the posterior may have several modes where numbers fall into clusters far apart; searches begin at the
-least squares.
+less it says. So the posterior may have several modes where numbers fall into clusters far apart: see
+`models.robust_start`.
 
 nu and sigma are parameters unless they are given. `fitting.student_t` makes fits at some of them, and the posterior
 between these needs the slopes
@@ -254,7 +254,7 @@ class StudentT(Varying):
         return np.asarray((self.size + 1.0) * (weights @ (v / (1.0 + v))) - weights.sum())
 
     def most_likely(self, events: FloatArray, expected: FloatArray) -> None:
-        """Return None: the search for nu and sigma begins at the least squares (`fitting.student_t`)."""
+        """Return None: the search for nu and sigma is that of `fitting.student_t`."""
 
     def draw(self, eta: FloatArray, rng: np.random.Generator, exposure: Any = 1.0) -> FloatArray:  # noqa: ARG002
         """Return responses drawn at eta."""

@@ -5,21 +5,25 @@ fits at some sigmas; and where nu is a parameter, such fits at some nus, with th
 coefficients and sigma. So
 
 1. rows are read as those of normal noise, whose sums tell the design and the default priors;
-2. the mode of sigma, and of nu, given a sample of the rows, tells where both are. It begins at the least squares, and
-   weighs rows by (nu + 1) / (nu + r^2 / sigma^2), r the residual, until nothing moves (Lange, Little and Taylor 1989,
-   section 3);
-3. fits go out from there, as of all families with a number.
+2. the mode of sigma, and of nu, given a sample of the rows, tells where both are. A climb weighs rows by (nu + 1) /
+   (nu + r^2 / sigma^2), r the residual, until nothing moves (Lange, Little and Taylor 1989, section 3). There may be
+   several modes where rows fall into clusters, so climbs begin at the least squares, at the least absolute deviations,
+   and at the least squares of rows that are far from the mode so far, or on either side where few are near;
+3. fits go out from the highest mode, as of all families with a number. Where another has a share of the posterior
+   that is not negligible this is refused, as draws stay at one of them.
 
-theta is the log of nu, or of sigma over the responses' sd.
+theta is the log of nu, or of sigma over its mode.
 """
 
 import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import optimize
 
 from bayescore.coresets.build import check_no_groups
@@ -30,7 +34,9 @@ from bayescore.families.family import Family, check_family
 from bayescore.families.student_t import StudentT
 from bayescore.fitting.route import FitOptions, Route, usable
 from bayescore.fitting.size import RowSlopes, SizeNode, SizesRoute, moved_like, said_before
+from bayescore.limits import MAX_NUMBER
 from bayescore.models.predictor import Predictor
+from bayescore.models.robust_start import least_deviations, weighted_least_squares
 from bayescore.numerics.chains import evenly_spaced
 from bayescore.numerics.sampling import hash_uniforms
 from bayescore.priors.groups import (
@@ -43,17 +49,23 @@ from bayescore.priors.groups import (
 from bayescore.samplers.posterior import SD_PRIOR
 from bayescore.samplers.sample import AUTO
 from bayescore.types import FloatArray, WeightedData, stack
+from bayescore.validation import DataError
 
 _SAMPLE = 200_000  # rows whose mode tells where to begin, where they are not all in memory
 _FEW = 20_000  # rows whose mode tells where to seek that of more
+_NEAR = 0.1  # sds of log sigma: moves at which that search ends
 _SEED = 2027
 _TURNS = 100  # of the search for the mode
 _STILL = 1e-4  # moves of logs of sigma and nu at which it ends
-_NEAR = 0.1  # sds of log sigma, where the search began at the mode of fewer rows
-_FARTHEST = 40.0  # of log sigma from that of the scale of its prior
 _STEP = 1e-3  # of differences of slopes
 _NU = -3.0, 9.0  # logs of nus that are sought
-_MEDIAN = 1.4826  # sd over the median of sizes, of normal noise
+_QUARTILE = 3.138  # sd over the lower quartile of sizes, of normal noise: that of one cluster where there are two
+_LEAST, _MOST = -50.0, 5.0  # logs of sigma over the scale of its prior, that are sought
+_FAR = 10.0  # of (r / sigma)^2 / nu, from which rows may be a cluster of their own
+_CLUSTER = 0.05  # share of such rows that is looked at
+_HOLLOW = 0.5  # of the median of sizes of residuals, above which the smallest tenth says that few are near
+_APART = 6.0  # sds between modes that are two
+_NEGLIGIBLE = 7.0  # nats below the highest mode: 1 in 1,000
 
 
 class NoiseMode(NamedTuple):
@@ -63,7 +75,25 @@ class NoiseMode(NamedTuple):
     log_nu: float
     sd_sigma: float
     sd_nu: float
+    beside: str = ""  # another mode that has a share of the posterior, in words
+
+
+class _Climb(NamedTuple):
+    """Where a climb ended: log sigma and log nu, coefficients, and the log density with these integrated out."""
+
+    theta: FloatArray
     beta: FloatArray
+    value: float
+    terms: Callable[[FloatArray], tuple[float, FloatArray]]
+    weight: float  # of the rows, by which the terms are divided
+
+    def sds(self, nu: float | None) -> tuple[float, float]:
+        """Return the sds of log sigma given the other number, and of log nu over both."""
+        ends = [[self.terms(self.theta + sign * move)[1] for sign in (1.0, -1.0)] for move in _STEP * np.eye(2)]
+        bend = np.stack([(high - low) * self.weight / (2.0 * _STEP) for high, low in ends])
+        along = bend[1, 1] - bend[0, 1] ** 2 / max(bend[0, 0], 1e-9) if nu is None else 1.0
+        of_sigma, of_nu = 1.0 / np.sqrt(np.maximum([bend[0, 0], along], 0.25))
+        return float(of_sigma), float(of_nu)
 
 
 def route_between(family: str | Family) -> type[SizesRoute]:
@@ -81,7 +111,6 @@ class ScaleRoute(SizesRoute):
     n_total: float  # that it stands for
     made: SizeNode  # the fit whose draws are moved
     pattern: tuple[SizeNode, ...] = ()  # fits at another nu, as whose draws those of this one go with sigma
-    response_sd: float
 
     def settle(self, **_: Any) -> None:
         """Do nothing: `run` has settled the draws."""
@@ -113,9 +142,9 @@ class ScaleRoute(SizesRoute):
     def _begin(self) -> tuple[float, float | None]:
         if self.some_rows is None:
             self._prepare()
-        self.unit = self.response_sd
         mode = self._mode(cast(StudentT, self._family).size)
-        return mode.log_sigma - math.log(self.unit), mode.sd_sigma
+        self.unit = math.exp(mode.log_sigma)
+        return 0.0, mode.sd_sigma
 
     def _add_node(self, log_size: float, n_draws: int, share: float) -> SizeNode:
         """Make another fit, or move the first one's draws."""
@@ -138,7 +167,6 @@ class ScaleRoute(SizesRoute):
         first.begin()
         core = first.core
         response = core.design.response or moments_of_response(core)
-        self.response_sd = response[1]
         family = StudentT(4.0, response[1]).name
         first.core = core = replace(core, design=replace(core.design, response=response), family=family, params={})
         with said_before():
@@ -149,7 +177,10 @@ class ScaleRoute(SizesRoute):
 
     def _mode(self, nu: float | None) -> NoiseMode:
         assert self.some_rows is not None
-        return noise_mode(self.some_rows, self.n_total, self._sd_prior, nu)
+        mode = noise_mode(self.some_rows, self.n_total, self._sd_prior, nu)
+        if mode.beside:
+            raise DataError(mode.beside)
+        return mode
 
 
 class NuRoute(ScaleRoute):
@@ -194,7 +225,7 @@ class NuRoute(ScaleRoute):
             in_design=self.first.design_prior(),
             options=options,
         )
-        route.first, route.again, route.response_sd = self.first, self.again, self.response_sd
+        route.first, route.again = self.first, self.again
         route.some_rows, route.n_total = self.some_rows, self.n_total
         if isinstance(self.middle, ScaleRoute):
             route.pattern = self.middle.nodes
@@ -218,35 +249,100 @@ def sampled(dataset: Dataset) -> WeightedData:
 
 def noise_mode(rows: WeightedData, weight: float, sd_prior: HalfStudentT, nu: float | None) -> NoiseMode:
     """Return the mode of log sigma and log nu, or of log sigma given nu, by rows that stand for a `weight`."""
+    some = rows if len(rows) <= _FEW else rows.take(evenly_spaced(len(rows), _FEW))
+    best, beside = _highest(some, weight, sd_prior, nu)
+    sds = best.sds(nu)
+    if some is not rows and not beside:
+        best = _climb(
+            *_parts(rows, weight), best.beta, sd_prior=sd_prior, nu=nu, start=best.theta, still=_NEAR * sds[0]
+        )
+    return NoiseMode(float(best.theta[0]), float(best.theta[1]), *sds, beside)
+
+
+def _parts(rows: WeightedData, weight: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return columns, responses and weights, which add up to `weight`."""
     assert rows.offset is not None
-    w, start = rows.weights * (weight / rows.weights.sum()), None
-    if len(rows) > _FEW:
-        start = noise_mode(rows.take(evenly_spaced(len(rows), _FEW)), weight, sd_prior, nu)
-    y, u = -rows.offset, w
-    theta = np.zeros(2)
+    return rows.X, -rows.offset, rows.weights * (weight / rows.weights.sum())
+
+
+def _highest(rows: WeightedData, weight: float, sd_prior: HalfStudentT, nu: float | None) -> tuple[_Climb, str]:
+    """Return the highest mode that climbs reach, and in words another one that has a share of the posterior."""
+    X, y, w = _parts(rows, weight)
+    climb = partial(_climb, X, y, w, sd_prior=sd_prior, nu=nu)
+    found = [climb(beta) for beta in (weighted_least_squares(X, y, w), least_deviations(X, y, w))]
+    best = max(found, key=lambda each: each.value)
+    for some in _clusters(y - X @ best.beta, w, best.theta):
+        found.append(climb(weighted_least_squares(X[some], y[some], w[some])))
+    best = max(found, key=lambda each: each.value)
+    beside = next((_beside(each, best, nu) for each in found if _is_another(each, best, X, w)), "")
+    return best, beside
+
+
+def _clusters(residuals: FloatArray, w: FloatArray, theta: FloatArray) -> list[NDArray[np.bool_]]:
+    """Return which rows may be clusters about lines of their own: those far off, and both sides where few are near."""
+    sigma, freedom = np.exp(theta)
+    far = residuals**2 > _FAR * freedom * sigma**2
+    near, middle = np.quantile(np.abs(residuals), [0.1, 0.5])
+    sides = [residuals > 0.0, residuals < 0.0] if near > _HOLLOW * middle else []
+    return [some for some in (far, *sides) if w[some].sum() > _CLUSTER * w.sum()]
+
+
+def _is_another(each: _Climb, best: _Climb, X: FloatArray, w: FloatArray) -> bool:
+    """Whether a climb ended at another mode than the best, whose share of the posterior is not negligible."""
+    sigma = math.exp(max(each.theta[0], best.theta[0]))
+    apart = float(w @ (X @ (each.beta - best.beta)) ** 2)
+    return best.value - each.value < _NEGLIGIBLE and apart > (_APART * sigma) ** 2
+
+
+def _beside(each: _Climb, best: _Climb, nu: float | None) -> str:
+    """Return in words that there are two modes."""
+    high, low = (f"sigma {math.exp(one.theta[0]):.3g}" for one in (best, each))
+    if nu is None:
+        high, low = (f"{text} and nu {math.exp(one.theta[1]):.3g}" for text, one in ((high, best), (low, each)))
+    return (
+        f"The posterior has several modes, as the rows fall into clusters about different lines: beside that of "
+        f"{high} one of {low}, lower by {best.value - each.value:.2g} nats. Plot the residuals, "
+        "and give a column that tells which cluster a row is of."
+    )
+
+
+def _climb(
+    X: FloatArray,
+    y: FloatArray,
+    w: FloatArray,
+    beta: FloatArray,
+    *,
+    sd_prior: HalfStudentT,
+    nu: float | None,
+    start: FloatArray | None = None,
+    still: float = _STILL,
+) -> _Climb:
+    """Return the mode that a climb from some coefficients, and theta, reaches; raise if there sigma goes to 0."""
+    lowest, highest = (math.log(sd_prior.sigma) + end for end in (_LEAST, _MOST))
+    lowest = max(lowest, 1.0 - math.log(MAX_NUMBER))
+    bounds = [(lowest, highest), _NU if nu is None else (math.log(nu), math.log(nu))]
+    theta = np.zeros(2) if start is None else start
     for turn in range(_TURNS):
-        if turn == 0 and start is not None:
-            beta, theta = start.beta, np.array([start.log_sigma, start.log_nu])
-        else:
-            root = np.sqrt(u)
-            beta = np.linalg.lstsq(rows.X * root[:, None], y * root)[0]
-        residuals = y - rows.X @ beta
+        residuals = y - X @ beta
         if turn == 0 and start is None:
-            scale = _MEDIAN * float(np.median(np.abs(residuals))) or float(np.sqrt(np.average(residuals**2, weights=w)))
-            theta = np.log([max(scale, np.finfo(float).tiny), nu or 4.0])
+            scale = _QUARTILE * float(np.quantile(np.abs(residuals), 0.25))
+            scale = scale or float(np.sqrt(np.average(residuals**2, weights=w)))
+            theta = np.array([np.clip(math.log(max(scale, math.exp(lowest))), lowest, highest), math.log(nu or 4.0)])
         terms, last = _terms_of(residuals, w, sd_prior, nu), theta
-        widest = math.log(sd_prior.sigma)
-        bounds = [(widest - _FARTHEST, widest + _FARTHEST), _NU if nu is None else (theta[1], theta[1])]
         theta = optimize.minimize(terms, theta, jac=True, method="L-BFGS-B", bounds=bounds).x
+        if theta[0] < lowest + 1.0:
+            least = np.abs(residuals) <= 1e-9 * sd_prior.sigma
+            raise DataError(
+                f"sigma of family='student_t' goes to 0, as {least.mean():.0%} of the responses lie on one line, or "
+                "plane, of the columns, and nu may be small: there the posterior has no end; give both numbers, as in "
+                "'student_t(4, 1.3)', or leave out or model apart the rows of a response that many have"
+            )
         sigma, freedom = np.exp(theta)
-        u = w * (freedom + 1.0) / (freedom + (residuals / sigma) ** 2)
-        if np.abs(theta - last).max() < (_STILL if start is None else _NEAR * start.sd_sigma):
+        beta = weighted_least_squares(X, y, w * (freedom + 1.0) / (freedom + (residuals / sigma) ** 2))
+        if np.abs(theta - last).max() < still:
             break
-    bend = np.stack([(terms(theta + move)[1] - terms(theta - move)[1]) / (2.0 * _STEP) for move in _STEP * np.eye(2)])
-    bend *= weight
-    along = bend[1, 1] - bend[0, 1] ** 2 / max(bend[0, 0], 1e-9) if nu is None else 1.0
-    sds = 1.0 / np.sqrt(np.maximum([bend[0, 0], along], 0.25))
-    return NoiseMode(float(theta[0]), float(theta[1]), float(sds[0]), float(sds[1]), beta)
+    value = -terms(theta)[0] * w.sum() + X.shape[1] * float(theta[0])  # coefficients' sds are as sigma
+    return _Climb(theta, beta, value, terms, w.sum())
 
 
 def _terms_of(

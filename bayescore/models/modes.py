@@ -16,6 +16,7 @@ from bayescore.families.family import check_family
 from bayescore.models.groups.marginal import CollapsedTarget
 from bayescore.models.laplace import Mode, NoModeError, find_mode
 from bayescore.models.posterior import likelihood_terms, posterior
+from bayescore.models.robust_start import search_start
 from bayescore.priors import Prior
 from bayescore.priors.groups import GroupPrior, group_prior_for, prior_for
 from bayescore.priors.prior import check_density
@@ -68,9 +69,9 @@ def find_map(
     Notes
     -----
     The kink of the `Laplace` prior is rounded off, see `priors.laplace.LAPLACE_ROUNDING`. Where log p is not
-    concave there may be several modes; this is the one that Newton's method reaches from 0,
-    or with Student t noise from the least squares. Effects are integrated out
-    by quadrature, to 1e-3 nats over all groups (`models.groups.nodes`); the density of log sigma is that of sigma times
+    concave there may be several modes; this is the one that Newton's method reaches from 0, or with Student t noise
+    from the least squares or the least absolute deviations, whichever are likelier. Effects are integrated out by
+    quadrature, to 1e-3 nats over all groups (`models.groups.nodes`); the density of log sigma is that of sigma times
     sigma, so that its mode is not at sigma = 0.
 
     References
@@ -189,7 +190,7 @@ def find_mle(data: WeightedData, family: str | None = None) -> Mode:
     failure: NoModeError | None = None
     try:
         mode = find_mode(
-            lambda beta: likelihood_terms(beta, spanned, chosen), np.zeros(rows.shape[1]), tolerance=MLE_TOLERANCE
+            lambda beta: likelihood_terms(beta, spanned, chosen), search_start(spanned, chosen), tolerance=MLE_TOLERANCE
         )
     except NoModeError as error:  # a long way to infinity, perhaps
         if error.reached is None:
@@ -203,7 +204,7 @@ def find_mle(data: WeightedData, family: str | None = None) -> Mode:
     loss = np.maximum(-chosen.log_p(there, data.y), np.finfo(float).tiny)
     gain = rise * np.abs(chosen.score(there, data.y)) / loss
     growing = (rise > 0.05) & (rise > 3e-3 * np.abs(eta)) | (gain > 0.05) & (gain > 3e-3 * np.abs(np.log(loss)))
-    if not growing[rise.argmax()] or rise.min() <= -1e-6 * rise.max():
+    if chosen.numbers or not growing[rise.argmax()] or rise.min() <= -1e-6 * rise.max():
         if failure is not None and not mode.decrement < 1e-3:
             raise failure
     else:

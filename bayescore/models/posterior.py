@@ -44,6 +44,7 @@ from bayescore.data.passes import TileRows, add_gram, compact
 from bayescore.families import Family
 from bayescore.families.family import check_family
 from bayescore.models.predictor import Predictor
+from bayescore.models.robust_start import search_start
 from bayescore.models.row_kernels import add_terms, derivatives_of, log_p_and_score, log_p_near
 from bayescore.numerics.chains import evenly_spaced
 from bayescore.priors import Prior
@@ -296,15 +297,8 @@ class TargetDensity:
         return self.rows.n_features
 
     def start(self) -> FloatArray:
-        """Return where a search for the mode begins, shape (D,): at 0, or with Student t noise at the least squares.
-
-        Far from its mode that density is not concave.
-        """
-        rows = self.rows
-        if self.family.quadratic or not self.family.numbers or rows.offset is None:
-            return np.zeros(self.n_features)
-        weighted = rows.X * np.sqrt(rows.weights)[:, None]
-        return np.asarray(np.linalg.lstsq(weighted, -rows.offset * np.sqrt(rows.weights))[0])
+        """Return where a search for the mode begins, shape (D,)."""
+        return search_start(self.rows, self.family)
 
     def terms(self, beta: FloatArray) -> Derivatives:
         """Return log density, gradient and minus the Hessian at `beta`."""
