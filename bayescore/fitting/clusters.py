@@ -523,7 +523,9 @@ def cluster_robust(fit: "Fit", cluster: Any, strata: Any, lonely: str) -> tuple[
         point = posterior.flat.mean(axis=0)
         everyone = everyone_of(given, dataset.rows, core.response, by.groups)
         family = posterior.family
-        if posterior.sd_prior is not None:  # so that F^-1 is the covariance of the draws, the noise's sd averaged over
+        if (
+            family.quadratic and posterior.sd_prior is not None
+        ):  # so that F^-1 is the covariance of the draws, the noise's sd averaged over
             assert posterior.size is not None
             family = Gaussian(float(np.sqrt((posterior.size**2).mean())))
         sums = cluster_sums(dataset, family, point, levels, everyone, lonely=lonely)

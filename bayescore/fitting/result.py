@@ -1144,7 +1144,8 @@ class Fit:
             _, all_given = checked(self, new_rows, data, progressbar=progressbar)
             if all_given is None:
                 raise DataError(
-                    f"the {self._posterior().number} of family={self._family_asked!r} is a parameter, which no coreset "
+                    f"the {self._posterior().number} of family={self._family_asked!r} "
+                    f"{'are parameters' if len(self._posterior().numbers) > 1 else 'is a parameter'}, which no coreset "
                     "tells: give all rows, fit.update(data=rows), by which draws are made anew, or fit with the "
                     f"{self._posterior().number} given, as in family={self.coreset.family!r}"
                 )

@@ -68,3 +68,22 @@ def test_the_likeliest_coefficients_are_sought_from_where_the_rows_are():
     rows = rows_with_cluster(0.2, 1e3)
     found = bc.find_mle(rows, "student_t(2, 1.5)")
     assert np.abs(found.beta - [3.0, 1.0, 2.0]).max() < 0.5
+
+
+def test_the_cluster_robust_spread_is_that_of_the_noise():
+    """Independent rows have the model's spread, in whatever pairs; scores of normal noise would tell outliers'."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"a": rng.normal(size=2000), "pair": np.arange(2000) // 2})
+    table["y"] = table.a + rng.standard_t(2, 2000)
+    found = bc.fit("y ~ a", table, family="student_t(2)", progressbar=False, random_state=1)
+    robust = found.cluster_robust("pair")
+    assert robust.summary()["sd"].iloc[:2].to_numpy() == pytest.approx(found.summary()["sd"].iloc[:2], rel=0.1)
+    assert robust.summary()["mean"]["a"] == pytest.approx(found.summary()["mean"]["a"], abs=0.01)
+
+
+def test_two_modes_are_refused_before_fits():
+    rng = np.random.default_rng(0)
+    noise = 1.5 * rng.standard_t(4, 250)
+    table = pd.DataFrame({"a": np.tile(rng.normal(size=250), 2), "y": np.concatenate([noise, noise + 1e4])})
+    with pytest.raises(DataError, match="several modes"):
+        bc.fit("y ~ a", table, family="student_t", progressbar=False)

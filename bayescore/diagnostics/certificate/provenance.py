@@ -128,7 +128,7 @@ def altered(idata: Any, posterior: Posterior) -> str:
     if posterior.design is not None:
         expected["coef"] = posterior.design.raw_coefficients(posterior.flat)
     latent: Any = posterior.family.latent_variance if posterior.terms else None
-    latent = latent if posterior.size is None else posterior.size**2
+    latent = posterior.size**2 if posterior.terms and posterior.size is not None else latent
     for name, sigma in posterior.variables.items():
         if name.startswith("sigma_") and sigma.ndim == 1 and latent is not None:
             expected[name.replace("sigma_", "icc_", 1)] = intraclass_correlation(sigma, latent)
