@@ -168,7 +168,7 @@ class DataUnits:
             bent = (np.diag(diagonal) != A).any(axis=1)
             shift = np.concatenate([np.log(diagonal), np.zeros(len(i))])
             parts.append((np.ones(len(shift)), shift, np.concatenate([bent, bent[i] | bent[j]])))
-        parts.append((np.ones(1), np.zeros(1), np.zeros(1, dtype=bool)))  # log sigma, where there is one
+        parts.append((np.ones(2), np.zeros(2), np.zeros(2, dtype=bool)))  # logs of the family's numbers, at most two
         factor, shift, mixed = (np.concatenate(each) for each in zip(*parts, strict=True))
         return factor, shift, mixed
 

@@ -87,3 +87,12 @@ def test_two_modes_are_refused_before_fits():
     table = pd.DataFrame({"a": np.tile(rng.normal(size=250), 2), "y": np.concatenate([noise, noise + 1e4])})
     with pytest.raises(DataError, match="several modes"):
         bc.fit("y ~ a", table, family="student_t", progressbar=False)
+
+
+def test_draws_of_both_numbers_are_held_to_rows_by_hand():
+    """They were moved between fits, and have no density of one coreset: that is said, in place of a crash."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"a": rng.normal(size=200)})
+    table["y"] = table.a + rng.standard_t(4, 200)
+    found = bc.fit("y ~ a", table, family="student_t", progressbar=False, random_state=1)
+    assert bc.certify(found.idata, found.coreset, table, progressbar=False).level == "not certified"
