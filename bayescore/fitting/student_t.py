@@ -23,7 +23,6 @@ from functools import partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import optimize
 
 from bayescore.coresets.build import check_no_groups
@@ -36,7 +35,7 @@ from bayescore.fitting.route import FitOptions, Route, usable
 from bayescore.fitting.size import RowSlopes, SizeNode, SizesRoute, moved_like, said_before
 from bayescore.limits import MAX_NUMBER
 from bayescore.models.predictor import Predictor
-from bayescore.models.robust_start import least_deviations, weighted_least_squares
+from bayescore.models.robust_start import lines, weighted_least_squares
 from bayescore.numerics.chains import evenly_spaced
 from bayescore.numerics.sampling import hash_uniforms
 from bayescore.priors.groups import (
@@ -63,7 +62,6 @@ _QUARTILE = 3.138  # sd over the lower quartile of sizes, of normal noise: that 
 _LEAST, _MOST = -50.0, 5.0  # logs of sigma over the scale of its prior, that are sought
 _FAR = 10.0  # of (r / sigma)^2 / nu, from which rows may be a cluster of their own
 _CLUSTER = 0.05  # share of such rows that is looked at
-_HOLLOW = 0.5  # of the median of sizes of residuals, above which the smallest tenth says that few are near
 _APART = 6.0  # sds between modes that are two
 _NEGLIGIBLE = 7.0  # nats below the highest mode: 1 in 1,000
 
@@ -269,22 +267,15 @@ def _highest(rows: WeightedData, weight: float, sd_prior: HalfStudentT, nu: floa
     """Return the highest mode that climbs reach, and in words another one that has a share of the posterior."""
     X, y, w = _parts(rows, weight)
     climb = partial(_climb, X, y, w, sd_prior=sd_prior, nu=nu)
-    found = [climb(beta) for beta in (weighted_least_squares(X, y, w), least_deviations(X, y, w))]
+    found = [climb(beta) for beta in lines(X, y, w)]
     best = max(found, key=lambda each: each.value)
-    for some in _clusters(y - X @ best.beta, w, best.theta):
-        found.append(climb(weighted_least_squares(X[some], y[some], w[some])))
+    sigma, freedom = np.exp(best.theta)
+    far = (y - X @ best.beta) ** 2 > _FAR * freedom * sigma**2
+    if w[far].sum() > _CLUSTER * w.sum():
+        found.append(climb(weighted_least_squares(X[far], y[far], w[far])))
     best = max(found, key=lambda each: each.value)
     beside = next((_beside(each, best, nu) for each in found if _is_another(each, best, X, w)), "")
     return best, beside
-
-
-def _clusters(residuals: FloatArray, w: FloatArray, theta: FloatArray) -> list[NDArray[np.bool_]]:
-    """Return which rows may be clusters about lines of their own: those far off, and both sides where few are near."""
-    sigma, freedom = np.exp(theta)
-    far = residuals**2 > _FAR * freedom * sigma**2
-    near, middle = np.quantile(np.abs(residuals), [0.1, 0.5])
-    sides = [residuals > 0.0, residuals < 0.0] if near > _HOLLOW * middle else []
-    return [some for some in (far, *sides) if w[some].sum() > _CLUSTER * w.sum()]
 
 
 def _is_another(each: _Climb, best: _Climb, X: FloatArray, w: FloatArray) -> bool:
@@ -334,8 +325,8 @@ def _climb(
             least = np.abs(residuals) <= 1e-9 * sd_prior.sigma
             raise DataError(
                 f"sigma of family='student_t' goes to 0, as {least.mean():.0%} of the responses lie on one line, or "
-                "plane, of the columns, and nu may be small: there the posterior has no end; give both numbers, as in "
-                "'student_t(4, 1.3)', or leave out or model apart the rows of a response that many have"
+                "plane, of the columns: where nu is small, too, the posterior has no end. Give both numbers, as in "
+                "'student_t(4, 1.3)', or leave out the rows of a response that many have"
             )
         sigma, freedom = np.exp(theta)
         beta = weighted_least_squares(X, y, w * (freedom + 1.0) / (freedom + (residuals / sigma) ** 2))

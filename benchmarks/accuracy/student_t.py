@@ -123,7 +123,7 @@ def compared(name: str) -> dict:
             seconds[which] = min(seconds[which], time.process_time() - start)
             if which == "student_t":
                 fit, known = made, made._posterior().family
-                families |= {"nu": f"student_t({known.size!r})", "both": known.name}
+                families |= {"nu": f"{known.name.partition(',')[0]})", "both": known.name}
     posterior, truth = fit.idata.posterior, Truth(rows.copy())
     logs = [np.log(posterior[each].values.ravel()) for each in ("sigma", "nu")]
     draws = np.column_stack([posterior["coef"].values.reshape(-1, len(rows.columns)), *logs])
