@@ -13,7 +13,7 @@ ROOT = DOCS.parent
 sys.path[:0] = [str(ROOT), str(DOCS)]
 
 import nbformat  # noqa: E402
-from _generate import answers, course, messages  # noqa: E402
+from _generate import answers, course, messages, uses  # noqa: E402
 from docutils import nodes  # noqa: E402
 from numpydoc.xref import DEFAULT_LINKS  # noqa: E402
 
@@ -147,6 +147,35 @@ def describe_figures(_: Any, doctree: nodes.document) -> None:
                 image["alt"] = f"Figure with {said}" if said else "Figure drawn by the code above"
 
 
+def thumbnail(_: str, rawtext: str, text: str, *__: Any) -> tuple[list[nodes.Node], list[Any]]:
+    """Return the place of a page's first picture, which `show_thumbnails` puts there when all pages have been read."""
+    return [nodes.inline(rawtext, "", classes=["thumbnail"], page=text)], []
+
+
+def show_thumbnails(app: Any, doctree: nodes.document, _: str) -> None:
+    """Replace thumbnails by the first pictures that the code of their pages has drawn; without a run there are none."""
+    for place in list(doctree.findall(lambda node: isinstance(node, nodes.inline) and "thumbnail" in node["classes"])):
+        drawn = [
+            image
+            for cell in app.env.get_doctree(place["page"]).findall(nodes.container)
+            if "cell_output" in cell["classes"]
+            for image in cell.findall(nodes.image)
+        ]
+        for image in drawn[:1]:
+            place += image.deepcopy()
+            place[0]["alt"] = f"The first picture of: {app.env.titles[place['page']].astext()}"
+
+
+def pages_with_thumbnails(*_: Any) -> list[str]:
+    """Return the pages that are written anew with every build, as other pages' pictures are on them."""
+    return ["gallery", "index"]
+
+
+def add_uses(_: Any, __: str, name: str, ___: Any, ____: Any, lines: list[str]) -> None:
+    """Append to a docstring of the reference links to the pages that use the name."""
+    lines += uses.links(name)
+
+
 def write_course(app: Any, exception: Exception | None) -> None:
     """Put hand-outs and solutions of the course into the site."""
     if exception is None and app.builder.name == "html":
@@ -159,7 +188,11 @@ PARTS = {"title": "the title", "xlabel": "the horizontal axis", "ylabel": "the v
 
 def setup(app: Any) -> None:
     """Connect what Sphinx calls."""
+    app.add_role("thumbnail", thumbnail)
     app.connect("doctree-read", describe_figures)
+    app.connect("env-updated", pages_with_thumbnails)
+    app.connect("doctree-resolved", show_thumbnails)
+    app.connect("autodoc-process-docstring", add_uses, priority=900)  # after numpydoc has read the sections
     app.connect("build-finished", write_course)
 
 
@@ -185,6 +218,6 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
-html_sidebars = {"index": []}
+html_sidebars = {"index": [], "gallery": []}
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
