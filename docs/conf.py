@@ -36,8 +36,8 @@ extensions = [
 ]
 if find_spec("sphinx-mathjax-offline"):  # without it browsers fetch MathJax from its CDN
     extensions.append("sphinx-mathjax-offline")
-# drafts of papers are not pages
-exclude_patterns = ["_build", "_figures", "_generate", "paper", "**/.ipynb_checkpoints"]
+# drafts of papers and a checklist for reviewers are not pages
+exclude_patterns = ["_build", "_figures", "_generate", "paper", "development/standards.md", "**/.ipynb_checkpoints"]
 templates_path = ["_templates"]
 
 # the reference
