@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,11 @@ class Timed(NamedTuple):
     result: Any
     wall: float
     cpu: float
+
+
+def processor_seconds() -> float:
+    """Return what this process and its children have used."""
+    return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 
 
 def timed(work: Callable[[], Any]) -> Timed:

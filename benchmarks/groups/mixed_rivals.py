@@ -31,8 +31,7 @@ from bayescore.numerics.chains import ess, rhat
 from benchmarks.commands import command
 from benchmarks.groups.mixed_models import draws_of, fitted, pymc_model, scaled
 from benchmarks.groups.mixed_sets import STANDARD_FOLDER, STANDARDISED, MixedSet
-from benchmarks.groups.mixing import processor_seconds
-from benchmarks.measure import in_r, r_has
+from benchmarks.measure import in_r, processor_seconds, r_has
 from benchmarks.tables import known_rows, publish
 
 KEPT = {"draws": 1000, "tune": 1000, "chains": 4, "cores": 1}

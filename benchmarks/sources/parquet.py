@@ -13,17 +13,15 @@ ROW_GROUP = 1 << 20
 
 
 @contextmanager
-def rows_file(
-    n: int, block: Callable[[int, np.random.Generator], dict[str, np.ndarray]], row_group: int = ROW_GROUP
-) -> Iterator[Path]:
+def rows_file(n: int, block: Callable[[int, np.random.Generator], dict[str, np.ndarray]]) -> Iterator[Path]:
     """Write n rows, a row group at a time: ``block(n, rng)`` makes n of them. The file is deleted at the end."""
     rng = np.random.default_rng(0)
     schema = pa.table(block(1, np.random.default_rng(0))).schema
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.parquet"
         with pq.ParquetWriter(path, schema) as file:
-            for start in range(0, n, row_group):
-                file.write_table(pa.table(block(min(row_group, n - start), rng)), row_group_size=row_group)
+            for start in range(0, n, ROW_GROUP):
+                file.write_table(pa.table(block(min(ROW_GROUP, n - start), rng)), row_group_size=ROW_GROUP)
         yield path
 
 
