@@ -43,8 +43,8 @@ STEM = snowballstemmer.stemmer("english").stemWord  # as Sphinx stems
 MONTH = r"month-\d\d.parquet (certified|corrected), \d+,\d+ rows\n"
 TEN_LINES = {
     "users/scikit-learn": r"^certified accuracy 0\.(8\d|9\d?)\n$",
-    "users/bambi": r"^certified\s+mean(.|\n)+scale\(age\)(.|\n)+sigma_county(.|\n)+ mean ",
-    "users/brms": r"^certified\s+mean(.|\n)+sigma_g(.|\n)+icc_g",
+    "users/bambi": r"^certified\s+mean(.|\n)+scale\(time\)(.|\n)+sigma_carrier(.|\n)+ mean ",
+    "users/brms": r"^certified\s+mean(.|\n)+sigma_herd(.|\n)+icc_herd",
     "teachers": r"^\s+observed\s+logistic\s+probit\s+cloglog\n(\d .*\n){8}$",
     "how-to/table": r"certified certified 0\.0\n$",
     "how-to/monthly": rf"({MONTH}){{11}}certified at once; means at most 0\.[01]\d sd apart\n$",
