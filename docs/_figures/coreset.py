@@ -49,7 +49,12 @@ def picture() -> Figure:
         (core, {"color": BLUE}, f"{len(core)} weighted ones"),
         (at_random, {"color": ORANGE, "linestyle": "--"}, f"{len(core)} random ones"),
     ):
-        draws = bc.sample(rows, random_seed=2, progressbar=False).posterior["coef"].sel(feature="x0").values.ravel()
+        draws = (
+            bc.sample(rows, draws=500, tune=500, random_seed=2, progressbar=False)
+            .posterior["coef"]
+            .sel(feature="x0")
+            .values.ravel()
+        )
         x = np.linspace(draws.min(), draws.max(), 200)
         density = gaussian_kde(draws)(x)
         if style.pop("fill", False):
