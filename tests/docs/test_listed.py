@@ -59,6 +59,16 @@ def test_pictures_are_on_the_page_of_plots():
     assert [name for name in dir(bc.Fit) if name.startswith("plot") and f"fit.{name}(" not in code] == []
 
 
+@pytest.mark.parametrize(
+    "page",
+    sorted(page for shelf in ("start", "how-to", "users") for page in (DOCS / shelf).glob("*.md")),
+    ids=lambda page: page.stem,
+)
+def test_the_guide_has_real_data(page):
+    """Random numbers may choose rows; they are not data."""
+    assert not re.search(r"\.(?:standard_)?(?:normal|logistic|binomial|poisson)\(", page.read_text(encoding="utf-8"))
+
+
 def test_checks_are_on_the_page_of_output():
     page = (DOCS / "start" / "output.md").read_text(encoding="utf-8")
     found = list(checks())
