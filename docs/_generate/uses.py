@@ -74,15 +74,21 @@ def names(parsed: list[ast.Module]) -> set[str]:
     return calls | {full(node) for node in nodes if isinstance(node, ast.Attribute | ast.Name)}
 
 
+def path_of(page: str) -> Path:
+    """Return the file of a page; those of the course are in a folder of their own, before the site is built."""
+    shelf, _, stem = page.partition("/")
+    return DOCS.parent / "notebooks" / f"{stem}.ipynb" if shelf == "tutorials" else DOCS / f"{page}.md"
+
+
 @cache
 def pages() -> dict[str, list[str]]:
     """Return the pages that use each name, those of the examples first."""
     first = gallery()
     found: dict[str, list[str]] = {}
     for shelf in SHELVES:
-        for path in sorted((*(DOCS / shelf).glob("*.md"), *(DOCS / shelf).glob("*.ipynb"))):
-            page = f"{shelf}/{path.stem}"
-            for name in names(list(cells(path))):
+        folder = path_of(f"{shelf}/*").parent
+        for page in sorted(f"{shelf}/{path.stem}" for path in folder.iterdir() if path.suffix in {".md", ".ipynb"}):
+            for name in names(list(cells(path_of(page)))):
                 found.setdefault(name, []).append(page)
     # a stable sort: within both parts the order of the shelves stays
     return {name: sorted(some, key=lambda page: page not in first) for name, some in found.items()}

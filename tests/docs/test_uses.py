@@ -36,8 +36,7 @@ def test_most_of_what_a_fit_answers_is_on_a_page():
 
 @pytest.mark.parametrize("page", USES.gallery())
 def test_a_card_leads_to_a_page_that_draws(page):
-    path = next(USES.DOCS / f"{page}{kind}" for kind in (".md", ".ipynb") if (USES.DOCS / f"{page}{kind}").is_file())
-    code = "\n".join(map(ast.unparse, USES.cells(path)))
+    code = "\n".join(map(ast.unparse, USES.cells(USES.path_of(page))))
     assert "plot" in code
     assert f"{{thumbnail}}`{page}`" in (USES.DOCS / "gallery.md").read_text(encoding="utf-8")
 
