@@ -59,7 +59,8 @@ _STILL = 1e-4  # moves of logs of sigma and nu at which it ends
 _STEP = 1e-3  # of differences of slopes
 _NU = -3.0, 9.0  # logs of nus that are sought
 _QUARTILE = 3.138  # sd over the lower quartile of sizes, of normal noise: that of one cluster where there are two
-_LEAST, _MOST = -50.0, 5.0  # logs of sigma over the scale of its prior, that are sought
+_ROWS_A_COLUMN = 2  # with fewer the posterior of sigma reaches so near 0 that fits at three sigmas do not say it
+_LEAST, _MOST = -29.0, 5.0  # logs of sigma over the scale of its prior, that are sought
 _FAR = 10.0  # of (r / sigma)^2 / nu, from which rows may be a cluster of their own
 _CLUSTER = 0.05  # share of such rows that is looked at
 _APART = 6.0  # sds between modes that are two
@@ -159,11 +160,17 @@ class ScaleRoute(SizesRoute):
         """Read the rows as those of normal noise: their design, their default priors, and a sample of them."""
         options = replace(self.options, method=AUTO, size=AUTO, sampler=AUTO)
         self.first = first = Route(
-            self.given, "normal", self.prior, self.seed, self.max_seconds, in_design=self.in_design, options=options
+            self.given, "normal(1)", self.prior, self.seed, self.max_seconds, in_design=self.in_design, options=options
         )
         self.tried.append(first)
         first.begin()
         core = first.core
+        if core.n_total < (least := _ROWS_A_COLUMN * (core.n_features + 1)):
+            raise DataError(
+                f"data has {core.n_total} rows, and {core.n_features} columns with noise of family={self.family!r}, "
+                f"whose numbers are parameters, need {least}: give both numbers, as in 'student_t(4, 1.3)', or "
+                "family='normal'"
+            )
         response = core.design.response or moments_of_response(core)
         family = StudentT(4.0, response[1]).name
         first.core = core = replace(core, design=replace(core.design, response=response), family=family, params={})
@@ -319,35 +326,37 @@ def _climb(
             scale = _QUARTILE * float(np.quantile(np.abs(residuals), 0.25))
             scale = scale or float(np.sqrt(np.average(residuals**2, weights=w)))
             theta = np.array([np.clip(math.log(max(scale, math.exp(lowest))), lowest, highest), math.log(nu or 4.0)])
-        terms, last = _terms_of(residuals, w, sd_prior, nu), theta
+        terms, last = _terms_of(residuals, w, X.shape[1], (sd_prior, nu)), theta
         theta = optimize.minimize(terms, theta, jac=True, method="L-BFGS-B", bounds=bounds).x
         if theta[0] < lowest + 1.0:
             least = np.abs(residuals) <= 1e-9 * sd_prior.sigma
             raise DataError(
-                f"sigma of family='student_t' goes to 0, as {least.mean():.0%} of the responses lie on one line, or "
-                "plane, of the columns: where nu is small, too, the posterior has no end. Give both numbers, as in "
-                "'student_t(4, 1.3)', or leave out the rows of a response that many have"
+                f"sigma of family='student_t' goes to 0, as {least.mean():.0%} of {len(y)} responses lie on one line, "
+                f"or plane, of {X.shape[1]} columns: there the posterior has no end. Give both numbers, as in "
+                "'student_t(4, 1.3)', more rows, or leave out those of a response that many have"
             )
         sigma, freedom = np.exp(theta)
         beta = weighted_least_squares(X, y, w * (freedom + 1.0) / (freedom + (residuals / sigma) ** 2))
         if np.abs(theta - last).max() < still:
             break
-    value = -terms(theta)[0] * w.sum() + X.shape[1] * float(theta[0])  # coefficients' sds are as sigma
-    return _Climb(theta, beta, value, terms, w.sum())
+    return _Climb(theta, beta, -terms(theta)[0] * w.sum(), terms, w.sum())
 
 
 def _terms_of(
-    residuals: FloatArray, w: FloatArray, sd_prior: HalfStudentT, nu: float | None
+    residuals: FloatArray, w: FloatArray, n_features: int, given: tuple[HalfStudentT, float | None]
 ) -> Callable[[FloatArray], tuple[float, FloatArray]]:
-    """Return minus the mean log density of log sigma and log nu given the residuals, with its gradient."""
-    weight = w.sum()
+    """Return minus the mean log density of log sigma and log nu given the residuals, with its gradient.
+
+    Coefficients are integrated out: their sds are as sigma. `given` are the prior of sigma, and nu where it is known.
+    """
+    weight, (sd_prior, nu) = w.sum(), given
 
     def terms(theta: FloatArray) -> tuple[float, FloatArray]:
         sigma, freedom = np.exp(theta)
         family, eta = StudentT(freedom, sigma), residuals[:, None]
         value, slope, _ = log_sigma_terms(float(theta[0]), *sd_prior.table)
-        gradient = np.array([slope + family.scale_slopes(eta, w)[0], 0.0])
-        value += float(w @ family.log_p(residuals, 1))
+        gradient = np.array([slope + n_features + family.scale_slopes(eta, w)[0], 0.0])
+        value += n_features * theta[0] + float(w @ family.log_p(residuals, 1))
         if nu is None:
             value += 2.0 * theta[1] - 0.1 * freedom
             gradient[1] = family.size_slopes(eta, w, w)[0] + family.prior_slope(theta[1])

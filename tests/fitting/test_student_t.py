@@ -261,6 +261,29 @@ def test_names_are_read_and_wrong_ones_answered():
         bc.fit("y ~ x", ROWS.assign(y=3.0), family="student_t", **QUIET)
 
 
+def test_too_few_rows_and_a_perfect_fit_are_refused():
+    with pytest.raises(DataError, match=r"data has 5 rows, and 2 columns .* need 6: give both numbers"):
+        bc.fit("y ~ x", ROWS.head(5), family="student_t", **QUIET)
+    assert bc.fit("y ~ x", ROWS.head(12), family="student_t", **QUIET).level == "certified"
+    with pytest.raises(DataError, match=r"sigma of family='student_t' goes to 0, as 100% of 400 responses"):
+        bc.fit("y ~ x", ROWS.assign(y=2.0 * ROWS["x"] + 1.0), family="student_t(4)", **QUIET)
+
+
+def test_two_clusters_are_one_mode_or_refused():
+    """Half of the rows 100 sd away: given nu climbs from the line between both end at lines that fit neither."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=200)
+    y = x + rng.normal(size=200) + np.repeat([100.0, 0.0], [90, 110])
+    found = bc.fit("y ~ x", pd.DataFrame({"x": x, "y": y}), family="student_t(0.3)", **QUIET)
+    assert found.level == "certified"
+    assert abs(found.summary()["mean"]["x"] - 1.0) < 0.5
+    assert abs(found.summary()["mean"]["Intercept"]) < 0.5
+    y = x + rng.normal(size=200) + np.repeat([100.0, 0.0], 100)
+    twice = pd.DataFrame({"x": np.tile(x, 2), "y": np.concatenate([y, 100.0 - y + 2.0 * x])})
+    with pytest.raises(DataError, match="The posterior has several modes"):
+        bc.fit("y ~ x", twice, family="student_t(0.3)", **QUIET)
+
+
 def test_special_functions_agree_where_nu_is_large():
     family = StudentT(9e6, 1.0)
     assert family.log_p(0.3, 1) == pytest.approx(stats.norm.logpdf(0.3), abs=1e-6)

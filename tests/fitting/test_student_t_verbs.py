@@ -60,7 +60,7 @@ def test_responses_that_many_rows_have_are_refused():
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"a": rng.normal(size=100), "y": rng.normal(size=100)})
     table.loc[:59, "y"] = 2.0
-    with pytest.raises(DataError, match="60% of the responses lie on one line"):
+    with pytest.raises(DataError, match="60% of 100 responses lie on one line"):
         bc.fit("y ~ a", table, family="student_t", progressbar=False)
 
 
