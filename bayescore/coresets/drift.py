@@ -39,6 +39,7 @@ from bayescore.coresets.calibration import Totals
 from bayescore.families import Family
 from bayescore.models.laplace import LaplaceApproximation, Mode, find_mode, upper_factor_of_inverse
 from bayescore.models.posterior import Derivatives, likelihood_terms, posterior, prior_part, score
+from bayescore.models.robust_start import search_start
 from bayescore.priors import Prior
 from bayescore.types import FloatArray, IntArray, WeightedData
 
@@ -70,7 +71,7 @@ def scale_at(
 def mode_of(rows: WeightedData, family: Family, prior: Prior) -> Mode:
     """Return the mode of the posterior of rows, to 0.01 sd: where rows meet totals that are kept as they are."""
     target = posterior(rows, family, prior)
-    return find_mode(target.terms, target.start(), tolerance=0.01)
+    return find_mode(target.terms, search_start(rows, target.family), tolerance=0.01)
 
 
 def score_covariance(

@@ -49,6 +49,7 @@ from bayescore.models.posterior import (
     posterior,
     prior_part,
 )
+from bayescore.models.robust_start import search_start
 from bayescore.numerics.sampling import (
     ROWS_PER_COLUMN,
     CandidatePool,
@@ -215,7 +216,7 @@ def full_mode(
     def terms(beta: FloatArray) -> Derivatives:
         return full_terms(beta, dataset, family, prior_part(beta, prior))
 
-    at = find_mode(target().terms, target().start(), tolerance=1e-3).beta
+    at = find_mode(target().terms, search_start(pilot.expanded(), family), tolerance=1e-3).beta
     here = terms(at)
     distance = cholesky_and_decrement(here)[1]
     for seed in seeds[1:]:

@@ -112,7 +112,7 @@ def find_map(
         if group_prior is not None:
             raise DataError("group_prior is given, and the data have no groups: leave it out")
         target = posterior(data, family, chosen, "the MAP estimate")
-        return replace(find_mode(target.terms, target.start()), names=names)
+        return replace(find_mode(target.terms, search_start(data, target.family)), names=names)
     groups = data.groups if isinstance(data, Coreset) else ()
     if not groups:
         check_flat(data, "find_map")

@@ -44,7 +44,6 @@ from bayescore.data.passes import TileRows, add_gram, compact
 from bayescore.families import Family
 from bayescore.families.family import check_family
 from bayescore.models.predictor import Predictor
-from bayescore.models.robust_start import search_start
 from bayescore.models.row_kernels import add_terms, derivatives_of, log_p_and_score, log_p_near
 from bayescore.numerics.chains import evenly_spaced
 from bayescore.priors import Prior
@@ -295,10 +294,6 @@ class TargetDensity:
     def n_features(self) -> int:
         """Number of coefficients."""
         return self.rows.n_features
-
-    def start(self) -> FloatArray:
-        """Return where a search for the mode begins, shape (D,)."""
-        return search_start(self.rows, self.family)
 
     def terms(self, beta: FloatArray) -> Derivatives:
         """Return log density, gradient and minus the Hessian at `beta`."""

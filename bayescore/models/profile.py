@@ -18,6 +18,7 @@ from scipy.interpolate import PchipInterpolator
 from bayescore.families import Family
 from bayescore.models.laplace import find_mode
 from bayescore.models.posterior import Derivatives, likelihood_terms, posterior
+from bayescore.models.robust_start import search_start
 from bayescore.priors import Prior
 from bayescore.types import FloatArray, IntArray, WeightedData
 
@@ -60,7 +61,7 @@ def weakly_informed(data: WeightedData, family: Family, prior: Prior) -> IntArra
     if not prior.long_tails:
         return np.empty(0, dtype=np.int64)
     target = posterior(data, family, prior.smoothed())
-    mode = find_mode(target.terms, target.start())
+    mode = find_mode(target.terms, search_start(target.rows, target.family))
     F = likelihood_terms(mode.beta, data, family).precision
     values, vectors = linalg.eigh(F)
     with np.errstate(divide="ignore"):

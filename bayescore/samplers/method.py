@@ -30,6 +30,7 @@ from bayescore.models.posterior import (
     prior_part,
     width_precision,
 )
+from bayescore.models.robust_start import search_start
 from bayescore.priors import Prior
 from bayescore.priors.groups import GroupPrior
 from bayescore.progress import Bar, progress
@@ -154,7 +155,7 @@ def mode_and_precision(
 
 def mode_and_factor(target: TargetDensity) -> tuple[FloatArray, FloatArray]:
     """Return the mode, shape (D,), and the factor L of the scale there, L L' the inverse of the precision."""
-    mode, precision = mode_and_precision(target, target.start())
+    mode, precision = mode_and_precision(target, search_start(target.rows, target.family))
     return mode, factor_of_inverse(precision)
 
 
