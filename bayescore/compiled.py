@@ -15,9 +15,11 @@ Sums of BLAS depend on its number of threads, which belongs to the whole process
 overlap: the first to begin sets the number to one, and the last to end sets it back.
 """
 
+import gc
 import linecache
 import math
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -33,7 +35,7 @@ from numba import types
 from numba.core import cgutils
 from numba.core.dispatcher import Dispatcher as CPUDispatcher
 from numba.core.errors import TypingError
-from numba.core.event import Listener, install_listener, install_timer
+from numba.core.event import Listener, install_listener
 from numba.core.registry import cpu_target
 from numba.core.typing import signature
 from numba.core.typing.templates import AbstractTemplate, AttributeTemplate
@@ -105,29 +107,57 @@ def _compiled(function: F, **options: Any) -> F:
     return cast(F, kernel)
 
 
-class _Starts(Listener):
-    """Calls a function whenever a kernel begins to be compiled."""
+class _Compilation(Listener):
+    """Kernels that are compiled, by any thread: seconds in all. Garbage collection is off while one is under way.
 
-    def __init__(self, call: Callable[[], None]) -> None:
-        self.call = call
+    Compiling makes so many objects that full collections, each through all of them, took a tenth of the first fit. They
+    go on between one kernel and the next, so that memory stays bounded.
+    """
+
+    def __init__(self, started: Callable[[], None], ended: Callable[[], None]) -> None:
+        self.started, self.ended, self.seconds = started, ended, 0.0
+        self._under_way, self._begin, self._switched_off, self._lock = 0, 0.0, False, Lock()
 
     def on_start(self, _: Any) -> None:
-        self.call()
+        with self._lock:
+            if self._under_way == 0:
+                self._begin = time.perf_counter()
+            self._under_way += 1
+            if gc.isenabled():
+                gc.disable()
+                self._switched_off = True
+        self.started()
 
     def on_end(self, _: Any) -> None:
-        pass
+        with self._lock:
+            if self._under_way == 1:
+                self.seconds += time.perf_counter() - self._begin
+                self.collect()
+            self._under_way = max(self._under_way - 1, 0)  # 0 where it began before this listened
+        self.ended()
+
+    def collect(self) -> None:
+        """Switch collection on again, if it was on."""
+        if self._switched_off:
+            self._switched_off = False
+            gc.enable()
 
 
 @contextmanager
-def compile_seconds(started: Callable[[], None] = lambda: None) -> Iterator[list[float]]:
-    """Yield a list whose sum, after the block, is the seconds in which kernels were compiled in it, by any thread.
+def compilation(
+    started: Callable[[], None] = lambda: None, ended: Callable[[], None] = lambda: None
+) -> Iterator[_Compilation]:
+    """Yield the `seconds` in which kernels are compiled in the body, by any thread, without garbage collection.
 
-    A kernel is compiled at its first use and kept on disk, so that what comes after takes that much less; `started` is
-    called whenever one begins to be compiled.
+    A kernel is compiled at its first use and kept on disk, so that what comes after takes that much less. `started` and
+    `ended` are called whenever one begins and ends to be compiled.
     """
-    found: list[float] = []
-    with install_timer("numba:compile", found.append), install_listener("numba:compile", _Starts(started)):
-        yield found
+    compiled = _Compilation(started, ended)
+    try:
+        with install_listener("numba:compile", compiled):
+            yield compiled
+    finally:  # after Ctrl-C another thread may still be compiling
+        compiled.collect()
 
 
 VECTOR, MATRIX, PLACES = types.float64[::1], types.float64[:, ::1], types.int64[::1]

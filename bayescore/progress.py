@@ -13,9 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from threading import Lock
-from typing import Any
 
-from numba.core.event import Listener, install_listener
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -28,6 +26,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 from rich.text import Text
+
+from bayescore.compiled import compilation
 
 LONG = 10.0  # seconds of work that are said beforehand
 _ENOUGH = 1.0  # seconds of work that tell its pace
@@ -126,19 +126,6 @@ class Bar:
             self.say(self.name, seconds)
 
 
-class _Restarts(Listener):  # type: ignore[misc] # numba has no types
-    """Keeps what is compiled meanwhile, once on a machine, out of a bar's pace."""
-
-    def __init__(self, bar: Bar) -> None:
-        self.bar = bar
-
-    def on_start(self, _: Any) -> None:
-        self.bar.restart()
-
-    def on_end(self, _: Any) -> None:
-        self.bar.restart()
-
-
 @contextmanager
 def progress(enabled: bool, description: str, total: float | None, unit: str | None = None) -> Iterator[Bar]:
     """Show a bar on standard error while the body runs, if somebody is watching; a `unit` is that of its rate.
@@ -165,7 +152,7 @@ def progress(enabled: bool, description: str, total: float | None, unit: str | N
             after, pace = passing.passes * total, passing.pace.row
         bar = Bar(display, task, description, total, foretell, after, pace)
         try:
-            with install_listener("numba:compile", _Restarts(bar)):
+            with compilation(bar.restart, bar.restart):  # which is no part of a bar's pace
                 yield bar
             if passing is not None:
                 passing.pace.row = bar.pace

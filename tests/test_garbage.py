@@ -6,8 +6,7 @@ import numba
 import pytest
 from numba.core import event
 
-from bayescore.compiled import compile_seconds
-from bayescore.garbage import no_collection_while_compiling
+from bayescore.compiled import compilation
 
 
 @pytest.fixture(autouse=True)
@@ -17,25 +16,29 @@ def _collecting():
     gc.enable()
 
 
-def seen_while_compiling():
-    """Compile a kernel that calls another, and return whether collection was on as either began."""
-    inner, seen = numba.njit(lambda x: x + 1.0), []
-    outer = numba.njit(lambda x: 2.0 * inner(x))
-    with compile_seconds(lambda: seen.append(gc.isenabled())):
-        outer(1.0)
-    return seen
+def compile_two():
+    """Compile a kernel that calls another."""
+    inner = numba.njit(lambda x: x + 1.0)
+    numba.njit(lambda x: 2.0 * inner(x))(1.0)
 
 
 def test_it_waits_while_kernels_are_compiled_and_goes_on_after_each():
-    assert seen_while_compiling() == [True, True]
-    with no_collection_while_compiling():
-        assert seen_while_compiling() == [False, False]
+    at_start, after = [], []
+    with compilation(lambda: at_start.append(gc.isenabled()), lambda: after.append(gc.isenabled())):
+        compile_two()
         assert gc.isenabled()
-    assert seen_while_compiling() == [True, True]
+    assert at_start == [False, False]
+    assert after == [False, True]  # the inner kernel is compiled while the outer is
+
+
+def test_it_goes_on_after_each_kernel_where_contexts_stand_in_each_other():
+    with compilation(), compilation():
+        compile_two()
+        assert gc.isenabled()
 
 
 def test_it_goes_on_where_another_thread_is_still_compiling_after_ctrl_c():
-    with no_collection_while_compiling():  # which Ctrl-C leaves before the other thread's kernel is compiled
+    with compilation():  # which Ctrl-C leaves before the other thread's kernel is compiled
         event.start_event("numba:compile", {})
         assert not gc.isenabled()
     assert gc.isenabled()
@@ -43,6 +46,6 @@ def test_it_goes_on_where_another_thread_is_still_compiling_after_ctrl_c():
 
 def test_it_stays_off_where_the_user_has_switched_it_off():
     gc.disable()
-    with no_collection_while_compiling():
-        seen_while_compiling()
+    with compilation():
+        compile_two()
     assert not gc.isenabled()

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from bayescore import progress
-from bayescore.compiled import compile_seconds
+from bayescore.compiled import compilation
 
 
 class Clock:
@@ -100,15 +100,15 @@ def test_nothing_is_said_of_short_work_or_without_a_progress_bar_or_a_terminal(c
 
 def test_what_begins_to_be_compiled_is_said_and_timed():
     kernel, said = numba.njit(lambda x: x + 1.0), []
-    with compile_seconds(lambda: said.append("compiling")) as seconds:
+    with compilation(lambda: said.append("compiling")) as compiled:
         assert kernel(1.0) == 2.0
     assert said
-    assert sum(seconds) > 0.0
+    assert compiled.seconds > 0.0
     said.clear()
-    with compile_seconds(lambda: said.append("compiling")) as seconds:
+    with compilation(lambda: said.append("compiling")) as compiled:
         kernel(2.0)
     assert not said
-    assert not seconds
+    assert compiled.seconds == 0.0
 
 
 def test_what_is_compiled_meanwhile_is_not_in_the_pace_of_work(clock):

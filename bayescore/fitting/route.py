@@ -52,7 +52,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 import numpy as np
 from scipy import sparse
 
-from bayescore.compiled import available_cores, compile_seconds
+from bayescore.compiled import available_cores, compilation
 from bayescore.coresets.build import all_rows, build_coreset
 from bayescore.coresets.methods import METHODS
 from bayescore.data.blocks import is_stream
@@ -75,7 +75,6 @@ from bayescore.families.family import Sized, check_family
 from bayescore.families.normal import Gaussian
 from bayescore.fitting.earlier import EarlierRows
 from bayescore.fitting.prior import design_prior, raw_prior
-from bayescore.garbage import no_collection_while_compiling
 from bayescore.limits import MAX_DRAWS as MOST_DRAWS
 from bayescore.limits import MAX_ROWS_BYTES
 from bayescore.models.groups.rows import label_weights
@@ -902,13 +901,13 @@ class Route:
             describe(f"{what}, compiling, once on this machine: about {about} s")
 
         shown = step(self.given.progressbar, what, passes=passes, pace=self.pace)
-        with shown as describe, no_collection_while_compiling(), compile_seconds(compiling) as compiled:
+        with shown as describe, compilation(compiling) as compiled:
             result = work()
         seconds = time.perf_counter() - begin
-        self.seconds[what] = max(seconds - sum(compiled), 0.0)
+        self.seconds[what] = max(seconds - compiled.seconds, 0.0)
         rows, passes, why = described(result)
-        if sum(compiled) > 1.0:
-            why += f" ({sum(compiled):.0f} s of it compiling, once)"
+        if compiled.seconds > 1.0:
+            why += f" ({compiled.seconds:.0f} s of it compiling, once)"
         self._add(Step(what, rows, passes, seconds, why))
         return result
 
