@@ -57,6 +57,7 @@ import numpy as np
 from scipy import linalg
 
 from bayescore.compiled import StoredDensity, evaluate_stored, jit, jit_inner, jit_inner_sums
+from bayescore.models.groups.joint import gradient_size, level_parts
 from bayescore.models.posterior import prior_part
 from bayescore.numerics.elementary import copy_to
 from bayescore.priors import Prior
@@ -135,6 +136,22 @@ def adapt(log_h: float, probability: float, iteration: int, steps: int) -> float
 
 
 @jit_inner
+def _leap(x: FloatArray, pull: FloatArray, p: FloatArray, address: tuple[int, int], step: StepSize, h: float) -> float:
+    """Make the steps of a transition; return the log density at their end.
+
+    They move the last coordinates of the point, as many as there are of the momentum, and the force there, `pull`.
+    """
+    first, size, value = x.size - p.size, x.size, 0.0
+    for _ in range(step.steps):
+        kick(p, pull[first:size], h)
+        rotate(x[first:], p, h)
+        value = evaluate_stored(address[0], address[1], x, pull)
+        force(pull[first:size], x[first:], step.longest)
+        kick(p, pull[first:size], h)
+    return value
+
+
+@jit_inner
 def _accept(state: FloatArray) -> None:
     """Take the proposed point and its force for the point."""
     for d in range(state.shape[1]):
@@ -153,29 +170,23 @@ def _advance(
     normals, uniforms, stretches = noise
     function, data, rays = target
     x, pull, y, moved, p = state[0], state[1], state[2], state[3], state[4]
-    log_h, steps, size = step.log_h, step.steps, x.size
+    log_h, size = step.log_h, x.size
     value, mean = evaluate_stored(function, data, x, pull), 0.0
     force(pull, x, step.longest)
     for i in range(len(segment.draws)):
         total = 0.0
         for j in range(segment.thin):
-            h = math.exp(log_h)
             for d in range(size):
                 p[d], y[d], moved[d] = normals[i, j, d], x[d], pull[d]
-            before, proposed = value - half_square(p), value
-            for _ in range(steps):
-                kick(p, moved, h)
-                rotate(y, p, h)
-                proposed = evaluate_stored(function, data, y, moved)
-                force(moved, y, step.longest)
-                kick(p, moved, h)
+            before = value - half_square(p)
+            proposed = _leap(y, moved, p, (function, data), step, math.exp(log_h))
             probability = acceptance(proposed - half_square(p) - before)
             if uniforms[i, j] < probability:
                 _accept(state)
                 value = proposed
             total += probability
             if segment.iteration >= 0:
-                log_h = adapt(log_h, probability, segment.iteration + i * segment.thin + j, steps)
+                log_h = adapt(log_h, probability, segment.iteration + i * segment.thin + j, step.steps)
             if len(rays):
                 ray, z = int(stretches[i, j, 0] * len(rays)), stretches[i, j, 1]
                 along = 0.0
@@ -210,25 +221,25 @@ def _move_levels(
     (normals, uniforms), (G, q), (function, data) = noise, levels, address
     size, longest = normals.size, math.sqrt(q) + 3.0
     x, pull, y, moved = state[0, :size], state[1], state[2, :size], state[3]
-    sums = size + G + 1
-    values = sums + (G + 1) * q
+    density, of_u, of_rows = level_parts(pull, size, levels)
+    moved_density, moved_of_u, moved_of_rows = level_parts(moved, size, levels)
     copy_to(y[G * q :], x[G * q :])
     for g in range(G):
         cut = _cut(pull, g * q, q, longest)
         for e in range(g * q, g * q + q):
-            pull[size + g] -= 0.5 * normals[e] * normals[e]
+            density[g] -= 0.5 * normals[e] * normals[e]
             y[e] = normals[e] + (cut * pull[e] + x[e])
     evaluate_stored(function, data, y, moved)
     for g in range(G):
-        cut, change = _cut(moved, g * q, q, longest), moved[size + g] - pull[size + g]
+        cut, change = _cut(moved, g * q, q, longest), moved_density[g] - density[g]
         for e in range(g * q, g * q + q):
             p = cut * moved[e] + y[e] - x[e]
             change -= 0.5 * p * p
         if uniforms[g] < acceptance(change):
             for e in range(g * q, g * q + q):
                 x[e] = y[e]
-                pull[sums + e] = moved[sums + e]
-            pull[values + g] = moved[values + g]
+                of_u[e] = moved_of_u[e]
+            of_rows[g] = moved_of_rows[g]
     pull[pull.size - 1] = 1.0  # sums over levels' rows are known
     value: float = evaluate_stored(function, data, x, pull)
     pull[pull.size - 1] = 0.0
@@ -254,18 +265,12 @@ def _advance_by_level(
         total, value = 0.0, 0.0
         for j in range(segment.thin):
             value = _move_levels((normals[i, j], by_level[i, j]), state, levels, (function, data))
-            h = math.exp(log_h)
             force(pull[first:size], x[first:], step.longest)
             copy_to(y, x)
             copy_to(moved, pull)
             copy_to(p, normals[i, j, first:])
-            before, proposed = value - half_square(p), value
-            for _ in range(step.steps):
-                kick(p, moved[first:size], h)
-                rotate(y[first:], p, h)
-                proposed = evaluate_stored(function, data, y, moved)
-                force(moved[first:size], y[first:], step.longest)
-                kick(p, moved[first:size], h)
+            before = value - half_square(p)
+            proposed = _leap(y, moved, p, (function, data), step, math.exp(log_h))
             probability = acceptance(proposed - half_square(p) - before)
             if uniforms[i, j] < probability:
                 copy_to(x, y)
@@ -279,12 +284,6 @@ def _advance_by_level(
         segment.acceptance[i] = total / segment.thin
         mean += log_h
     return log_h, mean / len(segment.draws)
-
-
-def room(size: int, levels: tuple[int, int]) -> int:
-    """Return the entries of a gradient of levels that move one by one: see `Frame.level_shape`."""
-    G, q = levels
-    return size + (G + 1) * (q + 2) + 1
 
 
 def advance(
@@ -302,7 +301,7 @@ def advance(
     n, size = segment.draws.shape
     normals, uniforms = rng.standard_normal((n, segment.thin, size)), rng.random((n, segment.thin))
     if levels[0]:
-        state = np.zeros((5, room(size, levels)))
+        state = np.zeros((5, gradient_size(size, levels)))
         state[0, :size] = x
         noise = normals, uniforms, rng.random((n, segment.thin, levels[0]))
         last, mean = _advance_by_level(noise, state, step, (density.function, density.data, levels), segment)
@@ -334,9 +333,7 @@ class Frame(Protocol):
     def level_shape(self) -> tuple[int, int]:
         """Levels whose first coordinates move one by one, and how many each has; (0, 0) where all move at once.
 
-        If levels move one by one, the gradient continues with what each of them, and the rest, adds to the log density.
-        Then come sums over the rows of each and of the rest: one for each coordinate, and one more. The last entry is 1
-        if these sums are given, 0 if they are to be written.
+        If levels move one by one, the gradient continues with what `level_parts` are.
         """
         ...
 

@@ -13,7 +13,7 @@ from scipy import stats
 import bayescore as bc
 from bayescore.compat import as_xarray
 from bayescore.families.family import check_family
-from bayescore.models.groups.joint import level_slopes
+from bayescore.models.groups.joint import gradient_size, level_slopes
 from bayescore.models.groups.joint_mode import joint_mode
 from bayescore.models.groups.rows import JointRows
 from bayescore.models.predictor import multipliers
@@ -22,7 +22,6 @@ from bayescore.priors import Normal
 from bayescore.priors.groups import HalfStudentT
 from bayescore.samplers import groups as joint_frame
 from bayescore.samplers.groups import JointFrame
-from bayescore.samplers.langevin import room
 from bayescore.samplers.posterior import draws_digest
 from benchmarks.groups.several_terms import made
 from tests import group_draws
@@ -157,7 +156,7 @@ def test_a_level_adds_what_its_coordinates_change():
     group[:5, 0] = 8  # of no level
     frame = JointFrame.of(replace(core, group=group), check_family("probit"), Normal(0.0, 4.0), HalfStudentT())
     (G, q), rng, D = frame.shapes[0], np.random.default_rng(0), len(frame.center)
-    x, plain, (one, other) = rng.normal(size=D), np.empty(D), np.zeros((2, room(D, (G, q))))
+    x, plain, (one, other) = rng.normal(size=D), np.empty(D), np.zeros((2, gradient_size(D, (G, q))))
     value = density_at(*frame.target, x, one)
     assert density_at(*frame.target, x, plain) == value
     np.testing.assert_array_equal(plain, one[:D])
@@ -187,7 +186,7 @@ def test_pseudo_rows_of_levels_need_no_columns(formula, n_effects, monkeypatch):
     assert short.arguments.z.flags.c_contiguous
     assert short.arguments.codes.flags.c_contiguous
     for x in rng.normal(size=(3, D)):
-        found, by_columns, plain = np.zeros(room(D, (G, q))), np.zeros(room(D, (G, q))), np.empty(D)
+        found, by_columns, plain = np.zeros(gradient_size(D, (G, q))), np.zeros(gradient_size(D, (G, q))), np.empty(D)
         value = density_at(*short.target, x, found)
         assert value == pytest.approx(density_at(*long.target, x, by_columns), rel=1e-12)
         np.testing.assert_allclose(found[: D + G + 1], by_columns[: D + G + 1], rtol=1e-9, atol=1e-9 * abs(value))

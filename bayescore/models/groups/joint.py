@@ -466,22 +466,38 @@ def joint_effects(
     return total - halves, natural + halves
 
 
+def gradient_size(n_coordinates: int, levels: tuple[int, int]) -> int:
+    """Return the entries of a gradient that `level_parts` follow."""
+    G, q = levels
+    return n_coordinates + (G + 1) * (q + 2) + 1
+
+
+@jit_inner
+def level_parts(
+    gradient: FloatArray, n_coordinates: int, levels: tuple[int, int]
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return what follows the gradient in all coordinates, of each level of the first factor and of rows of no level.
+
+    What they add to the log density, shape (G + 1,): the first factor's coordinates are in these alone. Sums over the
+    rows of each whose x = M' z: gradients in u, ((G + 1) q,), and log-likelihoods, (G + 1,). The last entry of such a
+    gradient is 1 if these sums are given, so that such rows are not read, else 0. Parts of other gradients are empty.
+    """
+    first, G, q = n_coordinates, *levels
+    second = first + G + 1
+    third = second + (G + 1) * q
+    return gradient[first:second], gradient[second:third], gradient[third : third + G + 1]
+
+
 @jit_inner
 def joint_density(point: FloatArray, gradient: FloatArray, a: JointArguments) -> float:
-    """Return the log density of a point, and write its gradient.
-
-    A gradient that is longer than the point continues with what each level of the first factor adds to the log density,
-    and rows of no level; the first factor's coordinates are in these alone. Then come sums over the rows of each level
-    whose x = M' z: gradients in u, and log-likelihoods. The last entry is 1 if these sums are given, so that such rows
-    are not read, else 0.
-    """
+    """Return the log density of a point, and write its gradient, which `level_parts` may follow."""
     F, p, m = a.sizes.shape[0], a.columns.shape[0], a.rest.size
     lead = a.sizes[0, 0] * a.sizes[0, 1]
     last, size_u = lead + m, a.sizes[F - 1, 4] + (a.sizes[F - 1, 0] + 1) * a.sizes[F - 1, 1]
     n, plain, alone = a.weights.size, a.columns.shape[1], gradient.size == point.size
-    n_levels, size_0 = a.sizes[0, 0] + 1, (a.sizes[0, 0] + 1) * a.sizes[0, 1]
-    by_level = gradient[point.size : point.size] if alone else gradient[point.size : point.size + n_levels]
-    sums = np.empty(size_0 + n_levels) if alone else gradient[point.size + n_levels : gradient.size - 1]
+    by_level, of_levels, of_cells = level_parts(gradient, point.size, (a.sizes[0, 0], a.sizes[0, 1]))
+    if alone:
+        of_levels, of_cells = np.empty((a.sizes[0, 0] + 1) * a.sizes[0, 1]), np.empty(a.sizes[0, 0] + 1)
     given = not alone and gradient[gradient.size - 1] > 0.0
     fill(gradient[: point.size], 0.0)
     fill(by_level, 0.0)
@@ -490,7 +506,7 @@ def joint_density(point: FloatArray, gradient: FloatArray, a: JointArguments) ->
     total, _ = joint_effects(point, u, white, a, (gradient[last : point.size], of_sds, of_factors))
     # rows, and the prior of beta
     total += prior_terms(point[lead : lead + p], a.prior, gradient[lead : lead + p])
-    beta, of_beta, of_levels, of_cells = point[lead : lead + p], gradient[lead : lead + p], sums[:size_0], sums[size_0:]
+    beta, of_beta = point[lead : lead + p], gradient[lead : lead + p]
     for part in range(2):
         if part == 0:
             total += _rows((0, plain, p), (beta, u), a, (of_beta, pull), by_level)
@@ -500,14 +516,15 @@ def joint_density(point: FloatArray, gradient: FloatArray, a: JointArguments) ->
                 slopes, b = a.slopes[d], beta[d]
                 for k in range(shifted.size):
                     shifted[k] += slopes[k] * b
-            fill(sums, 0.0)
+            fill(of_levels, 0.0)
+            fill(of_cells, 0.0)
             _rows((plain, n, 0), (beta, shifted), a, (of_beta, of_levels), of_cells)
     if plain < n:
         for d in range(p):
             of_beta[d] += dot(a.slopes[d], of_levels)
-        for k in range(size_0):
+        for k in range(of_levels.size):
             pull[k] += of_levels[k]
-        for g in range(n_levels):
+        for g in range(of_cells.size):
             total += of_cells[g]
         for g in range(by_level.size):
             by_level[g] += of_cells[g]
