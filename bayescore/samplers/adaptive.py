@@ -31,6 +31,7 @@ from bayescore.samplers.langevin import (
     with_long_tails,
 )
 from bayescore.samplers.method import (
+    START_SPREAD,
     Option,
     Request,
     Sampler,
@@ -216,14 +217,19 @@ class Crew:
         self.x = np.ascontiguousarray(self.frame.x(places))
 
 
-def run(frame: Frame, starts: FloatArray, seeds: list[np.random.SeedSequence], plan: ChainPlan) -> SampledChains:
-    """Return draws of one chain from each start, parameters of shape (chains, D)."""
-    chains = len(starts)
+def run(frame: Frame, plan: ChainPlan, stream: np.random.SeedSequence | None = None) -> SampledChains:
+    """Return draws of all chains, each from a point of its own about the mode.
+
+    `stream` is that of these points, by default the last of the request.
+    """
+    request = plan.request
+    chains, seeds = request.chains, request.streams[:-1]
+    noise = np.random.default_rng(stream or request.streams[-1]).standard_normal((chains, len(frame.center)))
     first = StepSize(0.0, frame.steps(1.0)[0], frame.longest)
-    total = chains * (plan.tune + plan.request.draws * (plan.thin or 1))
-    shown = progress(plan.request.progressbar, plan.description, total)
-    with shown as bar, one_blas_thread(), ThreadPoolExecutor(plan.request.cores) as pool:
-        x = np.ascontiguousarray(frame.x(starts))
+    total = chains * (plan.tune + request.draws * (plan.thin or 1))
+    shown = progress(request.progressbar, plan.description, total)
+    with shown as bar, one_blas_thread(), ThreadPoolExecutor(request.cores) as pool:
+        x = np.ascontiguousarray(frame.x(frame.theta(START_SPREAD * noise)))
         crew = Crew(frame, first, x, [np.random.default_rng(seed) for seed in seeds], pool, bar, plan.piece)
         rate = _warm_up(crew, plan)
         return _draw(crew, plan, rate)
@@ -342,10 +348,8 @@ class Langevin(Sampler):
         plan = ChainPlan.of(request, "sampling by langevin")
         target = request.target()
         mode, factor = mode_and_factor(target)
-        noise = np.random.default_rng(request.streams[-1]).standard_normal((request.chains, len(mode)))
         long = with_long_tails(mode, factor, request.prior, len(mode))
-        frame = Dense.of(*compiled_density(target), mode, factor, long)
-        drawn = run(frame, mode + 1.5 * noise @ factor.T, request.streams[:-1], plan)
+        drawn = run(Dense.of(*compiled_density(target), mode, factor, long), plan)
         return request.idata(drawn.theta, statistics(drawn))
 
 

@@ -32,6 +32,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -98,10 +99,9 @@ from bayescore.priors.groups import (
     group_prior_from_dict,
     group_prior_to_dict,
 )
-from bayescore.samplers import adaptive
 from bayescore.samplers.adaptive import OPTIONS, ChainPlan, run, statistics
 from bayescore.samplers.langevin import Dense, with_long_tails
-from bayescore.samplers.method import Option, Request, Sampler
+from bayescore.samplers.method import Option, Request, Sampler, optional
 from bayescore.types import NO_OFFSET, FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError, check_integer
 
@@ -581,11 +581,9 @@ class JointSampler(Sampler):
         size = core.n_features + sum(len(own) * len(own.effects) for own in groups)
         check_effects(request, size, "effects")
         frame = JointFrame.of(core, check_family(request.family), request.prior, group_prior)
-        noise = np.random.default_rng(request.streams[-1]).standard_normal((request.chains, len(frame.center)))
-        plan = adaptive.ChainPlan.of(request, "sampling all effects")
-        drawn = adaptive.run(frame, frame.theta(1.5 * noise), request.streams[:-1], plan)
+        drawn = run(frame, ChainPlan.of(request, "sampling all effects"))
         posterior, more = self._variables(frame, drawn.theta)
-        stats = adaptive.statistics(drawn)
+        stats = statistics(drawn)
         stats["lp"] = stats["lp"] + more
         coords, dims = {"feature": list(feature_names(core))}, {"beta": ["feature"]}
         named = {"coords": {**coords, **coords_of(groups)}, "dims": {**dims, **dims_of(groups)}}
@@ -615,7 +613,7 @@ JOINT = JointSampler(
     needs=("closed_form", "unimodal"),
     because="needs a density in closed form and cannot cross between spike and slab",
     grouped=True,
-    options={**adaptive.OPTIONS, "group_prior": GROUP_PRIOR},
+    options={**OPTIONS, "group_prior": GROUP_PRIOR},
 )
 
 
@@ -659,8 +657,6 @@ class Collapsed(Sampler):
         target = CollapsedTarget.of(request.data, family, (request.prior, group_prior), len(levels))
         factor = target.factor
         stream, of_effects = request.streams[-1].spawn(2)
-        noise = np.random.default_rng(stream).standard_normal((request.chains, len(factor)))
-        starts = target.point.theta + 1.5 * noise @ factor.T
         size = FIRST if len(levels) >= MANY else len(levels)
         long = with_long_tails(target.point.theta, factor, request.prior, request.data.n_features)
         while True:
@@ -669,8 +665,7 @@ class Collapsed(Sampler):
             density: tuple[Any, Any] = collapsed_density, chosen.arguments
             if chosen.n_sampled < len(levels):
                 density = sampled_density, chosen.data
-            frame = Dense.of(*density, target.point.theta, factor, long)
-            drawn = run(frame, starts, request.streams[:-1], plan)
+            drawn = run(Dense.of(*density, target.point.theta, factor, long), plan, stream)
             flat = drawn.theta.reshape(-1, len(factor))
             whole = len(kept) == len(levels) and chosen.n_sampled == len(levels)
             if whole:
@@ -725,7 +720,7 @@ COLLAPSED = Collapsed(
         "group_prior": GROUP_PRIOR,
         "effects": Option(
             None,
-            lambda value, name: None if value is None else check_integer(value, name, low=1),
+            optional(partial(check_integer, low=1)),
             f"how many groups' draws of effects are kept, None meaning as many as take {KEPT_BYTES >> 20} MiB; "
             "`Fit.effects` has those of any others",
         ),

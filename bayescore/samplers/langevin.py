@@ -338,6 +338,11 @@ class Frame(Protocol):
         ...
 
     @property
+    def center(self) -> FloatArray:
+        """The parameters at x = 0, shape (D,)."""
+        ...
+
+    @property
     def target(self) -> StoredDensity:
         """The density of x."""
         ...

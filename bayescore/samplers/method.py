@@ -159,14 +159,17 @@ def mode_and_factor(target: TargetDensity) -> tuple[FloatArray, FloatArray]:
     return mode, factor_of_inverse(precision)
 
 
+START_SPREAD = 1.5  # posterior sds of first points about the mode: wider than the posterior, so that R-hat tells
+
+
 def spread_starts(target: TargetDensity, chains: int, stream: np.random.SeedSequence) -> tuple[FloatArray, FloatArray]:
     """Return a first point for each chain, shape (chains, D), and the factor L of the scale.
 
-    The points spread 1.5 times as wide as the posterior, so that R-hat means something.
+    They spread `START_SPREAD` times as wide as the posterior.
     """
     mode, scale = mode_and_factor(target)
     noise = np.random.default_rng(stream).standard_normal((chains, target.n_features))
-    return mode + 1.5 * noise @ scale.T, scale
+    return mode + START_SPREAD * noise @ scale.T, scale
 
 
 @dataclass(frozen=True)

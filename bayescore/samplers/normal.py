@@ -256,10 +256,8 @@ class NormalSampler(Sampler):
         data = SigmaArguments(arguments.columns, arguments.weights, arguments.offset, prior.parts(D), *sd_prior.table)
         center, scale = np.append(mode, math.log(sd)), np.zeros((D + 1, D + 1))
         scale[:D, :D], scale[D, D] = factor, math.sqrt(0.5 / weight)
-        noise = np.random.default_rng(request.streams[-1]).standard_normal((request.chains, D + 1))
         frame = Dense.of(rows_density, data, center, scale, with_long_tails(mode, factor, prior, D))
-        plan = ChainPlan.of(request, "sampling coefficients and sigma")
-        drawn = run(frame, center + 1.5 * noise @ scale.T, request.streams[:-1], plan)
+        drawn = run(frame, ChainPlan.of(request, "sampling coefficients and sigma"))
         return drawn.theta[..., :D], np.exp(drawn.theta[..., D])
 
     def _draw_chains(self, request: Request, target: GroupSdPosterior, mode: SdMode) -> dict[str, FloatArray]:

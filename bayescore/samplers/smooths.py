@@ -136,10 +136,8 @@ class SmoothSampler(Sampler):
             center = np.insert(center, D, math.log(float(family.unit)))
             factor = np.insert(np.insert(factor, D, 0.0, axis=0), D, 0.0, axis=1)
             factor[D, D] = scale
-        noise = np.random.default_rng(request.streams[-1]).standard_normal((request.chains, len(center)))
-        frame = Dense.of(_bent_density, bends, center, factor)
         plan = ChainPlan.of(request, "sampling coefficients and sds of smooths")
-        drawn = run(frame, center + 1.5 * noise @ factor.T, request.streams[:-1], plan)
+        drawn = run(Dense.of(_bent_density, bends, center, factor), plan)
         theta = drawn.theta.reshape(-1, len(center))
         beta = _coefficients(theta, D, bends)
         shape = drawn.theta.shape[:2]
