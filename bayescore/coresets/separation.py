@@ -49,7 +49,7 @@ from bayescore.coresets.scores import RowWhitening, block_factor, data_factor, w
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset, open_rows
 from bayescore.data.passes import TILE, load_signed_tile, new_tile
-from bayescore.data.responses import ABOVE, POSITIVE, TIMED
+from bayescore.data.responses import LABELS
 from bayescore.families.family import FAMILIES
 from bayescore.models.laplace import find_mode
 from bayescore.models.posterior import likelihood_terms
@@ -175,7 +175,7 @@ def warn_if_completely_separated(dataset: Dataset, rows: WeightedData) -> bool:
     `rows` is its coreset. Where it does not prove that there is none, one pass follows, unless the rows come once; the
     warning then says that the labels may be separated. Numbers have no sides, positive ones and times both.
     """
-    if isinstance(rows, Coreset) and rows.response in ("numbers", ABOVE, POSITIVE, TIMED):
+    if isinstance(rows, Coreset) and rows.response not in (LABELS, "counts"):
         return False
     few = rows.take(slice(None, None, -(-len(rows) // (500 + 5 * rows.n_features))))  # few enough to be fast
     sure = False

@@ -31,13 +31,10 @@ from bayescore.data.factors import Levels, Selection, codes, column_of, columns_
 from bayescore.data.groups import MISSING_HINT, GivenGroups, Grouper, groupers_of, groups_seen, known_groupers
 from bayescore.data.passes import NO_OBSERVATIONS, ObservationTotals, check_reach, exact_weight, total_weight
 from bayescore.data.responses import (
-    ABOVE,
     BINOMIAL,
     LABELS,
     PAIRED,
-    POSITIVE,
     ROLE_BESIDE,
-    TIMED,
     Classes,
     Paired,
     signed_labels,
@@ -250,8 +247,7 @@ class Intake(BlockTotals):
         check_aligned(**{f"{where}: {name}": part for name, part in parts.items()})
         X, y, weights, offset, second, groups = block
         paired = PAIRED.get(self.response, BINOMIAL if second is not None else None)
-        if self.response in ("numbers", ABOVE, POSITIVE, TIMED):
-            Roles(response=self.response, offset=offset, **{role: second})  # refuses them
+        Roles(response=self.response, offset=offset, **{role: second})  # refuses what the family does not take
         selected = () if self.selection is None else self.selection.names or ()
         X, group_columns = beside_rows(X, groups, self.group_columns, where, selected)
         levels: dict[str, DistinctValues] = {}
