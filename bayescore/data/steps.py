@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from bayescore.data.batches import BatchSource, batch_source, csv_files, csv_schema, is_csv, separator_of, unreadable
 from bayescore.data.column_kinds import as_floats, as_table, check_read, keeps_order, level_values
 from bayescore.data.columns import BIAS, DROPPED
-from bayescore.data.factors import Selection, codes
+from bayescore.data.factors import Selection, codes, columns_of
 from bayescore.data.parquet import Listing, files_listing, footers
 from bayescore.data.responses import Expression
 from bayescore.data.roles import Roles
@@ -207,6 +207,13 @@ def places(column: pa.Array, response: str, categories: Sequence[Any], start: in
     return found.astype(np.int64)
 
 
+def check_columns(columns: Iterable[str], names: Sequence[str]) -> None:
+    """Raise `DataError` if rows with columns of these names lack one, before the columns of steps are added."""
+    read = [part for name in columns for part in columns_of(name, names)]
+    if missing := [name for name in read if name not in (*names, STEP)]:
+        raise DataError(f"{missing[0]!r} is no column of the rows; the columns are {listed(names, 10, str)}")
+
+
 def every_step(table: pa.Table, categories: Sequence[Any]) -> pa.Table:
     """Return each row of a table at each threshold, whatever its category."""
     return _at(table, np.arange(len(categories) - 1), categories)
@@ -249,6 +256,7 @@ class Ordered:
         rows, _ = as_rows(data, y, self.response)
         if self.response not in rows.schema.names:
             raise DataError(f"the response {self.response!r} is no column of the rows; add it, or give y")
+        check_columns(self.columns, rows.schema.names)
         drop = self.drop or missing == "drop"
         return Steps(rows, self.response, tuple(self.columns), tuple(self.categories), drop=drop)
 

@@ -18,7 +18,7 @@ import pandas as pd
 
 from bayescore.data.column_kinds import as_floats, as_table, check_numeric
 from bayescore.data.dataset import Dataset
-from bayescore.data.steps import STEP, every_step, plain
+from bayescore.data.steps import STEP, check_columns, every_step, plain
 from bayescore.data.tables import is_table
 from bayescore.diagnostics.averages import MAX_EVALUATED, AveragedRows, ContrastCells, averaged_rows, check_by
 from bayescore.fitting.parts import interval_names, labelled, rows_of_fit
@@ -93,10 +93,13 @@ def _rows(fit: "OrderedFit", by: tuple[str, ...], data: Any) -> AveragedRows:
     """Return rows to average over, as a step for each threshold, in blocks of whole rows."""
     if data is None:
         given = fit._rows_of_data
+        check_columns(by, given.data.rows.schema.names)
         whole = replace(given, data=replace(given.data, every=True), known=True)
         found = rows_of_fit(replace(fit.steps, _given=whole), by)
     elif is_table(data) or hasattr(data, "shape"):
-        found = averaged_rows(fit._posterior(), every_step(fit._as_rows(data), fit.categories), by=by)
+        table = fit._as_rows(data)
+        check_columns((*by, *fit.coreset.design.raw_names), table.column_names)
+        found = averaged_rows(fit._posterior(), every_step(table, fit.categories), by=by)
     else:
         found = averaged_rows(fit._posterior(), replace(fit.ordered.steps(data), every=True), by=by)
     n = len(fit.categories) - 1

@@ -42,6 +42,7 @@ from bayescore.data.steps import (
     Ordered,
     Steps,
     as_rows,
+    check_columns,
     every_step,
     first_step,
     occurred,
@@ -139,6 +140,7 @@ def ordered_rows(
     read = [name for each in computed for name in Expression.of(each, names).columns]
     for each in (*given_groups, *(term.column for term in asked.groups)):
         read += columns_of(each, names)
+    check_columns((*asked.columns, *read), names)
     alone = [str(term) for term in asked.terms if re.fullmatch(rf"(\w+\(\s*)?{STEP}\b[^:]*", str(term))]
     if alone and STEP not in names:
         raise DataError(
@@ -406,6 +408,7 @@ class OrderedFit(Fit):
     def _check_rows(self, table: Any, offset: Any, groups: Any) -> None:
         """Raise as `Fit.predict` does of rows that cannot be used, before each stands once for each threshold."""
         posterior, n_rows = self._posterior(), table.num_rows
+        check_columns(self.coreset.design.raw_names, table.column_names)
         design_rows(posterior, first_step(table, self.categories))
         offset_of(posterior, table, n_rows, offset)
         groups_of(posterior, table, n_rows, groups)
