@@ -481,14 +481,11 @@ class _StoredFields(AttributeTemplate):
 @lower_getattr_generic(Stored)
 def _read_field(context: Any, builder: Any, stored: Stored, value: Any, name: str) -> Any:
     place = stored.held.fields.index(name)
-    at = cgutils.gep_inbounds(builder, _pointer(context, builder, stored, value), 0, place)
+    pointer = builder.inttoptr(value, context.get_value_type(stored.held).as_pointer())
+    at = cgutils.gep_inbounds(builder, pointer, 0, place)
     kind = stored.held.types[place]
     nested = isinstance(kind, types.BaseNamedTuple)
     return builder.ptrtoint(at, cgutils.intp_t) if nested else _read(context, builder, kind, at)
-
-
-def _pointer(context: Any, builder: Any, stored: Stored, value: Any) -> Any:
-    return builder.inttoptr(value, context.get_value_type(stored.held).as_pointer())
 
 
 def _read(context: Any, builder: Any, kind: types.Type, at: Any) -> Any:

@@ -55,7 +55,7 @@ from bayescore.numerics.moments import Errors, WeightedDraws, errors_between, im
 from bayescore.numerics.sampling import CandidatePool, Candidates, Threshold, candidates
 from bayescore.priors import Prior
 from bayescore.samplers import mala
-from bayescore.samplers.method import Advancing, mode_and_precision, run_chains
+from bayescore.samplers.method import Advance, mode_and_precision, run_chains
 from bayescore.types import FloatArray, WeightedData
 
 TRAJECTORIES = 4  # after the first: where it is off by something, 0.3^4 of the draws keep that, at this acceptance
@@ -299,12 +299,12 @@ def draw_base(problem: FullDataPosterior, rows: WeightedData, seed: int) -> Base
     target = posterior(rows, problem.family, problem.prior)
     if len(mode) >= WIDE:
         return Base(*batched_hmc(target, mode, scale, N_DRAWS, chains), mode, precision)
-    chosen: tuple[Advancing, Any, int, int] = (mala, mala.first_step_size(len(mode)), 100, 10)
+    chosen: tuple[Advance, Any, int, int] = (mala.advance, mala.first_step_size(len(mode)), 100, 10)
     if problem.far_reaching:
-        chosen = (mala.MALA, mala.first_tuning(scale), _LONG, mala.thinning(len(mode)))
-    sampler, tuning, tune, thin = chosen
+        chosen = (mala.MALA.advance, mala.first_tuning(scale), _LONG, mala.thinning(len(mode)))
+    advance, tuning, tune, thin = chosen
     drawn = run_chains(
-        sampler,
+        advance,
         (scale, target.arguments()),
         np.tile(mode, (_CHAINS, 1)),  # far-off starts can take long to come in, and nobody looks at R-hat here
         tuning,

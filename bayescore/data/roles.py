@@ -152,7 +152,9 @@ def named_roles(roles: Roles, names: Sequence[str], n_rows: int | None = None) -
         given = GivenGroups.of(groups, n_rows, names)
         groups = list(given.names) or None
         columns = {} if given.columns is None else dict(zip(given.names, given.columns.columns, strict=True))
-    extra |= {_free(name, names, "groups"): column for name, column in columns.items()}
+    if taken := [name for name in columns if name in names]:
+        raise DataError(f"data has a column {taken[0]!r} beside groups; rename it, or give its name as groups")
+    extra |= columns
     return replace(roles, y=None, label=label, groups=groups, **names_of_roles), extra
 
 
@@ -161,12 +163,6 @@ def _name_of(values: Any, default: str) -> str:
     if hasattr(values, "__dask_graph__") and not hasattr(values, "to_frame"):
         return default
     return str(getattr(values, "name", None) or default)
-
-
-def _free(name: str, names: Sequence[str], argument: str) -> str:
-    if name in names:
-        raise DataError(f"data has a column {name!r} beside {argument}; rename it, or give its name as {argument}")
-    return name
 
 
 def resolve(

@@ -28,7 +28,7 @@ Sequential Poisson sampling, Journal of Official Statistics 14.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
@@ -321,26 +321,37 @@ class DrawnApproximation:
 
     def expanded(self, terms: JointTerms, draws: Predictor) -> tuple[FloatArray, Predictors]:
         """Return the second-order log-likelihood at draws, shape (S,), and how draws move rows' predictors."""
-        middle, n = self.middle, len(draws)
-        values, step = np.empty(n), max(1, _PIECE // max(len(terms.slope), 1))
-        center = effects_at(self.predictor)[0]
-        for start in range(0, n, step):
-            cut = slice(start, start + step)
-            part = draws.take(cut)
-            values[cut] = terms.at(part.beta - self.theta, effects_at(part) - center)
-
-        def predictors(rows: WeightedData) -> tuple[FloatArray, FloatArray]:
-            eta = middle.eta(rows)
-            return eta[:, 0], draws.eta(rows) - eta
-
-        return values, predictors
+        return second_order(terms, self.middle, draws)
 
 
-def effects_at(draws: Predictor) -> FloatArray:
-    """Return all effects at draws, shape (S, E)."""
-    places = slice(None) if draws.at is None else draws.at
-    n = len(draws)
-    return np.concatenate([np.empty((n, 0)), *(each.effects[places].reshape(n, -1) for each in draws.factors)], axis=1)
+def second_order(terms: JointTerms, middle: Predictor, draws: Predictor) -> tuple[FloatArray, Predictors]:
+    """Return the log-likelihood to second order at draws, shape (S,), and how draws move rows' predictors.
+
+    `terms` are about the one draw `middle`; of each factor the draws may have more groups, whose effects do not count.
+    """
+    values, size = np.empty(len(draws)), max(1, _PIECE // max(len(terms.slope), 1))
+    n_groups = [factor.n_groups for factor in middle.factors]
+    center = effects_at(middle)[0]
+    for start in range(0, len(draws), size):
+        cut = slice(start, start + size)
+        part = draws.take(cut)
+        values[cut] = terms.at(part.beta - middle.beta, effects_at(part, n_groups) - center)
+
+    def predictors(rows: WeightedData) -> tuple[FloatArray, FloatArray]:
+        eta = middle.eta(rows)
+        return eta[:, 0], draws.eta(rows) - eta
+
+    return values, predictors
+
+
+def effects_at(draws: Predictor, n_groups: Sequence[int] | None = None) -> FloatArray:
+    """Return all effects at draws, shape (S, E), or those of the first groups of each factor."""
+    places, n = slice(None) if draws.at is None else draws.at, len(draws)
+    sizes = n_groups or [factor.n_groups for factor in draws.factors]
+    effects = [
+        factor.effects[places][:, :size].reshape(n, -1) for factor, size in zip(draws.factors, sizes, strict=True)
+    ]
+    return np.concatenate([np.empty((n, 0)), *effects], axis=1)
 
 
 def full_rows(core: Coreset, data: Any, y: Any, *, progress: bool, **roles: Any) -> Dataset:

@@ -16,16 +16,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from bayescore.data.column_kinds import as_floats, as_table, check_numeric
 from bayescore.data.dataset import Dataset
 from bayescore.data.steps import STEP, check_columns, every_step, plain
 from bayescore.data.tables import is_table
 from bayescore.diagnostics.averages import MAX_EVALUATED, AveragedRows, ContrastCells, averaged_rows, check_by
 from bayescore.fitting.parts import interval_names, labelled, rows_of_fit
 from bayescore.fitting.predictions import MAX_BYTES, AverageDraws, Contrasts, by_chain, predictions_of
-from bayescore.text import listed
+from bayescore.samplers.predict import cells_of_population
 from bayescore.types import FloatArray, WeightedData
-from bayescore.validation import DataError, check_integer, check_weights
+from bayescore.validation import DataError, check_integer
 
 if TYPE_CHECKING:
     from bayescore.fitting.ordered import OrderedFit
@@ -58,16 +57,10 @@ def poststratified(
     """Return the shares of the categories in a population, or in parts of it; arguments as of `Fit.poststratify`."""
     interval_names(prob)
     names = _checked(check_by(by or None), max_draws)
-    if not is_table(cells):
-        raise DataError(f"cells is a {type(cells).__name__}; give a data frame with a row for each cell")
-    table = plain(as_table(cells, "cells"))
-    if weights not in table.column_names:
-        raise DataError(f"cells has no column {weights!r}; it has {listed(table.column_names, 10)}")
-    check_numeric(table.schema, (weights,))
-    sizes = check_weights(as_floats(table.column(weights)), table.num_rows, f"weights (column {weights!r})", zero=True)
+    table, sizes = cells_of_population(cells, weights)
     if not sizes.any():
         raise DataError(f"weights (column {weights!r}) are all 0; drop these cells")
-    rows = _rows(fit, names, table)
+    rows = _rows(fit, names, plain(table))
     found = _drawn(predictions_of(rows, None), rows, names, fit.categories, max_draws=max_draws, sizes=sizes)
     if draws:
         return by_chain(fit, found, max_draws)

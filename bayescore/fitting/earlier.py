@@ -34,7 +34,7 @@ from scipy import sparse
 from bayescore.data.coreset import Coreset, Shortfall
 from bayescore.data.dataset import Dataset
 from bayescore.diagnostics.elpd import Approximation
-from bayescore.diagnostics.row_sums import DrawnApproximation, RowSumsPlan, effects_at, gather
+from bayescore.diagnostics.row_sums import DrawnApproximation, RowSumsPlan, gather, second_order
 from bayescore.families import Family
 from bayescore.families.family import check_family
 from bayescore.files import Arrays
@@ -53,7 +53,6 @@ LEAST = 500
 
 _DRAWS = 1000  # at which is found what a coreset with groups misses: its covariances are known to 3% of its sd
 _COLUMNS = ("X", "y", "weights", "index", "offset", "group")  # of rows, the last two where they have any
-_PIECE = 1 << 21  # numbers of an array of effects at some draws
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,22 +114,7 @@ class EarlierRows:
     def at(self, draws: Predictor, family: Family) -> Estimate:
         """Return the log-likelihood of the rows at draws, which may have more groups, and its standard error."""
         middle = Predictor(self.point.beta, self.point.factors, draws.design)
-        n_groups = [factor.n_groups for factor in self.point.factors]
-        center, n, step = effects_at(middle)[0], len(draws), max(1, _PIECE // max(len(self.terms.slope), 1))
-        values = np.empty(n)
-        for start in range(0, n, step):
-            part = draws.take(slice(start, start + step))
-            effects = [
-                factor.effects[part.at][:, :size].reshape(len(part), -1)
-                for factor, size in zip(part.factors, n_groups, strict=True)
-            ]
-            moves = np.concatenate([np.empty((len(part), 0)), *effects], axis=1) - center
-            values[start : start + step] = self.terms.at(part.beta - middle.beta, moves)
-
-        def predictors(rows: WeightedData) -> tuple[FloatArray, FloatArray]:
-            eta = middle.eta(rows)
-            return eta[:, 0], draws.eta(rows) - eta
-
+        values, predictors = second_order(self.terms, middle, draws)
         return with_remainders(values, self.rows, self.inclusion, family, predictors)
 
     def to_arrays(self, name: str) -> Arrays:

@@ -226,14 +226,18 @@ def mcse_sd(draws: FloatArray) -> FloatArray:
     return mcse_mean(np.moveaxis(columns**2, 0, 2)) * sd / 2.0
 
 
+def two_or_more(draws: FloatArray) -> FloatArray:
+    """Return the two halves of a single chain as chains; several chains as they are."""
+    half = draws.shape[1] // 2
+    return draws if len(draws) > 1 else np.concatenate([draws[:, :half], draws[:, -half:]])
+
+
 def rhat(draws: FloatArray) -> FloatArray:
     """Return the rank-normalised split R-hat of each coordinate, shape (D,): NaN for a constant one.
 
     The two halves of a single chain are compared.
     """
-    if len(draws) == 1:
-        half = draws.shape[1] // 2
-        draws = np.concatenate([draws[:, :half], draws[:, -half:]])
+    draws = two_or_more(draws)
     if draws.shape[1] < MIN_DRAWS:
         return np.full(draws.shape[2], np.nan)
     return split_rhats(draws)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -80,17 +80,12 @@ def run_side_by_side(pool: Executor, chain: Callable[[int], None], n_chains: int
         raise
 
 
-class Advancing(Protocol):
-    """What the chain loop needs of a sampler, be it a declared one or a module."""
-
-    @property
-    def advance(self) -> Callable[..., tuple[FloatArray, Any]]:
-        """Fill some draws; see `run_chains`."""
-        ...
+Advance = Callable[..., tuple[FloatArray, Any]]
+"""What fills some draws of a chain; see `run_chains`."""
 
 
 def run_chains(
-    sampler: Advancing,
+    advance: Advance,
     arguments: tuple[Any, ...],
     starts: FloatArray,
     tuning: Any,
@@ -106,7 +101,7 @@ def run_chains(
 ) -> Draws:
     """Run one chain from each start, shape (chains, D); `draws` are kept after `tune`, each after `thin` transitions.
 
-    The sampler's `advance` (rng, point, tuning, arguments, segment) fills a `Segment` and returns the last point and
+    ``advance(rng, point, tuning, arguments, segment)`` fills a `Segment` and returns the last point and
     what `tuning` has become. `chunk` draws are made between two looks at Ctrl-C. Samplers that draw their noise a chunk
     at a time give other draws with another chunk: let it depend on data and options alone, not on cores or the clock.
     """
@@ -129,7 +124,7 @@ def run_chains(
         for segment in segments:
             if stop.is_set():
                 return
-            point, adapted = sampler.advance(rng, point, adapted, arguments, segment)
+            point, adapted = advance(rng, point, adapted, arguments, segment)
             bar.advance(len(segment.draws))
         tuned[c] = adapted
 
@@ -291,7 +286,7 @@ class ChainSampler(Sampler):
     """
 
     prepare: Callable[[Request], Prepared]
-    advance: Callable[..., tuple[FloatArray, Any]]
+    advance: Advance
     statistics: Callable[[Draws], dict[str, FloatArray]] = lambda _drawn: {}
 
     def draw(self, request: Request) -> Any:
@@ -299,7 +294,7 @@ class ChainSampler(Sampler):
         ready = self.prepare(request)
         thin = request.options["thin"] or ready.thin
         drawn = run_chains(
-            self,
+            self.advance,
             ready.arguments,
             ready.starts,
             ready.tuning,
@@ -338,7 +333,7 @@ def augmentation(
     about: str,
     family: str,
     prepare: Callable[[FloatArray, FloatArray, Derivatives, FloatArray], tuple[Any, ...]],
-    advance: Callable[..., tuple[FloatArray, Any]],
+    advance: Advance,
 ) -> ChainSampler:
     """Declare a sampler by data augmentation, which fits one likelihood and Gaussian priors.
 

@@ -399,18 +399,10 @@ def population_shares(
             f"idata has {posterior.draws.shape[2]} coefficients 'beta', and core {len(design.names)}; give the "
             "coreset that it was drawn from"
         )
-    if not is_table(cells):
-        raise DataError(f"cells is a {type(cells).__name__}; give a data frame with a row for each cell")
-    table = as_table(cells, "cells")
-    if table.num_rows == 0:
-        raise DataError("cells is an empty table, so there is no average; give at least one cell")
     parts = (by,) if isinstance(by, str) else tuple(by)
     columns = {grouping.name: grouping.columns for grouping in design.groups}
-    for name in (weights, *(name for part in (*parts, *columns) for name in columns.get(part, (part,)))):
-        if name not in table.column_names:
-            raise DataError(f"cells has no column {name!r}; it has {listed(table.column_names, 10)}")
-    check_numeric(table.schema, (weights,))
-    sizes = check_weights(as_floats(table.column(weights)), table.num_rows, f"weights (column {weights!r})", zero=True)
+    read = [name for part in (*parts, *columns) for name in columns.get(part, (part,))]
+    table, sizes = cells_of_population(cells, weights, read)
     X = finite_design(design, feature_matrix(table, design.raw_names, design.raw_levels))
     offset = None if design.offset is None else column_offset(table, design.offset, "cells")
     group = [Grouper(factor).codes(column_of(table, factor.name, factor.parts), 0) for factor in design.groups]
@@ -424,6 +416,21 @@ def population_shares(
     if not (total > 0.0).all():
         raise DataError(f"weights (column {weights!r}) are all 0 in {index[int(np.argmin(total))]!r}; drop these cells")
     return PopulationShares(sums / total[:, None], total, index)
+
+
+def cells_of_population(cells: Any, weights: str, columns: Sequence[str] = ()) -> tuple[Any, FloatArray]:
+    """Return cells as a table of Arrow that has some columns, and their sizes, the column `weights`."""
+    if not is_table(cells):
+        raise DataError(f"cells is a {type(cells).__name__}; give a data frame with a row for each cell")
+    table = as_table(cells, "cells")
+    if table.num_rows == 0:
+        raise DataError("cells is an empty table, so there is no average; give at least one cell")
+    for name in (weights, *columns):
+        if name not in table.column_names:
+            raise DataError(f"cells has no column {name!r}; it has {listed(table.column_names, 10)}")
+    check_numeric(table.schema, (weights,))
+    numbers = as_floats(table.column(weights))
+    return table, check_weights(numbers, table.num_rows, f"weights (column {weights!r})", zero=True)
 
 
 def _effects(idata: Any, posterior: Posterior, grouping: Grouping) -> Factor:

@@ -38,7 +38,7 @@ def chains(data, prior, sampler=gibbs, *, draws=3000, thin=10, seed=0, cores=2):
     target = posterior(data, "probit", prior)
     arguments = sampler.prepare(target.rows.Z, target.rows.weights, prior_part(np.zeros(data.n_features), prior))
     return run_chains(
-        sampler,
+        sampler.advance,
         arguments,
         np.tile(start, (4, 1)),
         None,

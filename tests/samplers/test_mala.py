@@ -102,7 +102,7 @@ def test_draws_beside_a_wall_are_many_and_wide():
 
 def chains(target, mode, *, cores, draws=300, tune=100, seed=5, sampler=mala):
     return run_chains(
-        sampler,
+        sampler.advance,
         (np.linalg.cholesky(mode.covariance), target.arguments()),
         np.tile(mode.beta, (3, 1)),
         mala.first_step_size(3),

@@ -27,7 +27,7 @@ def chains(data, prior, sampler=polya_gamma, *, draws=3000, thin=2, seed=0, core
     target = posterior(data, "logistic", prior)
     arguments = sampler.prepare(target.rows.Z, target.rows.weights, prior_part(np.zeros(data.n_features), prior))
     return run_chains(
-        sampler,
+        sampler.advance,
         arguments,
         np.tile(bc.find_map(data, "logistic", prior).beta, (4, 1)),
         None,

@@ -130,7 +130,7 @@ def test_a_wrong_acceptance_ratio_fails_the_same_test():
     settings = {"draws": 4000, "tune": 500, "thin": 20, "cores": 2, "progressbar": False}
     for sampler, ok in ((mala, True), (SimpleNamespace(advance=advance), False)):
         drawn = run_chains(
-            sampler,
+            sampler.advance,
             (np.linalg.cholesky(mode.covariance), target.arguments()),
             np.tile(mode.beta, (4, 1)),
             0.2,

@@ -1,7 +1,5 @@
 """The chain loop: what a sampler is handed, in which order, and that neither cores nor chunks are seen in draws."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
@@ -23,7 +21,7 @@ def advance(rng, theta, tuning, arguments, segment):
 def run(cores=1, chunk=7, tune=20, **options):
     calls, seeds = [], np.random.SeedSequence(3).spawn(3)
     drawn = run_chains(
-        SimpleNamespace(advance=advance),
+        advance,
         (calls,),
         np.zeros((3, 2)),
         [],
@@ -65,7 +63,7 @@ def test_an_error_of_a_chain_is_raised():
 
     with pytest.raises(ArithmeticError, match="no"):
         run_chains(
-            SimpleNamespace(advance=broken),
+            broken,
             (),
             np.zeros((2, 1)),
             None,
