@@ -232,10 +232,16 @@ def solve(wanted: Wanted, family: Family, *, times: float = 1.0, size: FloatArra
     """
     if family.linear:
         return _exponential(wanted, size, family)
-    if size is not None:
+    if size is None:
+        size, offset = _best_sizes(wanted, family, times)
+    else:
         offset, _ = _offsets(wanted, size, family)
-        a, b, _ = _counts(wanted, size, offset, family)
-        return _solved(size, offset, (a, b), family)
+    a, b, _ = _counts(wanted, size, offset, family)
+    return Solved(size, family.center + offset, np.maximum(a, 0.0), np.maximum(b, 0.0), np.ones(len(size)))
+
+
+def _best_sizes(wanted: Wanted, family: Family, times: float) -> tuple[FloatArray, FloatArray]:
+    """Return the D, shape (K,), at which the third derivative is met best, and the offsets there."""
     at_zero = averages(np.full(1, family.center), np.full(1, 0.1), np.ones(1, dtype=np.int8), family)[:, 0]
     flat = max(float(at_zero[3] / at_zero[1]), 1e-3)
     first = times * np.minimum(
@@ -252,13 +258,7 @@ def solve(wanted: Wanted, family: Family, *, times: float = 1.0, size: FloatArra
         left = left[miss[left] > 0.0] if factor in _NEAR[:-1] else left[np.isinf(miss[left])]
         if not len(left):
             break
-    a, b, _ = _counts(wanted, size, offset, family)
-    return _solved(size, offset, (a, b), family)
-
-
-def _solved(size: FloatArray, offset: FloatArray, counts: tuple[FloatArray, FloatArray], family: Family) -> Solved:
-    a, b = counts
-    return Solved(size, family.center + offset, np.maximum(a, 0.0), np.maximum(b, 0.0), np.ones(len(size)))
+    return size, offset
 
 
 def _exponential(wanted: Wanted, size: FloatArray | None, family: Family) -> Solved:

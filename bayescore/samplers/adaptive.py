@@ -31,6 +31,7 @@ from bayescore.samplers.langevin import (
     with_long_tails,
 )
 from bayescore.samplers.method import (
+    CLOSED_FORM,
     START_SPREAD,
     Option,
     Request,
@@ -356,7 +357,6 @@ class Langevin(Sampler):
 LANGEVIN = Langevin(
     name="langevin",
     about="Langevin steps that leave the normal part of the posterior exact, compiled, until the effective size is met",
-    needs=("closed_form", "unimodal"),
-    because="needs a density in closed form and cannot cross between spike and slab",
+    **CLOSED_FORM,
     options=OPTIONS,
 )

@@ -88,6 +88,7 @@ from bayescore.models.groups.marginal import (
     sampled_density,
 )
 from bayescore.models.groups.rows import JointRows, block_diagonal
+from bayescore.models.normal import correlations_of
 from bayescore.models.posterior import prior_part
 from bayescore.models.row_kernels import derivatives_of
 from bayescore.numerics.chains import evenly_spaced
@@ -101,7 +102,7 @@ from bayescore.priors.groups import (
 )
 from bayescore.samplers.adaptive import OPTIONS, ChainPlan, run, statistics
 from bayescore.samplers.langevin import Dense, with_long_tails
-from bayescore.samplers.method import Option, Request, Sampler, optional
+from bayescore.samplers.method import CLOSED_FORM, Option, Request, Sampler, optional
 from bayescore.types import NO_OFFSET, FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError, check_integer
 
@@ -474,9 +475,7 @@ class JointFrame(_JointModel):
         for C, B, order, (_, q, *_, t, _) in zip(factors, a.bases, self.orders, a.sizes, strict=True):
             own = np.empty((q, q))
             own[_block_positions(order, a.blocks[t : t + q])] = B[:q, :q]
-            S = (own @ C) @ (own @ C).transpose(0, 2, 1)
-            sd = np.sqrt(np.einsum("nqq->nq", S))
-            found.append((sd, S / (sd[:, :, None] * sd[:, None, :])))
+            found.append(correlations_of(own @ C))
         return found
 
 
@@ -610,8 +609,7 @@ class JointSampler(Sampler):
 JOINT = JointSampler(
     name="joint",
     about="for rows with groups: Langevin steps on all coefficients, effects and sds at once, whitened by their mode",
-    needs=("closed_form", "unimodal"),
-    because="needs a density in closed form and cannot cross between spike and slab",
+    **CLOSED_FORM,
     grouped=True,
     options={**OPTIONS, "group_prior": GROUP_PRIOR},
 )
@@ -712,8 +710,7 @@ class Collapsed(Sampler):
 COLLAPSED = Collapsed(
     name="collapsed",
     about="for rows with groups: langevin with the groups' effects integrated out, which are then drawn given the rest",
-    needs=("closed_form", "unimodal"),
-    because="needs a density in closed form and cannot cross between spike and slab",
+    **CLOSED_FORM,
     grouped=True,
     options={
         **OPTIONS,

@@ -31,7 +31,7 @@ import numpy as np
 from bayescore.compiled import jit, jit_inner
 from bayescore.models.posterior import DensityArguments, log_density
 from bayescore.numerics import elementary
-from bayescore.samplers.method import ChainSampler, Draws, Option, Prepared, Request, Segment, thinned
+from bayescore.samplers.method import CLOSED_FORM, ChainSampler, Draws, Option, Prepared, Request, Segment, thinned
 from bayescore.types import FloatArray
 from bayescore.validation import check_choice
 
@@ -227,8 +227,7 @@ def step_sizes(drawn: Draws) -> dict[str, FloatArray]:
 MALA = ChainSampler(
     name="mala",
     about="adaptive Metropolis-adjusted Langevin, compiled",
-    needs=("closed_form", "unimodal"),
-    because="needs a density in closed form and cannot cross between spike and slab",
+    **CLOSED_FORM,
     options={
         "thin": thinned(None, "10, or 5 D^(1/3) if that is more"),
         "preconditioner": Option(

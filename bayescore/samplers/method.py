@@ -268,6 +268,13 @@ class Sampler(ABC):
         """Return the draws as a tree, or as PyMC does: `beta` with dims (chain, draw, feature), and sample_stats."""
 
 
+CLOSED_FORM: dict[str, Any] = {
+    "needs": ("closed_form", "unimodal"),
+    "because": "needs a density in closed form and cannot cross between spike and slab",
+}
+"""What a sampler declares that follows a compiled gradient."""
+
+
 @dataclass(frozen=True, eq=False)
 class Prepared:
     """What chains start from."""

@@ -45,7 +45,7 @@ from bayescore.samplers.groups import (
     tell_groups,
 )
 from bayescore.samplers.langevin import Dense, with_long_tails
-from bayescore.samplers.method import Request, Sampler, mode_and_factor
+from bayescore.samplers.method import CLOSED_FORM, Request, Sampler, mode_and_factor
 from bayescore.types import FloatArray
 
 _ALTERNATIONS = 4  # of the mode of coefficients and sigma at the residuals there
@@ -333,8 +333,7 @@ class NormalSampler(Sampler):
 NORMAL = NormalSampler(
     name="normal",
     about="for numbers whose noise has an unknown sd: sds first, then coefficients and effects exactly given these",
-    needs=("closed_form", "unimodal"),
-    because="needs a density in closed form and cannot cross between spike and slab",
+    **CLOSED_FORM,
     options=COLLAPSED.options,
     grouped=None,
     draws_sd=True,
