@@ -196,8 +196,8 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("posteriors", type=Path, nargs="+", help="posteriors that sample wrote")
     p.add_argument("--reference", type=Path, required=True, help="posterior to compare with")
     p.add_argument("-o", "--output", type=Path, required=True, help="HTML file to write")
-    for name, own in commands.choices.items():
-        own.epilog = f"example: bayescore {name} {EXAMPLES[name]}".replace("%", "%%")
+    for name, command in commands.choices.items():
+        command.epilog = f"example: bayescore {name} {EXAMPLES[name]}".replace("%", "%%")
     return main
 
 
@@ -369,19 +369,19 @@ def certify(args: argparse.Namespace, console: Console) -> None:
     if args.test:
         if not args.output:
             raise ValueError(f"--test={str(args.test)!r} is for the report; give its file by --output too")
-        own = {"label": label, "design": core.design, "offset": args.offset, "exposure": args.exposure}
-        test = all_rows(args.test, family=core.family, **own, progressbar=not args.quiet)
+        design_and_roles = {"label": label, "design": core.design, "offset": args.offset, "exposure": args.exposure}
+        test = all_rows(args.test, family=core.family, **design_and_roles, progressbar=not args.quiet)
     roles = {**_roles(args), "label": label}
-    found = check(idata, core, args.rows, **roles, progressbar=not args.quiet)
+    certificate = check(idata, core, args.rows, **roles, progressbar=not args.quiet)
     table = Table("feature", box=None)
     for heading in ("mean", "sd", "corrected mean", "corrected sd", "error of mean (sd)"):
         table.add_column(heading, justify="right")
-    for feature, row in found.coordinates.iterrows():
+    for feature, row in certificate.coordinates.iterrows():
         figures = [number(row[name]) for name in ("mean", "sd", "corrected_mean", "corrected_sd")]
         error = f"{row['mean_error_sd']:.3f} ± {row['mean_error_sd_mcse']:.3f}"
         table.add_row(_printable(str(feature)), *figures, error)
     console.print(table)
-    console.print(repr(found))
+    console.print(repr(certificate))
     if args.output:
         words = ["bayescore", "certify", str(args.posterior), str(args.core), without_keys(str(args.rows))]
         for name, column in roles.items():
@@ -389,15 +389,15 @@ def certify(args: argparse.Namespace, console: Console) -> None:
         words += [word for column in args.groups or () for word in ("--groups", column)]
         words += ["--test", str(args.test)] if args.test else []
         command = shlex.join([*words, "-o", str(args.output)])
-        write_certificate(found, idata, core, args.output, test=test, command=command)
+        write_certificate(certificate, idata, core, args.output, test=test, command=command)
         console.print(f"wrote {args.output}")
     if args.corrected:
-        if found._idata is None:
+        if certificate._idata is None:
             raise ValueError(
-                f"--corrected={str(args.corrected)!r} was not written: the certificate is {str(found.level)!r}, and no "
-                "corrected draws can be trusted; the text above says what to change"
+                f"--corrected={str(args.corrected)!r} was not written: the certificate is {str(certificate.level)!r}, "
+                "and no corrected draws can be trusted; the text above says what to change"
             )
-        write_posterior(found._idata, args.corrected)
+        write_posterior(certificate._idata, args.corrected)
         console.print(f"wrote {args.corrected}")
 
 
@@ -405,8 +405,8 @@ def demo(args: argparse.Namespace, console: Console) -> None:
     """Run ``bayescore demo``."""
     from bayescore.demo import run_demo
 
-    found = run_demo(args.rows, args.output, args.seed, not args.quiet, console)
-    console.print("\n".join(map(_printable, repr(found).splitlines())))
+    made = run_demo(args.rows, args.output, args.seed, not args.quiet, console)
+    console.print("\n".join(map(_printable, repr(made).splitlines())))
     console.print(f"wrote {args.output}: report.html, coefficients.png, model")
 
 
@@ -441,7 +441,7 @@ def fit(args: argparse.Namespace, console: Console) -> None:
     roles = ("positive", "max_seconds", "family", "cluster", "strata", "lonely", "domain")
     options = ("sampler", "draws", "tune", "chains", "method", "size")
     settings |= {name: getattr(args, name) for name in (*roles, *options)}
-    rows = [own for own in (args.formula, args.rows) if own is not None]
+    rows = [given for given in (args.formula, args.rows) if given is not None]
     _saved(fitted(*rows, random_state=args.seed, progressbar=not args.quiet, **settings), args.output, console)
 
 
@@ -454,17 +454,17 @@ def update(args: argparse.Namespace, console: Console) -> None:
         raise ValueError("give files of new rows, or --data with one of all rows")
     if gone := [path for path in args.rows if isinstance(path, Path) and not path.exists()]:
         raise FileNotFoundError(f"{gone[0]} does not exist; give files of new rows")
-    found, settings = read_fit(args.model), {"missing": args.missing, "progressbar": not args.quiet}
+    fit, settings = read_fit(args.model), {"missing": args.missing, "progressbar": not args.quiet}
     for k, path in enumerate(args.rows):
         if k:  # an error of a later file costs that one
-            found.save(output)
-            n = found._n_observations or found.coreset.n_total
-            console.print(f"{args.rows[k - 1]}: {found.level}, {n:,} observations so far")
+            fit.save(output)
+            n = fit._n_observations or fit.coreset.n_total
+            console.print(f"{args.rows[k - 1]}: {fit.level}, {n:,} observations so far")
         try:
-            found = found.update(path, data=args.data if k == len(args.rows) - 1 else None, **settings)
+            fit = fit.update(path, data=args.data if k == len(args.rows) - 1 else None, **settings)
         except ValueError as error:
             raise ValueError(f"{path}: {error}{f'; {output} has the files before it' if k else ''}") from error
-    _saved(found if args.rows else found.update(data=args.data, **settings), args.output or args.model, console)
+    _saved(fit if args.rows else fit.update(data=args.data, **settings), args.output or args.model, console)
 
 
 def predict(args: argparse.Namespace, console: Console) -> None:
@@ -485,10 +485,10 @@ def summary(args: argparse.Namespace, console: Console) -> None:
     """Run ``bayescore summary``."""
     import pandas as pd
 
-    found = _read(args)
-    table = found.summary(scale=args.scale, prob=args.prob)
+    fit = _read(args)
+    table = fit.summary(scale=args.scale, prob=args.prob)
     with pd.option_context("display.max_rows", None):
-        lines = [repr(found).splitlines()[0], "", *repr(table).splitlines()]
+        lines = [repr(fit).splitlines()[0], "", *repr(table).splitlines()]
     console.print("\n".join(map(_printable, lines)))
 
 

@@ -53,15 +53,15 @@ def inference_data(
     dims: Mapping[str, Sequence[str]] | None = None,
 ) -> xr.DataTree:
     """Return groups of arrays by name with ArviZ's dimensions: chain, draw, ...; groups of data have no draws."""
-    known, made = {dim: list(values) for dim, values in (coords or {}).items()}, {}
+    named, made = {dim: list(values) for dim, values in (coords or {}).items()}, {}
     for group, arrays in groups.items():
         variables, drawn = {}, [] if group.endswith("_data") else ["chain", "draw"]
         for name, values in arrays.items():
             n_more = np.ndim(values) - len(drawn)
             more = (dims or {}).get(name) or [f"{name}_dim_{i}" for i in range(n_more)]
             variables[name] = ([*drawn, *more[:n_more]], np.asarray(values))
-        found = xr.Dataset(variables)
-        made[group] = found.assign_coords({str(dim): known.get(str(dim), range(n)) for dim, n in found.sizes.items()})
+        data = xr.Dataset(variables)
+        made[group] = data.assign_coords({str(dim): named.get(str(dim), range(n)) for dim, n in data.sizes.items()})
     return xr.DataTree.from_dict(made)
 
 

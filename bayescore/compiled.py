@@ -238,12 +238,12 @@ class FunctionTable(types.Type):
         """Return the addresses of the functions of a class, 0 of those that it lacks."""
         names = (*self.functions, *self.inner)
         itself = CompiledArgument.of(self.kind, owner.__name__, owner, names) if self.inner else types.none
-        found = []
+        addresses = []
         for name in self.functions:
             function = getattr(owner, name, None)
             compiled = function and function.get_compile_result(self.signature(name, itself, n_numbers=n_numbers))
-            found.append(compiled.library.get_pointer_to_function(compiled.fndesc.mangled_name) if compiled else 0)
-        return tuple(found)
+            addresses.append(compiled.library.get_pointer_to_function(compiled.fndesc.mangled_name) if compiled else 0)
+        return tuple(addresses)
 
 
 @register_model(FunctionTable)
@@ -414,8 +414,8 @@ class AtAddress:
         assert self.memory.nbytes == context.get_abi_sizeof(context.get_value_type(self.type.held))
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self.value, name)
-        return AtAddress(found) if isinstance(found, tuple) and hasattr(found, "_fields") else found
+        field = getattr(self.value, name)
+        return AtAddress(field) if isinstance(field, tuple) and hasattr(field, "_fields") else field
 
     def _replace(self, **fields: Any) -> "AtAddress":
         return AtAddress(self.value._replace(**fields))
@@ -459,11 +459,11 @@ def _type_in_memory(value: AtAddress, _context: Any) -> Stored:
 def _unbox_address(_type: Stored, value: Any, c: Any) -> NativeValue:
     address = c.pyapi.object_getattr_string(value, "address")
     failed = cgutils.is_null(c.builder, address)
-    found = cgutils.alloca_once_value(c.builder, ir.Constant(cgutils.intp_t, 0))
+    pointer = cgutils.alloca_once_value(c.builder, ir.Constant(cgutils.intp_t, 0))
     with c.builder.if_then(c.builder.not_(failed), likely=True):
-        c.builder.store(c.pyapi.long_as_longlong(address), found)
+        c.builder.store(c.pyapi.long_as_longlong(address), pointer)
         c.pyapi.decref(address)
-    return NativeValue(c.builder.load(found), is_error=failed)
+    return NativeValue(c.builder.load(pointer), is_error=failed)
 
 
 @infer_getattr

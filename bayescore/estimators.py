@@ -83,18 +83,19 @@ class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ValueError
             If there is no setting of the name, or the prior has no such parameter.
         """
-        own = {name: value for name, value in params.items() if not name.startswith("prior__")}
-        super().set_params(**own)
-        changed = {name.removeprefix("prior__"): value for name, value in params.items() if name not in own}
+        of_estimator = {name: value for name, value in params.items() if not name.startswith("prior__")}
+        super().set_params(**of_estimator)
+        changed = {name.removeprefix("prior__"): value for name, value in params.items() if name not in of_estimator}
         if changed:
             if not isinstance(self.prior, Prior):
                 raise ValueError(
                     f"prior__{next(iter(changed))} changes a parameter of a prior, but prior={self.prior!r}: give one, "
                     "such as prior=bc.priors.Normal(0, 2.5)"
                 )
-            known = self.prior.parameters()
-            if unknown := [name for name in changed if name not in known]:
-                raise ValueError(f"prior__{unknown[0]} is no parameter of {self.prior}, which has {', '.join(known)}")
+            parameters = self.prior.parameters()
+            if unknown := [name for name in changed if name not in parameters]:
+                has = ", ".join(parameters)
+                raise ValueError(f"prior__{unknown[0]} is no parameter of {self.prior}, which has {has}")
             self.prior = self.prior.replaced(**changed)
         return self
 
@@ -136,9 +137,9 @@ class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if len(used) < len(y):
             X, y, weights = _safe_indexing(X, used), y[used], weights[used]
         options = FitOptions(self.draws, self.tune, self.chains, self.sampler, self.method, self.size)
-        own = {"max_seconds": self.max_seconds, "random_state": self._seed(), "options": options}
+        settings = {"max_seconds": self.max_seconds, "random_state": self._seed(), "options": options}
         given = self._given(X, y, weights * self._class_weights(y, weights))
-        self.fit_ = fit_given(given, self._family, self.prior, group_prior=self.group_prior, **own)
+        self.fit_ = fit_given(given, self._family, self.prior, group_prior=self.group_prior, **settings)
         self.coreset_, self.certificate_ = self.fit_.coreset, self.fit_.certificate
         self.classes_ = np.unique(y)
         coef = self.coreset_.design.raw_coefficients(self.fit_._posterior().flat).mean(axis=0)
@@ -152,7 +153,7 @@ class _CoresetClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             try:
                 return validate_data(self, X, y, dtype=np.float64, accept_sparse="csr")  # type: ignore[no-any-return]
             except ValueError:
-                text = [own.name for own in as_table(X, "X").schema if is_text(own.type)] if is_table(X) else []
+                text = [one.name for one in as_table(X, "X").schema if is_text(one.type)] if is_table(X) else []
                 if text:
                     raise DataError(
                         f"X has columns of text, {listed(text)}: give a formula, such as "

@@ -101,10 +101,10 @@ def check_folder(folder: str | Path, name: str = "folder") -> Path:
     target = check_path(folder, name).absolute()
     if not target.name or target == Path.cwd():
         raise FileExistsError(f"{name}={str(folder)!r} is the folder you are in; name a new one")
-    there = {path.name for path in target.iterdir()} if target.is_dir() else set()
-    if (target.exists() and not target.is_dir()) or (there and ABOUT not in there):
+    present = {path.name for path in target.iterdir()} if target.is_dir() else set()
+    if (target.exists() and not target.is_dir()) or (present and ABOUT not in present):
         raise FileExistsError(f"{name}={str(target)!r} exists and holds no fit; name a new folder")
-    if others := sorted(there - _FILES):
+    if others := sorted(present - _FILES):
         raise FileExistsError(
             f"{name}={str(target)!r} has {others[0]!r} beside a fit, which would be lost; move it away"
         )
@@ -115,20 +115,20 @@ def check_folder(folder: str | Path, name: str = "folder") -> Path:
 def _write(fit: "Fit", folder: Path) -> None:
     fit.coreset.save(folder / "coreset.parquet")
     write_posterior(fit._drawn, folder / "drawn.nc")
-    found = fit.certificate
-    if found._idata is not None:
-        write_posterior(found._idata, folder / "used.nc")
+    certificate_of_fit = fit.certificate
+    if certificate_of_fit._idata is not None:
+        write_posterior(certificate_of_fit._idata, folder / "used.nc")
     if fit._robust is not None:
         write_posterior(fit._robust, folder / "robust.nc")
     for name in _TABLES:
-        _for_parquet(getattr(found, name)).to_parquet(folder / f"{name}.parquet")
+        _for_parquet(getattr(certificate_of_fit, name)).to_parquet(folder / f"{name}.parquet")
     if fit._kept:
         write_checkpoint(folder / _KEPT, EarlierRows.__name__, {}, kept_to_arrays(fit._kept))
     plain = [field.name for field in fields(CertificateData) if field.name not in (*_TABLES, "idata", "remedy")]
-    certificate = {name: getattr(found, name) for name in plain}
-    if found.dispersion is not None:
-        certificate["dispersion"] = vars(found.dispersion)
-    remedy = found.remedy
+    certificate = {name: getattr(certificate_of_fit, name) for name in plain}
+    if certificate_of_fit.dispersion is not None:
+        certificate["dispersion"] = vars(certificate_of_fit.dispersion)
+    remedy = certificate_of_fit.remedy
     given = fit._given
     roles = {} if given is None else {name: value for name, value in given.roles.items() if _named(value)}
     about = {
@@ -142,7 +142,7 @@ def _write(fit: "Fit", folder: Path) -> None:
         "options": asdict(fit._options),
         "roles": roles,
         "arrays": [] if given is None else sorted(set(given.roles) - set(roles)),
-        "certificate": {**certificate, "level": str(found.level)},
+        "certificate": {**certificate, "level": str(certificate_of_fit.level)},
         "remedy": None if remedy is None else {**vars(remedy), "need": str(remedy.need)},
         **({} if (ordered := getattr(fit, "ordered", None)) is None else {"ordered": asdict(ordered)}),
         "files": {path.name: _sha256(path.read_bytes()) for path in sorted(folder.iterdir())},
@@ -247,19 +247,19 @@ class _About:
     @classmethod
     def of(cls, stored: dict[str, Any]) -> "_About":
         """Return the fields; raise `DataError` naming the first that is not what it should be."""
-        found: _About = from_json(cls, stored, "fit")
-        if found.certificate.get("level") != found.level:
-            raise DataError(f"level is {found.level!r}, and certificate['level'] {found.certificate.get('level')!r}")
-        if not found.max_seconds > 0.0:
-            raise DataError(f"max_seconds is {found.max_seconds!r}; a positive number was expected")
-        if unknown := sorted({*found.roles, *found.arrays} - {*ROLES}):
+        about: _About = from_json(cls, stored, "fit")
+        if about.certificate.get("level") != about.level:
+            raise DataError(f"level is {about.level!r}, and certificate['level'] {about.certificate.get('level')!r}")
+        if not about.max_seconds > 0.0:
+            raise DataError(f"max_seconds is {about.max_seconds!r}; a positive number was expected")
+        if unknown := sorted({*about.roles, *about.arrays} - {*ROLES}):
             raise DataError(f"roles has {unknown[0]!r}, which is no role of a column")
-        if unknown := sorted({*found.files} - _FILES):
+        if unknown := sorted({*about.files} - _FILES):
             raise DataError(f"files has {unknown[0]!r}, which is no file of a fit")
-        if absent := sorted(_ALWAYS - {*found.files}):
+        if absent := sorted(_ALWAYS - {*about.files}):
             raise DataError(f"files lacks {absent[0]!r}")
-        _ = found.given_prior, found.fit_options
-        return found
+        _ = about.given_prior, about.fit_options
+        return about
 
     @property
     def fit_options(self) -> FitOptions:

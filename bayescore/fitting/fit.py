@@ -259,15 +259,15 @@ def fit_given(
             f"{next(iter(asked))!r} is given, and data is a coreset, which misses a part of its rows: leave it out"
         )
     of_core = given.data.family if isinstance(given.data, Coreset) else None
-    known = check_family(family or of_core or "logistic", seek=True)
+    model_family = check_family(family or of_core or "logistic", seek=True)
     if options.sampler != AUTO:
         sampler = SAMPLERS[options.sampler]
         if given.smooths:
             check_smooth_sampler(sampler, given.smooths[0])
         elif not isinstance(prior, Mapping):
-            check_fit(sampler, known.name, Normal(0.0, 1.0) if prior is None else prior)
+            check_fit(sampler, model_family.name, Normal(0.0, 1.0) if prior is None else prior)
         if of_core is None:
-            check_sd(sampler, known.name, unknown=known.quadratic and not known.complete)
+            check_sd(sampler, model_family.name, unknown=model_family.quadratic and not model_family.complete)
     check_positive(max_seconds, "max_seconds")
     seed = check_seed(random_state)
     given.check_group_prior(group_prior)
@@ -277,10 +277,10 @@ def fit_given(
     if isinstance(prior, Mapping) and not given.once:
         given.check_names(prior, response=_response(family))
     arguments: dict[str, Any] = {"in_design": in_design, "group_prior": group_prior, "options": options}
-    varies = isinstance(known, Varying) and not known.complete
-    if isinstance(known, Sized) and not known.complete:
-        given.check_parameter(known)
-    route = (route_between(known) if varies else Route)(given, family, prior, seed, max_seconds, **arguments)
+    varies = isinstance(model_family, Varying) and not model_family.complete
+    if isinstance(model_family, Sized) and not model_family.complete:
+        given.check_parameter(model_family)
+    route = (route_between(model_family) if varies else Route)(given, family, prior, seed, max_seconds, **arguments)
     with _kept(lambda: made(fit_of_route(route.ended())), "what was finished", route.leaves):
         route.run()
     return made(fit_of_route(route))
@@ -345,11 +345,11 @@ def _tables(formula: Any, data: Any) -> list[tuple[Any, Any]]:
 
 def _pooled(first: Fit, others: list[dict[str, Any]], **beside: Any) -> Fit:
     """Return the pooled fit of imputed tables, given that of the first, and rows and labels of the others."""
-    known, fits = first._rows_given, [first]
+    rows_of_first, fits = first._rows_given, [first]
     beside |= {"in_design": first._design_prior}
     for k, table in enumerate(others, 1):
         # the design has the classes
-        given = replace(known, data=table["data"], y=table.get("y"), positive=None, like=first.coreset)
+        given = replace(rows_of_first, data=table["data"], y=table.get("y"), positive=None, like=first.coreset)
         asked = {"max_seconds": first._max_seconds, "random_state": first._seed + k, **beside}
         family = first._family_asked if first._size_varies else first.coreset.family
         fits.append(fit_given(given, family, first.prior, **asked))
@@ -419,10 +419,10 @@ def _mixture(each: Sequence[Any], text: str) -> Any:
         places = evenly_spaced(one.sizes["draw"], n_draws)
         part = one.isel(chain=slice(n_chains), draw=places)
         parts.append(part.assign_coords(chain=np.arange(n_chains) + k * n_chains, draw=np.arange(n_draws)))
-    found = xr.concat(parts, dim="chain", data_vars="minimal", coords="minimal", compat="override", join="exact")
+    mixture = xr.concat(parts, dim="chain", data_vars="minimal", coords="minimal", compat="override", join="exact")
     attrs = {name: value for name, value in sets[0].attrs.items() if name != "posterior_of"}
-    found.attrs = {**attrs, "spread": text}
-    return with_draws(each[0], found)
+    mixture.attrs = {**attrs, "spread": text}
+    return with_draws(each[0], mixture)
 
 
 def read_fit(folder: str | Path, data: Any = None, y: Any = None, *, progressbar: bool = True) -> Fit:

@@ -349,11 +349,11 @@ class Fit:
         True
         """
         interval_names(prob)
-        found = population_shares(self._used, self.coreset, cells, by, weights=weights, max_draws=max_draws)
-        shares = predictions.AverageDraws(found.shares[None], None, found.parts, {"weight": found.weight})
+        by_part = population_shares(self._used, self.coreset, cells, by, weights=weights, max_draws=max_draws)
+        shares = predictions.AverageDraws(by_part.shares[None], None, by_part.parts, {"weight": by_part.weight})
         if draws:
             return predictions.by_chain(self, shares, max_draws)
-        return labelled(self, shares.figures(prob).set_axis(found.parts))
+        return labelled(self, shares.figures(prob).set_axis(by_part.parts))
 
     def average_predictions(
         self,
@@ -643,10 +643,10 @@ class Fit:
         >>> int(fit.check()["outside"].sum()) < 4
         True
         """
-        values, found = tables.check_of_rows(self, data, y, check_by(by))
-        outside = (found.observed < found.low) | (found.observed > found.high)
+        values, check = tables.check_of_rows(self, data, y, check_by(by))
+        outside = (check.observed < check.low) | (check.observed > check.high)
         low, high, _ = interval_names(PROB)
-        columns = {"predicted": found.predicted, "observed": found.observed, low: found.low, high: found.high}
+        columns = {"predicted": check.predicted, "observed": check.observed, low: check.low, high: check.high}
         return labelled(self, pd.DataFrame({**values, **columns, "outside": outside}))
 
     def loo(self) -> Any:

@@ -262,9 +262,9 @@ class Given:
         name, made, asked = family.parameter, set[str](), self.roles.get("groups", ())
         named = [asked] if isinstance(asked, str) else list(asked) if isinstance(asked, list | tuple | dict) else []
         if self.formula is not None:
-            found = parsed(self.formula)
-            made = {str(term) for term in found.terms}
-            named += [term.column for term in found.groups]
+            formula = parsed(self.formula)
+            made = {str(term) for term in formula.terms}
+            named += [term.column for term in formula.groups]
         elif has_named_columns(self.data):
             made = {*column_names(self.data)} - {each for each in self.roles.values() if isinstance(each, str)}
         if name in named:
@@ -284,18 +284,18 @@ def all_rows_of(core: Coreset, data: Any, roles: dict[str, Any], *, progressbar:
     """Return rows, or a pair of rows and labels, with the roles of columns that the coreset remembers."""
     rows, y = data if isinstance(data, tuple) and len(data) == 2 else (data, None)
     formula, design = formula_of(core.design), core.design
-    known: dict[str, Any] = design.role_columns if has_named_columns(rows) else {}
+    remembered: dict[str, Any] = design.role_columns if has_named_columns(rows) else {}
     asked = None if formula is None else parsed(formula)
-    if known and design.offset is not None and (asked is None or asked.offset is None):
-        known["offset"] = design.offset
-    if known and design.exposure is not None:
-        known["exposure"] = design.exposure
+    if remembered and design.offset is not None and (asked is None or asked.offset is None):
+        remembered["offset"] = design.offset
+    if remembered and design.exposure is not None:
+        remembered["exposure"] = design.exposure
     for role in ("trials", "exposure"):
         if asked is not None and getattr(asked, role) is not None:
-            known.pop(role, None)
-    if known and formula is None and design.groups:
-        known["groups"] = [grouping.name for grouping in design.groups]
-    return rows_like(core, rows, y, roles={**known, **roles}, progressbar=progressbar)
+            remembered.pop(role, None)
+    if remembered and formula is None and design.groups:
+        remembered["groups"] = [grouping.name for grouping in design.groups]
+    return rows_like(core, rows, y, roles={**remembered, **roles}, progressbar=progressbar)
 
 
 def rows_like(core: Coreset, data: Any, y: Any, **options: Any) -> Given:
@@ -437,18 +437,18 @@ def next_lengths(remedy: Remedy, now: Length, n_weighed: int, chains: int, most:
     >>> next_lengths(Remedy(Need.DRAWS, max_draws=1500), now, 500, 4, 20_000)
     [Length(draws=4500, tune=1000, max_draws=2300), Length(draws=1000, tune=1000, max_draws=4000)]
     """
-    found, n_all = [], chains * now.draws
+    lengths, n_all = [], chains * now.draws
     if remedy.max_draws:
         times = min(SPARE * remedy.max_draws / n_weighed, most / now.draws)
         if times > 1.0:
-            found.append(Length(min(_hundreds(times * now.draws), most), now.tune, _hundreds(times * n_weighed)))
-        found.append(now._replace(max_draws=max(n_all, now.max_draws)))
+            lengths.append(Length(min(_hundreds(times * now.draws), most), now.tune, _hundreds(times * n_weighed)))
+        lengths.append(now._replace(max_draws=max(n_all, now.max_draws)))
     else:
         draws = max(min(remedy.draws, most), now.draws)
         weighed = now.max_draws if now.max_draws < n_all else max(chains * draws, now.max_draws)  # all, as before
         tune = max(remedy.tune, 2 * now.tune if remedy.need is Need.ORIGIN and not remedy.tune else now.tune)
-        found.append(Length(draws, tune, weighed))
-    return [each for each in found if each != now]
+        lengths.append(Length(draws, tune, weighed))
+    return [each for each in lengths if each != now]
 
 
 def first_within(limit: float, left: list[Length], now: Length, taken: float) -> tuple[float, Length]:
@@ -655,16 +655,16 @@ class Route:
 
     def _instead(self, error: Exception) -> None:
         """Take all rows in place of a build that failed; raise if they would be too many, or take too long."""
-        known = check_family(self.family or "logistic", seek=True)
+        family = check_family(self.family or "logistic", seek=True)
         data = self.given.data
         rows = (
-            Dataset(data.as_source()) if isinstance(data, Coreset) else self.given.undesigned(response=known.response)
+            Dataset(data.as_source()) if isinstance(data, Coreset) else self.given.undesigned(response=family.response)
         )
         n, D = rows.source.n_rows, rows.n_features + int(self.given.adds_intercept)
         refused = self._too_many(n, D)
         if not refused:
             part = next(iter(rows.blocks()))
-            refused = self._too_long(part, known, n)
+            refused = self._too_long(part, family, n)
         if refused:
             raise RuntimeError(
                 f"the default build failed ({error}), and {refused}: give more max_seconds, fewer rows, or a prior "
@@ -730,8 +730,8 @@ class Route:
 
     def keep(self) -> None:
         """Keep what updates need of the rows, in one more pass; nothing where the coreset has it all."""
-        found = self.certificate
-        if not found.trusted or self.core.lossless or self.given.once:
+        certificate = self.certificate
+        if not certificate.trusted or self.core.lossless or self.given.once:
             return
         self.kept = (self.look_at(self.given.rows(self.core)),)
 
@@ -928,14 +928,14 @@ class Route:
         """Return the prior of the columns of the coreset."""
         if self.in_design is not None:
             return self.in_design
-        found = design_prior(self.prior, self.core.design, self._default() if leaves_out(self.prior) else None)
-        return with_bends(found, self.core, self.prior, self.group_prior) if self.core.design.smooths else found
+        prior = design_prior(self.prior, self.core.design, self._default() if leaves_out(self.prior) else None)
+        return with_bends(prior, self.core, self.prior, self.group_prior) if self.core.design.smooths else prior
 
     def _default(self) -> Prior:
         """Return the default prior of the coreset's columns: of a stream whose rows are there by all rows."""
         core, design, given = self.core, self.core.design, self.given
-        known = core.numbers or design.given_others is not None or design.scale is not None
-        if known or given.once or isinstance(given.data, Coreset):
+        is_in_design = core.numbers or design.given_others is not None or design.scale is not None
+        if is_in_design or given.once or isinstance(given.data, Coreset):
             return default_prior(core)
         return of_comoments(ComomentsTotal(counts=core.counts).of(given.rows(core)), design)
 
@@ -1024,13 +1024,13 @@ def route_of_draws(
         given = rows_like(core, data, y, roles=dict(roles), progressbar=progressbar)
     begin = time.perf_counter()
     if given.lossy or (model is not None and core.groups):
-        found = refused(idata, _UNCHECKED if given.lossy else _OWN_GROUPS)
+        certificate = refused(idata, _UNCHECKED if given.lossy else _OWN_GROUPS)
     else:
-        found = given.certify(idata, core, MAX_DRAWS, model)
-    taken, why = time.perf_counter() - begin, f"{found.level}: {found.text}"
+        certificate = given.certify(idata, core, MAX_DRAWS, model)
+    taken, why = time.perf_counter() - begin, f"{certificate.level}: {certificate.text}"
     route = Route(given, core.family, prior, 0, 600.0)
-    route.core, route.drawn, route.certificate = core, idata, found
-    route.story = [Step("certify", core.n_total, found.n_passes, taken, why)]
+    route.core, route.drawn, route.certificate = core, idata, certificate
+    route.story = [Step("certify", core.n_total, certificate.n_passes, taken, why)]
     route.keep()
     return route
 

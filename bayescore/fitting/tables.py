@@ -73,9 +73,9 @@ def side_by_side(fits: Sequence["Fit"], names: Sequence[str] | None, scale: str,
 def _estimates(fit: "Fit", scale: str, prob: float) -> tuple[dict[str, str], dict[str, str]]:
     """Return mean and interval of each coefficient and other parameter as text, to two digits of its sd."""
     low, high, _ = interval_names(prob)
-    found = parameter_table(fit, scale, prob)[["mean", "sd", low, high]]
+    table = parameter_table(fit, scale, prob)[["mean", "sd", low, high]]
     cells: tuple[dict[str, str], dict[str, str]] = {}, {}
-    for place, (name, (mean, sd, *ends)) in enumerate(zip(found.index, found.to_numpy().tolist(), strict=True)):
+    for place, (name, (mean, sd, *ends)) in enumerate(zip(table.index, table.to_numpy().tolist(), strict=True)):
         shown = [with_error(value, sd)[0] for value in (mean, *ends)]
         cells[place >= len(fit.coreset.feature_names)][str(name)] = f"{shown[0]} ({shown[1]}, {shown[2]})"
     return cells
@@ -83,11 +83,11 @@ def _estimates(fit: "Fit", scale: str, prob: float) -> tuple[dict[str, str], dic
 
 def _numbers(fit: "Fit") -> tuple[dict[str, str], dict[str, str], dict[str, str]]:
     """Return family and observations, groups of each factor, and elpd and level, by what they are called."""
-    core, found = fit.coreset, fit.certificate
+    core, certificate = fit.coreset, fit.certificate
     n = f"{fit._n_observations or core.n_total:,}"
     last = {}
     for name, kind in (("elpd", "loo"), ("elpd of new groups", "logo")):
-        value, se = (getattr(found, f"elpd_{kind}{end}") for end in ("", "_se"))
+        value, se = (getattr(certificate, f"elpd_{kind}{end}") for end in ("", "_se"))
         last[name] = f"{value:,.1f} ({se:,.1f})".replace("-", "−") if np.isfinite(value) else ""
     groups = {f"Groups of {grouping.name}": f"{len(grouping):,}" for grouping in core.groups}
     family = fit._family_asked.replace("_", " ")
@@ -111,16 +111,16 @@ def effects_of_groups(
         values = (effects[:, codes] @ A[k]).reshape(*posterior.draws.shape[:2], -1)
         dims, coords = ("chain", "draw", grouping.name), {grouping.name: list(levels)}
         return xr.DataArray(values, dims=dims, coords=coords, attrs={"level": fit.level})
-    known = effects.summary() if isinstance(effects, EffectDraws) else None  # of too many groups to keep
-    u = effects[:] @ A[k] if known is None else np.asarray(known.draws, dtype=np.float64)  # (S, G)
+    summary = effects.summary() if isinstance(effects, EffectDraws) else None  # of too many groups to keep
+    u = effects[:] @ A[k] if summary is None else np.asarray(summary.draws, dtype=np.float64)  # (S, G)
     from scipy.stats import rankdata  # slow to import
 
     ranks = rankdata(u[:: max(1, len(u) // RANK_DRAWS)], axis=1)
     low, high, tail = interval_names(prob)
     ends = np.quantile(ranks, [tail, 1.0 - tail], axis=0)
     columns = described(u.T, prob)
-    if known is not None:
-        columns |= {"mean": known.mean, "sd": known.sd}
+    if summary is not None:
+        columns |= {"mean": summary.mean, "sd": summary.sd}
     columns |= {"rank": ranks.mean(axis=0), f"rank {low}": ends[0], f"rank {high}": ends[1]}
     return labelled(fit, pd.DataFrame(columns, index=pd.Index(grouping.levels, name=grouping.name)))
 
@@ -128,12 +128,12 @@ def effects_of_groups(
 def factor_named(fit: "Fit", name: str | None) -> Grouping:
     """Return a grouping factor by its name, or the only one."""
     groups = fit.coreset.groups
-    found = [grouping for grouping in groups if name in (None, grouping.name)]
-    if len(found) != 1:
-        known = ", ".join(repr(grouping.name) for grouping in groups) or "none"
-        raise DataError(f"factor={name!r}: the grouping factors of the fit are {known}; name one")
+    chosen = [grouping for grouping in groups if name in (None, grouping.name)]
+    if len(chosen) != 1:
+        names = ", ".join(repr(grouping.name) for grouping in groups) or "none"
+        raise DataError(f"factor={name!r}: the grouping factors of the fit are {names}; name one")
     fit._posterior().check_tells_groups()
-    return found[0]
+    return chosen[0]
 
 
 def intraclass_correlations(fit: "Fit", data: Any, prob: float) -> Table:
@@ -176,6 +176,6 @@ def check_of_rows(fit: "Fit", data: Any, y: Any, by: tuple[str, ...]) -> tuple[d
         kept = fit._given or all_rows_of(fit.coreset, data, {}, progressbar=False)
         asked = replace(fit, _given=replace(kept, data=data, y=y, known=True))
     rows = raw_rows(asked, None, others=data is not None, by=by)
-    found = check_model(fit._posterior(), rows.observed(), rows.events, rows.parts)
-    places = [] if found.groups is None else found.groups.tolist()
-    return {name: [levels[place] for place in places] for name, levels in rows.labels.items()}, found
+    check = check_model(fit._posterior(), rows.observed(), rows.events, rows.parts)
+    places = [] if check.groups is None else check.groups.tolist()
+    return {name: [levels[place] for place in places] for name, levels in rows.labels.items()}, check

@@ -94,18 +94,20 @@ class NewRows(Given):
         if core.lossless:
             return certify(idata, core, core, max_draws=max_draws, progressbar=self.progressbar)
         before = replace(self.fit.coreset, design=core.design)  # which has new groups
-        known = stand_in(self.kept, before) if core.group is None and self.kept else before
-        found = certify_update(idata, core, known, self.rows(core), max_draws=max_draws)
-        if not found.trusted:
-            if found.remedy is not None and found.remedy.need is Need.ROWS:
-                return found._with(text=f"{found.text} Or {_REMEDY}")
-            return found
-        trouble, said, off = self._earlier(idata if found._idata is None else found._idata, before)
+        earlier = stand_in(self.kept, before) if core.group is None and self.kept else before
+        certificate = certify_update(idata, core, earlier, self.rows(core), max_draws=max_draws)
+        if not certificate.trusted:
+            if certificate.remedy is not None and certificate.remedy.need is Need.ROWS:
+                return certificate._with(text=f"{certificate.text} Or {_REMEDY}")
+            return certificate
+        trouble, said, off = self._earlier(idata if certificate._idata is None else certificate._idata, before)
         if trouble:
-            refused = f"Earlier rows were not read again, and {trouble}: {_REMEDY} Of the new rows: {found.text}"
-            return found._with(level=Level.NOT_CERTIFIED, text=refused, idata=None, mean_bound=math.nan)
+            refused = f"Earlier rows were not read again, and {trouble}: {_REMEDY} Of the new rows: {certificate.text}"
+            return certificate._with(level=Level.NOT_CERTIFIED, text=refused, idata=None, mean_bound=math.nan)
         said = f"Earlier rows were not read again: {said}."
-        return found._with(text=f"{found.text} {said}", mean_bound=found.mean_bound + off, earlier_error=off)
+        return certificate._with(
+            text=f"{certificate.text} {said}", mean_bound=certificate.mean_bound + off, earlier_error=off
+        )
 
     def _earlier(self, idata: Any, before: Coreset) -> tuple[str, str, float]:
         """Return why draws that can be used by the new rows cannot by the earlier ones; else a clause, and a bound.

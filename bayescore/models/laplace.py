@@ -360,8 +360,8 @@ def left_over(
     """
     missed, moved = core.shortfall, transport(draws)
     assert missed is not None
-    there, here = (log_likelihoods(each, core, family) + prior.log_density(each) for each in (moved, draws))
-    return float(missed.value(draws).std()), float((there + missed.value(moved) - here).std())
+    at_moved, at_draws = (log_likelihoods(each, core, family) + prior.log_density(each) for each in (moved, draws))
+    return float(missed.value(draws).std()), float((at_moved + missed.value(moved) - at_draws).std())
 
 
 def to_full(core: WeightedData, family: Family, prior: Prior) -> Transport:

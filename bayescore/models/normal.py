@@ -222,9 +222,9 @@ class GroupSdPosterior:
     def unpack(self, points: FloatArray) -> GroupSds:
         """Return sds and correlations at points, shape (n, k)."""
         factors, at, n = [], 1, len(points)
-        for own in self.rows.factors:
-            q, (firsts, _) = len(own.effects), own.block_ends.T
-            sd, z = np.exp(points[:, at : at + q]), np.tanh(points[:, at + q : at + q + len(own.pairs[0])])
+        for factor in self.rows.factors:
+            q, (firsts, _) = len(factor.effects), factor.block_ends.T
+            sd, z = np.exp(points[:, at : at + q]), np.tanh(points[:, at + q : at + q + len(factor.pairs[0])])
             L, left, k = np.zeros((n, q, q)), np.ones((n, q)), 0
             for i in range(q):
                 for j in range(firsts[i], i):
@@ -240,12 +240,12 @@ class GroupSdPosterior:
         """Return the log density of the priors in these coordinates, shape (n,), up to a constant."""
         of_effects, of_noise = self.priors
         total, at = np.zeros(len(points)) if of_noise is None else _log_sigma(points[:, 0], of_noise), 1
-        for own in self.rows.factors:
-            q = len(own.effects)
+        for factor in self.rows.factors:
+            q = len(factor.effects)
             for sd in points.T[at : at + q]:
                 total += _log_sigma(sd, of_effects)
             at += q
-            for i, (first, end) in enumerate(own.block_ends):
+            for i, (first, end) in enumerate(factor.block_ends):
                 for j in range(first, i):
                     shape = LKJ_ETA + 0.5 * (end - 2 - j)
                     total -= 2.0 * shape * np.logaddexp(points[:, at], -points[:, at])
@@ -299,9 +299,9 @@ class GroupSdPosterior:
         middle = math.log(self.priors[0].sigma)
         far = np.abs(points[:, ~self._correlations] - middle).max(axis=1) > _FARTHEST
         far |= np.abs(points[:, self._correlations]).max(axis=1, initial=0.0) > 0.3 * _FARTHEST
-        found = np.full(len(points), -np.inf)
-        found[~far] = self._in_range(points[~far])
-        return np.where(np.isfinite(found), found, -np.inf)
+        values = np.full(len(points), -np.inf)
+        values[~far] = self._in_range(points[~far])
+        return np.where(np.isfinite(values), values, -np.inf)
 
     def _in_range(self, points: FloatArray) -> FloatArray:
         sds = self.unpack(points)
@@ -336,16 +336,16 @@ class GroupSdPosterior:
 
     @cached_property
     def _correlations(self) -> NDArray[np.bool_]:
-        parts = [[False] * len(own.effects) + [True] * len(own.pairs[0]) for own in self.rows.factors]
+        parts = [[False] * len(factor.effects) + [True] * len(factor.pairs[0]) for factor in self.rows.factors]
         return np.array([False, *(each for part in parts for each in part)])
 
     @cached_property
     def log_sds(self) -> dict[str, slice]:
         """Where a point has the log sds of each factor, by its name."""
         factors, start = {}, 1
-        for own in self.rows.factors:
-            factors[own.name] = slice(start, start + len(own.effects))
-            start += len(own.parameters)
+        for factor in self.rows.factors:
+            factors[factor.name] = slice(start, start + len(factor.effects))
+            start += len(factor.parameters)
         return factors
 
     def starting_point(self, sd: float) -> FloatArray:

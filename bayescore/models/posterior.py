@@ -175,14 +175,14 @@ def _wide_terms(beta: FloatArray, data: WeightedData, family: Family) -> Derivat
 
 def weighted_gram(X: FloatArray, weights: FloatArray) -> FloatArray:
     """Return the sum of w x x' over rows, shape (D, D), some at a time that stay in the cache; w may be negative."""
-    found, scratch = np.zeros((X.shape[1], X.shape[1])), np.empty((min(len(X), WIDE_ROWS), X.shape[1]))
+    gram, scratch = np.zeros((X.shape[1], X.shape[1])), np.empty((min(len(X), WIDE_ROWS), X.shape[1]))
     for start in range(0, len(X), WIDE_ROWS):
         part, w = X[start : start + WIDE_ROWS], weights[start : start + WIDE_ROWS]
         scaled = np.multiply(part, np.sqrt(np.abs(w))[:, None], out=scratch[: len(part)])
-        found += scaled.T @ scaled
+        gram += scaled.T @ scaled
         if (negative := w < 0.0).any():
-            found -= 2.0 * scaled[negative].T @ scaled[negative]
-    return found
+            gram -= 2.0 * scaled[negative].T @ scaled[negative]
+    return gram
 
 
 def full_terms(beta: FloatArray, dataset: Dataset, family: Family, prior: Derivatives) -> Derivatives:
@@ -210,10 +210,10 @@ def log_likelihood_tiles(
         part = data.take(rows)
         log_p, eta = compact(part.X) @ moves, part.with_offset(part.X @ center)
         if predictor.factors:
-            own = predictor.effects(part)
-            middle = own.mean(axis=1)
+            effects = predictor.effects(part)
+            middle = effects.mean(axis=1)
             eta += middle
-            log_p += own - middle[:, None]
+            log_p += effects - middle[:, None]
         if predictor.size is None:
             log_p_near(eta, part.y, family, log_p)
         else:
@@ -269,11 +269,11 @@ def log_joint_density(
     total = log_likelihoods(predictor, rows, family) + prior.log_density(predictor.beta)
     if predictor.size is not None and sd_prior is not None:
         total += [log_sigma_terms(each, *sd_prior.table)[0] for each in np.log(predictor.size)]
-    for own in predictor.factors:
-        assert own.covariance is not None
+    for factor in predictor.factors:
+        assert factor.covariance is not None
         assert group_prior is not None
         at = slice(None) if predictor.at is None else predictor.at
-        u, S = own.effects[at], own.covariance[at]
+        u, S = factor.effects[at], factor.covariance[at]
         L, log_sd = np.linalg.cholesky(S), 0.5 * np.log(np.einsum("sqq->sq", S))
         log_det = 2.0 * np.log(np.einsum("sqq->sq", L)).sum(axis=1)
         total += [sum(log_sigma_terms(each, *group_prior.table)[0] for each in draw) for draw in log_sd]
@@ -326,11 +326,11 @@ def prior_part(beta: FloatArray, prior: Prior) -> Derivatives:
 
 def width_precision(likelihood_precision: FloatArray, beta: FloatArray, prior: Prior) -> FloatArray:
     """Return minus the Hessian at the mode `beta`, shape (D, D), with a kinked prior's variance for its curvature."""
-    own = prior_part(beta, prior).precision
+    prior_precision = prior_part(beta, prior).precision
     for part, places, table in prior.parts(len(beta)):
         if part.kinked:
-            own[places, places] = 0.5 / table[1] ** 2
-    return likelihood_precision + own
+            prior_precision[places, places] = 0.5 / table[1] ** 2
+    return likelihood_precision + prior_precision
 
 
 def posterior(data: WeightedData, family: str | Family, prior: Prior, purpose: str = "this") -> TargetDensity:
@@ -358,15 +358,15 @@ def sparse_columns(X: FloatArray) -> SparseColumns | None:
     most = int(MAX_FILL * X.size)
     usual, rows, values, count = np.empty(X.shape[1]), [], [], 0
     for d, column in enumerate(X.T):
-        found, times = np.unique(column, return_counts=True)
-        usual[d] = found[times.argmax()]
-        own = np.flatnonzero(column != usual[d])
-        count += len(own)
+        distinct, times = np.unique(column, return_counts=True)
+        usual[d] = distinct[times.argmax()]
+        unusual = np.flatnonzero(column != usual[d])
+        count += len(unusual)
         if count > most:
             return None
-        rows.append(own.astype(np.int32))
-        values.append(column[own] - usual[d])
-    ends = np.concatenate([[0], np.cumsum([len(own) for own in rows])]).astype(np.int64)
+        rows.append(unusual.astype(np.int32))
+        values.append(column[unusual] - usual[d])
+    ends = np.concatenate([[0], np.cumsum([len(unusual) for unusual in rows])]).astype(np.int64)
     return SparseColumns(usual, ends, np.concatenate(rows), np.concatenate(values))
 
 
@@ -472,8 +472,8 @@ class OfModel:
         each = [self.points[i] for i in at]
         after = [self._log_density({**point, "beta": beta}) for point, beta in zip(each, moved, strict=True)]
         before = [self._log_density({**point, "beta": beta}) for point, beta in zip(each, draws, strict=True)]
-        own = log_likelihoods(moved, self.data, self.family) - log_likelihoods(draws, self.data, self.family)
-        return np.asarray(np.array(after, dtype=np.float64) - np.array(before, dtype=np.float64) - own)
+        log_p = log_likelihoods(moved, self.data, self.family) - log_likelihoods(draws, self.data, self.family)
+        return np.asarray(np.array(after, dtype=np.float64) - np.array(before, dtype=np.float64) - log_p)
 
     def gradient(self, at: IntArray, draws: FloatArray) -> FloatArray:
         """Return the gradient of the log prior with respect to beta."""
@@ -504,10 +504,10 @@ class OfModel:
             model.replace_rvs_by_values(model.potentials), inputs=model.value_vars, on_unused_input="ignore"
         )
         values = np.array([[float(np.sum(part)) for part in potentials(self.points[i])] for i in at])
-        own = log_likelihoods(self.draws["beta"][at], self.data, self.family)
+        log_p = log_likelihoods(self.draws["beta"][at], self.data, self.family)
         if values.size:
-            gap = np.ptp(values - own[:, None], axis=0)
-            if (gap <= 1e-6 * max(1.0, float(np.abs(own).max()))).any():
+            gap = np.ptp(values - log_p[:, None], axis=0)
+            if (gap <= 1e-6 * max(1.0, float(np.abs(log_p).max()))).any():
                 return
         raise DataError(
             "no potential of model= is the coreset's weighted log-likelihood at the draws; give the model that has "

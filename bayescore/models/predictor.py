@@ -39,11 +39,11 @@ def parameters(grouping: Grouping) -> dict[str, tuple[int, ...]]:
 def correlations(grouping: Grouping, draws: Mapping[str, Any]) -> FloatArray:
     """Return the correlations of a factor's effects, shape (S, q, q), given draws of its `parameters`."""
     q, name, (i, j) = len(grouping.effects), grouping.name, grouping.pairs
-    found = np.tile(np.eye(q), (np.size(draws[f"sigma_{name}"]) // q, 1, 1))
+    matrices = np.tile(np.eye(q), (np.size(draws[f"sigma_{name}"]) // q, 1, 1))
     if i.size:
-        rho = np.asarray(draws[f"rho_{name}"], dtype=np.float64).reshape(len(found), -1)
-        found[:, i, j] = found[:, j, i] = rho
-    return found
+        rho = np.asarray(draws[f"rho_{name}"], dtype=np.float64).reshape(len(matrices), -1)
+        matrices[:, i, j] = matrices[:, j, i] = rho
+    return matrices
 
 
 def multipliers(X: FloatArray, design: Design, grouping: Grouping) -> FloatArray:
@@ -93,8 +93,8 @@ class Factor:
     def moments(self) -> FloatArray:
         """Return mean and sd of each effect over the draws, shape (2, G, q); of some draws where they are not kept."""
         if not isinstance(self.effects, np.ndarray):
-            found = self.effects.summary()
-            return np.stack([found.mean, found.sd])[:, :, None]
+            summary = self.effects.summary()
+            return np.stack([summary.mean, summary.sd])[:, :, None]
         return np.stack([self.effects.mean(axis=0), self.effects.std(axis=0, ddof=1)])
 
 
@@ -126,11 +126,11 @@ class Predictor:
         at = slice(None) if self.at is None else self.at
         copies = [
             replace(
-                own,
-                effects=np.moveaxis(np.ascontiguousarray(np.moveaxis(own.effects[at], 0, -1)), -1, 0),
-                covariance=None if own.covariance is None else own.covariance[at],
+                factor,
+                effects=np.moveaxis(np.ascontiguousarray(np.moveaxis(factor.effects[at], 0, -1)), -1, 0),
+                covariance=None if factor.covariance is None else factor.covariance[at],
             )
-            for own in self.factors
+            for factor in self.factors
         ]
         return replace(self, factors=copies, at=None)
 
@@ -139,15 +139,15 @@ class Predictor:
 
         To look a row's effect up in the draws of all levels takes 10 to 20 times as long.
         """
-        sizes = [(own.n_groups, len(own.grouping.effects)) for own in self.factors]
-        kept = bool(sizes) and all(isinstance(own.effects, np.ndarray) for own in self.factors)
+        sizes = [(factor.n_groups, len(factor.grouping.effects)) for factor in self.factors]
+        kept = bool(sizes) and all(isinstance(factor.effects, np.ndarray) for factor in self.factors)
         worth = kept and n >= max(G for G, _ in sizes) and len(self) * sum(G * q for G, q in sizes) <= _MOST_COPIED
         return self.gathered() if worth else self
 
     def means(self) -> "Predictor":
         """Return the predictor at the one point of mean coefficients and effects."""
         at = slice(None) if self.at is None else self.at
-        factors = [Factor(own.grouping, own.mean(at)[None]) for own in self.factors]
+        factors = [Factor(factor.grouping, factor.mean(at)[None]) for factor in self.factors]
         return Predictor(self.beta.mean(axis=0)[None], factors, self.design)
 
     def eta(self, rows: WeightedData) -> FloatArray:
@@ -159,23 +159,23 @@ class Predictor:
 
     def effects(self, rows: WeightedData) -> FloatArray:
         """Return the part of eta that rows' known groups have, shape (n, S)."""
-        found = np.zeros((len(rows), len(self)))
-        for own, codes, z in self._of(rows):
+        part = np.zeros((len(rows), len(self)))
+        for factor, codes, z in self._of(rows):
             known: Any = codes != NO_GROUP
             known = slice(None) if known.all() else known
-            if self.at is None and isinstance(own.effects, np.ndarray):
-                effects = np.moveaxis(own.effects, 0, -1)[codes[known]]
+            if self.at is None and isinstance(factor.effects, np.ndarray):
+                effects = np.moveaxis(factor.effects, 0, -1)[codes[known]]
             else:
                 at = np.arange(len(self)) if self.at is None else self.at
-                effects = np.moveaxis(own.effects[at[:, None], codes[known]], 0, -1)
-            found[known] += np.einsum("nqs,nq->ns", effects, z[known])
-        return found
+                effects = np.moveaxis(factor.effects[at[:, None], codes[known]], 0, -1)
+            part[known] += np.einsum("nqs,nq->ns", effects, z[known])
+        return part
 
     def columns(self, rows: WeightedData) -> sparse.csr_array:
         """Return what rows multiply all effects by, shape (n, E): factor by factor, a level's beside each other."""
         parts = [sparse.csr_array((len(rows), 0))]
-        for own, codes, z in self._of(rows):
-            G, q = own.n_groups, len(own.grouping.effects)
+        for factor, codes, z in self._of(rows):
+            G, q = factor.n_groups, len(factor.grouping.effects)
             known = np.flatnonzero(codes != NO_GROUP)
             entries = np.repeat(known, q), (codes[known, None] * q + np.arange(q)).ravel()
             parts.append(sparse.csr_array((z[known].ravel(), entries), shape=(len(rows), G * q)))
@@ -183,14 +183,14 @@ class Predictor:
 
     def variance(self, rows: WeightedData) -> FloatArray:
         """Return the variance of the part of eta that rows' unknown groups have, shape (n, S)."""
-        found = np.zeros((len(rows), len(self)))
-        for own, codes, z in self._of(rows):
+        variance = np.zeros((len(rows), len(self)))
+        for factor, codes, z in self._of(rows):
             new = codes == NO_GROUP
             if new.any():
-                assert own.covariance is not None
-                covariance = own.covariance if self.at is None else own.covariance[self.at]
-                found[new] += np.einsum("nq,sqr,nr->ns", z[new], covariance, z[new])
-        return found
+                assert factor.covariance is not None
+                covariance = factor.covariance if self.at is None else factor.covariance[self.at]
+                variance[new] += np.einsum("nq,sqr,nr->ns", z[new], covariance, z[new])
+        return variance
 
     def average(self, rows: WeightedData, family: Family, *, cumulative: bool = False) -> FloatArray:
         r"""Return \int f(eta + b) N(b; 0, v) db of rows, shape (n, S), v the `variance` of unknown groups' effects.
@@ -206,15 +206,15 @@ class Predictor:
             return function(eta)
         variance = self.variance(rows)
         new = variance.any(axis=1)
-        found = np.empty_like(eta)
-        found[~new] = function(eta[~new])
+        means = np.empty_like(eta)
+        means[~new] = function(eta[~new])
         if new.any():
             sd = np.sqrt(variance[new])
             nodes, log_weights = normal_steps(_STEP / max(float(sd.max()), 1.0))
-            found[new] = sum(
+            means[new] = sum(
                 w * function(eta[new] + sd * node) for w, node in zip(np.exp(log_weights), nodes, strict=True)
             )
-        return found
+        return means
 
     def sampled(self, rows: WeightedData, which: IntArray, seed: int) -> FloatArray:
         """Return eta of rows, shape (n, S), with a draw of each unknown group's effects from N(0, S_f).
@@ -222,16 +222,16 @@ class Predictor:
         `which`, shape (n, F), numbers the unknown groups: rows of one number have the same effects.
         """
         eta = self.eta(rows)
-        for f, (own, codes, z) in enumerate(self._of(rows)):
+        for f, (factor, codes, z) in enumerate(self._of(rows)):
             new = np.flatnonzero(codes == NO_GROUP)
             if not new.size:
                 continue
-            assert own.covariance is not None
-            root = np.linalg.cholesky(own.covariance if self.at is None else own.covariance[self.at])
+            assert factor.covariance is not None
+            root = np.linalg.cholesky(factor.covariance if self.at is None else factor.covariance[self.at])
             for each in np.unique(which[new, f]):
-                here = new[which[new, f] == each]
+                members = new[which[new, f] == each]
                 normals = np.random.default_rng([seed, f, int(each)]).standard_normal(root.shape[:2])
-                eta[here] += z[here] @ np.einsum("sqr,sr->qs", root, normals)
+                eta[members] += z[members] @ np.einsum("sqr,sr->qs", root, normals)
         return eta
 
     def unknown(self, rows: WeightedData) -> NDArray[np.bool_]:
@@ -247,9 +247,9 @@ class Predictor:
             return []
         assert self.design is not None
         if rows.group is None:
-            terms = terms_text([own.grouping for own in self.factors])
+            terms = terms_text([factor.grouping for factor in self.factors])
             raise DataError(f"rows have no groups, and the draws have effects of {terms}; give the group of each row")
         return [
-            (own, codes, multipliers(rows.X, self.design, own.grouping))
-            for own, codes in zip(self.factors, rows.group.T, strict=True)
+            (factor, codes, multipliers(rows.X, self.design, factor.grouping))
+            for factor, codes in zip(self.factors, rows.group.T, strict=True)
         ]

@@ -71,8 +71,8 @@ def weakly_informed(data: WeightedData, family: Family, prior: Prior) -> IntArra
         if part.long_tails:
             scale[places] = table[1]
     ratio = sd / scale
-    found = np.argsort(-ratio, kind="stable")[: max(int(_WORK / (data.X.size * len(sd) * 3.0 * _POINTS)), 1)]
-    return np.sort(found[ratio[found] > _WEAK])
+    weakest = np.argsort(-ratio, kind="stable")[: max(int(_WORK / (data.X.size * len(sd) * 3.0 * _POINTS)), 1)]
+    return np.sort(weakest[ratio[weakest] > _WEAK])
 
 
 def marginal(data: WeightedData, family: Family, prior: Prior, place: int) -> MarginalDensity:

@@ -285,12 +285,12 @@ def correlated(name: str, blocks: IntArray) -> Any:
     rows = []
     for i, (first, _) in enumerate(blocks):
         left: Any = 1.0
-        own: list[Any] = [0.0] * first
+        row: list[Any] = [0.0] * first
         for _ in range(first, i):
             rho = next(partial)
-            own.append(rho * pt.sqrt(left))
+            row.append(rho * pt.sqrt(left))
             left = left * (1.0 - rho**2)
-        rows.append(pt.stack([*own, pt.sqrt(left), *[0.0] * (len(blocks) - i - 1)]))
+        rows.append(pt.stack([*row, pt.sqrt(left), *[0.0] * (len(blocks) - i - 1)]))
     return pt.stack(rows)
 
 

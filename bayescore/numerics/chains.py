@@ -276,10 +276,10 @@ def row_quantiles(draws: FloatArray, probs: FloatArray) -> FloatArray:
     left = _neighbours(np.ascontiguousarray(draws), ranks.astype(np.int64), ends)
     step, part = ends[1] - ends[0], (places - ranks)[:, None]
     # rounded as NumPy rounds
-    found: FloatArray = np.where(part < 0.5, ends[0] + step * part, ends[1] - step * (1.0 - part))
+    quantiles: FloatArray = np.where(part < 0.5, ends[0] + step * part, ends[1] - step * (1.0 - part))
     if left.any():
-        found[:, left] = np.quantile(draws[left], probs, axis=1)
-    return found
+        quantiles[:, left] = np.quantile(draws[left], probs, axis=1)
+    return quantiles
 
 
 @jit

@@ -299,12 +299,12 @@ def effect_moments(
     with np.errstate(divide="ignore"):
         terms = log_terms(values, center, scale, log_sigma)
     top = terms.max(axis=1)
-    found = np.isfinite(top)
-    log_marginal = np.where(found, top, 0.0)
-    powers = np.where(found[:, None], np.exp(terms - log_marginal[:, None]), np.exp(LOG_WEIGHTS))
+    is_finite = np.isfinite(top)
+    log_marginal = np.where(is_finite, top, 0.0)
+    powers = np.where(is_finite[:, None], np.exp(terms - log_marginal[:, None]), np.exp(LOG_WEIGHTS))
     total = powers.sum(axis=1)
     share = powers / total[:, None]
-    poor = ~found | _astray(share)
+    poor = ~is_finite | _astray(share)
     b = center[:, None] + scale[:, None] * NODES
     mean = (share * b).sum(axis=1)
     gap = b - mean[:, None]
@@ -315,7 +315,7 @@ def effect_moments(
     variance = np.where(poor, 1.0 / curvature, variance)
     third, fourth = np.where(poor, 0.0, third), np.where(poor, 3.0 * variance**2, fourth)
     return EffectMoments(
-        log_marginal=np.where(found, log_marginal + np.log(total), -np.inf),
+        log_marginal=np.where(is_finite, log_marginal + np.log(total), -np.inf),
         mean=mean,
         variance=variance,
         square=mean**2 + variance,

@@ -156,12 +156,12 @@ def influence_products(
     else:
         xy = x * y
         mixed_y, even, both = (w * y * xx).T @ y, (w * xx).T @ yy, (w * xy).T @ xy
-    own = np.diagonal(even)
+    diagonal = np.diagonal(even)
     return np.asarray(
         both
         - 0.5 * r_y * (mixed_x + mixed_x.T)
         - 0.5 * r_x * (mixed_y + mixed_y.T)
-        + 0.25 * r_x * r_y * (even + even.T + own + own[:, None])
+        + 0.25 * r_x * r_y * (even + even.T + diagonal + diagonal[:, None])
     )
 
 
@@ -227,8 +227,8 @@ def errors_mcse(candidate: Moments, candidate_mcse: Moments, reference: Moments,
     ratio = candidate.sd / reference.sd
 
     def of_location(name: str) -> FloatArray:
-        own, theirs = getattr(candidate, name), getattr(reference, name)
-        scale_mcse = np.abs(own - theirs) / reference.sd * reference_mcse.sd  # the unit, sd_ref, is noisy too
+        ours, theirs = getattr(candidate, name), getattr(reference, name)
+        scale_mcse = np.abs(ours - theirs) / reference.sd * reference_mcse.sd  # the unit, sd_ref, is noisy too
         both = getattr(candidate_mcse, name) ** 2 + getattr(reference_mcse, name) ** 2
         return np.asarray(np.sqrt(both + scale_mcse**2) / reference.sd)
 

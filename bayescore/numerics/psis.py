@@ -180,13 +180,13 @@ class WeightedColumns:
     def change(self, prob: float) -> tuple[FloatArray, FloatArray]:
         """Return what the weights change in a quantile of each column, shape (D,), and the numerical error of that."""
         half = 0.5 * min(prob, 1.0 - prob)
-        found, influence = [], []
+        ends, influence = [], []
         for each, places in zip(self._weights, self._places, strict=True):
             at, low, high = (self._quantile(places, p) for p in (prob, prob - half, prob + half))
-            found.append(at)  # a draw's influence: its share below, over the density there
+            ends.append(at)  # a draw's influence: its share below, over the density there
             influence.append(each * (prob - (self._x <= at[:, None])) * ((high - low) / (2.0 * half))[:, None])
         gap = influence[0] - influence[1]
-        return found[0] - found[1], np.sqrt(np.vecdot(gap, gap))
+        return ends[0] - ends[1], np.sqrt(np.vecdot(gap, gap))
 
     def _quantile(self, places: FloatArray, prob: float) -> FloatArray:
         """Return the values at `prob` between places in order, shape (D, S); the outermost ones beyond them."""
@@ -207,18 +207,18 @@ def tail_k(draws: FloatArray) -> FloatArray:
     Reference: Vehtari, Simpson, Gelman, Yao and Gabry (2024), JMLR 25.
     """
     if draws.ndim == 3:
-        found = tail_k(draws.reshape(-1, draws.shape[2]))
-        long = np.flatnonzero(found > -np.inf)
+        k = tail_k(draws.reshape(-1, draws.shape[2]))
+        long = np.flatnonzero(k > -np.inf)
         if long.size and len(draws) > 1:
             others = [np.delete(draws[:, :, long], c, axis=0) for c in range(len(draws))]
-            found[long] = np.min([found[long], *(tail_k(each.reshape(-1, len(long))) for each in others)], axis=0)
-        return found
+            k[long] = np.min([k[long], *(tail_k(each.reshape(-1, len(long))) for each in others)], axis=0)
+        return k
     ordered = ordered_columns(draws)
     middle = quantiles(ordered, 0.5)
-    found = np.full(draws.shape[1], -np.inf)
+    k = np.full(draws.shape[1], -np.inf)
     for side in (1.0, -1.0):
         far, near = (side * (quantiles(ordered, 0.5 + side * (prob - 0.5)) - middle) for prob in (0.995, 0.9))
         for d in np.flatnonzero(far > _LONG * near):
             distance = np.maximum(side * (draws[:, d] - middle[d]), 1e-300)
-            found[d] = max(found[d], float(psislw(np.log(distance))[1]))
-    return found
+            k[d] = max(k[d], float(psislw(np.log(distance))[1]))
+    return k

@@ -381,7 +381,7 @@ def _best_of(parts: list[Candidates], size: int) -> Candidates:
         return _below(parts)
     kept = _smallest(-probability, size + 1) | _smallest(key, size + 1)
     cuts = np.split(kept, np.cumsum([len(each.key) for each in parts])[:-1])
-    return _below([each.at(np.flatnonzero(own)) for each, own in zip(parts, cuts, strict=True)])
+    return _below([each.at(np.flatnonzero(cut)) for each, cut in zip(parts, cuts, strict=True)])
 
 
 ROWS = 5000, 50_000  # of a sample, about, at least and at most
@@ -459,11 +459,11 @@ def _bars(keys: FloatArray, y: LabelArray, plan: DrawPlan) -> FloatArray:
     """Return tau of each label and measure, shape (2, 1 + n_columns); infinite where all rows are in."""
     bars = plan.no_bars
     for side, label in enumerate((-1, 1)):
-        own = keys[y == label]
-        if len(own) > plan.by_weight:
-            bars[side, 0] = np.partition(own[:, 0], plan.by_weight)[plan.by_weight]
-        if len(own) > plan.by_column:
-            bars[side, 1:] = np.partition(own[:, 1:], plan.by_column, axis=0)[plan.by_column]
+        of_label = keys[y == label]
+        if len(of_label) > plan.by_weight:
+            bars[side, 0] = np.partition(of_label[:, 0], plan.by_weight)[plan.by_weight]
+        if len(of_label) > plan.by_column:
+            bars[side, 1:] = np.partition(of_label[:, 1:], plan.by_column, axis=0)[plan.by_column]
     return bars
 
 
@@ -471,8 +471,8 @@ def _best(drawn: Drawn, plan: DrawPlan) -> tuple[Drawn, FloatArray]:
     """Return the rows that the sample of all rows may need, and the bars that others must come below."""
     _, keys = _keys(drawn, plan)
     bars = _bars(keys, drawn.rows.y, plan)
-    own = bars[(drawn.rows.y > 0).astype(np.intp)]
-    kept = np.flatnonzero(((keys <= own) & np.isfinite(keys)).any(axis=1))
+    bar_of_row = bars[(drawn.rows.y > 0).astype(np.intp)]
+    kept = np.flatnonzero(((keys <= bar_of_row) & np.isfinite(keys)).any(axis=1))
     return Drawn(drawn.u[kept], drawn.position[kept], drawn.rows.take(kept)), bars
 
 
@@ -481,9 +481,9 @@ def _block(start: int, block: WeightedData, seed: int, plan: DrawPlan, bars: Flo
     u = hash_uniforms(start, len(block), seed)
     passing = np.empty(len(u), dtype=np.int8)
     _passing(block.X, block.y, block.weights, u, (plan.columns, bars * _SLACK, passing))
-    found = np.flatnonzero(passing)
-    drawn = Drawn(u[found], start + found, block.take(found))
-    return _best(drawn, plan)[0] if len(found) > 2 * plan.by_weight else drawn
+    passed = np.flatnonzero(passing)
+    drawn = Drawn(u[passed], start + passed, block.take(passed))
+    return _best(drawn, plan)[0] if len(passed) > 2 * plan.by_weight else drawn
 
 
 def sample_by_column(dataset: Dataset, seed: int) -> Chosen:
@@ -512,8 +512,8 @@ def draw_by_column(dataset: Dataset, seed: int, plan: DrawPlan | None = None) ->
             parts, held = [best], len(best.u)
     drawn = _below(parts)
     measures, keys = _keys(drawn, plan)
-    own = _bars(keys, drawn.rows.y, plan)[(drawn.rows.y > 0).astype(np.intp)]
-    inside = np.flatnonzero((keys < own).any(axis=1))
-    bounds, sizes = own[inside], measures[inside]
+    bar_of_row = _bars(keys, drawn.rows.y, plan)[(drawn.rows.y > 0).astype(np.intp)]
+    inside = np.flatnonzero((keys < bar_of_row).any(axis=1))
+    bounds, sizes = bar_of_row[inside], measures[inside]
     products = np.multiply(bounds, sizes, out=np.zeros_like(sizes), where=sizes > 0.0)
     dataset.sample = drawn.rows.take(inside), np.minimum(products.max(axis=1), 1.0)

@@ -116,14 +116,14 @@ class Bends:
         """Return the probability of a smaller sigma given the coefficients, shape (...): uniform over draws of both."""
         squares = self.squares(beta)
         log_ratios = (np.log(sds) - _log_norms(squares)).reshape(-1)
-        found = [np.interp(at, _EDGES, cdf) for at, cdf in zip(log_ratios, self._cdfs(squares), strict=True)]
-        return np.reshape(found, sds.shape)
+        probabilities = [np.interp(at, _EDGES, cdf) for at, cdf in zip(log_ratios, self._cdfs(squares), strict=True)]
+        return np.reshape(probabilities, sds.shape)
 
     def sds_of_quantiles(self, quantiles: FloatArray, beta: FloatArray) -> FloatArray:
         """Return the sigma that has a quantile given the coefficients, shape (...)."""
         squares = self.squares(beta)
-        found = [np.interp(p, cdf, _EDGES) for p, cdf in zip(quantiles.reshape(-1), self._cdfs(squares), strict=True)]
-        return np.asarray(np.exp(np.reshape(found, quantiles.shape) + _log_norms(squares)))
+        logs = [np.interp(p, cdf, _EDGES) for p, cdf in zip(quantiles.reshape(-1), self._cdfs(squares), strict=True)]
+        return np.asarray(np.exp(np.reshape(logs, quantiles.shape) + _log_norms(squares)))
 
     def moved_sds(self, sds: FloatArray, before: FloatArray, after: FloatArray) -> FloatArray:
         """Return sigma, shape (...), for coefficients that were moved from `before` to `after`.

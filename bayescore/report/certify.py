@@ -228,8 +228,8 @@ def certified_by_rows(
         weighted, counts = core.design.weighted or dataset.design.weighted, None  # weights would multiply both
         if family.counts and predictive and not (merged or weighted):
             counts = partial(sampled_counts, dataset, family, ROWS, SEED)
-        known = counts is not None if family.counts else not (family.numbers and merged)
-        elpd = predictive and known
+        tells_elpd = counts is not None if family.counts else not (family.numbers and merged)
+        elpd = predictive and tells_elpd
         return certified_by(idata, posterior, weigher, max_draws, weigh, elpd=elpd, counts=counts)
 
 

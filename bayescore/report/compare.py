@@ -454,8 +454,8 @@ def _with_priors(result: Verdict, posterior: Posterior, reference: Posterior) ->
 
 def _prior_text(posterior: Posterior, key: str) -> str:
     """Return a prior as text that is equal where priors are; empty where it is not known."""
-    known = key in (posterior.story if key == "prior" else posterior.attrs)
-    return str(getattr(posterior, key)) if known else ""
+    is_stored = key in (posterior.story if key == "prior" else posterior.attrs)
+    return str(getattr(posterior, key)) if is_stored else ""
 
 
 def _draws(given: object) -> object:

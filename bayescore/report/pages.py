@@ -464,10 +464,10 @@ def _model(
 
 def _meaning(family: str, last: Sequence[str]) -> str:
     """Return a sentence on what the family's number does where it is the last parameter of a table; empty else."""
-    known = find_family(family)
-    if not isinstance(known, Varying) or known.parameter not in last:
+    likelihood = find_family(family)
+    if not isinstance(likelihood, Varying) or likelihood.parameter not in last:
         return ""
-    return f" The {known.parameter} is that of {known.meaning}."
+    return f" The {likelihood.parameter} is that of {likelihood.meaning}."
 
 
 def _spread(robust: Any) -> str:

@@ -496,10 +496,10 @@ def caterpillar(figure: Figure, effects: GroupEffects) -> Axes:
     named, y = n_groups <= MAX_NAMED, np.arange(len(order), dtype=np.float64)
     axes = canvas(figure, 8.0, max(2.4, 1.1 + 0.21 * n_groups) if named else 6.5).add_subplot()
     width, size = (2.0, 4.5) if named else (float(np.clip(300.0 / len(order), 0.3, 2.0)), 2.0)
-    apart = (shown.low > 0.0) | (shown.high < 0.0)
+    without_zero = (shown.low > 0.0) | (shown.high < 0.0)
     for which, colour, label in (
-        (apart, INK, "interval without 0"),
-        (~apart, GREY, "interval with 0"),
+        (without_zero, INK, "interval without 0"),
+        (~without_zero, GREY, "interval with 0"),
     ):
         axes.hlines(y[which], shown.low[which], shown.high[which], color=colour, lw=width, zorder=2)
         axes.plot(shown.mean[which], y[which], color=colour, marker="o", ls="none", ms=size, zorder=3)

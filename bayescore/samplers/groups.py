@@ -209,8 +209,8 @@ class _JointModel:
         z = [np.ascontiguousarray(own[:, order]) for own, order in zip(rows.z, orders, strict=True)]
         slopes, linear_rows = np.zeros((data.n_features, 0)), np.zeros(len(data), dtype=bool)
         if len(z) == 1:
-            found, linear_rows = level_slopes(data.X, z[0], rows.codes[0], G)
-            slopes = found.reshape(-1, data.n_features).T
+            level_slope_table, linear_rows = level_slopes(data.X, z[0], rows.codes[0], G)
+            slopes = level_slope_table.reshape(-1, data.n_features).T
         place = np.argsort(linear_rows, kind="stable")
         X = data.X[place[: len(data) - linear_rows.sum()]]
         by_beta, cross = cross[:, : data.n_features], cross[:, data.n_features :]
@@ -276,13 +276,13 @@ class _JointModel:
 
         With A of each factor, shape (F, q, q), `across` blocks, the factor T.
         """
-        found, a = [], self.arguments
+        factors, a = [], self.arguments
         for f, (_, q, *_, at, t, size) in enumerate(a.sizes):
-            own, turn = np.empty((len(last), q, q)), np.eye(q) if across is None else across[f]
+            factor, turn = np.empty((len(last), q, q)), np.eye(q) if across is None else across[f]
             coordinates = np.ascontiguousarray(last[:, at : at + size])
-            covariance_factors(coordinates, a.origin[t : t + q], a.blocks[t : t + q], turn, own)
-            found.append(own)
-        return found
+            covariance_factors(coordinates, a.origin[t : t + q], a.blocks[t : t + q], turn, factor)
+            factors.append(factor)
+        return factors
 
     def _at(self, effects: list[FloatArray], center: FloatArray, scale: FloatArray, widths: FloatArray) -> "JointFrame":
         """Return the frame whitened at a point, given its effects in the order of rows.
@@ -405,14 +405,14 @@ class JointFrame(_JointModel):
         """Return beta, and coordinates of sds and correlations, shape (..., p + k)."""
         (G, q), p, k = self.shapes[0], self.rows.rows.n_features, self.n_sds
         kept = [*range(G * q, G * q + p), *range(x.shape[-1] - k, x.shape[-1])]
-        return np.concatenate([own[:, kept] for own in self._pieces(x, whole=False)]).reshape(*x.shape[:-1], -1)
+        return np.concatenate([points[:, kept] for points in self._pieces(x, whole=False)]).reshape(*x.shape[:-1], -1)
 
     def theta(self, x: FloatArray) -> FloatArray:
         """Return points at x, shape (..., D)."""
-        found = np.empty((math.prod(x.shape[:-1]), x.shape[-1]))
-        for start, points in zip(range(0, len(found), _PIECE), self._pieces(x), strict=True):
-            found[start : start + _PIECE] = points
-        return found.reshape(x.shape)
+        parameters = np.empty((math.prod(x.shape[:-1]), x.shape[-1]))
+        for start, points in zip(range(0, len(parameters), _PIECE), self._pieces(x), strict=True):
+            parameters[start : start + _PIECE] = points
+        return parameters.reshape(x.shape)
 
     def _pieces(self, x: FloatArray, *, whole: bool = True) -> Iterator[FloatArray]:
         """Yield some points at a time, shape (n, D): they take several times the memory while they are found.
@@ -451,32 +451,32 @@ class JointFrame(_JointModel):
         natural(np.ascontiguousarray(theta), self.arguments, u, values)
         effects, at = [], 0
         for (H, r), order in zip(self.shapes, self.orders, strict=True):
-            own = np.empty((len(theta), H, r))
-            own[:, :, order] = u[:, at : at + H * r].reshape(-1, H, r)
-            effects.append(own)
+            draws = np.empty((len(theta), H, r))
+            draws[:, :, order] = u[:, at : at + H * r].reshape(-1, H, r)
+            effects.append(draws)
             at += (H + 1) * r
         return theta[:, G * q : G * q + p], effects, values - self.means.log_determinant(theta, self.arguments)
 
     def parameters(self, theta: FloatArray) -> tuple[FloatArray, list[FloatArray], FloatArray]:
         """Return beta, shape (n, p), effects of the model's columns, (n, G, q) each, and what their density is more."""
         n, p = len(theta), self.rows.rows.n_features
-        beta, found, more = np.empty((n, p)), [np.empty((n, *shape)) for shape in self.shapes], np.empty(n)
+        beta, effects_of_model, more = np.empty((n, p)), [np.empty((n, *shape)) for shape in self.shapes], np.empty(n)
         for start in range(0, n, _PIECE):
             part = slice(start, start + _PIECE)
             beta[part], effects, more[part] = self._effects(theta[part])
-            for own, u, B in zip(found, effects, self.bases, strict=True):
-                np.matmul(u, B.T, out=own[part])
-        return beta, found, more
+            for draws, u, B in zip(effects_of_model, effects, self.bases, strict=True):
+                np.matmul(u, B.T, out=draws[part])
+        return beta, effects_of_model, more
 
     def sds(self, theta: FloatArray) -> list[tuple[FloatArray, FloatArray]]:
         """Return sds, shape (n, q), and correlations, (n, q, q), of each factor's effects of the model's columns."""
-        found, a = [], self.arguments
+        sds_and_correlations, a = [], self.arguments
         factors = self.covariances(theta[:, -self.n_sds :])
         for C, B, order, (_, q, *_, t, _) in zip(factors, a.bases, self.orders, a.sizes, strict=True):
-            own = np.empty((q, q))
-            own[_block_positions(order, a.blocks[t : t + q])] = B[:q, :q]
-            found.append(correlations_of(own @ C))
-        return found
+            basis = np.empty((q, q))
+            basis[_block_positions(order, a.blocks[t : t + q])] = B[:q, :q]
+            sds_and_correlations.append(correlations_of(basis @ C))
+        return sds_and_correlations
 
 
 def _order(worth: FloatArray, ends: IntArray) -> tuple[IntArray, IntArray]:
@@ -536,27 +536,27 @@ def group_prior_of(attrs: Mapping[str, Any]) -> GroupPrior | None:
 
 def coords_of(groups: Sequence[Grouping]) -> dict[str, list[Any]]:
     """Return the coordinates of levels, effects and pairs of correlated effects, by dimension."""
-    found: dict[str, list[Any]] = {}
-    for own in groups:
-        found[own.name] = list(own.levels)
-        if len(own.effects) > 1:
-            found[f"{own.name}_effect"] = list(own.effects)
-        if own.paired_effects:
-            found[f"{own.name}_pair"] = [f"{one}, {other}" for one, other in own.paired_effects]
-    return found
+    coords: dict[str, list[Any]] = {}
+    for factor in groups:
+        coords[factor.name] = list(factor.levels)
+        if len(factor.effects) > 1:
+            coords[f"{factor.name}_effect"] = list(factor.effects)
+        if factor.paired_effects:
+            coords[f"{factor.name}_pair"] = [f"{one}, {other}" for one, other in factor.paired_effects]
+    return coords
 
 
 def dims_of(groups: Sequence[Grouping]) -> dict[str, list[str]]:
     """Return the dimensions of effects, sds and correlations, by variable."""
-    found: dict[str, list[str]] = {}
-    for own in groups:
-        found[f"u_{own.name}"] = [own.name]
-        if len(own.effects) > 1:
-            effect = f"{own.name}_effect"
-            found |= {f"u_{own.name}": [own.name, effect], f"sigma_{own.name}": [effect]}
-        if own.paired_effects:
-            found[f"rho_{own.name}"] = [f"{own.name}_pair"]
-    return found
+    dims: dict[str, list[str]] = {}
+    for factor in groups:
+        dims[f"u_{factor.name}"] = [factor.name]
+        if len(factor.effects) > 1:
+            effect = f"{factor.name}_effect"
+            dims |= {f"u_{factor.name}": [factor.name, effect], f"sigma_{factor.name}": [effect]}
+        if factor.paired_effects:
+            dims[f"rho_{factor.name}"] = [f"{factor.name}_pair"]
+    return dims
 
 
 def check_groups(core: Any) -> tuple[Grouping, ...]:
@@ -577,7 +577,7 @@ class JointSampler(Sampler):
         core = request.data
         groups, group_prior = check_groups(core), request.options["group_prior"]
         assert isinstance(core, Coreset)
-        size = core.n_features + sum(len(own) * len(own.effects) for own in groups)
+        size = core.n_features + sum(len(factor) * len(factor.effects) for factor in groups)
         check_effects(request, size, "effects")
         frame = JointFrame.of(core, check_family(request.family), request.prior, group_prior)
         drawn = run(frame, ChainPlan.of(request, "sampling all effects"))
@@ -594,16 +594,16 @@ class JointSampler(Sampler):
         """Return variables at points, shape (chains, draws, D), and what their log density is more."""
         shape, flat = theta.shape[:2], theta.reshape(-1, theta.shape[2])
         beta, effects, more = frame.parameters(flat)
-        found = {"beta": beta.reshape(*shape, -1)}
-        for own, u, (sd, R) in zip(frame.rows.factors, effects, frame.sds(flat), strict=True):
-            q = len(own.effects)
+        variables = {"beta": beta.reshape(*shape, -1)}
+        for factor, u, (sd, R) in zip(frame.rows.factors, effects, frame.sds(flat), strict=True):
+            q = len(factor.effects)
             last = (q,) if q > 1 else ()
-            found[f"u_{own.name}"] = u.reshape(*shape, len(own), *last)
-            found[f"sigma_{own.name}"] = sd.reshape(*shape, *last)
-            i, j = own.pairs
+            variables[f"u_{factor.name}"] = u.reshape(*shape, len(factor), *last)
+            variables[f"sigma_{factor.name}"] = sd.reshape(*shape, *last)
+            i, j = factor.pairs
             if i.size:
-                found[f"rho_{own.name}"] = R[:, i, j].reshape(*shape, -1)
-        return found, more.reshape(shape)
+                variables[f"rho_{factor.name}"] = R[:, i, j].reshape(*shape, -1)
+        return variables, more.reshape(shape)
 
 
 JOINT = JointSampler(
@@ -635,8 +635,8 @@ def check_one_factor(data: WeightedData) -> Grouping:
             f"core has the group terms {terms_text(groups)}; sampler='collapsed' is for one grouping factor whose "
             "intercept varies, (1 | g): leave sampler out, or take 'joint' or 'nuts'"
         )
-    own: Grouping = groups[0]
-    return own
+    factor: Grouping = groups[0]
+    return factor
 
 
 class Collapsed(Sampler):

@@ -108,9 +108,9 @@ def rotate(x: FloatArray, p: FloatArray, h: float) -> None:
     """Turn (x, p) by the angle h, the exact motion of a standard normal density."""
     cosine, sine = math.cos(h), math.sin(h)
     for d in range(x.size):
-        here, momentum = x[d], p[d]
-        x[d] = cosine * here + sine * momentum
-        p[d] = cosine * momentum - sine * here
+        place, momentum = x[d], p[d]
+        x[d] = cosine * place + sine * momentum
+        p[d] = cosine * momentum - sine * place
 
 
 @jit_inner

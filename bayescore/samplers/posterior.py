@@ -454,12 +454,12 @@ def fewer_draws(some: Any, others: Any) -> bool:
 
 def with_draws(idata: Any, posterior: xr.Dataset) -> Any:
     """Return other draws, in the place of those of `idata`, without what was true of these alone."""
-    found = idata.copy()
+    tree = idata.copy()
     for group in ("sample_stats", "constant_data", "warmup_posterior"):
-        if group in found:
-            del found[group]
-    found["posterior"] = posterior
-    return found
+        if group in tree:
+            del tree[group]
+    tree["posterior"] = posterior
+    return tree
 
 
 def write_posterior(idata: Any, path: str | Path) -> None:

@@ -158,12 +158,12 @@ class SmoothSampler(Sampler):
 def _mode(target: TargetDensity, prior: Smooths, *, noisy: bool) -> tuple[Family, SmoothMode]:
     """Return the family, with the sd of noise at its mode where that is a parameter, and the mode."""
     rows, family = target.rows, target.family
-    found = smooth_mode(partial(likelihood_terms, data=rows, family=family), prior)
+    mode = smooth_mode(partial(likelihood_terms, data=rows, family=family), prior)
     for _ in range(_ALTERNATIONS if noisy else 0):
-        left = rows.with_offset(rows.X @ found.coefficients.beta) ** 2
+        left = rows.with_offset(rows.X @ mode.coefficients.beta) ** 2
         family = Gaussian(math.sqrt(float(rows.weights @ left) / float(rows.weights.sum())))
-        found = smooth_mode(partial(likelihood_terms, data=rows, family=family), prior)
-    return family, found
+        mode = smooth_mode(partial(likelihood_terms, data=rows, family=family), prior)
+    return family, mode
 
 
 def _frame(density: StoredDensity, prior: Smooths, found: SmoothMode) -> tuple[_BendArguments, FloatArray, FloatArray]:

@@ -85,10 +85,12 @@ class AugmentationStep(BlockedStep):  # type: ignore[misc]
         log_density = model.compile_logp(mode="FAST_COMPILE")
         name = self.vars[0].name
         target = posterior(self.data, self.family, self.prior_at(start))
-        here = start[name]
-        elsewhere = here + np.cos(np.arange(len(here))) / np.abs(self.data.X).max(axis=0).clip(1e-300) / len(here)
-        theirs = [float(log_density({**start, name: beta})) for beta in (here, elsewhere)]
-        ours = [target.log_density(beta)[0] for beta in (here, elsewhere)]
+        at_start = start[name]
+        elsewhere = at_start + np.cos(np.arange(len(at_start))) / np.abs(self.data.X).max(axis=0).clip(1e-300) / len(
+            at_start
+        )
+        theirs = [float(log_density({**start, name: beta})) for beta in (at_start, elsewhere)]
+        ours = [target.log_density(beta)[0] for beta in (at_start, elsewhere)]
         tolerance = 1e-6 * max(1.0, *map(abs, ours))  # PyTensor has float32 constants here and there
         if not abs((theirs[1] - theirs[0]) - (ours[1] - ours[0])) <= tolerance:
             raise ValueError(

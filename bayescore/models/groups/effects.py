@@ -80,9 +80,9 @@ def _between() -> FloatArray:
 def _interpolation(nodes: FloatArray, points: FloatArray) -> FloatArray:
     """Return the matrix that takes values at nodes to those of the polynomial through them at points."""
     barycentric = 1.0 / np.prod(nodes[:, None] - nodes + np.eye(len(nodes)), axis=1)
-    apart = points[:, None] - nodes
-    apart[np.abs(apart) < 1e-9] = 1e-9  # a point that is a node
-    weight = barycentric / apart
+    distance = points[:, None] - nodes
+    distance[np.abs(distance) < 1e-9] = 1e-9  # a point that is a node
+    weight = barycentric / distance
     return np.ascontiguousarray(weight / np.sum(weight, axis=1, keepdims=True))
 
 
@@ -148,10 +148,10 @@ def _invert_steps(terms: FloatArray, uniform: float, between: FloatArray, mass: 
         whole += mass[i] * (0.5 if i in (0, fine) else 1.0)
     left = share * whole
     for i in range(fine):
-        part, own = _within(left, mass[i], mass[i + 1])
-        if left <= own or i == fine - 1:
+        part, mass_within = _within(left, mass[i], mass[i + 1])
+        if left <= mass_within or i == fine - 1:
             return float(j + (i + part) / fine)
-        left -= own
+        left -= mass_within
     return float(j)
 
 
@@ -165,13 +165,13 @@ def _draw(
     ratio = np.empty(log_weights.size)
     for s in range(levels.shape[0]):
         for g in range(levels.shape[1]):
-            own = terms[s, at.first[g] : at.first[g + 1]]
+            log_terms = terms[s, at.first[g] : at.first[g + 1]]
             if at.scale[s, g] > 0.0:
                 for k in range(ratio.size):
-                    ratio[k] = own[k] - log_weights[k]
+                    ratio[k] = log_terms[k] - log_weights[k]
                 levels[s, g] = _invert(ratio, levels[s, g], (below, matrix), height)
             else:
-                place = _invert_steps(own, levels[s, g], between, height)
+                place = _invert_steps(log_terms, levels[s, g], between, height)
                 steps[s, g], levels[s, g] = at.step[g] * place, 0.5
 
 
@@ -272,10 +272,10 @@ class EffectDraws:
 
     def _drawn(self, groups: IntArray, at: IntArray | slice) -> NDArray[np.float32]:
         theta, keys = self.theta[at], self.keys[at].astype(np.uint64)
-        own = self.arguments.of(groups, np.ones(len(groups)))
+        arguments = self.arguments.of(groups, np.ones(len(groups)))
         out = np.empty((len(theta), len(groups)), dtype=np.float32)
-        for cut in _pieces(theta, own):
-            places, terms = nodes_at(theta[cut], own)
+        for cut in _pieces(theta, arguments):
+            places, terms = nodes_at(theta[cut], arguments)
             uniforms = np.empty((len(cut), len(groups)))
             _fill_uniforms(np.uint64(self.seed), keys[cut], groups, uniforms)
             u = effects_given(terms, places, uniforms)
@@ -332,10 +332,10 @@ def summarise_effects(
     draws = np.empty((n_draws, n_groups), dtype=np.float32)
     for cut in _pieces(theta, arguments):
         at, terms = nodes_at(theta[cut], arguments)
-        found = figures(terms, at)
-        log_p[cut] = found.log_p.sum(axis=1)
+        moments = figures(terms, at)
+        log_p[cut] = moments.log_p.sum(axis=1)
         turn = (cut[:, None] + _STRIDE * np.arange(n_groups)) % n_draws
-        mean, variance, u = found.mean, found.variance, effects_given(terms, at, (turn + 0.5) / n_draws)
+        mean, variance, u = moments.mean, moments.variance, effects_given(terms, at, (turn + 0.5) / n_draws)
         if moved is not None:
             u = mean + moved[0] + (u - mean) * moved[1]
             mean, variance = mean + moved[0], variance * moved[1] ** 2
@@ -385,23 +385,24 @@ def unkept_effects(idata: Any, design: Design) -> EffectDraws | None:
     posterior = idata["posterior"]
     if "effects_seed" not in posterior.attrs:
         return None
-    own, constant = design.groups[0], idata.get("constant_data", {})
-    wanted = ("X", "y", "weights", "group", f"u_{own.name}_mean")
+    factor, constant = design.groups[0], idata.get("constant_data", {})
+    wanted = ("X", "y", "weights", "group", f"u_{factor.name}_mean")
     if missing := [name for name in wanted if name not in constant]:
         raise DataError(f"idata lacks {missing[0]!r} in constant_data, from which effects of groups follow; keep it")
-    beta, sigma = (posterior[name].transpose("chain", "draw", ...) for name in ("beta", f"sigma_{own.name}"))
+    beta, sigma = (posterior[name].transpose("chain", "draw", ...) for name in ("beta", f"sigma_{factor.name}"))
     theta = np.concatenate([beta.values, np.log(sigma.values)[..., None]], axis=2)
     keys = draw_keys(*(posterior[name].values.astype(np.int64) for name in ("chain", "draw")))
-    place = {level: k for k, level in enumerate(own.levels)}
-    kept = np.array([place[level] for level in posterior[own.name].values.tolist()], dtype=np.int64)
+    place = {level: k for k, level in enumerate(factor.levels)}
+    kept = np.array([place[level] for level in posterior[factor.name].values.tolist()], dtype=np.int64)
     moved = None
-    if f"u_{own.name}_shift" in constant:
-        moved = constant[f"u_{own.name}_shift"].values, constant[f"u_{own.name}_stretch"].values
+    if f"u_{factor.name}_shift" in constant:
+        moved = constant[f"u_{factor.name}_shift"].values, constant[f"u_{factor.name}_stretch"].values
 
     def find() -> CollapsedArguments:
         return _target(idata, design).arguments()
 
-    mean, flat = np.asarray(constant[f"u_{own.name}_mean"].values, dtype=np.float64), theta.reshape(-1, theta.shape[2])
+    mean = np.asarray(constant[f"u_{factor.name}_mean"].values, dtype=np.float64)
+    flat = theta.reshape(-1, theta.shape[2])
     return EffectDraws(flat, keys, int(posterior.attrs["effects_seed"]), mean, find, kept, moved)
 
 

@@ -132,46 +132,46 @@ def _rows(
     eta, log_p, total = np.empty(_TILE), np.empty(_TILE), 0.0
     for start in range(first_row, n, _TILE):
         stop = min(start + _TILE, n)
-        own, told = eta[: stop - start], log_p[: stop - start]
-        fill(own, 0.0)
+        tile, values = eta[: stop - start], log_p[: stop - start]
+        fill(tile, 0.0)
         if a.offset.size > 0:
             for k in range(stop - start):
-                own[k] = a.offset[start + k]
+                tile[k] = a.offset[start + k]
         for d in range(p):
             column, b = a.columns[d, start:stop], beta[d]
             for k in range(stop - start):
-                own[k] += column[k] * b
+                tile[k] += column[k] * b
         first, t = 0, 0
         for f in range(F):
             q, codes = a.sizes[f, 1], a.codes[f, start:stop]
             for i in range(q):
                 z = a.z[t, start:stop]
                 for k in range(stop - start):
-                    own[k] += z[k] * u[first + codes[k] * q + i]
+                    tile[k] += z[k] * u[first + codes[k] * q + i]
                 t += 1
             first += (a.sizes[f, 0] + 1) * q
-        a.family.rows(own, a.side[start:stop], told)
+        a.family.rows(tile, a.side[start:stop], values)
         w = a.weights[start:stop]
         for k in range(stop - start):
-            told[k] *= w[k]
-            own[k] *= w[k]
+            values[k] *= w[k]
+            tile[k] *= w[k]
         for k in range(stop - start):
-            total += told[k]
+            total += values[k]
         for d in range(p):
             column, pulled = a.columns[d, start:stop], 0.0
             for k in range(stop - start):
-                pulled += column[k] * own[k]
+                pulled += column[k] * tile[k]
             slope[d] += pulled
         if by_level.size > 0:
-            _add_by_level(told, a.codes[0, start:stop], by_level, 1)
+            _add_by_level(values, a.codes[0, start:stop], by_level, 1)
         first, t = 0, 0
         for f in range(F):
             q, codes = a.sizes[f, 1], a.codes[f, start:stop]
             for i in range(q):
                 z = a.z[t, start:stop]
                 for k in range(stop - start):
-                    told[k] = z[k] * own[k]
-                _add_by_level(told, codes, pull[first + i :], q)
+                    values[k] = z[k] * tile[k]
+                _add_by_level(values, codes, pull[first + i :], q)
                 t += 1
             first += (a.sizes[f, 0] + 1) * q
     return total
@@ -418,8 +418,8 @@ def joint_effects(
     for f in range(F - 1, -1, -1):
         G, q, v, e, first, at, t, size = a.sizes[f]
         s, C, T, turns = np.empty(q), np.empty((q, q)), np.empty((q, q)), np.empty((q, q, 2))
-        own = point[point.size - slope.size + at : point.size - slope.size + at + size]
-        scales(own, a.origin[t : t + q], a.blocks[t : t + q], s, C)
+        coordinates = point[point.size - slope.size + at : point.size - slope.size + at + size]
+        scales(coordinates, a.origin[t : t + q], a.blocks[t : t + q], s, C)
         _level_factor(s, C, a.across[f], T, turns)
         away = white[1, e : e + G * q]
         copy_to(away, a.pull[e : e + G * q])
@@ -454,7 +454,7 @@ def joint_effects(
             u[first + G * q + i] = 0.0
             natural -= G * math.log(T[i, i])
         own_prior, of_logs = _log_prior(
-            own,
+            coordinates,
             (s, C, a.origin[t : t + q], a.bases[f]),
             a.group_prior,
             (of_s[t : t + q], of_C[t : t + q], a.blocks[t : t + q]),
@@ -535,8 +535,9 @@ def joint_density(point: FloatArray, gradient: FloatArray, a: JointArguments) ->
     of_rest = np.zeros(m)
     for f in range(F):
         G, q, v, e, first, at, t, size = a.sizes[f]
-        s, C, own, blocks = np.empty(q), np.empty((q, q)), point[last + at : last + at + size], a.blocks[t : t + q]
-        scales(own, a.origin[t : t + q], blocks, s, C)
+        s, C, coordinates = np.empty(q), np.empty((q, q)), point[last + at : last + at + size]
+        blocks = a.blocks[t : t + q]
+        scales(coordinates, a.origin[t : t + q], blocks, s, C)
         T, turns, of_T = np.empty((q, q)), np.empty((q, q, 2)), np.zeros((q, q))
         _level_factor(s, C, a.across[f], T, turns)
         back = np.empty(q)
@@ -568,7 +569,7 @@ def joint_density(point: FloatArray, gradient: FloatArray, a: JointArguments) ->
             of_rest[d] -= dot(a.by_beta[d, e : e + G * q], white[1, e : e + G * q])
         by = of_sds[t : t + q], of_factors[t : t + q], blocks
         _add_factor_slopes((s, C, a.across[f]), (T, turns), of_T, by)
-        _to_scales(own, s, a.origin[t : t + q], by, gradient[last + at : last + at + own.size])
+        _to_scales(coordinates, s, a.origin[t : t + q], by, gradient[last + at : last + at + coordinates.size])
     for d in range(p):
         gradient[lead + d] += of_rest[d]
     return total
@@ -657,7 +658,7 @@ def free_columns(
     effects alone holds their mean: it holds more than rows of no level do, and than `of_beta`, the precision of the
     coefficients' prior, shape (p, p).
     """
-    design, found, p = rows.rows.design, [], len(of_beta)
+    design, free, p = rows.rows.design, [], len(of_beta)
     for factor, blocks, covariance, basis in zip(
         rows.factors, [curvature.first, *curvature.blocks], covariances, bases, strict=True
     ):
@@ -666,13 +667,13 @@ def free_columns(
             for column, times in design.columns_of(factor, effect).items():
                 made[i, column] = times
         lost = ~made.any(axis=1)
-        own = basis.T @ made
-        for i, column in enumerate(own):
-            apart = max(float(column @ curvature.rest[:p, :p] @ column - blocks[:, i, i].sum()), 0.0)
-            if basis[lost, i].any() or apart + column @ of_beta @ column >= len(factor) / covariance[i, i]:
-                own[i] = 0.0
-        found.append(own)
-    return found
+        replaced = basis.T @ made
+        for i, column in enumerate(replaced):
+            outside = max(float(column @ curvature.rest[:p, :p] @ column - blocks[:, i, i].sum()), 0.0)
+            if basis[lost, i].any() or outside + column @ of_beta @ column >= len(factor) / covariance[i, i]:
+                replaced[i] = 0.0
+        free.append(replaced)
+    return free
 
 
 @jit_inner_sums
@@ -719,14 +720,14 @@ def _log_sd_of(point: FloatArray, m: Means, k: int, a: JointArguments, slope: Fl
     """Return the log sd of an effect whose mean is moved, and write its gradient in all sds and correlations, (k,)."""
     i, f = m.places[k, 4:]
     q, at, t, size = a.sizes[f, 1], a.sizes[f, 5], a.sizes[f, 6], a.sizes[f, 7]
-    own, blocks = point[point.size - slope.size + at :][:size], a.blocks[t : t + q]
+    coordinates, blocks = point[point.size - slope.size + at :][:size], a.blocks[t : t + q]
     s, C, row, by = np.empty(q), np.empty((q, q)), np.empty(q), (np.zeros(q), np.zeros((q, q)), blocks)
-    scales(own, a.origin[t : t + q], blocks, s, C)
-    found = _log_length(i, a.across[f], s, C, row)
+    scales(coordinates, a.origin[t : t + q], blocks, s, C)
+    log_sd = _log_length(i, a.across[f], s, C, row)
     _add_length_slopes(i, (s, C, a.across[f]), row, 1.0, by)
     fill(slope, 0.0)
-    _to_scales(own, s, a.origin[t : t + q], by, slope[at : at + size])
-    return found
+    _to_scales(coordinates, s, a.origin[t : t + q], by, slope[at : at + size])
+    return log_sd
 
 
 @jit_inner
@@ -737,21 +738,21 @@ def _n_sds(a: JointArguments) -> int:
 @jit
 def _log_sds(points: FloatArray, m: Means, a: JointArguments) -> FloatArray:
     """Return the log sds of the effects whose means are moved, shape (n, S), of points, (n, D)."""
-    found, slope = np.empty((points.shape[0], m.information.size)), np.empty(_n_sds(a))
+    log_sds, slope = np.empty((points.shape[0], m.information.size)), np.empty(_n_sds(a))
     for n in range(points.shape[0]):
         for k in range(m.information.size):
-            found[n, k] = _log_sd_of(points[n], m, k, a, slope)
-    return found
+            log_sds[n, k] = _log_sd_of(points[n], m, k, a, slope)
+    return log_sds
 
 
 @jit_inner
 def _log_r(point: FloatArray, m: Means, k: int, a: JointArguments, slope: FloatArray) -> tuple[float, float]:
     """Return log r, and what of it depends on sigma; write its gradient in sds and correlations, shape (k,)."""
     more = m.information[k] * math.exp(2.0 * _log_sd_of(point, m, k, a, slope))
-    own = 0.5 * math.log1p(more)
+    of_sigma = 0.5 * math.log1p(more)
     for i in range(slope.size):
         slope[i] *= more / (1.0 + more)
-    return own - 0.5 * math.log1p(m.information[k] * math.exp(2.0 * m.log_sds[k])), own
+    return of_sigma - 0.5 * math.log1p(m.information[k] * math.exp(2.0 * m.log_sds[k])), of_sigma
 
 
 @jit_inner
@@ -759,19 +760,19 @@ def _move(point: FloatArray, m: Means, a: JointArguments, found: FloatArray) -> 
     """Move a point, write the means a, (S,), and return `log_determinant`."""
     total, slope = 0.0, np.empty(_n_sds(a))
     for k in range(m.information.size):
-        log_r, own = _log_r(point, m, k, a, slope)
+        log_r, of_sigma = _log_r(point, m, k, a, slope)
         found[k] = _mean(point, m, k, a)
         _add(point, a, m, k, math.expm1(log_r) * found[k])
-        total += own
+        total += of_sigma
     return total
 
 
 @jit
 def move(points: FloatArray, m: Means, a: JointArguments) -> None:
     """Move points, shape (n, D)."""
-    found = np.empty(m.information.size)
+    means = np.empty(m.information.size)
     for n in range(points.shape[0]):
-        _move(points[n], m, a, found)
+        _move(points[n], m, a, means)
 
 
 @jit
@@ -802,22 +803,22 @@ class MovedArguments(NamedTuple):
 def moved_density(point: FloatArray, gradient: FloatArray, moved: MovedArguments) -> float:
     """Return the log density of a point that is moved, and write its gradient in the point before."""
     m, a = moved.means, moved.arguments
-    found, lead, slope = np.empty(m.information.size), a.sizes[0, 0] * a.sizes[0, 1], np.empty(_n_sds(a))
-    value = _move(point, m, a, found)
+    means, lead, slope = np.empty(m.information.size), a.sizes[0, 0] * a.sizes[0, 1], np.empty(_n_sds(a))
+    value = _move(point, m, a, means)
     value += evaluate_stored(moved.density.function, moved.density.data, point, gradient)
     for k in range(m.information.size - 1, -1, -1):
         v, first, G, q, i, _ = m.places[k]
         log_r, _ = _log_r(point, m, k, a, slope)
-        own = 0.0
+        along = 0.0
         for d in range(m.beta.size):
-            own -= m.coefficients[k, d] * gradient[lead + d]
+            along -= m.coefficients[k, d] * gradient[lead + d]
         if v > 0:
             for g in range(G):
-                own += a.tilt[first + g * q + i] * gradient[v + g * q + i]
+                along += a.tilt[first + g * q + i] * gradient[v + g * q + i]
                 for j in range(i + 1, q):
-                    own += a.tilt[first + g * q + j] * a.shift[first + g * q + j, i] * gradient[v + g * q + j]
-        part = math.expm1(log_r) * own
-        times, last = math.exp(log_r) * found[k] * own + 1.0, point.size - slope.size
+                    along += a.tilt[first + g * q + j] * a.shift[first + g * q + j, i] * gradient[v + g * q + j]
+        part = math.expm1(log_r) * along
+        times, last = math.exp(log_r) * means[k] * along + 1.0, point.size - slope.size
         for c in range(slope.size):
             gradient[last + c] += slope[c] * times
         if v > 0:
@@ -860,9 +861,9 @@ class LevelInformation(NamedTuple):
             rows = np.maximum(posterior[:, i, i] - prior[i, i], 0.0)
             h[:, i] = rows
             M[:, i, :i] = (posterior[:, i, :i] - prior[i, :i]) / np.maximum(rows, np.finfo(float).tiny)[:, None]
-            cross, own = posterior[:, i, :i] / posterior[:, i, i, None], posterior[:, i, :i].copy()
+            cross, row = posterior[:, i, :i] / posterior[:, i, i, None], posterior[:, i, :i].copy()
             turn[:, :i] -= cross[:, :, None] * turn[:, None, i]
-            posterior[:, :i, :i] -= cross[:, :, None] * own[:, None, :]
+            posterior[:, :i, :i] -= cross[:, :, None] * row[:, None, :]
             prior[:i, :i] -= np.outer(prior[i, :i], prior[i, :i]) / prior[i, i]
         return cls(h, M, turn)
 
@@ -881,9 +882,9 @@ def level_slopes(X: FloatArray, z: FloatArray, codes: IntArray, n_levels: int) -
     z = z / size
 
     def by_level(values: FloatArray, sums: np.ufunc = np.add) -> FloatArray:
-        found = np.zeros(n_levels + 1)
-        found[codes[first]] = sums.reduceat(values, first)
-        return found
+        table = np.zeros(n_levels + 1)
+        table[codes[first]] = sums.reduceat(values, first)
+        return table
 
     H = np.stack([np.stack([by_level(a * b) for a in z.T], axis=1) for b in z.T], axis=1)
     inverse, other = np.linalg.pinv(H, hermitian=True), codes == n_levels
@@ -891,8 +892,8 @@ def level_slopes(X: FloatArray, z: FloatArray, codes: IntArray, n_levels: int) -
     for d, x in enumerate(X.T):
         cross = np.stack([by_level(a * x) for a in z.T], axis=1)
         M[:, :, d] = (inverse @ cross[:, :, None])[:, :, 0]
-        apart = np.abs(x - (z * M[codes, :, d]).sum(axis=1))
-        other |= apart > _SAME * by_level(np.abs(x), np.maximum)[codes]
+        distance = np.abs(x - (z * M[codes, :, d]).sum(axis=1))
+        other |= distance > _SAME * by_level(np.abs(x), np.maximum)[codes]
     within = np.bincount(codes, other, n_levels + 1) == 0
     return M / size[:, None] * within[:, None, None], within[codes]
 
@@ -931,13 +932,13 @@ def spread_of(w: FloatArray, blocks: IntArray) -> FloatArray:
 def coordinates_of(covariance: FloatArray, blocks: IntArray) -> FloatArray:
     """Return the coordinates of a factor's sds, which are at their origin, and correlations."""
     q, C = len(covariance), np.linalg.cholesky(covariance) / np.sqrt(np.diagonal(covariance))[:, None]
-    own = [0.0] * q
+    coordinates = [0.0] * q
     for i in range(q):
         left = 1.0
         for j in range(blocks[i, 0], i):
-            own.append(math.atanh(C[i, j] / left))
+            coordinates.append(math.atanh(C[i, j] / left))
             left *= math.sqrt(max(1.0 - (C[i, j] / left) ** 2, 1e-12))
-    return np.array(own)
+    return np.array(coordinates)
 
 
 def slopes_of(factor: FloatArray, rows: LevelInformation) -> tuple[FloatArray, FloatArray]:

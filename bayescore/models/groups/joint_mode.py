@@ -75,9 +75,10 @@ def curvature_at(rows: JointRows, beta: FloatArray, effects: list[FloatArray], f
 
 def solver_at(curvature: Curvature, rows: JointRows, of_beta: FloatArray, covariances: list[FloatArray]) -> Solver:
     """Return the factor of the precision of beta and all effects, given the effects' covariances."""
-    inverse = [np.linalg.inv(own) for own in covariances]
+    inverse = [np.linalg.inv(matrix) for matrix in covariances]
     return curvature.solver(
-        of_beta, [np.broadcast_to(own, (G, *own.shape)) for own, (G, _) in zip(inverse, rows.shapes, strict=True)]
+        of_beta,
+        [np.broadcast_to(matrix, (G, *matrix.shape)) for matrix, (G, _) in zip(inverse, rows.shapes, strict=True)],
     )
 
 
@@ -149,8 +150,8 @@ def _again(
         change = 0.5 * np.log(square[i, i] / (sd[i] ** 2 * max(G - slope, 0.5)))
         logs[i] += np.clip(change / shares[i], -_MOST, _MOST)
     new = np.maximum(np.exp(logs), least)
-    known = np.sqrt(np.diagonal(square))
-    correlation = (square / np.outer(known, known)) * (G / (G + 2.0 * (LKJ_ETA - 1.0)))
+    size = np.sqrt(np.diagonal(square))
+    correlation = (square / np.outer(size, size)) * (G / (G + 2.0 * (LKJ_ETA - 1.0)))
     np.fill_diagonal(correlation, 1.0)
     return np.asarray(correlation * np.outer(new, new))
 
@@ -175,26 +176,26 @@ class JointWhitening(NamedTuple):
     def points(self, x: FloatArray, *, whole: bool = True) -> FloatArray:
         """Return the parameters at x, shape (n, D); without the first factor's effects, 0, if not `whole`."""
         first, rest, last = self._parts
-        found = np.zeros_like(x)
-        found[:, rest] = linalg.solve_triangular(self.rest, x[:, rest].T, lower=True, trans="T").T
-        found[:, last] = x[:, last] @ self.sds.T
-        known = slice(None) if whole else slice(first.stop, None)
+        parameters = np.zeros_like(x)
+        parameters[:, rest] = linalg.solve_triangular(self.rest, x[:, rest].T, lower=True, trans="T").T
+        parameters[:, last] = x[:, last] @ self.sds.T
+        placed = slice(None) if whole else slice(first.stop, None)
         if whole:
-            found[:, first] = x[:, first] * self.widths
-        found[:, known.start : last.start] += found[:, last] @ self.moves[known].T
-        found[:, known] += self.center[known]
-        return found
+            parameters[:, first] = x[:, first] * self.widths
+        parameters[:, placed.start : last.start] += parameters[:, last] @ self.moves[placed].T
+        parameters[:, placed] += self.center[placed]
+        return parameters
 
     def inverse(self, points: FloatArray) -> FloatArray:
         """Return x of parameters, shape (n, D)."""
         first, rest, last = self._parts
         moved = points - self.center
         moved[:, : last.start] -= moved[:, last] @ self.moves.T
-        found = np.empty_like(moved)
-        found[:, first] = moved[:, first] / self.widths
-        found[:, rest] = moved[:, rest] @ self.rest.astype(np.float64)
-        found[:, last] = linalg.solve_triangular(self.sds, moved[:, last].T, lower=True).T
-        return found
+        coordinates = np.empty_like(moved)
+        coordinates[:, first] = moved[:, first] / self.widths
+        coordinates[:, rest] = moved[:, rest] @ self.rest.astype(np.float64)
+        coordinates[:, last] = linalg.solve_triangular(self.sds, moved[:, last].T, lower=True).T
+        return coordinates
 
 
 @jit_inner_sums
@@ -206,31 +207,31 @@ def _place(x: FloatArray, w: JointWhitening, point: FloatArray) -> None:
             moved[i] += w.sds[i, j] * x[first + m + j]
         point[first + m + i] = w.center[first + m + i] + moved[i]
     for at in range(first):
-        own = w.center[at] + w.widths[at] * x[at]
+        value = w.center[at] + w.widths[at] * x[at]
         for i in range(k):
-            own += w.moves[at, i] * moved[i]
-        point[at] = own
+            value += w.moves[at, i] * moved[i]
+        point[at] = value
     for i in range(m):
         rest[i] = x[first + i]
     for i in range(m - 1, -1, -1):
         row = w.rest[i]
         rest[i] /= row[i]
-        own = rest[i]
+        value = rest[i]
         for j in range(i):
-            rest[j] -= row[j] * own
-        own += w.center[first + i]
+            rest[j] -= row[j] * value
+        value += w.center[first + i]
         for j in range(k):
-            own += w.moves[first + i, j] * moved[j]
-        point[first + i] = own
+            value += w.moves[first + i, j] * moved[j]
+        point[first + i] = value
 
 
 @jit_inner_sums
 def _pull_back(slope: FloatArray, w: JointWhitening, gradient: FloatArray) -> None:
     first, m, k = w.widths.size, w.rest.shape[0], w.sds.shape[0]
     for at in range(first + m):
-        own = slope[at]
+        part = slope[at]
         for i in range(k):
-            slope[first + m + i] += w.moves[at, i] * own
+            slope[first + m + i] += w.moves[at, i] * part
     for i in range(first):
         gradient[i] = w.widths[i] * slope[i]
     for i in range(m):
