@@ -336,9 +336,9 @@ def check_peers(peers: Sequence[Any], divergence: Divergence = SQUARED_EUCLIDEAN
         if not len(np.atleast_1d(X)):
             raise DataError(f"peers[{i}] is empty; leave peers without rows out")
         held.append(check_rows(X, f"peers[{i}]", divergence))
-        here, first = held[i].shape[1], held[0].shape[1]
-        if here != first:
-            raise DataError(f"peers[{i}] has {here} columns, peers[0] has {first}; give all the same features")
+        n_columns, first = held[i].shape[1], held[0].shape[1]
+        if n_columns != first:
+            raise DataError(f"peers[{i}] has {n_columns} columns, peers[0] has {first}; give all the same features")
     return held
 
 

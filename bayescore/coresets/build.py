@@ -93,8 +93,8 @@ def designed(
         # a design of other rows knows which levels there are
         absent = warn_of_absent_levels(design, dataset.scan) if design.classes is None else ()
         names = [name for name in np.asarray(design.names)[constant].tolist() if name not in (*absent, INTERCEPT)]
-        own = design.constant is not None and design.classes is None  # of a formula; parts of its rows may be constant
-        if (intercept or own) and names:
+        of_formula = design.constant is not None and design.classes is None  # parts of its rows may be constant
+        if (intercept or of_formula) and names:
             warn(f"column {names[0]!r} is constant, as the intercept is: the prior alone tells the two apart; drop it")
         if standardize:
             mean, sd, total = dataset.scan.mean, dataset.scan.sd, comoments.of(dataset)
@@ -466,9 +466,9 @@ def fix_bend_sds(method: Method, dataset: Dataset, family: Family, seed: int) ->
     sample = sample_by_column(dataset, seed)
     expansion, rows = 1.0 / sample.inclusion, sample.expanded()
     rows = rows.with_weights(rows.weights * (expansion.sum() / (expansion**2).sum()))
-    found = smooth_mode(partial(likelihood_terms, data=rows, family=family), prior)
+    mode = smooth_mode(partial(likelihood_terms, data=rows, family=family), prior)
     # a mode under a larger sigma, two sds of its logarithm above, has a wider posterior, which covers those of others
-    return replace(method, prior=prior.given(found.sigmas * np.exp(2.0 * found.log_sigma_sds)))  # type: ignore[call-arg]
+    return replace(method, prior=prior.given(mode.sigmas * np.exp(2.0 * mode.log_sigma_sds)))  # type: ignore[call-arg]
 
 
 def all_rows(

@@ -178,8 +178,8 @@ def _probability(shares: Shares, block: WeightedData, eta: FloatArray, squares: 
     laplace = shares.laplace
     margin = block.y * eta
     near = np.multiply(block.y, np.minimum(margin, np.maximum(0.0, margin - NEAR * np.sqrt(squares))))
-    here, scores_near = (laplace.row_scores_at(block, at, squares) for at in (eta, near))
-    return shares.far(here._replace(reach=here.reach + scores_near.reach), block.weights)
+    scores_at, scores_near = (laplace.row_scores_at(block, at, squares) for at in (eta, near))
+    return shares.far(scores_at._replace(reach=scores_at.reach + scores_near.reach), block.weights)
 
 
 @dataclass(frozen=True, eq=False)

@@ -172,8 +172,8 @@ PROBES = 32  # draws: standard errors are known to 12%
 
 def _remainders(rows: WeightedData, at: FloatArray, points: FloatArray, family: Family) -> FloatArray:
     """Return what the score at points, shape (S, D), is beyond first order about `at`."""
-    here = likelihood_terms(at, rows, family)
-    return score(points, rows, family) - here.gradient + (points - at) @ here.precision
+    terms = likelihood_terms(at, rows, family)
+    return score(points, rows, family) - terms.gradient + (points - at) @ terms.precision
 
 
 def lost_by(

@@ -217,21 +217,21 @@ def full_mode(
         return full_terms(beta, dataset, family, prior_part(beta, prior))
 
     at = find_mode(target().terms, search_start(pilot.expanded(), family), tolerance=1e-3).beta
-    here = terms(at)
-    distance = cholesky_and_decrement(here)[1]
+    terms_at = terms(at)
+    distance = cholesky_and_decrement(terms_at)[1]
     for seed in seeds[1:]:
-        mode, before = Surrogate(target(), at, here).mode(), distance
+        mode, before = Surrogate(target(), at, terms_at).mode(), distance
         if mode is not None:
             shares, seen, terms_at_mode, left = looked(mode)
             if left <= CLOSE:
                 return shares, seen
             if left < distance:
-                at, here, distance = mode.beta, terms_at_mode, left
+                at, terms_at, distance = mode.beta, terms_at_mode, left
         if not math.isfinite(distance):
             break
         if distance > 0.5 * before or mode is None:
-            scale = LaplaceApproximation(family, at, factor_of_inverse(here.precision))
+            scale = LaplaceApproximation(family, at, factor_of_inverse(terms_at.precision))
             by_score = Shares.estimated(scale, pilot, dataset.scan.weight_total).probability
             drawn, total = draw_candidates(dataset, by_score, size, seed)
             pilot = select(drawn, size, total)
-    return looked(find_mode(terms, at, first=here, tolerance=0.01))[:2]
+    return looked(find_mode(terms, at, first=terms_at, tolerance=0.01))[:2]

@@ -179,8 +179,8 @@ class FullDataPosterior:
     def at_mode(self) -> tuple[FloatArray, FloatArray]:
         """Return the mode of the full data's posterior, by a Newton step from nearby, and its `width_precision`."""
         at, part = self.expansion.at, self.expansion.part
-        here = part + prior_part(at, self.prior)
-        return at + np.linalg.solve(here.precision, here.gradient), width_precision(part.precision, at, self.prior)
+        terms = part + prior_part(at, self.prior)
+        return at + np.linalg.solve(terms.precision, terms.gradient), width_precision(part.precision, at, self.prior)
 
     def at_own_mode(self, rows: WeightedData) -> tuple[FloatArray, FloatArray]:
         """Return the same of the posterior of `rows`."""

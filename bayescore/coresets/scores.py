@@ -195,8 +195,8 @@ class RowWhitening:
         if self.null.shape[1] == 0:
             return np.zeros(len(block), dtype=np.bool_)
         scaled = block.X * self.scale
-        apart = np.linalg.norm(scaled @ self.null, axis=1)
-        return np.asarray(apart > _OUTSIDE * np.linalg.norm(scaled, axis=1))
+        distance = np.linalg.norm(scaled @ self.null, axis=1)
+        return np.asarray(distance > _OUTSIDE * np.linalg.norm(scaled, axis=1))
 
     def projected(self, n_columns: int, rng: np.random.Generator) -> "RowWhitening":
         """Return a Johnson-Lindenstrauss projection of the basis to `n_columns` random columns."""

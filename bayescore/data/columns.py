@@ -356,11 +356,11 @@ def filtered_source(source: Source, *, drop: bool) -> FilteredSource:
         tallies = tallied(drop=drop)
     except DataError as error:
         try:
-            found = tallied(drop=True)  # where nothing that is missing is an error
+            blocks = tallied(drop=True)  # where nothing that is missing is an error
         except DataError:  # it is something else
             raise error from None
-        counts = (sum(part.n_missing for part in found), sum(part.n_rows for part in found))
-        raise missing_counted(error, *counts, np.sum([part.missing for part in found], axis=0), names) from None
+        counts = (sum(part.n_missing for part in blocks), sum(part.n_rows for part in blocks))
+        raise missing_counted(error, *counts, np.sum([part.missing for part in blocks], axis=0), names) from None
     for tally in tallies:
         n_kept[np.searchsorted(ends, tally.first, side="right")] += tally.n_kept
     if not n_kept.any():

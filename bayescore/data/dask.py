@@ -171,13 +171,13 @@ class ClusterPool:
         made again where its worker is lost. Small arguments travel again with each task: what a function knows
         may grow from block to block, as the bar that candidates must pass does (`numerics.sampling`).
         """
-        pickle, apart = _pickle(), [_apart(task) for task in tasks]
+        pickle, parted = _pickle(), [_apart(task) for task in tasks]
         small = len(pickle.dumps((run, arguments))) <= _SMALL
-        packed = pickle.dumps(([bare for bare, _ in apart], None if small else (run, arguments)))
+        packed = pickle.dumps(([bare for bare, _ in parted], None if small else (run, arguments)))
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "4 GiB"}):  # no advice to the user
             (shared,) = self.client.persist([delayed(pickle.loads, pure=False)(packed)])
         self.client.replicate(self.client.futures_of(shared))
-        for number, (_, tables) in enumerate(apart):
+        for number, (_, tables) in enumerate(parted):
             payload = pickle.dumps((run, arguments)) if small else b""
             yield self.client.compute(delayed(_run_one, pure=False)(shared, payload, number, tables))
 

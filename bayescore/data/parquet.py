@@ -443,8 +443,8 @@ def parquet_source(
 def footers(listing: Listing) -> tuple[list[tuple[int, ...]], pa.Schema, dict[str, pa.Array]]:
     """Return the rows of files' row groups, the columns of all, and those that the names of folders give."""
     with ThreadPoolExecutor(_FOOTERS, "footers") as threads:
-        found = list(threads.map(partial(_footer, listing.store), listing.paths))
-    groups, schema = [rows for _, rows in found], common_schema([one for one, _ in found], listing.paths)
+        read = list(threads.map(partial(_footer, listing.store), listing.paths))
+    groups, schema = [rows for _, rows in read], common_schema([one for one, _ in read], listing.paths)
     if not any(map(sum, groups)):
         raise DataError(f"{listing.name!r} holds no rows")
     hive = {name: values for name, values in listing.hive.items() if name not in schema.names}

@@ -98,7 +98,7 @@ def evaluate_bends(x: FloatArray, knots: FloatArray, values: FloatArray) -> Floa
 
     spline = CubicSpline(knots, values, bc_type="natural")
     inside = np.clip(x, knots[0], knots[-1])
-    found = spline(inside)
+    bends = spline(inside)
     if (beyond := np.flatnonzero(inside != x)).size:
-        found[beyond] += (x - inside)[beyond, None] * spline(inside[beyond], 1)
-    return np.asarray(found)
+        bends[beyond] += (x - inside)[beyond, None] * spline(inside[beyond], 1)
+    return np.asarray(bends)

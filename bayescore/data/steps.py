@@ -201,10 +201,10 @@ def _holes(batch: pa.RecordBatch, names: Sequence[str]) -> NDArray[np.bool_]:
 
 def places(column: pa.Array, response: str, categories: Sequence[Any], start: int = 0) -> IntArray:
     """Return the places of a response's entries among the categories; the first row is the one at `start`."""
-    found = codes(column, response, categories, start)
-    if np.isnan(found).any():
+    code = codes(column, response, categories, start)
+    if np.isnan(code).any():
         raise DataError(f"column {response!r} has missing entries; drop those rows")
-    return found.astype(np.int64)
+    return code.astype(np.int64)
 
 
 def check_columns(columns: Iterable[str], names: Sequence[str]) -> None:
@@ -364,7 +364,7 @@ def occurred(steps: Steps, weights: str | None = None) -> Occurred:
     steps.check_complete()
     schema, response = steps.rows.schema, steps.response
     factor, fixed = pa.types.is_dictionary(schema.field(response).type), keeps_order(schema, response)
-    found = Occurred({}, list(fixed) if isinstance(fixed, tuple) else None)
+    occurring = Occurred({}, list(fixed) if isinstance(fixed, tuple) else None)
     of_weights = None if weights is None else Expression.of(weights, schema.names, "weights")
     start = 0
     for batch, keep in steps.with_holes([response, *(() if of_weights is None else of_weights.columns)]):
@@ -376,15 +376,15 @@ def occurred(steps: Steps, weights: str | None = None) -> Occurred:
         coded = column if factor else column.dictionary_encode()
         levels = level_values(coded.dictionary)
         if factor and not isinstance(fixed, tuple):
-            found.order = found.order or levels
-            if levels != found.order:
+            occurring.order = occurring.order or levels
+            if levels != occurring.order:
                 raise DataError(f"column {response!r} has its categories in another order in another part of the data")
         code = coded.indices.to_numpy(zero_copy_only=False)
-        found.weight += float(w[w > 0.0].sum())
-        for counts, each in ((found.n_rows, code), (found.counts, code[w > 0.0])):
+        occurring.weight += float(w[w > 0.0].sum())
+        for counts, each in ((occurring.n_rows, code), (occurring.counts, code[w > 0.0])):
             for level, count in zip(levels, np.bincount(each, minlength=len(levels)).tolist(), strict=True):
                 counts[level] = counts.get(level, 0) + count
-    return found
+    return occurring
 
 
 def _floats(batch: pa.RecordBatch, name: str) -> FloatArray:
@@ -407,10 +407,10 @@ def opened(steps: Steps, weights: str | None) -> tuple[Steps, Occurred]:
             f"{_ORDER.format(response)}, an Enum in polars, or numbers 1, 2, ..."
         )
     check_read(steps.rows.schema, steps.columns)
-    found = occurred(steps, weights)
-    if lost := [level for level, n in found.n_rows.items() if n and not found.counts[level]]:
+    occurring = occurred(steps, weights)
+    if lost := [level for level, n in occurring.n_rows.items() if n and not occurring.counts[level]]:
         raise DataError(f"column {response!r} has {lost[0]!r} in rows of weight 0 alone: leave these rows out")
-    categories = [level for level in found.order or sorted(found.counts) if found.counts.get(level)]
+    categories = [level for level in occurring.order or sorted(occurring.counts) if occurring.counts.get(level)]
     if numbers and (parts := [level for level in categories if not float(level).is_integer()]):
         raise DataError(
             f"column {response!r} has numbers that are not whole, as {parts[0]:g}: cut them into bands, pd.cut(...), "
@@ -424,6 +424,6 @@ def opened(steps: Steps, weights: str | None) -> tuple[Steps, Occurred]:
             f"column {response!r} has {len(categories):,} categories (limit {MAX_CATEGORIES}), each with a threshold: "
             "cut them into bands, pd.cut(...), or give family='normal' for numbers, 'poisson' for counts"
         )
-    if unused := [level for level in found.order or () if not found.counts.get(level)]:
+    if unused := [level for level in occurring.order or () if not occurring.counts.get(level)]:
         warn(f"categories of {response!r} that no row has are left out, and have no threshold: {listed(unused)}")
-    return replace(steps, categories=tuple(int(level) if numbers else level for level in categories)), found
+    return replace(steps, categories=tuple(int(level) if numbers else level for level in categories)), occurring

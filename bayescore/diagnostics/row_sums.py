@@ -311,9 +311,9 @@ class DrawnApproximation:
     def predictors(self, block: WeightedData) -> tuple[FloatArray, FloatArray]:
         """Return rows' predictors at the mean and their variances, shape (n,) each."""
         eta = self.predictor.eta(block)
-        here = np.ascontiguousarray(eta[:, 0])
-        eta -= here[:, None]
-        return here, np.asarray(np.vecdot(eta, eta) / _DRAWS)
+        at_mean = np.ascontiguousarray(eta[:, 0])
+        eta -= at_mean[:, None]
+        return at_mean, np.asarray(np.vecdot(eta, eta) / _DRAWS)
 
     def terms(self, block: WeightedData) -> JointTerms:
         """Return the log-likelihood of rows and its derivatives at the mean."""

@@ -47,8 +47,8 @@ def averages(
     interval_names(prob)
     names = _checked(check_by(by), max_draws)
     rows = _rows(fit, names, data)
-    found = _drawn(asked(rows), rows, names, fit.categories, max_draws=max_draws)
-    return by_chain(fit, found, max_draws) if draws else labelled(fit, found.table(prob))
+    average_draws = _drawn(asked(rows), rows, names, fit.categories, max_draws=max_draws)
+    return by_chain(fit, average_draws, max_draws) if draws else labelled(fit, average_draws.table(prob))
 
 
 def poststratified(
@@ -61,10 +61,10 @@ def poststratified(
     if not sizes.any():
         raise DataError(f"weights (column {weights!r}) are all 0; drop these cells")
     rows = _rows(fit, names, plain(table))
-    found = _drawn(predictions_of(rows, None), rows, names, fit.categories, max_draws=max_draws, sizes=sizes)
+    shares = _drawn(predictions_of(rows, None), rows, names, fit.categories, max_draws=max_draws, sizes=sizes)
     if draws:
-        return by_chain(fit, found, max_draws)
-    return labelled(fit, found.figures(prob).set_axis(pd.Index([]) if found.parts is None else found.parts))
+        return by_chain(fit, shares, max_draws)
+    return labelled(fit, shares.figures(prob).set_axis(pd.Index([]) if shares.parts is None else shares.parts))
 
 
 def check_variable(name: str | None) -> None:
@@ -88,16 +88,16 @@ def _rows(fit: "OrderedFit", by: tuple[str, ...], data: Any) -> AveragedRows:
         given = fit._rows_of_data
         check_columns(by, given.data.rows.schema.names)
         whole = replace(given, data=replace(given.data, every=True), known=True)
-        found = rows_of_fit(replace(fit.steps, _given=whole), by)
+        rows = rows_of_fit(replace(fit.steps, _given=whole), by)
     elif is_table(data) or hasattr(data, "shape"):
         table = fit._as_rows(data)
         check_columns((*by, *fit.coreset.design.raw_names), table.column_names)
-        found = averaged_rows(fit._posterior(), every_step(table, fit.categories), by=by)
+        rows = averaged_rows(fit._posterior(), every_step(table, fit.categories), by=by)
     else:
-        found = averaged_rows(fit._posterior(), replace(fit.ordered.steps(data), every=True), by=by)
+        rows = averaged_rows(fit._posterior(), replace(fit.ordered.steps(data), every=True), by=by)
     n = len(fit.categories) - 1
-    size = max(found.dataset.block_rows // n, 1) * n
-    return found._replace(dataset=Dataset(found.dataset.rows, progress=found.dataset.progress, block_rows=size))
+    size = max(rows.dataset.block_rows // n, 1) * n
+    return rows._replace(dataset=Dataset(rows.dataset.rows, progress=rows.dataset.progress, block_rows=size))
 
 
 def _drawn(
@@ -153,7 +153,7 @@ def _sums(
         parts, w = cells.parts(block)[::n], block.weights[::n]
         if sizes is not None:
             w = sizes[start // n : start // n + len(w)]
-        found = np.zeros((len(cells.contrasts), cells.n_parts, K, len(predictor)))
+        sums = np.zeros((len(cells.contrasts), cells.n_parts, K, len(predictor)))
         for contrast in range(len(cells.contrasts)):
             terms = cells.terms(block, contrast)
             for low in range(0, len(block), size):
@@ -166,11 +166,11 @@ def _sums(
                     values = np.sum(parts_of, axis=0)
                 else:  # a step has a move of its own
                     values = slopes_by_category(p.mean(axis=0), (np.stack(factors) * p).sum(axis=0))
-                own = slice(low // n, low // n + len(values))
-                for part in np.unique(parts[own]):
-                    counted = np.where(parts[own] == part, w[own], 0.0)
-                    found[contrast, part] += np.tensordot(counted, values, axes=1)
-        return found, np.asarray(np.bincount(parts, w, cells.n_parts), dtype=np.float64)
+                piece = slice(low // n, low // n + len(values))
+                for part in np.unique(parts[piece]):
+                    counted = np.where(parts[piece] == part, w[piece], 0.0)
+                    sums[contrast, part] += np.tensordot(counted, values, axes=1)
+        return sums, np.asarray(np.bincount(parts, w, cells.n_parts), dtype=np.float64)
 
     total, weight = np.zeros((len(cells.contrasts), cells.n_parts, K, len(predictor))), np.zeros(cells.n_parts)
     for sums, of_parts in rows.dataset.map(of_block, "averaging", canonical=True):
@@ -187,10 +187,10 @@ def by_category(p: FloatArray) -> FloatArray:
 
 def slopes_by_category(p: FloatArray, slope: FloatArray) -> FloatArray:
     """Return derivatives of what `by_category` returns, given those of `p`."""
-    found = np.empty((len(p), p.shape[1] + 1, p.shape[2]))
+    slopes = np.empty((len(p), p.shape[1] + 1, p.shape[2]))
     reached, rise = np.ones_like(p[:, 0]), np.zeros_like(p[:, 0])
     for k in range(p.shape[1]):
-        found[:, k] = rise * (1.0 - p[:, k]) - reached * slope[:, k]
+        slopes[:, k] = rise * (1.0 - p[:, k]) - reached * slope[:, k]
         reached, rise = reached * p[:, k], rise * p[:, k] + reached * slope[:, k]
-    found[:, -1] = rise
-    return found
+    slopes[:, -1] = rise
+    return slopes

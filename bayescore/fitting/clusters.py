@@ -141,9 +141,9 @@ class ClusterSums:
                     "strata of one: give lonely='adjust', or leave strata out"
                 )
             factors *= with_rows.sum() / (with_rows & several).sum()
-        apart = self.scores - means[self.strata]
-        apart *= np.sqrt(factors)[self.strata, None]
-        return np.asarray(apart.T @ apart)
+        deviations = self.scores - means[self.strata]
+        deviations *= np.sqrt(factors)[self.strata, None]
+        return np.asarray(deviations.T @ deviations)
 
 
 def n_means(sizes: IntArray, lonely: str) -> int:
@@ -180,10 +180,10 @@ def cluster_sums(
         sums[one.ends.found] += one.sums
         _join(ends, one.ends)
     check_finite(dataset, terms.precision)
-    there, strata = _strata(levels, ends, lonely)
-    single = bool((ends.least[there, 0] == ends.most[there, 0]).all())
-    share = sums[there, D] / sums[there, D].sum()
-    scores = sums[there, :D] - share[:, None] * terms.gradient
+    present, strata = _strata(levels, ends, lonely)
+    single = bool((ends.least[present, 0] == ends.most[present, 0]).all())
+    share = sums[present, D] / sums[present, D].sum()
+    scores = sums[present, :D] - share[:, None] * terms.gradient
     return ClusterSums(terms, weight, scores, strata, single, lonely)
 
 
@@ -226,12 +226,12 @@ def _join(ends: _Ends, one: _Ends) -> None:
 def _ends_of(n_clusters: int, _start: int, block: WeightedData) -> _Ends:
     assert block.group is not None
     strata = block.group[:, 1] if block.group.shape[1] > 1 else np.zeros(len(block), dtype=np.int64)
-    found, places = codes_among(block.group[:, 0], n_clusters)
-    least, most = np.full((len(found), 2), _NONE), np.full((len(found), 2), -1)
+    clusters, places = codes_among(block.group[:, 0], n_clusters)
+    least, most = np.full((len(clusters), 2), _NONE), np.full((len(clusters), 2), -1)
     for column, values in enumerate((block.index, strata)):
         np.minimum.at(least[:, column], places, values)
         np.maximum.at(most[:, column], places, values)
-    return _Ends(found, places, least, most)
+    return _Ends(clusters, places, least, most)
 
 
 def _of_block(point: FloatArray, family: Family, n_clusters: int, start: int, block: WeightedData) -> _ClusterBlock:
@@ -247,26 +247,26 @@ def _strata(levels: tuple[tuple[Any, ...], ...], ends: _Ends, lonely: str) -> tu
 
     A stratum of one cluster raises if `lonely` is "raise".
     """
-    there = np.flatnonzero(ends.most[:, 0] >= 0)
-    least, most = ends.least[there, 1], ends.most[there, 1]
-    check_several([levels[0][place] for place in there])
-    if (apart := np.flatnonzero(least != most)).size:
-        place = apart[0]
+    present = np.flatnonzero(ends.most[:, 0] >= 0)
+    least, most = ends.least[present, 1], ends.most[present, 1]
+    check_several([levels[0][place] for place in present])
+    if (split := np.flatnonzero(least != most)).size:
+        place = split[0]
         one, other = levels[1][least[place]], levels[1][most[place]]
         raise DataError(
-            f"{len(apart):,} of {len(there):,} clusters are in more than one stratum, such as the cluster "
-            f"{levels[0][there[place]]!r} in {one!r} and {other!r}: where strata number their clusters anew, give "
+            f"{len(split):,} of {len(present):,} clusters are in more than one stratum, such as the cluster "
+            f"{levels[0][present[place]]!r} in {one!r} and {other!r}: where strata number their clusters anew, give "
             "cluster a column that has both, else strata a column that is constant within clusters"
         )
     sizes = np.bincount(least)
     if lonely == "raise" and len(levels) > 1 and (single := np.flatnonzero(sizes == 1)).size:
         raise DataError(
-            f"the stratum {levels[1][single[0]]!r} has one cluster, {levels[0][there[least == single[0]][0]]!r}, and "
+            f"the stratum {levels[1][single[0]]!r} has one cluster, {levels[0][present[least == single[0]][0]]!r}, and "
             f"{len(single):,} of {int((sizes > 0).sum()):,} strata have one: one cluster does not show how clusters of "
             "a stratum differ; join it with a stratum that is like it, or give lonely='adjust' or 'average'"
             f"{see('how-to/survey.md#strata-of-one-cluster')}"
         )
-    return there, least
+    return present, least
 
 
 def check_several(clusters: Sequence[Any]) -> None:
@@ -309,16 +309,16 @@ def robust_map(point: FloatArray, sums: ClusterSums, prior: Prior) -> Transport:
     white = (vectors / np.sqrt(values)).T @ linalg.solve_triangular(L, np.eye(len(L)), lower=True)
     information = white.T @ white  # F J^-1 F
     gradient = information @ (L @ (L.T @ sums.terms.gradient)) + prior_terms.gradient
-    here, there = sums.terms + prior_terms, Derivatives(0.0, gradient, information + prior_terms.precision)
-    start, end = (point + _step(each) for each in (here, there))
-    if (moves := float(np.sqrt((end - start) @ there.precision @ (end - start)))) > MAX_MOVE:
+    model, robust = sums.terms + prior_terms, Derivatives(0.0, gradient, information + prior_terms.precision)
+    start, end = (point + _step(each) for each in (model, robust))
+    if (moves := float(np.sqrt((end - start) @ robust.precision @ (end - start)))) > MAX_MOVE:
         raise DataError(
             f"the prior says so much beside the clusters that it moves the mode by {moves:.2g} of the cluster-robust "
             f"sds (limit {MAX_MOVE:g}), too far for scores at one point. Give a wider prior, or where weights are far "
             "below 1 divide them by their mean; or the labels are separated: drop the columns that separate them, "
             "as a wider prior does not help there"
         )
-    return Transport.between(start, here.precision, end, there.precision)
+    return Transport.between(start, model.precision, end, robust.precision)
 
 
 def _step(terms: Derivatives) -> FloatArray:
@@ -377,8 +377,8 @@ class Labels:
             for place, (argument, name) in enumerate(zip(ARGUMENTS, self.groups, strict=False)):
                 column = argument if isinstance(self.groups, dict) else f"{argument} (column {name!r})"
                 text = text.replace(f"groups (column {name!r})", column)
-                for known in (f"groups[{name!r}]", f"groups[{place}]"):
-                    text = text.replace(known, argument)
+                for name_of_groups in (f"groups[{name!r}]", f"groups[{place}]"):
+                    text = text.replace(name_of_groups, argument)
             raise DataError(_ALONE.sub("cluster", text)) from None
 
     def text(self, sums: ClusterSums) -> str:
@@ -544,7 +544,7 @@ def cluster_robust(fit: "Fit", cluster: Any, strata: Any, lonely: str) -> tuple[
 
 def moved(idata: Any, posterior: Posterior, transport: Transport, spread: str) -> Any:
     """Return draws moved by a map, which say whose spread they have, without what was true of the draws before."""
-    found, group = idata.copy(), as_xarray(idata["posterior"])
+    tree, group = idata.copy(), as_xarray(idata["posterior"])
     beta = group["beta"].transpose("chain", "draw", ...)
     draws = transport(posterior.draws)
     group = group.assign(beta=beta.copy(data=draws))
@@ -553,10 +553,10 @@ def moved(idata: Any, posterior: Posterior, transport: Transport, spread: str) -
         group = group.assign(coef=coef.copy(data=np.array(posterior.design.raw_coefficients(draws))))
     attrs = {name: value for name, value in group.attrs.items() if name != "posterior_of"}
     group.attrs = {**attrs, "spread": spread}
-    found["posterior"] = group
-    if "sample_stats" in found and "lp" in found["sample_stats"]:
-        found["sample_stats"] = as_xarray(found["sample_stats"]).drop_vars("lp")
-    return found
+    tree["posterior"] = group
+    if "sample_stats" in tree and "lp" in tree["sample_stats"]:
+        tree["sample_stats"] = as_xarray(tree["sample_stats"]).drop_vars("lp")
+    return tree
 
 
 def _mean_weight(core: Coreset, given: Given) -> float:

@@ -120,7 +120,7 @@ class EarlierRows:
     def to_arrays(self, name: str) -> Arrays:
         """Return the rows as arrays whose names begin with `name`."""
         terms, bend = self.terms.coefficients, sparse.coo_array(self.terms.precision)
-        found: Arrays = {
+        arrays: Arrays = {
             "beta": self.point.beta,
             "gradient": terms.gradient,
             "curvature": terms.precision,
@@ -133,9 +133,9 @@ class EarlierRows:
             "n_total": np.array(self.n_total),
         }
         columns = {column: getattr(self.rows, column) for column in _COLUMNS}
-        found |= {column: values for column, values in columns.items() if values is not None}
-        found |= {f"effects{k}": np.asarray(each.effects) for k, each in enumerate(self.point.factors)}
-        return {f"{name}_{key}": array for key, array in found.items()}
+        arrays |= {column: values for column, values in columns.items() if values is not None}
+        arrays |= {f"effects{k}": np.asarray(each.effects) for k, each in enumerate(self.point.factors)}
+        return {f"{name}_{key}": array for key, array in arrays.items()}
 
     @classmethod
     def from_arrays(cls, name: str, arrays: Arrays, core: Coreset) -> Self:
@@ -206,13 +206,13 @@ class Missed:
 def missed_by(core: Coreset, kept: Sequence[EarlierRows], draws: Predictor, parameters: FloatArray) -> Missed:
     """Return what a coreset of the kept rows misses at draws, where `parameters` are, shape (chain, draw, K)."""
     family, at = check_family(core.family), evenly_spaced(len(draws), _DRAWS)
-    some, found = draws.take(at), np.zeros(len(at))
+    some, log_p = draws.take(at), np.zeros(len(at))
     errors = []
     for part in kept:
         estimate = part.at(some, family)
-        found += estimate.values
+        log_p += estimate.values
         errors.append(estimate.error)
-    missed = found - log_likelihoods(some, core, family)
+    missed = log_p - log_likelihoods(some, core, family)
     missed -= missed.mean()
     effects = np.concatenate([factor.effects[some.at].reshape(len(at), -1) for factor in some.factors], axis=1)
     z = np.concatenate([parameters.reshape(len(draws), -1)[at], effects], axis=1)

@@ -149,10 +149,10 @@ def ordered_rows(
         )
     columns = list(dict.fromkeys(name for name in (response, *asked.columns, *read) if name in names))
     drop = check_choice(roles["missing"], "missing", ("raise", "drop")) == "drop"
-    steps, found = opened(Steps(rows, response, tuple(columns), drop=drop), roles["weights"])
-    counts = [found.counts[level] for level in steps.categories]
-    known = Ordered(link, response, text, list(steps.categories), counts, found.weight, columns, drop)
-    return known, f"{CONTINUED} ~ {text.partition('~')[2]} + {STEP}", steps
+    steps, occurring = opened(Steps(rows, response, tuple(columns), drop=drop), roles["weights"])
+    counts = [occurring.counts[level] for level in steps.categories]
+    about = Ordered(link, response, text, list(steps.categories), counts, occurring.weight, columns, drop)
+    return about, f"{CONTINUED} ~ {text.partition('~')[2]} + {STEP}", steps
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -201,11 +201,11 @@ class OrderedFit(Fit):
     @cached_property
     def idata(self) -> Any:
         """The draws to use, as `Fit.idata`, with the thresholds among the coefficients."""
-        found = in_data_units(self._used, self.coreset.design)
-        made = as_xarray(found["posterior"])
+        tree = in_data_units(self._used, self.coreset.design)
+        made = as_xarray(tree["posterior"])
         names, draws = self._named(list(made["coef"].coords["feature"].values), made["coef"].values)
-        found["posterior"] = made.assign(coef=(made["coef"].dims, draws)).assign_coords(feature=names)
-        return as_arviz(found)
+        tree["posterior"] = made.assign(coef=(made["coef"].dims, draws)).assign_coords(feature=names)
+        return as_arviz(tree)
 
     def summary(self, *, scale: str = "coef", prob: float = PROB) -> pd.DataFrame:
         """Return mean, sd and interval of thresholds, coefficients and sds of effects; see `Fit.summary`."""
@@ -257,17 +257,17 @@ class OrderedFit(Fit):
         rng = check_generator(one_seed(random_state, random_seed, default=0))
         seed, table, categories = int(rng.integers(1 << 31)), _table(new), pd.Index(self.categories, name="category")
         self._check_rows(table, offset, groups)
-        found: list[Any] = []
+        parts: list[Any] = []
         for _, p in self._tiles(table, None, seed, offset, groups):
             if kind == "mean":
                 figures = described(p.reshape(-1, p.shape[2]), prob).values()
-                found.append(np.concatenate([each.reshape(p.shape[:2]) for each in figures], axis=1))
+                parts.append(np.concatenate([each.reshape(p.shape[:2]) for each in figures], axis=1))
             elif kind == "draws":
-                found.append(np.moveaxis(p, 2, 0))
+                parts.append(np.moveaxis(p, 2, 0))
             else:
                 place = (np.cumsum(p[:, :-1], axis=1) < rng.random((len(p), 1, p.shape[2]))).sum(axis=1)
-                found.append(categories.to_numpy()[place.T])
-        values = np.concatenate(found, axis=0 if kind == "mean" else 1)
+                parts.append(categories.to_numpy()[place.T])
+        values = np.concatenate(parts, axis=0 if kind == "mean" else 1)
         if kind == "mean":
             columns = pd.MultiIndex.from_product([["mean", "sd", low, high], categories])
             index = new.index if isinstance(new, pd.DataFrame) else None
@@ -330,17 +330,17 @@ class OrderedFit(Fit):
         self, new: Any = None, y: Any = None, *, missing: str = "raise", data: Any = None, **options: Any
     ) -> Fit:
         """Return the fit of the rows so far and of new ones; see `Fit.update`."""
-        known, rows = self.ordered, None
+        about, rows = self.ordered, None
         if new is not None:
-            rows = known.steps(new, y, missing=missing)
+            rows = about.steps(new, y, missing=missing)
             seen = occurred(rows, self.coreset.design.role_columns.get("weights"))
-            if unknown := [level for level, n in seen.n_rows.items() if n and level not in known.categories]:
+            if unknown := [level for level, n in seen.n_rows.items() if n and level not in about.categories]:
                 raise DataError(f"new has the category {unknown[0]!r}, which the fit does not know: fit all rows anew")
-            counts = [n + seen.counts.get(level, 0) for n, level in zip(known.counts, known.categories, strict=True)]
-            known = replace(known, counts=counts, weight=known.weight + seen.weight)
+            counts = [n + seen.counts.get(level, 0) for n, level in zip(about.counts, about.categories, strict=True)]
+            about = replace(about, counts=counts, weight=about.weight + seen.weight)
         with nullcontext() if rows is None or data is not None else rows.naming_rows():  # else it could be of either
-            found = self.steps.update(rows, data=None if data is None else known.steps(data), **options)
-        return ordered_fit(known, found)
+            updated = self.steps.update(rows, data=None if data is None else about.steps(data), **options)
+        return ordered_fit(about, updated)
 
     def with_prior(self, prior: Any) -> Fit:
         """Return the fit under another prior; see `Fit.with_prior`."""

@@ -134,7 +134,7 @@ def _wrapped(texts: Sequence[str]) -> Iterator[str]:
 
 def overview(fit: "Fit") -> Overview:
     """Return what a fit prints."""
-    found, family = (
+    certificate, family = (
         fit.certificate,
         fit._family_asked.replace("_", " ").replace("poisson", "Poisson").replace("student", "Student"),
     )
@@ -146,21 +146,21 @@ def overview(fit: "Fit") -> Overview:
         verdict=_verdict(fit),
         model=_model(fit),
         rows=[_rows(fit), sampled],
-        reasons=() if found.trusted else _reasons(fit),
+        reasons=() if certificate.trusted else _reasons(fit),
         tables=_tables(fit),
         checks_heading=_checks_heading(fit),
-        checks=found.checks,
+        checks=certificate.checks,
         end=_end(fit),
         notes=list(_notes(fit)),
-        trusted=found.trusted,
+        trusted=certificate.trusted,
     )
 
 
 def _reasons(fit: "Fit") -> list[str]:
     """Return why draws were refused, why nothing else was tried, and what is needed."""
-    found = fit.certificate
+    certificate = fit.certificate
     stopped = [step.why for step in fit.story if step.what == "stop"]
-    return [found.text, *stopped[-1:], *([f"Needed: {found.remedy}."] if found.remedy else [])]
+    return [certificate.text, *stopped[-1:], *([f"Needed: {certificate.remedy}."] if certificate.remedy else [])]
 
 
 def _verdict(fit: "Fit") -> str:

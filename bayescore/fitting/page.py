@@ -89,8 +89,8 @@ def fit_call(fit: "Fit") -> str:
     asked: dict[str, Any] = {"family": fit._family_asked, "prior": fit.prior, **roles, "positive": positive}
     patterns = {"cluster": r"clusters of '(.*?)'", "strata": r"strat(?:a|um) of '(.*?)'", "lonely": r"lonely='(.*?)'"}
     for name, pattern in patterns.items():
-        if found := re.search(pattern, fit.spread):
-            asked[name] = found[1]
+        if match := re.search(pattern, fit.spread):
+            asked[name] = match[1]
     if fit._is_pooled:
         asked["imputed"] = True
     if fit.formula is not None:

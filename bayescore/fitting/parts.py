@@ -85,9 +85,9 @@ def described(draws: FloatArray, prob: float) -> dict[str, FloatArray]:
 
 def table(names: list[str], draws: FloatArray, prob: float) -> pd.DataFrame:
     """Return mean, sd, interval, effective sample sizes and R-hat of draws, shape (chain, draw, K)."""
-    found = described(draws.reshape(-1, draws.shape[2]).T, prob)
+    figures = described(draws.reshape(-1, draws.shape[2]).T, prob)
     chains = {"ess_bulk": ess(draws, "bulk"), "ess_tail": ess(draws, "tail"), "r_hat": rhat(draws)}
-    return pd.DataFrame({**found, **chains}, index=pd.Index(names, name="parameter"))
+    return pd.DataFrame({**figures, **chains}, index=pd.Index(names, name="parameter"))
 
 
 def draws_attrs(fit: "Fit") -> dict[str, str]:
@@ -105,9 +105,9 @@ def heading(fit: "Fit") -> str:
 
 def labelled(fit: "Fit", frame: pd.DataFrame, level: str = "") -> Table:
     """Return a table with the level of its draws, by default the fit's, in its attributes."""
-    found = Table(frame)
-    found.attrs.update({"level": level} if level else draws_attrs(fit))
-    return found
+    table = Table(frame)
+    table.attrs.update({"level": level} if level else draws_attrs(fit))
+    return table
 
 
 def check_model_spread(fit: "Fit", what: str, otherwise: str = "") -> None:
@@ -159,12 +159,12 @@ class RawRows:
     def levels(self, name: str) -> tuple[list[Any], IntArray] | None:
         """Return the levels of a factor and each row's place among them; None of a column of numbers."""
         column = self.column(name)
-        known = factor_levels(self.design, name)
-        if not known:
+        levels = factor_levels(self.design, name)
+        if not levels:
             return None
         if name in dict(self.design.raw_levels):
-            return list(known), np.rint(column).astype(np.int64)
-        return list(known), np.searchsorted(np.asarray(known, dtype=np.float64), column).astype(np.int64)
+            return list(levels), np.rint(column).astype(np.int64)
+        return list(levels), np.searchsorted(np.asarray(levels, dtype=np.float64), column).astype(np.int64)
 
     def _place(self, name: str) -> int:
         if name not in self.design.raw_names:
@@ -172,9 +172,9 @@ class RawRows:
                 raise DataError(
                     f"{name!r} is a grouping factor: fit.effects({name!r}) has its effects and their intervals"
                 )
-            known = listed(self.design.raw_names, 10)
+            columns = listed(self.design.raw_names, 10)
             raise DataError(
-                f"{name!r} is no column that the fit knows; {f'they are {known}' if known else 'it has none'}"
+                f"{name!r} is no column that the fit knows; {f'they are {columns}' if columns else 'it has none'}"
             )
         return self.design.raw_names.index(name)
 
@@ -183,12 +183,12 @@ def raw_rows(fit: "Fit", data: Any, *, others: bool = False, by: tuple[str, ...]
     """Return rows that are given, each of weight 1, or a sample of all rows of the fit, or of others, in parts."""
     design = fit.coreset.design
     if data is None:
-        found = _sample(fit, by)
-        if not (others or fit.coreset.counts) and found.n_total != fit.coreset.n_total:
+        sample = _sample(fit, by)
+        if not (others or fit.coreset.counts) and sample.n_total != fit.coreset.n_total:
             raise DataError(
-                f"the rows are {found.n_total:,}, and the fit was made of {fit.coreset.n_total:,}: give the same rows"
+                f"the rows are {sample.n_total:,}, and the fit was made of {fit.coreset.n_total:,}: give the same rows"
             )
-        return found
+        return sample
     raw = feature_matrix(data, design.raw_names, design.raw_levels)
     if not len(raw):
         raise DataError("data has no rows, so there is no average; give at least one")
@@ -210,9 +210,9 @@ def rows_of_fit(fit: "Fit", by: tuple[str, ...] = ()) -> AveragedRows:
         )
     design = fit.coreset.design
     added = added_columns(design, data, by)
-    found = given.rows(fit.coreset, **({"parts": added} if added else {}))
-    rows = Dataset(found.rows, progress=given.progressbar)
-    return AveragedRows(fit._posterior(), rows, found.rows.design == design, added_groupings(found, design))
+    opened = given.rows(fit.coreset, **({"parts": added} if added else {}))
+    rows = Dataset(opened.rows, progress=given.progressbar)
+    return AveragedRows(fit._posterior(), rows, opened.rows.design == design, added_groupings(opened, design))
 
 
 def drawn_rows(dataset: Dataset) -> Draw:
@@ -233,9 +233,9 @@ def _sample(fit: "Fit", by: tuple[str, ...]) -> RawRows:
         return RawRows(cells.modelled(rows), design, n_total, y, labels, cells.parts(rows))
 
     if fit.coreset.counts:
-        found = sampled_counts(opened.dataset, fit._posterior().family, MAX_ROWS, SAMPLE_SEED)
-        rows = found.responses.rows
-        sample = parted(without_response(rows, fit.coreset.response), found.n_rows, found.responses.events)
+        counts = sampled_counts(opened.dataset, fit._posterior().family, MAX_ROWS, SAMPLE_SEED)
+        rows = counts.responses.rows
+        sample = parted(without_response(rows, fit.coreset.response), counts.n_rows, counts.responses.events)
         return replace(sample, log_times=None if rows.offset is None else -rows.offset) if fit.coreset.times else sample
     drawn = drawn_rows(opened.dataset)
     if fit.coreset.numbers:

@@ -77,29 +77,29 @@ class Typical:
         if by == besides:
             raise DataError(f"by={by!r} is the column of the curve itself; name another")
         rows, factors = self.rows, {grouping.name: grouping.levels for grouping in self.rows.design.groups}
-        found: dict[str, Self] = {}
+        rows_by_level: dict[str, Self] = {}
         if by in factors and by not in rows.design.raw_names:
             place, levels = list(factors).index(by), list(factors[by])
             for code, level in enumerate(levels[: _LINES + 1]):
                 groups = self.groups.copy()
                 groups[place] = code
-                found[str(level)] = replace(self, groups=groups)
+                rows_by_level[str(level)] = replace(self, groups=groups)
         else:
             column, place = rows.column(by), rows.design.raw_names.index(by)
-            known, values = rows.levels(by), np.unique(column)
-            if known is None and len(values) > _FEW_VALUES:
+            coded, values = rows.levels(by), np.unique(column)
+            if coded is None and len(values) > _FEW_VALUES:
                 values = np.quantile(column, _LINES_AT)
             for value in values[: _LINES + 1]:
                 raw = self.raw.copy()
                 raw[place] = value
-                level = f"{value:.3g}" if known is None else known[0][int(known[1][column == value][0])]
-                found[str(level)] = replace(self, raw=raw)
-        if len(found) > _LINES:
+                level = f"{value:.3g}" if coded is None else coded[0][int(coded[1][column == value][0])]
+                rows_by_level[str(level)] = replace(self, raw=raw)
+        if len(rows_by_level) > _LINES:
             raise DataError(
                 f"by={by!r} has more than {_LINES} levels, too many lines for a picture; see "
                 f"fit.average_predictions(by={by!r})"
             )
-        return found
+        return rows_by_level
 
     def text(self, besides: set[str | None]) -> str:
         """Return what the other columns are held at, and which groups are averaged over."""
@@ -116,8 +116,8 @@ def forest(fit: "Fit", prob: float) -> Axes:
     """Draw means and intervals of all coefficients but the intercept, in units of the data."""
     posterior, (names, draws, slopes) = fit._posterior(), fit._parameters()
     kept = slopes or list(range(len(posterior.features)))
-    found = described(draws.reshape(-1, len(names))[:, kept].T, prob)
-    mean, _, low, high = found.values()
+    figures = described(draws.reshape(-1, len(names))[:, kept].T, prob)
+    mean, _, low, high = figures.values()
     y = np.arange(len(kept), dtype=np.float64)
     axes = pictures.canvas(plt.figure(), 8.0, max(2.0, 1.0 + 0.3 * len(kept))).add_subplot()
     axes.hlines(y, low, high, color=pictures.INK, lw=2.0)
@@ -125,7 +125,7 @@ def forest(fit: "Fit", prob: float) -> Axes:
     axes.axvline(0.0, color=pictures.GREY, lw=0.8, ls=pictures.DASHES[1], zorder=1)
     axes.set_ylim(len(kept) - 0.5, -0.5)
     axes.set_yticks(y, [pictures.short(names[d], 28) for d in kept])
-    shown = rounded(pd.DataFrame(found)).to_numpy()[:, [0, 2, 3]].tolist()  # units of columns differ
+    shown = rounded(pd.DataFrame(figures)).to_numpy()[:, [0, 2, 3]].tolist()  # units of columns differ
     texts = axes.secondary_yaxis("right")
     texts.set_yticks(y, [f"{middle} ({first} to {last})" for middle, first, last in shown])
     texts.tick_params(length=0.0)
@@ -188,13 +188,13 @@ def _mean_response(core: Coreset, of_event: str) -> str:
 
 def plot_check(fit: "Fit", data: Any, y: Any, by: tuple[str, ...]) -> Any:
     """Draw predictions against responses, in bins of rows of like prediction or by the values of columns."""
-    values, found = check_of_rows(fit, data, y, by)
+    values, check = check_of_rows(fit, data, y, by)
     if not by:
-        panels = pictures.model_check(plt.figure(), found, fit.coreset.classes)
+        panels = pictures.model_check(plt.figure(), check, fit.coreset.classes)
         _headed(fit, panels[0])
         return panels
     parts = [", ".join(map(str, row)) for row in zip(*values.values(), strict=True)]
-    axes = pictures.parts_check(plt.figure(), found, parts)
+    axes = pictures.parts_check(plt.figure(), check, parts)
     axes.set_xlabel(f"{_mean_response(fit.coreset, 'share of {}')} by {' and '.join(by)}")
     return _headed(fit, axes)
 

@@ -103,8 +103,8 @@ def expected_sensitivity(
     if math.isinf(N):
         return 1.0 / float(p @ np.exp(-R * np.sqrt(B)))
     eta = np.maximum(p - N ** -RATES[:, None], 0.0)  # a row for each r
-    own = A / (N * np.where(eta > 0.0, eta, 1.0)) + B
-    first = 1.0 / (1.0 / N + (eta * np.exp(-R * np.sqrt(own))).sum(axis=1))
+    bound = A / (N * np.where(eta > 0.0, eta, 1.0)) + B
+    first = 1.0 / (1.0 / N + (eta * np.exp(-R * np.sqrt(bound))).sum(axis=1))
     second = (eta > 0.0).sum(axis=1) * N * np.exp(-2.0 * N ** (1.0 - 2.0 * RATES))
     return min(float(N), float((first + second).min()))
 

@@ -305,8 +305,8 @@ def relaxed_guarantee(X: ArrayLike, reference: ArrayLike, divergence: Divergence
 
 def _largest(above: FloatArray, below: FloatArray) -> float:
     """Return the largest quotient, leaving out points that coincide."""
-    found = np.divide(above, below, out=np.zeros_like(above), where=below > 0.0)
-    return float(found.max())
+    ratios = np.divide(above, below, out=np.zeros_like(above), where=below > 0.0)
+    return float(ratios.max())
 
 
 _BLOCK = 1_000  # rows whose distances from all others are held at a time

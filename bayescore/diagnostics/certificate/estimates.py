@@ -149,13 +149,13 @@ def families(
     run_moments, noise, sd = run.own, run.noise, run.own.sd
     fit, rest, tailed = np.flatnonzero(heavy == 0), np.flatnonzero(heavy), np.flatnonzero(heavy == 2)
     still = np.zeros(len(heavy))  # sd of draws minus moved ones: in sds, and of standardised ones
-    apart = still
+    spread = still
     if not resampled and run is not full.moved:
         still = (run.flat - full.moved.flat).std(axis=0) / sd
-        apart = (run.standard - full.moved.standard).std(axis=0)
+        spread = (run.standard - full.moved.standard).std(axis=0)
     i, j = (fit[side] for side in np.triu_indices(len(fit), 1))
     pair = np.minimum(  # the noise of both at most
-        np.hypot(apart[i], apart[j]) * np.maximum(noise.sd[i] / sd[i], noise.sd[j] / sd[j]) * math.sqrt(2.0),
+        np.hypot(spread[i], spread[j]) * np.maximum(noise.sd[i] / sd[i], noise.sd[j] / sd[j]) * math.sqrt(2.0),
         noise.correlation[i, j] + full.moved.noise.correlation[i, j],
     )
 
@@ -175,7 +175,7 @@ def families(
             "sd",
             [f"sd of {of[d]}" for d in fit],
             np.log(sd / full.sd)[fit],
-            known(full.log_sd_mcse, math.sqrt(2.0) * apart * noise.sd / sd)[fit],
+            known(full.log_sd_mcse, math.sqrt(2.0) * spread * noise.sd / sd)[fit],
             (noise.sd / sd)[fit],
             limit=math.log1p(MAX_ERROR),
             unit="%",

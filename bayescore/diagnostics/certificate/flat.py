@@ -266,12 +266,12 @@ class Moved:
         assert self.prior is not None
         density: Callable[[FloatArray], Derivatives]
         try:
-            start, here = self.start
+            start, at_start = self.start
             if self.prior.prior is not None:
-                density, precision = partial(prior_part, prior=self.prior.prior), here.precision
+                density, precision = partial(prior_part, prior=self.prior.prior), at_start.precision
             else:
-                density = stand_in(self.draws[at], self.prior.gradient(at, self.draws[at]), start, here.gradient)
-                precision = here.precision + density(start).precision
+                density = stand_in(self.draws[at], self.prior.gradient(at, self.draws[at]), start, at_start.gradient)
+                precision = at_start.precision + density(start).precision
             near = self.near
             first = None if near is None else self._with_carried(start, near.terms + density(start))
 

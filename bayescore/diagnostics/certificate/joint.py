@@ -111,7 +111,7 @@ class Grouped:
         """Whether digests tell that nobody changed the draws."""
         digests = {"beta": self.beta.story["draws"], **json.loads(self.beta.attrs.get("effects_of", "{}"))}
         source = self.idata["posterior"]
-        return all(name in source and draws_digest(source[name].values) == known for name, known in digests.items())
+        return all(name in source and draws_digest(source[name].values) == digest for name, digest in digests.items())
 
     def provenance(self) -> str:
         """Return why the draws are not those of the coreset's posterior by their attributes.
@@ -144,24 +144,24 @@ class Grouped:
 
     def _missed(self) -> str:
         judged, p, prior = self.posterior, len(self.beta.features), self.priors[0]
-        n_effects = sum(len(own) * len(own.effects) for own in self.core.groups)
+        n_effects = sum(len(factor) * len(factor.effects) for factor in self.core.groups)
         at = judged.positions(enough_draws(len(self.core), n_effects))
         draws = judged.flat[at]
         if not np.isfinite(draws).all():
             return _NO_GRADIENT
-        found = self.scores(at)
-        if not np.isfinite(found.marginal).all():
+        gradients = self.scores(at)
+        if not np.isfinite(gradients.marginal).all():
             return _NO_GRADIENT
         K = np.diag(draws.var(axis=0, ddof=1))
-        K[:p, :p] = covariance_of(found.precision, draws[:, :p], prior.gradient(draws[:, :p]), K[:p, :p])
+        K[:p, :p] = covariance_of(gradients.precision, draws[:, :p], prior.gradient(draws[:, :p]), K[:p, :p])
         rows = self._given_effects
         damping = Damping(draws[:, :p], score(draws[:, :p], rows, self.beta.family), rows, self.beta.family)
-        cuts = [slice(start, start + _TOGETHER) for start in range(0, len(found.names), _TOGETHER)]
+        cuts = [slice(start, start + _TOGETHER) for start in range(0, len(gradients.names), _TOGETHER)]
         check = partial(stein, parts=1 + len(cuts))
         by_chain = partial(np.reshape, shape=(len(judged.draws), len(at) // len(judged.draws), -1))
-        missed = check(by_chain(draws), by_chain(found.marginal), K, list(judged.features), damping)
+        missed = check(by_chain(draws), by_chain(gradients.marginal), K, list(judged.features), damping)
         for cut in cuts:
-            u, slopes, names = found.effects[:, cut], found.effect_scores[:, cut], found.names[cut]
+            u, slopes, names = gradients.effects[:, cut], gradients.effect_scores[:, cut], gradients.names[cut]
             missed = missed or check(by_chain(u), by_chain(slopes), np.eye(len(names)), names)
         return missed
 
@@ -273,7 +273,7 @@ class NoiseStrategy(JointStrategy):
         assert of_noise is not None
         if self.unchanged or not prior.closed_form:
             return ""
-        n_effects = sum(len(own) * len(own.effects) for own in self.core.groups)
+        n_effects = sum(len(factor) * len(factor.effects) for factor in self.core.groups)
         predictor, core = self.beta.predictor(), self.core
         at = self.beta.positions(enough_draws(len(core), n_effects))
         some = predictor.take(at)
@@ -305,9 +305,9 @@ class NoiseStrategy(JointStrategy):
         """
         assert self.core.group is not None
         assert self.beta.size is not None
-        known = np.flatnonzero(self.core.group[:, 0] >= 0)
-        rows, G = self.core.take(known), len(self.core.groups[0])
-        codes, w = self.core.group[known, 0], rows.weights[:, None]
+        in_group = np.flatnonzero(self.core.group[:, 0] >= 0)
+        rows, G = self.core.take(in_group), len(self.core.groups[0])
+        codes, w = self.core.group[in_group, 0], rows.weights[:, None]
         eta = rows.with_offset(rows.X @ self.beta.flat[at].T)
         sums, squares = np.zeros((G, len(at))), within.T.copy()
         np.add.at(sums, codes, w * eta)
@@ -324,7 +324,7 @@ def effects_of(draws: Predictor, weights: FloatArray, labels: FloatArray, slow: 
     """Return the table of all effects of draws, given their weights, as `effects_table` has it."""
     u = effects_at(draws)
     moments = DrawnEffectMoments(u, np.broadcast_to(0.0, u.shape))
-    factors = tuple(own.grouping for own in draws.factors)
+    factors = tuple(factor.grouping for factor in draws.factors)
     cuts = pieces_of(len(labels), len(weights))
     parts = [effect_columns(weights, moments.of(cut), moments.of(cut), labels[cut]) for cut in cuts]
     return effects_table(factors, joined(parts), slow)

@@ -67,28 +67,28 @@ class MarginalDraws(Weighed):
         """Return the expected log predictive density of a left-out group, summed over groups."""
         sums, sample, each = self.sums, self.sums.sample, self.figures.left_out
         log_p = sums.of(slice(0, len(each)))[1].log_p if sample is None else sample.log_p
-        own = left_out(log_p, self.weights.log_ratio)
-        if own is None:
+        densities_left_out = left_out(log_p, self.weights.log_ratio)
+        if densities_left_out is None:
             return {}
         if sample is None:
-            return elpd_logo(own, counts)
-        return elpd_logo(each, counts, float(sample.each @ (own - each[sample.places])))
+            return elpd_logo(densities_left_out, counts)
+        return elpd_logo(each, counts, float(sample.each @ (densities_left_out - each[sample.places])))
 
     def values(self, posterior: Posterior, kept: IntArray | None) -> dict[str, FloatArray]:
         """Return a draw of each kept effect given the full data, and the share of the variance between groups."""
         assert kept is not None
-        sums, found, shape, name = self.sums, self.figures, (len(posterior.draws), -1), f"u_{self.grouping.name}"
+        sums, figures, shape, name = self.sums, self.figures, (len(posterior.draws), -1), f"u_{self.grouping.name}"
         effects = posterior.variables.get(name)
         if isinstance(effects, EffectDraws):  # of some groups: what `group_effects` gives of them
             keys = draw_keys(shape[0], len(kept) // shape[0])
-            moves = found.shift, found.stretch
-            own = EffectDraws(
+            moves = figures.shift, figures.stretch
+            corrected = EffectDraws(
                 sums.theta[kept], keys, effects.seed, effects.mean, lambda: sums.arguments, effects.kept, moves
             )
-            u = own.of(effects.kept)
+            u = corrected.of(effects.kept)
         else:
             rng, G = np.random.default_rng(0), len(self.grouping)
-            u = np.array([sums.draw_effects(int(s), np.asarray(rng.random(G)), found) for s in kept])
+            u = np.array([sums.draw_effects(int(s), np.asarray(rng.random(G)), figures) for s in kept])
         values: dict[str, Any] = {name: u.reshape(*shape, u.shape[1])}
         if (latent := posterior.family.latent_variance) is not None:
             sigma = np.exp(sums.theta[kept, -1]).reshape(shape)
@@ -100,17 +100,17 @@ class MarginalDraws(Weighed):
         name = f"u_{self.grouping.name}"
         if not isinstance(posterior.variables.get(name), EffectDraws):
             return constants
-        own, dims = self.figures, (level_dim(self.grouping),)
-        mean, sd = (own.columns[f"corrected_{key}"] for key in ("mean", "sd"))
+        figures, dims = self.figures, (level_dim(self.grouping),)
+        mean, sd = (figures.columns[f"corrected_{key}"] for key in ("mean", "sd"))
         ends = constants[f"{name}_quantiles"].values - constants[f"{name}_mean"].values
-        found = {
+        variables = {
             f"{name}_mean": (dims, mean),
             f"{name}_sd": (dims, sd),
             f"{name}_quantiles": (("quantile", *dims), mean + ends * sd / constants[f"{name}_sd"].values),
-            f"{name}_shift": (dims, own.shift),
-            f"{name}_stretch": (dims, own.stretch),
+            f"{name}_shift": (dims, figures.shift),
+            f"{name}_stretch": (dims, figures.stretch),
         }
-        return constants.assign(found)
+        return constants.assign(variables)
 
 
 def left_out(log_p: FloatArray, log_ratio: FloatArray) -> FloatArray | None:
@@ -118,12 +118,12 @@ def left_out(log_p: FloatArray, log_ratio: FloatArray) -> FloatArray | None:
 
     None where the weights of too many of them do not count.
     """
-    found = []
+    pieces = []
     for cut in pieces_of(log_p.shape[1], len(log_p)):
-        own = log_p[:, cut].T
-        smoothed, k = psislw(log_ratio - own)
-        found.append((special.logsumexp(own + smoothed, axis=1), k))
-    each, k = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        log_p_by_group = log_p[:, cut].T
+        smoothed, k = psislw(log_ratio - log_p_by_group)
+        pieces.append((special.logsumexp(log_p_by_group + smoothed, axis=1), k))
+    each, k = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
     return None if (k > MAX_K).mean() > MAX_BAD_K_SHARE else each
 
 
@@ -179,28 +179,28 @@ class Marginal(Grouped):
         Where draws of some effects are kept, those of (beta, log sigma) are the density's own, with all effects
         integrated out, and the kept effects are looked at given these.
         """
-        own = self.core.groups[0]
-        effects, (prior, group_prior), core = self.beta.variables.get(f"u_{own.name}"), self.priors, self.core
+        grouping = self.core.groups[0]
+        effects, (prior, group_prior), core = self.beta.variables.get(f"u_{grouping.name}"), self.priors, self.core
         if not isinstance(effects, EffectDraws):
             return super().scores(at)
         assert core.group is not None
         kept = effects.kept[checked(len(effects.kept))]
-        u = flat_draws(self.idata, f"u_{own.name}")[at][:, checked(len(effects.kept))]
-        place = np.full(len(own) + 1, -1)
+        u = flat_draws(self.idata, f"u_{grouping.name}")[at][:, checked(len(effects.kept))]
+        place = np.full(len(grouping) + 1, -1)
         place[kept] = np.arange(len(kept))
         which = np.flatnonzero(place[core.group[:, 0]] >= 0)
         rows = core.take(which)
         some = WeightedData(
             rows.X, rows.y, rows.weights, rows.index, offset=rows.offset, group=place[core.group[which, 0], None]
         )
-        levels = replace(own, levels=tuple(own.levels[k] for k in kept))
+        levels = replace(grouping, levels=tuple(grouping.levels[k] for k in kept))
         theta = self.posterior.flat[at]
         factor = Factor(levels, u[:, :, None], np.exp(2.0 * theta[:, -1])[:, None, None])
         predictor = Predictor(theta[:, :-1], [factor], core.design, np.arange(len(at)))
-        found = scores(predictor, some, self.beta.family, prior, group_prior)
+        given_kept = scores(predictor, some, self.beta.family, prior, group_prior)
         gradients, point = densities(theta, self.drawn_from.data)[1], self.target.point
         precision = point.terms.precision[:-1, :-1] - prior_part(point.beta, prior).precision
-        return found._replace(marginal=gradients, precision=precision)
+        return given_kept._replace(marginal=gradients, precision=precision)
 
     def weigh(self, at: IntArray) -> MarginalDraws:
         """Return the weights of some draws.
@@ -217,13 +217,13 @@ class Marginal(Grouped):
         if sums is None:
             sums = node_sums(theta, self.core, self.dataset, self.target)
         weights = full_weights(sums.ratio)
-        found = sums.group_figures(weights.weights, _COUNTS)
+        figures = sums.group_figures(weights.weights, _COUNTS)
         return MarginalDraws(
             at=at,
             weights=weights,
-            n_missed=found.n_astray,
+            n_missed=figures.n_astray,
             how="effects drawn anew",
             grouping=self.core.groups[0],
             sums=sums,
-            figures=found,
+            figures=figures,
         )

@@ -104,8 +104,8 @@ class NodeMoments:
     @classmethod
     def of_terms(cls, terms: FloatArray, at: DrawNodes) -> "NodeMoments":
         """Return figures from log terms at nodes, shape (S, M)."""
-        found = figures(terms, at)
-        return cls(found.log_p, DrawnEffectMoments(found.mean, found.variance), found.astray)
+        moments = figures(terms, at)
+        return cls(moments.log_p, DrawnEffectMoments(moments.mean, moments.variance), moments.astray)
 
     def put(self, cut: slice, moments: "NodeMoments") -> None:
         """Write those of some draws."""
@@ -153,10 +153,10 @@ class Moves:
         """Return the full data's figures of some groups, given the coreset's of these."""
         mean, variance = own.effects.mean + self.shift[groups], own.effects.variance * self.ratio[groups]
         log_p, astray = own.log_p + self.gain[groups], own.astray | self.poor[groups]
-        here = slice(*np.searchsorted(self.places, [groups.start, groups.stop]))
-        k = self.places[here] - groups.start
-        astray[:, k] = self.missed[:, here]
-        mean[:, k], variance[:, k] = self.evaluated.of(here)
+        evaluated = slice(*np.searchsorted(self.places, [groups.start, groups.stop]))
+        k = self.places[evaluated] - groups.start
+        astray[:, k] = self.missed[:, evaluated]
+        mean[:, k], variance[:, k] = self.evaluated.of(evaluated)
         return NodeMoments(log_p, DrawnEffectMoments(mean, variance), astray)
 
 
@@ -238,8 +238,8 @@ class NodeSums:
         cut, given = slice(s, s + 1), uniforms[None]
         if self.exact is not None:
             terms, at = self.exact
-            own = at._replace(theta=at.theta[cut], center=at.center[cut], scale=at.scale[cut])
-            return np.asarray(effects_given(terms[cut], own, given)[0])
+            nodes_of_draw = at._replace(theta=at.theta[cut], center=at.center[cut], scale=at.scale[cut])
+            return np.asarray(effects_given(terms[cut], nodes_of_draw, given)[0])
         at, terms = nodes_at(self.theta[cut], self.arguments)
         u, mean = effects_given(terms, at, given)[0], figures(terms, at).mean[0]
         return np.asarray(mean + found.shift + (u - mean) * found.stretch)
@@ -338,14 +338,14 @@ _PIECE = 1 << 20  # log terms at the nodes of sampled groups, 8 MB; a block that
 
 def sampled_sums(theta: FloatArray, core: Coreset, dataset: Dataset, target: CollapsedTarget) -> NodeSums | None:
     """Return the sums at draws of (beta, log sigma), shape (S, p + 1); two or three passes. None if a sample fails."""
-    G, here = target.n_groups, target.point
+    G, point = target.n_groups, target.point
     if _size(core.n_total / G) >= LARGEST_SHARE * G:
         return None
-    pass_at_mode = look_at_source(dataset, target.family, here.beta, here.nodes, column=target.column)
+    pass_at_mode = look_at_source(dataset, target.family, point.beta, point.nodes, column=target.column)
     check_weight(core, float(pass_at_mode.weight.sum()))
-    full = at_point(lambda *_: pass_at_mode.sums, here.theta, here.nodes, target.priors)
+    full = at_point(lambda *_: pass_at_mode.sums, point.theta, point.nodes, target.priors)
     check_finite(dataset, full.terms.gradient)
-    reach, count = _reach(full, here), pass_at_mode.n_rows[:-1]
+    reach, count = _reach(full, point), pass_at_mode.n_rows[:-1]
     share = _shares(reach)
     size = _size(float(share @ count))
     # all groups at some of the draws: effects differ little between these and the others
@@ -507,10 +507,10 @@ class _GroupSample:
         assert rows.group is not None
         target, z = self.target, effect_multipliers(rows, self.target.column)
         order = np.argsort(rows.group[:, 0], kind="stable")
-        own = rows.group[order, 0]
-        found = []
+        groups_in_order = rows.group[order, 0]
+        terms = []
         for g, place in zip([*codes, NO_GROUP], self.places, strict=True):
-            which = order[slice(*np.searchsorted(own, [g, g + 1]))]
+            which = order[slice(*np.searchsorted(groups_in_order, [g, g + 1]))]
             part = rows.take(which)
             group = np.full((len(which), 1), NO_GROUP if g == NO_GROUP else 0)
             alone = WeightedData(part.X, part.y, part.weights, part.index, offset=part.offset, group=group)
@@ -518,8 +518,8 @@ class _GroupSample:
             look = look_at_rows(alone, target.family, 1, z[which])
             if g == NO_GROUP:
                 nodes = EffectNodes(np.zeros(2), np.ones(2))  # the first is of no rows: the same on both sides
-            found.append(at_point(look, target.point.theta, nodes, target.priors).terms)
-        return found
+            terms.append(at_point(look, target.point.theta, nodes, target.priors).terms)
+        return terms
 
 
 def _quadratics(terms: list[Derivatives], step: FloatArray) -> FloatArray:

@@ -158,8 +158,8 @@ def stein(
     fields = [_Field.of(chains, np.diag(width), R, names)]
     if np.abs(R - np.eye(P)).max() > 0.0:
         axes = width[:, None] * np.linalg.cholesky(R + _JITTER * np.eye(P))
-        apart = [names[0], *(f"{name} given those before it" for name in names[1:])]
-        fields.append(_Field.of(chains, axes, np.eye(P), apart))
+        labels = [names[0], *(f"{name} given those before it" for name in names[1:])]
+        fields.append(_Field.of(chains, axes, np.eye(P), labels))
     D, both = 0, np.empty((2, len(chains), chains.shape[1], 0))
     if damping is not None:
         D = damping.beta.shape[1]
@@ -392,8 +392,8 @@ def _inverses(matrices: FloatArray) -> FloatArray:
     if matrices.shape[-1] != 2:
         return np.asarray(np.linalg.inv(matrices), dtype=np.float64)
     a, b, d = matrices[..., 0, 0], matrices[..., 0, 1], matrices[..., 1, 1]
-    found = np.stack([d, -b, -b, a], axis=-1) / (a * d - b * b)[..., None]
-    return found.reshape(matrices.shape)
+    inverses = np.stack([d, -b, -b, a], axis=-1) / (a * d - b * b)[..., None]
+    return inverses.reshape(matrices.shape)
 
 
 def _of_factor(
