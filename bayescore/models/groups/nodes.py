@@ -114,10 +114,10 @@ def write_effects(at: NodeSet, g: int, b: FloatArray) -> None:
     """Write b of the nodes of a group."""
     center, scale, h = at.center[g], at.scale[g], at.step[g]
     if scale > 0.0:
-        known = min(b.size, at.nodes.size)
-        for k in range(known):
+        n_nodes = min(b.size, at.nodes.size)
+        for k in range(n_nodes):
             b[k] = center + scale * at.nodes[k]
-        for k in range(known, b.size):
+        for k in range(n_nodes, b.size):
             b[k] = center
     else:
         for k in range(b.size):
@@ -158,8 +158,8 @@ class DrawNodes(NamedTuple):
     def effects(self, g: int) -> FloatArray:
         """Return b at the nodes of a group, shape (S, K); what a rule has no use for is its centre."""
         count, scale = int(self.first[g + 1] - self.first[g]), self.scale[:, g, None]
-        own = np.append(NODES, np.zeros(count))[:count]
-        steps = np.where(scale > 0.0, scale * own, self.step[g] * np.arange(count))
+        nodes = np.append(NODES, np.zeros(count))[:count]
+        steps = np.where(scale > 0.0, scale * nodes, self.step[g] * np.arange(count))
         return np.asarray(self.center[:, g, None] + steps)
 
     def of(self, groups: IntArray) -> "DrawNodes":
@@ -178,8 +178,8 @@ class DrawNodes(NamedTuple):
 def weigh_nodes(terms: FloatArray, at: DrawNodes) -> None:
     """Add log weights to phi at the nodes, shape (S, M)."""
     for s in range(len(at.theta)):
-        own = NodeSet(at.first, at.center[s], at.scale[s], at.step, NODES, LOG_WEIGHTS)
-        add_log_weights(at.theta[s, -1], own, terms[s])
+        nodes = NodeSet(at.first, at.center[s], at.scale[s], at.step, NODES, LOG_WEIGHTS)
+        add_log_weights(at.theta[s, -1], nodes, terms[s])
 
 
 class EffectFigures(NamedTuple):
@@ -198,12 +198,12 @@ def _moments(terms: FloatArray, at: DrawNodes, tables: tuple[FloatArray, FloatAr
     most = largest_count(at.first)
     b, share = np.empty(most), np.empty(most)
     for s in range(len(terms)):
-        own = NodeSet(at.first, at.center[s], at.scale[s], at.step, nodes, weights)
+        nodes_of_draw = NodeSet(at.first, at.center[s], at.scale[s], at.step, nodes, weights)
         out.log_p[s, n_groups] = terms[s, at.first[n_groups]]
         for g in range(n_groups):
             part = terms[s, at.first[g] : at.first[g + 1]]
             count, top, total, mean, square = part.size, largest(part), 0.0, 0.0, 0.0
-            write_effects(own, g, b[:count])
+            write_effects(nodes_of_draw, g, b[:count])
             for k in range(count):
                 share[k] = math.exp(part[k] - top)
                 total += share[k]
@@ -298,15 +298,15 @@ def add_values(
     values, scores = out
     most = largest_count(at.first)
     size = max(_CHUNK, most)
-    side, log_p, own = np.empty(size), np.empty(size), np.empty(size)
-    side[0], own[0], side[1], own[1] = 1.0, CERTAIN, -1.0, -CERTAIN
-    family.rows(own[:2], side[:2], log_p[:2])
-    at_ends = max(abs(log_p[0]), abs(log_p[1]), abs(own[0]), abs(own[1]))  # not small for counts
+    side, log_p, scratch = np.empty(size), np.empty(size), np.empty(size)
+    side[0], scratch[0], side[1], scratch[1] = 1.0, CERTAIN, -1.0, -CERTAIN
+    family.rows(scratch[:2], side[:2], log_p[:2])
+    at_ends = max(abs(log_p[0]), abs(log_p[1]), abs(scratch[0]), abs(scratch[1]))  # not small for counts
     some = most > _MANY and at_ends < _NOTHING
     keep, done, begin, n = scores.size > 0, 0, 0, eta.size
     while begin < n:
         stop, width = begin, 0
-        part = scores[done : done + size] if keep else own
+        part = scores[done : done + size] if keep else scratch
         while stop < n:
             g = rows.codes[stop]
             count = at.first[g + 1] - at.first[g]

@@ -64,17 +64,17 @@ class JointTerms:
 
     def at(self, beta: FloatArray, effects: FloatArray) -> FloatArray:
         """Return the log-likelihood to second order at moves, shapes (S, p) and (S, E), from the point: (S,)."""
-        own = self.coefficients
-        of_beta = beta @ own.gradient - 0.5 * ((beta @ own.precision) * beta).sum(axis=1)
+        terms = self.coefficients
+        of_beta = beta @ terms.gradient - 0.5 * ((beta @ terms.precision) * beta).sum(axis=1)
         pull = effects @ self.cross * beta
         bend = (self.precision @ effects.T).T * effects
-        return np.asarray(own.value + of_beta + effects @ self.slope - pull.sum(axis=1) - 0.5 * bend.sum(axis=1))
+        return np.asarray(terms.value + of_beta + effects @ self.slope - pull.sum(axis=1) - 0.5 * bend.sum(axis=1))
 
 
 def joint_terms(point: Predictor, rows: WeightedData, family: Family) -> JointTerms:
     """Return the terms of rows at the first draw of `point`."""
-    here, Z = point.take(slice(0, 1)), point.columns(rows)
-    beta, effects = here.beta[0], here.effects(rows)[:, 0]
+    middle, Z = point.take(slice(0, 1)), point.columns(rows)
+    beta, effects = middle.beta[0], middle.effects(rows)[:, 0]
     offset = effects if rows.offset is None else rows.offset + effects
     given = WeightedData(rows.X, rows.y, rows.weights, rows.index, offset=offset)
     _, score, curvature, _ = derivatives_of(given.with_offset(rows.X @ beta), rows.y, family)
@@ -93,14 +93,14 @@ def largest_gap(one: JointTerms, other: JointTerms) -> float:
 
     A score of 1 in these units moves a parameter by its sd, all others known, under the rows alone.
     """
-    own, its = one.coefficients, other.coefficients
-    root = _roots(np.diagonal(own.precision)), _roots(one.precision.diagonal())
+    ours, theirs = one.coefficients, other.coefficients
+    root = _roots(np.diagonal(ours.precision)), _roots(one.precision.diagonal())
     entries = (one.precision - other.precision).tocoo()
     i, j = entries.coords
     parts = [
-        (own.gradient - its.gradient) / root[0],
+        (ours.gradient - theirs.gradient) / root[0],
         (one.slope - other.slope) / root[1],
-        (own.precision - its.precision) / np.outer(root[0], root[0]),
+        (ours.precision - theirs.precision) / np.outer(root[0], root[0]),
         (one.cross - other.cross) / np.outer(root[1], root[0]),
         entries.data / (root[1][i] * root[1][j]),
     ]
@@ -110,8 +110,8 @@ def largest_gap(one: JointTerms, other: JointTerms) -> float:
 def _roots(diagonal: FloatArray) -> FloatArray:
     """Return roots of curvatures; of a parameter that no row knows, that of the least of the others."""
     size = np.abs(diagonal)
-    known = size[size > 0.0]
-    return np.sqrt(np.where(size > 0.0, size, known.min() if known.size else 1.0))
+    positive = size[size > 0.0]
+    return np.sqrt(np.where(size > 0.0, size, positive.min() if positive.size else 1.0))
 
 
 MAX_REST = 10_000
@@ -151,17 +151,17 @@ class JointRows:
     @property
     def shapes(self) -> list[tuple[int, int]]:
         """Levels and effects of each factor."""
-        return [(len(own), len(own.effects)) for own in self.factors]
+        return [(len(factor), len(factor.effects)) for factor in self.factors]
 
     @cached_property
     def columns(self) -> sparse.csr_array:
         """What rows multiply all effects by, shape (n, E), factor by factor."""
-        found, n = [], len(self.rows)
+        parts, n = [], len(self.rows)
         for codes, z, (G, q) in zip(self.codes, self.z, self.shapes, strict=True):
             k = np.flatnonzero(codes < G)
             places = (np.repeat(k, q), (codes[k, None] * q + np.arange(q)).ravel())
-            found.append(sparse.csr_array((z[k].ravel(), places), shape=(n, G * q)))
-        return sparse.csr_array(sparse.hstack(found, format="csr"))
+            parts.append(sparse.csr_array((z[k].ravel(), places), shape=(n, G * q)))
+        return sparse.csr_array(sparse.hstack(parts, format="csr"))
 
     def eta(self, beta: FloatArray, effects: Sequence[FloatArray]) -> FloatArray:
         """Return the linear predictor, shape (n,), given the effects of each factor, (G, q)."""
@@ -171,14 +171,14 @@ class JointRows:
     def pulls(self, score: FloatArray) -> list[FloatArray]:
         """Return the sum of score times z by level of each factor, shape (G, q)."""
         parts = np.split(self.columns.T @ score, np.cumsum([G * q for G, q in self.shapes])[:-1])
-        return [own.reshape(shape) for own, shape in zip(parts, self.shapes, strict=True)]
+        return [part.reshape(shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
     def curvature(self, c: FloatArray, X: FloatArray | None = None) -> "Curvature":
         """Return minus the Hessian of the log-likelihood, given rows' curvatures, (n,), in other columns X if given."""
         X = self.rows.X if X is None else X
         of_beta, K = bends(X, self.columns, c)
         ends = np.cumsum([0, *(G * q for G, q in self.shapes)])
-        parts = [slice(*own) for own in pairwise(ends)]
+        parts = [slice(*ends_of_part) for ends_of_part in pairwise(ends)]
         blocks = [blocks_of(K[part, part], q) for part, (_, q) in zip(parts, self.shapes, strict=True)]
         first = ends[1]
         cross = sparse.hstack([sparse.csr_array(of_beta[:first]), K[:first, first:]], format="csr")
@@ -189,11 +189,11 @@ class JointRows:
 def blocks_of(K: sparse.csr_array, q: int) -> FloatArray:
     """Return the blocks on the diagonal of a matrix, shape (G, q, q)."""
     G = K.shape[0] // q
-    found = np.empty((G, q, q))
+    blocks = np.empty((G, q, q))
     for i in range(q):
         for j in range(q):
-            found[:, i, j] = K.diagonal(j - i)[min(i, j) :: q][:G]
-    return found
+            blocks[:, i, j] = K.diagonal(j - i)[min(i, j) :: q][:G]
+    return blocks
 
 
 _ROUNDING = 1e-10  # of a precision between two effects over their own: below, no row has both
@@ -224,8 +224,8 @@ class Curvature:
     def moved(self, first: FloatArray, rest: sparse.csr_array) -> "Curvature":
         """Return the curvature in v, given du / dv of the first factor's levels, shape (G, q, q), and of the rest."""
         cross = sparse.csr_array(block_diagonal([first]).T @ self.cross @ rest)
-        own = first.transpose(0, 2, 1) @ self.first @ first
-        return Curvature(own, cross, np.asarray(rest.T @ (rest.T @ self.rest.T).T), [])
+        of_first_factor = first.transpose(0, 2, 1) @ self.first @ first
+        return Curvature(of_first_factor, cross, np.asarray(rest.T @ (rest.T @ self.rest.T).T), [])
 
     def solver_of(self, of_first: FloatArray, of_rest: sparse.csr_array) -> "Solver":
         """Return the factor of the precision, given the prior's of the first factor's levels, and of all the rest."""
@@ -253,27 +253,27 @@ class Solver:
     def solve(self, first: FloatArray, rest: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the Newton step of the first factor's effects, shape (G, q), and of the rest, given gradients."""
         move = linalg.cho_solve((self.factor, True), rest - self.W.T @ first.ravel())
-        own = np.linalg.solve(self.D, first[:, :, None])[:, :, 0]
-        return own - (self.W @ move).reshape(first.shape), move
+        alone = np.linalg.solve(self.D, first[:, :, None])[:, :, 0]
+        return alone - (self.W @ move).reshape(first.shape), move
 
     def information(self, shapes: Sequence[tuple[int, int]], f: int, out: Sequence[int] = ()) -> FloatArray:
         """Return precisions of a level's effects, of factor f > 0, with the first factor's integrated out: (G, q, q).
 
         The effects of the factors `out`, which are earlier ones, are integrated out, too; all else is given.
         """
-        (G, q), own = shapes[f], self._places(shapes, f)
+        (G, q), of_factor = shapes[f], self._places(shapes, f)
         if not out:
-            rows = self.factor[own].reshape(G, q, -1)
+            rows = self.factor[of_factor].reshape(G, q, -1)
             return np.asarray(rows @ rows.transpose(0, 2, 1))
-        places = np.arange(own.start, own.stop).reshape(G, q)
+        places = np.arange(of_factor.start, of_factor.stop).reshape(G, q)
         return self._without(shapes, out)[places[:, :, None], places[:, None, :]]
 
     def cross(self, shapes: Sequence[tuple[int, int]], f: int, out: Sequence[int] = ()) -> sparse.csr_array:
         """Return precisions between effects of factor f > 0 and coefficients and later factors' effects, (G q, m)."""
-        own, rest = self._places(shapes, f), self._without(shapes, out)
-        found, size = rest[own].copy(), np.sqrt(np.maximum(np.diagonal(rest), 0.0))
-        found[:, self._places(shapes, 1).start : own.stop] = 0.0
-        return sparse.csr_array(np.where(np.abs(found) > _ROUNDING * np.outer(size[own], size), found, 0.0))
+        of_factor, rest = self._places(shapes, f), self._without(shapes, out)
+        cross, size = rest[of_factor].copy(), np.sqrt(np.maximum(np.diagonal(rest), 0.0))
+        cross[:, self._places(shapes, 1).start : of_factor.stop] = 0.0
+        return sparse.csr_array(np.where(np.abs(cross) > _ROUNDING * np.outer(size[of_factor], size), cross, 0.0))
 
     def _places(self, shapes: Sequence[tuple[int, int]], f: int) -> slice:
         start = len(self.factor) - sum(H * r for H, r in shapes[f:])
@@ -283,23 +283,25 @@ class Solver:
         """Return the precision of the rest, (m, m), with effects of factors integrated out."""
         rest = self.factor @ self.factor.T
         for f in out:
-            own = self._places(shapes, f)
-            rest -= rest[:, own] @ np.linalg.solve(rest[own, own], rest[own])
+            of_factor = self._places(shapes, f)
+            rest -= rest[:, of_factor] @ np.linalg.solve(rest[of_factor, of_factor], rest[of_factor])
         return np.asarray(rest)
 
     def variances(self, shapes: Sequence[tuple[int, int]]) -> list[FloatArray]:
         """Return the covariance of each level's effects, shape (G, q, q), factor by factor."""
         inverse = linalg.cho_solve((self.factor, True), np.eye(len(self.factor)))
         G, q = shapes[0]
-        found = np.asarray(np.linalg.inv(self.D), dtype=np.float64)
+        of_first = np.asarray(np.linalg.inv(self.D), dtype=np.float64)
         step = max(1, (1 << 23) // len(inverse)) // q + 1
         for start in range(0, G, step):
             part = self.W[start * q : min(start + step, G) * q]
             wide = part @ inverse
             for i in range(q):
                 for j in range(q):
-                    found[start : start + step, i, j] += np.asarray(part[i::q].multiply(wide[j::q]).sum(axis=1)).ravel()
-        parts: list[FloatArray] = [found]
+                    of_first[start : start + step, i, j] += np.asarray(
+                        part[i::q].multiply(wide[j::q]).sum(axis=1)
+                    ).ravel()
+        parts: list[FloatArray] = [of_first]
         at = len(inverse) - sum(H * r for H, r in shapes[1:])
         for H, r in shapes[1:]:
             places = at + np.arange(H * r).reshape(H, r)
@@ -395,15 +397,15 @@ def local_codes(block: WeightedData, n_groups: int) -> tuple[IntArray, IntArray]
 
 def codes_among(own: IntArray, n_groups: int) -> tuple[IntArray, IntArray]:
     """Return the groups among codes, in order, and of each code the place of its own; -1 counts as n_groups."""
-    known = np.where(own < 0, n_groups, own)
+    codes = np.where(own < 0, n_groups, own)
     if n_groups > 4 * len(own):  # a table of all groups would be longer than the sort
-        found, places = np.unique(known, return_inverse=True)
-        return found, places.astype(np.int64)
+        present, places = np.unique(codes, return_inverse=True)
+        return present, places.astype(np.int64)
     table = np.zeros(n_groups + 1, dtype=np.int64)
-    table[known] = 1
-    found = np.flatnonzero(table)
-    table[found] = np.arange(len(found))
-    return found, table[known]
+    table[codes] = 1
+    present = np.flatnonzero(table)
+    table[present] = np.arange(len(present))
+    return present, table[codes]
 
 
 @jit
@@ -421,11 +423,11 @@ def look_at_rows(rows: WeightedData, family: Family, n_groups: int, z: FloatArra
     """Return the function that adds up rows in memory, which multiply their effect by z, shape (n,), by default 1."""
     assert rows.group is not None
     codes = np.where(rows.group[:, 0] < 0, n_groups, rows.group[:, 0])
-    own = GroupRows(TileRows.of(rows), codes, np.ones(len(rows)) if z is None else np.array(z))
+    grouped = GroupRows(TileRows.of(rows), codes, np.ones(len(rows)) if z is None else np.array(z))
 
     def look(beta: FloatArray, nodes: EffectNodes) -> GroupSums:
         sums = GroupSums.zeros(n_groups, len(beta))
-        _add_sums(own, read_only(beta), nodes, family, sums)  # read-only as others have it, for one kernel of both
+        _add_sums(grouped, read_only(beta), nodes, family, sums)  # read-only as others have it, for one kernel of both
         return sums._replace(precision=np.tril(sums.precision) + np.tril(sums.precision, -1).T)
 
     return look
@@ -494,8 +496,8 @@ def pieces_of_groups(codes: IntArray, *, by_grid: bool) -> IntArray:
     first = np.append(0, last[:-1])
     large = (last - first >= LARGE) & by_grid
     cuts = np.arange(0, len(codes), _PIECE)
-    own = np.searchsorted(last, cuts, side="right")
-    ends = np.unique(np.concatenate([cuts[~large[own]], first[large], last[large], [0, len(codes)]]))
+    group_of_cut = np.searchsorted(last, cuts, side="right")
+    ends = np.unique(np.concatenate([cuts[~large[group_of_cut]], first[large], last[large], [0, len(codes)]]))
     return np.where(np.isin(ends, last[large]), -ends, ends)
 
 
@@ -520,15 +522,15 @@ def _add_values(
         for start in range(0, n, TILE):
             load_tile(rows.X, begin + start, min(TILE, n - start), tiles[start // TILE])
         cut, g = slice(begin, begin + n), whole.codes[begin]
-        own = NodeRows(whole.side[cut], whole.weights[cut], whole.z[cut], whole.codes[cut])
+        part = NodeRows(whole.side[cut], whole.weights[cut], whole.z[cut], whole.codes[cut])
         for s in range(len(at.theta)):
             for start in range(0, n, TILE):
                 predictor(tiles[start // TILE], at.theta[s, :p], eta[start : start + TILE])
             add_offset(rows.offset, begin, n, eta)
-            there = NodeSet(at.first, at.center[s], at.scale[s], at.step, nodes, log_weights)
+            nodes_of_draw = NodeSet(at.first, at.center[s], at.scale[s], at.step, nodes, log_weights)
             of_group = values[s, at.first[g] : at.first[g + 1]]
-            if ends[k + 1] > 0 or not add_by_grid(eta[:n], own, there, family, of_group):
-                add_values(eta[:n], own, there, family, (values[s], none))
+            if ends[k + 1] > 0 or not add_by_grid(eta[:n], part, nodes_of_draw, family, of_group):
+                add_values(eta[:n], part, nodes_of_draw, family, (values[s], none))
 
 
 _SHARE_OF_MERGED = 0.5  # of a block's rows, above which distinct rows save less than they cost
@@ -537,18 +539,18 @@ _SHARE_OF_MERGED = 0.5  # of a block's rows, above which distinct rows save less
 def _values_of_block(
     at: DrawNodes, family: Family, column: int, _: int, block: WeightedData
 ) -> tuple[IntArray, FloatArray, FloatArray]:
-    found, places = local_codes(block, len(at.step) - 1)
-    labels, own = label_weights(block, places, len(found)), at.of(found)
+    present, places = local_codes(block, len(at.step) - 1)
+    labels, nodes_of_block = label_weights(block, places, len(present)), at.of(present)
     if not isinstance(few := merged(block, _SHARE_OF_MERGED * len(block)), str):
         block, places = few[0], local_codes(few[0], len(at.step) - 1)[1]
     order = np.argsort(places, kind="stable")  # sums of a group stay in the cache
-    values = np.zeros((len(at.theta), int(own.first[-1])))
+    values = np.zeros((len(at.theta), int(nodes_of_block.first[-1])))
     rows, codes = block.take(order), places[order]
     z = effect_multipliers(rows, column)
     each = NodeRows(rows.y.astype(np.float64), rows.weights.copy(), z, codes)
     pieces = pieces_of_groups(codes, by_grid=bool((z == 1.0).all()) and serves(family))
-    _add_values(TileRows.of(rows), (each, pieces), own, family, (NODES, LOG_WEIGHTS, values))
-    return found, values, labels
+    _add_values(TileRows.of(rows), (each, pieces), nodes_of_block, family, (NODES, LOG_WEIGHTS, values))
+    return present, values, labels
 
 
 def values_at(dataset: Dataset, at: DrawNodes, family: Family, *, column: int = -1) -> tuple[FloatArray, FloatArray]:
@@ -560,13 +562,13 @@ def values_at(dataset: Dataset, at: DrawNodes, family: Family, *, column: int = 
     step = max(1, BLOCK_BYTES // (8 * n_values))
     values, weight = np.zeros((n_draws, n_values)), np.zeros((len(at.step), 2))
     # a thread that has a whole piece of the rows would hold results of all its blocks, each larger than the block
-    here = not dataset.remote
+    in_this_process = not dataset.remote
     for start in range(0, n_draws, step):
         cut = slice(start, start + step)
-        own = at._replace(theta=at.theta[cut], center=at.center[cut], scale=at.scale[cut])
+        nodes = at._replace(theta=at.theta[cut], center=at.center[cut], scale=at.scale[cut])
         weight[:] = 0.0
-        work = partial(_values_of_block, own, family, column)
-        for found, part, of_labels in dataset.map(work, "certifying", canonical=True, here=here):
-            values[cut, at.places(found)] += part
-            add_lines(weight, found, of_labels)
+        work = partial(_values_of_block, nodes, family, column)
+        for present, part, of_labels in dataset.map(work, "certifying", canonical=True, here=in_this_process):
+            values[cut, at.places(present)] += part
+            add_lines(weight, present, of_labels)
     return values, weight
