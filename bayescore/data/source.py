@@ -124,11 +124,9 @@ class Piece(Protocol):
     @property
     def n_rows(self) -> int:
         """Number of rows."""
-        ...
 
     def read(self, low: int, high: int) -> Iterator[WeightedData]:
         """Yield the rows low, ..., high - 1 of the piece, in order."""
-        ...
 
 
 class Slice(NamedTuple):
@@ -178,11 +176,9 @@ class WorkerPool(Protocol):
     @property
     def n_workers(self) -> int:
         """Number of tasks that run at a time."""
-        ...
 
     def submit(self, run: Callable[..., Any], tasks: Sequence[Task], /, *arguments: Any) -> Iterator[Future]:
         """Yield promises of ``run(task, *arguments)``; a task begins when its promise is asked for."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -214,7 +210,6 @@ class Divisible(Protocol):
 
     def division(self, step: int) -> Division | None:
         """Return the pieces, in blocks of at most `step` rows; or None where the rows come in one stream only."""
-        ...
 
 
 class InMemory:

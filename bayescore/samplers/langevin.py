@@ -335,52 +335,41 @@ class Frame(Protocol):
 
         If levels move one by one, the gradient continues with what `level_parts` are.
         """
-        ...
 
     @property
     def center(self) -> FloatArray:
         """The parameters at x = 0, shape (D,)."""
-        ...
 
     @property
     def target(self) -> StoredDensity:
         """The density of x."""
-        ...
 
     @property
     def rays(self) -> FloatArray:
         """Unit vectors of x, shape (k, D), along which tails are long."""
-        ...
 
     @property
     def learnt(self) -> int:
         """How many coordinates have a covariance that is learnt from draws."""
-        ...
 
     @property
     def longest(self) -> float:
         """Length in x that gradients are cut to."""
-        ...
 
     def steps(self, h: float) -> tuple[int, ...]:
         """Return the numbers of steps of a transition that are worth a trial, given the angle of a step."""
-        ...
 
     def watched(self, x: FloatArray) -> FloatArray:
         """Return the parameters whose effective sample size is asked for, shape (..., k)."""
-        ...
 
     def theta(self, x: FloatArray) -> FloatArray:
         """Return the parameters at x, shape (..., D)."""
-        ...
 
     def x(self, theta: FloatArray) -> FloatArray:
         """Return the coordinates of parameters, shape (..., D)."""
-        ...
 
     def learn(self, theta: FloatArray, effective: float) -> "Frame":
         """Return a better frame, given parameters at draws of warm-up, shape (n, D), worth `effective` of them."""
-        ...
 
 
 class Affine(NamedTuple):
