@@ -37,15 +37,12 @@ class FormulaDesign(Design):
     state: str = "{}"  # JSON: formulaic's state of "calls" (centers, knots), "categories" of numeric factors C(...)
     columns: tuple[str, ...] = ()  # named as by formulaic
 
+    is_identity = False
+
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the design matrix's columns."""
         return (INTERCEPT, *self.columns) if self.intercept else self.columns
-
-    @property
-    def is_identity(self) -> bool:
-        """Whether the design matrix is the raw matrix."""
-        return False
 
     @property
     def constant(self) -> int | None:

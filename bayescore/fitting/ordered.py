@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -180,6 +180,8 @@ class OrderedFit(Fit):
     >>> fit.predict(pd.DataFrame({"x": [-1.0, 1.0]}))["mean"].round(1).values.tolist()
     [[0.5, 0.4, 0.1], [0.1, 0.3, 0.5]]
     """
+
+    _instead_of_ratios: ClassVar[str] = "predict, which has the probability of each category"
 
     ordered: Ordered = None  # type: ignore[assignment]  # after fields that have defaults
 
@@ -351,10 +353,6 @@ class OrderedFit(Fit):
         if variable is not None:
             raise DataError(f"variable={variable!r} has a curve for each category: plot fit.predict of a grid of rows")
         return super().plot(by=by, data=data, prob=prob)
-
-    @property
-    def _instead_of_ratios(self) -> str:
-        return "predict, which has the probability of each category"
 
     @property
     def _family_asked(self) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 import pandas as pd
@@ -93,6 +93,8 @@ class Fit:
     >>> fit.idata.posterior["coef"].dims
     ('chain', 'draw', 'feature')
     """
+
+    _instead_of_ratios: ClassVar[str] = "scale='response'"  # what to see where coefficients are no logs of ratios
 
     coreset: Coreset
     _drawn: Any  # the coreset's posterior as it was drawn; `idata` has what is to be used
@@ -1419,11 +1421,6 @@ class Fit:
     def _size_varies(self) -> bool:
         """Whether the family's number, such as the size of negative binomial counts, is a parameter by several fits."""
         return between_fits(self._used.posterior.attrs)
-
-    @property
-    def _instead_of_ratios(self) -> str:
-        """What to see where coefficients are no logs of ratios."""
-        return "scale='response'"
 
     @property
     def _family_asked(self) -> str:

@@ -135,11 +135,6 @@ class ChainPlan:
         return cls(request, description, ess, cap, piece)
 
     @property
-    def tune(self) -> int:
-        """Transitions of warm-up."""
-        return self.request.tune
-
-    @property
     def thin(self) -> int | None:
         """Transitions for each draw kept; None for as many as the effective sample size takes."""
         thin: int | None = self.request.options["thin"]
@@ -227,7 +222,7 @@ def run(frame: Frame, plan: ChainPlan, stream: np.random.SeedSequence | None = N
     chains, seeds = request.chains, request.streams[:-1]
     noise = np.random.default_rng(stream or request.streams[-1]).standard_normal((chains, len(frame.center)))
     first = StepSize(0.0, frame.steps(1.0)[0], frame.longest)
-    total = chains * (plan.tune + request.draws * (plan.thin or 1))
+    total = chains * (plan.request.tune + request.draws * (plan.thin or 1))
     shown = progress(request.progressbar, plan.description, total)
     with shown as bar, one_blas_thread(), ThreadPoolExecutor(request.cores) as pool:
         x = np.ascontiguousarray(frame.x(frame.theta(START_SPREAD * noise)))
@@ -245,11 +240,11 @@ def _warm_up(crew: Crew, plan: ChainPlan) -> float:
     is little to learn, the first half ends with a window of so many effective draws in all, and the other is a short
     window of the one candidate.
     """
-    if plan.tune < SHORT:
-        if plan.tune:
-            crew.run(plan.tune, adapting=True)
+    if plan.request.tune < SHORT:
+        if plan.request.tune:
+            crew.run(plan.request.tune, adapting=True)
         return 0.0
-    half, done, window, effective, rate = plan.tune // 2, 0, FIRST // 2, 0.0, 0.0
+    half, done, window, effective, rate = plan.request.tune // 2, 0, FIRST // 2, 0.0, 0.0
     least, brief = max(LEARNT, crew.frame.learnt), crew.frame.level_shape[0] > 0
     while (done < half and not brief) or (effective < least and 10 * crew.gradients < plan.max_gradients):
         window *= 2
@@ -266,7 +261,7 @@ def _warm_up(crew: Crew, plan: ChainPlan) -> float:
         crew.run(FIRST, adapting=True)
         # of many draws the effective sample size tells; that of a window before the frame was learnt is too low
         return rate if plan.request.draws < LEAST else 0.0
-    n, single = (plan.tune - half) // (TRIALS + 1), crew.step
+    n, single = (plan.request.tune - half) // (TRIALS + 1), crew.step
     tried, best = [], (single, 0.0)
     for steps in crew.frame.steps(math.exp(single.log_h)):
         crew.step = _of_steps(single, steps)
