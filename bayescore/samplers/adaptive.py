@@ -346,7 +346,7 @@ class Langevin(Sampler):
         mode, factor = mode_and_factor(target)
         long = with_long_tails(mode, factor, request.prior, len(mode))
         drawn = run(Dense.of(*compiled_density(target), mode, factor, long), plan)
-        return request.idata(drawn.theta, statistics(drawn))
+        return request.idata({"beta": drawn.theta}, statistics(drawn))
 
 
 LANGEVIN = Langevin(

@@ -39,7 +39,7 @@ import numpy as np
 from scipy import linalg, sparse
 
 from bayescore.compiled import StoredDensity, at_address
-from bayescore.data.coreset import Coreset, feature_names
+from bayescore.data.coreset import Coreset
 from bayescore.data.design import Grouping, one_intercept, terms_text
 from bayescore.families import Family
 from bayescore.families.family import check_family
@@ -572,8 +572,6 @@ class JointSampler(Sampler):
 
     def draw(self, request: Request) -> Any:
         """Return draws of beta, and for each factor g of u_g (effects), sigma_g (sds) and rho_g (correlations)."""
-        from bayescore.compat import inference_data  # xarray is slow to import, and builders do without it
-
         core = request.data
         groups, group_prior = check_groups(core), request.options["group_prior"]
         assert isinstance(core, Coreset)
@@ -584,9 +582,7 @@ class JointSampler(Sampler):
         posterior, more = self._variables(frame, drawn.theta)
         stats = statistics(drawn)
         stats["lp"] = stats["lp"] + more
-        coords, dims = {"feature": list(feature_names(core))}, {"beta": ["feature"]}
-        named = {"coords": {**coords, **coords_of(groups)}, "dims": {**dims, **dims_of(groups)}}
-        idata = inference_data({"posterior": posterior, "sample_stats": stats}, **named)
+        idata = request.idata(posterior, stats, coords_of(groups), dims_of(groups))
         tell_groups(idata, groups, group_prior, sorted(posterior.keys() - {"beta"}))
         return idata
 
@@ -644,8 +640,6 @@ class Collapsed(Sampler):
 
     def draw(self, request: Request) -> Any:
         """Return draws of beta, and of the factor g sigma_g (the sd of the effects), u_g (the effects) and icc_g."""
-        from bayescore.compat import inference_data  # xarray is slow to import, and builders do without it
-
         grouping = check_one_factor(request.data)
         name, levels = grouping.name, grouping.levels
         kept = self._kept(request, len(levels))
@@ -685,11 +679,8 @@ class Collapsed(Sampler):
         }
         if family.latent_variance is not None:
             posterior[f"icc_{name}"] = intraclass_correlation(sigma, family.latent_variance)
-        idata = inference_data(
-            {"posterior": posterior, "sample_stats": statistics(drawn)},
-            coords={"feature": list(feature_names(request.data)), name: [levels[k] for k in kept]},
-            dims={"beta": ["feature"], f"u_{name}": [name]},
-        )
+        coords, dims = {name: [levels[k] for k in kept]}, {f"u_{name}": [name]}
+        idata = request.idata(posterior, statistics(drawn), coords, dims)
         tell_groups(idata, [grouping], group_prior, (f"sigma_{name}", f"u_{name}"))
         if chosen.n_sampled < len(levels):
             idata.posterior.attrs.update(sampled_groups=chosen.n_sampled, density_error=error)

@@ -38,7 +38,6 @@ from bayescore.types import NO_OFFSET, FloatArray, WeightedData
 from bayescore.validation import check_integer
 
 CHUNK = 256
-DIMS = {"beta": ["feature"]}
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,12 +200,24 @@ class Request:
         """Return a first point for each chain, shape (chains, D), and the factor L of the posterior's scale."""
         return spread_starts(target, self.chains, self.streams[-1])
 
-    def idata(self, beta: FloatArray, statistics: dict[str, FloatArray]) -> Any:
-        """Return draws of the coefficients, shape (chains, draws, D), and sample_stats as a tree."""
+    def idata(
+        self,
+        variables: dict[str, FloatArray],
+        statistics: dict[str, FloatArray],
+        coords: Mapping[str, Any] | None = None,
+        dims: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Return draws of variables, `beta` among them, shape (chains, draws, ...), and sample_stats as a tree.
+
+        `coords` and `dims` are those of variables beside the coefficients.
+        """
         from bayescore.compat import inference_data  # xarray is slow to import, and builders do without it
 
-        coords = {"feature": list(feature_names(self.data))}
-        return inference_data({"posterior": {"beta": beta}, "sample_stats": statistics}, coords=coords, dims=DIMS)
+        coords, dims = (
+            {"feature": list(feature_names(self.data)), **(coords or {})},
+            {"beta": ["feature"], **(dims or {})},
+        )
+        return inference_data({"posterior": variables, "sample_stats": statistics}, coords=coords, dims=dims)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -315,7 +326,7 @@ class ChainSampler(Sampler):
             chunk=max(1, min(CHUNK, int(_WORK // (thin * request.data.X.size)))),
         )
         stats = {"lp": drawn.log_density, "acceptance_rate": drawn.acceptance_rate, **self.statistics(drawn)}
-        return request.idata(drawn.theta, stats)
+        return request.idata({"beta": drawn.theta}, stats)
 
 
 def thinned(default: int | None, otherwise: str = "") -> Option:

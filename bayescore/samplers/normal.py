@@ -23,7 +23,7 @@ import numpy as np
 from scipy import linalg, special
 
 from bayescore.compiled import jit_sums
-from bayescore.data.coreset import Coreset, feature_names
+from bayescore.data.coreset import Coreset
 from bayescore.data.design import one_intercept
 from bayescore.families.family import check_family
 from bayescore.families.normal import Gaussian
@@ -194,12 +194,11 @@ class NormalSampler(Sampler):
         """Return draws of beta, sigma and, with groups, of u_g, sigma_g and rho_g for each factor g."""
         core, sd_prior = request.data, request.sd_prior
         assert sd_prior is not None
-        coords, dims = {"feature": list(feature_names(core))}, {"beta": ["feature"]}
         if core.group is None:
             drawn = self._draw_without_groups(request) if request.prior.gaussian else self._draw_by_langevin(request)
             draws = dict(zip(("beta", "sigma"), drawn, strict=True))
             predictor = Predictor(draws["beta"].reshape(-1, core.n_features), size=draws["sigma"].ravel())
-            return self._as_inference_data(request, draws, predictor, {"coords": coords, "dims": dims})
+            return self._as_inference_data(request, draws, predictor)
         if not request.prior.gaussian:
             raise ValueError(
                 f"sampler='normal' with groups needs a normal prior, not {request.prior}: use sampler='nuts'"
@@ -212,28 +211,24 @@ class NormalSampler(Sampler):
             return self._draw_about_mode(request, target, mode)
         check_effects(request, core.n_features + sum(len(group) * len(group.effects) for group in groups), "effects")
         draws = self._draw_chains(request, target, mode)
-        coords, dims = {**coords, **coords_of(groups)}, {**dims, **dims_of(groups)}
         flat_ones = {name: each.reshape(-1, *each.shape[2:]) for name, each in draws.items()}
         factors = [Factor.of(group, flat_ones) for group in groups]
         predictor = Predictor(flat_ones["beta"], factors, core.design, size=flat_ones["sigma"])
         if one_intercept(groups):
             name = groups[0].name
             draws[f"icc_{name}"] = intraclass_correlation(draws[f"sigma_{name}"], draws["sigma"] ** 2)
-        return self._as_inference_data(request, draws, predictor, {"coords": coords, "dims": dims})
+        return self._as_inference_data(request, draws, predictor)
 
-    def _as_inference_data(
-        self, request: Request, draws: dict[str, FloatArray], predictor: Predictor, named: dict[str, Any]
-    ) -> Any:
+    def _as_inference_data(self, request: Request, draws: dict[str, FloatArray], predictor: Predictor) -> Any:
         """Return draws with their log densities, and attributes that say what they are of."""
-        from bayescore.compat import inference_data  # xarray is slow to import, and builders do without it
-
+        groups = () if request.data.group is None else check_groups(request.data)
         family, group_prior = check_family(request.family), request.options["group_prior"]
         priors = request.prior, group_prior, request.sd_prior
         lp = log_joint_density(predictor, request.data, family, priors).reshape(draws["sigma"].shape)
-        idata = inference_data({"posterior": draws, "sample_stats": {"lp": lp}}, **named)
-        if request.data.group is not None:
+        idata = request.idata(draws, {"lp": lp}, coords_of(groups), dims_of(groups))
+        if groups:
             of_groups = sorted(name for name in draws if name not in ("beta", "sigma") and not name.startswith("icc_"))
-            tell_groups(idata, check_groups(request.data), group_prior, of_groups)
+            tell_groups(idata, groups, group_prior, of_groups)
         return idata
 
     def _draw_without_groups(self, request: Request) -> tuple[FloatArray, FloatArray]:

@@ -26,7 +26,6 @@ import numpy as np
 from scipy import linalg
 
 from bayescore.compiled import StoredDensity, evaluate_stored, jit_sums
-from bayescore.data.coreset import feature_names
 from bayescore.families import Family
 from bayescore.families.normal import Gaussian
 from bayescore.models.posterior import TargetDensity, likelihood_terms, log_joint_density, log_likelihoods
@@ -118,8 +117,6 @@ class SmoothSampler(Sampler):
 
     def draw(self, request: Request) -> Any:
         """Return draws of beta, of the sd of each term's bends, and of the sd of noise where that is a parameter."""
-        from bayescore.compat import inference_data  # xarray is slow to import, and builders do without it
-
         rows, prior = request.data, request.prior
         assert isinstance(prior, Smooths)
         D, J, noisy = rows.n_features, len(prior.bends), request.sd_prior is not None
@@ -151,8 +148,7 @@ class SmoothSampler(Sampler):
         for j, each in enumerate(prior.bends):
             variables[each.name] = np.exp(theta[:, -J + j]).reshape(shape)
         stats = {**statistics(drawn), "lp": lp.reshape(shape)}
-        coords, dims = {"feature": list(feature_names(rows))}, {"beta": ["feature"]}
-        return inference_data({"posterior": variables, "sample_stats": stats}, coords=coords, dims=dims)
+        return request.idata(variables, stats)
 
 
 def _mode(target: TargetDensity, prior: Smooths, *, noisy: bool) -> tuple[Family, SmoothMode]:
