@@ -47,7 +47,7 @@ def least_deviations(X: FloatArray, y: FloatArray, weights: FloatArray) -> Float
 
 
 def lines(X: FloatArray, y: FloatArray, weights: FloatArray) -> list[FloatArray]:
-    """Return coefficients, shape (D,) each, from which climbs begin, one of which reaches the highest mode."""
+    """Return coefficients, shape (D,) each, from which climbs begin, so that one reaches the highest mode."""
     found = [weighted_least_squares(X, y, weights), least_deviations(X, y, weights)]
     for beta in tuple(found):
         residuals = y - X @ beta
