@@ -16,6 +16,12 @@ Where effects given their rows are far from normal, as of few rows or of one lab
 where there are many cells. So steps are then taken on likelihoods of the effects whose posteriors have the mean and
 variance that quadrature finds (`points`), and with its score of beta.
 
+On the way there nodes are not evaluated. Averages of derivatives over the density are the coefficients of the Hermite
+series of phi_c, the log-likelihood of a cell's rows (E L' for degree 1, E L'' / 2 for degree 2, and so on), and the
+series to degree 4 takes its place. Where it does not serve, as for effects far from their density, these go to where
+the series of their score is in balance with their prior's. Integrating the effects out changes the score of beta by
+M_c' (S^-1 E_w[b_c] - E L'), M_c the slopes of the cell, and by little else.
+
 What rows say about their cells' effects at quadrature nodes, where their posterior is not normal.
 
 Nodes b_ck stand about the normal density of the effects of cell c at beta = t (`sums.Density`), with probabilities q_k
@@ -29,16 +35,27 @@ information matrix when using the EM algorithm, Journal of the Royal Statistical
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
 from bayescore.compiled import jit, jit_inner
-from bayescore.coresets.cells import BlockSums, CellPosterior, CellSums, Predicted, block_sums, sums_of, total
+from bayescore.coresets.cells import (
+    BlockSums,
+    CellPosterior,
+    CellSums,
+    Predicted,
+    add_means,
+    block_sums,
+    roots_along,
+    sums_of,
+    total,
+)
 from bayescore.data.dataset import Dataset
 from bayescore.data.passes import TILE, new_tile
 from bayescore.data.source import MAX_BLOCK_ROWS
@@ -52,7 +69,16 @@ from bayescore.priors import Prior
 from bayescore.types import FloatArray, IntArray, LabelArray, WeightedData
 from bayescore.validation import DataError
 
+R = TypeVar("R")
+
+
 _NODES = {1: 15, 2: 9, 3: 5}  # in each of Q dimensions
+
+
+_HIGH = 0.25  # variance over the density of degrees 3 and 4, in nats squared, beyond which a series does not serve
+
+
+_NEAR_NODES = 1.5  # sds of the density, by which effects' mean may differ from its own for their series to serve
 
 
 _LEAST_VARIANCE = 0.04  # of effects, given w, times that of the density: nodes stand too far apart to tell less
@@ -68,12 +94,15 @@ _STEP = 0.8  # of eta, between nodes of an effect with a large sd, which is like
 class Points:
     """Nodes of the effects of C cells, shape (C + 1, Q, K), about a density; the last entry is of rows of no cell.
 
+    They are its means plus its roots L, L L' = V, shape (C + 1, Q, Q), times `grid`, shape (Q, K).
     `mass` are the probabilities q of the nodes, shape (K,). `log_prior`, shape (C + 1, K), is log w but for phi and a
     constant.
     """
 
     at: CellPosterior
     family: Family
+    root: FloatArray
+    grid: FloatArray
     effects: FloatArray
     mass: FloatArray
     log_prior: FloatArray
@@ -90,7 +119,42 @@ class Points:
         effects = at.mean[:, :, None] + L @ grid
         narrow = np.einsum("cqk,qr,crk->ck", effects, np.linalg.inv(at.prior), effects)
         log_prior = masses.sum(axis=0) + 0.5 * (grid**2).sum(axis=0) - 0.5 * narrow
-        return cls(at, family, effects, np.exp(masses.sum(axis=0)), log_prior)
+        return cls(at, family, L, grid, effects, np.exp(masses.sum(axis=0)), log_prior)
+
+    def expanded(self, sums: CellSums) -> tuple[FloatArray, NDArray[np.bool_]]:
+        """Return phi at the nodes by its Hermite series to degree 4, shape (C + 1, K), and in which cells that serves.
+
+        The sums, averages of derivatives over the density, are its coefficients. It does not serve where degrees 3 and
+        4 are large.
+        """
+        x, one = self.grid, np.eye(len(self.grid))
+        white = [_white(tensor, self.root) for tensor in (sums.score, -sums.information, sums.third, sums.fourth)]
+        square = x[:, None] * x
+        ones = one[:, :, None, None]
+        polynomials = (
+            x,
+            square - one[:, :, None],
+            square[:, :, None] * x - 3.0 * ones * x,
+            square[:, :, None, None] * square
+            - 6.0 * ones[..., None] * square
+            + 3.0 * ones[..., None] * one[:, :, None],
+        )
+        C, K = self.log_prior.shape
+        values, high = np.zeros((C, K)), np.zeros(C)
+        for degree, (tensor, polynomial) in enumerate(zip(white, polynomials, strict=True), start=1):
+            flat, factorial = tensor.reshape(C, -1), math.factorial(degree)
+            if degree > 2:
+                high += (flat**2).sum(axis=1) / factorial
+            values += flat @ polynomial.reshape(-1, K) / factorial
+        return values, high < _HIGH
+
+    def expanded_score(self, shares: FloatArray, sums: CellSums) -> FloatArray:
+        """Return by how much the score of beta changes, shape (p,), about, as effects are integrated out.
+
+        Along a cell's effects, slopes M z of beta, it is their prior's, for the two are in balance; little is left.
+        """
+        change = np.einsum("ck,cqk->cq", shares, self.effects) @ np.linalg.inv(self.at.prior) - sums.score
+        return np.asarray(np.einsum("cqp,cq->p", slopes_of(sums, self.at), change))
 
     def look(self, dataset: Dataset) -> tuple[CellSums, FloatArray]:
         """Return the sums by cell, and phi of each cell at its nodes, shape (C + 1, K); one pass."""
@@ -130,20 +194,15 @@ class Points:
         _add_values(self._nodes(self.at.predict(rows)), self.family, np.arange(len(rows)), out)
         return out
 
-    def integrated(self, shares: FloatArray, dataset: Dataset) -> "Integrated":
-        """Return by how much score and information of beta change as effects are integrated out; one pass.
+    def integrated(self, shares: FloatArray, rows: WeightedData) -> "Integrated":
+        """Return by how much score and information of beta change as effects of rows in memory are integrated out.
 
         Score and curvature are averages over w, less those over q. From the curvature goes the variance over w of each
         cell's score of beta (Louis 1982), by the least squares polynomial of degree 2 in b.
         """
-        work = partial(_block_scores, self, self._score_tables(shares))
-        return self._integrated(dataset.map(work, "scores within cells", canonical=True, here=True))
+        return self.total([block_scores(self, self.score_tables(shares), self.at.predict(rows))])
 
-    def integrated_of(self, shares: FloatArray, rows: WeightedData) -> "Integrated":
-        """Return the same of rows in memory."""
-        return self._integrated([_block_scores(self, self._score_tables(shares), 0, rows)])
-
-    def _integrated(self, parts: Iterable["BlockScores"]) -> "Integrated":
+    def total(self, parts: Iterable["BlockScores"]) -> "Integrated":
         """Return the same of blocks' scores."""
         (C, Q, _), p = self.effects.shape, len(self.at.beta)
         scores, gradient, curvature = np.zeros((C, Q + Q * (Q + 1) // 2, p)), np.zeros(p), np.zeros((p, p))
@@ -153,7 +212,7 @@ class Points:
             curvature += part.curvature
         return Integrated(gradient, np.asarray(curvature - np.einsum("cjp,cjr->pr", scores[:-1], scores[:-1])))
 
-    def _score_tables(self, shares: FloatArray) -> FloatArray:
+    def score_tables(self, shares: FloatArray) -> FloatArray:
         """Return w - q, and w times polynomials of degree 1 and 2 in b, orthonormal under w and to 1, (C + 1, K, J)."""
         mean, precision = self.moments(shares)
         root, inner = np.sqrt(shares)[:, :, None], np.linalg.cholesky(precision).transpose(0, 2, 1)
@@ -169,8 +228,17 @@ class Points:
 
     def _nodes(self, rows: Predicted) -> "_RowNodes":
         """Return what the kernels below read of rows."""
-        block = rows.block
-        return _RowNodes(rows.eta, rows.variance, rows.z, rows.cell, self.effects, block.y, block.weights)
+        block, eta = rows.block, rows.eta.copy()
+        add_means(rows.z, rows.cell, self.at.mean, eta)
+        along = roots_along(rows.z, rows.cell, self.root)
+        return _RowNodes(eta, rows.variance, along, self.grid, rows.cell, block.y, block.weights)
+
+
+def _white(tensors: FloatArray, root: FloatArray) -> FloatArray:
+    """Return tensors, shape (C, Q, ..., Q), along the columns of roots, shape (C, Q, Q)."""
+    for _ in range(tensors.ndim - 1):
+        tensors = np.einsum("cq...,cqi->c...i", tensors, root)
+    return tensors
 
 
 class Integrated(NamedTuple):
@@ -200,29 +268,32 @@ def _widened(variance: FloatArray, about: FloatArray) -> FloatArray:
 
 
 class _RowNodes(NamedTuple):
-    """Rows' predictors at beta = t, the variance that beta adds to them, multipliers, cells, sides and weights."""
+    """Rows' predictors at the centre, the variance that beta adds to them, and what nodes on a grid add to them.
+
+    `along`, shape (n, Q), are rows' multipliers times the roots of their cells, `grid` has shape (Q, K).
+    """
 
     eta: FloatArray
     variance: FloatArray
-    z: FloatArray
+    along: FloatArray
+    grid: FloatArray
     own: IntArray
-    effects: FloatArray
     side: LabelArray
     weights: FloatArray
 
 
 @jit_inner
 def _load_nodes(rows: _RowNodes, start: int, width: int, eta: FloatArray, side: FloatArray) -> None:
-    """Write predictors of some rows at the nodes, shape (K, TILE), and their sides: each row's nodes are read once."""
+    """Write predictors of some rows at the nodes, shape (K, TILE), and their sides."""
     for lane in range(width):
-        n = start + lane
-        side[lane] = rows.side[n]
-        for k in range(len(eta)):
-            eta[k, lane] = rows.eta[n]
-        for q in range(rows.z.shape[1]):
-            effects, z = rows.effects[rows.own[n], q], rows.z[n, q]
-            for k in range(len(eta)):
-                eta[k, lane] += z * effects[k]
+        side[lane] = rows.side[start + lane]
+    for k in range(len(eta)):
+        for lane in range(width):
+            eta[k, lane] = rows.eta[start + lane]
+        for q in range(rows.grid.shape[0]):
+            x = rows.grid[q, k]
+            for lane in range(width):
+                eta[k, lane] += rows.along[start + lane, q] * x
 
 
 @jit
@@ -296,9 +367,9 @@ def _add_products(scores: FloatArray, X: FloatArray, place: IntArray, out: Float
                 line[d] += score * X[n, d]
 
 
-def _block_scores(points: Points, tables: FloatArray, _: int, block: WeightedData) -> BlockScores:
+def block_scores(points: Points, tables: FloatArray, rows: Predicted) -> BlockScores:
     """Return the scores of a block given tables of its cells' nodes, shape (C + 1, K, 1 + J)."""
-    rows, J = points.at.predict(block), tables.shape[2]
+    block, J = rows.block, tables.shape[2]
     sums, of_rows = np.zeros((len(rows.occupied), J - 1, block.X.shape[1])), np.zeros((len(block), J + 1))
     _add_scores(points._nodes(rows), points.family, tables, of_rows)
     _add_products(np.ascontiguousarray(of_rows[:, 1:J]), block.X, rows.places, sums)
@@ -317,7 +388,19 @@ MAX_PASSES = 25
 NEAR = 0.3  # sds of a coefficient, or of the log sd of effects, of the last step
 
 
-_NEARLY = 2.0  # the same before quadrature, if steps that shrink as the last one did lead no further than `NEAR`
+_NEARLY = 2.0  # the same before quadrature, which makes steps of its own
+
+
+_SHORTER_STEP = 0.5  # of the step before: while steps shrink so the next one is made before the last pass
+
+
+_SQUARE = 0.25  # of the effects' last step: Newton's method is then in its last steps
+
+
+_OF_EFFECTS = 0.15  # sds of a coefficient that count as one of an effect
+
+
+_ERRORS = 4.0  # sds of a sample, by which the first step may move beta
 
 
 _COVERED = 2.0  # sds of an effect, by which its nodes may have moved then
@@ -360,6 +443,15 @@ MOST_SD = 15.0  # of the same: where cells have one label each the likelihood se
 
 
 _LOST_DIGITS = 1e-11  # of the curvature: if effects leave less of it, rounding decides
+
+
+_BALANCING = 8  # Newton steps of effects to their balance
+
+
+_BENT = 0.1  # of a cell's averaged information: where the series has less it is not concave, and the average is taken
+
+
+_SERIES = 4.0  # sds of a density within which its series is used; or, if that is more, what moves eta by 1
 
 
 _LEAST_INFORMATION = 1e-6  # of a cell's rows on its effects, in units of the prior's
@@ -431,52 +523,148 @@ def _scored(at: CellPosterior, unit: FloatArray) -> tuple[FloatArray, FloatArray
     return L, np.asarray(0.5 * (change + change.T))
 
 
+def _expanded(sums: CellSums, at: CellPosterior, family: Family, unit: FloatArray) -> tuple[CellSums, CellPosterior]:
+    """Return what `_by_quadrature` does, by series in place of rows' log-likelihoods at the nodes; no pass.
+
+    Effects that are far from the density go to where the series of their score is in balance with their prior's.
+    """
+    if not (at.variance.any() and all(np.isfinite(part).all() for part in sums)):  # at a point there is no density
+        return sums, at
+    with np.errstate(over="ignore", invalid="ignore"):  # of counts, where a step leads too far and is then shortened
+        return _expanded_about(Points.of(at, family), sums, unit)
+
+
+def _expanded_about(points: Points, sums: CellSums, unit: FloatArray) -> tuple[CellSums, CellPosterior]:
+    values, serves = points.expanded(sums)
+    shares = points.shares(values)
+    serves &= np.linalg.norm(np.einsum("ck,qk->cq", shares, points.grid), axis=1) < _NEAR_NODES
+    known, balanced = _moments(points, shares), _balanced(sums, points, unit)
+    effects = (
+        np.where(serves.reshape(-1, *[1] * (one.ndim - 1)), one, other)
+        for one, other in zip(known, balanced, strict=True)
+    )
+    mean, score, information = effects
+    gradient = np.einsum("cqp,cq->p", slopes_of(sums, points.at), score - sums.score)
+    return _given(sums, points.at, (mean, score, information), gradient)
+
+
 def _by_quadrature(centre: Centre) -> tuple[CellSums, CellPosterior]:
     """Return sums whose effects, given them, have the moments that quadrature finds, and the density there."""
-    sums, at = centre.sums, centre.points.at
-    mean, precision = centre.points.moments(centre.shares)
-    inverse = np.linalg.inv(at.prior)
-    least = _LEAST_INFORMATION * np.linalg.eigvalsh(inverse)[0]
+    effects = _moments(centre.points, centre.shares)
+    return _given(centre.sums, centre.points.at, effects, centre.integrated.score)
+
+
+def _moments(points: Points, shares: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return means of effects given w, and the score and information at these that give them their moments.
+
+    Shapes are (C + 1, Q), (C + 1, Q) and (C + 1, Q, Q).
+    """
+    mean, precision = points.moments(shares)
+    inverse = np.linalg.inv(points.at.prior)
     values, vectors = np.linalg.eigh(precision - inverse)
-    information = np.einsum("cqk,ck,crk->cqr", vectors, np.maximum(values, least), vectors)
-    slope = np.linalg.solve(sums.information + least * np.eye(len(inverse)), sums.cross)
-    information[-1] = slope[-1] = 0.0
-    cross = information @ slope
-    curvature = sums.precision + np.einsum("cqp,cqr->pr", slope, cross - sums.cross)
+    information = np.einsum("cqk,ck,crk->cqr", vectors, np.maximum(values, _least(points.at)), vectors)
+    return mean, mean @ inverse, np.asarray(information)
+
+
+def _balanced(sums: CellSums, points: Points, unit: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return where the series of each cell's score, of degree 3, and its prior's are in balance, and the same there.
+
+    A line would lead past the place.
+    """
+    at, one, (C, Q) = points.at, np.eye(len(unit)), points.at.mean.shape
+    L, inverse = points.root.copy(), np.linalg.inv(at.prior)
+    L[-1] = one
+    back = np.asarray(np.linalg.inv(L))
+    of_prior = L.transpose(0, 2, 1) @ inverse @ L
+    score, info, third, fourth = (_white(part, L) for part in (sums.score, sums.information, sums.third, sums.fourth))
+    start, least = np.einsum("cqr,cr->cq", back, at.mean), _BENT * np.linalg.eigvalsh(info)[:, 0]
+    reach = np.maximum(_SERIES, np.linalg.norm(back * unit, axis=(1, 2)))[:, None]
+    x = np.zeros((C, Q))
+    for _ in range(_BALANCING):
+        square = np.einsum("cq,cr->cqr", x, x)
+        slope = score - np.einsum("cqr,cr->cq", info, x) + 0.5 * np.einsum("cqrs,crs->cq", third, square - one)
+        slope += np.einsum("cqrst,crs,ct->cq", fourth, square / 6.0 - 0.5 * one, x)
+        bent = info - np.einsum("cqrs,cs->cqr", third, x) - 0.5 * np.einsum("cqrst,cst->cqr", fourth, square - one)
+        bent = np.where((np.linalg.eigvalsh(bent)[:, 0] < least)[:, None, None], info, bent)
+        pull = slope - np.einsum("cqr,cr->cq", of_prior, start + x)
+        step = np.linalg.solve(bent + of_prior, pull[:, :, None])[:, :, 0]
+        x = np.clip(x + np.clip(step, -0.25 * reach, 0.25 * reach), -reach, reach)
+    x[-1] = 0.0
+    mean = at.mean + np.einsum("cqr,cr->cq", L, x)
+    return mean, np.einsum("cqr,cq->cr", back, slope), _white(bent, back)
+
+
+def _given(
+    sums: CellSums, at: CellPosterior, effects: tuple[FloatArray, FloatArray, FloatArray], gradient: FloatArray
+) -> tuple[CellSums, CellPosterior]:
+    """Return sums with other scores and informations at other means of effects, and what is added to the gradient."""
+    mean, score, information = effects
+    slopes = slopes_of(sums, at)
+    information[-1] = 0.0
+    cross = information @ slopes
     summed = sums._replace(
-        score=mean @ inverse,
+        score=score,
         information=information,
         cross=cross,
-        gradient=sums.gradient + centre.integrated.score,
-        precision=curvature,
+        gradient=sums.gradient + gradient,
+        precision=sums.precision + np.einsum("cqp,cqr->pr", slopes, cross - sums.cross),
     )
     return summed, replace(at, mean=mean)
 
 
-def centre_of(dataset: Dataset, start: CellPosterior, family: Family, prior: Prior, *, unit: FloatArray) -> Centre:
-    """Return the density about which to condense. Effects of `unit`, shape (Q,), move a row of root mean square by 1.
+def slopes_of(sums: CellSums, at: CellPosterior) -> FloatArray:
+    """Return what a cell's effects take of beta, M = H^-1 B, shape (C + 1, Q, p).
 
-    Raises `ArithmeticError` where it is not found.
+    Cells that say hardly anything of an effect have a little of the prior's information.
     """
-    way = _Way(start, unit)
-    for _ in range(MAX_PASSES):
-        if way.go(_ahead(sums_of(dataset, way.at, family), way.at, prior, unit)):
-            break
-    else:
-        way.back()
-    at, before, best = way.at, None, None
-    for _ in range(_MAX_TURNS):
+    slopes = np.linalg.solve(sums.information + _least(at) * np.eye(len(at.prior)), sums.cross)
+    slopes[-1] = 0.0
+    return np.asarray(slopes)
+
+
+def _least(at: CellPosterior) -> float:
+    return _LEAST_INFORMATION / float(np.linalg.eigvalsh(at.prior)[-1])
+
+
+def centre_of(
+    dataset: Dataset,
+    start: CellPosterior,
+    family: Family,
+    priors: tuple[Prior, FloatArray],
+    finish: Callable[[Centre], tuple[Integrated, R]],
+) -> tuple[Centre, R]:
+    """Return the density about which to condense, and what the last pass found there.
+
+    `priors` are that of beta and the effects, shape (Q,), that move a row of root mean square by 1. `finish` makes the
+    last pass, of a centre whose `integrated` is that of a series: it returns the exact one, and whatever else.
+
+    Raises `ArithmeticError` where the centre is not found.
+    """
+    prior, unit = priors
+    at = approach(dataset, start, family, priors)
+    before, best, step, missed = None, None, math.inf, np.zeros(len(start.beta))
+    for turn in range(_MAX_TURNS):
         try:
-            centre = _about(dataset, at, family)
+            centre = _about(dataset, at, family, missed)
+            ahead = _ahead(*_by_quadrature(centre), prior, unit)
+            shorter = _SHORTER_STEP * step
+            step = math.inf if ahead is None else max(_gap(at, ahead, unit), _OF_EFFECTS * _gap_of_effects(at, ahead))
+            if turn < _MAX_TURNS - 1 and ahead is not None and NEAR <= step < shorter:  # the next one will be better
+                before, at = at, ahead if before is None else _damped(before, at, ahead, unit)
+                continue
+            exact, found = finish(centre)
+            missed, step = missed + exact.score - centre.integrated.score, math.inf
+            centre = replace(centre, integrated=exact)
             ahead = _ahead(*_by_quadrature(centre), prior, unit)
         except np.linalg.LinAlgError:  # a variance with no inverse
             break
         last = math.inf if ahead is None else _gap(at, ahead, unit)
-        best = replace(centre, last=last) if best is None or last < best.last else best
-        if ahead is None or last < NEAR or not last < _APART * best.last:
+        if best is None or last < best[0].last:
+            best = replace(centre, last=last), found
+        if ahead is None or last < NEAR or not last < _APART * best[0].last:
             break
-        before, at = at, ahead if before is None else _damped(before, at, ahead)
-    if best is None or not best.last < _LOST:
+        before, at = at, ahead if before is None else _damped(before, at, ahead, unit)
+    if best is None or not best[0].last < _LOST:
         raise ArithmeticError(
             "the posterior's centre, about which groups are condensed, was not found: give a narrower prior=, or "
             "sample all_rows(...)"
@@ -484,12 +672,32 @@ def centre_of(dataset: Dataset, start: CellPosterior, family: Family, prior: Pri
     return best
 
 
-def _about(dataset: Dataset, at: CellPosterior, family: Family) -> Centre:
-    """Return a density with its sums and values at its nodes; two passes."""
+def approach(
+    dataset: Dataset, start: CellPosterior, family: Family, priors: tuple[Prior, FloatArray], *, nearly: bool = True
+) -> CellPosterior:
+    """Return a density near the centre, or `nearly` so: from where one step by quadrature leads there."""
+    prior, unit = priors
+    way = _Way(start, unit, nearly=nearly)
+    for _ in range(MAX_PASSES):
+        at, sums = way.at, sums_of(dataset, way.at, family)
+        try:
+            expanded = _expanded(sums, at, family, unit)
+        except np.linalg.LinAlgError:  # a step led too far
+            expanded = sums, at
+        if way.go(_ahead(*expanded, prior, unit)):
+            break
+    else:
+        way.back()
+    return way.at
+
+
+def _about(dataset: Dataset, at: CellPosterior, family: Family, missed: FloatArray) -> Centre:
+    """Return a density with its sums and values at its nodes, and `missed` by its series' score; one pass."""
     points = Points.of(at, family)
     sums, values = points.look(dataset)
     shares = points.shares(values)
-    return Centre(points, sums, values, shares, points.integrated(shares, dataset), math.inf)
+    score = points.expanded_score(shares, sums) + missed
+    return Centre(points, sums, values, shares, Integrated(score, np.zeros_like(sums.precision)), math.inf)
 
 
 class _Way:
@@ -498,23 +706,28 @@ class _Way:
     Log-likelihoods of counts, and of pseudo-rows of large weight, are exponentials where rows have not been.
     """
 
-    def __init__(self, at: CellPosterior, unit: FloatArray) -> None:
+    def __init__(self, at: CellPosterior, unit: FloatArray, *, nearly: bool) -> None:
+        self._nearly = nearly
         self.at, self._origin, self._end, self._unit = at, at, at, unit
-        self._share, self._last = 1.0, math.inf
+        self._share, self._last, self._last_of_effects = 1.0, math.inf, math.inf
 
     def go(self, ahead: CellPosterior | None) -> bool:
         """Go on to `ahead`, None if there is no step, or back; return whether it is near the end."""
         step = math.inf if ahead is None else _gap(self.at, ahead, self._unit)
-        if ahead is None or not step < max(_FURTHER * self._last, NEAR):
+        # where S did not move in the last step it may move far
+        if ahead is None or not (self._origin.of_sample or step < max(_FURTHER * self._last, NEAR)):
             self._share *= _SHORTER
             self.at = _between(self._origin, self._end, self._share)
             return False
-        # as far as the steps after this one lead, if they shrink as this one did
-        left = step * step / (self._last - step) if self._share == 1.0 and step < self._last < math.inf else math.inf
-        near = (step < NEAR and self._last < math.inf) or (step < _NEARLY and left < NEAR)  # the first is from a point
-        near = near and _gap_of_effects(self.at, ahead) < _COVERED
+        effects, before = _gap_of_effects(self.at, ahead), self._last_of_effects
+        near = step < NEAR
+        if self._nearly:
+            near |= step < max(_NEARLY, _SHORTER_STEP * self._last) or effects < _SQUARE * before
+        near = near and min(effects, effects * effects / before) < _COVERED  # Newton's steps shrink so
+        near = near and before < math.inf  # the first is from a point
+        self._last_of_effects = effects
         if self._origin.factor.any():  # else the last step was from a point, and knew no variances
-            ahead = _damped(self._origin, self.at, ahead)
+            ahead = _damped(self._origin, self.at, ahead, self._unit)
         self._origin, self._end, self._share, self._last = self.at, ahead, 1.0, step
         self.at = ahead
         return near
@@ -525,11 +738,19 @@ class _Way:
 
 
 def _ahead(sums: CellSums, at: CellPosterior, prior: Prior, unit: FloatArray) -> CellPosterior | None:
-    """Return the density of the next step, or None where the sums have no finite balance."""
+    """Return the density of the next step, or None where the sums have no finite balance.
+
+    The first step from a sample's density leaves S, and beta if a line leads further than the sample's error: effects
+    are not in their places yet.
+    """
     if not all(np.isfinite(part).all() for part in sums):
         return None
     try:
-        return _step(sums, at, prior, unit)
+        if not at.of_sample:
+            return _step(sums, at, prior, unit)
+        ahead = _solved(sums, at, prior_part(at.beta, prior), at.prior, unit)
+        far = (np.abs(ahead.beta - at.beta) > _ERRORS * at.sds).any()
+        return replace(ahead, beta=at.beta, mean=at.mean) if far else ahead
     except (np.linalg.LinAlgError, DataError):  # curvatures of very different sizes
         return None
 
@@ -540,28 +761,37 @@ def _between(one: CellPosterior, other: CellPosterior, share: float) -> CellPost
     return replace(one, **{name: (1.0 - share) * getattr(one, name) + share * getattr(other, name) for name in parts})
 
 
-def _damped(before: CellPosterior, at: CellPosterior, ahead: CellPosterior) -> CellPosterior:
+def _damped(before: CellPosterior, at: CellPosterior, ahead: CellPosterior, unit: FloatArray) -> CellPosterior:
     """Return the density to go on to: half the way where an sd of effects turns round and goes back far."""
     sizes = np.log([np.diagonal(posterior.prior) for posterior in (before, at, ahead)])
     first, second = np.diff(sizes, axis=0)
-    return _between(at, ahead, 0.5) if (first * second < -_TURNED * first**2).any() else ahead
+    turned = (first * second < -_TURNED * first**2) & (_gaps_of_sds(at, ahead, unit) > NEAR)
+    return _between(at, ahead, 0.5) if turned.any() else ahead
 
 
 def _gap(one: CellPosterior, other: CellPosterior, unit: FloatArray) -> float:
-    """Return by how many sds a coefficient, or the log sd of effects, moves at most.
+    """Return by how many sds a coefficient, or the log sd of effects, moves at most."""
+    moved = np.abs(other.beta - one.beta) / other.sds
+    return float(max(moved.max(), _gaps_of_sds(one, other, unit).max()))
+
+
+def _gaps_of_sds(one: CellPosterior, other: CellPosterior, unit: FloatArray) -> FloatArray:
+    """Return by how many of its sds the log sd of each effect moves, shape (Q,).
 
     The log sd has the information of a cell 2 r^2, r the share that its rows take away of a variance of `LEAST_SD` or
     more: where they say little the sd wanders, and of a smaller one they would seem to say nothing.
     """
-    moved = np.abs(other.beta - one.beta) / other.sds
     variance = np.diagonal(other.prior)
     information = 1.0 / np.diagonal(other.variance[:-1], axis1=1, axis2=2) - 1.0 / variance
     share = np.clip(information / (information + 1.0 / np.maximum(variance, (LEAST_SD * unit) ** 2)), 0.0, 1.0)
-    turned = 0.5 * np.abs(np.log(variance / np.diagonal(one.prior))) * np.sqrt(2.0 * (share**2).sum(axis=0))
-    return float(max(moved.max(), turned.max()))
+    moved = 0.5 * np.abs(np.log(variance / np.diagonal(one.prior)))
+    return np.asarray(moved * np.sqrt(2.0 * (share**2).sum(axis=0)))
 
 
 def _gap_of_effects(one: CellPosterior, other: CellPosterior) -> float:
-    """Return by how many sds of its own an effect moves at most."""
-    variance = np.diagonal(other.variance, axis1=1, axis2=2) + (other.pull**2).sum(axis=2)
-    return float((np.abs(other.mean - one.mean)[:-1] / np.sqrt(variance[:-1])).max())
+    """Return by how many sds of its own, the smaller of the two if it has one at both, an effect moves at most."""
+    before, after = (
+        (np.diagonal(at.variance, axis1=1, axis2=2) + (at.pull**2).sum(axis=2))[:-1] for at in (one, other)
+    )
+    variance = np.where(before > 0.0, np.minimum(before, after), after)
+    return float((np.abs(other.mean - one.mean)[:-1] / np.sqrt(variance)).max())

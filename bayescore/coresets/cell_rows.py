@@ -19,18 +19,20 @@ Pseudo-row k has the covariates x_k = B' u_k, whose varying columns are v_k, ove
 cell's whole block of the curvature, that with beta included.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 from scipy.optimize import nnls
 
-from bayescore.coresets.cell_centre import Centre, Points, shapes
-from bayescore.coresets.cells import CellPosterior, CellSums, sums_of_rows
-from bayescore.coresets.pseudo_rows import Wanted, as_rows, largest, oriented, solve
+from bayescore.coresets.cell_centre import BlockScores, Centre, Integrated, Points, block_scores, shapes
+from bayescore.coresets.cells import CellPosterior, CellSums, Predicted, sums_of_rows
+from bayescore.coresets.pseudo_rows import Solved, Wanted, as_rows, largest, oriented, solve
 from bayescore.data.dataset import Dataset
 from bayescore.types import NO_GROUP, NO_ROW, FloatArray, IntArray, WeightedData, stack
 
@@ -133,12 +135,16 @@ def _along(tensor: FloatArray, *vectors: FloatArray) -> FloatArray:
 
 
 def pseudo_rows_of(
-    sums: CellSums, points: Points, along: CellDirections, moved: tuple[FloatArray, FloatArray], times: float
-) -> WeightedData:
+    sums: CellSums,
+    points: Points,
+    along: CellDirections,
+    moved: tuple[FloatArray, FloatArray],
+    start: float | Solved,
+) -> tuple[WeightedData, Solved]:
     """Return the pseudo-rows of all cells, failures and successes of each, with the code of the cell as group.
 
     moved, shape (C + 1, K) each: what is added to the score along a direction, and what its curvature is multiplied by.
-    times: factor of the curvature D that has the averaged fourth derivative.
+    start: factor of the curvature D that has the averaged fourth derivative, or pseudo-rows for about these moves.
     """
     at, family = points.at, points.family
     cell, k = np.nonzero(along.present)
@@ -152,8 +158,18 @@ def pseudo_rows_of(
     )
     cuts = [np.arange(start, min(start + _CHUNK, len(cell))) for start in range(0, max(1, len(cell)), _CHUNK)]
     # rows that do not have the column of ones cannot have a multiple of it
-    parts = [solve(wanted.take(cut), family, times=times, size=v[cut, 0] ** 2 if at.free else None) for cut in cuts]
-    size, eta, successes, failures, sign = (np.concatenate(column) for column in zip(*parts, strict=True))
+    parts = [
+        solve(
+            wanted.take(cut),
+            family,
+            times=start if isinstance(start, float) else 1.0,
+            size=v[cut, 0] ** 2 if at.free else None,
+            near=None if isinstance(start, float) else Solved(*(value[cut] for value in start)),
+        )
+        for cut in cuts
+    ]
+    solved = Solved(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    size, eta, successes, failures, sign = solved
     scale = (sign / np.sqrt(size))[:, None]
     X, z = x * scale, v * scale
     offset = eta - X @ at.beta - (z * at.mean[cell]).sum(axis=1)
@@ -161,7 +177,7 @@ def pseudo_rows_of(
     pair = np.repeat(np.arange(len(cell)), 2)
     y = np.tile(np.array([-1, 1], dtype=np.int8), len(cell))
     rows = WeightedData(X[pair], y, w, np.full(len(w), NO_ROW), offset=offset[pair], group=cell[pair][:, None])
-    return rows.take(w > 0.0)
+    return rows.take(w > 0.0), solved
 
 
 _TIMES = (
@@ -209,8 +225,9 @@ def _balanced(centre: Centre, along: CellDirections, times: float) -> tuple[Weig
     points, sums = centre.points, centre.sums
     mean, precision = points.moments(centre.shares)
     score, curvature = np.zeros(along.present.shape), np.ones(along.present.shape)
+    start: float | Solved = times
     for left in reversed(range(_ROUNDS)):
-        rows = pseudo_rows_of(sums, points, along, (score, curvature), times)
+        rows, start = pseudo_rows_of(sums, points, along, (score, curvature), start)
         values = points.values_of(rows)
         if left:
             here, narrow = points.moments(points.shares(values))
@@ -245,7 +262,7 @@ def several(centre: Centre, slope: FloatArray, kept: WeightedData, limit: float)
                 (values - (values @ share)[:, None]).T * np.sqrt(share)[:, None]
                 for values in (log_p[0][cut], log_p[1][cut].sum(axis=0, keepdims=True))
             )
-            weights = _weights(columns, target[:, 0], _TIGHTER * limit)
+            weights = _weights(columns, target[:, 0], limit)
             if weights is not None:
                 some = pseudo.take(cut)
                 parts.append(some.with_weights(some.weights * weights).take(weights > 0.0))
@@ -265,25 +282,27 @@ def _by_whole_cells(rows: WeightedData) -> Iterator[WeightedData]:
 
 
 def _weights(columns: FloatArray, target: FloatArray, limit: float) -> FloatArray | None:
-    """Return weights, shape (n,), mostly 0, with which columns, shape (K, n), add up to `target`, within `limit`.
+    """Return weights, shape (n,), mostly 0, with which columns, shape (K, n), add up to `target`.
 
-    None where it takes all columns. Few are chosen, so that their weights are well determined.
+    They do so within `_TIGHTER` of `limit`, or within half of it if no column brings them nearer. None where it takes
+    all columns. Few are chosen, so that their weights are well determined.
     """
     size = np.linalg.norm(columns, axis=0)
     unit = columns / np.maximum(size, _FLAT * size.max())
-    chosen, left, weights = list[int](), target, np.zeros(len(size))
-    while len(chosen) < min(len(size) - 1, len(target)):
+    chosen, left, miss, solution = list[int](), target, math.inf, np.empty(0)
+    while miss >= _TIGHTER * limit and len(chosen) < min(len(size) - 1, len(target)):
         gain = unit.T @ left
         gain[chosen] = 0.0
         if not gain.max() > 0.0:
-            return None
+            break
         chosen.append(largest(gain))
         solution, miss = nnls(unit[:, chosen], target)
-        if miss < limit:
-            weights[chosen] = np.where(solution > _FLAT * solution.max(), solution / size[chosen], 0.0)
-            return weights
         left = target - unit[:, chosen] @ solution
-    return None
+    if miss >= (0.5 if len(chosen) < len(size) - 1 else _TIGHTER) * limit:
+        return None
+    weights = np.zeros(len(size))
+    weights[chosen] = np.where(solution > _FLAT * solution.max(), solution / size[chosen], 0.0)
+    return weights
 
 
 _NOTHING = 1e-3  # curvature of a direction, in units of the posterior's: below it no sd changes by more than 0.05%
@@ -293,6 +312,9 @@ _LESS = 0.01  # the same, by which pseudo-rows of cells may say more than the ro
 
 
 _SHIFT = 0.01  # sds by which the score along flat directions may move the mean, before a pseudo-row has it
+
+
+_TURNED_FAR = 0.25  # of a direction's size, by which higher derivatives are taken along another
 
 
 _WIDE = 10.0  # its curvature in its own units over the square of its score: both labels have weight then
@@ -307,36 +329,178 @@ class Inside:
 
     pseudo: WeightedData
     kept: WeightedData
-    merged: np.ndarray
+    merged: NDArray[np.bool_]
     missed: FloatArray
 
 
-def rows_within(dataset: Dataset, centre: Centre, along: CellDirections, inside: Inside) -> tuple[WeightedData, float]:
-    """Return pseudo-rows of no cell, failures and successes; one pass.
+class WithinCells(NamedTuple):
+    """Directions of beta within cells, along which rows are condensed.
 
-    And by how many sds of a coefficient the gradient that is left moves the mean at most.
+    `root`, shape (p, r), and `dual`, shape (p, r), are of white coefficients: the curvature is `root` times its
+    transpose, and `dual`' `root` = 1. `flat`, shape (p, f), has the directions of hardly any curvature.
+    """
+
+    root: FloatArray
+    dual: FloatArray
+    flat: FloatArray
+
+    @classmethod
+    def of(cls, curvature: FloatArray, at: CellPosterior) -> "WithinCells":
+        """Return the directions of a curvature, shape (p, p)."""
+        mu, Q = np.linalg.eigh(at.factor.T @ curvature @ at.factor)
+        informed = mu > _NOTHING
+        size, axes = np.sqrt(mu[informed]), oriented(Q[:, informed])
+        return cls(axes * size, axes / size, Q[:, ~informed & (mu > -_LESS)])
+
+    def turned(self, near: "WithinCells") -> "WithinCells":
+        """Return the same curvature's directions, the first nearest others, which are no more."""
+        left, _, right = linalg.svd(self.root.T @ near.root)
+        r = len(right)
+        rotation = np.hstack([left[:, :r] @ right, left[:, r:]])
+        return self._replace(root=self.root @ rotation, dual=self.dual @ rotation)
+
+    def gap(self, other: "WithinCells") -> float:
+        """Return by how much of itself a direction differs at most from one of others, the first of these."""
+        r = other.dual.shape[1]
+        return float(np.abs(self.root[:, :r].T @ other.dual - np.eye(r)).max(initial=0.0))
+
+
+class AlongRows(NamedTuple):
+    """What rows are condensed along within cells: `dual`, shape (p, r), less `of_cells`, (C + 1, Q, r), times z.
+
+    `merged`, shape (C + 1,), are the cells whose rows count.
+    """
+
+    dual: FloatArray
+    of_cells: FloatArray
+    merged: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, within: WithinCells, slope: FloatArray, at: CellPosterior, merged: NDArray[np.bool_]) -> "AlongRows":
+        """Return the directions of beta, and those of the cells' slopes M = H^-1 B, shape (C + 1, Q, p)."""
+        dual = at.factor @ within.dual
+        return cls(dual, slope @ dual, merged)
+
+    def higher(self, points: Points, rows: Predicted) -> FloatArray:
+        """Return sums over rows of third and fourth derivatives, shape (2, r)."""
+        derivatives = points.at.derivatives(rows, points.family) * self.merged[rows.cell]
+        d = rows.block.X @ self.dual
+        for q in range(rows.z.shape[1]):
+            d -= rows.z[:, q, None] * self.of_cells[rows.cell, q]
+        square = d * d  # a tenth of the time of powers
+        return np.stack([derivatives[2] @ (square * d), derivatives[3] @ (square * square)])
+
+    def of_block(self, points: Points, _: int, block: WeightedData) -> FloatArray:
+        """Return those of a block."""
+        return self.higher(points, points.at.predict(block))
+
+
+@dataclass(frozen=True, eq=False)
+class Outline:
+    """The rows that may stand for cells about a centre, and what the last pass found of the others.
+
+    `missed`, shape (C,), is what pseudo-rows miss of their cells' shape, `merged`, shape (C + 1,), which are taken,
+    `kept` the rows of the others, and `higher` third and fourth derivatives, shape (2, r), of merged cells' rows along
+    `within`, which is nearly what is left within cells.
+    """
+
+    along: CellDirections
+    slope: FloatArray
+    pseudo: WeightedData
+    missed: FloatArray
+    merged: NDArray[np.bool_]
+    within: WithinCells
+    kept: WeightedData
+    higher: FloatArray
+
+
+def last_pass(dataset: Dataset, few: NDArray[np.bool_], limit: float, centre: Centre) -> tuple[Integrated, Outline]:
+    """Return what integrating effects changes, and the rows that may stand for cells; one pass.
+
+    Cells of `few` rows, shape (C,), keep them, and those whose pseudo-rows miss their shape by `limit`.
     """
     points, sums, at = centre.points, centre.sums, centre.points.at
-    slope, rows = along.slope(sums.cross), stack([inside.pseudo, inside.kept])
-    shares, row_sums = points.shares(points.values_of(rows)), sums_of_rows(rows, at, points.family)
-    of_rows = points.integrated_of(shares, rows)
-    gradient = sums.gradient + centre.integrated.score - row_sums.gradient - of_rows.score
-    curvature = sums.precision + centre.integrated.information - row_sums.precision - of_rows.information
-    mu, Q = np.linalg.eigh(at.factor.T @ curvature @ at.factor)
-    informed = mu > _NOTHING
-    flat = Q[:, ~informed & (mu > -_LESS)]
-    mu, Q = mu[informed], oriented(Q[:, informed])
-    v = linalg.solve_triangular(at.factor, Q * np.sqrt(mu), trans="T", lower=True)
-    u = at.factor @ Q / np.sqrt(mu)
-    work = partial(_higher, points, (inside.merged, slope @ u, u))
-    third, fourth = sum(dataset.map(work, "within cells", canonical=True), np.zeros((2, len(mu))))
-    within = as_rows(v, at.beta, solve(Wanted(u.T @ gradient, third, fourth, mu), points.family))
-    rest = flat @ (flat.T @ (at.factor.T @ gradient))
+    along = directions_of(sums, at)
+    slope = along.slope(sums.cross)
+    pseudo, missed = matched(centre, along, limit)
+    merged = np.append(~few & (missed < limit), True)
+    within = WithinCells.of(_nearly_within(sums, slope, merged), at)
+    work = partial(_of_last_pass, points, points.score_tables(centre.shares), AlongRows.of(within, slope, at, merged))
+    kept, higher = [pseudo.take(slice(0))], np.zeros((2, within.dual.shape[1]))
+
+    def scores() -> Iterator[BlockScores]:
+        for part, rows, derivatives in dataset.map(work, "within cells", canonical=True, here=True):
+            kept.append(rows)
+            np.add(higher, derivatives, out=higher)
+            yield part
+
+    integrated = points.total(scores())
+    return integrated, Outline(along, slope, pseudo, missed, merged, within, stack(kept), higher)
+
+
+def _of_last_pass(
+    points: Points, tables: FloatArray, along: AlongRows, _: int, block: WeightedData
+) -> tuple[BlockScores, WeightedData, FloatArray]:
+    rows = points.at.predict(block)
+    kept = block.take(~along.merged[rows.cell])
+    return block_scores(points, tables, rows), kept, along.higher(points, rows)
+
+
+def _nearly_within(sums: CellSums, slope: FloatArray, merged: NDArray[np.bool_]) -> FloatArray:
+    """Return about the curvature of beta within merged cells, shape (p, p), as if kept rows were like all rows."""
+    size = np.einsum("cqq->c", sums.information)
+    share = size[merged].sum() / max(size.sum(), np.finfo(float).tiny) if size.any() else 1.0
+    return np.asarray(share * sums.precision - np.einsum("cqp,cqr->pr", slope[merged], sums.cross[merged]))
+
+
+def inside_of(centre: Centre, outline: Outline, few: NDArray[np.bool_], limit: float) -> tuple[Inside, FloatArray]:
+    """Return the rows that stand for cells, and higher derivatives, shape (2, r), of all merged cells' other rows."""
+    pseudo, kept, merged, missed = outline.pseudo, outline.kept, outline.merged.copy(), outline.missed.copy()
+    assert kept.group is not None
+    more, those = several(centre, outline.slope, kept.take(~few[kept.group[:, 0]]), limit)
+    assert pseudo.group is not None
+    pseudo = stack([pseudo.take(merged[pseudo.group[:, 0]]), more])
+    merged[those], missed[those] = True, 0.0
+    again, at = kept.take(merged[kept.group[:, 0]]), centre.points.at
+    higher = outline.higher + AlongRows.of(outline.within, outline.slope, at, merged).of_block(centre.points, 0, again)
+    return Inside(pseudo, kept.take(~merged[kept.group[:, 0]]), merged, missed), higher
+
+
+def rows_within(
+    dataset: Dataset, centre: Centre, outline: Outline, parts: tuple[Inside, FloatArray]
+) -> tuple[WeightedData, float]:
+    """Return pseudo-rows of no cell, failures and successes; a pass if their directions differ from the outline's.
+
+    `parts` are those of `inside_of`. And by how many sds of a coefficient the gradient that is left moves the mean at
+    most.
+    """
+    points, sums, at = centre.points, centre.sums, centre.points.at
+    inside, higher = parts
+    given = stack([inside.pseudo, inside.kept])
+    of_given, integrated = (
+        sums_of_rows(given, at, points.family),
+        points.integrated(points.shares(points.values_of(given)), given),
+    )
+    gradient = sums.gradient + centre.integrated.score - of_given.gradient - integrated.score
+    curvature = sums.precision + centre.integrated.information - of_given.precision - integrated.information
+    within = WithinCells.of(curvature, at)
+    more = within.dual.shape[1] - outline.within.dual.shape[1]
+    if more >= 0:  # those beside are nearly flat
+        within, higher = within.turned(outline.within), np.pad(higher, ((0, 0), (0, more)))
+    if more < 0 or within.gap(outline.within) > _TURNED_FAR:
+        along = AlongRows.of(within, outline.slope, at, inside.merged)
+        parts_of_sum = dataset.map(partial(along.of_block, points), "higher derivatives within cells", canonical=True)
+        higher = sum(parts_of_sum, np.zeros((2, within.dual.shape[1])))
+    third, fourth = higher
+    wanted = Wanted((at.factor @ within.dual).T @ gradient, third, fourth, (within.root**2).sum(axis=0))
+    v = linalg.solve_triangular(at.factor, within.root, trans="T", lower=True)
+    rows = as_rows(v, at.beta, solve(wanted, points.family))
+    rest = within.flat @ (within.flat.T @ (at.factor.T @ gradient))
     if np.linalg.norm(rest) > _SHIFT:
-        within = stack([within, _flat(rest, centre)])
-    within = replace(within, group=np.full((len(within), 1), NO_GROUP))
-    left = gradient - sums_of_rows(within, at, points.family).gradient
-    return within, float(np.abs(at.factor @ (at.factor.T @ left) / at.sds).max())
+        rows = stack([rows, _flat(rest, centre)])
+    rows = replace(rows, group=np.full((len(rows), 1), NO_GROUP))
+    left = gradient - sums_of_rows(rows, at, points.family).gradient
+    return rows, float(np.abs(at.factor @ (at.factor.T @ left) / at.sds).max())
 
 
 def _flat(score: FloatArray, centre: Centre) -> WeightedData:
@@ -347,13 +511,3 @@ def _flat(score: FloatArray, centre: Centre) -> WeightedData:
     pull = np.full(1, size / np.sqrt(_NOTHING))
     solved = solve(Wanted(pull, zero, zero, np.full(1, _NOTHING)), family, size=1.0 + _WIDE * pull**2)
     return as_rows(linalg.solve_triangular(at.factor, along, trans="T", lower=True), at.beta, solved)
-
-
-def _higher(points: Points, along: tuple[FloatArray, ...], _: int, block: WeightedData) -> FloatArray:
-    """Return sums of third and fourth derivatives along directions within cells, shape (2, r)."""
-    merged, slope, u = along
-    rows = points.at.predict(block)
-    derivatives = points.at.derivatives(rows, points.family) * merged[rows.cell]
-    d = block.X @ u - sum(rows.z[:, q, None] * slope[rows.cell, q] for q in range(rows.z.shape[1]))
-    square = d * d  # a tenth of the time of powers
-    return np.stack([derivatives[2] @ (square * d), derivatives[3] @ (square * square)])

@@ -21,19 +21,28 @@ from itertools import combinations_with_replacement, permutations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bayescore.compiled import jit
 from bayescore.coresets.pseudo_rows import averages
-from bayescore.data.dataset import Dataset
+from bayescore.data.arrays import ArraySource
+from bayescore.data.dataset import CellCounts, Dataset
 from bayescore.data.design import Design, Grouping
 from bayescore.families import Family
 from bayescore.models.groups.rows import add_lines, codes_among, local_codes
 from bayescore.models.posterior import weighted_gram
-from bayescore.types import NO_GROUP, FloatArray, IntArray, WeightedData
+from bayescore.numerics.sampling import hash_uniforms
+from bayescore.types import NO_GROUP, FloatArray, IntArray, WeightedData, stack
 from bayescore.validation import DataError
 
 _KEYS_PER_CELL = 8  # possible keys for each cell, up to which a table of them all is small
 _LEAST_WAITING = 1 << 18  # keys of blocks, 4 MB, before they are merged
+_SAMPLE = 1 << 15  # rows from which a search begins
+_LEAST_SAMPLE = 1 << 13  # of fewer rows none is taken
+_LEAST_OVER_SAMPLE = 4  # times as many rows that there must be
+_MOST_OF_SAMPLE = 8  # times as many rows that are kept, where a level of very many is in it
+_LEVELS = 300  # of which the sample has rows at least
+_SEED = 0  # of the sample: where a search begins is a fact of the data
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,11 +106,11 @@ class Cells:
             shown = " x ".join(f"{size:,}" for size in sizes)
             raise DataError(f"groups have {shown} combinations of levels, too many to tell apart: take fewer factors")
         if dataset.cells is None:
-            counter = _Counter()
-            for part in dataset.map(lambda _, block: _counted(block, sizes), "cells of groups", canonical=True):
+            counter, work = _Counter(), partial(_counted, sizes, SamplePlan.of(dataset, sizes))
+            for part in dataset.map(work, "cells of groups", canonical=True):
                 counter.take(part)
             dataset.cells = counter.total()
-        keys, counts = dataset.cells
+        keys, counts = dataset.cells.keys, dataset.cells.counts
         codes, left = np.empty((len(keys), len(sizes)), dtype=np.int64), keys.copy()
         for f in reversed(range(len(sizes))):
             left, codes[:, f] = np.divmod(left, sizes[f])
@@ -109,6 +118,17 @@ class Cells:
 
     def __len__(self) -> int:
         return len(self.keys)
+
+    def of_sample(self, sample: WeightedData) -> Dataset:
+        """Return rows in memory, their cells as their one group, counted anew."""
+        assert sample.group is not None
+        keys, cell = np.unique(key_of(sample.group, self.sizes), return_inverse=True)
+        groups = (Grouping("cell", tuple(range(len(keys)))),)
+        design = Design(tuple(f"x{d}" for d in range(sample.n_features)), groups=groups)
+        source = ArraySource(
+            sample.X, sample.y, sample.weights, (-1, 1), "y", design, sample.index, sample.offset, group=cell[:, None]
+        )
+        return Dataset(source)
 
     def seen(self, dataset: Dataset) -> Dataset:
         """Return the rows with the cell of each as its one group."""
@@ -135,7 +155,7 @@ def count_cells(dataset: Dataset) -> Iterator[None]:
     if not possible:
         yield
         return
-    with dataset.beside(lambda _, block: _counted(block, sizes), counter.take):
+    with dataset.beside(partial(_counted, sizes, SamplePlan.of(dataset, sizes)), counter.take):
         yield
     dataset.cells = counter.total()
 
@@ -146,34 +166,84 @@ def _sizes(dataset: Dataset) -> tuple[tuple[int, ...], bool]:
     return sizes, bool(np.prod([float(size) for size in sizes]) <= 2.0**62)
 
 
-def _counted(block: WeightedData, sizes: tuple[int, ...]) -> tuple[IntArray, IntArray]:
+class SamplePlan(NamedTuple):
+    """Which rows to keep while cells are counted: of the `factor` of most levels those of some, and of these a share.
+
+    Whole groups tell of the sd of effects, as single rows of many groups do not.
+    """
+
+    factor: int
+    levels: NDArray[np.bool_]
+    share: float
+
+    @classmethod
+    def of(cls, dataset: Dataset, sizes: tuple[int, ...]) -> "SamplePlan | None":
+        """Return the plan of a source, None if the sample would be more than a part of its rows."""
+        n_rows = dataset.source.n_rows if dataset.rereadable else 0
+        size = min(_SAMPLE, n_rows // _LEAST_OVER_SAMPLE)
+        if size < _LEAST_SAMPLE:
+            return None
+        factor = int(np.argmax(sizes))
+        n_levels = sizes[factor]
+        of_level = max(1.0, n_rows / n_levels)
+        taken = min(n_levels, max(size / of_level, _LEVELS))
+        chosen = hash_uniforms(0, n_levels, _SEED) < taken / n_levels
+        return cls(factor, chosen, min(1.0, size / (taken * of_level)))
+
+    def rows(self, start: int, block: WeightedData) -> WeightedData:
+        """Return the rows of a block that are in the sample."""
+        assert block.group is not None
+        level = block.group[:, self.factor]
+        chosen = self.levels[level] & (level != NO_GROUP)
+        if self.share < 1.0:
+            chosen &= hash_uniforms(start, len(block), _SEED) < self.share
+        return block.take(chosen)
+
+
+def _counted(sizes: tuple[int, ...], plan: SamplePlan | None, start: int, block: WeightedData) -> CellCounts:
     assert block.group is not None
-    cell = block.group[block.group[:, 0] != NO_GROUP]  # pseudo-rows of a coreset may have none
-    keys, places = codes_among(key_of(cell, sizes), math.prod(sizes))
-    return keys, np.bincount(places, minlength=len(keys)).astype(np.int64)
+    some = block.group[:, 0] != NO_GROUP  # pseudo-rows of a coreset may have none
+    keys, places = codes_among(key_of(block.group[some], sizes), math.prod(sizes))
+    sides = np.zeros((len(keys), 2))
+    np.add.at(sides, (places, (block.y[some] > 0).astype(np.intp)), block.weights[some])
+    counts = np.bincount(places, minlength=len(keys)).astype(np.int64)
+    return CellCounts(keys, counts, sides, None if plan is None else plan.rows(start, block))
 
 
 class _Counter:
-    """Different keys of all parts in order, and how often each occurs.
+    """Different keys of all parts in order, how often each occurs, and the sample of their rows.
 
     Parts wait until they are as many as the keys known, so that each key is sorted a few times only.
     """
 
     def __init__(self) -> None:
-        self._known = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-        self._waiting: list[tuple[IntArray, IntArray]] = []
+        none = np.empty(0, dtype=np.int64)
+        self._known = CellCounts(none, none, np.empty((0, 2)), None)
+        self._waiting: list[CellCounts] = []
+        self._sample: list[WeightedData] = []
+        self._held = 0
 
-    def take(self, part: tuple[IntArray, IntArray]) -> None:
+    def take(self, part: CellCounts) -> None:
         """Add a part."""
-        self._waiting.append(part)
-        if sum(len(keys) for keys, _ in self._waiting) > max(len(self._known[0]), _LEAST_WAITING):
-            self._known, self._waiting = self.total(), []
+        self._waiting.append(replace(part, sample=None))
+        if part.sample is not None and self._held < _MOST_OF_SAMPLE * _SAMPLE:
+            self._sample.append(part.sample)
+            self._held += len(part.sample)
+        if sum(len(waiting.keys) for waiting in self._waiting) > max(len(self._known.keys), _LEAST_WAITING):
+            self._known, self._waiting = self._together(), []
 
-    def total(self) -> tuple[IntArray, IntArray]:
-        """Return keys and counts of all parts."""
+    def total(self) -> CellCounts:
+        """Return keys and counts of all parts, and the sample."""
+        sample = stack(self._sample).take(slice(0, _MOST_OF_SAMPLE * _SAMPLE)) if self._held else None
+        return replace(self._together(), sample=sample)
+
+    def _together(self) -> CellCounts:
         parts = [self._known, *self._waiting]
-        keys, places = np.unique(np.concatenate([keys_of_part for keys_of_part, _ in parts]), return_inverse=True)
-        return keys, np.bincount(places, np.concatenate([count for _, count in parts])).astype(np.int64)
+        keys, places = np.unique(np.concatenate([part.keys for part in parts]), return_inverse=True)
+        counts = np.bincount(places, np.concatenate([part.counts for part in parts])).astype(np.int64)
+        sides = np.zeros((len(keys), 2))
+        np.add.at(sides, places, np.concatenate([part.sides for part in parts]))
+        return CellCounts(keys, counts, sides, None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,6 +269,17 @@ class CellPosterior:
         C, Q, p = n_cells + 1, len(columns), len(beta)
         effects = np.zeros((C, Q)), np.zeros((C, Q, Q)), np.zeros((C, Q, p))
         return cls(beta, np.zeros((p, p)), *effects, prior, columns)
+
+    def of_others(self, mean: FloatArray, variance: FloatArray) -> "CellPosterior":
+        """Return the same density of beta, and one of other cells' effects, shapes (C, Q) and (C, Q, Q)."""
+        start = self.start(self.beta, self.prior, len(mean), self.columns)
+        start.mean[:-1], start.variance[:-1] = mean, variance
+        return replace(start, factor=self.factor)
+
+    @property
+    def of_sample(self) -> bool:
+        """Whether it is one that `of_others` returns."""
+        return bool(self.factor.any()) and not self.slope.any()
 
     @property
     def free(self) -> bool:
@@ -242,7 +323,7 @@ class CellPosterior:
     def derivatives(self, rows: "Predicted", family: Family) -> FloatArray:
         """Return averages of score, curvature, third and fourth derivative in eta, times weights, shape (4, n)."""
         eta, variance = rows.eta.copy(), rows.variance.copy()
-        _add_means(rows.z, rows.cell, self.mean, eta)
+        add_means(rows.z, rows.cell, self.mean, eta)
         _add_variances(rows.z, rows.cell, self.variance, variance)
         terms = averages(eta, np.sqrt(variance), rows.block.y, family)
         terms *= rows.block.weights
@@ -266,11 +347,22 @@ class Predicted(NamedTuple):
 
 
 @jit
-def _add_means(z: FloatArray, cell: IntArray, mean: FloatArray, eta: FloatArray) -> None:
+def add_means(z: FloatArray, cell: IntArray, mean: FloatArray, eta: FloatArray) -> None:
     """Add z' m of rows' cells to their predictors."""
     for n in range(len(eta)):
         for q in range(z.shape[1]):
             eta[n] += z[n, q] * mean[cell[n], q]
+
+
+@jit
+def roots_along(z: FloatArray, cell: IntArray, root: FloatArray) -> FloatArray:
+    """Return z' L of rows' cells, shape (n, Q), given L, shape (C + 1, Q, Q)."""
+    out = np.zeros(z.shape)
+    for n in range(len(cell)):
+        for q in range(z.shape[1]):
+            for r in range(z.shape[1]):
+                out[n, r] += z[n, q] * root[cell[n], q, r]
+    return out
 
 
 @jit

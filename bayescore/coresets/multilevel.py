@@ -20,8 +20,10 @@ Cells of few rows keep them, and so do those whose pseudo-rows miss the shape of
 difference over the effects given the data, by points of the density, is the error that is predicted. Where most rows
 lie in cells of so few rows there is nothing to gain: all are kept, and a warning says so.
 
-Passes: the one that checks the rows counts cells; five to fifteen find the density, two condense. Memory: some
-blocks of rows, and a cell some (p + 20) Q numbers of 8 bytes, 64 (Q + 3) more while shapes are compared.
+Passes: the first checks the rows, counts cells and keeps a sample of groups, whose own centre is where the search
+begins; two or more add up derivatives by cell, one or more evaluate cells' log-likelihoods at nodes, and the last takes
+scores, kept rows and what is left within cells at once: five where the centre is regular. Memory: some blocks of rows,
+and a cell some (p + 20) Q numbers of 8 bytes, 64 (Q + 3) more while shapes are compared.
 
 `Start`: where rows of a stream, or of a posterior so far, have their centre, and how far later rows move it.
 
@@ -32,6 +34,7 @@ effects move far from it, in sds of the posterior then, pseudo-rows no longer te
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -40,11 +43,12 @@ from scipy.special import ndtri
 
 from bayescore.compiled import one_blas_thread
 from bayescore.coresets.calibrated import check_one_mode, mode_prior
-from bayescore.coresets.cell_centre import LEAST_SD, NEAR, Centre, centre_of
-from bayescore.coresets.cell_rows import CellDirections, Inside, directions_of, matched, rows_within, several
+from bayescore.coresets.cell_centre import LEAST_SD, NEAR, approach, centre_of
+from bayescore.coresets.cell_rows import inside_of, last_pass, rows_within
 from bayescore.coresets.cells import CellPosterior, Cells, count_cells, key_of
 from bayescore.coresets.drift import mode_of
 from bayescore.coresets.method import BuildInfo, BuildResult, Method, rows_from_arrays, rows_to_arrays
+from bayescore.coresets.pseudo_rows import averages
 from bayescore.data.arrays import ArraySource
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design
@@ -220,6 +224,15 @@ MOST_EFFECTS = 3
 _FIRST_SD = 0.5  # of effects, on a row of root mean square
 
 
+_FIRST_STEPS = 12  # of intercepts to their first places
+
+
+_DOUBT = 0.3  # sd of these, on a row of root mean square: a cell's rows are not as those of the sample
+
+
+_WIDEST = 1.0  # the same, of the density at which all effects begin: log-likelihoods are no polynomials over wider ones
+
+
 @dataclass(frozen=True)
 class MultilevelInfo(BuildInfo):
     """The prior; factors and cells, merged and kept; rows of each kind; by how many sds the mean of beta is off.
@@ -317,19 +330,19 @@ def condense(dataset: Dataset, prior: Prior, family: Family, start: Start | None
     seen = cells.seen(dataset)
     unit = _unit(dataset, columns)
     if start is None:
-        begin = CellPosterior.start(beta, np.diag((_FIRST_SD * unit) ** 2), len(cells), columns)
+        begin = _begin(dataset, cells, (beta, columns), family, (prior, unit))
     else:
         begin = start.density(cells, columns)
-    about = centre_of(seen, begin, family, prior, unit=unit)
+    limit = min(SHAPE, TOGETHER / math.sqrt(len(few)))
+    about, outline = centre_of(seen, begin, family, (prior, unit), partial(last_pass, seen, few, limit))
     doubts, notes = [], []
     if not about.last < NEAR:
         doubts.append(
             f"the posterior's centre was not reached, the last step was {about.last:.2g} sds: compare with "
             "all_rows(...) on fewer rows, or give a narrower prior="
         )
-    along = directions_of(about.sums, about.points.at)
-    inside = _of_cells(seen, about, along, few)
-    within, error = rows_within(seen, about, along, inside)
+    inside, higher = inside_of(about, outline, few, limit)
+    within, error = rows_within(seen, about, outline, (inside, higher))
     rows = stack([inside.pseudo, within, inside.kept])
     info = MultilevelInfo(
         prior=repr(prior),
@@ -361,6 +374,54 @@ def condense(dataset: Dataset, prior: Prior, family: Family, start: Start | None
     return CondensedCells(rows, info, cells, centre, tuple(doubts), tuple(notes))
 
 
+def _begin(
+    dataset: Dataset,
+    cells: Cells,
+    at: tuple[FloatArray, IntArray],
+    family: Family,
+    priors: tuple[Prior, FloatArray],
+) -> CellPosterior:
+    """Return the density to begin at: about that of a sample of groups, or a point, given coefficients and columns."""
+    (beta, columns), prior = at, np.diag((_FIRST_SD * priors[1]) ** 2)
+    assert dataset.cells is not None
+    sample = dataset.cells.sample
+    if sample is None:
+        return CellPosterior.start(beta, prior, len(cells), columns)
+    rows = cells.of_sample(sample)
+    start = CellPosterior.start(beta, prior, len(rows.design.groups[0]), columns)
+    near = approach(rows, start, family, priors, nearly=False)
+    if not near.factor.any():
+        return CellPosterior.start(near.beta, near.prior, len(cells), columns)
+    mean, variance = _first_effects(near, rows.load(), dataset.cells.sides, family, priors[1])
+    return near.of_others(mean, variance)
+
+
+def _first_effects(
+    near: CellPosterior, sample: WeightedData, sides: FloatArray, family: Family, unit: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return means and variances of cells' effects, shapes (C, Q) and (C, Q, Q), to begin at.
+
+    Intercepts are where the weights of a cell's failures and successes, `sides`, shape (C, 2), and the prior put them
+    if the other part of its rows' predictors is as in the sample.
+    """
+    C, Q = len(sides), len(unit)
+    narrower = np.minimum(1.0, _WIDEST * unit / np.sqrt(np.diagonal(near.prior)))
+    mean, scale = np.zeros((C, Q)), np.tile(narrower, (C, 1))
+    ones = near.columns < 0 if near.free else (sample.X[:, near.columns] == 1.0).all(axis=0)
+    if ones.any():
+        place = int(ones.argmax())
+        prior, eta = float(near.prior[place, place]), sample.with_offset(sample.X @ near.beta)
+        spread, b = np.full(C, eta.std()), np.zeros(C)
+        for _ in range(_FIRST_STEPS):
+            parts = [averages(eta.mean() + b, spread, np.full(C, side, dtype=np.int8), family) for side in (-1, 1)]
+            score, curvature, *_ = sides[:, 0] * parts[0] + sides[:, 1] * parts[1]
+            precision = np.maximum(curvature, 0.0) + 1.0 / prior
+            b += np.clip((score - b / prior) / precision, -1.0, 1.0)
+        variance = np.minimum(1.0 / precision + (_DOUBT * unit[place]) ** 2, prior)
+        mean[:, place], scale[:, place] = b, np.sqrt(variance / prior)
+    return mean, near.prior * scale[:, :, None] * scale[:, None, :]
+
+
 def _unit(dataset: Dataset, columns: IntArray) -> FloatArray:
     """Return the effects in `columns` that move a row of root mean square by 1.
 
@@ -370,32 +431,6 @@ def _unit(dataset: Dataset, columns: IntArray) -> FloatArray:
     ones = scan.weight_total if constant is None else scan.squares[constant]
     size = np.sqrt(scan.squares / max(float(ones), np.finfo(float).tiny))
     return np.asarray(1.0 / np.where(columns < 0, 1.0, np.maximum(size[columns], np.finfo(float).tiny)))
-
-
-def _of_cells(seen: Dataset, centre: Centre, along: CellDirections, few: np.ndarray) -> Inside:
-    """Return the rows that stand for cells; one pass. Those of `few` rows, shape (C,), keep them."""
-    limit = min(SHAPE, TOGETHER / math.sqrt(len(few)))
-    pseudo, missed = matched(centre, along, limit)
-    merged = np.append(~few & (missed < limit), True)
-    assert pseudo.group is not None
-    kept = _rows_of(seen, ~merged, pseudo.take(slice(0)))
-    assert kept.group is not None
-    more, those = several(centre, along.slope(centre.sums.cross), kept.take(~few[kept.group[:, 0]]), limit)
-    pseudo = stack([pseudo.take(merged[pseudo.group[:, 0]]), more])
-    merged[those], missed[those] = True, 0.0
-    return Inside(pseudo, kept.take(~merged[kept.group[:, 0]]), merged, missed)
-
-
-def _rows_of(seen: Dataset, kept: np.ndarray, none: WeightedData) -> WeightedData:
-    """Return the rows of the cells `kept`, shape (C + 1,), in order after `none`; one pass."""
-    if not kept.any():
-        return none
-
-    def of_block(_: int, block: WeightedData) -> WeightedData:
-        assert block.group is not None
-        return block.take(kept[block.group[:, 0]])
-
-    return stack([none, *seen.map(of_block, "rows of small cells", here=True)])
 
 
 def _n_different(rows: WeightedData) -> int:

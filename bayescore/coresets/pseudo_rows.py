@@ -225,18 +225,41 @@ def _counts(
     return a, b, (a * third + b * third_) / size**1.5 - wanted.third
 
 
-def solve(wanted: Wanted, family: Family, *, times: float = 1.0, size: FloatArray | None = None) -> Solved:
+def solve(
+    wanted: Wanted, family: Family, *, times: float = 1.0, size: FloatArray | None = None, near: Solved | None = None
+) -> Solved:
     """Return pseudo-rows with the derivatives that are wanted: score and curvature exactly, third where it can be.
 
-    The D tried first is `times` that which meets the fourth; or D is `size`, shape (K,).
+    The D tried first is `times` that which meets the fourth; or D is `size`, shape (K,). With `near`, pseudo-rows of
+    nearly these derivatives, D and about the offset are theirs where that meets the third.
     """
     if family.linear:
         return _exponential(wanted, size, family)
+    if near is not None:
+        low = near.offset - family.center - 0.5 * (_GRID[1] - _GRID[0])
+        met = _changes_sign(wanted, near.size, low, family)
+        offset = _crossing(wanted.take(met), near.size[met], low[met], family)
+        a, b, _ = _counts(wanted.take(met), near.size[met], offset, family)
+        fits = (a >= 0.0) & (b >= 0.0)
+        met[met] = fits
+        solved = _solved(near.size[met], offset[fits], (a[fits], b[fits]), family)
+        if met.all():
+            return solved
+        others = solve(wanted.take(~met), family, times=times, size=None if size is None else size[~met])
+        together = Solved(*(np.empty(len(met)) for _ in solved))
+        for values, one, other in zip(together, solved, others, strict=True):
+            values[met], values[~met] = one, other
+        return together
     if size is None:
         size, offset = _best_sizes(wanted, family, times)
     else:
         offset, _ = _offsets(wanted, size, family)
     a, b, _ = _counts(wanted, size, offset, family)
+    return _solved(size, offset, (a, b), family)
+
+
+def _solved(size: FloatArray, offset: FloatArray, counts: tuple[FloatArray, FloatArray], family: Family) -> Solved:
+    a, b = counts
     return Solved(size, family.center + offset, np.maximum(a, 0.0), np.maximum(b, 0.0), np.ones(len(size)))
 
 
@@ -302,6 +325,12 @@ def _offsets(wanted: Wanted, size: FloatArray, family: Family) -> tuple[FloatArr
         if not len(left):
             break
     return offset, least
+
+
+def _changes_sign(wanted: Wanted, size: FloatArray, low: FloatArray, family: Family) -> NDArray[np.bool_]:
+    """Return whether the third derivative passes the one wanted in a cell of the grid that begins at `low`."""
+    at_low, at_high = (_counts(wanted, size, end, family)[2] for end in (low, low + (_GRID[1] - _GRID[0])))
+    return np.asarray((at_low <= 0.0) != (at_high <= 0.0))
 
 
 def _crossing(wanted: Wanted, size: FloatArray, low: FloatArray, family: Family) -> FloatArray:

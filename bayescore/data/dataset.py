@@ -33,6 +33,24 @@ from bayescore.validation import DataError
 R = TypeVar("R")
 
 
+@dataclass(frozen=True, eq=False)
+class CellCounts:
+    """The combinations of groups that occur, as numbers, their numbers of rows, and the rows of a sample of groups.
+
+    `sides`, shape (C, 2), are the weights of their failures and successes. There is no sample where rows are so few
+    that it would be a large part of them.
+    """
+
+    keys: IntArray
+    counts: IntArray
+    sides: FloatArray
+    sample: WeightedData | None
+
+    def through(self, design: Design) -> "CellCounts":
+        """Return the same of rows put through a design."""
+        return self if self.sample is None else replace(self, sample=design.rows(self.sample))
+
+
 class Dataset:
     """Rows put through a design, and passes over them.
 
@@ -60,8 +78,7 @@ class Dataset:
         self._beside: list[tuple[Callable[[int, WeightedData], Any], Callable[[Any], None]]] = []
         # rows drawn while they were checked, in columns of the design, and their inclusion probabilities, shape (n,)
         self.sample: tuple[WeightedData, FloatArray] | None = None
-        # numbers of the combinations of groups that occur, and of their rows, counted while rows were checked
-        self.cells: tuple[IntArray, IntArray] | None = None
+        self.cells: CellCounts | None = None  # counted while rows were checked
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Dataset stays in its process: give the function of a pass the numbers that it needs of it")
@@ -216,7 +233,8 @@ class Dataset:
         other = self.view(design)
         if self._scan is not None:
             affine = Design(self.design.names, design.intercept, design.center, design.scale)
-            other._scan, other.cells = self._scan.through(affine), self.cells if groups is now.groups else None
+            other._scan = self._scan.through(affine)
+            other.cells = self.cells.through(affine) if self.cells is not None and groups is now.groups else None
             if self.sample is not None:
                 rows, inclusion = self.sample
                 other.sample = affine.rows(rows), inclusion

@@ -37,7 +37,14 @@ def density(dataset, family):
     cells, columns = Cells.of(dataset), rooms.columns_of(dataset.design)
     beta, prior = flat_mode(dataset, check_family(family), PRIOR), 0.25 * np.eye(len(columns))  # as a build begins
     seen, start = cells.seen(dataset), CellPosterior.start(beta, prior, len(cells), columns)
-    found = centre_of(seen, start, check_family(family), PRIOR, unit=np.ones(len(columns)))
+    rows = seen.load()
+    found, _ = centre_of(
+        seen,
+        start,
+        check_family(family),
+        (PRIOR, np.ones(len(columns))),
+        lambda centre: (centre.points.integrated(centre.shares, rows), None),
+    )
     return cells, seen, found.points.at
 
 
@@ -127,7 +134,7 @@ def test_pseudo_rows_give_effects_the_moments_of_all_rows(family):
     sd = np.sqrt(np.diagonal(np.linalg.inv(precision), axis1=1, axis2=2))
     assert np.abs((own_mean - mean) / sd)[:-1].max() < 1e-3
     assert np.abs(np.linalg.solve(precision, own_precision) - np.eye(2))[:-1].max() < 3e-3
-    integrated, of_rows = points.integrated(shares, seen), points.integrated_of(own_shares, rows)
+    integrated, of_rows = points.integrated(shares, seen.load()), points.integrated(own_shares, rows)
     np.testing.assert_allclose(own.gradient + of_rows.score, full.gradient + integrated.score, atol=2e-3)
     curvature = full.precision + integrated.information
     np.testing.assert_allclose(own.precision + of_rows.information, curvature, rtol=1e-3, atol=0.02)
@@ -163,9 +170,9 @@ def test_few_rows_with_a_large_sd_say_of_beta_what_they_say_with_effects_integra
     full = curvature(dataset.load())
     assert len(rows) < 0.7 * len(frame)
     assert abs(curvature(rows) / full - 1.0) < 0.04
-    whole = Points._integrated
+    whole = Points.total
     flat = lambda self, parts: whole(self, parts)._replace(information=np.zeros((2, 2)))  # noqa: E731
-    monkeypatch.setattr(Points, "_integrated", flat)
+    monkeypatch.setattr(Points, "total", flat)
     assert curvature(condensed(frame, "y ~ month + (1 | g)", "logistic")[1]) / full > 1.06
 
 

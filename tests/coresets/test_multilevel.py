@@ -55,12 +55,13 @@ def without_averages():
             (cells, "_add_variances", lambda *_: None),
             (cell_centre, "_MAX_TURNS", 1),
             (cell_centre, "_by_quadrature", lambda found: (found.sums, found.points.at)),
+            (cell_centre, "_expanded", lambda sums, at, *_: (sums, at)),
             (cell_rows, "_ROUNDS", 1),
             (condense, "SHAPE", np.inf),
             (condense, "TOGETHER", np.inf),
         ):
             stack.enter_context(patch.object(target, name, value))
-        stack.enter_context(patch.object(Points, "_integrated", nothing))
+        stack.enter_context(patch.object(Points, "total", nothing))
         yield
 
 

@@ -63,7 +63,13 @@ def centre(rows, design, family):
     cells, columns = Cells.of(data), multilevel.columns_of(data.design)
     unit = np.ones(len(columns))
     start = CellPosterior.start(np.zeros(data.n_features), 0.25 * np.eye(len(columns)), len(cells), columns)
-    found = cell_centre.centre_of(cells.seen(data), start, FAMILIES[family], Normal(0.0, 4.0), unit=unit)
+    found, _ = cell_centre.centre_of(
+        cells.seen(data),
+        start,
+        FAMILIES[family],
+        (Normal(0.0, 4.0), unit),
+        lambda centre: (centre.points.integrated(centre.shares, cells.seen(data).load()), None),
+    )
     at = found.points.at
     return at.beta, at.sds, np.sqrt(np.diagonal(at.prior))
 

@@ -15,7 +15,7 @@ import pytest
 
 from bayescore.coresets import cell_centre, cells, multilevel
 from bayescore.data import passes
-from bayescore.data.dataset import Dataset
+from bayescore.data.dataset import CellCounts, Dataset
 from bayescore.data.open import open_designed, open_in
 from bayescore.data.parquet import path_source
 from bayescore.data.roles import Roles
@@ -149,13 +149,14 @@ def test_cells_are_merged_during_the_pass(monkeypatch):
 
     def count():
         for block in blocks:
-            counter.take(np.unique(block, return_counts=True))
+            keys, counts = np.unique(block, return_counts=True)
+            counter.take(CellCounts(keys, counts, np.zeros((len(keys), 2)), None))
 
     assert traced(count) < 20 * blocks[0].nbytes
     found = counter.total()
     keys, counts = np.unique(np.concatenate(blocks), return_counts=True)
-    np.testing.assert_array_equal(found[0], keys)
-    np.testing.assert_array_equal(found[1], counts)
+    np.testing.assert_array_equal(found.keys, keys)
+    np.testing.assert_array_equal(found.counts, counts)
 
 
 def test_shapes_of_cells_are_those_of_all_pseudo_rows_at_once(monkeypatch):
