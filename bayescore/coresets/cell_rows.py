@@ -353,16 +353,14 @@ class WithinCells(NamedTuple):
         return cls(axes * size, axes / size, Q[:, ~informed & (mu > -_LESS)])
 
     def turned(self, near: "WithinCells") -> "WithinCells":
-        """Return the same curvature's directions, the first nearest others, which are no more."""
+        """Return the same curvature's directions that are nearest others, which are as many."""
         left, _, right = linalg.svd(self.root.T @ near.root)
-        r = len(right)
-        rotation = np.hstack([left[:, :r] @ right, left[:, r:]])
+        rotation = left @ right
         return self._replace(root=self.root @ rotation, dual=self.dual @ rotation)
 
     def gap(self, other: "WithinCells") -> float:
-        """Return by how much of itself a direction differs at most from one of others, the first of these."""
-        r = other.dual.shape[1]
-        return float(np.abs(self.root[:, :r].T @ other.dual - np.eye(r)).max(initial=0.0))
+        """Return by how much of itself a direction differs from another at most."""
+        return float(np.abs(self.root.T @ other.dual - np.eye(self.root.shape[1])).max(initial=0.0))
 
 
 class AlongRows(NamedTuple):
@@ -424,7 +422,7 @@ def last_pass(dataset: Dataset, few: NDArray[np.bool_], limit: float, centre: Ce
     slope = along.slope(sums.cross)
     pseudo, missed = matched(centre, along, limit)
     merged = np.append(~few & (missed < limit), True)
-    within = WithinCells.of(_nearly_within(sums, slope, merged), at)
+    within = WithinCells.of(_nearly_within(sums, slope, np.append(~few, True)), at)  # `several` may merge the rest
     work = partial(_of_last_pass, points, points.score_tables(centre.shares), AlongRows.of(within, slope, at, merged))
     kept, higher = [pseudo.take(slice(0))], np.zeros((2, within.dual.shape[1]))
 
@@ -447,7 +445,7 @@ def _of_last_pass(
 
 
 def _nearly_within(sums: CellSums, slope: FloatArray, merged: NDArray[np.bool_]) -> FloatArray:
-    """Return about the curvature of beta within merged cells, shape (p, p), as if kept rows were like all rows."""
+    """Return about the curvature of beta within cells that are merged, shape (p, p), as if others had like rows."""
     size = np.einsum("cqq->c", sums.information)
     share = size[merged].sum() / max(size.sum(), np.finfo(float).tiny) if size.any() else 1.0
     return np.asarray(share * sums.precision - np.einsum("cqp,cqr->pr", slope[merged], sums.cross[merged]))
@@ -484,10 +482,10 @@ def rows_within(
     gradient = sums.gradient + centre.integrated.score - of_given.gradient - integrated.score
     curvature = sums.precision + centre.integrated.information - of_given.precision - integrated.information
     within = WithinCells.of(curvature, at)
-    more = within.dual.shape[1] - outline.within.dual.shape[1]
-    if more >= 0:  # those beside are nearly flat
-        within, higher = within.turned(outline.within), np.pad(higher, ((0, 0), (0, more)))
-    if more < 0 or within.gap(outline.within) > _TURNED_FAR:
+    alike = within.dual.shape == outline.within.dual.shape
+    if alike:
+        within = within.turned(outline.within)
+    if not alike or within.gap(outline.within) > _TURNED_FAR:
         along = AlongRows.of(within, outline.slope, at, inside.merged)
         parts_of_sum = dataset.map(partial(along.of_block, points), "higher derivatives within cells", canonical=True)
         higher = sum(parts_of_sum, np.zeros((2, within.dual.shape[1])))
