@@ -397,12 +397,11 @@ class AlongRows(NamedTuple):
 class Outline:
     """The rows that may stand for cells about a centre, and what the last pass found of the others.
 
-    `missed`, shape (C,), is what pseudo-rows miss of their cells' shape, `merged`, shape (C + 1,), which are taken,
-    `kept` the rows of the others, and `higher` third and fourth derivatives, shape (2, r), of merged cells' rows along
-    `within`, which is nearly what is left within cells.
+    `slope`, shape (C + 1, Q, p), is M = H^-1 B of cells, `missed`, shape (C,), what pseudo-rows miss of their cells'
+    shape, `merged`, shape (C + 1,), which are taken, `kept` the rows of the others, and `higher` third and fourth
+    derivatives, shape (2, r), of merged cells' rows along `within`, which is nearly what is left within cells.
     """
 
-    along: CellDirections
     slope: FloatArray
     pseudo: WeightedData
     missed: FloatArray
@@ -433,7 +432,7 @@ def last_pass(dataset: Dataset, few: NDArray[np.bool_], limit: float, centre: Ce
             yield part
 
     integrated = points.total(scores())
-    return integrated, Outline(along, slope, pseudo, missed, merged, within, stack(kept), higher)
+    return integrated, Outline(slope, pseudo, missed, merged, within, stack(kept), higher)
 
 
 def _of_last_pass(

@@ -16,7 +16,7 @@ from bayescore.coresets.build import build_dataset
 from bayescore.coresets.cell_centre import Integrated, Points
 from bayescore.coresets.multilevel import Multilevel
 from bayescore.data.dataset import Dataset, joined
-from bayescore.data.open import open_in
+from bayescore.data.open import open_designed, open_in
 from bayescore.diagnostics.certificate.nodes import core_moments
 from bayescore.families.family import check_family
 from bayescore.models.groups.marginal import CollapsedTarget, collapsed_density
@@ -376,3 +376,42 @@ def test_rows_are_checked_sampled_and_counted_in_one_pass():
         build(rows)
     assert seen.count("checking rows") == 1
     assert "cells of groups" not in seen
+
+
+def many(n_groups, n=40_000):
+    """Return rows of groups whose sizes differ, enough for a search that begins with a sample."""
+    rng = np.random.default_rng(6)
+    share = rng.lognormal(0.0, 0.8, n_groups)
+    rows = pd.DataFrame({"x": rng.normal(size=n), "g": rng.choice(n_groups, n, p=share / share.sum())})
+    effect = rng.normal(size=n_groups)[rows["g"]]
+    return rows.assign(y=rng.random(n) < special.expit(-1.0 + 0.5 * rows["x"] + effect))
+
+
+@pytest.mark.parametrize("n_groups", [20, 800])
+def test_many_rows_take_five_passes_and_the_source_does_not_matter(tmp_path, n_groups):
+    """A check, two sums by cell, one look at nodes, and the last; the sample is the same however rows are cut."""
+    rows = many(n_groups)
+    how = {"formula": "y ~ x + (1 | g)", "method": "multilevel", "random_state": 0, "progressbar": False}
+    core = bc.build_coreset(rows, **how)
+    assert core.params["passes"] == 5
+    rows.to_parquet(tmp_path / "rows.parquet", row_group_size=7000)
+    assert bc.build_coreset(tmp_path / "rows.parquet", **how).rows_digest == core.rows_digest
+
+
+@pytest.mark.parametrize(("n_groups", "whole"), [(20, False), (2000, True)])
+def test_a_sample_has_whole_groups_if_these_are_many(n_groups, whole):
+    rows = many(n_groups)
+    dataset = open_designed(rows, formula="y ~ x + (1 | g)")
+    counted = cells.Cells.of(dataset)
+    sample = dataset.cells.sample
+    levels, sizes = np.unique(sample.group[:, 0], return_counts=True)
+    assert 0.5 < len(sample) / 10_000 < 2.0
+    assert (len(levels) < 0.5 * n_groups) == whole
+    assert (sizes == counted.counts[levels]).all() == whole
+    assert dataset.cells.sides.sum(axis=0).tolist() == [(~rows["y"]).sum(), rows["y"].sum()]
+
+
+def test_few_rows_have_no_sample():
+    dataset = open_designed(many(20, 4000), formula="y ~ x + (1 | g)")
+    cells.Cells.of(dataset)
+    assert dataset.cells.sample is None

@@ -123,3 +123,18 @@ def test_offsets_are_those_that_the_whole_grid_finds(family, monkeypatch):
     monkeypatch.setattr(type(check_family(family)), "symmetric", False)
     for one, other in zip(solved, solve(wanted, check_family(family)), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("family", ["logistic", "probit"])
+def test_pseudo_rows_near_others_have_the_derivatives_that_are_wanted(family):
+    """They keep the others' D, and are sought about their offsets, anew where these will not do."""
+    rng, family = np.random.default_rng(0), check_family(family)
+    score, third, fourth = 0.3 * rng.normal(size=300), rng.uniform(-0.2, 0.2, 300), rng.uniform(0.02, 0.04, 300)
+    wanted = Wanted(score, third, fourth, rng.uniform(0.5, 0.8, 300))
+    first = solve(wanted, family)
+    moved = wanted._replace(score=wanted.score + 0.01, third=1.02 * wanted.third)
+    solved = solve(moved, family, near=first)
+    assert (solved.size == first.size).mean() > 0.8
+    a, b, over = pseudo_rows._counts(moved, solved.size, solved.offset - family.center, family)
+    np.testing.assert_allclose(over, 0.0, atol=1e-9)
+    np.testing.assert_allclose([a, b], [solved.successes, solved.failures], rtol=1e-9)
