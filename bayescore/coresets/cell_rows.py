@@ -397,9 +397,9 @@ class AlongRows(NamedTuple):
 class Outline:
     """The rows that may stand for cells about a centre, and what the last pass found of the others.
 
-    `slope`, shape (C + 1, Q, p), is M = H^-1 B of cells, `missed`, shape (C,), what pseudo-rows miss of their cells'
-    shape, `merged`, shape (C + 1,), which are taken, `kept` the rows of the others, and `higher` third and fourth
-    derivatives, shape (2, r), of merged cells' rows along `within`, which is nearly what is left within cells.
+    `slope`, shape (C + 1, Q, p), is M = H^-1 B of cells. `missed`, shape (C,), is what pseudo-rows miss of their cells'
+    shape, `merged`, shape (C + 1,), says which are taken, and `kept` are the rows of the others. `higher`, shape
+    (2, r), are third and fourth derivatives of merged cells' rows along `within`, nearly what is left within cells.
     """
 
     slope: FloatArray

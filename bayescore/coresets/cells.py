@@ -41,7 +41,7 @@ _SAMPLE = 1 << 15  # rows from which a search begins
 _LEAST_SAMPLE = 1 << 13  # of fewer rows none is taken
 _LEAST_OVER_SAMPLE = 4  # times as many rows that there must be
 _MOST_OF_SAMPLE = 8  # times as many rows that are kept, where a level of very many is in it
-_LEVELS = 300  # of which the sample has rows at least
+_LEVELS = 300  # the least number whose rows the sample has, if there are as many
 _SEED = 0  # of the sample: where a search begins is a fact of the data
 
 
@@ -167,9 +167,9 @@ def _sizes(dataset: Dataset) -> tuple[tuple[int, ...], bool]:
 
 
 class SamplePlan(NamedTuple):
-    """Which rows to keep while cells are counted: of the `factor` of most levels those of some, and of these a share.
+    """Which rows to keep while cells are counted: a share of those of some levels of the `factor` that has most.
 
-    Whole groups tell of the sd of effects, as single rows of many groups do not.
+    Whole groups determine the sd of effects, as single rows of many groups do not.
     """
 
     factor: int

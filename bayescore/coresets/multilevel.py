@@ -21,8 +21,8 @@ difference over the effects given the data, by points of the density, is the err
 lie in cells of so few rows there is nothing to gain: all are kept, and a warning says so.
 
 Passes: the first checks the rows, counts cells and keeps a sample of groups, whose own centre is where the search
-begins; two or more add up derivatives by cell, one or more evaluate cells' log-likelihoods at nodes, and the last takes
-scores, kept rows and what is left within cells at once: five where the centre is regular. Memory: some blocks of rows,
+begins. Two or more add up derivatives by cell, one or more evaluate cells' log-likelihoods at nodes. The last takes
+scores, kept rows and what is left within cells at once. Five are enough as a rule. Memory: some blocks of rows,
 and a cell some (p + 20) Q numbers of 8 bytes, 64 (Q + 3) more while shapes are compared.
 
 `Start`: where rows of a stream, or of a posterior so far, have their centre, and how far later rows move it.
