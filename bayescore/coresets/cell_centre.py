@@ -641,7 +641,7 @@ def centre_of(
     Raises `ArithmeticError` where the centre is not found.
     """
     prior, unit = priors
-    at = approach(dataset, start, family, priors)
+    at, _ = approach(dataset, start, family, priors)
     before, best, step, missed = None, None, math.inf, np.zeros(len(start.beta))
     for turn in range(_MAX_TURNS):
         try:
@@ -674,8 +674,8 @@ def centre_of(
 
 def approach(
     dataset: Dataset, start: CellPosterior, family: Family, priors: tuple[Prior, FloatArray], *, nearly: bool = True
-) -> CellPosterior:
-    """Return a density near the centre, or `nearly` so: from where one step by quadrature leads there."""
+) -> tuple[CellPosterior, bool]:
+    """Return a density near the centre, or `nearly` so, from where one step by quadrature leads there; and if it is."""
     prior, unit = priors
     way = _Way(start, unit, nearly=nearly)
     for _ in range(MAX_PASSES):
@@ -685,10 +685,9 @@ def approach(
         except np.linalg.LinAlgError:  # a step led too far
             expanded = sums, at
         if way.go(_ahead(*expanded, prior, unit)):
-            break
-    else:
-        way.back()
-    return way.at
+            return way.at, True
+    way.back()
+    return way.at, False
 
 
 def _about(dataset: Dataset, at: CellPosterior, family: Family, missed: FloatArray) -> Centre:

@@ -31,7 +31,7 @@ from bayescore.data.design import Design, Grouping
 from bayescore.families import Family
 from bayescore.models.groups.rows import add_lines, codes_among, local_codes
 from bayescore.models.posterior import weighted_gram
-from bayescore.numerics.sampling import hash_uniforms
+from bayescore.numerics.sampling import hash_uniforms, hash_uniforms_of
 from bayescore.types import NO_GROUP, FloatArray, IntArray, WeightedData, stack
 from bayescore.validation import DataError
 
@@ -169,7 +169,8 @@ def _sizes(dataset: Dataset) -> tuple[tuple[int, ...], bool]:
 class SamplePlan(NamedTuple):
     """Which rows to keep while cells are counted: a share of those of some levels of the `factor` that has most.
 
-    Whole groups determine the sd of effects, as single rows of many groups do not.
+    Whole groups determine the sd of effects, as single rows of many groups do not. The two rows of a count stay
+    together, for events without their exposure have no mode.
     """
 
     factor: int
@@ -190,24 +191,24 @@ class SamplePlan(NamedTuple):
         chosen = hash_uniforms(0, n_levels, _SEED) < taken / n_levels
         return cls(factor, chosen, min(1.0, size / (taken * of_level)))
 
-    def rows(self, start: int, block: WeightedData) -> WeightedData:
-        """Return the rows of a block that are in the sample."""
+    def rows(self, block: WeightedData) -> WeightedData:
+        """Return the rows of a block that are in the sample: pseudo-rows of its levels all are, for they are few."""
         assert block.group is not None
         level = block.group[:, self.factor]
         chosen = self.levels[level] & (level != NO_GROUP)
         if self.share < 1.0:
-            chosen &= hash_uniforms(start, len(block), _SEED) < self.share
+            chosen &= block.pseudo | (hash_uniforms_of(block.index, _SEED) < self.share)
         return block.take(chosen)
 
 
-def _counted(sizes: tuple[int, ...], plan: SamplePlan | None, start: int, block: WeightedData) -> CellCounts:
+def _counted(sizes: tuple[int, ...], plan: SamplePlan | None, _: int, block: WeightedData) -> CellCounts:
     assert block.group is not None
     some = block.group[:, 0] != NO_GROUP  # pseudo-rows of a coreset may have none
     keys, places = codes_among(key_of(block.group[some], sizes), math.prod(sizes))
     sides = np.zeros((len(keys), 2))
     np.add.at(sides, (places, (block.y[some] > 0).astype(np.intp)), block.weights[some])
     counts = np.bincount(places, minlength=len(keys)).astype(np.int64)
-    return CellCounts(keys, counts, sides, None if plan is None else plan.rows(start, block))
+    return CellCounts(keys, counts, sides, None if plan is None else plan.rows(block))
 
 
 class _Counter:

@@ -384,14 +384,14 @@ def _begin(
     """Return the density to begin at: about that of a sample of groups, or a point, given coefficients and columns."""
     (beta, columns), prior = at, np.diag((_FIRST_SD * priors[1]) ** 2)
     assert dataset.cells is not None
-    sample = dataset.cells.sample
+    sample, point = dataset.cells.sample, CellPosterior.start(beta, prior, len(cells), columns)
     if sample is None:
-        return CellPosterior.start(beta, prior, len(cells), columns)
+        return point
     rows = cells.of_sample(sample)
     start = CellPosterior.start(beta, prior, len(rows.design.groups[0]), columns)
-    near = approach(rows, start, family, priors, nearly=False)
-    if not near.factor.any():
-        return CellPosterior.start(near.beta, near.prior, len(cells), columns)
+    near, settled = approach(rows, start, family, priors, nearly=False)
+    if not settled:  # what it says of the sds of effects may be far off
+        return point
     mean, variance = _first_effects(near, rows.load(), dataset.cells.sides, family, priors[1])
     return near.of_others(mean, variance)
 

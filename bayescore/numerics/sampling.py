@@ -68,6 +68,19 @@ def hash_uniforms(start: int, n: int, seed: int) -> FloatArray:
     return out
 
 
+@jit
+def _hash_uniforms_of(numbers: IntArray, seed: np.uint64, out: FloatArray) -> None:
+    for n in range(out.size):
+        out[n] = hash_uniform(seed, np.uint64(numbers[n]), np.uint64(0))
+
+
+def hash_uniforms_of(numbers: IntArray, seed: int) -> FloatArray:
+    """Return the uniform numbers of observations, shape (n,): the rows that one observation is made into have one."""
+    out = np.empty(len(numbers))
+    _hash_uniforms_of(numbers, np.uint64(seed), out)
+    return out
+
+
 def equal_rates(block: WeightedData) -> IntArray:
     """Return rate 1 for each row."""
     return np.ones(len(block), dtype=np.int64)

@@ -415,3 +415,40 @@ def test_few_rows_have_no_sample():
     dataset = open_designed(many(20, 4000), formula="y ~ x + (1 | g)")
     cells.Cells.of(dataset)
     assert dataset.cells.sample is None
+
+
+def counts(n_groups=500, n=20_000):
+    """Return counts of groups whose intercepts and slopes vary; groups are too few for a sample to have them whole."""
+    rng, g = np.random.default_rng(0), np.random.default_rng(1).integers(0, n_groups, n)
+    x, b = rng.normal(size=n), rng.normal(size=(n_groups, 2)) * [0.5, 0.4]
+    return pd.DataFrame({"x": x, "g": g, "y": rng.poisson(np.exp(1.0 + 0.3 * x + b[g, 0] + b[g, 1] * x))})
+
+
+def test_a_sample_has_both_rows_of_a_count():
+    """Events without their exposure have no mode: the search went to sds of effects of 12, and found no centre."""
+    how = {"formula": "y ~ x + (1 + x | g)", "family": "poisson", "method": "multilevel", "progressbar": False}
+    rows = counts()
+    dataset = open_designed(rows, formula=how["formula"], response=check_family("poisson").response)
+    cells.Cells.of(dataset)
+    of_count, of_sample = (
+        np.bincount(each, minlength=len(rows)) for each in (dataset.load().index, dataset.cells.sample.index)
+    )
+    assert 0 < np.count_nonzero(of_sample) < 0.7 * len(rows)
+    assert (of_sample[of_sample > 0] == of_count[of_sample > 0]).all()
+    core = bc.build_coreset(rows, random_state=0, **how)
+    assert core.params["passes"] <= 6
+    assert core.params["effect_sds"] == pytest.approx([0.5, 0.4], rel=0.1)
+
+
+def test_a_search_that_does_not_end_in_the_sample_begins_elsewhere(monkeypatch):
+    how = {"formula": "y ~ x + (1 | g)", "method": "multilevel", "random_state": 0, "progressbar": False}
+    rows, whole = many(20), condense.approach
+
+    def far(*given, **options):
+        at, _ = whole(*given, **options)
+        return replace(at, beta=at.beta + 50.0, prior=400.0 * at.prior), False
+
+    monkeypatch.setattr(condense, "approach", far)
+    digest = bc.build_coreset(rows, **how).rows_digest
+    monkeypatch.setattr(cells, "_LEAST_SAMPLE", len(rows))  # none
+    assert bc.build_coreset(rows, **how).rows_digest == digest
