@@ -156,7 +156,7 @@ def pseudo_rows_of(
         _along(sums.fourth[cell], u, u, u, u),
         v[:, 0] ** 2 * at.variances(x / v, cell) if at.free else at.variances(x, cell),
     )
-    cuts = [np.arange(start, min(start + _CHUNK, len(cell))) for start in range(0, max(1, len(cell)), _CHUNK)]
+    cuts = [np.arange(first, min(first + _CHUNK, len(cell))) for first in range(0, max(1, len(cell)), _CHUNK)]
     # rows that do not have the column of ones cannot have a multiple of it
     parts = [
         solve(

@@ -231,18 +231,19 @@ def solve(
     """Return pseudo-rows with the derivatives that are wanted: score and curvature exactly, third where it can be.
 
     The D tried first is `times` that which meets the fourth; or D is `size`, shape (K,). With `near`, pseudo-rows of
-    nearly these derivatives, D and about the offset are theirs where that meets the third.
+    nearly these derivatives, the offset is about theirs, and D is theirs if there is no `size`, where the third is met.
     """
     if family.linear:
         return _exponential(wanted, size, family)
     if near is not None:
+        known = near.size if size is None else size
         low = near.offset - family.center - 0.5 * (_GRID[1] - _GRID[0])
-        met = _changes_sign(wanted, near.size, low, family)
-        offset = _crossing(wanted.take(met), near.size[met], low[met], family)
-        a, b, _ = _counts(wanted.take(met), near.size[met], offset, family)
+        met = _changes_sign(wanted, known, low, family)
+        offset = _crossing(wanted.take(met), known[met], low[met], family)
+        a, b, _ = _counts(wanted.take(met), known[met], offset, family)
         fits = (a >= 0.0) & (b >= 0.0)
         met[met] = fits
-        solved = _solved(near.size[met], offset[fits], (a[fits], b[fits]), family)
+        solved = _solved(known[met], offset[fits], (a[fits], b[fits]), family)
         if met.all():
             return solved
         others = solve(wanted.take(~met), family, times=times, size=None if size is None else size[~met])

@@ -138,3 +138,7 @@ def test_pseudo_rows_near_others_have_the_derivatives_that_are_wanted(family):
     a, b, over = pseudo_rows._counts(moved, solved.size, solved.offset - family.center, family)
     np.testing.assert_allclose(over, 0.0, atol=1e-9)
     np.testing.assert_allclose([a, b], [solved.successes, solved.failures], rtol=1e-9)
+    given = solve(moved, family, size=1.01 * first.size, near=first)
+    np.testing.assert_array_equal(given.size, 1.01 * first.size)  # rows of no column of ones cannot have another D
+    over = pseudo_rows._counts(moved, given.size, given.offset - family.center, family)[2]
+    assert (np.abs(over) < 1e-9).mean() > 0.8
