@@ -391,6 +391,9 @@ NEAR = 0.3  # sds of a coefficient, or of the log sd of effects, of the last ste
 _NEARLY = 2.0  # the same before quadrature, which makes steps of its own
 
 
+_AT_MOST = 10.0  # the same where steps become much shorter: after a wild one a longer one may, and leads away
+
+
 _SHORTER_STEP = 0.5  # of the step before: while steps shrink so the next one is made before the last pass
 
 
@@ -721,7 +724,8 @@ class _Way:
         effects, before = _gap_of_effects(self.at, ahead), self._last_of_effects
         near = step < NEAR
         if self._nearly:
-            near |= step < max(_NEARLY, _SHORTER_STEP * self._last) or effects < _SQUARE * before
+            shorter = step < _SHORTER_STEP * self._last or effects < _SQUARE * before
+            near |= step < (_AT_MOST if shorter else _NEARLY)
         near = near and min(effects, effects * effects / before) < _COVERED  # Newton's steps shrink so
         near = near and before < math.inf  # the first is from a point
         self._last_of_effects = effects

@@ -330,7 +330,8 @@ def condense(dataset: Dataset, prior: Prior, family: Family, start: Start | None
     seen = cells.seen(dataset)
     unit = _unit(dataset, columns)
     if start is None:
-        begin = _begin(dataset, cells, (beta, columns), family, (prior, unit))
+        point = CellPosterior.start(beta, np.diag((_FIRST_SD * unit) ** 2), len(cells), columns)
+        begin = _begin(dataset, cells, point, family, (prior, unit))
     else:
         begin = start.density(cells, columns)
     limit = min(SHAPE, TOGETHER / math.sqrt(len(few)))
@@ -377,18 +378,17 @@ def condense(dataset: Dataset, prior: Prior, family: Family, start: Start | None
 def _begin(
     dataset: Dataset,
     cells: Cells,
-    at: tuple[FloatArray, IntArray],
+    point: CellPosterior,
     family: Family,
     priors: tuple[Prior, FloatArray],
 ) -> CellPosterior:
-    """Return the density to begin at: about that of a sample of groups, or a point, given coefficients and columns."""
-    (beta, columns), prior = at, np.diag((_FIRST_SD * priors[1]) ** 2)
+    """Return the density to begin at: about that of a sample of groups, or `point` where that has no centre."""
     assert dataset.cells is not None
-    sample, point = dataset.cells.sample, CellPosterior.start(beta, prior, len(cells), columns)
+    sample = dataset.cells.sample
     if sample is None:
         return point
     rows = cells.of_sample(sample)
-    start = CellPosterior.start(beta, prior, len(rows.design.groups[0]), columns)
+    start = CellPosterior.start(point.beta, point.prior, len(rows.design.groups[0]), point.columns)
     near, settled = approach(rows, start, family, priors, nearly=False)
     if not settled:  # what it says of the sds of effects may be far off
         return point

@@ -452,3 +452,15 @@ def test_a_search_that_does_not_end_in_the_sample_begins_elsewhere(monkeypatch):
     digest = bc.build_coreset(rows, **how).rows_digest
     monkeypatch.setattr(cells, "_LEAST_SAMPLE", len(rows))  # none
     assert bc.build_coreset(rows, **how).rows_digest == digest
+
+
+def test_steps_are_near_the_end_only_if_they_are_short():
+    """After a step of 1000 sds one of 20 is much shorter, and quadrature from there led nowhere."""
+    rng, n = np.random.default_rng(0), 12_000
+    g, x, z = rng.integers(0, 100, n), rng.normal(size=n), 1.0 * (rng.exponential(size=n) > 1.5)
+    eta = 2.0 + 0.5 * x - 0.3 * z + 4.0 * rng.normal(size=100)[g]
+    y = np.exp(np.clip(eta, -15.0, 8.0)) * rng.gamma(2.0, 0.5, n)
+    rows, how = pd.DataFrame({"x": x, "z": z, "g": g, "y": y}), {"method": "multilevel", "progressbar": False}
+    core = bc.build_coreset(rows, formula="y ~ x + z + (1 | g)", family="gamma(2)", random_state=0, **how)
+    assert core.params["effect_sds"] == pytest.approx([3.75], abs=0.05)
+    assert core.params["mode_error"] < 1e-3
