@@ -1,6 +1,6 @@
 r"""The density of beta and the cells' effects about which rows are condensed: where their posterior is.
 
-Every effect is b_c ~ N(0, S). First the normal density nearest that posterior: averaged over it (`sums`), the
+Every effect is b_c ~ N(0, S). First the normal density nearest that posterior: averaged over it (`CellSums`), the
 log-likelihood has slopes and curvatures in beta and every b_c; where these and the priors' are in balance it stands
 (Opper and Archambeau 2009). A step goes there as if slopes were linear: a linear mixed model, whose effects are solved
 for cell by cell. S is where its score is 0, by Fisher scoring, held off 0 by one cell's worth of `LEAST_SD`, its sds at
@@ -14,7 +14,7 @@ over V_c depend on S: where an sd turns round, half of the step is taken.
 
 Where effects given their rows are far from normal, as of few rows or of one label, that density is biased, by many sds
 where there are many cells. So steps are then taken on likelihoods of the effects whose posteriors have the mean and
-variance that quadrature finds (`points`), and with its score of beta.
+variance that quadrature finds (`Points`), and with its score of beta.
 
 On the way there nodes are not evaluated. Averages of derivatives over the density are the coefficients of the Hermite
 series of phi_c, the log-likelihood of a cell's rows (E L' for degree 1, E L'' / 2 for degree 2, and so on), and the
@@ -24,7 +24,7 @@ M_c' (S^-1 E_w[b_c] - E L'), M_c the slopes of the cell, and by little else.
 
 What rows say about their cells' effects at quadrature nodes, where their posterior is not normal.
 
-Nodes b_ck stand about the normal density of the effects of cell c at beta = t (`sums.Density`), with probabilities q_k
+Nodes b_ck stand about the normal density of the effects of cell c at beta = t (`CellPosterior`), with probabilities q_k
 under it. With phi_c(b) the log-likelihood of the cell's rows, averaged over beta given b, and S the covariance of the
 effects, the effects given the cell's rows have the probabilities
 

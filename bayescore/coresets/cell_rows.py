@@ -9,7 +9,7 @@ pseudo-row, which has their score.
 
 Pseudo-rows of cells, up to Q each, at a normal density of all coefficients.
 
-With H = sum c z z' of a cell, B = sum c z x', V the covariance of its effects given the rest (`sums.Density`) and
+With H = sum c z z' of a cell, B = sum c z x', V the covariance of its effects given the rest (`CellPosterior`) and
 V = L L': eigenvectors q_k, mu_k of L' H L give directions v_k = L^-T q_k sqrt(mu_k), dual u_k = L q_k / sqrt(mu_k).
 Jacobi's rotations turn them until the tensor of third derivatives along the u_k is as nearly diagonal as may be (two
 values of z, as of a 0/1 column, are found so).

@@ -3,17 +3,17 @@ r"""Multilevel coresets: pseudo-rows for the effects of each group, or cell of g
 .. math:: \eta_n = x_n \beta + o_n + \sum_f z_{fn} \cdot u_{f, g_f(n)}
 
 The rows of a cell, a combination of all factors' levels that occurs, see the same effects, which add up to one vector
-b_c in the columns z whose coefficients vary. At the normal density nearest the posterior (`cells.settle`) each cell
-becomes up to as many binomial pseudo-rows as coefficients vary (`cells.pseudo`, `cells.points`), or keeps its rows
-where they are few or have another shape. What rows say within cells becomes pseudo-rows of no cell, one for each
-direction of beta (`cells.within`). Nearest published: Limpoco, Faes and Hens (2024), arXiv 2411.04002.
+b_c in the columns z whose coefficients vary. At the normal density nearest the posterior (`cell_centre`) each cell
+becomes up to as many binomial pseudo-rows as coefficients vary (`cell_rows`), or keeps its rows where they are few or
+have another shape. What rows say within cells becomes pseudo-rows of no cell, one for each direction of beta
+(`cell_rows.rows_within`). Nearest published: Limpoco, Faes and Hens (2024), arXiv 2411.04002.
 
 Rows of several grouping factors, or with slopes that vary, condensed by cell: pseudo-rows for each cell's effects.
 
 The rows of a cell, a combination of all factors' levels that occurs, see the same effects: those of all factors add
 up to one vector b_c, in the columns whose coefficients vary (the intercept alone: one number). So whatever the factors
-are, nested, crossed or one, the likelihood of a cell's rows depends on them by b_c alone. Pseudo-rows (`pseudo`) have
-its score, curvature and third derivatives, averaged over a normal density (`settle`) of a model that knows cells only,
+are, nested, crossed or one, the likelihood of a cell's rows depends on them by b_c alone. Pseudo-rows have its score,
+curvature and third derivatives, averaged over a normal density (`CellPosterior`) of a model that knows cells only,
 b_c ~ N(0, S). That density of b_c is wider than what the factors say together, and covers it.
 
 Cells of few rows keep them, and so do those whose pseudo-rows miss the shape of their log-likelihood: the sd of the
@@ -390,7 +390,7 @@ def _begin(
     rows = cells.of_sample(sample)
     start = CellPosterior.start(point.beta, point.prior, len(rows.design.groups[0]), point.columns)
     near, settled = approach(rows, start, family, priors, nearly=False)
-    if not settled:  # what it says of the sds of effects may be far off
+    if not settled:  # the sds of effects that it reached may be far off
         return point
     mean, variance = _first_effects(near, rows.load(), dataset.cells.sides, family, priors[1])
     return near.of_others(mean, variance)
