@@ -31,7 +31,7 @@ if __name__ == "__main__":
         "--quick",
         action="store_true",
         default=None,
-        help="in miniature, into .quick/, of benchmarks in `evidence` and `memory`",
+        help="in miniature, into .quick/, of benchmarks in `evidence`",
     )
     asked = vars(parser.parse_args())
     names = asked.pop("names") or list(known)
