@@ -136,11 +136,14 @@ def adapt(log_h: float, probability: float, iteration: int, steps: int) -> float
 
 
 @jit_inner
-def _leap(x: FloatArray, pull: FloatArray, p: FloatArray, address: tuple[int, int], step: StepSize, h: float) -> float:
+def _leap(
+    moved: tuple[FloatArray, FloatArray, FloatArray], address: tuple[int, int], step: StepSize, h: float
+) -> float:
     """Make the steps of a transition; return the log density at their end.
 
-    They move the last coordinates of the point, as many as there are of the momentum, and the force there, `pull`.
+    They move point, force and momentum: the last coordinates of the point, as many as there are of the momentum.
     """
+    x, pull, p = moved
     first, size, value = x.size - p.size, x.size, 0.0
     for _ in range(step.steps):
         kick(p, pull[first:size], h)
@@ -179,7 +182,7 @@ def _advance(
             for d in range(size):
                 p[d], y[d], moved[d] = normals[i, j, d], x[d], pull[d]
             before = value - half_square(p)
-            proposed = _leap(y, moved, p, (function, data), step, math.exp(log_h))
+            proposed = _leap((y, moved, p), (function, data), step, math.exp(log_h))
             probability = acceptance(proposed - half_square(p) - before)
             if uniforms[i, j] < probability:
                 _accept(state)
@@ -270,7 +273,7 @@ def _advance_by_level(
             copy_to(moved, pull)
             copy_to(p, normals[i, j, first:])
             before = value - half_square(p)
-            proposed = _leap(y, moved, p, (function, data), step, math.exp(log_h))
+            proposed = _leap((y, moved, p), (function, data), step, math.exp(log_h))
             probability = acceptance(proposed - half_square(p) - before)
             if uniforms[i, j] < probability:
                 copy_to(x, y)
