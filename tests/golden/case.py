@@ -32,6 +32,9 @@ ROUNDING = 1e-9
 """What may be off, of the largest entry of an array: kernels of BLAS and compilers sum in other orders, which changes
 sums of these sizes by 1e-16 to 1e-12, and a Newton step or a solve makes a hundred times as much of it."""
 
+EFFECTS = 1e-7
+"""The same of answers by the effects of groups, whose coreset is found in steps that end near: 2.3e-8 (Nehalem)."""
+
 CHAINS = 1e-6
 """The same of draws of NUTS: PyTensor orders sums by hashes that change with every process, and 70 trajectories, which
 end where an energy says so, make up to 3e-8 of that (measured, four kernels)."""

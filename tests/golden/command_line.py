@@ -21,7 +21,7 @@ import bayescore as bc
 from bayescore.cli import COMMANDS, main
 from bayescore.samplers.posterior import load_posterior
 from tests.golden import pupils, view, view_fits
-from tests.golden.case import Fields, case
+from tests.golden.case import EFFECTS, ROUNDING, Fields, case
 
 WIDTH = "100"
 FIRST = "bayescore build pupils.parquet --formula 'passed ~ hours + way' --size 60 -o core.parquet"
@@ -181,7 +181,8 @@ GOOD = {
 }
 
 for _name, _commands in GOOD.items():
-    case(_name, of_stack=True)(partial(after, *(f"bayescore {words}" for words in _commands)))
+    _rounding = EFFECTS if "groups" in _name else ROUNDING
+    case(_name, of_stack=True, tolerance=_rounding)(partial(after, *(f"bayescore {words}" for words in _commands)))
 
 # --- bad input --------------------------------------------------------------------------------------------------------
 
