@@ -47,6 +47,5 @@ def shift_seeds(by: int, replace: Callable[[Any, str, Any], None] = setattr) -> 
 
     replace(np.random, "default_rng", default_rng)
     replace(sampling, "_hash_uniforms", hashed(sampling._hash_uniforms, 1))
-    replace(sampling, "_hash_uniforms_of", hashed(sampling._hash_uniforms_of, 1))
     replace(sampling, "arrivals_before", hashed(sampling.arrivals_before, 2))
     replace(scores, "_sketch", hashed(scores._sketch, 3))

@@ -76,7 +76,7 @@ from bayescore.models.predictor import Predictor
 from bayescore.models.row_kernels import derivatives_of
 from bayescore.numerics.chains import ess_mean
 from bayescore.numerics.psis import psislw
-from bayescore.numerics.sampling import Draw, hash_uniforms, merge, uniform_rows
+from bayescore.numerics.sampling import Draw, hash_uniforms_of, merge, uniform_rows
 from bayescore.types import NO_GROUP, FloatArray, IntArray, WeightedData, stack
 from bayescore.validation import DataError
 
@@ -216,14 +216,12 @@ def _first_groups(rows: WeightedData) -> IntArray:
 
 
 def _of_block(share: float, seed: int, family: Family, _start: int, block: WeightedData) -> _ElpdBlock:
-    first = int(block.index.min())
-    uniform = hash_uniforms(first, int(block.index.max()) - first + 1, seed)
     rows, events = events_of(block.take(slice(0, len(block) - int(block.y[-1] > 0))))
     groups, places = np.unique(_first_groups(rows), return_inverse=True)
     constants = np.zeros(len(groups))
     np.add.at(constants, places, family.log_constant(events, rows.weights) + _log_jacobian(family, rows, events))
     ends = block.take(slice(0, 1)), block.take(slice(len(block) - 1, None))
-    return _ElpdBlock(block.take(uniform[block.index - first] < share), len(rows), groups, constants, *ends)
+    return _ElpdBlock(block.take(hash_uniforms_of(block.index, seed) < share), len(rows), groups, constants, *ends)
 
 
 def whole_counts(blocks: Iterator[WeightedData]) -> Iterator[WeightedData]:

@@ -37,7 +37,7 @@ from bayescore.limits import MAX_NUMBER
 from bayescore.models.predictor import Predictor
 from bayescore.models.robust_start import lines, weighted_least_squares
 from bayescore.numerics.chains import evenly_spaced
-from bayescore.numerics.sampling import hash_uniforms
+from bayescore.numerics.sampling import hash_uniforms_of
 from bayescore.priors.groups import (
     HalfStudentT,
     group_prior_to_dict,
@@ -245,9 +245,7 @@ def sampled(dataset: Dataset) -> WeightedData:
     share = min(1.0, _SAMPLE / max(dataset.source.n_rows, 1))
 
     def of_block(_: int, block: WeightedData) -> WeightedData:
-        first = int(block.index.min())
-        uniform = hash_uniforms(first, int(block.index.max()) - first + 1, _SEED)
-        return block.take(uniform[block.index - first] < share)
+        return block.take(hash_uniforms_of(block.index, _SEED) < share)
 
     return stack(list(dataset.map(of_block, "drawing rows", canonical=True)))
 

@@ -55,21 +55,13 @@ def _below(parts: Sequence[D]) -> D:
     return type(parts[0])(*fields)
 
 
-@jit
-def _hash_uniforms(start: int, seed: np.uint64, out: FloatArray) -> None:
-    for n in range(out.size):
-        out[n] = hash_uniform(seed, np.uint64(start + n), np.uint64(0))
-
-
 def hash_uniforms(start: int, n: int, seed: int) -> FloatArray:
     """Return the uniform numbers of the rows start, ..., start + n - 1, shape (n,)."""
-    out = np.empty(n)
-    _hash_uniforms(start, np.uint64(seed), out)
-    return out
+    return hash_uniforms_of(np.arange(start, start + n, dtype=np.int64), seed)
 
 
 @jit
-def _hash_uniforms_of(numbers: IntArray, seed: np.uint64, out: FloatArray) -> None:
+def _hash_uniforms(numbers: IntArray, seed: np.uint64, out: FloatArray) -> None:
     for n in range(out.size):
         out[n] = hash_uniform(seed, np.uint64(numbers[n]), np.uint64(0))
 
@@ -77,7 +69,7 @@ def _hash_uniforms_of(numbers: IntArray, seed: np.uint64, out: FloatArray) -> No
 def hash_uniforms_of(numbers: IntArray, seed: int) -> FloatArray:
     """Return the uniform numbers of observations, shape (n,): the rows that one observation is made into have one."""
     out = np.empty(len(numbers))
-    _hash_uniforms_of(numbers, np.uint64(seed), out)
+    _hash_uniforms(numbers, np.uint64(seed), out)
     return out
 
 
