@@ -28,12 +28,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
-from scipy.optimize import nnls
 
+from bayescore.compiled import jit, jit_inner
 from bayescore.coresets.cell_centre import BlockScores, Centre, Integrated, Points, block_scores, shapes
 from bayescore.coresets.cells import CellPosterior, CellSums, Predicted, sums_of_rows
-from bayescore.coresets.pseudo_rows import Solved, Wanted, as_rows, largest, oriented, solve
+from bayescore.coresets.pseudo_rows import TIED, Solved, Wanted, as_rows, oriented, solve
 from bayescore.data.dataset import Dataset
+from bayescore.numerics.elementary import largest
 from bayescore.types import NO_GROUP, NO_ROW, FloatArray, IntArray, WeightedData, stack
 
 _LEAST = 1e-6  # curvature along a direction, of the precision of the effects given all rows: below, it says nothing
@@ -197,6 +198,12 @@ _MOST = 2.0  # by which a round changes a curvature
 _TIGHTER = 0.2  # of the limit: what one pseudo-row misses at most before others are tried, and several miss at most
 
 
+_TURNS = 3  # for each row that may have a weight
+
+
+_ROUNDING = 1e-12
+
+
 _FLAT = 1e-6  # of the largest, sd over the nodes below which a row says nothing
 
 
@@ -255,17 +262,10 @@ def several(centre: Centre, slope: FloatArray, kept: WeightedData, limit: float)
         X = sum(z[:, q, None] * slope[cell, q] for q in range(z.shape[1]))
         offset = (rows.X - X) @ points.at.beta + (0.0 if rows.offset is None else rows.offset)
         pseudo = replace(rows, X=X, offset=offset, index=np.full(len(X), NO_ROW))
-        log_p = points.log_p(pseudo), points.log_p(rows)
-        for c, start, size in zip(*np.unique(cell, return_index=True, return_counts=True), strict=True):
-            cut, share = slice(start, start + size), centre.shares[c]
-            columns, target = (
-                (values - (values @ share)[:, None]).T * np.sqrt(share)[:, None]
-                for values in (log_p[0][cut], log_p[1][cut].sum(axis=0, keepdims=True))
-            )
-            weights = _weights(columns, target[:, 0], limit)
-            if weights is not None:
-                some = pseudo.take(cut)
-                parts.append(some.with_weights(some.weights * weights).take(weights > 0.0))
+        starts = np.append(np.unique(cell, return_index=True)[1], len(cell))
+        shares, weights = np.ascontiguousarray(centre.shares[cell[starts[:-1]]]), np.zeros(len(cell))
+        _choose((points.log_p(pseudo), points.log_p(rows)), starts, shares, limit, weights)
+        parts.append(pseudo.with_weights(pseudo.weights * weights).take(weights > 0.0))
     chosen_rows = stack(parts)
     assert chosen_rows.group is not None
     return chosen_rows, np.unique(chosen_rows.group[:, 0])
@@ -281,28 +281,148 @@ def _by_whole_cells(rows: WeightedData) -> Iterator[WeightedData]:
         first = last
 
 
-def _weights(columns: FloatArray, target: FloatArray, limit: float) -> FloatArray | None:
-    """Return weights, shape (n,), mostly 0, with which columns, shape (K, n), add up to `target`.
+@jit
+def _choose(
+    log_p: tuple[FloatArray, FloatArray], starts: IntArray, shares: FloatArray, limit: float, weights: FloatArray
+) -> None:
+    """Write by how much the weight of each row grows, mostly 0, for rows of some cells, shape (n,).
 
-    They do so within `_TIGHTER` of `limit`, or within half of it if no column brings them nearer. None where it takes
-    all columns. Few are chosen, so that their weights are well determined.
+    `log_p` are what candidates and rows say at the nodes, shape (n, K) each, of cells that begin at `starts`; `shares`
+    are those of the nodes, (cells, K). Candidates add up to the rows within `_TIGHTER` of `limit`, or within half of it
+    if none brings them nearer; a cell for which that takes all has weights of 0. Few are chosen, so that their weights
+    are well determined.
     """
-    size = np.linalg.norm(columns, axis=0)
-    unit = columns / np.maximum(size, _FLAT * size.max())
-    chosen, left, miss, solution = list[int](), target, math.inf, np.empty(0)
-    while miss >= _TIGHTER * limit and len(chosen) < min(len(size) - 1, len(target)):
-        gain = unit.T @ left
-        gain[chosen] = 0.0
-        if not gain.max() > 0.0:
+    (candidates, rows), K = log_p, shares.shape[1]
+    for c in range(len(shares)):
+        first, n, share = starts[c], starts[c + 1] - starts[c], shares[c]
+        unit, size, target, left = np.empty((n, K)), np.zeros(n), np.zeros(K), np.zeros(K)
+        for m in range(n):
+            for k in range(K):
+                unit[m, k] = candidates[first + m, k]
+                target[k] += rows[first + m, k]
+            size[m] = _centre(unit[m], share)
+        _centre(target, share)
+        most = largest(size)
+        for m in range(n):
+            for k in range(K):
+                unit[m, k] /= max(size[m], _FLAT * most)
+        chosen, solution, count = np.empty(n, dtype=np.int64), np.zeros(n), 0
+        miss, taken, left[:] = math.inf, np.zeros(n, dtype=np.bool_), target
+        while miss >= _TIGHTER * limit and count < min(n - 1, K):
+            best, gain = -1, 0.0
+            for m in range(n):
+                own = 0.0
+                for k in range(K):
+                    own += unit[m, k] * left[k]
+                if not taken[m] and own * (1.0 - TIED) > gain:
+                    best, gain = m, own
+            if best < 0:
+                break
+            chosen[count], taken[best] = best, True
+            count += 1
+            miss = _solve_nonnegative(unit, target, chosen[:count], solution, left)
+        if miss >= (0.5 if count < n - 1 else _TIGHTER) * limit:
+            continue
+        top = largest(solution[:count])
+        for i in range(count):
+            if solution[i] > _FLAT * top:
+                weights[first + chosen[i]] = solution[i] / size[chosen[i]]
+
+
+@jit_inner
+def _centre(values: FloatArray, share: FloatArray) -> float:
+    """Take the mean over nodes off values, multiply them by the roots of shares, and return their length."""
+    mean, square = 0.0, 0.0
+    for k in range(values.size):
+        mean += share[k] * values[k]
+    for k in range(values.size):
+        values[k] = (values[k] - mean) * math.sqrt(share[k])
+        square += values[k] * values[k]
+    return math.sqrt(square)
+
+
+@jit_inner
+def _solve_nonnegative(
+    unit: FloatArray, target: FloatArray, chosen: IntArray, solution: FloatArray, left: FloatArray
+) -> float:
+    """Write the weights of chosen rows that bring their sum nearest the target, none negative, and what is left.
+
+    Those of all but the last are the solution without it. By Lawson and Hanson (1974), Solving Least Squares Problems,
+    chapter 23, with a QR factor of the rows in use anew in each step, as they are few. Returns the length of the rest.
+    """
+    n, K, distance = chosen.size, target.size, 0.0
+    used, free = np.zeros(n, dtype=np.bool_), np.empty(n)
+    for i in range(n):
+        used[i] = solution[i] > 0.0
+    used[n - 1] = True
+    for _ in range(_TURNS * n):
+        _least_squares(unit, target, chosen, used, free)
+        step, worst = 1.0, -1
+        for i in range(n):
+            if used[i] and not free[i] > 0.0:
+                share = solution[i] / (solution[i] - free[i]) if solution[i] > 0.0 else 0.0
+                if share < step:
+                    step, worst = share, i
+        for i in range(n):
+            solution[i] += step * (free[i] - solution[i]) if used[i] else -solution[i]
+        if worst >= 0:
+            solution[worst], used[worst] = 0.0, False
+            continue
+        for k in range(K):
+            left[k] = target[k]
+            for i in range(n):
+                left[k] -= solution[i] * unit[chosen[i], k]
+        best, gain, distance = -1, 0.0, 0.0
+        for k in range(K):
+            distance += left[k] * left[k]
+        distance = math.sqrt(distance)
+        for i in range(n):
+            own = 0.0
+            for k in range(K):
+                own += unit[chosen[i], k] * left[k]
+            if not used[i] and own > max(gain, _ROUNDING * distance):
+                best, gain = i, own
+        if best < 0:
             break
-        chosen.append(largest(gain))
-        solution, miss = nnls(unit[:, chosen], target)
-        left = target - unit[:, chosen] @ solution
-    if miss >= (0.5 if len(chosen) < len(size) - 1 else _TIGHTER) * limit:
-        return None
-    weights = np.zeros(len(size))
-    weights[chosen] = np.where(solution > _FLAT * solution.max(), solution / size[chosen], 0.0)
-    return weights
+        used[best] = True
+    return distance
+
+
+@jit_inner
+def _least_squares(
+    unit: FloatArray, target: FloatArray, chosen: IntArray, used: NDArray[np.bool_], free: FloatArray
+) -> None:
+    """Write the weights of the rows in use whose sum is nearest the target, by Gram and Schmidt done twice."""
+    n, K, count = chosen.size, target.size, 0
+    Q, R, place = np.empty((n, K)), np.zeros((n, n)), np.empty(n, dtype=np.int64)
+    for i in range(n):
+        if not used[i]:
+            continue
+        for k in range(K):
+            Q[count, k] = unit[chosen[i], k]
+        for _ in range(2):
+            for j in range(count):
+                along = 0.0
+                for k in range(K):
+                    along += Q[j, k] * Q[count, k]
+                for k in range(K):
+                    Q[count, k] -= along * Q[j, k]
+                R[j, count] += along
+        square = 0.0
+        for k in range(K):
+            square += Q[count, k] * Q[count, k]
+        R[count, count] = max(math.sqrt(square), _ROUNDING)
+        for k in range(K):
+            Q[count, k] /= R[count, count]
+        place[count] = i
+        count += 1
+    for j in range(count - 1, -1, -1):
+        own = 0.0
+        for k in range(K):
+            own += Q[j, k] * target[k]
+        for i in range(j + 1, count):
+            own -= R[j, i] * free[place[i]]
+        free[place[j]] = own / R[j, j]
 
 
 _NOTHING = 1e-3  # curvature of a direction, in units of the posterior's: below it no sd changes by more than 0.05%

@@ -30,7 +30,9 @@ factor's effects, which rows do not tell from the coefficient of the same column
 
 import json
 import math
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -38,7 +40,7 @@ from typing import Any
 import numpy as np
 from scipy import linalg, sparse
 
-from bayescore.compiled import StoredDensity, at_address
+from bayescore.compiled import StoredDensity, at_address, one_blas_thread
 from bayescore.data.coreset import Coreset
 from bayescore.data.design import Grouping, one_intercept, terms_text
 from bayescore.families import Family
@@ -51,6 +53,7 @@ from bayescore.models.groups.effects import (
     summarise_effects,
     summary_dataset,
 )
+from bayescore.models.groups.integrated import MOST_EFFECTS, IntegratedTarget
 from bayescore.models.groups.joint import (
     JointArguments,
     LevelInformation,
@@ -84,8 +87,7 @@ from bayescore.models.groups.marginal import (
     MAX_DENSITY_ERROR,
     CollapsedTarget,
     SampledGroups,
-    collapsed_density,
-    sampled_density,
+    densities,
 )
 from bayescore.models.groups.rows import JointRows, block_diagonal
 from bayescore.models.normal import correlations_of
@@ -100,9 +102,10 @@ from bayescore.priors.groups import (
     group_prior_from_dict,
     group_prior_to_dict,
 )
+from bayescore.progress import progress
 from bayescore.samplers.adaptive import OPTIONS, ChainPlan, run, statistics
 from bayescore.samplers.langevin import Dense, with_long_tails
-from bayescore.samplers.method import CLOSED_FORM, Option, Request, Sampler, optional
+from bayescore.samplers.method import CLOSED_FORM, Option, Request, Sampler, optional, run_side_by_side
 from bayescore.types import NO_OFFSET, FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError, check_integer
 
@@ -128,6 +131,12 @@ _PIECE = 256  # points at a time
 
 
 _LEARNT_FROM = 1 << 21  # parameters of the draws whose mean effects are where the curvature is taken
+
+
+_FEW = 64  # groups of the first sample, of which the density has many nodes
+
+
+_LOOKED_AT = 24  # draws at which the density of a sample of groups is held against that of all
 
 
 _PRIOR_DRAWS = 10.0  # that count as much as the scale at the mode
@@ -370,6 +379,18 @@ class JointFrame(_JointModel):
         return self.whitening.center
 
     @property
+    def marginal(self) -> tuple[tuple[FloatArray, FloatArray], FloatArray]:
+        """Beta, sds and correlations at the center, shape (p + k,), about their sds, and the first factor's effects."""
+        (G, q), p, k, w = self.shapes[0], self.rows.rows.n_features, self.n_sds, self.whitening
+        first, end = len(w.widths), len(self.center) - k
+        inverse = linalg.solve_triangular(w.rest.astype(np.float64), np.eye(len(w.rest)), lower=True)
+        of_beta = np.sqrt((inverse[:, :p] ** 2).sum(axis=0))
+        theta = np.concatenate([self.center[first : first + p], self.center[end:]])
+        u = np.empty((1, sum((H + 1) * r for H, r in self.shapes)))
+        natural(self.center[None], self.arguments, u, np.empty(1))
+        return (theta, np.concatenate([of_beta, np.sqrt((w.sds**2).sum(axis=1))])), u[0, : G * q].reshape(G, q)
+
+    @property
     def level_shape(self) -> tuple[int, int]:
         """Levels and effects of the first factor where these are many, else none."""
         G, q = self.shapes[0]
@@ -578,20 +599,70 @@ class JointSampler(Sampler):
         size = core.n_features + sum(len(factor) * len(factor.effects) for factor in groups)
         check_effects(request, size, "effects")
         frame = JointFrame.of(core, check_family(request.family), request.prior, group_prior)
-        drawn = run(frame, ChainPlan.of(request, "sampling all effects"))
-        posterior, more = self._variables(frame, drawn.theta)
-        stats = statistics(drawn)
-        stats["lp"] = stats["lp"] + more
+        found = self._integrated(frame, request)
+        if found is None:
+            drawn = run(frame, ChainPlan.of(request, "sampling all effects"))
+            posterior, more = self._variables(frame, drawn.theta)
+            stats = statistics(drawn)
+            stats["lp"] = stats["lp"] + more
+        else:
+            posterior, stats = found
         idata = request.idata(posterior, stats, coords_of(groups), dims_of(groups))
         tell_groups(idata, groups, group_prior, sorted(posterior.keys() - {"beta"}))
         return idata
+
+    def _integrated(
+        self, frame: JointFrame, request: Request
+    ) -> tuple[dict[str, FloatArray], dict[str, FloatArray]] | None:
+        """Return variables and statistics where effects integrate out (`models.groups.integrated`), else None."""
+        if len(frame.shapes) > 1 or frame.shapes[0][0] < MANY or frame.shapes[0][1] > MOST_EFFECTS:
+            return None
+        target = IntegratedTarget.of(frame.arguments, *frame.marginal, request.prior)
+        if target is None:
+            return None
+        size, plan = _FEW, ChainPlan.of(request, "sampling with effects integrated out", readings=10)
+        stream, of_effects = request.streams[-1].spawn(2)
+        long = with_long_tails(target.middle, target.factor, request.prior, request.data.n_features)
+        while True:
+            chosen = SampledGroups.of(target, size)
+            if chosen.n_sampled == target.n_groups:
+                return None
+            drawn = run(Dense.of(*chosen.density, target.middle, target.factor, long), plan, stream)
+            flat = drawn.theta.reshape(-1, len(target.factor))
+            looked_at = flat[evenly_spaced(len(flat), min(len(flat), _LOOKED_AT))]
+            if chosen.error(looked_at, densities(looked_at, (target.kernel, target.data))[0]) <= MAX_DENSITY_ERROR:
+                break
+            size *= 4
+        u, stats = np.empty((*drawn.theta.shape[:2], *frame.shapes[0])), statistics(drawn)
+        columns, rngs, stop = frame.bases[0][:, frame.orders[0]], of_effects.spawn(request.chains), threading.Event()
+        total = u.shape[0] * u.shape[1]
+        shown = progress(request.progressbar, "drawing effects", total)
+
+        def chain(c: int) -> None:
+            drawing = target.effects(drawn.theta[c], columns, np.random.default_rng(rngs[c]), u[c])
+            for draw, value in enumerate(drawing):
+                if stop.is_set():
+                    return
+                stats["lp"][c, draw] = value
+                bar.advance(1)
+
+        with shown as bar, one_blas_thread(), ThreadPoolExecutor(request.cores) as pool:
+            run_side_by_side(pool, chain, len(u), stop)
+        beta = drawn.theta[..., : request.data.n_features]
+        return self._named(frame, beta, [u.reshape(total, *frame.shapes[0])], flat), stats
 
     def _variables(self, frame: JointFrame, theta: FloatArray) -> tuple[dict[str, FloatArray], FloatArray]:
         """Return variables at points, shape (chains, draws, D), and what their log density is more."""
         shape, flat = theta.shape[:2], theta.reshape(-1, theta.shape[2])
         beta, effects, more = frame.parameters(flat)
-        variables = {"beta": beta.reshape(*shape, -1)}
-        for factor, u, (sd, R) in zip(frame.rows.factors, effects, frame.sds(flat), strict=True):
+        return self._named(frame, beta.reshape(*shape, -1), effects, flat), more.reshape(shape)
+
+    def _named(
+        self, frame: JointFrame, beta: FloatArray, effects: list[FloatArray], theta: FloatArray
+    ) -> dict[str, FloatArray]:
+        """Return variables by name, beta of shape (chains, draws, p), effects and points for all draws."""
+        variables, shape = {"beta": beta}, beta.shape[:2]
+        for factor, u, (sd, R) in zip(frame.rows.factors, effects, frame.sds(theta), strict=True):
             q = len(factor.effects)
             last = (q,) if q > 1 else ()
             variables[f"u_{factor.name}"] = u.reshape(*shape, len(factor), *last)
@@ -599,7 +670,7 @@ class JointSampler(Sampler):
             i, j = factor.pairs
             if i.size:
                 variables[f"rho_{factor.name}"] = R[:, i, j].reshape(*shape, -1)
-        return variables, more.reshape(shape)
+        return variables
 
 
 JOINT = JointSampler(
@@ -653,18 +724,14 @@ class Collapsed(Sampler):
         long = with_long_tails(target.point.theta, factor, request.prior, request.data.n_features)
         while True:
             chosen = SampledGroups.of(target, size)
-            # one kernel less to compile where no group is left out
-            density: tuple[Any, Any] = collapsed_density, chosen.arguments
-            if chosen.n_sampled < len(levels):
-                density = sampled_density, chosen.data
-            drawn = run(Dense.of(*density, target.point.theta, factor, long), plan, stream)
+            drawn = run(Dense.of(*chosen.density, target.point.theta, factor, long), plan, stream)
             flat = drawn.theta.reshape(-1, len(factor))
             whole = len(kept) == len(levels) and chosen.n_sampled == len(levels)
             if whole:
                 break
             looked_at = flat[evenly(len(flat), 0 if len(kept) == len(levels) else len(levels))]
             summary = summarise_effects(looked_at, target.arguments())
-            error = chosen.error(looked_at, summary.log_likelihood)
+            error = chosen.error(looked_at, target.log_densities(looked_at, summary.log_likelihood))
             if error <= MAX_DENSITY_ERROR:
                 break
             size *= 4

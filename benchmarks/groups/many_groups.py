@@ -49,7 +49,7 @@ def gradients_apart(core: bc.Coreset, n_sampled: int) -> float:
     target = CollapsedTarget.of(core, check_family("logistic"), priors, n_groups)
     theta, seconds = np.tile(target.point.theta, (20, 1)), []
     for size in (n_groups, n_sampled):
-        data = SampledGroups.of(target, size).data
+        data = SampledGroups.of(target, size).density
         densities(theta[:1], data)
         seconds.append(min(timed(partial(densities, theta, data)).cpu for _ in range(3)))
     return seconds[0] / seconds[1]

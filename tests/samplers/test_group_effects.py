@@ -172,7 +172,7 @@ class WithoutQuadratic(collapsed.SampledGroups):
     def data(self):
         rest = self.rest
         nothing = {"gradient": 0.0 * rest.gradient, "precision": 0.0 * rest.precision, "third": 0.0 * rest.third}
-        return SampledArguments.of(self.arguments, rest._replace(**nothing))
+        return SampledArguments.of(self.target.kernel, self.arguments, rest._replace(**nothing))
 
 
 def largest_gap(one, other):

@@ -42,7 +42,6 @@ from bayescore.models.groups.marginal import MANY, MAX_DENSITY_ERROR, CollapsedT
 from bayescore.models.posterior import prior_part
 from bayescore.models.predictor import Factor, Predictor
 from bayescore.numerics.psis import full_weights, psislw
-from bayescore.priors.groups import log_sigma_terms
 from bayescore.samplers.groups import COLLAPSED, intraclass_correlation
 from bayescore.samplers.posterior import Posterior, flat_draws
 from bayescore.types import FloatArray, IntArray, WeightedData
@@ -150,7 +149,9 @@ class Marginal(Grouped):
             return trouble
         at = judged.positions(_LOOK)
         if self.drawn_from.n_sampled < self.target.n_groups:
-            error = self.drawn_from.error(judged.flat[at], marginal_log_likelihoods(judged.flat[at], self.target))
+            theta = judged.flat[at]
+            of_all = self.target.log_densities(theta, marginal_log_likelihoods(theta, self.target))
+            error = self.drawn_from.error(theta, of_all)
             if not error <= 2.0 * MAX_DENSITY_ERROR:  # at other draws than `sample` looked at
                 return (
                     f"The draws are of {self.drawn_from.n_sampled:,} sampled groups, whose log density "
@@ -168,10 +169,8 @@ class Marginal(Grouped):
         """Return the log density of the marginal posterior at some draws, shape (S,)."""
         theta = self.posterior.flat[at]
         if self.drawn_from.n_sampled < self.target.n_groups:
-            return densities(theta, self.drawn_from.data)[0]
-        prior, group_prior = self.priors
-        of_sigma = [log_sigma_terms(float(each), *group_prior.table)[0] for each in theta[:, -1]]
-        return np.asarray(marginal_log_likelihoods(theta, self.target) + prior.log_density(theta[:, :-1]) + of_sigma)
+            return densities(theta, self.drawn_from.density)[0]
+        return self.target.log_densities(theta, marginal_log_likelihoods(theta, self.target))
 
     def scores(self, at: IntArray) -> Scores:
         """Return gradients of the posterior at some draws.
@@ -198,7 +197,7 @@ class Marginal(Grouped):
         factor = Factor(levels, u[:, :, None], np.exp(2.0 * theta[:, -1])[:, None, None])
         predictor = Predictor(theta[:, :-1], [factor], core.design, np.arange(len(at)))
         given_kept = scores(predictor, some, self.beta.family, prior, group_prior)
-        gradients, point = densities(theta, self.drawn_from.data)[1], self.target.point
+        gradients, point = densities(theta, self.drawn_from.density)[1], self.target.point
         precision = point.terms.precision[:-1, :-1] - prior_part(point.beta, prior).precision
         return given_kept._replace(marginal=gradients, precision=precision)
 

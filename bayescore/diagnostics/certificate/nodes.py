@@ -127,7 +127,7 @@ class CoreMoments:
     def of(self, groups: slice) -> NodeMoments:
         """Return that of some groups, given a slice with start and stop."""
         which = np.arange(groups.start, groups.stop)
-        some = self.arguments.of(which, np.ones(len(which)))
+        some = self.arguments.of_groups(which, np.ones(len(which)))
         return core_moments(self.theta, some)[1].of(slice(0, len(which)))
 
 
@@ -437,7 +437,7 @@ class _GroupSample:
 
         None where the other groups' effects are not as near as the sums.
         """
-        arguments, each = self.target.arguments().of(self.sample, np.ones(len(self.sample))), self.each
+        arguments, each = self.target.arguments().of_groups(self.sample, np.ones(len(self.sample))), self.each
         log_p, quadratics = np.empty((len(theta), len(self.places))), self._terms()
         left, shape = np.empty_like(log_p), (len(at), len(self.sample))
         effects, astray = DrawnEffectMoments.empty(shape), np.zeros(shape, dtype=bool)

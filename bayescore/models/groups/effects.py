@@ -272,7 +272,7 @@ class EffectDraws:
 
     def _drawn(self, groups: IntArray, at: IntArray | slice) -> NDArray[np.float32]:
         theta, keys = self.theta[at], self.keys[at].astype(np.uint64)
-        arguments = self.arguments.of(groups, np.ones(len(groups)))
+        arguments = self.arguments.of_groups(groups, np.ones(len(groups)))
         out = np.empty((len(theta), len(groups)), dtype=np.float32)
         for cut in _pieces(theta, arguments):
             places, terms = nodes_at(theta[cut], arguments)

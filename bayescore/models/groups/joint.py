@@ -208,7 +208,7 @@ def scales(own: FloatArray, origin: FloatArray, blocks: IntArray, s: FloatArray,
 
 
 @jit_inner
-def _level_factor(s: FloatArray, C: FloatArray, across: FloatArray, T: FloatArray, turns: FloatArray) -> None:
+def level_factor(s: FloatArray, C: FloatArray, across: FloatArray, T: FloatArray, turns: FloatArray) -> None:
     """Write T, shape (q, q), with T T' = A S C C' S A', and cosines and sines of the rotations, (q, q, 2).
 
     Givens rotations of the columns of A S C: none where it is lower triangular, and sds may be tiny.
@@ -233,7 +233,7 @@ def _level_factor(s: FloatArray, C: FloatArray, across: FloatArray, T: FloatArra
 
 
 @jit_inner
-def _add_factor_slopes(
+def add_factor_slopes(
     sds: tuple[FloatArray, FloatArray, FloatArray],
     factor: tuple[FloatArray, FloatArray],
     of_T: FloatArray,
@@ -276,7 +276,7 @@ def covariance_factors(
     s, C, turns = np.empty(q), np.empty((q, q)), np.empty((q, q, 2))
     for n in range(own.shape[0]):
         scales(own[n], origin, blocks, s, C)
-        _level_factor(s, C, across, found[n], turns)
+        level_factor(s, C, across, found[n], turns)
 
 
 @jit_inner
@@ -310,7 +310,7 @@ def _add_length_slopes(
 
 
 @jit_inner
-def _log_prior(
+def log_prior(
     own: FloatArray,
     sds: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
     prior: tuple[float, float],
@@ -355,7 +355,7 @@ def _log_prior(
 
 
 @jit_inner
-def _to_scales(
+def add_to_scales(
     own: FloatArray,
     s: FloatArray,
     origin: FloatArray,
@@ -420,7 +420,7 @@ def joint_effects(
         s, C, T, turns = np.empty(q), np.empty((q, q)), np.empty((q, q)), np.empty((q, q, 2))
         coordinates = point[point.size - slope.size + at : point.size - slope.size + at + size]
         scales(coordinates, a.origin[t : t + q], a.blocks[t : t + q], s, C)
-        _level_factor(s, C, a.across[f], T, turns)
+        level_factor(s, C, a.across[f], T, turns)
         away = white[1, e : e + G * q]
         copy_to(away, a.pull[e : e + G * q])
         for d in range(a.by_beta.shape[0]):
@@ -453,7 +453,7 @@ def joint_effects(
         for i in range(q):
             u[first + G * q + i] = 0.0
             natural -= G * math.log(T[i, i])
-        own_prior, of_logs = _log_prior(
+        own_prior, of_logs = log_prior(
             coordinates,
             (s, C, a.origin[t : t + q], a.bases[f]),
             a.group_prior,
@@ -539,7 +539,7 @@ def joint_density(point: FloatArray, gradient: FloatArray, a: JointArguments) ->
         blocks = a.blocks[t : t + q]
         scales(coordinates, a.origin[t : t + q], blocks, s, C)
         T, turns, of_T = np.empty((q, q)), np.empty((q, q, 2)), np.zeros((q, q))
-        _level_factor(s, C, a.across[f], T, turns)
+        level_factor(s, C, a.across[f], T, turns)
         back = np.empty(q)
         for g in range(G):
             at_0 = e + g * q
@@ -568,8 +568,8 @@ def joint_density(point: FloatArray, gradient: FloatArray, a: JointArguments) ->
         for d in range(p):
             of_rest[d] -= dot(a.by_beta[d, e : e + G * q], white[1, e : e + G * q])
         by = of_sds[t : t + q], of_factors[t : t + q], blocks
-        _add_factor_slopes((s, C, a.across[f]), (T, turns), of_T, by)
-        _to_scales(coordinates, s, a.origin[t : t + q], by, gradient[last + at : last + at + coordinates.size])
+        add_factor_slopes((s, C, a.across[f]), (T, turns), of_T, by)
+        add_to_scales(coordinates, s, a.origin[t : t + q], by, gradient[last + at : last + at + coordinates.size])
     for d in range(p):
         gradient[lead + d] += of_rest[d]
     return total
@@ -726,7 +726,7 @@ def _log_sd_of(point: FloatArray, m: Means, k: int, a: JointArguments, slope: Fl
     log_sd = _log_length(i, a.across[f], s, C, row)
     _add_length_slopes(i, (s, C, a.across[f]), row, 1.0, by)
     fill(slope, 0.0)
-    _to_scales(coordinates, s, a.origin[t : t + q], by, slope[at : at + size])
+    add_to_scales(coordinates, s, a.origin[t : t + q], by, slope[at : at + size])
     return log_sd
 
 

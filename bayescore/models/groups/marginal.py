@@ -45,7 +45,7 @@ chapter 6. Bardenet, Doucet and Holmes (2017), JMLR 18, on such control variates
 import math
 from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement, permutations
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from scipy import linalg
@@ -114,7 +114,7 @@ class CollapsedArguments(NamedTuple):
     slope: FloatArray
     counts: FloatArray  # how often the integral of each group counts, (G + 1,): 1, but in a sample of groups
 
-    def of(self, groups: IntArray, counts: FloatArray) -> "CollapsedArguments":
+    def of_groups(self, groups: IntArray, counts: FloatArray) -> "CollapsedArguments":
         """Return those of some groups, in that order, each counted as often as it says, and of rows of no group."""
         n_groups = len(self.peak) - 1
         at, place = np.append(groups, n_groups), np.full(n_groups + 1, -1)
@@ -555,6 +555,36 @@ class CollapsedTarget:
         return self.point.likelihoods
 
     @property
+    def kernel(self) -> Any:
+        """`collapsed_density`."""
+        return collapsed_density
+
+    @property
+    def middle(self) -> FloatArray:
+        """(beta, log sigma) at the mode."""
+        return self.point.theta
+
+    @property
+    def wide(self) -> bool:
+        """Whether sigma is hardly known."""
+        return bool(np.linalg.norm(self.factor[-1]) > _NARROW_SAMPLED)
+
+    def leverage(self) -> FloatArray:
+        """Return the share of each group in the curvature at the mode, shape (G,), up to what rows within it say."""
+        effects, factor = self.effects, self.factor
+        moments, prior = self.point.effects, np.exp(-2.0 * self.point.log_sigma)
+        between = effects.information * prior / (effects.information + prior)
+        of_beta = between * ((effects.slope @ factor[:-1]) ** 2).sum(axis=1)
+        of_sigma = float(factor[-1] @ factor[-1]) * (1.0 - np.minimum(moments.variance * prior, 1.0)) ** 2
+        return np.asarray((of_beta + 2.0 * of_sigma)[:-1])
+
+    def log_densities(self, theta: FloatArray, log_likelihoods: FloatArray) -> FloatArray:
+        """Return log densities at draws, given the log-likelihoods of all groups there, shape (S,)."""
+        prior, group_prior = self.priors
+        of_sigma = [log_sigma_terms(float(each), *group_prior.table)[0] for each in theta[:, -1]]
+        return np.asarray(log_likelihoods + prior.log_density(theta[:, :-1]) + of_sigma)
+
+    @property
     def factor(self) -> FloatArray:
         """Lower triangular L, L L' the inverse of minus the Hessian at the mode, shape (p + 1, p + 1)."""
         precision = self.point.terms.precision
@@ -598,21 +628,8 @@ class CollapsedTarget:
         fine = self.arguments()._replace(nodes=nodes, log_weights=log_weights)
         h = _DIFFERENCE * np.sqrt((self.factor**2).sum(axis=1))
 
-        prior = self.priors[0]
-
-        def at(theta: FloatArray) -> tuple[float, FloatArray]:  # without the prior of beta, which may have a kink
-            gradient = np.empty(len(theta))
-            value = collapsed_density(theta, gradient, fine) - float(prior.log_density(theta[:-1]))
-            gradient[:-1] -= prior.gradient(theta[:-1])
-            return value, gradient
-
         def terms(theta: FloatArray) -> Derivatives:
-            value, gradient = at(theta)
-            rows = [(at(theta - move)[1] - at(theta + move)[1]) / (2.0 * move.sum()) for move in np.diag(h)]
-            precision, own = 0.5 * (np.array(rows) + np.array(rows).T), prior_part(theta[:-1], prior)
-            gradient[:-1] += own.gradient
-            precision[:-1, :-1] += own.precision
-            return Derivatives(value + own.value, gradient, precision)
+            return terms_by_differences(collapsed_density, fine, theta, h, (self.priors[0], len(theta) - 1))
 
         try:
             return find_mode(terms, self.point.theta, tolerance=_FINE_TOLERANCE, max_steps=_FINE_STEPS)
@@ -620,6 +637,30 @@ class CollapsedTarget:
             if error.reached is None or error.reached.decrement > _ENOUGH:
                 raise
             return error.reached
+
+
+def terms_by_differences(
+    kernel: Any, arguments: Any, theta: FloatArray, h: FloatArray, prior: tuple[Prior, int]
+) -> Derivatives:
+    """Return value and gradient of a compiled density, and minus the Hessian by differences of gradients.
+
+    `h`, shape (D,), is half the distance of these. Those of the prior of the first coordinates, so many, are added as
+    they are, since it may have a kink.
+    """
+    of_beta, p = prior
+
+    def at(point: FloatArray) -> tuple[float, FloatArray]:
+        gradient = np.empty(len(point))
+        value = kernel(point, gradient, arguments) - float(of_beta.log_density(point[:p]))
+        gradient[:p] -= of_beta.gradient(point[:p])
+        return value, gradient
+
+    value, gradient = at(theta)
+    rows = [(at(theta - move)[1] - at(theta + move)[1]) / (2.0 * move.sum()) for move in np.diag(h)]
+    precision, own = 0.5 * (np.array(rows) + np.array(rows).T), prior_part(theta[:p], of_beta)
+    gradient[:p] += own.gradient
+    precision[:p, :p] += own.precision
+    return Derivatives(value + own.value, gradient, precision)
 
 
 MANY = 1000
@@ -677,12 +718,12 @@ class SampledArguments(NamedTuple):
     """What `sampled_density` takes after the point and the gradient."""
 
     rest: Remainder
-    density: StoredDensity  # `collapsed_density` of the sample, which so is compiled once
+    density: StoredDensity  # of the sample, which so is compiled once
 
     @classmethod
-    def of(cls, arguments: CollapsedArguments, rest: Remainder) -> "SampledArguments":
-        """Return those of a sample's arguments, in memory."""
-        return at_address(cls(rest, StoredDensity.of(collapsed_density, arguments)))
+    def of(cls, kernel: Any, arguments: Any, rest: Remainder) -> "SampledArguments":
+        """Return those of a density and its arguments for the sample, in memory."""
+        return at_address(cls(rest, StoredDensity.of(kernel, arguments)))
 
 
 @jit
@@ -703,36 +744,66 @@ def sampled_density(theta: FloatArray, gradient: FloatArray, sampled: SampledArg
     return float(value)
 
 
-def densities(theta: FloatArray, sampled: SampledArguments) -> tuple[FloatArray, FloatArray]:
-    """Return log densities at draws, shape (S,), and their gradients, (S, p + 1)."""
+def densities(theta: FloatArray, density: tuple[Any, Any]) -> tuple[FloatArray, FloatArray]:
+    """Return log densities at draws, shape (S,), and their gradients, (S, D), by a kernel and its data."""
+    kernel, data = density
     points, gradients = np.ascontiguousarray(theta), np.empty(theta.shape)
-    values = [sampled_density(at, slope, sampled) for at, slope in zip(points, gradients, strict=True)]
+    values = [kernel(at, slope, data) for at, slope in zip(points, gradients, strict=True)]
     return np.array(values), gradients
+
+
+class GroupTarget(Protocol):
+    """A density that is a sum over groups, and what `SampledGroups` asks of it."""
+
+    @property
+    def n_groups(self) -> int:
+        """Number of groups."""
+
+    @property
+    def kernel(self) -> Any:
+        """The compiled function (theta, gradient, arguments) -> log density."""
+
+    @property
+    def middle(self) -> FloatArray:
+        """The mode, shape (D,)."""
+
+    @property
+    def factor(self) -> FloatArray:
+        """Lower triangular L, L L' the inverse of minus the Hessian there."""
+
+    @property
+    def wide(self) -> bool:
+        """Whether the posterior is so wide that no quadratic does."""
+
+    def arguments(self) -> Any:
+        """Return the arguments of all groups, which have the method `of_groups`."""
+
+    def leverage(self) -> FloatArray:
+        """Return about the share of each group in the curvature, shape (G,)."""
 
 
 @dataclass(frozen=True, eq=False)
 class SampledGroups:
     """The density of a sample of groups; of all of them where `n_sampled` is the number of all."""
 
-    target: CollapsedTarget
+    target: GroupTarget
     n_sampled: int
-    arguments: CollapsedArguments
+    arguments: Any
     rest: Remainder
 
     @classmethod
-    def of(cls, target: CollapsedTarget, size: int) -> "SampledGroups":
-        """Return the density of a sample of so many groups; of all where these are few, or sigma is hardly known."""
-        own, middle = target.arguments(), target.point.theta
+    def of(cls, target: GroupTarget, size: int) -> "SampledGroups":
+        """Return the density of a sample of so many groups; of all where these are few, or the posterior is wide."""
+        own, middle, factor = target.arguments(), target.middle, target.factor
         D = len(middle)
         none = Remainder(middle, np.zeros(D), np.zeros((D, D)), np.empty((0, 0, 0)))
-        if size > target.n_groups // 2 or np.linalg.norm(target.factor[-1]) > _NARROW_SAMPLED:
+        if size > target.n_groups // 2 or target.wide:
             return cls(target, target.n_groups, own, none)
-        inclusion = _inclusion(_leverage(target), size)
-        groups = _systematic(inclusion)
-        some, factor = own.of(groups, 1.0 / inclusion[groups]), target.factor
+        inclusion = _inclusion(target.leverage(), size)
+        groups = systematic(inclusion)
+        some = own.of_groups(groups, 1.0 / inclusion[groups])
         ends = middle + _STEP * np.vstack([np.zeros(D), factor.T, -factor.T])
-        whole = SampledArguments.of(own, none)
-        left = densities(ends, whole)[1] - densities(ends, SampledArguments.of(some, none))[1]
+        left = densities(ends, (target.kernel, own))[1] - densities(ends, (target.kernel, some))[1]
         bend = np.linalg.solve(factor.T, (left[1 + D :] - left[1 : 1 + D]) / (2.0 * _STEP))
         rest = Remainder(middle, left[0], 0.5 * (bend + bend.T), none.third)
         chosen = cls(target, len(groups), some, rest)
@@ -743,7 +814,8 @@ class SampledGroups:
 
         def missed(some_points: FloatArray) -> tuple[FloatArray, FloatArray]:
             """Return what the sample misses of log densities, shape (m,), and of gradients, (m, D)."""
-            (value, slope), (part, part_slope) = (densities(some_points, of) for of in (whole, chosen.data))
+            value, slope = densities(some_points, (target.kernel, own))
+            part, part_slope = densities(some_points, chosen.density)
             return value - part, slope - part_slope
 
         gap, slopes = missed(points[:_TRIED])
@@ -752,22 +824,26 @@ class SampledGroups:
         slopes = np.vstack([slopes, missed(points[_TRIED:])[1]])
         return replace(chosen, rest=_with_cubic(rest, factor, z, slopes))
 
-    def error(self, theta: FloatArray, log_likelihoods: FloatArray) -> float:
+    def error(self, theta: FloatArray, of_all: FloatArray) -> float:
         """Return the sd of the log density's error over draws, in nats: means are off by at most as many sds.
 
-        `log_likelihoods`, shape (S,), are those of all groups at the draws theta, effects integrated out.
+        `of_all`, shape (S,), are the log densities of all groups at the draws theta.
         """
         if self.n_sampled == self.target.n_groups:
             return 0.0
-        prior, group_prior = self.target.priors
-        of_sigma = [log_sigma_terms(float(each), *group_prior.table)[0] for each in theta[:, -1]]
-        of_all = log_likelihoods + prior.log_density(theta[:, :-1]) + of_sigma
-        return float((densities(theta, self.data)[0] - of_all).std())
+        return float((densities(theta, self.density)[0] - of_all).std())
+
+    @property
+    def density(self) -> tuple[Any, Any]:
+        """The compiled density and its data: one kernel less to compile where no group is left out."""
+        if self.n_sampled == self.target.n_groups:
+            return self.target.kernel, self.arguments
+        return sampled_density, self.data
 
     @property
     def data(self) -> SampledArguments:
         """What `sampled_density` takes after the point and the gradient."""
-        return SampledArguments.of(self.arguments, self.rest)
+        return SampledArguments.of(self.target.kernel, self.arguments, self.rest)
 
 
 def _with_cubic(rest: Remainder, factor: FloatArray, z: FloatArray, slopes: FloatArray) -> Remainder:
@@ -796,16 +872,6 @@ def _with_cubic(rest: Remainder, factor: FloatArray, z: FloatArray, slopes: Floa
     )
 
 
-def _leverage(target: CollapsedTarget) -> FloatArray:
-    """Return the share of each group in the curvature at the mode, shape (G,), up to what rows within groups say."""
-    effects, factor = target.effects, target.factor
-    moments, prior = target.point.effects, np.exp(-2.0 * target.point.log_sigma)
-    between = effects.information * prior / (effects.information + prior)
-    of_beta = between * ((effects.slope @ factor[:-1]) ** 2).sum(axis=1)
-    of_sigma = float(factor[-1] @ factor[-1]) * (1.0 - np.minimum(moments.variance * prior, 1.0)) ** 2
-    return np.asarray((of_beta + 2.0 * of_sigma)[:-1])
-
-
 def _inclusion(share: FloatArray, size: int) -> FloatArray:
     """Return the probabilities of groups to be in a sample of a size, shape (G,)."""
     return inclusion_of(_EQUAL / len(share) + (1.0 - _EQUAL) * share / share.sum(), size)
@@ -822,7 +888,7 @@ def inclusion_of(p: FloatArray, size: int) -> FloatArray:
         certain |= more
 
 
-def _systematic(inclusion: FloatArray) -> IntArray:
+def systematic(inclusion: FloatArray) -> IntArray:
     """Return the groups of a sample, in order."""
     order = np.random.default_rng(_SEED).permutation(len(inclusion))
     steps = np.floor(np.cumsum(inclusion[order]) + 0.5)
