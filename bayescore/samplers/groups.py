@@ -87,7 +87,6 @@ from bayescore.models.groups.marginal import (
     MAX_DENSITY_ERROR,
     CollapsedTarget,
     SampledGroups,
-    densities,
 )
 from bayescore.models.groups.rows import JointRows, block_diagonal
 from bayescore.models.normal import correlations_of
@@ -133,7 +132,7 @@ _PIECE = 256  # points at a time
 _LEARNT_FROM = 1 << 21  # parameters of the draws whose mean effects are where the curvature is taken
 
 
-_FEW = 64  # groups of the first sample, of which the density has many nodes
+_FEW = 64  # groups of the first sample: each has many nodes
 
 
 _LOOKED_AT = 24  # draws at which the density of a sample of groups is held against that of all
@@ -620,19 +619,23 @@ class JointSampler(Sampler):
         target = IntegratedTarget.of(frame.arguments, *frame.marginal, request.prior)
         if target is None:
             return None
-        size, plan = _FEW, ChainPlan.of(request, "sampling with effects integrated out", readings=10)
+        plan = ChainPlan.of(request, "sampling with effects integrated out", readings=10)
         stream, of_effects = request.streams[-1].spawn(2)
         long = with_long_tails(target.middle, target.factor, request.prior, request.data.n_features)
+        normals = np.random.default_rng(stream).standard_normal((_LOOKED_AT, len(target.factor)))
+        looked_at, size = target.middle + normals @ target.factor.T, _FEW
         while True:
             chosen = SampledGroups.of(target, size)
             if chosen.n_sampled == target.n_groups:
                 return None
+            size *= 4
+            if not target.gap(chosen, looked_at) <= MAX_DENSITY_ERROR:
+                continue
             drawn = run(Dense.of(*chosen.density, target.middle, target.factor, long), plan, stream)
             flat = drawn.theta.reshape(-1, len(target.factor))
-            looked_at = flat[evenly_spaced(len(flat), min(len(flat), _LOOKED_AT))]
-            if chosen.error(looked_at, densities(looked_at, (target.kernel, target.data))[0]) <= MAX_DENSITY_ERROR:
+            looked_at = flat[evenly_spaced(len(flat), _LOOKED_AT)]
+            if target.gap(chosen, looked_at) <= MAX_DENSITY_ERROR:
                 break
-            size *= 4
         u, stats = np.empty((*drawn.theta.shape[:2], *frame.shapes[0])), statistics(drawn)
         columns, rngs, stop = frame.bases[0][:, frame.orders[0]], of_effects.spawn(request.chains), threading.Event()
         total = u.shape[0] * u.shape[1]

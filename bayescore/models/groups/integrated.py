@@ -40,7 +40,7 @@ from bayescore.models.groups.joint import (
     log_prior,
     scales,
 )
-from bayescore.models.groups.marginal import densities, systematic, terms_by_differences
+from bayescore.models.groups.marginal import SampledGroups, densities, systematic, terms_by_differences
 from bayescore.models.laplace import NoModeError, factor_of_inverse, find_mode
 from bayescore.models.posterior import add_predictors, add_scores, prior_terms
 from bayescore.numerics.elementary import dot, exp_minus, fill, largest, normal_nodes
@@ -57,7 +57,7 @@ _LONGEST = 3.0  # of a Newton step, in units of the curvature
 _CHUNK = 512  # pairs of a row and a candidate that are evaluated at a time
 
 
-_WIDER = 1.05  # sds of proposals over those of z: the density over the proposal's then has a bound
+_WIDER = 1.02  # sds of proposals over those of z: the density over the proposal's then has a bound
 
 
 _NOTHING = 1e-300
@@ -66,7 +66,7 @@ _NOTHING = 1e-300
 _LEAST_SHARE = 1e-6
 
 
-_LEFT = 0.005  # total variation that steps leave of the distance between z and its proposal
+_LEFT = 0.003  # total variation that steps leave of the distance between z and its proposal
 
 
 MOST_STEPS = 12
@@ -103,7 +103,7 @@ class Followed(NamedTuple):
 
     @classmethod
     def nothing(cls, q: int, D: int) -> "Followed":
-        """Return that of groups of which nothing is known."""
+        """Return that of groups before anything is known."""
         return cls(np.zeros(D), np.zeros((D, D)), np.empty((0, q)), np.empty((0, q, D)), np.empty((0, q, q)))
 
 
@@ -429,14 +429,13 @@ def _add_rows(
     z: FloatArray,
     rows: tuple[FloatArray, FloatArray],
     a: IntegratedArguments,
-    room: FloatArray,
-    values: FloatArray,
+    out: tuple[FloatArray, FloatArray],
 ) -> None:
-    """Add the log-likelihood of a group's rows at its nodes to `values`, shape (K,).
+    """Add the log-likelihood of a group's rows at its nodes to the first of `out`, shape (K,).
 
-    Scores of the rows go to the first row of `room`, shape (3, rows of the group times K) at least, row by row.
+    Scores of the rows go to the first row of the second, shape (3, rows of the group times K) at least, row by row.
     """
-    base, r = rows
+    (base, r), (values, room) = rows, out
     first, count, size = a.first[g], a.last[g] - a.first[g], values.size
     eta, side, log_p = room[0], room[1], room[2]
     for n in range(count):
@@ -505,14 +504,14 @@ def integrated_density(theta: FloatArray, gradient: FloatArray, a: IntegratedArg
         first, last, count = a.first[g], a.last[g], a.counts[g]
         if g < n_groups:
             _write_nodes(center[g], spread[g], a, z, values)
-            _add_rows(g, z, (base, r), a, room, values)
+            _add_rows(g, z, (base, r), a, (values, room))
             total += count * _shares(values)
             for i in range(q):
                 for k in range(size):
                     weighed[i, k] = values[k] * z[i, k]
         else:
             fill(values, 0.0)
-            _add_rows(g, alone, (base, r), a, room, values[:1])
+            _add_rows(g, alone, (base, r), a, (values[:1], room))
             total += values[0]
         for m in range(last - first):
             row, w = first + m, count * a.weights[first + m]
@@ -558,7 +557,7 @@ def _write_moments(theta: FloatArray, a: IntegratedArguments, out: Moments) -> N
     for g in range(n_groups):
         z, values = out.nodes[g], out.shares[g]
         log_det = _write_nodes(center[g], spread[g], a, z, values)
-        _add_rows(g, z, (base, r), a, room, values)
+        _add_rows(g, z, (base, r), a, (values, room))
         _shares(values)
         for i in range(q):
             out.mean[g, i] = dot(values, z[i])
@@ -706,23 +705,23 @@ _SEARCHED = 2000  # groups of the sample by which the mode is sought and nodes a
 _FIRST_STEP = 1e-3  # posterior sds, of the differences of gradients that are the Hessian
 
 
-_NEAR, _MOST_TURNS = 0.1, 8  # posterior sds to the mode, and steps on all groups
+_NEAR, _MOST_STEPS, _MOST_TURNS = 0.1, 30, 8  # posterior sds to the mode, steps on a sample and on all groups
 
 
 MOST_EFFECTS = 3
-"""Effects of a group, of which nodes in each direction are few enough."""
+"""Effects of a group, beyond these there would be too many nodes."""
 
 
 _FIRST_NODES = 7
 
 
-_RULES = {1: (5, 7, 9), 2: (5, 7, 9, 11), 3: (3, 4, 5)}  # nodes in a direction, by the number of effects
+_RULES = {1: (5, 7, 9), 2: (5, 7, 9, 11), 3: (5, 7)}  # nodes in a direction, by the number of effects
 
 
 _ERROR = 2e-3  # nats, by which twice the nodes may change how the log density varies within two posterior sds
 
 
-_WIDEST = 0.2  # posterior sd of a coordinate of sds and correlations
+_WIDEST = 0.3  # posterior sd of a coordinate of sds and correlations
 
 
 _MOST_CANDIDATES = 8.0  # of a group, on average: with more the joint sampler is as fast
@@ -756,7 +755,7 @@ class IntegratedTarget:
                 lambda at: terms_by_differences(integrated_density, some, at, _FIRST_STEP * width, (prior, p)),
                 theta,
                 tolerance=_NEAR,
-                max_steps=_MOST_TURNS,
+                max_steps=_MOST_STEPS,
             )
         except NoModeError:
             return None
@@ -797,6 +796,10 @@ class IntegratedTarget:
     def arguments(self) -> IntegratedArguments:
         """Return the arguments of all groups."""
         return self.data
+
+    def gap(self, chosen: SampledGroups, theta: FloatArray) -> float:
+        """Return the error of the log density of a sample of groups over draws, in nats (`SampledGroups.error`)."""
+        return chosen.error(theta, densities(theta, (self.kernel, self.data))[0])
 
     def effects(
         self, theta: FloatArray, columns: FloatArray, rng: np.random.Generator, u: FloatArray
