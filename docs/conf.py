@@ -13,7 +13,7 @@ ROOT = DOCS.parent
 sys.path[:0] = [str(ROOT), str(DOCS)]
 
 import nbformat  # noqa: E402
-from _generate import answers, course, messages, uses  # noqa: E402
+from _generate import answers, course, decision, messages, uses  # noqa: E402
 from docutils import nodes  # noqa: E402
 from numpydoc.xref import DEFAULT_LINKS  # noqa: E402
 
@@ -129,10 +129,10 @@ for name, chapter in chapters.items():
     if not copy.is_file() or copy.read_text(encoding="utf-8") != text:  # else Sphinx would read it again
         copy.write_text(text, encoding="utf-8")
 
-# parts of the reference that are read from the package's code; pages include them
+# parts of pages that code writes; pages include them
 GENERATED = DOCS / "reference" / "generated"
 GENERATED.mkdir(exist_ok=True)
-for part in (answers, messages):
+for part in (answers, decision, messages):
     (GENERATED / f"{part.__name__.rpartition('.')[2]}.txt").write_text(part.page(), encoding="utf-8")
 
 
