@@ -20,13 +20,9 @@ if __name__ == "__main__":
     parser.add_argument("--rivals", help="comma-separated, of benchmarks that name them")
     parser.add_argument("--cap", type=float, help="seconds for each rival, of benchmarks that stop them")
     parser.add_argument("--only", nargs="+", metavar="DATA", help="data sets, of benchmarks that keep the other rows")
-    parser.add_argument("--tree", help="another checkout, of benchmarks that compare this one with it")
     parser.add_argument("--published", help="folder of published rows, of benchmarks that read some that are not here")
     parser.add_argument("--kept", help="folder of what is kept from run to run, of benchmarks that keep references")
     parser.add_argument("--workers", type=int, help="processes, of benchmarks that share their work out")
-    parser.add_argument(
-        "--by-function", action="store_true", default=None, help="the slowest to compile, of `first_fit`"
-    )
     parser.add_argument(
         "--quick",
         action="store_true",

@@ -9,7 +9,6 @@ from benchmarks.rivals.rival_posteriors import marked, others, row_of
 from benchmarks.rivals.rival_standing import TIE, standing, tie_broken
 from benchmarks.rivals.rival_systems import SYSTEMS
 from benchmarks.rivals.rival_systems.found import Rows
-from benchmarks.rivals.rival_systems.picture import LOOKS, points
 from benchmarks.rivals.rival_systems.process import why, within
 from benchmarks.rivals.rival_systems.subsampling import sgld
 from benchmarks.rivals.rival_systems.truth import Truth, errors_of, expected, measured
@@ -156,20 +155,6 @@ def test_equal_means_are_called_unequal_as_often_as_said():
     outside = np.abs(np.log(squares[0] / squares[1])) > 2.0 * np.log(TIE)
     assert tie_broken(11) == pytest.approx(outside.mean(), abs=0.02)
     assert tie_broken(69) < 0.002
-
-
-def test_every_system_has_a_look_of_its_own():
-    assert {system.label for system in SYSTEMS.values()} == set(LOOKS)
-    assert len(set(LOOKS.values())) == len(LOOKS)
-
-
-def test_the_picture_tells_settings_and_scaled_errors_apart():
-    rows = pd.DataFrame({"system": ["bayescore", "bayescore", "nutpie, all rows", "glum, mode"], "mean": 0.1,
-                         "documented": [True, False, True, True], "best": [False, True, True, True],
-                         "errors": ["measured", "measured", "expected", "measured"]})  # fmt: skip
-    shown = {label: list(own.index) for label, _, own in points(rows) if len(own)}
-    assert shown == {"bayescore, 4 x 1000 draws": [0], "bayescore, best setting": [1],
-                     "nutpie, all rows:\nscaled, error expected": [2], "glum, mode": [3]}  # fmt: skip
 
 
 def test_sgld_finds_a_normal_posterior_and_large_steps_spoil_its_sds():

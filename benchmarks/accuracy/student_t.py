@@ -25,7 +25,7 @@ from scipy import optimize, stats
 import bayescore as bc
 from bayescore.types import FloatArray
 from benchmarks.accuracy.poisson import made as made_counts
-from benchmarks.calibration.sbc.ranks import binned_p_values, rank
+from benchmarks.calibration.sbc.ranks import rank, ranks_table
 from benchmarks.commands import command
 from benchmarks.tables import publish
 
@@ -169,8 +169,4 @@ def main(trials: int = 200) -> None:
         publish("student_t", [compared(name) for name in (*SETS, *REAL)])
         told = np.array([ranks(seed) for seed in range(trials)])
     names = ("intercept", "x1", "x2", "log sigma", "log nu", "control: 1.15 times sigma")
-    p_values = binned_p_values(told, DRAWS + 1)
-    publish(
-        "student_t_sbc",
-        [{"quantity": name, "sets": trials, "p_value": p} for name, p in zip(names, p_values, strict=True)],
-    )
+    publish("student_t_sbc", ranks_table(names, told, DRAWS + 1))

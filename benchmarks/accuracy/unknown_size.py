@@ -36,7 +36,7 @@ from bayescore.types import FloatArray
 from bayescore.validation import DataError
 from benchmarks.accuracy.poisson import made as made_counts
 from benchmarks.accuracy.poisson import published
-from benchmarks.calibration.sbc.ranks import binned_p_values, rank
+from benchmarks.calibration.sbc.ranks import rank, ranks_table
 from benchmarks.commands import command
 from benchmarks.tables import publish
 
@@ -392,10 +392,8 @@ def calibrated(trials: int, family: str) -> list[dict]:
     for seed in range(trials):
         with contextlib.suppress(DataError):
             found.append(ranks(seed, family))
-    told = np.array(found)
     quantities = ("intercept", "x1", "x2", f"log {number}", f"control: 1.5 times the {number}")
-    p_values = binned_p_values(told, DRAWS + 1)
-    return [{"quantity": name, "sets": len(told), "p_value": p} for name, p in zip(quantities, p_values, strict=True)]
+    return ranks_table(quantities, np.array(found), DRAWS + 1)
 
 
 def each(names: Sequence[str], family: str) -> list[dict]:

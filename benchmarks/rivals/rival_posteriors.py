@@ -46,10 +46,9 @@ from bayescore.compiled import available_cores
 from benchmarks.commands import command
 from benchmarks.problems import SHARED
 from benchmarks.rivals.rival_systems import SYSTEMS
-from benchmarks.rivals.rival_systems.picture import draw
 from benchmarks.rivals.rival_systems.process import within
 from benchmarks.rivals.rival_systems.truth import DATA, PUBLISHED, QUICK, Truth, errors_of, rows_of, truth_of
-from benchmarks.tables import known_rows, publish, publish_picture
+from benchmarks.tables import known_rows, publish
 
 NAME = "rival_posteriors"
 CAP, QUICK_CAP = 60.0, 20.0
@@ -135,4 +134,3 @@ def main(
         limit = cap or (QUICK_CAP if quick else CAPS.get(name, CAP))
         rows = marked(others(name, systems) + study(name, systems, limit, quick))
         publish(NAME, rows)
-        publish_picture(NAME, draw(pd.DataFrame(rows)))

@@ -3,7 +3,6 @@
 Each row is a process of its own, with an empty cache of compiled code, that fits the models of the first column one
 after the other: 50,000 rows, 200 groups. Figures are of the last of them, in processor seconds: the first fit, how much
 of it is compiling, how many functions are compiled, the same fit again, and in a new process, which imports all anew.
-With ``--by-function`` the functions that take longest to compile are printed, too, without those that they call.
 """
 
 import json
@@ -21,7 +20,6 @@ MODELS = {
     "(1 + x | g)": ("y ~ x1 + x2 + (1 + x1 | g)", "logistic"),
 }
 SEQUENCES = [[name] for name in MODELS] + [["flat", "poisson"], ["flat", "poisson", "(1 | g)"]]
-SLOWEST = 40  # functions printed
 SCRIPT = """
 import json, sys, time, warnings
 import numpy as np, pandas as pd
@@ -32,13 +30,12 @@ compiled, under_way = [], []
 class Compiling(event.Listener):
     def on_start(self, _):
         under_way.append([time.thread_time(), 0.0])
-    def on_end(self, found):
+    def on_end(self, _):
         begin, inner = under_way.pop()
         seconds = time.thread_time() - begin
         if under_way:
             under_way[-1][1] += seconds
-        function = found.data["dispatcher"].py_func
-        compiled.append((f"{function.__module__}.{function.__qualname__}", seconds - inner))
+        compiled.append(seconds - inner)
 event.register("numba:compile", Compiling())
 rng = np.random.default_rng(3)
 rows = pd.DataFrame(rng.normal(size=(50_000, 4)), columns=["x1", "x2", "x3", "x4"])
@@ -57,20 +54,21 @@ print(json.dumps([first, compiled, seconds_of_fit()]))
 """
 
 
-def first_fit(names: list[str]) -> tuple[float, list[tuple[str, float]], float, float]:
-    """Return seconds of the last model's first fit, what it compiled with theirs, of it again, and in a new process."""
+def first_fit(names: list[str]) -> tuple[float, list[float], float, float]:
+    """Return seconds of the last model's first fit, of each function that it compiled, again, and in a new process."""
     with TemporaryDirectory() as folder:
 
-        def fits(models: list[str]) -> tuple[float, list[tuple[str, float]], float]:
-            asked = json.dumps([MODELS[name] for name in models])
-            first, compiled, again = printed_json("-c", SCRIPT, asked, NUMBA_CACHE_DIR=folder)
-            return first, [(name, seconds) for name, seconds in compiled], again
+        def fits(models: list[str]) -> tuple[float, list[float], float]:
+            first, compiled, again = printed_json(
+                "-c", SCRIPT, json.dumps([MODELS[name] for name in models]), NUMBA_CACHE_DIR=folder
+            )
+            return first, compiled, again
 
         return *fits(names), fits(names[-1:])[0]
 
 
 @command("first_fit")
-def main(by_function: bool = False) -> None:
+def main() -> None:
     rows: list[dict[str, Any]] = []
     for names in SEQUENCES:
         first, compiled, again, new_process = first_fit(names)
@@ -79,14 +77,10 @@ def main(by_function: bool = False) -> None:
             {
                 "model": model,
                 "first fit": first,
-                "compiling": sum(seconds for _, seconds in compiled),
+                "compiling": sum(compiled),
                 "functions": len(compiled),
                 "again": again,
                 "in a new process": new_process,
             }
         )
-        if by_function:
-            print(f"\n{model}: {first:.1f} s")
-            for name, seconds in sorted(compiled, key=lambda each: -each[1])[:SLOWEST]:
-                print(f"{seconds:8.2f} {name}")
     publish("first_fit", rows)

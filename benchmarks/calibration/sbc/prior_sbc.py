@@ -13,19 +13,49 @@ tell a posterior from one that saw only part of the data), the log-likelihood of
 a certificate refuses ("not certified"), the draws as sampled stand for corrected ones.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 import bayescore as bc
 from bayescore.families.family import check_family
-from benchmarks.calibration.sbc.picture import Panel, draw, row_of
-from benchmarks.calibration.sbc.way import Replication, replicate
+from benchmarks.calibration.sbc.ranks import p_values
+from benchmarks.calibration.sbc.way import DRAWS, KINDS, Replication, names, replicate
 from benchmarks.commands import command
-from benchmarks.tables import publish, publish_picture
+from benchmarks.tables import publish
 
 N, D, SIZE, FEWEST = 2000, 4, 40, 20
+PLACES = DRAWS + 1
 PRIORS = {"N(0, 1)": bc.priors.Normal(0.0, 1.0), "Student-t(3)": bc.priors.StudentT(3.0, 0.0, 1.0)}
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """The replications of one setting, and what it is called: column of the table -> value."""
+
+    about: dict[str, str]
+    found: list[Replication]
+
+    def ranks(self, kind: str) -> np.ndarray:
+        """Return the ranks, shape (replications, Q)."""
+        return np.array([each.ranks[KINDS.index(kind)] for each in self.found])
+
+
+def row_of(panel: Panel, sizes: dict[str, int]) -> list[dict]:
+    """Return a row for each kind of draws: p-values of coefficients (the smallest) and of the other quantities."""
+    rows = []
+    for number, kind in enumerate(KINDS):
+        p = p_values(panel.ranks(kind), PLACES)
+        labels = names(len(p) - 3)
+        own = {
+            "replications": len(panel.found),
+            "not certified": sum(each.refused[number] for each in panel.found),
+            "smallest ESS": round(min(each.ess[number] for each in panel.found)),
+        }
+        p_of = {"coefficients, smallest of p": p[:-3].min(), **dict(zip(labels[-3:], p[-3:], strict=True))}
+        rows.append({**panel.about, **sizes, "draws": kind, **own, **p_of})
+    return rows
 
 
 def simulate(family: str, prior: Any, rng: np.random.Generator) -> tuple[np.ndarray, bc.Coreset]:
@@ -59,4 +89,3 @@ def main(trials: int = 500, *, quick: bool = False) -> None:
                 Panel({"family": family, "prior": prior}, replications(family, prior, 30 if quick else trials))
             )
     publish("prior_sbc", [row for panel in panels for row in row_of(panel, {"N": N, "D": D, "M": SIZE})])
-    publish_picture("prior_sbc", draw(panels))

@@ -1,4 +1,4 @@
-r"""Are ranks uniform? The simultaneous test of their ECDF, with exact p-values and bands to draw.
+r"""Are ranks uniform? The simultaneous test of their ECDF, with exact p-values.
 
 Of N independent ranks among K - 1 draws, uniform on 0, ..., K - 1, the number C_k of those below k is
 Binomial(N, k / K), and its path is a Markov chain: given C_(k-1), the step C_k - C_(k-1) is
@@ -12,7 +12,7 @@ Reference: Säilynoja, Bürkner and Vehtari (2022), Graphical test for discrete 
 goodness-of-fit evaluation and multiple sample comparison, Statistics and Computing 32, Algorithm 1.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -78,27 +78,9 @@ def binned_p_values(ranks: IntArray, n_places: int, bins: int = 10) -> FloatArra
     return stats.chisquare(counts, axis=0).pvalue
 
 
-def calibration(
-    quantities: Sequence[str], ranks_of: Callable[..., IntArray], trials: int, n_places: int
-) -> list[dict[str, Any]]:
-    """Return for each quantity the binned p-value of ``ranks_of(seed, control=False)``, and that of the control."""
-    own, wrong = (
-        binned_p_values(np.array([ranks_of(seed, control=control) for seed in range(trials)]), n_places)
-        for control in (False, True)
-    )
+def ranks_table(quantities: Sequence[str], ranks: IntArray, n_places: int) -> list[dict[str, Any]]:
+    """Return a row for each quantity: its name, the number of data sets and the binned p-value of its ranks."""
+    p_values_of = binned_p_values(ranks, n_places)
     return [
-        {"quantity": name, "sets": trials, "p_value": p, "control": q}
-        for name, p, q in zip(quantities, own, wrong, strict=True)
+        {"quantity": name, "sets": len(ranks), "p_value": p} for name, p in zip(quantities, p_values_of, strict=True)
     ]
-
-
-def band(n_ranks: int, n_places: int, coverage: float = 0.95) -> tuple[FloatArray, FloatArray]:
-    """Return the simultaneous band of ECDF - uniform at 1, ..., n_places - 1 of n_places: low and high."""
-    narrow, wide = 1.0, 0.0  # gammas
-    for _ in range(25):
-        gamma = 0.5 * (narrow + wide)
-        covered = inside(*limits(gamma, n_ranks, n_places), n_ranks) >= coverage
-        narrow, wide = (narrow, gamma) if covered else (gamma, wide)
-    z = np.arange(1, n_places) / n_places
-    low, high = limits(wide, n_ranks, n_places)
-    return low / n_ranks - z, high / n_ranks - z

@@ -24,8 +24,7 @@ import bayescore as bc
 from bayescore.diagnostics import mmd
 from benchmarks.commands import command
 from benchmarks.papers.huggins.problems import PRIOR, PROBLEMS, READINGS, Problem, readable, split
-from benchmarks.papers.huggins.quality_picture import draw
-from benchmarks.tables import known_rows, publish, publish_picture
+from benchmarks.tables import known_rows, publish
 
 SIZES = (156, 312, 625, 1250, 2500, 5000, 10_000)  # README of the published code
 METHODS: dict[str, dict[str, Any]] = {
@@ -168,4 +167,3 @@ def main(*, quick: bool = False, trials: int | None = None, only: list[str] | No
         rows.sort(key=lambda row: [*PROBLEMS, *READINGS].index(row["data"]))
         publish("huggins_quality", rows)
     publish("huggins_quality_verdicts", verdicts(pd.DataFrame(rows)))
-    publish_picture("huggins_quality", draw(pd.DataFrame(rows)))

@@ -6,21 +6,16 @@ Medians, least and greatest of 5 seeds (of the clustering; the rows are the firs
 
 from typing import Any
 
-import matplotlib.ticker
 import numpy as np
-import pandas as pd
-from matplotlib.figure import Figure
 
 import bayescore as bc
 from benchmarks.commands import command
 from benchmarks.papers.huggins.problems import readable, split
-from benchmarks.tables import publish, publish_picture
+from benchmarks.tables import publish
 
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
 RADII = (1.0, 2.0, 3.0, 4.0)
 CLUSTERS = (2, 4, 6, 8, 12)
-STYLES = (("o", "-"), ("s", "--"), ("^", ":"), ("D", "-."), ("v", (0, (1, 1))))
-PICTURED = ("Binary10", "w8a (for Webspam)")
 
 
 def mean_bound(data: bc.Coreset, radius: float, clusters: int, seed: int) -> float:
@@ -53,36 +48,9 @@ def study(name: str, full: bc.Coreset, seeds: int) -> list[dict[str, Any]]:
     return rows
 
 
-def draw(frame: pd.DataFrame) -> Figure:
-    """Return the picture: a row for each set, R at the left, k at the right."""
-    names = [name for name in PICTURED if name in set(frame["data"])]
-    figure = Figure(figsize=(8.0, 2.9 * len(names)), layout="constrained")
-    axes = figure.subplots(len(names), 2, squeeze=False, sharey="row")
-    for name, (left, right) in zip(names, axes, strict=True):
-        own = frame[frame["data"] == name]
-        for ax, by, fixed in ((left, "R", {"k": 6}), (right, "k", {"R": 3.0})):
-            ((held, value),) = fixed.items()
-            chosen = own[own[held] == value]
-            for (label, rows), (marker, line) in zip(chosen.groupby(by), STYLES, strict=False):
-                spread = np.vstack(
-                    [rows["mean sensitivity"] - rows["least"], rows["greatest"] - rows["mean sensitivity"]]
-                )
-                ax.errorbar(
-                    rows["N"], rows["mean sensitivity"], spread, label=f"{by} = {label:g}", marker=marker,
-                    linestyle=line, color="black", markerfacecolor="white", markersize=5, linewidth=1.0, capsize=2,
-                )  # fmt: skip
-            ax.set(xscale="log", yscale="log", xlabel="N", title=f"{name}, {held} = {value:g}")
-            ax.title.set_size(9)
-            ax.yaxis.set_major_formatter(matplotlib.ticker.LogFormatterMathtext())
-            ax.legend(fontsize=7, ncol=2)
-        left.set_ylabel("mean sensitivity bound")
-    return figure
-
-
 @command("huggins_sensitivities", evidence=True)
 def main(*, quick: bool = False, trials: int | None = None) -> None:
     rows = []
     for name, problem in readable().items():
         rows += study(name, split(problem, quick=quick)[0], trials or (2 if quick else 5))
     publish("huggins_sensitivities", rows)
-    publish_picture("huggins_sensitivities", draw(pd.DataFrame(rows)))

@@ -12,18 +12,15 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pandas as pd
-from matplotlib.figure import Figure
 from scipy.special import expit
 
 import bayescore as bc
 from benchmarks.commands import command
 from benchmarks.papers.huggins.problems import PRIOR, readable, split
 from benchmarks.papers.huggins.quality import SIZES
-from benchmarks.tables import publish, publish_picture
+from benchmarks.tables import publish
 
 ITERATIONS = 10_000
-STYLES = (("o", "-"), ("s", "--"), ("^", ":"), ("D", "-."), ("v", "-"), ("<", "--"), (">", ":"))
 
 
 def seconds(work: Callable[[], Any]) -> tuple[float, Any]:
@@ -80,28 +77,6 @@ def study(name: str, full: bc.Coreset, iterations: int, largest: int) -> list[di
     return rows
 
 
-def draw(frame: pd.DataFrame) -> Figure:
-    figure = Figure(figsize=(9.0, 3.6), layout="constrained")
-    axes = figure.subplots(1, 2, sharey=True)
-    for ax, share, title in zip(
-        axes, ("share", "share, at theirs"), ("compiled MALA", "log density in NumPy"), strict=True
-    ):
-        for (name, rows), (marker, line) in zip(frame.groupby("data", sort=False), STYLES, strict=False):
-            ax.semilogx(
-                rows["M"], 100.0 * rows[share], marker=marker, linestyle=line, color="black", markerfacecolor="white",
-                linewidth=0.8, markersize=5, label=name,
-            )  # fmt: skip
-        ax.set_xticks(sorted(set(frame["M"])), [f"{size}" for size in sorted(set(frame["M"]))])
-        ax.minorticks_off()
-        ax.tick_params(labelsize=7)
-        ax.set_ylim(0.0, 100.0)
-        ax.set_xlabel("rows of the coreset, M")
-        ax.set_title(title, fontsize=9)
-    axes[0].set_ylabel("% of the time creating the coreset")
-    figure.legend(*axes[0].get_legend_handles_labels(), fontsize=7, loc="outside right center")
-    return figure
-
-
 @command("huggins_times", evidence=True)
 def main(*, quick: bool = False) -> None:
     warnings.filterwarnings("ignore")  # short chains
@@ -110,4 +85,3 @@ def main(*, quick: bool = False) -> None:
         full = split(problem, quick=quick)[0]
         rows += study(name, full, ITERATIONS // 10 if quick else ITERATIONS, 1250 if quick else problem.largest)
     publish("huggins_times", rows)
-    publish_picture("huggins_times", draw(pd.DataFrame(rows)))

@@ -14,17 +14,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
 from bayescore.papers.nock_private import calibrated_noise, spread
 from benchmarks.commands import command
-from benchmarks.tables import publish, publish_picture
+from benchmarks.tables import publish
 
 EDGES = (1.0, 20.0)
 DIMENSIONS, CENTERS, EPSILONS = (2, 10, 50), (2, 4, 8), (0.1, 1.0, 10.0)
 SIZES = (300, 1_000, 3_000, 10_000, 30_000, 100_000)
 MOST_ENTRIES, SAMPLES, REPETITIONS = 1_500_000, 50, 3
-MARKERS, COLOURS = ("o", "s", "^"), ("#0072B2", "#D55E00", "#555555")
 
 
 def boxes(n: int, d: int, rng: np.random.Generator) -> np.ndarray:
@@ -83,33 +81,8 @@ def slopes(frame: pd.DataFrame) -> list[dict[str, Any]]:
     return rows
 
 
-def draw(frame: pd.DataFrame) -> Figure:
-    """Return delta_w, delta_s and epsilon~ / epsilon against m."""
-    figure = Figure(figsize=(11.0, 6.2), layout="constrained")
-    shown = {"delta_w": "$\\delta_w$", "delta_s": "$\\delta_s$ (proxy)"}
-    shown |= {
-        f"ratio, epsilon = {e:g}": f"$\\tilde\\epsilon / \\epsilon$, $\\epsilon = {e:g}$" for e in reversed(EPSILONS)
-    }
-    grid = figure.subplots(2, 3).ravel()
-    for axes, (column, title) in zip(grid, shown.items(), strict=False):
-        for (d, k), part in frame.groupby(["d", "k"]):
-            look = {"marker": MARKERS[CENTERS.index(k)], "color": COLOURS[DIMENSIONS.index(d)], "ms": 4, "lw": 1.1}
-            style = ("-", "--", ":")[DIMENSIONS.index(d)]
-            axes.plot(part["m"], part[column], ls=style, label=f"d = {d}, k = {k}", **look)
-        axes.set(xscale="log", yscale="log", title=title, xlabel="m (rows)")
-        if column.startswith("ratio"):
-            axes.set_yscale("linear")
-            axes.axhline(1.0, color="black", lw=0.8)
-        axes.grid(color="#eeeeee", lw=0.6)
-        axes.spines[["top", "right"]].set_visible(False)
-    grid[-1].axis("off")
-    grid[-1].legend(*grid[0].get_legend_handles_labels(), loc="center", ncols=1, frameon=False)
-    return figure
-
-
 @command("nock_regime", evidence=True)
 def main(*, quick: bool = False) -> None:
     frame = pd.DataFrame(table(SIZES[:3] if quick else SIZES, 2 if quick else REPETITIONS))
     publish("nock_regime", frame.to_dict("records"))
     publish("nock_regime_slopes", slopes(frame))
-    publish_picture("nock_regime", draw(frame), dpi=130)
