@@ -6,6 +6,7 @@ with the normal's own mean, sds and correlations exact: nearly normal posteriors
 known many times better than from as many draws. `share` is the part of the draws that count, 1 / (S sum w^2).
 """
 
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from bayescore.models.laplace import Mode
 from bayescore.models.posterior import log_likelihoods
 
 PROPOSALS = 4000
+MOST, MANY = 2e9, 100_000  # rows by points; rows from which a posterior is nearly normal
 
 
 class Known(NamedTuple):
@@ -46,6 +48,43 @@ def weighed_t(
     x = center + t @ root.T
     log_t = -0.5 * (df + len(center)) * np.log1p((t**2).sum(axis=1) / df)
     return x, log_likelihoods(x, data, check_family(data.family)) + prior.log_density(x) - log_t
+
+
+class Moments(NamedTuple):
+    """Means and sds of a posterior, shapes (D,), and how many of the weighed points count."""
+
+    mean: np.ndarray
+    sd: np.ndarray
+    effective: float
+
+
+def adapted(
+    log_density: Callable[[np.ndarray], np.ndarray],
+    center: np.ndarray,
+    root: np.ndarray,
+    n_rows: int,
+    rounds: Sequence[int] = (4000, 4000, 20_000),
+) -> Moments:
+    """Return the moments of a posterior by weighed points of a Student t, which each round fits to those before.
+
+    `log_density` is that of points, shape (S, D); the first t has the scale root @ root.T about `center`.
+    """
+    df, D = 30.0 if n_rows >= MANY else 6.0, len(center)
+    rng = np.random.default_rng(3)
+    for n in (min(each, int(MOST / n_rows)) for each in rounds):
+        z = rng.standard_normal((n // 2, D)) * np.sqrt(df / rng.chisquare(df, (n // 2, 1)))
+        z = np.vstack([z, -z])
+        points = center + z @ root.T
+        logs = log_density(points) + 0.5 * (df + D) * np.log1p((z**2).sum(axis=1) / df)
+        w = np.exp(logs - logs.max())
+        w /= w.sum()
+        # in large sets, by the sd of proposals over that of the points, noise cancels
+        known = np.ones(D)
+        if n_rows >= MANY:
+            known = np.sqrt((root**2).sum(axis=1) * df / (df - 2.0)) / points.std(axis=0)
+        center = w @ points
+        root = np.linalg.cholesky((w * (points - center).T) @ (points - center))
+    return Moments(center, known * np.sqrt(w @ (points - center) ** 2), 1.0 / float(w @ w))
 
 
 def antithetic(mode: Mode, prior: Any, n: int) -> tuple[np.ndarray, np.ndarray]:

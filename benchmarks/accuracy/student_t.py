@@ -24,6 +24,7 @@ from scipy import optimize, stats
 
 import bayescore as bc
 from bayescore.types import FloatArray
+from benchmarks.accuracy.importance import adapted
 from benchmarks.accuracy.poisson import made as made_counts
 from benchmarks.calibration.sbc.ranks import rank, ranks_table
 from benchmarks.commands import command
@@ -39,7 +40,7 @@ SETS = {  # rows, columns, nu, share of rows that are 100 sigma off to one side
     "1,000,000 rows": (1_000_000, 6, 4.0, 0.0),
 }
 REAL = "arrival delays of flights", "log prices of diamonds"
-MOST, MANY, DRAWS, SBC_ROWS = 2e9, 100_000, 99, 150  # rows by points; rows from which a posterior is nearly normal
+DRAWS, SBC_ROWS = 99, 150
 QUIET = {"random_state": 1, "progressbar": False}
 
 
@@ -81,21 +82,8 @@ class Truth:
             method="BFGS",
             options={"gtol": 1e-3 * len(rows) ** 0.5},
         )
-        D = len(found.x)
-        center, root = found.x, np.linalg.cholesky(found.hess_inv)
-        rng, df = np.random.default_rng(3), 30.0 if len(rows) >= MANY else 6.0
-        for n in (min(each, int(MOST / len(rows))) for each in (4000, 4000, 4000, 20_000)):
-            z = rng.standard_normal((n // 2, D)) * np.sqrt(df / rng.chisquare(df, (n // 2, 1)))
-            z = np.vstack([z, -z])
-            points = center + z @ root.T
-            logs = self.log_density(points) + 0.5 * (df + D) * np.log1p((z**2).sum(axis=1) / df)
-            w = np.exp(logs - logs.max())
-            w /= w.sum()
-            center = w @ points
-            # in large sets, by the sd of proposals over that of the points, noise cancels
-            known = np.sqrt((root**2).sum(axis=1) * df / (df - 2.0)) / points.std(axis=0) if df > 6.0 else np.ones(D)
-            root = np.linalg.cholesky((w * (points - center).T) @ (points - center))
-        self.effective, self.mean, self.sd = 1.0 / float(w @ w), center, known * np.sqrt(w @ (points - center) ** 2)
+        root = np.linalg.cholesky(found.hess_inv)
+        self.moments = adapted(self.log_density, found.x, root, len(rows), (4000, 4000, 4000, 20_000))
 
     def log_density(self, points: FloatArray) -> FloatArray:
         """Return the log density at points, shape (S,)."""
@@ -126,7 +114,7 @@ def compared(name: str) -> dict:
             if which == "student_t":
                 fit, known = made, made._posterior().family
                 families |= {"nu": f"{known.name.partition(',')[0]})", "both": known.name}
-    posterior, truth = fit.idata.posterior, Truth(rows.copy())
+    posterior, truth = fit.idata.posterior, Truth(rows.copy()).moments
     logs = [np.log(posterior[each].values.ravel()) for each in ("sigma", "nu")]
     draws = np.column_stack([posterior["coef"].values.reshape(-1, len(rows.columns)), *logs])
     gaps, ratios = np.abs(draws.mean(axis=0) - truth.mean) / truth.sd, draws.std(axis=0) / truth.sd - 1.0

@@ -34,6 +34,7 @@ import bayescore as bc
 from bayescore.numerics.chains import evenly_spaced
 from bayescore.types import FloatArray
 from bayescore.validation import DataError
+from benchmarks.accuracy.importance import adapted
 from benchmarks.accuracy.poisson import made as made_counts
 from benchmarks.accuracy.poisson import published
 from benchmarks.calibration.sbc.ranks import rank, ranks_table
@@ -41,8 +42,6 @@ from benchmarks.commands import command
 from benchmarks.tables import publish
 
 PRIOR_SD, SIZE_SD = 4.0, 2.0
-ROUNDS = 4000, 4000, 20_000
-MOST, MANY = 2e9, 100_000  # rows by points; rows from which a posterior is nearly normal
 QUIET = {"progressbar": False}
 SETS = {  # rows, columns, events, share of ones in a rare column, size
     "500 rows": (500, 4, 900, 0.2, 1.0),
@@ -170,25 +169,8 @@ class Truth:
         for d in range(D + 1):
             move = step * np.eye(D + 1)[d]
             around[d] = (self.loss(found.x + move)[1] - self.loss(found.x - move)[1]) / (2.0 * step)
-        df = 30.0 if len(y) >= MANY else 6.0
-        center, root = found.x, np.linalg.cholesky(np.linalg.inv(0.5 * (around + around.T)))
-        rng = np.random.default_rng(3)
-        for n in (min(each, int(MOST / len(y)) // 2 * 2) for each in ROUNDS):  # proposals by the points before
-            z = rng.standard_normal((n // 2, D + 1)) * np.sqrt(df / rng.chisquare(df, (n // 2, 1)))
-            z = np.vstack([z, -z])
-            self.points = center + z @ root.T
-            logs = self.log_density(self.points) + 0.5 * (df + D + 1) * np.log1p((z**2).sum(axis=1) / df)
-            self.weights = np.exp(logs - logs.max())
-            self.weights /= self.weights.sum()
-            # in large sets, by the sd of proposals over that of the points, noise cancels
-            known = np.ones(D + 1)
-            if len(y) >= MANY:
-                known = np.sqrt((root**2).sum(axis=1) * df / (df - 2.0)) / self.points.std(axis=0)
-            center = self.weights @ self.points
-            root = np.linalg.cholesky((self.weights * (self.points - center).T) @ (self.points - center))
-        self.effective = 1.0 / float(self.weights @ self.weights)
-        self.mean = center
-        self.sd = known * np.sqrt(self.weights @ (self.points - center) ** 2)
+        root = np.linalg.cholesky(np.linalg.inv(0.5 * (around + around.T)))
+        self.moments = adapted(self.log_density, found.x, root, len(y))
 
     def loss(self, point: FloatArray) -> tuple[float, FloatArray]:
         """Return minus the log density at a point, and its gradient."""
@@ -294,7 +276,7 @@ def compared(name: str, family: str) -> dict:
         start = time.process_time()
         fitted(rows, formula, beside, known, prior)
         seconds["given"] = min(seconds["given"], time.process_time() - start)
-    truth, posterior = Truth(X, likelihood, offset), fit.idata.posterior
+    truth, posterior = Truth(X, likelihood, offset).moments, fit.idata.posterior
     coef = posterior["coef"].values.reshape(-1, X.shape[1])
     draws = np.column_stack([coef, np.log(posterior[number].values.ravel())])
 
