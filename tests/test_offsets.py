@@ -16,7 +16,9 @@ from bayescore.coresets.private import private_coreset
 from bayescore.families.family import FAMILIES
 from bayescore.models.posterior import log_likelihoods
 from bayescore.numerics.chains import ess, mcse_mean
-from bayescore.samplers.sample import NORMAL, SAMPLERS, SMOOTHS
+from bayescore.samplers.normal import NORMAL
+from bayescore.samplers.sample import SAMPLERS
+from bayescore.samplers.smooths import SMOOTHS
 from bayescore.samplers.steps import AlbertChibGibbs, PolyaGammaGibbs
 from tests.conftest import make_rows
 from tests.hand_made import fit_of, log_likelihood

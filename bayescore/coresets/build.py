@@ -30,9 +30,9 @@ from bayescore.data.responses import PAIRED
 from bayescore.families import Family
 from bayescore.families.family import Sized, check_exposure, check_family, lacking
 from bayescore.families.normal import Gaussian
-from bayescore.models.noise import find_noise
+from bayescore.models.modes import smooth_mode
+from bayescore.models.normal import find_noise
 from bayescore.models.posterior import likelihood_terms
-from bayescore.models.smooths import smooth_mode
 from bayescore.numerics.sampling import sample_by_column
 from bayescore.priors import Independent
 from bayescore.priors.groups import DEFAULT_GROUP_PRIOR, STILL, given_others, response_moments, spread_of

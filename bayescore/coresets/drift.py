@@ -38,8 +38,8 @@ from scipy import linalg
 from bayescore.coresets.calibration import Totals
 from bayescore.families import Family
 from bayescore.models.laplace import LaplaceApproximation, Mode, find_mode, upper_factor_of_inverse
+from bayescore.models.modes import search_start
 from bayescore.models.posterior import Derivatives, likelihood_terms, posterior, prior_part, score
-from bayescore.models.robust_start import search_start
 from bayescore.priors import Prior
 from bayescore.types import FloatArray, IntArray, WeightedData
 

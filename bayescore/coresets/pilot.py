@@ -40,6 +40,7 @@ from bayescore.models.laplace import (
     factor_of_inverse,
     find_mode,
 )
+from bayescore.models.modes import search_start
 from bayescore.models.posterior import (
     Derivatives,
     TargetDensity,
@@ -49,7 +50,6 @@ from bayescore.models.posterior import (
     posterior,
     prior_part,
 )
-from bayescore.models.robust_start import search_start
 from bayescore.numerics.sampling import (
     ROWS_PER_COLUMN,
     CandidatePool,

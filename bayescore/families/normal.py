@@ -7,7 +7,7 @@ l = -eta^2 / (2 sd^2) - log(sd sqrt(2 pi)). l is a quadratic: a few sums over ro
 (`coresets.aggregate`).
 
 sd is given, or left out: then it is a parameter, `sigma` of the posterior, with the prior HalfStudentT(3, 2.5 sd(y)).
-A build finds about where it is (`models.noise`), and its coreset has the family with that sd in it, as a unit.
+A build finds about where it is (`models.normal`), and its coreset has the family with that sd in it, as a unit.
 
 Gelman, Carlin, Stern, Dunson, Vehtari and Rubin (2013), Bayesian Data Analysis, 3rd edition, chapter 14.
 """

@@ -11,7 +11,7 @@ sides are one. Score and curvature, with k = 1 / (nu sigma^2):
 
 l is not concave: of a residual above sigma sqrt(nu) the curvature is negative, and the farther out a number is, the
 less it says. So the posterior may have several modes where numbers fall into clusters far apart: see
-`models.robust_start`.
+`models.modes.search_start`.
 
 nu and sigma are parameters unless they are given. `fitting.student_t` makes fits at some of them, and the posterior
 between these needs the slopes

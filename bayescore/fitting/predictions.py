@@ -44,7 +44,7 @@ from bayescore.data.formula_design import formula_of, reference_of
 from bayescore.data.open import open_in
 from bayescore.data.responses import Expression, events_of, numbers_of, without_response
 from bayescore.data.tables import is_table
-from bayescore.diagnostics.averages import Along, AveragedRows, Change, ContrastSums, averaged_rows, check_by, values_of
+from bayescore.diagnostics.averages import Along, AveragedRows, Change, ContrastSums, values_of
 from bayescore.diagnostics.elpd import Responses, sampled_counts
 from bayescore.diagnostics.row_sums import check_weight
 from bayescore.families import Family
@@ -59,7 +59,6 @@ from bayescore.fitting.parts import (
     interval_names,
     labelled,
     parameters,
-    rows_of_fit,
 )
 from bayescore.fitting.route import all_rows_of
 from bayescore.models.predictor import Predictor
@@ -379,25 +378,6 @@ def _ratios(
 
 def _flat(values: FloatArray, error: FloatArray) -> tuple[FloatArray, Any]:
     return values.reshape(-1, values.shape[2]), error.ravel()
-
-
-def averages(
-    fit: "Fit",
-    asked: Callable[[AveragedRows], Contrasts],
-    by: str | Sequence[str] | None,
-    data: Any,
-    *,
-    draws: bool,
-    prob: float,
-    max_draws: int,
-) -> Table | xr.DataArray:
-    """Return contrasts averaged over all rows of the fit, or others, as a table or as draws."""
-    interval_names(prob)
-    check_integer(max_draws, "max_draws", low=1)
-    names, core = check_by(by), fit.coreset if data is None else None
-    rows = rows_of_fit(fit, names) if data is None else averaged_rows(fit._posterior(), data, by=names)
-    found = asked(rows).drawn(rows, names, max_draws, core)
-    return by_chain(fit, found, max_draws) if draws else labelled(fit, found.table(prob))
 
 
 def by_chain(fit: "Fit", found: AverageDraws, max_draws: int) -> xr.DataArray:

@@ -13,7 +13,7 @@ from bayescore.compat import as_arviz
 from bayescore.coresets.build import all_rows
 from bayescore.data.coreset import Coreset
 from bayescore.data.formula_design import formula_of
-from bayescore.diagnostics.averages import AveragedRows, check_by
+from bayescore.diagnostics.averages import AveragedRows, averaged_rows, check_by
 from bayescore.diagnostics.loo import loo
 from bayescore.families.family import Varying, check_family
 from bayescore.fitting import predictions, tables
@@ -46,7 +46,7 @@ from bayescore.samplers.sample import sample
 from bayescore.samplers.summaries import prior_summary
 from bayescore.text import see
 from bayescore.types import FloatArray
-from bayescore.validation import DataError, RandomState, check_choice, check_positive, one_seed, warn
+from bayescore.validation import DataError, RandomState, check_choice, check_integer, check_positive, one_seed, warn
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -523,10 +523,18 @@ class Fit:
         asked: Callable[[AveragedRows], predictions.Contrasts],
         by: str | Sequence[str] | None,
         data: Any,
-        **ways: Any,
+        *,
+        draws: bool,
+        prob: float,
+        max_draws: int,
     ) -> Any:
-        """Return contrasts averaged over rows, as a table or as draws; `ways` are as of `predictions.averages`."""
-        return predictions.averages(self, asked, by, data, **ways)
+        """Return contrasts averaged over rows, as a table or as draws."""
+        interval_names(prob)
+        check_integer(max_draws, "max_draws", low=1)
+        names, core = check_by(by), self.coreset if data is None else None
+        rows = rows_of_fit(self, names) if data is None else averaged_rows(self._posterior(), data, by=names)
+        averages = asked(rows).drawn(rows, names, max_draws, core)
+        return predictions.by_chain(self, averages, max_draws) if draws else labelled(self, averages.table(prob))
 
     def effects(
         self, factor: str | None = None, *, effect: str = "1", draws: Sequence[Any] | None = None, prob: float = PROB

@@ -28,6 +28,16 @@ size; then the posterior there is the prior's.
 
 Reference: Gelman and Meng (1998), Simulating normalizing constants: from importance sampling to bridge sampling to path
 sampling, Statistical Science 13.
+
+About where the number of a family is, before any fit at it: the mode of coefficients and theta, its logarithm.
+
+Newton's method in theta, along the mode of coefficients given theta. With P the precision of coefficients there, and t
+the slope of their score in theta, that mode moves by P^-1 t, and the log density along it bends by
+
+.. math:: - \frac{d^2 \ell}{d\theta^2} - t' P^{-1} t + \frac{1}{s^2},
+
+s the sd of theta's prior: one over the variance of theta in the normal approximation. Slopes of coefficients are
+differences, and rows may be a sample.
 """
 
 import math
@@ -54,39 +64,142 @@ from bayescore.diagnostics.elpd import sampled_counts, whole_counts
 from bayescore.diagnostics.results import Level
 from bayescore.families.family import LARGEST_SIZE, SIZE_PRIOR_SD, Varying, check_exposure, check_family
 from bayescore.fitting.route import FAILURES, FitOptions, Given, Route, Step, badness, usable
-from bayescore.fitting.size_mode import FARTHEST, STEP, size_mode
 from bayescore.limits import NEGLIGIBLE_ERROR
+from bayescore.models.laplace import find_mode
+from bayescore.models.posterior import likelihood_terms, posterior
 from bayescore.models.predictor import Predictor
 from bayescore.numerics.elementary import cumulative_shares
+from bayescore.priors import Prior
 from bayescore.priors.groups import default_prior
 from bayescore.report.certify import Certificate
 from bayescore.samplers.groups import COLLAPSED
 from bayescore.samplers.posterior import SIZE_PRIOR, read_posterior, with_draws
-from bayescore.types import FloatArray, WeightedData
+from bayescore.types import FloatArray, WeightedData, stack
 from bayescore.validation import DataError
 
+FARTHEST = math.log(LARGEST_SIZE) - 0.1  # from 0, of theta
+
+
+STEP = 0.05  # of theta, for a second difference
+
+
+_NEWTON_STEPS = 12
+
+
+_NEAR_MODE = 1e-3  # sds from the mode of coefficients
+
+
+_STRAIGHT = 0.02  # steps of theta after which Newton's method has arrived
+
+
+class SizeMode(NamedTuple):
+    """The mode: theta, coefficients, and the sd of theta."""
+
+    log_size: float
+    beta: FloatArray
+    sd: float
+
+
+def size_mode(
+    rows: WeightedData, events: FloatArray, kind: type[Varying], prior: Prior, start: SizeMode | None = None
+) -> SizeMode:
+    """Return about the mode given rows of counts, or other numbers, and their events; raise if there is none."""
+    sides = stack([rows, replace(rows, y=np.ones(len(rows), dtype=np.int8), weights=events)])
+    y = events / rows.weights
+    theta, beta, sd = start or _beginning(rows, sides, y, kind, prior)
+    for _ in range(_NEWTON_STEPS):
+        below, here, above = (kind(math.exp(theta + move)) for move in (-STEP, 0.0, STEP))
+        mode = find_mode(posterior(sides, here, prior).terms, beta, tolerance=_NEAR_MODE)
+        eta = Predictor(mode.beta[None]).eta(rows)
+        slopes = [float(family.size_slopes(eta, y, rows.weights)[0]) for family in (below, here, above)]
+        low, high = (likelihood_terms(mode.beta, sides, family).gradient for family in (below, above))
+        tilt = (high - low) / (2.0 * STEP)
+        along = mode.covariance @ tilt
+        bend = (slopes[0] - slopes[2]) / (2.0 * STEP) - float(tilt @ along)
+        sd = 1.0 / math.sqrt(max(bend, 0.0) + SIZE_PRIOR_SD**-2)
+        move = float(np.clip((slopes[1] + here.prior_slope(theta)) * sd**2, -1.0, 1.0))
+        theta, beta = float(np.clip(theta + move, -FARTHEST, FARTHEST)), mode.beta + move * along
+        if abs(move) <= max(sd, _STRAIGHT):
+            break
+    return SizeMode(theta, beta, sd)
+
+
+def _beginning(rows: WeightedData, sides: WeightedData, y: FloatArray, kind: type[Varying], prior: Prior) -> SizeMode:
+    """Return the mode of coefficients given the size 1, and the size that is most likely at their means."""
+    family = kind(1.0)
+    beta = find_mode(posterior(sides, family, prior).terms, np.zeros(rows.n_features), tolerance=_NEAR_MODE).beta
+    size = family.most_likely(y, np.exp(Predictor(beta[None]).eta(rows)[:, 0]))
+    top = LARGEST_SIZE if kind.amounts else 10.0 * max(float(y.mean()), 1.0)
+    at = math.log(top if size is None else min(size, top))  # of counts like Poisson's no more is known
+    return SizeMode(float(np.clip(at, -FARTHEST, FARTHEST)), beta, SIZE_PRIOR_SD)
+
+
 _DIGITS = 6  # of sizes that fits are made at
+
+
 _TURNS = 12  # of the search for the middle
+
+
 _TIED = 4.0  # variance of sums, times that of theta, from which more fits tell what the draws of one do not
+
+
 _NEAR = 1.0  # sds from the mode that the middle may be
+
+
 _WIDE = 0.15  # sd of theta from which the posterior is taken for skewed
+
+
 _SAMPLE = 20_000  # counts whose mode tells where to begin
+
+
 _ROWS_BYTES = 1 << 27  # of rows that are read once, and kept in memory
+
+
 _SOUGHT, _SHORT = 100, 200  # draws of a chain of fits that tell where theta is, and of warm-up of all but the middle
+
+
 _JUDGED = 1000  # draws that a certificate takes
+
+
 _SPARE = 1.1  # more draws of a fit than are taken of it
+
+
 _SEED = 2026  # of these, and of theta
+
+
 _MOST_FITS = 7  # on each side
+
+
 _EFFECTS_BYTES = 1 << 29  # of draws of effects at one size
+
+
 _FALL = {False: 2.2, True: 3.0}  # nats, of a posterior that is narrow and so nearly normal, and of one that is wide
+
+
 _APART = {False: 2.4, True: 1.6}  # sds between fits
+
+
 _WIDEST = {False: 3.2, True: 2.4}  # of these at the end
+
+
 _STRETCH = 1.25  # of that from fit to fit
+
+
 _BEYOND = 4.0  # sds beyond the last fits where the density ends
+
+
 _GRID = 4001
+
+
 _ERROR = 0.03  # of the mean of theta, in its sds, that draws whose sums are taken are enough for
+
+
 _LEAST, _MOST = 32, 4000  # of these
+
+
 _EACH = 8  # draws for each number that sums are regressed on
+
+
 _PREDICTORS = 1 << 18  # at a time
 
 

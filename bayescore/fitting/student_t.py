@@ -34,8 +34,8 @@ from bayescore.families.student_t import StudentT
 from bayescore.fitting.route import FitOptions, Route, usable
 from bayescore.fitting.size import RowSlopes, SizeNode, SizesRoute, moved_like, said_before
 from bayescore.limits import MAX_NUMBER
+from bayescore.models.modes import lines, weighted_least_squares
 from bayescore.models.predictor import Predictor
-from bayescore.models.robust_start import lines, weighted_least_squares
 from bayescore.numerics.chains import evenly_spaced
 from bayescore.numerics.sampling import hash_uniforms_of
 from bayescore.priors.groups import (

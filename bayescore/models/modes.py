@@ -1,12 +1,34 @@
-"""The MAP estimate and the maximum likelihood estimate of weighted rows, with their normal approximations.
+r"""The MAP estimate and the maximum likelihood estimate of weighted rows, with their normal approximations.
 
 With a proper prior the mode is finite even where the labels are separable and the maximum likelihood estimate does not
 exist; without a prior, `find_mle` says so.
+
+Where searches for modes with Student t noise begin: that density is not concave, and may have several modes.
+
+Least squares lie between the bulk of the rows and outliers, from where a climb ends with noise as wide as both. The
+least absolute deviations stay with more than half of the rows, however far the others lie. Where few rows are near
+either, as between two clusters, the rows of each side have a line of their own. All are tried, and the likeliest is the
+start.
+
+Reference: Schlossmacher (1973), An iterative technique for absolute deviations curve fitting, JASA 68.
+
+The sds of smooth terms at their posterior mode, by Laplace's method, and the mode of the coefficients there.
+
+With b the coefficients of a term's bends at the mode given sigma, V their covariance and K their number, the slope of
+the log density of log sigma, coefficients integrated out, is about
+
+.. math:: |b|^2 / \sigma^2 - \mathrm{edf} + p'(\log\sigma), \qquad \mathrm{edf} = K - \mathrm{tr}(V) / \sigma^2,
+
+whose zero without the prior is the fixed point of Fellner and Schall; minus its own slope is about 2 edf.
+
+Reference: Schall (1991), Estimation in generalized linear models with random effects, Biometrika 78; Wood and Fasiolo
+(2017), A generalized Fellner-Schall method for smoothing parameter optimization, Biometrics 73.
 """
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -15,16 +37,94 @@ from bayescore.data.design import one_intercept, terms_text
 from bayescore.families.family import check_family
 from bayescore.models.groups.marginal import CollapsedTarget
 from bayescore.models.laplace import Mode, NoModeError, find_mode
-from bayescore.models.posterior import likelihood_terms, posterior
-from bayescore.models.robust_start import search_start
+from bayescore.models.posterior import Derivatives, likelihood_terms, posterior, prior_part
 from bayescore.priors import Prior
-from bayescore.priors.groups import GroupPrior, group_prior_for, prior_for
+from bayescore.priors.groups import GroupPrior, group_prior_for, log_sigma_terms, prior_for
 from bayescore.priors.prior import check_density
+from bayescore.priors.smooths import Smooths
 from bayescore.text import see
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError
 
+if TYPE_CHECKING:
+    from bayescore.families import Family
+
+
+_TURNS = 40  # with 40% of the rows far off in one direction each takes a third off the distance
+
+
+_STILL = 1e-3  # of the median deviation: moves of predictors at which they end
+
+
+_EASED = 10  # turns by weights of the noise
+
+
+_HOLLOW = 0.4  # of the median of sizes of residuals, above which the smallest tenth says that few rows are near
+
+
+_LEAST_ROWS, _ROWS_EACH = 2000, 10  # rows, and more for each column, that tell a start
+
+
+def weighted_least_squares(X: FloatArray, y: FloatArray, weights: FloatArray) -> FloatArray:
+    """Return the coefficients, shape (D,), by rows of some weights."""
+    root = np.sqrt(weights)
+    return np.asarray(np.linalg.lstsq(X * root[:, None], y * root)[0])
+
+
+def least_deviations(X: FloatArray, y: FloatArray, weights: FloatArray) -> FloatArray:
+    """Return about the coefficients of least absolute deviations, shape (D,), by least squares over and over."""
+    beta = weighted_least_squares(X, y, weights)
+    for _ in range(_TURNS):
+        size = np.abs(y - X @ beta)
+        middle = float(np.median(size))
+        if middle == 0.0:
+            break
+        moved = weighted_least_squares(X, y, weights / np.maximum(size, 1e-3 * middle))
+        still = float(np.abs(X @ (moved - beta)).max()) < _STILL * middle
+        beta = moved
+        if still:
+            break
+    return beta
+
+
+def lines(X: FloatArray, y: FloatArray, weights: FloatArray) -> list[FloatArray]:
+    """Return coefficients, shape (D,) each, from which climbs begin, so that one reaches the highest mode."""
+    found = [weighted_least_squares(X, y, weights), least_deviations(X, y, weights)]
+    for beta in tuple(found):
+        residuals = y - X @ beta
+        near, middle = np.quantile(np.abs(residuals), [0.1, 0.5])
+        for some in (residuals > 0.0, residuals < 0.0) if near > _HOLLOW * middle else ():
+            if some.sum() > X.shape[1]:
+                found.append(weighted_least_squares(X[some], y[some], weights[some]))
+    return found
+
+
+def search_start(rows: WeightedData, family: "Family") -> FloatArray:
+    """Return where a search for the mode begins, shape (D,): at 0, but for Student t noise, whose -y is the offset."""
+    if family.quadratic or not family.numbers or rows.offset is None:
+        return np.zeros(rows.n_features)
+    some = rows.take(slice(None, None, max(1, len(rows) // (_LEAST_ROWS + _ROWS_EACH * rows.n_features))))
+    assert some.offset is not None
+    X, y, w = some.X, -some.offset, some.weights
+
+    def log_density(beta: FloatArray) -> float:
+        return float(w @ family.log_p(X @ beta - y, 1))
+
+    def eased(beta: FloatArray) -> FloatArray:
+        for _ in range(_EASED):
+            eta = X @ beta - y
+            with np.errstate(divide="ignore", invalid="ignore"):
+                pull = np.where(eta == 0.0, 0.0, -family.score(eta, 1) / eta)
+            pull[eta == 0.0] = pull.max(initial=0.0)
+            beta = weighted_least_squares(X, y, w * pull)
+        return beta
+
+    return max(map(eased, lines(X, y, w)), key=log_density)
+
+
 MLE_TOLERANCE = 1e-6  # standard errors
+
+
 NO_JOINT_MODE = "Effects and their sds have no joint mode: their density rises without bound as an sd goes to 0"
 
 
@@ -234,3 +334,52 @@ def _span(rows: FloatArray) -> FloatArray:
     _, values, directions = np.linalg.svd(np.linalg.qr(rows / scale, mode="r"))
     rank = int((values > 1e-12 * values[0]).sum())
     return np.asarray(directions[:rank].T / values[:rank] / scale[:, None])
+
+
+_FIRST = 0.2  # of the scale of its prior
+
+
+_LEAST_EDF = 0.25  # by which steps are divided
+
+
+_MOST = 1.0  # change of log sigma in a step
+
+
+_NEAR = 0.02
+
+
+_STEPS = 50
+
+
+class SmoothMode(NamedTuple):
+    """The sd of each term's bends at the mode of its logarithm, the sd of that, shape (J,) each, and the mode there."""
+
+    sigmas: FloatArray
+    log_sigma_sds: FloatArray
+    coefficients: Mode
+
+
+def smooth_mode(likelihood: Callable[[FloatArray], Derivatives], prior: Smooths) -> SmoothMode:
+    """Return the mode of each log sigma, coefficients integrated out, and that of the coefficients there."""
+    log_sigmas, beta = np.log([_FIRST * each.scale for each in prior.bends]), np.zeros(prior.n_features)
+    slopes, bends = np.empty_like(log_sigmas), np.empty_like(log_sigmas)
+    for _ in range(_STEPS):
+        given = prior.given(np.exp(log_sigmas))
+
+        def terms(at: FloatArray) -> Derivatives:
+            return likelihood(at) + prior_part(at, given)  # noqa: B023 - of this step
+
+        mode = find_mode(terms, beta, tolerance=_NEAR)
+        beta = mode.beta
+        for j, each in enumerate(prior.bends):
+            at, variance = list(each.places), float(np.exp(2.0 * log_sigmas[j]))
+            spread = float((np.diagonal(mode.covariance)[at] / np.square(each.scales)).sum())
+            edf = len(at) - spread / variance
+            _, slope, bend = log_sigma_terms(log_sigmas[j], each.nu, each.scale)
+            slopes[j] = float(each.squares(beta)) / variance - edf + slope
+            bends[j] = 2.0 * max(edf, _LEAST_EDF) + bend
+        steps = np.clip(slopes / bends, -_MOST, _MOST)
+        if np.abs(steps).max() < _NEAR:
+            break
+        log_sigmas += steps
+    return SmoothMode(np.exp(log_sigmas), 1.0 / np.sqrt(bends), mode)

@@ -1,6 +1,6 @@
 r"""Numbers with normal noise of an unknown sd: the posterior of sds and correlations, all else integrated out.
 
-`models.noise` has its mode under flat priors of coefficients and of log sigma, where log det P and the term of m are
+`models.normal` has its mode under flat priors of coefficients and of log sigma, where log det P and the term of m are
 left out; `samplers.normal` draws from it.
 
 With coefficients beta ~ N(m, P^-1), effects u ~ N(0, S) of all group terms, W the sum of weights,
@@ -15,6 +15,18 @@ local perturbations). Sums of rows tell all of it as all rows do.
 
 Priors: half Student t of sds, LKJ of correlations, whose partial correlations are independent (Lewandowski, Kurowicka
 and Joe 2009, Generating random correlation matrices based on vines and extended onion method).
+
+The sd of normal noise that rows tell: the mode of its restricted likelihood, all effects integrated out.
+
+It is the unit of a coreset whose posterior has the sd as a parameter. With coefficients of a flat prior, and W the sum
+of weights, sd^2 = r^2 / (W - p) without groups, r^2 the least sum of squares of residuals. With groups it is the mode
+of `models.normal.GroupSdPosterior` under flat priors of coefficients and of log sd (Patterson and Thompson 1971), and
+the default priors of sds and correlations of effects: none is then 0 where rows say little about it. Sums of rows tell
+it as all rows do. See Bates, Maechler, Bolker and Walker (2015), Fitting linear mixed-effects models using lme4,
+Journal of Statistical Software 67.
+
+By the curvature at the mode log sd has the standard error 1 / sqrt(2 nu), nu degrees of freedom: W - p without groups,
+fewer with effects.
 """
 
 import math
@@ -27,28 +39,59 @@ from numpy.typing import NDArray
 from scipy import linalg, optimize, sparse
 
 from bayescore.data.coreset import Coreset
+from bayescore.families.family import check_family
 from bayescore.models.groups.rows import Curvature, JointRows
 from bayescore.numerics.elementary import cumulative_shares
 from bayescore.priors import Prior
-from bayescore.priors.groups import LKJ_ETA, GroupPrior, log_sigma_terms
+from bayescore.priors.groups import LKJ_ETA, GroupPrior, group_prior_for, log_sigma_terms
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError
 
 _LOG_2PI = math.log(2.0 * math.pi)
+
+
 _FARTHEST = 40.0  # log sds, from the scale of their prior: beyond, densities are 0 but for rounding
+
+
 _NATS = 40.0  # below the mode, where the grid of log sigma ends
+
+
 _POINTS = 2001  # of the grid: some hundred to an sd
+
+
 _COARSE = 161
+
+
 _DENSE = 1 << 20  # numbers of an array in place of a sparse matrix
+
+
 _PIECE = 1 << 21  # numbers of matrices at a time
+
+
 _FIRST = 0.5  # sd of effects over that of the noise, in columns of scale 1
+
+
 _STEP = 1e-3  # of log sds, then of about posterior sds, for slopes
+
+
 _WIDE_STEP = 0.1  # of the same, for second differences
+
+
 _SMALL = 1e-5  # of the sd from which sigma is sought
+
+
 _NEAR = 0.05  # slope at the mode in nats for a posterior sd, before a last step
+
+
 _LEAST_CURVATURE = 0.1  # of log sds: where rows say nothing their prior does
+
+
 _LOWER = math.log(3.0)  # steps of log sigma in search of where to begin
+
+
 _RANK = 1e-10  # of the largest singular value of columns of one length, or of the sd of a column that stands still
+
+
 NO_NOISE = (
     "the responses have no noise: columns, or groups, tell them to rounding; look for a column that is y under another "
     "name, or give the sd, as in family='normal(2.5)'"
@@ -439,3 +482,42 @@ def correlations_of(B: FloatArray) -> tuple[FloatArray, FloatArray]:
     S = B @ B.transpose(0, 2, 1)
     sd = np.sqrt(np.einsum("nqq->nq", S))
     return sd, S / (sd[:, :, None] * sd[:, None, :])
+
+
+_DIGITS = 6  # of the sd: a ten thousandth of its standard error for 1e6 rows
+
+
+_ROUNDING = 1e-12  # of responses
+
+
+@dataclass(frozen=True)
+class NoiseEstimate:
+    """The sd of the noise, and the standard error of its logarithm."""
+
+    sd: float
+    log_se: float
+
+    def params(self) -> dict[str, float]:
+        """Return what a coreset keeps."""
+        return {"sd": self.sd, "sd_se": self.sd * self.log_se, "sd_freedom": 0.5 / self.log_se**2}
+
+
+def find_noise(core: Coreset) -> NoiseEstimate:
+    """Return the estimated sd of the noise of rows of numbers, or of their sums, and the standard error of its log."""
+    assert core.offset is not None
+    rows, largest = WhitenedRows.flat(core), float(np.abs(core.offset).max())
+    weight, p = float(rows.w.sum()), rows.X.shape[1]
+    if weight - p < 1.0:
+        raise DataError(
+            f"family='normal' seeks the sd of the noise, and rows of the weight {weight:g} do not tell it beside {p} "
+            "coefficients: a row of weight w counts as w rows; give more rows, weights with the mean 1, or the sd, as "
+            "in 'normal(2.5)'"
+        )
+    sd, log_se = math.sqrt(rows.w @ rows.y**2 / (weight - p)), math.sqrt(0.5 / (weight - p))
+    if core.group is not None and sd > _ROUNDING * largest:
+        target = GroupSdPosterior.of(core, None, group_prior_for(None, core, check_family("normal", seek=True)), None)
+        point, covariance = target.find_mode(sd)
+        sd, log_se = math.exp(point[0]), math.sqrt(covariance[0, 0])
+    if sd <= _ROUNDING * largest:
+        raise DataError(NO_NOISE)
+    return NoiseEstimate(float(f"{sd:.{_DIGITS}g}"), log_se)

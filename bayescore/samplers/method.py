@@ -22,6 +22,7 @@ import numpy as np
 from bayescore.compiled import one_blas_thread
 from bayescore.data.coreset import feature_names
 from bayescore.models.laplace import factor_of_inverse, find_mode
+from bayescore.models.modes import search_start
 from bayescore.models.posterior import (
     Derivatives,
     TargetDensity,
@@ -30,7 +31,6 @@ from bayescore.models.posterior import (
     prior_part,
     width_precision,
 )
-from bayescore.models.robust_start import search_start
 from bayescore.priors import Prior
 from bayescore.priors.groups import GroupPrior
 from bayescore.progress import Bar, progress

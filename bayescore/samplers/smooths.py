@@ -28,9 +28,9 @@ from scipy import linalg
 from bayescore.compiled import StoredDensity, evaluate_stored, jit_sums
 from bayescore.families import Family
 from bayescore.families.normal import Gaussian
+from bayescore.models.modes import SmoothMode, smooth_mode
 from bayescore.models.posterior import TargetDensity, likelihood_terms, log_joint_density, log_likelihoods
 from bayescore.models.predictor import Predictor
-from bayescore.models.smooths import SmoothMode, smooth_mode
 from bayescore.priors.groups import log_sigma_terms
 from bayescore.priors.smooths import Smooths
 from bayescore.samplers.adaptive import OPTIONS, ChainPlan, compiled_density, run, statistics

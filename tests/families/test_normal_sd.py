@@ -10,7 +10,7 @@ from scipy import optimize
 
 import bayescore as bc
 from bayescore.cli import main
-from bayescore.models.noise import find_noise
+from bayescore.models.normal import find_noise
 from bayescore.models.predictor import multipliers
 from bayescore.priors.groups import group_prior_for, log_sigma_terms
 from bayescore.validation import DataError

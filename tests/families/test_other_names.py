@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 
 import bayescore as bc
-from bayescore.families.family import check_family
-from bayescore.families.other_names import ALIASES, INSTEAD, instead_of
+from bayescore.families.family import ALIASES, INSTEAD, check_family, instead_of
 from bayescore.validation import DataError
 
 QUIET = {"random_state": 1, "progressbar": False, "draws": 200, "tune": 300}

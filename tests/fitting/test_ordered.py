@@ -15,7 +15,7 @@ from scipy.special import logsumexp
 import bayescore as bc
 from bayescore.cli import main
 from bayescore.data import batches
-from bayescore.fitting import category_averages, route
+from bayescore.fitting import ordered, route
 from bayescore.fitting.ordered import _REFUSED, LINKS, OrderedFit, link_of
 from bayescore.validation import DataError
 
@@ -180,7 +180,7 @@ def test_averages_take_weights_groups_and_files(rows, tmp_path, monkeypatch):
     ):
         with pytest.raises(DataError, match=said):
             asked()
-    monkeypatch.setattr(category_averages, "MAX_EVALUATED", 4e6)
+    monkeypatch.setattr(ordered, "MAX_EVALUATED", 4e6)
     assert len(fit.average_predictions()) == len(NAMES)
     with pytest.raises(DataError, match=r"probabilities of steps .*give a smaller max_draws"):
         fit.comparisons("x")

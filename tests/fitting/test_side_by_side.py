@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import bayescore as bc
-from bayescore.report.side_by_side import written
+from bayescore.fitting.tables import written
 
 QUIET = {"progressbar": False}
 ODD = r"rate_%|a&b<$#{x}~^\y>*"

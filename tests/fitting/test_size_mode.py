@@ -7,7 +7,7 @@ import pytest
 from scipy import optimize, special
 
 import bayescore as bc
-from bayescore.fitting.size_mode import FARTHEST, size_mode
+from bayescore.fitting.size import FARTHEST, size_mode
 from bayescore.types import WeightedData
 
 N, PRIOR_SD, SIZE_SD = 600, 4.0, 2.0

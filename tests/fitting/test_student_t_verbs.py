@@ -7,7 +7,7 @@ import pytest
 import bayescore as bc
 from bayescore.families.student_t import StudentT
 from bayescore.fitting.student_t import noise_mode
-from bayescore.models.robust_start import search_start
+from bayescore.models.modes import search_start
 from bayescore.priors import HalfStudentT
 from bayescore.types import WeightedData
 from bayescore.validation import DataError

@@ -6,8 +6,8 @@ import pytest
 import bayescore.models.groups.rows as rows_module
 from bayescore.data.passes import TileRows
 from bayescore.families import check_family
-from bayescore.models.groups.grid import LARGE, serves
 from bayescore.models.groups.nodes import DrawNodes, NodeRows
+from bayescore.models.groups.rows import LARGE, serves
 from bayescore.numerics.elementary import LOG_WEIGHTS, NODES
 
 SIZES, N_DRAWS = [5000, 40, 3000, LARGE, 700, 7], 3  # the last are rows of no group

@@ -5,9 +5,9 @@ import pytest
 from scipy import stats
 
 import bayescore as bc
+from bayescore.diagnostics.certificate.provenance import marginal, weakly_informed
 from bayescore.families.family import check_family
 from bayescore.models.posterior import log_likelihoods
-from bayescore.models.profile import marginal, weakly_informed
 
 MADE = {
     "logistic": lambda eta, rng: eta + rng.logistic(size=len(eta)) > 0,

@@ -9,8 +9,8 @@ import pytest
 import bayescore as bc
 from bayescore.compiled import StoredDensity
 from bayescore.families.family import check_family
+from bayescore.models.modes import smooth_mode
 from bayescore.models.posterior import likelihood_terms, log_likelihoods, posterior
-from bayescore.models.smooths import smooth_mode
 from bayescore.numerics.chains import ess
 from bayescore.priors.groups import log_sigma_terms, prior_for
 from bayescore.samplers import smooths

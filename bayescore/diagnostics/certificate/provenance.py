@@ -14,8 +14,14 @@ left out: they are then the posterior under any prior that matters little.
 Whether draws of coefficients whose priors have long tails reach all that the posterior has of these.
 
 What no chain has visited, no figure of draws shows: a second mode, or a shelf far out that holds a hundredth of the
-mass and half of the variance. The marginal density of such a coefficient by Laplace's method (`models.profile`) shows
-it.
+mass and half of the variance. The marginal density of such a coefficient by Laplace's method, on a grid, shows it:
+
+.. math:: \log p(c) = \max_{\beta: \beta_d = c} \log\pi(\beta) - \frac{1}{2} \log\det H_{-d,-d}(c) + \text{const}
+
+H is minus the Hessian at that maximum, without row and column d. A prior of long tails and a likelihood that disagree
+make marginal densities with two modes, or with a shelf far out, which the normal approximation at one mode misses.
+
+Reference: Tierney and Kadane (1986), Journal of the American Statistical Association 81, 82-86.
 """
 
 import math
@@ -24,15 +30,26 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import linalg
+from scipy.interpolate import PchipInterpolator
 
 from bayescore.data.coreset import Coreset
 from bayescore.diagnostics.certificate.stein import Damping, enough_draws, stein
 from bayescore.diagnostics.results import Need, Remedy, longer_warm_up
 from bayescore.families import Family
 from bayescore.limits import MAX_DRAWS
-from bayescore.models.laplace import NoModeError, StaysError, Transport, factor_of_inverse, to_full
-from bayescore.models.posterior import ClosedForm, OfModel, likelihood_terms, log_likelihoods, mean_curvature, score
-from bayescore.models.profile import marginal, weakly_informed
+from bayescore.models.laplace import NoModeError, StaysError, Transport, factor_of_inverse, find_mode, to_full
+from bayescore.models.modes import search_start
+from bayescore.models.posterior import (
+    ClosedForm,
+    Derivatives,
+    OfModel,
+    likelihood_terms,
+    log_likelihoods,
+    mean_curvature,
+    posterior,
+    score,
+)
 from bayescore.priors import Prior
 from bayescore.priors.groups import prior_for
 from bayescore.samplers.groups import intraclass_correlation
@@ -41,12 +58,154 @@ from bayescore.text import number
 from bayescore.types import FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError
 
+_REACH, _POINTS = 8.0, 81  # of the first grid: asinh of distances from the prior's center, in its scales
+
+
+_SPLITS = 6  # rounds in which intervals with much mass, or with a peak inside, are halved
+
+
+_MUCH = 0.02  # of the mass in one interval
+
+
+_FINE = 40  # points of an interval by which moments are summed
+
+
+_WEAK = 0.3  # sd that the likelihood alone gives a coefficient, over the scale of its prior, from which it is weak
+
+
+_WORK = 2e10  # rows times squared columns times evaluations: some ten seconds
+
+
+@dataclass(frozen=True, eq=False)
+class MarginalDensity:
+    """A density on a grid: points, weights of these that add up to 1."""
+
+    c: FloatArray
+    weights: FloatArray
+
+    @property
+    def mean(self) -> float:
+        """Its mean."""
+        return float(self.weights @ self.c)
+
+    @property
+    def sd(self) -> float:
+        """Its standard deviation."""
+        return float(np.sqrt(self.weights @ (self.c - self.mean) ** 2))
+
+    def below(self, at: FloatArray) -> FloatArray:
+        """Return the probability below points."""
+        return np.interp(at, self.c, np.cumsum(self.weights) - 0.5 * self.weights)
+
+
+def weakly_informed(data: WeightedData, family: Family, prior: Prior) -> IntArray:
+    """Return the places of coefficients whose prior has long tails, and is as narrow as what the rows say, or nearly.
+
+    Elsewhere such a prior is as good as flat over all that the likelihood leaves, and makes no second mode. Where they
+    are more than can be scanned in some seconds, the weakest are returned.
+    """
+    if not prior.long_tails:
+        return np.empty(0, dtype=np.int64)
+    target = posterior(data, family, prior.smoothed())
+    mode = find_mode(target.terms, search_start(target.rows, target.family))
+    F = likelihood_terms(mode.beta, data, family).precision
+    values, vectors = linalg.eigh(F)
+    with np.errstate(divide="ignore"):
+        sd = np.sqrt((vectors**2 / np.maximum(values, 0.0)).sum(axis=1))
+    scale = np.full(len(sd), np.inf)
+    for part, places, table in prior.parts(len(sd)):
+        if part.long_tails:
+            scale[places] = table[1]
+    ratio = sd / scale
+    weakest = np.argsort(-ratio, kind="stable")[: max(int(_WORK / (data.X.size * len(sd) * 3.0 * _POINTS)), 1)]
+    return np.sort(weakest[ratio[weakest] > _WEAK])
+
+
+def marginal(data: WeightedData, family: Family, prior: Prior, place: int) -> MarginalDensity:
+    """Return the marginal density of a coefficient whose prior has long tails, over rows in memory.
+
+    Raises
+    ------
+    NoModeError
+        If the other coefficients have no mode at some value of this one.
+    """
+    target = posterior(data, family, prior.smoothed())
+    D = target.n_features
+    center, scale = next(
+        (float(table[0, i]), float(table[1, i]))
+        for _, places, table in prior.parts(D)
+        for i, d in enumerate(places)
+        if d == place
+    )
+    profile = _Profile(target.terms, place, D)
+    u = np.linspace(-_REACH, _REACH, _POINTS)
+    start, order = np.zeros(D), np.argsort(np.abs(u), kind="stable")
+    known: dict[float, tuple[float, float, FloatArray]] = {}
+    for each in u[order]:
+        near = min(known, key=lambda other: abs(other - each)) if known else None
+        known[each] = profile.at(center + scale * np.sinh(each), start if near is None else known[near][2])
+    for _ in range(_SPLITS):
+        u = np.array(sorted(known))
+        log_p = np.array([known[each][0] for each in u]) + np.log(np.cosh(u))  # of u
+        slope = np.array([known[each][1] for each in u]) * scale * np.cosh(u)
+        width = np.diff(u)
+        mass = np.exp(np.maximum(log_p[1:], log_p[:-1]) - log_p.max()) * width
+        peak = (slope[:-1] * width > 1.0) & (slope[1:] * width < -1.0)  # in between: higher than both ends
+        for i in np.flatnonzero((mass > _MUCH * mass.sum()) | peak):
+            middle = float(0.5 * (u[i] + u[i + 1]))
+            known[middle] = profile.at(center + scale * np.sinh(middle), known[u[i]][2])
+    u = np.array(sorted(known))
+    curve = PchipInterpolator(u, np.array([known[each][0] for each in u]) + np.log(np.cosh(u)))
+    fine = np.interp(np.arange((len(u) - 1) * _FINE + 1) / _FINE, np.arange(len(u)), u)
+    value = curve(fine)
+    weights = np.exp(value - value.max()) * np.gradient(fine)
+    return MarginalDensity(center + scale * np.sinh(fine), weights / weights.sum())
+
+
+@dataclass(frozen=True, eq=False)
+class _Profile:
+    terms: Callable[[FloatArray], Derivatives]
+    place: int
+    size: int
+
+    def at(self, c: float, start: FloatArray) -> tuple[float, float, FloatArray]:
+        """Return the log density at a value, the slope of its first part, and the maximum, shape (D,)."""
+        others = np.delete(np.arange(self.size), self.place)
+        beta = start.copy()
+        beta[self.place] = c
+        if not len(others):
+            here = self.terms(beta)
+            return here.value, float(here.gradient[self.place]), beta
+
+        def conditional(rest: FloatArray) -> Derivatives:
+            beta[others] = rest
+            all_of = self.terms(beta)
+            return Derivatives(all_of.value, all_of.gradient[others], all_of.precision[np.ix_(others, others)])
+
+        mode = find_mode(conditional, start[others], tolerance=1e-3, max_steps=100)
+        beta[others] = mode.beta
+        value = mode.terms.value - 0.5 * float(np.linalg.slogdet(mode.terms.precision)[1])
+        return value, float(self.terms(beta).gradient[self.place]), beta
+
+
 COPIED = 0.01  # share of moves from one point to the next that may be met twice: continuous draws never make one twice
+
+
 _REPEATED = 0.45  # of points: a chain in another order meets those again at which proposals were rejected
+
+
 _DENSITY = 1e-3  # nats by which that may differ; a shift by 0.01 sd in one coordinate shows
+
+
 _UNCHANGED_DRAWS = 100  # whose log densities are compared where a digest tells that nobody changed them
+
+
 _ROUNDING = 1e-9  # of the log density's own size
+
+
 _SAME = 1e-6  # relative error of what is computed from parameters, which may have been stored in single precision
+
+
 _FLOOR = 1e-8  # of the prior's precision, relative to the data's: the sum is positive definite in floating point
 
 
@@ -259,8 +418,14 @@ def _repeated(draws: FloatArray) -> tuple[float, float]:
 
 
 _QUARTILES = np.array([0.25, 0.5, 0.75])
+
+
 _SD = 0.15  # relatively, by which an sd may be off: below `limits.MAX_ERROR`, as Laplace's method errs, too
+
+
 _SHARE = 0.1  # of probability, by which a quartile may be off: a quarter of an sd of a normal density
+
+
 _TIMES = 4  # more draws than those that were refused
 
 
