@@ -67,7 +67,7 @@ def test_contributing_says_who_imports_pymc_and_who_builds_models():
     assert section(text, "Files that build a `pm.Model`: ") == building
 
 
-MANY = {"compiled.py:call", "families/student_t.py:student_derivatives", "families/student_t.py:no_higher"}
+MANY = {"compiled.py:call", "families/student_t.py:student_derivatives"}
 """Functions that take more than five arguments by position: numba gives those of kernels by position alone."""
 
 

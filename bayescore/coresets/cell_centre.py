@@ -121,7 +121,7 @@ class Points:
         log_prior = masses.sum(axis=0) + 0.5 * (grid**2).sum(axis=0) - 0.5 * narrow
         return cls(at, family, L, grid, effects, np.exp(masses.sum(axis=0)), log_prior)
 
-    def expanded(self, sums: CellSums) -> tuple[FloatArray, NDArray[np.bool_]]:
+    def series_values(self, sums: CellSums) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Return phi at the nodes by its Hermite series to degree 4, shape (C + 1, K), and in which cells that serves.
 
         The sums, averages of derivatives over the density, are its coefficients. It does not serve where degrees 3 and
@@ -148,7 +148,7 @@ class Points:
             values += flat @ polynomial.reshape(-1, K) / factorial
         return values, high < _HIGH
 
-    def expanded_score(self, shares: FloatArray, sums: CellSums) -> FloatArray:
+    def series_score(self, shares: FloatArray, sums: CellSums) -> FloatArray:
         """Return by how much the score of beta changes, shape (p,), about, as effects are integrated out.
 
         Along a cell's effects, slopes M z of beta, it is their prior's, for the two are in balance; little is left.
@@ -388,10 +388,11 @@ MAX_PASSES = 25
 NEAR = 0.3  # sds of a coefficient, or of the log sd of effects, of the last step
 
 
-_NEARLY = 2.0  # the same before quadrature, which makes steps of its own
+_NEAR_BEFORE_QUADRATURE = 2.0  # the same before quadrature, which makes steps of its own
 
 
-_AT_MOST = 10.0  # the same where steps become much shorter: after a wild one a longer one may, and leads away
+# the same where steps become much shorter: after a wild one a longer one may, and leads away
+_NEAR_WHILE_SHRINKING = 10.0
 
 
 _SHORTER_STEP = 0.5  # of the step before: while steps shrink so the next one is made before the last pass
@@ -526,7 +527,7 @@ def _scored(at: CellPosterior, unit: FloatArray) -> tuple[FloatArray, FloatArray
     return L, np.asarray(0.5 * (change + change.T))
 
 
-def _expanded(sums: CellSums, at: CellPosterior, family: Family, unit: FloatArray) -> tuple[CellSums, CellPosterior]:
+def _by_series(sums: CellSums, at: CellPosterior, family: Family, unit: FloatArray) -> tuple[CellSums, CellPosterior]:
     """Return what `_by_quadrature` does, by series in place of rows' log-likelihoods at the nodes; no pass.
 
     Effects that are far from the density go to where the series of their score is in balance with their prior's.
@@ -534,27 +535,27 @@ def _expanded(sums: CellSums, at: CellPosterior, family: Family, unit: FloatArra
     if not (at.variance.any() and all(np.isfinite(part).all() for part in sums)):  # at a point there is no density
         return sums, at
     with np.errstate(over="ignore", invalid="ignore"):  # of counts, where a step leads too far and is then shortened
-        return _expanded_about(Points.of(at, family), sums, unit)
+        return _by_series_about(Points.of(at, family), sums, unit)
 
 
-def _expanded_about(points: Points, sums: CellSums, unit: FloatArray) -> tuple[CellSums, CellPosterior]:
-    values, serves = points.expanded(sums)
+def _by_series_about(points: Points, sums: CellSums, unit: FloatArray) -> tuple[CellSums, CellPosterior]:
+    values, serves = points.series_values(sums)
     shares = points.shares(values)
     serves &= np.linalg.norm(np.einsum("ck,qk->cq", shares, points.grid), axis=1) < _NEAR_NODES
-    known, balanced = _moments(points, shares), _balanced(sums, points, unit)
+    by_quadrature, modes = _moments(points, shares), _modes_by_series(sums, points, unit)
     effects = (
         np.where(serves.reshape(-1, *[1] * (one.ndim - 1)), one, other)
-        for one, other in zip(known, balanced, strict=True)
+        for one, other in zip(by_quadrature, modes, strict=True)
     )
     mean, score, information = effects
     gradient = np.einsum("cqp,cq->p", slopes_of(sums, points.at), score - sums.score)
-    return _given(sums, points.at, (mean, score, information), gradient)
+    return _with_effects(sums, points.at, (mean, score, information), gradient)
 
 
 def _by_quadrature(centre: Centre) -> tuple[CellSums, CellPosterior]:
     """Return sums whose effects, given them, have the moments that quadrature finds, and the density there."""
     effects = _moments(centre.points, centre.shares)
-    return _given(centre.sums, centre.points.at, effects, centre.integrated.score)
+    return _with_effects(centre.sums, centre.points.at, effects, centre.integrated.score)
 
 
 def _moments(points: Points, shares: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -569,7 +570,7 @@ def _moments(points: Points, shares: FloatArray) -> tuple[FloatArray, FloatArray
     return mean, mean @ inverse, np.asarray(information)
 
 
-def _balanced(sums: CellSums, points: Points, unit: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _modes_by_series(sums: CellSums, points: Points, unit: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return where the series of each cell's score, of degree 3, and its prior's are in balance, and the same there.
 
     A line would lead past the place.
@@ -597,7 +598,7 @@ def _balanced(sums: CellSums, points: Points, unit: FloatArray) -> tuple[FloatAr
     return mean, np.einsum("cqr,cq->cr", back, slope), _white(bent, back)
 
 
-def _given(
+def _with_effects(
     sums: CellSums, at: CellPosterior, effects: tuple[FloatArray, FloatArray, FloatArray], gradient: FloatArray
 ) -> tuple[CellSums, CellPosterior]:
     """Return sums with other scores and informations at other means of effects, and what is added to the gradient."""
@@ -684,7 +685,7 @@ def approach(
     for _ in range(MAX_PASSES):
         at, sums = way.at, sums_of(dataset, way.at, family)
         try:
-            expanded = _expanded(sums, at, family, unit)
+            expanded = _by_series(sums, at, family, unit)
         except np.linalg.LinAlgError:  # a step led too far
             expanded = sums, at
         if way.go(_ahead(*expanded, prior, unit)):
@@ -698,7 +699,7 @@ def _about(dataset: Dataset, at: CellPosterior, family: Family, missed: FloatArr
     points = Points.of(at, family)
     sums, values = points.look(dataset)
     shares = points.shares(values)
-    score = points.expanded_score(shares, sums) + missed
+    score = points.series_score(shares, sums) + missed
     return Centre(points, sums, values, shares, Integrated(score, np.zeros_like(sums.precision)), math.inf)
 
 
@@ -717,7 +718,7 @@ class _Way:
         """Go on to `ahead`, None if there is no step, or back; return whether it is near the end."""
         step = math.inf if ahead is None else _gap(self.at, ahead, self._unit)
         # where S did not move in the last step it may move far
-        if ahead is None or not (self._origin.of_sample or step < max(_FURTHER * self._last, NEAR)):
+        if ahead is None or not (self._origin.from_sample or step < max(_FURTHER * self._last, NEAR)):
             self._share *= _SHORTER
             self.at = _between(self._origin, self._end, self._share)
             return False
@@ -725,7 +726,7 @@ class _Way:
         near = step < NEAR
         if self._nearly:
             shorter = step < _SHORTER_STEP * self._last or effects < _SQUARE * before
-            near |= step < (_AT_MOST if shorter else _NEARLY)
+            near |= step < (_NEAR_WHILE_SHRINKING if shorter else _NEAR_BEFORE_QUADRATURE)
         near = near and min(effects, effects * effects / before) < _COVERED  # Newton's steps shrink so
         near = near and before < math.inf  # the first is from a point
         self._last_of_effects = effects
@@ -749,7 +750,7 @@ def _ahead(sums: CellSums, at: CellPosterior, prior: Prior, unit: FloatArray) ->
     if not all(np.isfinite(part).all() for part in sums):
         return None
     try:
-        if not at.of_sample:
+        if not at.from_sample:
             return _step(sums, at, prior, unit)
         ahead = _solved(sums, at, prior_part(at.beta, prior), at.prior, unit)
         far = (np.abs(ahead.beta - at.beta) > _ERRORS * at.sds).any()

@@ -165,7 +165,7 @@ def pseudo_rows_of(
             family,
             times=start if isinstance(start, float) else 1.0,
             size=v[cut, 0] ** 2 if at.free else None,
-            near=None if isinstance(start, float) else Solved(*(value[cut] for value in start)),
+            start=None if isinstance(start, float) else Solved(*(value[cut] for value in start)),
         )
         for cut in cuts
     ]
@@ -214,12 +214,12 @@ def matched(centre: Centre, along: CellDirections, limit: float) -> tuple[Weight
     the sd, over the effects given the rows, of the difference of log-likelihoods; where it is not far below `limit`
     other curvatures of pseudo-rows are tried.
     """
-    rows, missed = _balanced(centre, along, _TIMES[0])
+    rows, missed = _match_moments(centre, along, _TIMES[0])
     for times in () if centre.points.at.free else _TIMES[1:]:
         far = np.append(missed > _TIGHTER * limit, False)
         if not far.any():
             break
-        others, more = _balanced(centre, along.of(far), times)
+        others, more = _match_moments(centre, along.of(far), times)
         better = far & np.append(more < missed, False)
         assert rows.group is not None
         assert others.group is not None
@@ -228,7 +228,7 @@ def matched(centre: Centre, along: CellDirections, limit: float) -> tuple[Weight
     return rows, missed
 
 
-def _balanced(centre: Centre, along: CellDirections, times: float) -> tuple[WeightedData, FloatArray]:
+def _match_moments(centre: Centre, along: CellDirections, times: float) -> tuple[WeightedData, FloatArray]:
     points, sums = centre.points, centre.sums
     mean, precision = points.moments(centre.shares)
     score, curvature = np.zeros(along.present.shape), np.ones(along.present.shape)
@@ -514,8 +514,8 @@ class AlongRows(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Outline:
-    """The rows that may stand for cells about a centre, and what the last pass found of the others.
+class Draft:
+    """A draft of `Inside`: the rows that may stand for cells about a centre, and sums of the last pass over others.
 
     `slope`, shape (C + 1, Q, p), is M = H^-1 B of cells. `missed`, shape (C,), is what pseudo-rows miss of their cells'
     shape, `merged`, shape (C + 1,), says which are taken, and `kept` are the rows of the others. `higher`, shape
@@ -531,7 +531,7 @@ class Outline:
     higher: FloatArray
 
 
-def last_pass(dataset: Dataset, few: NDArray[np.bool_], limit: float, centre: Centre) -> tuple[Integrated, Outline]:
+def last_pass(dataset: Dataset, few: NDArray[np.bool_], limit: float, centre: Centre) -> tuple[Integrated, Draft]:
     """Return what integrating effects changes, and the rows that may stand for cells; one pass.
 
     Cells of `few` rows, shape (C,), keep them, and those whose pseudo-rows miss their shape by `limit`.
@@ -552,7 +552,7 @@ def last_pass(dataset: Dataset, few: NDArray[np.bool_], limit: float, centre: Ce
             yield part
 
     integrated = points.total(scores())
-    return integrated, Outline(slope, pseudo, missed, merged, within, stack(kept), higher)
+    return integrated, Draft(slope, pseudo, missed, merged, within, stack(kept), higher)
 
 
 def _of_last_pass(
@@ -570,23 +570,23 @@ def _nearly_within(sums: CellSums, slope: FloatArray, merged: NDArray[np.bool_])
     return np.asarray(share * sums.precision - np.einsum("cqp,cqr->pr", slope[merged], sums.cross[merged]))
 
 
-def inside_of(centre: Centre, outline: Outline, few: NDArray[np.bool_], limit: float) -> tuple[Inside, FloatArray]:
+def inside_of(centre: Centre, draft: Draft, few: NDArray[np.bool_], limit: float) -> tuple[Inside, FloatArray]:
     """Return the rows that stand for cells, and higher derivatives, shape (2, r), of all merged cells' other rows."""
-    pseudo, kept, merged, missed = outline.pseudo, outline.kept, outline.merged.copy(), outline.missed.copy()
+    pseudo, kept, merged, missed = draft.pseudo, draft.kept, draft.merged.copy(), draft.missed.copy()
     assert kept.group is not None
-    more, those = several(centre, outline.slope, kept.take(~few[kept.group[:, 0]]), limit)
+    more, those = several(centre, draft.slope, kept.take(~few[kept.group[:, 0]]), limit)
     assert pseudo.group is not None
     pseudo = stack([pseudo.take(merged[pseudo.group[:, 0]]), more])
     merged[those], missed[those] = True, 0.0
     again, at = kept.take(merged[kept.group[:, 0]]), centre.points.at
-    higher = outline.higher + AlongRows.of(outline.within, outline.slope, at, merged).of_block(centre.points, 0, again)
+    higher = draft.higher + AlongRows.of(draft.within, draft.slope, at, merged).of_block(centre.points, 0, again)
     return Inside(pseudo, kept.take(~merged[kept.group[:, 0]]), merged, missed), higher
 
 
 def rows_within(
-    dataset: Dataset, centre: Centre, outline: Outline, parts: tuple[Inside, FloatArray]
+    dataset: Dataset, centre: Centre, draft: Draft, parts: tuple[Inside, FloatArray]
 ) -> tuple[WeightedData, float]:
-    """Return pseudo-rows of no cell, failures and successes; a pass if their directions differ from the outline's.
+    """Return pseudo-rows of no cell, failures and successes; a pass if their directions differ from the draft's.
 
     `parts` are those of `inside_of`. And by how many sds of a coefficient the gradient that is left moves the mean at
     most.
@@ -601,11 +601,11 @@ def rows_within(
     gradient = sums.gradient + centre.integrated.score - of_given.gradient - integrated.score
     curvature = sums.precision + centre.integrated.information - of_given.precision - integrated.information
     within = WithinCells.of(curvature, at)
-    alike = within.dual.shape == outline.within.dual.shape
+    alike = within.dual.shape == draft.within.dual.shape
     if alike:
-        within = within.turned(outline.within)
-    if not alike or within.gap(outline.within) > _TURNED_FAR:
-        along = AlongRows.of(within, outline.slope, at, inside.merged)
+        within = within.turned(draft.within)
+    if not alike or within.gap(draft.within) > _TURNED_FAR:
+        along = AlongRows.of(within, draft.slope, at, inside.merged)
         parts_of_sum = dataset.map(partial(along.of_block, points), "higher derivatives within cells", canonical=True)
         higher = sum(parts_of_sum, np.zeros((2, within.dual.shape[1])))
     third, fourth = higher

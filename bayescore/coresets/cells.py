@@ -119,7 +119,7 @@ class Cells:
     def __len__(self) -> int:
         return len(self.keys)
 
-    def of_sample(self, sample: WeightedData) -> Dataset:
+    def sample_by_cell(self, sample: WeightedData) -> Dataset:
         """Return rows in memory, their cells as their one group, counted anew."""
         assert sample.group is not None
         keys, cell = np.unique(key_of(sample.group, self.sizes), return_inverse=True)
@@ -205,10 +205,10 @@ def _counted(sizes: tuple[int, ...], plan: SamplePlan | None, _: int, block: Wei
     assert block.group is not None
     some = block.group[:, 0] != NO_GROUP  # pseudo-rows of a coreset may have none
     keys, places = codes_among(key_of(block.group[some], sizes), math.prod(sizes))
-    sides = np.zeros((len(keys), 2))
-    np.add.at(sides, (places, (block.y[some] > 0).astype(np.intp)), block.weights[some])
+    label_weights = np.zeros((len(keys), 2))
+    np.add.at(label_weights, (places, (block.y[some] > 0).astype(np.intp)), block.weights[some])
     counts = np.bincount(places, minlength=len(keys)).astype(np.int64)
-    return CellCounts(keys, counts, sides, None if plan is None else plan.rows(block))
+    return CellCounts(keys, counts, label_weights, None if plan is None else plan.rows(block))
 
 
 class _Counter:
@@ -242,9 +242,9 @@ class _Counter:
         parts = [self._known, *self._waiting]
         keys, places = np.unique(np.concatenate([part.keys for part in parts]), return_inverse=True)
         counts = np.bincount(places, np.concatenate([part.counts for part in parts])).astype(np.int64)
-        sides = np.zeros((len(keys), 2))
-        np.add.at(sides, places, np.concatenate([part.sides for part in parts]))
-        return CellCounts(keys, counts, sides, None)
+        label_weights = np.zeros((len(keys), 2))
+        np.add.at(label_weights, places, np.concatenate([part.label_weights for part in parts]))
+        return CellCounts(keys, counts, label_weights, None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -271,15 +271,15 @@ class CellPosterior:
         effects = np.zeros((C, Q)), np.zeros((C, Q, Q)), np.zeros((C, Q, p))
         return cls(beta, np.zeros((p, p)), *effects, prior, columns)
 
-    def of_others(self, mean: FloatArray, variance: FloatArray) -> "CellPosterior":
+    def with_effects(self, mean: FloatArray, variance: FloatArray) -> "CellPosterior":
         """Return the same density of beta, and one of other cells' effects, shapes (C, Q) and (C, Q, Q)."""
         start = self.start(self.beta, self.prior, len(mean), self.columns)
         start.mean[:-1], start.variance[:-1] = mean, variance
         return replace(start, factor=self.factor)
 
     @property
-    def of_sample(self) -> bool:
-        """Whether it is one that `of_others` returns."""
+    def from_sample(self) -> bool:
+        """Whether the effects are those that `with_effects` has from a sample, which do not follow beta."""
         return bool(self.factor.any()) and not self.slope.any()
 
     @property

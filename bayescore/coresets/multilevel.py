@@ -335,15 +335,15 @@ def condense(dataset: Dataset, prior: Prior, family: Family, start: Start | None
     else:
         begin = start.density(cells, columns)
     limit = min(SHAPE, TOGETHER / math.sqrt(len(few)))
-    about, outline = centre_of(seen, begin, family, (prior, unit), partial(last_pass, seen, few, limit))
+    about, draft = centre_of(seen, begin, family, (prior, unit), partial(last_pass, seen, few, limit))
     doubts, notes = [], []
     if not about.last < NEAR:
         doubts.append(
             f"the posterior's centre was not reached, the last step was {about.last:.2g} sds: compare with "
             "all_rows(...) on fewer rows, or give a narrower prior="
         )
-    inside, higher = inside_of(about, outline, few, limit)
-    within, error = rows_within(seen, about, outline, (inside, higher))
+    inside, higher = inside_of(about, draft, few, limit)
+    within, error = rows_within(seen, about, draft, (inside, higher))
     rows = stack([inside.pseudo, within, inside.kept])
     info = MultilevelInfo(
         prior=repr(prior),
@@ -387,24 +387,24 @@ def _begin(
     sample = dataset.cells.sample
     if sample is None:
         return point
-    rows = cells.of_sample(sample)
+    rows = cells.sample_by_cell(sample)
     start = CellPosterior.start(point.beta, point.prior, len(rows.design.groups[0]), point.columns)
     near, settled = approach(rows, start, family, priors, nearly=False)
     if not settled:  # the sds of effects that it reached may be far off
         return point
-    mean, variance = _first_effects(near, rows.load(), dataset.cells.sides, family, priors[1])
-    return near.of_others(mean, variance)
+    mean, variance = _first_effects(near, rows.load(), dataset.cells.label_weights, family, priors[1])
+    return near.with_effects(mean, variance)
 
 
 def _first_effects(
-    near: CellPosterior, sample: WeightedData, sides: FloatArray, family: Family, unit: FloatArray
+    near: CellPosterior, sample: WeightedData, label_weights: FloatArray, family: Family, unit: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return means and variances of cells' effects, shapes (C, Q) and (C, Q, Q), to begin at.
 
-    Intercepts are where the weights of a cell's failures and successes, `sides`, shape (C, 2), and the prior put them
-    if the other part of its rows' predictors is as in the sample.
+    Intercepts are where `label_weights` of a cell's failures and successes, shape (C, 2), and the prior put them if the
+    other part of its rows' predictors is as in the sample.
     """
-    C, Q = len(sides), len(unit)
+    C, Q = len(label_weights), len(unit)
     narrower = np.minimum(1.0, _WIDEST * unit / np.sqrt(np.diagonal(near.prior)))
     mean, scale = np.zeros((C, Q)), np.tile(narrower, (C, 1))
     ones = near.columns < 0 if near.free else (sample.X[:, near.columns] == 1.0).all(axis=0)
@@ -414,7 +414,7 @@ def _first_effects(
         spread, b = np.full(C, eta.std()), np.zeros(C)
         for _ in range(_FIRST_STEPS):
             parts = [averages(eta.mean() + b, spread, np.full(C, side, dtype=np.int8), family) for side in (-1, 1)]
-            score, curvature, *_ = sides[:, 0] * parts[0] + sides[:, 1] * parts[1]
+            score, curvature, *_ = label_weights[:, 0] * parts[0] + label_weights[:, 1] * parts[1]
             precision = np.maximum(curvature, 0.0) + 1.0 / prior
             b += np.clip((score - b / prior) / precision, -1.0, 1.0)
         variance = np.minimum(1.0 / precision + (_DOUBT * unit[place]) ** 2, prior)

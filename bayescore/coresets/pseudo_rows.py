@@ -226,18 +226,18 @@ def _counts(
 
 
 def solve(
-    wanted: Wanted, family: Family, *, times: float = 1.0, size: FloatArray | None = None, near: Solved | None = None
+    wanted: Wanted, family: Family, *, times: float = 1.0, size: FloatArray | None = None, start: Solved | None = None
 ) -> Solved:
     """Return pseudo-rows with the derivatives that are wanted: score and curvature exactly, third where it can be.
 
-    The D tried first is `times` that which meets the fourth; or D is `size`, shape (K,). With `near`, pseudo-rows of
+    The D tried first is `times` that which meets the fourth; or D is `size`, shape (K,). With `start`, pseudo-rows of
     nearly these derivatives, the offset is about theirs, and D is theirs if there is no `size`, where the third is met.
     """
     if family.linear:
         return _exponential(wanted, size, family)
-    if near is not None:
-        known = near.size if size is None else size
-        low = near.offset - family.center - 0.5 * (_GRID[1] - _GRID[0])
+    if start is not None:
+        known = start.size if size is None else size
+        low = start.offset - family.center - 0.5 * (_GRID[1] - _GRID[0])
         met = _changes_sign(wanted, known, low, family)
         offset = _crossing(wanted.take(met), known[met], low[met], family)
         a, b, _ = _counts(wanted.take(met), known[met], offset, family)

@@ -37,13 +37,13 @@ R = TypeVar("R")
 class CellCounts:
     """The combinations of groups that occur, as numbers, their numbers of rows, and the rows of a sample of groups.
 
-    `sides`, shape (C, 2), are the weights of their failures and successes. There is no sample where rows are so few
+    `label_weights`, shape (C, 2), are those of failures and of successes. There is no sample where rows are so few
     that it would be a large part of them.
     """
 
     keys: IntArray
     counts: IntArray
-    sides: FloatArray
+    label_weights: FloatArray
     sample: WeightedData | None
 
     def through(self, design: Design) -> "CellCounts":

@@ -27,7 +27,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numba import types
 
-from bayescore.compiled import MATRIX, VECTOR, jit
+from bayescore.compiled import MATRIX, VECTOR
 from bayescore.data.passes import TILE
 from bayescore.data.responses import ABOVE, LABELS, POSITIVE, TIMED, response_of
 from bayescore.types import FloatArray
@@ -116,22 +116,6 @@ def instead_of(name: object) -> str:
     return INSTEAD.get(re.sub(r"[\W_]", "", kind.lower()), "")
 
 
-@jit
-def _no_higher(eta: FloatArray, side: FloatArray, terms: FloatArray, out: FloatArray) -> None:  # noqa: ARG001
-    out[:] = 0.0
-
-
-@jit
-def _no_higher_of_sized(
-    eta: FloatArray,  # noqa: ARG001
-    side: FloatArray,  # noqa: ARG001
-    terms: FloatArray,  # noqa: ARG001
-    out: FloatArray,
-    size: float,  # noqa: ARG001
-) -> None:
-    out[:] = 0.0
-
-
 class Family(ABC):
     r"""A family: the two sides of a row's log-likelihood as functions of eta.
 
@@ -216,7 +200,7 @@ class Family(ABC):
     name: str
     rows: "ClassVar[staticmethod[..., None]]"
     derivatives: "ClassVar[staticmethod[..., None]]"
-    higher: "ClassVar[staticmethod[..., None]]" = staticmethod(_no_higher)
+    higher: "ClassVar[staticmethod[..., None]]"
     counts: ClassVar[bool] = False
     amounts: ClassVar[bool] = False
     times: ClassVar[bool] = False
@@ -394,7 +378,6 @@ class Sized(Family):
     size: float = None  # type: ignore[assignment]  # of those that lack it
     name: str = field(init=False, repr=False, compare=False)
     kind: ClassVar[str]
-    higher = staticmethod(_no_higher_of_sized)
     number: ClassVar[str] = "size"
     names: ClassVar[tuple[str, ...]] = ()
     example: ClassVar[str] = "2.5"
@@ -600,7 +583,8 @@ def register(family: Family) -> Family:
     name = family.name
     if isinstance(family, Sized) and not family.complete:
         raise ValueError(lacking(family, name))
-    missing = [part for part in COMPILED if not hasattr(getattr(family, part, None), "py_func")]
+    asked = [part for part in COMPILED if part != "higher" or family.near > 0.0]
+    missing = [part for part in asked if not hasattr(getattr(family, part, None), "py_func")]
     if missing:
         raise TypeError(f"family {name!r} lacks the compiled {', '.join(missing)}; see bayescore.families.Family")
     if type(family)(*family.given()) != family:
@@ -784,7 +768,7 @@ ORDERED = ("sratio", "cumulative")
 def find_family(name: object) -> Family | None:
     """Return the family of that name, such as "logistic" or "negative_binomial(2.5)"; None if there is none.
 
-    Names of other packages are read too, and names in capitals (`families.family`).
+    Names of other packages are read too, and names in capitals.
 
     Raises `ValueError` if a size is missing, no number or out of range.
     """

@@ -75,19 +75,6 @@ def student_derivatives(
         out[3, lane] = 2.0 * bend * share * share * k * eta[lane] * (3.0 - v)
 
 
-@jit
-def no_higher(
-    eta: FloatArray,  # noqa: ARG001
-    side: FloatArray,  # noqa: ARG001
-    terms: FloatArray,  # noqa: ARG001
-    out: FloatArray,
-    size: float,  # noqa: ARG001
-    scale: float,  # noqa: ARG001
-) -> None:
-    """Write 0, as there is no series: `near` is 0."""
-    out[:] = 0.0
-
-
 @dataclass(frozen=True)
 class StudentT(Varying):
     r"""Numbers with Student t noise: y = x . beta + sigma t, t of nu degrees of freedom.
@@ -130,7 +117,6 @@ class StudentT(Varying):
     unknown = "fit has what is missing as a parameter; its coreset has both near the middle"
     rows = staticmethod(student_rows)
     derivatives = staticmethod(student_derivatives)
-    higher = staticmethod(no_higher)  # type: ignore[assignment]  # a number more
     numbers = True
     scale = "response"
 

@@ -195,14 +195,15 @@ def _replace_moves(
     `eta` and `side` are in tiles.
     """
     (near, keep), n_draws = near_and_keep, moves.shape[1]
-    terms, scratch, higher = np.empty((4, TILE)), np.empty((3, TILE)), np.empty((2, TILE))
+    terms, scratch, higher = np.empty((4, TILE)), np.empty((3, TILE)), np.zeros((2, TILE))
     space, series = np.empty((3, max(n_draws, _N_NODES))), np.empty((2, _N_NODES))
     exact, there, alike = space[0], space[1], space[2]
     for n in range(len(moves)):
         t, lane, far, wide = n // TILE, n % TILE, 0, 0
         if lane == 0:
             family.derivatives(eta[t], side[t], terms, scratch)
-            family.higher(eta[t], side[t], terms, higher)
+            if near > 0.0:  # else only moves of 0 take the series
+                family.higher(eta[t], side[t], terms, higher)
         for i in range(n_draws):
             far += abs(moves[n, i]) > near
             wide += abs(moves[n, i]) > _WIDE * near

@@ -55,7 +55,7 @@ def without_averages():
             (cells, "_add_variances", lambda *_: None),
             (cell_centre, "_MAX_TURNS", 1),
             (cell_centre, "_by_quadrature", lambda found: (found.sums, found.points.at)),
-            (cell_centre, "_expanded", lambda sums, at, *_: (sums, at)),
+            (cell_centre, "_by_series", lambda sums, at, *_: (sums, at)),
             (cell_rows, "_ROUNDS", 1),
             (condense, "SHAPE", np.inf),
             (condense, "TOGETHER", np.inf),
@@ -408,7 +408,7 @@ def test_a_sample_has_whole_groups_if_these_are_many(n_groups, whole):
     assert 0.5 < len(sample) / 10_000 < 2.0
     assert (len(levels) < 0.5 * n_groups) == whole
     assert (sizes == counted.counts[levels]).all() == whole
-    assert dataset.cells.sides.sum(axis=0).tolist() == [(~rows["y"]).sum(), rows["y"].sum()]
+    assert dataset.cells.label_weights.sum(axis=0).tolist() == [(~rows["y"]).sum(), rows["y"].sum()]
 
 
 def test_few_rows_have_no_sample():
