@@ -292,7 +292,8 @@ def ordered_rows(
     read = [name for each in computed for name in Expression.of(each, names).columns]
     for each in (*given_groups, *(term.column for term in asked.groups)):
         read += columns_of(each, names)
-    check_columns((*asked.columns, *read), names)
+    clusters = [name for name in (roles["cluster"], roles["strata"]) if isinstance(name, str)]
+    check_columns((*asked.columns, *read, *clusters), names)
     alone = [str(term) for term in asked.terms if re.fullmatch(rf"(\w+\(\s*)?{STEP}\b[^:]*", str(term))]
     if alone and STEP not in names:
         raise DataError(
@@ -444,6 +445,8 @@ class OrderedFit(Fit):
     ) -> Any:
         """Return contrasts of each category, averaged over all rows of the fit, or others, as a table or as draws."""
         check_variable(variable)
+        features = [name for name in self.coreset.design.raw_names if name != STEP]
+        check_columns([] if variable is None else [variable], features)
         interval_names(prob)
         names = _checked(check_by(by), max_draws)
         rows = _rows(self, names, data)
@@ -477,11 +480,26 @@ class OrderedFit(Fit):
 
         They are those of all thresholds in bins of like prediction; by "step" of each.
         """
-        return self.steps.check(None if data is None else self.ordered.steps(data, y), by=by)
+        return self.steps.check(self._checked(data, y, by), by=by)
 
     def plot_check(self, data: Any = None, y: Any = None, *, by: str | Sequence[str] | None = None) -> Any:
         """Draw what `check` has; see `Fit.plot_check`."""
-        return self.steps.plot_check(None if data is None else self.ordered.steps(data, y), by=by)
+        return self.steps.plot_check(self._checked(data, y, by), by=by)
+
+    def _checked(self, data: Any, y: Any, by: Any) -> Steps | None:
+        """Return the steps of rows to check, None for those of the fit; raise unless they have the columns `by`."""
+        steps = None if data is None else self.ordered.steps(data, y)
+        if names := check_by(by):
+            check_columns(names, (steps or self._rows_of_data.data).rows.schema.names)
+        return steps
+
+    def cluster_robust(self, cluster: Any, *, strata: Any = None, lonely: str = "raise") -> Fit:
+        """Return the fit with draws whose spread is robust to dependent rows; see `Fit.cluster_robust`."""
+        if columns := [name for name in (cluster, strata) if isinstance(name, str)]:
+            for name in columns:
+                check_variable(name)
+            check_columns(columns, self._rows_of_data.data.rows.schema.names)
+        return super().cluster_robust(cluster, strata=strata, lonely=lonely)
 
     def loo(self) -> Any:
         """Return the leave-one-out predictive density of each row, all its steps left out; see `Fit.loo`."""

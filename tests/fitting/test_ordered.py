@@ -172,6 +172,9 @@ def test_averages_take_weights_groups_and_files(rows, tmp_path, monkeypatch):
         (lambda: fit.average_predictions(data=rows.assign(g=99)), "a group that the fit does not know"),
         (lambda: fit.slopes("step"), "no column of the rows: name another"),
         (lambda: fit.average_predictions(by="category"), "rename it"),
+        (lambda: fit.comparisons("continued"), "'continued' is no column of the rows; the columns are x$"),
+        (lambda: fit.check(by="no"), "'no' is no column of the rows; the columns are x, f, g, y, n, w$"),
+        (lambda: fit.cluster_robust("no"), "'no' is no column of the rows; the columns are x, f, g, y, n, w$"),
         (lambda: fit.average_predictions(by="no"), "'no' is no column of the rows; the columns are .*"),
         (lambda: fit.average_predictions(data=rows[["g"]]), "'x' is no column of the rows; the columns are g$"),
         (lambda: fit.poststratify(cells, weights="no"), "cells has no column 'no'"),
@@ -458,6 +461,7 @@ def test_many_categories():
         ({}, {"formula": "~ x"}, "the response is missing"),
         ({}, {"formula": "y ~ zz"}, "'zz' is no column of the rows; the columns are x, "),
         ({}, {"weights": "zz"}, "'zz' is no column of the rows"),
+        ({}, {"cluster": "zz"}, r"'zz' is no column of the rows; the columns are (?!.*(step|continued))"),
         ({}, {"family": "logistic"}, "has 4 classes.*family='sratio'"),
         ({}, {"prior": {"zz": WIDE}}, "'zz' is no coefficient"),
     ],
@@ -493,7 +497,7 @@ def test_only_fit_takes_them(rows):
 def test_every_verb_is_answered_or_refused(fit):
     """A verb that `Fit` gets later must be written, refused or named here."""
     verbs = {name for name, each in inspect.getmembers(bc.Fit, callable) if not name.startswith("_")}
-    same = {"table", "effects", "plot_effects", "cluster_robust", "prior_summary", "save", "report", "from_draws"}
+    same = {"table", "effects", "plot_effects", "prior_summary", "save", "report", "from_draws"}
     same |= {"average_predictions", "comparisons", "slopes"}  # by `_average`
     assert verbs - set(vars(OrderedFit)) == same
     for name in _REFUSED:
