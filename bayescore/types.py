@@ -83,6 +83,18 @@ class WeightedData:
         return np.asarray(self.index == NO_ROW)
 
     @property
+    def group_codes(self) -> IntArray:
+        """`group` of rows that have groups."""
+        assert self.group is not None
+        return self.group
+
+    @property
+    def offsets(self) -> FloatArray:
+        """`offset` of rows that have offsets."""
+        assert self.offset is not None
+        return self.offset
+
+    @property
     def Z(self) -> FloatArray:
         """Signed rows z_n = y_n x_n, shape (n, D), whose half-spaces tell whether labels are separated."""
         return self.X * self.y[:, None]

@@ -79,10 +79,9 @@ class CellMoments:
 
         Rows of no known group are a cell too, but for those that `rows` made of the sum of squares about cells' means.
         """
-        assert rows.offset is not None
-        a = np.column_stack([rows.X, rows.offset])
+        a = np.column_stack([rows.X, rows.offsets])
         group = np.empty((len(a), 0), dtype=np.int64) if rows.group is None else np.asarray(rows.group)
-        ends = np.array([-rows.offset.max(), -rows.offset.min()]) if len(a) else np.array([np.inf, -np.inf])
+        ends = np.array([-rows.offsets.max(), -rows.offsets.min()]) if len(a) else np.array([np.inf, -np.inf])
         inside = np.ones(len(a), dtype=bool)
         if group.shape[1] and not apart:
             inside = (group != NO_GROUP).any(axis=1) | (rows.index != NO_ROW) | (rows.weights > WITHIN)

@@ -221,9 +221,7 @@ def matched(centre: Centre, along: CellDirections, limit: float) -> tuple[Weight
             break
         others, more = _match_moments(centre, along.of(far), times)
         better = far & np.append(more < missed, False)
-        assert rows.group is not None
-        assert others.group is not None
-        rows = stack([rows.take(~better[rows.group[:, 0]]), others.take(better[others.group[:, 0]])])
+        rows = stack([rows.take(~better[rows.group_codes[:, 0]]), others.take(better[others.group_codes[:, 0]])])
         missed = np.where(better[:-1], more, missed)
     return rows, missed
 
@@ -273,8 +271,7 @@ def several(centre: Centre, slope: FloatArray, kept: WeightedData, limit: float)
 
 def _by_whole_cells(rows: WeightedData) -> Iterator[WeightedData]:
     """Yield rows that stand by cell, some cells at a time: `_ROWS` rows, or one cell of more."""
-    assert rows.group is not None
-    bounds, first = np.append(np.unique(rows.group[:, 0], return_index=True)[1], len(rows)), 0
+    bounds, first = np.append(np.unique(rows.group_codes[:, 0], return_index=True)[1], len(rows)), 0
     while first < len(bounds) - 1:
         last = max(first + 1, int(np.searchsorted(bounds, bounds[first] + _ROWS, "right")) - 1)
         yield rows.take(slice(int(bounds[first]), int(bounds[last])))
@@ -573,14 +570,12 @@ def _nearly_within(sums: CellSums, slope: FloatArray, merged: NDArray[np.bool_])
 def inside_of(centre: Centre, draft: Draft, few: NDArray[np.bool_], limit: float) -> tuple[Inside, FloatArray]:
     """Return the rows that stand for cells, and higher derivatives, shape (2, r), of all merged cells' other rows."""
     pseudo, kept, merged, missed = draft.pseudo, draft.kept, draft.merged.copy(), draft.missed.copy()
-    assert kept.group is not None
-    more, those = several(centre, draft.slope, kept.take(~few[kept.group[:, 0]]), limit)
-    assert pseudo.group is not None
-    pseudo = stack([pseudo.take(merged[pseudo.group[:, 0]]), more])
+    more, those = several(centre, draft.slope, kept.take(~few[kept.group_codes[:, 0]]), limit)
+    pseudo = stack([pseudo.take(merged[pseudo.group_codes[:, 0]]), more])
     merged[those], missed[those] = True, 0.0
-    again, at = kept.take(merged[kept.group[:, 0]]), centre.points.at
+    again, at = kept.take(merged[kept.group_codes[:, 0]]), centre.points.at
     higher = draft.higher + AlongRows.of(draft.within, draft.slope, at, merged).of_block(centre.points, 0, again)
-    return Inside(pseudo, kept.take(~merged[kept.group[:, 0]]), merged, missed), higher
+    return Inside(pseudo, kept.take(~merged[kept.group_codes[:, 0]]), merged, missed), higher
 
 
 def rows_within(

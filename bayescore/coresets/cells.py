@@ -76,8 +76,7 @@ class Celled(Design):
 
     def rows(self, block: WeightedData) -> WeightedData:
         """Return a block of raw features as rows of the design matrix, with the cell of each."""
-        assert block.group is not None
-        outside, key = block.group[:, 0] == NO_GROUP, key_of(block.group, self.sizes)
+        outside, key = block.group_codes[:, 0] == NO_GROUP, key_of(block.group_codes, self.sizes)
         key[outside] = 0
         cell = np.searchsorted(self.keys, key) if self._by_key is None else self._by_key[key]
         cell[outside] = NO_GROUP
@@ -121,8 +120,7 @@ class Cells:
 
     def sample_by_cell(self, sample: WeightedData) -> Dataset:
         """Return rows in memory, their cells as their one group, counted anew."""
-        assert sample.group is not None
-        keys, cell = np.unique(key_of(sample.group, self.sizes), return_inverse=True)
+        keys, cell = np.unique(key_of(sample.group_codes, self.sizes), return_inverse=True)
         groups = (Grouping("cell", tuple(range(len(keys)))),)
         design = Design(tuple(f"x{d}" for d in range(sample.n_features)), groups=groups)
         source = ArraySource(
@@ -193,8 +191,7 @@ class SamplePlan(NamedTuple):
 
     def rows(self, block: WeightedData) -> WeightedData:
         """Return the rows of a block that are in the sample: pseudo-rows of its levels all are, for they are few."""
-        assert block.group is not None
-        level = block.group[:, self.factor]
+        level = block.group_codes[:, self.factor]
         chosen = self.levels[level] & (level != NO_GROUP)
         if self.share < 1.0:
             chosen &= block.pseudo | (hash_uniforms_of(block.index, _SEED) < self.share)
@@ -202,9 +199,8 @@ class SamplePlan(NamedTuple):
 
 
 def _counted(sizes: tuple[int, ...], plan: SamplePlan | None, _: int, block: WeightedData) -> CellCounts:
-    assert block.group is not None
-    some = block.group[:, 0] != NO_GROUP  # pseudo-rows of a coreset may have none
-    keys, places = codes_among(key_of(block.group[some], sizes), math.prod(sizes))
+    some = block.group_codes[:, 0] != NO_GROUP  # pseudo-rows of a coreset may have none
+    keys, places = codes_among(key_of(block.group_codes[some], sizes), math.prod(sizes))
     label_weights = np.zeros((len(keys), 2))
     np.add.at(label_weights, (places, (block.y[some] > 0).astype(np.intp)), block.weights[some])
     counts = np.bincount(places, minlength=len(keys)).astype(np.int64)

@@ -110,22 +110,21 @@ def _asked(dataset: Dataset) -> _Asked:
 
 
 def _look(block: WeightedData, asked: _Asked) -> _Found:
-    assert block.group is not None
     look = _Found([], [], [], 1 + int(np.count_nonzero(np.diff(block.index))))
     for place, columns in asked.slopes:
-        codes, places = codes_among(block.group[:, place], asked.sizes[place])
+        codes, places = codes_among(block.group_codes[:, place], asked.sizes[place])
         high, x = np.full((2, len(codes), len(columns)), -np.inf), block.X[:, list(columns)]
         np.maximum.at(high[0], places, -x)
         np.maximum.at(high[1], places, x)
         look.slopes.append((codes, high))
     side = (block.y > 0).astype(np.int64)
     for place in asked.labels:
-        codes, places = codes_among(block.group[:, place], asked.sizes[place])
+        codes, places = codes_among(block.group_codes[:, place], asked.sizes[place])
         seen = np.zeros((2, len(codes)), dtype=bool)
         seen[side, places] = True
         look.labels.append((codes, seen))
     for one, other in asked.pairs:
-        both = block.group[:, [one, other]]
+        both = block.group_codes[:, [one, other]]
         first, second = both[(both >= 0).all(axis=1)].T
         codes, places = codes_among(first, asked.sizes[one])
         partner = np.full(len(codes), _UNSEEN)

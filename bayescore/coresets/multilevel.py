@@ -369,8 +369,7 @@ def condense(dataset: Dataset, prior: Prior, family: Family, start: Start | None
             f"{info.kept_rows:,} of {n_rows:,} rows are kept as they are: groups, or cells of groups, of few rows "
             "cannot be condensed honestly; where all columns are discrete method='aggregate' is lossless"
         )
-    assert rows.group is not None
-    rows = replace(rows, group=cells.groups_of(rows.group[:, 0]))
+    rows = replace(rows, group=cells.groups_of(rows.group_codes[:, 0]))
     centre = Start.of(about.points.at, cells, inside.merged[:-1], start)
     return CondensedCells(rows, info, cells, centre, tuple(doubts), tuple(notes))
 
@@ -584,14 +583,13 @@ class MultilevelState:
         return stack([part for part in (self.condensed, self.last, rest) if part is not None])
 
     def _dataset(self, rows: WeightedData) -> Dataset:
-        assert rows.group is not None
-        sizes = rows.group.max(axis=0, initial=0) + 1
+        sizes = rows.group_codes.max(axis=0, initial=0) + 1
         groups = [
             replace(group, levels=tuple(range(size)))
             for group, size in zip(self.design.groups, sizes.tolist(), strict=True)
         ]
         design, arrays = replace(self.design, groups=tuple(groups)), (rows.index, rows.offset)
-        return Dataset(ArraySource(rows.X, rows.y, rows.weights, (-1, 1), "y", design, *arrays, group=rows.group))
+        return Dataset(ArraySource(rows.X, rows.y, rows.weights, (-1, 1), "y", design, *arrays, group=rows.group_codes))
 
     def to_arrays(self) -> Arrays:
         """Return the rows as arrays."""

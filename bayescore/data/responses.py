@@ -168,8 +168,7 @@ def with_response(rows: WeightedData, y: FloatArray) -> WeightedData:
 
 def numbers_of(rows: WeightedData) -> tuple[WeightedData, FloatArray]:
     """Return rows without their responses, and the responses, shape (n,): `with_response` backwards."""
-    assert rows.offset is not None
-    return WeightedData(rows.X, rows.y, rows.weights, rows.index, group=rows.group), -rows.offset
+    return WeightedData(rows.X, rows.y, rows.weights, rows.index, group=rows.group), -rows.offsets
 
 
 def without_response(rows: WeightedData, response: str) -> WeightedData:

@@ -135,8 +135,7 @@ class ContrastCells:
     def column(self, block: WeightedData, name: str) -> FloatArray:
         """Return a raw column, or the codes of groups, shape (n,)."""
         if name not in self.design.raw_names:
-            assert block.group is not None
-            return np.asarray(block.group[:, [by.name for by in (*self.design.groups, *self.added)].index(name)])
+            return np.asarray(block.group_codes[:, [by.name for by in (*self.design.groups, *self.added)].index(name)])
         if not self.designed:
             return np.asarray(block.X[:, self.design.raw_names.index(name)])
         values = raw_column(self.design, block.X, name)

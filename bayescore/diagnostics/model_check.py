@@ -177,10 +177,9 @@ def check_model(
     rng, family, predictor = np.random.default_rng(0), posterior.family, posterior.predictor(_DRAWS)
     draws = [predictor.take(slice(s, s + 1)) for s in range(len(predictor))]
     if times := family.times:  # events by time at risk are as counts by exposure
-        assert rows.offset is not None
         plain = positive_rows(rows.X, None, rows.group)
         alike = -np.mean([one.average(plain, family)[:, 0] for one in draws], axis=0)
-        time = np.exp(-rows.offset)
+        time = np.exp(-rows.offsets)
         each = [one.average(rows, one.at_draws(family), cumulative=True)[:, 0] / time for one in draws]
         rows, family = rows.with_weights(rows.weights * time), Poisson()
     else:

@@ -224,9 +224,8 @@ def _join(ends: _Ends, one: _Ends) -> None:
 
 
 def _ends_of(n_clusters: int, _start: int, block: WeightedData) -> _Ends:
-    assert block.group is not None
-    strata = block.group[:, 1] if block.group.shape[1] > 1 else np.zeros(len(block), dtype=np.int64)
-    clusters, places = codes_among(block.group[:, 0], n_clusters)
+    strata = block.group_codes[:, 1] if block.group_codes.shape[1] > 1 else np.zeros(len(block), dtype=np.int64)
+    clusters, places = codes_among(block.group_codes[:, 0], n_clusters)
     least, most = np.full((len(clusters), 2), _NONE), np.full((len(clusters), 2), -1)
     for column, values in enumerate((block.index, strata)):
         np.minimum.at(least[:, column], places, values)

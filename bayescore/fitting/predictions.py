@@ -429,8 +429,7 @@ def with_predictive(fit: "Fit", data: Any, y: Any, *, max_draws: int, random_sta
             np.dtype(np.float64 if posterior.family.amounts else np.int64),
         )
         if posterior.family.times:  # whose replicates none is censored of
-            assert rows.offset is not None
-            observed, rows = np.exp(-rows.offset), without_response(rows, posterior.family.response)
+            observed, rows = np.exp(-rows.offsets), without_response(rows, posterior.family.response)
     elif posterior.family.response == "numbers":
         (rows, observed), kind = numbers_of(rows), np.dtype(np.float64)
     shape = len(posterior.draws), -1, len(rows)

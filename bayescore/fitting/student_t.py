@@ -264,8 +264,7 @@ def noise_mode(rows: WeightedData, weight: float, sd_prior: HalfStudentT, nu: fl
 
 def _parts(rows: WeightedData, weight: float) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return columns, responses and weights, which add up to `weight`."""
-    assert rows.offset is not None
-    return rows.X, -rows.offset, rows.weights * (weight / rows.weights.sum())
+    return rows.X, -rows.offsets, rows.weights * (weight / rows.weights.sum())
 
 
 def _highest(rows: WeightedData, weight: float, sd_prior: HalfStudentT, nu: float | None) -> tuple[_Climb, str]:

@@ -207,8 +207,7 @@ def route_of_update(
 
 def _centre(posterior: Posterior, core: Coreset) -> Start:
     """Return where the posterior so far is, by cell of its coreset's groups."""
-    assert core.group is not None
-    codes, columns = np.unique(core.group[core.group[:, 0] != NO_GROUP], axis=0), columns_of(core.design)
+    codes, columns = np.unique(core.group_codes[core.group_codes[:, 0] != NO_GROUP], axis=0), columns_of(core.design)
     mean = np.zeros((len(codes), len(columns)))
     for grouping, code in zip(core.groups, codes.T, strict=True):
         effects = Factor.of(grouping, posterior.variables).mean(slice(None))

@@ -104,8 +104,7 @@ def search_start(rows: WeightedData, family: "Family") -> FloatArray:
     if family.quadratic or not family.numbers or rows.offset is None:
         return np.zeros(rows.n_features)
     some = rows.take(slice(None, None, max(1, len(rows) // (_LEAST_ROWS + _ROWS_EACH * rows.n_features))))
-    assert some.offset is not None
-    X, y, w = some.X, -some.offset, some.weights
+    X, y, w = some.X, -some.offsets, some.weights
 
     def log_density(beta: FloatArray) -> float:
         return float(w @ family.log_p(X @ beta - y, 1))

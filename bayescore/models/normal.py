@@ -115,20 +115,18 @@ class WhitenedRows:
     @classmethod
     def of(cls, rows: WeightedData, prior: Prior) -> "WhitenedRows":
         """Return rows of numbers, given a normal prior of their coefficients."""
-        assert rows.offset is not None
         none = np.zeros(rows.n_features)
         P = prior.precision(none)
         root = np.linalg.cholesky(P).T
         mean = linalg.cho_solve((root, False), prior.gradient(none))
         X = linalg.solve_triangular(root, rows.X.T, trans="T").T
-        return cls(X, -rows.offset - rows.X @ mean, rows.weights, mean, np.asarray(root, dtype=np.float64))
+        return cls(X, -rows.offsets - rows.X @ mean, rows.weights, mean, np.asarray(root, dtype=np.float64))
 
     @classmethod
     def flat(cls, rows: WeightedData) -> "WhitenedRows":
         """Return rows of numbers whose coefficients have a flat prior; columns that depend on others are left out."""
-        assert rows.offset is not None
         root = np.sqrt(rows.weights)
-        X, y = root[:, None] * rows.X, -root * rows.offset
+        X, y = root[:, None] * rows.X, -root * rows.offsets
         size = np.abs(X).max(axis=0, initial=0.0)
         X = X[:, size > 0.0] / size[size > 0.0]
         basis = X
@@ -504,8 +502,7 @@ class NoiseEstimate:
 
 def find_noise(core: Coreset) -> NoiseEstimate:
     """Return the estimated sd of the noise of rows of numbers, or of their sums, and the standard error of its log."""
-    assert core.offset is not None
-    rows, largest = WhitenedRows.flat(core), float(np.abs(core.offset).max())
+    rows, largest = WhitenedRows.flat(core), float(np.abs(core.offsets).max())
     weight, p = float(rows.w.sum()), rows.X.shape[1]
     if weight - p < 1.0:
         raise DataError(

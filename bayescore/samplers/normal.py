@@ -242,7 +242,6 @@ class NormalSampler(Sampler):
         """Return the same where the prior is not normal, by `langevin` on coefficients and log sigma."""
         rows, sd_prior, sd = request.data, request.sd_prior, float(check_family(request.family).unit)
         assert sd_prior is not None
-        assert rows.offset is not None
         weight, D = float(rows.weights.sum()), rows.n_features
         for _ in range(_ALTERNATIONS):
             mode, factor = mode_and_factor(posterior(rows, Gaussian(sd), request.prior))

@@ -133,12 +133,12 @@ def test_pseudo_rows_near_others_have_the_derivatives_that_are_wanted(family):
     wanted = Wanted(score, third, fourth, rng.uniform(0.5, 0.8, 300))
     first = solve(wanted, family)
     moved = wanted._replace(score=wanted.score + 0.01, third=1.02 * wanted.third)
-    solved = solve(moved, family, near=first)
+    solved = solve(moved, family, start=first)
     assert (solved.size == first.size).mean() > 0.8
     a, b, over = pseudo_rows._counts(moved, solved.size, solved.offset - family.center, family)
     np.testing.assert_allclose(over, 0.0, atol=1e-9)
     np.testing.assert_allclose([a, b], [solved.successes, solved.failures], rtol=1e-9)
-    given = solve(moved, family, size=1.01 * first.size, near=first)
+    given = solve(moved, family, size=1.01 * first.size, start=first)
     np.testing.assert_array_equal(given.size, 1.01 * first.size)  # rows of no column of ones cannot have another D
     over = pseudo_rows._counts(moved, given.size, given.offset - family.center, family)[2]
     assert (np.abs(over) < 1e-9).mean() > 0.8

@@ -182,15 +182,14 @@ class Marginal(Grouped):
         effects, (prior, group_prior), core = self.beta.variables.get(f"u_{grouping.name}"), self.priors, self.core
         if not isinstance(effects, EffectDraws):
             return super().scores(at)
-        assert core.group is not None
         kept = effects.kept[checked(len(effects.kept))]
         u = flat_draws(self.idata, f"u_{grouping.name}")[at][:, checked(len(effects.kept))]
         place = np.full(len(grouping) + 1, -1)
         place[kept] = np.arange(len(kept))
-        which = np.flatnonzero(place[core.group[:, 0]] >= 0)
+        which = np.flatnonzero(place[core.group_codes[:, 0]] >= 0)
         rows = core.take(which)
         some = WeightedData(
-            rows.X, rows.y, rows.weights, rows.index, offset=rows.offset, group=place[core.group[which, 0], None]
+            rows.X, rows.y, rows.weights, rows.index, offset=rows.offset, group=place[core.group_codes[which, 0], None]
         )
         levels = replace(grouping, levels=tuple(grouping.levels[k] for k in kept))
         theta = self.posterior.flat[at]

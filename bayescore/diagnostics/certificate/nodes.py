@@ -402,8 +402,7 @@ def _rows_of(dataset: Dataset, sample: IntArray, n_groups: int) -> WeightedData:
     place[sample], place[-1] = np.arange(len(sample)), NO_GROUP
 
     def of_block(_: int, block: WeightedData) -> WeightedData:
-        assert block.group is not None
-        codes = place[block.group[:, 0]]
+        codes = place[block.group_codes[:, 0]]
         kept = np.flatnonzero(codes != -2)
         rows = block.take(kept)
         return WeightedData(rows.X, rows.y, rows.weights, rows.index, offset=rows.offset, group=codes[kept, None])
@@ -504,10 +503,9 @@ class _GroupSample:
 
     def _each(self, rows: WeightedData, codes: IntArray) -> list[Derivatives]:
         """Return the terms of some groups of rows, the last those of rows of no group."""
-        assert rows.group is not None
         target, z = self.target, effect_multipliers(rows, self.target.column)
-        order = np.argsort(rows.group[:, 0], kind="stable")
-        groups_in_order = rows.group[order, 0]
+        order = np.argsort(rows.group_codes[:, 0], kind="stable")
+        groups_in_order = rows.group_codes[order, 0]
         terms = []
         for g, place in zip([*codes, NO_GROUP], self.places, strict=True):
             which = order[slice(*np.searchsorted(groups_in_order, [g, g + 1]))]
@@ -585,8 +583,7 @@ class MarginalApproximation:
 
     def codes(self, rows: WeightedData) -> IntArray:
         """Return the groups of rows, G for rows of none, shape (n,)."""
-        assert rows.group is not None
-        codes = rows.group[:, 0]
+        codes = rows.group_codes[:, 0]
         return np.where(codes < 0, len(self.center) - 1, codes)
 
     def _eta(self, rows: WeightedData, codes: IntArray) -> FloatArray:

@@ -65,10 +65,9 @@ def squares_within(beta: FloatArray, core: Coreset, dataset: Dataset) -> FloatAr
 
     def columns(rows: WeightedData) -> tuple[IntArray, FloatArray, FloatArray]:
         """Return codes, weights, and (x, residual at the middle) of rows that have a group."""
-        assert rows.group is not None
-        groups = rows.group[:, 0] >= 0
+        groups = rows.group_codes[:, 0] >= 0
         a = np.column_stack([rows.X, rows.with_offset(rows.X @ middle)])
-        return rows.group[groups, 0], rows.weights[groups], a[groups]
+        return rows.group_codes[groups, 0], rows.weights[groups], a[groups]
 
     codes, w, a = columns(core)
     weight = np.maximum(np.bincount(codes, w, G), np.finfo(float).tiny)

@@ -599,8 +599,7 @@ class CollapsedTarget:
     def arguments(self) -> CollapsedArguments:
         """Return what the compiled density takes after the point and the gradient."""
         rows, effects, (prior, group_prior) = self.rows, self.effects, self.priors
-        assert rows.group is not None
-        codes = np.where(rows.group[:, 0] < 0, self.n_groups, rows.group[:, 0])
+        codes = np.where(rows.group_codes[:, 0] < 0, self.n_groups, rows.group_codes[:, 0])
         fields = CollapsedArguments(
             np.array(rows.X.T, order="C"),  # a copy, as a view of one column is read-only: another type to numba
             rows.y.astype(np.float64),

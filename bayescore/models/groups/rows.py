@@ -237,7 +237,6 @@ class JointRows:
     @classmethod
     def of(cls, core: Coreset) -> "JointRows":
         """Return the rows of a coreset."""
-        assert core.group is not None
         effects = [len(own) * len(own.effects) for own in core.groups]
         order = sorted(range(len(effects)), key=lambda place: -effects[place])
         if (rest := core.n_features + sum(effects) - max(effects)) > MAX_REST:
@@ -246,10 +245,9 @@ class JointRows:
                 f"sampler='joint' takes {MAX_REST:,}: leave out a group term, or merge levels"
             )
         # a stable sort: the same rows in the same order on every machine
-        rows = core.take(np.argsort(core.group[:, order[0]], kind="stable"))
+        rows = core.take(np.argsort(core.group_codes[:, order[0]], kind="stable"))
         factors = tuple(core.groups[place] for place in order)
-        assert rows.group is not None
-        own = [(rows.group[:, place], len(factor)) for place, factor in zip(order, factors, strict=True)]
+        own = [(rows.group_codes[:, place], len(factor)) for place, factor in zip(order, factors, strict=True)]
         codes = tuple(np.where(code < 0, n, code) for code, n in own)
         z = tuple(multipliers(rows.X, core.design, factor) for factor in factors)
         return cls(rows, factors, tuple(order), codes, z)
@@ -497,8 +495,7 @@ def _add_sums(rows: GroupRows, beta: FloatArray, nodes: EffectNodes, family: Fam
 
 def local_codes(block: WeightedData, n_groups: int) -> tuple[IntArray, IntArray]:
     """Return the groups of a block, in order, and of each row the place of its own; rows of none have n_groups."""
-    assert block.group is not None
-    return codes_among(block.group[:, 0], n_groups)
+    return codes_among(block.group_codes[:, 0], n_groups)
 
 
 def codes_among(own: IntArray, n_groups: int) -> tuple[IntArray, IntArray]:
@@ -527,8 +524,7 @@ Look = Callable[[FloatArray, EffectNodes], GroupSums]  # (beta, nodes) -> the su
 
 def look_at_rows(rows: WeightedData, family: Family, n_groups: int, z: FloatArray | None = None) -> Look:
     """Return the function that adds up rows in memory, which multiply their effect by z, shape (n,), by default 1."""
-    assert rows.group is not None
-    codes = np.where(rows.group[:, 0] < 0, n_groups, rows.group[:, 0])
+    codes = np.where(rows.group_codes[:, 0] < 0, n_groups, rows.group_codes[:, 0])
     grouped = GroupRows(TileRows.of(rows), codes, np.ones(len(rows)) if z is None else np.array(z))
 
     def look(beta: FloatArray, nodes: EffectNodes) -> GroupSums:
