@@ -30,6 +30,7 @@ from numba import types
 from bayescore.compiled import MATRIX, VECTOR
 from bayescore.data.passes import TILE
 from bayescore.data.responses import ABOVE, LABELS, POSITIVE, TIMED, response_of
+from bayescore.numerics.elementary import bounded_exp
 from bayescore.types import FloatArray
 from bayescore.validation import DataError, check_choice, check_positive
 
@@ -250,9 +251,9 @@ class Family(ABC):
     def third(self, eta: FloatArray, side: Any) -> FloatArray:
         """Third derivative of `log_p`."""
 
-    @abstractmethod
     def mean(self, eta: FloatArray) -> FloatArray:
-        """P(y = +1), or the mean of the count of an exposure of 1, exp(eta), or of a number, eta."""
+        """P(y = +1), which a family of labels gives; else the mean of a number, eta, or of a count, exp(eta)."""
+        return np.array(eta, dtype=np.float64) if self.numbers else bounded_exp(eta)
 
     @abstractmethod
     def log_p_graph(self, eta: Any, side: Any) -> Any:
@@ -464,6 +465,7 @@ class Varying(Sized):
 
     meaning: ClassVar[str]
     beyond: ClassVar[str] = ""
+    unknown = "fit(family='{kind}') has it as a parameter; its coreset has one near the middle"
     number_prior: ClassVar[str] = f"LogNormal(mu=0, sigma={SIZE_PRIOR_SD:g})"
 
     @staticmethod
@@ -805,7 +807,8 @@ def lacking(sized: Sized | type[Sized], name: str) -> str:
     """Return what is wrong with a family of a kind that lacks its number."""
     it = "them" if sized.names else "it"
     return (
-        f"family={name!r} lacks its {sized.wanted()}: give {it}, as in '{sized.kind}({sized.example})'; {sized.unknown}"
+        f"family={name!r} lacks its {sized.wanted()}: give {it}, as in '{sized.kind}({sized.example})'; "
+        + sized.unknown.format(kind=sized.kind)
     )
 
 

@@ -88,7 +88,6 @@ class Gamma(Varying):
     number = parameter = "shape"
     meaning = "standard deviation = mean / sqrt(shape)"
     beyond = ": such numbers hardly vary about their means; fit their logarithms by family='normal'"
-    unknown = "fit(family='gamma') has it as a parameter; its coreset has one near the middle"
     rows = staticmethod(gamma_rows)
     derivatives = staticmethod(gamma_derivatives)
     counts = True
@@ -114,10 +113,6 @@ class Gamma(Varying):
     def third(self, eta: FloatArray, side: Any) -> FloatArray:
         """Return a exp(-eta) of the number's side, 0 of the other."""
         return self.curvature(eta, side)
-
-    def mean(self, eta: FloatArray) -> FloatArray:
-        """Return t."""
-        return bounded_exp(eta)
 
     def variance(self, eta: FloatArray) -> FloatArray:
         """Return t^2 / a."""

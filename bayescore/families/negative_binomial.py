@@ -19,7 +19,7 @@ Hilbe (2011), Negative Binomial Regression, 2nd edition.
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ from bayescore.data.passes import TILE
 from bayescore.families.family import LARGEST_SIZE, Varying
 from bayescore.families.logistic import Logistic, logistic_derivatives, logistic_higher, logistic_rows, logistic_upper
 from bayescore.families.poisson import LARGEST
-from bayescore.numerics.elementary import REACH, bounded_exp
+from bayescore.numerics.elementary import REACH
 from bayescore.types import FloatArray
 
 _SMALLEST_LOG_SIZE = -14.0  # of a size that is sought; rows of counts as rare as that have no two events
@@ -119,14 +119,10 @@ class NegativeBinomial(Varying):
     'negative_binomial(2.5)'
     """
 
-    near: float = field(init=False, repr=False, compare=False)  # the sixth derivative is at most r / 4, or 1 / 4
-    center: float = field(init=False, repr=False, compare=False)
-
     kind = "negative_binomial"
     parameter = "size"
     meaning = "variance = mean + mean^2 / size"
     beyond = ": such counts are Poisson's; give family='poisson'"
-    unknown = "fit(family='negative_binomial') has it as a parameter; its coreset has one near the middle"
     rows = staticmethod(negative_binomial_rows)
     derivatives = staticmethod(negative_binomial_derivatives)
     higher = staticmethod(negative_binomial_higher)
@@ -135,14 +131,15 @@ class NegativeBinomial(Varying):
     scale = "log mean"
     ratio = "rate ratio"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.complete:
-            object.__setattr__(self, "near", 0.0)
-            object.__setattr__(self, "center", 0.0)
-            return
-        object.__setattr__(self, "near", _LOGISTIC.near * max(1.0, self.size) ** (-1.0 / 6.0))
-        object.__setattr__(self, "center", math.log(self.size))
+    @property
+    def near(self) -> float:  # type: ignore[override]
+        """Moves up to which the series holds: the sixth derivative is at most r / 4, or 1 / 4."""
+        return float(_LOGISTIC.near * max(1.0, self.size) ** (-1.0 / 6.0))
+
+    @property
+    def center(self) -> Any:  # type: ignore[override]
+        """The logarithm of r."""
+        return math.log(self.size) if isinstance(self.size, float) else np.log(self.size)
 
     def log_p(self, eta: FloatArray, side: Any) -> FloatArray:
         """Return log(t / (r + t)) of the count's side, r log(r / (r + t)) of the other."""
@@ -160,19 +157,9 @@ class NegativeBinomial(Varying):
         """Return r t (t - r) / (r + t)^3 of the count's side, r times that of the other."""
         return self._of_logistic("third", eta, side)
 
-    def at(self, size: Any) -> "NegativeBinomial":
-        """Return the formulas at draws of the size, of a shape that goes with that of eta; no kernels."""
-        family = super().at(size)
-        object.__setattr__(family, "center", np.log(size))
-        return family
-
     def _of_logistic(self, part: str, eta: FloatArray, side: Any) -> FloatArray:
         x = np.asarray(eta, dtype=np.float64) - self.center
         return np.asarray(getattr(_LOGISTIC, part)(x, side) * np.where(np.asarray(side) < 0, self.size, 1.0))
-
-    def mean(self, eta: FloatArray) -> FloatArray:
-        """Return t."""
-        return bounded_exp(eta)
 
     def variance(self, eta: FloatArray) -> FloatArray:
         """Return t + t^2 / r."""

@@ -13,7 +13,7 @@ Gelman, Carlin, Stern, Dunson, Vehtari and Rubin (2013), Bayesian Data Analysis,
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -86,8 +86,6 @@ class Gaussian(Sized):
     'normal(2.50483)'
     """
 
-    latent_variance: float = field(init=False, repr=False, compare=False)
-
     kind = "normal"
     number = "sd"
     parameter = "sigma"
@@ -101,17 +99,18 @@ class Gaussian(Sized):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.complete:
-            object.__setattr__(self, "latent_variance", None)
-            return
-        if not 1.0 / LARGEST_SD < self.size < LARGEST_SD:
+        if self.complete and not 1.0 / LARGEST_SD < self.size < LARGEST_SD:
             raise ValueError(f"sd={self.size:g} must be between {1.0 / LARGEST_SD:g} and {LARGEST_SD:g}; rescale y")
-        object.__setattr__(self, "latent_variance", self.size**2)
 
     @property
     def unit(self) -> float:
         """The sd."""
         return self.size
+
+    @property
+    def latent_variance(self) -> float | None:  # type: ignore[override]
+        """The variance of the noise."""
+        return self.size**2 if self.complete else None
 
     def log_p(self, eta: FloatArray, side: Any) -> FloatArray:
         """Return the log density of a residual -eta, whatever the side."""
@@ -129,10 +128,6 @@ class Gaussian(Sized):
     def third(self, eta: FloatArray, side: Any) -> FloatArray:
         """Return 0."""
         return np.zeros(np.broadcast_shapes(np.shape(eta), np.shape(side)))
-
-    def mean(self, eta: FloatArray) -> FloatArray:
-        """Return eta of a row without -y as its offset, which is the mean of y."""
-        return np.array(eta, dtype=np.float64)
 
     def variance(self, eta: FloatArray) -> FloatArray:
         """Return sd^2."""

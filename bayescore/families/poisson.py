@@ -81,10 +81,6 @@ class Poisson(Family):
         """Return 0 of the count's side, -t of the exposure's."""
         return np.where(np.asarray(side) < 0, -bounded_exp(eta), 0.0)
 
-    def mean(self, eta: FloatArray) -> FloatArray:
-        """Return the rate, the count that an exposure of 1 expects."""
-        return bounded_exp(eta)
-
     def log_constant(self, events: FloatArray, exposure: FloatArray) -> FloatArray:
         """Return y log E - log y!."""
         return np.asarray(special.xlogy(events, exposure) - special.gammaln(events + 1.0))

@@ -211,10 +211,6 @@ class StudentT(Varying):
         eta, v, bend = self._bend(eta, side)
         return np.asarray(2.0 * bend * eta * (3.0 - v) / (1.0 + v) ** 2 / (self.size * self.sigma**2))
 
-    def mean(self, eta: FloatArray) -> FloatArray:
-        """Return eta of a row without -y as its offset: the median of y, and its mean where nu is above 1."""
-        return np.array(eta, dtype=np.float64)
-
     def variance(self, eta: FloatArray) -> FloatArray:
         """Return sigma^2 nu / (nu - 2), infinite where nu is not above 2."""
         nu = np.asarray(self.size, dtype=np.float64)

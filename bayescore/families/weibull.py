@@ -108,7 +108,6 @@ class Weibull(Varying):
     number = parameter = "shape"
     meaning = "hazard ~ time^(shape - 1)"
     beyond = ": such times hardly vary; fit their logarithms by family='normal'"
-    unknown = "fit(family='weibull') has it as a parameter; its coreset has one near the middle"
     rows = staticmethod(weibull_rows)
     derivatives = staticmethod(weibull_derivatives)
     counts = True
@@ -138,10 +137,6 @@ class Weibull(Varying):
 
     def _z(self, eta: FloatArray) -> FloatArray:
         return np.asarray(self.size * (special.gammaln(1.0 + 1.0 / self.size) - np.asarray(eta, dtype=np.float64)))
-
-    def mean(self, eta: FloatArray) -> FloatArray:
-        """Return the mean time t, where no time is in eta."""
-        return bounded_exp(eta)
 
     def _moment(self, power: float) -> FloatArray:
         """Return that of times whose mean is 1."""

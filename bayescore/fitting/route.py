@@ -381,13 +381,8 @@ def _check_labels(labels: FloatArray, expected: FloatArray, core: Coreset) -> No
     if gap.max() <= most:
         return
     grouping, k = core.groups[0], int(gap.argmax())
-    named = {
-        "labels": f"labels {core.classes[1]!r}",
-        "counts": "events",
-        ABOVE: "events",
-        TIMED: "events",
-        POSITIVE: "sums",
-    }
+    named = {"labels": f"labels {core.classes[1]!r}", POSITIVE: "sums"}
+    named |= dict.fromkeys(("counts", ABOVE, TIMED), "events")
     what = named.get(core.response, "rows")
     now, then = labels[k, 0], expected[k, 0]
     if abs(now - then) <= most:

@@ -9,7 +9,7 @@ What the pictures of a comparison show: which coordinates, which candidates, and
 import base64
 import io
 import platform
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
@@ -139,6 +139,16 @@ def environment() -> Environment:
 def section(template: str, **values: Any) -> Markup:
     """Return a section of a page: the template of that name, such as "priors", with its values."""
     return Markup(environment().get_template(f"{template}.html.j2").render(values))
+
+
+Cells = tuple[Sequence[str], Mapping[str, Sequence[str]]]
+"""Labels of columns, and text by row."""
+
+
+def table(key: str, heading: str, first: str, cells: Cells, **more: Any) -> Markup:
+    """Return a section with a table whose `first` column names the rows, and what stands before and after it."""
+    labels, rows = cells
+    return section("table", key=key, heading=heading, first=first, labels=labels, rows=rows, **more)
 
 
 def render(title: str, about: str, sections: Iterable[Markup]) -> str:

@@ -60,10 +60,6 @@ _POOLED = (
 )
 
 
-Cells = tuple[Sequence[str], Mapping[str, Sequence[str]]]
-"""Labels of columns, and text by row."""
-
-
 @dataclass(frozen=True, eq=False)
 class FitFacts:
     """What a fit adds to its certificate's page: figures in units of the data, what its rows are, and its call.
@@ -76,8 +72,8 @@ class FitFacts:
     about: str
     drawn: str
     data: Mapping[str, str]
-    summary: Cells
-    ratios: Cells | None
+    summary: page.Cells
+    ratios: page.Cells | None
     effects: Sequence["EffectFacts"]
     check: ModelCheck | None
     call: str
@@ -88,51 +84,42 @@ class EffectFacts:
     """An effect that varies by a factor: the groups farthest from 0, what is left out, and draws for its picture."""
 
     grouping: Grouping
-    cells: Cells
+    cells: page.Cells
     note: str
     draws: GroupEffects
 
 
 def fit_sections(certificate: CertificateData, core: Coreset, fit: FitFacts, ratio: str) -> Iterator[Markup]:
     """Yield the parameters and effects of a fit, in units of the data."""
-    labels, rows = fit.summary
-    yield page.section(
-        "table",
-        key="summary",
-        heading="In units of the data",
-        first="Parameter",
-        labels=labels,
-        rows=rows,
+    yield page.table(
+        "summary",
+        "In units of the data",
+        "Parameter",
+        fit.summary,
         note=f"{fit.drawn} As fit.summary() has it: a coefficient is the change of the linear "
         "predictor for one unit more of the column as the data have it"
         + ("; sigma are sds of groups' effects, and rho their correlations." if core.groups else ".")
         + (" The one without a name of a factor is the sd of the noise." if core.groups and core._sd_unknown else "")
-        + _meaning(core.family, list(rows)[-1:]),
+        + _meaning(core.family, list(fit.summary[1])[-1:]),
     )
     if fit.ratios is not None:
-        labels, rows = fit.ratios
-        yield page.section(
-            "table",
-            key="ratios",
-            heading=f"{ratio.capitalize()}s",
-            first="Column",
-            labels=labels,
-            rows=rows,
+        yield page.table(
+            "ratios",
+            f"{ratio.capitalize()}s",
+            "Column",
+            fit.ratios,
             note="For one unit more, or of a level against the first: means and intervals, as summary(scale='ratio') "
             "has them. Columns of polynomials and splines have none, as they do not change alone.",
         )
     for number_of, facts in enumerate(fit.effects, 1):
         alone = len(facts.grouping.effects) == 1 and len(facts.draws.levels) == len(facts.grouping)
         by_group = tables.rows_by_group(certificate, facts.grouping) if alone and core.response == "labels" else None
-        labels, rows = facts.cells
-        yield page.section(
-            "table",
-            key=f"effects-{number_of}",
-            heading=f"Effects of {facts.draws.factor}",
+        yield page.table(
+            f"effects-{number_of}",
+            f"Effects of {facts.draws.factor}",
+            facts.grouping.name,
+            facts.cells,
             before=facts.note,
-            first=facts.grouping.name,
-            labels=labels,
-            rows=rows,
             note=f"On the scale of the {facts.draws.scale}, in units of the data, as fit.effects() has them.",
             pictures=list(_group_pictures(facts.draws, by_group)),
             after="" if by_group is None else _POOLED,
@@ -155,14 +142,12 @@ def group_sections(certificate: CertificateData, idata: Any, core: Coreset) -> I
             effects = GroupEffects(name, levels, u[:, :, k], family)
             by_group = tables.rows_by_group(certificate, grouping) if effect == "1" and not core.counts else None
             number_of += 1
-            yield page.section(
-                "table",
-                key="variance" + f"-{number_of}" * several,
-                heading="Variance between groups" + f" of {name}" * several,
+            yield page.table(
+                "variance" + f"-{number_of}" * several,
+                "Variance between groups" + f" of {name}" * several,
+                "Component",
+                (["Mean", "Sd", f"{PROB:.0%} interval"], _components(sigma[:, k], _icc(best, grouping))),
                 before=_prose(effects, sigma[:, k], _icc(best, grouping)),
-                first="Component",
-                labels=["Mean", "Sd", f"{PROB:.0%} interval"],
-                rows=_components(sigma[:, k], _icc(best, grouping)),
                 note=tables.drawn_from(certificate),
                 pictures=list(_group_pictures(effects, by_group)),
                 after="" if by_group is None else _POOLED,
@@ -204,15 +189,13 @@ def _groups(certificate: CertificateData, core: Coreset) -> Markup:
         error = [number(row["mean_error_sd"], 2), number(100.0 * float(np.expm1(row["log_sd_error"])), 2)]
         rows.append((f"{of}{group}", [f"{row['weight']:,.6g}", number(100.0 * row["share"]), *cells, *error]))
     cut = f"The table has the {len(rows)} of {len(table):,} with the largest errors; Certificate.effects has all."
-    return page.section(
-        "table",
-        key="groups",
-        heading="Effects of groups",
+    return page.table(
+        "groups",
+        "Effects of groups",
+        "Effect" if several else core.groups[0].name,
+        (["Rows", f"Share of {core.classes[1]} (%)", *_LABELS], dict(rows)),
         warning="" if certificate.trusted else _UNTRUSTED,
         before="Largest errors first." if len(rows) == len(table) else cut,
-        first="Effect" if several else core.groups[0].name,
-        labels=["Rows", f"Share of {core.classes[1]} (%)", *_LABELS],
-        rows=dict(rows),
         note="Errors of the coreset's mean and sd of each effect against those given the full data, Monte Carlo noise "
         "left out.",
     )
@@ -444,6 +427,7 @@ def _model(
     if fit is not None and fit.frequencies is not None:
         counts = "how many rows have each count, and would have by the model"
     of_numbers = "what the responses are, and what they would be by the model"
+    pictured = dict.fromkeys(("numbers", POSITIVE), of_numbers) | dict.fromkeys(("counts", ABOVE, TIMED), counts)
     yield page.section(
         "model_check",
         fit=fit,
@@ -452,12 +436,7 @@ def _model(
         else page.picture("Calibration and predictions", words, pictures.model_check, fit, core.classes),
         rows=rows,
         share=share,
-        right={
-            "numbers": of_numbers,
-            POSITIVE: of_numbers,
-            **dict.fromkeys(("counts", ABOVE), counts),
-            TIMED: counts,
-        }.get(core.response, "how far apart the model keeps the rows of the two classes"),
+        right=pictured.get(core.response, "how far apart the model keeps the rows of the two classes"),
         note=note,
     )
 

@@ -235,15 +235,9 @@ def in_units(certificate: CertificateData, best: Posterior, design: Design) -> M
         f"{drawn_from(certificate)}{spread} A coefficient is the change of the linear predictor for one unit more of "
     )
     note += f"the column as the data have it{f'; the model is of {scale}' if scale else ''}."
-    return page.section(
-        "table",
-        key="effects",
-        heading="In units of the data",
-        first="Coefficient",
-        labels=["Mean", interval, *([ratio.capitalize(), interval] if ratio is not None else [])],
-        rows=rows,
-        note=note + (f" {ratio.capitalize()}s are medians." if ratio is not None else ""),
-    )
+    labels = ["Mean", interval, *([ratio.capitalize(), interval] if ratio is not None else [])]
+    note += f" {ratio.capitalize()}s are medians." if ratio is not None else ""
+    return page.table("effects", "In units of the data", "Coefficient", (labels, rows), note=note)
 
 
 def drawn_from(certificate: CertificateData) -> str:
@@ -423,8 +417,7 @@ def words_of_fit(check: ModelCheck | None, classes: tuple[Any, Any], *, test: bo
     of_numbers = "mean of the responses", "mean", "of the responses and of those that the model gives"
     return {
         **dict.fromkeys(("counts", ABOVE, TIMED), ("events by exposure", "rate", of_counts)),
-        POSITIVE: of_numbers,
-        "numbers": of_numbers,
+        **dict.fromkeys((POSITIVE, "numbers"), of_numbers),
     }.get(response_of(classes), of_labels)
 
 
