@@ -1018,7 +1018,7 @@ class Fit:
         --------
         >>> fit.report("report.html")  # doctest: +SKIP
         """
-        from bayescore.fitting.page import write_page  # pages need Matplotlib, which is slow to import
+        from bayescore.fitting.pictures import write_page  # pages need Matplotlib, which is slow to import
 
         write_page(self, path)
 

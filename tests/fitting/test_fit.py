@@ -14,7 +14,7 @@ import bayescore as bc
 from bayescore.diagnostics.results import Level, Need, Remedy
 from bayescore.families.family import check_family
 from bayescore.fitting import route as routes
-from bayescore.fitting.page import fit_call
+from bayescore.fitting.pictures import fit_call
 from bayescore.fitting.route import FitOptions, overheard
 from tests.fitting.printed import one_line
 
