@@ -400,15 +400,12 @@ def files_listing(data: Sequence[str | Path]) -> Listing:
             raise DataError(
                 f"{other.name!r} lies elsewhere than {first.name!r}, or has other partitions; give one folder"
             )
-    hive = {name: _joined([listing.hive[name] for listing in listings]) for name in first.hive}
+    values = {name: [v for listing in listings for v in listing.hive[name].to_pylist()] for name in first.hive}
+    hive = {name: _typed([None if v is None else str(v) for v in each]) for name, each in values.items()}
     paths = tuple(path for listing in listings for path in listing.paths)
     check_once(paths)
     name = first.name if len(listings) == 1 else f"{first.name} and {len(listings) - 1} more"
     return Listing(name, paths, hive, first.store)
-
-
-def _joined(parts: Sequence[pa.Array]) -> pa.Array:
-    return _typed([None if value is None else str(value) for part in parts for value in part.to_pylist()])
 
 
 def parquet_source(

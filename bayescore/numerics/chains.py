@@ -50,11 +50,14 @@ def evenly_spaced(n: int, size: int) -> IntArray:
     return np.linspace(0, n - 1, min(n, size)).round().astype(np.int64)
 
 
-def effective_sizes(draws: FloatArray, method: str) -> FloatArray:
+def ess(draws: FloatArray, method: str) -> FloatArray:
     """Return the effective sample size of each coordinate, shape (D,), of draws of shape (chain, draw, D).
 
-    `method` is "mean", "bulk" (of ranks) or "tail" (the smaller one of the quantiles `TAIL`). NaN where draws are.
+    `method` is "mean", "bulk" (of ranks) or "tail" (the smaller one of the quantiles `TAIL`). NaN where draws are, and
+    where chains have fewer than `MIN_DRAWS`.
     """
+    if draws.shape[1] < MIN_DRAWS:
+        return np.full(draws.shape[2], np.nan)
     if method == "tail":
         ordered, columns = ordered_columns(draws), np.ascontiguousarray(np.moveaxis(draws, 2, 0))
         return np.minimum(*(_of_quantile(columns, ordered, prob) for prob in TAIL))
@@ -62,13 +65,8 @@ def effective_sizes(draws: FloatArray, method: str) -> FloatArray:
     return _sizes(_normal_scores(_split(columns)) if method == "bulk" else _split(columns))
 
 
-def split_rhats(draws: FloatArray) -> FloatArray:
-    """Return the rank-normalised split R-hat of each coordinate, shape (D,); NaN where one stands still."""
-    return bulk_and_rhats(draws)[1]
-
-
 def bulk_and_rhats(draws: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return `effective_sizes` of the bulk and `split_rhats`, both of the same ranks."""
+    """Return the bulk's `ess` and the rank-normalised split R-hats, of the same ranks; NaN where one stands still."""
     halves = _split(standard_columns(draws)[0])
     scores = _normal_scores(halves)
     bulk, tail = _rhat(scores), _rhat(_normal_scores(np.abs(halves - np.median(halves, axis=(1, 2), keepdims=True))))
@@ -238,9 +236,7 @@ def rhat(draws: FloatArray) -> FloatArray:
     The two halves of a single chain are compared.
     """
     draws = two_or_more(draws)
-    if draws.shape[1] < MIN_DRAWS:
-        return np.full(draws.shape[2], np.nan)
-    return split_rhats(draws)
+    return bulk_and_rhats(draws)[1] if draws.shape[1] >= MIN_DRAWS else np.full(draws.shape[2], np.nan)
 
 
 def bulk_and_rhat(draws: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -248,13 +244,6 @@ def bulk_and_rhat(draws: FloatArray) -> tuple[FloatArray, FloatArray]:
     if len(draws) > 1 and draws.shape[1] >= MIN_DRAWS:
         return bulk_and_rhats(draws)
     return ess(draws, "bulk"), rhat(draws)
-
-
-def ess(draws: FloatArray, method: str) -> FloatArray:
-    """Return the effective sample size ("mean", "bulk" or "tail") of each coordinate, shape (D,)."""
-    if draws.shape[1] < MIN_DRAWS:
-        return np.full(draws.shape[2], np.nan)
-    return effective_sizes(draws, method)
 
 
 _CELLS = 512  # of equal width, from the least draw of a row to the largest

@@ -84,11 +84,6 @@ class Figure(NamedTuple):
     shown: Callable[[tuple[Grouping, ...]], bool] = lambda _: True
 
 
-def _predicted(certificate: CertificateData) -> tuple[str, str]:
-    # of what cannot be trusted a figure would look like one to rely on
-    return with_error(*predicted_error(certificate)) if certificate.trusted else ("–", "")
-
-
 def _worst_effect(column: str, certificate: CertificateData) -> tuple[str, str]:
     errors = certificate.effects[column].abs()
     if errors.empty:
@@ -127,7 +122,8 @@ FIGURES = (
         "Own mean minus corrected mean, in sds of the coreset's posterior, predicted without a posterior of the full "
         "data; ± is the standard error of the prediction given the draws; their own Monte Carlo error is not in it. In "
         "the table of certificates, the largest.",
-        _predicted,
+        # of what cannot be trusted a figure would look like one to rely on
+        lambda own: with_error(*predicted_error(own)) if own.trusted else ("–", ""),
     ),
     Figure(
         "Worst effect's mean (sd)",

@@ -20,7 +20,7 @@ import numpy as np
 
 from bayescore.compiled import one_blas_thread
 from bayescore.models.posterior import TargetDensity, log_density, sparse_columns, sparse_log_density
-from bayescore.numerics.chains import effective_sizes
+from bayescore.numerics.chains import ess
 from bayescore.progress import Bar, progress
 from bayescore.samplers.langevin import (
     LONGEST_ANGLE,
@@ -196,7 +196,7 @@ class Crew:
 
     def rate(self, x: FloatArray) -> float:
         """Return the effective draws of a gradient, of the worst parameter at draws of x."""
-        size = float(effective_sizes(self.frame.watched(x), "bulk").min())
+        size = float(ess(self.frame.watched(x), "bulk").min())
         return size / float(x.shape[0] * x.shape[1] * self.cost)
 
     @property
@@ -208,7 +208,7 @@ class Crew:
         """Take the frame of draws, and each chain's place in it."""
         places = self.frame.theta(self.x)
         flat = self.frame.theta(x).reshape(-1, x.shape[-1])
-        effective = float(effective_sizes(self.frame.watched(x), "bulk").min())
+        effective = float(ess(self.frame.watched(x), "bulk").min())
         self.frame = self.frame.learn(flat, min(effective, len(flat)))
         self.x = np.ascontiguousarray(self.frame.x(places))
 
@@ -294,7 +294,7 @@ def _draw(crew: Crew, plan: ChainPlan, rate: float) -> SampledChains:
     stretch = crew.run(kept, thin)
     while kept >= LEAST:
         theta = crew.frame.watched(stretch.draws)
-        bulk, tail = (float(effective_sizes(theta, each).min()) for each in ("bulk", "tail"))
+        bulk, tail = (float(ess(theta, each).min()) for each in ("bulk", "tail"))
         if (bulk >= plan.ess and tail >= TAIL * plan.ess) or plan.thin:
             break
         if crew.gradients + kept // 2 * 2 * thin * each > plan.max_gradients:

@@ -106,7 +106,10 @@ def groups_of(posterior: Posterior, X: Any, n_rows: int, given: Any) -> IntArray
     by_name = {} if given is None else given
     if unknown := [name for name in by_name if name not in names]:
         raise DataError(f"groups names {unknown[0]!r}, no grouping factor of the posterior; {remedy}")
-    return np.stack([_codes(grouping, X, n_rows, by_name.get(grouping.name)) for grouping in design.groups], axis=1)
+    levels = [_levels_of(grouping, X, n_rows, by_name.get(grouping.name)) for grouping in design.groups]
+    groupers = [Grouper(grouping, new=True) for grouping in design.groups]  # which have no place for a new level
+    codes = [by.codes(each, 0, hint=_MISSING_HINT) for by, each in zip(groupers, levels, strict=True)]
+    return np.stack(codes, axis=1)
 
 
 def numbers_of_new(posterior: Posterior, X: Any, group: IntArray, given: Any) -> IntArray:
@@ -121,11 +124,6 @@ def numbers_of_new(posterior: Posterior, X: Any, group: IntArray, given: Any) ->
             digests = [blake2b(level.encode(), digest_size=7).digest() for level in distinct]
             numbers[new, f] = np.array([int.from_bytes(digest, "big") for digest in digests], dtype=np.int64)[place]
     return numbers
-
-
-def _codes(grouping: Grouping, X: Any, n_rows: int, given: Any) -> IntArray:
-    """Return the place of each row's group among the levels drawn, shape (n,), `NO_GROUP` for a new one."""
-    return Grouper(grouping, new=True).codes(_levels_of(grouping, X, n_rows, given), 0, hint=_MISSING_HINT)
 
 
 def _levels_of(grouping: Grouping, X: Any, n_rows: int, given: Any) -> Any:

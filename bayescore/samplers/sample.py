@@ -17,7 +17,7 @@ from bayescore.data.design import one_intercept
 from bayescore.families.family import check_family
 from bayescore.limits import MAX_RHAT, MIN_ESS_A_CHAIN
 from bayescore.models.laplace import MOVED
-from bayescore.numerics.chains import effective_sizes, split_rhats
+from bayescore.numerics.chains import ess, rhat
 from bayescore.priors import Prior
 from bayescore.priors.groups import bends_prior, group_prior_for, group_prior_to_dict, of_fit, prior_for, sd_prior_for
 from bayescore.priors.prior import names
@@ -378,9 +378,9 @@ def warn_unless_mixed(idata: Any, others: str) -> None:
     chains, draws, _ = beta.shape
     if draws < FEWEST_DRAWS:
         return
-    sizes = effective_sizes(beta, "bulk")
+    sizes = ess(beta, "bulk")
     many = chains > 1 and draws >= MIN_DRAWS_FOR_RHAT
-    ratios = split_rhats(beta) if many else np.ones(len(features))
+    ratios = rhat(beta) if many else np.ones(len(features))
     troubles = []
     if not sizes.min() >= chains * min(MIN_ESS_A_CHAIN, draws / 10):
         name = features[np.argmin(sizes)]

@@ -6,16 +6,16 @@ import arviz as az
 import numpy as np
 import pytest
 
-from bayescore.numerics.chains import effective_sizes, quantile_errors, split_rhats
+from bayescore.numerics.chains import ess, quantile_errors, rhat
 from tests.stacks import make
 
 OLD = json.loads((make.FOLDER / "arviz-0.json").read_text())["chains"]
 STATISTICS = {
-    "bulk": lambda x: effective_sizes(x, "bulk"),
-    "tail": lambda x: effective_sizes(x, "tail"),
-    "mean": lambda x: effective_sizes(x, "mean"),
-    "sd": lambda x: effective_sizes((x - x.mean(axis=(0, 1))) ** 2, "mean"),
-    "rhat": split_rhats,
+    "bulk": lambda x: ess(x, "bulk"),
+    "tail": lambda x: ess(x, "tail"),
+    "mean": lambda x: ess(x, "mean"),
+    "sd": lambda x: ess((x - x.mean(axis=(0, 1))) ** 2, "mean"),
+    "rhat": rhat,
     "quantile": lambda x: quantile_errors(x, 0.03),
 }
 
@@ -49,15 +49,15 @@ def test_many_coordinates_are_those_of_arviz_one_by_one(chains, n):
         np.testing.assert_allclose(STATISTICS[name](x), expected, rtol=1e-8, err_msg=name)
     if chains > 1:
         expected = [float(az.rhat(unit[:, :, d])) for d in range(6)]
-        np.testing.assert_allclose(split_rhats(x), expected, rtol=1e-8)
+        np.testing.assert_allclose(rhat(x), expected, rtol=1e-8)
 
 
 def test_a_coordinate_that_stands_still_or_is_no_number():
     x = np.random.default_rng(0).normal(size=(2, 50, 3))
     x[:, :, 1], x[0, 7, 2] = 3.0, np.nan
-    assert effective_sizes(x, "mean")[1] == effective_sizes(x, "bulk")[1] == 100
-    assert np.isnan(split_rhats(x)[1])
+    assert ess(x, "mean")[1] == ess(x, "bulk")[1] == 100
+    assert np.isnan(rhat(x)[1])
     assert quantile_errors(x, 0.1)[1] == 0.0
-    for found in (*(effective_sizes(x, kind) for kind in ("mean", "bulk", "tail")), split_rhats(x)):
+    for found in (*(ess(x, kind) for kind in ("mean", "bulk", "tail")), rhat(x)):
         assert np.isnan(found[2])
         assert np.isfinite(found[0])

@@ -10,7 +10,7 @@ import bayescore as bc
 from bayescore.compiled import StoredDensity, jit
 from bayescore.families.family import FAMILIES
 from bayescore.models.posterior import DensityArguments, log_density, posterior, sparse_columns, sparse_log_density
-from bayescore.numerics.chains import effective_sizes
+from bayescore.numerics.chains import ess
 from bayescore.priors import Normal
 from bayescore.samplers import langevin
 from bayescore.samplers.adaptive import compiled_density
@@ -138,9 +138,9 @@ def _wrong(normals, uniforms, h):
 def off(draws):
     """Return by how many standard errors the mean and the sd are off, the larger one."""
     draws = draws.reshape(1, -1)
-    size = float(effective_sizes(draws[..., None], "mean")[0])
+    size = float(ess(draws[..., None], "mean")[0])
     spread = (draws - draws.mean()) ** 2
-    error = spread.std() / math.sqrt(float(effective_sizes(spread[..., None], "mean")[0]))
+    error = spread.std() / math.sqrt(float(ess(spread[..., None], "mean")[0]))
     assert size > 5000
     return max(abs(draws.mean() - MEAN) * math.sqrt(size) / draws.std(), abs(spread.mean() - SD**2) / error)
 
@@ -249,8 +249,8 @@ def test_draws_go_on_until_they_are_worth_what_was_asked():
     idata = bc.sample(wall(), prior=Normal(0, 10), draws=500, ess=1200, **TOLD)
     draws, stats = idata.posterior["beta"].values, idata.sample_stats
     assert draws.shape == (4, 500, 4)
-    assert effective_sizes(draws, "bulk").min() >= 1200
-    assert effective_sizes(draws, "tail").min() >= 480
+    assert ess(draws, "bulk").min() >= 1200
+    assert ess(draws, "tail").min() >= 480
     assert int(stats["n_steps"].values[0, 0]) > 1
     target = posterior(wall(), "logistic", Normal(0, 10))
     for place in ((0, 0), (3, 499), (1, 250)):
@@ -260,7 +260,7 @@ def test_draws_go_on_until_they_are_worth_what_was_asked():
 def test_more_draws_than_usual_are_worth_more():
     """Else whoever asks for four times the draws gets no smaller Monte Carlo error."""
     idata = bc.sample(wall(), prior=Normal(0, 10), draws=2000, **TOLD)
-    assert effective_sizes(idata.posterior["beta"].values, "bulk").min() >= 2000
+    assert ess(idata.posterior["beta"].values, "bulk").min() >= 2000
 
 
 def test_the_cap_ends_the_chains_with_a_word():

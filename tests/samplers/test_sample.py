@@ -8,7 +8,7 @@ import bayescore as bc
 from bayescore import compat
 from bayescore.families.family import FAMILIES
 from bayescore.models.posterior import log_likelihoods
-from bayescore.numerics.chains import ess, split_rhats
+from bayescore.numerics.chains import ess, rhat
 from bayescore.priors.groups import default_prior
 from bayescore.samplers import method
 from bayescore.types import WeightedData
@@ -331,7 +331,7 @@ def test_the_horseshoe_has_next_to_no_divergences_and_has_them_centred(monkeypat
     assert {"beta", "tau", "lambda", "c2"} <= set(found["posterior"].data_vars)
     assert {"acceptance_rate", "lp", "diverging", "step_size", "tree_depth"} <= set(found["sample_stats"].data_vars)
     assert int(found["sample_stats"]["diverging"].sum()) <= 8
-    assert split_rhats(found["posterior"]["beta"].values).max() < 1.05
+    assert rhat(found["posterior"]["beta"].values).max() < 1.05
     monkeypatch.setattr(bc.priors.Horseshoe, "variable", _centred)
     assert int(quick(data, **options)["sample_stats"]["diverging"].sum()) > 8
 
