@@ -13,12 +13,12 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, validate_data
 
-from bayescore.data.arrays import array_source
 from bayescore.data.column_kinds import as_table, is_text
 from bayescore.data.design import Design
 from bayescore.data.formula_parsing import parsed
 from bayescore.data.open import spelled_out
 from bayescore.data.roles import Roles
+from bayescore.data.sources import array_source
 from bayescore.data.tables import is_table
 from bayescore.fitting.fit import fit_given
 from bayescore.fitting.route import FitOptions, Given

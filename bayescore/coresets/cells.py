@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 
 from bayescore.compiled import jit
 from bayescore.coresets.pseudo_rows import averages
-from bayescore.data.arrays import ArraySource
 from bayescore.data.dataset import CellCounts, Dataset
 from bayescore.data.design import Design, Grouping
+from bayescore.data.sources import ArraySource
 from bayescore.families import Family
 from bayescore.models.groups.rows import add_lines, codes_among, local_codes
 from bayescore.models.posterior import weighted_gram

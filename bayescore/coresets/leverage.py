@@ -36,10 +36,9 @@ from bayescore.coresets.method import (
     check_epsilon,
 )
 from bayescore.coresets.scores import RowWhitening, block_factor, data_factor, joined_factor, sketch_factor, whitening
-from bayescore.data.arrays import unlabelled
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import append_offset
-from bayescore.data.sources import as_source
+from bayescore.data.sources import as_source, unlabelled
 from bayescore.families import Family
 from bayescore.numerics.sampling import draw, weighted
 from bayescore.types import FloatArray, IntArray, WeightedData

@@ -49,10 +49,10 @@ from bayescore.coresets.cells import CellPosterior, Cells, count_cells, key_of
 from bayescore.coresets.drift import mode_of
 from bayescore.coresets.method import BuildInfo, BuildResult, Method, rows_from_arrays, rows_to_arrays
 from bayescore.coresets.pseudo_rows import averages
-from bayescore.data.arrays import ArraySource
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design
 from bayescore.data.source import block_rows
+from bayescore.data.sources import ArraySource
 from bayescore.families import Family
 from bayescore.families.family import check_family
 from bayescore.files import Arrays

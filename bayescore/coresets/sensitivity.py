@@ -29,11 +29,10 @@ from bayescore.clustering.assignment import Clustering, assign, fit_centers, see
 from bayescore.clustering.peers import seed_peers
 from bayescore.coresets.method import DELTA, BuildInfo, BuildResult, Method, ReduceRequest, ReduceResult, check_epsilon
 from bayescore.coresets.scores import Clusters, sensitivity_block
-from bayescore.data.arrays import unlabelled
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import append_offset
 from bayescore.data.passes import TileRows
-from bayescore.data.sources import as_source
+from bayescore.data.sources import as_source, unlabelled
 from bayescore.families import Family
 from bayescore.numerics.sampling import draw, equal_rates, weighted
 from bayescore.types import FloatArray, IntArray, WeightedData

@@ -34,7 +34,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bayescore.data.arrays import ArraySource
 from bayescore.data.design import Design, Grouping
 from bayescore.data.formula_design import formula_of, read_design
 from bayescore.data.groups import Grouper
@@ -49,6 +48,7 @@ from bayescore.data.responses import (
     response_of,
     signed_labels,
 )
+from bayescore.data.sources import ArraySource
 from bayescore.files import Arrays, check_path, digest, whole_file
 from bayescore.text import first_line, free_name, shown_apart
 from bayescore.types import NO_ROW, FloatArray, IntArray, WeightedData, read_only, stack

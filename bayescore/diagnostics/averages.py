@@ -48,7 +48,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bayescore.data.arrays import rows_source
 from bayescore.data.coreset import Coreset, check_same_design
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design, Grouping
@@ -57,7 +56,7 @@ from bayescore.data.formula_design import formula_of
 from bayescore.data.groups import coded_columns
 from bayescore.data.open import open_in
 from bayescore.data.responses import LABELS, TWO_SIDED, response_of, without_response
-from bayescore.data.sources import column_names, has_named_columns
+from bayescore.data.sources import column_names, has_named_columns, rows_source
 from bayescore.data.tables import feature_matrix, is_dask, is_table
 from bayescore.diagnostics.row_sums import DrawnApproximation, check_finite, effects_at
 from bayescore.families import Family

@@ -66,10 +66,10 @@ from bayescore.diagnostics.averages import MAX_EVALUATED, AveragedRows, Contrast
 from bayescore.diagnostics.elpd import psis_loo
 from bayescore.diagnostics.loo import loo_draws, too_far, weights_of
 from bayescore.families import Family
-from bayescore.fitting.overview import Overview, overview
 from bayescore.fitting.parts import check_model_spread, described, draws_attrs, interval_names, labelled, rows_of_fit
 from bayescore.fitting.predictions import MAX_BYTES, AverageDraws, Contrasts, by_chain, predictions_of
 from bayescore.fitting.result import Fit
+from bayescore.fitting.tables import Overview, overview
 from bayescore.limits import PROB
 from bayescore.models.predictor import Predictor
 from bayescore.samplers.posterior import in_data_units

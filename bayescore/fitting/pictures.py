@@ -19,10 +19,9 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.design import Grouping, effect_name
 from bayescore.data.parquet import without_keys
 from bayescore.diagnostics.model_check import check_model
-from bayescore.fitting.overview import Overview
 from bayescore.fitting.parts import RawRows, described, heading, raw_rows
 from bayescore.fitting.route import FitOptions
-from bayescore.fitting.tables import check_of_rows, effects_of_groups, factor_named, parameter_table
+from bayescore.fitting.tables import Overview, check_of_rows, effects_of_groups, factor_named, parameter_table
 from bayescore.limits import PROB
 from bayescore.models.predictor import Factor
 from bayescore.priors.groups import DEFAULT_GROUP_PRIOR, is_default

@@ -20,7 +20,6 @@ from bayescore.fitting import predictions, tables
 from bayescore.fitting.clusters import check_lonely, cluster_robust, refuse_strata
 from bayescore.fitting.earlier import EarlierRows
 from bayescore.fitting.files import save_fit
-from bayescore.fitting.overview import Overview, data_facts, overview
 from bayescore.fitting.parts import check_model_spread, interval_names, known_prior, labelled, parameters, rows_of_fit
 from bayescore.fitting.prior import SCALES, Pull, check_priors, prior_predictive, prior_sensitivity, pull_of
 from bayescore.fitting.route import (
@@ -34,6 +33,7 @@ from bayescore.fitting.route import (
     usable,
 )
 from bayescore.fitting.student_t import route_between
+from bayescore.fitting.tables import Overview, data_facts, overview
 from bayescore.fitting.update import checked, route_of_update
 from bayescore.limits import PROB
 from bayescore.priors import Prior

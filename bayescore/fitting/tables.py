@@ -1,12 +1,19 @@
 """Tables of a fit: parameters, several fits side by side, effects of groups, variance shares, checks of the model.
 
 Several fits stand side by side as text, Markdown, HTML or LaTeX, names and all else escaped for each.
+
+What a fit prints: verdict, model and rows, coefficients, random effects, the check against all rows, notes.
+
+One source for the terminal, notebooks, pages and the command line: `overview` gathers it, `Overview.text` and
+`Overview.html` lay it out.
 """
 
 import html
+import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +21,20 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from bayescore.data.design import Design, Grouping
-from bayescore.diagnostics.model_check import ModelCheck, check_model
+from bayescore.data.coreset import Coreset
+from bayescore.data.design import Design, Grouping, bends_of, terms_text
+from bayescore.data.responses import ABOVE, numbers_of
+from bayescore.diagnostics.model_check import Dispersion, ModelCheck, check_model
+from bayescore.diagnostics.results import Check
+from bayescore.families.family import Varying, check_family
 from bayescore.fitting.parts import described, heading, interval_names, labelled, raw_rows, table
 from bayescore.fitting.route import all_rows_of
+from bayescore.limits import MAX_PRIOR_SHARE, MIN_MEAN_WEIGHT, PROB
 from bayescore.models.groups.effects import EffectDraws
 from bayescore.models.predictor import Factor, correlations, multipliers
-from bayescore.tables import Table
-from bayescore.text import with_error
+from bayescore.priors.groups import DEFAULT_GROUP_PRIOR, DEFAULT_SCALE, INTERCEPT_SCALES, is_default
+from bayescore.tables import Table, rounded
+from bayescore.text import counted, listed, number, with_error
 from bayescore.types import FloatArray, WeightedData
 from bayescore.validation import DataError, check_choice
 
@@ -263,3 +276,339 @@ def check_of_rows(fit: "Fit", data: Any, y: Any, by: tuple[str, ...]) -> tuple[d
     check = check_model(fit._posterior(), rows.observed(), rows.events, rows.parts)
     places = [] if check.groups is None else check.groups.tolist()
     return {name: [levels[place] for place in places] for name, levels in rows.labels.items()}, check
+
+
+_WIDTH = 80  # columns of a terminal
+
+
+_SHORTEST = 20  # characters that a name in a table keeps, however wide the figures are
+
+
+_SHORTEST_PART = 8  # characters that a part of an interaction keeps
+
+
+_SCROLL = "<div style='overflow-x:auto'>"  # a table wider than a phone scrolls by itself
+
+
+_NAMED = 5  # coefficients in a line
+
+
+@dataclass(frozen=True)
+class Overview:
+    """The parts of the text, in their order; `tables` are headings and rows of one table, `trusted` its verdict."""
+
+    title: str
+    verdict: str
+    model: str
+    rows: Sequence[str]
+    reasons: Sequence[str]
+    tables: Sequence[tuple[str, pd.DataFrame]]
+    checks_heading: str
+    checks: Sequence[Check]
+    end: str
+    notes: Sequence[str] = field(default=())
+    trusted: bool = True
+
+    def text(self) -> str:
+        """Return the text for a terminal of 80 columns, long names of coefficients shortened."""
+        lines = list(self._top())
+        if self.reasons:
+            lines += ["", *_wrapped(self.reasons)]
+        for title, rows in zip([title for title, _ in self.tables], self._table_lines(), strict=True):
+            lines += ["", title, *rows]
+        if self.checks:
+            wide = max(len(check.what) for check in self.checks)
+            lines += ["", f"{self.checks_heading:<{wide + 2}}{'found':>16}{'limit':>12}"]
+            lines += [f"  {each.what:<{wide}}{each.found:>16}{each.limit:>12}".rstrip() for each in self.checks]
+        return "\n".join([*lines, "", *_wrapped([self.end, *self.notes])])
+
+    def html(self) -> str:
+        """Return the same for a notebook, light or dark: a table of draws that were refused is grey."""
+        top = [f"<strong>{html.escape(self.title)}: {html.escape(self.verdict)}</strong>"]
+        top += map(html.escape, [self.model, "; ".join(self.rows)])
+        parts = [f"<p>{'<br>'.join(top)}</p>", *(f"<p>{html.escape(reason)}</p>" for reason in self.reasons)]
+        style = "" if self.trusted else " style='opacity:.55'"
+        for title, block in self.tables:
+            cells = rounded(block).rename_axis(index=None).to_html(border=0)
+            parts.append(f"<div{style}><p>{html.escape(title)}</p>{_SCROLL}{cells}</div></div>")
+        if self.checks:
+            checks = pd.DataFrame([astuple(check) for check in self.checks], columns=["check", "found", "limit"])
+            cells = checks.set_index("check").rename_axis(index=None).to_html(border=0)
+            parts.append(f"<p>{html.escape(self.checks_heading)}</p>{_SCROLL}{cells}</div>")
+        parts += [f"<p>{html.escape(said)}</p>" for said in (self.end, *self.notes)]
+        return f"<div>{''.join(parts)}</div>"
+
+    def _top(self) -> Iterator[str]:
+        """Yield the lines above the tables; a verdict too long for the title's line comes before it."""
+        room = _WIDTH - len(self.title) - 2
+        if len(self.verdict) <= room:
+            yield f"{self.title}  {self.verdict:>{room}}"
+        else:
+            yield from _wrapped([self.verdict])
+            yield self.title
+        yield from _wrapped([self.model])
+        whole = "; ".join(self.rows)
+        yield from [whole] if len(whole) <= _WIDTH else _wrapped(self.rows)
+
+    def _table_lines(self) -> Iterator[list[str]]:
+        """Yield the lines of each table, in columns that all share; the first has their names."""
+        whole = pd.concat([rows for _, rows in self.tables])
+        figures, names = rounded(whole).rename_axis(index=None), list(map(str, whole.index))
+        header, *lines = figures.to_string().splitlines()
+        if (beyond := max(map(len, [header, *lines])) - _WIDTH) > 0:
+            room = max(max(map(len, names)) - beyond, _SHORTEST)
+            header, *lines = figures.set_axis(_shortened(names, room)).to_string().splitlines()
+        start = 0
+        for place, (_, rows) in enumerate(self.tables):
+            shown, start = lines[start : start + len(rows)], start + len(rows)
+            yield shown if place else [header, *shown]
+
+
+def _shortened(names: Sequence[str], room: int) -> list[str]:
+    """Return names of about `room` characters, dots in the middle of long parts, unless two would then be alike."""
+    short = []
+    for name in names:
+        parts = name.split(":")
+        left = room - len(parts) + 1
+        for k, place in enumerate(sorted(range(len(parts)), key=lambda at: len(parts[at]))):  # short ones stay whole
+            parts[place] = _cut(parts[place], max(left // (len(parts) - k), _SHORTEST_PART))
+            left -= len(parts[place])
+        short.append(":".join(parts))
+    return short if len(set(short)) == len(set(names)) else list(names)
+
+
+def _cut(text: str, most: int) -> str:
+    """Return a text with dots in the middle if it is longer than `most` characters."""
+    head = (most - 3) // 2
+    return text if len(text) <= most else f"{text[:head]}...{text[head + 3 - most :]}"
+
+
+def _wrapped(texts: Sequence[str]) -> Iterator[str]:
+    for text in texts:
+        yield from textwrap.wrap(text, _WIDTH, break_long_words=False, break_on_hyphens=False) or [""]
+
+
+def overview(fit: "Fit") -> Overview:
+    """Return what a fit prints."""
+    certificate, family = (
+        fit.certificate,
+        fit._family_asked.replace("_", " ").replace("poisson", "Poisson").replace("student", "Student"),
+    )
+    chains, draws = fit._posterior().draws.shape[:2]
+    seconds = sum(step.seconds for step in fit.story)
+    sampled = f"{counted(chains, 'chain')} x {draws:,} draws; {seconds:.1f} s"
+    return Overview(
+        title=f"Bayesian {family} regression",
+        verdict=_verdict(fit),
+        model=_model(fit),
+        rows=[_rows(fit), sampled],
+        reasons=() if certificate.trusted else _reasons(fit),
+        tables=_tables(fit),
+        checks_heading=_checks_heading(fit),
+        checks=certificate.checks,
+        end=_end(fit),
+        notes=list(_notes(fit)),
+        trusted=certificate.trusted,
+    )
+
+
+def _reasons(fit: "Fit") -> list[str]:
+    """Return why draws were refused, why nothing else was tried, and what is needed."""
+    certificate = fit.certificate
+    stopped = [step.why for step in fit.story if step.what == "stop"]
+    return [certificate.text, *stopped[-1:], *([f"Needed: {certificate.remedy}."] if certificate.remedy else [])]
+
+
+def _verdict(fit: "Fit") -> str:
+    """Return the level, and what there is to check of a model whose draws are right."""
+    said = fit.certificate.headline
+    if not fit.certificate.trusted:
+        return said
+    doubts: dict[str, str] = {}
+    dispersion: Dispersion | None = fit.certificate.dispersion
+    if dispersion is not None and not fit.spread and dispersion.doubt:
+        doubts["THE MODEL"] = dispersion.doubt
+    if fit._pull is not None:
+        doubts["THE PRIOR"] = fit._pull.doubt
+    return f"{said}, BUT CHECK {' AND '.join(doubts)}: {'; '.join(doubts.values())}" if doubts else said
+
+
+def _model(fit: "Fit") -> str:
+    """Return the formula, or what stands for one."""
+    core = fit.coreset
+    terms = f" + {terms_text(core.groups)}" if core.groups and fit.formula is None else ""
+    columns = counted(core.n_features - (core.design.constant is not None), "column")
+    return (fit.formula or f"{core.label} ~ {columns}") + terms
+
+
+def _counted(fit: "Fit") -> str:
+    """Return the number of observations, in words."""
+    core, n = fit.coreset, fit._n_observations
+    if n is None:
+        return f"{core.n_total:,} rows{' of events and exposures' if core.response == 'counts' else ''}"
+    return counted(n, "observation")
+
+
+def _event_rate(core: Coreset) -> float:
+    """Return the share of events among all labels, or of counts the events by exposure."""
+    assert core.event_total is not None
+    rate = core.event_total / (core.weight_total - core.event_total if core.counts else core.weight_total)
+    return rate + check_family(core.family).least
+
+
+def _has_exposures(core: Coreset) -> bool:
+    return not (core.amounts or core.response == ABOVE) and (core.design.exposure is not None or core.design.weighted)
+
+
+def _rows(fit: "Fit") -> str:
+    """Return the number of observations, the share of events or mean count, and the groups."""
+    core, share = fit.coreset, ""
+    if core.event_total is not None and core.response == "labels":
+        event = f"{core.label} = {core.classes[1]}" if core.n_observations == core.n_total else "successes"
+        share = f" ({event}: {number(100.0 * _event_rate(core))}%)"
+    elif core.event_total is not None and core.times:
+        share = f" ({core.event_total:,.6g} events of {core.label})"
+    elif core.event_total is not None and core.counts:
+        share = f" ({'rate' if _has_exposures(core) else 'mean'} of {core.label}: {number(_event_rate(core))})"
+    groups = "".join(f", {len(each):,} groups of {each.name}" for each in core.groups)
+    return f"{_counted(fit)}{share}{groups}"
+
+
+def data_facts(core: Coreset) -> dict[str, str]:
+    """Return what the rows of a coreset's data are, in words by label; empty where an older file does not say."""
+    n, events, weight = core.n_observations, core.event_total, core.weight_total
+    if n is None or events is None:
+        return {}
+    facts = {"Observations": f"{n:,}"}
+    if core.times:
+        return {**facts, "Response": f"{core.label} after the time {core.design.exposure}", "Events": f"{events:,.6g}"}
+    if core.amounts:
+        return {**facts, "Response": f"{core.label}: positive numbers, mean {number(_event_rate(core))}"}
+    if core.response == ABOVE:
+        return {**facts, "Response": f"{core.label}: {ABOVE}", "Mean count": number(_event_rate(core))}
+    if core.counts:
+        facts |= {"Response": f"{core.label}: counts", "Events": f"{events:,.6g}"}
+        if not _has_exposures(core):
+            return {**facts, "Mean count": number(_event_rate(core))}
+        return {**facts, "Exposure": f"{weight - events:,.6g}", "Rate": number(_event_rate(core))}
+    if core.numbers:
+        rows, y = numbers_of(core)
+        mean = float(np.average(y, weights=rows.weights))
+        sd = math.sqrt(np.average((y - mean) ** 2, weights=rows.weights))
+        return {**facts, "Response": f"{core.label}: numbers, mean {number(mean)}, sd {number(sd)}"}
+    if not np.isclose(weight, n, rtol=1e-9):
+        facts["Total weight" if n == core.n_total else "Trials"] = f"{weight:,.6g}"
+    other, one = core.classes
+    share = f"{number(100.0 * _event_rate(core))}%"
+    return {**facts, "Response": f"{core.label}: {one} against {other}", f"Share of {one}": share}
+
+
+def _tables(fit: "Fit") -> list[tuple[str, pd.DataFrame]]:
+    """Return the parameters by kind, with a heading each."""
+    summary, features = pd.DataFrame(parameter_table(fit, "coef", PROB)), len(fit.coreset.feature_names)
+    family, core = fit._posterior().family, fit.coreset
+    noise = summary.index.isin(fit._posterior().numbers)
+    noise[:features] = False
+    groups = np.arange(len(summary)) >= features
+    scale = f"units of {core.label}" if core.numbers else family.scale
+    correlated = any(len(each.pairs[0]) for each in core.groups)
+    what = f"Random effects (standard deviations{' and correlations' if correlated else ''})"
+    number = "Noise (standard deviation)"
+    if isinstance(family, Varying):
+        number = family.heading
+    bends = np.zeros(len(summary), dtype=bool)
+    for term in core.design.smooths:
+        bends[bends_of(core.design, term)], what = True, "Smooth terms (standard deviations of the bends)"
+    kinds = [(f"Coefficients ({scale})", ~groups & ~bends), (what, groups & ~noise), (number, noise)]
+    return [(heading, summary[which]) for heading, which in kinds if which.any()]
+
+
+def _checks_heading(fit: "Fit") -> str:
+    """Return which rows the draws were checked against, and which draws, where they are not those of the table."""
+    drawn = " of the model's own spread" if fit.spread else ""
+    return f"Check{drawn} against {'new rows and samples of others' if fit._updated else f'all {_counted(fit)}'}"
+
+
+def _end(fit: "Fit") -> str:
+    """Return what the draws were made from, and where to read on."""
+    core, passes = fit.coreset, {step.what: 0 for step in fit.story}
+    for step in fit.story:
+        passes[step.what] += step.passes
+    some, every = core.pseudo.any(), core.pseudo.all()
+    kind = "pseudo-rows" if every else "weighted rows and pseudo-rows" if some else "weighted rows"
+    built, checked = passes.get("build", 0) + passes.get("update", 0), passes.get("certify", 0)
+    read = f": {counted(built, 'pass', 'passes')} to build" if built else ""
+    read += f", {checked:,} to check" if built and checked else ""
+    said = f"{len(core):,} {kind}{read}. fit.story has the steps"
+    if not fit.certificate.trusted:
+        return f"{said}."
+    columns, verb = core.design.raw_names[:1], "plot" if core.design.smooths else "comparisons"
+    asks = [*(f"fit.{verb}({name!r})" for name in columns), "fit.check()", 'fit.report("report.html")']
+    return f"{said}; next: {', '.join(asks)}"
+
+
+def _notes(fit: "Fit") -> Iterator[str]:
+    """Yield what a reader should know besides: doubts with their remedy, spread, weights, priors."""
+    if fit._pull is not None:
+        yield str(fit._pull)
+    if (dispersion := fit.certificate.dispersion) is not None:
+        said = dispersion.finding if fit.spread else dispersion.text
+        yield f"{said}."
+    if fit.spread:
+        yield f"Spread: {fit.spread}, not the model's own."
+    if weights := _weights(fit):
+        yield weights
+    yield f"Prior: {_prior(fit)}."
+    if led := _led_by_prior(fit):
+        yield led
+    if (
+        fit.coreset.groups
+        and fit.group_prior not in (None, DEFAULT_GROUP_PRIOR)
+        and not is_default(fit.group_prior, fit.coreset)
+    ):
+        yield f"Group prior: {fit.group_prior}."
+
+
+def _weights(fit: "Fit") -> str:
+    """Return what the weights of rows add up to, which is how many rows they count as."""
+    core = fit.coreset
+    if not core.design.weighted or core.counts or core.numbers:
+        return ""
+    said = f"Weights: {core.n_total:,} rows count as {core.weight_total:,.6g}"
+    if core.weight_total < MIN_MEAN_WEIGHT * core.n_total:
+        return f"{said}, which leaves much to the prior: divide the weights by their mean."
+    return f"{said}." if fit.spread else f"{said}; weights of a survey need cluster= too."
+
+
+def _prior(fit: "Fit") -> str:
+    core = fit.coreset
+    if "posterior_of" not in fit._drawn.posterior.attrs:
+        return "that of a model of your own"
+    if fit.prior is not None:
+        return str(fit.prior)
+    unit = " sd(y)" if core.numbers else ""
+    default = f"default, Normal(0, 2.5{unit} / sd given the other columns) of each"
+    if core.design.constant is not None:
+        wide = "" if core.design.center is not None else " sqrt(1 + sum (mean / sd)^2)"
+        where = "where they are 0" if wide else "at their means"
+        scale = INTERCEPT_SCALES.get(core.classes, DEFAULT_SCALE)
+        default += f", Normal({'mean(y)' if unit else '0'}, {scale:g}{unit}{wide}) of the intercept {where}"
+    sampled = fit._sampled_prior if core.design.smooths else None
+    return default if sampled is None else f"{default}, {sampled.bends[0].prior_text} of the sd of bends"
+
+
+def _led_by_prior(fit: "Fit") -> str:
+    """Return which coefficients the data say little of: their posterior sds are a large part of the prior's."""
+    posterior, prior = fit._posterior(), fit._sampled_prior
+    if prior is None:
+        return ""
+    sds, D = posterior.flat.std(axis=0), len(posterior.features)
+    scales = [getattr(prior.of_coefficient(d, name, D), "sigma", np.inf) for d, name in enumerate(posterior.features)]
+    shares = sds / np.asarray(scales, dtype=np.float64)
+    led = [posterior.features[d] for d in np.argsort(-shares, kind="stable") if shares[d] > MAX_PRIOR_SHARE]
+    if not led:
+        return ""
+    return (
+        f"The data say little of {listed(led, _NAMED)}: posterior sds are up to "
+        f"{number(100.0 * float(shares.max()), 2)}% of the prior's. fit.prior_sensitivity() shows what the prior does."
+    )

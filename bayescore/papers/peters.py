@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bayescore.coresets.scores import RANK_TOLERANCE
-from bayescore.data.arrays import unlabelled
 from bayescore.data.dataset import Dataset
+from bayescore.data.sources import unlabelled
 from bayescore.datasets import Labelled
 from bayescore.types import FloatArray
 from bayescore.validation import RandomState, check_generator, check_integer, one_seed

@@ -17,8 +17,8 @@ from unittest.mock import patch
 import numpy as np
 
 import bayescore as bc
-from bayescore.data.arrays import ArraySource
 from bayescore.data.dataset import Dataset
+from bayescore.data.sources import ArraySource
 from benchmarks.commands import command
 from benchmarks.groups.many_groups import grouped
 from benchmarks.measure import alone

@@ -10,10 +10,9 @@ from bayescore.coresets import leverage as leverage_coreset
 from bayescore.coresets import scores as factor
 from bayescore.coresets.leverage import RATE_BITS, leverage_scores, leverage_size, rates_of, scorer, scores_of
 from bayescore.coresets.scores import block_factor, joined_factor, r_factor, whitening
-from bayescore.data.arrays import unlabelled
 from bayescore.data.dataset import Dataset
 from bayescore.data.source import MAX_BLOCK_ROWS
-from bayescore.data.sources import as_source
+from bayescore.data.sources import as_source, unlabelled
 from bayescore.papers import online_scores_by_row
 from bayescore.types import WeightedData
 from bayescore.validation import DataError

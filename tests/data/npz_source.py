@@ -5,10 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from bayescore.data.arrays import array_source
 from bayescore.data.roles import Roles
 from bayescore.data.source import Source
-from bayescore.data.sources import Kind
+from bayescore.data.sources import Kind, array_source
 
 
 def npz_source(data: Path, roles: Roles, selection: Any) -> Source:

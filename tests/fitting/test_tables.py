@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import bayescore as bc
-from bayescore.fitting.overview import Overview, _shortened
+from bayescore.fitting.tables import Overview, _shortened
 from bayescore.tables import Table, rounded
 
 
