@@ -389,14 +389,13 @@ def build_coreset(
     chosen.check(wanted, sought.name)
     if is_stream(data):
         check_once(chosen, standardize)
-    _check_design(data, intercept, standardize, formula)
+    _check_design(data, design, intercept=intercept, standardize=standardize, formula=formula)
     columns = {"label": label, "weights": weights, "offset": offset, "trials": trials, "exposure": exposure}
     columns |= {"groups": groups, "positive": positive, "missing": missing}
     if design is None:
         columns |= {"formula": formula, "once": True, "response": sought.response}
         dataset = open_designed(data, y, progress=progressbar, **columns)
     else:
-        _check_no_columns(intercept=intercept, standardize=standardize, formula=formula)
         dataset = open_in(design, data, y, learn_groups=True, progress=progressbar, **columns)
     core = build_dataset(dataset, chosen, wanted, seed, sought, intercept=intercept, standardize=standardize)
     return _of(data, core)
@@ -528,7 +527,7 @@ def all_rows(
     ((5000, 2), 5000.0, 'full')
     """
     sought = sought_family(family, design, exposure, data)
-    _check_design(data, intercept, standardize, formula)
+    _check_design(data, design, intercept=intercept, standardize=standardize, formula=formula)
     columns = {"label": label, "weights": weights, "offset": offset, "trials": trials, "exposure": exposure}
     columns |= {"groups": groups, "positive": positive, "missing": missing}
     if design is None:
@@ -537,25 +536,21 @@ def all_rows(
         dataset = open_designed(data, y, formula=formula, progress=progressbar, response=sought.response, **columns)
         dataset = designed(dataset, sought, intercept, standardize)
     else:
-        _check_no_columns(intercept=intercept, standardize=standardize, formula=formula)
         dataset = open_in(design, data, y, new_groups=new_groups, progress=progressbar, **columns)
     _ = dataset.scan  # checks the rows
     rows = dataset.load()
     return _of(data, finish_dataset(rows, dataset, method="full", family=sought.name, params={}, random_state=0))
 
 
-def _check_design(data: Any, intercept: bool, standardize: bool, formula: str | None) -> None:
+def _check_design(data: Any, design: Design | None, *, intercept: bool, standardize: bool, formula: str | None) -> None:
+    """Raise if arguments that make columns are given twice, or beside a design."""
     if intercept and formula is not None:
         raise ValueError(f"formula={formula!r} has its own intercept; leave out intercept=True")
     if isinstance(data, Coreset) and (intercept or standardize):
         raise ValueError("intercept and standardize belong to the raw data; the coreset's design stays as it is")
-
-
-def _check_no_columns(**columns: Any) -> None:
-    """Raise if arguments that make columns are given beside a design."""
-    for name, value in columns.items():
-        if value:
-            raise ValueError(f"{name}={value!r} is given beside design, which brings its columns; leave it out")
+    made = {} if design is None else {"intercept": intercept, "standardize": standardize, "formula": formula}
+    if given := [f"{name}={value!r}" for name, value in made.items() if value]:
+        raise ValueError(f"{given[0]} is given beside design, which brings its columns; leave it out")
 
 
 def _of(data: Any, core: Coreset) -> Coreset:

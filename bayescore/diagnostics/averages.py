@@ -55,6 +55,7 @@ from bayescore.data.factors import columns_of
 from bayescore.data.formula_design import formula_of
 from bayescore.data.groups import coded_columns
 from bayescore.data.open import open_in
+from bayescore.data.passes import once_each
 from bayescore.data.responses import LABELS, TWO_SIDED, response_of, without_response
 from bayescore.data.sources import column_names, has_named_columns, rows_source
 from bayescore.data.tables import feature_matrix, is_dask, is_table
@@ -129,7 +130,7 @@ class ContrastCells:
     def counted(self, block: WeightedData) -> WeightedData:
         """Return a block without its responses: of counts the exposures alone, as averages are of rates by exposure."""
         block = without_response(block, self.response)
-        return block.with_weights(np.where(block.y < 0, block.weights, 0.0)) if self.response in TWO_SIDED else block
+        return once_each(block) if self.response in TWO_SIDED else block
 
     def column(self, block: WeightedData, name: str) -> FloatArray:
         """Return a raw column, or the codes of groups, shape (n,)."""

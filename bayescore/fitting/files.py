@@ -168,12 +168,11 @@ def read_parts(folder: str | Path, data: Any, y: Any, *, progressbar: bool) -> d
         )
     if _sha256(json.dumps(stored, indent=1).encode()) != whole.get("sha256"):
         raise DataError(changed)
+    foreign = f"{about_file} was not written by bayescore, or by another version"
     try:
         about = _About.of(stored)
     except DataError as error:
-        raise DataError(
-            f"{about_file} was not written by bayescore, or by another version: {error}; fit again"
-        ) from None
+        raise DataError(f"{foreign}: {error}; fit again") from None
     for name, digest in about.files.items():
         path = source / name
         if not path.is_file() or _sha256(path.read_bytes()) != digest:
@@ -187,9 +186,7 @@ def read_parts(folder: str | Path, data: Any, y: Any, *, progressbar: bool) -> d
         certificate = from_json(Certificate, about.certificate, "certificate", **more)
         _ = repr(certificate)  # figures out of their range cannot be told
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-        raise DataError(
-            f"{about_file} was not written by bayescore, or by another version: {error}; fit again"
-        ) from None
+        raise DataError(f"{foreign}: {error}; fit again") from None
     if read_posterior(drawn, "drawn").features != core.feature_names:
         raise DataError(f"{str(source)!r} has draws of other coefficients than its coreset's; fit again")
     kept: tuple[EarlierRows, ...] = ()

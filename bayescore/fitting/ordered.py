@@ -453,27 +453,13 @@ class OrderedFit(Fit):
         average_draws = _drawn(asked(rows), rows, names, self.categories, max_draws=max_draws)
         return by_chain(self, average_draws, max_draws) if draws else labelled(self, average_draws.table(prob))
 
-    def poststratify(
-        self,
-        cells: Any,
-        by: str | Sequence[str] = (),
-        *,
-        weights: str,
-        draws: bool = False,
-        prob: float = PROB,
-        max_draws: int = 1000,
-    ) -> Any:
-        """Return the share of each category in a population, or in parts of it (MRP); see `Fit.poststratify`."""
-        interval_names(prob)
+    def _poststratified(self, cells: Any, by: str | Sequence[str], weights: str, max_draws: int) -> AverageDraws:
         names = _checked(check_by(by or None), max_draws)
         table, sizes = cells_of_population(cells, weights)
         if not sizes.any():
             raise DataError(f"weights (column {weights!r}) are all 0; drop these cells")
         rows = _rows(self, names, plain(table))
-        shares = _drawn(predictions_of(rows, None), rows, names, self.categories, max_draws=max_draws, sizes=sizes)
-        if draws:
-            return by_chain(self, shares, max_draws)
-        return labelled(self, shares.figures(prob).set_axis(pd.Index([]) if shares.parts is None else shares.parts))
+        return _drawn(predictions_of(rows, None), rows, names, self.categories, max_draws=max_draws, sizes=sizes)
 
     def check(self, data: Any = None, y: Any = None, *, by: str | Sequence[str] | None = None) -> pd.DataFrame:
         """Hold predicted shares of steps that went on against observed ones; see `Fit.check`.

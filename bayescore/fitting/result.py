@@ -307,7 +307,7 @@ class Fit:
         prob: float = PROB,
         max_draws: int = 1000,
     ) -> Any:
-        """Return the share of the class that is +1 in a population, or in parts of it (MRP).
+        """Return the share of the class that is +1, or of each ordered category, in a population or its parts (MRP).
 
         Parameters
         ----------
@@ -351,11 +351,17 @@ class Fit:
         True
         """
         interval_names(prob)
-        by_part = population_shares(self._used, self.coreset, cells, by, weights=weights, max_draws=max_draws)
-        shares = predictions.AverageDraws(by_part.shares[None], None, by_part.parts, {"weight": by_part.weight})
+        shares = self._poststratified(cells, by, weights, max_draws)
         if draws:
             return predictions.by_chain(self, shares, max_draws)
-        return labelled(self, shares.figures(prob).set_axis(by_part.parts))
+        return labelled(self, shares.figures(prob).set_axis(pd.Index([]) if shares.parts is None else shares.parts))
+
+    def _poststratified(
+        self, cells: Any, by: str | Sequence[str], weights: str, max_draws: int
+    ) -> predictions.AverageDraws:
+        """Return the shares of a population's parts at draws."""
+        by_part = population_shares(self._used, self.coreset, cells, by, weights=weights, max_draws=max_draws)
+        return predictions.AverageDraws(by_part.shares[None], None, by_part.parts, {"weight": by_part.weight})
 
     def average_predictions(
         self,

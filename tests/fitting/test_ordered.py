@@ -498,7 +498,7 @@ def test_every_verb_is_answered_or_refused(fit):
     """A verb that `Fit` gets later must be written, refused or named here."""
     verbs = {name for name, each in inspect.getmembers(bc.Fit, callable) if not name.startswith("_")}
     same = {"table", "effects", "plot_effects", "prior_summary", "save", "report", "from_draws"}
-    same |= {"average_predictions", "comparisons", "slopes"}  # by `_average`
+    same |= {"average_predictions", "comparisons", "slopes", "poststratify"}  # by `_average` and `_poststratified`
     assert verbs - set(vars(OrderedFit)) == same
     for name in _REFUSED:
         with pytest.raises(DataError, match=rf"{name} is not there for ordered categories \(sratio\(logit\)\)"):
