@@ -33,16 +33,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-__all__ = [
-    "binary5",
-    "binary10",
-    "clicks",
-    "load_chemreact",
-    "load_covtype",
-    "load_webspam",
-    "mixture",
-    "probit",
-]
+__all__ = ["binary5", "binary10", "clicks", "load_chemreact", "load_covtype", "load_webspam", "mixture", "probit"]
 
 
 DEVICES = {"desktop": 0.0, "phone": -0.45, "tablet": -0.25}

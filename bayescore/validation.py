@@ -399,14 +399,12 @@ def check_weights(
         row = int(np.argmax(bad))
         remedy = "rows of weight 0 are left out, others must be positive" if zero else "drop rows of weight 0"
         raise RowError(
-            f"{name} is {array[row]:g} in row {start + row}; weights must be positive and finite: {remedy}",
-            start + row,
+            f"{name} is {array[row]:g} in row {start + row}; weights must be positive and finite: {remedy}", start + row
         )
     if array.size and np.nanmax(array, initial=0.0) > MAX_TOTAL_WEIGHT:
         row = int(np.nanargmax(array))
         raise RowError(
-            f"{name} is {array[row]:g} in row {start + row}, above {MAX_TOTAL_WEIGHT:g}: {_TOO_HEAVY}",
-            start + row,
+            f"{name} is {array[row]:g} in row {start + row}, above {MAX_TOTAL_WEIGHT:g}: {_TOO_HEAVY}", start + row
         )
     return np.ascontiguousarray(array)
 

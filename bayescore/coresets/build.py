@@ -106,10 +106,7 @@ def designed(
             given = given_others(total.covariance / np.outer(scale, scale), still=still)
             given[still] = 1.0
             design = replace(
-                design,
-                center=tuple(center.tolist()),
-                scale=tuple(scale.tolist()),
-                given_others=tuple(given.tolist()),
+                design, center=tuple(center.tolist()), scale=tuple(scale.tolist()), given_others=tuple(given.tolist())
             )
         elif asked:
             moments = comoments.of(dataset) if few else None

@@ -136,11 +136,7 @@ def _along(tensor: FloatArray, *vectors: FloatArray) -> FloatArray:
 
 
 def pseudo_rows_of(
-    sums: CellSums,
-    points: Points,
-    along: CellDirections,
-    moved: tuple[FloatArray, FloatArray],
-    start: float | Solved,
+    sums: CellSums, points: Points, along: CellDirections, moved: tuple[FloatArray, FloatArray], start: float | Solved
 ) -> tuple[WeightedData, Solved]:
     """Return the pseudo-rows of all cells, failures and successes of each, with the code of the cell as group.
 
@@ -181,12 +177,7 @@ def pseudo_rows_of(
     return rows.take(w > 0.0), solved
 
 
-_TIMES = (
-    0.5,
-    0.7,
-    0.35,
-    1.0,
-)  # of the curvature that has the averaged fourth derivative: the best one varies
+_TIMES = (0.5, 0.7, 0.35, 1.0)  # of the curvature that has the averaged fourth derivative: the best one varies
 
 
 _ROUNDS = 4  # in which score and curvature are moved

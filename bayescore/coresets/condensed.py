@@ -95,14 +95,7 @@ class Condensation:
 
     @classmethod
     def of(
-        cls,
-        dataset: Dataset,
-        shares: Shares,
-        n_sample: int,
-        most: int,
-        seed: int,
-        *,
-        part: Derivatives | None = None,
+        cls, dataset: Dataset, shares: Shares, n_sample: int, most: int, seed: int, *, part: Derivatives | None = None
     ) -> "Condensation":
         """Look at all rows and keep up to `most`; one pass, which sums `part` where it is not known."""
         has_part = part is not None

@@ -375,11 +375,7 @@ def condense(dataset: Dataset, prior: Prior, family: Family, start: Start | None
 
 
 def _begin(
-    dataset: Dataset,
-    cells: Cells,
-    point: CellPosterior,
-    family: Family,
-    priors: tuple[Prior, FloatArray],
+    dataset: Dataset, cells: Cells, point: CellPosterior, family: Family, priors: tuple[Prior, FloatArray]
 ) -> CellPosterior:
     """Return the density to begin at: about that of a sample of groups, or `point` where that has no centre."""
     assert dataset.cells is not None

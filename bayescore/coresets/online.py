@@ -59,11 +59,7 @@ class OnlineState:
         late = min((drawn.horizon(self.size) for drawn in before), default=np.inf)
         new = block_draw(block, self.n_rows, rates, self.size, self.seed, late=late)
         return replace(
-            self,
-            factor=factor,
-            weight=weight,
-            n_rows=self.n_rows + len(block),
-            drawn=merge([*before, new], self.size),
+            self, factor=factor, weight=weight, n_rows=self.n_rows + len(block), drawn=merge([*before, new], self.size)
         )
 
     def answer(self, rest: WeightedData | None = None) -> BuildResult[OnlineInfo]:

@@ -83,11 +83,7 @@ def unit_rows(block: WeightedData, white: RowWhitening) -> tuple[FloatArray, Flo
 
 @jit
 def _margins(
-    X: FloatArray,
-    y: LabelArray,
-    basis: FloatArray,
-    normal: FloatArray,
-    reach: FloatArray,
+    X: FloatArray, y: LabelArray, basis: FloatArray, normal: FloatArray, reach: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return z . normal over abs(z' basis), and the rounding errors of `unit_rows`, shape (n,) each."""
     margins, errors = np.empty(len(y)), np.empty(len(y))

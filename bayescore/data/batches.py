@@ -239,9 +239,7 @@ def _typed(path: Path, schema: pa.Schema | None) -> pc.CSVStreamingReader:
     """Open a file; with a schema only its columns are read."""
     parse = pc.ParseOptions(delimiter=separator_of(path), newlines_in_values=True)
     convert = pc.ConvertOptions(
-        strings_can_be_null=True,
-        column_types=schema,
-        include_columns=None if schema is None else schema.names,
+        strings_can_be_null=True, column_types=schema, include_columns=None if schema is None else schema.names
     )
     try:
         return pc.open_csv(path, pc.ReadOptions(block_size=_BLOCK), parse, convert)

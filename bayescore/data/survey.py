@@ -38,12 +38,7 @@ class DistinctValues:
 
     @classmethod
     def of(
-        cls,
-        values: Iterable[Any],
-        order: Iterable[Any] | None = None,
-        *,
-        missing: bool = False,
-        factor: bool = False,
+        cls, values: Iterable[Any], order: Iterable[Any] | None = None, *, missing: bool = False, factor: bool = False
     ) -> Self:
         """Return distinct values as `DistinctValues`; without values an order is ignored."""
         distinct = dict.fromkeys(values)

@@ -254,11 +254,7 @@ def _at_mode(laplace: Approximation, rows: WeightedData) -> tuple[FloatArray, Fl
 
 
 def _sizes(
-    laplace: Approximation,
-    rows: WeightedData,
-    eta: FloatArray,
-    squares: FloatArray,
-    derivatives: FloatArray,
+    laplace: Approximation, rows: WeightedData, eta: FloatArray, squares: FloatArray, derivatives: FloatArray
 ) -> FloatArray:
     """Return k_n of rows, shape (n,), given what `_at_mode` says about them."""
     family, r, curvature = laplace.family, np.sqrt(squares), np.abs(derivatives[2])
@@ -289,10 +285,7 @@ class DrawnApproximation:
         middle = draws.means()
         some = draws.take(evenly_spaced(len(draws), _DRAWS))
         factors = [
-            Factor(
-                replace(factor.grouping, levels=()),
-                np.concatenate([mean.effects, factor.effects[some.at]]),
-            )
+            Factor(replace(factor.grouping, levels=()), np.concatenate([mean.effects, factor.effects[some.at]]))
             for factor, mean in zip(draws.factors, middle.factors, strict=True)
         ]
         design = None if draws.design is None else replace(draws.design, groups=())

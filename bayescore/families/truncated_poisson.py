@@ -67,12 +67,7 @@ def truncated_poisson_rows(eta: FloatArray, side: FloatArray, log_p: FloatArray)
 
 
 @jit
-def truncated_poisson_derivatives(
-    eta: FloatArray,
-    side: FloatArray,
-    out: FloatArray,
-    scratch: FloatArray,
-) -> None:
+def truncated_poisson_derivatives(eta: FloatArray, side: FloatArray, out: FloatArray, scratch: FloatArray) -> None:
     """Write l, s, c and l''' at eta, shape (TILE,), to the rows of `out`; scratch has 3 rows."""
     rates, others = scratch[0], scratch[1]
     for lane in range(TILE):

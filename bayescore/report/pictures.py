@@ -497,10 +497,7 @@ def caterpillar(figure: Figure, effects: GroupEffects) -> Axes:
     axes = canvas(figure, 8.0, max(2.4, 1.1 + 0.21 * n_groups) if named else 6.5).add_subplot()
     width, size = (2.0, 4.5) if named else (float(np.clip(300.0 / len(order), 0.3, 2.0)), 2.0)
     without_zero = (shown.low > 0.0) | (shown.high < 0.0)
-    for which, colour, label in (
-        (without_zero, INK, "interval without 0"),
-        (~without_zero, GREY, "interval with 0"),
-    ):
+    for which, colour, label in ((without_zero, INK, "interval without 0"), (~without_zero, GREY, "interval with 0")):
         axes.hlines(y[which], shown.low[which], shown.high[which], color=colour, lw=width, zorder=2)
         axes.plot(shown.mean[which], y[which], color=colour, marker="o", ls="none", ms=size, zorder=3)
         axes.plot([], [], color=colour, marker="o", lw=2.0, ms=4.5, label=label)

@@ -22,14 +22,7 @@ from bayescore.compiled import one_blas_thread
 from bayescore.models.posterior import TargetDensity, log_density, sparse_columns, sparse_log_density
 from bayescore.numerics.chains import ess
 from bayescore.progress import Bar, progress
-from bayescore.samplers.langevin import (
-    LONGEST_ANGLE,
-    Dense,
-    Frame,
-    StepSize,
-    advance,
-    with_long_tails,
-)
+from bayescore.samplers.langevin import LONGEST_ANGLE, Dense, Frame, StepSize, advance, with_long_tails
 from bayescore.samplers.method import (
     CLOSED_FORM,
     START_SPREAD,
@@ -301,7 +294,7 @@ def _draw(crew: Crew, plan: ChainPlan, rate: float) -> SampledChains:
             warn(
                 f"the cap of max_gradients={plan.max_gradients:,} is met at an effective sample size of {bulk:.0f} "
                 f"(tails {tail:.0f}) in place of ess={plan.ess:.0f}: raise max_gradients, or lower ess; of labels that "
-                f"are all but separated a prior with lighter tails helps{see('how-to/separated.md')}",
+                f"are all but separated a prior with lighter tails helps{see('how-to/separated.md')}"
             )
             break
         thin *= 2

@@ -391,5 +391,5 @@ def warn_unless_mixed(idata: Any, others: str) -> None:
         other = f", or sampler={others}" if others else ""
         warn(
             f"the chains have not mixed, {' and '.join(troubles)}: take more draws, a larger thin{other}"
-            f"{see('how-to/not-certified.md')}",
+            f"{see('how-to/not-certified.md')}"
         )

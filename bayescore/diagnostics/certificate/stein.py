@@ -397,11 +397,7 @@ def _inverses(matrices: FloatArray) -> FloatArray:
 
 
 def _of_factor(
-    factor: Factor,
-    means: tuple[FloatArray, FloatArray],
-    slope: FloatArray,
-    blocks: _LevelPrecisions,
-    prior: GroupPrior,
+    factor: Factor, means: tuple[FloatArray, FloatArray], slope: FloatArray, blocks: _LevelPrecisions, prior: GroupPrior
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the gradients of a factor's log sds and z, and effects of some levels with their gradients.
 

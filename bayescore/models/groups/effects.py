@@ -36,15 +36,7 @@ from bayescore.families.family import check_family
 from bayescore.models.groups.marginal import CollapsedArguments, CollapsedTarget, n_nodes, nodes_at
 from bayescore.models.groups.nodes import DrawNodes, figures
 from bayescore.numerics.chains import evenly_spaced
-from bayescore.numerics.elementary import (
-    LOG_WEIGHTS,
-    N_NODES,
-    NODES,
-    exp_minus,
-    hash_uniform,
-    largest,
-    largest_count,
-)
+from bayescore.numerics.elementary import LOG_WEIGHTS, N_NODES, NODES, exp_minus, hash_uniform, largest, largest_count
 from bayescore.priors.by_name import prior_from_dict
 from bayescore.priors.groups import group_prior_from_dict
 from bayescore.types import FloatArray, IntArray
