@@ -67,7 +67,7 @@ from bayescore.diagnostics.elpd import psis_loo
 from bayescore.diagnostics.loo import loo_draws, too_far, weights_of
 from bayescore.families import Family
 from bayescore.fitting.parts import check_model_spread, described, draws_attrs, interval_names, labelled, rows_of_fit
-from bayescore.fitting.predictions import MAX_BYTES, AverageDraws, Contrasts, by_chain, predictions_of
+from bayescore.fitting.predictions import MAX_BYTES, AverageDraws, Contrasts, by_chain, index_of, predictions_of
 from bayescore.fitting.result import Fit
 from bayescore.fitting.tables import Overview, overview
 from bayescore.limits import PROB
@@ -144,13 +144,10 @@ def _drawn(
     values = np.stack([contrasts.figures(each, none)[0] for each in means], axis=2)
     levels = {name: [level[place] for place in seen for _ in range(K)] for name, level in labels.items()}
     levels[CATEGORY] = list(categories) * len(seen)
-    parts: pd.Index = pd.Index(levels[CATEGORY], name=CATEGORY)
-    if by:
-        parts = pd.MultiIndex.from_arrays(list(levels.values()), names=list(levels))
-    C = len(values)
-    more = {"sampling_se": np.zeros(C * len(parts))} if sizes is None else {"weight": np.repeat(weight[seen], K)}
+    C, n_parts = len(values), K * len(seen)
+    more = {"sampling_se": np.zeros(C * n_parts)} if sizes is None else {"weight": np.repeat(weight[seen], K)}
     names = None if contrasts.column is None else pd.Index(contrasts.names, name=contrasts.column)
-    return AverageDraws(values.reshape(C, len(parts), n_draws), names, parts, more, contrasts.null)
+    return AverageDraws(values.reshape(C, n_parts, n_draws), names, index_of(levels), more, contrasts.null)
 
 
 def _sums(

@@ -239,12 +239,13 @@ class Contrasts:
         if core is not None and not (core.counts or rows.added):  # whose weight has events, too
             check_weight(core, float(found.weight[:n].sum()))
         values, error, seen = figures(found)
-        parts = _index({name: [level[place] for place in seen] for name, level in labels.items()})
+        parts = index_of({name: [level[place] for place in seen] for name, level in labels.items()})
         names = None if self.column is None else pd.Index(self.names, name=self.column)
         return AverageDraws(values, names, parts, {"sampling_se": error.ravel()}, self.null)
 
 
-def _index(labels: Mapping[str, list[Any]]) -> pd.Index | None:
+def index_of(labels: Mapping[str, list[Any]]) -> pd.Index | None:
+    """Return the index of labels by name, of several levels where there are several names; None without any."""
     if len(labels) > 1:
         return pd.MultiIndex.from_arrays(list(labels.values()), names=list(labels))
     return next((pd.Index(values, name=name) for name, values in labels.items()), None)

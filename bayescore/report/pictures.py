@@ -203,13 +203,9 @@ def forest(figure: Figure, comparison: ComparisonData) -> Axes:
     order, left_out = page.coordinates(comparison, page.MAX_COORDINATES)
     names, more = page.candidates(comparison)
     truth = comparison.reference.flat[:, order]
-    axes = intervals(
-        figure,
-        Intervals.of("reference", truth),
-        truth.std(axis=0, ddof=1),
-        [Intervals.of(name, comparison.candidates[name].flat[:, order]) for name in names],
-        [comparison.reference.features[d] for d in order],
-    )
+    others = [Intervals.of(name, comparison.candidates[name].flat[:, order]) for name in names]
+    base, scale = Intervals.of("reference", truth), truth.std(axis=0, ddof=1)
+    axes = intervals(figure, base, scale, others, [comparison.reference.features[d] for d in order])
     note(axes, left_out, more)
     return axes
 
@@ -227,13 +223,8 @@ def corrected(figure: Figure, certificate: CertificateData, posterior: Posterior
     draws = posterior.thinned(certificate.n_draws).reshape(-1, len(table))[:, order]
     mean, low, high = table.loc[order, ["corrected_mean", "corrected_2.5%", "corrected_97.5%"]].to_numpy().T
     label = "corrected" if certificate.trusted else "corrected, not to be trusted"
-    axes = intervals(
-        figure,
-        Intervals.of("coreset", draws),
-        draws.std(axis=0, ddof=1),
-        [Intervals(label, mean, low, high)],
-        [posterior.features[d] for d in order],
-    )
+    base, scale, others = Intervals.of("coreset", draws), draws.std(axis=0, ddof=1), [Intervals(label, mean, low, high)]
+    axes = intervals(figure, base, scale, others, [posterior.features[d] for d in order])
     note(axes, f"the {page.MAX_COORDINATES} of {len(table)} with the largest predicted errors" if cut else "")
     return axes
 
