@@ -10,6 +10,10 @@ on, levels of the first factor move by themselves, and then the rest given these
 
 When to use it: group terms other than one (1 | g), for which `collapsed` has fewer coordinates.
 
+Of one factor with `MANY` groups and up to three effects each they do integrate out, if a few nodes do for each group
+(`models.groups.integrated`): the chain is then one of beta, sds and correlations, on a sample of groups with a
+quadratic of all, and the effects of each draw are drawn given these, group by group.
+
 The collapsed sampler of multilevel models: `langevin` on (beta, log sigma), then each group's effect given these.
 
 With G effects integrated out by quadrature (`models.groups.marginal`) p + 1 coordinates are left, which mix well; all
@@ -135,7 +139,7 @@ _LEARNT_FROM = 1 << 21  # parameters of the draws whose mean effects are where t
 _FEW = 64  # groups of the first sample: each has many nodes
 
 
-_LOOKED_AT = 24  # draws at which the density of a sample of groups is held against that of all
+_LOOKED_AT = 16  # draws at which the density of a sample of groups is held against that of all
 
 
 _PRIOR_DRAWS = 10.0  # that count as much as the scale at the mode
@@ -598,22 +602,23 @@ class JointSampler(Sampler):
         size = core.n_features + sum(len(factor) * len(factor.effects) for factor in groups)
         check_effects(request, size, "effects")
         frame = JointFrame.of(core, check_family(request.family), request.prior, group_prior)
-        found = self._integrated(frame, request)
+        found, sampled = self._integrated(frame, request), dict[str, Any]()
         if found is None:
             drawn = run(frame, ChainPlan.of(request, "sampling all effects"))
             posterior, more = self._variables(frame, drawn.theta)
             stats = statistics(drawn)
             stats["lp"] = stats["lp"] + more
         else:
-            posterior, stats = found
+            posterior, stats, sampled = found
         idata = request.idata(posterior, stats, coords_of(groups), dims_of(groups))
         tell_groups(idata, groups, group_prior, sorted(posterior.keys() - {"beta"}))
+        idata["posterior"].attrs.update(sampled)
         return idata
 
     def _integrated(
         self, frame: JointFrame, request: Request
-    ) -> tuple[dict[str, FloatArray], dict[str, FloatArray]] | None:
-        """Return variables and statistics where effects integrate out (`models.groups.integrated`), else None."""
+    ) -> tuple[dict[str, FloatArray], dict[str, FloatArray], dict[str, Any]] | None:
+        """Return variables, statistics and attributes where effects integrate out (`integrated`), else None."""
         if len(frame.shapes) > 1 or frame.shapes[0][0] < MANY or frame.shapes[0][1] > MOST_EFFECTS:
             return None
         target = IntegratedTarget.of(frame.arguments, *frame.marginal, request.prior)
@@ -634,7 +639,8 @@ class JointSampler(Sampler):
             drawn = run(Dense.of(*chosen.density, target.middle, target.factor, long), plan, stream)
             flat = drawn.theta.reshape(-1, len(target.factor))
             looked_at = flat[evenly_spaced(len(flat), _LOOKED_AT)]
-            if target.gap(chosen, looked_at) <= MAX_DENSITY_ERROR:
+            error = target.gap(chosen, looked_at)
+            if error <= MAX_DENSITY_ERROR:
                 break
         u, stats = np.empty((*drawn.theta.shape[:2], *frame.shapes[0])), statistics(drawn)
         columns, rngs, stop = frame.bases[0][:, frame.orders[0]], of_effects.spawn(request.chains), threading.Event()
@@ -652,7 +658,8 @@ class JointSampler(Sampler):
         with shown as bar, one_blas_thread(), ThreadPoolExecutor(request.cores) as pool:
             run_side_by_side(pool, chain, len(u), stop)
         beta = drawn.theta[..., : request.data.n_features]
-        return self._named(frame, beta, [u.reshape(total, *frame.shapes[0])], flat), stats
+        attrs = {"sampled_groups": chosen.n_sampled, "density_error": error}
+        return self._named(frame, beta, [u.reshape(total, *frame.shapes[0])], flat), stats, attrs
 
     def _variables(self, frame: JointFrame, theta: FloatArray) -> tuple[dict[str, FloatArray], FloatArray]:
         """Return variables at points, shape (chains, draws, D), and what their log density is more."""

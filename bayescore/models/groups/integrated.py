@@ -579,7 +579,7 @@ def moments(theta: FloatArray, a: IntegratedArguments) -> Moments:
 
 
 @jit
-def _steps_of(at: Moments, scale: FloatArray) -> IntArray:
+def steps_of(at: Moments, scale: FloatArray) -> IntArray:
     """Return how many steps leave at most `_LEFT` of a group's distance from its proposal, shape (G,)."""
     n_groups, size = at.shares.shape
     q, steps = scale.shape[1], np.zeros(n_groups, dtype=np.int64)
@@ -773,7 +773,7 @@ class IntegratedTarget:
         n_nodes = _nodes_needed(some, near.of_groups(chosen), factor)
         if n_nodes is None:
             return None
-        steps = _steps_of(moments(theta, whole), _WIDER * near.scale)
+        steps = steps_of(moments(theta, whole), _WIDER * near.scale)
         if steps.max() > MOST_STEPS or steps.mean() + 1.0 > _MOST_CANDIDATES:
             return None
         return cls(whole.following(near, n_nodes), theta, factor, steps)
