@@ -249,6 +249,20 @@ class Ordered:
     weight: float
     columns: list[str]  # that the model reads
     drop: bool = False  # whether rows that miss something are left out
+    weights: list[float] | None = None  # of the rows of each category, by which `weight` is; None in older files
+
+    @property
+    def shares(self) -> FloatArray:
+        """The share of each category in the weight of the rows, shape (K,)."""
+        each = np.array(self.weights or self.counts, dtype=np.float64)
+        return np.asarray(each / each.sum())
+
+    def with_rows(self, seen: "Occurred") -> "Ordered":
+        """Return what is known with the rows of new ones."""
+        more = [(seen.counts.get(level, 0), seen.weights.get(level, 0.0)) for level in self.categories]
+        counts = [n + each for n, (each, _) in zip(self.counts, more, strict=True)]
+        weights = self.weights and [w + each for w, (_, each) in zip(self.weights, more, strict=True)]
+        return replace(self, counts=counts, weights=weights, weight=self.weight + sum(seen.weights.values()))
 
     def steps(self, data: Any, y: Any = None, *, missing: str = "raise") -> Steps:
         """Return the steps of other rows."""
@@ -352,7 +366,7 @@ class Occurred:
 
     counts: dict[Any, int]
     order: list[Any] | None
-    weight: float = 0.0
+    weights: dict[Any, float] = field(default_factory=dict)
     n_rows: dict[Any, int] = field(default_factory=dict)  # of any weight
 
 
@@ -380,10 +394,15 @@ def occurred(steps: Steps, weights: str | None = None) -> Occurred:
             if levels != occurring.order:
                 raise DataError(f"column {response!r} has its categories in another order in another part of the data")
         code = coded.indices.to_numpy(zero_copy_only=False)
-        occurring.weight += float(w[w > 0.0].sum())
-        for counts, each in ((occurring.n_rows, code), (occurring.counts, code[w > 0.0])):
-            for level, count in zip(levels, np.bincount(each, minlength=len(levels)).tolist(), strict=True):
-                counts[level] = counts.get(level, 0) + count
+        size = len(levels)
+        sums: list[tuple[dict[Any, Any], IntArray | FloatArray]] = [
+            (occurring.n_rows, np.bincount(code, minlength=size)),
+            (occurring.counts, np.bincount(code[w > 0.0], minlength=size)),
+            (occurring.weights, np.bincount(code, w, size)),
+        ]
+        for by_level, more in sums:
+            for level, each in zip(levels, more.tolist(), strict=True):
+                by_level[level] = by_level.get(level, 0) + each
     return occurring
 
 

@@ -301,7 +301,8 @@ def ordered_rows(
     drop = check_choice(roles["missing"], "missing", ("raise", "drop")) == "drop"
     steps, occurring = opened(Steps(rows, response, tuple(columns), drop=drop), roles["weights"])
     counts = [occurring.counts[level] for level in steps.categories]
-    about = Ordered(link, response, text, list(steps.categories), counts, occurring.weight, columns, drop)
+    weights = [occurring.weights[level] for level in steps.categories]
+    about = Ordered(link, response, text, list(steps.categories), counts, sum(weights), columns, drop, weights)
     return about, f"{CONTINUED} ~ {text.partition('~')[2]} + {STEP}", steps
 
 
@@ -513,8 +514,7 @@ class OrderedFit(Fit):
             seen = occurred(rows, self.coreset.design.role_columns.get("weights"))
             if unknown := [level for level, n in seen.n_rows.items() if n and level not in about.categories]:
                 raise DataError(f"new has the category {unknown[0]!r}, which the fit does not know: fit all rows anew")
-            counts = [n + seen.counts.get(level, 0) for n, level in zip(about.counts, about.categories, strict=True)]
-            about = replace(about, counts=counts, weight=about.weight + seen.weight)
+            about = about.with_rows(seen)
         with nullcontext() if rows is None or data is not None else rows.naming_rows():  # else it could be of either
             updated = self.steps.update(rows, data=None if data is None else about.steps(data), **options)
         return ordered_fit(about, updated)
@@ -544,7 +544,7 @@ class OrderedFit(Fit):
 
     @property
     def _shares(self) -> str:
-        each = zip(self.categories, np.array(self.ordered.counts) / self._n_observations, strict=True)
+        each = zip(self.categories, self.ordered.shares, strict=True)
         return f"{self.ordered.response} = " + ", ".join(f"{name}: {number(100.0 * share, 3)}%" for name, share in each)
 
     def _overview(self) -> Overview:

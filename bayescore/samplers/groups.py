@@ -11,8 +11,8 @@ on, levels of the first factor move by themselves, and then the rest given these
 When to use it: group terms other than one (1 | g), for which `collapsed` has fewer coordinates.
 
 Of one factor with `MANY` groups and up to three effects each they do integrate out, if a few nodes do for each group
-(`models.groups.integrated`). The chain is then one of beta, sds and correlations, on a sample of groups with a quadratic
-of all. The effects of each draw are drawn given these, group by group.
+(`models.groups.integrated`). The chain is then one of beta, sds and correlations, on a sample of groups with a
+quadratic of all. The effects of each draw are drawn given these, group by group.
 
 The collapsed sampler of multilevel models: `langevin` on (beta, log sigma), then each group's effect given these.
 

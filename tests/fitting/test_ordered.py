@@ -160,6 +160,11 @@ def test_averages_take_weights_groups_and_files(rows, tmp_path, monkeypatch):
     rows.to_parquet(tmp_path / "rows.parquet")
     fit = bc.fit("y ~ x + (1 | g)", tmp_path / "rows.parquet", weights="w", **SHORT)
     (whole,) = of_rows(fit, rows, weights=rows["w"])
+    again = pd.concat([rows, rows.iloc[:50]])
+    for held, of in ((fit, rows), (fit.update(rows.iloc[:50]), again)):
+        weight = of["w"].groupby(of["y"], observed=True).sum()
+        np.testing.assert_allclose(held.ordered.shares, weight / weight.sum())
+        assert not np.allclose(held.ordered.shares, of["y"].value_counts(sort=False, normalize=True), rtol=1e-3)
     same(fit.average_predictions(**ALL), whole)
     cells = rows.assign(size=np.arange(700))
     (shares,) = of_rows(fit, cells, weights=cells["size"])
