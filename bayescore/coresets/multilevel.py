@@ -331,11 +331,17 @@ def condense(dataset: Dataset, prior: Prior, family: Family, start: Start | None
     unit = _unit(dataset, columns)
     if start is None:
         point = CellPosterior.start(beta, np.diag((_FIRST_SD * unit) ** 2), len(cells), columns)
-        begin = _begin(dataset, cells, point, family, (prior, unit))
+        begin = [_begin(dataset, cells, point, family, (prior, unit)), point]
     else:
-        begin = start.density(cells, columns)
+        begin = [start.density(cells, columns)]
     limit = min(SHAPE, TOGETHER / math.sqrt(len(few)))
-    about, draft = centre_of(seen, begin, family, (prior, unit), partial(last_pass, seen, few, limit))
+    find = partial(centre_of, seen, family=family, priors=(prior, unit), finish=partial(last_pass, seen, few, limit))
+    try:
+        about, draft = find(begin[0])
+    except (ArithmeticError, np.linalg.LinAlgError):  # a sample of groups may say too little of rare labels
+        if begin[-1] is begin[0]:
+            raise
+        about, draft = find(begin[-1])
     doubts, notes = [], []
     if not about.last < NEAR:
         doubts.append(

@@ -464,3 +464,28 @@ def test_steps_are_near_the_end_only_if_they_are_short():
     core = bc.build_coreset(rows, formula="y ~ x + z + (1 | g)", family="gamma(2)", random_state=0, **how)
     assert core.params["effect_sds"] == pytest.approx([3.75], abs=0.05)
     assert core.params["mode_error"] < 1e-3
+
+
+@pytest.mark.parametrize("error", [ArithmeticError, np.linalg.LinAlgError])
+def test_where_a_sample_of_groups_leads_nowhere_the_search_begins_without_it(error, monkeypatch):
+    rng = np.random.default_rng(0)
+    n = 4 * cells._LEAST_SAMPLE
+    g, x = rng.integers(0, 40, n), rng.normal(size=n)
+    frame = pd.DataFrame({"x": x, "g": g, "y": rng.logistic(size=n) < x + rng.normal(size=40)[g]})
+    told = {"formula": "y ~ x + (1 | g)", "random_state": 0, "progressbar": False}
+    usual, starts, find = bc.build_coreset(frame, **told), [], condense.centre_of
+
+    def fails_once(dataset, start, **asked):
+        starts.append(start)
+        if len(starts) == 1:
+            raise error
+        return find(dataset, start, **asked)
+
+    monkeypatch.setattr(condense, "centre_of", fails_once)
+    again = bc.build_coreset(frame, **told)
+    assert [start.from_sample for start in starts] == [True, False]
+    assert len(again) == len(usual)
+    starts.clear()
+    with pytest.raises(error):  # a small table has no sample: nothing else is tried
+        bc.build_coreset(frame[:4000], **told)
+    assert len(starts) == 1
