@@ -125,12 +125,14 @@ class Totals:
         eta, W = rows.with_offset(rows.X @ laplace.theta), few @ laplace.factor
         score = rows.weights * laplace.family.score(eta, rows.y)
         curvature = rows.weights * laplace.family.curvature(eta, rows.y)
+        third = laplace.row_scores_at(rows, eta, np.vecdot(W, W)).third
+        W = np.ascontiguousarray(W.T)
         i, j, factor = self._entries()
         return Groups(
-            scores=(score[:, None] * W).T,
-            marginals=curvature * ((few @ self.marginal) ** 2).T,
-            forms=W.T[i] * (curvature * W.T)[j] * factor[:, None],
-            pulls=laplace.pulls(rows),
+            scores=score * W,
+            marginals=curvature * (few @ self.marginal).T ** 2,
+            forms=W[i] * (curvature * W)[j] * factor[:, None],
+            pulls=third * W,
             level=(self.level * rows.weights * laplace.family.log_p(eta, rows.y))[None],
         )
 
@@ -181,11 +183,13 @@ def fit_weights(
     max_steps: int = 200,
     *,
     start: FloatArray | None = None,
+    products: "Products | None" = None,
 ) -> WeightFit:
     """Return non-negative factors near 1, shape (m,), with ``shares @ factors`` as near `totals` as they can be.
 
     shares: (q, m), of each row at its given weight in each total. ridge is lambda: how much a factor's distance from 1
     counts. The residual tells what `max_steps` Newton steps left. start is the `dual` of a fit to like totals.
+    `products` are those of the shares, where fits to other totals left them.
     """
     q = len(totals)
 
@@ -195,7 +199,7 @@ def fit_weights(
         return value, r - totals + shares @ factors, factors
 
     r = np.zeros(q) if start is None else start
-    products = _Products(shares)
+    products = Products(shares) if products is None else products
     value, gradient, factors = dual(r)
     goal = 1e-10 * max(1.0, float(np.abs(totals).max()))
     for step in range(max_steps):
@@ -221,7 +225,7 @@ def fit_weights(
     return WeightFit(factors, totals - shares @ factors, r, max_steps)
 
 
-class _Products:
+class Products:
     """A A' over some of the rows, brought up to date by those that come and go."""
 
     def __init__(self, shares: FloatArray) -> None:
@@ -242,7 +246,9 @@ class _Products:
 
     def _sum(self, rows: IntArray) -> FloatArray:
         def stretch(start: int) -> FloatArray:
-            part = self._shares[:, rows[start : start + _STRETCH]]
+            some = rows[start : start + _STRETCH]
+            whole = some[-1] - some[0] == len(some) - 1  # then they need not be copied
+            part = self._shares[:, some[0] : some[-1] + 1] if whole else self._shares[:, some]
             return np.asarray(part @ part.T)
 
         total = np.zeros_like(self._total)
@@ -352,11 +358,12 @@ class Calibration:
             totals = totals._replace(scores=totals.scores * score_factor, draws=wanted)
         stacked = parts.stacked()
         ridge = min(RIDGE, 200.0 * RIDGE / len(rows))
-        fit = fit_weights(stacked, totals.stacked(), ridge)
+        products = Products(stacked)
+        fit = fit_weights(stacked, totals.stacked(), ridge, products=products)
         if sds and not meant.whole:
             shift = SHIFT * CURVATURE * self._variance_error(rows, fit.factors)
             totals = totals._replace(marginals=totals.marginals + shift)
-            fit = fit_weights(stacked, totals.stacked(), ridge, start=fit.dual)
+            fit = fit_weights(stacked, totals.stacked(), ridge, start=fit.dual, products=products)
         left, kept = totals.split(fit.residual), fit.factors > 0.0
         return Fitted(
             rows.take(kept).with_weights((rows.weights * fit.factors)[kept]),

@@ -28,7 +28,7 @@ Beskos, Pillai, Roberts, Sanz-Serna and Stuart (2013), Optimal tuning of the hyb
 import math
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -150,12 +150,16 @@ _LONG = 800  # draws of warm-up that finds the scale of a posterior far wider th
 
 @dataclass(frozen=True, eq=False)
 class Base:
-    """Draws, shape (S, D), their log density there, shape (S,), and its mode and minus its Hessian."""
+    """Draws, shape (S, D), about the posterior of some rows, their log density, shape (S,), and its mode and precision.
+
+    `log_weights`, shape (S,), make them draws of that posterior: 0 where they are, other than 0 of normal draws.
+    """
 
     draws: FloatArray
     log_density: FloatArray
     mode: FloatArray
     precision: FloatArray
+    log_weights: FloatArray
 
     def moved(self, mode: FloatArray, precision: FloatArray) -> FloatArray:
         """Return the draws moved to another mode and minus the Hessian there."""
@@ -195,13 +199,14 @@ class FullDataPosterior:
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """A coreset tried out: the base's draws moved to the full data's posterior, and the log-likelihood there, (S,).
+    """`rows` tried out: the base's draws moved to the full data's posterior, and the log-likelihood there, shape (S,).
 
     `error` is the standard error of the log-likelihoods' differences; 0 once all rows were passed over, which also
     finds `candidates` and the `total` of their probabilities.
     """
 
     problem: FullDataPosterior
+    rows: WeightedData
     base: Base
     full: WeightedDraws
     values: FloatArray
@@ -209,13 +214,19 @@ class Trial:
     candidates: Candidates | None = None
     total: float = math.nan
 
+    def own(self, rows: WeightedData) -> WeightedDraws:
+        """Return the base's draws moved to the posterior of `rows`, and weighed; known of the rows tried out."""
+        if rows is self.rows:
+            return WeightedDraws(self.base.draws, self.base.log_weights)
+        return self.problem.own(rows, self.base)
+
     def errors(self, rows: WeightedData) -> Errors:
         """Return the errors to expect of the posterior of `rows`.
 
         Where the draws do not cover both posteriors, the sd of the log weights stands for all: it tells that they are
         far apart, not how far.
         """
-        log_ratios = self.problem.own(rows, self.base)
+        log_ratios = self.own(rows)
         if min(log_ratios.ess, self.full.ess) < MIN_ESS_SHARE * len(log_ratios.draws):
             spread = float((self.full.log_weights - log_ratios.log_weights).std())
             return Errors(spread, spread, spread)
@@ -226,7 +237,7 @@ class Trial:
 
         It is what rows that know of the tails are drawn for.
         """
-        weighted = WeightedDraws(self.full.draws, self.problem.own(rows, self.base).log_weights)
+        weighted = WeightedDraws(self.full.draws, self.own(rows).log_weights)
         if min(weighted.ess, self.full.ess) < MIN_ESS_SHARE * len(self.values):
             return math.inf
         errors = errors_between(weighted, self.full)
@@ -267,7 +278,7 @@ class Trial:
             total += moves
             bar = pool.add(more)
         full = WeightedDraws(draws, self.full.log_weights + (values - self.values))
-        return Trial(self.problem, self.base, full, values, 0.0, pool.best(), total)
+        return replace(self, full=full, values=values, error=0.0, candidates=pool.best(), total=total)
 
 
 def _moves(
@@ -293,12 +304,14 @@ def draw_base(problem: FullDataPosterior, rows: WeightedData, seed: int) -> Base
     scale = factor_of_inverse(precision)
     stream, chains = np.random.SeedSequence(seed).spawn(2)
     normals = np.random.default_rng(stream).standard_normal((N_DRAWS, len(mode)))
-    normal = Base(mode + normals @ scale.T, -0.5 * (normals**2).sum(axis=1), mode, precision)
-    if problem.own(rows, normal, (mode, precision)).ess >= NORMAL_ESS_SHARE * N_DRAWS:
-        return normal
+    even = np.zeros(N_DRAWS)
+    normal = Base(mode + normals @ scale.T, -0.5 * (normals**2).sum(axis=1), mode, precision, even)
+    own = problem.own(rows, normal, (mode, precision))
+    if own.ess >= NORMAL_ESS_SHARE * N_DRAWS:
+        return replace(normal, log_weights=own.log_weights)
     target = posterior(rows, problem.family, problem.prior)
     if len(mode) >= WIDE:
-        return Base(*batched_hmc(target, mode, scale, N_DRAWS, chains), mode, precision)
+        return Base(*batched_hmc(target, mode, scale, N_DRAWS, chains), mode, precision, even)
     chosen: tuple[Advance, Any, int, int] = (mala.advance, mala.first_step_size(len(mode)), 100, 10)
     if problem.far_reaching:
         chosen = (mala.MALA.advance, mala.first_tuning(scale), _LONG, mala.thinning(len(mode)))
@@ -317,7 +330,7 @@ def draw_base(problem: FullDataPosterior, rows: WeightedData, seed: int) -> Base
     )
     draws = drawn.theta.reshape(N_DRAWS, -1)
     values = log_likelihoods(draws, rows, problem.family) + problem.log_prior(draws)
-    return Base(draws, values, mode, precision)
+    return Base(draws, values, mode, precision, even)
 
 
 def try_out(problem: FullDataPosterior, rows: WeightedData, seed: int) -> Trial:
@@ -325,6 +338,5 @@ def try_out(problem: FullDataPosterior, rows: WeightedData, seed: int) -> Trial:
     base = draw_base(problem, rows, seed)
     draws = base.moved(*problem.at_mode())
     values, error = problem.expansion.at_draws(draws)
-    return Trial(
-        problem, base, WeightedDraws(draws, values + problem.log_prior(draws) - base.log_density), values, error
-    )
+    full = WeightedDraws(draws, values + problem.log_prior(draws) - base.log_density)
+    return Trial(problem, rows, base, full, values, error)

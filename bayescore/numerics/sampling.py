@@ -29,7 +29,7 @@ sampling, HotWeb, arXiv:1509.07445.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -41,7 +41,7 @@ from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design
 from bayescore.data.passes import TILE
 from bayescore.numerics.elementary import hash_uniform
-from bayescore.types import FloatArray, IntArray, LabelArray, WeightedData, stack
+from bayescore.types import FloatArray, IntArray, LabelArray, WeightedData, stack, stack_some
 
 Rates = Callable[[WeightedData], IntArray]
 D = TypeVar("D", "Candidates", "Drawn")
@@ -381,12 +381,15 @@ class CandidatePool:
 
 def _best_of(parts: list[Candidates], size: int) -> Candidates:
     """Return `Candidates.best` of the parts below each other; other rows are not copied."""
-    probability, key = (np.concatenate([each[i] for each in parts]) for i in (0, 1))
+    if len(parts) == 1 and len(parts[0].key) <= size + 1:
+        return parts[0]
+    probability, key, position = (np.concatenate([each[i] for each in parts]) for i in range(3))
     if len(key) <= size + 1:
-        return _below(parts)
-    kept = _smallest(-probability, size + 1) | _smallest(key, size + 1)
-    cuts = np.split(kept, np.cumsum([len(each.key) for each in parts])[:-1])
-    return _below([each.at(np.flatnonzero(cut)) for each, cut in zip(parts, cuts, strict=True)])
+        return Candidates(probability, key, position, stack([each.rows for each in parts]))
+    chosen = _smallest(-probability, size + 1) | _smallest(key, size + 1)
+    cuts = np.split(chosen, np.cumsum([len(each.key) for each in parts])[:-1])
+    rows = stack_some([each.rows for each in parts], [np.flatnonzero(cut) for cut in cuts])
+    return Candidates(probability[chosen], key[chosen], position[chosen], rows)
 
 
 ROWS = 5000, 50_000  # of a sample, about, at least and at most
@@ -399,6 +402,9 @@ ENTRIES = 4_000_000  # of a sample of wide rows, 32 MB,
 
 
 ROWS_PER_COLUMN = 30  # but at least so many rows for each column
+
+
+_CACHE = 1 << 17  # numbers of an array of some measures: 1 MB
 
 
 _SLACK = 1.0 + 1e-12  # so that rounding keeps out no row that the exact comparison lets in
@@ -451,34 +457,67 @@ def _passing(
         out[n] = passes
 
 
-def _keys(drawn: Drawn, plan: DrawPlan) -> tuple[FloatArray, FloatArray]:
-    """Return the measures of rows and u over them, infinite for a measure of 0, shape (n, 1 + n_columns) each."""
-    w, X = drawn.rows.weights[:, None], drawn.rows.X[:, plan.columns]
-    measures = np.hstack([w, w * (X * X)])
-    keys = np.full_like(measures, np.inf)
-    np.divide(drawn.u[:, None], measures, out=keys, where=measures > 0.0)
-    return measures, keys
+class _Measured(NamedTuple):
+    """Rows of one label by some of the measures: their places, the measures and u over them, shape (k, n) each.
+
+    `bars` has tau of each measure, infinite where all rows are in.
+    """
+
+    side: int
+    which: slice
+    places: IntArray
+    measures: FloatArray
+    keys: FloatArray
+    bars: FloatArray
+
+    @property
+    def below(self) -> NDArray[np.bool_]:
+        """Which rows may be in the sample by one of the measures, shape (n,)."""
+        return np.asarray((self.keys <= np.minimum(self.bars, np.finfo(float).max)[:, None]).any(axis=0))
 
 
-def _bars(keys: FloatArray, y: LabelArray, plan: DrawPlan) -> FloatArray:
-    """Return tau of each label and measure, shape (2, 1 + n_columns); infinite where all rows are in."""
-    bars = plan.no_bars
-    for side, label in enumerate((-1, 1)):
-        of_label = keys[y == label]
-        if len(of_label) > plan.by_weight:
-            bars[side, 0] = np.partition(of_label[:, 0], plan.by_weight)[plan.by_weight]
-        if len(of_label) > plan.by_column:
-            bars[side, 1:] = np.partition(of_label[:, 1:], plan.by_column, axis=0)[plan.by_column]
-    return bars
+def _measured(drawn: Drawn, plan: DrawPlan) -> Iterator[_Measured]:
+    """Yield the rows of each label by weight, and by some columns at a time, few enough to stay in the cache."""
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # a measure of 0 has an infinite key
+        for side in (0, 1):
+            places = np.flatnonzero((drawn.rows.y > 0) == bool(side))
+            u, w = drawn.u[places], drawn.rows.weights[places]
+            yield _measured_by(side, slice(0, 1), places, u, w[None], plan.by_weight)
+            rows, step = drawn.rows.X[places], max(1, _CACHE // max(len(places), 1))
+            for start in range(0, len(plan.columns), step):
+                x = np.ascontiguousarray(rows.T[plan.columns[start : start + step]])
+                which = slice(1 + start, 1 + start + len(x))
+                yield _measured_by(side, which, places, u, w * (x * x), plan.by_column)
+
+
+def _measured_by(
+    side: int, which: slice, places: IntArray, u: FloatArray, measures: FloatArray, size: int
+) -> _Measured:
+    keys, bars = u / measures, np.full(len(measures), np.inf)
+    if len(places) > size:
+        bars = np.partition(keys, size, axis=1)[:, size]
+    return _Measured(side, which, places, measures, keys, bars)
 
 
 def _best(drawn: Drawn, plan: DrawPlan) -> tuple[Drawn, FloatArray]:
     """Return the rows that the sample of all rows may need, and the bars that others must come below."""
-    _, keys = _keys(drawn, plan)
-    bars = _bars(keys, drawn.rows.y, plan)
-    bar_of_row = bars[(drawn.rows.y > 0).astype(np.intp)]
-    kept = np.flatnonzero(((keys <= bar_of_row) & np.isfinite(keys)).any(axis=1))
+    bars, below = plan.no_bars, np.zeros(len(drawn.u), dtype=bool)
+    for each in _measured(drawn, plan):
+        bars[each.side, each.which] = each.bars
+        below[each.places] |= each.below
+    kept = np.flatnonzero(below)
     return Drawn(drawn.u[kept], drawn.position[kept], drawn.rows.take(kept)), bars
+
+
+def _chosen(drawn: Drawn, plan: DrawPlan) -> tuple[WeightedData, FloatArray]:
+    """Return the sample of the rows that may be in it, and their inclusion probabilities."""
+    inside, largest = np.zeros(len(drawn.u), dtype=bool), np.zeros(len(drawn.u))
+    for each in _measured(drawn, plan):
+        inside[each.places] |= (each.keys < each.bars[:, None]).any(axis=0)
+        empty = np.zeros_like(each.keys)
+        products = np.multiply(each.bars[:, None], each.measures, out=empty, where=each.measures > 0.0)
+        largest[each.places] = np.maximum(largest[each.places], products.max(axis=0))
+    return drawn.rows.take(inside), np.minimum(largest[inside], 1.0)
 
 
 def _block(start: int, block: WeightedData, seed: int, plan: DrawPlan, bars: FloatArray) -> Drawn:
@@ -515,10 +554,4 @@ def draw_by_column(dataset: Dataset, seed: int, plan: DrawPlan | None = None) ->
         if sum(len(each.u) for each in parts) > 2 * held + 1000:
             best, bars = _best(_below(parts), plan)
             parts, held = [best], len(best.u)
-    drawn = _below(parts)
-    measures, keys = _keys(drawn, plan)
-    bar_of_row = _bars(keys, drawn.rows.y, plan)[(drawn.rows.y > 0).astype(np.intp)]
-    inside = np.flatnonzero((keys < bar_of_row).any(axis=1))
-    bounds, sizes = bar_of_row[inside], measures[inside]
-    products = np.multiply(bounds, sizes, out=np.zeros_like(sizes), where=sizes > 0.0)
-    dataset.sample = drawn.rows.take(inside), np.minimum(products.max(axis=1), 1.0)
+    dataset.sample = _chosen(_below(parts), plan)
