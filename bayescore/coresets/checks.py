@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from bayescore.coresets.method import BuildResult
-from bayescore.coresets.scores import block_factor
+from bayescore.coresets.scores import r_factor
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Grouping, bends_of, term_text, terms_text
@@ -204,7 +204,7 @@ def dependence(core: Coreset) -> IntArray:
 
     Left out are columns of zeros, and beside an intercept constant ones, which have warnings of their own.
     """
-    factor = block_factor(core)
+    factor = r_factor(np.sqrt(core.weights)[:, None] * core.X)
     length = np.linalg.norm(factor, axis=0)
     kept, constant = np.flatnonzero(length > 0.0), core.design.constant
     for term in core.design.smooths:  # their sd tells bends apart, and no bend can be dropped

@@ -47,7 +47,7 @@ from bayescore.data.design import Design
 from bayescore.data.responses import numbers_of
 from bayescore.data.source import Division, Future, Task, plan, recut
 from bayescore.progress import progress
-from bayescore.types import NO_OFFSET, NO_ROW, FloatArray, IntArray, LabelArray, WeightedData
+from bayescore.types import NO_OFFSET, NO_ROW, FloatArray, IntArray, LabelArray, WeightedData, read_only
 from bayescore.validation import DataError, RowError, check_finite, check_total_weight
 
 TILE = 128
@@ -338,7 +338,7 @@ def _add_digits(bits: IntArray, sums: IntArray) -> None:
 def exact_total(values: FloatArray) -> int:
     """Return the sum of finite numbers in units of 2^-1074."""
     sums = np.zeros((2048, 2), dtype=np.int64)
-    _add_digits(np.ascontiguousarray(values, dtype=np.float64).view(np.int64), sums)
+    _add_digits(read_only(np.ascontiguousarray(values, dtype=np.float64).view(np.int64)), sums)  # one type to numba
     used = np.flatnonzero(sums.any(axis=1))
     return sum(((int(sums[e, 0]) << _HALF) + int(sums[e, 1])) << (int(e) - 1) for e in used)
 

@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bayescore.compiled import jit, jit_inner
+from bayescore.compiled import jit_inner
 from bayescore.data.passes import TILE
 from bayescore.families.family import Family
 from bayescore.numerics.elementary import REACH, bounded_exp, exp_up_to
@@ -49,7 +49,7 @@ def _upper(eta: float, t: float) -> tuple[float, float, float]:
     return math.log1p(-left), s, s + t - 1.0
 
 
-@jit
+@jit_inner
 def cloglog_rows(eta: FloatArray, side: FloatArray, log_p: FloatArray) -> None:
     """Write log p of each row, and replace eta by the score."""
     for n in range(eta.size):
@@ -62,7 +62,7 @@ def cloglog_rows(eta: FloatArray, side: FloatArray, log_p: FloatArray) -> None:
             log_p[n], eta[n], _ = _upper(eta[n], t)
 
 
-@jit
+@jit_inner
 def cloglog_derivatives(eta: FloatArray, side: FloatArray, out: FloatArray, scratch: FloatArray) -> None:
     """Write log p, s, c and l''' at eta, shape (TILE,), to the rows of `out`; scratch has 3 rows."""
     t = scratch[0]
@@ -77,7 +77,7 @@ def cloglog_derivatives(eta: FloatArray, side: FloatArray, out: FloatArray, scra
             out[1, lane], out[2, lane], out[3, lane] = s, s * d, s * (d * (d + s) - own)
 
 
-@jit
+@jit_inner
 def loglog_rows(eta: FloatArray, side: FloatArray, log_p: FloatArray) -> None:
     """Write log p of each row, and replace eta by the score."""
     for n in range(eta.size):
@@ -91,7 +91,7 @@ def loglog_rows(eta: FloatArray, side: FloatArray, log_p: FloatArray) -> None:
             eta[n] = -s
 
 
-@jit
+@jit_inner
 def loglog_derivatives(eta: FloatArray, side: FloatArray, out: FloatArray, scratch: FloatArray) -> None:
     """Write log p, s, c and l''' at eta, shape (TILE,), to the rows of `out`; scratch has 3 rows."""
     t = scratch[0]

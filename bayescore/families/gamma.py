@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from bayescore.compiled import jit
+from bayescore.compiled import jit_inner
 from bayescore.data.passes import TILE
 from bayescore.families.family import LARGEST_SIZE, Varying
 from bayescore.numerics.elementary import REACH, bounded_exp, exp_up_to
@@ -32,7 +32,7 @@ _LEAST = np.finfo(float).tiny  # that is drawn: of a small shape gamma variables
 _STEPS = 60  # of Newton's method
 
 
-@jit
+@jit_inner
 def gamma_rows(eta: FloatArray, side: FloatArray, log_p: FloatArray, size: float) -> None:
     """Write l of each row's side, and replace eta by the score."""
     for n in range(eta.size):
@@ -41,7 +41,7 @@ def gamma_rows(eta: FloatArray, side: FloatArray, log_p: FloatArray, size: float
         eta[n] = -size if left else rise
 
 
-@jit
+@jit_inner
 def gamma_derivatives(
     eta: FloatArray,
     side: FloatArray,

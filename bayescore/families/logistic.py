@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from bayescore.compiled import jit
+from bayescore.compiled import jit, jit_inner
 from bayescore.data.passes import TILE
 from bayescore.families.family import Symmetric
 from bayescore.numerics.elementary import ATANH, exp_minus
 from bayescore.types import FloatArray
 
 
-@jit
+@jit_inner
 def logistic_upper(eta: FloatArray, log_p: FloatArray) -> None:
     """Write l+ of each row, and replace eta by its score; vectorised.
 
@@ -38,7 +38,7 @@ def logistic_upper(eta: FloatArray, log_p: FloatArray) -> None:
         eta[n] = (t if eta[n] > 0.0 else 1.0) / (1.0 + t)
 
 
-@jit
+@jit_inner
 def logistic_rows(eta: FloatArray, side: FloatArray, log_p: FloatArray) -> None:
     """Write log p of each row, and replace eta by the score."""
     for n in range(eta.size):
@@ -56,7 +56,7 @@ def logistic_means(eta: FloatArray, out: FloatArray) -> None:
         out[n] = (1.0 if eta[n] > 0.0 else t) / (1.0 + t)
 
 
-@jit
+@jit_inner
 def logistic_derivatives(eta: FloatArray, side: FloatArray, out: FloatArray, scratch: FloatArray) -> None:  # noqa: ARG001
     """Write log p, s, c and l''' at eta, shape (TILE,), to the rows of `out`.
 
@@ -75,7 +75,7 @@ def logistic_derivatives(eta: FloatArray, side: FloatArray, out: FloatArray, scr
         third[lane] = side[lane] * (curvature[lane] * ((1.0 - 2.0 * left) * (1.0 - 2.0 * small)))
 
 
-@jit
+@jit_inner
 def logistic_higher(eta: FloatArray, side: FloatArray, terms: FloatArray, out: FloatArray) -> None:  # noqa: ARG001
     """Write the fourth and fifth derivative of log p to the rows of `out`; `terms` has those before."""
     for lane in range(TILE):

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from bayescore.compiled import jit
+from bayescore.compiled import jit, jit_inner
 from bayescore.data.passes import TILE
 from bayescore.families.family import LARGEST_SIZE, Varying
 from bayescore.families.logistic import Logistic, logistic_derivatives, logistic_higher, logistic_rows, logistic_upper
@@ -38,7 +38,7 @@ _POISSON = 1e3  # sizes over the largest mean from which all variances are Poiss
 _LOGISTIC = Logistic()
 
 
-@jit
+@jit_inner
 def negative_binomial_rows(eta: FloatArray, side: FloatArray, log_p: FloatArray, size: float) -> None:
     """Write l of each row's side, and replace eta by the score."""
     eta -= math.log(size)
@@ -49,7 +49,7 @@ def negative_binomial_rows(eta: FloatArray, side: FloatArray, log_p: FloatArray,
         eta[n] *= factor
 
 
-@jit
+@jit_inner
 def negative_binomial_derivatives(
     eta: FloatArray, side: FloatArray, out: FloatArray, scratch: FloatArray, size: float
 ) -> None:
@@ -63,7 +63,7 @@ def negative_binomial_derivatives(
             out[k, lane] *= size if side[lane] < 0.0 else 1.0
 
 
-@jit
+@jit_inner
 def negative_binomial_higher(
     eta: FloatArray, side: FloatArray, terms: FloatArray, out: FloatArray, size: float
 ) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from bayescore.compiled import jit
+from bayescore.compiled import jit_inner
 from bayescore.data.passes import TILE
 from bayescore.families.family import Sized
 from bayescore.limits import MAX_NUMBER
@@ -29,7 +29,7 @@ LARGEST_SD = MAX_NUMBER
 """That of responses themselves; its inverse is the smallest sd."""
 
 
-@jit
+@jit_inner
 def normal_rows(eta: FloatArray, side: FloatArray, log_p: FloatArray, size: float) -> None:  # noqa: ARG001
     """Write l of each row, and replace eta by the score."""
     precision, constant = 1.0 / (size * size), math.log(size) + _HALF_LOG_2PI
@@ -39,7 +39,7 @@ def normal_rows(eta: FloatArray, side: FloatArray, log_p: FloatArray, size: floa
         eta[n] = score
 
 
-@jit
+@jit_inner
 def normal_derivatives(
     eta: FloatArray,
     side: FloatArray,  # noqa: ARG001

@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from bayescore.compiled import jit
+from bayescore.compiled import jit_inner
 from bayescore.data.passes import TILE
 from bayescore.families.family import Family
 from bayescore.numerics.elementary import REACH, bounded_exp, exp_up_to
 from bayescore.types import FloatArray
 
 
-@jit
+@jit_inner
 def poisson_rows(eta: FloatArray, side: FloatArray, log_p: FloatArray) -> None:
     """Write l of each row's side, and replace eta by the score."""
     for n in range(eta.size):
@@ -34,7 +34,7 @@ def poisson_rows(eta: FloatArray, side: FloatArray, log_p: FloatArray) -> None:
         eta[n] = -t if left else 1.0
 
 
-@jit
+@jit_inner
 def poisson_derivatives(eta: FloatArray, side: FloatArray, out: FloatArray, scratch: FloatArray) -> None:  # noqa: ARG001
     """Write l, s, c and l''' at eta, shape (TILE,), to the rows of `out`."""
     for lane in range(TILE):

@@ -105,7 +105,7 @@ def probit_upper(eta: FloatArray, log_p: FloatArray) -> None:
         probit_tile(eta[start:stop], log_p[start:stop], (root[: stop - start], scale, bits, octave))
 
 
-@jit
+@jit_inner
 def probit_rows(eta: FloatArray, side: FloatArray, log_p: FloatArray) -> None:
     """Write log p of each row, and replace eta by the score."""
     for n in range(eta.size):
@@ -115,7 +115,7 @@ def probit_rows(eta: FloatArray, side: FloatArray, log_p: FloatArray) -> None:
         eta[n] *= side[n]
 
 
-@jit
+@jit_inner
 def probit_derivatives(eta: FloatArray, side: FloatArray, out: FloatArray, scratch: FloatArray) -> None:
     """Write log p, s, c and l''' at eta, shape (TILE,), to the rows of `out`; scratch has 3 rows."""
     log_p, score, curvature, third = out[0], out[1], out[2], out[3]
@@ -132,7 +132,7 @@ def probit_derivatives(eta: FloatArray, side: FloatArray, out: FloatArray, scrat
         score[lane] = side[lane] * s
 
 
-@jit
+@jit_inner
 def probit_higher(eta: FloatArray, side: FloatArray, terms: FloatArray, out: FloatArray) -> None:
     """Write the fourth and fifth derivative of log p to the rows of `out`; `terms` has those before."""
     for lane in range(TILE):

@@ -32,7 +32,7 @@ from typing import Any, Self
 import numpy as np
 from scipy import special
 
-from bayescore.compiled import jit
+from bayescore.compiled import jit_inner
 from bayescore.data.passes import TILE
 from bayescore.families.family import Varying
 from bayescore.limits import MAX_NUMBER
@@ -40,12 +40,12 @@ from bayescore.types import FloatArray
 from bayescore.validation import check_positive
 
 
-@jit
+@jit_inner
 def _constant(nu: float, sigma: float) -> float:
     return math.lgamma(0.5 * nu + 0.5) - math.lgamma(0.5 * nu) - 0.5 * math.log(nu * math.pi) - math.log(sigma)
 
 
-@jit
+@jit_inner
 def student_rows(eta: FloatArray, side: FloatArray, log_p: FloatArray, size: float, scale: float) -> None:  # noqa: ARG001
     """Write l of each row, and replace eta by the score."""
     k, constant = 1.0 / (size * scale * scale), _constant(size, scale)
@@ -55,7 +55,7 @@ def student_rows(eta: FloatArray, side: FloatArray, log_p: FloatArray, size: flo
         eta[n] *= -(size + 1.0) * k / (1.0 + v)
 
 
-@jit
+@jit_inner
 def student_derivatives(
     eta: FloatArray,
     side: FloatArray,  # noqa: ARG001

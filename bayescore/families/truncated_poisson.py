@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from bayescore.compiled import jit, jit_inner
+from bayescore.compiled import jit_inner
 from bayescore.data.passes import TILE
 from bayescore.families.family import Family
 from bayescore.families.poisson import LARGEST
@@ -51,7 +51,7 @@ def _log_ratio(t: float, eta: float, e: float) -> float:
     return t - eta + (math.log1p(-e) if t < _FAR else 0.0)
 
 
-@jit
+@jit_inner
 def truncated_poisson_rows(eta: FloatArray, side: FloatArray, log_p: FloatArray) -> None:
     """Write l of each row's side, and replace eta by the score."""
     kept = np.empty((2, eta.size))
@@ -66,7 +66,7 @@ def truncated_poisson_rows(eta: FloatArray, side: FloatArray, log_p: FloatArray)
             log_p[n] = -_log_ratio(kept[0, n], log_p[n], kept[1, n])
 
 
-@jit
+@jit_inner
 def truncated_poisson_derivatives(eta: FloatArray, side: FloatArray, out: FloatArray, scratch: FloatArray) -> None:
     """Write l, s, c and l''' at eta, shape (TILE,), to the rows of `out`; scratch has 3 rows."""
     rates, others = scratch[0], scratch[1]

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from scipy import optimize, special
 
-from bayescore.compiled import jit
+from bayescore.compiled import jit_inner
 from bayescore.data.passes import TILE
 from bayescore.families.family import LARGEST_SIZE, Varying
 from bayescore.numerics.elementary import REACH, bounded_exp, exp_up_to
@@ -40,7 +40,7 @@ _FAR = 20.0  # of z: beyond it the cumulative hazard is a parabola
 _SOUGHT = -12.0, math.log(LARGEST_SIZE)  # logs of shapes
 
 
-@jit
+@jit_inner
 def weibull_rows(eta: FloatArray, side: FloatArray, log_p: FloatArray, size: float) -> None:
     """Write l of each row's side, and replace eta by the score."""
     log_size, shift = math.log(size), math.lgamma(1.0 + 1.0 / size)
@@ -51,7 +51,7 @@ def weibull_rows(eta: FloatArray, side: FloatArray, log_p: FloatArray, size: flo
         eta[n] = size * hazard * (1.0 + over) if left else -size
 
 
-@jit
+@jit_inner
 def weibull_derivatives(
     eta: FloatArray,
     side: FloatArray,

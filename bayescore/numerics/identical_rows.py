@@ -53,6 +53,8 @@ def merged(block: WeightedData, limit: float, salt: int = 0) -> tuple[WeightedDa
 
     Rows count as identical if 128 bits of hash agree: for 1e9 rows the chance of an error is 1e-21.
     """
+    if _has_more(block.X, limit):
+        return TOO_MANY
     keys = np.empty((len(block), 2), dtype=np.uint64)
     parts = [part for part in (block.offset, block.group) if part is not None]
     columns: FloatArray = np.column_stack([block.X, *parts]) if parts else block.X  # codes are exact as floats
@@ -65,3 +67,16 @@ def merged(block: WeightedData, limit: float, salt: int = 0) -> tuple[WeightedDa
     if count > limit:
         return TOO_MANY
     return block.take(first[:count]).with_weights(total[:count]), keys[first[:count]]
+
+
+_FEW = 32  # first rows, in which a column of measurements has as many values; of counts, two rows each, half as many
+
+
+def _has_more(X: FloatArray, limit: float) -> bool:
+    """Whether a column of measurements alone has more than `limit` values, which needs no hashes and no kernels."""
+    enough = 2.0 * limit + _FEW
+    if enough > len(X):
+        return False
+    first = np.sort(X[:_FEW], axis=0)
+    measured = np.flatnonzero((first[1:] != first[:-1]).sum(axis=0) >= _FEW // 2 - 1)
+    return any(len(np.unique(X[: int(enough), d])) > limit for d in measured)

@@ -41,7 +41,7 @@ from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design
 from bayescore.data.passes import TILE
 from bayescore.numerics.elementary import hash_uniform
-from bayescore.types import FloatArray, IntArray, LabelArray, WeightedData, stack, stack_some
+from bayescore.types import FloatArray, IntArray, LabelArray, WeightedData, read_only, stack, stack_some
 
 Rates = Callable[[WeightedData], IntArray]
 D = TypeVar("D", "Candidates", "Drawn")
@@ -69,7 +69,7 @@ def _hash_uniforms(numbers: IntArray, seed: np.uint64, out: FloatArray) -> None:
 def hash_uniforms_of(numbers: IntArray, seed: int) -> FloatArray:
     """Return the uniform numbers of observations, shape (n,): the rows that one observation is made into have one."""
     out = np.empty(len(numbers))
-    _hash_uniforms(numbers, np.uint64(seed), out)
+    _hash_uniforms(read_only(numbers), np.uint64(seed), out)  # of one type to numba, whose they may be
     return out
 
 

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bayescore.compiled import jit
+from bayescore.compiled import jit_inner
 from bayescore.priors.prior import Independent
 from bayescore.types import FloatArray
 
@@ -14,7 +14,7 @@ LAPLACE_ROUNDING = 0.01
 """|r| becomes sqrt(r^2 + 0.01^2) - 0.01 where a mode is sought; samplers see |r|."""
 
 
-@jit
+@jit_inner
 def laplace_terms(x: Any, parameters: Any) -> tuple[Any, Any, Any]:
     """Return log density, slope and minus the curvature, given location, scale and rounding of the kink."""
     scale, rounding = parameters[1], parameters[2]

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bayescore.compiled import jit
+from bayescore.compiled import jit_inner
 from bayescore.priors.normal import Normal
 from bayescore.priors.prior import Prior
 from bayescore.types import FloatArray, IntArray
 
 
-@jit
+@jit_inner
 def multivariate_normal_terms(
     _prior: Any, beta: FloatArray, _places: IntArray, table: FloatArray, gradient: FloatArray
 ) -> float:

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bayescore.compiled import jit
+from bayescore.compiled import jit_inner
 from bayescore.priors.prior import Independent
 
 LOG_SQRT_2PI = math.log(math.sqrt(2.0 * math.pi))
 
 
-@jit
+@jit_inner
 def normal_terms(x: Any, parameters: Any) -> tuple[Any, Any, Any]:
     """Return log density, slope and minus the curvature, given mean and sd."""
     sd = parameters[1]

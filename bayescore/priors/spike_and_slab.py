@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bayescore.compiled import jit
+from bayescore.compiled import jit_inner
 from bayescore.priors.normal import LOG_SQRT_2PI, Normal
 from bayescore.priors.prior import Independent
 
 
-@jit
+@jit_inner
 def spike_and_slab_terms(x: Any, parameters: Any) -> tuple[Any, Any, Any]:
     """Return log density, slope and minus the curvature, given the sds of spike and slab and the slab's probability."""
     spike, slab, p = parameters[0], parameters[1], parameters[2]

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
-from bayescore.compiled import jit
+from bayescore.compiled import jit_inner
 from bayescore.priors.prior import Independent
 from bayescore.types import FloatArray
 
 
-@jit
+@jit_inner
 def student_t_terms(x: Any, parameters: Any) -> tuple[Any, Any, Any]:
     """Return log density, slope and minus the curvature, given location, scale, nu and the greatest log density."""
     scale, nu = parameters[1], parameters[2]

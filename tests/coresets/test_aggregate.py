@@ -81,6 +81,18 @@ def test_none_when_more_than_the_limit_are_distinct(step):
     assert aggregate(dataset, 0) is None
 
 
+@pytest.mark.parametrize("copies", [1, 2])  # 2: rows of counts
+def test_a_column_of_measurements_needs_no_hashes(monkeypatch, copies):
+    X, y = data()
+    X = np.repeat(np.column_stack([X, np.random.default_rng(2).random(N)]), copies, axis=0)
+    y = np.repeat(y, copies)
+    assert len(aggregate(Dataset(as_source(X, y)), N)) == N
+    monkeypatch.setattr(module, "hash_rows", None)
+    assert aggregate(Dataset(as_source(X, y)), 900) is None
+    with pytest.raises(TypeError):  # a column of few values says nothing of the rows
+        aggregate(Dataset(as_source(X[:, :5], y)), 900)
+
+
 def test_many_distinct_rows_outgrow_the_first_table():
     X = np.tile(np.random.default_rng(0).normal(size=(3000, 2)), (2, 1))
     rows = aggregate(Dataset(as_source(X, np.tile(np.arange(3000) % 2, 2)), block_rows=700))
