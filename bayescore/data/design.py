@@ -1,7 +1,7 @@
 """`Design`: how raw features become the columns of a design matrix; grouping factors; offsets as a column."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
 import numpy as np
@@ -93,7 +93,8 @@ class Grouping:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as plain JSON values."""
-        return {name: value for name, value in asdict(self).items() if value or name not in ("parts", "sums", "blocks")}
+        names = [each.name for each in fields(self) if getattr(self, each.name) or each.default != ()]
+        return {name: getattr(self, name) for name in names}  # `asdict` copies level by level, and they may be many
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:

@@ -55,7 +55,7 @@ from bayescore.families import Family
 from bayescore.limits import MAX_SUM_ERROR
 from bayescore.models.groups.effects import effects_given
 from bayescore.models.groups.marginal import CollapsedArguments, CollapsedTarget, inclusion_of, n_nodes, nodes_at
-from bayescore.models.groups.marginal_mode import MarginalPoint, at_point
+from bayescore.models.groups.marginal_mode import MarginalPoint, at_point, marginal_likelihood_terms
 from bayescore.models.groups.nodes import DrawNodes, figures, weigh_nodes
 from bayescore.models.groups.rows import (
     THIRD,
@@ -513,10 +513,10 @@ class _GroupSample:
             group = np.full((len(which), 1), NO_GROUP if g == NO_GROUP else 0)
             alone = WeightedData(part.X, part.y, part.weights, part.index, offset=part.offset, group=group)
             nodes = EffectNodes(*(np.array([each[place], 0.0]) for each in target.point.nodes))
-            look = look_at_rows(alone, target.family, 1, z[which])
+            theta, look = target.point.theta, look_at_rows(alone, target.family, 1, z[which])
             if g == NO_GROUP:
                 nodes = EffectNodes(np.zeros(2), np.ones(2))  # the first is of no rows: the same on both sides
-            terms.append(at_point(look, target.point.theta, nodes, target.priors).terms)
+            terms.append(marginal_likelihood_terms(look(theta[:-1], nodes), float(theta[-1]), nodes)[0])
         return terms
 
 

@@ -72,11 +72,27 @@ def at_point(look: Look, theta: FloatArray, nodes: EffectNodes, priors: tuple[Pr
     """Return the results of a pass at theta = (beta, log sigma)."""
     beta, log_sigma = theta[:-1], float(theta[-1])
     sums = look(beta, nodes)
+    terms, found = marginal_likelihood_terms(sums, log_sigma, nodes)
+    own, (log_p, slope, curvature) = prior_part(beta, priors[0]), log_sigma_terms(log_sigma, *priors[1].table)
+    gradient = terms.gradient + np.append(own.gradient, slope)
+    precision = terms.precision + linalg.block_diag(own.precision, np.full((1, 1), curvature))
+    terms = Derivatives(terms.value + (own.value + log_p), gradient, precision)
+    gap = np.abs(found.mean - nodes.center)[:-1] / np.sqrt(found.variance[:-1])
+    return MarginalPoint(beta, log_sigma, nodes, sums, found, terms, float(gap.max(initial=0.0)))
+
+
+def marginal_likelihood_terms(
+    sums: GroupSums, log_sigma: float, nodes: EffectNodes
+) -> tuple[Derivatives, EffectMoments]:
+    """Return the log-likelihood of (beta, log sigma) with its derivatives, effects integrated out, and their moments.
+
+    `sums` are those of a pass at beta, with these nodes.
+    """
     found = effect_moments(sums.values, nodes, log_sigma, sums.own[:, SLOPE], sums.own[:, INFORMATION])
     real = slice(None, -1)  # rows of no group have no effect
     square = np.exp(-2.0 * log_sigma)
     m, v, middle = found.mean[real], found.variance[real], sums.middle[real]
-    p = len(beta)
+    p = len(sums.gradient)
     gradient, precision = np.empty(p + 1), np.zeros((p + 1, p + 1))
     # within groups, and between them: a group's mean score is m / sigma^2 (Stein), whatever the nodes' probabilities
     gradient[:p] = sums.gradient - (sums.own[real, SLOPE] - m * square) @ middle
@@ -87,13 +103,8 @@ def at_point(look: Look, theta: FloatArray, nodes: EffectNodes, priors: tuple[Pr
     )
     precision[p, :p] = precision[:p, p] = ((2.0 * m - found.with_square[real] * square) * square) @ middle
     precision[p, p] = (2.0 * found.square[real] * square - found.of_square[real] * square**2).sum()
-    own, (log_p, slope, curvature) = prior_part(beta, priors[0]), log_sigma_terms(log_sigma, *priors[1].table)
-    gradient += np.append(own.gradient, slope)
-    precision += linalg.block_diag(own.precision, np.full((1, 1), curvature))
-    value = float(found.log_marginal[real].sum() + sums.values[-1, 0]) + (own.value + log_p)
-    terms = Derivatives(value, gradient, precision)
-    gap = np.abs(found.mean - nodes.center)[real] / np.sqrt(v)
-    return MarginalPoint(beta, log_sigma, nodes, sums, found, terms, float(gap.max(initial=0.0)))
+    value = float(found.log_marginal[real].sum() + sums.values[-1, 0])
+    return Derivatives(value, gradient, precision), found
 
 
 def _step(point: MarginalPoint) -> tuple[FloatArray, float]:
