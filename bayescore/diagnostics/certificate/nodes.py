@@ -55,18 +55,16 @@ from bayescore.families import Family
 from bayescore.limits import MAX_SUM_ERROR
 from bayescore.models.groups.effects import effects_given
 from bayescore.models.groups.marginal import CollapsedArguments, CollapsedTarget, inclusion_of, n_nodes, nodes_at
-from bayescore.models.groups.marginal_mode import MarginalPoint, at_point, marginal_likelihood_terms
+from bayescore.models.groups.marginal_mode import MarginalPoint, TermsByGroup, at_point, terms_by_group
 from bayescore.models.groups.nodes import DrawNodes, figures, weigh_nodes
 from bayescore.models.groups.rows import (
     THIRD,
     effect_multipliers,
     label_weights,
-    look_at_rows,
     look_at_source,
     values_at,
 )
 from bayescore.models.laplace import largest_sample, with_remainders
-from bayescore.models.posterior import Derivatives
 from bayescore.models.row_kernels import derivatives_of
 from bayescore.numerics.chains import evenly_spaced
 from bayescore.numerics.elementary import EffectNodes
@@ -476,7 +474,9 @@ class _GroupSample:
             evaluated=effects,
             missed=astray,
         )
-        ratio = _quadratics([self.full.terms - point.terms], theta - point.theta)[:, 0] + left.sum(axis=1)
+        whole = self.full.terms - point.terms
+        quadratic = TermsByGroup(np.array([whole.value]), whole.gradient[None], whole.precision[None])
+        ratio = _quadratics(quadratic, theta - point.theta)[:, 0] + left.sum(axis=1)
         core, sample = CoreMoments(theta[at], arguments), Sample(self.sample, self.each[:-1], log_p[:, :-1], error)
         return NodeSums(theta, ratio, moves, core, labels, arguments, sample=sample, at=at), float(error.max())
 
@@ -495,36 +495,25 @@ class _GroupSample:
         gap = np.maximum(np.abs(gaps / sd), 0.5 * np.abs(np.log(ratios)))
         return bool((gap[fitted] <= MAX_SUM_ERROR).all())
 
-    def _terms(self) -> list[Derivatives]:
+    def _terms(self) -> TermsByGroup:
         """Return value, gradient and minus the Hessian at the mode, full data less coreset, of each sampled group."""
-        both = [(self.rows, np.arange(len(self.sample))), (self.core, self.sample)]
-        parts = [self._each(rows, codes) for rows, codes in both]
-        return [one - other for one, other in zip(*parts, strict=True)]
+        return self._each(self.rows, np.arange(len(self.sample))) - self._each(self.core, self.sample)
 
-    def _each(self, rows: WeightedData, codes: IntArray) -> list[Derivatives]:
-        """Return the terms of some groups of rows, the last those of rows of no group."""
-        target, z = self.target, effect_multipliers(rows, self.target.column)
-        order = np.argsort(rows.group_codes[:, 0], kind="stable")
-        groups_in_order = rows.group_codes[order, 0]
-        terms = []
-        for g, place in zip([*codes, NO_GROUP], self.places, strict=True):
-            which = order[slice(*np.searchsorted(groups_in_order, [g, g + 1]))]
-            part = rows.take(which)
-            group = np.full((len(which), 1), NO_GROUP if g == NO_GROUP else 0)
-            alone = WeightedData(part.X, part.y, part.weights, part.index, offset=part.offset, group=group)
-            nodes = EffectNodes(*(np.array([each[place], 0.0]) for each in target.point.nodes))
-            theta, look = target.point.theta, look_at_rows(alone, target.family, 1, z[which])
-            if g == NO_GROUP:
-                nodes = EffectNodes(np.zeros(2), np.ones(2))  # the first is of no rows: the same on both sides
-            terms.append(marginal_likelihood_terms(look(theta[:-1], nodes), float(theta[-1]), nodes)[0])
-        return terms
+    def _each(self, rows: WeightedData, codes: IntArray) -> TermsByGroup:
+        """Return the terms of some groups of rows, by their codes in order; the last those of rows of no group."""
+        target, group = self.target, rows.group_codes[:, 0]
+        places = np.searchsorted(codes, group)
+        places[group == NO_GROUP] = len(codes)
+        kept = np.flatnonzero((group == NO_GROUP) | (np.append(codes, NO_GROUP)[places] == group))
+        nodes = EffectNodes(*(each[self.places] for each in target.point.nodes))
+        z = effect_multipliers(rows, target.column)[kept]
+        return terms_by_group(rows.take(kept), places[kept], z, (target.point.theta, nodes), target.family)
 
 
-def _quadratics(terms: list[Derivatives], step: FloatArray) -> FloatArray:
+def _quadratics(terms: TermsByGroup, step: FloatArray) -> FloatArray:
     """Return values of quadratics at steps from their middle, shape (S, p + 1): (S, number)."""
-    gradients, precisions = np.array([each.gradient for each in terms]), np.array([each.precision for each in terms])
-    bend = np.einsum("sp,gpq,sq->sg", step, precisions, step, optimize=True)
-    return np.asarray(np.array([each.value for each in terms]) + step @ gradients.T - 0.5 * bend)
+    bend = np.einsum("sp,gpq,sq->sg", step, terms.precision, step, optimize=True)
+    return np.asarray(terms.value + step @ terms.gradient.T - 0.5 * bend)
 
 
 _MOST_NUMBERS = 1 << 22  # of all groups' curvatures: 32 MB

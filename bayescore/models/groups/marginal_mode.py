@@ -6,16 +6,19 @@ data, of those of the joint density. The Hessian takes the scores of a group's r
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-from scipy import linalg
+from scipy import linalg, sparse
 
+from bayescore.families import Family
 from bayescore.models.groups.rows import INFORMATION, SLOPE, THIRD, GroupSums, Look
 from bayescore.models.posterior import Derivatives, prior_part
-from bayescore.numerics.elementary import EffectMoments, EffectNodes, effect_moments
+from bayescore.models.row_kernels import derivatives_of
+from bayescore.numerics.elementary import NODES, WEIGHTS, EffectMoments, EffectNodes, effect_moments
 from bayescore.priors import Prior
 from bayescore.priors.groups import GroupPrior, log_sigma_terms
-from bayescore.types import FloatArray
+from bayescore.types import FloatArray, IntArray, WeightedData
 
 MAX_PASSES = 40
 _LEAST_INFORMATION = 1e-4  # of a group's rows on its effect, in units of the prior's
@@ -89,22 +92,112 @@ def marginal_likelihood_terms(
     `sums` are those of a pass at beta, with these nodes.
     """
     found = effect_moments(sums.values, nodes, log_sigma, sums.own[:, SLOPE], sums.own[:, INFORMATION])
-    real = slice(None, -1)  # rows of no group have no effect
-    square = np.exp(-2.0 * log_sigma)
-    m, v, middle = found.mean[real], found.variance[real], sums.middle[real]
-    p = len(sums.gradient)
+    p, real = len(sums.gradient), slice(None, -1)  # rows of no group have no effect
+    middle, each = sums.middle[real], _Louis.of(found, sums.own, nodes, log_sigma)
     gradient, precision = np.empty(p + 1), np.zeros((p + 1, p + 1))
-    # within groups, and between them: a group's mean score is m / sigma^2 (Stein), whatever the nodes' probabilities
-    gradient[:p] = sums.gradient - (sums.own[real, SLOPE] - m * square) @ middle
-    gradient[:p] += 0.5 * (v - nodes.scale[real] ** 2) @ (sums.pull[real] - sums.own[real, THIRD, None] * middle)
-    gradient[p] = (found.square[real] * square - 1.0).sum()
-    precision[:p, :p] = (
-        sums.precision - (middle.T * (sums.own[real, INFORMATION] - (1.0 - v * square) * square)) @ middle
-    )
-    precision[p, :p] = precision[:p, p] = ((2.0 * m - found.with_square[real] * square) * square) @ middle
-    precision[p, p] = (2.0 * found.square[real] * square - found.of_square[real] * square**2).sum()
+    gradient[:p] = sums.gradient - each.score @ middle
+    gradient[:p] += each.spread @ (sums.pull[real] - sums.own[real, THIRD, None] * middle)
+    gradient[p] = each.slope.sum()
+    precision[:p, :p] = sums.precision - (middle.T * each.information) @ middle
+    precision[p, :p] = precision[:p, p] = each.cross @ middle
+    precision[p, p] = each.curvature.sum()
     value = float(found.log_marginal[real].sum() + sums.values[-1, 0])
     return Derivatives(value, gradient, precision), found
+
+
+class _Louis(NamedTuple):
+    """What each group adds to the derivatives by (beta, log sigma), shape (G,): factors of its middle row, and sums.
+
+    Within groups, and between them: a group's mean score is m / sigma^2 (Stein), whatever the nodes' probabilities.
+    """
+
+    score: FloatArray
+    spread: FloatArray
+    slope: FloatArray
+    information: FloatArray
+    cross: FloatArray
+    curvature: FloatArray
+
+    @classmethod
+    def of(cls, found: EffectMoments, own: FloatArray, nodes: EffectNodes, log_sigma: float) -> "_Louis":
+        """Return it from the moments of the effects."""
+        real, square = slice(None, -1), np.exp(-2.0 * log_sigma)
+        m, v, second = found.mean[real], found.variance[real], found.square[real]
+        return cls(
+            own[real, SLOPE] - m * square,
+            0.5 * (v - nodes.scale[real] ** 2),
+            second * square - 1.0,
+            own[real, INFORMATION] - (1.0 - v * square) * square,
+            (2.0 * m - found.with_square[real] * square) * square,
+            2.0 * second * square - found.of_square[real] * square**2,
+        )
+
+
+class TermsByGroup(NamedTuple):
+    """Log-likelihoods of groups, (G + 1,), rows of none last, gradients, (G + 1, p + 1), and minus the Hessians."""
+
+    value: FloatArray
+    gradient: FloatArray
+    precision: FloatArray
+
+    def __sub__(self, other: "TermsByGroup") -> "TermsByGroup":
+        return TermsByGroup(*(one - two for one, two in zip(self, other, strict=True)))
+
+
+_ROWS_AT_ONCE = 1 << 16  # at all their nodes: 40 MB
+
+
+def terms_by_group(
+    rows: WeightedData, places: IntArray, z: FloatArray, at: tuple[FloatArray, EffectNodes], family: Family
+) -> TermsByGroup:
+    """Return the terms of each group at theta = (beta, log sigma), given its nodes: `at` has both.
+
+    `places`, shape (n,), are the places of rows among the G groups, G of rows of none; z is what they multiply their
+    effect by.
+    """
+    theta, nodes = at
+    n_groups, p = len(nodes.center) - 1, rows.n_features
+    order = np.argsort(places, kind="stable")
+    ends = np.searchsorted(places[order], np.arange(n_groups + 2))
+    step = max(1, _ROWS_AT_ONCE * (n_groups + 1) // max(len(order), 1))
+    parts = []
+    for start in range(0, n_groups + 1, step):
+        stop = min(start + step, n_groups + 1)
+        some = order[ends[start] : ends[stop]]
+        of_groups = EffectNodes(nodes.center[start:stop], nodes.scale[start:stop])
+        local = ends[start : stop + 1] - ends[start]
+        parts.append(_sums_by_group(rows.take(some), local, z[some], (theta[:-1], of_groups), family))
+    values, own, cross, pull, slopes, precisions = (np.concatenate(each) for each in zip(*parts, strict=True))
+    found = effect_moments(values, nodes, float(theta[-1]), own[:, SLOPE], own[:, INFORMATION])
+    each, real = _Louis.of(found, own, nodes, float(theta[-1])), slice(None, -1)
+    middle = cross[real] / np.maximum(own[real, INFORMATION, None], np.finfo(float).tiny)
+    value = np.append(found.log_marginal[real], values[-1, 0])
+    gradient, precision = np.zeros((n_groups + 1, p + 1)), np.zeros((n_groups + 1, p + 1, p + 1))
+    gradient[:, :p], precision[:, :p, :p] = slopes, precisions
+    gradient[real, :p] -= each.score[:, None] * middle
+    gradient[real, :p] += each.spread[:, None] * (pull[real] - own[real, THIRD, None] * middle)
+    gradient[real, p] = each.slope
+    precision[real, :p, :p] -= (each.information[:, None] * middle)[:, :, None] * middle[:, None, :]
+    precision[real, p, :p] = precision[real, :p, p] = each.cross[:, None] * middle
+    precision[real, p, p] = each.curvature
+    return TermsByGroup(value, gradient, precision)
+
+
+def _sums_by_group(
+    rows: WeightedData, ends: IntArray, z: FloatArray, at: tuple[FloatArray, EffectNodes], family: Family
+) -> tuple[FloatArray, ...]:
+    """Return what `GroupSums` has, gradients and precisions of each group apart; rows stand group by group."""
+    (beta, nodes), w, X, n = at, rows.weights, rows.X, len(rows)
+    group = np.repeat(np.arange(len(ends) - 1), np.diff(ends))
+    effects = nodes.center[group, None] + nodes.scale[group, None] * NODES
+    eta = rows.with_offset(X @ beta)[:, None] + z[:, None] * effects
+    terms = derivatives_of(eta.ravel(), np.repeat(rows.y, len(NODES)), family).reshape(4, n, -1)
+    s, c, t = w * (terms[1:] @ WEIGHTS)
+    add = sparse.csr_array((np.ones(n), np.arange(n), ends), shape=(len(ends) - 1, n))
+    own = np.stack([s * z, c * z**2, t * z**3], axis=1)
+    columns = [w[:, None] * terms[0], own, *(each[:, None] * X for each in (c * z, t * z**2, s))]
+    precisions = np.stack([add @ ((c * X[:, d])[:, None] * X) for d in range(X.shape[1])], axis=1)
+    return *(np.asarray(add @ each) for each in columns), precisions
 
 
 def _step(point: MarginalPoint) -> tuple[FloatArray, float]:
