@@ -163,7 +163,7 @@ def _rows(
                 pulled += column[k] * tile[k]
             slope[d] += pulled
         if by_level.size > 0:
-            _add_by_level(values, a.codes[0, start:stop], by_level, 1)
+            _add_by_level(values, a.codes[0, start:stop], by_level, F // F)  # 1, which as a literal is another type
         first, t = 0, 0
         for f in range(F):
             q, codes = a.sizes[f, 1], a.codes[f, start:stop]
@@ -508,8 +508,9 @@ def joint_density(point: FloatArray, gradient: FloatArray, a: JointArguments) ->
     total += prior_terms(point[lead : lead + p], a.prior, gradient[lead : lead + p])
     beta, of_beta = point[lead : lead + p], gradient[lead : lead + p]
     for part in range(2):
+        rows = part * plain, plain + part * (n - plain), p - part * p  # a literal would be another type to numba
         if part == 0:
-            total += _rows((0, plain, p), (beta, u), a, (of_beta, pull), by_level)
+            total += _rows(rows, (beta, u), a, (of_beta, pull), by_level)
         elif plain < n and not given:
             shifted = u.copy()
             for d in range(p):
@@ -518,7 +519,7 @@ def joint_density(point: FloatArray, gradient: FloatArray, a: JointArguments) ->
                     shifted[k] += slopes[k] * b
             fill(of_levels, 0.0)
             fill(of_cells, 0.0)
-            _rows((plain, n, 0), (beta, shifted), a, (of_beta, of_levels), of_cells)
+            _rows(rows, (beta, shifted), a, (of_beta, of_levels), of_cells)
     if plain < n:
         for d in range(p):
             of_beta[d] += dot(a.slopes[d], of_levels)
