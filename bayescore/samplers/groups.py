@@ -91,6 +91,7 @@ from bayescore.models.groups.marginal import (
     MAX_DENSITY_ERROR,
     CollapsedTarget,
     SampledGroups,
+    densities,
 )
 from bayescore.models.groups.rows import JointRows, block_diagonal
 from bayescore.models.normal import correlations_of
@@ -140,6 +141,9 @@ _FEW = 64  # groups of the first sample: each has many nodes
 
 
 _LOOKED_AT = 16  # draws at which the density of a sample of groups is held against that of all
+
+
+_FAR, _FALL = 8.0, 8.0  # posterior sds from the mode, and nats by which a sample's density is lower there
 
 
 _PRIOR_DRAWS = 10.0  # that count as much as the scale at the mode
@@ -634,7 +638,7 @@ class JointSampler(Sampler):
             if chosen.n_sampled == target.n_groups:
                 return None
             size *= 4
-            if not target.gap(chosen, looked_at) <= MAX_DENSITY_ERROR:
+            if not (target.gap(chosen, looked_at) <= MAX_DENSITY_ERROR and falls_off(chosen, normals)):
                 continue
             drawn = run(Dense.of(*chosen.density, target.middle, target.factor, long), plan, stream)
             flat = drawn.theta.reshape(-1, len(target.factor))
@@ -681,6 +685,20 @@ class JointSampler(Sampler):
             if i.size:
                 variables[f"rho_{factor.name}"] = R[:, i, j].reshape(*shape, -1)
         return variables
+
+
+def falls_off(chosen: SampledGroups, directions: FloatArray) -> bool:
+    """Return whether the density falls by `_FALL` from the mode to `_FAR` sds along the axes and other directions.
+
+    The cubic that stands for groups outside the sample has no bound: where the density of all groups falls slowly it
+    rises further out, and chains run away.
+    """
+    axes = np.eye(len(chosen.target.factor))
+    z = np.vstack([axes, -axes, directions])
+    z *= _FAR / np.linalg.norm(z, axis=1, keepdims=True)
+    points = chosen.target.middle + np.vstack([np.zeros(len(axes)), z]) @ chosen.target.factor.T
+    at_mode, *values = densities(points, chosen.density)[0]
+    return bool(max(values) <= at_mode - _FALL)
 
 
 JOINT = JointSampler(
