@@ -1,5 +1,7 @@
 """Draws with several effects of a group integrated out beside those of all parameters at once."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,6 +10,7 @@ import bayescore as bc
 from bayescore.numerics.chains import mcse_mean
 from bayescore.priors import Normal
 from bayescore.samplers import groups as samplers
+from bayescore.samplers.groups import falls_off
 from tests.samplers.test_joint import log_density
 
 TOLD = {"random_seed": 4, "progressbar": False}
@@ -70,3 +73,13 @@ def figures(idata):
     values = [posterior["beta"].values, np.log(posterior["sigma_g"].values), posterior["rho_g"].values]
     values += [posterior["u_g"].values[:, :, ::40].reshape(*values[0].shape[:2], -1)]
     return np.concatenate(values, axis=2)
+
+
+@pytest.mark.parametrize("third", [0.0, 1.0])
+def test_a_sample_whose_cubic_rises_far_out_is_turned_down(third):
+    def kernel(z, gradient, _):
+        return -0.5 * float(z @ z) + third * z[0] ** 3 / 12.0  # within a nat of the quadratic up to 2 sds, and then up
+
+    target = SimpleNamespace(middle=np.zeros(2), factor=np.eye(2))
+    chosen = SimpleNamespace(target=target, density=(kernel, None))
+    assert falls_off(chosen, np.ones((1, 2))) == (third == 0.0)
