@@ -6,6 +6,7 @@ import pytest
 
 import bayescore as bc
 from bayescore.families.family import check_family
+from bayescore.models.groups import integrated
 from bayescore.models.groups.integrated import (
     MOST_STEPS,
     Followed,
@@ -151,3 +152,13 @@ def test_steps_are_as_many_as_groups_need():
     assert (usual <= narrow).all()
     assert usual.max() <= 3 < narrow.min()
     assert (steps_of(at, 0.2 * near.scale) > MOST_STEPS).all()
+
+
+def test_a_group_of_too_many_rows_is_left_to_the_joint_sampler_at_once(monkeypatch):
+    frame = arguments_of(rows_of("(1 + x | g)"))[0]
+    monkeypatch.setattr(integrated, "find_mode", None)  # so that seeking the mode raises
+    monkeypatch.setattr(integrated, "_MOST_PAIRS", 15 * 7**2 - 1)
+    assert IntegratedTarget.of(frame.arguments, *frame.marginal, Normal(0.0, 3.0)) is None
+    monkeypatch.setattr(integrated, "_MOST_PAIRS", 15 * 7**2)
+    with pytest.raises(TypeError):
+        IntegratedTarget.of(frame.arguments, *frame.marginal, Normal(0.0, 3.0))

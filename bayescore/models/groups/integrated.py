@@ -467,8 +467,9 @@ def _shares(values: FloatArray) -> float:
 
 @jit_inner
 def _most_rows(a: IntegratedArguments) -> int:
+    """Return the number of rows of the largest group."""
     most = 0
-    for g in range(a.first.size):
+    for g in range(a.first.size - 1):
         most = max(most, a.last[g] - a.first[g])
     return most
 
@@ -498,7 +499,8 @@ def integrated_density(theta: FloatArray, gradient: FloatArray, a: IntegratedArg
     _write_base(beta, a, base)
     _write_directions(T, a, r)
     spread = _place(theta, T, (base, r), a, center)
-    z, values, room = np.empty((q, size)), np.empty(size), np.empty((3, max(_most_rows(a) * size, 1)))
+    z, values = np.empty((q, size)), np.empty(size)
+    room = np.empty((3, max(_most_rows(a) * size, a.last[n_groups] - a.first[n_groups], 1)))
     alone, pulled, weighed = np.zeros((q, 1)), np.zeros((n_groups + 1, q)), np.empty((q, size))
     for g in range(n_groups + 1):
         first, last, count = a.first[g], a.last[g], a.counts[g]
@@ -718,6 +720,9 @@ _FIRST_NODES = 7
 _RULES = {1: (5, 7, 9), 2: (5, 7, 9, 11), 3: (5, 7)}  # nodes in a direction, by the number of effects
 
 
+_MOST_PAIRS = 1 << 23  # of a row of the largest group and a node: in memory they take 24 bytes each
+
+
 _ERROR = 2e-3  # nats, by which twice the nodes may change how the log density varies within two posterior sds
 
 
@@ -746,6 +751,8 @@ class IntegratedTarget:
         """
         (theta, width), n_groups, p = start, len(effects), len(a.slopes)
         whole = IntegratedArguments.of(a, theta[:p], effects, _FIRST_NODES)
+        if not _has_room(whole, _FIRST_NODES):
+            return None
         some, chosen = whole, np.arange(n_groups)
         if n_groups > 2 * _SEARCHED:
             chosen = systematic(np.full(n_groups, _SEARCHED / n_groups))
@@ -820,6 +827,11 @@ class IntegratedTarget:
         return np.asarray(np.maximum(self.data.origin.size - left, 0.0) + _LEAST_SHARE)
 
 
+def _has_room(a: IntegratedArguments, n_nodes: int) -> bool:
+    """Return whether the rows of the largest group have at most `_MOST_PAIRS` nodes in all, so many in a direction."""
+    return bool((a.last - a.first)[:-1].max() * n_nodes ** len(a.origin) <= _MOST_PAIRS)
+
+
 def _nodes_needed(a: IntegratedArguments, near: Followed, factor: FloatArray) -> int | None:
     """Return how many nodes in a direction are enough; None where the most are not.
 
@@ -828,6 +840,8 @@ def _nodes_needed(a: IntegratedArguments, near: Followed, factor: FloatArray) ->
     q, middle = len(a.origin), near.middle
     points = middle + 2.0 * np.vstack([np.zeros(len(middle)), factor.T, -factor.T])
     for n_nodes in _RULES[q]:
+        if not _has_room(a, 2 * n_nodes):
+            return None
         some, twice = (
             densities(points, (integrated_density, a.following(near, count)))[0] for count in (n_nodes, 2 * n_nodes)
         )
