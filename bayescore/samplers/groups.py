@@ -137,6 +137,9 @@ _PIECE = 256  # points at a time
 _LEARNT_FROM = 1 << 21  # parameters of the draws whose mean effects are where the curvature is taken
 
 
+_WIDER_LOOK = 1.3  # sds of the points before a run, over those of the posterior: its tails count
+
+
 _FEW = 64  # groups of the first sample: each has many nodes
 
 
@@ -631,19 +634,18 @@ class JointSampler(Sampler):
         plan = ChainPlan.of(request, "sampling with effects integrated out", readings=10)
         stream, of_effects = request.streams[-1].spawn(2)
         long = with_long_tails(target.middle, target.factor, request.prior, request.data.n_features)
-        normals = np.random.default_rng(stream).standard_normal((_LOOKED_AT, len(target.factor)))
-        looked_at, size = target.middle + normals @ target.factor.T, _FEW
+        normals = _WIDER_LOOK * np.random.default_rng(stream).standard_normal((_LOOKED_AT, len(target.factor)))
+        before, size = target.middle + normals @ target.factor.T, _FEW
         while True:
             chosen = SampledGroups.of(target, size)
             if chosen.n_sampled == target.n_groups:
                 return None
             size *= 4
-            if not (target.gap(chosen, looked_at) <= MAX_DENSITY_ERROR and falls_off(chosen, normals)):
+            if not (target.gap(chosen, before) <= MAX_DENSITY_ERROR and falls_off(chosen, normals)):
                 continue
             drawn = run(Dense.of(*chosen.density, target.middle, target.factor, long), plan, stream)
             flat = drawn.theta.reshape(-1, len(target.factor))
-            looked_at = flat[evenly_spaced(len(flat), _LOOKED_AT)]
-            error = target.gap(chosen, looked_at)
+            error = target.gap(chosen, flat[evenly_spaced(len(flat), _LOOKED_AT)])
             if error <= MAX_DENSITY_ERROR:
                 break
         u, stats = np.empty((*drawn.theta.shape[:2], *frame.shapes[0])), statistics(drawn)

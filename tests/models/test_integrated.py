@@ -9,9 +9,9 @@ from bayescore.families.family import check_family
 from bayescore.models.groups import integrated
 from bayescore.models.groups.integrated import (
     MOST_STEPS,
-    Followed,
     IntegratedArguments,
     IntegratedTarget,
+    LinearMoments,
     integrated_density,
     moments,
     steps_of,
@@ -64,8 +64,8 @@ def dense(core, frame, theta, family):
 
 def log_likelihood(theta, a):
     """Return log densities at points less those of the priors."""
-    nothing = Followed.nothing(len(a.origin), theta.shape[1])  # without rows effects are elsewhere
-    prior = a._replace(weights=0.0 * a.weights, near=nothing)
+    nothing = LinearMoments.unknown(len(a.origin), theta.shape[1])  # without rows effects are elsewhere
+    prior = a._replace(weights=0.0 * a.weights, linear=nothing)
     return densities(theta, (integrated_density, a))[0] - densities(theta, (integrated_density, prior))[0]
 
 
@@ -80,9 +80,9 @@ def test_the_density_is_that_of_dense_quadrature(terms, family):
     exact = [dense(core, frame, each, family) for each in points]
     np.testing.assert_allclose(log_likelihood(points, a), exact, atol=1e-4)
     # nodes that follow the mean and the covariance of effects, and fewer
-    followed = a.following(Followed.of(theta, np.diag(width), a), 9)
+    followed = a.following(LinearMoments.of(theta, np.diag(width), a), 9)
     np.testing.assert_allclose(log_likelihood(points, followed), exact, atol=2e-3)
-    assert np.abs(log_likelihood(points, a.following(followed.near, 1)) - exact).max() > 0.05  # a control
+    assert np.abs(log_likelihood(points, a.following(followed.linear, 1)) - exact).max() > 0.05  # a control
 
 
 @pytest.mark.parametrize("family", ["logistic", "poisson"])
@@ -94,7 +94,7 @@ def test_gradients_are_those_of_values(terms, family):
     for some in (
         a,
         a.of_groups(np.arange(2, 7), np.full(5, 3.0)),
-        a.following(Followed.of(theta, np.diag(width), a), 15),
+        a.following(LinearMoments.of(theta, np.diag(width), a), 15),
     ):
         slope = densities(theta[None], (integrated_density, some))[1][0]
         ends = theta + 1e-4 * np.stack([np.diag(width), -np.diag(width)])
@@ -126,7 +126,7 @@ def test_effects_have_the_moments_of_quadrature(terms):
     core = rows_of(terms)
     frame, theta, width, a = arguments_of(core)
     factor = np.diag(0.1 * width)
-    a, n = a.following(Followed.of(theta, factor, a), 11), 12_000
+    a, n = a.following(LinearMoments.of(theta, factor, a), 11), 12_000
     at, q = moments(theta, a), len(a.origin)
     T = frame.covariances(theta[None, -frame.n_sds :], frame.arguments.across)[0][0]
     sd = np.sqrt(np.einsum("gqq->gq", at.covariance))
@@ -146,12 +146,12 @@ def test_steps_are_as_many_as_groups_need():
     """Of narrow proposals more are needed, and none suffice where a group's effects are nothing like normal."""
     core = rows_of("(1 + x | g)", per_group=60)
     _, theta, width, a = arguments_of(core)
-    near = Followed.of(theta, np.diag(width), a)
+    linear = LinearMoments.of(theta, np.diag(width), a)
     at = moments(theta, a)
-    usual, narrow = steps_of(at, near.scale), steps_of(at, 0.7 * near.scale)
+    usual, narrow = steps_of(at, linear.scale), steps_of(at, 0.7 * linear.scale)
     assert (usual <= narrow).all()
     assert usual.max() <= 3 < narrow.min()
-    assert (steps_of(at, 0.2 * near.scale) > MOST_STEPS).all()
+    assert (steps_of(at, 0.2 * linear.scale) > MOST_STEPS).all()
 
 
 def test_a_group_of_too_many_rows_is_left_to_the_joint_sampler_at_once(monkeypatch):

@@ -6,7 +6,7 @@ holds beta and the coordinates of sds and correlations, and
 .. math:: \log\pi(\theta) = \sum_g \log \int \prod_{n \in g} e^{w_n \ell(x_n \beta + o_n + z_n' T z, y_n)} N(z; 0, I) dz
           + \log\pi_0(\theta).
 
-In z nothing happens where an sd is near 0 or a correlation near one. Nodes are those of Gauss and Hermite in each
+In z the density stays regular as an sd goes to 0 or a correlation to one. Nodes are those of Gauss and Hermite in each
 direction, m + L^{-T} t: m is the mode of z, where two Newton steps lead from that of a quadratic log-likelihood, and
 L L' the curvature there. The gradient is the average over the same nodes of that of the joint density.
 
@@ -57,10 +57,10 @@ _LONGEST = 3.0  # of a Newton step, in units of the curvature
 _CHUNK = 512  # pairs of a row and a candidate that are evaluated at a time
 
 
-_WIDER = 1.02  # sds of proposals over those of z: the density over the proposal's then has a bound
+_PROPOSAL_SDS = 1.02  # sds of proposals over those of z: the density over the proposal's then has a bound
 
 
-_NOTHING = 1e-300
+_LEAST_DENSITY = 1e-300
 
 
 _LEAST_SHARE = 1e-6
@@ -73,7 +73,7 @@ MOST_STEPS = 12
 """Steps that a group has at most."""
 
 
-class Followed(NamedTuple):
+class LinearMoments(NamedTuple):
     """Mean m + J x and factor A of the covariance of z of the groups, with x white theta; no groups if not known."""
 
     middle: FloatArray  # of theta, (D,)
@@ -83,7 +83,7 @@ class Followed(NamedTuple):
     scale: FloatArray  # A, lower triangular, (G, q, q)
 
     @classmethod
-    def of(cls, middle: FloatArray, factor: FloatArray, a: "IntegratedArguments") -> "Followed":
+    def of(cls, middle: FloatArray, factor: FloatArray, a: "IntegratedArguments") -> "LinearMoments":
         """Return those about the middle of theta; `factor` times its transpose is the covariance of theta."""
         at, moves = moments(middle, a), []
         for step in factor.T:
@@ -97,20 +97,20 @@ class Followed(NamedTuple):
             np.asarray(np.linalg.cholesky(at.covariance), dtype=np.float64),
         )
 
-    def of_groups(self, groups: IntArray) -> "Followed":
+    def of_groups(self, groups: IntArray) -> "LinearMoments":
         """Return that of some groups."""
         return self._replace(mean=self.mean[groups], moves=self.moves[groups], scale=self.scale[groups])
 
     @classmethod
-    def nothing(cls, q: int, D: int) -> "Followed":
-        """Return that of groups before anything is known."""
+    def unknown(cls, q: int, D: int) -> "LinearMoments":
+        """Return that of no group, before anything is known."""
         return cls(np.zeros(D), np.zeros((D, D)), np.empty((0, q)), np.empty((0, q, D)), np.empty((0, q, q)))
 
 
 class IntegratedArguments(NamedTuple):
     """What the density takes after the point and the gradient; rows stand by group, those of no group last.
 
-    Of the groups whose x = M' z there are no columns, and `first` and `last` are the bounds of their rows among all.
+    Of the groups whose x = M' z there are no columns, and `first` and `past` are the bounds of their rows among all.
     """
 
     columns: FloatArray  # X transposed of the first n' rows, (p, n')
@@ -119,9 +119,9 @@ class IntegratedArguments(NamedTuple):
     weights: FloatArray
     offset: FloatArray  # may be empty
     codes: IntArray  # G for rows of no group
-    z: FloatArray  # what rows multiply effects by, (q, n)
+    multipliers: FloatArray  # of effects in the rows, (q, n)
     first: IntArray  # the first row of each group, (G + 1,), and the row past its last
-    last: IntArray
+    past: IntArray
     family: Family
     prior: tuple[Part, ...]
     group_prior: tuple[float, float]
@@ -136,12 +136,12 @@ class IntegratedArguments(NamedTuple):
     counts: FloatArray  # how often the integral of each group counts, (G + 1,)
     nodes: FloatArray  # t, (q, K)
     log_weights: FloatArray  # log w + |t|^2 / 2, (K,)
-    near: Followed
+    linear: LinearMoments
 
-    def following(self, near: "Followed", n_nodes: int) -> "IntegratedArguments":
+    def following(self, linear: "LinearMoments", n_nodes: int) -> "IntegratedArguments":
         """Return those whose nodes follow theta, so many in a direction."""
         nodes, log_weights = grid(len(self.origin), n_nodes)
-        return at_address(self._replace(nodes=nodes, log_weights=log_weights, near=near))
+        return at_address(self._replace(nodes=nodes, log_weights=log_weights, linear=linear))
 
     @classmethod
     def of(cls, a: JointArguments, beta: FloatArray, effects: FloatArray, n_nodes: int) -> "IntegratedArguments":
@@ -175,7 +175,7 @@ class IntegratedArguments(NamedTuple):
             np.zeros((G + 1, q, p)),
             np.ones(G + 1),
             *grid(q, n_nodes),
-            Followed.nothing(q, p + a.sizes[0, 7]),
+            LinearMoments.unknown(q, p + a.sizes[0, 7]),
         )
         _add_quadratics(np.vstack([effects, np.zeros(q)]), fields)
         return at_address(fields)
@@ -186,7 +186,7 @@ class IntegratedArguments(NamedTuple):
         at, place = np.append(groups, n_groups), np.full(n_groups + 1, -1)
         place[at] = np.arange(len(at))
         kept = np.flatnonzero(place[self.codes] >= 0)
-        before, q, plain = np.full(len(self.codes) + 1, 0), len(self.z), self.columns.shape[1]
+        before, q, plain = np.full(len(self.codes) + 1, 0), len(self.multipliers), self.columns.shape[1]
         before[1:] = np.cumsum(place[self.codes] >= 0)
         slopes = self.slopes.reshape(len(self.slopes), -1, q)[:, at]
         some = self._replace(
@@ -196,14 +196,14 @@ class IntegratedArguments(NamedTuple):
             weights=self.weights[kept],
             offset=self.offset[kept] if self.offset.size else self.offset,
             codes=place[self.codes[kept]],
-            z=np.ascontiguousarray(self.z[:, kept]),
+            multipliers=np.ascontiguousarray(self.multipliers[:, kept]),
             first=before[self.first[at]],
-            last=before[self.last[at]],
+            past=before[self.past[at]],
             information=np.ascontiguousarray(self.information[at]),
             pull=np.ascontiguousarray(self.pull[at]),
             cross=np.ascontiguousarray(self.cross[at]),
             counts=np.append(counts, 1.0),
-            near=self.near.of_groups(groups) if len(self.near.mean) else self.near,
+            linear=self.linear.of_groups(groups) if len(self.linear.mean) else self.linear,
         )
         return at_address(some)
 
@@ -219,7 +219,7 @@ def grid(q: int, n_nodes: int) -> tuple[FloatArray, FloatArray]:
 @jit
 def _add_quadratics(u: FloatArray, a: IntegratedArguments) -> None:
     """Add what each group's rows say about its effects near u, shape (G + 1, q): H, H u + score, and the cross term."""
-    q, p = a.z.shape[0], a.middle.size
+    q, p = a.multipliers.shape[0], a.middle.size
     eta, terms, scratch = np.empty(TILE), np.empty((4, TILE)), np.empty((3, TILE))
     base, side = np.zeros(a.weights.size), np.ones(TILE)
     _write_base(a.middle, a, base)
@@ -230,18 +230,18 @@ def _add_quadratics(u: FloatArray, a: IntegratedArguments) -> None:
             n = start + lane
             eta[lane], side[lane] = base[n], a.side[n]
             for i in range(q):
-                eta[lane] += a.z[i, n] * u[a.codes[n], i]
+                eta[lane] += a.multipliers[i, n] * u[a.codes[n], i]
         a.family.derivatives(eta, side, terms, scratch)
         for lane in range(width):
             n = start + lane
             g, score, c = a.codes[n], a.weights[n] * terms[1, lane], a.weights[n] * max(terms[2, lane], 0.0)
             for i in range(q):
-                a.pull[g, i] += score * a.z[i, n]
+                a.pull[g, i] += score * a.multipliers[i, n]
                 for j in range(q):
-                    a.information[g, i, j] += c * a.z[i, n] * a.z[j, n]
+                    a.information[g, i, j] += c * a.multipliers[i, n] * a.multipliers[j, n]
                 if n < a.columns.shape[1]:
                     for d in range(p):
-                        a.cross[g, i, d] += c * a.z[i, n] * a.columns[d, n]
+                        a.cross[g, i, d] += c * a.multipliers[i, n] * a.columns[d, n]
     for g in range(a.first.size):
         for i in range(q):
             for j in range(q):
@@ -266,11 +266,11 @@ def _write_plain(beta: FloatArray, a: IntegratedArguments, base: FloatArray, mov
 @jit_inner
 def _write_base(beta: FloatArray, a: IntegratedArguments, base: FloatArray) -> None:
     """Write rows' predictors without effects, shape (n,)."""
-    q, moved = a.z.shape[0], np.zeros(a.slopes.shape[1])
+    q, moved = a.multipliers.shape[0], np.zeros(a.slopes.shape[1])
     _write_plain(beta, a, base, moved)
     for k in range(a.columns.shape[1], base.size):
         for i in range(q):
-            base[k] += a.z[i, k] * moved[a.codes[k] * q + i]
+            base[k] += a.multipliers[i, k] * moved[a.codes[k] * q + i]
 
 
 @jit_inner
@@ -280,7 +280,7 @@ def _write_directions(T: FloatArray, a: IntegratedArguments, r: FloatArray) -> N
         fill(r[j], 0.0)
         for i in range(j, T.shape[0]):
             for n in range(r.shape[1]):
-                r[j, n] += T[i, j] * a.z[i, n]
+                r[j, n] += T[i, j] * a.multipliers[i, n]
 
 
 @jit_inner
@@ -310,7 +310,7 @@ def _solve_transposed(L: FloatArray, x: FloatArray) -> None:
 
 
 @jit_inner
-def _place(
+def _write_centers(
     theta: FloatArray, T: FloatArray, rows: tuple[FloatArray, FloatArray], a: IntegratedArguments, at: FloatArray
 ) -> FloatArray:
     """Write about the modes of z, shape (G + 1, q), and return L^-T, L the factor of the curvature, (G + 1, q, q).
@@ -321,9 +321,9 @@ def _place(
     """
     base, r = rows
     n_groups, q, p = a.first.size - 1, T.shape[0], a.middle.size
-    if a.near.mean.size > 0:
-        _follow(theta, a.near, at)
-        return a.near.scale
+    if a.linear.mean.size > 0:
+        _write_linear_means(theta, a.linear, at)
+        return a.linear.scale
     beta = theta[:p]
     factors, push, inner = np.zeros((n_groups + 1, q, q)), np.zeros((n_groups + 1, q)), np.empty((q, q))
     for g in range(n_groups):
@@ -394,15 +394,15 @@ def _place(
 
 
 @jit_inner
-def _follow(theta: FloatArray, near: Followed, at: FloatArray) -> None:
+def _write_linear_means(theta: FloatArray, linear: LinearMoments, at: FloatArray) -> None:
     """Write the means of z of the groups at a point."""
     x = np.zeros(theta.size)
     for i in range(theta.size):
         for j in range(i + 1):
-            x[i] += near.whiten[i, j] * (theta[j] - near.middle[j])
-    for g in range(near.mean.shape[0]):
-        for i in range(near.mean.shape[1]):
-            at[g, i] = near.mean[g, i] + dot(near.moves[g, i], x)
+            x[i] += linear.whiten[i, j] * (theta[j] - linear.middle[j])
+    for g in range(linear.mean.shape[0]):
+        for i in range(linear.mean.shape[1]):
+            at[g, i] = linear.mean[g, i] + dot(linear.moves[g, i], x)
 
 
 @jit_inner
@@ -436,7 +436,7 @@ def _add_rows(
     Scores of the rows go to the first row of the second, shape (3, rows of the group times K) at least, row by row.
     """
     (base, r), (values, room) = rows, out
-    first, count, size = a.first[g], a.last[g] - a.first[g], values.size
+    first, count, size = a.first[g], a.past[g] - a.first[g], values.size
     eta, side, log_p = room[0], room[1], room[2]
     for n in range(count):
         begin, own, middle = n * size, a.side[first + n], base[first + n]
@@ -470,7 +470,7 @@ def _most_rows(a: IntegratedArguments) -> int:
     """Return the number of rows of the largest group."""
     most = 0
     for g in range(a.first.size - 1):
-        most = max(most, a.last[g] - a.first[g])
+        most = max(most, a.past[g] - a.first[g])
     return most
 
 
@@ -498,12 +498,12 @@ def integrated_density(theta: FloatArray, gradient: FloatArray, a: IntegratedArg
     base, r, center = np.zeros(n), np.empty((q, n)), np.empty((n_groups + 1, q))
     _write_base(beta, a, base)
     _write_directions(T, a, r)
-    spread = _place(theta, T, (base, r), a, center)
+    spread = _write_centers(theta, T, (base, r), a, center)
     z, values = np.empty((q, size)), np.empty(size)
-    room = np.empty((3, max(_most_rows(a) * size, a.last[n_groups] - a.first[n_groups], 1)))
+    room = np.empty((3, max(_most_rows(a) * size, a.past[n_groups] - a.first[n_groups], 1)))
     alone, pulled, weighed = np.zeros((q, 1)), np.zeros((n_groups + 1, q)), np.empty((q, size))
     for g in range(n_groups + 1):
-        first, last, count = a.first[g], a.last[g], a.counts[g]
+        first, last, count = a.first[g], a.past[g], a.counts[g]
         if g < n_groups:
             _write_nodes(center[g], spread[g], a, z, values)
             _add_rows(g, z, (base, r), a, (values, room))
@@ -525,10 +525,10 @@ def integrated_density(theta: FloatArray, gradient: FloatArray, a: IntegratedArg
             for j in range(q):
                 along = dot(weighed[j], of_row)
                 for i in range(j, q):
-                    of_T[i, j] += w * a.z[i, row] * along
+                    of_T[i, j] += w * a.multipliers[i, row] * along
         for i in range(q):
             for row in range(max(first, plain), last):
-                pulled[g, i] += a.z[i, row] * base[row]
+                pulled[g, i] += a.multipliers[i, row] * base[row]
     add_scores(a.columns, base[:plain], gradient[:p])
     if plain < n:
         for d in range(p):
@@ -555,7 +555,7 @@ def _write_moments(theta: FloatArray, a: IntegratedArguments, out: Moments) -> N
     base, r, center = np.zeros(n), np.empty((q, n)), np.empty((n_groups + 1, q))
     _write_base(theta[:p], a, base)
     _write_directions(T, a, r)
-    spread, room = _place(theta, T, (base, r), a, center), np.empty((3, max(_most_rows(a) * size, 1)))
+    spread, room = _write_centers(theta, T, (base, r), a, center), np.empty((3, max(_most_rows(a) * size, 1)))
     for g in range(n_groups):
         z, values = out.nodes[g], out.shares[g]
         log_det = _write_nodes(center[g], spread[g], a, z, values)
@@ -564,7 +564,7 @@ def _write_moments(theta: FloatArray, a: IntegratedArguments, out: Moments) -> N
         for i in range(q):
             out.mean[g, i] = dot(values, z[i])
         for k in range(size):
-            out.log_p[g, k] = math.log(max(values[k], _NOTHING)) - a.log_weights[k] - log_det
+            out.log_p[g, k] = math.log(max(values[k], _LEAST_DENSITY)) - a.log_weights[k] - log_det
         for i in range(q):
             for j in range(q):
                 out.covariance[g, i, j] = 0.0
@@ -637,11 +637,11 @@ def draw_effects(
     for i in range(q):
         total -= n_groups * math.log(T[i, i])
     _write_plain(theta[:p], a, base, moved)
-    _follow(theta, a.near, center)
+    _write_linear_means(theta, a.linear, center)
     size = max(_CHUNK, most * (MOST_STEPS + 2))
     eta, side, log_p, z = np.empty(size), np.empty(size), np.empty(size), np.empty((size + MOST_STEPS + 2, q))
-    own, scale, multipliers, weights, sides = np.empty(q), a.near.scale, a.z, a.weights, a.side
-    bounds = a.first, a.last  # read once: in memory each reading counts references
+    own, scale, multipliers, weights, sides = np.empty(q), a.linear.scale, a.multipliers, a.weights, a.side
+    bounds = a.first, a.past  # read once: in memory each reading counts references
     while begin < n_groups:
         stop, width, candidate = begin, 0, 0
         while stop < n_groups and candidate < size:  # as many groups as there is room for
@@ -652,7 +652,7 @@ def draw_effects(
                 for i in range(q):
                     z[c, i] = center[stop, i]
                     for j in range(i + 1):
-                        z[c, i] += _WIDER * scale[stop, i, j] * normals[done + c, j]
+                        z[c, i] += _PROPOSAL_SDS * scale[stop, i, j] * normals[done + c, j]
                 here, offset, own_side = eta[width : width + last - first], base[first:last], sides[first:last]
                 for i in range(q):
                     u, multiplier = moved[stop * q + i], multipliers[i, first:last]
@@ -692,10 +692,10 @@ def draw_effects(
                     out[g, i] += B[i, j] * own[j]
             candidate += steps[g] + 1
         begin, done = stop, done + candidate
-    for k in range(a.first[n_groups], a.last[n_groups]):
+    for k in range(a.first[n_groups], a.past[n_groups]):
         eta[0], side[0] = base[k], a.side[k]
         for i in range(q):
-            eta[0] += a.z[i, k] * moved[n_groups * q + i]
+            eta[0] += a.multipliers[i, k] * moved[n_groups * q + i]
         a.family.rows(eta[:1], side[:1], log_p[:1])
         total += a.weights[k] * log_p[0]
     return total
@@ -704,14 +704,14 @@ def draw_effects(
 _SEARCHED = 2000  # groups of the sample by which the mode is sought and nodes are chosen
 
 
-_FIRST_STEP = 1e-3  # posterior sds, of the differences of gradients that are the Hessian
+_DIFFERENCE = 1e-3  # posterior sds, of the differences of gradients that are the Hessian
 
 
 _NEAR, _MOST_STEPS, _MOST_TURNS = 0.1, 30, 8  # posterior sds to the mode, steps on a sample and on all groups
 
 
 MOST_EFFECTS = 3
-"""Effects of a group, beyond these there would be too many nodes."""
+"""Effects of a group: of more there would be too many nodes."""
 
 
 _FIRST_NODES = 7
@@ -723,7 +723,7 @@ _RULES = {1: (5, 7, 9), 2: (5, 7, 9, 11), 3: (5, 7)}  # nodes in a direction, by
 _MOST_PAIRS = 1 << 23  # of a row of the largest group and a node: in memory they take 24 bytes each
 
 
-_ERROR = 2e-3  # nats, by which twice the nodes may change how the log density varies within two posterior sds
+_NODE_ERROR = 2e-3  # nats, by which twice the nodes may change how the log density varies within two posterior sds
 
 
 _WIDEST = 0.3  # posterior sd of a coordinate of sds and correlations
@@ -759,7 +759,7 @@ class IntegratedTarget:
             some = whole.of_groups(chosen, np.full(len(chosen), n_groups / _SEARCHED))
         try:
             mode = find_mode(
-                lambda at: terms_by_differences(integrated_density, some, at, _FIRST_STEP * width, (prior, p)),
+                lambda at: terms_by_differences(integrated_density, some, at, _DIFFERENCE * width, (prior, p)),
                 theta,
                 tolerance=_NEAR,
                 max_steps=_MOST_STEPS,
@@ -776,14 +776,14 @@ class IntegratedTarget:
             theta = theta + factor @ slope
         else:
             return None
-        near = Followed.of(theta, factor, whole)
-        n_nodes = _nodes_needed(some, near.of_groups(chosen), factor)
+        linear = LinearMoments.of(theta, factor, whole)
+        n_nodes = _nodes_needed(some, linear.of_groups(chosen), factor)
         if n_nodes is None:
             return None
-        steps = steps_of(moments(theta, whole), _WIDER * near.scale)
+        steps = steps_of(moments(theta, whole), _PROPOSAL_SDS * linear.scale)
         if steps.max() > MOST_STEPS or steps.mean() + 1.0 > _MOST_CANDIDATES:
             return None
-        return cls(whole.following(near, n_nodes), theta, factor, steps)
+        return cls(whole.following(linear, n_nodes), theta, factor, steps)
 
     @property
     def kernel(self) -> Any:
@@ -823,28 +823,28 @@ class IntegratedTarget:
 
     def leverage(self) -> FloatArray:
         """Return how much of a group's effects its rows say, shape (G,)."""
-        left = np.einsum("gqr,gqr->g", self.data.near.scale, self.data.near.scale)
+        left = np.einsum("gqr,gqr->g", self.data.linear.scale, self.data.linear.scale)
         return np.asarray(np.maximum(self.data.origin.size - left, 0.0) + _LEAST_SHARE)
 
 
 def _has_room(a: IntegratedArguments, n_nodes: int) -> bool:
     """Return whether the rows of the largest group have at most `_MOST_PAIRS` nodes in all, so many in a direction."""
-    return bool((a.last - a.first)[:-1].max() * n_nodes ** len(a.origin) <= _MOST_PAIRS)
+    return bool((a.past - a.first)[:-1].max() * n_nodes ** len(a.origin) <= _MOST_PAIRS)
 
 
-def _nodes_needed(a: IntegratedArguments, near: Followed, factor: FloatArray) -> int | None:
+def _nodes_needed(a: IntegratedArguments, linear: LinearMoments, factor: FloatArray) -> int | None:
     """Return how many nodes in a direction are enough; None where the most are not.
 
     They are where twice as many change the log density by the same at all points two posterior sds from the middle.
     """
-    q, middle = len(a.origin), near.middle
+    q, middle = len(a.origin), linear.middle
     points = middle + 2.0 * np.vstack([np.zeros(len(middle)), factor.T, -factor.T])
     for n_nodes in _RULES[q]:
         if not _has_room(a, 2 * n_nodes):
             return None
         some, twice = (
-            densities(points, (integrated_density, a.following(near, count)))[0] for count in (n_nodes, 2 * n_nodes)
+            densities(points, (integrated_density, a.following(linear, count)))[0] for count in (n_nodes, 2 * n_nodes)
         )
-        if np.ptp(twice - some) < _ERROR:
+        if np.ptp(twice - some) < _NODE_ERROR:
             return n_nodes
     return None
