@@ -482,17 +482,17 @@ def _measured(drawn: Drawn, plan: DrawPlan) -> Iterator[_Measured]:
         for side in (0, 1):
             places = np.flatnonzero((drawn.rows.y > 0) == bool(side))
             u, w = drawn.u[places], drawn.rows.weights[places]
-            yield _measured_by(side, slice(0, 1), places, u, w[None], plan.by_weight)
+            yield _measured_by((side, slice(0, 1), places), u, w[None], plan.by_weight)
             rows, step = drawn.rows.X[places], max(1, _CACHE // max(len(places), 1))
             for start in range(0, len(plan.columns), step):
                 x = np.ascontiguousarray(rows.T[plan.columns[start : start + step]])
                 which = slice(1 + start, 1 + start + len(x))
-                yield _measured_by(side, which, places, u, w * (x * x), plan.by_column)
+                yield _measured_by((side, which, places), u, w * (x * x), plan.by_column)
 
 
-def _measured_by(
-    side: int, which: slice, places: IntArray, u: FloatArray, measures: FloatArray, size: int
-) -> _Measured:
+def _measured_by(of: tuple[int, slice, IntArray], u: FloatArray, measures: FloatArray, size: int) -> _Measured:
+    """Return the keys of rows of a side, at places, by some measures."""
+    side, which, places = of
     keys, bars = u / measures, np.full(len(measures), np.inf)
     if len(places) > size:
         bars = np.partition(keys, size, axis=1)[:, size]
