@@ -31,7 +31,7 @@ def marginal(*shape):
 
 
 def some_groups(*shape):
-    return marginal(*shape).of(np.array([2, 0]), np.ones(2))
+    return marginal(*shape).of_groups(np.array([2, 0]), np.ones(2))
 
 
 @pytest.mark.parametrize("arguments", [flat, marginal, some_groups])
