@@ -628,7 +628,10 @@ class JointSampler(Sampler):
         """Return variables, statistics and attributes where effects integrate out (`integrated`), else None."""
         if len(frame.shapes) > 1 or frame.shapes[0][0] < MANY or frame.shapes[0][1] > MOST_EFFECTS:
             return None
-        target = IntegratedTarget.of(frame.arguments, *frame.marginal, request.prior)
+        try:
+            target = IntegratedTarget.of(frame.arguments, *frame.marginal, request.prior)
+        except np.linalg.LinAlgError:  # of a covariance by nodes that miss the effects
+            target = None
         if target is None:
             return None
         plan = ChainPlan.of(request, "sampling with effects integrated out", readings=10)

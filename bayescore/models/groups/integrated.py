@@ -538,7 +538,7 @@ def integrated_density(theta: FloatArray, gradient: FloatArray, a: IntegratedArg
     return total
 
 
-class Moments(NamedTuple):
+class GroupPosteriors(NamedTuple):
     """Mean and covariance of z of groups, (G, q) and (G, q, q), nodes and their shares, (G, q, K) and (G, K)."""
 
     mean: FloatArray
@@ -549,7 +549,7 @@ class Moments(NamedTuple):
 
 
 @jit
-def _write_moments(theta: FloatArray, a: IntegratedArguments, out: Moments) -> None:
+def _write_moments(theta: FloatArray, a: IntegratedArguments, out: GroupPosteriors) -> None:
     p, q, n, n_groups, size = a.middle.size, a.origin.size, a.weights.size, a.first.size - 1, a.log_weights.size
     T = _factor_at(theta, a)[2]
     base, r, center = np.zeros(n), np.empty((q, n)), np.empty((n_groups + 1, q))
@@ -572,16 +572,16 @@ def _write_moments(theta: FloatArray, a: IntegratedArguments, out: Moments) -> N
                     out.covariance[g, i, j] += values[k] * (z[i, k] - out.mean[g, i]) * (z[j, k] - out.mean[g, j])
 
 
-def moments(theta: FloatArray, a: IntegratedArguments) -> Moments:
+def moments(theta: FloatArray, a: IntegratedArguments) -> GroupPosteriors:
     """Return mean and covariance of z of the groups at a point, and their nodes."""
     G, q, K = len(a.first) - 1, len(a.origin), len(a.log_weights)
-    out = Moments(*(np.empty(shape) for shape in ((G, q), (G, q, q), (G, q, K), (G, K), (G, K))))
+    out = GroupPosteriors(*(np.empty(shape) for shape in ((G, q), (G, q, q), (G, q, K), (G, K), (G, K))))
     _write_moments(np.ascontiguousarray(theta), a, out)
     return out
 
 
 @jit
-def steps_of(at: Moments, scale: FloatArray) -> IntArray:
+def steps_of(at: GroupPosteriors, scale: FloatArray) -> IntArray:
     """Return how many steps leave at most `_LEFT` of a group's distance from its proposal, shape (G,)."""
     n_groups, size = at.shares.shape
     q, steps = scale.shape[1], np.zeros(n_groups, dtype=np.int64)
