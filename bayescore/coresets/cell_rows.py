@@ -299,9 +299,7 @@ def _choose(
         while miss >= _TIGHTER * limit and count < min(n - 1, K):
             best, gain = -1, 0.0
             for m in range(n):
-                own = 0.0
-                for k in range(K):
-                    own += unit[m, k] * left[k]
+                own = _inner(unit[m], left)
                 if not taken[m] and own * (1.0 - TIED) > gain:
                     best, gain = m, own
             if best < 0:
@@ -320,13 +318,19 @@ def _choose(
 @jit_inner
 def _centre(values: FloatArray, share: FloatArray) -> float:
     """Take the mean over nodes off values, multiply them by the roots of shares, and return their length."""
-    mean, square = 0.0, 0.0
-    for k in range(values.size):
-        mean += share[k] * values[k]
+    mean = _inner(share, values)
     for k in range(values.size):
         values[k] = (values[k] - mean) * math.sqrt(share[k])
-        square += values[k] * values[k]
-    return math.sqrt(square)
+    return math.sqrt(_inner(values, values))
+
+
+@jit_inner
+def _inner(a: FloatArray, b: FloatArray) -> float:
+    """Return the sum of products in their order, on which rows hang: `elementary.dot` has that of the processor."""
+    total = 0.0
+    for k in range(a.size):
+        total += a[k] * b[k]
+    return total
 
 
 @jit_inner
@@ -360,14 +364,9 @@ def _solve_nonnegative(
             left[k] = target[k]
             for i in range(n):
                 left[k] -= solution[i] * unit[chosen[i], k]
-        best, gain, distance = -1, 0.0, 0.0
-        for k in range(K):
-            distance += left[k] * left[k]
-        distance = math.sqrt(distance)
+        best, gain, distance = -1, 0.0, math.sqrt(_inner(left, left))
         for i in range(n):
-            own = 0.0
-            for k in range(K):
-                own += unit[chosen[i], k] * left[k]
+            own = _inner(unit[chosen[i]], left)
             if not used[i] and own > max(gain, _ROUNDING * distance):
                 best, gain = i, own
         if best < 0:
@@ -390,24 +389,17 @@ def _least_squares(
             Q[count, k] = unit[chosen[i], k]
         for _ in range(2):
             for j in range(count):
-                along = 0.0
-                for k in range(K):
-                    along += Q[j, k] * Q[count, k]
+                along = _inner(Q[j], Q[count])
                 for k in range(K):
                     Q[count, k] -= along * Q[j, k]
                 R[j, count] += along
-        square = 0.0
-        for k in range(K):
-            square += Q[count, k] * Q[count, k]
-        R[count, count] = max(math.sqrt(square), _ROUNDING)
+        R[count, count] = max(math.sqrt(_inner(Q[count], Q[count])), _ROUNDING)
         for k in range(K):
             Q[count, k] /= R[count, count]
         place[count] = i
         count += 1
     for j in range(count - 1, -1, -1):
-        own = 0.0
-        for k in range(K):
-            own += Q[j, k] * target[k]
+        own = _inner(Q[j], target)
         for i in range(j + 1, count):
             own -= R[j, i] * free[place[i]]
         free[place[j]] = own / R[j, j]

@@ -43,7 +43,19 @@ from bayescore.models.groups.joint import (
 from bayescore.models.groups.marginal import SampledGroups, densities, systematic, terms_by_differences
 from bayescore.models.laplace import NoModeError, factor_of_inverse, find_mode
 from bayescore.models.posterior import add_predictors, add_scores, prior_terms
-from bayescore.numerics.elementary import dot, exp_minus, fill, largest, normal_nodes
+from bayescore.numerics.elementary import (
+    copy_to,
+    dot,
+    exp_minus,
+    factorise,
+    fill,
+    largest,
+    log_diagonal,
+    normal_nodes,
+    solve,
+    transposed_solve,
+    transposed_times,
+)
 from bayescore.priors import Prior
 from bayescore.priors.prior import Part
 from bayescore.types import FloatArray, IntArray
@@ -60,7 +72,7 @@ _CHUNK = 512  # pairs of a row and a candidate that are evaluated at a time
 _PROPOSAL_SDS = 1.02  # sds of proposals over those of z: the density over the proposal's then has a bound
 
 
-_LEAST_DENSITY = 1e-300
+_LEAST_DENSITY, _LEAST_LENGTH = 1e-300, 1e-300
 
 
 _LEAST_SHARE = 1e-6
@@ -151,7 +163,6 @@ class IntegratedArguments(NamedTuple):
         first, last = np.zeros((2, G + 1), dtype=np.int64)
         starts = np.flatnonzero(np.diff(codes, prepend=-1) | (np.arange(n) == plain))
         first[codes[starts]], last[codes[starts]] = starts, np.append(starts[1:], n)
-        block = a.blocks - a.blocks.min()
         fields = cls(
             a.columns,
             a.slopes if a.slopes.shape[1] else np.zeros((p, (G + 1) * q)),
@@ -164,9 +175,9 @@ class IntegratedArguments(NamedTuple):
             last,
             a.family,
             a.prior,
-            (a.group_prior[0], a.group_prior[1]),
+            a.group_prior,
             a.origin,
-            block,
+            a.blocks,
             np.ascontiguousarray(a.bases[0]),
             np.ascontiguousarray(a.across[0]),
             beta,
@@ -216,13 +227,21 @@ def grid(q: int, n_nodes: int) -> tuple[FloatArray, FloatArray]:
     return np.ascontiguousarray(nodes.T), weights + 0.5 * (nodes**2).sum(axis=1)
 
 
-@jit
-def _add_quadratics(u: FloatArray, a: IntegratedArguments) -> None:
-    """Add what each group's rows say about its effects near u, shape (G + 1, q): H, H u + score, and the cross term."""
-    q, p = a.multipliers.shape[0], a.middle.size
-    eta, terms, scratch = np.empty(TILE), np.empty((4, TILE)), np.empty((3, TILE))
-    base, side = np.zeros(a.weights.size), np.ones(TILE)
-    _write_base(a.middle, a, base)
+@jit_inner
+def _add_derivatives(
+    effects: FloatArray,
+    rows: tuple[FloatArray, FloatArray],
+    a: IntegratedArguments,
+    sums: tuple[FloatArray, FloatArray],
+    curvature: FloatArray,
+) -> None:
+    """Add scores of effects, shape (G + 1, q), and the lower half of their curvature, (G + 1, q, q), to `sums`.
+
+    `rows` are predictors without effects, shape (n,), and what rows multiply effects by, (q, n). The curvature of rows
+    times their weights goes to `curvature`, shape (n,), unless it is empty.
+    """
+    (base, r), (push, information), q = rows, sums, effects.shape[1]
+    eta, side, terms, scratch = np.empty(TILE), np.ones(TILE), np.empty((4, TILE)), np.empty((3, TILE))
     for start in range(0, base.size, TILE):
         width = min(TILE, base.size - start)
         fill(eta, 0.0)
@@ -230,19 +249,33 @@ def _add_quadratics(u: FloatArray, a: IntegratedArguments) -> None:
             n = start + lane
             eta[lane], side[lane] = base[n], a.side[n]
             for i in range(q):
-                eta[lane] += a.multipliers[i, n] * u[a.codes[n], i]
+                eta[lane] += r[i, n] * effects[a.codes[n], i]
         a.family.derivatives(eta, side, terms, scratch)
         for lane in range(width):
             n = start + lane
             g, score, c = a.codes[n], a.weights[n] * terms[1, lane], a.weights[n] * max(terms[2, lane], 0.0)
             for i in range(q):
-                a.pull[g, i] += score * a.multipliers[i, n]
-                for j in range(q):
-                    a.information[g, i, j] += c * a.multipliers[i, n] * a.multipliers[j, n]
-                if n < a.columns.shape[1]:
-                    for d in range(p):
-                        a.cross[g, i, d] += c * a.multipliers[i, n] * a.columns[d, n]
+                push[g, i] += score * r[i, n]
+                for j in range(i + 1):
+                    information[g, i, j] += c * r[i, n] * r[j, n]
+            if curvature.size > 0:
+                curvature[n] = c
+
+
+@jit
+def _add_quadratics(u: FloatArray, a: IntegratedArguments) -> None:
+    """Add what each group's rows say about its effects near u, shape (G + 1, q): H, H u + score, and the cross term."""
+    q, p, base, c = a.multipliers.shape[0], a.middle.size, np.zeros(a.weights.size), np.empty(a.weights.size)
+    _write_base(a.middle, a, base)
+    _add_derivatives(u, (base, a.multipliers), a, (a.pull, a.information), c)
+    for n in range(a.columns.shape[1]):
+        for i in range(q):
+            for d in range(p):
+                a.cross[a.codes[n], i, d] += c[n] * a.multipliers[i, n] * a.columns[d, n]
     for g in range(a.first.size):
+        for i in range(q):
+            for j in range(i):
+                a.information[g, j, i] = a.information[g, i, j]
         for i in range(q):
             for j in range(q):
                 a.pull[g, i] += a.information[g, i, j] * u[g, j]
@@ -284,32 +317,6 @@ def _write_directions(T: FloatArray, a: IntegratedArguments, r: FloatArray) -> N
 
 
 @jit_inner
-def _factor_and_solve(H: FloatArray, x: FloatArray) -> None:
-    """Replace H, positive definite, by its lower triangular factor, and x by H^-1 x."""
-    q = x.size
-    for i in range(q):
-        for j in range(i + 1):
-            total = H[i, j]
-            for k in range(j):
-                total -= H[i, k] * H[j, k]
-            H[i, j] = math.sqrt(total) if i == j else total / H[j, j]
-        total = x[i]
-        for k in range(i):
-            total -= H[i, k] * x[k]
-        x[i] = total / H[i, i]
-    _solve_transposed(H, x)
-
-
-@jit_inner
-def _solve_transposed(L: FloatArray, x: FloatArray) -> None:
-    """Replace x by L^-T x, L lower triangular."""
-    for i in range(x.size - 1, -1, -1):
-        for k in range(i + 1, x.size):
-            x[i] -= L[k, i] * x[k]
-        x[i] /= L[i, i]
-
-
-@jit_inner
 def _write_centers(
     theta: FloatArray, T: FloatArray, rows: tuple[FloatArray, FloatArray], a: IntegratedArguments, at: FloatArray
 ) -> FloatArray:
@@ -319,78 +326,52 @@ def _write_centers(
 
     `rows` are predictors without effects, shape (n,), and T' z, (q, n).
     """
-    base, r = rows
     n_groups, q, p = a.first.size - 1, T.shape[0], a.middle.size
     if a.linear.mean.size > 0:
         _write_linear_means(theta, a.linear, at)
         return a.linear.scale
-    beta = theta[:p]
-    factors, push, inner = np.zeros((n_groups + 1, q, q)), np.zeros((n_groups + 1, q)), np.empty((q, q))
+    factors, push, inner, none = (
+        np.zeros((n_groups + 1, q, q)),
+        np.zeros((n_groups + 1, q)),
+        np.empty((q, q)),
+        at[0, :0],
+    )
     for g in range(n_groups):
         for i in range(q):
             push[g, i] = a.pull[g, i]
             for d in range(p):
-                push[g, i] -= a.cross[g, i, d] * (beta[d] - a.middle[d])
-        for i in range(q):
-            at[g, i] = 0.0
-            for k in range(i, q):
-                at[g, i] += T[k, i] * push[g, k]
+                push[g, i] -= a.cross[g, i, d] * (theta[d] - a.middle[d])
             for j in range(q):
                 inner[i, j] = 0.0
                 for k in range(j, q):
                     inner[i, j] += a.information[g, i, k] * T[k, j]
         for i in range(q):
-            for j in range(q):
+            for j in range(i + 1):
                 factors[g, i, j] = 1.0 if i == j else 0.0
                 for k in range(i, q):
                     factors[g, i, j] += T[k, i] * inner[k, j]
-        _factor_and_solve(factors[g], at[g])
-    eta, side, terms, scratch = np.empty(TILE), np.ones(TILE), np.empty((4, TILE)), np.empty((3, TILE))
+        factorise(factors[g])
+        copy_to(at[g], transposed_solve(factors[g], solve(factors[g], transposed_times(T, push[g]))))
     for _ in range(_NEWTON_STEPS):
         for g in range(n_groups + 1):
             for i in range(q):
                 push[g, i] = -at[g, i]
-                for j in range(q):
+                for j in range(i + 1):
                     factors[g, i, j] = 1.0 if i == j else 0.0
-        for start in range(0, base.size, TILE):
-            width = min(TILE, base.size - start)
-            fill(eta, 0.0)
-            for lane in range(width):
-                n = start + lane
-                eta[lane], side[lane] = base[n], a.side[n]
-                for i in range(q):
-                    eta[lane] += r[i, n] * at[a.codes[n], i]
-            a.family.derivatives(eta, side, terms, scratch)
-            for lane in range(width):
-                n = start + lane
-                g, score, c = a.codes[n], a.weights[n] * terms[1, lane], a.weights[n] * max(terms[2, lane], 0.0)
-                for i in range(q):
-                    push[g, i] += score * r[i, n]
-                    for j in range(i + 1):
-                        factors[g, i, j] += c * r[i, n] * r[j, n]
+        _add_derivatives(at, rows, a, (push, factors), none)
         for g in range(n_groups):
-            length = 0.0
+            factorise(factors[g])
+            half = solve(factors[g], push[g])
+            length, step = math.sqrt(dot(half, half)), transposed_solve(factors[g], half)
             for i in range(q):
-                length += push[g, i] * push[g, i]
-            _factor_and_solve(factors[g], push[g])
-            length = 0.0
-            for i in range(q):
-                along = 0.0
-                for k in range(i, q):
-                    along += factors[g, k, i] * push[g, k]
-                length += along * along
-            share = min(1.0, _LONGEST / math.sqrt(length)) if length > 0.0 else 1.0
-            for i in range(q):
-                at[g, i] += share * push[g, i]
-    scales_of = np.zeros((n_groups + 1, q, q))
+                at[g, i] += min(1.0, _LONGEST / max(length, _LEAST_LENGTH)) * step[i]
+    spread, unit = np.zeros((n_groups + 1, q, q)), np.zeros(q)
     for g in range(n_groups):
         for j in range(q):
-            for i in range(q):
-                push[g, i] = 1.0 if i == j else 0.0
-            _solve_transposed(factors[g], push[g])
-            for i in range(q):
-                scales_of[g, i, j] = push[g, i]
-    return scales_of
+            fill(unit, 0.0)
+            unit[j] = 1.0
+            copy_to(spread[g, :, j], transposed_solve(factors[g], unit))
+    return spread
 
 
 @jit_inner
@@ -408,9 +389,7 @@ def _write_linear_means(theta: FloatArray, linear: LinearMoments, at: FloatArray
 @jit_inner
 def _write_nodes(center: FloatArray, A: FloatArray, a: IntegratedArguments, z: FloatArray, v: FloatArray) -> float:
     """Write a group's nodes, shape (q, K), and their log weights less |z|^2 / 2, (K,); return log det A."""
-    q, log_det = center.size, 0.0
-    for i in range(q):
-        log_det += math.log(A[i, i])
+    q, log_det = center.size, log_diagonal(A)
     for k in range(v.size):
         v[k] = log_det + a.log_weights[k]
     for i in range(q):
@@ -585,17 +564,14 @@ def steps_of(at: GroupPosteriors, scale: FloatArray) -> IntArray:
     """Return how many steps leave at most `_LEFT` of a group's distance from its proposal, shape (G,)."""
     n_groups, size = at.shares.shape
     q, steps = scale.shape[1], np.zeros(n_groups, dtype=np.int64)
-    w, of_q, stay, x = np.empty(size), np.empty(size), np.empty(size), np.empty(q)
+    w, of_q, stay, away = np.empty(size), np.empty(size), np.empty(size), np.empty(q)
     for g in range(n_groups):
+        log_det = log_diagonal(scale[g])
         for k in range(size):
-            log_w = at.log_p[g, k]
             for i in range(q):
-                x[i] = at.nodes[g, i, k] - at.mean[g, i]
-                for j in range(i):
-                    x[i] -= scale[g, i, j] * x[j]
-                x[i] /= scale[g, i, i]
-                log_w += 0.5 * x[i] * x[i] + math.log(scale[g, i, i])
-            w[k] = math.exp(log_w)
+                away[i] = at.nodes[g, i, k] - at.mean[g, i]
+            x = solve(scale[g], away)
+            w[k] = math.exp(at.log_p[g, k] + 0.5 * dot(x, x) + log_det)
             of_q[k] = at.shares[g, k] / w[k]
         left = 0.0
         for k in range(size):
