@@ -33,6 +33,7 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.core.caching import IndexDataCacheFile
 from numba.core.dispatcher import Dispatcher as CPUDispatcher
 from numba.core.errors import TypingError
 from numba.core.event import Listener, install_listener
@@ -94,12 +95,27 @@ class _Inner(CPUDispatcher):
         return self.py_func(*arguments)
 
 
+class _Index(IndexDataCacheFile):
+    """The list of a kernel's machine code on the disk; one that cannot be read counts as empty.
+
+    It names types of arguments, and is read before it says which source file it is of: after an upgrade these types may
+    have other names.
+    """
+
+    def _load_index(self) -> dict[Any, str]:
+        try:
+            return cast(dict[Any, str], super()._load_index())
+        except Exception:  # whatever unpickling raises
+            return {}
+
+
 def _compiled(function: F, **options: Any) -> F:
     """Return the kernel of a function.
 
     It travels to workers by its name, as functions do: numba's own copies are compiled anew, and never kept on disk.
     """
     kernel: Any = numba.njit(nogil=True, cache=True, error_model="numpy", no_cfunc_wrapper=True, **options)(function)
+    kernel._cache._cache_file.__class__ = _Index
     if options.get("no_cpython_wrapper"):
         kernel.__class__ = _Inner
     if function.__module__.startswith("bayescore.") and "<locals>" not in function.__qualname__:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from typing import NamedTuple
 
+import numba
 import numpy as np
 import pytest
 
@@ -49,6 +50,25 @@ def test_kernels_travel_by_name():
 
     assert pickle.loads(pickle.dumps(closure))() is _add_sums
     assert len(pickle.dumps(_add_sums)) < 200  # numba's copy takes thousands of bytes
+
+
+def test_an_index_of_types_that_are_no_more_counts_as_empty(tmp_path, monkeypatch):
+    """numba unpickles it before it sees that the source file is another: a fit after an upgrade was an error."""
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+
+    def twice(x: float) -> float:
+        return 2.0 * x
+
+    assert jit(twice)(1.0) == 2.0
+    (index,) = tmp_path.rglob("*.nbi")
+    whole = index.read_bytes()
+    index.write_bytes(whole[: whole.index(b".") + 1] + b"cbayescore.compiled\nno_such_type\n.")
+    assert jit(twice)(1.0) == 2.0
+    index.write_bytes(whole[:-7])
+    read = jit(twice)
+    assert (read(1.0), read.stats.cache_misses) == (2.0, {(numba.float64,): 1})
+    read = jit(twice)  # what was compiled anew stands there again
+    assert (read(1.0), read.stats.cache_hits) == (2.0, {(numba.float64,): 1})
 
 
 class Fields(NamedTuple):
