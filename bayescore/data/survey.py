@@ -100,7 +100,7 @@ class Survey:
     def classes(self, name: str, positive: Any = None, *, drop: bool = False) -> tuple[Any, Any]:
         """Return the two labels, the second +1; missing ones raise unless `drop` leaves their rows out."""
         if self.labels.missing and not drop:
-            raise DataError(f"{name} has missing labels; drop those rows")
+            raise DataError(f"{name} has missing labels; drop those rows, or give missing='drop'")
         return two_classes(self.labels.values, name, positive, self.labels.order)
 
     def to_dict(self) -> dict[str, Any]:

@@ -597,7 +597,7 @@ class AveragedRows(NamedTuple):
         if values is None:
             raise DataError(
                 f"{argument}={name!r} has more than {MAX_VALUES} values in these rows: it is no factor; give a column "
-                "that is, or rows of few values"
+                "that is, such as bins of it (pandas.cut), or rows of few values"
             )
         return [int(v) if v == round(v) else float(v) for v in values], values
 

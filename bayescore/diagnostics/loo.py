@@ -230,9 +230,9 @@ def loo_pass(designs: list[list[LooDraws]], dataset: list[Dataset], *, exact: bo
         one = blocks[0]
         if not all(_same_rows(one, other) for other in blocks[1:]):
             raise DataError(
-                "the models' designs take other rows of data: with missing='drop' each leaves out what its own columns "
-                "miss; leave rows with missing values out before coresets are built. Fits must be of the same rows and "
-                "responses, in the same unit, and of counts all with exposure= or all with its log as offset="
+                "models must be of the same rows and responses, in the same unit, and of counts all with exposure= or "
+                "all with its log as offset; with missing='drop' each leaves out what its own columns miss: leave rows "
+                "with missing values out before"
             )
         parts = [each for block in blocks for each in block.sums]
         for model, each in zip(models, parts, strict=True):
@@ -459,8 +459,8 @@ def _of_counts(designs: list[list[LooDraws]], dataset: list[Dataset], sums: LooS
     counts = list(samples.values())
     if any(not np.array_equal(each.responses.rows.index, counts[0].responses.rows.index) for each in counts):
         raise DataError(
-            "the models' designs take other rows of data; leave missing values out before coresets are built, and give "
-            "all models of counts exposure= or all its log as offset="
+            "models must be of the same rows and responses, and of counts all with exposure= or all with its log as "
+            "offset; leave missing values out before"
         )
     drawn = [(model.predictor, model.family) for models in designs for model in models]
     moments = [count_moments(draws, each, family) for (draws, family), each in zip(drawn, of_models, strict=True)]
