@@ -307,10 +307,10 @@ def _kept(
 def last_fit() -> Fit:
     """Return what the last call of `fit` had finished when it was interrupted, as by Ctrl-C, or failed.
 
-    Draws that were not yet checked against the rows are "not certified"; `Fit.from_draws` checks them. Where a later
-    try was interrupted, draws and certificate are those before it. Where only the coreset was finished, it is sampled
-    and certified now. For a cluster-robust fit it is the one with the model's own spread. Where the size or shape of
-    the family is a parameter it is the fit at one size, in the middle of the posterior.
+    Draws that were not yet checked against the rows are "not certified"; ``fit.update(data=rows)`` checks them. Where a
+    later try was interrupted, draws and certificate are those before it. Where only the coreset was finished, it is
+    sampled and certified now. For a cluster-robust fit it is the one with the model's own spread. Where the size or
+    shape of the family is a parameter it is the fit at one size, in the middle of the posterior.
 
     Returns
     -------

@@ -378,9 +378,9 @@ class Fit:
         Parameters
         ----------
         by : str or list of str, optional
-            Columns that part the rows, an average for each of their values: any column of the rows, also one that the
-            formula does not have, or a grouping factor. Rows that miss an entry of it are an error, or where the fit
-            has ``missing="drop"`` left out.
+            Columns that part the rows, an average for each of their values: any column of text or of up to 20 whole
+            numbers, also one that the formula does not have, or a grouping factor. Rows that miss an entry of it are an
+            error, or where the fit has ``missing="drop"`` left out.
         variables : str, optional
             Raw column that is set to each of its levels in turn, in all rows.
         data : rows, optional
@@ -633,7 +633,8 @@ class Fit:
         Parameters
         ----------
         data, y : rows and their labels, optional
-            As given to `fit`; by default a sample of the rows of the fit, to which it is kinder than new ones are.
+            As given to `fit`; by default the rows of the fit, to which it is kinder than new ones are. Of more than
+            20,000 rows, given or not, a random sample of that size is checked.
         by : str or list of str, optional
             Columns that part the rows, as in `average_predictions`: what the model does not have shows by a column that
             is not in the formula.
@@ -781,8 +782,9 @@ class Fit:
     def prior_sensitivity(self, scales: Sequence[float] = SCALES, *, prob: float = PROB) -> pd.DataFrame:
         """Return how the parameters move when the scale of the coefficients' prior is multiplied.
 
-        Nothing is read or built again: the draws are weighted by the ratio of the priors. If these weights
-        fail (Pareto k-hat), the coreset is sampled again. These draws are not certified; `with_prior` does that.
+        Nothing is read or built again: the draws are weighted by the ratio of the priors. If these weights fail (Pareto
+        k-hat), the coreset is sampled again. These draws are not certified; `with_prior` does that. The scale of the
+        intercept's prior is multiplied, too: where events are rare that may move all coefficients.
 
         Parameters
         ----------
@@ -1104,11 +1106,11 @@ class Fit:
         """Return the fit of the rows so far and of new ones, without reading the old ones.
 
         The new rows become a coreset in the same design, about the posterior so far. It is joined with the old coreset,
-        and draws are made again. A prior that was given stays; the default one of numbers follows from all rows. The
-        certificate compares the draws with the new rows, and with sums and a sample of up to 20,000 of the old rows
-        that the fit kept. If the old coreset no longer represents its rows, draws are "corrected", or with groups "not
-        certified". They are also "not certified" if the sample has too little information about the old rows: then
-        give all rows as `data`.
+        and draws are made again. A prior that was given stays, and so does the default one of the first rows; of
+        numbers the default one follows from all rows. The certificate compares the draws with the new rows, and with
+        sums and a sample of up to 20,000 of the old rows that the fit kept. If the old coreset no longer represents its
+        rows, draws are "corrected", or with groups "not certified". They are also "not certified" if the sample has too
+        little information about the old rows: then give all rows as `data`.
 
         Parameters
         ----------
