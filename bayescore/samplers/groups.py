@@ -696,8 +696,10 @@ def falls_off(chosen: SampledGroups, directions: FloatArray) -> bool:
     """Return whether the density falls by `_FALL` from the mode to `_FAR` sds along the axes and other directions.
 
     The cubic that stands for groups outside the sample has no bound: where the density of all groups falls slowly it
-    rises further out, and chains run away.
+    rises further out, and chains run away. The density of all groups needs no such look.
     """
+    if chosen.n_sampled == chosen.target.n_groups:
+        return True
     axes = np.eye(len(chosen.target.factor))
     z = np.vstack([axes, -axes, directions])
     z *= _FAR / np.linalg.norm(z, axis=1, keepdims=True)
@@ -755,8 +757,12 @@ class Collapsed(Sampler):
         stream, of_effects = request.streams[-1].spawn(2)
         size = FIRST if len(levels) >= MANY else len(levels)
         long = with_long_tails(target.point.theta, factor, request.prior, request.data.n_features)
+        directions = np.random.default_rng(stream).standard_normal((_LOOKED_AT, len(factor)))
         while True:
             chosen = SampledGroups.of(target, size)
+            if not falls_off(chosen, directions):
+                size *= 4
+                continue
             drawn = run(Dense.of(*chosen.density, target.point.theta, factor, long), plan, stream)
             flat = drawn.theta.reshape(-1, len(factor))
             whole = len(kept) == len(levels) and chosen.n_sampled == len(levels)

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import special
 
@@ -10,6 +11,7 @@ import bayescore as bc
 from bayescore.families.family import check_family
 from bayescore.models.groups.marginal import CollapsedTarget, collapsed_density
 from bayescore.numerics.chains import ess
+from bayescore.samplers import groups
 from bayescore.validation import DataError
 from tests.coresets.test_multilevel import build, frame
 from tests.models.grouped_rows import PRIORS, grouped
@@ -112,3 +114,16 @@ def test_bad_input_is_refused(core, rows, monkeypatch):
     monkeypatch.setattr("bayescore.samplers.groups.MAX_EFFECTS_BYTES", 1000)
     with pytest.raises(DataError, match="group effects take 1,280,000 bytes"):
         bc.sample(core, effects=1000, **TOLD)
+
+
+def test_a_sample_of_groups_whose_density_rises_far_out_is_turned_down(monkeypatch):
+    """Of a separated column the cubic of the groups outside the sample rose, and chains ran away without an end."""
+    rng = np.random.default_rng(0)
+    x, g = rng.normal(size=10_000), np.arange(10_000) % 1000
+    frame = pd.DataFrame({"x": x, "g": g, "y": rng.logistic(size=10_000) < x + rng.normal(size=1000)[g]})
+    rows = bc.all_rows(frame, formula="y ~ x + (1 | g)", progressbar=False)
+    tried = []
+    monkeypatch.setattr(groups, "falls_off", lambda chosen, _: tried.append(chosen.n_sampled) or len(tried) == 2)
+    idata = bc.sample(rows, draws=20, tune=60, chains=1, random_seed=1, progressbar=False)
+    assert tried == [256, 1000]
+    assert "sampled_groups" not in idata.posterior.attrs
