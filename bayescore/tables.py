@@ -97,22 +97,24 @@ def rounded(frame: pd.DataFrame, most: int | None = None) -> pd.DataFrame:
     places = np.arange(len(frame))
     if most is not None and len(frame) > 2 * most:
         places = np.concatenate([places[:most], places[-most:]])
-    arrays = {str(column): frame.iloc[:, d].to_numpy() for d, column in enumerate(frame.columns)}
+    # a figure, and where there are columns of several categories which one
+    names = [column if isinstance(column, tuple) else (column,) for column in frame.columns]
+    arrays = {tuple(map(str, name)): frame.iloc[:, d].to_numpy() for d, name in enumerate(names)}
     columns: list[Any] = []
-    for d, column in enumerate(map(str, frame.columns)):
+    for d, (column, *of) in enumerate(tuple(map(str, name)) for name in names):
         values = frame.iloc[:, d]
         if values.dtype.kind != "f":
             columns.append(values.to_numpy(dtype=object))
             continue
         numbers, text = values.to_numpy(dtype=np.float64, na_value=math.nan), np.full(len(frame), "", dtype=object)
         match = _OF_DRAWS.fullmatch(column)
-        sd = None if match is None else arrays.get(f"{match['of']}sd", arrays.get("sd"))
+        sd = None if match is None else arrays.get((f"{match['of']}sd", *of), arrays.get(("sd", *of)))
         if sd is None or sd.dtype.kind != "f":
             write = _format_of(column, numbers[places])
             text[places] = ["NaN" if math.isnan(value) else write(value) for value in numbers[places]]
         else:
             pairs = zip(numbers[places], sd[places], strict=True)
-            text[places] = ["NaN" if math.isnan(value) else to_digits_of(value, of) for value, of in pairs]
+            text[places] = ["NaN" if math.isnan(value) else to_digits_of(value, each) for value, each in pairs]
         columns.append(text)
     shown = pd.DataFrame(dict(enumerate(columns)), index=frame.index, dtype=object)
     shown.columns = frame.columns
@@ -165,7 +167,8 @@ class Table(pd.DataFrame):
 
     def _notes(self) -> Iterator[str]:
         if self.attrs.get("level") == "not certified":
-            yield "not certified: do not use"
+            some = "level" in self and (self["level"] != "not certified").any()
+            yield f"{'rows that are ' if some else ''}not certified: do not use"
         if spread := self.attrs.get("spread"):
             yield f"spread: {spread}"
 

@@ -270,7 +270,7 @@ def prior_sensitivity(fit: "Fit", scales: Sequence[float], prob: float) -> Table
             found = described(again.reshape(-1, again.shape[2]).T, prob)
         table = pd.DataFrame({"parameter": names, **found})
         table.insert(0, "scale", factor)
-        level = fit.level if factor == 1.0 else str(Level.NOT_CERTIFIED)
+        level = fit.level if by == "weights" else str(Level.NOT_CERTIFIED)
         # weights that are all alike move nothing but last digits
         shift = np.zeros(len(names)) if factor == 1.0 else (found["mean"] - center) / sd
         tables.append(table.assign(shift=shift, by=by, pareto_k=k, level=level))

@@ -127,10 +127,11 @@ def test_a_prior_of_another_scale_moves_the_coefficients_as_a_fit_under_it_does(
     found = few.prior_sensitivity([0.1, 0.7, 1.0]).set_index(["scale", "parameter"])
     assert found.groupby("scale")["level"].first().to_dict() == {
         0.1: "not certified",
-        0.7: "not certified",
+        0.7: few.level,
         1.0: few.level,
     }
     assert found.attrs["level"] == "not certified"
+    assert repr(few.prior_sensitivity([0.1, 0.7])).endswith("\nrows that are not certified: do not use")
     assert few.prior_sensitivity([1.0]).attrs["level"] == few.level
     by = found["by"].groupby("scale").first()
     assert by.to_dict() == {0.1: "new draws", 0.7: "weights", 1.0: "weights"}

@@ -174,6 +174,12 @@ def test_odds_ratios_are_figures_of_the_exponentials_of_draws(fit):
     assert found["mean"] != pytest.approx(np.exp(fit.summary()["mean"]["age"]), rel=1e-8)  # the negative control
 
 
+def test_columns_of_several_categories_have_the_digits_of_their_own_sds():
+    columns = pd.MultiIndex.from_product([["mean", "sd"], [1, 2]])
+    shown = rounded(pd.DataFrame([[0.25748, 0.20788, 0.006454, 0.06102]], columns=columns))
+    assert shown.to_numpy().tolist() == [["0.2575", "0.208", "0.0065", "0.061"]]
+
+
 def test_what_is_not_certified_says_so_below_its_figures(fit):
     table = fit.summary()
     assert "certified" not in repr(table)
