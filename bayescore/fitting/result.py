@@ -27,8 +27,8 @@ from bayescore.fitting.route import (
     Given,
     Route,
     Step,
+    build_warned,
     check_same_rows,
-    missing_was_said,
     route_of_draws,
     usable,
 )
@@ -700,7 +700,7 @@ class Fit:
         """
         check_model_spread(self, "loo")
         given = self._rows_given
-        with missing_was_said():
+        with build_warned():
             return loo(self._used, self.coreset, given.data, given.y, **given.role_arguments())
 
     def inference_data(
@@ -782,9 +782,10 @@ class Fit:
     def prior_sensitivity(self, scales: Sequence[float] = SCALES, *, prob: float = PROB) -> pd.DataFrame:
         """Return how the parameters move when the scale of the coefficients' prior is multiplied.
 
-        Nothing is read or built again: the draws are weighted by the ratio of the priors. If these weights fail (Pareto
-        k-hat), the coreset is sampled again. These draws are not certified; `with_prior` does that. The scale of the
-        intercept's prior is multiplied, too: where events are rare that may move all coefficients.
+        Nothing is read or built again: the draws are weighted by the ratio of the priors, and are as near to all rows'
+        posterior as those of the fit. If these weights fail (Pareto k-hat), the coreset is sampled again. Such draws
+        are not certified; `with_prior` does that. The scale of the intercept's prior is multiplied, too: where events
+        are rare that may move all coefficients.
 
         Parameters
         ----------
@@ -798,8 +799,8 @@ class Fit:
         DataFrame
             A row for each scale and parameter, in units of the data: mean, sd and interval; `shift`, how far the mean
             is from that of the fit, in sds of the fit; `by`, "weights" or "new draws"; and `pareto_k` of the weights.
-            `level` is that of the row's draws: the fit's where the scale is its own, else "not certified". The table's
-            own level is that of its worst row.
+            `level` is the fit's where its draws are weighted, of new draws "not certified". The table's own level is
+            that of its worst row.
 
         Raises
         ------
@@ -1411,8 +1412,12 @@ class Fit:
     @property
     def _rows_given(self) -> Given:
         """The rows and their roles; those of a coreset that lost nothing are its own."""
-        lossless = self._given is None and self.coreset.lossless and not self._is_pooled
-        return Given(self.coreset) if lossless else self._rows_of_data
+        return Given(self.coreset) if self._given is None and self._has_rows else self._rows_of_data
+
+    @property
+    def _has_rows(self) -> bool:
+        """Whether questions of all rows can be answered without being given them."""
+        return self._given is not None or (self.coreset.lossless and not self._is_pooled)
 
     @cached_property
     def _rows_of_data(self) -> Given:

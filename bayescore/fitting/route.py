@@ -94,10 +94,11 @@ from bayescore.validation import DataError, LittleGainWarning, check_alone, chec
 
 
 @contextmanager
-def missing_was_said() -> Iterator[None]:
-    """Give no warning of rows that miss something: the build of the coreset did."""
+def build_warned() -> Iterator[None]:
+    """Give no warning of rows that miss something, or are separated: the build of the coreset did."""
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "missing='drop' left out", UserWarning)
+        for text in ("missing='drop' left out", "the labels .* completely separated"):
+            warnings.filterwarnings("ignore", text, UserWarning)
         yield
 
 
@@ -175,9 +176,9 @@ class Given:
         """Return the certificate of draws of a coreset; a lossless one is held against itself."""
         options: dict[str, Any] = {"model": model, "max_draws": max_draws, "progressbar": self.progressbar}
         labels = core.response == "labels"  # of others only rows of the data tell elpd and dispersion
-        if core.lossless and (self.once or labels):
-            return certify(idata, core, core, **options)
-        with missing_was_said():
+        with build_warned():
+            if core.lossless and (self.once or labels):
+                return certify(idata, core, core, **options)
             return certified_by_rows(idata, core, self.data, self.y, self.roles, predictive=self.predictive, **options)
 
     @property
@@ -240,7 +241,7 @@ class Given:
 
     def rows(self, core: Coreset, **asked: Any) -> Dataset:
         """Return the rows in the design of a coreset."""
-        with missing_was_said():
+        with build_warned():
             return full_rows(core, self.data, self.y, progress=self.progressbar, **self.roles, **asked)
 
     def undesigned(self, *, response: str, **beside: Any) -> Dataset:
@@ -523,7 +524,7 @@ def overheard(*, gain: bool = True) -> Iterator[list[UserWarning]]:
 
         warnings.showwarning = hear
         yield caught
-    for each in caught:
+    for each in {str(each): each for each in caught}.values():  # builds that try again say the same
         if gain or not isinstance(each, LittleGainWarning):
             warn(str(each), type(each))
 

@@ -388,11 +388,25 @@ def _wrapped(texts: Sequence[str]) -> Iterator[str]:
         yield from textwrap.wrap(text, _WIDTH, break_long_words=False, break_on_hyphens=False) or [""]
 
 
+_WRITTEN = {"_": " ", "poisson": "Poisson", "student": "Student", "weibull": "Weibull", "sratio": "stopping-ratio "}
+
+
+def _title_of(family: str) -> str:
+    """Return the adjective of a model by the name of its family.
+
+    >>> _title_of("negative_binomial"), _title_of("sratio(probit)")
+    ('negative binomial', 'stopping-ratio (probit)')
+    """
+    for name, written in _WRITTEN.items():
+        family = family.replace(name, written)
+    return family
+
+
 def overview(fit: "Fit") -> Overview:
     """Return what a fit prints."""
     certificate, family = (
         fit.certificate,
-        fit._family_asked.replace("_", " ").replace("poisson", "Poisson").replace("student", "Student"),
+        _title_of(fit._family_asked),
     )
     chains, draws = fit._posterior().draws.shape[:2]
     seconds = sum(step.seconds for step in fit.story)
@@ -543,7 +557,8 @@ def _end(fit: "Fit") -> str:
     if not fit.certificate.trusted:
         return f"{said}."
     columns, verb = core.design.raw_names[:1], "plot" if core.design.smooths else "comparisons"
-    asks = [*(f"fit.{verb}({name!r})" for name in columns), "fit.check()", 'fit.report("report.html")']
+    asks = [*(f"fit.{verb}({name!r})" for name in columns), "fit.check()"] if fit._has_rows else ["fit.predict(rows)"]
+    asks.append('fit.report("report.html")')
     return f"{said}; next: {', '.join(asks)}"
 
 

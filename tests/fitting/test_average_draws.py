@@ -212,6 +212,8 @@ def test_bad_input_is_named(flat, ask, message):
 def test_a_fit_read_without_its_rows_is_parted_by_columns_of_data(flat, rows, tmp_path):
     flat.save(tmp_path / "model")
     again = bc.read_fit(tmp_path / "model")
+    assert "fit.check()" in str(flat)
+    assert "fit.check()" not in str(again)  # what it names next, it can answer
     with pytest.raises(DataError, match="does not have all its rows"):
         again.average_predictions(by="site")
     found = again.comparisons("drug", by="site", data=rows)

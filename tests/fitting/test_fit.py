@@ -161,9 +161,10 @@ def test_pseudo_rows_need_a_prior(rows):
 
 def test_separated_rows_are_certified_under_the_default_prior():
     X = np.random.default_rng(0).normal(size=(500, 2))
-    with pytest.warns(UserWarning, match="completely separated"):
+    with pytest.warns(UserWarning, match="completely separated") as said:
         fit = bc.fit(X, X[:, 0] > 0, random_state=1, progressbar=False)
     assert fit.level in ("certified", "corrected")
+    assert sum("completely separated" in str(each.message) for each in said) == 1  # not once more by the certificate
 
 
 def refusing(monkeypatch, remedies):
