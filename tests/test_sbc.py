@@ -1,7 +1,7 @@
 """Simulation-based calibration of the whole way, and the test of ranks that it rests on.
 
 Of each setting 14 p-values (2 coresets, 7 quantities), which are exact, are compared with 1e-6. Settings and
-quantities: see `benchmarks.calibration.sbc`, which has the other two settings and 500 replications.
+quantities: see `tests.whole_way`.
 """
 
 import itertools
@@ -9,9 +9,8 @@ import itertools
 import numpy as np
 import pytest
 
-from benchmarks.calibration.sbc.prior_sbc import PLACES, Panel, replications
-from benchmarks.calibration.sbc.ranks import counts_below, inside, limits, p_value, p_values
-from benchmarks.calibration.sbc.way import DRAWS, RIGHT, WRONG
+from tests.uniform_ranks import counts_below, inside, limits, p_value, p_values
+from tests.whole_way import DRAWS, KINDS, PLACES, RIGHT, WRONG, replications
 
 FAMILYWISE_ALPHA = 1e-6
 REPLICATIONS = 70
@@ -40,13 +39,14 @@ def test_ranks_at_one_end_have_no_chance(place):
 @pytest.mark.parametrize(("family", "prior"), [("logistic", "N(0, 1)"), ("probit", "Student-t(3)")])
 def test_the_whole_way_is_calibrated_and_uniform_coresets_are_not(family, prior):
     """Of 70 of these data sets, drawn again from 100, the controls' p-values were below 1e-8 in each of 40 draws."""
-    panel = Panel({"family": family, "prior": prior}, replications(family, prior, REPLICATIONS))
-    sizes = np.array([each.ess for each in panel.found])
+    found = replications(family, prior, REPLICATIONS)
+    ranks = {kind: np.array([each.ranks[place] for each in found]) for place, kind in enumerate(KINDS)}
+    sizes = np.array([each.ess for each in found])
     assert np.quantile(sizes[:, :2], 0.05) > 3 * DRAWS  # so that those taken are independent
     # some 4% are refused: more than 16 of 70 in less than 1e-8
-    assert (np.sum([each.refused for each in panel.found], axis=0) <= 16).all()
+    assert (np.sum([each.refused for each in found], axis=0) <= 16).all()
     for kind in RIGHT:
-        assert p_values(panel.ranks(kind), PLACES).min() > FAMILYWISE_ALPHA
-    half, control = (p_values(panel.ranks(kind), PLACES) for kind in WRONG)
+        assert p_values(ranks[kind], PLACES).min() > FAMILYWISE_ALPHA
+    half, control = (p_values(ranks[kind], PLACES) for kind in WRONG)
     assert half.min() < FAMILYWISE_ALPHA
     assert control.max() < FAMILYWISE_ALPHA

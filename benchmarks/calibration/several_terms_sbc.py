@@ -16,7 +16,7 @@ import pandas as pd
 from scipy import stats
 
 import bayescore as bc
-from benchmarks.calibration.sbc.ranks import binned_p_values, rank
+from benchmarks.calibration.ranks import binned_p_values, rank
 from benchmarks.commands import command
 from benchmarks.tables import known_rows, publish
 

@@ -12,18 +12,10 @@ Reference: Säilynoja, Bürkner and Vehtari (2022), Graphical test for discrete 
 goodness-of-fit evaluation and multiple sample comparison, Statistics and Computing 32, Algorithm 1.
 """
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 from scipy import special, stats
 
 from bayescore.types import FloatArray, IntArray
-
-
-def rank(draws: FloatArray, truth: FloatArray) -> IntArray:
-    """Return the rank of each quantity's truth, shape (Q,), among its draws, shape (S, Q): 0 to S."""
-    return (draws < truth).sum(axis=0)
 
 
 def counts_below(ranks: IntArray, n_places: int) -> IntArray:
@@ -69,18 +61,3 @@ def p_value(ranks: IntArray, n_places: int) -> float:
 def p_values(ranks: IntArray, n_places: int) -> FloatArray:
     """Return the p-value of each quantity, shape (Q,), of ranks of shape (N, Q)."""
     return np.array([p_value(column, n_places) for column in ranks.T])
-
-
-def binned_p_values(ranks: IntArray, n_places: int, bins: int = 10) -> FloatArray:
-    """Return the p-value of a chi-square test of uniform ranks for each quantity, shape (Q,); ranks of shape (N, Q)."""
-    of_bins = (ranks * bins) // n_places
-    counts = np.stack([(of_bins == k).sum(axis=0) for k in range(bins)])
-    return stats.chisquare(counts, axis=0).pvalue
-
-
-def ranks_table(quantities: Sequence[str], ranks: IntArray, n_places: int) -> list[dict[str, Any]]:
-    """Return a row for each quantity: its name, the number of data sets and the binned p-value of its ranks."""
-    p_values_of = binned_p_values(ranks, n_places)
-    return [
-        {"quantity": name, "sets": len(ranks), "p_value": p} for name, p in zip(quantities, p_values_of, strict=True)
-    ]

@@ -1,4 +1,10 @@
-"""One replication: build a coreset, sample it, certify and correct the draws, rank the truth among them.
+"""The whole way from rows to corrected draws, again and again: the ranks of truths that coefficients were drawn with.
+
+Coefficients are drawn from the prior, N(0, 1) or Student-t with 3 degrees of freedom, then 2,000 rows (intercept, a
+normal, a skewed (lognormal) and a 0/1 column that is 1 in a tenth of the rows) and their labels. A calibrated coreset
+of 40 rows is built and sampled, the draws are certified and corrected, and the truth's rank among 99 of them is uniform
+if all is right. Data sets of fewer than 20 rows of a class are drawn anew: a condition on data, under which ranks stay
+uniform.
 
 The ranks are among `DRAWS` draws, evenly spaced over four chains of MALA, so far apart that they count as independent:
 the smallest effective sample size of the chains is told beside the ranks. Where the certificate refuses, for which the
@@ -31,9 +37,11 @@ from bayescore.models.posterior import log_likelihoods
 from bayescore.numerics.chains import ess
 from bayescore.priors import Prior
 from bayescore.types import FloatArray, IntArray
-from benchmarks.calibration.sbc.ranks import rank
+from benchmarks.calibration.ranks import rank
 
-DRAWS = 99
+DRAWS, PLACES = 99, 100
+N, D, SIZE, FEWEST = 2000, 4, 40, 20
+PRIORS = {"N(0, 1)": bc.priors.Normal(0.0, 1.0), "Student-t(3)": bc.priors.StudentT(3.0, 0.0, 1.0)}
 KEPT = {"draws": 250, "tune": 400, "chains": 4, "cores": 1}
 KINDS = ("calibrated, corrected", "half of the rows, corrected", "half of the rows, as sampled", "uniform, as sampled")
 RIGHT, WRONG = KINDS[:2], KINDS[2:]
@@ -53,11 +61,6 @@ def quantities(beta: FloatArray, rows: bc.Coreset) -> FloatArray:
     family = check_family(rows.family)
     by = [log_likelihoods(beta, part, family) for part in (rows, rows.take(rows.y > 0))]
     return np.column_stack([beta, beta[:, 0] * beta[:, 1], *by])
-
-
-def names(n_features: int) -> list[str]:
-    """Return the names of the quantities."""
-    return [*(f"b{d}" for d in range(n_features)), "b0 b1", "log-likelihood", "its part of y = 1"]
 
 
 def thinned(idata: Any) -> FloatArray:
@@ -105,3 +108,24 @@ def replicate(rows: bc.Coreset, truth: FloatArray, prior: Prior, size: int, seed
         np.array([ess(idata.posterior["beta"].values, "mean").min() for idata in (whole, half, half, bare)]),
         np.array([*(each.level == "not certified" for each in (first, second)), False, False]),
     )
+
+
+def simulate(family: str, prior: Any, rng: np.random.Generator) -> tuple[np.ndarray, bc.Coreset]:
+    """Return coefficients, shape (D,), and rows drawn from the joint distribution of both."""
+    while True:
+        beta = rng.normal(size=D) if isinstance(prior, bc.priors.Normal) else rng.standard_t(prior.nu, size=D)
+        X = np.column_stack(
+            [np.ones(N), rng.normal(size=N), rng.lognormal(0.0, 0.7, N) - 1.3, rng.random(N) < 0.1]
+        ).astype(float)
+        y = rng.random(N) < check_family(family).mean(X @ beta)
+        if FEWEST <= y.sum() <= N - FEWEST:
+            return beta, bc.all_rows(X, np.where(y, 1, -1), family=family, progressbar=False)
+
+
+def replications(family: str, prior: str, trials: int) -> list[Replication]:
+    """Return replications of the whole way, each of its own seed."""
+    found = []
+    for seed in range(trials):
+        truth, rows = simulate(family, PRIORS[prior], np.random.default_rng([seed, len(family), len(prior)]))
+        found.append(replicate(rows, truth, PRIORS[prior], SIZE, seed))
+    return found
