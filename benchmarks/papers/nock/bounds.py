@@ -36,8 +36,8 @@ from bayescore.clustering.divergences import Nearest
 from bayescore.clustering.peers import laplace
 from bayescore.papers import guarantee
 from bayescore.papers.nock import minibatch_width, on_line_bound, relaxed_guarantee, stretching
-from benchmarks.accuracy.variates_peers import hyperrectangles, mixed
 from benchmarks.commands import command
+from benchmarks.papers.nock.peers import hyperrectangles, mixed
 from benchmarks.tables import publish
 
 K, N, RUNS, SYNOPSES, EPSILON = 10, 3_000, 200, 200, 1.0

@@ -11,17 +11,14 @@ import math
 import warnings
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 import bayescore as bc
 from bayescore.coresets.separation import separability
 from bayescore.papers import separable_circle
 from bayescore.types import WeightedData, stack
 from benchmarks.commands import command
-from benchmarks.tables import publish, publish_picture
+from benchmarks.tables import publish
 
-SHOWN = 12  # places in the picture
 PLACES, SEEDS = 64, 3
 SHARES = (1 / 3, 2 / 3, 1.0)  # draws over Alice's rows
 
@@ -62,43 +59,6 @@ def separable(sent: WeightedData, query: WeightedData) -> bool:
     return not separability(together, progressbar=False).mle_exists
 
 
-def circle(axes: Axes, kept: np.ndarray, i: int, title: str) -> None:
-    """Draw Alice's rows and Bob's two."""
-    turn = 2.0 * math.pi / SHOWN
-    ring = np.linspace(0.0, 2.0 * math.pi, 400)
-    axes.plot(np.cos(ring), np.sin(ring), color="#bbbbbb", lw=0.8, zorder=0)
-    for places, face, label in (
-        (np.setdiff1d(np.arange(1, SHOWN + 1), kept), "white", "place left empty"),
-        (kept, "black", "Alice's row, $y = 1$"),
-    ):
-        axes.plot(np.cos(places * turn), np.sin(places * turn), "o", mfc=face, mec="black", ms=6, label=label)
-    ends = np.array([i - 0.5, i + 0.5]) * turn
-    axes.plot(np.cos(ends), np.sin(ends), "X", color="#D55E00", ms=7, label="Bob's rows $q_1$, $q_2$, $y = 0$")
-    middle, across = (
-        np.array([math.cos(i * turn), math.sin(i * turn)]),
-        np.array([-math.sin(i * turn), math.cos(i * turn)]),
-    )
-    if i not in kept:  # between Bob's rows and Alice's nearest
-        line = middle * 0.5 * (math.cos(turn) + math.cos(turn / 2)) + np.outer([-0.75, 0.75], across)
-        axes.plot(*line.T, "--", color="#0072B2", lw=1.4, label="line that separates them")
-    axes.annotate(f"$x_{{{i}}}$", 1.2 * middle, ha="center", va="center", fontsize=12)
-    axes.set(aspect="equal", xlim=(-1.4, 1.4), ylim=(-1.15, 1.3))
-    axes.set_title(title, fontsize=10)
-    axes.axis("off")
-
-
-def draw() -> Figure:
-    """Return figure 1, once for a place that Alice left empty and once for one that she did not."""
-    figure = Figure(figsize=(8.0, 4.4), layout="constrained")
-    left, other = figure.subplots(1, 2)
-    i = 3
-    without = np.array([1, 2, 4, 6, 7, 9, 10, 12])
-    circle(left, without, i, f"$m_{{{i}}} = 0$: separable, the loss goes to 0")
-    circle(other, np.sort(np.append(without, i)), i, f"$m_{{{i}}} = 1$: not separable, a loss of log 2 at least")
-    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False, fontsize=9)
-    return figure
-
-
 @command("peters_circle", evidence=True)
 def main(*, quick: bool = False) -> None:
     n, seeds = (32, 1) if quick else (PLACES, SEEDS)
@@ -119,4 +79,3 @@ def main(*, quick: bool = False) -> None:
             }
         )
     publish("peters_circle", rows)
-    publish_picture("peters_circle", draw())

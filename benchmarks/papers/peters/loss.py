@@ -12,8 +12,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
-from matplotlib.figure import Figure
 
 import bayescore as bc
 from bayescore.data.dataset import Dataset
@@ -22,8 +20,7 @@ from bayescore.families.family import check_family
 from bayescore.types import WeightedData
 from benchmarks.commands import command
 from benchmarks.problems import load, readable
-from benchmarks.tables import known_rows, publish, publish_picture
-from benchmarks.write_results import NAMES
+from benchmarks.tables import known_rows, publish
 
 COVTYPE, KDD, WEB = "covtype_ramp16pct", "kddcup99_10pct categories", "w8a_train"
 WEBSPAM_COLUMNS = 127
@@ -40,7 +37,6 @@ METHODS = {
     "sketch": bc.methods.Leverage(scores="sketch"),
     "on-line": bc.methods.Online(),
 }
-LOOKS = {"uniform": ("s", ":"), "leverage": ("o", "-"), "sketch": ("^", "--"), "on-line": ("D", "-.")}
 TRIALS = 51
 
 
@@ -90,40 +86,9 @@ def loss_rows(name: str, trials: int, sizes: tuple[int, ...], most_rows: int | N
             }
 
 
-def draw(table: pd.DataFrame) -> Figure:
-    """Return the medians against size, with quartiles as bars."""
-    names = list(table["data"].unique())
-    figure = Figure(figsize=(3.6 * len(names), 3.6), layout="constrained")
-    for axes, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
-        for step, (method, part) in enumerate(table[table["data"] == name].groupby("method", sort=False)):
-            marker, line = LOOKS[str(method)]
-            excess = part[["lower quartile", "median", "upper quartile"]].to_numpy().T - 1.0
-            axes.errorbar(
-                part["size"] * 1.03 ** (step - 1.5),  # bars beside each other
-                excess[1],
-                [excess[1] - excess[0], excess[2] - excess[1]],
-                fmt=marker + line,
-                ms=5,
-                lw=1.2,
-                capsize=2,
-                label=method,
-            )
-            axes.plot(part["size"], part["published"] - 1.0, marker, mfc="none", color="black", ms=9)
-        axes.set(xscale="log", yscale="log", title=NAMES.get(name, name), xlabel="draws")
-        sizes = table[table["data"] == name]["size"].unique()
-        axes.set_xticks(sizes, [f"{size:,}" for size in sizes], fontsize=8)
-        axes.minorticks_off()
-        axes.grid(color="#e6e6e6", lw=0.6)
-        axes.spines[["top", "right"]].set_visible(False)
-    figure.axes[0].set_ylabel("loss ratio - 1")
-    figure.axes[0].plot([], [], "o", mfc="none", color="black", ms=9, label="published (the method's marker, hollow)")
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
-    return figure
-
-
 @command("peters_loss", evidence=True, sets=SIZES)
 def main(trials: int = TRIALS, only: Sequence[str] = tuple(SIZES), *, quick: bool = False) -> None:
-    """Write the table and the picture; of the sets in `only` anew."""
+    """Write the table; of the sets in `only` anew."""
     runs, n_sizes, most_rows = (3, 2, 20_000) if quick else (trials, None, None)
     rows = [row for row in known_rows("peters_loss") if row["data"] not in only]
     for name in readable(only):
@@ -131,4 +96,3 @@ def main(trials: int = TRIALS, only: Sequence[str] = tuple(SIZES), *, quick: boo
     rows.sort(key=lambda row: list(SIZES).index(row["data"]))
     if rows:
         publish("peters_loss", rows)
-        publish_picture("peters_loss", draw(pd.DataFrame(rows)))

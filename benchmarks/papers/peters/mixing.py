@@ -9,24 +9,18 @@ the largest; N(0, 16) priors.
 import warnings
 
 import numpy as np
-import pandas as pd
-from matplotlib.figure import Figure
 from scipy.special import ndtri
 
 import bayescore as bc
 from bayescore.datasets import probit
 from bayescore.numerics.chains import ess_mean
 from benchmarks.commands import command
-from benchmarks.tables import publish, publish_picture
+from benchmarks.tables import publish
 
 SLOPES = np.array([0.5, -0.5, 0.25, 0.25])
 SHARES = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002)
 CHAINS, SWEEPS, SEEDS = 4, 1_000, 10
-LOOKS = {
-    "Albert-Chib, all rows": ("o", "-", "#0072B2"),
-    "Albert-Chib, calibrated coreset": ("s", "--", "#D55E00"),
-    "MALA, calibrated coreset": ("^", ":", "#555555"),
-}
+SAMPLERS = ("Albert-Chib, all rows", "Albert-Chib, calibrated coreset", "MALA, calibrated coreset")
 
 
 def effective(n: int, share: float, seed: int, sweeps: int) -> tuple[float, list[float]]:
@@ -59,25 +53,6 @@ def effective(n: int, share: float, seed: int, sweeps: int) -> tuple[float, list
     return float((y > 0).mean()), found
 
 
-def draw(table: pd.DataFrame) -> Figure:
-    """Return ESS against the share of positives."""
-    figure = Figure(figsize=(6.4, 3.8), layout="constrained")
-    axes = figure.add_subplot()
-    for name, part in table.groupby("sampler", sort=False):
-        marker, line, colour = LOOKS[str(name)]
-        bars = [part["ESS"] - part["smallest"], part["largest"] - part["ESS"]]
-        axes.errorbar(
-            100.0 * part["positive"], part["ESS"], bars, fmt=marker + line, color=colour, capsize=2, ms=5, label=name
-        )
-    axes.set(xscale="log", yscale="log", xlabel="positive rows (%)", ylabel="smallest ESS of 1000 draws")
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes.grid(color="#e6e6e6", lw=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, loc="lower right")
-    return figure
-
-
 @command("peters_mixing", evidence=True)
 def main(*, quick: bool = False) -> None:
     n, seeds, sweeps, shares = (2_000, 1, 500, SHARES[::3]) if quick else (5_000, SEEDS, SWEEPS, SHARES)
@@ -86,7 +61,7 @@ def main(*, quick: bool = False) -> None:
         warnings.simplefilter("ignore", UserWarning)  # slow mixing is what is measured
         for share in shares:
             drawn, found = zip(*(effective(n, share, seed, sweeps) for seed in range(seeds)), strict=True)
-            for name, values in zip(LOOKS, np.array(found).T, strict=True):
+            for name, values in zip(SAMPLERS, np.array(found).T, strict=True):
                 rows.append(
                     {
                         "sampler": name,
@@ -99,6 +74,5 @@ def main(*, quick: bool = False) -> None:
                         "largest": float(values.max()),
                     }
                 )
-    table = sorted(rows, key=lambda row: list(LOOKS).index(str(row["sampler"])))
+    table = sorted(rows, key=lambda row: SAMPLERS.index(str(row["sampler"])))
     publish("peters_mixing", table)
-    publish_picture("peters_mixing", draw(pd.DataFrame(table)))
