@@ -1,6 +1,6 @@
 """One system on one data set, in a process of its own with a limit on its processor time.
 
-``python -m benchmarks.rivals.rival_systems.process SYSTEM SETTING FOLDER SEED`` reads X.npy and y.npy and prints a line
+``python -m benchmarks.rivals.process SYSTEM FOLDER SEED`` reads X.npy and y.npy and prints a line
 of JSON.
 """
 
@@ -11,9 +11,7 @@ import resource
 import signal
 import subprocess
 import sys
-import time
 import warnings
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +21,9 @@ PATIENCE = 6.0  # times the limit in seconds of the clock, on a machine with oth
 KILLED = "stopped after"
 
 
-def within(system: str, setting: str, folder: Path, cap: float, seed: int = 0) -> dict[str, Any]:
+def within(system: str, folder: Path, cap: float, seed: int = 0) -> dict[str, Any]:
     """Return what the system's process found, or why it found nothing."""
-    command = [sys.executable, "-m", "benchmarks.rivals.rival_systems.process", system, setting, str(folder), str(seed)]
+    command = [sys.executable, "-m", "benchmarks.rivals.process", system, str(folder), str(seed)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     limit, before = (int(cap), int(cap) + 1), seconds_of(resource.RUSAGE_CHILDREN)
     try:
@@ -51,39 +49,29 @@ def why(code: int, stderr: str, used: float, cap: float) -> str:
     return "failed: " + said[-1][:100]
 
 
-def seconds_of(who: int) -> float:
+def seconds_of(*who: int) -> float:
     """Return the processor seconds of this process, or of those it waited for."""
-    used = resource.getrusage(who)
-    return used.ru_utime + used.ru_stime
+    return sum(sum(resource.getrusage(one)[:2]) for one in who)
 
 
-def spent() -> float:
-    """Return the processor seconds of this process and of those it waited for."""
-    return seconds_of(resource.RUSAGE_SELF) + seconds_of(resource.RUSAGE_CHILDREN)
-
-
-def main(system: str, setting: str, folder: Path, seed: int) -> dict[str, Any]:
+def main(system: str, folder: Path, seed: int) -> dict[str, Any]:
     """Run, and return what is told of it."""
-    from benchmarks.rivals.rival_systems import SYSTEMS
-    from benchmarks.rivals.rival_systems.found import Rows
+    from benchmarks.rivals.systems import SYSTEMS, Rows
 
     rows = Rows(np.load(folder / "X.npy"), np.load(folder / "y.npy"), seed)
     try:
-        run = SYSTEMS[system].settings[setting](rows)
+        run = SYSTEMS[system].work(rows)
     except ImportError as missing:
         return {"timed": f"not installed: {missing.name or missing}"}
-    wall, cpu = time.perf_counter(), spent()
+    both = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
+    cpu = seconds_of(*both)
     found = run()
-    wall, cpu = time.perf_counter() - wall, spent() - cpu
-    told = {key: value.tolist() if isinstance(value, np.ndarray) else value for key, value in asdict(found).items()}
-    told["seconds"] = wall if found.cpu is None else None
-    told["cpu"] = cpu if found.cpu is None else found.cpu
-    peaks = [resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    told["MB"] = max(peaks) / 1024
-    return told
+    cpu = seconds_of(*both) - cpu
+    peak = max(resource.getrusage(who).ru_maxrss for who in both) / 1024
+    told = {"mean": found.mean.tolist(), "covariance": found.covariance.tolist(), "timed": found.timed}
+    return told | {"cpu": cpu, "MB": peak}
 
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    told = main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), int(sys.argv[4]))
-    print("\n" + json.dumps(told))
+    print("\n" + json.dumps(main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))))
