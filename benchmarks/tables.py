@@ -1,4 +1,4 @@
-"""Print a table and keep it as CSV, keep a picture, in ``results/``; with ``--quick`` in ``.quick/results/``."""
+"""Print a table and keep it as CSV in ``results/``; with ``--quick`` in ``.quick/results/``."""
 
 import sys
 from collections.abc import Mapping
@@ -17,11 +17,6 @@ def publish(name: str, rows: list[dict], digits: int = 6) -> None:
     print(frame.to_string(index=False, float_format=lambda value: f"{value:.4g}"))
     RESULTS.mkdir(parents=True, exist_ok=True)
     frame.to_csv(RESULTS / f"{name}.csv", index=False, float_format=f"%.{digits}g")
-
-
-def publish_picture(name: str, figure: Any, dpi: int = 150) -> None:
-    """Write a figure of matplotlib to ``results/<name>.png``, without the version of what drew it."""
-    figure.savefig(RESULTS / f"{name}.png", dpi=dpi, metadata={"Software": None})
 
 
 def known_rows(name: str) -> list[dict[str, Any]]:

@@ -18,7 +18,6 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from benchmarks.commands import Command, command, commands
-from benchmarks.rivals.rival_standing import standing, tie_broken
 from benchmarks.tables import RESULTS
 
 HERE = Path(__file__).parent
@@ -33,12 +32,8 @@ NAMES = {
     "kddcup99_10pct categories": "KDD Cup 99 10%, with categories",
     "phishing_libsvm": "Phishing",
     "w8a_train": "w8a",
-    "sipu_europediff": "EuropeDiff",
-    "sipu_mopsi_finland": "Mopsi Finland",
-    "sipu_mopsi_finland, Forgy peers": "Mopsi Finland, Forgy peers",
     "quasi-separated": "quasi-separated (made)",
     "gauss": "normal (made)",
-    "hard": "t₃, 1% positive, outliers (made)",
 }
 
 
@@ -149,10 +144,9 @@ def questions() -> dict[str, list[Command]]:
 
 def posteriors() -> pd.DataFrame:
     """Return errors at 20 D rows, logistic, a row for each data set: of Laplace and of three kinds of coresets."""
-    full = rows_of("full_posteriors", {"family": "logistic"}).set_index("data")
-    chosen = rows_of("posteriors", {"family": "logistic", "rows / D": 20})
+    full, chosen = rows_of("full_posteriors").set_index("data"), rows_of("posteriors")
     for method in ("uniform", "sensitivity", "calibrated"):
-        own = chosen[chosen["method"] == method].drop(columns=["family", "method", "rows / D"]).set_index("data")
+        own = chosen[chosen["method"] == method].drop(columns="method").set_index("data")
         full = full.join(own.add_prefix(f"{method} "))
     full["M"] = 20 * full["D"]
     return full.reset_index()
@@ -170,7 +164,7 @@ def render(page: str = "RESULTS.md.j2") -> str:
     environment.filters["short"] = short
     cells = (percent_of, digits_of, known_of, worst_of)
     told = (tables_of, minutes_of, questions)
-    for known in (rows_of, cell, measured, table, protocol, posteriors, *cells, standing, tie_broken, *told):
+    for known in (rows_of, cell, measured, table, protocol, posteriors, *cells, *told):
         environment.globals[known.__name__] = known
     return re.sub(r"\n{3,}", "\n\n", environment.get_template(page).render())
 

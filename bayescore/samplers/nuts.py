@@ -45,7 +45,7 @@ def _in_c() -> AbstractContextManager[Any]:
 
     PyTensor looks for a BLAS here, without its advice where it finds none, and keeps the answer for worker processes.
     PyTensor 3 would take numba: a minute of compiling the first time in place of ten seconds, and gradients of a
-    coreset in two thirds of the time, less than a second in 4 x 1000 draws (`python -m benchmarks cold_start`).
+    coreset in two thirds of the time, less than a second in 4 x 1000 draws.
     """
     from pytensor.configdefaults import config
 

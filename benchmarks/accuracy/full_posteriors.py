@@ -208,14 +208,14 @@ def reference(name: str, data: bc.Coreset, family: str, prior: Any) -> Any:
             if direct:
                 density = Density(data, family, prior)
                 beta, acceptance = hmc(density, draws, rng), math.nan
-                families = density.evaluations * CHAINS
+                evaluations = density.evaluations * CHAINS
             else:
                 beta, acceptance = surrogate_transitions(data, family, prior, draws, rng)
-                families = (draws + 1) * CHAINS
+                evaluations = (draws + 1) * CHAINS
         idata = as_idata(beta, data, family)
         idata.posterior.attrs |= {
             "sampler": "HMC" if direct else "surrogate transitions",
-            "families": families,
+            "likelihoods": evaluations,
             "acceptance": acceptance,
             "seconds": time.perf_counter() - begin,
             "ess": float(ess(beta, "mean").min()),

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import optimize
 
 import bayescore as bc
 from bayescore.families.family import check_family
@@ -63,7 +64,7 @@ def adapted(
     center: np.ndarray,
     root: np.ndarray,
     n_rows: int,
-    rounds: Sequence[int] = (4000, 4000, 20_000),
+    rounds: Sequence[int],
 ) -> Moments:
     """Return the moments of a posterior by weighed points of a Student t, which each round fits to those before.
 
@@ -85,6 +86,23 @@ def adapted(
         center = w @ points
         root = np.linalg.cholesky((w * (points - center).T) @ (points - center))
     return Moments(center, known * np.sqrt(w @ (points - center) ** 2), 1.0 / float(w @ w))
+
+
+def by_weighed_points(
+    log_density: Callable[[np.ndarray], np.ndarray], start: np.ndarray, n_rows: int, tolerance: float, *rounds: int
+) -> Moments:
+    """Return the moments of a posterior, by points about its mode, which is searched for from `start`."""
+    told = {"gtol": tolerance * n_rows**0.5}
+    found = optimize.minimize(lambda point: -log_density(point[None])[0], start, method="BFGS", options=told)
+    return adapted(log_density, found.x, np.linalg.cholesky(found.hess_inv), n_rows, rounds)
+
+
+def by_blocks(
+    points: np.ndarray, n_rows: int, sums: Callable[[slice], np.ndarray], entries: int = 4_000_000
+) -> np.ndarray:
+    """Return what `sums` of blocks of rows add up to at points, shape (S,)."""
+    step = max(1, entries // len(points))
+    return np.sum([sums(slice(start, start + step)) for start in range(0, n_rows, step)], axis=0)
 
 
 def antithetic(mode: Mode, prior: Any, n: int) -> tuple[np.ndarray, np.ndarray]:

@@ -16,8 +16,7 @@ parameters. The reference of the two largest sets is left out.
 
 "bam" is mgcv's `bam(y ~ s(x, bs = "cr") + z, discrete = TRUE)`, whose sigma is at its REML estimate: its CPU seconds
 without reading the file, the largest difference of the predictor at the seven quantiles, in sds, and of its standard
-errors. "edf" are effective degrees of freedom of s(x), tr((X'WX + S)^-1 X'WX) over its columns, at the mean of log
-sigma, and "bam: edf" those of `bam`. Without an R that has mgcv, its figures stay empty.
+errors. Without an R that has mgcv, its figures stay empty.
 """
 
 import time
@@ -54,7 +53,7 @@ fit <- bam(y ~ s(x, bs = "cr") + z, data = rows, family = {family}, discrete = T
 taken <- sum((proc.time() - begin)[1:2])
 new <- data.frame(x = quantile(rows$x, c({quantiles})), z = mean(rows$z))
 found <- predict(fit, new, se.fit = TRUE)
-cat(format(c(taken, sum(fit$edf) - 2, found$fit, found$se.fit), digits = 12))
+cat(format(c(taken, found$fit, found$se.fit), digits = 12))
 """
 
 
@@ -131,22 +130,6 @@ def watched_of(fit: Any, rows: pd.DataFrame) -> FloatArray:
     return np.concatenate([curve, coef[..., -1:], *others], axis=2)
 
 
-def edf_of(fit: Any, rows: pd.DataFrame, family: str) -> float:
-    """Return the effective degrees of freedom of s(x), its line among them, at the mean of log sigma."""
-    design, posterior = fit.coreset.design, fit.idata.posterior
-    X, names = design.raw_columns(design.transform(rows)), posterior["coef"].coords["feature"].values.astype(str)
-    eta = X @ posterior["coef"].mean(("chain", "draw")).values
-    p = special.expit(eta)
-    w = {"logistic": p * (1.0 - p), "poisson": np.exp(eta), "normal": np.ones(len(eta))}[family]
-    if family == "normal":
-        w /= float(posterior["sigma"].mean()) ** 2
-    of_smooth = np.char.startswith(names, "s(x)")
-    bends = of_smooth & (names != "s(x)[linear]")
-    information = (X.T * w) @ X
-    penalty = np.diag(bends / np.exp(2.0 * float(np.log(posterior["sigma_s(x)"]).mean())))
-    return float(np.diagonal(np.linalg.solve(information + penalty, information))[of_smooth].sum())
-
-
 def fitted(rows: pd.DataFrame, family: str) -> tuple[Any, float]:
     """Return a fit and the CPU seconds that it took."""
     with warnings.catch_warnings():
@@ -163,14 +146,14 @@ def beside_bam(rows: pd.DataFrame, family: str, draws: FloatArray) -> dict[str, 
         return {}
     in_mgcv = {"logistic": "binomial()", "poisson": "poisson()", "normal": "gaussian()"}[family]
     printed = " ".join(in_r(BAM, rows, family=in_mgcv, quantiles=", ".join(map(str, SEVEN))))
-    seconds, edf, *numbers = map(float, printed.split())
+    seconds, *numbers = map(float, printed.split())
     curve, error = np.array(numbers).reshape(2, len(SEVEN))
     ours = draws[..., : len(SEVEN)]
     sd = ours.std(axis=(0, 1))
     ratio = error / sd - 1.0
     gap = float(np.abs((ours.mean(axis=(0, 1)) - curve) / sd).max())
     sds = float(ratio[np.abs(ratio).argmax()])
-    return {"bam: CPU s": seconds, "bam: curve (sd)": gap, "bam: sds": sds, "bam: edf": edf}
+    return {"bam: CPU s": seconds, "bam: curve (sd)": gap, "bam: sds": sds}
 
 
 def compared(name: str) -> dict[str, Any]:
@@ -182,7 +165,7 @@ def compared(name: str) -> dict[str, Any]:
     found["ESS"] = float(fit.summary()["ess_bulk"].min())
     more = bc.fit("y ~ s(x) + z", rows, family=family, draws=DRAWS, random_state=1, **QUIET)
     draws, fixed = watched_of(more, rows), len(SEVEN) + 1
-    found |= {"edf": edf_of(more, rows, family), **beside_bam(rows, family, draws)}
+    found |= beside_bam(rows, family, draws)
     if n > MOST:
         return found
     expected = truth(rows, family)

@@ -1,4 +1,4 @@
-"""Are fits of ordered categories right? Beside NUTS of the model of categories on all rows, and beside bambi.
+"""Are fits of ordered categories right? Beside NUTS of the model of categories on all rows.
 
 Ratings of lectures from 1 to 5 (insteval), 3,000 of them drawn at random, and mental health of 1,660 New Yorkers by the
 status of their parents (Srole et al. 1962; Agresti 2013). Reference: 4 x 4,000 draws of PyMC's NUTS, sampled by
@@ -7,10 +7,7 @@ prior. Errors are the largest of thresholds, coefficients and log sigma: of mean
 sd and three Monte Carlo errors of that mean, of both sides.
 
 "reversed" is a control: the error of the mean of a coefficient beside a reference whose categories are in the other
-order. "bambi" is the largest difference of means, in sds, to bambi's `sratio` with N(0, 10^2) priors, 2 x 1,000 draws.
-
-"cumulative" is for cloglog alone: the largest difference of P(y <= k), by the formula of the cumulative model at
-thresholds log(exp(c_1) + ... + exp(c_k)), to the fit's predictions.
+order.
 """
 
 import warnings
@@ -115,30 +112,6 @@ def moments(draws: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     return draws.mean(axis=(0, 1)), sd, sd / np.sqrt(ess(draws, "bulk"))
 
 
-def by_bambi(rows: pd.DataFrame, formula: str, link: str) -> FloatArray:
-    """Return means of thresholds and coefficients by bambi."""
-    import bambi as bmb
-
-    wide = bmb.Prior("Normal", mu=0.0, sigma=10.0)
-    model = bmb.Model(formula, rows, family="sratio", link=link, priors={"threshold": wide, "status": wide})
-    drawn = model.fit(random_seed=3, progressbar=False, draws=1000, tune=500, chains=2, cores=1).posterior
-    return np.append(drawn["threshold"].values.mean(axis=(0, 1)), drawn["status"].values.mean())
-
-
-def cumulative_gap(fit: bc.Fit, rows: pd.DataFrame) -> float:
-    """Return the largest difference of P(y <= k) by the cumulative model to predictions, at some draws and rows."""
-    new = rows.drop_duplicates().head(20)
-    p = fit.predict(new, kind="draws").values[::100]
-    draws = fit.idata.posterior["coef"].stack(sample=("chain", "draw")).transpose("sample", "feature")[::100]
-    names = [str(name) for name in draws["feature"].values]
-    of_thresholds = [name for name in names if name.startswith("threshold[")]
-    d = np.log(np.cumsum(np.exp(draws.sel(feature=of_thresholds).values), axis=1))
-    slopes = [name for name in names if name not in of_thresholds]
-    eta = draws.sel(feature=slopes).values @ new[slopes].to_numpy(float).T
-    cumulative = -np.expm1(-np.exp(d[:, None] - eta[..., None]))
-    return float(np.abs(np.cumsum(p, axis=2)[..., :-1] - cumulative).max())
-
-
 def compared(name: str, link: str, formula: str) -> dict:
     """Return the figures of one set and link."""
     rows, response = data_of(name), formula.partition(" ~ ")[0]
@@ -168,10 +141,6 @@ def compared(name: str, link: str, formula: str) -> dict:
     if not fit.coreset.groups:
         turned, slopes = truth(fit, rows, code.max() - code, link), slice(len(fit.categories) - 1, None)
         found["reversed (sd)"] = float(np.abs((mean - turned[0]) / turned[1])[slopes].max())
-    if name == "mental health":
-        found["bambi (sd)"] = float(np.abs((mean - by_bambi(rows, formula, link)) / true_sd).max())
-    if link == "cloglog":
-        found["cumulative"] = cumulative_gap(fit, rows)
     print(names, found, flush=True)
     return found
 

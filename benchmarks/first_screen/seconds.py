@@ -128,11 +128,11 @@ def alone(system: str, n_rows: int) -> dict[str, Any] | None:
 
 
 def stored() -> list[dict[str, Any]]:
-    """Return the points that other tables have."""
+    """Return the points that the table `billion` has."""
     steps = ("build", "draws", "certificate")
     large = [row for row in known_rows("billion") if row["data"] == "groups" and row["build, CPU s"] > 0]
     chosen = {(row["by"], row["N"]): row for row in large}
-    points = [
+    return [
         {
             "system": "bayescore",
             "rows": row["N"],
@@ -142,14 +142,10 @@ def stored() -> list[dict[str, Any]]:
         }
         for row in (chosen["parquet", 100_000_000], chosen["counter", 1_000_000_000])
     ]
-    (nuts,) = [row for row in known_rows("multilevel_speed") if row["system"].startswith("PyMC")]
-    cores = 2  # by which that table divides
-    scaled = {"CPU s": cores * nuts["seconds"], "wall s": nuts["seconds"], "from": "multilevel_speed"}
-    return [*points, {"system": "NUTS on all rows", "rows": nuts["N"], **scaled}]
 
 
 def measure() -> Iterator[list[dict[str, Any]]]:
-    """Yield the seconds that are known, after each run, with the points of other tables."""
+    """Yield the seconds that are known, after each run, with the points of `billion`."""
     found: list[dict[str, Any]] = []
     for system in SYSTEMS:
         pace = 0.0  # processor seconds a row

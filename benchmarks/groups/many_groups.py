@@ -24,13 +24,29 @@ from bayescore.models.groups.marginal import MANY, CollapsedTarget, SampledGroup
 from bayescore.priors.by_name import prior_of
 from bayescore.priors.groups import DEFAULT_GROUP_PRIOR
 from benchmarks.commands import command
-from benchmarks.groups import multilevel_speed
 from benchmarks.measure import alone, peak_mb, timed
 from benchmarks.sources.parquet import columns
 from benchmarks.tables import publish
 
 P = 10
 ROWS, SIZES = 1_000_000, (1000, 20_000, 100_000)
+
+
+def table(n: int, n_groups: int) -> pd.DataFrame:
+    """Return n rows: labels, nine normal columns and groups of unlike size."""
+    rng = np.random.default_rng(0)
+    share = rng.lognormal(0.0, 0.8, n_groups)
+    group = rng.choice(n_groups, n, p=share / share.sum())
+    X = rng.normal(size=(n, P - 1))
+    eta = -2.0 + X @ np.linspace(-0.5, 0.5, P - 1) + rng.normal(size=n_groups)[group]
+    frame = pd.DataFrame(X, columns=[f"x{d}" for d in range(1, P)])
+    return frame.assign(g=group, y=rng.random(n) < special.expit(eta))
+
+
+def built(frame: pd.DataFrame) -> bc.Coreset:
+    """Return the coreset."""
+    told = {"label": "y", "groups": "g", "intercept": True, "method": "multilevel", "progressbar": False}
+    return bc.build_coreset(frame, random_state=0, **told)
 
 
 def grouped(n_groups: int, n: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
@@ -57,12 +73,11 @@ def gradients_apart(core: bc.Coreset, n_sampled: int) -> float:
 
 def by_groups(n_groups: int, n: int) -> dict[str, Any]:
     """Return the row of a number of groups."""
-    multilevel_speed.GROUPS = n_groups
-    frame = multilevel_speed.table(n)
+    frame = table(n, n_groups)
     small = frame.iloc[:20_000].assign(g=np.arange(20_000) % MANY)  # so many that a sample of them is drawn
-    warm = multilevel_speed.built(small)
+    warm = built(small)
     bc.certify(bc.sample(warm, random_seed=0, progressbar=False), warm, small, label="y", progressbar=False)
-    core, _, build = timed(lambda: multilevel_speed.built(frame))
+    core, _, build = timed(lambda: built(frame))
     idata, _, draws = timed(lambda: bc.sample(core, random_seed=1, progressbar=False))
     found, _, certificate = timed(lambda: bc.certify(idata, core, frame, label="y", progressbar=False))
     peak = peak_mb()

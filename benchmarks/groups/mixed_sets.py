@@ -1,18 +1,15 @@
-"""Sets of mixed models: thirty made ones, by seed, published ones with their published models, and standardised ones.
+"""Sets of mixed models: thirty made ones, by seed, and published ones with their published models.
 
-Published rows are csv files called after their R package and name, as `lme4_cbpp.csv`. Standardised ones are published
-rows whose columns have mean 0 and sd 1, with numbered names, in ../shared/cases/mixed.
+Published rows are csv files called after their R package and name, as `lme4_cbpp.csv`.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-import bayescore as bc
 from bayescore.families.family import check_family
 from benchmarks.problems import SHARED
 
@@ -113,7 +110,6 @@ class MixedSet:
     family: str
     read: Callable[[Path], pd.DataFrame]  # given the folder of published rows
     source: str = ""  # of published rows, the name of the file
-    options: dict[str, Any] = field(default_factory=dict)  # of `fit`
 
     def path(self, folder: Path) -> Path | None:
         """Return the file of published rows, or where it would be."""
@@ -203,23 +199,4 @@ SETS: tuple[MixedSet, ...] = (
         "normal",
         lambda t: t.dropna(subset=["Preference"]),
     ),
-)
-
-STANDARD_FOLDER = SHARED.parent / "cases" / "mixed"
-
-
-def _standardised(name: str, terms: str, family: str) -> MixedSet:
-    def read(_: Path) -> pd.DataFrame:
-        return pd.read_csv(STANDARD_FOLDER / f"{name}.csv")
-
-    return MixedSet(name, f"y ~ 1 + {terms}", family, read, options={"prior": bc.priors.Normal(0.0, 2.5)})
-
-
-STANDARDISED: tuple[MixedSet, ...] = (
-    _standardised("Pottery", "(1 | g1)", "normal"),
-    _standardised("hiv", "x1 + (1 | g1) + (0 + x1 || g1)", "normal"),
-    _standardised("grouseticks", "x1 + x2 + x3 + (1 | g1) + (1 | g2)", "poisson"),
-    _standardised("respInf", "x1 + x2 + x3 + x4 + x5 + x6 + x7 + (1 | g1)", "logistic"),
-    _standardised("autism", "x1 + x2 + x3 + x4 + x5 + (1 + x1 | g1)", "normal"),
-    _standardised("dietox", "x1 + x2 + x3 + x4 + x5 + x6 + (1 | g1) + (1 | g2)", "normal"),
 )

@@ -1,10 +1,10 @@
 """How many passes, how long and how much memory do builds and certificates from Parquet take?
 
 Five normal columns, a gamma, a lognormal and a t_3 one, 0/1 columns of 1 in 1,000 and 1 in 100,000 rows; float32, 3%
-positive. Each build in a process of its own, after a small one that compiles, and then the certificate of 4 x 500
-draws. CPU seconds are of all threads, "CPU ns a row" is of all passes of the build, "of label" the ratio of CPU seconds
-to the build by label, and "peak MB" the memory of the process at its highest till the end. ``--rows`` takes 1e8 too: a
-file of 4 GB, written for the purpose and deleted.
+positive. A calibrated build by label, in a process of its own, after a small one that compiles, then the certificate of
+4 x 500 draws. CPU seconds are of all threads, "CPU ns a row" is of all passes of the build, and "peak MB" the memory
+of the process at its highest till the end. ``--rows`` takes 1e8 too: a file of 4 GB, written for the purpose and
+deleted.
 """
 
 import warnings
@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from scipy import special
 
 import bayescore as bc
@@ -23,11 +22,7 @@ from benchmarks.tables import known_rows, publish
 
 N = 10_000_000
 SLOPES = np.array([0.5, -0.5, 0.3, 0.0, 0.2, 0.3, 0.1, 0.1, 1.0, 2.0])
-WAYS: dict[str, dict[str, Any]] = {
-    "label": {"label": "y", "intercept": True},
-    "formula": {"formula": "y ~ " + " + ".join(f"x{d}" for d in range(1, 11))},
-    "formula, standardized": {"formula": "y ~ " + " + ".join(f"x{d}" for d in range(1, 11)), "standardize": True},
-}
+BUILD = {"method": "calibrated", "label": "y", "intercept": True, "random_state": 0, "progressbar": False}
 
 
 def skewed(n: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
@@ -46,16 +41,13 @@ def certified(core: bc.Coreset, path: Path) -> Timed:
     return timed(lambda: bc.certify(idata, core, path, label="y", progressbar=False))
 
 
-def measured(path: Path, warm: Path, method: str, way: str) -> dict[str, Any]:
+def measured(path: Path, warm: Path) -> dict[str, Any]:
     """Build and certify in this fresh process, once to compile and once for the clock."""
     warnings.simplefilter("ignore", UserWarning)
-    options = {"method": method, "random_state": 0, "progressbar": False, **WAYS[way]}
-    certified(bc.build_coreset(warm, **options), warm)
-    core, seconds, used = timed(lambda: bc.build_coreset(path, **options))
+    certified(bc.build_coreset(warm, **BUILD), warm)
+    core, seconds, used = timed(lambda: bc.build_coreset(path, **BUILD))
     found, more, more_used = certified(core, path)
     return {
-        "method": method,
-        "by": way,
         "N": core.n_total,
         "rows": len(core),
         "passes": core.params["passes"],
@@ -72,13 +64,10 @@ def measured(path: Path, warm: Path, method: str, way: str) -> dict[str, Any]:
     }
 
 
-@command("build_passes")
-def main(rows: int = N) -> None:
-    """Publish a row for each method and way to name the columns, beside those of other numbers of rows."""
+@command("build_passes", evidence=True)
+def main(rows: int = N, *, quick: bool = False) -> None:
+    """Publish a row beside those of other numbers of rows."""
+    rows = 1_000_000 if quick else rows
     with rows_file(100_000, skewed) as warm, rows_file(rows, skewed) as path:
-        tasks = [(method, way) for method in ("calibrated", "condensed") for way in WAYS]
-        found = pd.DataFrame([alone(measured, path, warm, *task) for task in tasks])
-    by_label = found.groupby("method")["CPU s"].transform("first")
-    found.insert(7, "of label", found["CPU s"] / by_label)
-    others = [row for row in known_rows("build_passes") if row["N"] != rows]
-    publish("build_passes", others + found.to_dict("records"))
+        found = alone(measured, path, warm)
+    publish("build_passes", [row for row in known_rows("build_passes") if row["N"] != rows] + [found])
