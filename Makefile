@@ -91,7 +91,7 @@ lowest: $(READY)
 bench: $(READY)
 	$(BIN)/python -m benchmarks
 
-# the papers, the rivals, calibration and scale again, in benchmarks/; QUICK=1: in miniature, in benchmarks/.quick
+# the tables that pages quote, and the papers', again: three hours; QUICK=1: the papers in miniature, in benchmarks/.quick
 evidence: $(READY)
 	$(BIN)/python -m benchmarks evidence $(if $(QUICK),--quick)
 

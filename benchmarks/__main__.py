@@ -17,8 +17,6 @@ if __name__ == "__main__":
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"all by default; evidence, or of {choices}")
     parser.add_argument("--trials", type=int, help="how many, of benchmarks that count them")
     parser.add_argument("--rows", type=int, help="of benchmarks that can run on fewer")
-    parser.add_argument("--rivals", help="comma-separated, of benchmarks that name them")
-    parser.add_argument("--cap", type=float, help="seconds for each rival, of benchmarks that stop them")
     parser.add_argument("--only", nargs="+", metavar="DATA", help="data sets, of benchmarks that keep the other rows")
     parser.add_argument("--published", help="folder of published rows, of benchmarks that read some that are not here")
     parser.add_argument("--kept", help="folder of what is kept from run to run, of benchmarks that keep references")
@@ -49,6 +47,8 @@ if __name__ == "__main__":
         own = known[name]
         print(f"\n## {name}\n{own.module.__doc__}")
         taken = inspect.signature(own.run).parameters
+        if asked["quick"] and "quick" not in taken and not whole:
+            continue  # it has no miniature
         told = {option: value for option, value in options.items() if option in taken}
         timed = not own.last and not told.keys() - {"workers", "only", "published", "kept"}
         # what is timed runs one data set after the other, so that a table can be made in several sessions

@@ -53,7 +53,8 @@ def command(
     """Register a function under a name.
 
     `asks` is its question, where its file answers more than one. `sets` are names that the function takes as ``only``.
-    `evidence` is what ``make evidence`` runs: all sets, or some. A command that is `last` reads what others wrote.
+    `evidence` is what ``make evidence`` runs: all sets, or some, so that all takes three hours at most on two cores. A
+    command that is `last` reads what others wrote.
     """
 
     def registered(run: Run) -> Run:

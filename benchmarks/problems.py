@@ -70,32 +70,26 @@ def _gauss() -> Table:
 
 @dataclass(frozen=True)
 class Problem:
-    """A data set: where its rows come from, and how to get them."""
+    """A data set: how to get its rows, and whether they are read from a file."""
 
-    origin: str
     read: Callable[[], Table]
     published: bool = True
 
 
 PROBLEMS = {
-    "chemreact_ds1_10": Problem("AutonLab ds1.10, life sciences", lambda: published("chemreact_ds1_10")),
-    "covtype_ramp16pct": Problem("UCI Covertype, 16% of the rows", lambda: published("covtype_ramp16pct")),
-    "covtype_cover2v4": Problem("UCI Covertype, class 4 against 2", lambda: published("covtype_cover2v4")),
-    "kddcup99_10pct": Problem("UCI KDD Cup 1999, 10%, numeric columns", lambda: published("kddcup99_10pct")),
+    "chemreact_ds1_10": Problem(lambda: published("chemreact_ds1_10")),
+    "covtype_ramp16pct": Problem(lambda: published("covtype_ramp16pct")),
+    "covtype_cover2v4": Problem(lambda: published("covtype_cover2v4")),
+    "kddcup99_10pct": Problem(lambda: published("kddcup99_10pct")),
     "kddcup99_10pct categories": Problem(
-        "the same with protocol_type, service and flag as 0/1 columns, levels below 0.1% merged",
         lambda: published("kddcup99_10pct", categories=("protocol_type", "service", "flag")),
     ),
-    "w8a_train": Problem("LIBSVM w8a, web pages, 300 keywords", lambda: published("w8a_train")),
-    "phishing_libsvm": Problem("UCI Phishing Websites, LIBSVM's encoding", lambda: published("phishing_libsvm")),
-    "Binary10": Problem("bayescore.datasets.binary10, N = 1e6", _binary10, published=False),
-    "Mixture": Problem(
-        "bayescore.datasets.mixture, N = 1e6",
-        lambda: _named(*mixture(1_000_000, random_state=0)),
-        published=False,
-    ),
-    "quasi-separated": Problem("made here: few rows overlap", _quasi_separated, published=False),
-    "gauss": Problem("made here: normal rows", _gauss, published=False),
+    "w8a_train": Problem(lambda: published("w8a_train")),
+    "phishing_libsvm": Problem(lambda: published("phishing_libsvm")),
+    "Binary10": Problem(_binary10, published=False),
+    "Mixture": Problem(lambda: _named(*mixture(1_000_000, random_state=0)), published=False),
+    "quasi-separated": Problem(_quasi_separated, published=False),
+    "gauss": Problem(_gauss, published=False),
 }
 
 

@@ -98,11 +98,6 @@ def digits_of(column: str, digits: int) -> Cell:
     return lambda row: short(row[column], digits)
 
 
-def known_of(column: str, *, percent: bool = False) -> Cell:
-    """Return the cell of a figure that rows measured earlier do not have."""
-    return lambda row: (100.0 * row.get(column, math.nan)) if percent else row.get(column, math.nan)
-
-
 def worst_of(column: str, *, percent: bool = False) -> Cell:
     """Return the cell of a median and, in brackets, the worst."""
     factor, unit = (100.0, "%") if percent else (1.0, "")
@@ -162,7 +157,7 @@ def render(page: str = "RESULTS.md.j2") -> str:
         keep_trailing_newline=True,
     )
     environment.filters["short"] = short
-    cells = (percent_of, digits_of, known_of, worst_of)
+    cells = (percent_of, digits_of, worst_of)
     told = (tables_of, minutes_of, questions)
     for known in (rows_of, cell, measured, table, protocol, posteriors, *cells, *told):
         environment.globals[known.__name__] = known

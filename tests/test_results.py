@@ -134,8 +134,8 @@ def test_figures_have_two_digits_or_three(value, text):
 def test_tables_are_markdown_and_missing_rows_an_error():
     shown = table(pd.DataFrame({"k-means||": ["a", "b"], "cost": [0.5, float("nan")]}))
     assert shown.splitlines() == ["| k-means\\|\\| | cost |", "| --- | ---: |", "| a | 0.50 |", "| b |  |"]
-    with pytest.raises(ValueError, match=r"results/streams.csv has no row with \{'model': 'none'\}"):
-        rows_of("streams", {"model": "none"})
+    with pytest.raises(ValueError, match=r"results/survey_errors.csv has no row with \{'data': 'none'\}"):
+        rows_of("survey_errors", {"data": "none"})
 
 
 def test_minutes_are_kept_by_command_and_data(tmp_path, monkeypatch):

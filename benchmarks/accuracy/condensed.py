@@ -155,7 +155,7 @@ def certificate(core: bc.Coreset, told: dict[str, Any]) -> str:
     return str(bc.certify(idata, core, data, y, progressbar=False).level)
 
 
-@command("condensed", sets=SETS)
+@command("condensed", sets=SETS, evidence=("skewed, 10% positive", "t3, 1% positive", "Binary10", "chemreact"))
 def main(trials: int = SEEDS, only: Sequence[str] = SETS) -> None:
     """Write the table; of the sets in `only` anew."""
     rows = [row for row in known_rows("condensed") if row["data"] not in only]

@@ -11,7 +11,7 @@ from benchmarks.tables import publish
 SEEDS = 21
 
 
-@command("leverage_sketch")
+@command("leverage_sketch", evidence=True)
 def sketch() -> None:
     rows = []
     for name in readable((COVTYPE, KDD)):

@@ -108,7 +108,7 @@ def flat(name: str, told: dict, trials: int) -> list[dict]:
     return found
 
 
-@command("poisson")
+@command("poisson", evidence=True)
 def main(trials: int = 5) -> None:
     """Write the tables."""
     found = [row for name, given in MADE.items() for row in flat(name, made(*given), trials)]

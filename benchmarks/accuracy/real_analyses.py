@@ -155,7 +155,7 @@ def compared(name: str, analysis: Analysis) -> list[dict[str, Any]]:
     return found
 
 
-@command("real_analyses")
+@command("real_analyses", evidence=True)
 def main() -> None:
     """Publish a row for each published figure; raise where data are absent, so that nothing is left out unsaid."""
     files = {analysis.file for analysis in ANALYSES.values()}

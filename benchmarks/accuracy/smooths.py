@@ -186,7 +186,7 @@ def compared(name: str) -> dict[str, Any]:
     return found
 
 
-@command("smooths", sets=tuple(SETS))
+@command("smooths", sets=tuple(SETS), evidence=("logistic",))
 def main(only: Sequence[str] = tuple(SETS)) -> None:
     """Write the table; other rows of it stay."""
     found = {row["set"] + str(row["N"]): row for row in known_rows("smooths")}

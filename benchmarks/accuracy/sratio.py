@@ -148,7 +148,7 @@ def compared(name: str, link: str, formula: str) -> dict:
 NAMES = tuple(dict.fromkeys(name for name, _ in SETS))
 
 
-@command("sratio", sets=NAMES)
+@command("sratio", sets=NAMES, evidence=("mental health",))
 def main(only: Sequence[str] = NAMES) -> None:
     """Write the table; other rows of it stay."""
     found = {(row["set"], row["link"]): row for row in known_rows("sratio")}

@@ -50,7 +50,9 @@ def survey(seed: int, n_clusters: int = 150, each: int = 22) -> pd.DataFrame:
     return kept.assign(weight=kept["raw"] / kept["raw"].mean())
 
 
-@command("survey_coverage", asks="Do 95% intervals of cluster-robust posteriors cover in 95% of made surveys?")
+@command(
+    "survey_coverage", asks="Do 95% intervals of cluster-robust posteriors cover in 95% of made surveys?", evidence=True
+)
 def coverage(trials: int = 500) -> None:
     found: dict[str, list[np.ndarray]] = {}
     truth, n = np.array(list(TRUTH.values())), []
@@ -83,7 +85,9 @@ def coverage(trials: int = 500) -> None:
 
 
 @command(
-    "survey_errors", asks="Do cluster-robust posteriors have the standard errors of R's svyglm and of statsmodels?"
+    "survey_errors",
+    asks="Do cluster-robust posteriors have the standard errors of R's svyglm and of statsmodels?",
+    evidence=True,
 )
 def errors() -> None:
     warnings.filterwarnings("ignore", "there are 13 clusters|each cluster is one row", UserWarning)

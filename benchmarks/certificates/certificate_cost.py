@@ -102,7 +102,7 @@ def sums(name: str) -> dict[str, Any]:
     return {"set": name, "N": len(X), "D": X.shape[1], **about, **errors, "exact_s": exact_s, "sums_s": pass_s + more_s}
 
 
-@command("certificate_cost")
+@command("certificate_cost", evidence=True)
 def main() -> None:
     """Measure both."""
     names = ("normal", "normal, cloglog", "t3, rare label", "skewed", "rare 0/1 columns", "separated")

@@ -268,7 +268,7 @@ def counted(by: str, value: str, rows: pd.DataFrame) -> Row:
     return row | {"off, median": good.median(), "off, largest": good.max()}
 
 
-@command("certificate_rates")
+@command("certificate_rates", evidence=True)
 def main(trials: int = PROBLEMS, workers: int = 2) -> None:
     frame = run(trials, workers)
     frame["family"] = frame["family"].str.partition("(")[0]

@@ -278,7 +278,7 @@ def trial(name: str, seed: int, **given: Any) -> list[dict[str, Any]]:
     return rows
 
 
-@command("forgeries")
+@command("forgeries", evidence=True)
 def main(trials: int = 45, workers: int = 2) -> None:
     tasks = [(name, seed) for name, kind in KINDS.items() for seed in range(max(1, round(kind.seeds * trials)))]
     rows: list[dict[str, Any]] = []

@@ -108,7 +108,7 @@ def by_groups(n_groups: int, n: int) -> dict[str, Any]:
     }
 
 
-@command("many_groups")
+@command("many_groups", evidence=True)
 def many(rows: int = ROWS) -> None:
     """Publish a row for each number of groups."""
     alone(by_groups, SIZES[0], rows)  # compiles what so many rows need

@@ -245,7 +245,11 @@ def beside(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> dict[str
     return {"right": right, **worst, "noise": float(noise.max()), "off": off}
 
 
-@command("mixed_models", sets=[own.name for own in SETS])
+@command(
+    "mixed_models",
+    sets=[own.name for own in SETS],
+    evidence=("01 logistic, one factor, 5", "09 normal, one factor, 8", "17 normal, slope, 18"),
+)
 def main(
     only: Sequence[str] = (), published: str = "", kept: str = "benchmarks/.mixed_models", most: float = 600.0
 ) -> None:

@@ -113,7 +113,7 @@ def measured(name: str, family: str, frame: pd.DataFrame, told: dict) -> dict:
     }
 
 
-@command("multilevel")
+@command("multilevel", evidence=True)
 def main() -> None:
     """Compare coresets with all rows."""
     found = []

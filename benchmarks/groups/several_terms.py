@@ -135,7 +135,11 @@ def problems() -> dict[str, bc.Coreset]:
     return found | {"insteval": bc.all_rows(insteval, formula=CROSSED, **QUIET)}
 
 
-@command("several_terms_large", asks="How fast is the joint sampler with a million rows of large crossed factors?")
+@command(
+    "several_terms_large",
+    asks="How fast is the joint sampler with a million rows of large crossed factors?",
+    evidence=True,
+)
 def main_large(rows: int = 1_000_000) -> None:
     """Sample rows of two crossed factors of many levels, and say what it takes."""
     levels = max(20, rows // 50), max(10, rows // 1000)
@@ -148,6 +152,7 @@ def main_large(rows: int = 1_000_000) -> None:
 @command(
     "several_terms",
     asks="Is the joint sampler right for several group terms and slopes, and how fast is it beside PyMC's NUTS?",
+    evidence=True,
 )
 def main() -> None:
     """Compare both samplers."""

@@ -14,8 +14,8 @@ from bayescore.models.normal import find_noise
 from bayescore.models.predictor import multipliers
 from bayescore.priors.groups import group_prior_for, log_sigma_terms
 from bayescore.validation import DataError
-from benchmarks.accuracy.normal_sd import Exact
 from tests.counted import QUIET
+from tests.exact_normal import Exact
 from tests.families.test_normal import CROSSED, FLAT, GROUPED, ROWS, SLOPES, X, Y, numbers
 
 FAMILY = "normal"

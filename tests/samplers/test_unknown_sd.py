@@ -18,7 +18,7 @@ from bayescore.numerics.chains import ess
 from bayescore.priors.groups import HalfStudentT, autoscaled, sd_prior_for
 from bayescore.samplers import normal
 from bayescore.validation import DataError
-from benchmarks.accuracy.normal_sd import Exact
+from tests.exact_normal import Exact
 from tests.hand_made import log_likelihood
 
 QUIET = {"progressbar": False}

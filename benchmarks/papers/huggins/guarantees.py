@@ -28,7 +28,7 @@ from bayescore.families.family import FAMILIES
 from bayescore.models.posterior import log_likelihoods
 from bayescore.numerics.chains import ess
 from benchmarks.commands import command
-from benchmarks.papers.huggins.problems import PRIOR, readable, split
+from benchmarks.papers.huggins.problems import PRIOR, chain, readable, split
 from benchmarks.tables import publish
 
 RADIUS, CLUSTERS, DELTA = 1.0, 6, 0.05
@@ -127,24 +127,13 @@ def evidence(name: str, full: bc.Coreset, merged: bc.Coreset, trials: int) -> Ro
 def chains(name: str, merged: bc.Coreset, scale: int) -> Rows:
     rows = []
     for preconditioner, iterations in MALA.items():
-        half = iterations // scale // 20
-        idata = bc.sample(
-            merged, prior=PRIOR, sampler="mala", draws=half, tune=half, chains=1, thin=10, random_seed=0,
-            preconditioner=preconditioner, progressbar=False,
-        )  # fmt: skip
+        idata = chain(merged, iterations // scale, preconditioner=preconditioner)
         beta = idata.posterior["beta"].to_numpy()
         effective = float(ess(beta, "mean").min())
-        rows.append(
-            {
-                "data": name,
-                "preconditioner": preconditioner,
-                "iterations": 20 * half,
-                "draws kept": half,
-                "effective": effective,
-                "iterations for each": 10 * half / effective,
-                "acceptance": float(idata.sample_stats["acceptance_rate"].mean()),
-            }
-        )
+        kept = beta.shape[1]
+        row = {"data": name, "preconditioner": preconditioner, "iterations": 20 * kept, "draws kept": kept}
+        row |= {"effective": effective, "iterations for each": 10 * kept / effective}
+        rows.append(row | {"acceptance": float(idata.sample_stats["acceptance_rate"].mean())})
     return rows
 
 

@@ -1,14 +1,12 @@
 """The data sets of Huggins et al. (2016), Table 1, as far as they can be had here.
 
 ChemReact is ds1.10 (all rows, 10 principal components) and the published tenth of ds1.100 (100 components); Webspam is
-replaced by w8a, web pages by keywords; CovType is the published 16% of its rows. The whole files are taken instead
-where HUGGINS_CHEMREACT, HUGGINS_WEBSPAM or HUGGINS_COVTYPE name them (`bayescore.data.published`). Columns are
-standardised, those of w8a stay 0/1, and real data get an intercept; Binary5 and Binary10 have one, Mixture needs none.
+replaced by w8a, web pages by keywords; CovType is the published 16% of its rows. Columns are standardised, those of w8a
+stay 0/1, and real data get an intercept; Binary5 and Binary10 have one, Mixture needs none.
 `READINGS` are other ways to prepare a set: the paper says "mean zero and variance 1 (or, for sparse data, between -1
 and 1)", and the published code takes CovType from a sparse file.
 """
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,13 +14,13 @@ from typing import Any
 import numpy as np
 
 import bayescore as bc
-from bayescore.data.published import load_chemreact, load_covtype, load_webspam
 from bayescore.datasets import Problem as Synthetic
 from bayescore.datasets import binary5, binary10, mixture
 from benchmarks.problems import SHARED, published
 
 PRIOR = bc.priors.Normal(0, 2)  # the published code's; the paper does not say
 QUICK_ROWS = 10_000
+THIN = 10
 Table = tuple[np.ndarray, np.ndarray]
 
 
@@ -30,9 +28,9 @@ Table = tuple[np.ndarray, np.ndarray]
 class Problem:
     """A data set: its figure, how to read N rows of it, and how the paper's experiments take it.
 
-    `file` is what ../shared/data must have, `variable` what may name the whole set; `held_out` is the paper's share of
-    test rows, `clusters` its k; `repeats` says that rows repeat, so that merging them pays; `iterations` and
-    `repetitions` are those of a full run, and `largest` its largest coreset.
+    `file` is what ../shared/data must have; `held_out` is the paper's share of test rows, `clusters` its k; `repeats`
+    says that rows repeat, so that merging them pays; `iterations` and `repetitions` are those of a full run, and
+    `largest` its largest coreset.
     """
 
     figure: str
@@ -42,7 +40,6 @@ class Problem:
     options: dict[str, bool]
     repeats: bool = False
     file: str = ""
-    variable: str = ""
     iterations: int = 20_000
     repetitions: int = 20
     largest: int = 10_000
@@ -52,18 +49,13 @@ def _made(problem: Synthetic) -> Callable[[int | None], Table]:
     return lambda rows: problem((rows or 1_000_000) + 1000, random_state=0)
 
 
-def _published(figure: str, file: str, *paper: Any, load: Callable[..., Table] | None = None, **told: Any) -> Problem:
-    """Return a problem of ../shared/data, or of what `load` reads from the path that its variable names."""
-    variable = told.get("variable", "")
+def _published(figure: str, file: str, *paper: Any, **told: Any) -> Problem:
+    """Return a problem of ../shared/data."""
 
     def read(rows: int | None) -> Table:
-        if load is not None and (path := os.environ.get(variable)):
-            X, y = load(path)[:2]
-        else:
-            table, y = published(file)
-            X = table.to_numpy()
+        table, y = published(file)
         order = np.random.default_rng(0).permutation(len(y))[:rows]
-        return X[order], y[order]
+        return table.to_numpy()[order], y[order]
 
     return Problem(figure, read, *paper, file=file, **told)
 
@@ -77,38 +69,12 @@ PROBLEMS = {
     "Mixture": Problem("2c", _made(mixture), 1e-3, 4, RAW),
     "ChemReact, ds1.10": _published("2d", "chemreact_ds1_10", 2500 / 26_733, 6, SCALED),
     "ChemReact, ds1.100 (a tenth)": _published(
-        "2d",
-        "chemreact_ds1_100_test",
-        2500 / 26_733,
-        6,
-        SCALED,
-        load=load_chemreact,
-        variable="HUGGINS_CHEMREACT",
-        iterations=10_000,
-        largest=1250,
+        "2d", "chemreact_ds1_100_test", 2500 / 26_733, 6, SCALED, iterations=10_000, largest=1250
     ),
     "w8a (for Webspam)": _published(
-        "2e",
-        "w8a_train",
-        50 / 350,
-        6,
-        INTERCEPT,
-        load=load_webspam,
-        variable="HUGGINS_WEBSPAM",
-        repeats=True,
-        iterations=5_000,
-        largest=2500,
+        "2e", "w8a_train", 50 / 350, 6, INTERCEPT, repeats=True, iterations=5_000, largest=2500
     ),
-    "CovType, 16%": _published(
-        "2f",
-        "covtype_ramp16pct",
-        29_000 / 581_012,
-        6,
-        SCALED,
-        load=load_covtype,
-        variable="HUGGINS_COVTYPE",
-        iterations=10_000,
-    ),
+    "CovType, 16%": _published("2f", "covtype_ramp16pct", 29_000 / 581_012, 6, SCALED, iterations=10_000),
 }
 
 
@@ -136,14 +102,17 @@ def readable(only: list[str] | None = None, *, readings: bool = False) -> dict[s
     """Return the problems asked for whose rows can be had here; say which others are left out."""
     known = PROBLEMS | READINGS if readings else PROBLEMS
     asked = {name: problem for name, problem in known.items() if only is None or name in only}
-    absent = [
-        name
-        for name, problem in asked.items()
-        if problem.file and not (SHARED / f"{problem.file}.parquet").is_file() and not os.environ.get(problem.variable)
-    ]
+    absent = [name for name, own in asked.items() if own.file and not (SHARED / f"{own.file}.parquet").is_file()]
     if absent:
         print(f"not run: their files are not in ../shared/data: {', '.join(absent)}")
     return {name: problem for name, problem in asked.items() if name not in absent}
+
+
+def chain(data: bc.Coreset, iterations: int, seed: int = 0, **options: Any) -> Any:
+    """Return draws of the later half of a chain of MALA, each tenth kept."""
+    half = iterations // (2 * THIN)
+    told = {"draws": half, "tune": half, "chains": 1, "thin": THIN, "random_seed": seed, "progressbar": False}
+    return bc.sample(data, prior=PRIOR, sampler="mala", **told, **options)
 
 
 def split(problem: Problem, *, quick: bool) -> tuple[bc.Coreset, bc.Coreset]:

@@ -23,7 +23,7 @@ import pandas as pd
 import bayescore as bc
 from bayescore.diagnostics import mmd
 from benchmarks.commands import command
-from benchmarks.papers.huggins.problems import PRIOR, PROBLEMS, READINGS, Problem, readable, split
+from benchmarks.papers.huggins.problems import PRIOR, PROBLEMS, READINGS, Problem, chain, readable, split
 from benchmarks.tables import known_rows, publish
 
 SIZES = (156, 312, 625, 1250, 2500, 5000, 10_000)  # README of the published code
@@ -33,27 +33,9 @@ METHODS: dict[str, dict[str, Any]] = {
     "calibrated": {"method": "calibrated", "prior": PRIOR},
 }
 CALIBRATED_LARGEST = 2500  # beyond, the curve is the floor
-THIN = 10
 QUARTILES = (0.25, 0.5, 0.75)
 SIMULATED = 100_000  # comparisons of equal methods: standard errors below 0.2%
 Rows = list[dict[str, Any]]
-
-
-def draws_of(data: bc.Coreset, iterations: int, seed: int) -> np.ndarray:
-    """Return draws of the later half of a chain, shape (iterations / 2 / 10, D)."""
-    half = iterations // (2 * THIN)
-    idata = bc.sample(
-        data,
-        prior=PRIOR,
-        sampler="mala",
-        draws=half,
-        tune=half,
-        chains=1,
-        thin=THIN,
-        random_seed=seed,
-        progressbar=False,
-    )
-    return idata.posterior["beta"].to_numpy()[0]
 
 
 def reference_of(data: bc.Coreset, *, quick: bool) -> np.ndarray:
@@ -107,7 +89,7 @@ def study(name: str, problem: Problem, *, trials: int | None, quick: bool) -> Ro
     about = {"figure": problem.figure, "data": name, "N": len(full), "D": full.n_features}
     found = []
     for method, size, seed, core in _candidates(full, problem, sizes, repetitions):
-        draws = draws_of(core, iterations, seed)
+        draws = chain(core, iterations, seed).posterior["beta"].to_numpy()[0]
         found.append(
             {
                 "method": method,
@@ -158,7 +140,7 @@ def verdicts(frame: pd.DataFrame) -> Rows:
     return rows
 
 
-@command("huggins_quality", evidence=True, sets=(*PROBLEMS, *READINGS))
+@command("huggins_quality", evidence=("Binary5", "Binary10"), sets=(*PROBLEMS, *READINGS))
 def main(*, quick: bool = False, trials: int | None = None, only: list[str] | None = None) -> None:
     warnings.filterwarnings("ignore")  # chains that have not mixed, coresets of one label: seen in the figures
     rows = [row for row in known_rows("huggins_quality") if only and row["data"] not in only]

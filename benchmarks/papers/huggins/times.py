@@ -6,9 +6,7 @@ ours is compiled; "at theirs" puts the time of a NumPy evaluation of log density
 measured on the same rows, in place of ours.
 """
 
-import time
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,17 +14,12 @@ from scipy.special import expit
 
 import bayescore as bc
 from benchmarks.commands import command
-from benchmarks.papers.huggins.problems import PRIOR, readable, split
+from benchmarks.measure import timed
+from benchmarks.papers.huggins.problems import chain, readable, split
 from benchmarks.papers.huggins.quality import SIZES
 from benchmarks.tables import publish
 
 ITERATIONS = 10_000
-
-
-def seconds(work: Callable[[], Any]) -> tuple[float, Any]:
-    begin = time.process_time()
-    made = work()
-    return time.process_time() - begin, made
 
 
 def numpy_iteration(core: bc.Coreset) -> float:
@@ -38,27 +31,20 @@ def numpy_iteration(core: bc.Coreset) -> float:
             eta = Z @ theta
             (core.weights @ np.logaddexp(0.0, -eta), (core.weights * expit(-eta)) @ Z)
 
-    return min(seconds(evaluate)[0] for _ in range(3)) / 50.0
+    return min(timed(evaluate).cpu for _ in range(3)) / 50.0
 
 
 def build(full: bc.Coreset, size: int, seed: int) -> bc.Coreset:
     return bc.build_coreset(full, method="sensitivity", clusters=6, size=size, random_state=seed, progressbar=False)
 
 
-def chain(core: bc.Coreset, iterations: int) -> Any:
-    half = iterations // 20
-    return bc.sample(
-        core, prior=PRIOR, sampler="mala", draws=half, tune=half, chains=1, thin=10, random_seed=0, progressbar=False
-    )
-
-
 def study(name: str, full: bc.Coreset, iterations: int, largest: int) -> list[dict[str, Any]]:
     rows = []
     chain(build(full, 200, 0), 1000)  # compiles
     for size in [size for size in SIZES if size <= min(len(full) // 2, largest)]:
-        made = [seconds(lambda size=size, seed=seed: build(full, size, seed)) for seed in range(3)]
-        core, building = made[0][1], float(np.median([taken for taken, _ in made]))
-        sampling = seconds(lambda core=core: chain(core, iterations))[0]
+        made = [timed(lambda size=size, seed=seed: build(full, size, seed)) for seed in range(3)]
+        core, building = made[0].result, float(np.median([one.cpu for one in made]))
+        sampling = timed(lambda core=core: chain(core, iterations)).cpu
         theirs = iterations * numpy_iteration(core)
         rows.append(
             {

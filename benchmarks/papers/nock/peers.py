@@ -10,11 +10,7 @@ would be the cheaper (bootstrap); "spread" is the peers' over that at p = 0 (fig
 
 `variates_peers` has boxes in the plane and two maps, and k-means|| beside it, which is Bahmani et al.'s, with l = 2 k,
 log(cost of one center) rounds, reclustered by k-means++. Bytes are those of centers and sums; k-means|| sends every
-candidate to every peer. The source reports that d-means++ stays competitive on the maps up to p of some tenths. Here it
-is level with both where peers hold rows that lie together (p = 0: -7% to +7%, within two standard errors of 0 but at k
-= 30; on Forgy's uneven peers up to +82%), and loses the more, the larger p and k; of 280 comparisons the clearest win
-is 2.03 standard errors (EuropeDiff, k = 5, p = 0.05, k-means||). The source's means are of 10 runs, whose standard
-error is 5% to 10%, and one mean of k-means++ is common to a whole line.
+candidate to every peer.
 """
 
 import math
@@ -29,6 +25,7 @@ from bayescore.clustering import SQUARED_EUCLIDEAN, UniformDraw, d_means, k_vari
 from bayescore.clustering.divergences import Nearest
 from bayescore.papers import guarantee
 from benchmarks.commands import command
+from benchmarks.papers.nock.regime import clusters
 from benchmarks.problems import SHARED
 from benchmarks.tables import publish
 
@@ -43,7 +40,7 @@ KS, MIXING, RUNS = (5, 10, 20), (0.0, 0.1, 0.3, 0.5), 40
 PUBLISHED_RUNS, RESAMPLED = 10, 2_000
 N_SYNTHETIC, N_PEERS = 20_000, 40
 MAPS_KS, MAPS_MIXING, MAPS_RUNS = (5, 10, 15, 20, 30), (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5), 60
-Held = tuple[np.ndarray, np.ndarray]
+Held = tuple[np.ndarray, np.ndarray]  # rows and their peers
 
 
 def boxes(n: int, d: int, low: float, high: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -58,11 +55,7 @@ def boxes(n: int, d: int, low: float, high: float, rng: np.random.Generator) -> 
 
 def hyperrectangles(rng: np.random.Generator) -> Held:
     """Draw uniform clusters of 1 to 1000 rows in random boxes, each the rows of one peer, till there are 20,000."""
-    parts: list[np.ndarray] = []
-    while sum(map(len, parts)) < N_SYNTHETIC:
-        low, edge = rng.uniform(0.0, 100.0, 2), rng.uniform(1.0, 20.0, 2)
-        parts.append(low + edge * rng.random((rng.integers(1, 1001), 2)))
-    return np.concatenate(parts), np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    return clusters(N_SYNTHETIC, 2, rng)
 
 
 def voronoi(name: str, forgy: bool, rng: np.random.Generator) -> Held:

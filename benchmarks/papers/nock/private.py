@@ -22,13 +22,6 @@ guarantee, and Forgy has two: its centers are rows at places that the data do no
 changes one center only, and that guarantee costs it a k-th of the noise. k-variates++ has the one for any two data
 sets, which implies the other. delta_s is the source's proxy. "noise-free" is k-means++. `variates_private_table2` puts
 it beside the source's Table 2, for the k whose mean is the source's.
-
-With the same guarantee k-variates++ and Forgy cost the same within standard errors, for both are ruled by the noise.
-The source's advantage over Forgy is that of the noise of Theorem 12, which is no guarantee; on ChemReact (LifeSci) it
-and epsilon~ come out in the source's size. On EuropeDiff they do not: outliers make R 45 times the rows' root mean
-square, and delta_w large. (With f = 1 it cannot be below 1 / n for rows in the ball, hence epsilon~ <= log((e - 1) n) =
-12.6 there, less than the source's 13.0.) Sample and aggregate wins everywhere, for its noise is 59 to 123 times smaller
-than Laplace's on k centers.
 """
 
 import math

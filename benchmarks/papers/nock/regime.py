@@ -25,13 +25,13 @@ SIZES = (300, 1_000, 3_000, 10_000, 30_000, 100_000)
 MOST_ENTRIES, SAMPLES, REPETITIONS = 1_500_000, 50, 3
 
 
-def boxes(n: int, d: int, rng: np.random.Generator) -> np.ndarray:
-    """Draw uniform clusters of 1 to 1000 rows in random boxes, till there are n rows."""
+def clusters(n: int, d: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Draw n rows or more, uniform clusters of 1 to 1000 in random boxes; return rows and their clusters."""
     parts: list[np.ndarray] = []
     while sum(map(len, parts)) < n:
         low, edge = rng.uniform(0.0, 100.0, d), rng.uniform(*EDGES, d)
         parts.append(low + edge * rng.random((rng.integers(1, 1001), d)))
-    return np.concatenate(parts)
+    return np.concatenate(parts), np.repeat(np.arange(len(parts)), [len(part) for part in parts])
 
 
 def equivalent(k: int, epsilon: float, radius: float, delta_w: float, delta_s: float) -> float:
@@ -56,7 +56,7 @@ def measured(X: np.ndarray, k: int, seed: int) -> dict[str, float]:
 def table(sizes: tuple[int, ...], repetitions: int) -> list[dict[str, Any]]:
     rows = []
     for d in DIMENSIONS:
-        grown = [boxes(sizes[-1], d, np.random.default_rng([d, seed])) for seed in range(repetitions)]
+        grown = [clusters(sizes[-1], d, np.random.default_rng([d, seed]))[0] for seed in range(repetitions)]
         for m, k in product(sizes, CENTERS):
             if m * d > MOST_ENTRIES:
                 continue

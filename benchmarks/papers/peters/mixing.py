@@ -6,8 +6,6 @@ coreset. "ESS" is the smallest over coefficients for 1000 kept draws, median of 
 the largest; N(0, 16) priors.
 """
 
-import warnings
-
 import numpy as np
 from scipy.special import ndtri
 
@@ -15,11 +13,12 @@ import bayescore as bc
 from bayescore.datasets import probit
 from bayescore.numerics.chains import ess_mean
 from benchmarks.commands import command
+from benchmarks.papers.peters.posteriors import CHAINS, sampled
 from benchmarks.tables import publish
 
 SLOPES = np.array([0.5, -0.5, 0.25, 0.25])
 SHARES = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002)
-CHAINS, SWEEPS, SEEDS = 4, 1_000, 10
+SWEEPS, SEEDS = 1_000, 10
 SAMPLERS = ("Albert-Chib, all rows", "Albert-Chib, calibrated coreset", "MALA, calibrated coreset")
 
 
@@ -28,28 +27,12 @@ def effective(n: int, share: float, seed: int, sweeps: int) -> tuple[float, list
     intercept = ndtri(share) * np.sqrt(1.0 + SLOPES @ SLOPES)  # P(y = 1) = share over the columns' law
     X, y = probit(n, [intercept, *SLOPES], random_state=seed)
     data = bc.all_rows(X, y, family="probit", progressbar=False)
-    core = bc.build_coreset(
-        data,
-        method="calibrated",
-        size=20 * data.n_features,
-        prior=bc.priors.Normal(0, 4),
-        random_state=seed,
-        progressbar=False,
-    )
+    told = {"method": "calibrated", "prior": bc.priors.Normal(0, 4), "random_state": seed, "progressbar": False}
+    core = bc.build_coreset(data, size=20 * data.n_features, **told)
     found = []
     for rows, sampler in ((data, "gibbs"), (core, "gibbs"), (core, "mala")):
-        idata = bc.sample(
-            rows,
-            "probit",
-            bc.priors.Normal(0, 4),
-            sampler=sampler,
-            draws=sweeps,
-            tune=sweeps // 4,
-            chains=CHAINS,
-            random_seed=seed,
-            progressbar=False,
-        )
-        found.append(1000.0 * float(ess_mean(np.asarray(idata.posterior["beta"])).min()) / (CHAINS * sweeps))
+        draws = sampled(rows, sweeps, seed, sampler)
+        found.append(1000.0 * float(ess_mean(draws).min()) / (CHAINS * sweeps))
     return float((y > 0).mean()), found
 
 
@@ -57,22 +40,20 @@ def effective(n: int, share: float, seed: int, sweeps: int) -> tuple[float, list
 def main(*, quick: bool = False) -> None:
     n, seeds, sweeps, shares = (2_000, 1, 500, SHARES[::3]) if quick else (5_000, SEEDS, SWEEPS, SHARES)
     rows = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # slow mixing is what is measured
-        for share in shares:
-            drawn, found = zip(*(effective(n, share, seed, sweeps) for seed in range(seeds)), strict=True)
-            for name, values in zip(SAMPLERS, np.array(found).T, strict=True):
-                rows.append(
-                    {
-                        "sampler": name,
-                        "N": n,
-                        "seeds": seeds,
-                        "sweeps": CHAINS * sweeps,
-                        "positive": float(np.mean(drawn)),
-                        "ESS": float(np.median(values)),
-                        "smallest": float(values.min()),
-                        "largest": float(values.max()),
-                    }
-                )
+    for share in shares:
+        drawn, found = zip(*(effective(n, share, seed, sweeps) for seed in range(seeds)), strict=True)
+        for name, values in zip(SAMPLERS, np.array(found).T, strict=True):
+            rows.append(
+                {
+                    "sampler": name,
+                    "N": n,
+                    "seeds": seeds,
+                    "sweeps": CHAINS * sweeps,
+                    "positive": float(np.mean(drawn)),
+                    "ESS": float(np.median(values)),
+                    "smallest": float(values.min()),
+                    "largest": float(values.max()),
+                }
+            )
     table = sorted(rows, key=lambda row: SAMPLERS.index(str(row["sampler"])))
     publish("peters_mixing", table)

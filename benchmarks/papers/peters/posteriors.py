@@ -40,21 +40,12 @@ def raw(name: str, most_rows: int) -> tuple[Any, np.ndarray]:
     return frame.iloc[kept, :10], y[kept]
 
 
-def gibbs(rows: WeightedData, sweeps: int, seed: int) -> np.ndarray:
+def sampled(rows: WeightedData, sweeps: int, seed: int, sampler: str = "gibbs") -> np.ndarray:
     """Return draws of beta, shape (chains, sweeps, D)."""
+    told = {"draws": sweeps, "tune": sweeps // 4, "chains": CHAINS, "random_seed": seed, "progressbar": False}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # slow mixing is what the table shows
-        idata = bc.sample(
-            rows,
-            "probit",
-            bc.priors.Normal(0, 4),
-            sampler="gibbs",
-            draws=sweeps,
-            tune=sweeps // 4,
-            chains=CHAINS,
-            random_seed=seed,
-            progressbar=False,
-        )
+        warnings.simplefilter("ignore", UserWarning)  # slow mixing is what the tables show
+        idata = bc.sample(rows, "probit", bc.priors.Normal(0, 4), sampler=sampler, **told)
     return np.asarray(idata.posterior["beta"])
 
 
@@ -76,12 +67,12 @@ def table_of(name: str, sweeps: int, n_seeds: int, most_rows: int) -> Iterator[d
     X, y = raw(name, most_rows)
     data = bc.all_rows(X, y, family="probit", intercept=True, standardize=True, progressbar=False)
     for weight in (1.0, 1.5):  # compiles
-        gibbs(data.take(slice(0, 200)).with_weights(np.full(200, weight)), 4, 0)
+        sampled(data.take(slice(0, 200)).with_weights(np.full(200, weight)), 4, 0)
     begin = time.perf_counter()
-    reference = gibbs(data, sweeps, 1)
+    reference = sampled(data, sweeps, 1)
     taken = time.perf_counter() - begin
     same = {"data": name, "N": len(data), "D": data.n_features, "positive (%)": 100.0 * float((data.y > 0).mean())}
-    again = errors(gibbs(data, sweeps, 2), reference)
+    again = errors(sampled(data, sweeps, 2), reference)
     yield same | {
         "method": "all rows, another seed", "M": len(data), "seeds": 1, "sweeps": sweeps,
         **quartiles([again[0]], "mean"), **quartiles([again[1]], "sd"),
@@ -95,7 +86,7 @@ def table_of(name: str, sweeps: int, n_seeds: int, most_rows: int) -> Iterator[d
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")  # that few rows may be separable
                     core = bc.build_coreset(data, method=method, size=size, random_state=seed, progressbar=False)
-                beta = gibbs(core, sweeps, seed)
+                beta = sampled(core, sweeps, seed)
                 seconds.append(time.perf_counter() - begin)
                 found.append(errors(beta, reference))
                 effective.append(ess_mean(beta).min())

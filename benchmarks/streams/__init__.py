@@ -1,1 +1,0 @@
-"""Streams: what is lost where rows come in parts?"""
