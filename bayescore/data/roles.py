@@ -214,6 +214,9 @@ def resolve(
     for argument, name in named.items():
         if name is not None and taken[name] != argument:
             raise DataError(f"{taken[name]} and {argument} both name the column {name!r}; name two, or leave one out")
+    of_exposure = given.get("exposure", (named.get("exposure"),))
+    if both := [name for name in in_offset if name in of_exposure]:
+        raise DataError(f"the exposure is in the offset {roles.offset!r} too, by column {both[0]!r}; leave one out")
     stored = _stored_index(schema)
     if label in parts and label not in groups:
         raise DataError(f"groups take the column {label!r}, which is the label; name another")

@@ -148,6 +148,7 @@ WRONG = {
     "no such call": ("y ~ x + offset(sin(years))", {}, r"offset='sin\(years\)' has 'sin\(years\)'"),
     "text": ("y ~ x + offset(log(g))", {}, "columns are not numeric: 'g'"),
     "the label": ("y ~ x + offset(y)", {}, "label and offset both name the column 'y'"),
+    "the exposure": (FORMULA, {"family": "poisson", "exposure": "years"}, "in the offset 'log\\(years\\)' too"),
     "numbers": (FORMULA, {"family": "normal"}, "give y - offset as y"),
     "nothing else": ("y ~ 0 + offset(log(years))", {}, "leaves no coefficient"),
 }
