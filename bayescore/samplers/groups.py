@@ -626,13 +626,7 @@ class JointSampler(Sampler):
         self, frame: JointFrame, request: Request
     ) -> tuple[dict[str, FloatArray], dict[str, FloatArray], dict[str, Any]] | None:
         """Return variables, statistics and attributes where effects integrate out (`integrated`), else None."""
-        if len(frame.shapes) > 1 or frame.shapes[0][0] < MANY or frame.shapes[0][1] > MOST_EFFECTS:
-            return None
-        try:
-            target = IntegratedTarget.of(frame.arguments, *frame.marginal, request.prior)
-        except np.linalg.LinAlgError:  # of a covariance by nodes that miss the effects
-            target = None
-        if target is None:
+        if (target := _integrated_target(frame, request.prior)) is None:
             return None
         plan = ChainPlan.of(request, "sampling with effects integrated out", readings=10)
         stream, of_effects = request.streams[-1].spawn(2)
@@ -651,24 +645,39 @@ class JointSampler(Sampler):
             error = target.gap(chosen, flat[evenly_spaced(len(flat), _LOOKED_AT)])
             if error <= MAX_DENSITY_ERROR:
                 break
-        u, stats = np.empty((*drawn.theta.shape[:2], *frame.shapes[0])), statistics(drawn)
-        columns, rngs, stop = frame.bases[0][:, frame.orders[0]], of_effects.spawn(request.chains), threading.Event()
-        total = u.shape[0] * u.shape[1]
-        shown = progress(request.progressbar, "drawing effects", total)
+        u, log_density = self._effects(frame, target, drawn.theta, request, of_effects.spawn(request.chains))
+        variables = self._named(frame, drawn.theta[..., : request.data.n_features], [u], flat)
+        attrs = {"sampled_groups": chosen.n_sampled, "density_error": error}
+        return variables, statistics(drawn) | {"lp": log_density}, attrs
+
+    def _effects(
+        self,
+        frame: JointFrame,
+        target: IntegratedTarget,
+        theta: FloatArray,
+        request: Request,
+        seeds: Sequence[np.random.SeedSequence],
+    ) -> tuple[FloatArray, FloatArray]:
+        """Draw effects given draws of theta, shape (chains, draws, D); return them, (S, G, q), and log densities."""
+        shape = theta.shape[:2]
+        u, log_density, columns = (
+            np.empty((*shape, *frame.shapes[0])),
+            np.empty(shape),
+            frame.bases[0][:, frame.orders[0]],
+        )
+        stop, shown = threading.Event(), progress(request.progressbar, "drawing effects", math.prod(shape))
 
         def chain(c: int) -> None:
-            drawing = target.effects(drawn.theta[c], columns, np.random.default_rng(rngs[c]), u[c])
+            drawing = target.effects(theta[c], columns, np.random.default_rng(seeds[c]), u[c])
             for draw, value in enumerate(drawing):
                 if stop.is_set():
                     return
-                stats["lp"][c, draw] = value
+                log_density[c, draw] = value
                 bar.advance(1)
 
         with shown as bar, one_blas_thread(), ThreadPoolExecutor(request.cores) as pool:
             run_side_by_side(pool, chain, len(u), stop)
-        beta = drawn.theta[..., : request.data.n_features]
-        attrs = {"sampled_groups": chosen.n_sampled, "density_error": error}
-        return self._named(frame, beta, [u.reshape(total, *frame.shapes[0])], flat), stats, attrs
+        return u.reshape(-1, *frame.shapes[0]), log_density
 
     def _variables(self, frame: JointFrame, theta: FloatArray) -> tuple[dict[str, FloatArray], FloatArray]:
         """Return variables at points, shape (chains, draws, D), and what their log density is more."""
@@ -690,6 +699,16 @@ class JointSampler(Sampler):
             if i.size:
                 variables[f"rho_{factor.name}"] = R[:, i, j].reshape(*shape, -1)
         return variables
+
+
+def _integrated_target(frame: JointFrame, prior: Prior) -> IntegratedTarget | None:
+    """Return the density with effects integrated out; None of several factors, or where they do not integrate out."""
+    if len(frame.shapes) > 1 or frame.shapes[0][0] < MANY or frame.shapes[0][1] > MOST_EFFECTS:
+        return None
+    try:
+        return IntegratedTarget.of(frame.arguments, *frame.marginal, prior)
+    except np.linalg.LinAlgError:  # of a covariance by nodes that miss the effects
+        return None
 
 
 def falls_off(chosen: SampledGroups, directions: FloatArray) -> bool:

@@ -80,6 +80,6 @@ def test_a_sample_whose_cubic_rises_far_out_is_turned_down(third):
     def kernel(z, gradient, _):
         return -0.5 * float(z @ z) + third * z[0] ** 3 / 12.0  # within a nat of the quadratic up to 2 sds, and then up
 
-    target = SimpleNamespace(middle=np.zeros(2), factor=np.eye(2))
-    chosen = SimpleNamespace(target=target, density=(kernel, None))
+    target = SimpleNamespace(middle=np.zeros(2), factor=np.eye(2), n_groups=2)
+    chosen = SimpleNamespace(target=target, density=(kernel, None), n_sampled=1)
     assert falls_off(chosen, np.ones((1, 2))) == (third == 0.0)
