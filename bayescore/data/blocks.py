@@ -20,113 +20,23 @@ from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 from zlib import crc32
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from bayescore.data.column_kinds import as_numbers, as_table, check_numeric, check_read, is_text, keeps_order
-from bayescore.data.columns import without_left_out
+from bayescore.data.arrays import TableSource, roles_of_array, with_roles
+from bayescore.data.column_kinds import as_table
+from bayescore.data.columns import Columns, without_left_out
 from bayescore.data.design import Design, Grouping
-from bayescore.data.factors import Levels, Selection, codes, column_of, columns_of, parts_of, values
-from bayescore.data.groups import MISSING_HINT, GivenGroups, Grouper, groupers_of, groups_seen, known_groupers
+from bayescore.data.factors import Levels, Selection
+from bayescore.data.groups import GivenGroups, Grouper, groupers_of, known_groupers
 from bayescore.data.passes import NO_OBSERVATIONS, ObservationTotals, check_reach, exact_weight, total_weight
-from bayescore.data.responses import (
-    BINOMIAL,
-    LABELS,
-    PAIRED,
-    ROLE_BESIDE,
-    Classes,
-    Paired,
-    signed_labels,
-    sorted_labels,
-    two_classes,
-)
+from bayescore.data.responses import LABELS, PAIRED, ROLE_BESIDE, Classes, sorted_labels, two_classes
 from bayescore.data.roles import NO_WEIGHTS, OFFSET, Roles
-from bayescore.data.survey import NOTHING, DistinctValues, Survey, labels_of, merged, seen
+from bayescore.data.survey import NOTHING, DistinctValues, Survey, merged
 from bayescore.data.tables import check_dense, is_dask, is_table
 from bayescore.text import shown_apart
-from bayescore.types import NO_GROUP, IntArray, LabelArray, WeightedData
-from bayescore.validation import DataError, RowError, check_aligned, check_finite, check_offset, check_weights
-
-
-def coded_table(
-    data: Any, selection: Selection, start: int, where: str
-) -> tuple[pd.DataFrame, dict[str, DistinctValues]]:
-    """Return the selected columns of a block, text as codes, and the values of text whose levels are to be learnt.
-
-    Codes of such text are 0. The first row stands at position `start` of the data.
-    """
-    table, levels = as_table(data, f"{where}: X"), dict(selection.levels or ())
-    names = selection.names or tuple(table.column_names)
-    if missing := [name for name in names if name not in table.column_names]:
-        raise DataError(f"{where} lacks the column {missing[0]!r}")
-    new = [name for name in names if name not in levels and is_text(table.schema.field(name).type)]
-    if new and selection.levels is not None:
-        raise DataError(f"{where}: column {new[0]!r} is text, and held numbers before; convert it")
-    check_read(table.schema, names)
-    check_numeric(table.schema, tuple(name for name in names if name not in levels and name not in new))
-    columns: dict[str, Any] = {}
-    for name in names:
-        if name in levels:
-            columns[name] = codes(table.column(name), name, levels[name], start)
-        else:
-            columns[name] = np.zeros(table.num_rows) if name in new else as_numbers(table.column(name))
-    kinds = {name: (keeps_order(table.schema, name), selection.calls_factor(table.schema, name)) for name in new}
-    distinct = {name: seen(table.column(name), ordered=order, factor=factor) for name, (order, factor) in kinds.items()}
-    return pd.DataFrame(columns), distinct
-
-
-def beside_rows(X: Any, groups: Any, columns: tuple[str, ...], where: str, features: Sequence[str]) -> tuple[Any, Any]:
-    """Return the features of a block and its groups, which may be columns of it; `features` stay features."""
-    if not columns:
-        return X, groups
-    if groups is not None or not is_table(X):
-        raise DataError(f"{where}: groups={columns[0]!r} names a column of X, so that X must be a table that has it")
-    table = as_table(X, f"{where}: X")
-    names = table.column_names
-    read = list(dict.fromkeys(part for name in columns for part in columns_of(name, names)))
-    if missing := [name for name in read if name not in names]:
-        raise DataError(f"{where} lacks the column {missing[0]!r} of groups")
-    groups = pa.table({name: column_of(table, name) for name in columns})
-    parts = {name: parts_of(name, table.schema) for name in columns}
-    left = table.drop_columns([name for name in read if name not in features])
-    return left.to_pandas(), GivenGroups(columns, groups, parts)
-
-
-def group_codes(
-    groups: Any, factors: tuple[str, ...] | None, before: Survey, n_rows: int, where: str
-) -> tuple[IntArray | None, dict[str, DistinctValues]]:
-    """Return the codes of a block's groups in the order of occurrence, shape (n, F), and their values in the block.
-
-    `before` is the survey of the blocks before it, and `factors` are their grouping factors, None in the first block.
-    """
-    given = groups if isinstance(groups, GivenGroups) else GivenGroups.of(groups, n_rows)
-    if factors is not None and given.names != factors:
-        names = ", ".join(map(repr, factors)) or "none"
-        raise DataError(f"{where} has other groups than the blocks before it, {names}; give the same in every block")
-    if given.names and given.columns is None:
-        raise DataError(f"{where}: groups={groups!r} names a column; give an array of levels")
-    if given.columns is None:
-        return None, {}
-    new = groups_seen(given.columns, given.names)
-    new = {name: replace(distinct, parts=given.parts.get(name, ())) for name, distinct in new.items()}
-    for name, distinct in new.items():
-        if distinct.missing:
-            holes = ~values(given.columns.column(name), name).is_valid().to_numpy(zero_copy_only=False)
-            row = before.n_rows + int(np.argmax(holes))
-            problem = f"{where}: groups ({name!r}) is missing in {holes.sum()} rows, first in row {row}"
-            raise RowError(f"{problem}: {MISSING_HINT}", row)
-    levels = {name: before.levels.get(name, NOTHING) + distinct for name, distinct in new.items()}
-    return np.stack([_places(given.columns.column(name), name, levels[name]) for name in new], axis=1), new
-
-
-def _places(column: pa.ChunkedArray, name: str, levels: DistinctValues) -> IntArray:
-    plain = values(column, name)
-    coded = plain if pa.types.is_dictionary(plain.type) else plain.dictionary_encode()
-    places = {level: place for place, level in enumerate(levels.values)}
-    place_of_level = np.array([places.get(level, NO_GROUP) for level in coded.dictionary.to_pylist()], dtype=np.int64)
-    codes_of_rows: IntArray = place_of_level[coded.indices.to_numpy(zero_copy_only=False)]
-    return codes_of_rows
+from bayescore.types import NO_GROUP, IntArray, WeightedData, stack
+from bayescore.validation import DataError, check_aligned, check_finite
 
 
 def recoded(codes: IntArray, occurred: Sequence[DistinctValues], groupers: Sequence[Grouper]) -> IntArray:
@@ -242,53 +152,39 @@ class Intake(BlockTotals):
     def take(self, block: Block) -> tuple["Intake", WeightedData]:
         """Return the intake after another block, and the block as weighted rows of raw features."""
         where, start = f"block {self.n_blocks}", self.survey.n_rows
-        parts = block._asdict()
-        parts[role := ROLE_BESIDE[self.response]] = parts.pop("beside")
-        check_aligned(**{f"{where}: {name}": part for name, part in parts.items()})
-        X, y, weights, offset, second, groups = block
-        paired = PAIRED.get(self.response, BINOMIAL if second is not None else None)
-        Roles(response=self.response, offset=offset, **{role: second})  # refuses what the family does not take
-        selected = () if self.selection is None else self.selection.names or ()
-        X, group_columns = beside_rows(X, groups, self.group_columns, where, selected)
-        levels: dict[str, DistinctValues] = {}
-        if self.selection is not None and is_table(X):
-            _check_once([str(name) for name in getattr(X, "columns", ())], where)
-            X, levels = coded_table(X, self.selection, start, where)
-        matrix = check_dense(X, f"{where}: X")
-        names = self._names_of(X, matrix.shape[1], where)
-        raw = np.array(matrix, dtype=np.float64, order="C")  # rows wait here while the caller may reuse the array
-        check_finite(raw, names, 0, where)
-        check_reach(raw.min(axis=0), raw.max(axis=0), names, where)
-        n = len(raw)
-        w = np.ones(n) if weights is None else check_weights(weights, n, f"{where}: weights", zero=True).copy()
-        o = None if offset is None else check_offset(offset, n, f"{where}: offset").copy()
-        if self.n_blocks and (o is None) != (self.offset is None):
-            had = "no" if o is None else "an"
+        role = ROLE_BESIDE[self.response]
+        try:
+            columns, survey, rows = self._read(block, role)
+        except DataError as error:
+            raise DataError(f"{where}: {error}") from error
+        self._check_names(columns.features, where)
+        check_finite(rows.X, columns.features, rows.index, where)
+        check_reach(rows.X.min(axis=0), rows.X.max(axis=0), columns.features, where)
+        if self.n_blocks and (block.offset is None) != (self.offset is None):
+            had = "no" if block.offset is None else "an"
             raise DataError(f"{where} has {had} offset, unlike the blocks before it; give 0 for none")
-        if self.weighted and weights is None:
+        if self.weighted and block.weights is None:
             raise DataError(f"{where}: {NO_WEIGHTS}")
-        known_groups = self.groups if self.n_blocks else None
-        codes, grouped = group_codes(group_columns, known_groups, self.survey, n, where)
-        named, pair = (f"{where}: y", f"{where}: {'' if paired is None else paired.beside}"), None
-        if paired is None:
-            signs, labels = self._signs(y, n, named[0])
-        else:
-            pair = paired.read(y, second, named, n)
-            signs, labels = np.ones(n, dtype=np.int8), self._counted(paired, where)
-        survey = merged([self.survey, Survey(n, labels, levels | grouped, bool((w == 0.0).any()))], tuple(grouped))
-        if (o is not None or not self.symmetric) and len(survey.labels.values) < 2:
-            why = "the two sides of the family differ, and" if o is None else "with offsets"
+        if self.n_blocks and columns.groups != self.groups:
+            names = ", ".join(map(repr, self.groups)) or "none"
             raise DataError(
-                f"{where}: all labels are {next(iter(labels.values))!r}, and {why} it must be known which one "
+                f"{where} has other groups than the blocks before it, {names}; give the same in every block"
+            )
+        if columns.paired is not None and self.labels not in ((), columns.classes, columns.classes[:1]):
+            raise DataError(
+                f"{where} has trials, and blocks before it the label {self.labels[-1]!r}; give trials in each"
+            )
+        survey = merged([self.survey, survey], columns.groups)
+        if (block.offset is not None or not self.symmetric) and len(survey.labels.values) < 2:
+            why = "the two sides of the family differ, and" if block.offset is None else "with offsets"
+            raise DataError(
+                f"{where}: all labels are {next(iter(survey.labels.values))!r}, and {why} it must be known which one "
                 "is +1: begin with a block of both, or name them as classes="
             )
-        rows = WeightedData(raw, signs, w, np.arange(start, start + n), offset=o, group=codes)
-        if paired is not None and pair is not None:
-            rows = paired.rows(rows, pair, named, 0, drop=False)
-        rows = without_left_out(rows, drop=False)
+        rows = without_left_out(replace(rows, index=rows.index + start), drop=False)
         intake = replace(
             self,
-            names=names,
+            names=columns.features,
             survey=survey,
             n_blocks=self.n_blocks + 1,
             n_rows=self.n_rows + len(rows),
@@ -296,18 +192,59 @@ class Intake(BlockTotals):
             observations=self.observations
             if self.observations is None or not len(rows)
             else self.observations + ObservationTotals.of(rows),
-            offset=None if o is None else OFFSET,
-            exposure=role if role == "exposure" and second is not None else self.exposure,
-            groups=tuple(grouped),
-            weighted=self.weighted or weights is not None,
+            offset=None if block.offset is None else OFFSET,
+            exposure=role if role == "exposure" and block.beside is not None else self.exposure,
+            groups=columns.groups,
+            weighted=self.weighted or block.weights is not None,
         )
         return intake, rows
 
-    def _names_of(self, X: Any, n_columns: int, where: str) -> tuple[str, ...]:
-        names = tuple(str(name) for name in getattr(X, "columns", (f"x{d}" for d in range(n_columns))))
-        _check_once(names, where)
+    def _read(self, block: Block, role: str) -> tuple[Columns, Survey, WeightedData]:
+        """Return the columns of a block, its survey, and its rows, whose arrays the caller may use again.
+
+        Labels have the signs, and groups the codes, of their first occurrence. So have levels that are to be learnt, of
+        the block alone.
+        """
+        given = block._asdict()
+        given[role] = given.pop("beside")
+        check_aligned(**given)
+        X, groups = given.pop("X"), given.pop("groups")
+        if self.group_columns and (groups is not None or not is_table(X)):
+            raise DataError(
+                f"groups={self.group_columns[0]!r} names a column of X, so that X must be a table that has it"
+            )
+        if given["y"] is None:
+            raise DataError("y is missing: give the labels, one for each row")
+        roles = Roles(**given, response=self.response, groups=list(self.group_columns) or groups)
+        matrix = None if is_table(X) else np.asarray(check_dense(X, "X"), dtype=np.float64)
+        if matrix is None:
+            table = as_table(X, "X")
+            table, columns, survey = with_roles(table, table.num_rows, roles, self.selection, by_argument=True)
+        else:
+            table, columns, survey = roles_of_array(roles, len(matrix))
+        if columns.paired is None:
+            survey = replace(survey, labels=self._two_labels(survey.labels))
+        occurred = {name: self.survey.levels.get(name, NOTHING) + survey.levels[name] for name in columns.groups}
+        groupers = []
+        for name, distinct in occurred.items():
+            distinct.check_one_kind(name)
+            groupers.append(Grouper(Grouping(name, tuple(distinct.values), parts=distinct.parts)))
+        columns = replace(
+            columns,
+            classes=(*survey.labels.values, None)[:2],
+            levels=(*columns.levels, *((name, tuple(survey.levels[name].values)) for name in columns.text)),
+            text=(),
+            groupers=tuple(groupers),
+        )
+        rows = stack(list(TableSource(table, columns, survey).blocks()))
+        if matrix is not None:
+            rows = replace(rows, X=np.take(matrix, rows.index, axis=0))
+            columns = replace(columns, features=tuple(f"x{d}" for d in range(matrix.shape[1])))
+        return columns, survey, rows
+
+    def _check_names(self, names: tuple[str, ...], where: str) -> None:
         if self.names is None or names == self.names:
-            return names
+            return
         if len(names) != len(self.names):
             raise DataError(
                 f"{where} has {len(names)} columns, the blocks before it {len(self.names)}; give the same columns in "
@@ -318,26 +255,15 @@ class Intake(BlockTotals):
             f"{where} has the columns {shown}, the blocks before it {before}; give the same columns in the same order"
         )
 
-    def _signs(self, y: Any, n_rows: int, name: str) -> tuple[LabelArray, DistinctValues]:
-        """Return the labels as signs, -1 for the first that occurred, and the labels."""
-        labels, distinct = labels_of(y, n_rows, name)
-        if distinct.missing:
-            raise DataError(f"{name} has missing labels; drop those rows")
-        all_labels = self.survey.labels + DistinctValues.of(sorted_labels(distinct.values, name), distinct.order)
-        two = tuple(all_labels.values)[:2]
-        if len(two) == 1:
-            return np.full(n_rows, np.int8(-1)), DistinctValues.of(two, distinct.order)
-        ordered = two_classes(two, name, self.positive, all_labels.order)
-        two = two if self.labels else ordered
-        return signed_labels(labels, two, 0, name), DistinctValues.of(two, distinct.order)
-
-    def _counted(self, paired: Paired, where: str) -> DistinctValues:
-        """Return the labels of a response of two numbers."""
-        if self.labels not in ((), paired.classes, paired.classes[:1]):
-            raise DataError(
-                f"{where} has trials, and blocks before it the label {self.labels[-1]!r}; give trials in each"
-            )
-        return DistinctValues.of(paired.classes)
+    def _two_labels(self, seen: DistinctValues) -> DistinctValues:
+        """Return the two labels so far, the one that occurred first being -1, or one; others are no labels."""
+        if seen.missing:
+            raise DataError("y has missing labels; drop those rows")
+        labels = self.survey.labels + DistinctValues.of(sorted_labels(seen.values, "y"), seen.order)
+        two = tuple(labels.values)[:2]
+        if len(two) == 2 and not self.labels:
+            two = two_classes(two, "y", self.positive, labels.order)
+        return DistinctValues.of(two, seen.order)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the facts of a stream's blocks as plain JSON values."""
@@ -361,12 +287,6 @@ class Intake(BlockTotals):
             "observations": ObservationTotals.from_list(fields.get("observations")),
         }
         return cls(**{**fields, **arguments, "survey": Survey.from_dict(fields["survey"])})
-
-
-def _check_once(names: Sequence[str], where: str) -> None:
-    if len(set(names)) < len(names):
-        twice = next(name for i, name in enumerate(names) if name in names[:i])
-        raise DataError(f"{where} has several columns named {twice!r}; rename them")
 
 
 LABEL = "y"  # name of the labels of blocks
@@ -515,7 +435,8 @@ def callable_source(data: Callable[[], Iterable[Any]], roles: Roles, selection: 
     for block in _numbered(given):
         intake, rows = intake.take(block)
         assert intake.names is not None
-        fingerprint = fingerprint.after(rows, [intake.names.index(name) for name, _ in coded])
+        of_text = {*dict(coded), *intake.survey.levels} - {*intake.groups}
+        fingerprint = fingerprint.after(rows, [k for k, name in enumerate(intake.names) if name in of_text])
     if intake.names is None:
         raise DataError("data() returned an iterator without a block")
     survey = intake.survey

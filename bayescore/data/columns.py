@@ -49,6 +49,7 @@ class Columns:
     groups: tuple[str, ...] = ()
     group_columns: tuple[str, ...] = ()  # that `groups` are read from
     groupers: tuple[Grouper, ...] = ()  # one for each of `groups`; none while a source learns their levels
+    by_argument: bool = False  # whether errors call a label and other numbers of rows by their arguments
 
     @property
     def names(self) -> list[str]:
@@ -105,7 +106,7 @@ class Columns:
         An error names a row if `rows` are at hand.
         """
         classes = (
-            self.paired.classes if self.paired else survey.classes(f"column {self.label!r}", positive, drop=self.drop)
+            self.paired.classes if self.paired else survey.classes(self.called(self.label), positive, drop=self.drop)
         )
         text = tuple((name, survey.levels[name].levels(name)) for name in self.text)
         for name in self.text:
@@ -154,7 +155,11 @@ class Columns:
         for expression in self.computed:
             if expression.text == name:
                 return expression.numbers(lambda column: as_floats(batch.column(column)), start), repr(name)
-        return as_floats(batch.column(name)), f"column {name!r}"
+        return as_floats(batch.column(name)), self.called(name)
+
+    def called(self, name: str) -> str:
+        """Return what an error calls the label, or another number of rows."""
+        return name if self.by_argument else f"column {name!r}"
 
     def _signs(self, column: pa.Array, start: int) -> LabelArray:
         if self.drop and (missing := np.asarray(column.is_null(nan_is_null=True))).any():
@@ -166,10 +171,10 @@ class Columns:
         kind = column.type
         if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):
             labels = column.to_numpy(zero_copy_only=False)
-            return signed_labels(labels, self.classes, start, f"column {self.label!r}")
+            return signed_labels(labels, self.classes, start, self.called(self.label))
         values, places = coded(column)
         if not set(values.tolist()) <= set(self.classes):
-            signed_labels(values[places], self.classes, start, f"column {self.label!r}")
+            signed_labels(values[places], self.classes, start, self.called(self.label))
         return np.where(values == self.classes[1], np.int8(1), np.int8(-1))[places]
 
 

@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bayescore.data.column_kinds import as_table, keeps_order
+from bayescore.data.column_kinds import as_table, check_read, keeps_order
 from bayescore.data.design import Design, Grouping
 from bayescore.data.factors import column_of, parts_of, values
 from bayescore.data.survey import DistinctValues, Survey, seen
@@ -181,8 +181,12 @@ class GivenGroups:
             shape = np.shape(column_given)
             if shape != (n_rows,):
                 raise DataError(f"{where} has shape {shape}; it must be ({n_rows},), one level for each row")
-            frame[str(name)] = column_given.array if isinstance(column_given, pd.Series) else column_given
-        return cls(tuple(frame), as_table(pd.DataFrame(frame), "groups"))
+            column = column_given.array if isinstance(column_given, pd.Series) else column_given
+            is_coded = isinstance(getattr(column, "dtype", None), pd.CategoricalDtype)
+            frame[str(name)] = pd.Categorical(column, ordered=True) if is_coded else column
+        columns = as_table(pd.DataFrame(frame), "groups")
+        check_read(columns.schema, frame)
+        return cls(tuple(frame), columns)
 
 
 def groupers_of(survey: Survey, names: Sequence[str]) -> tuple[Grouper, ...]:
@@ -192,14 +196,6 @@ def groupers_of(survey: Survey, names: Sequence[str]) -> tuple[Grouper, ...]:
             raise DataError(f"groups (column {name!r}) is missing in every row: it tells no rows apart; leave it out")
     seen_levels = [(name, survey.levels[name]) for name in names]
     return tuple(Grouper(Grouping(name, distinct.levels(name), parts=distinct.parts)) for name, distinct in seen_levels)
-
-
-def coded(given: GivenGroups, groupers: Sequence[Grouper], *, drop: bool) -> IntArray | None:
-    """Return the codes of separate columns of groups of rows in memory, shape (n, F)."""
-    if given.columns is None:
-        return None
-    columns = zip(given.names, groupers, strict=True)
-    return np.stack([by.codes(given.columns.column(name), 0, drop=drop) for name, by in columns], axis=1)
 
 
 def coded_columns(data: Any, names: Sequence[str]) -> tuple[tuple[Grouping, ...], IntArray]:

@@ -299,7 +299,8 @@ def signed_labels(labels: NDArray[Any], classes: tuple[Any, Any], start: int, na
     if not is_class.all():
         row = int(np.argmin(is_class))
         raise RowError(
-            f"{name} is {labels[row]!r} in row {start + row}, neither {classes[0]!r} nor {classes[1]!r}", start + row
+            f"{name} is {labels.tolist()[row]!r} in row {start + row}, neither {classes[0]!r} nor {classes[1]!r}",
+            start + row,
         )
     return np.asarray(2 * positive.view(np.int8) - 1, dtype=np.int8)  # five times as fast as np.where
 

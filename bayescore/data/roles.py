@@ -122,28 +122,15 @@ class Roles:
             )
 
 
-def named_roles(roles: Roles, names: Sequence[str], n_rows: int | None = None) -> tuple[Roles, dict[str, Any]]:
+def named_roles(
+    roles: Roles, names: Sequence[str], n_rows: int | None = None, *, by_argument: bool = False
+) -> tuple[Roles, dict[str, Any]]:
     """Return the roles as names of columns, and the columns that are not in the data, by name.
 
     `names` are the columns of the data; `n_rows` is None for a Dask collection, whose groups are collections too.
+    Labels have the name that an array of them has, unless they are called `by_argument`.
     """
-    label, extra = roles.label, {}
-    if roles.y is not None:
-        if label is not None:
-            raise DataError(f"y and label={label!r} are both given; give one of them")
-        label = _name_of(roles.y, "y")
-        if label in names:
-            raise DataError(
-                f"data has a column {label!r} as y has: drop it from data, or leave y out and give label={label!r}"
-            )
-        extra[label] = roles.y
-    names_of_roles: dict[str, Any] = {}
-    for role, name in (("weights", "weight"), ("offset", OFFSET), ("trials", "trials"), ("exposure", "exposure")):
-        values = getattr(roles, role)
-        if values is not None and not isinstance(values, str):
-            names_of_roles[role] = free_name(name, names)
-            extra[names_of_roles[role]] = values
-    groups = roles.groups
+    label, groups, extra = roles.label, roles.groups, {}
     if n_rows is None and hasattr(groups, "__dask_graph__"):
         groups = {_name_of(groups, GROUP): groups}
     if n_rows is None and isinstance(groups, dict):
@@ -154,8 +141,22 @@ def named_roles(roles: Roles, names: Sequence[str], n_rows: int | None = None) -
         columns = {} if given.columns is None else dict(zip(given.names, given.columns.columns, strict=True))
     if taken := [name for name in columns if name in names]:
         raise DataError(f"data has a column {taken[0]!r} beside groups; rename it, or give its name as groups")
-    extra |= columns
-    return replace(roles, y=None, label=label, groups=groups, **names_of_roles), extra
+    if roles.y is not None:
+        if label is not None:
+            raise DataError(f"y and label={label!r} are both given; give one of them")
+        label = free_name("y", (*names, *columns)) if by_argument else _name_of(roles.y, "y")
+        if label in names:
+            raise DataError(
+                f"data has a column {label!r} as y has: drop it from data, or leave y out and give label={label!r}"
+            )
+        extra[label] = roles.y
+    names_of_roles: dict[str, Any] = {}
+    for role, name in (("weights", "weight"), ("offset", OFFSET), ("trials", "trials"), ("exposure", "exposure")):
+        values = getattr(roles, role)
+        if values is not None and not isinstance(values, str):
+            names_of_roles[role] = free_name(name, (*names, *columns))
+            extra[names_of_roles[role]] = values
+    return replace(roles, y=None, label=label, groups=groups, **names_of_roles), {**extra, **columns}
 
 
 def _name_of(values: Any, default: str) -> str:

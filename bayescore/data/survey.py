@@ -10,18 +10,16 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Self
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from bayescore.data.column_kinds import level_values, without_views
 from bayescore.data.factors import check_alike, check_few, check_memory, check_number_text
 from bayescore.data.responses import SHOWN, sorted_labels, two_classes
 from bayescore.limits import MAX_LEVELS_NAMED
 from bayescore.types import Parts
-from bayescore.validation import DataError, check_unmasked, native
+from bayescore.validation import DataError
 
 MANY = SHOWN + 1  # labels that are read: a message can say that it does not show all
 
@@ -54,11 +52,16 @@ class DistinctValues:
 
     def levels(self, name: str) -> tuple[Any, ...]:
         """Return the values in the order of the data, or sorted; raise unless all are text or all are numbers."""
-        where = f"column {name!r}"
-        ordered = sorted_labels(self.values, where)
-        if len({isinstance(value, str) for value in ordered}) > 1:
-            raise DataError(f"{where} mixes numbers and text: {ordered[0]!r} and {ordered[-1]!r}; make them alike")
+        ordered = sorted_labels(self.values, f"column {name!r}")
+        self.check_one_kind(name)
         return tuple(ordered if self.order is None else (v for v in self.order if v in self.values))
+
+    def check_one_kind(self, name: str) -> None:
+        """Raise unless all values are text or all are numbers."""
+        if len(kinds := {isinstance(value, str): value for value in self.values}) > 1:
+            raise DataError(
+                f"column {name!r} mixes numbers and text: {kinds[False]!r} and {kinds[True]!r}; make them alike"
+            )
 
     def check_factor(self, name: str, rows: pa.Table | None = None) -> None:
         """Raise if nearly all levels of a column that the user does not call a factor are numbers; see `number_text`.
@@ -165,19 +168,6 @@ def seen(
     values = [value for value in distinct if not _is_missing(value)]
     missing = len(values) < len(distinct) or column.null_count > 0
     return DistinctValues.of(values[:most], order, missing=missing, factor=factor)
-
-
-def labels_of(y: Any, n_rows: int, name: str = "y") -> tuple[NDArray[Any], DistinctValues]:
-    """Return the labels of `n_rows` rows as an array, and the distinct ones."""
-    check_unmasked(y, name)
-    labels = native(np.asarray(y, dtype=object if isinstance(y, list | tuple) else None))
-    if labels.shape != (n_rows,):
-        raise DataError(f"{name} has shape {labels.shape}; it must be ({n_rows},), one label for each row (np.ravel?)")
-    dtype = getattr(y, "dtype", None)
-    order = dtype.categories.tolist() if isinstance(dtype, pd.CategoricalDtype) and dtype.ordered else None
-    distinct = [v.item() if isinstance(v, np.generic) else v for v in pd.unique(labels)[: MANY + 1]]
-    values = [value for value in distinct if not _is_missing(value)]
-    return labels, DistinctValues.of(values[:MANY], order, missing=len(values) < len(distinct))
 
 
 def _is_missing(value: Any) -> bool:

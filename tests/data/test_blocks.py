@@ -117,7 +117,7 @@ BAD = {
     "a name twice": (
         spoilt(37, (pd.DataFrame(X[:5], columns=list("aba")), Y[:5])),
         DataError,
-        "block 37 has several columns named 'a'; rename them",
+        "block 37: column 'a' stands more than once in X; rename one",
     ),
     "third class": (spoilt(37, (X[:2], ["no", "maybe"])), DataError, "block 37: y is 'maybe' in row 1, neither"),
     "NaN": (spoilt(37, (np.full((2, 3), np.nan), Y[:2])), DataError, "block 37: column 'x0' is nan in row 0"),
