@@ -353,14 +353,14 @@ def check_finite(
     )
 
 
-def _floats(values: Any, n_rows: int, name: str, one: str) -> FloatArray:
+def check_numbers_of_rows(values: Any, n_rows: int, name: str, one: str = "number") -> FloatArray:
     """Return `values` as floats, shape (n_rows,)."""
     check_unmasked(values, name)
     try:
         given = np.asarray(values)
         if given.dtype.kind in "cmM":  # which NumPy would turn into floats
             raise TypeError
-        array = np.asarray(given, dtype=np.float64)
+        array = np.asarray(pd.to_numeric(given) if given.dtype == object else given, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         raise DataError(f"{name} must be numbers, one for each row") from None
     if array.shape != (n_rows,):
@@ -373,7 +373,7 @@ def check_offset(offset: Any, n_rows: int, name: str = "offset", start: int = 0,
 
     If `drop`, NaN may be among them, for rows that are left out later.
     """
-    array = _floats(offset, n_rows, name, "offset")
+    array = check_numbers_of_rows(offset, n_rows, name, "offset")
     bad = ~((np.abs(array) <= MAX_OFFSET) | (np.isnan(array) & drop))
     if bad.any():
         row = int(np.argmax(bad))
@@ -393,7 +393,7 @@ def check_weights(
 
     If `zero`, 0 may be among them, and if `drop` NaN, for rows that are left out later.
     """
-    array = _floats(weights, n_rows, name, "weight")
+    array = check_numbers_of_rows(weights, n_rows, name, "weight")
     bad = ~((np.isfinite(array) & (array > 0.0)) | ((array == 0.0) & zero) | (np.isnan(array) & drop))
     if bad.any():
         row = int(np.argmax(bad))

@@ -18,13 +18,20 @@ from bayescore.data.columns import Columns, ColumnSource
 from bayescore.data.design import Design, Grouping
 from bayescore.data.factors import Selection
 from bayescore.data.groups import GROUP
-from bayescore.data.responses import ROLE_BESIDE, as_floats
+from bayescore.data.responses import ROLE_BESIDE
 from bayescore.data.roles import OFFSET, Roles, named_roles, resolve
 from bayescore.data.source import InMemory
 from bayescore.data.survey import Survey
 from bayescore.data.tables import check_csr, check_dense, dense
 from bayescore.types import NO_GROUP, FloatArray, IntArray, LabelArray, WeightedData, stack
-from bayescore.validation import DataError, check_matrix, check_offset, check_unmasked, check_weights
+from bayescore.validation import (
+    DataError,
+    check_matrix,
+    check_numbers_of_rows,
+    check_offset,
+    check_unmasked,
+    check_weights,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +178,7 @@ def with_roles(
         elif name == named.offset:
             values = check_offset(values, n_rows, drop=roles.drop)
         elif roles.paired is not None and name in arguments:
-            values = as_floats(values, n_rows, arguments[name])
+            values = check_numbers_of_rows(values, n_rows, arguments[name])
         if name in arguments:  # groups are columns of Arrow
             values = _one_column(values, arguments[name], n_rows).column(0)
         arrays.append(values)

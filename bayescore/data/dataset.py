@@ -23,10 +23,11 @@ from bayescore.data.design import Design, OffsetColumnDesign
 from bayescore.data.factors import Selection
 from bayescore.data.formula_design import formula_of
 from bayescore.data.groups import GivenGroups
-from bayescore.data.passes import Comoments, Scan, block_range, comoments_of, map_pieces, map_stream, tracked
+from bayescore.data.passes import Comoments, Scan, block_range, comoments_of, map_pieces, map_stream
 from bayescore.data.roles import OFFSET, Roles
 from bayescore.data.source import MAX_BLOCK_ROWS, Division, Readable, Source, block_rows, division_of
 from bayescore.data.sources import as_source
+from bayescore.progress import progress
 from bayescore.types import FloatArray, IntArray, WeightedData, stack
 from bayescore.validation import DataError
 
@@ -139,7 +140,10 @@ class Dataset:
     def tracked(self, results: Iterator[tuple[int, R]], description: str) -> Iterator[R]:
         """Yield results, which come with their numbers of rows, and show a progress bar if asked."""
         total = self.rows.n_rows if isinstance(self.rows, Source) else None
-        return tracked(results, total, description, shown=self.progress)
+        with progress(self.progress, description, total, "rows") as bar:
+            for n_rows, result in results:
+                bar.advance(n_rows)
+                yield result
 
     def division(self) -> Division | None:
         """Begin a pass: return the rows in pieces, or None, without a pass, if they come in one stream."""

@@ -24,6 +24,9 @@ ORIGINS_KEPT = "kept"
 """Mark of a stored design: effects whose column is centred in the matrix are on the column as it is."""
 
 
+_FACTS = ("given_others", "means", "response")  # numbers of the rows that a design was learnt from
+
+
 @jit
 def _scale(raw: FloatArray, center: FloatArray, scale: FloatArray, design: FloatArray) -> None:
     lead = design.shape[1] - raw.shape[1]
@@ -336,11 +339,8 @@ class Design:
             "intercept": self.intercept,
             "center": None if self.center is None else list(self.center),
             "scale": None if self.scale is None else list(self.scale),
-            **({} if self.given_others is None else {"given_others": list(self.given_others)}),
-            **({} if self.means is None else {"means": list(self.means)}),
-            **({} if self.response is None else {"response": list(self.response)}),
-            **({} if self.offset is None else {"offset": self.offset}),
-            **({} if self.exposure is None else {"exposure": self.exposure}),
+            **{name: list(values) for name in _FACTS if (values := getattr(self, name)) is not None},
+            **{name: text for name in ("offset", "exposure") if (text := getattr(self, name)) is not None},
             **({"smooths": list(self.smooths)} if self.smooths else {}),
             **({"groups": [grouping.to_dict() for grouping in self.groups]} if self.groups else {}),
             **({"origins": ORIGINS_KEPT} if self.effects_of_origin else {}),
@@ -349,16 +349,13 @@ class Design:
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
         """Rebuild a design from `to_dict`'s value."""
-        center, scale, given, means, response = (
-            None if fields.get(name) is None else tuple(fields[name])
-            for name in ("center", "scale", "given_others", "means", "response")
-        )
-        groups = tuple(map(Grouping.from_dict, fields.get("groups", ())))
-        names, intercept = tuple(fields["raw_names"]), bool(fields["intercept"])
-        offset, exposure = fields.get("offset"), fields.get("exposure")
-        design = cls(names, intercept, center, scale, offset=offset, exposure=exposure, groups=groups)
-        smooths = tuple(fields.get("smooths", ()))
-        return replace(design, given_others=given, means=means, response=response, smooths=smooths)
+        lists: dict[str, Any] = {
+            name: tuple(fields[name]) for name in ("center", "scale", *_FACTS) if fields.get(name) is not None
+        }
+        text: dict[str, Any] = {name: fields[name] for name in ("offset", "exposure") if name in fields}
+        groups, smooths = tuple(map(Grouping.from_dict, fields.get("groups", ()))), tuple(fields.get("smooths", ()))
+        named = {**lists, **text, "groups": groups, "smooths": smooths}
+        return cls(tuple(fields["raw_names"]), bool(fields["intercept"]), **named)
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,6 @@ from bayescore.compiled import jit, jit_inner, one_blas_thread
 from bayescore.data.design import Design
 from bayescore.data.responses import numbers_of
 from bayescore.data.source import Division, Future, Task, plan, recut
-from bayescore.progress import progress
 from bayescore.types import NO_OFFSET, NO_ROW, FloatArray, IntArray, LabelArray, WeightedData, read_only
 from bayescore.validation import DataError, RowError, check_finite, check_total_weight
 
@@ -284,14 +283,6 @@ def _run_task(task: Task, function: Work[R], step: int | None) -> list[tuple[int
             return list(_run(task.blocks(step), task.start, function))
     except DataError as error:
         return error
-
-
-def tracked(results: Iterator[tuple[int, R]], total: int | None, description: str, *, shown: bool) -> Iterator[R]:
-    """Yield results that come with their numbers of rows, under a progress bar."""
-    with progress(shown, description, total, "rows") as bar:
-        for n_rows, result in results:
-            bar.advance(n_rows)
-            yield result
 
 
 _FIXED_POINT_BITS = 36  # 2^16 rows of 2^36 quanta add without rounding in a float64

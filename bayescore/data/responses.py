@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from bayescore.limits import MAX_NUMBER
 from bayescore.text import free_name
 from bayescore.types import NO_GROUP, FloatArray, LabelArray, WeightedData
-from bayescore.validation import DataError, OneOnlyError, RowError, check_offset, check_unmasked
+from bayescore.validation import DataError, OneOnlyError, RowError, check_numbers_of_rows, check_offset
 
 LEFT_OUT = "missing='drop' leaves missing ones out"
 MENDED = f"drop or mend such rows; {LEFT_OUT}"
@@ -48,13 +48,13 @@ class Paired:
 
     def read(self, response: Any, second: Any, names: tuple[str, str], n_rows: int) -> FloatArray:
         """Return the response and its second number as floats, shape (2, n_rows); without `second` it is 1."""
-        y = as_floats(response, n_rows, names[0])
+        y = check_numbers_of_rows(response, n_rows, names[0])
         if self == TIMES and second is None:
             raise DataError(
                 f"{names[0]} says whether there was the event, 1 or 0, and times are missing: write Surv(time, event) "
                 "on the left side of the formula, Surv(time) where all times end with the event, or give exposure="
             )
-        return np.stack([y, np.ones(n_rows) if second is None else as_floats(second, n_rows, names[1])])
+        return np.stack([y, np.ones(n_rows) if second is None else check_numbers_of_rows(second, n_rows, names[1])])
 
     def rows(
         self, rows: WeightedData, pair: FloatArray, names: tuple[str, str], start: int, *, drop: bool
@@ -195,21 +195,6 @@ def two_rows_each(rows: WeightedData, weights: FloatArray) -> WeightedData:
     missing = np.isnan(weights).any(axis=0)
     y = np.where(np.repeat(missing, 2), 0, np.tile([1, -1], len(rows))).astype(np.int8)
     return replace(twice, y=y, weights=twice.weights * np.where(missing, 0.0, weights).T.ravel())
-
-
-def as_floats(values: Any, n_rows: int, name: str) -> FloatArray:
-    """Return numbers of rows as floats, shape (n_rows,)."""
-    check_unmasked(values, name)
-    try:
-        numbers = np.asarray(pd.to_numeric(np.asarray(values)))
-        counts = np.asarray(numbers.real, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise DataError(f"{name} must be numbers, one for each row") from None
-    if np.iscomplexobj(numbers):
-        raise DataError(f"{name} has complex numbers; give real ones")
-    if counts.shape != (n_rows,):
-        raise DataError(f"{name} has shape {counts.shape}; it must be ({n_rows},), one number for each row")
-    return counts
 
 
 def _check_whole(counts: FloatArray, name: str, start: int, remedy: str, *, drop: bool) -> None:

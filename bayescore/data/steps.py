@@ -13,9 +13,8 @@ Reference: Tutz (1991), Sequential models in categorical regression, Computation
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial, reduce
+from functools import partial
 from itertools import pairwise
-from operator import and_
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.csv as csv
 import pyarrow.dataset as ds
-import pyarrow.fs as pafs
 from numpy.typing import NDArray
 
 from bayescore.data.batches import BatchSource, batch_source, csv_files, csv_schema, is_csv, separator_of, unreadable
@@ -344,20 +342,10 @@ def _of_csv(paths: list[Path], label: str | None) -> ds.Dataset:
 
 def _of_parquet(listing: Listing) -> ds.Dataset:
     """Return Parquet files as a dataset, with the columns that the names of their folders give."""
-    groups, schema, hive = footers(listing)
-    store = pafs.LocalFileSystem() if listing.store is None else listing.store
-    partitions = [
-        reduce(and_, (_equal(name, values[place]) for name, values in hive.items()), ds.scalar(True))
-        for place in range(len(groups))
-    ]
+    _, schema, hive = footers(listing)
+    folders = ds.partitioning(pa.schema([schema.field(name) for name in hive]), flavor="hive")
     paths = [str(path) for path in listing.paths]
-    return ds.FileSystemDataset.from_paths(
-        paths, schema, ds.ParquetFileFormat(), store, partitions=partitions, root_partition=ds.scalar(True)
-    )
-
-
-def _equal(name: str, value: pa.Scalar) -> ds.Expression:
-    return ds.field(name) == value if value.is_valid else ds.field(name).is_null()
+    return ds.dataset(paths, schema, "parquet", listing.store, partitioning=folders)
 
 
 @dataclass
