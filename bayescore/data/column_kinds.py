@@ -172,13 +172,18 @@ def keeps_order(schema: pa.Schema, name: str) -> bool | tuple[str, ...]:
     return bool(kind.ordered) or name in _categoricals(schema)
 
 
+def pandas_facts(schema: pa.Schema, key: str) -> list[Any]:
+    """Return a list in the metadata that pandas writes; empty where there is none."""
+    try:
+        return list((schema.pandas_metadata or {}).get(key, ()))
+    except (TypeError, ValueError, AttributeError, RecursionError):  # that pandas did not write
+        return []
+
+
 def _categoricals(schema: pa.Schema) -> set[str]:
     """Return the columns that were categoricals of pandas, by its metadata in a table or a Parquet file."""
-    try:
-        columns = (schema.pandas_metadata or {}).get("columns", ())
-        return {column["field_name"] for column in columns if column["pandas_type"] == "categorical"}
-    except (TypeError, ValueError, KeyError, AttributeError, RecursionError):  # that pandas did not write
-        return set()
+    facts = [each for each in pandas_facts(schema, "columns") if isinstance(each, dict)]
+    return {str(each.get("field_name")) for each in facts if each.get("pandas_type") == "categorical"}
 
 
 def coded_numbers(schema: pa.Schema) -> set[str]:

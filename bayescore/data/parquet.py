@@ -373,11 +373,10 @@ def check_once(paths: Sequence[Any]) -> None:
 
 def is_files(data: Any) -> bool:
     """Whether `data` is a list of paths."""
-    return isinstance(data, list | tuple) and bool(data) and all(isinstance(one, Path) or _is_path(one) for one in data)
-
-
-def _is_path(data: Any) -> bool:
-    return isinstance(data, str) and (is_address(data) or Path(data).suffix in (".parquet", ".pq") or has_magic(data))
+    if not (isinstance(data, list | tuple) and data and all(isinstance(one, str | Path) for one in data)):
+        return False
+    ends = (".parquet", ".pq")
+    return all(isinstance(one, Path) or is_address(one) or Path(one).suffix in ends or has_magic(one) for one in data)
 
 
 def files_source(data: Sequence[str | Path], roles: Roles, selection: Selection | None = None) -> ParquetSource:

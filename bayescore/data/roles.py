@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from bayescore.data.column_kinds import check_numeric, check_read, coded_numbers, is_text
+from bayescore.data.column_kinds import check_numeric, check_read, coded_numbers, is_text, pandas_facts
 from bayescore.data.columns import Columns
 from bayescore.data.factors import Selection, columns_of
 from bayescore.data.groups import GROUP, GivenGroups, Grouper, known_groupers
@@ -177,7 +177,7 @@ def resolve(
     label, names = roles.label, schema.names
     columns = listed(names, 10, str)
     if not label:
-        stored = _stored_index(schema)
+        stored = pandas_facts(schema, "index_columns")
         free_columns = tuple(name for name in names if name not in stored)
         raise NoLabelError(f"label is missing: name the column of the labels; the columns are {columns}", free_columns)
     groups = GivenGroups.of(roles.groups, None).names
@@ -218,7 +218,7 @@ def resolve(
     of_exposure = given.get("exposure", (named.get("exposure"),))
     if both := [name for name in in_offset if name in of_exposure]:
         raise DataError(f"the exposure is in the offset {roles.offset!r} too, by column {both[0]!r}; leave one out")
-    stored = _stored_index(schema)
+    stored = pandas_facts(schema, "index_columns")
     if label in parts and label not in groups:
         raise DataError(f"groups take the column {label!r}, which is the label; name another")
     made_of = {name: role for role, columns_of_expression in reversed(given.items()) for name in columns_of_expression}
@@ -301,12 +301,3 @@ def _computed(roles: Roles, role: str, names: Sequence[str]) -> Expression | Non
             "give family='normal' for numbers, 'gamma' for positive ones, 'poisson' for counts"
         )
     return expression
-
-
-def _stored_index(schema: pa.Schema) -> list[str]:
-    """Return the columns that are a pandas index: the file has one that is no plain range."""
-    try:
-        names = (schema.pandas_metadata or {}).get("index_columns", ())
-        return [name for name in names if isinstance(name, str)]
-    except (TypeError, ValueError, AttributeError, RecursionError):  # metadata that pandas did not write
-        return []

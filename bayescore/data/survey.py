@@ -7,7 +7,6 @@ knows the same of the same rows. Values stand in the order in which they first o
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, Self
 
 import pandas as pd
@@ -69,15 +68,11 @@ class DistinctValues:
         An error names the row of the first other level if `rows` are at hand.
         """
         if not self.factor:
-            row_of = None if rows is None else partial(_first_row, rows.column(name))
+            row_of = None if rows is None else lambda value: pc.index(without_views(rows.column(name)), value).as_py()
             check_number_text(name, self.values, row_of)
 
 
 NOTHING = DistinctValues()
-
-
-def _first_row(column: pa.ChunkedArray, value: str) -> int:
-    return int(pc.index(without_views(column), value).as_py())
 
 
 @dataclass(frozen=True)
