@@ -24,14 +24,14 @@ import pyarrow as pa
 import pyarrow.csv as pc
 from numpy.typing import NDArray
 
-from bayescore.data.column_kinds import as_table
+from bayescore.data.column_kinds import as_table, common_schema
 from bayescore.data.columns import Columns, ColumnSource, coded
 from bayescore.data.factors import Selection
 from bayescore.data.parquet import ParquetSource, check_once, dataset_listing, named_files, parquet_source
 from bayescore.data.roles import Roles, resolve
 from bayescore.data.source import MAX_BLOCK_ROWS, block_rows
 from bayescore.data.survey import Survey
-from bayescore.text import first_line, listed, shown_apart
+from bayescore.text import first_line, listed
 from bayescore.types import WeightedData
 from bayescore.validation import DataError
 
@@ -180,7 +180,7 @@ def csv_source(data: Any, roles: Roles, selection: Selection | None = None) -> B
     roles.check_named("a CSV file")
     paths = csv_files(data)
     schemas = [csv_schema(path, roles.label) for path in paths]
-    wide = _common([[_wide(field, roles) for field in schema] for schema in schemas], paths)
+    wide = common_schema([pa.schema([_wide(field, roles) for field in schema]) for schema in schemas], paths)
     groups = resolve(roles, wide, selection).group_columns  # whose whole numbers may be too large for floats
     exact = [name for name in groups if len({schema.field(name).type for schema in schemas}) == 1]
     schema = pa.schema([schemas[0].field(field.name) if field.name in exact else field for field in wide])
@@ -215,24 +215,6 @@ def csv_schema(path: Path, label: str | None) -> pa.Schema:
             f"iconv -f latin1 -t utf-8, or read it by pandas.read_csv(path, encoding='latin-1')"
         )
     return schema
-
-
-def _common(fields: list[list[pa.Field]], paths: list[Path]) -> pa.Schema:
-    """Return the columns that all files have, of the same types; numeric columns are floats already."""
-    first = pa.schema(fields[0])
-    for path, other in zip(paths[1:], map(pa.schema, fields[1:]), strict=True):
-        if sorted(other.names) != sorted(first.names):
-            one, two = shown_apart(first.names, other.names)
-            raise DataError(
-                f"{str(path)!r} has the columns {two}, {str(paths[0])!r} {one}; give files of the same columns"
-            )
-        for field in first:
-            if (kind := other.field(field.name).type) != field.type:
-                raise DataError(
-                    f"column {field.name!r} is of type {kind} in {str(path)!r}, of {field.type} in {str(paths[0])!r}: "
-                    "mend the file, or write both to Parquet with one type"
-                )
-    return first
 
 
 def _typed(path: Path, schema: pa.Schema | None) -> pc.CSVStreamingReader:

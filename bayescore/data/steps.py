@@ -26,7 +26,7 @@ import pyarrow.dataset as ds
 from numpy.typing import NDArray
 
 from bayescore.data.batches import BatchSource, batch_source, csv_files, csv_schema, is_csv, separator_of, unreadable
-from bayescore.data.column_kinds import as_floats, as_table, check_read, keeps_order, level_values
+from bayescore.data.column_kinds import as_floats, as_table, check_read, common_schema, keeps_order, level_values
 from bayescore.data.columns import BIAS, DROPPED
 from bayescore.data.factors import Selection, codes, columns_of
 from bayescore.data.parquet import Listing, files_listing, footers
@@ -330,11 +330,7 @@ def as_rows(
 
 def _of_csv(paths: list[Path], label: str | None) -> ds.Dataset:
     """Return CSV files as a dataset; whole numbers of some files are those of others."""
-    schemas = [csv_schema(path, label) for path in paths]
-    try:
-        schema = pa.unify_schemas(schemas, promote_options="permissive")
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise DataError(f"the files have columns of unlike types ({first_line(error)}); make them alike") from None
+    schema = common_schema([csv_schema(path, label) for path in paths], paths)
     parsing = csv.ParseOptions(delimiter=separator_of(paths[0]), newlines_in_values=True)
     form = ds.CsvFileFormat(parsing, convert_options=csv.ConvertOptions(strings_can_be_null=True))
     return ds.dataset([str(path) for path in paths], schema, form)

@@ -223,8 +223,8 @@ def test_a_pattern_names_csv_files_in_natural_order_and_home_is_known(tmp_path, 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"c": 1.0}, r"other\.csv' has the columns .*c.*, .*first\.csv' .*give files of the same columns"),
-        ({"a": "high"}, r"column 'a' is of type string in .*other\.csv', of double in .*first\.csv'"),
+        ({"c": 1.0}, r"column 'c' stands in .*other\.csv' and not in .*first\.csv'; add it"),
+        ({"a": "high"}, r"column 'a' is double in .*first\.csv' and string in .*other\.csv'; make them alike"),
     ],
 )
 def test_csv_files_of_other_columns_are_refused(change, message, tmp_path):
