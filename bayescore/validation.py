@@ -358,11 +358,14 @@ def check_numbers_of_rows(values: Any, n_rows: int, name: str, one: str = "numbe
     check_unmasked(values, name)
     try:
         given = np.asarray(values)
-        if given.dtype.kind in "cmM":  # which NumPy would turn into floats
+        numbers = np.asarray(pd.to_numeric(given)) if given.dtype == object else given
+        if numbers.dtype.kind in "mM":  # which NumPy would turn into floats
             raise TypeError
-        array = np.asarray(pd.to_numeric(given) if given.dtype == object else given, dtype=np.float64)
+        array = np.asarray(numbers.real, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         raise DataError(f"{name} must be numbers, one for each row") from None
+    if np.iscomplexobj(numbers):
+        raise DataError(f"{name} has complex numbers; give real ones")
     if array.shape != (n_rows,):
         raise DataError(f"{name} has shape {array.shape}; it must be ({n_rows},), one {one} for each row")
     return array

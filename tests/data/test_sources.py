@@ -287,7 +287,7 @@ BAD_ARRAYS = {
     "negative weight": (X, Y, {"weights": np.where(np.arange(N) == 9, -1.0, W)}, "weights is -1 in row 9"),
     "NaN weight": (X, Y, {"weights": np.where(np.arange(N) == 9, np.nan, W)}, "weights is nan in row 9"),
     "weights of text": (X, Y, {"weights": Y}, "weights must be numbers"),
-    "complex weights": (X, Y, {"weights": W + 1j}, "weights must be numbers"),
+    "complex weights": (X, Y, {"weights": W + 1j}, "weights has complex numbers"),
     "dates as weights": (X, Y, {"weights": np.full(N, np.datetime64("2020-01-01"))}, "weights must be numbers"),
     "weights beyond floats": (X, Y, {"weights": [10**400] * N}, "weights must be numbers"),
     "y of text": (X, "y ~ a", {}, "y='y ~ a' is text; give the labels"),
