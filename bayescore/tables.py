@@ -8,9 +8,9 @@ different units, and one number of decimals for all would print the first with f
 import html
 import math
 import re
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -98,7 +98,7 @@ def rounded(frame: pd.DataFrame, most: int | None = None) -> pd.DataFrame:
     if most is not None and len(frame) > 2 * most:
         places = np.concatenate([places[:most], places[-most:]])
     # a figure, and where there are columns of several categories which one
-    names = [column if isinstance(column, tuple) else (column,) for column in frame.columns]
+    names = [column if isinstance(column, tuple) else (column,) for column in cast(Iterable[Any], frame.columns)]
     arrays = {tuple(map(str, name)): frame.iloc[:, d].to_numpy() for d, name in enumerate(names)}
     columns: list[Any] = []
     for d, (column, *of) in enumerate(tuple(map(str, name)) for name in names):

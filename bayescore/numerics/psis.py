@@ -163,15 +163,18 @@ def full_weights(log_ratio: FloatArray) -> FullWeights:
 _LONG = 2.5
 
 
+_NO_ROUNDING = 1e-9  # of a draw's place: a draw at the quantile itself is below it, on any processor
+
+
 class WeightedColumns:
     """The columns of x, shape (S, D), in order, for quantiles under weights w, shape (S,), and without weights."""
 
     def __init__(self, x: FloatArray, w: FloatArray) -> None:
-        self._x = np.ascontiguousarray(x.T)
-        order = np.argsort(self._x, axis=1)
-        self._values = np.take_along_axis(self._x, order, axis=1)
-        self._weights = w, np.full(len(w), 1.0 / len(w))
-        self._places = [np.cumsum(each[order], axis=1) - 0.5 * each[order] for each in self._weights]
+        columns = np.ascontiguousarray(x.T)
+        order = np.argsort(columns, axis=1)
+        self._values = np.take_along_axis(columns, order, axis=1)
+        self._weights = [each[order] for each in (w, np.full(len(w), 1.0 / len(w)))]
+        self._places = [np.cumsum(each, axis=1) - 0.5 * each for each in self._weights]
 
     def quantile(self, prob: float) -> FloatArray:
         """Return a quantile of each column under the weights, shape (D,)."""
@@ -184,7 +187,8 @@ class WeightedColumns:
         for each, places in zip(self._weights, self._places, strict=True):
             at, low, high = (self._quantile(places, p) for p in (prob, prob - half, prob + half))
             ends.append(at)  # a draw's influence: its share below, over the density there
-            influence.append(each * (prob - (self._x <= at[:, None])) * ((high - low) / (2.0 * half))[:, None])
+            below = places <= prob + _NO_ROUNDING
+            influence.append(each * (prob - below) * ((high - low) / (2.0 * half))[:, None])
         gap = influence[0] - influence[1]
         return ends[0] - ends[1], np.sqrt(np.vecdot(gap, gap))
 
