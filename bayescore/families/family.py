@@ -597,15 +597,8 @@ def register(family: Family) -> Family:
     earlier = find_family(name)
     if earlier not in (None, family):
         raise ValueError(f"family {name!r} is registered already, as {earlier!r}; choose another name")
-    check = {
-        "counts": _check_rates,
-        ABOVE: _check_rates,
-        POSITIVE: _check_rates,
-        TIMED: _check_times,
-        LABELS: _check_probabilities,
-        "numbers": _check_density,
-    }
-    check[family.response](family)
+    check = {TIMED: _check_times, LABELS: _check_probabilities, "numbers": _check_density}
+    check.get(family.response, _check_rates)(family)
     for side in (1, -1):
         _check_side(family, side)
         _check_compiled(family, side)
@@ -616,69 +609,62 @@ def register(family: Family) -> Family:
     return family
 
 
+def _check_equal(
+    family: Family,
+    what: str,
+    value: FloatArray,
+    other: str,
+    wanted: FloatArray | float,
+    *,
+    tolerance: float = 1e-9,
+    at: FloatArray = _NEAR,
+) -> None:
+    """Raise unless `value`, that of `what` at some eta, is `wanted`, that of `other`; NaN never is."""
+    wanted = np.broadcast_to(wanted, value.shape)
+    gap = np.abs(value - wanted) - tolerance * (1.0 + np.abs(wanted))
+    if not gap.max() < 0.0:
+        worst = int(gap.argmax())
+        raise ValueError(
+            f"family {family.name!r}: {what} is {value[worst]:g} at eta = {at[worst]:.2g}, and {other} is "
+            f"{wanted[worst]:g}, a difference of {abs(value[worst] - wanted[worst]):.2g}; mend one of them"
+        )
+
+
 def _check_probabilities(family: Family) -> None:
     """Raise unless exp(l+) is the mean and exp(l-) the rest."""
     mean = family.mean(_NEAR)
-    for side, p in ((1, mean), (-1, 1.0 - mean)):
-        value = np.exp(family.log_p(_NEAR, side))
-        if not (gap := np.abs(value - p)).max() < 1e-9:
-            worst = int(gap.argmax())
-            raise ValueError(
-                f"family {family.name!r}: exp(log_p(eta, {side})) is {value[worst]:g} at eta = {_NEAR[worst]:g}, but "
-                f"mean(eta) {mean[worst]:g}; the probabilities of both sides must be those of one label"
-            )
+    for side, other, p in ((1, "mean(eta)", mean), (-1, "1 - mean(eta)", 1.0 - mean)):
+        _check_equal(family, f"exp(log_p(eta, {side}))", np.exp(family.log_p(_NEAR, side)), other, p)
 
 
 def _check_density(family: Family) -> None:
-    """Raise unless l is a density's on both sides, of normal noise that of sd `unit`, and the mean is eta."""
-    if not family.quadratic:
-        _check_noise(family)
-        return
-    square = (_NEAR / family.unit) ** 2
-    wanted = -0.5 * (square + math.log(2.0 * math.pi)) - math.log(family.unit)
-    pairs = {
-        "mean": (family.mean(_NEAR), _NEAR),
-        "variance": (family.variance(_NEAR), np.full_like(_NEAR, family.unit**2)),
-        **{f"log_p of side {side}": (family.log_p(_NEAR, side), wanted) for side in (1, -1)},
-    }
-    for part, (value, right) in pairs.items():
-        if not np.allclose(value, right, rtol=1e-9):
-            raise ValueError(
-                f"family {family.name!r}: {part} is {value[0]:g} at eta = {_NEAR[0]:g}, and that of normal noise of "
-                f"its unit {right[0]:g}; mend it"
-            )
-
-
-def _check_noise(family: Family) -> None:
-    """Raise unless l of both sides is the log of one density of noise, and the mean is eta."""
+    """Raise unless l is the log density of noise on both sides, of normal noise that of sd `unit`, and the mean eta."""
+    _check_equal(family, "mean(eta)", family.mean(_NEAR), "eta", _NEAR)
+    if family.quadratic:
+        _check_equal(family, "variance(eta)", family.variance(_NEAR), "the square of its unit", family.unit**2)
+    normal = -0.5 * ((_NEAR / family.unit) ** 2 + math.log(2.0 * math.pi)) - math.log(family.unit)
     steps = np.arange(-40.0, 40.0, 0.01)
     eta = family.unit * np.sinh(steps)
     for side in (1, -1):
+        if family.quadratic:
+            log_p = family.log_p(_NEAR, side)
+            _check_equal(family, f"log_p(eta, {side})", log_p, "that of normal noise of its unit", normal)
+            continue
         whole = float(np.sum(np.exp(family.log_p(eta, side)) * np.cosh(steps)) * 0.01 * family.unit)
         if not abs(whole - 1.0) < 1e-6:
             raise ValueError(
                 f"family {family.name!r}: the density of noise, exp(log_p(eta, {side})), has the integral {whole:g}, "
                 "not 1; mend log_p"
             )
-    if not np.allclose(family.mean(_NEAR), _NEAR):
-        raise ValueError(f"family {family.name!r}: mean(eta) of numbers must be eta; mend it")
 
 
 def _check_rates(family: Family) -> None:
     """Raise unless the link is log, a response of the mean has the score 0, and probabilities add up to 1."""
     mean = family.mean(_NEAR)
-    total = (mean - family.least) * family.score(_NEAR, 1) + family.score(_NEAR, -1)
-    if not (gap := np.abs(total) - 1e-9 * (1.0 + mean)).max() < 0.0:
-        worst = int(gap.argmax())
-        raise ValueError(
-            f"family {family.name!r}: mean(eta) is {mean[worst]:g} at eta = {_NEAR[worst]:g}, but a count of that has "
-            f"the score {total[worst]:g}, not 0; mend the mean or the sides"
-        )
-    if not np.allclose(family.link(mean), _NEAR, rtol=1e-9, atol=1e-9):
-        raise ValueError(
-            f"family {family.name!r}: mean(eta) is {mean[0]:g} at eta = {_NEAR[0]:g}, not exp(eta); the link of counts "
-            "is the logarithm"
-        )
+    pull = (mean - family.least) * family.score(_NEAR, 1)
+    other = "-score(eta, -1), so that a count of the mean has the score 0,"
+    _check_equal(family, "mean(eta) score(eta, 1)", pull, other, -family.score(_NEAR, -1))
+    _check_equal(family, "link(mean(eta))", family.link(mean), "eta", _NEAR)
     at = _NEAR[:-1, None]
     y, log_step = _COUNTS, np.zeros(1)
     if family.amounts:
@@ -689,36 +675,23 @@ def _check_rates(family: Family) -> None:
 
 def _check_times(family: Family) -> None:
     """Raise unless the event's side is the log of the slope of the cumulative hazard, and the moments are right."""
-    hazard, slope = np.exp(family.log_p(_NEAR, 1)), family.score(_NEAR, -1)
-    if not np.allclose(hazard, slope, rtol=1e-9):
-        raise ValueError(
-            f"family {family.name!r}: exp(log_p(eta, 1)) is {hazard[0]:g} at eta = {_NEAR[0]:g}, but the slope of the "
-            f"cumulative hazard, score(eta, -1), {slope[0]:g}; mend one of them"
-        )
+    other = "the slope of the cumulative hazard, score(eta, -1),"
+    _check_equal(family, "exp(log_p(eta, 1))", np.exp(family.log_p(_NEAR, 1)), other, family.score(_NEAR, -1))
     e = _NEAR[:-1, None] - _LOG_AMOUNTS
     _check_moments(family, np.exp(_LOG_AMOUNTS), family.log_p(e, 1) + family.log_p(e, -1) + _LOG_STEP)
 
 
 def _check_moments(family: Family, y: FloatArray, log_p: FloatArray) -> None:
     """Raise unless probabilities of responses y at some eta add up to 1 and have the family's moments."""
-    mean = family.mean(_NEAR)
-    whole = np.exp(np.minimum(log_p, 1.0)).sum(axis=1)  # where it is wrong it may overflow
-    if not (gap := np.abs(whole - 1.0)).max() < 1e-9:
-        worst = int(gap.argmax())
-        raise ValueError(
-            f"family {family.name!r}: the probabilities of all {family.response} add up to {whole[worst]:g} at eta = "
-            f"{_NEAR[worst]:g}, not 1; mend log_constant"
-        )
-    p, move = np.exp(log_p), y - mean[:-1, None]
+    at, p = _NEAR[:-1], np.exp(np.minimum(log_p, 1.0))  # where it is wrong it may overflow
+    what = f"the sum of the probabilities of all {family.response}, by log_constant,"
+    _check_equal(family, what, p.sum(axis=1), "that of a distribution", 1.0, at=at)
+    move = y - family.mean(at)[:, None]
     second, fourth = ((p * move**power).sum(axis=1) for power in (2, 4))
     moments = {"mean": p @ y, "variance": second, "excess_kurtosis": fourth / second**2 - 3.0}
     for part, wanted in moments.items():
-        value = getattr(family, part)(_NEAR[:-1])
-        if not np.allclose(value, wanted, rtol=1e-6):
-            raise ValueError(
-                f"family {family.name!r}: {part} is {value[0]:g} at eta = {_NEAR[0]:g}, and that of its "
-                f"probabilities {wanted[0]:g}; mend it"
-            )
+        value = getattr(family, part)(at)
+        _check_equal(family, f"{part}(eta)", value, "that of its probabilities", wanted, tolerance=1e-6, at=at)
 
 
 def _check_compiled(family: Family, side: int) -> None:
@@ -729,37 +702,27 @@ def _check_compiled(family: Family, side: int) -> None:
     family.derivatives(eta.copy(), sides, derivatives, np.empty((3, TILE)), *family.given())
     family.rows(score, sides, log_p, *family.given())
     names = [*(f"derivatives' {part}" for part in _PARTS), "rows' log_p", "rows' score"]
-    for name, compiled_value, expected in zip(names, [*derivatives, log_p, score], [*wanted, *wanted[:2]], strict=True):
-        if not (gap := np.abs(compiled_value - expected) - 1e-7 * (1.0 + np.abs(expected))).max() < 0.0:
-            worst = int(gap.argmax())
-            raise ValueError(
-                f"family {family.name!r}: the compiled {name} of side {side} is {compiled_value[worst]:g} at eta = "
-                f"{eta[worst]:.2g}, and the formula {expected[worst]:g}; mend one of them"
-            )
+    for name, value, formula in zip(names, [*derivatives, log_p, score], [*wanted, *wanted[:2]], strict=True):
+        what = f"the compiled {name} of side {side}"
+        _check_equal(family, what, value, "the formula", formula, tolerance=1e-7, at=eta)
 
 
 def _check_side(family: Family, side: int) -> None:
     """Raise unless the functions of one side belong together and are finite."""
-    name, ends = family.name, np.array([-family.reach, family.reach])
 
     def values(part: str, eta: FloatArray) -> FloatArray:
         evaluated: FloatArray = getattr(family, part)(eta, side)
         return -evaluated if part == "curvature" else evaluated
 
+    called = {part: f"{'minus ' * (part == 'curvature')}{part}(eta, {side})" for part in _PARTS}
     for before, part in pairwise(_PARTS):
         slope = (values(before, _NEAR + _STEP) - values(before, _NEAR - _STEP)) / (2.0 * _STEP)
-        given = values(part, _NEAR)
-        if not (gap := np.abs(given - slope) - 1e-6 * (1.0 + np.abs(slope))).max() < 0.0:
-            worst = int(gap.argmax())
-            what = "minus the slope" if part == "curvature" else "the slope"
-            raise ValueError(
-                f"family {name!r}: {part}(eta, {side}) is not {what} of {before}: it differs by "
-                f"{abs(given[worst] - slope[worst]):.2g} at eta = {_NEAR[worst]:g}"
-            )
+        other = f"the slope of {called[before]}"
+        _check_equal(family, called[part], values(part, _NEAR), other, slope, tolerance=1e-6)
     for part in _PARTS:
-        if not np.isfinite(values(part, ends)).all():
+        if not np.isfinite(values(part, np.array([-family.reach, family.reach]))).all():
             raise ValueError(
-                f"family {name!r}: {part}(eta, {side}) is not finite at eta = +-{family.reach:g}; mend its tails"
+                f"family {family.name!r}: {part}(eta, {side}) is not finite at eta = +-{family.reach:g}; mend its tails"
             )
 
 

@@ -217,7 +217,7 @@ def test_a_family_whose_constant_is_wrong_is_refused():
         def log_constant(self, events, exposure):
             return np.zeros_like(events)
 
-    with pytest.raises(ValueError, match=r"'bare': the probabilities of all counts add up to .* mend log_constant"):
+    with pytest.raises(ValueError, match=r"'bare': the sum of the probabilities of all counts, .* is 1, .*mend one"):
         bc.families.register(Bare())
 
 

@@ -64,7 +64,7 @@ def test_a_constant_that_is_no_density_s_is_refused():
         def log_constant(self, events, exposure):
             return super().log_constant(events, exposure) + 0.01
 
-    with pytest.raises(ValueError, match="the probabilities of all positive numbers add up to"):
+    with pytest.raises(ValueError, match="the sum of the probabilities of all positive numbers, by log_constant, is"):
         register(Wrong(2.0))
 
 

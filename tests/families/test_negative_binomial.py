@@ -395,11 +395,17 @@ def test_a_family_of_ones_own_with_a_size_is_registered():
     [
         (
             {"mean": lambda self, eta: 2.0 * np.exp(eta)},
-            r"'own\(2\)': mean\(eta\) is .* has the score .* mend the mean",
+            r"'own\(2\)': mean\(eta\) score\(eta, 1\) is .* a count of the mean has the score 0",
         ),
-        ({"log_constant": lambda self, events, exposure: 0.0 * events}, "probabilities of all counts add up to"),
-        ({"variance": lambda self, eta: np.exp(eta)}, "variance is .* and that of its probabilities .*; mend it"),
-        ({"excess_kurtosis": lambda self, eta: np.exp(-eta)}, "excess_kurtosis is .* mend it"),
+        (
+            {"log_constant": lambda self, events, exposure: 0.0 * events},
+            "sum of the probabilities of all counts, by log_constant, is",
+        ),
+        (
+            {"variance": lambda self, eta: np.exp(eta)},
+            r"variance\(eta\) is .* and that of its probabilities",
+        ),
+        ({"excess_kurtosis": lambda self, eta: np.exp(-eta)}, r"excess_kurtosis\(eta\) is .* mend one"),
         ({"rows": staticmethod(lambda *_: None)}, "lacks the compiled rows"),
     ],
 )

@@ -74,7 +74,7 @@ def test_a_hazard_or_a_moment_that_is_not_the_likelihood_s_is_refused():
         def variance(self, eta):
             return 1.01 * super().variance(eta)
 
-    for family, message in ((Steep, "the slope of the cumulative hazard"), (Spread, "variance is .* mend it")):
+    for family, message in ((Steep, "the slope of the cumulative hazard"), (Spread, r"variance\(eta\) is .* mend one")):
         with pytest.raises(ValueError, match=message):
             register(family(2.0))
     assert register(Weibull(2.0)) == Weibull(2.0)
