@@ -10,7 +10,8 @@ import pytest
 import bayescore as bc
 from bayescore.families.family import check_family
 from bayescore.models.posterior import log_likelihoods
-from bayescore.numerics.chains import ess, mcse_mean, mcse_sd
+from bayescore.numerics.chains import ess, mcse_mean
+from bayescore.numerics.moments import moments_mcse
 from benchmarks.accuracy.reference_posteriors import summary
 from benchmarks.accuracy.reference_posteriors.data import DATA, SETTINGS, WEIGHTED, rows_of
 from benchmarks.accuracy.reference_posteriors.make import (
@@ -31,7 +32,7 @@ def misses(draws, family, name):
     """Return the largest distance of a mean or sd from the reference, in standard errors of both."""
     known = {key: np.array(value) for key, value in summary(name, family).items() if key[:2] in ("me", "sd")}
     mean = np.abs(draws.mean(axis=(0, 1)) - known["mean"]) / np.hypot(mcse_mean(draws), known["mean_mcse"])
-    sd = np.abs(draws.std(axis=(0, 1), ddof=1) - known["sd"]) / np.hypot(mcse_sd(draws), known["sd_mcse"])
+    sd = np.abs(draws.std(axis=(0, 1), ddof=1) - known["sd"]) / np.hypot(moments_mcse(draws).sd, known["sd_mcse"])
     return max(mean.max(), sd.max())
 
 

@@ -59,7 +59,7 @@ from bayescore.data.passes import once_each
 from bayescore.data.responses import LABELS, TWO_SIDED, response_of, without_response
 from bayescore.data.sources import column_names, has_named_columns, rows_source
 from bayescore.data.tables import feature_matrix, is_dask, is_table
-from bayescore.diagnostics.row_sums import DrawnApproximation, check_finite, effects_at
+from bayescore.diagnostics.row_sums import DrawnApproximation, check_finite, effects_at, laplace_of_draws
 from bayescore.families import Family
 from bayescore.models.laplace import LaplaceApproximation
 from bayescore.models.posterior import Derivatives
@@ -440,16 +440,10 @@ def sampled(
     known. The error is the RMS over draws of the standard error, from the sample.
     """
     mean, K = predictor.means(), len(cells)
-    near: LaplaceApproximation | DrawnApproximation
-    if predictor.factors:
-        near = DrawnApproximation.of(family, predictor)
-    else:
-        D = predictor.beta.shape[1]
-        try:
-            factor = np.linalg.cholesky(np.cov(predictor.beta, rowvar=False).reshape(D, D))
-        except np.linalg.LinAlgError:
-            return None
-        near = LaplaceApproximation(family, mean.beta[0], np.asarray(factor, dtype=np.float64))
+    grouped = bool(predictor.factors)
+    near = DrawnApproximation.of(family, predictor) if grouped else laplace_of_draws(family, predictor.beta)
+    if near is None:
+        return None
     look, bars = _AveragesPlan(near, cells, size), [Threshold()] * K
     pools, sums = [CandidatePool(size) for _ in range(K)], np.zeros((K, 2))
     terms: list[tuple[Derivatives, FloatArray] | None] = [None] * K

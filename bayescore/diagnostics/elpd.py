@@ -74,7 +74,7 @@ from bayescore.limits import EQUAL_WEIGHTS_SD, FINITE_K, MAX_BAD_K_SHARE, MAX_K,
 from bayescore.models.posterior import log_likelihood_tiles, moments_over_draws
 from bayescore.models.predictor import Predictor
 from bayescore.models.row_kernels import derivatives_of
-from bayescore.numerics.chains import ess_mean
+from bayescore.numerics.chains import ess
 from bayescore.numerics.psis import psislw
 from bayescore.numerics.sampling import Draw, hash_uniforms_of, merge, uniform_rows
 from bayescore.types import NO_GROUP, FloatArray, IntArray, WeightedData, stack
@@ -453,18 +453,6 @@ def pass_sums(draws: FloatArray | Predictor, start: int, block: WeightedData, fa
     return PassSums(total, variance, square, float(block.weights.sum()), rows_left_out(start, block))
 
 
-@dataclass(frozen=True)
-class Elpd:
-    """Leave-one-out predictive density of the full data; the fields are those of `Certificate`."""
-
-    elpd_loo: float = math.nan
-    elpd_loo_se: float = math.nan
-    elpd_loo_mcse: float = math.nan
-    elpd_loo_rows: int = 0
-    elpd_loo_bad_k: int = 0
-    elpd_loo_moved: int = 0
-
-
 @dataclass(frozen=True, eq=False)
 class RowsLeftOut:
     """Sampled rows left out, shape (m,) each: e_n, c_n, e_n less its cumulants under the weights, and k-hat.
@@ -521,8 +509,8 @@ def elpd_loo(
     n_chains: int = 1,
     density: Density | None = None,
     counts: SampledCounts | None = None,
-) -> Elpd:
-    """Return the full data's elpd; without figures where k-hat is bad in more than a few rows.
+) -> dict[str, Any]:
+    """Return the fields of `CertificateData` on it; without figures where k-hat is bad in more than a few rows.
 
     `log_ratio` and `weights`, shape (S,), are r_s and the smoothed importance weights, which sum to 1. With `density`,
     the log density of the posterior that draws of beta, shape (S, D), come from, bad rows are integrated by moment
@@ -533,7 +521,7 @@ def elpd_loo(
     rows, n_rows = sums.left_out
     left = leave_rows_out(sums, log_ratio, weights, draws, family, n_chains=n_chains, density=density)
     n_bad, scale = int(np.count_nonzero(left.k > MAX_K)), n_rows / len(rows)
-    about = Elpd(elpd_loo_rows=len(rows), elpd_loo_bad_k=n_bad, elpd_loo_moved=left.moved)
+    about = {"elpd_loo_rows": len(rows), "elpd_loo_bad_k": n_bad, "elpd_loo_moved": left.moved}
     if n_bad > MAX_BAD_K_SHARE * len(rows):
         return about
     difference = rows.weights * left.rest
@@ -546,7 +534,7 @@ def elpd_loo(
     # draws are off, and sums over them too: a log probability is negative
     if (elpd >= 0.0 and not (family.numbers or family.amounts)) or mcse > se:
         return about
-    return replace(about, elpd_loo=elpd, elpd_loo_se=se, elpd_loo_mcse=mcse)
+    return {**about, "elpd_loo": elpd, "elpd_loo_se": se, "elpd_loo_mcse": mcse}
 
 
 def draws_variance(log_likelihood: FloatArray, weights: FloatArray, change: FloatArray) -> float:
@@ -557,6 +545,6 @@ def draws_variance(log_likelihood: FloatArray, weights: FloatArray, change: Floa
     """
     flat = log_likelihood.ravel()
     influence = weights * (flat - weights @ flat) + change
-    size = float(ess_mean(log_likelihood)[0])
+    size = float(ess(log_likelihood, "mean")[0])
     efficiency = min(size / len(weights), 1.0) if size > 0.0 else 1.0  # NaN where chains are too short to tell
     return float(influence @ influence) / efficiency

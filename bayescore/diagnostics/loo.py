@@ -69,10 +69,10 @@ from bayescore.diagnostics.row_sums import (
     check_weight,
     full_rows,
     has_weights,
+    laplace_of_draws,
 )
 from bayescore.families import Family
 from bayescore.limits import FINITE_K, MAX_BAD_K_SHARE, MAX_K
-from bayescore.models.laplace import LaplaceApproximation
 from bayescore.models.posterior import log_likelihoods
 from bayescore.models.predictor import Predictor
 from bayescore.numerics.psis import FullWeights, full_weights
@@ -178,11 +178,8 @@ def _plan(draws: LooDraws) -> RowSumsPlan | None:
     beta = draws.predictor.beta
     if draws.predictor.factors or draws.predictor.size is not None or len(beta) < _DRAWS_A_COLUMN * beta.shape[1]:
         return None
-    try:
-        factor = np.linalg.cholesky(np.atleast_2d(np.cov(beta.T)))
-    except np.linalg.LinAlgError:  # draws that do not move along some direction
-        return None
-    return RowSumsPlan.near(LaplaceApproximation(draws.family, beta.mean(axis=0), factor), draws.core, FINE)
+    near = laplace_of_draws(draws.family, beta)
+    return None if near is None else RowSumsPlan.near(near, draws.core, FINE)
 
 
 class _ModelPass:

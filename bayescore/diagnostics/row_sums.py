@@ -317,6 +317,15 @@ class DrawnApproximation:
         return second_order(terms, self.middle, draws)
 
 
+def laplace_of_draws(family: Family, beta: FloatArray) -> LaplaceApproximation | None:
+    """Return the normal density with mean and covariance of draws, shape (S, D); None where that is singular."""
+    try:
+        factor = np.linalg.cholesky(np.atleast_2d(np.cov(beta, rowvar=False)))
+    except np.linalg.LinAlgError:  # draws that are few, or do not move along some direction
+        return None
+    return LaplaceApproximation(family, beta.mean(axis=0), np.asarray(factor, dtype=np.float64))
+
+
 def second_order(terms: JointTerms, middle: Predictor, draws: Predictor) -> tuple[FloatArray, Predictors]:
     """Return the log-likelihood to second order at draws, shape (S,), and how draws move rows' predictors.
 

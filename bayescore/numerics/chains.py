@@ -200,11 +200,6 @@ def _sizes_of_moving(halves: FloatArray) -> FloatArray:
     return np.asarray(m * n / np.fmax(tau, 1.0 / math.log10(m * n)))
 
 
-def ess_mean(draws: FloatArray) -> FloatArray:
-    """Return the effective sample size of each coordinate's mean, shape (D,)."""
-    return ess(draws, "mean")
-
-
 def ess_and_mcse(draws: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return each coordinate's effective sample size and Monte Carlo standard error, sd / sqrt(ESS), of its mean."""
     columns, sd = standard_columns(draws)
@@ -215,12 +210,6 @@ def ess_and_mcse(draws: FloatArray) -> tuple[FloatArray, FloatArray]:
 def mcse_mean(draws: FloatArray) -> FloatArray:
     """Return the Monte Carlo standard error of each coordinate's mean, shape (D,)."""
     return ess_and_mcse(draws)[1]
-
-
-def mcse_sd(draws: FloatArray) -> FloatArray:
-    """Return the Monte Carlo standard error of each sd, mcse(mean of squared deviations) / (2 sd), shape (D,)."""
-    columns, sd = standard_columns(draws)
-    return mcse_mean(np.moveaxis(columns**2, 0, 2)) * sd / 2.0
 
 
 def two_or_more(draws: FloatArray) -> FloatArray:

@@ -248,10 +248,7 @@ class Candidates(NamedTuple):
 
         So no more than `size` are kept only where there are no more.
         """
-        size += 1
-        if len(self.key) <= size:
-            return self
-        return self.at(np.flatnonzero(_smallest(-self.probability, size) | _smallest(self.key, size)))
+        return _best_of([self], size)
 
     def at(self, kept: IntArray) -> "Candidates":
         """Return some of them."""

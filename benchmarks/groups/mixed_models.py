@@ -26,7 +26,8 @@ import numpy as np
 import pandas as pd
 
 import bayescore as bc
-from bayescore.numerics.chains import ess, mcse_mean, mcse_sd, quantile_errors, rhat
+from bayescore.numerics.chains import ess, mcse_mean, quantile_errors, rhat
+from bayescore.numerics.moments import moments_mcse
 from bayescore.samplers.posterior import read_posterior
 from benchmarks.commands import command
 from benchmarks.groups.mixed_sets import SETS, MixedSet
@@ -206,7 +207,7 @@ def summaries(draws: Draws) -> dict[str, np.ndarray]:
     """Return what of draws is kept: names, means, sds and quantiles of parameters with errors; means of effects."""
     judged = scaled(draws)
     found = {"names": np.array(names_of(draws)), "mean": judged.mean(axis=(0, 1)), "sd": judged.std(axis=(0, 1))}
-    found |= {"mean error": mcse_mean(judged), "sd error": mcse_sd(judged)}
+    found |= {"mean error": mcse_mean(judged), "sd error": moments_mcse(judged).sd}
     found["quantiles"] = np.quantile(judged, PROBS, axis=(0, 1))
     found["quantiles error"] = np.stack([quantile_errors(judged, prob) for prob in PROBS])
     found["ESS"] = np.minimum(ess(judged, "bulk"), ess(judged, "tail"))

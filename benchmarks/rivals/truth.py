@@ -15,7 +15,7 @@ from scipy.special import expit
 
 import bayescore as bc
 from bayescore.files import whole_file
-from bayescore.numerics.chains import ess_mean
+from bayescore.numerics.chains import ess
 from benchmarks.accuracy.full_posteriors import FOLDER, digest, reference
 from benchmarks.accuracy.importance import by_importance
 from benchmarks.problems import load
@@ -89,7 +89,7 @@ def moments(name: str, data: bc.Coreset) -> Truth:
         return Truth(known.mean, covariance, f"importance, {known.share:.2f} count", error)
     draws = reference(PUBLISHED.get(name, name), data, "logistic", PRIOR).posterior["beta"].values
     flat = draws.reshape(-1, draws.shape[2])
-    error = float(np.sqrt(np.mean(1.0 / ess_mean(draws))))
+    error = float(np.sqrt(np.mean(1.0 / ess(draws, "mean"))))
     return Truth(flat.mean(axis=0), np.cov(flat.T), f"{len(flat):,} draws", error)
 
 

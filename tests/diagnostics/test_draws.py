@@ -4,16 +4,17 @@ import numpy as np
 import pytest
 
 from bayescore.limits import MIN_DRAWS
-from bayescore.numerics.chains import ess, ess_mean, mcse_mean, mcse_sd, quantile_errors, rhat
+from bayescore.numerics.chains import ess, mcse_mean, quantile_errors, rhat
+from bayescore.numerics.moments import moments_mcse
 from bayescore.samplers.posterior import read_posterior
 
 
 @pytest.mark.parametrize("scale", [2.0**-70, 2.0**70])  # powers of 2 lose no digits
 def test_statistics_do_not_depend_on_the_scale(posterior, scale):
     plain = read_posterior(posterior(3, rho=0.5), "it").draws
-    for statistic in (mcse_mean, mcse_sd, lambda x: quantile_errors(x, 0.1)):
+    for statistic in (mcse_mean, lambda x: moments_mcse(x).sd, lambda x: quantile_errors(x, 0.1)):
         np.testing.assert_allclose(statistic(scale * plain), scale * statistic(plain), rtol=1e-9)
-    for statistic in (ess_mean, rhat, lambda x: ess(x, "tail")):
+    for statistic in (lambda x: ess(x, "mean"), rhat, lambda x: ess(x, "tail")):
         np.testing.assert_allclose(statistic(scale * plain), statistic(plain), rtol=1e-9)
 
 

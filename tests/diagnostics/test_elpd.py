@@ -6,7 +6,6 @@ draws with long tails. Limits of calibrations are six sds from what many seeds s
 
 import math
 import warnings
-from dataclasses import fields
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -56,6 +55,11 @@ def arviz_loo(idata, data):
     return SimpleNamespace(elpd=loo.elpd, se=loo.se * math.sqrt((n - 1) / n), pareto_k=loo.pareto_k)
 
 
+def figures(fields):
+    """Return a certificate with the fields of `elpd_loo` and no others."""
+    return CertificateData(Level.CERTIFIED, "", pd.DataFrame(), **fields)
+
+
 def from_normal(data, n_draws, seed, *, shift=0.0, corrected=True, family=logistic):
     """Return the elpd from independent draws of a normal distribution `shift` sds from the mode."""
     mode = bc.find_map(data, family.name)
@@ -64,7 +68,7 @@ def from_normal(data, n_draws, seed, *, shift=0.0, corrected=True, family=logist
     ratio = log_likelihoods(draws, data, family) - 0.5 * (draws**2).sum(axis=1) / 16 + 0.5 * (z**2).sum(axis=1)
     ratio = ratio - ratio.max() if corrected else np.zeros(n_draws)
     w = np.exp(psislw(ratio)[0]) if corrected else np.full(n_draws, 1 / n_draws)
-    return elpd.elpd_loo(elpd.pass_sums(draws, 0, data, family), ratio, w, draws, family)
+    return figures(elpd.elpd_loo(elpd.pass_sums(draws, 0, data, family), ratio, w, draws, family))
 
 
 @pytest.mark.parametrize("family", ["logistic", "probit"])
@@ -171,8 +175,8 @@ def test_a_weight_is_a_number_of_copies():
     copies = rows.take(np.repeat(np.arange(150), counts))
     a = from_normal(rows.with_weights(counts.astype(float)), 500, 15)
     b = from_normal(copies, 500, 15)
-    for field in fields(elpd.Elpd)[:2]:
-        assert getattr(a, field.name) == pytest.approx(getattr(b, field.name), rel=1e-8)
+    for field in ("elpd_loo", "elpd_loo_se"):
+        assert getattr(a, field) == pytest.approx(getattr(b, field), rel=1e-8)
     assert a.elpd_loo_mcse == pytest.approx(b.elpd_loo_mcse, rel=1e-6)
 
 
@@ -234,7 +238,7 @@ def by_mala(full, prior_sd):
         return log_likelihoods(at, full, logistic) - 0.5 * (at**2).sum(axis=1) / prior_sd**2
 
     sums = elpd.pass_sums(flat, 0, full, logistic)
-    return elpd.elpd_loo(sums, np.zeros(500), even, flat, logistic, n_chains=4, density=density)
+    return figures(elpd.elpd_loo(sums, np.zeros(500), even, flat, logistic, n_chains=4, density=density))
 
 
 def exact_loo(full, prior_sd):
@@ -272,7 +276,7 @@ def test_there_is_no_figure_where_k_is_bad_in_many_rows():
     assert bad.elpd_loo_bad_k > 40  # ArviZ 0.23 counts 60, ArviZ 1 counts 52
     assert math.isnan(bad.elpd_loo)
     assert math.isnan(bad.elpd_loo_mcse)
-    told = CertificateData(Level.CERTIFIED, "", pd.DataFrame(), **vars(bad))._elpd_text
+    told = bad._elpd_text
     assert told.startswith(f"k-hat above 0.7 in {bad.elpd_loo_bad_k} of 100 rows, too many for a figure")
 
 
@@ -285,10 +289,10 @@ def test_there_is_no_figure_where_draws_without_weight_are_far_off(far):
     z[:5] += far
     ratio = np.where(np.arange(2000) < 5, -far, 0.0)
     draws, w = mode.beta + z @ mode.factor.T, np.exp(psislw(ratio)[0])
-    found = elpd.elpd_loo(elpd.pass_sums(draws, 0, data, logistic), ratio, w, draws, logistic)
+    found = figures(elpd.elpd_loo(elpd.pass_sums(draws, 0, data, logistic), ratio, w, draws, logistic))
     assert found.elpd_loo_bad_k <= 10
     assert math.isnan(found.elpd_loo) is (far > 0.0)
-    told = CertificateData(Level.CERTIFIED, "", pd.DataFrame(), **vars(found))._elpd_text
+    told = found._elpd_text
     assert ("the draws are off" in told) is (far > 0.0)
 
 

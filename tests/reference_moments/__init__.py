@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from bayescore.numerics.chains import ess, mcse_mean, mcse_sd
+from bayescore.numerics.chains import ess, mcse_mean
+from bayescore.numerics.moments import moments_mcse
 
 DRAWN_BY = {
     "bambi": "tests.samplers.test_beside_bambi",
@@ -35,7 +36,7 @@ class Moments:
     @classmethod
     def of(cls, draws: np.ndarray) -> "Moments":
         """Return the moments of draws, shape (chains, draws, k)."""
-        return cls(draws.mean(axis=(0, 1)), mcse_mean(draws), draws.std(axis=(0, 1)), mcse_sd(draws))
+        return cls(draws.mean(axis=(0, 1)), mcse_mean(draws), draws.std(axis=(0, 1)), moments_mcse(draws).sd)
 
 
 def digest_of(rows: Sequence[Any]) -> str:

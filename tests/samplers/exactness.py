@@ -11,7 +11,8 @@ from scipy import stats
 
 from bayescore.families.family import FAMILIES
 from bayescore.models.posterior import prior_part
-from bayescore.numerics.chains import ess, mcse_mean, mcse_sd
+from bayescore.numerics.chains import ess, mcse_mean
+from bayescore.numerics.moments import moments_mcse
 from bayescore.priors import Normal
 from bayescore.samplers.method import Segment
 from bayescore.types import WeightedData
@@ -35,7 +36,7 @@ def check(draws, mean, mean_error, sd):
     which counts as 1e-7 because standard errors are themselves estimated, to 3% with the ESS asked for. The reference's
     sd is known to `SD_ERROR`, that of 10,000 draws, or better.
     """
-    errors, sd_errors = mcse_mean(draws), mcse_sd(draws)
+    errors, sd_errors = mcse_mean(draws), moments_mcse(draws).sd
     assert min(ess(draws, "mean").min(), ess(draws, "sd").min()) > MIN_ESS
     for d in range(draws.shape[-1]):
         own = draws[..., d]

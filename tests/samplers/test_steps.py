@@ -10,7 +10,7 @@ import pymc as pm
 import pytest
 
 import bayescore as bc
-from bayescore.numerics.chains import ess_mean, mcse_mean
+from bayescore.numerics.chains import ess, mcse_mean
 from bayescore.samplers.steps import AlbertChibGibbs, PolyaGammaGibbs
 from bayescore.validation import DataError
 from tests.conftest import make_rows
@@ -61,7 +61,7 @@ def test_hierarchy_against_nuts(family):
     with model:
         step = STEPS[family](model["beta"], data)
     draws = run(model, 1500, 1, step=step)
-    assert ess_mean(draws).min() > 500
+    assert ess(draws, "mean").min() > 500
     ours = Moments.of(draws)
     for own in STEPS:
         theirs = moments(f"hierarchy-{own}", (data.X, data.y, data.weights))

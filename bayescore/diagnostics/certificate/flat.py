@@ -18,7 +18,7 @@ See `models.laplace`. Vehtari, Simpson, Gelman, Yao and Gabry (2024), Pareto smo
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -117,7 +117,7 @@ class MovedDraws(Weighed):
         by, weights, moved = self.by, self.weights, self.moved(self.by.posterior.flat[self.at])
         density, n_chains = by.density(self.from_drawn), len(by.posterior.draws)
         options = dict[str, Any](n_chains=n_chains, density=density, counts=counts)
-        return asdict(elpd_loo(self.sums, weights.log_ratio, weights.weights, moved, by.family, **options))
+        return elpd_loo(self.sums, weights.log_ratio, weights.weights, moved, by.family, **options)
 
     def values(self, posterior: Posterior, kept: IntArray | None) -> dict[str, FloatArray]:
         """Return the moved coefficients, and with them the sds of smooth terms; a horseshoe's hyperparameters stay."""

@@ -19,7 +19,7 @@ of groups.
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
@@ -210,8 +210,9 @@ class JointDraws(Weighed):
 
     def elpd(self, counts: SampledCounts | None = None) -> dict[str, Any]:
         """Return the leave-one-out predictive density of the full data, given the effects of rows' groups."""
-        w, beside = self.weights, dict[str, Any](n_chains=self.n_chains, counts=counts)
-        return asdict(elpd_loo(self.sums, w.log_ratio, w.weights, self.predictor, self.family, **beside))
+        w, n_chains = self.weights, self.n_chains
+        draws, family = self.predictor, self.family
+        return elpd_loo(self.sums, w.log_ratio, w.weights, draws, family, n_chains=n_chains, counts=counts)
 
 
 @dataclass(frozen=True, eq=False)

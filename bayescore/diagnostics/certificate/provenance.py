@@ -27,6 +27,7 @@ Reference: Tierney and Kadane (1986), Journal of the American Statistical Associ
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -137,13 +138,13 @@ def marginal(data: WeightedData, family: Family, prior: Prior, place: int) -> Ma
         for i, d in enumerate(places)
         if d == place
     )
-    profile = _Profile(target.terms, place, D)
+    profile = partial(_profile, target.terms, place)
     u = np.linspace(-_REACH, _REACH, _POINTS)
     start, order = np.zeros(D), np.argsort(np.abs(u), kind="stable")
     known: dict[float, tuple[float, float, FloatArray]] = {}
     for each in u[order]:
         near = min(known, key=lambda other: abs(other - each)) if known else None
-        known[each] = profile.at(center + scale * np.sinh(each), start if near is None else known[near][2])
+        known[each] = profile(center + scale * np.sinh(each), start if near is None else known[near][2])
     for _ in range(_SPLITS):
         u = np.array(sorted(known))
         log_p = np.array([known[each][0] for each in u]) + np.log(np.cosh(u))  # of u
@@ -153,7 +154,7 @@ def marginal(data: WeightedData, family: Family, prior: Prior, place: int) -> Ma
         peak = (slope[:-1] * width > 1.0) & (slope[1:] * width < -1.0)  # in between: higher than both ends
         for i in np.flatnonzero((mass > _MUCH * mass.sum()) | peak):
             middle = float(0.5 * (u[i] + u[i + 1]))
-            known[middle] = profile.at(center + scale * np.sinh(middle), known[u[i]][2])
+            known[middle] = profile(center + scale * np.sinh(middle), known[u[i]][2])
     u = np.array(sorted(known))
     curve = PchipInterpolator(u, np.array([known[each][0] for each in u]) + np.log(np.cosh(u)))
     fine = np.interp(np.arange((len(u) - 1) * _FINE + 1) / _FINE, np.arange(len(u)), u)
@@ -162,30 +163,25 @@ def marginal(data: WeightedData, family: Family, prior: Prior, place: int) -> Ma
     return MarginalDensity(center + scale * np.sinh(fine), weights / weights.sum())
 
 
-@dataclass(frozen=True, eq=False)
-class _Profile:
-    terms: Callable[[FloatArray], Derivatives]
-    place: int
-    size: int
+def _profile(
+    terms: Callable[[FloatArray], Derivatives], place: int, c: float, start: FloatArray
+) -> tuple[float, float, FloatArray]:
+    """Return the log density where a coefficient is c, the slope of its first part, and the maximum, shape (D,)."""
+    others, beta = np.delete(np.arange(len(start)), place), start.copy()
+    beta[place] = c
+    if not len(others):
+        here = terms(beta)
+        return here.value, float(here.gradient[place]), beta
 
-    def at(self, c: float, start: FloatArray) -> tuple[float, float, FloatArray]:
-        """Return the log density at a value, the slope of its first part, and the maximum, shape (D,)."""
-        others = np.delete(np.arange(self.size), self.place)
-        beta = start.copy()
-        beta[self.place] = c
-        if not len(others):
-            here = self.terms(beta)
-            return here.value, float(here.gradient[self.place]), beta
+    def conditional(rest: FloatArray) -> Derivatives:
+        beta[others] = rest
+        all_of = terms(beta)
+        return Derivatives(all_of.value, all_of.gradient[others], all_of.precision[np.ix_(others, others)])
 
-        def conditional(rest: FloatArray) -> Derivatives:
-            beta[others] = rest
-            all_of = self.terms(beta)
-            return Derivatives(all_of.value, all_of.gradient[others], all_of.precision[np.ix_(others, others)])
-
-        mode = find_mode(conditional, start[others], tolerance=1e-3, max_steps=100)
-        beta[others] = mode.beta
-        value = mode.terms.value - 0.5 * float(np.linalg.slogdet(mode.terms.precision)[1])
-        return value, float(self.terms(beta).gradient[self.place]), beta
+    mode = find_mode(conditional, start[others], tolerance=1e-3, max_steps=100)
+    beta[others] = mode.beta
+    value = mode.terms.value - 0.5 * float(np.linalg.slogdet(mode.terms.precision)[1])
+    return value, float(terms(beta).gradient[place]), beta
 
 
 COPIED = 0.01  # share of moves from one point to the next that may be met twice: continuous draws never make one twice

@@ -57,7 +57,7 @@ from bayescore.limits import MIN_ESS, NEGLIGIBLE_ERROR
 from bayescore.models.groups.rows import blocks_of
 from bayescore.models.predictor import Factor, Predictor
 from bayescore.models.row_kernels import derivatives_of, largest_curvature, log_p_and_score
-from bayescore.numerics.chains import ess_and_mcse, ess_mean, evenly_spaced
+from bayescore.numerics.chains import ess, ess_and_mcse, evenly_spaced
 from bayescore.numerics.moments import sidak_quantile
 from bayescore.priors import Prior
 from bayescore.priors.groups import LKJ_ETA, GroupPrior, log_sigma_terms
@@ -212,7 +212,7 @@ class _Field:
         if said or P == 1:
             return said
         flat = [each.reshape(n, P) for each in (a, c, h, dh)]
-        return _by_correlation(flat, self.R, (np.minimum(ess_mean(h * a), n), quantile), self.names)
+        return _by_correlation(flat, self.R, (np.minimum(ess(h * a, "mean"), n), quantile), self.names)
 
 
 def _error(summands: FloatArray) -> FloatArray:

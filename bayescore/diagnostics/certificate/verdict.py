@@ -26,7 +26,7 @@ from bayescore.limits import (
 )
 from bayescore.numerics.moments import ErrorFamily, close, risk, settled, worst
 from bayescore.samplers.summaries import DataUnits
-from bayescore.text import number
+from bayescore.text import listed, number
 from bayescore.types import FloatArray, IntArray
 
 # more draws by these factors are what the text may ask for: beyond, they are no remedy
@@ -192,8 +192,7 @@ def _on_sds(coordinates: pd.DataFrame) -> str:
     long = list(coordinates.index[coordinates["mean"].isna() & coordinates["tail_k"].isna()])
     if not long:
         return ""
-    names = ", ".join(map(repr, long[:5])) + (" and others" if len(long) > 5 else "")
-    text = f" A long tail decides the sd of {names}: median and quartiles were judged in place of mean and sd."
+    text = f" A long tail decides the sd of {listed(long)}: median and quartiles were judged in place of mean and sd."
     if not all(name.startswith("log sigma_") for name in long):
         text += " So few levels leave the sds of effects to their prior."
     return text
@@ -203,8 +202,7 @@ def _on_moments(tail_k: pd.Series) -> str:
     """Return a sentence on coordinates that have no moments; empty if all have."""
     if tail_k.empty:
         return ""
-    worst_k = float(tail_k.max())
-    names = ", ".join(repr(name) for name in tail_k.index[:5]) + (" and others" if len(tail_k) > 5 else "")
+    names, worst_k = listed(list(tail_k.index)), float(tail_k.max())
     return (
         f" Of {names} the draws' tail has a Pareto k-hat of {number(worst_k, 2)}: above {MAX_TAIL_K}, its own error "
         "allowed for, an sd does not exist, above 1 nor does a mean, whatever figure draws give. Median and quartiles "

@@ -11,7 +11,7 @@ Those rows tell W and the mean of each group, and so log p(y_g | beta, sigma) bu
 their mean in the group, over -2 sd^2. One pass finds these for every group, as quadratics in beta.
 """
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -128,7 +128,7 @@ class WholeDraws(Weighed):
         density = by.weigher.density(None) if isinstance(by.weigher, Moved) else None
         draws = predictor.beta if not predictor.factors and predictor.size is None else predictor
         more = dict[str, Any](n_chains=len(by.beta.draws), density=density, counts=counts)
-        return asdict(elpd_loo(by.sums_at(predictor), w.log_ratio, w.weights, draws, by.family, **more))
+        return elpd_loo(by.sums_at(predictor), w.log_ratio, w.weights, draws, by.family, **more)
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,7 +26,8 @@ from threadpoolctl import threadpool_limits
 
 import bayescore as bc
 from bayescore.files import whole_file
-from bayescore.numerics.chains import ess, mcse_mean, mcse_sd, quantile_errors, rhat
+from bayescore.numerics.chains import ess, mcse_mean, quantile_errors, rhat
+from bayescore.numerics.moments import moments_mcse
 from bayescore.types import FloatArray, WeightedData
 from benchmarks.accuracy.full_posteriors import Density, as_idata, digest, hmc, kept
 from benchmarks.accuracy.reference_posteriors.data import DATA, WEIGHTED, rows_of
@@ -105,7 +106,7 @@ def summarised(name: str, family: str) -> dict:
         "mean": draws.mean(axis=(0, 1)),
         "mean_mcse": mcse_mean(draws),
         "sd": draws.std(axis=(0, 1), ddof=1),
-        "sd_mcse": mcse_sd(draws),
+        "sd_mcse": moments_mcse(draws).sd,
         **{f"q{100 * level:02.0f}": np.quantile(draws, level, axis=(0, 1)) for level in LEVELS},
         **{f"q{100 * level:02.0f}_mcse": quantile_errors(draws, level) for level in LEVELS},
     }

@@ -11,7 +11,7 @@ from scipy.special import ndtri
 
 import bayescore as bc
 from bayescore.datasets import probit
-from bayescore.numerics.chains import ess_mean
+from bayescore.numerics.chains import ess
 from benchmarks.commands import command
 from benchmarks.papers.peters.posteriors import CHAINS, sampled
 from benchmarks.tables import publish
@@ -32,7 +32,7 @@ def effective(n: int, share: float, seed: int, sweeps: int) -> tuple[float, list
     found = []
     for rows, sampler in ((data, "gibbs"), (core, "gibbs"), (core, "mala")):
         draws = sampled(rows, sweeps, seed, sampler)
-        found.append(1000.0 * float(ess_mean(draws).min()) / (CHAINS * sweeps))
+        found.append(1000.0 * float(ess(draws, "mean").min()) / (CHAINS * sweeps))
     return float((y > 0).mean()), found
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 import bayescore as bc
 from bayescore.datasets import probit
-from bayescore.numerics.chains import ess_mean, mcse_mean
+from bayescore.numerics.chains import ess, mcse_mean
 from bayescore.types import WeightedData
 from benchmarks.commands import command
 from benchmarks.papers.peters.loss import COVTYPE, METHODS
@@ -76,7 +76,7 @@ def table_of(name: str, sweeps: int, n_seeds: int, most_rows: int) -> Iterator[d
     yield same | {
         "method": "all rows, another seed", "M": len(data), "seeds": 1, "sweeps": sweeps,
         **quartiles([again[0]], "mean"), **quartiles([again[1]], "sd"),
-        "noise": again[2], "ESS": float(ess_mean(reference).min()), "seconds": taken,
+        "noise": again[2], "ESS": float(ess(reference, "mean").min()), "seconds": taken,
     }  # fmt: skip
     for label, method in {**METHODS, "calibrated": bc.methods.Calibrated()}.items():
         for size in SIZES:
@@ -89,7 +89,7 @@ def table_of(name: str, sweeps: int, n_seeds: int, most_rows: int) -> Iterator[d
                 beta = sampled(core, sweeps, seed)
                 seconds.append(time.perf_counter() - begin)
                 found.append(errors(beta, reference))
-                effective.append(ess_mean(beta).min())
+                effective.append(ess(beta, "mean").min())
             means, sds, noises = zip(*found, strict=True)
             yield same | {
                 "method": label, "M": size, "seeds": n_seeds, "sweeps": sweeps,
