@@ -321,7 +321,7 @@ def autoscaled(rows: WeightedData) -> Normal:
     """Return the default prior of the coefficients of rows whose responses are numbers."""
     mean, covariance = _varying(rows)
     constant = rows.design.constant if isinstance(rows, Coreset) else None
-    response = moments_of_response(rows)
+    response = float(mean[-1]), math.sqrt(covariance[-1, -1])
     return on_columns(mean[:-1], given_others(covariance[:-1, :-1], mean[:-1]), constant, response)
 
 
@@ -422,7 +422,7 @@ def group_prior_for(given: Any, rows: WeightedData, family: Family) -> GroupPrio
 def sd_prior_for(rows: WeightedData) -> HalfStudentT:
     """Return the prior of the sd of the noise of rows whose responses are numbers: that of sds of effects."""
     known = rows.design.response if isinstance(rows, Coreset) else None
-    return HalfStudentT(3.0, DEFAULT_SCALE * (known[1] if known else math.sqrt(_varying(rows)[1][-1, -1])))
+    return HalfStudentT(3.0, DEFAULT_SCALE * (known[1] if known else moments_of_response(rows)[1]))
 
 
 def is_default(prior: Prior | GroupPrior | None, core: Coreset) -> bool:

@@ -10,7 +10,7 @@ from scipy import special
 import bayescore as bc
 from bayescore.data.dataset import Dataset
 from bayescore.diagnostics.certificate import nodes as sampled_rows
-from bayescore.diagnostics.certificate.nodes import GroupTerms, node_sums, sampled_row_sums
+from bayescore.diagnostics.certificate.nodes import node_sums, sampled_row_sums
 from bayescore.families.family import check_family
 from bayescore.models.groups.marginal import CollapsedTarget
 from bayescore.priors.groups import DEFAULT_GROUP_PRIOR
@@ -73,7 +73,7 @@ def test_sums_and_effects_are_those_of_all_rows_within_the_said_error(kind):
 
 def test_a_sample_without_the_second_order_terms_of_all_rows_fails(monkeypatch):
     """The negative control: the sample alone, weighed, is far beyond the said error."""
-    monkeypatch.setattr(GroupTerms, "add_to", lambda *_: None)
+    monkeypatch.setattr(sampled_rows, "add_second_order", lambda *_: None)
     sampled, whole = sums_of(*rows_of("sizes alike"))
     assert size(sampled.ratio - whole.ratio) > 30.0 * sampled.error
 

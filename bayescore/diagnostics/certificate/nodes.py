@@ -537,7 +537,7 @@ def sampled_row_sums(theta: FloatArray, core: Coreset, dataset: Dataset, target:
     if not (error := near.error(theta, sample, of_core)) <= MAX_SUM_ERROR:
         return None
     values = values_at(Dataset(as_source(rows)), at, target.family, column=target.column)[0]
-    (gathered.terms - near.terms(rows)).add_to(values, near, at)
+    add_second_order(gathered.terms - near.terms(rows), near, values, at)
     sums = _sums_of_terms((values, at), of_core, labels, arguments)
     check_finite(dataset, sums.ratio)
     return replace(sums, error=error)
@@ -585,8 +585,8 @@ class MarginalApproximation:
         moves = block.X @ self.factor - z[:, None] * (self.slope @ self.factor)[codes]
         return self._eta(block, codes), np.vecdot(moves, moves) + (z * self.spread[codes]) ** 2
 
-    def terms(self, block: WeightedData) -> "GroupTerms":
-        """Return the log-likelihoods of groups and their derivatives at the mode."""
+    def terms(self, block: WeightedData) -> TermsByGroup:
+        """Return the log-likelihoods of groups and their derivatives by (beta, b) at the mode."""
         codes = self.codes(block)
         log_p, score, curvature, _ = derivatives_of(self._eta(block, codes), block.y, self.family)
         order = np.argsort(codes, kind="stable")
@@ -600,7 +600,7 @@ class MarginalApproximation:
             value[g] = w[cut] @ log_p[which]
             slope[g] = (w[cut] * score[which]) @ rows_of_group
             bend[g] = rows_of_group.T @ ((w[cut] * curvature[which])[:, None] * rows_of_group)
-        return GroupTerms(value, slope, bend)
+        return TermsByGroup(value, slope, bend)
 
     def error(self, theta: FloatArray, sample: Chosen, core: NodeMoments) -> float:
         """Return the standard error of the sum over groups at draws.
@@ -622,26 +622,12 @@ class MarginalApproximation:
         return with_remainders(none, sample.expanded(), sample.inclusion, self.family, predictors).error
 
 
-@dataclass(frozen=True, eq=False)
-class GroupTerms:
-    """Log-likelihoods of groups, gradients and minus Hessians by (beta, b): (G + 1,), (G + 1, p + 1), two axes more."""
-
-    value: FloatArray
-    slope: FloatArray
-    bend: FloatArray
-
-    def __add__(self, other: "GroupTerms") -> "GroupTerms":
-        return GroupTerms(self.value + other.value, self.slope + other.slope, self.bend + other.bend)
-
-    def __sub__(self, other: "GroupTerms") -> "GroupTerms":
-        return GroupTerms(self.value - other.value, self.slope - other.slope, self.bend - other.bend)
-
-    def add_to(self, values: FloatArray, near: MarginalApproximation, at: DrawNodes) -> None:
-        """Add the second-order terms to log-likelihoods at nodes, shape (S, M)."""
-        step = at.theta[:, :-1] - near.theta
-        for g, (value, slope, bend) in enumerate(zip(self.value, self.slope, self.bend, strict=True)):
-            move = at.effects(g) - near.center[g]
-            flat = value + step @ slope[:-1] - 0.5 * np.vecdot(step @ bend[:-1, :-1], step)
-            pull = slope[-1] - step @ bend[:-1, -1]
-            part = values[:, at.first[g] : at.first[g + 1]]
-            part += flat[:, None] + (pull[:, None] - 0.5 * bend[-1, -1] * move) * move
+def add_second_order(terms: TermsByGroup, near: MarginalApproximation, values: FloatArray, at: DrawNodes) -> None:
+    """Add what terms about `near` are to second order to log-likelihoods at nodes, shape (S, M)."""
+    step = at.theta[:, :-1] - near.theta
+    for g, (value, slope, bend) in enumerate(zip(*terms, strict=True)):
+        move = at.effects(g) - near.center[g]
+        flat = value + step @ slope[:-1] - 0.5 * np.vecdot(step @ bend[:-1, :-1], step)
+        pull = slope[-1] - step @ bend[:-1, -1]
+        part = values[:, at.first[g] : at.first[g + 1]]
+        part += flat[:, None] + (pull[:, None] - 0.5 * bend[-1, -1] * move) * move

@@ -140,6 +140,9 @@ class TermsByGroup(NamedTuple):
     gradient: FloatArray
     precision: FloatArray
 
+    def __add__(self, other: "TermsByGroup") -> "TermsByGroup":  # type: ignore[override]
+        return TermsByGroup(*(one + two for one, two in zip(self, other, strict=True)))
+
     def __sub__(self, other: "TermsByGroup") -> "TermsByGroup":
         return TermsByGroup(*(one - two for one, two in zip(self, other, strict=True)))
 
