@@ -5,8 +5,9 @@ two rows a cell, or 12 groups of 12 rows with a slope; `uncorrelated` is (1 + x 
 or 150 rows of s(x, k=8), with the curve at a row. `many slopes` are 1,500 groups of 12 rows with a slope, whose effects
 integrate out. `scale` is that of the half normal prior of sds. Ranks of the truth among 99 draws are uniform if all is
 right: `p_value` is that of a chi-square test of ten bins. `control` is that of draws under another prior of the sds,
-with half the scale, of many slopes of rows that count twice; it must be small for the sds. The control has 40 trials (of many slopes 13),
-in rows with 200 trials as many. By chance the smallest p-value of all rows is below the printed limit in 1% of runs.
+with half the scale, of many slopes of rows that count twice; it must be small for the sds. The control has 40 trials,
+of many slopes 13, in rows with 200 trials as many. By chance the smallest p-value of all rows is below the printed
+limit in 1% of runs.
 """
 
 import warnings
