@@ -66,13 +66,7 @@ class Proposed(NamedTuple):
 
 def propose_flat(core: WeightedData, family: Family, prior: Prior, draws: int, rng: np.random.Generator) -> Proposed:
     """Propose beta; the full data's log-likelihoods come from a sample of the rows where that tells them."""
-    mode = find_map(core, family.name, prior.covering())
-    factor = mode.factor
-    if prior.kinked:
-        terms = likelihood_terms(mode.beta, core, family)
-        factor = factor_of_inverse(terms.precision + _kink_precision(mode.beta, terms.gradient, prior))
-    beta, log_q = student_t(mode.beta, factor, draws, rng)
-    laplace = LaplaceApproximation(family, mode.beta, factor)
+    beta, log_base, laplace = propose(core, family, prior, draws, rng)
 
     def of_all(dataset: Dataset) -> tuple[FloatArray, float]:
         near = RowSums.of(dataset, RowSumsPlan.near(laplace, core, FINE), "log evidence")
@@ -85,7 +79,7 @@ def propose_flat(core: WeightedData, family: Family, prior: Prior, draws: int, r
         check_finite(dataset, full)
         return full, 0.0
 
-    return Proposed(log_likelihoods(beta, core, family), prior.log_density(beta) - log_q, of_all)
+    return Proposed(log_likelihoods(beta, core, family), log_base, of_all)
 
 
 def propose_grouped(
@@ -111,6 +105,19 @@ def propose_grouped(
         return sums.ratio + sums.core.log_p.sum(axis=1), 0.0
 
     return Proposed(marginal_log_likelihoods(theta, target), log_prior - log_q, of_all)
+
+
+def propose(
+    core: WeightedData, family: Family, prior: Prior, n_draws: int, rng: np.random.Generator
+) -> tuple[FloatArray, FloatArray, LaplaceApproximation]:
+    """Return draws of the Student t, shape (S, D), log prior minus log q there, shape (S,), and its normal middle."""
+    mode = find_map(core, family.name, prior.covering())
+    factor = mode.factor
+    if prior.kinked:
+        terms = likelihood_terms(mode.beta, core, family)
+        factor = factor_of_inverse(terms.precision + _kink_precision(mode.beta, terms.gradient, prior))
+    beta, log_q = student_t(mode.beta, factor, n_draws, rng)
+    return beta, prior.log_density(beta) - log_q, LaplaceApproximation(family, mode.beta, factor)
 
 
 def student_t(

@@ -210,7 +210,10 @@ def certified_by_rows(
 ) -> Certificate:
     """Return what `certify` does; unless it is to be `predictive`, without elpd and dispersion."""
     if not isinstance(core, Coreset):
-        raise TypeError(f"core is a {type(core).__name__}; give the coreset whose posterior idata is")
+        kind = type(core).__name__
+        raise TypeError(
+            f"core is {'an' if kind[0] in 'AEIOU' else 'a'} {kind}; give the coreset whose posterior idata is"
+        )
     idata = as_sampled(idata) if model is None else of_own_model(idata, core)
     posterior = read_posterior(idata, "idata")
     check_integer(max_draws, "max_draws", low=100)

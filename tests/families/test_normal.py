@@ -86,7 +86,7 @@ def test_a_density_that_is_not_normal_is_refused():
         def variance(self, eta):
             return np.full(np.shape(eta), self.size)
 
-    with pytest.raises(ValueError, match=r"'narrow\(3\)': variance is 3 at eta = -3, and that of normal noise .* 9"):
+    with pytest.raises(ValueError, match=r"'narrow\(3\)': variance\(eta\) is 3 at eta = -3, and the square .* is 9"):
         bc.families.register(Narrow(3.0))
     assert "narrow" not in SIZED
 

@@ -272,7 +272,7 @@ def test_loo_leaves_whole_rows_out(fit, rows):
 
 def test_what_it_prints_counts_rows(fit, rows, tmp_path):
     text = repr(fit)
-    assert text.startswith("Bayesian sratio(logit) regression")
+    assert text.startswith("Bayesian stopping-ratio (logit) regression")
     assert "3,000 observations" in text
     assert "y ~ x + f" in text
     assert f"y = low: {100 * (rows['y'] == 'low').mean():.1f}%" in text

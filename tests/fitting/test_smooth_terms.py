@@ -124,7 +124,10 @@ def test_slopes_are_those_of_the_curve(fit):
     step = 1e-3
     ends = [fit.predict(rows.assign(x=2.0 + move), kind="draws").values for move in (-step, step)]
     expected = float((ends[1] - ends[0]).mean() / (2.0 * step))
-    assert fit.slopes("x", data=rows)["mean"].iloc[0] == pytest.approx(expected, rel=1e-3)
+    # slopes are of 1,000 of the 4,000 draws, whose mean is 0.03 sd off: six times that
+    slope = fit.slopes("x", data=rows).iloc[0]
+    assert abs(slope["mean"] - expected) < 0.18 * slope["sd"]
+    assert abs(slope["mean"] - fit.summary(scale="coef").loc["z", "mean"]) > 0.18 * slope["sd"]  # the control
 
 
 def test_a_fit_is_read_back_and_updated_with_its_knots(fit, tmp_path):
