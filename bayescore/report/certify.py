@@ -210,10 +210,7 @@ def certified_by_rows(
 ) -> Certificate:
     """Return what `certify` does; unless it is to be `predictive`, without elpd and dispersion."""
     if not isinstance(core, Coreset):
-        kind = type(core).__name__
-        raise TypeError(
-            f"core is {'an' if kind[0] in 'AEIOU' else 'a'} {kind}; give the coreset whose posterior idata is"
-        )
+        raise TypeError(f"core is {_with_article(type(core).__name__)}; give the coreset whose posterior idata is")
     idata = as_sampled(idata) if model is None else of_own_model(idata, core)
     posterior = read_posterior(idata, "idata")
     check_integer(max_draws, "max_draws", low=100)
@@ -312,6 +309,10 @@ def _mean_bound(level: Level, judgement: Judgement, *, delivered: bool) -> float
     kinds = [judgement.raw, judgement.left] if delivered else [judgement.raw]
     of_effects = np.abs(judgement.effects["mean_error_sd"].to_numpy()).max(initial=0.0)
     return max(float(of_effects), *map(bound_of_means, kinds))
+
+
+def _with_article(kind: str) -> str:
+    return f"{'an' if kind[0] in 'AEIOU' else 'a'} {kind}"
 
 
 def certify_update(idata: Any, core: Coreset, before: Coreset, new: Dataset, *, max_draws: int) -> Certificate:
