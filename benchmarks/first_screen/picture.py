@@ -136,7 +136,7 @@ LABELS = {  # colour; where the label is from a point of the line, in points; wh
     "bayescore": (BLUE, (6, 9), ("right", "bottom")),
     "duckreg": (MUTED, (9, -9), ("left", "center")),
     "lme4": (MUTED, (6, 2), ("left", "center")),
-    "NUTS on all rows": (ORANGE, (10, -5), ("left", "bottom")),
+    "NUTS on all rows": (ORANGE, (10, 3), ("left", "bottom")),
     "bambi": (ORANGE, (8, -9), ("left", "center")),
 }
 
@@ -153,7 +153,7 @@ def _draw_seconds(axes: Axes, look: str) -> None:
         last = own.iloc[2 if system == "duckreg" else -1]
         text = {
             "bayescore": f"bayescore: a billion rows,\n{duration(last['CPU s'])}",
-            "NUTS on all rows": f"NUTS on all rows:\n{duration(last['CPU s'])}",
+            "NUTS on all rows": f"NUTS on all rows: {duration(last['CPU s'])}",
             "duckreg": "duckreg, without counties",
         }.get(str(system), str(system))
         axes.annotate(text, (last["rows"], last["CPU s"]), place, textcoords="offset points", color=colour,
