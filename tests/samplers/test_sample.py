@@ -287,7 +287,7 @@ def test_priors_whose_curvature_misleads(prior, sampler):
     rng = np.random.default_rng(0)
     X = np.column_stack([np.ones(30), np.linspace(-0.02, 0.02, 30)])
     data = WeightedData(X, np.where(rng.random(30) < 0.6, 1, -1).astype(np.int8), np.ones(30), np.arange(30))
-    run = {"draws": 800, "tune": 500} if sampler == "nuts" else {"draws": 2000}
+    run = {"draws": 2000, "tune": 500} if sampler == "nuts" else {"draws": 2000}
     idata = bc.sample(data, "logistic", prior, sampler=sampler, **run, random_seed=1, progressbar=False)
     draws = idata.posterior["beta"].values[..., 1]
     a, b = np.linspace(-3, 3, 61), np.linspace(-14, 14, 561)
