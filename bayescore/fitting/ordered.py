@@ -549,14 +549,16 @@ class OrderedFit(Fit):
 
     def _overview(self) -> Overview:
         shown = overview(self)
-        end = shown.end.partition("next: ")[0] + 'next: fit.predict(rows), fit.check(), fit.report("report.html")'
+        end = shown.end
+        if self.certificate.trusted and self._has_rows:
+            end = end.partition("next: ")[0] + 'next: fit.predict(rows), fit.check(), fit.report("report.html")'
         groups = "".join(f", {len(each):,} groups of {each.name}" for each in self.coreset.groups)
         notes = [note.replace("the intercept", "minus the first threshold") for note in shown.notes]
         notes = [note.replace("fit.prior_sens", "fit.steps.prior_sens") for note in notes if note[:8] != "Weights:"]
         if self.coreset.design.weighted:
             notes.append(f"Weights: {self._n_observations:,} rows count as {self.ordered.weight:,.6g}.")
         rows = [f"{self._n_observations:,} observations{groups}", self._shares, *shown.rows[1:]]
-        return replace(shown, rows=rows, notes=notes, end=end if self.certificate.trusted else shown.end)
+        return replace(shown, rows=rows, notes=notes, end=end)
 
     def _parameters(self) -> tuple[list[str], FloatArray, list[int]]:
         names, draws, _ = super()._parameters()

@@ -1412,12 +1412,13 @@ class Fit:
     @property
     def _rows_given(self) -> Given:
         """The rows and their roles; those of a coreset that lost nothing are its own."""
-        return Given(self.coreset) if self._given is None and self._has_rows else self._rows_of_data
+        lossless = self._given is None and self.coreset.lossless and not self._is_pooled
+        return Given(self.coreset) if lossless else self._rows_of_data
 
     @property
     def _has_rows(self) -> bool:
-        """Whether questions of all rows can be answered without being given them."""
-        return self._given is not None or (self.coreset.lossless and not self._is_pooled)
+        """Whether the rows of the data are there; those of a coreset do not tell the data's columns."""
+        return self._given is not None and not (self._given.once or isinstance(self._given.data, Coreset))
 
     @cached_property
     def _rows_of_data(self) -> Given:

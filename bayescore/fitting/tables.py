@@ -404,15 +404,12 @@ def _title_of(family: str) -> str:
 
 def overview(fit: "Fit") -> Overview:
     """Return what a fit prints."""
-    certificate, family = (
-        fit.certificate,
-        _title_of(fit._family_asked),
-    )
+    certificate = fit.certificate
     chains, draws = fit._posterior().draws.shape[:2]
     seconds = sum(step.seconds for step in fit.story)
     sampled = f"{counted(chains, 'chain')} x {draws:,} draws; {seconds:.1f} s"
     return Overview(
-        title=f"Bayesian {family} regression",
+        title=f"Bayesian {_title_of(fit._family_asked)} regression",
         verdict=_verdict(fit),
         model=_model(fit),
         rows=[_rows(fit), sampled],

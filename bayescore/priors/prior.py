@@ -93,8 +93,8 @@ class Prior(ABC):
                 raise ValueError(f"prior: {name}={value!r} must be positive")
             if name in self.below_one and (numbers >= 1).any():
                 raise ValueError(f"prior: {name}={value!r} must be below 1")
-            plain = value.item() if isinstance(value, np.generic) else value
-            object.__setattr__(self, name, plain if np.ndim(value) == 0 else tuple(numbers.tolist()))
+            number = numbers.item() if isinstance(value, np.generic | np.ndarray) and not numbers.ndim else value
+            object.__setattr__(self, name, tuple(numbers.tolist()) if numbers.ndim else number)
 
     @property
     def smooth(self) -> bool:

@@ -660,11 +660,8 @@ class JointSampler(Sampler):
     ) -> tuple[FloatArray, FloatArray]:
         """Draw effects given draws of theta, shape (chains, draws, D); return them, (S, G, q), and log densities."""
         shape = theta.shape[:2]
-        u, log_density, columns = (
-            np.empty((*shape, *frame.shapes[0])),
-            np.empty(shape),
-            frame.bases[0][:, frame.orders[0]],
-        )
+        u, log_density = np.empty((*shape, *frame.shapes[0])), np.empty(shape)
+        columns = frame.bases[0][:, frame.orders[0]]
         stop, shown = threading.Event(), progress(request.progressbar, "drawing effects", math.prod(shape))
 
         def chain(c: int) -> None:

@@ -76,6 +76,7 @@ def test_averages_are_not_of_the_rows_of_sums(made, formula, tmp_path):
     ):
         with pytest.raises(DataError, match=said):
             ask()
+    assert "fit.check()" not in str(fit)
     averages = fit.average_predictions(by="d", data=ROWS).set_index("d")["mean"]
     np.testing.assert_allclose(averages, ROWS.groupby("d")["y"].mean(), rtol=5e-3)
     assert not fit.check(ROWS)["outside"].all()

@@ -297,8 +297,11 @@ def test_a_saved_fit_is_the_same_and_takes_more_rows(rows, tmp_path):
     pd.testing.assert_frame_equal(pd.DataFrame(read.summary()), pd.DataFrame(first.summary()))
     assert repr(read) == repr(first)
     np.testing.assert_allclose(np.asarray(read.loo().pareto_k), np.asarray(first.loo().pareto_k))
+    bare = bc.read_fit(tmp_path / "model")
     with pytest.raises(DataError, match="does not have all its rows"):
-        bc.read_fit(tmp_path / "model").loo()
+        bare.loo()
+    assert "fit.check()" in str(read)
+    assert "fit.check()" not in str(bare)
     every = bc.fit("y ~ x + f", rows, **SHORT)
     for given in (rows[600:], rows[600:].assign(y=rows["y"].astype(str))):
         more = first.update(given, data=rows, progressbar=False)

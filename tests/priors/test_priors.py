@@ -47,6 +47,11 @@ def test_laplace_is_rounded_only_at_its_kink():
     assert prior_part(np.zeros(1), Laplace(0.0, 1.5)).gradient == 0.0
 
 
+@pytest.mark.parametrize("sigma", [np.float64(0.5), np.float32(0.5), np.array(0.5)])
+def test_numbers_of_numpy_are_printed_as_numbers(sigma):
+    assert repr(Normal(0, sigma)) == "Normal(mu=0, sigma=0.5)"
+
+
 def test_bad_parameters_are_named():
     with pytest.raises(ValueError, match="prior: sigma=0 must be positive"):
         Normal(0, 0)
