@@ -426,15 +426,15 @@ class CertificateData:
         mean = _largest(table["mean_error_sd"], of_groups["mean_error_sd"])
         sd = 100.0 * _largest(table["sd_error"], np.expm1(of_groups["log_sd_error"].to_numpy(dtype=float)))
         corrected = self.level is Level.CORRECTED
-        which, left = ("corrected", " left") if corrected else ("at most", "")
+        when, left = ("before the correction", " left") if corrected else ("due to the coreset, at most", "")
         limits = ("", "") if corrected else (f"{NEGLIGIBLE_ERROR:.2f} sd", f"{100.0 * NEGLIGIBLE_ERROR:.0f} %")
         chance = f"1 in {1.0 / MAX_FAILURE_PROBABILITY:,.0f}"
         earlier = Check(
             "error of a mean due to rows before the update", _at_most(self.earlier_error, "sd", 0.001), limits[0]
         )
         return [
-            Check(f"error of a mean due to the coreset, {which}", _at_most(mean, "sd", 0.001), limits[0]),
-            Check(f"error of an sd due to the coreset, {which}", _at_most(sd, "%", 0.1), limits[1]),
+            Check(f"error of a mean {when}", _at_most(mean, "sd", 0.001), limits[0]),
+            Check(f"error of an sd {when}", _at_most(sd, "%", 0.1), limits[1]),
             *([earlier] if self.earlier_error else []),
             Check("Monte Carlo error of a mean", _at_most(_largest(table["mean_mcse_sd"]), "sd", 0.001)),
             Check(f"chance that any error{left} is above {MAX_ERROR:g} sd", f"< {chance}", chance),

@@ -333,7 +333,7 @@ def slopes_of(rows: AveragedRows, variable: str) -> Contrasts:
     if factor_levels(rows.design, variable):
         raise DataError(f"variable={variable!r} is a factor, which has no slope; see comparisons")
     along = Along(_range(rows, variable), rows.coefficient_sizes())
-    return Contrasts(variable, ["dp/dx"], ((Change(), Change()),), _as_they_are, along=along)
+    return Contrasts(variable, ["dY/dX"], ((Change(), Change()),), _as_they_are, along=along)
 
 
 def _range(rows: AveragedRows, variable: str) -> float:

@@ -175,7 +175,7 @@ class Fit:
         >>> fit.summary(scale="odds")["mean"].round(1).to_dict()
         {'x0': 2.7}
         >>> fit.summary(scale="response")[["contrast", "mean"]].round(2).values.tolist()
-        [['dp/dx', 0.21]]
+        [['dY/dX', 0.21]]
         """
         check_choice(scale, "scale", ("coef", "odds", "rate", "ratio", "response"))
         if scale != "response":

@@ -328,7 +328,7 @@ def test_averages_and_slopes_are_alike_at_every_scale(of_scales, scale):
     table = fit.summary(scale="response")
     wanted = known.summary(scale="response").loc["x", "mean"]
     assert scale * table.loc["x", "mean"] == pytest.approx(wanted, rel=1e-6)
-    assert table.loc["one", "contrast"] == "dp/dx"  # 0 and 1e-12 are no 0 and 1
+    assert table.loc["one", "contrast"] == "dY/dX"  # 0 and 1e-12 are no 0 and 1
 
 
 @pytest.mark.parametrize("scale", SCALES)

@@ -131,7 +131,7 @@ def test_known_groups_have_their_effects_in_averages(grouped, frame):
 def test_a_summary_of_the_response_has_each_column(flat):
     found = flat.summary(scale="response")
     assert found.index.tolist() == ["age", "device", "device", "old"]
-    assert found["contrast"].tolist() == ["dp/dx", "tablet - phone", "tv - phone", "1 - 0"]
+    assert found["contrast"].tolist() == ["dY/dX", "tablet - phone", "tv - phone", "1 - 0"]
     assert np.allclose(found["mean"]["age"], flat.slopes("age")["mean"])
     assert np.allclose(found["mean"]["device"], flat.comparisons("device")["mean"])
     assert found.attrs["level"] == flat.level
