@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from glob import glob, has_magic
 from itertools import chain
+from os.path import exists  # of a name too long for a file, too
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any, TypeVar
 from urllib.parse import unquote
@@ -80,7 +81,7 @@ def without_keys(address: str) -> str:
 
 def local_listing(path: Path) -> Listing:
     """Return a file, or the Parquet files of a folder in the natural order of their paths."""
-    if not path.exists():
+    if not exists(path):
         hint = "; give an address as text, not as a Path" if re.match(r"[A-Za-z0-9+.-]{2,}:/", str(path)) else ""
         raise FileNotFoundError(f"data: no file or folder {str(path)!r}{hint}")
     if not path.is_dir():
@@ -346,7 +347,7 @@ def path_source(data: str | Path, roles: Roles, selection: Selection | None = No
 def reads_like_formula(text: str) -> bool:
     """Whether text with a tilde is a formula: no address, and neither ~/rows nor a file that exists."""
     home = re.match(r"~[\w.-]*[/\\]", text)
-    return "~" in text and home is None and not is_address(text) and not Path(text).exists()
+    return "~" in text and home is None and not is_address(text) and not exists(text)
 
 
 def named_files(location: str | Path) -> list[Path]:
@@ -355,7 +356,7 @@ def named_files(location: str | Path) -> list[Path]:
         path = Path(location).expanduser()
     except RuntimeError:  # no such user
         path = Path(location)
-    if path.exists() or not has_magic(str(path)):
+    if exists(path) or not has_magic(str(path)):
         return [path]
     paths = sorted(map(Path, glob(str(path), recursive=True)), key=_natural)
     if not paths:

@@ -69,6 +69,9 @@ TAIL = 0.4  # of the bulk effective sample size that is asked for, asked of the 
 SPARE = 1.1  # more transitions than the effective sample size asks for, which is an estimate
 
 
+MANY = 64  # parameters, of which the least rate, over a window of warm-up, comes out too low
+
+
 LEAST = 100  # draws of a chain; fewer say nothing about mixing
 
 
@@ -283,6 +286,8 @@ def _draw(crew: Crew, plan: ChainPlan, rate: float) -> SampledChains:
     if rate > 0.0 and not plan.thin:
         most = (plan.max_gradients - crew.gradients) // (each * kept)
         thin = max(1, min(math.ceil(SPARE * plan.ess / (rate * each * kept)), most))
+        if thin % 2 == 0 and crew.frame.watched(crew.x).shape[-1] >= MANY:
+            thin //= 2  # doubled later if need be, which loses nothing
     _show(crew, plan, kept * thin)
     stretch = crew.run(kept, thin)
     while kept >= LEAST:

@@ -340,6 +340,7 @@ BAD_TABLES = {
     "text as weights": (changed(w="a"), {"label": "label", "weights": "w"}, "not numeric: 'w'"),
     "the label as weights": (changed(label=W), {"label": "label", "weights": "label"}, "both name the column 'label'"),
     "a formula": ("label ~ a + b", {"y": FRAME}, "data='label ~ a \\+ b' reads like a formula; give the rows as data"),
+    "a long formula": ("label ~ " + "a + " * 99 + "b", {"y": FRAME}, "reads like a formula; give the rows as data"),
     "y and label": (FRAME, {"label": "label", "y": Y}, "y and label='label' are both given"),
     "y of another length": (FRAME, {"y": Y[1:]}, r"y has shape \(202,\)"),
     "mixed y": (FRAME, {"y": np.array(["a", 1] * 101 + ["a"], dtype=object)}, "y' is of mixed types"),

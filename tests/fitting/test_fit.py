@@ -241,6 +241,17 @@ def test_bad_input_is_named_before_work_starts(rows, case, monkeypatch):
         bc.fit(*((frame, None) if case == "no formula" else (formula, frame)), **options, progressbar=False)
 
 
+def test_a_formula_may_be_longer_than_the_name_of_a_file():
+    rng = np.random.default_rng(5)
+    frame = pd.DataFrame(rng.normal(size=(300, 40)), columns=[f"column_{k}" for k in range(40)])
+    formula = f"y ~ {' + '.join(frame.columns)}"
+    found = bc.fit(formula, frame.assign(y=rng.random(300) < 0.5), draws=100, random_state=1, progressbar=False)
+    assert len(formula) > 255
+    assert found.coreset.design.formula.count("column_") == 40
+    with pytest.raises(FileNotFoundError, match="no file or folder 'rowsrows"):
+        bc.fit("y ~ x", "rows" * 99)
+
+
 def test_the_order_of_arguments_is_explained(rows):
     with pytest.raises(TypeError, match="comes first"):
         bc.fit(rows, "clicked ~ age")

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 
 import bayescore as bc
 from bayescore.compiled import StoredDensity, jit
@@ -255,6 +255,17 @@ def test_draws_go_on_until_they_are_worth_what_was_asked():
     target = posterior(wall(), "logistic", Normal(0, 10))
     for place in ((0, 0), (3, 499), (1, 250)):
         assert stats["lp"].values[place] == pytest.approx(target.log_density(draws[place])[0], rel=1e-10)
+
+
+def test_many_coefficients_are_not_thinned_for_the_least_of_their_rates():
+    """Of 124 the least rate of a window of warm-up asks for twice the transitions that are needed."""
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(2500, 124))
+    core = bc.all_rows(X, rng.random(2500) < special.expit(0.1 * X.sum(axis=1)), progressbar=False)
+    idata = bc.sample(core, prior=Normal(0, 1), **TOLD)
+    steps = int(idata.sample_stats["n_steps"].values[0, 0])
+    assert ess(idata.posterior["beta"].values, "bulk").min() >= 1000
+    assert steps <= 3  # of one transition
 
 
 def test_more_draws_than_usual_are_worth_more():
