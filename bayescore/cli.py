@@ -305,7 +305,7 @@ def sample(args: argparse.Namespace, console: Console) -> None:
     """Run ``bayescore sample``."""
     from bayescore.data.coreset import read_coreset
     from bayescore.diagnostics.results import health
-    from bayescore.samplers.posterior import check_whole, read_posterior, write_posterior
+    from bayescore.samplers.posterior import raise_if_interrupted, read_posterior, write_posterior
     from bayescore.samplers.sample import sample as draw
 
     check_output(args.output, args.core)
@@ -313,7 +313,7 @@ def sample(args: argparse.Namespace, console: Console) -> None:
     core = read_coreset(args.core)
     settings = {name: getattr(args, name) for name in ("sampler", "draws", "tune", "chains")} | beside
     idata = draw(core, args.family, prior, random_seed=args.seed, progressbar=not args.quiet, **settings)
-    check_whole(idata, args.chains, args.draws)
+    raise_if_interrupted(idata, args.chains, args.draws)
     write_posterior(idata, args.output)
     state = health(read_posterior(idata, "posterior"))
     console.print(

@@ -10,14 +10,14 @@ from bayescore.data.coreset import Coreset
 from bayescore.fitting import Fit
 from bayescore.fitting.route import refused
 from bayescore.limits import PROB
-from bayescore.samplers.posterior import of_own_model, read_posterior
+from bayescore.samplers.posterior import read_posterior, with_own_model_attrs
 from bayescore.samplers.predict import population_shares
 from bayescore.types import WeightedData
 
 
 def fit_of(idata: Any, core: Coreset, **fields: Any) -> Fit:
     """Return a fit of the draws as they are, whose level is "not certified"."""
-    return Fit(core, of_own_model(idata, core), refused(idata, "Not checked."), (), **fields)
+    return Fit(core, with_own_model_attrs(idata, core), refused(idata, "Not checked."), (), **fields)
 
 
 def log_likelihood(idata: Any, data: WeightedData) -> xr.DataArray:

@@ -67,7 +67,14 @@ from bayescore.models.predictor import Predictor
 from bayescore.models.row_kernels import derivatives_of
 from bayescore.numerics.sampling import CandidatePool, Candidates, Threshold, candidates, select
 from bayescore.samplers.posterior import Posterior
-from bayescore.samplers.predict import finite_design, groups_of, offset_of, positive_rows, raw_column, sums_of_piece
+from bayescore.samplers.predict import (
+    finite_design,
+    new_row_groups,
+    new_row_offsets,
+    positive_rows,
+    raw_column,
+    sums_of_piece,
+)
 from bayescore.text import listed
 from bayescore.types import NO_GROUP, FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError
@@ -684,7 +691,10 @@ def _rows(posterior: Posterior, data: Any) -> tuple[WeightedData, bool]:
     if not isinstance(data, WeightedData):
         design = design_of(posterior)
         raw = feature_matrix(data, design.raw_names, design.raw_levels)
-        offset_and_groups = offset_of(posterior, data, len(raw), None), groups_of(posterior, data, len(raw), None)
+        offset_and_groups = (
+            new_row_offsets(posterior, data, len(raw), None),
+            new_row_groups(posterior, data, len(raw), None),
+        )
         return positive_rows(raw, *offset_and_groups), False
     check_same_design(data, posterior.features, posterior.design, "data")
     if data.pseudo.any():

@@ -77,7 +77,7 @@ from bayescore.models.posterior import log_likelihoods
 from bayescore.models.predictor import Predictor
 from bayescore.numerics.psis import FullWeights, full_weights
 from bayescore.numerics.sampling import Draw, Threshold
-from bayescore.samplers.posterior import move_of, read_posterior
+from bayescore.samplers.posterior import read_posterior, transport_of_draws
 from bayescore.types import FloatArray, IntArray, LabelArray, WeightedData
 from bayescore.validation import DataError, check_integer, warn
 
@@ -129,7 +129,7 @@ def loo_draws(name: str, idata: Any, core: Coreset, max_draws: int, *, weighted:
     family, corrected = posterior.family, "corrected" in posterior.attrs
     if corrected:
         log_base = np.zeros(len(predictor))
-    elif (move := move_of(posterior, core, family)) is None:
+    elif (move := transport_of_draws(posterior, core, family)) is None:
         log_base = log_likelihoods(predictor, core, family)
     else:
         drawn, prior = move.inverse(predictor.beta), posterior.prior

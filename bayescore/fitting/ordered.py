@@ -73,7 +73,14 @@ from bayescore.fitting.tables import Overview, overview
 from bayescore.limits import PROB
 from bayescore.models.predictor import Predictor
 from bayescore.samplers.posterior import in_data_units
-from bayescore.samplers.predict import cells_of_population, design_rows, groups_of, of_rows, offset_of, probabilities
+from bayescore.samplers.predict import (
+    apply_to_new_rows,
+    cells_of_population,
+    design_rows,
+    new_row_groups,
+    new_row_offsets,
+    probabilities,
+)
 from bayescore.text import number
 from bayescore.types import FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError, RandomState, check_choice, check_generator, check_integer, one_seed
@@ -581,8 +588,8 @@ class OrderedFit(Fit):
         posterior, n_rows = self._posterior(), table.num_rows
         check_columns(self.coreset.design.raw_names, table.column_names)
         design_rows(posterior, first_step(table, self.categories))
-        offset_of(posterior, table, n_rows, offset)
-        groups_of(posterior, table, n_rows, groups)
+        new_row_offsets(posterior, table, n_rows, offset)
+        new_row_groups(posterior, table, n_rows, groups)
 
     def _tiles(
         self, table: Any, max_draws: int | None, seed: int = 0, offset: Any = None, groups: Any = None
@@ -595,7 +602,7 @@ class OrderedFit(Fit):
         for start in range(0, max(table.num_rows, 1), size):
             part = slice(start, start + size)
             beside = (_repeated(offset, part, K), _repeated(groups, part, K))
-            p = of_rows(posterior, every_step(table.slice(start, size), self.categories), function, *beside)
+            p = apply_to_new_rows(posterior, every_step(table.slice(start, size), self.categories), function, *beside)
             yield part, by_category(p.reshape(len(p) // K, K, n_draws))
 
     def _log_likelihoods(self) -> Iterator[FloatArray]:

@@ -33,7 +33,7 @@ from bayescore.numerics.chains import ess, rhat, row_quantiles
 from bayescore.numerics.sampling import Draw, merge, uniform_rows
 from bayescore.priors import Prior
 from bayescore.samplers.posterior import Posterior, raw_scales
-from bayescore.samplers.predict import factor_levels, groups_of, offset_of, positive_rows
+from bayescore.samplers.predict import factor_levels, new_row_groups, new_row_offsets, positive_rows
 from bayescore.tables import Table
 from bayescore.text import listed
 from bayescore.types import FloatArray, IntArray, WeightedData
@@ -193,7 +193,7 @@ def raw_rows(fit: "Fit", data: Any, *, others: bool = False, by: tuple[str, ...]
     if not len(raw):
         raise DataError("data has no rows, so there is no average; give at least one")
     posterior = fit._posterior()
-    beside = offset_of(posterior, data, len(raw), None), groups_of(posterior, data, len(raw), None)
+    beside = new_row_offsets(posterior, data, len(raw), None), new_row_groups(posterior, data, len(raw), None)
     return RawRows(positive_rows(raw, *beside), design, len(raw))
 
 

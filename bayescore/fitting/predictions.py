@@ -62,12 +62,12 @@ from bayescore.fitting.parts import (
 )
 from bayescore.fitting.route import all_rows_of
 from bayescore.models.predictor import Predictor
-from bayescore.samplers.posterior import made_here
+from bayescore.samplers.posterior import creation_attrs
 from bayescore.samplers.predict import (
+    apply_to_new_rows,
     column_numbers,
     factor_levels,
     new_groups_seed,
-    of_rows,
     probabilities,
     probability_tiles,
 )
@@ -102,12 +102,12 @@ def predict(
     posterior, core = fit._posterior(), fit.coreset
     exposures = None if exposure is None else _exposures(core, new, exposure)
     if kind == "mean":
-        figures = of_rows(posterior, new, partial(_figures, seed=effects_seed, prob=prob), offset, groups)
+        figures = apply_to_new_rows(posterior, new, partial(_figures, seed=effects_seed, prob=prob), offset, groups)
         index = new.index if isinstance(new, pd.DataFrame) else None
         if exposures is not None:
             figures = figures * _of_each_row(exposures, len(figures))[:, None]
         return labelled(fit, pd.DataFrame(figures, columns=["mean", "sd", low, high], index=index))
-    values: Any = of_rows(posterior, new, partial(probabilities, seed=effects_seed), offset, groups).T
+    values: Any = apply_to_new_rows(posterior, new, partial(probabilities, seed=effects_seed), offset, groups).T
     if exposures is not None:
         values = values * _of_each_row(exposures, values.shape[1])
     if kind == "response":
@@ -448,8 +448,8 @@ def with_predictive(fit: "Fit", data: Any, y: Any, *, max_draws: int, random_sta
     draws = {name: fit._used["posterior"][name].values for name in ("chain", "draw")}
     draws["draw"] = draws["draw"][used]
     found = inference_data({"posterior": {name: values[:, used, k] for k, name in enumerate(names)}}, coords=draws)
-    found["posterior"].attrs.update({**made_here(), "level": fit.level, "family": family.name})
-    about = {**made_here(), "family": family.name}
+    found["posterior"].attrs.update({**creation_attrs(), "level": fit.level, "family": family.name})
+    about = {**creation_attrs(), "family": family.name}
     dims, coords = ("chain", "draw", "row"), {**draws, "row": rows.index}
     groups: dict[str, Any] = {"posterior_predictive": replicated.reshape(shape)}
     if not new:  # whose effects no draw has

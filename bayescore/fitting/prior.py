@@ -77,7 +77,7 @@ from bayescore.priors.by_name import ByName, leaves_out, prior_of
 from bayescore.priors.groups import LKJ_ETA, GroupPrior, log_sigma_terms, standard_prior
 from bayescore.priors.prior import check_prior
 from bayescore.priors.smooths import Smooths
-from bayescore.samplers.posterior import Posterior, in_data_units, made_here, numbers_of_draws, read_posterior
+from bayescore.samplers.posterior import Posterior, creation_attrs, in_data_units, numbers_of_draws, read_posterior
 from bayescore.samplers.sample import sample_as_tree
 from bayescore.tables import Table
 from bayescore.text import number
@@ -207,10 +207,10 @@ def prior_predictive(fit: "Fit", draws: int, random_state: Any) -> Any:
         {"posterior": whole}, coords=coords, dims={name: dims[name] for name in dims if name in whole}
     )
     places = {"row": rows.index.tolist()}
-    about = {**made_here(), "random_state": str(seed), "family": family.name}
+    about = {**creation_attrs(), "random_state": str(seed), "family": family.name}
     found = inference_data({"prior_predictive": {"y": y[None]}}, coords=places, dims={"y": ["row"]})
     found["prior"] = as_xarray(in_data_units(drawn, design)["posterior"]).assign_attrs(about)
-    found["observed_data"] = xr.Dataset({"y": ("row", observed)}, coords=places, attrs=made_here())
+    found["observed_data"] = xr.Dataset({"y": ("row", observed)}, coords=places, attrs=creation_attrs())
     return as_arviz(found)
 
 

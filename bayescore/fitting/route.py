@@ -85,7 +85,7 @@ from bayescore.priors.by_name import check_unnamed, leaves_out, prior_of
 from bayescore.priors.groups import GroupPrior, check_group_prior, default_prior, is_default, of_comoments, with_bends
 from bayescore.progress import LONG, Pace, say, step
 from bayescore.report.certify import Certificate, certified_by_rows, certify
-from bayescore.samplers.posterior import between_fits, fewer_draws, of_own_model, read_posterior
+from bayescore.samplers.posterior import between_fits, has_fewer_draws, read_posterior, with_own_model_attrs
 from bayescore.samplers.sample import AUTO, SAMPLERS, sample_as_tree
 from bayescore.samplers.summaries import DataUnits, with_scales
 from bayescore.text import counted, number
@@ -945,7 +945,7 @@ def usable(drawn: Any, certificate: Certificate) -> Any:
     if corrected is None:
         return drawn
     varied = between_fits(corrected.posterior.attrs)  # which the draws of one size do not replace
-    few = certificate.level == Level.CERTIFIED and fewer_draws(corrected, drawn) and not varied
+    few = certificate.level == Level.CERTIFIED and has_fewer_draws(corrected, drawn) and not varied
     return drawn if few else corrected
 
 
@@ -1003,7 +1003,7 @@ def route_of_draws(
         raise TypeError(f"{unknown[0]}={roles[unknown[0]]!r} is no role of a column; they are {', '.join(ROLES)}")
     if data is None and (extra := [name for name, value in {"y": y, **roles}.items() if value is not None]):
         raise TypeError(f"{extra[0]} is given and data is not: give the rows too, or neither")
-    idata = idata if model is None else of_own_model(idata, core)
+    idata = idata if model is None else with_own_model_attrs(idata, core)
     posterior, prior = read_posterior(idata, "idata"), None
     story = posterior.story
     if story:

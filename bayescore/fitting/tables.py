@@ -229,7 +229,7 @@ def factor_named(fit: "Fit", name: str | None) -> Grouping:
     if len(chosen) != 1:
         names = ", ".join(repr(grouping.name) for grouping in groups) or "none"
         raise DataError(f"factor={name!r}: the grouping factors of the fit are {names}; name one")
-    fit._posterior().check_tells_groups()
+    fit._posterior().check_effects_named()
     return chosen[0]
 
 
@@ -241,7 +241,7 @@ def intraclass_correlations(fit: "Fit", data: Any, prob: float) -> Table:
         draws = np.stack([source[name].transpose("chain", "draw").values for name in names], axis=2)
         return labelled(fit, table(names, draws, prob))
     posterior, groups = fit._posterior(), fit.coreset.groups
-    posterior.check_tells_groups()
+    posterior.check_effects_named()
     latent = posterior.family.latent_variance
     if not groups or latent is None:
         raise DataError("the fit has no intraclass correlation: it is of group terms and a latent response")

@@ -49,7 +49,7 @@ from bayescore.diagnostics.row_sums import full_rows
 from bayescore.families.family import check_family
 from bayescore.limits import MAX_FAILURE_PROBABILITY
 from bayescore.numerics.moments import bound_of_means, risk
-from bayescore.samplers.posterior import Posterior, as_sampled, fewer_draws, of_own_model, read_posterior
+from bayescore.samplers.posterior import Posterior, as_sampled, has_fewer_draws, read_posterior, with_own_model_attrs
 from bayescore.samplers.summaries import DataUnits, scale_names
 from bayescore.text import counted, number, shown_apart, with_error
 from bayescore.types import IntArray, WeightedData
@@ -211,7 +211,7 @@ def certified_by_rows(
     """Return what `certify` does; unless it is to be `predictive`, without elpd and dispersion."""
     if not isinstance(core, Coreset):
         raise TypeError(f"core is {_with_article(type(core).__name__)}; give the coreset whose posterior idata is")
-    idata = as_sampled(idata) if model is None else of_own_model(idata, core)
+    idata = as_sampled(idata) if model is None else with_own_model_attrs(idata, core)
     posterior = read_posterior(idata, "idata")
     check_integer(max_draws, "max_draws", low=100)
     if posterior.features != core.feature_names:
@@ -277,7 +277,7 @@ def certified_by(
             over = residual_dispersion(core, kept, family)
         else:
             over = dispersion(sampled, kept, family, exposed=core.design.exposure is not None)
-    all_corrected = corrected is not None and corrected is not idata and not fewer_draws(corrected, idata)
+    all_corrected = corrected is not None and corrected is not idata and not has_fewer_draws(corrected, idata)
     return Certificate(
         level=level,
         text=text,

@@ -30,7 +30,7 @@ from bayescore.limits import ENDS, MAX_K, PROB
 from bayescore.numerics.moments import sidak_quantile
 from bayescore.report import page
 from bayescore.samplers.posterior import Posterior
-from bayescore.samplers.summaries import described
+from bayescore.samplers.summaries import prior_table
 from bayescore.text import counted, listed, number, shown_apart, with_error
 from bayescore.types import FloatArray
 from bayescore.validation import DataError
@@ -244,7 +244,7 @@ def drawn_from(certificate: CertificateData) -> str:
 
 def priors(posterior: Posterior) -> list[tuple[str, str, str]]:
     """Return coefficients, the prior that they share, and that in units of the data; empty where it is not known."""
-    texts = described(posterior)
+    texts = prior_table(posterior)
     if texts is None:
         return []
     shared: dict[tuple[str, str], list[str]] = {}

@@ -22,8 +22,10 @@ from bayescore.compiled import one_blas_thread
 from bayescore.models.posterior import TargetDensity, log_density, sparse_columns, sparse_log_density
 from bayescore.numerics.chains import ess
 from bayescore.progress import Bar, progress
-from bayescore.samplers.langevin import LONGEST_ANGLE, Dense, Frame, StepSize, advance, with_long_tails
+from bayescore.samplers.langevin import LONGEST_ANGLE, Dense, Frame, StepSize, advance, long_tailed_coefficients
 from bayescore.samplers.method import (
+    CHUNK,
+    CHUNK_ENTRIES,
     CLOSED_FORM,
     START_SPREAD,
     Option,
@@ -33,52 +35,46 @@ from bayescore.samplers.method import (
     mode_and_factor,
     optional,
     run_side_by_side,
-    thinned,
+    thin_option,
 )
 from bayescore.text import see
 from bayescore.types import FloatArray
 from bayescore.validation import check_integer, check_positive, warn
 
-FIRST = 64  # transitions of the first window of warm-up; each later one is twice as long
+FIRST_WINDOW = 64  # transitions of the first window of warm-up; each later one is twice as long
 
 
-SHORT = 4 * FIRST  # transitions of warm-up; of fewer nothing but h is learnt
+MIN_WARM_UP = 4 * FIRST_WINDOW  # transitions of warm-up; of fewer nothing but h is learnt
 
 
-LEARNT = 100.0  # effective draws of a window that covariances are learnt from
+WINDOW_ESS = 100.0  # effective draws of a window that covariances are learnt from
 
 
-TRIALS = 3  # windows for numbers of steps of a transition, at most
+MAX_TRIALS = 3  # windows for numbers of steps of a transition, at most
 
 
-ESS = 1000  # effective draws that are asked for by default, of `USUAL` draws or fewer
+DEFAULT_ESS = 1000  # effective draws that are asked for by default, of `USUAL_DRAWS` draws or fewer
 
 
-USUAL = 4000  # draws of all chains; of more, effective draws are asked for in proportion
+USUAL_DRAWS = 4000  # draws of all chains; of more, effective draws are asked for in proportion
 
 
-MOST_GRADIENTS = 400_000  # of all chains, warm-up included, of `USUAL` draws or fewer
+DEFAULT_MAX_GRADIENTS = 400_000  # of all chains, warm-up included, of `USUAL_DRAWS` draws or fewer
 
 
-MAX_SHARE = 0.8  # of the draws kept, that may be asked to be effective: estimates scatter
+MAX_ESS_SHARE = 0.8  # of the draws kept, that may be asked to be effective: estimates scatter
 
 
-TAIL = 0.4  # of the bulk effective sample size that is asked for, asked of the tails
+TAIL_ESS_SHARE = 0.4  # of the bulk effective sample size that is asked for, asked of the tails
 
 
-SPARE = 1.1  # more transitions than the effective sample size asks for, which is an estimate
+THINNING_MARGIN = 1.1  # more transitions than the effective sample size asks for, which is an estimate
 
 
-MANY = 64  # parameters, of which the least rate, over a window of warm-up, comes out too low
+MANY_PARAMETERS = 64  # of which the least rate, over a window of warm-up, comes out too low
 
 
-LEAST = 100  # draws of a chain; fewer say nothing about mixing
-
-
-_PIECE = 256  # transitions between two looks at Ctrl-C, at most
-
-
-_WORK = 2e7  # entries of X read between them: some tenths of a second
+MIN_DRAWS_FOR_ESS = 100  # draws of a chain; fewer say nothing about mixing
 
 
 OPTIONS = {
@@ -86,15 +82,16 @@ OPTIONS = {
         None,
         optional(check_positive),
         "the effective sample size, bulk, of the worst coefficient to reach, that of the tails being 0.4 of it; None "
-        f"means {ESS:,}, or half of the draws if that is less, and a quarter of more than {USUAL:,} draws",
+        f"means {DEFAULT_ESS:,}, or half of the draws if that is less, and a quarter of more than {USUAL_DRAWS:,} "
+        "draws",
     ),
     "max_gradients": Option(
         None,
         optional(partial(check_integer, low=1)),
-        f"gradients of all chains, warm-up included, after which they end; None means {MOST_GRADIENTS:,}, and "
-        f"{MOST_GRADIENTS // USUAL} for each of more than {USUAL:,} draws",
+        f"gradients of all chains, warm-up included, after which they end; None means {DEFAULT_MAX_GRADIENTS:,}, and "
+        f"{DEFAULT_MAX_GRADIENTS // USUAL_DRAWS} for each of more than {USUAL_DRAWS:,} draws",
     ),
-    "thin": thinned(None, "as many as the effective sample size takes"),
+    "thin": thin_option(None, "as many as the effective sample size takes"),
 }
 
 
@@ -119,15 +116,15 @@ class ChainPlan:
         than usual wants a smaller Monte Carlo error, so that effective draws and the cap on gradients rise with them.
         """
         options, kept = request.options, request.draws * request.chains
-        more = max(kept / USUAL, 1.0)
-        ess = min(ESS * more, kept / 2.0) if options["ess"] is None else options["ess"]
-        cap = round(MOST_GRADIENTS * more) if options["max_gradients"] is None else options["max_gradients"]
-        if options["ess"] is not None and ess > MAX_SHARE * kept:
+        more = max(kept / USUAL_DRAWS, 1.0)
+        ess = min(DEFAULT_ESS * more, kept / 2.0) if options["ess"] is None else options["ess"]
+        cap = round(DEFAULT_MAX_GRADIENTS * more) if options["max_gradients"] is None else options["max_gradients"]
+        if options["ess"] is not None and ess > MAX_ESS_SHARE * kept:
             raise ValueError(
-                f"ess={ess:g} is more than {MAX_SHARE:g} of the {kept:,} draws kept: ask for "
+                f"ess={ess:g} is more than {MAX_ESS_SHARE:g} of the {kept:,} draws kept: ask for "
                 f"draws={math.ceil(2.0 * ess / request.chains)}"
             )
-        piece = max(1, min(_PIECE, int(_WORK // (request.data.X.size * readings))))
+        piece = max(1, min(CHUNK, int(CHUNK_ENTRIES // (request.data.X.size * readings))))
         return cls(request, description, ess, cap, piece)
 
     @property
@@ -149,8 +146,8 @@ class SampledChains:
 
 
 @dataclass(eq=False)
-class Crew:
-    """Chains that advance side by side: each has its own stream, and its place in coordinates x."""
+class ChainEnsemble:
+    """Chains that run in parallel and share a frame and a step size; each has its stream and its point x."""
 
     frame: Frame
     step: StepSize
@@ -185,31 +182,31 @@ class Crew:
             log_h[c] = np.mean(late[len(late) // 2 :])
 
         run_side_by_side(self.pool, chain, chains, self.stop)
-        self.gradients += chains * n * thin * self.cost
+        self.gradients += chains * n * thin * self.transition_cost
         if adapting:
             self.step = self.step._replace(log_h=float(log_h.mean()))
         return Segment(x, values, acceptance)
 
-    def rate(self, x: FloatArray) -> float:
-        """Return the effective draws of a gradient, of the worst parameter at draws of x."""
-        size = float(ess(self.frame.watched(x), "bulk").min())
-        return size / float(x.shape[0] * x.shape[1] * self.cost)
+    def ess_per_gradient(self, x: FloatArray) -> float:
+        """Return effective draws for each gradient, of the monitored parameter that mixes worst, given draws of x."""
+        size = float(ess(self.frame.monitored(x), "bulk").min())
+        return size / float(x.shape[0] * x.shape[1] * self.transition_cost)
 
     @property
-    def cost(self) -> int:
+    def transition_cost(self) -> int:
         """Gradients of a transition."""
         return self.step.steps + (len(self.frame.rays) > 0) + 2 * (self.frame.level_shape[0] > 0)
 
     def learn(self, x: FloatArray) -> None:
-        """Take the frame of draws, and each chain's place in it."""
+        """Learn a better frame from draws of x, and express each chain's point in it."""
         places = self.frame.theta(self.x)
         flat = self.frame.theta(x).reshape(-1, x.shape[-1])
-        effective = float(ess(self.frame.watched(x), "bulk").min())
+        effective = float(ess(self.frame.monitored(x), "bulk").min())
         self.frame = self.frame.learn(flat, min(effective, len(flat)))
         self.x = np.ascontiguousarray(self.frame.x(places))
 
 
-def run(frame: Frame, plan: ChainPlan, stream: np.random.SeedSequence | None = None) -> SampledChains:
+def run_langevin(frame: Frame, plan: ChainPlan, stream: np.random.SeedSequence | None = None) -> SampledChains:
     """Return draws of all chains, each from a point of its own about the mode.
 
     `stream` is that of these points, by default the last of the request.
@@ -217,85 +214,88 @@ def run(frame: Frame, plan: ChainPlan, stream: np.random.SeedSequence | None = N
     request = plan.request
     chains, seeds = request.chains, request.streams[:-1]
     noise = np.random.default_rng(stream or request.streams[-1]).standard_normal((chains, len(frame.center)))
-    first = StepSize(0.0, frame.steps(1.0)[0], frame.longest)
+    first = StepSize(0.0, frame.steps(1.0)[0], frame.clip_norm)
     total = chains * (plan.request.tune + request.draws * (plan.thin or 1))
     shown = progress(request.progressbar, plan.description, total)
     with shown as bar, one_blas_thread(), ThreadPoolExecutor(request.cores) as pool:
         x = np.ascontiguousarray(frame.x(frame.theta(START_SPREAD * noise)))
-        crew = Crew(frame, first, x, [np.random.default_rng(seed) for seed in seeds], pool, bar, plan.piece)
-        rate = _warm_up(crew, plan)
-        return _draw(crew, plan, rate)
+        ensemble = ChainEnsemble(
+            frame, first, x, [np.random.default_rng(seed) for seed in seeds], pool, bar, plan.piece
+        )
+        rate = _warm_up(ensemble, plan)
+        return _draw(ensemble, plan, rate)
 
 
-def _warm_up(crew: Crew, plan: ChainPlan) -> float:
+def _warm_up(ensemble: ChainEnsemble, plan: ChainPlan) -> float:
     """Learn the frame, then the number of steps, then frame and h anew; return the effective draws of a gradient, or 0.
 
-    The windows of the first half double. They go on until one has `LEARNT` effective draws, and as many as `learnt`
-    coordinates, for each gradient of a transition, or a tenth of all gradients is spent. In the other half candidates
-    for the number of steps have a window each. Where levels move by themselves, so that transitions take long and there
-    is little to learn, the first half ends with a window of so many effective draws in all, and the other is a short
-    window of the one candidate.
+    The windows of the first half double. They go on until one has `WINDOW_ESS` effective draws, and as many as
+    `n_learnt` coordinates, for each gradient of a transition, or a tenth of all gradients is spent. In the other half
+    candidates for the number of steps have a window each. Where levels move by themselves, so that transitions take
+    long and there is little to learn, the first half ends with a window of so many effective draws in all, and the
+    other is a short window of the one candidate.
     """
-    if plan.request.tune < SHORT:
+    if plan.request.tune < MIN_WARM_UP:
         if plan.request.tune:
-            crew.run(plan.request.tune, adapting=True)
+            ensemble.run(plan.request.tune, adapting=True)
         return 0.0
-    half, done, window, effective, rate = plan.request.tune // 2, 0, FIRST // 2, 0.0, 0.0
-    least, brief = max(LEARNT, crew.frame.learnt), crew.frame.level_shape[0] > 0
-    while (done < half and not brief) or (effective < least and 10 * crew.gradients < plan.max_gradients):
+    half, done, window, effective, rate = plan.request.tune // 2, 0, FIRST_WINDOW // 2, 0.0, 0.0
+    least, brief = max(WINDOW_ESS, ensemble.frame.n_learnt), ensemble.frame.level_shape[0] > 0
+    while (done < half and not brief) or (effective < least and 10 * ensemble.gradients < plan.max_gradients):
         window *= 2
         n = half - done if done < half < done + 3 * window else window
-        draws = _late(crew.run(n, adapting=True).draws)
-        rate = crew.rate(draws)
-        effective = draws.shape[0] * draws.shape[1] * rate * (crew.cost if brief else 1)
-        crew.learn(draws)
+        draws = _after_first_quarter(ensemble.run(n, adapting=True).draws)
+        rate = ensemble.ess_per_gradient(draws)
+        effective = draws.shape[0] * draws.shape[1] * rate * (ensemble.transition_cost if brief else 1)
+        ensemble.learn(draws)
         done += n
     if brief:
-        (steps,) = crew.frame.steps(math.exp(crew.step.log_h))
-        crew.step = _of_steps(crew.step, steps)
-        crew.bar.restart()
-        crew.run(FIRST, adapting=True)
+        (steps,) = ensemble.frame.steps(math.exp(ensemble.step.log_h))
+        ensemble.step = _with_steps(ensemble.step, steps)
+        ensemble.bar.restart()
+        ensemble.run(FIRST_WINDOW, adapting=True)
         # of many draws the effective sample size tells; that of a window before the frame was learnt is too low
-        return rate if plan.request.draws < LEAST else 0.0
-    n, single = (plan.request.tune - half) // (TRIALS + 1), crew.step
+        return rate if plan.request.draws < MIN_DRAWS_FOR_ESS else 0.0
+    n, single = (plan.request.tune - half) // (MAX_TRIALS + 1), ensemble.step
     tried, best = [], (single, 0.0)
-    for steps in crew.frame.steps(math.exp(single.log_h)):
-        crew.step = _of_steps(single, steps)
-        tried.append(_late(crew.run(n, adapting=True).draws))
-        best = max(best, (crew.step, crew.rate(tried[-1])), key=lambda tried_step: tried_step[1])
-    crew.step = best[0]
-    crew.learn(np.concatenate(tried, axis=1))
-    crew.bar.restart()  # draws take as long as transitions of as many steps
-    crew.run(n, adapting=True)
+    for steps in ensemble.frame.steps(math.exp(single.log_h)):
+        ensemble.step = _with_steps(single, steps)
+        tried.append(_after_first_quarter(ensemble.run(n, adapting=True).draws))
+        best = max(best, (ensemble.step, ensemble.ess_per_gradient(tried[-1])), key=lambda tried_step: tried_step[1])
+    ensemble.step = best[0]
+    ensemble.learn(np.concatenate(tried, axis=1))
+    ensemble.bar.restart()  # draws take as long as transitions of as many steps
+    ensemble.run(n, adapting=True)
     return best[1]
 
 
-def _of_steps(step: StepSize, steps: int) -> StepSize:
+def _with_steps(step: StepSize, steps: int) -> StepSize:
     """Return a transition of so many steps, at most a quarter turn together."""
     return step._replace(steps=steps, log_h=min(step.log_h, math.log(LONGEST_ANGLE / steps)))
 
 
-def _late(x: FloatArray) -> FloatArray:
+def _after_first_quarter(x: FloatArray) -> FloatArray:
     return x[:, x.shape[1] // 4 :]
 
 
-def _draw(crew: Crew, plan: ChainPlan, rate: float) -> SampledChains:
+def _draw(ensemble: ChainEnsemble, plan: ChainPlan, rate: float) -> SampledChains:
     """Return draws, thinned until they are worth what was asked, or until the cap."""
-    kept, each = plan.request.draws, len(crew.x) * crew.cost  # gradients of a transition of all chains
+    kept = plan.request.draws
+    each = len(ensemble.x) * ensemble.transition_cost  # gradients of a transition of all chains
     thin = plan.thin or 1
     if rate > 0.0 and not plan.thin:
-        most = (plan.max_gradients - crew.gradients) // (each * kept)
-        thin = max(1, min(math.ceil(SPARE * plan.ess / (rate * each * kept)), most))
-        if thin % 2 == 0 and crew.frame.watched(crew.x).shape[-1] >= MANY:
+        most = (plan.max_gradients - ensemble.gradients) // (each * kept)
+        thin = max(1, min(math.ceil(THINNING_MARGIN * plan.ess / (rate * each * kept)), most))
+        if thin % 2 == 0 and ensemble.frame.monitored(ensemble.x).shape[-1] >= MANY_PARAMETERS:
             thin //= 2  # doubled later if need be, which loses nothing
-    _show(crew, plan, kept * thin)
-    stretch = crew.run(kept, thin)
-    while kept >= LEAST:
-        theta = crew.frame.watched(stretch.draws)
+    _show_progress(ensemble, plan, kept * thin)
+    stretch = ensemble.run(kept, thin)
+    while kept >= MIN_DRAWS_FOR_ESS:
+        theta = ensemble.frame.monitored(stretch.draws)
         bulk, tail = (float(ess(theta, each).min()) for each in ("bulk", "tail"))
-        if (bulk >= plan.ess and tail >= TAIL * plan.ess) or plan.thin:
+        if (bulk >= plan.ess and tail >= TAIL_ESS_SHARE * plan.ess) or plan.thin:
             break
-        if crew.gradients + kept // 2 * 2 * thin * each > plan.max_gradients:
+        if ensemble.gradients + kept // 2 * 2 * thin * each > plan.max_gradients:
             warn(
                 f"the cap of max_gradients={plan.max_gradients:,} is met at an effective sample size of {bulk:.0f} "
                 f"(tails {tail:.0f}) in place of ess={plan.ess:.0f}: raise max_gradients, or lower ess; of labels that "
@@ -303,18 +303,18 @@ def _draw(crew: Crew, plan: ChainPlan, rate: float) -> SampledChains:
             )
             break
         thin *= 2
-        _show(crew, plan, kept // 2 * thin, f", effective sample size {bulk:.0f} of {plan.ess:.0f}")
-        late, old = crew.run(kept // 2, thin), slice(1 - kept % 2, None, 2)  # the last draw stays
+        _show_progress(ensemble, plan, kept // 2 * thin, f", effective sample size {bulk:.0f} of {plan.ess:.0f}")
+        late, old = ensemble.run(kept // 2, thin), slice(1 - kept % 2, None, 2)  # the last draw stays
         both = zip(stretch[:3], late[:3], strict=True)
         draws, values, acceptance = (np.concatenate([before[:, old], after], axis=1) for before, after in both)
         stretch = Segment(draws, values, acceptance)
-    theta = crew.frame.theta(stretch.draws)
-    return SampledChains(theta, stretch.values, stretch.acceptance, crew.step, thin)
+    theta = ensemble.frame.theta(stretch.draws)
+    return SampledChains(theta, stretch.values, stretch.acceptance, ensemble.step, thin)
 
 
-def _show(crew: Crew, plan: ChainPlan, transitions: int, reached: str = "") -> None:
+def _show_progress(ensemble: ChainEnsemble, plan: ChainPlan, transitions: int, reached: str = "") -> None:
     """Show in the progress bar what was reached, and how many transitions of each chain are to come."""
-    crew.bar.expect(len(crew.x) * transitions, plan.description + reached)
+    ensemble.bar.expect(len(ensemble.x) * transitions, plan.description + reached)
 
 
 def statistics(drawn: SampledChains) -> dict[str, FloatArray]:
@@ -342,8 +342,8 @@ class Langevin(Sampler):
         plan = ChainPlan.of(request, "sampling by langevin")
         target = request.target()
         mode, factor = mode_and_factor(target)
-        long = with_long_tails(mode, factor, request.prior, len(mode))
-        drawn = run(Dense.of(*compiled_density(target), mode, factor, long), plan)
+        long = long_tailed_coefficients(mode, factor, request.prior, len(mode))
+        drawn = run_langevin(Dense.of(*compiled_density(target), mode, factor, long), plan)
         return request.idata({"beta": drawn.theta}, statistics(drawn))
 
 

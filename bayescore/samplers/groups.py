@@ -3,10 +3,11 @@ r"""What samplers of rows with groups share: the prior of sds, the memory of eff
 The sampler of several group terms and of slopes: all parameters at once, by Langevin steps (`langevin`).
 
 Effects of crossed factors do not integrate out one by one. All of them, with beta, sds and correlations, are about
-normal in the coordinates of `samplers.groups`: each level's effect centred by what its rows say beside the prior,
-whitened by the curvature at the joint mode. Warm-up learns the centre and the scale of sds anew. From `_MANY` effects
-on, levels of the first factor move by themselves, and then the rest given these (`langevin`). The posterior is that of
-`bayescore.model`; `lp` in sample_stats is its log density in (beta, u, log sds, correlations), up to a constant.
+normal in the coordinates of `JointFrame`: each level's effect centred by what its rows say beside the prior, whitened
+by the curvature at the joint mode. Warm-up learns the centre and the scale of sds anew. From `_MIN_EFFECTS_BY_LEVEL`
+effects on, levels of the first factor move by themselves, and then the rest given these (`langevin`). The posterior is
+that of `bayescore.model`; `lp` in sample_stats is its log density in (beta, u, log sds, correlations), up to a
+constant.
 
 When to use it: group terms other than one (1 | g), for which `collapsed` has fewer coordinates.
 
@@ -24,7 +25,7 @@ gives what is no quadratic of the log density (`models.groups.marginal`), and dr
 
 When to use it: coresets whose groups are a row or two each. With full data it costs nine times the rows.
 
-The frame of `samplers.groups`: which coordinates effects and sds have, and how warm-up betters their whitening.
+`JointFrame`: which coordinates effects and sds have, and how warm-up betters their whitening.
 
 At the joint mode w = sigma^2 h / (1 + sigma^2 h) of a level is how much its rows say beside the prior. Effects that
 rows say most about come first in a level: one whose sd is near 0 then leaves the others as they are. The mean of a
@@ -107,46 +108,46 @@ from bayescore.priors.groups import (
     group_prior_to_dict,
 )
 from bayescore.progress import progress
-from bayescore.samplers.adaptive import OPTIONS, ChainPlan, run, statistics
-from bayescore.samplers.langevin import Dense, with_long_tails
+from bayescore.samplers.adaptive import OPTIONS, ChainPlan, run_langevin, statistics
+from bayescore.samplers.langevin import Dense, long_tailed_coefficients
 from bayescore.samplers.method import CLOSED_FORM, Option, Request, Sampler, optional, run_side_by_side
 from bayescore.types import NO_OFFSET, FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError, check_integer
 
-_ANGLE = 1.5  # of all steps of a transition
+_TRANSITION_ANGLE = 1.5  # of all steps of a transition
 
 
 _ANGLE_BESIDE_LEVELS = 1.2  # of the rest where levels move by themselves: one step of 0.8 and more is enough
 
 
-_MOST_STEPS = 16
+_MAX_STEPS = 16
 
 
-_MANY = 5000  # effects of the first factor, from which each level is accepted by itself
+_MIN_EFFECTS_BY_LEVEL = 5000  # effects of the first factor, from which each level is accepted by itself
 
 
-_LONGEST = 10.0  # times the usual gradient: where an sd is small, effects of many levels are narrower than the frame
+_CLIP_MULTIPLE = 10.0  # of the usual gradient: where an sd is small, effects of many levels are narrower than the frame
 
 
-_SECANT = 0.5  # sds of an sd, to either side, over which the mode of effects is followed
+_SECANT_SDS = 0.5  # sds of an sd, to either side, over which the mode of effects is followed
 
 
 _PIECE = 256  # points at a time
 
 
-_LEARNT_FROM = 1 << 21  # parameters of the draws whose mean effects are where the curvature is taken
+_MAX_LEARNT_ENTRIES = 1 << 21  # parameters of the draws whose mean effects are where the curvature is taken
 
 
-_WIDER_LOOK = 1.3  # sds of the points before a run, over those of the posterior: its tails count
+_CHECK_INFLATION = 1.3  # sds of the points before a run, over those of the posterior: its tails count
 
 
-_FEW = 64  # groups of the first sample: each has many nodes
+_FIRST_SAMPLE = 64  # groups of the first sample: each has many nodes
 
 
-_LOOKED_AT = 16  # draws at which the density of a sample of groups is held against that of all
+_CHECKED_DRAWS = 16  # draws at which the density of a sample of groups is held against that of all
 
 
-_FAR, _FALL = 8.0, 8.0  # posterior sds from the mode, and nats by which a sample's density is lower there
+_TAIL_SDS, _TAIL_DROP = 8.0, 8.0  # posterior sds from the mode, and nats by which a sample's density is lower there
 
 
 _PRIOR_DRAWS = 10.0  # that count as much as the scale at the mode
@@ -278,7 +279,7 @@ class _JointModel:
         )
         model = _JointModel(rows, bases, family, prior, tuple(orders), tuple(levels), arguments, means)
         center = np.concatenate([np.zeros(G * q), mode.beta, np.zeros(len(arguments.rest) - p), *last])
-        return model._at(effects, center, np.diag(np.concatenate(spread)), np.ones(G * q))
+        return model._whitened_at(effects, center, np.diag(np.concatenate(spread)), np.ones(G * q))
 
     @property
     def shapes(self) -> list[tuple[int, int]]:
@@ -303,7 +304,9 @@ class _JointModel:
             factors.append(factor)
         return factors
 
-    def _at(self, effects: list[FloatArray], center: FloatArray, scale: FloatArray, widths: FloatArray) -> "JointFrame":
+    def _whitened_at(
+        self, effects: list[FloatArray], center: FloatArray, scale: FloatArray, widths: FloatArray
+    ) -> "JointFrame":
         """Return the frame whitened at a point, given its effects in the order of rows.
 
         `scale` is the factor of sds, `widths` are sds of the first factor's effects.
@@ -312,18 +315,18 @@ class _JointModel:
         beta = center[first : first + p]
         curvature = curvature_at(self.rows, beta, effects, self.family)
         of_beta = prior_part(beta, self.prior).precision
-        of_first, of_rest, prior = self._slopes(
+        of_first, of_rest, prior = self._effect_jacobians(
             self.covariances(center[None, -self.n_sds :], self.arguments.across), of_beta
         )
         factor = curvature.moved(of_first, of_rest).solver_of(*prior).factor
         means = self.means.at(center, self.arguments)
-        moves = self._moves(factor, means, center, np.sqrt(np.diagonal(scale @ scale.T)))
+        moves = self._mode_slopes(factor, means, center, np.sqrt(np.diagonal(scale @ scale.T)))
         single = np.ascontiguousarray(factor, dtype=np.float32)
         whitening = JointWhitening(center, widths, single, np.ascontiguousarray(scale), moves)
         rest = self.rows, self.bases, self.family, self.prior, self.orders, self.levels, self.arguments
         return JointFrame(*rest, means, whitening)
 
-    def _slopes(
+    def _effect_jacobians(
         self, factors: list[FloatArray], of_beta: FloatArray
     ) -> tuple[FloatArray, sparse.csr_array, tuple[FloatArray, sparse.csr_array]]:
         """Return the slopes of effects by coordinates, of the first factor's levels and of the rest, and their prior.
@@ -361,13 +364,13 @@ class _JointModel:
             prior = sparse.csr_array(prior + white.T @ white)
         return first, turned, (of_z.transpose(0, 2, 1) @ of_z, prior)
 
-    def _moves(self, factor: FloatArray, means: Means, center: FloatArray, size: FloatArray) -> FloatArray:
+    def _mode_slopes(self, factor: FloatArray, means: Means, center: FloatArray, size: FloatArray) -> FloatArray:
         """Return how the mode of effects and coefficients moves with sds and correlations, shape (D - k, k)."""
         k, m = self.n_sds, len(factor)
         slopes, moves = np.empty((2, len(center))), np.empty((len(center) - k, k))
         moved = MovedArguments.of(means, self.arguments)
         for i in range(k):
-            step = _SECANT * size[i]
+            step = _SECANT_SDS * size[i]
             for slope, sign in zip(slopes, (1.0, -1.0), strict=True):
                 point = center.copy()
                 point[i - k] += sign * step
@@ -389,7 +392,7 @@ class JointFrame(_JointModel):
         return self.whitening.center
 
     @property
-    def marginal(self) -> tuple[tuple[FloatArray, FloatArray], FloatArray]:
+    def integrated_start(self) -> tuple[tuple[FloatArray, FloatArray], FloatArray]:
         """Beta, sds and correlations at the center, shape (p + k,), about their sds, and the first factor's effects."""
         (G, q), p, k, w = self.shapes[0], self.rows.rows.n_features, self.n_sds, self.whitening
         first, end = len(w.widths), len(self.center) - k
@@ -404,7 +407,7 @@ class JointFrame(_JointModel):
     def level_shape(self) -> tuple[int, int]:
         """Levels and effects of the first factor where these are many, else none."""
         G, q = self.shapes[0]
-        return (G, q) if G * q >= _MANY else (0, 0)
+        return (G, q) if G * q >= _MIN_EFFECTS_BY_LEVEL else (0, 0)
 
     @property
     def rays(self) -> FloatArray:
@@ -418,21 +421,21 @@ class JointFrame(_JointModel):
         return StoredDensity.of(whitened_density, WhitenedArguments(self.whitening, moved))
 
     @property
-    def learnt(self) -> int:
+    def n_learnt(self) -> int:
         """Sds and correlations: effects keep the curvature at the draws' mean."""
         return self.n_sds
 
     @property
-    def longest(self) -> float:
+    def clip_norm(self) -> float:
         """A gradient that is cut where levels are narrow leads nowhere, and the chain stays."""
-        return _LONGEST * math.sqrt(len(self.center))
+        return _CLIP_MULTIPLE * math.sqrt(len(self.center))
 
     def steps(self, h: float) -> tuple[int, ...]:
         """As many as make about a quarter turn; beside levels that move by themselves one may be enough."""
-        least, angle = (1, _ANGLE_BESIDE_LEVELS) if self.level_shape[0] else (2, _ANGLE)
-        return (min(_MOST_STEPS, max(least, round(angle / h))),)
+        least, angle = (1, _ANGLE_BESIDE_LEVELS) if self.level_shape[0] else (2, _TRANSITION_ANGLE)
+        return (min(_MAX_STEPS, max(least, round(angle / h))),)
 
-    def watched(self, x: FloatArray) -> FloatArray:
+    def monitored(self, x: FloatArray) -> FloatArray:
         """Return beta, and coordinates of sds and correlations, shape (..., p + k)."""
         (G, q), p, k = self.shapes[0], self.rows.rows.n_features, self.n_sds
         kept = [*range(G * q, G * q + p), *range(x.shape[-1] - k, x.shape[-1])]
@@ -472,8 +475,8 @@ class JointFrame(_JointModel):
         scale = np.linalg.cholesky(share * (moved.T @ moved / len(theta)) + (1.0 - share) * before)
         share = effective / (effective + _PRIOR_DRAWS)
         widths = np.sqrt(share * theta[:, :first].var(axis=0) + (1.0 - share) * self.whitening.widths**2)
-        some = theta[:: max(1, theta.size // _LEARNT_FROM)]
-        return self._at([u.mean(axis=0) for u in self._effects(some)[1]], mean, scale, widths)
+        some = theta[:: max(1, theta.size // _MAX_LEARNT_ENTRIES)]
+        return self._whitened_at([u.mean(axis=0) for u in self._effects(some)[1]], mean, scale, widths)
 
     def _effects(self, theta: FloatArray) -> tuple[FloatArray, list[FloatArray], FloatArray]:
         """Return `parameters` with effects of orthogonal columns."""
@@ -548,7 +551,7 @@ def check_effects(request: Request, n_effects: int, what: str) -> None:
         )
 
 
-def tell_groups(idata: Any, groups: Sequence[Grouping], group_prior: GroupPrior, names: Iterable[str]) -> None:
+def add_group_attrs(idata: Any, groups: Sequence[Grouping], group_prior: GroupPrior, names: Iterable[str]) -> None:
     """Add to the posterior's attributes its group terms, their prior, and digests of the variables `names`."""
     from bayescore.samplers.posterior import draws_digest  # imports ArviZ
 
@@ -561,7 +564,7 @@ def tell_groups(idata: Any, groups: Sequence[Grouping], group_prior: GroupPrior,
 
 
 def group_prior_of(attrs: Mapping[str, Any]) -> GroupPrior | None:
-    """Return the prior that `tell_groups` wrote into a posterior's attributes; None where there is none."""
+    """Return the prior that `add_group_attrs` wrote into a posterior's attributes; None where there is none."""
     return group_prior_from_dict(json.loads(attrs["group_prior"])) if "group_prior" in attrs else None
 
 
@@ -609,20 +612,20 @@ class JointSampler(Sampler):
         size = core.n_features + sum(len(factor) * len(factor.effects) for factor in groups)
         check_effects(request, size, "effects")
         frame = JointFrame.of(core, check_family(request.family), request.prior, group_prior)
-        found, sampled = self._integrated(frame, request), dict[str, Any]()
+        found, sampled = self._draw_integrated(frame, request), dict[str, Any]()
         if found is None:
-            drawn = run(frame, ChainPlan.of(request, "sampling all effects"))
+            drawn = run_langevin(frame, ChainPlan.of(request, "sampling all effects"))
             posterior, more = self._variables(frame, drawn.theta)
             stats = statistics(drawn)
             stats["lp"] = stats["lp"] + more
         else:
             posterior, stats, sampled = found
         idata = request.idata(posterior, stats, coords_of(groups), dims_of(groups))
-        tell_groups(idata, groups, group_prior, sorted(posterior.keys() - {"beta"}))
+        add_group_attrs(idata, groups, group_prior, sorted(posterior.keys() - {"beta"}))
         idata["posterior"].attrs.update(sampled)
         return idata
 
-    def _integrated(
+    def _draw_integrated(
         self, frame: JointFrame, request: Request
     ) -> tuple[dict[str, FloatArray], dict[str, FloatArray], dict[str, Any]] | None:
         """Return variables, statistics and attributes where effects integrate out (`integrated`), else None."""
@@ -630,27 +633,27 @@ class JointSampler(Sampler):
             return None
         plan = ChainPlan.of(request, "sampling with effects integrated out", readings=10)
         stream, of_effects = request.streams[-1].spawn(2)
-        long = with_long_tails(target.middle, target.factor, request.prior, request.data.n_features)
-        normals = _WIDER_LOOK * np.random.default_rng(stream).standard_normal((_LOOKED_AT, len(target.factor)))
-        before, size = target.middle + normals @ target.factor.T, _FEW
+        long = long_tailed_coefficients(target.middle, target.factor, request.prior, request.data.n_features)
+        normals = _CHECK_INFLATION * np.random.default_rng(stream).standard_normal((_CHECKED_DRAWS, len(target.factor)))
+        before, size = target.middle + normals @ target.factor.T, _FIRST_SAMPLE
         while True:
             chosen = SampledGroups.of(target, size)
             if chosen.n_sampled == target.n_groups:
                 return None
             size *= 4
-            if not (target.gap(chosen, before) <= MAX_DENSITY_ERROR and falls_off(chosen, normals)):
+            if not (target.density_error(chosen, before) <= MAX_DENSITY_ERROR and falls_off(chosen, normals)):
                 continue
-            drawn = run(Dense.of(*chosen.density, target.middle, target.factor, long), plan, stream)
+            drawn = run_langevin(Dense.of(*chosen.density, target.middle, target.factor, long), plan, stream)
             flat = drawn.theta.reshape(-1, len(target.factor))
-            error = target.gap(chosen, flat[evenly_spaced(len(flat), _LOOKED_AT)])
+            error = target.density_error(chosen, flat[evenly_spaced(len(flat), _CHECKED_DRAWS)])
             if error <= MAX_DENSITY_ERROR:
                 break
-        u, log_density = self._effects(frame, target, drawn.theta, request, of_effects.spawn(request.chains))
-        variables = self._named(frame, drawn.theta[..., : request.data.n_features], [u], flat)
+        u, log_density = self._draw_effects(frame, target, drawn.theta, request, of_effects.spawn(request.chains))
+        variables = self._by_name(frame, drawn.theta[..., : request.data.n_features], [u], flat)
         attrs = {"sampled_groups": chosen.n_sampled, "density_error": error}
         return variables, statistics(drawn) | {"lp": log_density}, attrs
 
-    def _effects(
+    def _draw_effects(
         self,
         frame: JointFrame,
         target: IntegratedTarget,
@@ -680,9 +683,9 @@ class JointSampler(Sampler):
         """Return variables at points, shape (chains, draws, D), and what their log density is more."""
         shape, flat = theta.shape[:2], theta.reshape(-1, theta.shape[2])
         beta, effects, more = frame.parameters(flat)
-        return self._named(frame, beta.reshape(*shape, -1), effects, flat), more.reshape(shape)
+        return self._by_name(frame, beta.reshape(*shape, -1), effects, flat), more.reshape(shape)
 
-    def _named(
+    def _by_name(
         self, frame: JointFrame, beta: FloatArray, effects: list[FloatArray], theta: FloatArray
     ) -> dict[str, FloatArray]:
         """Return variables by name, beta of shape (chains, draws, p), effects and points for all draws."""
@@ -703,13 +706,13 @@ def _integrated_target(frame: JointFrame, prior: Prior) -> IntegratedTarget | No
     if len(frame.shapes) > 1 or frame.shapes[0][0] < MANY or frame.shapes[0][1] > MOST_EFFECTS:
         return None
     try:
-        return IntegratedTarget.of(frame.arguments, *frame.marginal, prior)
+        return IntegratedTarget.of(frame.arguments, *frame.integrated_start, prior)
     except np.linalg.LinAlgError:  # of a covariance by nodes that miss the effects
         return None
 
 
 def falls_off(chosen: SampledGroups, directions: FloatArray) -> bool:
-    """Return whether the density falls by `_FALL` from the mode to `_FAR` sds along the axes and other directions.
+    """Return whether the density falls by `_TAIL_DROP` from the mode to `_TAIL_SDS` sds along axes and `directions`.
 
     The cubic that stands for groups outside the sample has no bound: where the density of all groups falls slowly it
     rises further out, and chains run away. The density of all groups needs no such look.
@@ -718,10 +721,10 @@ def falls_off(chosen: SampledGroups, directions: FloatArray) -> bool:
         return True
     axes = np.eye(len(chosen.target.factor))
     z = np.vstack([axes, -axes, directions])
-    z *= _FAR / np.linalg.norm(z, axis=1, keepdims=True)
+    z *= _TAIL_SDS / np.linalg.norm(z, axis=1, keepdims=True)
     points = chosen.target.middle + np.vstack([np.zeros(len(axes)), z]) @ chosen.target.factor.T
     at_mode, *values = densities(points, chosen.density)[0]
-    return bool(max(values) <= at_mode - _FALL)
+    return bool(max(values) <= at_mode - _TAIL_DROP)
 
 
 JOINT = JointSampler(
@@ -764,7 +767,7 @@ class Collapsed(Sampler):
         """Return draws of beta, and of the factor g sigma_g (the sd of the effects), u_g (the effects) and icc_g."""
         grouping = check_one_factor(request.data)
         name, levels = grouping.name, grouping.levels
-        kept = self._kept(request, len(levels))
+        kept = self._kept_groups(request, len(levels))
         plan = ChainPlan.of(request, "sampling with effects integrated out", readings=10)
         group_prior = request.options["group_prior"]
         family = check_family(request.family)
@@ -772,14 +775,14 @@ class Collapsed(Sampler):
         factor = target.factor
         stream, of_effects = request.streams[-1].spawn(2)
         size = FIRST if len(levels) >= MANY else len(levels)
-        long = with_long_tails(target.point.theta, factor, request.prior, request.data.n_features)
-        directions = np.random.default_rng(stream).standard_normal((_LOOKED_AT, len(factor)))
+        long = long_tailed_coefficients(target.point.theta, factor, request.prior, request.data.n_features)
+        directions = np.random.default_rng(stream).standard_normal((_CHECKED_DRAWS, len(factor)))
         while True:
             chosen = SampledGroups.of(target, size)
             if not falls_off(chosen, directions):
                 size *= 4
                 continue
-            drawn = run(Dense.of(*chosen.density, target.point.theta, factor, long), plan, stream)
+            drawn = run_langevin(Dense.of(*chosen.density, target.point.theta, factor, long), plan, stream)
             flat = drawn.theta.reshape(-1, len(factor))
             whole = len(kept) == len(levels) and chosen.n_sampled == len(levels)
             if whole:
@@ -803,7 +806,7 @@ class Collapsed(Sampler):
             posterior[f"icc_{name}"] = intraclass_correlation(sigma, family.latent_variance)
         coords, dims = {name: [levels[k] for k in kept]}, {f"u_{name}": [name]}
         idata = request.idata(posterior, statistics(drawn), coords, dims)
-        tell_groups(idata, [grouping], group_prior, (f"sigma_{name}", f"u_{name}"))
+        add_group_attrs(idata, [grouping], group_prior, (f"sigma_{name}", f"u_{name}"))
         if chosen.n_sampled < len(levels):
             idata.posterior.attrs.update(sampled_groups=chosen.n_sampled, density_error=error)
         if len(kept) < len(levels):
@@ -811,7 +814,7 @@ class Collapsed(Sampler):
             idata["constant_data"] = summary_dataset(summary, grouping)
         return idata
 
-    def _kept(self, request: Request, n_groups: int) -> IntArray:
+    def _kept_groups(self, request: Request, n_groups: int) -> IntArray:
         """Return the groups whose draws of effects are kept."""
         most, asked = KEPT_BYTES // (4 * request.draws * request.chains), request.options["effects"]
         size = min(n_groups, asked or max(most, 1))

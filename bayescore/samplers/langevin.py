@@ -13,12 +13,12 @@ Of a normal density F is 0 and every h is accepted; h = pi / 2 gives independent
 even then.
 
 Behind a wall, where rows are all but separated, the gradient throws proposals far off. So the gradient of log pi is cut
-to the length sqrt(D) + 3, which it has once in a thousand draws of a normal density (`Frame.longest`);
+to the length sqrt(D) + 3, which it has once in a thousand draws of a normal density (`Frame.clip_norm`);
 detailed balance holds for any F.
 
 Long tails, such as those that a Student t prior gives to a coefficient that the data hardly know, stop these steps: far
 out the chain stays. So coefficients that have such a prior and depend on it get a second move in each transition.
-One of them, theta_d, is multiplied in its distance from the center by exp(z), z ~ N(0, `STRETCH`^2), and the others
+One of them, theta_d, is multiplied in its distance from the center by exp(z), z ~ N(0, `RAY_SD`^2), and the others
 follow by regression on it: with u the unit vector along row d of L,
 
 .. math:: x' = x + (e^z - 1) (u \cdot x) u, \qquad \log\text{ratio} = \log\pi(x') - \log\pi(x) + z,
@@ -35,8 +35,8 @@ How a target plugs in
 ---------------------
 1. Write a compiled function (x, gradient, data) -> log density at x, which fills the gradient in x, shape (D,); `data`
    is a named tuple in memory (`compiled.AtAddress`).
-2. Give `adaptive.run` a frame (`Frame`): it holds function and data, turns x into the parameters and back, and learns
-   a better frame from draws. `Dense` is theta = center + L x for any compiled density of theta.
+2. Give `adaptive.run_langevin` a frame (`Frame`): it holds function and data, turns x into the parameters and back,
+   and learns a better frame from draws. `Dense` is theta = center + L x for any compiled density of theta.
 
 `advance` is one compiled loop for all targets, which calls their densities by address (`compiled.StoredDensity`).
 
@@ -64,7 +64,7 @@ from bayescore.priors import Prior
 from bayescore.samplers.method import Segment
 from bayescore.types import FloatArray, IntArray
 
-TARGET = 0.7  # acceptance; the effective draws of a gradient hardly change from 0.65 to 0.75
+TARGET_ACCEPTANCE = 0.7  # acceptance; the effective draws of a gradient hardly change from 0.65 to 0.75
 
 
 LONGEST_ANGLE = math.pi / 2.0  # of a transition: a normal density asks for no other
@@ -75,22 +75,22 @@ class StepSize(NamedTuple):
 
     log_h: float
     steps: int
-    longest: float
+    clip_norm: float
 
 
 @jit_inner
-def _cut(gradient: FloatArray, first: int, size: int, longest: float) -> float:
-    """Return what a part of the gradient of log pi is multiplied by, so that it is at most as long as `longest`."""
+def _clip_factor(gradient: FloatArray, first: int, size: int, clip_norm: float) -> float:
+    """Return what a part of the gradient of log pi is multiplied by, so that it is at most as long as `clip_norm`."""
     square = 0.0
     for d in range(first, first + size):
         square += gradient[d] * gradient[d]
-    return longest / math.sqrt(square) if square > longest * longest else 1.0
+    return clip_norm / math.sqrt(square) if square > clip_norm * clip_norm else 1.0
 
 
 @jit_inner
-def force(gradient: FloatArray, x: FloatArray, longest: float) -> None:
-    """Replace the gradient of log pi by F: cut to the length `longest`, plus x."""
-    factor = _cut(gradient, 0, x.size, longest)
+def force(gradient: FloatArray, x: FloatArray, clip_norm: float) -> None:
+    """Replace the gradient of log pi by F: cut to the length `clip_norm`, plus x."""
+    factor = _clip_factor(gradient, 0, x.size, clip_norm)
     for d in range(x.size):
         gradient[d] = factor * gradient[d] + x[d]
 
@@ -131,7 +131,7 @@ def acceptance(log_ratio: float) -> float:
 @jit_inner
 def adapt(log_h: float, probability: float, iteration: int, steps: int) -> float:
     """Return log h moved towards the target acceptance, by less and less (Robbins and Monro)."""
-    moved = log_h + (probability - TARGET) * math.pow(1.0 + iteration, -0.6)
+    moved = log_h + (probability - TARGET_ACCEPTANCE) * math.pow(1.0 + iteration, -0.6)
     return min(moved, math.log(LONGEST_ANGLE / steps))
 
 
@@ -149,7 +149,7 @@ def _leap(
         kick(p, pull[first:size], h)
         rotate(x[first:], p, h)
         value = evaluate_stored(address[0], address[1], x, pull)
-        force(pull[first:size], x[first:], step.longest)
+        force(pull[first:size], x[first:], step.clip_norm)
         kick(p, pull[first:size], h)
     return value
 
@@ -175,7 +175,7 @@ def _advance(
     x, pull, y, moved, p = state[0], state[1], state[2], state[3], state[4]
     log_h, size = step.log_h, x.size
     value, mean = evaluate_stored(function, data, x, pull), 0.0
-    force(pull, x, step.longest)
+    force(pull, x, step.clip_norm)
     for i in range(len(segment.draws)):
         total = 0.0
         for j in range(segment.thin):
@@ -199,7 +199,7 @@ def _advance(
                     y[d] = x[d] + math.expm1(z) * along * rays[ray, d]
                 proposed = evaluate_stored(function, data, y, moved)
                 if stretches[i, j, 2] < acceptance(proposed - value + z):
-                    force(moved, y, step.longest)
+                    force(moved, y, step.clip_norm)
                     _accept(state)
                     value = proposed
         for d in range(size):
@@ -222,19 +222,19 @@ def _move_levels(
     A quarter turn of (x, p) is (p, -x), and tan(h/2) = 1: a level goes to p + F(x), with the momentum F(y) - x.
     """
     (normals, uniforms), (G, q), (function, data) = noise, levels, address
-    size, longest = normals.size, math.sqrt(q) + 3.0
+    size, clip_norm = normals.size, math.sqrt(q) + 3.0
     x, pull, y, moved = state[0, :size], state[1], state[2, :size], state[3]
     density, of_u, of_rows = level_parts(pull, size, levels)
     moved_density, moved_of_u, moved_of_rows = level_parts(moved, size, levels)
     copy_to(y[G * q :], x[G * q :])
     for g in range(G):
-        cut = _cut(pull, g * q, q, longest)
+        cut = _clip_factor(pull, g * q, q, clip_norm)
         for e in range(g * q, g * q + q):
             density[g] -= 0.5 * normals[e] * normals[e]
             y[e] = normals[e] + (cut * pull[e] + x[e])
     evaluate_stored(function, data, y, moved)
     for g in range(G):
-        cut, change = _cut(moved, g * q, q, longest), moved_density[g] - density[g]
+        cut, change = _clip_factor(moved, g * q, q, clip_norm), moved_density[g] - density[g]
         for e in range(g * q, g * q + q):
             p = cut * moved[e] + y[e] - x[e]
             change -= 0.5 * p * p
@@ -268,7 +268,7 @@ def _advance_by_level(
         total, value = 0.0, 0.0
         for j in range(segment.thin):
             value = _move_levels((normals[i, j], by_level[i, j]), state, levels, (function, data))
-            force(pull[first:size], x[first:], step.longest)
+            force(pull[first:size], x[first:], step.clip_norm)
             copy_to(y, x)
             copy_to(moved, pull)
             copy_to(p, normals[i, j, first:])
@@ -312,7 +312,7 @@ def advance(
     stretches = np.empty((n, segment.thin, 3))
     if len(rays):
         stretches[:, :, ::2] = rng.random((n, segment.thin, 2))
-        stretches[:, :, 1] = STRETCH * rng.standard_normal((n, segment.thin))
+        stretches[:, :, 1] = RAY_SD * rng.standard_normal((n, segment.thin))
     state = np.empty((5, size))
     state[0] = x
     address = density.function, density.data, rays
@@ -320,10 +320,10 @@ def advance(
     return state[0], last, mean
 
 
-STRETCH = 2.0  # sd of z: a factor of 50 once in 40 moves
+RAY_SD = 2.0  # sd of z: a factor of 50 once in 40 moves
 
 
-SMALL = 0.5  # h from which more steps are tried
+MANY_STEPS_FROM = 0.5  # h from which more steps are tried
 
 
 PRIOR_DRAWS = 1.0  # effective draws for each column, that count as much as the scale at the mode
@@ -352,17 +352,17 @@ class Frame(Protocol):
         """Unit vectors of x, shape (k, D), along which tails are long."""
 
     @property
-    def learnt(self) -> int:
+    def n_learnt(self) -> int:
         """How many coordinates have a covariance that is learnt from draws."""
 
     @property
-    def longest(self) -> float:
+    def clip_norm(self) -> float:
         """Length in x that gradients are cut to."""
 
     def steps(self, h: float) -> tuple[int, ...]:
         """Return the numbers of steps of a transition that are worth a trial, given the angle of a step."""
 
-    def watched(self, x: FloatArray) -> FloatArray:
+    def monitored(self, x: FloatArray) -> FloatArray:
         """Return the parameters whose effective sample size is asked for, shape (..., k)."""
 
     def theta(self, x: FloatArray) -> FloatArray:
@@ -400,16 +400,16 @@ def _whitened(x: FloatArray, gradient: FloatArray, affine: Affine) -> float:
     return float(value)
 
 
-NOWHERE: IntArray = np.empty(0, dtype=np.int64)
+NO_COEFFICIENTS: IntArray = np.empty(0, dtype=np.int64)
 
 PRIOR_SHARE = 0.01
 """Share of a coefficient's variance at the mode that a prior changes, from which its tails may be the prior's."""
 
 
-def with_long_tails(mode: FloatArray, factor: FloatArray, prior: Prior, n_coefficients: int) -> IntArray:
+def long_tailed_coefficients(mode: FloatArray, factor: FloatArray, prior: Prior, n_coefficients: int) -> IntArray:
     """Return the places of coefficients that have a prior of long tails and depend on it, given L at the mode."""
     if not prior.long_tails:
-        return NOWHERE
+        return NO_COEFFICIENTS
     precision = prior_part(mode[:n_coefficients], prior).precision
     # to first order V + V P V is the variance without the prior, P its precision
     spread = (factor @ factor.T)[:n_coefficients, :n_coefficients]
@@ -434,7 +434,7 @@ class Dense:
         data: Any,
         mode: FloatArray,
         factor: FloatArray,
-        long: IntArray = NOWHERE,
+        long: IntArray = NO_COEFFICIENTS,
     ) -> "Dense":
         """Return the frame of a mode, shape (D,), and L, L L' the inverse of minus the Hessian there."""
         factor = np.ascontiguousarray(factor)
@@ -452,20 +452,20 @@ class Dense:
         return np.ascontiguousarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
 
     @property
-    def learnt(self) -> int:
+    def n_learnt(self) -> int:
         """All coordinates."""
         return len(self.center)
 
     @property
-    def longest(self) -> float:
+    def clip_norm(self) -> float:
         """That of a normal density once in a thousand draws."""
         return math.sqrt(len(self.center)) + 3.0
 
     def steps(self, h: float) -> tuple[int, ...]:
         """One step, and several where h is not small: behind walls they lose."""
-        return (1, 2, 3) if h > SMALL else (1,)
+        return (1, 2, 3) if h > MANY_STEPS_FROM else (1,)
 
-    def watched(self, x: FloatArray) -> FloatArray:
+    def monitored(self, x: FloatArray) -> FloatArray:
         """Return all parameters."""
         return self.theta(x)
 

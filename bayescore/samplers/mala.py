@@ -31,13 +31,13 @@ import numpy as np
 from bayescore.compiled import jit, jit_inner
 from bayescore.models.posterior import DensityArguments, log_density
 from bayescore.numerics import elementary
-from bayescore.samplers.method import CLOSED_FORM, ChainSampler, Draws, Option, Prepared, Request, Segment, thinned
+from bayescore.samplers.method import CLOSED_FORM, ChainSampler, Draws, Option, Prepared, Request, Segment, thin_option
 from bayescore.types import FloatArray
 from bayescore.validation import check_choice
 
-TARGET = 0.574
+TARGET_ACCEPTANCE = 0.574
 PRIOR_DRAWS = 10.0  # of warm-up for each column, that count as much as the scale at the mode
-AGAIN = 1.5  # times the draws, before the scale is estimated again
+RESCALE_GROWTH = 1.5  # times the draws, before the scale is estimated again
 
 
 class MalaState(NamedTuple):
@@ -68,14 +68,14 @@ class Scale(NamedTuple):
 
     log_epsilon: float
     factor: FloatArray
-    longest: float = math.inf
+    clip_norm: float = math.inf
 
 
 @jit_inner
 def _drift(gradient: FloatArray, scale: Scale) -> FloatArray:
     drift = elementary.transposed_times(scale.factor, gradient)
     length = math.sqrt((drift * drift).sum())
-    return drift * (scale.longest / length) if length > scale.longest else drift
+    return drift * (scale.clip_norm / length) if length > scale.clip_norm else drift
 
 
 @jit
@@ -110,7 +110,7 @@ def step(noise: ProposalNoise, state: MalaState, scale: Scale, arguments: Densit
 @jit_inner
 def adapt(log_epsilon: float, probability: float, iteration: int) -> float:
     """Return log epsilon moved towards the target acceptance, by less and less."""
-    return log_epsilon + (probability - TARGET) * math.pow(1.0 + iteration, -0.6)
+    return log_epsilon + (probability - TARGET_ACCEPTANCE) * math.pow(1.0 + iteration, -0.6)
 
 
 @jit
@@ -122,7 +122,7 @@ def _advance(
     for i in range(len(segment.draws)):
         total = 0.0
         for j in range(thin):
-            scaled = Scale(log_epsilon, scale.factor, scale.longest)
+            scaled = Scale(log_epsilon, scale.factor, scale.clip_norm)
             state, probability = step(ProposalNoise(normals[i, j], uniforms[i, j]), state, scaled, arguments)
             total += probability
             if segment.iteration >= 0:
@@ -146,32 +146,32 @@ def advance(
     arguments: tuple[FloatArray, DensityArguments],
     segment: Segment,
     *,
-    longest: float = math.inf,
+    clip_norm: float = math.inf,
 ) -> tuple[FloatArray, float]:
     """Fill a segment from `theta` on, with L, shape (D, D), as it is; return the last point and log epsilon."""
     factor, density = arguments
-    return _advance(noise_of(rng, segment), theta, Scale(log_epsilon, factor, longest), density, segment)
+    return _advance(noise_of(rng, segment), theta, Scale(log_epsilon, factor, clip_norm), density, segment)
 
 
 class Tuning(NamedTuple):
-    """What warm-up adapts: log epsilon and L; `warm`, shape (n, D), has its draws so far, `found` when L was."""
+    """What warm-up adapts: log epsilon and L."""
 
     log_epsilon: float
     factor: FloatArray
-    longest: float
-    warm: FloatArray
-    found: float
+    clip_norm: float
+    warm: FloatArray  # draws of warm-up so far, shape (n, D)
+    rescaled_at: float  # how many there were when L was last estimated
 
     def rescaled(self, at_mode: FloatArray) -> "Tuning":
         """Return this with L from the later half of the draws so far, if they are so many more that it pays."""
         n, n_features = self.warm.shape
-        if n == 0 or n < AGAIN * self.found:
+        if n == 0 or n < RESCALE_GROWTH * self.rescaled_at:
             return self
         late = self.warm[n // 2 :]
         share = len(late) / (len(late) + PRIOR_DRAWS * n_features)
         covariance = np.cov(late, rowvar=False, bias=True).reshape(n_features, n_features)
         factor = np.linalg.cholesky(share * covariance + (1.0 - share) * at_mode @ at_mode.T)
-        return self._replace(factor=np.ascontiguousarray(factor), found=n)
+        return self._replace(factor=np.ascontiguousarray(factor), rescaled_at=n)
 
 
 def advance_scaled(
@@ -184,7 +184,9 @@ def advance_scaled(
     """Do what `advance` does, with L'g cut and L, at first that of `arguments`, adapted in warm-up."""
     at_mode, density = arguments
     tuned = tuning if segment.iteration < 0 else tuning.rescaled(at_mode)
-    theta, log_epsilon = advance(rng, theta, tuned.log_epsilon, (tuned.factor, density), segment, longest=tuned.longest)
+    theta, log_epsilon = advance(
+        rng, theta, tuned.log_epsilon, (tuned.factor, density), segment, clip_norm=tuned.clip_norm
+    )
     warm = tuned.warm if segment.iteration < 0 else np.concatenate([tuned.warm, segment.draws])
     return theta, tuned._replace(log_epsilon=log_epsilon, warm=warm)
 
@@ -229,7 +231,7 @@ MALA = ChainSampler(
     about="adaptive Metropolis-adjusted Langevin, compiled",
     **CLOSED_FORM,
     options={
-        "thin": thinned(None, "10, or 5 D^(1/3) if that is more"),
+        "thin": thin_option(None, "10, or 5 D^(1/3) if that is more"),
         "preconditioner": Option(
             "laplace",
             partial(check_choice, choices=("laplace", "identity")),

@@ -37,7 +37,7 @@ from bayescore.progress import Bar, progress
 from bayescore.types import NO_OFFSET, FloatArray, WeightedData
 from bayescore.validation import check_integer
 
-CHUNK = 256
+CHUNK = 256  # transitions between two looks at Ctrl-C, at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +133,7 @@ def run_chains(
     return Draws(theta, log_density, acceptance, tuned)
 
 
-_WORK = 2e7  # entries of X read between two looks at Ctrl-C: some tenths of a second
+CHUNK_ENTRIES = 2e7  # entries of X read between two looks at Ctrl-C: some tenths of a second
 
 
 def mode_and_precision(
@@ -298,7 +298,7 @@ class Prepared:
 
 @dataclass(frozen=True, kw_only=True)
 class ChainSampler(Sampler):
-    """A sampler whose chains `run.run_chains` makes, by `advance`; it has the option `thin`.
+    """A sampler whose chains `run_chains` makes, by `advance`; it has the option `thin`.
 
     `statistics` turns `Draws` into sample_stats of its own, shape (chains, draws) each.
     """
@@ -323,13 +323,13 @@ class ChainSampler(Sampler):
             seeds=request.streams[:-1],
             progressbar=request.progressbar,
             description=f"sampling by {self.name}",
-            chunk=max(1, min(CHUNK, int(_WORK // (thin * request.data.X.size)))),
+            chunk=max(1, min(CHUNK, int(CHUNK_ENTRIES // (thin * request.data.X.size)))),
         )
         stats = {"lp": drawn.log_density, "acceptance_rate": drawn.acceptance_rate, **self.statistics(drawn)}
         return request.idata({"beta": drawn.theta}, stats)
 
 
-def thinned(default: int | None, otherwise: str = "") -> Option:
+def thin_option(default: int | None, otherwise: str = "") -> Option:
     """Return the option of how many transitions a draw is apart from the next; `otherwise` says what None means."""
     about = f"transitions for each draw kept{otherwise and f'; None means {otherwise}'}"
     at_least_one = partial(check_integer, low=1)
@@ -371,7 +371,7 @@ def augmentation(
         families=(family,),
         needs=("gaussian",),
         because="needs a Gaussian prior",
-        options={"thin": thinned(1)},
+        options={"thin": thin_option(1)},
         prepare=prepared,
         advance=advance,
     )

@@ -33,33 +33,33 @@ from bayescore.models.predictor import Factor, Predictor
 from bayescore.priors.groups import log_sigma_terms
 from bayescore.priors.prior import Part
 from bayescore.progress import progress
-from bayescore.samplers.adaptive import ChainPlan, run
+from bayescore.samplers.adaptive import ChainPlan, run_langevin
 from bayescore.samplers.groups import (
     COLLAPSED,
     JOINT,
+    add_group_attrs,
     check_effects,
     check_groups,
     coords_of,
     dims_of,
     intraclass_correlation,
-    tell_groups,
 )
-from bayescore.samplers.langevin import Dense, with_long_tails
+from bayescore.samplers.langevin import Dense, long_tailed_coefficients
 from bayescore.samplers.method import CLOSED_FORM, Request, Sampler, mode_and_factor
 from bayescore.types import FloatArray
 
 _ALTERNATIONS = 4  # of the mode of coefficients and sigma at the residuals there
 _DF = 5.0
-_WIDER = 1.3  # than the curvature at the mode, of the first proposals
-_BEND = 2.0  # sds below the mode, from where a log sd's tail is bent
+_FIRST_INFLATION = 1.3  # than the curvature at the mode, of the first proposals
+_BEND_SDS = 2.0  # sds below the mode, from where a log sd's tail is bent
 _ROUNDS = 300, 600, 1200  # points weighed
 _KERNELS = 400
 _DEFENSIVE = 0.1  # share of proposals as wide as all points
 _PIECE = 256  # points at a time
-_WORTH = 0.3  # effective draws for each proposal, from which none is thinned
+_MIN_EFFICIENCY = 0.3  # effective draws for each proposal, from which none is thinned
 _MOST_THIN = 4
-_LONGEST = 1.5e-3  # seconds of a density: with 4 chains of 1,000 draws some twenty
-_ENOUGH = 2000.0  # degrees of freedom, from which sigma's own distribution is as good as normal
+_MAX_SECONDS = 1.5e-3  # seconds of a density: with 4 chains of 1,000 draws some twenty
+_NORMAL_FROM_DF = 2000.0  # degrees of freedom, from which sigma's own distribution is as good as normal
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +121,7 @@ class BentDensity:
         """Return the density that is bent below two sds from the mode."""
         places = np.concatenate([np.r_[each] for each in target.log_sds.values()])
         bend = np.full(len(mode.point), -np.inf)
-        bend[places] = mode.point[places] - _BEND * np.sqrt(np.diagonal(mode.covariance)[places])
+        bend[places] = mode.point[places] - _BEND_SDS * np.sqrt(np.diagonal(mode.covariance)[places])
         return cls(target, bend)
 
     def points(self, t: FloatArray) -> FloatArray:
@@ -138,7 +138,7 @@ class BentDensity:
 def fit_proposals(density: BentDensity, mode: SdMode, rng: np.random.Generator) -> tuple[Mixture, FloatArray, int]:
     """Return proposals of t, points to start from, and how many proposals make a draw."""
     factor = np.asarray(np.linalg.cholesky(mode.covariance), dtype=np.float64)
-    made = [Mixture(mode.point[None], _WIDER * factor, mode.point, 2.0 * _WIDER * factor)]
+    made = [Mixture(mode.point[None], _FIRST_INFLATION * factor, mode.point, 2.0 * _FIRST_INFLATION * factor)]
     points, values = np.empty((0, len(factor))), np.empty(0)
     for n in _ROUNDS:
         new = made[-1].draw(n, rng)
@@ -149,7 +149,7 @@ def fit_proposals(density: BentDensity, mode: SdMode, rng: np.random.Generator) 
     last = np.exp((values - made[-1].log_density(points))[-_ROUNDS[-1] :] - (values - log_q).max())
     w = np.exp(values - log_q - special.logsumexp(values - log_q))
     worth = float(last.sum() ** 2 / (last @ last) / len(last))
-    thin = min(max(math.ceil(_WORTH / worth), 1), _MOST_THIN)
+    thin = min(max(math.ceil(_MIN_EFFICIENCY / worth), 1), _MOST_THIN)
     return made[-1], points[rng.choice(len(w), size=64, p=w)], thin
 
 
@@ -207,7 +207,7 @@ class NormalSampler(Sampler):
         assert isinstance(core, Coreset)
         target = GroupSdPosterior.of(core, request.prior, group_prior, sd_prior)
         mode = target.find_mode(float(check_family(request.family).unit))
-        if target.seconds_per_density > _LONGEST and 0.5 / mode.covariance[0, 0] > _ENOUGH:
+        if target.seconds_per_density > _MAX_SECONDS and 0.5 / mode.covariance[0, 0] > _NORMAL_FROM_DF:
             return self._draw_about_mode(request, target, mode)
         check_effects(request, core.n_features + sum(len(group) * len(group.effects) for group in groups), "effects")
         draws = self._draw_chains(request, target, mode)
@@ -228,7 +228,7 @@ class NormalSampler(Sampler):
         idata = request.idata(draws, {"lp": lp}, coords_of(groups), dims_of(groups))
         if groups:
             of_groups = sorted(name for name in draws if name not in ("beta", "sigma") and not name.startswith("icc_"))
-            tell_groups(idata, groups, group_prior, of_groups)
+            add_group_attrs(idata, groups, group_prior, of_groups)
         return idata
 
     def _draw_without_groups(self, request: Request) -> tuple[FloatArray, FloatArray]:
@@ -250,8 +250,8 @@ class NormalSampler(Sampler):
         data = SigmaArguments(arguments.columns, arguments.weights, arguments.offset, prior.parts(D), *sd_prior.table)
         center, scale = np.append(mode, math.log(sd)), np.zeros((D + 1, D + 1))
         scale[:D, :D], scale[D, D] = factor, math.sqrt(0.5 / weight)
-        frame = Dense.of(rows_density, data, center, scale, with_long_tails(mode, factor, prior, D))
-        drawn = run(frame, ChainPlan.of(request, "sampling coefficients and sigma"))
+        frame = Dense.of(rows_density, data, center, scale, long_tailed_coefficients(mode, factor, prior, D))
+        drawn = run_langevin(frame, ChainPlan.of(request, "sampling coefficients and sigma"))
         return drawn.theta[..., :D], np.exp(drawn.theta[..., D])
 
     def _draw_chains(self, request: Request, target: GroupSdPosterior, mode: SdMode) -> dict[str, FloatArray]:
@@ -320,7 +320,7 @@ class NormalSampler(Sampler):
                 correlation = intraclass_correlation(source[name].values, source["sigma"].values ** 2)
                 source[icc] = source[icc].copy(data=correlation)
         idata["posterior"] = source
-        tell_groups(idata, groups, request.options["group_prior"], sorted(json.loads(source.attrs["effects_of"])))
+        add_group_attrs(idata, groups, request.options["group_prior"], sorted(json.loads(source.attrs["effects_of"])))
         return idata
 
 

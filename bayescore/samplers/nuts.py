@@ -18,7 +18,7 @@ from bayescore.data.coreset import Coreset
 from bayescore.families.family import check_family
 from bayescore.priors.groups import check_group_prior
 from bayescore.progress import stop_display
-from bayescore.samplers.groups import tell_groups
+from bayescore.samplers.groups import add_group_attrs
 from bayescore.samplers.method import Request, Sampler
 from bayescore.types import FloatArray
 
@@ -28,19 +28,19 @@ MOST_DENSE = 1000
 GROUP_ACCEPTANCE = 0.9
 """Acceptance that NUTS aims at with effects of groups, whose sds have long tails below."""
 
-_STEP = 1e-3  # of the differences, in the guessed sds
-_LEAST = 0.05  # curvature in these units, flat directions among it: sds at most 4.5 times the guess
+_DIFFERENCE = 1e-3  # of the differences, in the guessed sds
+_MIN_CURVATURE = 0.05  # curvature in these units, flat directions among it: sds at most 4.5 times the guess
 _ROUNDS = 3  # on a ridge the first ends before the mode; the next has better units
 
-_OF_THE_STEP = ("target_accept", "max_treedepth")
-_OWN_START = {"step", "init", "initvals"}  # who gives one of these chooses starts and mass matrix
+_STEP_OPTIONS = ("target_accept", "max_treedepth")
+_START_OPTIONS = {"step", "init", "initvals"}  # who gives one of these chooses starts and mass matrix
 
 
-def _without_advice(record: logging.LogRecord) -> bool:
+def _is_not_blas_advice(record: logging.LogRecord) -> bool:
     return "implementation for BLAS functions" not in record.getMessage()
 
 
-def _in_c() -> AbstractContextManager[Any]:
+def _c_linker() -> AbstractContextManager[Any]:
     """Return a context in which PyTensor compiles by C, where it has a compiler and nobody has chosen a linker.
 
     PyTensor looks for a BLAS here, without its advice where it finds none, and keeps the answer for worker processes.
@@ -52,7 +52,7 @@ def _in_c() -> AbstractContextManager[Any]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="PyTensor could not link to a BLAS", category=UserWarning)
         _ = config.blas__ldflags
-    logging.getLogger("pytensor.tensor.blas").addFilter(_without_advice)
+    logging.getLogger("pytensor.tensor.blas").addFilter(_is_not_blas_advice)
     return config.change_flags(linker="cvm") if config.linker == "auto" and config.cxx else nullcontext()
 
 
@@ -84,17 +84,17 @@ class PymcSampler(Sampler):
         from bayescore.models.pymc import model
 
         if request.data.group is not None:
-            return _of_groups(request)
+            return _draw_with_groups(request)
         options = dict(request.options)
-        own_start = bool(options.keys() & _OWN_START) or options.get("nuts_sampler", "pymc") != "pymc"
+        own_start = bool(options.keys() & _START_OPTIONS) or options.get("nuts_sampler", "pymc") != "pymc"
         if (not request.prior.closed_form or request.prior.bends) and not own_start:
             options.setdefault("target_accept", 0.95)  # hierarchies of the horseshoe and of smooths have funnels
         options.setdefault("nuts_sampler", "pymc")
         unknown = request.sd_prior is not None
-        with _in_c(), model(request.data, request.prior, family=None if unknown else request.family):
+        with _c_linker(), model(request.data, request.prior, family=None if unknown else request.family):
             if request.prior.smooth and not own_start:
                 starts, spread = request.starts(request.target())
-                tuning = {name: options.pop(name) for name in _OF_THE_STEP if name in options}
+                tuning = {name: options.pop(name) for name in _STEP_OPTIONS if name in options}
                 of_noise = np.full((int(unknown), int(unknown)), 0.5 / request.data.weights.sum())
                 scaling = linalg.block_diag(spread @ spread.T, of_noise)
                 options["step"] = pm.NUTS(scaling=scaling, is_cov=True, **tuning)
@@ -130,7 +130,7 @@ def _sd_start(request: Request) -> dict[str, float]:
     return {} if request.sd_prior is None else {"sigma": float(check_family(request.family).unit)}
 
 
-def _of_groups(request: Request) -> Any:
+def _draw_with_groups(request: Request) -> Any:
     """Return draws of the model of rows with groups; a chain starts within an sd of the mode of its coefficients."""
     import pymc as pm
 
@@ -141,20 +141,22 @@ def _of_groups(request: Request) -> Any:
     if not isinstance(data, Coreset):
         raise TypeError(f"core is a {type(data).__name__}, whose groups have no names; give a coreset or all_rows(...)")
     family = request.family if request.sd_prior is None else None
-    with _in_c(), pymc_model.model(data, request.prior, group_prior=group_prior, family=family) as model:
+    with _c_linker(), pymc_model.model(data, request.prior, group_prior=group_prior, family=family) as model:
         names = [str(each.name) for each in (*model.free_RVs, *model.deterministics)]
         options.setdefault("var_names", [name for name in names if not name.endswith("_standardised")])
-        if not options.keys() & _OWN_START and options["nuts_sampler"] == "pymc":
+        if not options.keys() & _START_OPTIONS and options["nuts_sampler"] == "pymc":
             density = model.logp_dlogp_function(ravel_inputs=True)
             density.trust_input = True
             center, spread = pymc_model.start_of(data, request.prior, request.family)
             noise = np.random.default_rng(request.streams[-1]).standard_normal((request.chains, len(center)))
             options["initvals"] = [{"beta": start, **_sd_start(request)} for start in center + noise @ spread.T]
-            tuning = {name: options.pop(name) for name in _OF_THE_STEP if name in options}
-            scaling = _scaling(density, _points(model, center), spread, data)
+            tuning = {name: options.pop(name) for name in _STEP_OPTIONS if name in options}
+            scaling = _scaling(density, _start_points(model, center), spread, data)
             options["step"] = pm.NUTS(scaling=scaling, is_cov=True, logp_dlogp_func=density, **tuning)
         idata = _sampled(request, options)
-    tell_groups(idata, data.groups, group_prior, sorted({*map(str, idata["posterior"].data_vars)} - {"beta", "sigma"}))
+    add_group_attrs(
+        idata, data.groups, group_prior, sorted({*map(str, idata["posterior"].data_vars)} - {"beta", "sigma"})
+    )
     return idata
 
 
@@ -176,7 +178,7 @@ def _scaling(density: Any, points: dict[str, FloatArray], spread: FloatArray, da
     return covariance_at_mode(density, origin, linalg.block_diag(*blocks))
 
 
-def _points(model: Any, center: FloatArray) -> dict[str, FloatArray]:
+def _start_points(model: Any, center: FloatArray) -> dict[str, FloatArray]:
     """Return where each variable that NUTS moves starts, in its order and unconstrained; beta at its centre."""
     start = {model.values_to_rvs[value].name: value.name for value in model.continuous_value_vars}
     at = model.initial_point()
@@ -198,14 +200,14 @@ def covariance_at_mode(
         value, gradient = density(origin + S @ y)
         return -float(value), -(S.T @ gradient)
 
-    each = _STEP * np.eye(len(origin))
+    each = _DIFFERENCE * np.eye(len(origin))
     for _ in range(_ROUNDS):
         mode = optimize.minimize(descent, np.zeros(len(origin)), jac=True, method="L-BFGS-B").x
-        H = np.stack([descent(mode + e)[1] - descent(mode - e)[1] for e in each]) / (2.0 * _STEP)
+        H = np.stack([descent(mode + e)[1] - descent(mode - e)[1] for e in each]) / (2.0 * _DIFFERENCE)
         if not np.isfinite(H).all():  # the density overflows at this mode: the guess before it stays
             break
         curvature, Q = np.linalg.eigh(0.5 * (H + H.T))
-        origin, S = origin + S @ mode, S @ (Q / np.sqrt(np.maximum(curvature, _LEAST)))
+        origin, S = origin + S @ mode, S @ (Q / np.sqrt(np.maximum(curvature, _MIN_CURVATURE)))
     return np.asarray(S @ S.T)
 
 

@@ -89,7 +89,7 @@ class Posterior:
         """How raw features become its coordinates; None for a foreign posterior."""
         if "design" not in self.attrs:
             return None
-        problem = _damaged(self.name, "design")
+        problem = _damaged_message(self.name, "design")
         try:
             design = read_design(json_object(self.attrs["design"], problem))
             classes = self.coreset.get("classes")
@@ -163,7 +163,7 @@ class Posterior:
         at = None if max_draws is None else self.positions(max_draws)
         beta = self.flat if at is None else self.flat[at]
         size = self.size if self.size is None or at is None else self.size[at]
-        self.check_tells_groups()
+        self.check_effects_named()
         if not self.terms:
             return Predictor(beta, size=size)
         design = self.design
@@ -177,7 +177,7 @@ class Posterior:
             raise DataError(f"{self.name} is of {self.terms} and does not tell its groups; give what sample returned")
         return Predictor(beta, [Factor.of(group, self.variables) for group in groups], design, at, size)
 
-    def check_tells_groups(self) -> None:
+    def check_effects_named(self) -> None:
         """Raise if its rows had groups, whose effects, of a model of one's own, have no names that are known."""
         if not self.terms and (design := self.design) is not None and design.groups:
             names = listed([name for group in design.groups for name in parameters(group)])
@@ -243,7 +243,7 @@ def coefficients(idata: Any, name: str) -> tuple[FloatArray, tuple[str, ...]]:
     return draws, tuple(str(value) for value in (beta[dim].values if dim in beta.coords else range(draws.shape[2])))
 
 
-def of_own_model(idata: Any, core: Coreset) -> Any:
+def with_own_model_attrs(idata: Any, core: Coreset) -> Any:
     """Return draws of a user's own model of a coreset with what `sample` would say about it: family, design, names.
 
     Draws that say so are returned as they are; `idata` stays as it is.
@@ -326,7 +326,7 @@ def flat_draws(idata: Any, name: str) -> FloatArray:
     return np.asarray(values.reshape(-1, *values.shape[2:]), dtype=np.float64)
 
 
-def _beside_beta(idata: Any) -> dict[str, FloatArray]:
+def _other_parameters(idata: Any) -> dict[str, FloatArray]:
     """Return the parameters of groups, and the number of the family, that the draws say are there."""
     names, attrs = [str(name) for name in idata["posterior"].data_vars], idata["posterior"].attrs
     of_groups = ("u_", "sigma_", "rho_") if "group_terms" in attrs or SMOOTH_SDS in attrs else ()
@@ -394,11 +394,11 @@ def read_posterior(idata: Any, name: str, *, min_draws: int = MIN_DRAWS) -> Post
         weights=weights,
         positive=None if weights is None or labels is None else float(weights[labels > 0].sum() / weights.sum()),
         attrs=attrs,
-        coreset=json_object(attrs.get("coreset", "{}"), _damaged(name, "coreset")),
+        coreset=json_object(attrs.get("coreset", "{}"), _damaged_message(name, "coreset")),
         log_density=log_density if log_density is not None and log_density.shape == draws.shape[:2] else None,
-        story=_story(attrs.get("posterior_of"), _damaged(name, "posterior_of")),
+        story=_read_story(attrs.get("posterior_of"), _damaged_message(name, "posterior_of")),
         has_offset="offset" in constant,
-        variables=_beside_beta(idata),
+        variables=_other_parameters(idata),
     )
     design = posterior.design  # checks it
     if design is not None and design.groups and (effects := unkept_effects(idata, design)) is not None:
@@ -406,11 +406,11 @@ def read_posterior(idata: Any, name: str, *, min_draws: int = MIN_DRAWS) -> Post
     return posterior
 
 
-def _damaged(name: str, attribute: str) -> str:
+def _damaged_message(name: str, attribute: str) -> str:
     return f"{name}: the attribute {attribute!r} of its posterior is not what bayescore.sample wrote; sample again"
 
 
-def _story(text: Any, problem: str) -> dict[str, Any]:
+def _read_story(text: Any, problem: str) -> dict[str, Any]:
     if text is None:
         return {}
     story = json_object(text, problem)
@@ -423,17 +423,17 @@ def _story(text: Any, problem: str) -> dict[str, Any]:
     return story
 
 
-def made_here() -> dict[str, str]:
+def creation_attrs() -> dict[str, str]:
     """Return the attributes of a group that bayescore makes, as ArviZ names them."""
     return {
         "created_at": datetime.now(UTC).isoformat(),
         "inference_library": "bayescore",
-        "inference_library_version": own_version(),
+        "inference_library_version": package_version(),
     }
 
 
 @cache
-def own_version() -> str:
+def package_version() -> str:
     """Return bayescore's version; it is read from files, once."""
     return version("bayescore")
 
@@ -443,7 +443,7 @@ def draws_digest(draws: Any) -> str:
     return digest({}, {"draws": np.asarray(draws, dtype=np.float64)})
 
 
-def fewer_draws(some: Any, others: Any) -> bool:
+def has_fewer_draws(some: Any, others: Any) -> bool:
     """Whether one posterior has fewer draws than another."""
 
     def count(idata: Any) -> int:
@@ -468,13 +468,15 @@ def write_posterior(idata: Any, path: str | Path) -> None:
         write_inference_data(idata, str(partial))
 
 
-def check_whole(idata: Any, chains: int, draws: int) -> None:
+def raise_if_interrupted(idata: Any, chains: int, draws: int) -> None:
     """Raise KeyboardInterrupt if draws are missing: `pm.sample` takes Ctrl-C for "enough" and returns what it has."""
     if (idata.posterior.sizes["chain"], idata.posterior.sizes["draw"]) != (chains, draws):
         raise KeyboardInterrupt
 
 
-_UNPACKED = 100.0  # times the size of a file: draws pack to a third at best, constant statistics to hardly anything
+_MAX_UNPACKED_RATIO = (
+    100.0  # times the size of a file: draws pack to a third at best, constant statistics to hardly anything
+)
 
 
 def load_posterior(path: str | Path) -> Any:
@@ -483,7 +485,7 @@ def load_posterior(path: str | Path) -> Any:
     if not source.is_file():
         raise FileNotFoundError(f"{str(source)!r}: no such file")
     try:
-        idata = read_inference_data(str(source), lambda size: check_packed(size, source, _UNPACKED))
+        idata = read_inference_data(str(source), lambda size: check_packed(size, source, _MAX_UNPACKED_RATIO))
     except UnpacksError:
         raise
     except Exception as error:  # the readers below ArviZ raise many kinds
@@ -495,13 +497,15 @@ def load_posterior(path: str | Path) -> Any:
     return idata
 
 
-_LOOKED_AT = 500  # draws by which it is decided whether to move them, at least if there are so many
+_DECISION_DRAWS = 500  # draws by which it is decided whether to move them, at least if there are so many
 
 
-_GAIN = 2.0  # least ratio of the log ratio's spread before and after a move of draws that are still far off after it
+_MIN_SPREAD_RATIO = (
+    2.0  # least ratio of the log ratio's spread before and after a move of draws that are still far off after it
+)
 
 
-def hand_over(idata: Any, core: Coreset, family: str, prior: Prior) -> str:
+def move_to_full_data(idata: Any, core: Coreset, family: str, prior: Prior) -> str:
     """Move the draws of `beta` of a coreset's posterior; return the attribute that says so, or why they stay.
 
     They stay where what is left of the log ratio to the full data's posterior spreads by `MAX_LOG_RATIO_SD` or more,
@@ -512,9 +516,9 @@ def hand_over(idata: Any, core: Coreset, family: str, prior: Prior) -> str:
         transport = to_full(core, resolved, prior)
     except StaysError as why:
         return f"no: {why}"
-    some = beta.values[:, :: max(1, beta.sizes["chain"] * beta.sizes["draw"] // _LOOKED_AT)]
+    some = beta.values[:, :: max(1, beta.sizes["chain"] * beta.sizes["draw"] // _DECISION_DRAWS)]
     before, left = left_over(core, resolved, prior, some.reshape(-1, core.n_features), transport)
-    if not left < max(MAX_LOG_RATIO_SD, before / _GAIN):
+    if not left < max(MAX_LOG_RATIO_SD, before / _MIN_SPREAD_RATIO):
         return f"no: mode and curvature say too little of the draws (sd of what is left {left:.2g} nats)"
     moved = np.ascontiguousarray(transport(beta.values))
     idata.posterior["beta"] = beta.copy(data=moved)
@@ -524,7 +528,7 @@ def hand_over(idata: Any, core: Coreset, family: str, prior: Prior) -> str:
     return MOVED
 
 
-def move_of(posterior: Posterior, core: Coreset, family: Family) -> Transport | None:
+def transport_of_draws(posterior: Posterior, core: Coreset, family: Family) -> Transport | None:
     """Return the map by which `sample` moved draws of this coreset's posterior; None where it did not.
 
     Raises

@@ -87,7 +87,7 @@ def positive_rows(X: FloatArray, offset: FloatArray | None, group: IntArray | No
     return WeightedData(X, np.ones(n, np.int8), np.ones(n), np.arange(n), offset=offset, group=group)
 
 
-def groups_of(posterior: Posterior, X: Any, n_rows: int, given: Any) -> IntArray | None:
+def new_row_groups(posterior: Posterior, X: Any, n_rows: int, given: Any) -> IntArray | None:
     """Return the groups of new rows, shape (n, F), `NO_GROUP` for a new one: those given, or columns of X."""
     if not posterior.terms:
         if given is not None:
@@ -112,7 +112,7 @@ def groups_of(posterior: Posterior, X: Any, n_rows: int, given: Any) -> IntArray
     return np.stack(codes, axis=1)
 
 
-def numbers_of_new(posterior: Posterior, X: Any, group: IntArray, given: Any) -> IntArray:
+def new_group_numbers(posterior: Posterior, X: Any, group: IntArray, given: Any) -> IntArray:
     """Return a number of each row's group, the same for a level whatever the other rows are, shape (n, F)."""
     numbers, design = np.zeros_like(group), posterior.design
     assert design is not None
@@ -149,7 +149,7 @@ def _levels_of(grouping: Grouping, X: Any, n_rows: int, given: Any) -> Any:
     return levels
 
 
-def offset_of(posterior: Posterior, X: Any, n_rows: int, given: Any) -> FloatArray | None:
+def new_row_offsets(posterior: Posterior, X: Any, n_rows: int, given: Any) -> FloatArray | None:
     """Return the offsets of new rows: those given, or the column of X that is named."""
     if posterior.offset is None:
         if given is not None:
@@ -207,7 +207,7 @@ def log_predictive(idata: Any, X: Any) -> FloatArray:
 
     Small probabilities are those of draws, to 1e-9 of themselves, the others what is left of 1.
     """
-    return of_rows(read_posterior(idata, "idata", min_draws=1), X, _log_means, None, None)
+    return apply_to_new_rows(read_posterior(idata, "idata", min_draws=1), X, _log_means, None, None)
 
 
 def new_groups_seed(new_groups: object, random_state: RandomState) -> int | None:
@@ -216,7 +216,9 @@ def new_groups_seed(new_groups: object, random_state: RandomState) -> int | None
     return check_seed(random_state) if new_groups == "sample" else None
 
 
-def of_rows(posterior: Posterior, X: Any, function: Callable[..., FloatArray], offset: Any, groups: Any) -> FloatArray:
+def apply_to_new_rows(
+    posterior: Posterior, X: Any, function: Callable[..., FloatArray], offset: Any, groups: Any
+) -> FloatArray:
     """Return function(predictor, family, rows, new) of new rows, shape (n, ...), in blocks on all cores.
 
     `new` numbers the groups that the posterior does not know, as `Predictor.sampled` takes them.
@@ -232,8 +234,8 @@ def of_rows(posterior: Posterior, X: Any, function: Callable[..., FloatArray], o
         cuts = [slice(low, low + _SPARSE_ROWS) for low in range(0, n_rows, _SPARSE_ROWS)]
         blocks = (design_rows(posterior, csr[cut].toarray()) for cut in cuts)
     predictor = predictor.for_rows(n_rows)
-    offsets, group = offset_of(posterior, X, n_rows, offset), groups_of(posterior, X, n_rows, groups)
-    new = None if group is None else numbers_of_new(posterior, X, group, groups)
+    offsets, group = new_row_offsets(posterior, X, n_rows, offset), new_row_groups(posterior, X, n_rows, groups)
+    new = None if group is None else new_group_numbers(posterior, X, group, groups)
     pieces_done, end = [], 0
     for block in blocks:
         part = slice(end, end := end + len(block))
@@ -408,7 +410,7 @@ def population_shares(
     chosen = posterior.positions(check_integer(max_draws, "max_draws", low=1))
     effects = [_effects(idata, posterior, grouping) for grouping in design.groups]
     predictor = Predictor(posterior.flat[chosen], effects, design, chosen)
-    codes, index = _parts(table, parts, {factor.name: factor.parts for factor in design.groups})
+    codes, index = _population_parts(table, parts, {factor.name: factor.parts for factor in design.groups})
     sums = sums_of_levels(predictor, family, rows.with_weights(sizes), codes, len(index))
     total = np.asarray(np.bincount(codes, sizes, len(index)), dtype=np.float64)
     if not (total > 0.0).all():
@@ -457,7 +459,7 @@ def _effects(idata: Any, posterior: Posterior, grouping: Grouping) -> Factor:
     return Factor(grouping, draws)
 
 
-def _parts(table: Any, names: Sequence[str], joined: Mapping[str, Parts]) -> tuple[IntArray, pd.Index]:
+def _population_parts(table: Any, names: Sequence[str], joined: Mapping[str, Parts]) -> tuple[IntArray, pd.Index]:
     """Return each row's part of the population, and the names of the parts; of factors the columns that they join."""
     if not names:
         return np.zeros(table.num_rows, dtype=np.int64), pd.Index(["all"], name="population")

@@ -21,7 +21,7 @@ from bayescore.numerics.chains import ess, rhat
 from bayescore.priors import Prior
 from bayescore.priors.groups import bends_prior, group_prior_for, group_prior_to_dict, of_fit, prior_for, sd_prior_for
 from bayescore.priors.prior import names
-from bayescore.samplers.adaptive import LANGEVIN
+from bayescore.samplers.adaptive import LANGEVIN, MIN_DRAWS_FOR_ESS
 from bayescore.samplers.gibbs import GIBBS
 from bayescore.samplers.groups import COLLAPSED, JOINT
 from bayescore.samplers.mala import MALA
@@ -41,7 +41,7 @@ SAMPLERS: dict[str, Sampler] = {
 }
 
 
-def by_default(
+def default_sampler(
     data: WeightedData, family: str, prior: Prior, options: Collection[str], *, sd_unknown: bool = False
 ) -> Sampler:
     """Return the sampler of `AUTO`: `LANGEVIN` where it fits the prior and the options, else NUTS.
@@ -67,7 +67,7 @@ def fits(sampler: Sampler, family: str, prior: Prior) -> bool:
     return families and sampler.fits_prior(prior)
 
 
-def others(sampler: Sampler, family: str, prior: Prior, *, general: bool = False) -> str:
+def other_samplers(sampler: Sampler, family: str, prior: Prior, *, general: bool = False) -> str:
     """Return the names of other samplers that fit, for a message; if `general`, of those that fit every likelihood."""
     fitting = [
         repr(other.name)
@@ -89,7 +89,9 @@ def check_fit(sampler: Sampler, family: str, prior: Prior) -> None:
     else:
         fitting = names(sampler.fits_prior) or "of formulas with s(x)"
         reason = f"fits the priors {fitting}, and this one is {prior}: it {sampler.because}"
-    remedy = f"sampler={names_of_others}" if (names_of_others := others(sampler, family, prior)) else "another prior"
+    remedy = (
+        f"sampler={names_of_others}" if (names_of_others := other_samplers(sampler, family, prior)) else "another prior"
+    )
     raise ValueError(f"sampler={sampler.name!r} {reason}; use {remedy}")
 
 
@@ -128,7 +130,7 @@ def check_rows(sampler: Sampler, data: WeightedData) -> None:
     )
 
 
-def described() -> str:
+def describe_samplers() -> str:
     """Return one line for each sampler: its name, what it is, and what it fits."""
     rule = f"{LANGEVIN.name} where it fits the prior and the options"
     grouped = f"of rows with groups {COLLAPSED.name} for (1 | g), else {JOINT.name} where it fits, else {NUTS.name}"
@@ -141,16 +143,15 @@ def described() -> str:
     return "\n        ".join(lines)
 
 
-def options_described() -> str:
+def describe_options() -> str:
     """Return one line for each sampler: the options that it takes."""
     return "\n        ".join(f'* ``"{name}"``: {sampler.takes}' for name, sampler in SAMPLERS.items())
 
 
-FEWEST_DRAWS = 100  # draws of a chain; fewer say nothing about mixing
 MIN_DRAWS_FOR_RHAT = 1000  # draws of a chain; with fewer R-hat is noisy
 
 
-def _for_users(function: F) -> F:
+def _in_installed_arviz(function: F) -> F:
     """Return a function whose draws are as the installed ArviZ keeps them; `__wrapped__` does without it."""
 
     @wraps(function)
@@ -162,7 +163,7 @@ def _for_users(function: F) -> F:
     return cast(F, call)
 
 
-@_for_users
+@_in_installed_arviz
 def sample(
     core: Any,
     family: str | None = None,
@@ -271,7 +272,9 @@ def sample(
     check_integer(chains, "chains", low=1)
     if cores is not None:
         check_integer(cores, "cores", low=1)
-    chosen = SAMPLERS.get(sampler) or by_default(core, family, chosen_prior, options, sd_unknown=sd_prior is not None)
+    chosen = SAMPLERS.get(sampler) or default_sampler(
+        core, family, chosen_prior, options, sd_unknown=sd_prior is not None
+    )
     if chosen_prior.bends:
         check_smooth_sampler(chosen, chosen_prior.bends[0].term)
     check_sd(chosen, family, unknown=sd_prior is not None)
@@ -287,12 +290,14 @@ def sample(
     idata = chosen.draw(request)
     taken = time.perf_counter() - begin
     if not chosen.reports_itself:
-        warn_unless_mixed(idata, others(chosen, family, chosen_prior, general=True))
+        warn_unless_mixed(idata, other_samplers(chosen, family, chosen_prior, general=True))
     return _with_story(idata, request, chosen, taken)
 
 
 sample_as_tree = sample.__wrapped__  # type: ignore[attr-defined]
-sample.__doc__ = (sample.__doc__ or "").replace("{samplers}", described()).replace("{options}", options_described())
+sample.__doc__ = (
+    (sample.__doc__ or "").replace("{samplers}", describe_samplers()).replace("{options}", describe_options())
+)
 
 
 def _with_story(idata: Any, request: Request, sampler: Sampler, seconds: float) -> Any:
@@ -300,7 +305,13 @@ def _with_story(idata: Any, request: Request, sampler: Sampler, seconds: float) 
     import xarray as xr  # slow to import, as ArviZ is, and the command line's help does without it
 
     from bayescore.compat import as_xarray
-    from bayescore.samplers.posterior import SMOOTH_SDS, draws_digest, hand_over, made_here, own_version
+    from bayescore.samplers.posterior import (
+        SMOOTH_SDS,
+        creation_attrs,
+        draws_digest,
+        move_to_full_data,
+        package_version,
+    )
 
     data = request.data
     features = {"feature": list(feature_names(data))}
@@ -313,7 +324,7 @@ def _with_story(idata: Any, request: Request, sampler: Sampler, seconds: float) 
         constants["offset"] = ("row", data.offset)
     if data.group is not None:
         constants["group"] = (("row", "grouping"), data.group)
-    made = xr.Dataset(constants, coords={"row": data.index, **features}, attrs=made_here())
+    made = xr.Dataset(constants, coords={"row": data.index, **features}, attrs=creation_attrs())
     stored = idata.get("constant_data", xr.Dataset())  # a summary of effects whose draws are not kept
     idata["constant_data"] = made.merge(as_xarray(stored))
     story: dict[str, Any] = {
@@ -323,11 +334,11 @@ def _with_story(idata: Any, request: Request, sampler: Sampler, seconds: float) 
         "random_seed": str(request.seed),
         "sampling_time": seconds,
         "tuning_steps": request.tune,
-        "bayescore_version": own_version(),
+        "bayescore_version": package_version(),
     }
     if not sampler.reports_itself:
-        story |= made_here()
-        idata.sample_stats.attrs.update(made_here(), sampling_time=seconds, tuning_steps=request.tune)
+        story |= creation_attrs()
+        idata.sample_stats.attrs.update(creation_attrs(), sampling_time=seconds, tuning_steps=request.tune)
     idata.sample_stats.attrs["sampler"] = sampler.name
     if request.prior.bends:
         story[SMOOTH_SDS] = json.dumps([each.name for each in request.prior.bends])
@@ -338,7 +349,7 @@ def _with_story(idata: Any, request: Request, sampler: Sampler, seconds: float) 
         story["sd_prior"] = json.dumps(group_prior_to_dict(request.sd_prior))
     if isinstance(data, Coreset):
         if data.group is None:
-            story["moved"] = hand_over(idata, data, request.family, request.prior)
+            story["moved"] = move_to_full_data(idata, data, request.family, request.prior)
         beta = idata.posterior["beta"]
         coef = beta.rename("coef").copy(data=np.array(data.design.raw_coefficients(beta.values)))
         first = coef.to_dataset().assign_attrs(idata.posterior.attrs)  # so that az.summary begins with them
@@ -376,7 +387,7 @@ def warn_unless_mixed(idata: Any, others: str) -> None:
             beta = np.concatenate([beta, np.log(sigma)], axis=2)
         features = (*features, *[f"log {name}"] * sigma.shape[2])
     chains, draws, _ = beta.shape
-    if draws < FEWEST_DRAWS:
+    if draws < MIN_DRAWS_FOR_ESS:
         return
     sizes = ess(beta, "bulk")
     many = chains > 1 and draws >= MIN_DRAWS_FOR_RHAT

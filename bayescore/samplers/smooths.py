@@ -33,7 +33,7 @@ from bayescore.models.posterior import TargetDensity, likelihood_terms, log_join
 from bayescore.models.predictor import Predictor
 from bayescore.priors.groups import log_sigma_terms
 from bayescore.priors.smooths import Smooths
-from bayescore.samplers.adaptive import OPTIONS, ChainPlan, compiled_density, run, statistics
+from bayescore.samplers.adaptive import OPTIONS, ChainPlan, compiled_density, run_langevin, statistics
 from bayescore.samplers.langevin import Dense
 from bayescore.samplers.method import Request, Sampler
 from bayescore.samplers.normal import SigmaArguments, rows_density
@@ -134,7 +134,7 @@ class SmoothSampler(Sampler):
             factor = np.insert(np.insert(factor, D, 0.0, axis=0), D, 0.0, axis=1)
             factor[D, D] = scale
         plan = ChainPlan.of(request, "sampling coefficients and sds of smooths")
-        drawn = run(Dense.of(_bent_density, bends, center, factor), plan)
+        drawn = run_langevin(Dense.of(_bent_density, bends, center, factor), plan)
         theta = drawn.theta.reshape(-1, len(center))
         beta = _coefficients(theta, D, bends)
         shape = drawn.theta.shape[:2]

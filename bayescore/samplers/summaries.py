@@ -29,13 +29,13 @@ from bayescore.validation import DataError
 def prior_summary(idata: Any) -> pd.DataFrame:
     """Return the prior of each coefficient, as it was given and in units of the data; see `Fit.prior_summary`."""
     posterior = read_posterior(idata, "idata", min_draws=1)
-    table = described(posterior)
+    table = prior_table(posterior)
     if table is None:
         raise DataError("idata does not tell its prior; give what bayescore.sample returned for a coreset")
-    return pd.concat([table, _of_sds(posterior)])
+    return pd.concat([table, _sd_priors(posterior)])
 
 
-def described(posterior: Posterior) -> pd.DataFrame | None:
+def prior_table(posterior: Posterior) -> pd.DataFrame | None:
     """Return `prior_summary`; None where the prior is not known."""
     if not posterior.story:
         return None
@@ -44,20 +44,20 @@ def described(posterior: Posterior) -> pd.DataFrame | None:
     design, scales, constant = posterior.design, np.ones(D), None
     if design is not None and design.scale is not None:
         scales, constant = design.scales, design.constant
-    shown = [_text(one) for one in each]
-    raw = [_text(one, scale) for one, scale in zip(each, scales, strict=True)]
+    shown = [_prior_text(one) for one in each]
+    raw = [_prior_text(one, scale) for one, scale in zip(each, scales, strict=True)]
     for bends in prior.bends:
         for place, scale in zip(bends.places, bends.scales, strict=True):
             shown[place] = f"Normal(mu=0, sigma={scale:.4g} {bends.name})"
             raw[place] = f"Normal(mu=0, sigma={bends.name})"
     if constant is not None:
-        raw[constant] = f"{_text(each[constant])}, at the columns' means"
+        raw[constant] = f"{_prior_text(each[constant])}, at the columns' means"
     index = pd.Index(posterior.features, name="feature")
     return pd.DataFrame({"prior": shown, "in_data_units": raw}, index=index)
 
 
-def _of_sds(posterior: Posterior) -> pd.DataFrame:
-    """Return the priors of all other parameters, with the columns of `described`."""
+def _sd_priors(posterior: Posterior) -> pd.DataFrame:
+    """Return the priors of all other parameters, with the columns of `prior_table`."""
     rows, prior, design = {}, posterior.group_prior, posterior.design
     for group in () if prior is None or design is None else design.groups:
         assert prior is not None
@@ -87,7 +87,7 @@ def _group_text(prior: GroupPrior, scale: float = 1.0) -> str:
     return f"{type(prior).__name__}({', '.join(f'{name}={value:.4g}' for name, value in shown.items())})"
 
 
-def _text(prior: Prior, scale: float = 1.0) -> str:
+def _prior_text(prior: Prior, scale: float = 1.0) -> str:
     """Return the class and the parameters of a coefficient's prior, in units `scale` times as large."""
     if prior.bends:
         return str(prior)

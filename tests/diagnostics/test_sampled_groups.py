@@ -99,7 +99,7 @@ def test_pieces_and_draws_apart_have_the_figures_of_all_groups(monkeypatch):
     Figures agree as far as nodes go, whose number is that of the largest sigma in a piece.
     """
     full, core, at_once, whole = made()
-    for name, value in (("_PIECE", 160_000), ("_FIGURES", 74_000), ("FEWEST_DRAWS", 10)):
+    for name, value in (("_PIECE", 160_000), ("_FIGURES", 74_000), ("MIN_FIGURE_DRAWS", 10)):
         monkeypatch.setattr(sampled_groups, name, value)
     sampled = sums_of(full, core)[0]
     places, at = sampled.sample.places, sampled.at

@@ -10,7 +10,7 @@ import pytest
 import bayescore as bc
 from bayescore.diagnostics.certificate.estimates import bare_table
 from bayescore.diagnostics.results import Level
-from bayescore.samplers.posterior import of_own_model, read_posterior
+from bayescore.samplers.posterior import read_posterior, with_own_model_attrs
 from bayescore.samplers.summaries import DataUnits
 from tests.arviz_draws import inference_data
 
@@ -35,7 +35,7 @@ def at_the_mle(formula):
     flat = normals.reshape(-1, core.n_features)
     normals = (flat @ np.linalg.inv(np.linalg.cholesky(np.cov(flat, rowvar=False)).T)).reshape(normals.shape)
     draws = mode.beta + SMALL * normals @ mode.factor.T
-    idata = of_own_model(inference_data({"posterior": {"beta": draws}}), core)
+    idata = with_own_model_attrs(inference_data({"posterior": {"beta": draws}}), core)
     refused = bc.Certificate(
         Level.NOT_CERTIFIED, "", bare_table(read_posterior(idata, "idata"), DataUnits(core.design))
     )

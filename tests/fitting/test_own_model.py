@@ -7,7 +7,7 @@ from scipy.stats import norm
 
 import bayescore as bc
 from bayescore import compat
-from bayescore.samplers.posterior import of_own_model
+from bayescore.samplers.posterior import with_own_model_attrs
 from tests.fitting.printed import one_line
 from tests.hand_made import fit_of
 
@@ -89,11 +89,11 @@ def test_the_potential_is_of_the_coresets_own_family(own):
 
 def test_draws_that_name_their_coefficients_keep_the_names(own):
     _, core, _, _, told = own
-    assert of_own_model(told, core) is told
+    assert with_own_model_attrs(told, core) is told
     names = ["a", "b", "c"]
     plain = compat.inference_data(
         {"posterior": {"beta": told.posterior["beta"].values}}, coords={"k": names}, dims={"beta": ["k"]}
     )
-    assert of_own_model(plain, core).posterior["k"].values.tolist() == names
+    assert with_own_model_attrs(plain, core).posterior["k"].values.tolist() == names
     with pytest.raises(ValueError, match="idata has the features"):
         bc.certify(plain, core, core, model=object(), progressbar=False)

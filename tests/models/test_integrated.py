@@ -41,7 +41,7 @@ def rows_of(terms, family="logistic", n_groups=12, per_group=15):
 
 def arguments_of(core, family="logistic", n_nodes=11):
     frame = JointFrame.of(core, check_family(family), Normal(0.0, 3.0), HalfStudentT())
-    (theta, width), u = frame.marginal
+    (theta, width), u = frame.integrated_start
     return frame, theta, width, IntegratedArguments.of(frame.arguments, theta[: core.n_features], u, n_nodes)
 
 
@@ -158,7 +158,7 @@ def test_a_group_of_too_many_rows_is_left_to_the_joint_sampler_at_once(monkeypat
     frame = arguments_of(rows_of("(1 + x | g)"))[0]
     monkeypatch.setattr(integrated, "find_mode", None)  # so that seeking the mode raises
     monkeypatch.setattr(integrated, "_MOST_PAIRS", 15 * 7**2 - 1)
-    assert IntegratedTarget.of(frame.arguments, *frame.marginal, Normal(0.0, 3.0)) is None
+    assert IntegratedTarget.of(frame.arguments, *frame.integrated_start, Normal(0.0, 3.0)) is None
     monkeypatch.setattr(integrated, "_MOST_PAIRS", 15 * 7**2)
     with pytest.raises(TypeError):
-        IntegratedTarget.of(frame.arguments, *frame.marginal, Normal(0.0, 3.0))
+        IntegratedTarget.of(frame.arguments, *frame.integrated_start, Normal(0.0, 3.0))

@@ -131,7 +131,7 @@ def test_gradients_are_those_of_differences(formula, shape, moved):
     assert len(frame.means.information) == moved
     x = checked_coordinates(frame)
     first = frame.shapes[0][0] * frame.shapes[0][1]
-    np.testing.assert_array_equal(frame.watched(x)[:4], frame.theta(x)[first : first + 4])
+    np.testing.assert_array_equal(frame.monitored(x)[:4], frame.theta(x)[first : first + 4])
     assert np.abs(frame.whitening.moves).sum(axis=0).all()
 
 
@@ -223,7 +223,7 @@ def test_few_draws_of_levels_that_move_by_themselves_are_thinned(monkeypatch):
     eta = -3.0 + 0.5 * frame["x"] + 1.5 * rng.normal(size=200)[frame["g"]]
     frame["y"] = rng.random(1000) < 1.0 / (1.0 + np.exp(-eta))
     core = bc.all_rows(frame, formula="y ~ x + (1 + x | g)", **QUIET)
-    monkeypatch.setattr(joint_frame, "_MANY", 1)
+    monkeypatch.setattr(joint_frame, "_MIN_EFFECTS_BY_LEVEL", 1)
     idata = bc.sample(core, sampler="joint", draws=90, random_seed=1, **QUIET)
     assert ess(idata["posterior"]["beta"].values, "bulk").min() > 90.0  # half of what is asked for
 
@@ -449,7 +449,7 @@ def test_draws_are_those_of_an_independent_sampler(drawn, monkeypatch):
     assert gap(idata) < bound
     told = {"group_prior": bc.priors.HalfNormal(0.3), "draws": 500, "tune": 400, "random_seed": 1, **QUIET}
     assert gap(bc.sample(core, **told)) > bound
-    monkeypatch.setattr(joint_frame, "_MANY", 1)
+    monkeypatch.setattr(joint_frame, "_MIN_EFFECTS_BY_LEVEL", 1)
     assert gap(bc.sample(core, draws=1000, random_seed=1, **QUIET)) < bound
     assert gap(bc.sample(core, **told)) > bound
 

@@ -88,11 +88,11 @@ def test_only_coefficients_that_depend_on_a_prior_of_long_tails_are_stretched():
     rows = bc.all_rows(X, X[:, 0] + rng.logistic(size=4000) > 0, progressbar=False)
     for prior, places in ((bc.priors.Cauchy(0.0, 2.5), [1]), (Normal(0.0, 2.5), [])):
         mode, factor = mode_and_factor(posterior(rows, "logistic", prior))
-        assert langevin.with_long_tails(mode, factor, prior, 2).tolist() == places
+        assert langevin.long_tailed_coefficients(mode, factor, prior, 2).tolist() == places
 
 
-@pytest.mark.parametrize("longest", [math.inf, 0.5])
-def test_a_step_keeps_volume_and_is_its_own_way_back(longest):
+@pytest.mark.parametrize("clip_norm", [math.inf, 0.5])
+def test_a_step_keeps_volume_and_is_its_own_way_back(clip_norm):
     """Whatever the force: here the gradient of a likelihood, cut or not."""
     target = posterior(make_rows(), "logistic", Normal(0, 2))
     own, data = compiled_density(target)
@@ -100,11 +100,11 @@ def test_a_step_keeps_volume_and_is_its_own_way_back(longest):
     def step(at):
         x, p, pull, h = at[:3].copy(), at[3:].copy(), np.empty(3), 0.8
         own(x, pull, data)
-        langevin.force(pull, x, longest)
+        langevin.force(pull, x, clip_norm)
         langevin.kick(p, pull, h)
         langevin.rotate(x, p, h)
         own(x, pull, data)
-        langevin.force(pull, x, longest)
+        langevin.force(pull, x, clip_norm)
         langevin.kick(p, pull, h)
         return np.concatenate([x, p])
 

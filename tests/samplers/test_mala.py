@@ -18,18 +18,18 @@ def target_of(family="logistic"):
     return posterior(rows, family, Normal(0, 2)), find_map(rows, family, Normal(0, 2))
 
 
-@pytest.mark.parametrize("longest", [math.inf, 0.5])
-def test_step_satisfies_detailed_balance(longest):
+@pytest.mark.parametrize("clip_norm", [math.inf, 0.5])
+def test_step_satisfies_detailed_balance(clip_norm):
     """pi(a) q(a -> b) min(1, r) = pi(b) q(b -> a) min(1, 1/r), with q written out from the definition."""
     target, mode = target_of()
     arguments, factor = target.arguments(), np.linalg.cholesky(mode.covariance)
     covariance, epsilon = factor @ factor.T, 0.9
     here = mala.init(mode.beta + 0.4 * mode.sd, arguments)
-    rng, scale = np.random.default_rng(0), mala.Scale(math.log(epsilon), factor, longest)
+    rng, scale = np.random.default_rng(0), mala.Scale(math.log(epsilon), factor, clip_norm)
 
     def log_q(a, b):
         drift = factor.T @ a.gradient
-        drift *= min(1.0, longest / np.linalg.norm(drift))
+        drift *= min(1.0, clip_norm / np.linalg.norm(drift))
         gap = b.theta - a.theta - 0.5 * epsilon**2 * factor @ drift
         return -0.5 * gap @ np.linalg.solve(covariance, gap) / epsilon**2
 
@@ -56,7 +56,7 @@ def test_a_proposal_without_density_is_rejected():
 def test_step_size_adapts_to_the_target_acceptance():
     target, mode = target_of("probit")
     drawn = chains(target, mode, cores=2, draws=2000, tune=500)
-    assert drawn.acceptance_rate.mean() == pytest.approx(mala.TARGET, abs=0.05)
+    assert drawn.acceptance_rate.mean() == pytest.approx(mala.TARGET_ACCEPTANCE, abs=0.05)
     assert (np.exp(drawn.tuning) > 0.5).all()
 
 
@@ -74,10 +74,10 @@ def test_chains_leave_a_start_behind_a_wall():
     mode = find_map(wall(), "logistic", Normal(0, 10))
     start = mode.beta - np.array([0.0, 0.0, 0.0, 40.0])
     left = {}
-    for longest in (math.inf, 5.0):
+    for clip_norm in (math.inf, 5.0):
         out, scale = Segment.empty(200, 4, thin=10), (mode.factor, target.arguments())
-        end, _ = mala.advance(np.random.default_rng(0), start, 0.1, scale, out, longest=longest)
-        left[longest] = end[3] > 0.0
+        end, _ = mala.advance(np.random.default_rng(0), start, 0.1, scale, out, clip_norm=clip_norm)
+        left[clip_norm] = end[3] > 0.0
     assert left == {math.inf: False, 5.0: True}
 
 

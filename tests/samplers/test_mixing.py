@@ -5,7 +5,8 @@ import warnings
 import numpy as np
 import pytest
 
-from bayescore.samplers.sample import FEWEST_DRAWS, warn_unless_mixed
+from bayescore.samplers.adaptive import MIN_DRAWS_FOR_ESS
+from bayescore.samplers.sample import warn_unless_mixed
 from tests.arviz_draws import inference_data
 
 
@@ -21,7 +22,7 @@ def chains(draws, shift=0.0, correlation=0.0, seed=1):
     )
 
 
-@pytest.mark.parametrize("draws", [FEWEST_DRAWS, 1000])
+@pytest.mark.parametrize("draws", [MIN_DRAWS_FOR_ESS, 1000])
 def test_independent_draws_pass(draws):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -42,7 +43,7 @@ def test_a_chain_that_stood_still_is_told_and_few_draws_tell_nothing():
         warn_unless_mixed(still, "'nuts'")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warn_unless_mixed(chains(FEWEST_DRAWS - 1, shift=9.0), "'nuts'")
+        warn_unless_mixed(chains(MIN_DRAWS_FOR_ESS - 1, shift=9.0), "'nuts'")
 
 
 def test_the_sd_of_effects_is_looked_at_on_its_logarithm():

@@ -164,7 +164,7 @@ def test_proposals_reach_the_left_tail_of_sds_that_may_be_0(terms, monkeypatch):
         mode = target.find_mode(core.params["sd"])
         points = mode.point - np.linspace(0.0, 6.0, 25)[:, None] * np.eye(len(mode.point))[target.log_sds["g"].start]
         for bent in rises:
-            monkeypatch.setattr(normal, "_BEND", 2.0 if bent else 1e6)
+            monkeypatch.setattr(normal, "_BEND_SDS", 2.0 if bent else 1e6)
             density = normal.BentDensity.of(target, mode)
             proposals = normal.fit_proposals(density, mode, rng)[0]
             below = np.minimum(points - density.bend, 0.0)
@@ -199,9 +199,9 @@ def test_nuts_agrees(formula):
 def test_many_levels_have_sigma_by_its_standard_error(monkeypatch):
     rows = made(3000, 1000)
     core, exact = sampled(GROUPED, rows)
-    monkeypatch.setattr(normal, "_LONGEST", 0.0)
+    monkeypatch.setattr(normal, "_MAX_SECONDS", 0.0)
     monkeypatch.setattr("bayescore.models.normal._DENSE", 0)
-    monkeypatch.setattr(normal, "_ENOUGH", 100.0)
+    monkeypatch.setattr(normal, "_NORMAL_FROM_DF", 100.0)
     _, other = sampled(GROUPED, rows)
     assert "icc_g" in other.posterior
     for name in ("sigma", "sigma_g"):

@@ -75,7 +75,7 @@ from bayescore.validation import DataError
 MAX_BYTES = 8 << 30
 """Bytes of a certificate's figures of all groups and draws above which they are refused before the pass."""
 
-FEWEST_DRAWS = 100
+MIN_FIGURE_DRAWS = 100
 """Draws that importance weights need at least."""
 
 _NUMBERS = 11  # of 8 bytes for a group and draw beside log terms: nodes, and figures on both sides
@@ -250,7 +250,7 @@ def check_bytes(theta: FloatArray, arguments: CollapsedArguments, name: str = "m
     if n_draws * each <= MAX_BYTES:
         return
     most = MAX_BYTES // each
-    remedy = f"give {name}={most}" if most >= FEWEST_DRAWS else "build with fewer groups"
+    remedy = f"give {name}={most}" if most >= MIN_FIGURE_DRAWS else "build with fewer groups"
     raise DataError(
         f"{name}={n_draws} of {n_groups:,} groups take {n_draws * each:,} bytes, more than {MAX_BYTES:,}: {remedy}"
     )
@@ -347,7 +347,7 @@ def sampled_sums(theta: FloatArray, core: Coreset, dataset: Dataset, target: Col
     share = _shares(reach)
     size = _size(float(share @ count))
     # all groups at some of the draws: effects differ little between these and the others
-    at = evenly_spaced(len(theta), max(FEWEST_DRAWS, _FIGURES // G))
+    at = evenly_spaced(len(theta), max(MIN_FIGURE_DRAWS, _FIGURES // G))
     for _ in range(2):
         inclusion = np.ones(G) if size >= G else inclusion_of(share, size)
         if inclusion @ count + pass_at_mode.n_rows[-1] > LARGEST_SHARE * pass_at_mode.n_rows.sum():

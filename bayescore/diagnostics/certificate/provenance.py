@@ -54,7 +54,7 @@ from bayescore.models.posterior import (
 from bayescore.priors import Prior
 from bayescore.priors.groups import prior_for
 from bayescore.samplers.groups import intraclass_correlation
-from bayescore.samplers.posterior import Posterior, draws_digest, flat_draws, move_of
+from bayescore.samplers.posterior import Posterior, draws_digest, flat_draws, transport_of_draws
 from bayescore.text import number
 from bayescore.types import FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError
@@ -221,7 +221,7 @@ def move_behind(posterior: Posterior, core: Coreset, family: Family, *, own_mode
     matters little: moved ones, where they would else miss Stein's identities.
     """
     if posterior.story or own_model or not miss(posterior, core, family, Origin(None)):
-        return move_of(posterior, core, family)
+        return transport_of_draws(posterior, core, family)
     try:
         return to_full(core, family, prior_for(None, core, family))
     except StaysError:

@@ -780,7 +780,7 @@ class IntegratedTarget:
         """Return the arguments of all groups."""
         return self.data
 
-    def gap(self, chosen: SampledGroups, theta: FloatArray) -> float:
+    def density_error(self, chosen: SampledGroups, theta: FloatArray) -> float:
         """Return the error of the log density of a sample of groups over draws, in nats (`SampledGroups.error`)."""
         return chosen.error(theta, densities(theta, (self.kernel, self.data))[0])
 
