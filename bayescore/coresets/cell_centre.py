@@ -60,7 +60,7 @@ from bayescore.data.dataset import Dataset
 from bayescore.data.passes import TILE, new_tile
 from bayescore.data.source import MAX_BLOCK_ROWS
 from bayescore.families import Family
-from bayescore.models.groups.nodes import NORMAL_BELOW
+from bayescore.models.groups.nodes import GAUSS_HERMITE_BELOW
 from bayescore.models.groups.rows import add_lines
 from bayescore.models.laplace import factor_of_inverse
 from bayescore.models.posterior import Derivatives, prior_part, weighted_gram
@@ -112,7 +112,7 @@ class Points:
         """Return the nodes about a density."""
         Q = len(at.columns)
         sd = math.sqrt(float(at.prior[0, 0]))
-        axis, log_mass = normal_nodes(_NODES[Q]) if Q > 1 or sd < NORMAL_BELOW else normal_steps(_STEP / sd)
+        axis, log_mass = normal_nodes(_NODES[Q]) if Q > 1 or sd < GAUSS_HERMITE_BELOW else normal_steps(_STEP / sd)
         grid, masses = (np.stack([part.ravel() for part in np.meshgrid(*[each] * Q)]) for each in (axis, log_mass))
         L = np.zeros_like(at.variance)
         L[:-1] = np.linalg.cholesky(at.variance[:-1])

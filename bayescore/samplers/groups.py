@@ -11,9 +11,9 @@ constant.
 
 When to use it: group terms other than one (1 | g), for which `collapsed` has fewer coordinates.
 
-Of one factor with `MANY` groups and up to three effects each they do integrate out, if a few nodes do for each group
-(`models.groups.integrated`). The chain is then one of beta, sds and correlations, on a sample of groups with a
-quadratic of all. The effects of each draw are drawn given these, group by group.
+Of one factor with `MIN_GROUPS_TO_SAMPLE` groups and up to three effects each they do integrate out, if a few nodes do
+for each group (`models.groups.integrated`). The chain is then one of beta, sds and correlations, on a sample of groups
+with a quadratic of all. The effects of each draw are drawn given these, group by group.
 
 The collapsed sampler of multilevel models: `langevin` on (beta, log sigma), then each group's effect given these.
 
@@ -54,42 +54,42 @@ from bayescore.models.groups.effects import (
     KEPT_BYTES,
     EffectDraws,
     draw_keys,
-    evenly,
     summarise_effects,
     summary_dataset,
+    summary_positions,
 )
 from bayescore.models.groups.integrated import MOST_EFFECTS, IntegratedTarget
 from bayescore.models.groups.joint import (
     JointArguments,
     LevelInformation,
-    Means,
     MovedArguments,
-    coordinates_of,
+    MovedMeans,
     covariance_factors,
     free_columns,
-    funnels,
+    funnel_columns,
+    layout_table,
+    level_jacobians,
     level_slopes,
-    move,
-    move_back,
+    move_means,
     moved_density,
     orthogonal_columns,
-    sizes_of,
-    slopes_of,
-    spread_of,
+    sd_coordinate_spread,
+    sd_coordinates,
+    undo_move_means,
 )
 from bayescore.models.groups.joint_mode import (
     JointWhitening,
     WhitenedArguments,
     curvature_at,
     joint_mode,
-    natural,
     solver_at,
     whitened_density,
+    write_natural_parameters,
 )
 from bayescore.models.groups.marginal import (
-    FIRST,
-    MANY,
+    FIRST_SAMPLE_SIZE,
     MAX_DENSITY_ERROR,
+    MIN_GROUPS_TO_SAMPLE,
     CollapsedTarget,
     SampledGroups,
     densities,
@@ -164,7 +164,7 @@ class _JointModel:
     orders: tuple[IntArray, ...]  # of each factor's effects
     levels: tuple[LevelInformation, ...]
     arguments: JointArguments
-    means: Means
+    means: MovedMeans
 
     @staticmethod
     def of(core: Coreset, family: Family, prior: Prior, group_prior: GroupPrior) -> "JointFrame":
@@ -200,14 +200,14 @@ class _JointModel:
             linear.append(score[:, order] + np.einsum("gqr,gr->gq", H, u[:, order]))
             if f > 0:
                 # not the last of several factors, nor those whose means are moved
-                follows = f < len(bases) - 1 and not funnels(free[f][order], w)
+                follows = f < len(bases) - 1 and not funnel_columns(free[f][order], w)
                 nothing = sparse.csr_array((len(H) * q, len(solver.factor)))
                 following.append(solver.cross(rows.shapes, f, out) if follows else nothing)
                 out += [f] * follows
             weights.append(w)
             tilts.append(w * np.sqrt(own.information + sigma**-2.0))
-            last.append(coordinates_of(mode.covariances[f][order][:, order], ends))
-            spread.append(spread_of(w, ends))
+            last.append(sd_coordinates(mode.covariances[f][order][:, order], ends))
+            spread.append(sd_coordinate_spread(w, ends))
             basis, across = turns[f]
             padded[0, f, :q, :q] = basis[_block_positions(order, ends)][:, order]
             padded[1, f, :q, :q] = across[order][:, order]
@@ -245,7 +245,7 @@ class _JointModel:
             family,
             prior.parts(data.n_features),
             group_prior.table,
-            sizes_of(rows.shapes, [len(own.pairs[0]) for own in rows.factors], data.n_features),
+            layout_table(rows.shapes, [len(own.pairs[0]) for own in rows.factors], data.n_features),
             np.concatenate(blocks),
             np.concatenate([own.information.ravel() for own in levels]),
             np.concatenate([(own.turn @ b[:, :, None]).ravel() for own, b in zip(levels, linear, strict=True)]),
@@ -271,7 +271,7 @@ class _JointModel:
         )
         p, arguments = data.n_features, at_address(fields)
         sds = [np.sqrt(np.diagonal(S)[order]) for S, order in zip(covariances, orders, strict=True)]
-        means = Means.of(
+        means = MovedMeans.of(
             [own[order] for own, order in zip(free, orders, strict=True)],
             list(zip(weights, sds, strict=True)),
             curvature.rest[:p, :p],
@@ -342,7 +342,7 @@ class _JointModel:
         for f in range(len(self.shapes) - 1, -1, -1):
             (G, q), (_, _, y, e, *_), order, own = self.shapes[f], a.sizes[f], self.orders[f], self.levels[f]
             C = factors[f][0]
-            of_u, of_z = slopes_of(C, own)
+            of_u, of_z = level_jacobians(C, own)
             if f == 0:
                 first = np.empty_like(of_u)
                 first[:, order] = of_u
@@ -364,7 +364,7 @@ class _JointModel:
             prior = sparse.csr_array(prior + white.T @ white)
         return first, turned, (of_z.transpose(0, 2, 1) @ of_z, prior)
 
-    def _mode_slopes(self, factor: FloatArray, means: Means, center: FloatArray, size: FloatArray) -> FloatArray:
+    def _mode_slopes(self, factor: FloatArray, means: MovedMeans, center: FloatArray, size: FloatArray) -> FloatArray:
         """Return how the mode of effects and coefficients moves with sds and correlations, shape (D - k, k)."""
         k, m = self.n_sds, len(factor)
         slopes, moves = np.empty((2, len(center))), np.empty((len(center) - k, k))
@@ -400,7 +400,7 @@ class JointFrame(_JointModel):
         of_beta = np.sqrt((inverse[:, :p] ** 2).sum(axis=0))
         theta = np.concatenate([self.center[first : first + p], self.center[end:]])
         u = np.empty((1, sum((H + 1) * r for H, r in self.shapes)))
-        natural(self.center[None], self.arguments, u, np.empty(1))
+        write_natural_parameters(self.center[None], self.arguments, u, np.empty(1))
         return (theta, np.concatenate([of_beta, np.sqrt((w.sds**2).sum(axis=1))])), u[0, : G * q].reshape(G, q)
 
     @property
@@ -456,13 +456,13 @@ class JointFrame(_JointModel):
         flat = x.reshape(-1, x.shape[-1])
         for start in range(0, len(flat), _PIECE):
             points = self.whitening.points(flat[start : start + _PIECE], whole=whole)
-            move(points, at_address(self.means), self.arguments)
+            move_means(points, at_address(self.means), self.arguments)
             yield points
 
     def x(self, theta: FloatArray) -> FloatArray:
         """Return the coordinates of points, shape (..., D)."""
         points = theta.reshape(-1, theta.shape[-1]).copy()
-        move_back(points, at_address(self.means), self.arguments)
+        undo_move_means(points, at_address(self.means), self.arguments)
         return self.whitening.inverse(points).reshape(theta.shape)
 
     def learn(self, theta: FloatArray, effective: float) -> "JointFrame":
@@ -482,7 +482,7 @@ class JointFrame(_JointModel):
         """Return `parameters` with effects of orthogonal columns."""
         (G, q), p = self.shapes[0], self.rows.rows.n_features
         u, values = np.empty((len(theta), sum((H + 1) * r for H, r in self.shapes))), np.empty(len(theta))
-        natural(np.ascontiguousarray(theta), self.arguments, u, values)
+        write_natural_parameters(np.ascontiguousarray(theta), self.arguments, u, values)
         effects, at = [], 0
         for (H, r), order in zip(self.shapes, self.orders, strict=True):
             draws = np.empty((len(theta), H, r))
@@ -703,7 +703,7 @@ class JointSampler(Sampler):
 
 def _integrated_target(frame: JointFrame, prior: Prior) -> IntegratedTarget | None:
     """Return the density with effects integrated out; None of several factors, or where they do not integrate out."""
-    if len(frame.shapes) > 1 or frame.shapes[0][0] < MANY or frame.shapes[0][1] > MOST_EFFECTS:
+    if len(frame.shapes) > 1 or frame.shapes[0][0] < MIN_GROUPS_TO_SAMPLE or frame.shapes[0][1] > MOST_EFFECTS:
         return None
     try:
         return IntegratedTarget.of(frame.arguments, *frame.integrated_start, prior)
@@ -774,7 +774,7 @@ class Collapsed(Sampler):
         target = CollapsedTarget.of(request.data, family, (request.prior, group_prior), len(levels))
         factor = target.factor
         stream, of_effects = request.streams[-1].spawn(2)
-        size = FIRST if len(levels) >= MANY else len(levels)
+        size = FIRST_SAMPLE_SIZE if len(levels) >= MIN_GROUPS_TO_SAMPLE else len(levels)
         long = long_tailed_coefficients(target.point.theta, factor, request.prior, request.data.n_features)
         directions = np.random.default_rng(stream).standard_normal((_CHECKED_DRAWS, len(factor)))
         while True:
@@ -787,7 +787,7 @@ class Collapsed(Sampler):
             whole = len(kept) == len(levels) and chosen.n_sampled == len(levels)
             if whole:
                 break
-            looked_at = flat[evenly(len(flat), 0 if len(kept) == len(levels) else len(levels))]
+            looked_at = flat[summary_positions(len(flat), 0 if len(kept) == len(levels) else len(levels))]
             summary = summarise_effects(looked_at, target.arguments())
             error = chosen.error(looked_at, target.log_densities(looked_at, summary.log_likelihood))
             if error <= MAX_DENSITY_ERROR:

@@ -8,7 +8,7 @@ import pytest
 from bayescore.diagnostics.certificate.nodes import core_moments
 from bayescore.families.family import check_family
 from bayescore.models.groups.marginal import CollapsedTarget, collapsed_density
-from bayescore.models.groups.nodes import NORMAL_BELOW, Rules, lay_out
+from bayescore.models.groups.nodes import GAUSS_HERMITE_BELOW, Rules, lay_out_nodes
 from bayescore.models.posterior import prior_part
 from bayescore.numerics.elementary import N_NODES, normal_steps
 from bayescore.priors.groups import log_sigma_terms
@@ -74,14 +74,14 @@ def test_values_are_right_in_the_far_tail_of_sigma_where_every_group_has_one_lab
 
 def test_groups_have_more_nodes_only_where_they_need_them():
     small = CollapsedTarget.of(grouped(2000, 100, sigma=0.3)[0], check_family("logistic"), PRIORS, 100)
-    assert small.point.log_sigma < np.log(NORMAL_BELOW)
-    first = lay_out(np.exp(small.point.log_sigma), small.rules, N_NODES)[0]
+    assert small.point.log_sigma < np.log(GAUSS_HERMITE_BELOW)
+    first = lay_out_nodes(np.exp(small.point.log_sigma), small.rules, N_NODES)[0]
     assert (np.diff(first)[:-1] == N_NODES).all()
     rows, _ = grouped(40_000, 40, sigma=2.0)  # a thousand rows a group
     large = CollapsedTarget.of(rows, check_family("logistic"), PRIORS, 40)
     assert not large.rules.step.any()
     wide = target_of(150, 30, "logistic", 8.0)[1]
-    count = [np.diff(lay_out(sigma, wide.rules, N_NODES)[0])[:-1].max() for sigma in (0.5, 4.0, 8.0)]
+    count = [np.diff(lay_out_nodes(sigma, wide.rules, N_NODES)[0])[:-1].max() for sigma in (0.5, 4.0, 8.0)]
     assert count[0] == N_NODES < count[1] < count[2]
 
 

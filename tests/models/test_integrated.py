@@ -8,13 +8,13 @@ import bayescore as bc
 from bayescore.families.family import check_family
 from bayescore.models.groups import integrated
 from bayescore.models.groups.integrated import (
-    MOST_STEPS,
+    MAX_METROPOLIS_STEPS,
     IntegratedArguments,
     IntegratedTarget,
     LinearMoments,
+    group_posteriors,
     integrated_density,
-    moments,
-    steps_of,
+    metropolis_steps,
 )
 from bayescore.models.groups.marginal import densities
 from bayescore.models.predictor import multipliers
@@ -80,9 +80,9 @@ def test_the_density_is_that_of_dense_quadrature(terms, family):
     exact = [dense(core, frame, each, family) for each in points]
     np.testing.assert_allclose(log_likelihood(points, a), exact, atol=1e-4)
     # nodes that follow the mean and the covariance of effects, and fewer
-    followed = a.following(LinearMoments.of(theta, np.diag(width), a), 9)
+    followed = a.with_linear_nodes(LinearMoments.of(theta, np.diag(width), a), 9)
     np.testing.assert_allclose(log_likelihood(points, followed), exact, atol=2e-3)
-    assert np.abs(log_likelihood(points, a.following(followed.linear, 1)) - exact).max() > 0.05  # a control
+    assert np.abs(log_likelihood(points, a.with_linear_nodes(followed.linear, 1)) - exact).max() > 0.05  # a control
 
 
 @pytest.mark.parametrize("family", ["logistic", "poisson"])
@@ -94,7 +94,7 @@ def test_gradients_are_those_of_values(terms, family):
     for some in (
         a,
         a.of_groups(np.arange(2, 7), np.full(5, 3.0)),
-        a.following(LinearMoments.of(theta, np.diag(width), a), 15),
+        a.with_linear_nodes(LinearMoments.of(theta, np.diag(width), a), 15),
     ):
         slope = densities(theta[None], (integrated_density, some))[1][0]
         ends = theta + 1e-4 * np.stack([np.diag(width), -np.diag(width)])
@@ -126,8 +126,8 @@ def test_effects_have_the_moments_of_quadrature(terms):
     core = rows_of(terms)
     frame, theta, width, a = arguments_of(core)
     factor = np.diag(0.1 * width)
-    a, n = a.following(LinearMoments.of(theta, factor, a), 11), 12_000
-    at, q = moments(theta, a), len(a.origin)
+    a, n = a.with_linear_nodes(LinearMoments.of(theta, factor, a), 11), 12_000
+    at, q = group_posteriors(theta, a), len(a.origin)
     T = frame.covariances(theta[None, -frame.n_sds :], frame.arguments.across)[0][0]
     sd = np.sqrt(np.einsum("gqq->gq", at.covariance))
     nodes = (at.nodes - at.mean[:, :, None]) / sd[:, :, None]
@@ -147,11 +147,11 @@ def test_steps_are_as_many_as_groups_need():
     core = rows_of("(1 + x | g)", per_group=60)
     _, theta, width, a = arguments_of(core)
     linear = LinearMoments.of(theta, np.diag(width), a)
-    at = moments(theta, a)
-    usual, narrow = steps_of(at, linear.scale), steps_of(at, 0.7 * linear.scale)
+    at = group_posteriors(theta, a)
+    usual, narrow = metropolis_steps(at, linear.scale), metropolis_steps(at, 0.7 * linear.scale)
     assert (usual <= narrow).all()
     assert usual.max() <= 3 < narrow.min()
-    assert (steps_of(at, 0.2 * linear.scale) > MOST_STEPS).all()
+    assert (metropolis_steps(at, 0.2 * linear.scale) > MAX_METROPOLIS_STEPS).all()
 
 
 def test_a_group_of_too_many_rows_is_left_to_the_joint_sampler_at_once(monkeypatch):

@@ -11,7 +11,7 @@ import bayescore as bc
 from bayescore.families.family import check_family
 from bayescore.models.groups.marginal import CollapsedTarget, collapsed_density
 from bayescore.models.groups.marginal_mode import marginal_mode
-from bayescore.models.groups.rows import look_at_rows
+from bayescore.models.groups.rows import sums_over_rows
 from bayescore.models.posterior import prior_part
 from bayescore.numerics.elementary import normal_nodes
 from bayescore.priors.groups import HalfNormal, HalfStudentT, check_group_prior, log_sigma_terms
@@ -51,7 +51,7 @@ def test_value_and_gradient_are_those_of_brute_force(family, n, n_groups, interc
 def test_the_mode_is_that_of_a_general_optimiser_and_effects_those_of_brute_force(family):
     n_groups = 40
     rows, _ = grouped(2000, n_groups, family)
-    look, passes = look_at_rows(rows, check_family(family), n_groups), []
+    look, passes = sums_over_rows(rows, check_family(family), n_groups), []
 
     def counted(beta, nodes):
         passes.append(1)

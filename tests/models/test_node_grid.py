@@ -7,10 +7,10 @@ import bayescore.models.groups.rows as rows_module
 from bayescore.data.passes import TileRows
 from bayescore.families import check_family
 from bayescore.models.groups.nodes import DrawNodes, NodeRows
-from bayescore.models.groups.rows import LARGE, serves
+from bayescore.models.groups.rows import MIN_GRID_ROWS, grid_is_exact
 from bayescore.numerics.elementary import LOG_WEIGHTS, NODES
 
-SIZES, N_DRAWS = [5000, 40, 3000, LARGE, 700, 7], 3  # the last are rows of no group
+SIZES, N_DRAWS = [5000, 40, 3000, MIN_GRID_ROWS, 700, 7], 3  # the last are rows of no group
 FAMILIES = ["logistic", "probit", "cloglog", "loglog", "poisson", "negative_binomial(1.5)", "gamma(2)"]
 
 
@@ -67,10 +67,10 @@ def test_small_groups_are_one_piece_and_large_ones_each_their_own():
 
 
 def test_the_grid_serves_families_that_are_smooth_at_its_step():
-    assert all(serves(check_family(name)) for name in FAMILIES)
+    assert all(grid_is_exact(check_family(name)) for name in FAMILIES)
 
     class Steep(type(check_family("logistic"))):
         def log_p(self, eta, side):
             return super().log_p(20.0 * eta, side)
 
-    assert not serves(Steep())
+    assert not grid_is_exact(Steep())

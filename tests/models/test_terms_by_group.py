@@ -6,7 +6,7 @@ import pytest
 from bayescore.families.family import check_family
 from bayescore.models.groups import marginal_mode
 from bayescore.models.groups.marginal_mode import marginal_likelihood_terms, terms_by_group
-from bayescore.models.groups.rows import look_at_rows
+from bayescore.models.groups.rows import sums_over_rows
 from bayescore.numerics.elementary import EffectNodes
 from bayescore.types import NO_GROUP, WeightedData
 
@@ -25,7 +25,7 @@ def test_they_add_up_to_those_of_all_rows(monkeypatch, family, at_once):
     z, theta = rng.uniform(0.5, 1.5, N), np.array([0.3, -0.2, 0.1, -0.4])
     nodes = EffectNodes(np.append(rng.normal(size=G), 0.0), np.append(rng.uniform(0.3, 0.6, G), 0.0))
     resolved = check_family(family)
-    whole, _ = marginal_likelihood_terms(look_at_rows(rows, resolved, G, z)(theta[:-1], nodes), theta[-1], nodes)
+    whole, _ = marginal_likelihood_terms(sums_over_rows(rows, resolved, G, z)(theta[:-1], nodes), theta[-1], nodes)
     each = terms_by_group(rows, np.where(group < 0, G, group), z, (theta, nodes), resolved)
     assert each.value.sum() == pytest.approx(whole.value, rel=1e-12)
     np.testing.assert_allclose(each.gradient.sum(axis=0), whole.gradient, rtol=1e-10, atol=1e-10)
@@ -35,7 +35,7 @@ def test_they_add_up_to_those_of_all_rows(monkeypatch, family, at_once):
     alone = WeightedData(
         alone.X, alone.y, alone.weights, alone.index, offset=alone.offset, group=np.zeros_like(alone.group)
     )
-    sums = look_at_rows(alone, resolved, 1, z[group == 7])(theta[:-1], at)
+    sums = sums_over_rows(alone, resolved, 1, z[group == 7])(theta[:-1], at)
     one, _ = marginal_likelihood_terms(sums, theta[-1], at)
     assert each.value[7] == pytest.approx(one.value, rel=1e-12)
     np.testing.assert_allclose(each.precision[7], one.precision, rtol=1e-9, atol=1e-10)

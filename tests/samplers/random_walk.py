@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bayescore.samplers.method import ChainSampler, Option, Prepared, thinned
+from bayescore.samplers.method import ChainSampler, Option, Prepared, thin_option
 from bayescore.validation import check_positive
 
 
@@ -33,7 +33,7 @@ RANDOM_WALK = ChainSampler(
     needs=("gaussian",),
     because="was tried with normal priors only",
     options={
-        "thin": thinned(20),
+        "thin": thin_option(20),
         "width": Option(2.4, check_positive, "standard deviation of a step, in posterior sds"),
     },
     prepare=prepare,

@@ -70,8 +70,8 @@ def test_effects_that_are_asked_for_many_times_stay_in_memory(both, few, monkeyp
     found = [held.of(np.array([3, 17]), np.arange(0, 2000, 2)) for _ in range(100)]
     assert times.count(held) == 41  # the sum over 40 of 1,000 x 2, and all of 2,000 x 40
     np.testing.assert_allclose(found[-1], found[0], rtol=1e-5)
-    assert cloudpickle.loads(cloudpickle.dumps(held))._held.draws is None
-    monkeypatch.setattr(effect_draws, "_HELD", 4 * posterior["u_g"].sizes["draw"] * 4 * 40 - 1)
+    assert cloudpickle.loads(cloudpickle.dumps(held))._cache.draws is None
+    monkeypatch.setattr(effect_draws, "_MAX_HELD_BYTES", 4 * posterior["u_g"].sizes["draw"] * 4 * 40 - 1)
     for _ in range(100):
         again = other.of(np.array([3, 17]), np.arange(0, 2000, 2))
     assert times.count(other) == 100
@@ -140,12 +140,12 @@ def test_draws_by_a_sample_of_groups_are_those_of_all(monkeypatch):
     sampled = bc.sample(core, **TOLD)
     assert sampled.posterior.attrs["sampled_groups"] < 1500
     assert sampled.posterior.attrs["density_error"] <= collapsed.MAX_DENSITY_ERROR
-    monkeypatch.setattr(collapsed, "MANY", 10**9)
+    monkeypatch.setattr(collapsed, "MIN_GROUPS_TO_SAMPLE", 10**9)
     whole = bc.sample(core, random_seed=5, progressbar=False)
     assert "sampled_groups" not in whole.posterior.attrs
     assert largest_gap(sampled, whole) < 5.3
     # a sample of groups without the quadratic of the others
-    monkeypatch.setattr(collapsed, "MANY", 1000)
+    monkeypatch.setattr(collapsed, "MIN_GROUPS_TO_SAMPLE", 1000)
     monkeypatch.setattr(collapsed, "MAX_DENSITY_ERROR", np.inf)
     monkeypatch.setattr(collapsed, "SampledGroups", WithoutQuadratic)
     assert largest_gap(bc.sample(core, **TOLD), whole) > 5.3
@@ -161,9 +161,9 @@ def test_draws_by_a_sample_of_small_groups_take_a_cubic(monkeypatch):
     frame["y"] = 0.6 * frame["x"] + 2.5 * rng.normal(size=1200)[g] + rng.logistic(size=len(g)) > 0
     core = bc.all_rows(frame, formula="y ~ x + (1 | g)")
     sampled = bc.sample(core, **TOLD)
-    assert sampled.posterior.attrs["sampled_groups"] == collapsed.FIRST
+    assert sampled.posterior.attrs["sampled_groups"] == collapsed.FIRST_SAMPLE_SIZE
     assert bc.certify(sampled, core, frame, progressbar=False).level == "certified"  # looks at log densities
-    monkeypatch.setattr(collapsed, "FIRST", 10**9)
+    monkeypatch.setattr(collapsed, "FIRST_SAMPLE_SIZE", 10**9)
     assert largest_gap(sampled, bc.sample(core, random_seed=5, progressbar=False)) < 5.3
 
 

@@ -358,7 +358,7 @@ def test_effects_pass_from_a_factor_to_the_one_that_it_is_within(monkeypatch):
         return min(sizes(idata)) / float(idata["sample_stats"]["n_steps"].sum())
 
     following = effective()
-    monkeypatch.setattr(joint_frame, "funnels", lambda *_: [0])
+    monkeypatch.setattr(joint_frame, "funnel_columns", lambda *_: [0])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the chains have not mixed
         control = effective()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import bayescore as bc
-from bayescore.samplers.method import ChainSampler, Option, Prepared, augmentation, thinned
+from bayescore.samplers.method import ChainSampler, Option, Prepared, augmentation, thin_option
 from bayescore.samplers.sample import sample
 from bayescore.types import WeightedData
 from bayescore.validation import check_positive
@@ -14,7 +14,7 @@ from bayescore.validation import check_positive
 SAMPLER = ChainSampler(
     name="counting",
     about="counts",
-    options={"thin": thinned(3), "width": Option(2.0, check_positive, "how wide")},
+    options={"thin": thin_option(3), "width": Option(2.0, check_positive, "how wide")},
     prepare=lambda request: Prepared((), np.zeros((request.chains, request.data.n_features))),
     advance=None,
 )

@@ -55,13 +55,13 @@ from bayescore.families import Family
 from bayescore.limits import MAX_SUM_ERROR
 from bayescore.models.groups.effects import effects_given
 from bayescore.models.groups.marginal import CollapsedArguments, CollapsedTarget, inclusion_of, n_nodes, nodes_at
-from bayescore.models.groups.marginal_mode import MarginalPoint, TermsByGroup, at_point, terms_by_group
-from bayescore.models.groups.nodes import DrawNodes, figures, weigh_nodes
+from bayescore.models.groups.marginal_mode import MarginalPoint, TermsByGroup, evaluate_at, terms_by_group
+from bayescore.models.groups.nodes import DrawNodes, effect_summaries, weigh_nodes
 from bayescore.models.groups.rows import (
     THIRD,
     effect_multipliers,
     label_weights,
-    look_at_source,
+    sum_groups_of_source,
     values_at,
 )
 from bayescore.models.laplace import largest_sample, with_remainders
@@ -86,12 +86,12 @@ _PIECE_BYTES = 1 << 24  # bytes of the log terms of a piece of the draws
 class NodeMoments:
     """At each draw: log-likelihood of each group, shape (S, G + 1), and moments of its effect, (S, G).
 
-    `astray` says where the nodes miss the effect.
+    `missed` says where the nodes miss the effect.
     """
 
     log_p: FloatArray
     effects: DrawnEffectMoments
-    astray: NDArray[np.bool_]
+    missed: NDArray[np.bool_]
 
     @classmethod
     def empty(cls, shape: tuple[int, ...]) -> "NodeMoments":
@@ -102,17 +102,17 @@ class NodeMoments:
     @classmethod
     def of_terms(cls, terms: FloatArray, at: DrawNodes) -> "NodeMoments":
         """Return figures from log terms at nodes, shape (S, M)."""
-        moments = figures(terms, at)
-        return cls(moments.log_p, DrawnEffectMoments(moments.mean, moments.variance), moments.astray)
+        moments = effect_summaries(terms, at)
+        return cls(moments.log_p, DrawnEffectMoments(moments.mean, moments.variance), moments.missed)
 
     def put(self, cut: slice, moments: "NodeMoments") -> None:
         """Write those of some draws."""
-        self.log_p[cut], self.astray[cut] = moments.log_p, moments.astray
+        self.log_p[cut], self.missed[cut] = moments.log_p, moments.missed
         self.effects.put(cut, moments.effects)
 
     def of(self, groups: slice) -> "NodeMoments":
         """Return those of some groups."""
-        return NodeMoments(self.log_p[:, groups], self.effects.of(groups), self.astray[:, groups])
+        return NodeMoments(self.log_p[:, groups], self.effects.of(groups), self.missed[:, groups])
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,12 +150,12 @@ class Moves:
     def moved(self, own: NodeMoments, groups: slice) -> NodeMoments:
         """Return the full data's figures of some groups, given the coreset's of these."""
         mean, variance = own.effects.mean + self.shift[groups], own.effects.variance * self.ratio[groups]
-        log_p, astray = own.log_p + self.gain[groups], own.astray | self.poor[groups]
+        log_p, missed = own.log_p + self.gain[groups], own.missed | self.poor[groups]
         evaluated = slice(*np.searchsorted(self.places, [groups.start, groups.stop]))
         k = self.places[evaluated] - groups.start
-        astray[:, k] = self.missed[:, evaluated]
+        missed[:, k] = self.missed[:, evaluated]
         mean[:, k], variance[:, k] = self.evaluated.of(evaluated)
-        return NodeMoments(log_p, DrawnEffectMoments(mean, variance), astray)
+        return NodeMoments(log_p, DrawnEffectMoments(mean, variance), missed)
 
 
 class Sample(NamedTuple):
@@ -174,7 +174,7 @@ class GroupFigures(NamedTuple):
     """What all G groups are like, under weights of draws.
 
     `columns` are those of `effects_table`. `shift` and `stretch` are what the full data add to the mean of each effect
-    given (beta, log sigma), and multiply its sd by. `n_astray` counts the groups whose effect the nodes miss at draws
+    given (beta, log sigma), and multiply its sd by. `n_missed` counts the groups whose effect the nodes miss at draws
     with more than a share of the weights. `left_out`, shape (G,), is the log predictive density of each group without
     its rows, by weights that nothing smooths.
     """
@@ -183,7 +183,7 @@ class GroupFigures(NamedTuple):
     shift: FloatArray
     stretch: FloatArray
     left_out: FloatArray
-    n_astray: int
+    n_missed: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,7 +214,7 @@ class NodeSums:
     def group_figures(self, weights: FloatArray, share: float) -> GroupFigures:
         """Return what all groups are like, given weights of all draws, from pieces that take little memory."""
         some, ratio = (each if self.at is None else each[self.at] for each in (weights, self.ratio))
-        w, columns, others, n_astray = some / some.sum(), list[Columns](), list[Columns](), 0
+        w, columns, others, n_missed = some / some.sum(), list[Columns](), list[Columns](), 0
         for cut in pieces_of(len(self.labels), len(w)):
             core, full = self.of(cut)
             ours, theirs = core.effects, full.effects
@@ -225,8 +225,8 @@ class NodeSums:
                 "left_out": special.logsumexp(ratio) - special.logsumexp(ratio[:, None] - full.log_p, axis=0),
             }
             others.append(other)
-            n_astray += int(np.count_nonzero(w @ full.astray > share))
-        return GroupFigures(joined(columns), **joined(others), n_astray=n_astray)
+            n_missed += int(np.count_nonzero(w @ full.missed > share))
+        return GroupFigures(joined(columns), **joined(others), n_missed=n_missed)
 
     def draw_effects(self, s: int, uniforms: FloatArray, found: GroupFigures) -> FloatArray:
         """Return a draw of each effect given the full data and draw s, shape (G,).
@@ -239,7 +239,7 @@ class NodeSums:
             nodes_of_draw = at._replace(theta=at.theta[cut], center=at.center[cut], scale=at.scale[cut])
             return np.asarray(effects_given(terms[cut], nodes_of_draw, given)[0])
         at, terms = nodes_at(self.theta[cut], self.arguments)
-        u, mean = effects_given(terms, at, given)[0], figures(terms, at).mean[0]
+        u, mean = effects_given(terms, at, given)[0], effect_summaries(terms, at).mean[0]
         return np.asarray(mean + found.shift + (u - mean) * found.stretch)
 
 
@@ -291,7 +291,7 @@ def core_moments(theta: FloatArray, arguments: CollapsedArguments) -> tuple[Draw
 def marginal_log_likelihoods(theta: FloatArray, target: CollapsedTarget) -> FloatArray:
     """Return the coreset's log-likelihood at draws of (beta, log sigma), effects integrated out, shape (S,)."""
     pieces = _pieces(theta, target.arguments())
-    return np.concatenate([figures(terms, at).log_p.sum(axis=1) for _, at, terms in pieces])
+    return np.concatenate([effect_summaries(terms, at).log_p.sum(axis=1) for _, at, terms in pieces])
 
 
 def _pieces(theta: FloatArray, arguments: CollapsedArguments) -> Iterator[tuple[slice, DrawNodes, FloatArray]]:
@@ -339,9 +339,9 @@ def sampled_sums(theta: FloatArray, core: Coreset, dataset: Dataset, target: Col
     G, point = target.n_groups, target.point
     if _size(core.n_total / G) >= LARGEST_SHARE * G:
         return None
-    pass_at_mode = look_at_source(dataset, target.family, point.beta, point.nodes, column=target.column)
+    pass_at_mode = sum_groups_of_source(dataset, target.family, point.beta, point.nodes, column=target.column)
     check_weight(core, float(pass_at_mode.weight.sum()))
-    full = at_point(lambda *_: pass_at_mode.sums, point.theta, point.nodes, target.priors)
+    full = evaluate_at(lambda *_: pass_at_mode.sums, point.theta, point.nodes, target.priors)
     check_finite(dataset, full.terms.gradient)
     reach, count = _reach(full, point), pass_at_mode.n_rows[:-1]
     share = _shares(reach)
@@ -370,7 +370,7 @@ def _reach(full: MarginalPoint, core: MarginalPoint) -> FloatArray:
     """Return how far what is left of each group may reach, shape (G,), in shares."""
     a, b, real = full.effects, core.effects, slice(None, -1)
     gap = np.abs(a.mean - b.mean)[real] / np.sqrt(b.variance[real]) + np.abs(np.log(a.variance / b.variance))[real]
-    skew = np.abs(full.sums.own[real, THIRD]) * a.variance[real] ** 1.5
+    skew = np.abs(full.sums.by_effect[real, THIRD]) * a.variance[real] ** 1.5
     parts = [np.where(np.isfinite(each), each, np.nanmax(each, initial=1.0)) for each in (gap, skew)]
     return np.asarray(sum(each / max(float(each.sum()), _TINY) for each in parts))
 
@@ -437,7 +437,7 @@ class _GroupSample:
         arguments, each = self.target.arguments().of_groups(self.sample, np.ones(len(self.sample))), self.each
         log_p, quadratics = np.empty((len(theta), len(self.places))), self._terms()
         left, shape = np.empty_like(log_p), (len(at), len(self.sample))
-        effects, astray = DrawnEffectMoments.empty(shape), np.zeros(shape, dtype=bool)
+        effects, missed = DrawnEffectMoments.empty(shape), np.zeros(shape, dtype=bool)
         step = max(1, _PIECE // n_nodes(float(np.exp(theta[:, -1].max())), arguments))
         cuts = [slice(start, min(start + step, len(theta))) for start in range(0, len(theta), step)]
         sums = np.zeros((5, len(self.sample)))
@@ -452,7 +452,7 @@ class _GroupSample:
             some = slice(*np.searchsorted(at, [cut.start, cut.stop]))
             kept = at[some] - cut.start
             effects.put(some, by_full.effects.of_draws(kept))
-            astray[some] = by_full.astray[kept]
+            missed[some] = by_full.missed[kept]
         left -= left.mean(axis=0)
         left *= each
         open_ = 1.0 - 1.0 / each
@@ -472,7 +472,7 @@ class _GroupSample:
             poor=a.poor[real].astype(bool),
             places=self.sample,
             evaluated=effects,
-            missed=astray,
+            missed=missed,
         )
         whole = self.full.terms - point.terms
         quadratic = TermsByGroup(np.array([whole.value]), whole.gradient[None], whole.precision[None])

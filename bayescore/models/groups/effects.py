@@ -34,7 +34,7 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.design import Design, Grouping
 from bayescore.families.family import check_family
 from bayescore.models.groups.marginal import CollapsedArguments, CollapsedTarget, n_nodes, nodes_at
-from bayescore.models.groups.nodes import DrawNodes, figures
+from bayescore.models.groups.nodes import DrawNodes, effect_summaries
 from bayescore.numerics.chains import evenly_spaced
 from bayescore.numerics.elementary import LOG_WEIGHTS, N_NODES, NODES, exp_minus, hash_uniform, largest, largest_count
 from bayescore.priors.by_name import prior_from_dict
@@ -46,27 +46,27 @@ if TYPE_CHECKING:
     import xarray as xr
 
 
-_REACH, _POINTS = 6.0, 65  # of the grid, in sds of the normal density
+_GRID_SDS, _GRID_POINTS = 6.0, 65  # of the grid, in sds of the normal density
 
 
-_NEAR, _FINE = 8, 16  # nodes that an interpolation is through, and points of the grid of one interval
+_NEAREST_NODES, _FINE_POINTS = 8, 16  # nodes that an interpolation is through, and points of the grid of one interval
 
 
 @cache
-def _grid() -> tuple[FloatArray, FloatArray]:
+def _normal_grid() -> tuple[FloatArray, FloatArray]:
     """Return normal probabilities below points of the grid, and the matrix that interpolates from the nodes to them."""
-    points = np.linspace(-_REACH, _REACH, _POINTS)
+    points = np.linspace(-_GRID_SDS, _GRID_SDS, _GRID_POINTS)
     return special.ndtr(points), np.ascontiguousarray(_interpolation(NODES, points).T)
 
 
 @cache
-def _between() -> FloatArray:
-    """Return weights of interpolation from the nearest nodes, shape (_NEAR - 1, _FINE + 1, _NEAR).
+def _interpolation_weights() -> FloatArray:
+    """Return weights of interpolation from the nearest nodes, shape (nodes - 1, points + 1, nodes).
 
     The first index says between which of them a point lies: near an end they are not about it.
     """
-    nodes, points = np.arange(float(_NEAR)), np.linspace(0.0, 1.0, _FINE + 1)
-    return np.array([_interpolation(nodes, left + points) for left in range(_NEAR - 1)])
+    nodes, points = np.arange(float(_NEAREST_NODES)), np.linspace(0.0, 1.0, _FINE_POINTS + 1)
+    return np.array([_interpolation(nodes, left + points) for left in range(_NEAREST_NODES - 1)])
 
 
 def _interpolation(nodes: FloatArray, points: FloatArray) -> FloatArray:
@@ -79,7 +79,7 @@ def _interpolation(nodes: FloatArray, points: FloatArray) -> FloatArray:
 
 
 @jit_inner
-def _within(left: float, a: float, b: float) -> tuple[float, float]:
+def _invert_linear_density(left: float, a: float, b: float) -> tuple[float, float]:
     """Return what part of an interval has the mass `left`, and all its mass, if the density goes from a to b."""
     mass = 0.5 * (a + b)
     goal = min(left / max(mass, 1e-300), 1.0) * mass  # a t + (b - a) t^2 / 2
@@ -108,7 +108,7 @@ def _invert(ratio: FloatArray, uniform: float, grid: tuple[FloatArray, FloatArra
         width = below[j + 1] - below[j]
         mass = 0.5 * (height[j] + height[j + 1]) * width
         if left <= mass or j == n - 2:
-            return float(below[j] + width * _within(left / width, height[j], height[j + 1])[0])
+            return float(below[j] + width * _invert_linear_density(left / width, height[j], height[j + 1])[0])
         left -= mass
     return 0.5
 
@@ -140,7 +140,7 @@ def _invert_steps(terms: FloatArray, uniform: float, between: FloatArray, mass: 
         whole += mass[i] * (0.5 if i in (0, fine) else 1.0)
     left = share * whole
     for i in range(fine):
-        part, mass_within = _within(left, mass[i], mass[i + 1])
+        part, mass_within = _invert_linear_density(left, mass[i], mass[i + 1])
         if left <= mass_within or i == fine - 1:
             return float(j + (i + part) / fine)
         left -= mass_within
@@ -148,7 +148,7 @@ def _invert_steps(terms: FloatArray, uniform: float, between: FloatArray, mass: 
 
 
 @jit
-def _draw(
+def _invert_uniforms(
     terms: FloatArray, at: DrawNodes, tables: tuple[FloatArray, ...], levels: FloatArray, steps: FloatArray
 ) -> None:
     """Replace uniforms, shape (S, G), by normal probabilities, or write the effects where nodes have equal steps."""
@@ -170,45 +170,47 @@ def _draw(
 def effects_given(terms: FloatArray, at: DrawNodes, uniforms: FloatArray) -> FloatArray:
     """Return draws of effects, shape (S, G), from log terms at their nodes, (S, M), and uniforms, (S, G)."""
     levels, steps = np.array(uniforms), np.zeros(uniforms.shape)
-    _draw(np.ascontiguousarray(terms), at, (*_grid(), _between(), LOG_WEIGHTS), levels, steps)
+    _invert_uniforms(
+        np.ascontiguousarray(terms), at, (*_normal_grid(), _interpolation_weights(), LOG_WEIGHTS), levels, steps
+    )
     return np.asarray(at.center[:, :-1] + steps + at.scale[:, :-1] * special.ndtri(levels))
 
 
 _CHUNK = 1 << 18  # effects drawn at a time, fewer where they have more nodes: 30 MB
 
 
-_ALIKE = 1.3  # ratio of sigmas of draws that share a number of nodes
+_SIGMA_RATIO = 1.3  # ratio of sigmas of draws that share a number of nodes
 
 
-_HELD = 1 << 28  # bytes of all draws, which are kept in memory once as many were asked for one by one
+_MAX_HELD_BYTES = 1 << 28  # bytes of all draws, which are kept in memory once as many were asked for one by one
 
 
 _STRIDE = 37  # between the probabilities of an effect and the next at one draw
 
 
-LOOK = 100
-"""Draws of (beta, log sigma) at least, that all groups are looked at."""
+MIN_SUMMARY_DRAWS = 100
+"""Draws of (beta, log sigma) at least, at which all groups' effects are summarised."""
 
 
-_LOOKED_AT = 1 << 20  # effects of a summary: of few groups it is of more draws, as these have more in common
+_SUMMARY_EFFECTS = 1 << 20  # effects of a summary: of few groups it is of more draws, as these have more in common
 
 
-def evenly(n_draws: int, n_groups: int = 0) -> IntArray:
-    """Return places of draws, evenly spaced among all: `LOOK`, or more where summaries are of few groups."""
-    size = max(LOOK, _LOOKED_AT // n_groups if n_groups else 0)
+def summary_positions(n_draws: int, n_groups: int = 0) -> IntArray:
+    """Return places of draws, evenly spaced: `MIN_SUMMARY_DRAWS`, or more where summaries are of few groups."""
+    size = max(MIN_SUMMARY_DRAWS, _SUMMARY_EFFECTS // n_groups if n_groups else 0)
     return evenly_spaced(n_draws, size)
 
 
 @dataclass
-class _DrawnEffects:
-    """All draws, once `asked` of them were asked for."""
+class _EffectCache:
+    """All draws of effects, kept in memory once `asked` says that as many were drawn one by one."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     asked: int = 0
     draws: NDArray[np.float32] | None = None
 
-    def __reduce__(self) -> tuple[type["_DrawnEffects"], tuple[()]]:
-        return _DrawnEffects, ()  # workers elsewhere have their own
+    def __reduce__(self) -> tuple[type["_EffectCache"], tuple[()]]:
+        return _EffectCache, ()  # workers elsewhere have their own
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,7 +229,7 @@ class EffectDraws:
     kept: IntArray  # groups whose draws stand beside it
     # what all rows add to the mean of an effect given (beta, log sigma), and multiply its sd by, (G,) each
     moved: tuple[FloatArray, FloatArray] | None = None
-    _held: _DrawnEffects = field(default_factory=_DrawnEffects)
+    _cache: _EffectCache = field(default_factory=_EffectCache)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -248,38 +250,38 @@ class EffectDraws:
 
     def summary(self) -> "EffectSummary":
         """Return what some of the draws, evenly spaced, say about all effects."""
-        at = evenly(*self.shape)
+        at = summary_positions(*self.shape)
         return summarise_effects(self.theta[at], self.arguments, self.moved)
 
     def of(self, groups: IntArray, at: IntArray | slice = slice(None)) -> NDArray[np.float32]:
         """Return draws of some groups' effects, float32 of shape (S, k); of the same ones many times from memory."""
         n_draws, n_groups = self.shape
-        if (held := self._held.draws) is None and 4 * n_draws * n_groups <= _HELD:
-            with self._held.lock:  # threads ask for the effects of their rows
-                self._held.asked += len(self.theta[at]) * len(groups)
-                if self._held.draws is None and self._held.asked > n_draws * n_groups:
-                    self._held.draws = self._drawn(np.arange(n_groups), slice(None))
-                held = self._held.draws
+        if (held := self._cache.draws) is None and 4 * n_draws * n_groups <= _MAX_HELD_BYTES:
+            with self._cache.lock:  # threads ask for the effects of their rows
+                self._cache.asked += len(self.theta[at]) * len(groups)
+                if self._cache.draws is None and self._cache.asked > n_draws * n_groups:
+                    self._cache.draws = self._drawn(np.arange(n_groups), slice(None))
+                held = self._cache.draws
         return self._drawn(groups, at) if held is None else held[at][:, groups]
 
     def _drawn(self, groups: IntArray, at: IntArray | slice) -> NDArray[np.float32]:
         theta, keys = self.theta[at], self.keys[at].astype(np.uint64)
         arguments = self.arguments.of_groups(groups, np.ones(len(groups)))
         out = np.empty((len(theta), len(groups)), dtype=np.float32)
-        for cut in _pieces(theta, arguments):
+        for cut in _pieces_of_like_sigma(theta, arguments):
             places, terms = nodes_at(theta[cut], arguments)
             uniforms = np.empty((len(cut), len(groups)))
             _fill_uniforms(np.uint64(self.seed), keys[cut], groups, uniforms)
             u = effects_given(terms, places, uniforms)
             if self.moved is not None:
                 shift, stretch = (each[groups] for each in self.moved)
-                middle = figures(terms, places).mean
+                middle = effect_summaries(terms, places).mean
                 u = middle + shift + (u - middle) * stretch
             out[cut] = u
         return out
 
 
-def _pieces(theta: FloatArray, arguments: CollapsedArguments) -> Iterator[IntArray]:
+def _pieces_of_like_sigma(theta: FloatArray, arguments: CollapsedArguments) -> Iterator[IntArray]:
     """Yield places of draws of like sigma, which share a number of nodes, as many as memory has room for.
 
     A few draws of large sigma would ask for nodes that the others have no use for.
@@ -288,7 +290,7 @@ def _pieces(theta: FloatArray, arguments: CollapsedArguments) -> Iterator[IntArr
     sigma = np.exp(theta[order, -1])
     n_groups = max(len(arguments.peak) - 1, 1)
     while start < len(order):
-        wide = np.searchsorted(sigma, _ALIKE * sigma[start], side="right")
+        wide = np.searchsorted(sigma, _SIGMA_RATIO * sigma[start], side="right")
         most = _CHUNK * N_NODES // n_nodes(float(sigma[wide - 1]), arguments)
         stop = min(wide, start + max(1, min(most, _CHUNK // n_groups)))
         yield order[start:stop]
@@ -322,9 +324,9 @@ def summarise_effects(
     n_draws, n_groups = len(theta), len(arguments.peak) - 1
     log_p, total, square = np.empty(n_draws), np.zeros(n_groups), np.zeros(n_groups)
     draws = np.empty((n_draws, n_groups), dtype=np.float32)
-    for cut in _pieces(theta, arguments):
+    for cut in _pieces_of_like_sigma(theta, arguments):
         at, terms = nodes_at(theta[cut], arguments)
-        moments = figures(terms, at)
+        moments = effect_summaries(terms, at)
         log_p[cut] = moments.log_p.sum(axis=1)
         turn = (cut[:, None] + _STRIDE * np.arange(n_groups)) % n_draws
         mean, variance, u = moments.mean, moments.variance, effects_given(terms, at, (turn + 0.5) / n_draws)

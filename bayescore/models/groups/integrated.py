@@ -38,7 +38,7 @@ from bayescore.models.groups.joint import (
     add_to_scales,
     level_factor,
     log_prior,
-    scales,
+    write_scales,
 )
 from bayescore.models.groups.marginal import SampledGroups, densities, systematic, terms_by_differences
 from bayescore.models.laplace import NoModeError, factor_of_inverse, find_mode
@@ -63,7 +63,7 @@ from bayescore.types import FloatArray, IntArray
 _NEWTON_STEPS = 2
 
 
-_LONGEST = 3.0  # of a Newton step, in units of the curvature
+_MAX_NEWTON_SDS = 3.0  # of a Newton step, in units of the curvature
 
 
 _CHUNK = 512  # pairs of a row and a candidate that are evaluated at a time
@@ -78,10 +78,10 @@ _LEAST_DENSITY, _LEAST_LENGTH = 1e-300, 1e-300
 _LEAST_SHARE = 1e-6
 
 
-_LEFT = 0.003  # total variation that steps leave of the distance between z and its proposal
+_MAX_DISTANCE_LEFT = 0.003  # total variation that steps leave of the distance between z and its proposal
 
 
-MOST_STEPS = 12
+MAX_METROPOLIS_STEPS = 12
 """Steps that a group has at most."""
 
 
@@ -97,9 +97,9 @@ class LinearMoments(NamedTuple):
     @classmethod
     def of(cls, middle: FloatArray, factor: FloatArray, a: "IntegratedArguments") -> "LinearMoments":
         """Return those about the middle of theta; `factor` times its transpose is the covariance of theta."""
-        at, moves = moments(middle, a), []
+        at, moves = group_posteriors(middle, a), []
         for step in factor.T:
-            ends = [moments(middle + sign * step, a).mean for sign in (1.0, -1.0)]
+            ends = [group_posteriors(middle + sign * step, a).mean for sign in (1.0, -1.0)]
             moves.append(0.5 * (ends[0] - ends[1]))
         return cls(
             middle,
@@ -150,7 +150,7 @@ class IntegratedArguments(NamedTuple):
     log_weights: FloatArray  # log w + |t|^2 / 2, (K,)
     linear: LinearMoments
 
-    def following(self, linear: "LinearMoments", n_nodes: int) -> "IntegratedArguments":
+    def with_linear_nodes(self, linear: "LinearMoments", n_nodes: int) -> "IntegratedArguments":
         """Return those whose nodes follow theta, so many in a direction."""
         nodes, log_weights = grid(len(self.origin), n_nodes)
         return at_address(self._replace(nodes=nodes, log_weights=log_weights, linear=linear))
@@ -364,7 +364,7 @@ def _write_centers(
             half = solve(factors[g], push[g])
             length, step = math.sqrt(dot(half, half)), transposed_solve(factors[g], half)
             for i in range(q):
-                at[g, i] += min(1.0, _LONGEST / max(length, _LEAST_LENGTH)) * step[i]
+                at[g, i] += min(1.0, _MAX_NEWTON_SDS / max(length, _LEAST_LENGTH)) * step[i]
     spread, unit = np.zeros((n_groups + 1, q, q)), np.zeros(q)
     for g in range(n_groups):
         for j in range(q):
@@ -433,7 +433,7 @@ def _add_rows(
 
 
 @jit_inner
-def _shares(values: FloatArray) -> float:
+def _normalise_log_terms(values: FloatArray) -> float:
     """Replace log terms by their shares of the sum, and return its logarithm."""
     top, total = largest(values), 0.0
     for k in range(values.size):
@@ -458,7 +458,7 @@ def _factor_at(theta: FloatArray, a: IntegratedArguments) -> tuple[FloatArray, F
     """Return sds, the Cholesky factor of correlations, T and its rotations at a point."""
     q = a.origin.size
     s, C, T, turns = np.empty(q), np.empty((q, q)), np.empty((q, q)), np.empty((q, q, 2))
-    scales(theta[a.middle.size :], a.origin, a.blocks, s, C)
+    write_scales(theta[a.middle.size :], a.origin, a.blocks, s, C)
     level_factor(s, C, a.across, T, turns)
     return s, C, T, turns
 
@@ -486,7 +486,7 @@ def integrated_density(theta: FloatArray, gradient: FloatArray, a: IntegratedArg
         if g < n_groups:
             _write_nodes(center[g], spread[g], a, z, values)
             _add_rows(g, z, (base, r), a, (values, room))
-            total += count * _shares(values)
+            total += count * _normalise_log_terms(values)
             for i in range(q):
                 for k in range(size):
                     weighed[i, k] = values[k] * z[i, k]
@@ -539,7 +539,7 @@ def _write_moments(theta: FloatArray, a: IntegratedArguments, out: GroupPosterio
         z, values = out.nodes[g], out.shares[g]
         log_det = _write_nodes(center[g], spread[g], a, z, values)
         _add_rows(g, z, (base, r), a, (values, room))
-        _shares(values)
+        _normalise_log_terms(values)
         for i in range(q):
             out.mean[g, i] = dot(values, z[i])
         for k in range(size):
@@ -551,7 +551,7 @@ def _write_moments(theta: FloatArray, a: IntegratedArguments, out: GroupPosterio
                     out.covariance[g, i, j] += values[k] * (z[i, k] - out.mean[g, i]) * (z[j, k] - out.mean[g, j])
 
 
-def moments(theta: FloatArray, a: IntegratedArguments) -> GroupPosteriors:
+def group_posteriors(theta: FloatArray, a: IntegratedArguments) -> GroupPosteriors:
     """Return mean and covariance of z of the groups at a point, and their nodes."""
     G, q, K = len(a.first) - 1, len(a.origin), len(a.log_weights)
     out = GroupPosteriors(*(np.empty(shape) for shape in ((G, q), (G, q, q), (G, q, K), (G, K), (G, K))))
@@ -560,8 +560,8 @@ def moments(theta: FloatArray, a: IntegratedArguments) -> GroupPosteriors:
 
 
 @jit
-def steps_of(at: GroupPosteriors, scale: FloatArray) -> IntArray:
-    """Return how many steps leave at most `_LEFT` of a group's distance from its proposal, shape (G,)."""
+def metropolis_steps(at: GroupPosteriors, scale: FloatArray) -> IntArray:
+    """Return how many steps leave at most `_MAX_DISTANCE_LEFT` of a group's distance from its proposal, shape (G,)."""
     n_groups, size = at.shares.shape
     q, steps = scale.shape[1], np.zeros(n_groups, dtype=np.int64)
     w, of_q, stay, away = np.empty(size), np.empty(size), np.empty(size), np.empty(q)
@@ -581,7 +581,7 @@ def steps_of(at: GroupPosteriors, scale: FloatArray) -> IntArray:
         for k in range(size):
             of_q[k] *= 0.5 * abs(w[k] - 1.0)
             left += of_q[k]
-        while left > _LEFT and steps[g] <= MOST_STEPS:
+        while left > _MAX_DISTANCE_LEFT and steps[g] <= MAX_METROPOLIS_STEPS:
             left = 0.0
             for k in range(size):
                 of_q[k] *= stay[k]
@@ -614,8 +614,8 @@ def draw_effects(
         total -= n_groups * math.log(T[i, i])
     _write_plain(theta[:p], a, base, moved)
     _write_linear_means(theta, a.linear, center)
-    size = max(_CHUNK, most * (MOST_STEPS + 2))
-    eta, side, log_p, z = np.empty(size), np.empty(size), np.empty(size), np.empty((size + MOST_STEPS + 2, q))
+    size = max(_CHUNK, most * (MAX_METROPOLIS_STEPS + 2))
+    eta, side, log_p, z = np.empty(size), np.empty(size), np.empty(size), np.empty((size + MAX_METROPOLIS_STEPS + 2, q))
     own, scale, multipliers, weights, sides = np.empty(q), a.linear.scale, a.multipliers, a.weights, a.side
     bounds = a.first, a.past  # read once: in memory each reading counts references
     while begin < n_groups:
@@ -677,7 +677,7 @@ def draw_effects(
     return total
 
 
-_SEARCHED = 2000  # groups of the sample by which the mode is sought and nodes are chosen
+_MODE_SEARCH_GROUPS = 2000  # groups of the sample by which the mode is sought and nodes are chosen
 
 
 _DIFFERENCE = 1e-3  # posterior sds, of the differences of gradients that are the Hessian
@@ -693,7 +693,7 @@ MOST_EFFECTS = 3
 _FIRST_NODES = 7
 
 
-_RULES = {1: (5, 7, 9), 2: (5, 7, 9, 11), 3: (5, 7)}  # nodes in a direction, by the number of effects
+_NODE_COUNTS = {1: (5, 7, 9), 2: (5, 7, 9, 11), 3: (5, 7)}  # nodes in a direction, by the number of effects
 
 
 _MOST_PAIRS = 1 << 23  # of a row of the largest group and a node: in memory they take 24 bytes each
@@ -730,9 +730,9 @@ class IntegratedTarget:
         if not _has_room(whole, _FIRST_NODES):
             return None
         some, chosen = whole, np.arange(n_groups)
-        if n_groups > 2 * _SEARCHED:
-            chosen = systematic(np.full(n_groups, _SEARCHED / n_groups))
-            some = whole.of_groups(chosen, np.full(len(chosen), n_groups / _SEARCHED))
+        if n_groups > 2 * _MODE_SEARCH_GROUPS:
+            chosen = systematic(np.full(n_groups, _MODE_SEARCH_GROUPS / n_groups))
+            some = whole.of_groups(chosen, np.full(len(chosen), n_groups / _MODE_SEARCH_GROUPS))
         try:
             mode = find_mode(
                 lambda at: terms_by_differences(integrated_density, some, at, _DIFFERENCE * width, (prior, p)),
@@ -756,10 +756,10 @@ class IntegratedTarget:
         n_nodes = _nodes_needed(some, linear.of_groups(chosen), factor)
         if n_nodes is None:
             return None
-        steps = steps_of(moments(theta, whole), _PROPOSAL_SDS * linear.scale)
-        if steps.max() > MOST_STEPS or steps.mean() + 1.0 > _MOST_CANDIDATES:
+        steps = metropolis_steps(group_posteriors(theta, whole), _PROPOSAL_SDS * linear.scale)
+        if steps.max() > MAX_METROPOLIS_STEPS or steps.mean() + 1.0 > _MOST_CANDIDATES:
             return None
-        return cls(whole.following(linear, n_nodes), theta, factor, steps)
+        return cls(whole.with_linear_nodes(linear, n_nodes), theta, factor, steps)
 
     @property
     def kernel(self) -> Any:
@@ -815,11 +815,12 @@ def _nodes_needed(a: IntegratedArguments, linear: LinearMoments, factor: FloatAr
     """
     q, middle = len(a.origin), linear.middle
     points = middle + 2.0 * np.vstack([np.zeros(len(middle)), factor.T, -factor.T])
-    for n_nodes in _RULES[q]:
+    for n_nodes in _NODE_COUNTS[q]:
         if not _has_room(a, 2 * n_nodes):
             return None
         some, twice = (
-            densities(points, (integrated_density, a.following(linear, count)))[0] for count in (n_nodes, 2 * n_nodes)
+            densities(points, (integrated_density, a.with_linear_nodes(linear, count)))[0]
+            for count in (n_nodes, 2 * n_nodes)
         )
         if np.ptp(twice - some) < _NODE_ERROR:
             return n_nodes

@@ -30,7 +30,7 @@ one after another in any order of a factor's effects; only pairs within a block 
 `across`, turns these effects into those of columns that are orthogonal across blocks as well, and T T' = A S C C' S A'.
 It is the identity if there is one block, and T is S C then.
 
-Means of effects against the coefficient of the same column: coordinates whose scale follows the sd.
+MovedMeans of effects against the coefficient of the same column: coordinates whose scale follows the sd.
 
 Rows tell b + u_g, the coefficient of a column and a level's effect on it, and hardly what either is: the mean of a
 factor's effects has the sd sigma / sqrt(G) of its prior, whatever the rows. So with few levels b and the mean form a
@@ -86,7 +86,7 @@ class JointArguments(NamedTuple):
     family: Family
     prior: tuple[Part, ...]
     group_prior: tuple[float, float]  # degrees of freedom and scale
-    sizes: IntArray  # of each factor: levels, effects, and places (`sizes_of`), (F, 8)
+    sizes: IntArray  # of each factor: levels, effects, and places (`layout_table`), (F, 8)
     blocks: IntArray  # of each effect the first and past the last that is correlated with it, (Q, 2)
     information: FloatArray  # h, (E,), factor by factor and level by level
     pull: FloatArray  # r, (E,)
@@ -115,7 +115,7 @@ def _add_by_level(values: FloatArray, codes: NDArray[np.int32], sums: FloatArray
 
 
 @jit_inner_sums
-def _rows(
+def _add_row_terms(
     part: tuple[int, int, int],
     parameters: tuple[FloatArray, FloatArray],
     a: JointArguments,
@@ -190,7 +190,7 @@ def log_sd(t: float, origin: float) -> tuple[float, float, float]:
 
 
 @jit
-def scales(own: FloatArray, origin: FloatArray, blocks: IntArray, s: FloatArray, C: FloatArray) -> None:
+def write_scales(own: FloatArray, origin: FloatArray, blocks: IntArray, s: FloatArray, C: FloatArray) -> None:
     """Write sds, shape (q,), and the Cholesky factor of correlations, (q, q), given a factor's last coordinates."""
     q = s.size
     for i in range(q):
@@ -275,7 +275,7 @@ def covariance_factors(
     q = origin.size
     s, C, turns = np.empty(q), np.empty((q, q)), np.empty((q, q, 2))
     for n in range(own.shape[0]):
-        scales(own[n], origin, blocks, s, C)
+        write_scales(own[n], origin, blocks, s, C)
         level_factor(s, C, across, found[n], turns)
 
 
@@ -381,7 +381,7 @@ def add_to_scales(
         k += i - first
 
 
-def sizes_of(shapes: Sequence[tuple[int, int]], pairs: Sequence[int], p: int) -> IntArray:
+def layout_table(shapes: Sequence[tuple[int, int]], pairs: Sequence[int], p: int) -> IntArray:
     """Return for each factor levels, effects, the first places of y, of levels' effects, of u, of sds, of columns.
 
     y is in a point, which has beta after the first factor; u has an effect 0 after a factor's last level; the place of
@@ -419,7 +419,7 @@ def joint_effects(
         G, q, v, e, first, at, t, size = a.sizes[f]
         s, C, T, turns = np.empty(q), np.empty((q, q)), np.empty((q, q)), np.empty((q, q, 2))
         coordinates = point[point.size - slope.size + at : point.size - slope.size + at + size]
-        scales(coordinates, a.origin[t : t + q], a.blocks[t : t + q], s, C)
+        write_scales(coordinates, a.origin[t : t + q], a.blocks[t : t + q], s, C)
         level_factor(s, C, a.across[f], T, turns)
         away = white[1, e : e + G * q]
         copy_to(away, a.pull[e : e + G * q])
@@ -510,7 +510,7 @@ def joint_density(point: FloatArray, gradient: FloatArray, a: JointArguments) ->
     for part in range(2):
         rows = part * plain, plain + part * (n - plain), p - part * p  # a literal would be another type to numba
         if part == 0:
-            total += _rows(rows, (beta, u), a, (of_beta, pull), by_level)
+            total += _add_row_terms(rows, (beta, u), a, (of_beta, pull), by_level)
         elif plain < n and not given:
             shifted = u.copy()
             for d in range(p):
@@ -519,7 +519,7 @@ def joint_density(point: FloatArray, gradient: FloatArray, a: JointArguments) ->
                     shifted[k] += slopes[k] * b
             fill(of_levels, 0.0)
             fill(of_cells, 0.0)
-            _rows(rows, (beta, shifted), a, (of_beta, of_levels), of_cells)
+            _add_row_terms(rows, (beta, shifted), a, (of_beta, of_levels), of_cells)
     if plain < n:
         for d in range(p):
             of_beta[d] += dot(a.slopes[d], of_levels)
@@ -538,7 +538,7 @@ def joint_density(point: FloatArray, gradient: FloatArray, a: JointArguments) ->
         G, q, v, e, first, at, t, size = a.sizes[f]
         s, C, coordinates = np.empty(q), np.empty((q, q)), point[last + at : last + at + size]
         blocks = a.blocks[t : t + q]
-        scales(coordinates, a.origin[t : t + q], blocks, s, C)
+        write_scales(coordinates, a.origin[t : t + q], blocks, s, C)
         T, turns, of_T = np.empty((q, q)), np.empty((q, q, 2)), np.zeros((q, q))
         level_factor(s, C, a.across[f], T, turns)
         back = np.empty(q)
@@ -579,10 +579,10 @@ def joint_density(point: FloatArray, gradient: FloatArray, a: JointArguments) ->
 _MOST_SHARE = 1.0 - 1e-6
 
 
-_WORTH = 0.1  # sds of log r, below which b and the mean are no funnel
+_MIN_FUNNEL_SDS = 0.1  # sds of log r, below which b and the mean are no funnel
 
 
-class Means(NamedTuple):
+class MovedMeans(NamedTuple):
     """Columns of effects whose means are moved, one after another, the first factor's last; none where S is 0."""
 
     places: IntArray  # (S, 6): of y in a point, of e; levels, effects, the column; the factor
@@ -601,7 +601,7 @@ class Means(NamedTuple):
         mode: Sequence[tuple[FloatArray, FloatArray]],
         of_beta: FloatArray,
         a: JointArguments,
-    ) -> "Means":
+    ) -> "MovedMeans":
         """Return those of `free_columns`, in the order of effects, whose scale is worth following; sigma_0 is 1.
 
         `mode` has the weights w of each factor, shape (G, q), and its sds, (q,); `of_beta` is rows' information on
@@ -611,7 +611,7 @@ class Means(NamedTuple):
         for f in (*range(1, len(free)), 0):
             (G, q, y, e, *_), (informed, sd) = a.sizes[f], mode[f]
             tilt = a.tilt[e : e + G * q].reshape(G, q)
-            for i in funnels(free[f], informed):
+            for i in funnel_columns(free[f], informed):
                 w = informed[:, i]
                 table.append((y, e, G, q, i, f))
                 columns.append(free[f][i])
@@ -624,7 +624,7 @@ class Means(NamedTuple):
         mixed = levels @ coefficients.T
         return cls(places, coefficients, levels, mixed, information, squares, np.zeros(len(table)), np.zeros(p))
 
-    def at(self, point: FloatArray, a: JointArguments) -> "Means":
+    def at(self, point: FloatArray, a: JointArguments) -> "MovedMeans":
         """Return them with sigma_0 and beta of a point, shape (D,)."""
         first = a.sizes[0, 0] * a.sizes[0, 1]
         beta = point[first : first + len(self.beta)].copy()
@@ -636,13 +636,13 @@ class Means(NamedTuple):
         return np.asarray(0.5 * np.log1p(self.information * np.exp(2.0 * log_sds)).sum(axis=1))
 
 
-def funnels(free: FloatArray, informed: FloatArray) -> list[int]:
+def funnel_columns(free: FloatArray, informed: FloatArray) -> list[int]:
     """Return the columns of a factor's effects whose mean's scale is worth following.
 
     `free` is that of `free_columns`, shape (q, p), `informed` are the weights w, shape (G, q).
     """
     square, total = (informed**2).sum(axis=0), informed.sum(axis=0)
-    worth = square > _WORTH * total * np.sqrt(2.0 * square + 1.0)
+    worth = square > _MIN_FUNNEL_SDS * total * np.sqrt(2.0 * square + 1.0)
     return [int(i) for i in np.flatnonzero(free.any(axis=1) & worth)]
 
 
@@ -678,7 +678,7 @@ def free_columns(
 
 
 @jit_inner_sums
-def _mean_of_others(point: FloatArray, m: Means, k: int, a: JointArguments) -> float:
+def _mean_of_others(point: FloatArray, m: MovedMeans, k: int, a: JointArguments) -> float:
     v, first, G, q, i, _ = m.places[k]
     total = 0.0
     for g in range(G):
@@ -687,7 +687,7 @@ def _mean_of_others(point: FloatArray, m: Means, k: int, a: JointArguments) -> f
 
 
 @jit_inner_sums
-def _mean(point: FloatArray, m: Means, k: int, a: JointArguments) -> float:
+def _column_mean(point: FloatArray, m: MovedMeans, k: int, a: JointArguments) -> float:
     """Return the mean a of a column; of the first factor minus the distance of its level, which others' means move."""
     if m.places[k, 0] > 0:
         return _mean_of_others(point, m, k, a)
@@ -701,7 +701,7 @@ def _mean(point: FloatArray, m: Means, k: int, a: JointArguments) -> float:
 
 
 @jit_inner
-def _add(point: FloatArray, a: JointArguments, m: Means, k: int, by: float) -> None:
+def _shift_mean(point: FloatArray, a: JointArguments, m: MovedMeans, k: int, by: float) -> None:
     """Add to a level's effects on a column, where rows tell them, and take it off the coefficients.
 
     Effects of the first factor follow coefficients by themselves.
@@ -717,13 +717,13 @@ def _add(point: FloatArray, a: JointArguments, m: Means, k: int, by: float) -> N
 
 
 @jit_inner
-def _log_sd_of(point: FloatArray, m: Means, k: int, a: JointArguments, slope: FloatArray) -> float:
+def _log_sd_of(point: FloatArray, m: MovedMeans, k: int, a: JointArguments, slope: FloatArray) -> float:
     """Return the log sd of an effect whose mean is moved, and write its gradient in all sds and correlations, (k,)."""
     i, f = m.places[k, 4:]
     q, at, t, size = a.sizes[f, 1], a.sizes[f, 5], a.sizes[f, 6], a.sizes[f, 7]
     coordinates, blocks = point[point.size - slope.size + at :][:size], a.blocks[t : t + q]
     s, C, row, by = np.empty(q), np.empty((q, q)), np.empty(q), (np.zeros(q), np.zeros((q, q)), blocks)
-    scales(coordinates, a.origin[t : t + q], blocks, s, C)
+    write_scales(coordinates, a.origin[t : t + q], blocks, s, C)
     log_sd = _log_length(i, a.across[f], s, C, row)
     _add_length_slopes(i, (s, C, a.across[f]), row, 1.0, by)
     fill(slope, 0.0)
@@ -737,7 +737,7 @@ def _n_sds(a: JointArguments) -> int:
 
 
 @jit
-def _log_sds(points: FloatArray, m: Means, a: JointArguments) -> FloatArray:
+def _log_sds(points: FloatArray, m: MovedMeans, a: JointArguments) -> FloatArray:
     """Return the log sds of the effects whose means are moved, shape (n, S), of points, (n, D)."""
     log_sds, slope = np.empty((points.shape[0], m.information.size)), np.empty(_n_sds(a))
     for n in range(points.shape[0]):
@@ -747,7 +747,7 @@ def _log_sds(points: FloatArray, m: Means, a: JointArguments) -> FloatArray:
 
 
 @jit_inner
-def _log_r(point: FloatArray, m: Means, k: int, a: JointArguments, slope: FloatArray) -> tuple[float, float]:
+def _log_r(point: FloatArray, m: MovedMeans, k: int, a: JointArguments, slope: FloatArray) -> tuple[float, float]:
     """Return log r, and what of it depends on sigma; write its gradient in sds and correlations, shape (k,)."""
     more = m.information[k] * math.exp(2.0 * _log_sd_of(point, m, k, a, slope))
     of_sigma = 0.5 * math.log1p(more)
@@ -757,45 +757,45 @@ def _log_r(point: FloatArray, m: Means, k: int, a: JointArguments, slope: FloatA
 
 
 @jit_inner
-def _move(point: FloatArray, m: Means, a: JointArguments, found: FloatArray) -> float:
+def _move_means(point: FloatArray, m: MovedMeans, a: JointArguments, found: FloatArray) -> float:
     """Move a point, write the means a, (S,), and return `log_determinant`."""
     total, slope = 0.0, np.empty(_n_sds(a))
     for k in range(m.information.size):
         log_r, of_sigma = _log_r(point, m, k, a, slope)
-        found[k] = _mean(point, m, k, a)
-        _add(point, a, m, k, math.expm1(log_r) * found[k])
+        found[k] = _column_mean(point, m, k, a)
+        _shift_mean(point, a, m, k, math.expm1(log_r) * found[k])
         total += of_sigma
     return total
 
 
 @jit
-def move(points: FloatArray, m: Means, a: JointArguments) -> None:
+def move_means(points: FloatArray, m: MovedMeans, a: JointArguments) -> None:
     """Move points, shape (n, D)."""
     means = np.empty(m.information.size)
     for n in range(points.shape[0]):
-        _move(points[n], m, a, means)
+        _move_means(points[n], m, a, means)
 
 
 @jit
-def move_back(points: FloatArray, m: Means, a: JointArguments) -> None:
-    """Undo `move`."""
+def undo_move_means(points: FloatArray, m: MovedMeans, a: JointArguments) -> None:
+    """Undo `move_means`."""
     slope = np.empty(_n_sds(a))
     for n in range(points.shape[0]):
         point = points[n]
         for k in range(m.information.size - 1, -1, -1):
             log_r = _log_r(point, m, k, a, slope)[0]
-            _add(point, a, m, k, math.expm1(-log_r) * _mean(point, m, k, a))
+            _shift_mean(point, a, m, k, math.expm1(-log_r) * _column_mean(point, m, k, a))
 
 
 class MovedArguments(NamedTuple):
     """What `moved_density` takes after the point and the gradient."""
 
-    means: Means
+    means: MovedMeans
     arguments: JointArguments
     density: StoredDensity  # `joint_density`, which so is compiled once
 
     @classmethod
-    def of(cls, means: Means, arguments: JointArguments) -> "MovedArguments":
+    def of(cls, means: MovedMeans, arguments: JointArguments) -> "MovedArguments":
         """Return those of points whose means are moved, in memory."""
         return at_address(cls(means, arguments, StoredDensity.of(joint_density, arguments)))
 
@@ -805,7 +805,7 @@ def moved_density(point: FloatArray, gradient: FloatArray, moved: MovedArguments
     """Return the log density of a point that is moved, and write its gradient in the point before."""
     m, a = moved.means, moved.arguments
     means, lead, slope = np.empty(m.information.size), a.sizes[0, 0] * a.sizes[0, 1], np.empty(_n_sds(a))
-    value = _move(point, m, a, means)
+    value = _move_means(point, m, a, means)
     value += evaluate_stored(moved.density.function, moved.density.data, point, gradient)
     for k in range(m.information.size - 1, -1, -1):
         v, first, G, q, i, _ = m.places[k]
@@ -834,7 +834,7 @@ def moved_density(point: FloatArray, gradient: FloatArray, moved: MovedArguments
 
 
 @jit_inner
-def _add_mean(gradient: FloatArray, m: Means, k: int, a: JointArguments, by: float) -> None:
+def _add_mean(gradient: FloatArray, m: MovedMeans, k: int, a: JointArguments, by: float) -> None:
     """Add to a gradient that of a mean a, `by` times."""
     v, first, G, q, i, _ = m.places[k]
     for g in range(G):
@@ -869,7 +869,7 @@ class LevelInformation(NamedTuple):
         return cls(h, M, turn)
 
 
-_SAME = 1e-12  # of the largest entry of a column in a level, by which x and M' z may differ
+_LINEAR_TOLERANCE = 1e-12  # of the largest entry of a column in a level, by which x and M' z may differ
 
 
 def level_slopes(X: FloatArray, z: FloatArray, codes: IntArray, n_levels: int) -> tuple[FloatArray, NDArray[np.bool_]]:
@@ -894,7 +894,7 @@ def level_slopes(X: FloatArray, z: FloatArray, codes: IntArray, n_levels: int) -
         cross = np.stack([by_level(a * x) for a in z.T], axis=1)
         M[:, :, d] = (inverse @ cross[:, :, None])[:, :, 0]
         distance = np.abs(x - (z * M[codes, :, d]).sum(axis=1))
-        other |= distance > _SAME * by_level(np.abs(x), np.maximum)[codes]
+        other |= distance > _LINEAR_TOLERANCE * by_level(np.abs(x), np.maximum)[codes]
     within = np.bincount(codes, other, n_levels + 1) == 0
     return M / size[:, None] * within[:, None, None], within[codes]
 
@@ -921,7 +921,7 @@ def _unit_factor(moments: FloatArray) -> FloatArray:
     return L
 
 
-def spread_of(w: FloatArray, blocks: IntArray) -> FloatArray:
+def sd_coordinate_spread(w: FloatArray, blocks: IntArray) -> FloatArray:
     """Return about the sds of coordinates of sds and correlations, given the weights of levels, shape (G, q)."""
     wide = list(1.0 / np.sqrt(2.0 * (w**2).sum(axis=0) + 1.0) / log_sd(0.0, 0.0)[1])
     for i in range(w.shape[1]):
@@ -930,7 +930,7 @@ def spread_of(w: FloatArray, blocks: IntArray) -> FloatArray:
     return np.array(wide)
 
 
-def coordinates_of(covariance: FloatArray, blocks: IntArray) -> FloatArray:
+def sd_coordinates(covariance: FloatArray, blocks: IntArray) -> FloatArray:
     """Return the coordinates of a factor's sds, which are at their origin, and correlations."""
     q, C = len(covariance), np.linalg.cholesky(covariance) / np.sqrt(np.diagonal(covariance))[:, None]
     coordinates = [0.0] * q
@@ -942,7 +942,7 @@ def coordinates_of(covariance: FloatArray, blocks: IntArray) -> FloatArray:
     return np.array(coordinates)
 
 
-def slopes_of(factor: FloatArray, rows: LevelInformation) -> tuple[FloatArray, FloatArray]:
+def level_jacobians(factor: FloatArray, rows: LevelInformation) -> tuple[FloatArray, FloatArray]:
     """Return du / dy and dz / dy of each level, (G, q, q), given the factor S C."""
     of_u, of_z = np.zeros_like(rows.turn), np.zeros_like(rows.turn)
     for i in range(len(factor)):

@@ -48,10 +48,10 @@ _LONGEST = 10.0  # posterior sds of a step that changes a predictor by more than
 _FIRST_SD = 0.5  # of an effect, in units of the family
 
 
-_LEAST_SHARE = 0.1  # of the information on log sds
+_MIN_INFORMATION_SHARE = 0.1  # of the information on log sds
 
 
-_MOST = 1.0  # change of a log sd in a step
+_MAX_EM_STEP = 1.0  # change of a log sd in a step
 
 
 _LEAST_SD = 1e-4  # of an effect, times its column's scale, in the same units
@@ -121,7 +121,7 @@ def joint_mode(rows: JointRows, family: Family, prior: Prior, group_prior: Group
         if share < 1.0:
             continue
         for f, own in enumerate(covariances):
-            again = _again(effects[f], variances[f], own, (group_prior, _LEAST_SD * family.unit / size[f]))
+            again = _em_covariance(effects[f], variances[f], own, (group_prior, _LEAST_SD * family.unit / size[f]))
             block = rows.factors[f].block_ends[:, 0]
             covariances[f] = np.where(block[:, None] == block, again, 0.0)
             change = 0.5 * np.log(np.diagonal(covariances[f]) / np.diagonal(own))
@@ -136,19 +136,19 @@ def informed(variance: FloatArray, covariance: FloatArray) -> FloatArray:
     return np.asarray(np.clip(1.0 - np.einsum("gqq->gq", variance) / np.diagonal(covariance), 0.0, 1.0))
 
 
-def _again(
+def _em_covariance(
     u: FloatArray, variance: FloatArray, covariance: FloatArray, group_prior: tuple[GroupPrior, FloatArray]
 ) -> FloatArray:
-    """Return the covariance that an EM step finds, in the mode of log sds; correlations by their prior, too."""
+    """Return a factor's covariance after an EM step: log sds at their mode, correlations shrunk by their prior."""
     G, q = u.shape
     square = u.T @ u + variance.sum(axis=0)
     sd, (prior, least) = np.sqrt(np.diagonal(covariance)), group_prior
-    shares = np.maximum((informed(variance, covariance) ** 2).mean(axis=0), _LEAST_SHARE)
+    shares = np.maximum((informed(variance, covariance) ** 2).mean(axis=0), _MIN_INFORMATION_SHARE)
     logs = np.log(sd)
     for i in range(q):
         slope = log_sigma_terms(float(logs[i]), *prior.table)[1]
         change = 0.5 * np.log(square[i, i] / (sd[i] ** 2 * max(G - slope, 0.5)))
-        logs[i] += np.clip(change / shares[i], -_MOST, _MOST)
+        logs[i] += np.clip(change / shares[i], -_MAX_EM_STEP, _MAX_EM_STEP)
     new = np.maximum(np.exp(logs), least)
     size = np.sqrt(np.diagonal(square))
     correlation = (square / np.outer(size, size)) * (G / (G + 2.0 * (LKJ_ETA - 1.0)))
@@ -199,7 +199,7 @@ class JointWhitening(NamedTuple):
 
 
 @jit_inner_sums
-def _place(x: FloatArray, w: JointWhitening, point: FloatArray) -> None:
+def _unwhiten(x: FloatArray, w: JointWhitening, point: FloatArray) -> None:
     first, m, k = w.widths.size, w.rest.shape[0], w.sds.shape[0]
     rest, moved = np.empty(m), np.zeros(k)
     for i in range(k):
@@ -257,7 +257,7 @@ def whitened_density(x: FloatArray, gradient: FloatArray, whitened: WhitenedArgu
     """Return the log density at x, up to a constant, and write its gradient and what more `joint_density` has."""
     point, slope = np.empty(x.size), np.empty(gradient.size)
     copy_to(slope[x.size :], gradient[x.size :])
-    _place(x, whitened.whitening, point)
+    _unwhiten(x, whitened.whitening, point)
     value = evaluate_stored(whitened.density.function, whitened.density.data, point, slope)
     _pull_back(slope, whitened.whitening, gradient)
     copy_to(gradient[x.size :], slope[x.size :])
@@ -265,8 +265,8 @@ def whitened_density(x: FloatArray, gradient: FloatArray, whitened: WhitenedArgu
 
 
 @jit
-def natural(points: FloatArray, a: JointArguments, effects: FloatArray, more: FloatArray) -> None:
-    """Write effects of points, (n, E + entries of 0), and what the log density of (beta, u, log sds) is more, (n,)."""
+def write_natural_parameters(points: FloatArray, a: JointArguments, effects: FloatArray, more: FloatArray) -> None:
+    """Write effects of points, (n, E + entries of 0), and log p(beta, u, log sds) less that of the points, (n,)."""
     Q = a.origin.size
     white, slope = np.empty((3, a.pull.size)), np.zeros(points.shape[1] - a.pull.size - a.columns.shape[0])
     of_sds = slope, np.zeros(Q), np.zeros((Q, a.bases.shape[1]))

@@ -8,10 +8,10 @@ Samplers, certificates and `find_map` take `CollapsedTarget`.
 
 The compiled marginal density of (beta, log sigma), each group's effect integrated out.
 
-Nodes of each group's quadrature are those of `nodes`. Centres of Gauss and Hermite's follow the point: two
-Newton steps take them from `marginal_mode.Effects`, normal likelihoods, to the effect's mode given beta and sigma,
-and half the third derivative over the squared curvature from there near the mean. The density is a function of the
-point alone, and its gradient is the average over the same nodes of that of the joint density.
+Nodes of each group's quadrature are those of `nodes`. Centres of Gauss and Hermite's follow the point: two Newton steps
+take them from `marginal_mode.EffectLikelihoods`, normal likelihoods, to the effect's mode given beta and sigma, and
+half the third derivative over the squared curvature from there near the mean. The density is a function of the point
+alone, and its gradient is the average over the same nodes of that of the joint density.
 
 Which groups need the trapezoid for their effect, its step, and the stretch it covers (`nodes`).
 
@@ -19,7 +19,7 @@ The trapezoid's error for an analytic integrand is exp(-2 pi d / h) up to a cons
 from the real line, whatever the shape (Trefethen and Weideman 2014). It is measured: at four times as many nodes as a
 step h needs, the four lattices of step h that these are made of differ by it. From one such measurement the formula
 gives the step whose error is what is asked. Groups keep Gauss and Hermite's nodes while their errors, at the mode of
-sigma and two sds above, add up to a fifth of `SUM_ERROR`; that needs no look where an effect is narrow and its
+sigma and two sds above, add up to a fifth of `SUM_ERROR`; that needs no check where an effect is narrow and its
 likelihood hardly skew.
 
 The collapsed posterior of very many groups: a quadratic of all of them, and a sample of groups for what is left.
@@ -54,21 +54,21 @@ from bayescore.compiled import StoredDensity, at_address, evaluate_stored, jit, 
 from bayescore.data.coreset import Coreset
 from bayescore.data.passes import TILE
 from bayescore.families import Family
-from bayescore.models.groups.marginal_mode import Effects, MarginalPoint, at_point, marginal_mode
+from bayescore.models.groups.marginal_mode import EffectLikelihoods, MarginalPoint, evaluate_at, marginal_mode
 from bayescore.models.groups.nodes import (
-    CUT,
-    NORMAL_BELOW,
+    GAUSS_HERMITE_BELOW,
+    TRAPEZOID_CUT,
     DrawNodes,
     NodeRows,
     NodeSet,
     Rules,
     add_log_weights,
     add_values,
-    hold_still,
-    lay_out,
+    lay_out_nodes,
+    place_trapezoids,
     write_effects,
 )
-from bayescore.models.groups.rows import THIRD, effect_multipliers, look_at_rows
+from bayescore.models.groups.rows import THIRD, effect_multipliers, sums_over_rows
 from bayescore.models.laplace import Mode, NoModeError, factor_of_inverse, find_mode
 from bayescore.models.posterior import Derivatives, add_predictors, add_scores, prior_part, prior_terms
 from bayescore.numerics.elementary import (
@@ -89,11 +89,11 @@ from bayescore.types import NO_OFFSET, FloatArray, IntArray, WeightedData, read_
 _NEWTON_STEPS = 2
 
 
-_LONGEST = 3.0  # sds of an effect, of a Newton step
+_MAX_NEWTON_SDS = 3.0  # sds of an effect, of a Newton step
 
 
 class CollapsedArguments(NamedTuple):
-    """What the density takes after the point and the gradient; four of the last are `marginal_mode.Effects`."""
+    """What the density takes after the point and the gradient; four of the last are `EffectLikelihoods`."""
 
     columns: FloatArray  # X transposed, (p, n)
     side: FloatArray
@@ -165,7 +165,7 @@ def place_nodes(
             curvature = max(sums[g, 1], 0.0) + precision
             scale[g] = 1.0 / math.sqrt(curvature)
             step = (sums[g, 0] - center[g] * precision) / curvature
-            center[g] += min(max(step, -_LONGEST * scale[g]), _LONGEST * scale[g])
+            center[g] += min(max(step, -_MAX_NEWTON_SDS * scale[g]), _MAX_NEWTON_SDS * scale[g])
     for g in range(n_groups):
         skew = 0.5 * sums[g, 2] * scale[g] ** 4
         center[g] += min(max(skew, -0.5 * scale[g]), 0.5 * scale[g])
@@ -173,7 +173,7 @@ def place_nodes(
 
 
 @jit_inner
-def place(theta: FloatArray, a: CollapsedArguments, start: FloatArray, at: NodeSet) -> FloatArray:
+def center_nodes(theta: FloatArray, a: CollapsedArguments, start: FloatArray, at: NodeSet) -> FloatArray:
     """Write centres and scales of the nodes; return x . beta + offset of the rows, shape (n,)."""
     center, scale, p, n_groups = at.center, at.scale, theta.size - 1, start.size - 1
     beta, precision = theta[:p], math.exp(-2.0 * theta[p])
@@ -186,7 +186,7 @@ def place(theta: FloatArray, a: CollapsedArguments, start: FloatArray, at: NodeS
     eta = np.zeros(a.weights.size)
     add_predictors(beta, a.columns, a.offset, eta)
     place_nodes(eta, a, precision, center, scale)
-    hold_still(math.exp(theta[p]), a.rules, start, center, scale)
+    place_trapezoids(math.exp(theta[p]), a.rules, start, center, scale)
     return eta
 
 
@@ -194,9 +194,9 @@ def place(theta: FloatArray, a: CollapsedArguments, start: FloatArray, at: NodeS
 def collapsed_density(theta: FloatArray, gradient: FloatArray, a: CollapsedArguments) -> float:
     """Return the log marginal posterior density at (beta, log sigma), and write its gradient, shape (p + 1,)."""
     p, n_groups, n = theta.size - 1, a.peak.size - 1, a.weights.size
-    first, start = lay_out(math.exp(theta[p]), a.rules, a.nodes.size)
+    first, start = lay_out_nodes(math.exp(theta[p]), a.rules, a.nodes.size)
     at = NodeSet(first, np.empty(n_groups + 1), np.empty(n_groups + 1), a.rules.step, a.nodes, a.log_weights)
-    eta, terms, pairs = place(theta, a, start, at), np.zeros(first[-1]), 0
+    eta, terms, pairs = center_nodes(theta, a, start, at), np.zeros(first[-1]), 0
     for i in range(n):
         pairs += first[a.codes[i] + 1] - first[a.codes[i]]
     scores = np.empty(pairs)
@@ -249,7 +249,7 @@ def _fill_terms(
     center, scale, terms = out
     for s in range(len(draws)):
         at = NodeSet(first, center[s], scale[s], a.rules.step, a.nodes, a.log_weights)
-        eta = place(draws[s], a, start, at)
+        eta = center_nodes(draws[s], a, start, at)
         add_values(eta, NodeRows(a.side, a.weights, a.z, a.codes), at, a.family, (terms[s], none))
         add_log_weights(draws[s, -1], at, terms[s])
 
@@ -260,7 +260,7 @@ def nodes_at(draws: FloatArray, a: CollapsedArguments, *, sigma: float | None = 
     `sigma` is the largest one of the draws that share places in the flat arrays, by default that of these draws.
     """
     most = float(np.exp(draws[:, -1].max())) if sigma is None else sigma
-    first, start = lay_out(most, a.rules, a.nodes.size)
+    first, start = lay_out_nodes(most, a.rules, a.nodes.size)
     shape = len(draws), len(start)
     center, scale, terms = np.empty(shape), np.empty(shape), np.zeros((len(draws), int(first[-1])))
     _fill_terms(np.ascontiguousarray(draws), a, first, start, (center, scale, terms))
@@ -269,7 +269,7 @@ def nodes_at(draws: FloatArray, a: CollapsedArguments, *, sigma: float | None = 
 
 def n_nodes(sigma: float, a: CollapsedArguments) -> int:
     """Return the number of nodes of all groups at a sigma."""
-    return int(lay_out(sigma, a.rules, a.nodes.size)[0][-1])
+    return int(lay_out_nodes(sigma, a.rules, a.nodes.size)[0][-1])
 
 
 SUM_ERROR = 1e-3
@@ -279,22 +279,22 @@ SUM_ERROR = 1e-3
 _MOST_ERROR = 1e-4  # nats, of one group, however few there are
 
 
-_SHARE = 0.05  # of a group's part of `SUM_ERROR` if errors have random signs: they are alike in groups alike
+_ERROR_SHARE = 0.05  # of a group's part of `SUM_ERROR` if errors have random signs: they are alike in groups alike
 
 
-_STRAIGHT, _NARROW = 0.1, 0.3  # skewness and sd of an effect up to which nine nodes are right to 1e-6
+_MAX_SKEWNESS, _MAX_EFFECT_SD = 0.1, 0.3  # skewness and sd of an effect up to which nine nodes are right to 1e-6
 
 
-_SDS = 5.0  # of log sigma and of beta: how far from the mode steps and stretches hold
+_RANGE_SDS = 5.0  # of log sigma and of beta: how far from the mode steps and stretches hold
 
 
-_MOST_RISE = 2.0  # of log sigma
+_MAX_LOG_SIGMA_SHIFT = 2.0  # of log sigma
 
 
-_FLAT = 1.0  # nats below the largest likelihood, up to which the prior alone makes a stretch end
+_FLAT_NATS = 1.0  # nats below the largest likelihood, up to which the prior alone makes a stretch end
 
 
-_FURTHER = 8.0  # how much longer such a stretch is, for sigmas in the far tail
+_FLAT_EXTENSION = 8.0  # how much longer such a stretch is, for sigmas in the far tail
 
 
 _ASYMPTOTIC = 0.05  # error below which the formula holds
@@ -312,8 +312,11 @@ _BLOCK, _MOST_BLOCKS = 32, 512  # of nodes looked at together, and their number 
 _HALVINGS = 12
 
 
-class Doubtful(NamedTuple):
-    """Groups that are looked at, and where: shape (D,) each; `order` and `ends` find their rows."""
+class TrapezoidCandidates(NamedTuple):
+    """Groups that may need the trapezoid, and where their integrand lies: shape (D,) each.
+
+    `order` and `ends` find their rows.
+    """
 
     groups: IntArray
     center: FloatArray
@@ -324,7 +327,7 @@ class Doubtful(NamedTuple):
 
 
 @jit_inner
-def _values(eta: FloatArray, which: IntArray, a: CollapsedArguments, b: FloatArray, out: FloatArray) -> None:
+def _log_likelihoods(eta: FloatArray, which: IntArray, a: CollapsedArguments, b: FloatArray, out: FloatArray) -> None:
     """Write phi of some rows at effects b, shape (_BLOCK,)."""
     own, side, log_p = np.empty(b.size), np.empty(b.size), np.empty(b.size)
     fill(out, 0.0)
@@ -337,7 +340,7 @@ def _values(eta: FloatArray, which: IntArray, a: CollapsedArguments, b: FloatArr
 
 
 @jit_inner
-def _stretch(
+def _scan_integrand(
     rows: tuple[FloatArray, IntArray], a: CollapsedArguments, steps: tuple[float, float, float], phi: FloatArray
 ) -> tuple[int, FloatArray]:
     """Return phi at multiples of a step that cover the integrand at the largest sigma, and the place of the first.
@@ -351,51 +354,51 @@ def _stretch(
     origin = begin - first
     b, left, right = np.empty(_BLOCK), first, first
     while True:  # to the right, then to the left, until both ends are low
-        if right == first or (right < size and _term(phi, right - 1, origin, h, sigma) > top - _SEARCH_CUT):
+        if right == first or (right < size and _log_integrand(phi, right - 1, origin, h, sigma) > top - _SEARCH_CUT):
             place, right = right, right + _BLOCK
-        elif left > 0 and _term(phi, left, origin, h, sigma) > top - _SEARCH_CUT:
+        elif left > 0 and _log_integrand(phi, left, origin, h, sigma) > top - _SEARCH_CUT:
             left -= _BLOCK
             place = left
         else:
             break
         for k in range(_BLOCK):
             b[k] = (origin + place + k) * h
-        _values(eta, which, a, b, phi[place : place + _BLOCK])
+        _log_likelihoods(eta, which, a, b, phi[place : place + _BLOCK])
         for k in range(place, place + _BLOCK):
-            top = max(top, _term(phi, k, origin, h, sigma))
+            top = max(top, _log_integrand(phi, k, origin, h, sigma))
     return origin + left, phi[left:right]
 
 
 @jit_inner
-def _term(phi: FloatArray, k: int, origin: int, h: float, sigma: float) -> float:
+def _log_integrand(phi: FloatArray, k: int, origin: int, h: float, sigma: float) -> float:
     b = (origin + k) * h
     return float(phi[k] - 0.5 * (b / sigma) ** 2)
 
 
 @jit
-def _choose(
-    sigmas: FloatArray, error: float, doubtful: Doubtful, eta: FloatArray, a: CollapsedArguments
+def _choose_trapezoids(
+    sigmas: FloatArray, error: float, candidates: TrapezoidCandidates, eta: FloatArray, a: CollapsedArguments
 ) -> tuple[Rules, FloatArray]:
-    """Return rules of doubtful groups, shape (D,), and their log integrals at the sigmas, shape (D, 4)."""
-    n, widest = doubtful.groups.size, largest(sigmas)
+    """Return rules of candidate groups, shape (D,), and their log integrals at the sigmas, shape (D, 4)."""
+    n, widest = candidates.groups.size, largest(sigmas)
     rules = Rules(np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n))
     integrals, parts = np.empty((n, sigmas.size)), np.empty(4)
     room = np.empty((2 * _MOST_BLOCKS + 1) * _BLOCK)
     for i in range(n):
-        g = doubtful.groups[i]
-        which = doubtful.order[doubtful.ends[g] : doubtful.ends[g + 1]]
-        h = min(_FIRST_STEP, 1.6 * doubtful.sd[i])
+        g = candidates.groups[i]
+        which = candidates.order[candidates.ends[g] : candidates.ends[g + 1]]
+        h = min(_FIRST_STEP, 1.6 * candidates.sd[i])
         for _ in range(_HALVINGS):
             fine = 0.25 * h
-            origin, phi = _stretch((eta, which), a, (fine, doubtful.center[i], widest), room)
+            origin, phi = _scan_integrand((eta, which), a, (fine, candidates.center[i], widest), room)
             worst = 0.0
             for s in range(sigmas.size):
                 top = -np.inf
                 for k in range(phi.size):
-                    top = max(top, _term(phi, k, origin, fine, sigmas[s]))
+                    top = max(top, _log_integrand(phi, k, origin, fine, sigmas[s]))
                 fill(parts, 0.0)
                 for k in range(phi.size):
-                    parts[k % 4] += math.exp(_term(phi, k, origin, fine, sigmas[s]) - top)
+                    parts[k % 4] += math.exp(_log_integrand(phi, k, origin, fine, sigmas[s]) - top)
                 whole = parts[0] + parts[1] + parts[2] + parts[3]
                 worst = max(worst, 2.0 * math.hypot(parts[0] - parts[2], parts[1] - parts[3]) / whole)
                 integrals[i, s] = top + math.log(whole * fine / (sigmas[s] * math.sqrt(2.0 * math.pi)))
@@ -406,26 +409,26 @@ def _choose(
             h *= math.log(0.5 * min(worst, _ASYMPTOTIC)) / math.log(0.5 * error)
         top, highest, k_top = -np.inf, largest(phi), 0
         for k in range(phi.size):
-            term = _term(phi, k, origin, fine, widest)
+            term = _log_integrand(phi, k, origin, fine, widest)
             if term > top:
                 top, k_top = term, k
         low, high = phi.size, 0
         for k in range(phi.size):
-            if _term(phi, k, origin, fine, widest) >= top - CUT:
+            if _log_integrand(phi, k, origin, fine, widest) >= top - TRAPEZOID_CUT:
                 low, high = min(low, k), max(high, k)
         rules.step[i] = h
-        rules.low[i] = (origin + low - 1) * fine - doubtful.margin[i]
-        rules.high[i] = (origin + high + 1) * fine + doubtful.margin[i]
-        if highest - phi[low] < _FLAT:
-            rules.low[i] *= _FURTHER
-        if highest - phi[high] < _FLAT:
-            rules.high[i] *= _FURTHER
+        rules.low[i] = (origin + low - 1) * fine - candidates.margin[i]
+        rules.high[i] = (origin + high + 1) * fine + candidates.margin[i]
+        if highest - phi[low] < _FLAT_NATS:
+            rules.low[i] *= _FLAT_EXTENSION
+        if highest - phi[high] < _FLAT_NATS:
+            rules.high[i] *= _FLAT_EXTENSION
         rules.mode[i], rules.slack[i] = (origin + k_top) * fine, highest - phi[k_top]
     return rules, integrals
 
 
-class Known(NamedTuple):
-    """What is known of the groups at the mode of (beta, log sigma), shape (G,) but for the first two."""
+class ModeMoments(NamedTuple):
+    """Moments of the effects at the mode of (beta, log sigma), shape (G,) but for the first two fields."""
 
     theta: FloatArray  # (p + 1,)
     factor: FloatArray  # L, L L' the covariance of theta
@@ -435,30 +438,32 @@ class Known(NamedTuple):
     poor: FloatArray  # whether the moments are a Newton step's, which may be far off
 
 
-def choose_rules(known: Known, a: CollapsedArguments) -> Rules:
+def choose_rules(known: ModeMoments, a: CollapsedArguments) -> Rules:
     """Return the rule of each group; Gauss and Hermite's for all where sigma is small all over the posterior."""
     n_groups = len(known.mean)
     rules = Rules.normal(n_groups)
     sd = math.sqrt(float(known.factor[-1] @ known.factor[-1]))
-    moves = np.clip(sd * np.array([-_SDS, 0.0, 2.0, _SDS]), -_MOST_RISE, _MOST_RISE)
+    moves = np.clip(sd * np.array([-_RANGE_SDS, 0.0, 2.0, _RANGE_SDS]), -_MAX_LOG_SIGMA_SHIFT, _MAX_LOG_SIGMA_SHIFT)
     sigmas = np.exp(known.theta[-1] + moves)
-    if sigmas.max() < NORMAL_BELOW:
+    if sigmas.max() < GAUSS_HERMITE_BELOW:
         return rules
-    sigmas = np.maximum(sigmas, NORMAL_BELOW)
+    sigmas = np.maximum(sigmas, GAUSS_HERMITE_BELOW)
     skewness = np.abs(known.third) * known.variance**1.5
-    groups = np.flatnonzero(~((skewness < _STRAIGHT) & (known.variance < _NARROW**2)) | known.poor.astype(bool))
+    groups = np.flatnonzero(
+        ~((skewness < _MAX_SKEWNESS) & (known.variance < _MAX_EFFECT_SD**2)) | known.poor.astype(bool)
+    )
     if not groups.size:
         return rules
     codes, middle = a.codes, np.exp(known.theta[-1])
     order = np.argsort(codes, kind="stable")
     ends = np.searchsorted(codes[order], np.arange(n_groups + 2))
     information = np.where(known.poor, 0.0, np.maximum(1.0 / known.variance - middle**-2.0, 0.0))[groups]
-    margin = _SDS * np.sqrt(((a.slope[groups] @ known.factor[:-1]) ** 2).sum(axis=1))
+    margin = _RANGE_SDS * np.sqrt(((a.slope[groups] @ known.factor[:-1]) ** 2).sum(axis=1))
     narrow = (information + sigmas[0] ** -2.0) ** -0.5
-    doubtful = Doubtful(groups, known.mean[groups], narrow, margin, order, ends)
+    candidates = TrapezoidCandidates(groups, known.mean[groups], narrow, margin, order, ends)
     eta = known.theta[:-1] @ a.columns + (a.offset if a.offset.size else 0.0)
-    error = _SHARE * min(SUM_ERROR / math.sqrt(n_groups), _MOST_ERROR)
-    found, exact = _choose(sigmas, error, doubtful, eta, a)
+    error = _ERROR_SHARE * min(SUM_ERROR / math.sqrt(n_groups), _MOST_ERROR)
+    found, exact = _choose_trapezoids(sigmas, error, candidates, eta, a)
     at = np.column_stack([np.tile(known.theta[:-1], (2, 1)), np.log(sigmas[1:3])])
     nodes, terms = nodes_at(at, a)
     own = np.logaddexp.reduceat(terms, nodes.first[:-1], axis=1)[:, groups]
@@ -472,19 +477,23 @@ def choose_rules(known: Known, a: CollapsedArguments) -> Rules:
     return rules
 
 
-_START = -0.7  # log sigma at which the mode is sought first
+_START_LOG_SIGMA = -0.7  # log sigma at which the mode is sought first
 
 
 _MODE_TOLERANCE = 1e-3  # posterior sds
 
 
-_NEAR, _TURNS = 0.1, 4  # posterior sds by which the mode may be off, and turns of quadrature and mode
+_MODE_SDS, _MAX_ROUNDS = 0.1, 4  # posterior sds by which the mode may be off, and turns of quadrature and mode
 
 
 _FINE_NODES = 41  # of `mode`
 
 
-_FINE_TOLERANCE, _ENOUGH, _FINE_STEPS = 1e-4, 1e-2, 20  # posterior sds: to stop at, and to accept after all steps
+_FINE_TOLERANCE, _FINE_ACCEPTED, _FINE_STEPS = (
+    1e-4,
+    1e-2,
+    20,
+)  # posterior sds: to stop at, and to accept after all steps
 
 
 _DIFFERENCE = 1e-3  # posterior sds, of the gradients whose differences are the Hessian
@@ -516,21 +525,21 @@ class CollapsedTarget:
     ) -> "CollapsedTarget":
         """Find the mode of rows in memory."""
         check_density(priors[0], "sampling with groups").parts(rows.n_features)
-        look = look_at_rows(rows, family, n_groups, effect_multipliers(rows, effect_column(rows)))
-        start = np.append(np.zeros(rows.n_features), _START + math.log(family.unit))
-        point = marginal_mode(look, start, priors, n_groups, tolerance=_MODE_TOLERANCE)
+        sum_groups = sums_over_rows(rows, family, n_groups, effect_multipliers(rows, effect_column(rows)))
+        start = np.append(np.zeros(rows.n_features), _START_LOG_SIGMA + math.log(family.unit))
+        point = marginal_mode(sum_groups, start, priors, n_groups, tolerance=_MODE_TOLERANCE)
         target = cls(rows, family, priors, n_groups, point, Rules.normal(n_groups))
-        for _ in range(_TURNS):  # where effects are not normal the steps above end some sds off, or do not begin
+        for _ in range(_MAX_ROUNDS):  # where effects are not normal the steps above end some sds off, or do not begin
             target = replace(target, rules=target.chosen_rules())
             gradient = np.empty(rows.n_features + 1)
             collapsed_density(target.point.theta, gradient, target.arguments())
-            if np.linalg.norm(target.factor.T @ gradient) < _NEAR:
+            if np.linalg.norm(target.factor.T @ gradient) < _MODE_SDS:
                 break
             try:
                 mode = target.mode()
             except NoModeError:
                 break
-            point = at_point(look, mode.beta, target.point.likelihoods.nodes(mode.beta), priors)
+            point = evaluate_at(sum_groups, mode.beta, target.point.likelihoods.nodes(mode.beta), priors)
             target = replace(target, point=replace(point, terms=mode.terms))
         return target
 
@@ -538,8 +547,8 @@ class CollapsedTarget:
         """Return the rule that each group's effect asks for."""
         if self.family.quadratic:  # effects are normal
             return Rules.normal(self.n_groups)
-        real, effects, third = slice(None, -1), self.point.effects, self.point.sums.own[:-1, THIRD]
-        known = Known(
+        real, effects, third = slice(None, -1), self.point.effects, self.point.sums.by_effect[:-1, THIRD]
+        known = ModeMoments(
             self.point.theta, self.factor, effects.mean[real], effects.variance[real], third, effects.poor[real]
         )
         return choose_rules(known, replace(self, rules=Rules.normal(self.n_groups)).arguments())
@@ -550,7 +559,7 @@ class CollapsedTarget:
         return effect_column(self.rows)
 
     @property
-    def effects(self) -> Effects:
+    def effects(self) -> EffectLikelihoods:
         """Normal likelihoods of the effects at the mode."""
         return self.point.likelihoods
 
@@ -567,7 +576,7 @@ class CollapsedTarget:
     @property
     def wide(self) -> bool:
         """Whether sigma is hardly known."""
-        return bool(np.linalg.norm(self.factor[-1]) > _NARROW_SAMPLED)
+        return bool(np.linalg.norm(self.factor[-1]) > _MAX_LOG_SIGMA_SD)
 
     def leverage(self) -> FloatArray:
         """Return the share of each group in the curvature at the mode, shape (G,), up to what rows within it say."""
@@ -633,7 +642,7 @@ class CollapsedTarget:
         try:
             return find_mode(terms, self.point.theta, tolerance=_FINE_TOLERANCE, max_steps=_FINE_STEPS)
         except NoModeError as error:  # rounding errors of quadrature can hide the last gains of the value
-            if error.reached is None or error.reached.decrement > _ENOUGH:
+            if error.reached is None or error.reached.decrement > _FINE_ACCEPTED:
                 raise
             return error.reached
 
@@ -662,11 +671,11 @@ def terms_by_differences(
     return Derivatives(value + own.value, gradient, precision)
 
 
-MANY = 1000
+MIN_GROUPS_TO_SAMPLE = 1000
 """Groups from which a sample of them is drawn."""
 
 
-FIRST = 256
+FIRST_SAMPLE_SIZE = 256
 """Groups of the first sample; each later one has four times as many."""
 
 
@@ -677,22 +686,22 @@ The mean of theta moves by cov(theta, error) to first order, which is at most sd
 """
 
 
-_NARROW_SAMPLED = 0.1  # sd of log sigma at most: towards sigma = 0 a quadratic grows beyond what the sample can hold
+_MAX_LOG_SIGMA_SD = 0.1  # sd of log sigma at most: towards sigma = 0 a quadratic grows beyond what the sample can hold
 
 
-_EQUAL = 0.5  # share of the sampling probabilities that all groups have alike
+_UNIFORM_SHARE = 0.5  # share of the sampling probabilities that all groups have alike
 
 
 _STEP = 0.5  # posterior sds, of the differences of gradients
 
 
-_TRIED = 16  # points at which a quadratic is tried
+_CHECK_POINTS = 16  # points at which a quadratic is tried
 
 
-_WIDER = 1.3  # sds of points by which a cubic is fitted, over those of the posterior: its tails count
+_FIT_INFLATION = 1.3  # sds of points by which a cubic is fitted, over those of the posterior: its tails count
 
 
-_SLOPES = 3  # equations for each coefficient of a cubic
+_EQUATIONS = 3  # equations for each coefficient of a cubic
 
 
 _MOST_COLUMNS = 20  # of a cubic, which has D^3 / 6 coefficients
@@ -798,7 +807,8 @@ class SampledGroups:
         none = Remainder(middle, np.zeros(D), np.zeros((D, D)), np.empty((0, 0, 0)))
         if size > target.n_groups // 2 or target.wide:
             return cls(target, target.n_groups, own, none)
-        inclusion = _inclusion(target.leverage(), size)
+        share = target.leverage()
+        inclusion = inclusion_of(_UNIFORM_SHARE / len(share) + (1.0 - _UNIFORM_SHARE) * share / share.sum(), size)
         groups = systematic(inclusion)
         some = own.of_groups(groups, 1.0 / inclusion[groups])
         ends = middle + _STEP * np.vstack([np.zeros(D), factor.T, -factor.T])
@@ -808,7 +818,9 @@ class SampledGroups:
         chosen = cls(target, len(groups), some, rest)
         if D > _MOST_COLUMNS:
             return chosen
-        z = _WIDER * np.random.default_rng(_SEED).standard_normal((_SLOPES * math.comb(D + 2, 3) // D + _TRIED, D))
+        z = _FIT_INFLATION * np.random.default_rng(_SEED).standard_normal(
+            (_EQUATIONS * math.comb(D + 2, 3) // D + _CHECK_POINTS, D)
+        )
         points = middle + z @ factor.T
 
         def missed(some_points: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -817,10 +829,10 @@ class SampledGroups:
             part, part_slope = densities(some_points, chosen.density)
             return value - part, slope - part_slope
 
-        gap, slopes = missed(points[:_TRIED])
+        gap, slopes = missed(points[:_CHECK_POINTS])
         if np.abs(gap - gap.mean()).max() <= MAX_DENSITY_ERROR:
             return chosen
-        slopes = np.vstack([slopes, missed(points[_TRIED:])[1]])
+        slopes = np.vstack([slopes, missed(points[_CHECK_POINTS:])[1]])
         return replace(chosen, rest=_with_cubic(rest, factor, z, slopes))
 
     def error(self, theta: FloatArray, of_all: FloatArray) -> float:
@@ -869,11 +881,6 @@ def _with_cubic(rest: Remainder, factor: FloatArray, z: FloatArray, slopes: Floa
         rest.precision - back.T @ second @ back,
         np.einsum("abc,ai,bj,ck->ijk", third, back, back, back, optimize=True),
     )
-
-
-def _inclusion(share: FloatArray, size: int) -> FloatArray:
-    """Return the probabilities of groups to be in a sample of a size, shape (G,)."""
-    return inclusion_of(_EQUAL / len(share) + (1.0 - _EQUAL) * share / share.sum(), size)
 
 
 def inclusion_of(p: FloatArray, size: int) -> FloatArray:

@@ -12,7 +12,7 @@ import numpy as np
 from scipy import linalg, sparse
 
 from bayescore.families import Family
-from bayescore.models.groups.rows import INFORMATION, SLOPE, THIRD, GroupSums, Look
+from bayescore.models.groups.rows import INFORMATION, SLOPE, THIRD, GroupSums, SumGroups
 from bayescore.models.posterior import Derivatives, prior_part
 from bayescore.models.row_kernels import derivatives_of
 from bayescore.numerics.elementary import NODES, WEIGHTS, EffectMoments, EffectNodes, effect_moments
@@ -22,12 +22,12 @@ from bayescore.types import FloatArray, IntArray, WeightedData
 
 MAX_PASSES = 40
 _LEAST_INFORMATION = 1e-4  # of a group's rows on its effect, in units of the prior's
-_CLOSE = 0.1  # posterior sds of beta, and of each effect, from the joint mode of beta and the effects
+_JOINT_MODE_SDS = 0.1  # posterior sds of beta, and of each effect, from the joint mode of beta and the effects
 _ROUNDING = 1e-12  # of a log density: its rounding
 
 
 @dataclass(frozen=True, eq=False)
-class Effects:
+class EffectLikelihoods:
     """Normal approximation of each group's likelihood near a point, to place nodes at other points."""
 
     beta: FloatArray  # the point, (p,)
@@ -62,19 +62,21 @@ class MarginalPoint:
         return np.append(self.beta, self.log_sigma)
 
     @property
-    def likelihoods(self) -> Effects:
+    def likelihoods(self) -> EffectLikelihoods:
         """Normal approximations of the groups' likelihoods."""
         prior = np.exp(-2.0 * self.log_sigma)
         information = np.maximum(1.0 / self.effects.variance - prior, _LEAST_INFORMATION * prior)
         peak = self.effects.mean * (information + prior) / information
         peak[-1] = information[-1] = 0.0
-        return Effects(self.beta, peak, information, self.sums.middle)
+        return EffectLikelihoods(self.beta, peak, information, self.sums.middle)
 
 
-def at_point(look: Look, theta: FloatArray, nodes: EffectNodes, priors: tuple[Prior, GroupPrior]) -> MarginalPoint:
+def evaluate_at(
+    sum_groups: SumGroups, theta: FloatArray, nodes: EffectNodes, priors: tuple[Prior, GroupPrior]
+) -> MarginalPoint:
     """Return the results of a pass at theta = (beta, log sigma)."""
     beta, log_sigma = theta[:-1], float(theta[-1])
-    sums = look(beta, nodes)
+    sums = sum_groups(beta, nodes)
     terms, found = marginal_likelihood_terms(sums, log_sigma, nodes)
     own, (log_p, slope, curvature) = prior_part(beta, priors[0]), log_sigma_terms(log_sigma, *priors[1].table)
     gradient = terms.gradient + np.append(own.gradient, slope)
@@ -91,12 +93,12 @@ def marginal_likelihood_terms(
 
     `sums` are those of a pass at beta, with these nodes.
     """
-    found = effect_moments(sums.values, nodes, log_sigma, sums.own[:, SLOPE], sums.own[:, INFORMATION])
+    found = effect_moments(sums.values, nodes, log_sigma, sums.by_effect[:, SLOPE], sums.by_effect[:, INFORMATION])
     p, real = len(sums.gradient), slice(None, -1)  # rows of no group have no effect
-    middle, each = sums.middle[real], _Louis.of(found, sums.own, nodes, log_sigma)
+    middle, each = sums.middle[real], _Louis.of(found, sums.by_effect, nodes, log_sigma)
     gradient, precision = np.empty(p + 1), np.zeros((p + 1, p + 1))
     gradient[:p] = sums.gradient - each.score @ middle
-    gradient[:p] += each.spread @ (sums.pull[real] - sums.own[real, THIRD, None] * middle)
+    gradient[:p] += each.spread @ (sums.pull[real] - sums.by_effect[real, THIRD, None] * middle)
     gradient[p] = each.slope.sum()
     precision[:p, :p] = sums.precision - (middle.T * each.information) @ middle
     precision[p, :p] = precision[:p, p] = each.cross @ middle
@@ -229,7 +231,7 @@ def _step(point: MarginalPoint) -> tuple[FloatArray, float]:
 
 @np.errstate(all="ignore")  # of steps that come to rates beyond all numbers, and are given up
 def marginal_mode(
-    look: Look, theta: FloatArray, priors: tuple[Prior, GroupPrior], n_groups: int, *, tolerance: float
+    sum_groups: SumGroups, theta: FloatArray, priors: tuple[Prior, GroupPrior], n_groups: int, *, tolerance: float
 ) -> MarginalPoint:
     """Climb to less than `tolerance` from the mode of the marginal posterior, with nodes that cover all effects.
 
@@ -239,13 +241,15 @@ def marginal_mode(
     that of beta first.
     """
     none = np.zeros(n_groups + 1)
-    point, found = _climb(look, at_point(look, theta, EffectNodes(none, none), priors), priors, tolerance)
+    point, found = _climb(
+        sum_groups, evaluate_at(sum_groups, theta, EffectNodes(none, none), priors), priors, tolerance
+    )
     if found:
         return point
     ends = []
     for apart in (False, True):
-        again = at_point(look, *_joint_mode(look, theta, priors[0], n_groups, apart=apart), priors)
-        point, found = _climb(look, again, priors, tolerance)
+        again = evaluate_at(sum_groups, *_joint_mode(sum_groups, theta, priors[0], n_groups, apart=apart), priors)
+        point, found = _climb(sum_groups, again, priors, tolerance)
         if found:
             return point
         ends.append(point)
@@ -253,7 +257,7 @@ def marginal_mode(
 
 
 def _climb(
-    look: Look, point: MarginalPoint, priors: tuple[Prior, GroupPrior], tolerance: float
+    sum_groups: SumGroups, point: MarginalPoint, priors: tuple[Prior, GroupPrior], tolerance: float
 ) -> tuple[MarginalPoint, bool]:
     """Return the best point of Newton steps from `point`, and whether that is the mode."""
     best: MarginalPoint | None = None
@@ -272,12 +276,12 @@ def _climb(
             if length < tolerance and point.gap < 1.0:
                 return point, True
         theta = point.theta + shrink * step
-        point = at_point(look, theta, point.likelihoods.nodes(theta), priors)
+        point = evaluate_at(sum_groups, theta, point.likelihoods.nodes(theta), priors)
     return (point if best is None else best), False
 
 
 def _joint_mode(
-    look: Look, theta: FloatArray, prior: Prior, n_groups: int, *, apart: bool
+    sum_groups: SumGroups, theta: FloatArray, prior: Prior, n_groups: int, *, apart: bool
 ) -> tuple[FloatArray, EffectNodes]:
     """Return beta at the joint mode of beta and the effects given sigma, as theta, and nodes about the effects there.
 
@@ -290,18 +294,18 @@ def _joint_mode(
     information, held = none + square, apart
     for _ in range(MAX_PASSES):
         there, effects = beta + step, center + step_of_effects
-        sums, own = look(there, EffectNodes(effects, none)), prior_part(there, prior)
+        sums, own = sum_groups(there, EffectNodes(effects, none)), prior_part(there, prior)
         value = sums.values[:, 0].sum() + own.value - 0.5 * square * effects @ effects
         if not value >= best - _ROUNDING * abs(best):
             step, step_of_effects = 0.5 * step, 0.5 * step_of_effects
             continue
         beta, center, best = there, effects, value
-        information, cross = sums.own[:, INFORMATION] + square, sums.cross.copy()
-        slope = sums.own[:, SLOPE] - square * center
+        information, cross = sums.by_effect[:, INFORMATION] + square, sums.cross.copy()
+        slope = sums.by_effect[:, SLOPE] - square * center
         slope[-1] = cross[-1] = 0.0  # rows of no group have no effect
         if held:
             step = linalg.solve(sums.precision + own.precision, sums.gradient + own.gradient, assume_a="pos")
-            held = bool((sums.gradient + own.gradient) @ step >= _CLOSE**2)
+            held = bool((sums.gradient + own.gradient) @ step >= _JOINT_MODE_SDS**2)
             if held:
                 continue
         precision = sums.precision + own.precision - (cross.T / information) @ cross
@@ -309,7 +313,7 @@ def _joint_mode(
         step = linalg.solve(precision, gradient, assume_a="pos")
         step_of_effects = (slope - cross @ step) / information
         of_effects = float((step_of_effects**2 * information).max()) if apart else 0.0
-        if max(gradient @ step, of_effects) < _CLOSE**2:
+        if max(gradient @ step, of_effects) < _JOINT_MODE_SDS**2:
             break
     scale = np.append(information[:-1] ** -0.5, 0.0)
     return np.append(beta, theta[-1]), EffectNodes(center, scale)

@@ -10,7 +10,7 @@ of two rules. Both have the form b_k = c + d_k and a log weight v_k, so that the
 
 with z_k, omega_k nodes and weights for N(0, 1). Nodes of Gauss and Hermite follow the point (beta, log sigma). Those of
 the trapezoid are multiples of h that do not move: a point only says which of them are needed. So the density is smooth,
-but for terms of less than e^-14 of the largest, `CUT`.
+but for terms of less than e^-14 of the largest, `TRAPEZOID_CUT`.
 
 Log-likelihoods of groups at the nodes of their effects, and the scores of rows there.
 
@@ -31,21 +31,21 @@ from bayescore.families import Family
 from bayescore.numerics.elementary import LOG_WEIGHTS, N_NODES, NARROW, NODES, WEIGHTS, largest, largest_count
 from bayescore.types import FloatArray, IntArray
 
-CUT = 14.0
+TRAPEZOID_CUT = 14.0
 """Nats below the largest term of a group at which the trapezoid ends."""
 
 
-NORMAL_BELOW = 0.8
+GAUSS_HERMITE_BELOW = 0.8
 """Sigma below which nine nodes of Gauss and Hermite are right to 2e-5 nats, whatever the rows."""
 
 
-_COVERED = 6.0  # mean of posterior over quadrature weights above which nodes miss an effect
+_MAX_WEIGHT_RATIO = 6.0  # mean of posterior over quadrature weights above which nodes miss an effect
 
 
-_LEFT_OUT = 1e-3  # share of the first and last node above which a trapezoid misses some of the effect
+_MAX_END_SHARE = 1e-3  # share of the first and last node above which a trapezoid misses some of the effect
 
 
-_STEPS = 0.5  # sd of an effect in steps of the trapezoid, below which it may lie between nodes
+_MIN_SD_STEPS = 0.5  # sd of an effect in steps of the trapezoid, below which it may lie between nodes
 
 
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
@@ -54,8 +54,8 @@ _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 class Rules(NamedTuple):
     """The rule of each group, shape (G + 1,); the last entry is of rows of no group.
 
-    The trapezoid's nodes lie between `low` and `high`. Those with b^2 > mode^2 + 2 sigma^2 (`CUT` + slack) are left
-    out: there the prior alone makes the integrand negligible.
+    The trapezoid's nodes lie between `low` and `high`. Those with b^2 > mode^2 + 2 sigma^2 (`TRAPEZOID_CUT` + slack)
+    are left out: there the prior alone makes the integrand negligible.
     """
 
     step: FloatArray  # of the trapezoid; 0 where the rule is Gauss and Hermite's
@@ -82,7 +82,7 @@ class NodeSet(NamedTuple):
 
 
 @jit
-def lay_out(sigma: float, rules: Rules, n_nodes: int) -> tuple[IntArray, FloatArray]:
+def lay_out_nodes(sigma: float, rules: Rules, n_nodes: int) -> tuple[IntArray, FloatArray]:
     """Return the places of each group's nodes, shape (G + 2,), and where the trapezoid begins, (G + 1,).
 
     The places do for any smaller sigma too.
@@ -91,8 +91,8 @@ def lay_out(sigma: float, rules: Rules, n_nodes: int) -> tuple[IntArray, FloatAr
     first, start = np.zeros(n_groups + 2, dtype=np.int64), np.zeros(n_groups + 1)
     for g in range(n_groups):
         count, h = n_nodes, rules.step[g]
-        if h > 0.0 and sigma >= NORMAL_BELOW:
-            reach = math.sqrt(rules.mode[g] ** 2 + 2.0 * sigma * sigma * (CUT + rules.slack[g]))
+        if h > 0.0 and sigma >= GAUSS_HERMITE_BELOW:
+            reach = math.sqrt(rules.mode[g] ** 2 + 2.0 * sigma * sigma * (TRAPEZOID_CUT + rules.slack[g]))
             begin = math.ceil(max(rules.low[g], -reach) / h)
             count = max(n_nodes, int(math.floor(min(rules.high[g], reach) / h) - begin) + 1)
             start[g] = begin * h
@@ -102,10 +102,10 @@ def lay_out(sigma: float, rules: Rules, n_nodes: int) -> tuple[IntArray, FloatAr
 
 
 @jit_inner
-def hold_still(sigma: float, rules: Rules, start: FloatArray, center: FloatArray, scale: FloatArray) -> None:
-    """Replace the centres and scales of groups that the trapezoid serves at this sigma."""
+def place_trapezoids(sigma: float, rules: Rules, start: FloatArray, center: FloatArray, scale: FloatArray) -> None:
+    """Write first nodes, and scale 0, of groups whose rule at this sigma is the trapezoid."""
     for g in range(rules.step.size - 1):
-        if rules.step[g] > 0.0 and sigma >= NORMAL_BELOW:
+        if rules.step[g] > 0.0 and sigma >= GAUSS_HERMITE_BELOW:
             center[g], scale[g] = start[g], 0.0
 
 
@@ -182,17 +182,17 @@ def weigh_nodes(terms: FloatArray, at: DrawNodes) -> None:
         add_log_weights(at.theta[s, -1], nodes, terms[s])
 
 
-class EffectFigures(NamedTuple):
+class EffectSummaries(NamedTuple):
     """Log-likelihoods of groups, shape (S, G + 1), mean and variance of effects, and where nodes miss them, (S, G)."""
 
     log_p: FloatArray
     mean: FloatArray
     variance: FloatArray
-    astray: NDArray[np.bool_]
+    missed: NDArray[np.bool_]
 
 
 @jit
-def _moments(terms: FloatArray, at: DrawNodes, tables: tuple[FloatArray, FloatArray], out: EffectFigures) -> None:
+def _moments(terms: FloatArray, at: DrawNodes, tables: tuple[FloatArray, FloatArray], out: EffectSummaries) -> None:
     nodes, weights = tables
     n_groups = at.step.size - 1
     most = largest_count(at.first)
@@ -218,28 +218,28 @@ def _moments(terms: FloatArray, at: DrawNodes, tables: tuple[FloatArray, FloatAr
             if scale > 0.0:
                 for k in range(nodes.size):
                     covered += share[k] * share[k] / weights[k]
-                out.astray[s, g] = not (covered <= _COVERED and square > NARROW * scale * (NARROW * scale))
+                out.missed[s, g] = not (covered <= _MAX_WEIGHT_RATIO and square > NARROW * scale * (NARROW * scale))
             else:
                 ends = share[0] + share[count - 1]
-                out.astray[s, g] = not (ends <= _LEFT_OUT and square > (_STEPS * at.step[g]) ** 2)
+                out.missed[s, g] = not (ends <= _MAX_END_SHARE and square > (_MIN_SD_STEPS * at.step[g]) ** 2)
 
 
-def figures(terms: FloatArray, at: DrawNodes) -> EffectFigures:
+def effect_summaries(terms: FloatArray, at: DrawNodes) -> EffectSummaries:
     """Return log-likelihoods of groups and moments of their effects from log terms at the nodes, shape (S, M)."""
     shape = at.center.shape[0], at.center.shape[1] - 1
-    out = EffectFigures(np.empty(at.center.shape), np.empty(shape), np.empty(shape), np.zeros(shape, dtype=bool))
+    out = EffectSummaries(np.empty(at.center.shape), np.empty(shape), np.empty(shape), np.zeros(shape, dtype=bool))
     _moments(terms, at, (NODES, WEIGHTS), out)
     return out
 
 
-CERTAIN = 37.0
+CERTAIN_ETA = 37.0
 """Eta beyond which labels are certain: log p and its score are below 1e-15."""
 
 
 _NOTHING = 1e-15
 
 
-_MANY = 128  # nodes of a group; with more, labels are certain at most of them
+_CERTAINTY_FROM_NODES = 128  # nodes of a group; with more, labels are certain at most of them
 
 
 _CHUNK = 1024  # pairs of a row and a node evaluated at a time
@@ -266,12 +266,12 @@ def _evaluate_uncertain(
     for g in codes:
         end = begin + at.first[g + 1] - at.first[g]
         low, high = begin, end
-        sure_first, sure_last = side[begin] * eta[begin] > CERTAIN, side[begin] * eta[end - 1] > CERTAIN
+        sure_first, sure_last = side[begin] * eta[begin] > CERTAIN_ETA, side[begin] * eta[end - 1] > CERTAIN_ETA
         if at.scale[g] == 0.0 and sure_first != sure_last:
             one, other = begin, end - 1
             while other - one > 1:
                 middle = (one + other) // 2
-                if (side[begin] * eta[middle] > CERTAIN) == sure_first:
+                if (side[begin] * eta[middle] > CERTAIN_ETA) == sure_first:
                     one = middle
                 else:
                     other = middle
@@ -292,17 +292,18 @@ def add_values(
 ) -> None:
     """Add phi at the nodes, shape (M,), and write the scores of rows at them, one row after the other.
 
-    The second array of `out` is for the scores; nothing is kept if it is empty. Where a group has more than `_MANY`
-    nodes, rows are not evaluated where their label is certain: at most nodes where sigma is large.
+    The second array of `out` is for the scores; nothing is kept if it is empty. Where a group has more than
+    `_CERTAINTY_FROM_NODES` nodes, rows are not evaluated where their label is certain: at most nodes where sigma is
+    large.
     """
     values, scores = out
     most = largest_count(at.first)
     size = max(_CHUNK, most)
     side, log_p, scratch = np.empty(size), np.empty(size), np.empty(size)
-    side[0], scratch[0], side[1], scratch[1] = 1.0, CERTAIN, -1.0, -CERTAIN
+    side[0], scratch[0], side[1], scratch[1] = 1.0, CERTAIN_ETA, -1.0, -CERTAIN_ETA
     family.rows(scratch[:2], side[:2], log_p[:2])
     at_ends = max(abs(log_p[0]), abs(log_p[1]), abs(scratch[0]), abs(scratch[1]))  # not small for counts
-    some = most > _MANY and at_ends < _NOTHING
+    some = most > _CERTAINTY_FROM_NODES and at_ends < _NOTHING
     keep, done, begin, n = scores.size > 0, 0, 0, eta.size
     while begin < n:
         stop, width = begin, 0

@@ -27,8 +27,8 @@ each of its nodes b:
 
 .. math:: \sum_n w_n f(\eta_n + b) \approx \sum_j m_j f(e_j + b)
 
-The error of a row is at most 0.0011 h^8 times the eighth derivative of f: about 1e-11 at h = 0.1.
-A family of the user's own may bend faster than that: `serves` looks whether its f is such a polynomial between points.
+The error of a row is at most 0.0011 h^8 times the eighth derivative of f: about 1e-11 at h = 0.1. A family of the
+user's own may bend faster than that: `grid_is_exact` looks whether its f is such a polynomial between points.
 """
 
 import math
@@ -65,7 +65,7 @@ _POINTS = 8  # that share a row's weight
 _ROWS_PER_POINT = 4  # fewer for each point of the grid are evaluated one by one; 1 where nodes are points of it
 
 
-LARGE = 16 * _POINTS
+MIN_GRID_ROWS = 16 * _POINTS
 """Rows of a group below which no grid is tried."""
 
 
@@ -76,12 +76,12 @@ _DIVISORS = np.array([-5040.0, 720.0, -240.0, 144.0, -144.0, 240.0, -720.0, 5040
 
 
 @lru_cache(maxsize=64)
-def serves(family: Family) -> bool:
+def grid_is_exact(family: Family) -> bool:
     """Whether log-likelihoods of a family are those of the grid half-way between its points, to 1e-8."""
     points = np.arange(-30.0, 30.0, _STEP)
     middle = points[_POINTS // 2 - 1 : 1 - _POINTS // 2 - 1] + 0.5 * _STEP
     shares = np.zeros(_POINTS)
-    _divide(_POINTS // 2 - 0.5, 1.0, shares)
+    _spread_weight(_POINTS // 2 - 0.5, 1.0, shares)
     for side in (1, -1):
         near = np.lib.stride_tricks.sliding_window_view(family.log_p(points, side), _POINTS)
         true = family.log_p(middle, side)
@@ -91,7 +91,7 @@ def serves(family: Family) -> bool:
 
 
 @jit_inner
-def _divide(place: float, weight: float, mass: FloatArray) -> None:
+def _spread_weight(place: float, weight: float, mass: FloatArray) -> None:
     """Add a weight to the points about a place, which is in steps from the first point."""
     first = int(place) - (_POINTS // 2 - 1)
     left = place - first
@@ -128,7 +128,7 @@ def add_by_grid(eta: FloatArray, rows: NodeRows, at: NodeSet, family: Family, va
     size = int(math.floor(high / h) - begin) + _POINTS // 2 + 1
     mass = np.zeros((2, size))
     for i in range(n):
-        _divide(eta[i] / h - begin, rows.weights[i], mass[0 if rows.side[i] > 0 else 1])
+        _spread_weight(eta[i] / h - begin, rows.weights[i], mass[0 if rows.side[i] > 0 else 1])
     if even:
         stride = round(at.step[g] / h)
         length, calls = size + (count - 1) * stride, 1
@@ -185,10 +185,12 @@ def joint_terms(point: Predictor, rows: WeightedData, family: Family) -> JointTe
     given = WeightedData(rows.X, rows.y, rows.weights, rows.index, offset=offset)
     _, score, curvature, _ = derivatives_of(given.with_offset(rows.X @ beta), rows.y, family)
     pull = Z.T @ (rows.weights * score)
-    return JointTerms(likelihood_terms(beta, given, family), pull, *bends(rows.X, Z, rows.weights * curvature))
+    return JointTerms(
+        likelihood_terms(beta, given, family), pull, *curvature_products(rows.X, Z, rows.weights * curvature)
+    )
 
 
-def bends(X: FloatArray, Z: sparse.csr_array, c: FloatArray) -> tuple[FloatArray, sparse.csr_array]:
+def curvature_products(X: FloatArray, Z: sparse.csr_array, c: FloatArray) -> tuple[FloatArray, sparse.csr_array]:
     """Return Z'CX, shape (E, p), and Z'CZ, shape (E, E), C the diagonal matrix of rows' curvatures c, shape (n,)."""
     scaled = sparse.csr_array((Z.data * np.repeat(c, np.diff(Z.indptr)), Z.indices, Z.indptr), shape=Z.shape)
     return scaled.T @ X, sparse.csr_array(scaled.T @ Z)
@@ -200,7 +202,7 @@ def largest_gap(one: JointTerms, other: JointTerms) -> float:
     A score of 1 in these units moves a parameter by its sd, all others known, under the rows alone.
     """
     ours, theirs = one.coefficients, other.coefficients
-    root = _roots(np.diagonal(ours.precision)), _roots(one.precision.diagonal())
+    root = _curvature_roots(np.diagonal(ours.precision)), _curvature_roots(one.precision.diagonal())
     entries = (one.precision - other.precision).tocoo()
     i, j = entries.coords
     parts = [
@@ -213,7 +215,7 @@ def largest_gap(one: JointTerms, other: JointTerms) -> float:
     return max(float(np.abs(part).max(initial=0.0)) for part in parts)
 
 
-def _roots(diagonal: FloatArray) -> FloatArray:
+def _curvature_roots(diagonal: FloatArray) -> FloatArray:
     """Return roots of curvatures; of a parameter that no row knows, that of the least of the others."""
     size = np.abs(diagonal)
     positive = size[size > 0.0]
@@ -280,7 +282,7 @@ class JointRows:
     def curvature(self, c: FloatArray, X: FloatArray | None = None) -> "Curvature":
         """Return minus the Hessian of the log-likelihood, given rows' curvatures, (n,), in other columns X if given."""
         X = self.rows.X if X is None else X
-        of_beta, K = bends(X, self.columns, c)
+        of_beta, K = curvature_products(X, self.columns, c)
         ends = np.cumsum([0, *(G * q for G, q in self.shapes)])
         parts = [slice(*ends_of_part) for ends_of_part in pairwise(ends)]
         blocks = [blocks_of(K[part, part], q) for part, (_, q) in zip(parts, self.shapes, strict=True)]
@@ -370,11 +372,11 @@ class Solver:
             rows = self.factor[of_factor].reshape(G, q, -1)
             return np.asarray(rows @ rows.transpose(0, 2, 1))
         places = np.arange(of_factor.start, of_factor.stop).reshape(G, q)
-        return self._without(shapes, out)[places[:, :, None], places[:, None, :]]
+        return self._integrated_out(shapes, out)[places[:, :, None], places[:, None, :]]
 
     def cross(self, shapes: Sequence[tuple[int, int]], f: int, out: Sequence[int] = ()) -> sparse.csr_array:
         """Return precisions between effects of factor f > 0 and coefficients and later factors' effects, (G q, m)."""
-        of_factor, rest = self._places(shapes, f), self._without(shapes, out)
+        of_factor, rest = self._places(shapes, f), self._integrated_out(shapes, out)
         cross, size = rest[of_factor].copy(), np.sqrt(np.maximum(np.diagonal(rest), 0.0))
         cross[:, self._places(shapes, 1).start : of_factor.stop] = 0.0
         return sparse.csr_array(np.where(np.abs(cross) > _ROUNDING * np.outer(size[of_factor], size), cross, 0.0))
@@ -383,7 +385,7 @@ class Solver:
         start = len(self.factor) - sum(H * r for H, r in shapes[f:])
         return slice(start, start + shapes[f][0] * shapes[f][1])
 
-    def _without(self, shapes: Sequence[tuple[int, int]], out: Sequence[int]) -> FloatArray:
+    def _integrated_out(self, shapes: Sequence[tuple[int, int]], out: Sequence[int]) -> FloatArray:
         """Return the precision of the rest, (m, m), with effects of factors integrated out."""
         rest = self.factor @ self.factor.T
         for f in out:
@@ -414,7 +416,7 @@ class Solver:
         return parts
 
 
-SLOPE, INFORMATION, THIRD = range(3)  # columns of `own`
+SLOPE, INFORMATION, THIRD = range(3)  # columns of `by_effect`
 
 
 BLOCK_BYTES = 1 << 25
@@ -436,7 +438,7 @@ class GroupSums(NamedTuple):
     """
 
     values: FloatArray  # log-likelihood at the nodes, (G + 1, K)
-    own: FloatArray  # sum w s z, sum w c z^2, sum w t z^3: (G + 1, 3)
+    by_effect: FloatArray  # sum w s z, sum w c z^2, sum w t z^3: (G + 1, 3)
     cross: FloatArray  # sum w c z x, (G + 1, p)
     pull: FloatArray  # sum w t z^2 x, (G + 1, p)
     gradient: FloatArray  # sum w s x over all groups, (p,)
@@ -451,7 +453,7 @@ class GroupSums(NamedTuple):
     @property
     def middle(self) -> FloatArray:
         """Weighted mean row of each group, sum w c x / sum w c, shape (G + 1, p); 0 for rows of no group."""
-        mean = self.cross / np.maximum(self.own[:, INFORMATION, None], np.finfo(float).tiny)
+        mean = self.cross / np.maximum(self.by_effect[:, INFORMATION, None], np.finfo(float).tiny)
         mean[-1] = 0.0
         return np.asarray(mean)
 
@@ -481,9 +483,9 @@ def _add_sums(rows: GroupRows, beta: FloatArray, nodes: EffectNodes, family: Fam
         for lane in range(width):
             g, w, r = codes[start + lane], lanes[1, lane], z[start + lane]
             s, c, t = w * mean[0, lane], w * mean[1, lane], w * mean[2, lane]
-            sums.own[g, 0] += s * r
-            sums.own[g, 1] += c * r * r
-            sums.own[g, 2] += t * r * r * r
+            sums.by_effect[g, 0] += s * r
+            sums.by_effect[g, 1] += c * r * r
+            sums.by_effect[g, 2] += t * r * r * r
             for i in range(p):
                 x = tile[i, lane]
                 sums.gradient[i] += s * x
@@ -519,20 +521,20 @@ def add_lines(out: FloatArray, places: IntArray, part: FloatArray) -> None:
             out[places[i], j] += part[i, j]
 
 
-Look = Callable[[FloatArray, EffectNodes], GroupSums]  # (beta, nodes) -> the sums of all rows: one pass
+SumGroups = Callable[[FloatArray, EffectNodes], GroupSums]  # (beta, nodes) -> the sums of all rows: one pass
 
 
-def look_at_rows(rows: WeightedData, family: Family, n_groups: int, z: FloatArray | None = None) -> Look:
-    """Return the function that adds up rows in memory, which multiply their effect by z, shape (n,), by default 1."""
+def sums_over_rows(rows: WeightedData, family: Family, n_groups: int, z: FloatArray | None = None) -> SumGroups:
+    """Return the function (beta, nodes) -> sums over rows in memory; rows multiply their effect by z, or by 1."""
     codes = np.where(rows.group_codes[:, 0] < 0, n_groups, rows.group_codes[:, 0])
     grouped = GroupRows(TileRows.of(rows), codes, np.ones(len(rows)) if z is None else np.array(z))
 
-    def look(beta: FloatArray, nodes: EffectNodes) -> GroupSums:
+    def sum_groups(beta: FloatArray, nodes: EffectNodes) -> GroupSums:
         sums = GroupSums.zeros(n_groups, len(beta))
         _add_sums(grouped, read_only(beta), nodes, family, sums)  # read-only as others have it, for one kernel of both
         return sums._replace(precision=np.tril(sums.precision) + np.tril(sums.precision, -1).T)
 
-    return look
+    return sum_groups
 
 
 class GroupPass(NamedTuple):
@@ -551,7 +553,7 @@ def effect_multipliers(rows: WeightedData, column: int) -> FloatArray:
     return np.ones(len(rows)) if column < 0 else np.array(rows.X[:, column])
 
 
-def look_at_source(
+def sum_groups_of_source(
     dataset: Dataset, family: Family, beta: FloatArray, nodes: EffectNodes, *, column: int = -1
 ) -> GroupPass:
     """Return the sums of all rows of a source where one intercept varies; one pass."""
@@ -596,7 +598,7 @@ def pieces_of_groups(codes: IntArray, *, by_grid: bool) -> IntArray:
     """
     last = np.flatnonzero(np.diff(codes, append=-1)) + 1
     first = np.append(0, last[:-1])
-    large = (last - first >= LARGE) & by_grid
+    large = (last - first >= MIN_GRID_ROWS) & by_grid
     cuts = np.arange(0, len(codes), _PIECE)
     group_of_cut = np.searchsorted(last, cuts, side="right")
     ends = np.unique(np.concatenate([cuts[~large[group_of_cut]], first[large], last[large], [0, len(codes)]]))
@@ -650,7 +652,7 @@ def _values_of_block(
     rows, codes = block.take(order), places[order]
     z = effect_multipliers(rows, column)
     each = NodeRows(rows.y.astype(np.float64), rows.weights.copy(), z, codes)
-    pieces = pieces_of_groups(codes, by_grid=bool((z == 1.0).all()) and serves(family))
+    pieces = pieces_of_groups(codes, by_grid=bool((z == 1.0).all()) and grid_is_exact(family))
     _add_values(TileRows.of(rows), (each, pieces), nodes_of_block, family, (NODES, LOG_WEIGHTS, values))
     return present, values, labels
 
