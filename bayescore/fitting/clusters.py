@@ -63,7 +63,7 @@ from bayescore.diagnostics.row_sums import check_finite, full_rows
 from bayescore.families import Family
 from bayescore.families.normal import Gaussian
 from bayescore.fitting.parts import known_prior
-from bayescore.fitting.route import Given, Step, overheard, words
+from bayescore.fitting.route import Given, Step, collected_warnings, warnings_text
 from bayescore.limits import MAX_MOVE, MIN_CLUSTERS, MIN_STRETCH
 from bayescore.models.groups.rows import codes_among
 from bayescore.models.laplace import Transport, factor_of_inverse
@@ -87,8 +87,8 @@ _NONE = np.iinfo(np.int64).max
 _LEAST = 1e-10  # ratio of variances of combinations of coefficients, below which the rest is rounding
 
 
-class _Ends(NamedTuple):
-    """The k clusters of a block, and the least and the most of their rows' positions and strata."""
+class _ClusterExtents(NamedTuple):
+    """The k clusters of a block, and the least and the largest of their rows' positions and strata."""
 
     found: IntArray  # shape (k,)
     places: IntArray  # of each row's cluster among them
@@ -101,7 +101,7 @@ class _ClusterBlock(NamedTuple):
 
     terms: Derivatives
     weight: float
-    ends: _Ends
+    ends: _ClusterExtents
     sums: FloatArray  # of scores, and of curvatures by the predictor, shape (k, D + 1)
 
 
@@ -122,7 +122,7 @@ class ClusterSums:
         return np.bincount(self.strata)
 
     @property
-    def freedom(self) -> int:
+    def degrees_of_freedom(self) -> int:
         """Clusters less the means that their scores are centred at: the rank that J has at most."""
         return len(self.scores) - n_means(self.sizes, self.lonely)
 
@@ -174,11 +174,11 @@ def cluster_sums(
     """
     G, D = len(levels[0]), len(point)
     terms, weight, sums = no_terms(D), 0.0, np.zeros((G, D + 1))
-    ends = _no_ends(G) if everyone is None else _all_ends(everyone, G)
-    for one in dataset.map(partial(_of_block, point, family, G), "summing scores by cluster", canonical=True):
+    ends = _no_extents(G) if everyone is None else _all_extents(everyone, G)
+    for one in dataset.map(partial(_cluster_block, point, family, G), "summing scores by cluster", canonical=True):
         terms, weight = terms + one.terms, weight + one.weight
         sums[one.ends.found] += one.sums
-        _join(ends, one.ends)
+        _merge_extents(ends, one.ends)
     check_finite(dataset, terms.precision)
     present, strata = _strata(levels, ends, lonely)
     single = bool((ends.least[present, 0] == ends.most[present, 0]).all())
@@ -187,15 +187,15 @@ def cluster_sums(
     return ClusterSums(terms, weight, scores, strata, single, lonely)
 
 
-def _all_ends(dataset: Dataset, n_clusters: int) -> _Ends:
+def _all_extents(dataset: Dataset, n_clusters: int) -> _ClusterExtents:
     """Return the ends of all rows; one pass."""
-    ends = _no_ends(n_clusters)
-    for one in dataset.map(partial(_ends_of, n_clusters), "checking strata"):
-        _join(ends, one)
+    ends = _no_extents(n_clusters)
+    for one in dataset.map(partial(_block_extents, n_clusters), "checking strata"):
+        _merge_extents(ends, one)
     return ends
 
 
-def everyone_of(given: Given, rows: object, response: str, groups: list[str] | dict[str, Any]) -> Dataset | None:
+def all_survey_rows(given: Given, rows: object, response: str, groups: list[str] | dict[str, Any]) -> Dataset | None:
     """Return all rows of a survey's design, without features; None where the fit leaves none of them out.
 
     Rows of weight 0 are not in the likelihood, and rows of one domain, or without missing entries, are part of a
@@ -212,36 +212,38 @@ def everyone_of(given: Given, rows: object, response: str, groups: list[str] | d
         )
 
 
-def _no_ends(n_clusters: int) -> _Ends:
+def _no_extents(n_clusters: int) -> _ClusterExtents:
     every = np.arange(n_clusters)
-    return _Ends(every, every, np.full((n_clusters, 2), _NONE), np.full((n_clusters, 2), -1))
+    return _ClusterExtents(every, every, np.full((n_clusters, 2), _NONE), np.full((n_clusters, 2), -1))
 
 
-def _join(ends: _Ends, one: _Ends) -> None:
+def _merge_extents(ends: _ClusterExtents, one: _ClusterExtents) -> None:
     """Join the ends of a block to those of all rows, in place."""
     ends.least[one.found] = np.minimum(ends.least[one.found], one.least)
     ends.most[one.found] = np.maximum(ends.most[one.found], one.most)
 
 
-def _ends_of(n_clusters: int, _start: int, block: WeightedData) -> _Ends:
+def _block_extents(n_clusters: int, _start: int, block: WeightedData) -> _ClusterExtents:
     strata = block.group_codes[:, 1] if block.group_codes.shape[1] > 1 else np.zeros(len(block), dtype=np.int64)
     clusters, places = codes_among(block.group_codes[:, 0], n_clusters)
     least, most = np.full((len(clusters), 2), _NONE), np.full((len(clusters), 2), -1)
     for column, values in enumerate((block.index, strata)):
         np.minimum.at(least[:, column], places, values)
         np.maximum.at(most[:, column], places, values)
-    return _Ends(clusters, places, least, most)
+    return _ClusterExtents(clusters, places, least, most)
 
 
-def _of_block(point: FloatArray, family: Family, n_clusters: int, start: int, block: WeightedData) -> _ClusterBlock:
-    n, ends = len(block), _ends_of(n_clusters, start, block)
+def _cluster_block(
+    point: FloatArray, family: Family, n_clusters: int, start: int, block: WeightedData
+) -> _ClusterBlock:
+    n, ends = len(block), _block_extents(n_clusters, start, block)
     slope, curvature = derivatives_of(block.with_offset(block.X @ point), block.y, family)[1:3] * block.weights
     by_cluster = csr_array((np.ones(n), ends.places, np.arange(n + 1)), shape=(n, len(ends.found))).T
     sums = by_cluster @ np.column_stack([slope[:, None] * block.X, curvature])
     return _ClusterBlock(likelihood_terms(point, block, family), float(block.weights.sum()), ends, sums)
 
 
-def _strata(levels: tuple[tuple[Any, ...], ...], ends: _Ends, lonely: str) -> tuple[IntArray, IntArray]:
+def _strata(levels: tuple[tuple[Any, ...], ...], ends: _ClusterExtents, lonely: str) -> tuple[IntArray, IntArray]:
     """Return the clusters that have rows and their strata; raise unless each lies in one, and each has two clusters.
 
     A stratum of one cluster raises if `lonely` is "raise".
@@ -277,7 +279,7 @@ def check_several(clusters: Sequence[Any]) -> None:
         )
 
 
-def check_freedom(sizes: IntArray, lonely: str, n_coefficients: int) -> None:
+def check_degrees_of_freedom(sizes: IntArray, lonely: str, n_coefficients: int) -> None:
     """Raise if clusters, which are `sizes` by stratum, less the means of their scores are fewer than coefficients."""
     n_clusters, taken = int(sizes.sum()), n_means(sizes, lonely)
     if n_clusters - taken < n_coefficients:
@@ -297,7 +299,7 @@ def robust_map(point: FloatArray, sums: ClusterSums, prior: Prior) -> Transport:
     DataError
         If the rows do not determine the coefficients, clusters are too few, or the prior moves the mode too far.
     """
-    check_freedom(sums.sizes, sums.lonely, len(point))
+    check_degrees_of_freedom(sums.sizes, sums.lonely, len(point))
     L, prior_terms = factor_of_inverse(sums.terms.precision), prior_part(point, prior)  # F^-1 = L L'
     values, vectors = linalg.eigh(L.T @ sums.variance() @ L)
     if not values[0] > _LEAST * values[-1]:
@@ -327,7 +329,7 @@ def _step(terms: Derivatives) -> FloatArray:
 
 
 ARGUMENTS = ("cluster", "strata")
-_ALONE = re.compile(r"(^|(?<=beside )|(?<=as )|(?<=and ))groups\b")  # of errors that name no column
+_GROUPS_WORD = re.compile(r"(^|(?<=beside )|(?<=as )|(?<=and ))groups\b")  # of errors that name no column
 _LABEL_THEM = "leave such rows out of the data, or give them a label of their own, such as 'unknown'"
 
 
@@ -378,7 +380,7 @@ class Labels:
                 text = text.replace(f"groups (column {name!r})", column)
                 for name_of_groups in (f"groups[{name!r}]", f"groups[{place}]"):
                     text = text.replace(name_of_groups, argument)
-            raise DataError(_ALONE.sub("cluster", text)) from None
+            raise DataError(_GROUPS_WORD.sub("cluster", text)) from None
 
     def text(self, sums: ClusterSums) -> str:
         """Return what the spread is robust by."""
@@ -399,7 +401,7 @@ class Labels:
             )
 
 
-def without_smooths(term: str) -> str:
+def no_clusters_with_smooths(term: str) -> str:
     """Return why a fit with a smooth term has no cluster-robust spread, and the remedy."""
     return (
         f"the cluster-robust spread needs a prior whose curvature is known, and that of {term} depends on an sd that "
@@ -441,11 +443,11 @@ def check_labels(given: Given, cluster: Any, strata: Any, *, lonely: str, respon
         check_several(levels[0])
         sizes = np.array([len(levels[0])])
         if strata is not None:
-            everyone = everyone_of(given, dataset.rows, response, by.groups)
-            ends = _all_ends(everyone or Dataset(dataset.rows, progress=given.progressbar), len(levels[0]))
+            everyone = all_survey_rows(given, dataset.rows, response, by.groups)
+            ends = _all_extents(everyone or Dataset(dataset.rows, progress=given.progressbar), len(levels[0]))
             sizes = np.bincount(_strata(levels, ends, lonely)[1])
         added = given.formula is None and given.intercept
-        check_freedom(sizes, lonely, len(dataset.design.names) + added)
+        check_degrees_of_freedom(sizes, lonely, len(dataset.design.names) + added)
 
 
 def weights_in_domain(data: Any, weights: Any, domain: Any) -> FloatArray | str:
@@ -510,17 +512,17 @@ def cluster_robust(fit: "Fit", cluster: Any, strata: Any, lonely: str) -> tuple[
     if core.groups:
         raise DataError(of_groups(terms_text(core.groups)))
     if core.design.smooths:
-        raise DataError(without_smooths(core.design.smooths[0]))
+        raise DataError(no_clusters_with_smooths(core.design.smooths[0]))
     if not (prior := known_prior(fit, "; see with_prior")).smooth:
         check_curvature(prior if fit.prior is None else fit.prior, "see with_prior for another")
     by = Labels.of(cluster, strata, given)
-    with overheard() as caught, by.errors_by_argument():
+    with collected_warnings() as caught, by.errors_by_argument():
         roles = {**given.roles, "clusters": by.groups}
         with warnings.catch_warnings(action="ignore"):  # the fit gave them
             dataset = full_rows(core, given.data, given.y, progress=given.progressbar, **roles)
         levels = tuple(each.levels for each in dataset.rows.design.groups)
         point = posterior.flat.mean(axis=0)
-        everyone = everyone_of(given, dataset.rows, core.response, by.groups)
+        everyone = all_survey_rows(given, dataset.rows, core.response, by.groups)
         family = posterior.family
         if (
             family.quadratic and posterior.sd_prior is not None
@@ -531,17 +533,17 @@ def cluster_robust(fit: "Fit", cluster: Any, strata: Any, lonely: str) -> tuple[
         by.check_weight(sums.weight, core)
         transport = robust_map(point, sums, prior)
         text = by.text(sums)
-        _warn(sums, float(transport.stretch.min() / _mean_weight(core, given) ** 0.5))
-    robust = moved(fit._used, posterior, transport, text)
+        _warn_of_clusters(sums, float(transport.stretch.min() / _mean_weight(core, given) ** 0.5))
+    robust = move_draws(fit._used, posterior, transport, text)
     seconds = time.perf_counter() - begin
     n_passes = dataset.n_passes + (0 if everyone is None else everyone.n_passes)
-    step = Step("cluster", core.n_total, n_passes, seconds, f"spread {text}{words(caught)}")
+    step = Step("cluster", core.n_total, n_passes, seconds, f"spread {text}{warnings_text(caught)}")
     if given.progressbar:
         say(str(step))
     return robust, step
 
 
-def moved(idata: Any, posterior: Posterior, transport: Transport, spread: str) -> Any:
+def move_draws(idata: Any, posterior: Posterior, transport: Transport, spread: str) -> Any:
     """Return draws moved by a map, which say whose spread they have, without what was true of the draws before."""
     tree, group = idata.copy(), as_xarray(idata["posterior"])
     beta = group["beta"].transpose("chain", "draw", ...)
@@ -567,13 +569,13 @@ def _mean_weight(core: Coreset, given: Given) -> float:
     return core.weight_total / core.n_total if "weights" in has and "trials" not in has and not core.counts else 1.0
 
 
-def _warn(sums: ClusterSums, stretch: float) -> None:
+def _warn_of_clusters(sums: ClusterSums, stretch: float) -> None:
     """Warn of few clusters, of clusters of one row, and of an sd that is only `stretch` of the model's."""
-    if sums.freedom < MIN_CLUSTERS:
+    if sums.degrees_of_freedom < MIN_CLUSTERS:
         warn(
             f"there are {len(sums.scores):,} clusters: cluster-robust sds are uncertain by about "
-            f"{1.0 / np.sqrt(2.0 * sums.freedom):.0%}, and too small rather than too large, even with the factor "
-            f"G / (G - 1); from {MIN_CLUSTERS} on that matters less"
+            f"{1.0 / np.sqrt(2.0 * sums.degrees_of_freedom):.0%}, and too small rather than too large, even with the "
+            f"factor G / (G - 1); from {MIN_CLUSTERS} on that matters less"
         )
     if sums.single:
         warn(

@@ -8,7 +8,8 @@ row n with probability pi_n, tells what is left (`models.laplace`),
 
 R_n the remainder of the row's log-likelihood beyond second order. The sum is unbiased wherever the posterior moves to,
 and the sample tells its standard error there, so that neither is guessed from how far the posterior has moved. Rows are
-drawn as for a posterior `WIDER` times as wide as that of the rows so far. Data of no more rows are kept whole.
+drawn as for a posterior `PREDICTOR_WIDENING` times as wide as that of the rows so far. Data of no more rows are kept
+whole.
 
 Without groups that is itself a coreset, with what its score and curvature miss (`data.coreset.Shortfall`): the sample
 with the weights w / pi, and the quadratic above less that of the sample. Draws of an update are weighed by it and by
@@ -45,10 +46,10 @@ from bayescore.models.predictor import Factor, Predictor
 from bayescore.numerics.chains import evenly_spaced
 from bayescore.types import FloatArray, WeightedData, stack
 
-WIDER = 2.0
+PREDICTOR_WIDENING = 2.0
 """How many times as wide the density is that rows are drawn for: later posteriors lie a few sds off."""
 
-LEAST = 500
+MIN_KEPT_ROWS = 500
 """Rows kept of an update, at least; it keeps as large a share of the most as its rows have of all."""
 
 _DRAWS = 1000  # at which is found what a coreset with groups misses: its covariances are known to 3% of its sd
@@ -56,8 +57,8 @@ _COLUMNS = ("X", "y", "weights", "index", "offset", "group")  # of rows, the las
 
 
 @dataclass(frozen=True, eq=False)
-class _Wider:
-    """An approximation whose rows' predictors vary `WIDER` times as much."""
+class _WidenedApproximation:
+    """An approximation whose rows' predictors vary `PREDICTOR_WIDENING` times as much."""
 
     near: Approximation
 
@@ -74,7 +75,7 @@ class _Wider:
     def predictors(self, block: WeightedData) -> tuple[FloatArray, FloatArray]:
         """Return rows' predictors in the middle and their variances."""
         eta, squares = self.near.predictors(block)
-        return eta, WIDER**2 * squares
+        return eta, PREDICTOR_WIDENING**2 * squares
 
     def terms(self, block: WeightedData) -> Any:
         """Return the log-likelihood of rows and its derivatives in the middle."""
@@ -102,8 +103,8 @@ class EarlierRows:
         """
         family, p = check_family(core.family), draws.beta.shape[1]
         near: Approximation = DrawnApproximation.of(family, draws) if draws.factors else _normal(family, draws.beta)
-        plan = RowSumsPlan.near(_Wider(near), core)
-        plan = replace(plan, size=max(math.ceil(share * largest_sample(p)), LEAST))
+        plan = RowSumsPlan.near(_WidenedApproximation(near), core)
+        plan = replace(plan, size=max(math.ceil(share * largest_sample(p)), MIN_KEPT_ROWS))
         gathered, n_rows = gather(dataset, plan, _count, partial(reduce, add), "keeping a sample")
         sample, terms = gathered.sample(), gathered.terms
         if isinstance(terms, Derivatives):
@@ -160,8 +161,8 @@ def _normal(family: Family, beta: FloatArray) -> LaplaceApproximation:
     return LaplaceApproximation(family, beta.mean(axis=0), axes * np.sqrt(np.maximum(values, 0.0)))
 
 
-def stand_in(kept: Sequence[EarlierRows], core: Coreset) -> Coreset:
-    """Return samples of rows without groups as a coreset of all of them, with what it misses.
+def coreset_of_kept_rows(kept: Sequence[EarlierRows], core: Coreset) -> Coreset:
+    """Return the kept samples of rows without groups as one coreset of all of them, with its shortfall.
 
     `core` is another of these rows, whose design and family it has.
     """
@@ -191,7 +192,7 @@ def standard_error(kept: Sequence[EarlierRows], draws: Predictor, family: Family
 
 
 @dataclass(frozen=True)
-class Missed:
+class MissedRows:
     """What a coreset misses of earlier rows: errors of means, in sds, and of sds, and the samples' standard error.
 
     `spread` is the sd over draws of the log-likelihood that is missed, in nats: where it is large, errors are not told.
@@ -203,7 +204,7 @@ class Missed:
     spread: float
 
 
-def missed_by(core: Coreset, kept: Sequence[EarlierRows], draws: Predictor, parameters: FloatArray) -> Missed:
+def missed_by(core: Coreset, kept: Sequence[EarlierRows], draws: Predictor, parameters: FloatArray) -> MissedRows:
     """Return what a coreset of the kept rows misses at draws, where `parameters` are, shape (chain, draw, K)."""
     family, at = check_family(core.family), evenly_spaced(len(draws), _DRAWS)
     some, log_p = draws.take(at), np.zeros(len(at))
@@ -220,7 +221,7 @@ def missed_by(core: Coreset, kept: Sequence[EarlierRows], draws: Predictor, para
     sd = z.std(axis=0)
     z /= np.where(sd > 0.0, sd, 1.0)
     of_mean, of_sd = (float(np.abs(missed @ each).max()) / len(at) for each in (z, 0.5 * (z * z - 1.0)))
-    return Missed(of_mean, of_sd, math.hypot(*errors), float(missed.std()))
+    return MissedRows(of_mean, of_sd, math.hypot(*errors), float(missed.std()))
 
 
 def kept_to_arrays(kept: Sequence[EarlierRows]) -> Arrays:

@@ -78,22 +78,22 @@ def save_fit(fit: "Fit", folder: str | Path) -> None:
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             raise no_space(error, folder, "folder") from error
         raise
-    for other in _left_over(target):
+    for other in _unfinished_saves(target):
         if other == old or not is_alive(other.suffixes[-2][1:]):
             shutil.rmtree(other, ignore_errors=True)
 
 
-def _left_over(target: Path) -> list[Path]:
+def _unfinished_saves(target: Path) -> list[Path]:
     """Return the folders of saves to a target that have not ended, a new fit before the earlier one."""
     names = (f".{glob.escape(target.name)}.*.{kind}" for kind in (_NEW, _OLD))
     return [path for name in names for path in sorted(target.parent.glob(name))]
 
 
-def _standing(folder: Path) -> Path:
-    """Return the folder that holds the fit: where a save ended between its renames, that of the new or the old one."""
+def _complete_folder(folder: Path) -> Path:
+    """Return the folder that holds a whole fit: if a save ended between its renames, that of the new or the old fit."""
     if folder.exists():
         return folder
-    return next((path for path in _left_over(folder.absolute()) if (path / ABOUT).is_file()), folder)
+    return next((path for path in _unfinished_saves(folder.absolute()) if (path / ABOUT).is_file()), folder)
 
 
 def check_folder(folder: str | Path, name: str = "folder") -> Path:
@@ -130,7 +130,7 @@ def _write(fit: "Fit", folder: Path) -> None:
         certificate["dispersion"] = vars(certificate_of_fit.dispersion)
     remedy = certificate_of_fit.remedy
     given = fit._given
-    roles = {} if given is None else {name: value for name, value in given.roles.items() if _named(value)}
+    roles = {} if given is None else {name: value for name, value in given.roles.items() if _names_columns(value)}
     about = {
         "format": FORMAT,
         "version": version("bayescore"),
@@ -153,7 +153,7 @@ def _write(fit: "Fit", folder: Path) -> None:
 
 def read_parts(folder: str | Path, data: Any, y: Any, *, progressbar: bool) -> dict[str, Any]:
     """Return the fields of the fit that `save_fit` wrote; raise `DataError` naming a file that was changed since."""
-    source = _standing(check_path(folder, "folder"))
+    source = _complete_folder(check_path(folder, "folder"))
     if not (source / ABOUT).is_file():
         raise FileNotFoundError(f"folder={str(source)!r} holds no fit: there is no {ABOUT} in it")
     about_file = repr(str(source / ABOUT))
@@ -170,7 +170,7 @@ def read_parts(folder: str | Path, data: Any, y: Any, *, progressbar: bool) -> d
         raise DataError(changed)
     foreign = f"{about_file} was not written by bayescore, or by another version"
     try:
-        about = _About.of(stored)
+        about = _Metadata.of(stored)
     except DataError as error:
         raise DataError(f"{foreign}: {error}; fit again") from None
     for name, digest in about.files.items():
@@ -223,7 +223,7 @@ def read_parts(folder: str | Path, data: Any, y: Any, *, progressbar: bool) -> d
 
 
 @dataclass(frozen=True)
-class _About:
+class _Metadata:
     """What `fit.json` holds, each field of the kind that reading needs."""
 
     format: int
@@ -242,9 +242,9 @@ class _About:
     ordered: dict[str, Any] | None = None  # of a fit of ordered categories
 
     @classmethod
-    def of(cls, stored: dict[str, Any]) -> "_About":
+    def of(cls, stored: dict[str, Any]) -> "_Metadata":
         """Return the fields; raise `DataError` naming the first that is not what it should be."""
-        about: _About = from_json(cls, stored, "fit")
+        about: _Metadata = from_json(cls, stored, "fit")
         if about.certificate.get("level") != about.level:
             raise DataError(f"level is {about.level!r}, and certificate['level'] {about.certificate.get('level')!r}")
         if not about.max_seconds > 0.0:
@@ -303,7 +303,7 @@ def _from_parquet(table: pd.DataFrame) -> pd.DataFrame:
     return table.set_axis(pd.MultiIndex.from_frame(index.rename(columns={_LEVELS: "group"})))
 
 
-def _named(value: Any) -> bool:
+def _names_columns(value: Any) -> bool:
     """Whether a role is the name of a column, or several: arrays are given again with the rows."""
     return isinstance(value, str) or (isinstance(value, list | tuple) and all(isinstance(name, str) for name in value))
 

@@ -31,12 +31,18 @@ from bayescore.data.source import Source
 from bayescore.data.tables import is_table
 from bayescore.families import Family
 from bayescore.families.family import ORDERED, Sized, Varying, check_family
-from bayescore.fitting.clusters import check_curvature, check_labels, check_lonely, weights_in_domain, without_smooths
+from bayescore.fitting.clusters import (
+    check_curvature,
+    check_labels,
+    check_lonely,
+    no_clusters_with_smooths,
+    weights_in_domain,
+)
 from bayescore.fitting.files import read_parts
 from bayescore.fitting.prior import check_priors
 from bayescore.fitting.result import Fit, fit_of_route
-from bayescore.fitting.route import FitOptions, Given, Route, Step, badness, in_memory
-from bayescore.fitting.student_t import route_between
+from bayescore.fitting.route import FitOptions, Given, Route, Step, certificate_rank, in_memory
+from bayescore.fitting.student_t import size_route_type
 from bayescore.models.groups.effects import EffectDraws
 from bayescore.numerics.chains import evenly_spaced
 from bayescore.priors import Normal, Prior
@@ -195,10 +201,10 @@ def fit(
         roles |= {"cluster": cluster, "strata": strata}  # that a dot does not stand for
         ordered, formula, data = ordered_rows(formula, data, family, roles, refused)
         family, label, missing = family_of_steps(family), None, "raise"
-    pairs = _tables(formula, data) if imputed else [(formula, data)]
+    pairs = _completed_tables(formula, data) if imputed else [(formula, data)]
     if imputed and not (cluster is None is strata is domain):
         raise DataError("imputed=True goes without cluster, strata and domain: fit each table with these, and pool")
-    given = _given(*pairs[0], intercept, label)
+    given = _rows_and_labels(*pairs[0], intercept, label)
     roles = {"label": label, "weights": weights, "offset": offset, "trials": trials, "exposure": exposure}
     roles = {name: value for name, value in {**roles, "groups": groups}.items() if value is not None}
     if missing != "raise":
@@ -218,7 +224,7 @@ def fit(
     if clustered:
         check_priors(prior)
         if known.smooths:
-            raise DataError(without_smooths(known.smooths[0]))
+            raise DataError(no_clusters_with_smooths(known.smooths[0]))
         check_curvature(prior, "give another")
         check_labels(known, cluster, strata, lonely=lonely, response=_response(family))
     seed = one_seed(random_state, random_seed)
@@ -230,10 +236,10 @@ def fit(
         with known.data.naming_rows():
             found = fit_given(known, family, prior, made=partial(ordered_fit, ordered), **arguments)
     if imputed:
-        return _pooled(found, [_given(*pair, intercept, label) for pair in pairs[1:]], **beside)
+        return _pooled(found, [_rows_and_labels(*pair, intercept, label) for pair in pairs[1:]], **beside)
     if not clustered:
         return found
-    with _kept(lambda: found, "the fit, whose cluster_robust does not sample again"):
+    with _kept_for_last_fit(lambda: found, "the fit, whose cluster_robust does not sample again"):
         return found.cluster_robust(cluster, strata=strata, lonely=lonely)
 
 
@@ -280,8 +286,10 @@ def fit_given(
     varies = isinstance(model_family, Varying) and not model_family.complete
     if isinstance(model_family, Sized) and not model_family.complete:
         given.check_parameter(model_family)
-    route = (route_between(model_family) if varies else Route)(given, family, prior, seed, max_seconds, **arguments)
-    with _kept(lambda: made(fit_of_route(route.ended())), "what was finished", route.leaves):
+    route = (size_route_type(model_family) if varies else Route)(given, family, prior, seed, max_seconds, **arguments)
+    with _kept_for_last_fit(
+        lambda: made(fit_of_route(route.finished_route())), "what was finished", route.can_finish_after
+    ):
         route.run()
     return made(fit_of_route(route))
 
@@ -290,15 +298,15 @@ _LAST: list[Callable[[], Fit]] = []  # how to make a fit of what the last call o
 
 
 @contextmanager
-def _kept(
-    finished: Callable[[], Fit], what: str, leaves: Callable[[BaseException], bool] = lambda _: True
+def _kept_for_last_fit(
+    finished: Callable[[], Fit], what: str, can_finish: Callable[[BaseException], bool] = lambda _: True
 ) -> Iterator[None]:
     """Keep what is finished for `last_fit` where the body is interrupted or fails, if the error leaves anything."""
     _LAST.clear()
     try:
         yield
     except (Exception, KeyboardInterrupt) as error:
-        if leaves(error):
+        if can_finish(error):
             _LAST[:] = [finished]
             error.add_note(f"bc.last_fit() returns {what}")
         raise
@@ -333,7 +341,7 @@ def last_fit() -> Fit:
     return _LAST[0]()
 
 
-def _tables(formula: Any, data: Any) -> list[tuple[Any, Any]]:
+def _completed_tables(formula: Any, data: Any) -> list[tuple[Any, Any]]:
     """Return the first two arguments of `fit` for each of several completed tables."""
     by_formula = isinstance(formula, str) and reads_like_formula(formula)
     tables = data if by_formula else formula
@@ -360,7 +368,7 @@ def _response(family: str | None) -> str:
     return check_family(family or "logistic", seek=True).response
 
 
-def _given(formula: Any, data: Any, intercept: bool, label: str | None) -> dict[str, Any]:
+def _rows_and_labels(formula: Any, data: Any, intercept: bool, label: str | None) -> dict[str, Any]:
     """Return rows, labels and formula from the first two arguments of `fit`."""
     if isinstance(formula, str) and reads_like_formula(formula):
         if not intercept:
@@ -394,7 +402,7 @@ def pooled(fits: Sequence[Fit]) -> Fit:
             )
         if any(isinstance(variable, EffectDraws) for variable in fit._posterior().variables.values()):
             raise DataError("groups are too many for their effects' draws to be kept, and so to be pooled; fit a table")
-    worst = max(fits, key=lambda fit: badness(fit.certificate))
+    worst = max(fits, key=lambda fit: certificate_rank(fit.certificate))
     rows, passes = worst.coreset.n_total, sum(step.passes for fit in fits for step in fit.story)
     seconds = sum(step.seconds for fit in fits for step in fit.story)
     step = Step("pool", rows, passes, seconds, f"{M} imputed tables; the steps above are those of the worst")
@@ -403,14 +411,14 @@ def pooled(fits: Sequence[Fit]) -> Fit:
         worst,
         certificate=worst.certificate._with(text=text),
         story=(*worst.story, step),
-        _robust=_mixture([fit._used for fit in fits], f"pooled over {M} imputed tables"),
-        _given=None,
-        _kept=(),
+        _robust=_pooled_draws([fit._used for fit in fits], f"pooled over {M} imputed tables"),
+        _rows_and_labels=None,
+        _kept_for_last_fit=(),
         _seed=first._seed,
     )
 
 
-def _mixture(each: Sequence[Any], text: str) -> Any:
+def _pooled_draws(each: Sequence[Any], text: str) -> Any:
     """Return as many draws of each posterior, as chains after each other."""
     sets = [as_xarray(idata["posterior"]) for idata in each]
     n_chains, n_draws = (min(one.sizes[dim] for one in sets) for dim in ("chain", "draw"))
@@ -471,4 +479,4 @@ def read_fit(folder: str | Path, data: Any = None, y: Any = None, *, progressbar
         from bayescore.fitting.ordered import OrderedFit  # of ordered categories alone
 
         fit = OrderedFit(**parts)
-    return replace(fit, _given=fit._rows_of_data) if in_memory(data) else fit
+    return replace(fit, _rows_and_labels=fit._rows_of_data) if in_memory(data) else fit

@@ -66,7 +66,14 @@ from bayescore.diagnostics.averages import MAX_EVALUATED, AveragedRows, Contrast
 from bayescore.diagnostics.elpd import psis_loo
 from bayescore.diagnostics.loo import loo_draws, too_far, weights_of
 from bayescore.families import Family
-from bayescore.fitting.parts import check_model_spread, described, draws_attrs, interval_names, labelled, rows_of_fit
+from bayescore.fitting.parts import (
+    check_model_spread,
+    draws_attrs,
+    interval_names,
+    labelled,
+    rows_of_fit,
+    summarise_draws,
+)
 from bayescore.fitting.predictions import MAX_BYTES, AverageDraws, Contrasts, by_chain, index_of, predictions_of
 from bayescore.fitting.result import Fit
 from bayescore.fitting.tables import Overview, overview
@@ -106,7 +113,7 @@ def _checked(by: tuple[str, ...], max_draws: int) -> tuple[str, ...]:
     return by
 
 
-def _rows(fit: "OrderedFit", by: tuple[str, ...], data: Any) -> AveragedRows:
+def _step_rows(fit: "OrderedFit", by: tuple[str, ...], data: Any) -> AveragedRows:
     """Return rows to average over, as a step for each threshold, in blocks of whole rows."""
     if data is None:
         given = fit._rows_of_data
@@ -124,7 +131,7 @@ def _rows(fit: "OrderedFit", by: tuple[str, ...], data: Any) -> AveragedRows:
     return rows._replace(dataset=Dataset(rows.dataset.rows, progress=rows.dataset.progress, block_rows=size))
 
 
-def _drawn(
+def _average_draws(
     contrasts: Contrasts,
     rows: AveragedRows,
     by: tuple[str, ...],
@@ -144,7 +151,7 @@ def _drawn(
             f"{MAX_EVALUATED:.1g}; {MAX_BYTES:,} bytes of averages): give a smaller max_draws, a sample of the rows as "
             "data, or part the rows by columns of fewer values"
         )
-    sums, weight = _sums(rows, cells, max_draws, K, sizes)
+    sums, weight = _category_sums(rows, cells, max_draws, K, sizes)
     seen = np.flatnonzero(weight > 0.0)
     means = (sums.reshape(K, len(contrasts.changes), P, n_draws) / np.maximum(weight, 1e-300)[:, None])[:, :, seen]
     none = np.zeros(means.shape[1:3])
@@ -157,7 +164,7 @@ def _drawn(
     return AverageDraws(values.reshape(C, n_parts, n_draws), names, index_of(levels), more, contrasts.null)
 
 
-def _sums(
+def _category_sums(
     rows: AveragedRows, cells: ContrastCells, max_draws: int, K: int, sizes: FloatArray | None
 ) -> tuple[FloatArray, FloatArray]:
     """Return sums over rows at draws, of each category, contrast and part, shape (K, C * P, S), and weights, (P,)."""
@@ -420,7 +427,7 @@ class OrderedFit(Fit):
         parts: list[Any] = []
         for _, p in self._tiles(table, None, seed, offset, groups):
             if kind == "mean":
-                figures = described(p.reshape(-1, p.shape[2]), prob).values()
+                figures = summarise_draws(p.reshape(-1, p.shape[2]), prob).values()
                 parts.append(np.concatenate([each.reshape(p.shape[:2]) for each in figures], axis=1))
             elif kind == "draws":
                 parts.append(np.moveaxis(p, 2, 0))
@@ -454,8 +461,8 @@ class OrderedFit(Fit):
         check_columns([] if variable is None else [variable], features)
         interval_names(prob)
         names = _checked(check_by(by), max_draws)
-        rows = _rows(self, names, data)
-        average_draws = _drawn(asked(rows), rows, names, self.categories, max_draws=max_draws)
+        rows = _step_rows(self, names, data)
+        average_draws = _average_draws(asked(rows), rows, names, self.categories, max_draws=max_draws)
         return by_chain(self, average_draws, max_draws) if draws else labelled(self, average_draws.table(prob))
 
     def _poststratified(self, cells: Any, by: str | Sequence[str], weights: str, max_draws: int) -> AverageDraws:
@@ -463,8 +470,10 @@ class OrderedFit(Fit):
         table, sizes = cells_of_population(cells, weights)
         if not sizes.any():
             raise DataError(f"weights (column {weights!r}) are all 0; drop these cells")
-        rows = _rows(self, names, plain(table))
-        return _drawn(predictions_of(rows, None), rows, names, self.categories, max_draws=max_draws, sizes=sizes)
+        rows = _step_rows(self, names, plain(table))
+        return _average_draws(
+            predictions_of(rows, None), rows, names, self.categories, max_draws=max_draws, sizes=sizes
+        )
 
     def check(self, data: Any = None, y: Any = None, *, by: str | Sequence[str] | None = None) -> pd.DataFrame:
         """Hold predicted shares of steps that went on against observed ones; see `Fit.check`.

@@ -73,7 +73,7 @@ def interval_names(prob: float) -> tuple[str, str, float]:
     return f"{100.0 * tail:g}%", f"{100.0 * (1.0 - tail):g}%", tail
 
 
-def described(draws: FloatArray, prob: float) -> dict[str, FloatArray]:
+def summarise_draws(draws: FloatArray, prob: float) -> dict[str, FloatArray]:
     """Return mean, sd and interval of draws, shape (K, S), by name, shape (K,) each."""
     low, high, tail = interval_names(prob)
     ends = row_quantiles(draws, np.array([tail, 1.0 - tail]))
@@ -85,7 +85,7 @@ def described(draws: FloatArray, prob: float) -> dict[str, FloatArray]:
 
 def table(names: list[str], draws: FloatArray, prob: float) -> pd.DataFrame:
     """Return mean, sd, interval, effective sample sizes and R-hat of draws, shape (chain, draw, K)."""
-    figures = described(draws.reshape(-1, draws.shape[2]).T, prob)
+    figures = summarise_draws(draws.reshape(-1, draws.shape[2]).T, prob)
     chains = {"ess_bulk": ess(draws, "bulk"), "ess_tail": ess(draws, "tail"), "r_hat": rhat(draws)}
     return pd.DataFrame({**figures, **chains}, index=pd.Index(names, name="parameter"))
 
@@ -152,7 +152,7 @@ class RawRows:
         return replace(self.rows, X=self.design.transform(self.rows.X if raw is None else raw))
 
     def observed(self) -> WeightedData:
-        """Return the rows in the design, with the offsets that times are."""
+        """Return the rows in the design; log times at risk are their offsets."""
         rows = self.designed()
         return rows if self.log_times is None else replace(rows, offset=-self.log_times)
 

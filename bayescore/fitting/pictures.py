@@ -19,7 +19,7 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.design import Grouping, effect_name
 from bayescore.data.parquet import without_keys
 from bayescore.diagnostics.model_check import check_model
-from bayescore.fitting.parts import RawRows, described, heading, raw_rows
+from bayescore.fitting.parts import RawRows, heading, raw_rows, summarise_draws
 from bayescore.fitting.route import FitOptions
 from bayescore.fitting.tables import Overview, check_of_rows, effects_of_groups, factor_named, parameter_table
 from bayescore.limits import PROB
@@ -139,7 +139,7 @@ def forest(fit: "Fit", prob: float) -> Axes:
     """Draw means and intervals of all coefficients but the intercept, in units of the data."""
     posterior, (names, draws, slopes) = fit._posterior(), fit._parameters()
     kept = slopes or list(range(len(posterior.features)))
-    figures = described(draws.reshape(-1, len(names))[:, kept].T, prob)
+    figures = summarise_draws(draws.reshape(-1, len(names))[:, kept].T, prob)
     mean, _, low, high = figures.values()
     y = np.arange(len(kept), dtype=np.float64)
     axes = pictures.canvas(plt.figure(), 8.0, max(2.0, 1.0 + 0.3 * len(kept))).add_subplot()
@@ -155,7 +155,7 @@ def forest(fit: "Fit", prob: float) -> Axes:
     texts.spines["right"].set_visible(False)
     axes.set_xlabel(f"coefficient: mean and {prob:.0%} interval, {posterior.family.scale}")
     pictures.clean(axes)
-    return _headed(fit, axes)
+    return _with_heading(fit, axes)
 
 
 def curves(fit: "Fit", variable: str, by: str | None, data: Any, prob: float) -> Axes:
@@ -172,7 +172,7 @@ def curves(fit: "Fit", variable: str, by: str | None, data: Any, prob: float) ->
     axes = pictures.canvas(plt.figure(), 7.0, 4.2).add_subplot()
     for k, (name, one) in enumerate(lines.items()):
         p = posterior.predictor().average(one.at(variable, points), posterior.family)
-        mean, _, low, high = described(p, prob).values()
+        mean, _, low, high = summarise_draws(p, prob).values()
         colour, marker, dash = pictures.look(k) if by is not None else (pictures.INK, "o", "-")
         shade, label = "#c9c9c9" if by is None else colour, f"{by} = {name}" if by is not None else None
         if levels is None:
@@ -199,7 +199,7 @@ def curves(fit: "Fit", variable: str, by: str | None, data: Any, prob: float) ->
         style |= {"xycoords": "axes fraction", "xytext": (0, -34), "textcoords": "offset points"}
         axes.annotate("\n".join(textwrap.wrap(pictures.short(held, 400), 100)), (0.0, 0.0), **style)
     pictures.clean(axes)
-    return _headed(fit, axes)
+    return _with_heading(fit, axes)
 
 
 def _mean_response(core: Coreset, of_event: str) -> str:
@@ -214,19 +214,19 @@ def plot_check(fit: "Fit", data: Any, y: Any, by: tuple[str, ...]) -> Any:
     values, check = check_of_rows(fit, data, y, by)
     if not by:
         panels = pictures.model_check(plt.figure(), check, fit.coreset.classes)
-        _headed(fit, panels[0])
+        _with_heading(fit, panels[0])
         return panels
     parts = [", ".join(map(str, row)) for row in zip(*values.values(), strict=True)]
     axes = pictures.parts_check(plt.figure(), check, parts)
     axes.set_xlabel(f"{_mean_response(fit.coreset, 'share of {}')} by {' and '.join(by)}")
-    return _headed(fit, axes)
+    return _with_heading(fit, axes)
 
 
 def plot_effects(fit: "Fit", factor: str | None, effect: str | None) -> Axes:
     """Draw mean and 95% interval of each group's effect, sorted."""
     grouping = factor_named(fit, factor)
     effects = group_effects(fit, grouping, grouping.effects[0] if effect is None else effect)
-    return _headed(fit, pictures.caterpillar(plt.figure(), effects))
+    return _with_heading(fit, pictures.caterpillar(plt.figure(), effects))
 
 
 def group_effects(fit: "Fit", grouping: Grouping, effect: str) -> GroupEffects:
@@ -261,10 +261,10 @@ def plot_shrinkage(fit: "Fit", factor: str | None) -> Axes:
     if not core.counts:
         event = f"{core.label} = {core.classes[1]!r}"
         axes.set_xlabel(f"{effects.scale} of {event} in each {grouping.name}, minus that in all rows")
-    return _headed(fit, axes)
+    return _with_heading(fit, axes)
 
 
-def _headed(fit: "Fit", axes: Axes) -> Axes:
+def _with_heading(fit: "Fit", axes: Axes) -> Axes:
     """Write the heading of the fit above a picture."""
     axes.set_title(heading(fit), fontsize=9, loc="left", color="#555555")
     return axes
@@ -348,7 +348,7 @@ def fit_call(fit: "Fit") -> str:
         asked["group_prior"] = fit.group_prior
     usual = vars(FitOptions())
     asked |= {name: value for name, value in vars(fit._options).items() if value != usual[name]}
-    words = [f"{name}={_shown(name, value)}" for name, value in asked.items() if value is not None]
+    words = [f"{name}={_argument_code(name, value)}" for name, value in asked.items() if value is not None]
     rows = without_keys(str(given.data)) if given is not None and isinstance(given.data, str | Path) else None
     first = [repr(rows) if rows else "rows"]
     first = [repr(fit.formula), *first] if fit.formula else [*first, "y"] if "label" not in asked else first
@@ -357,10 +357,10 @@ def fit_call(fit: "Fit") -> str:
     return f"fit = bc.fit({', '.join([*first, *words, f'random_state={fit._seed}'])}){more}"
 
 
-def _shown(name: str, value: Any) -> str:
+def _argument_code(name: str, value: Any) -> str:
     """Return an argument of `fit` as code: arrays by its name alone."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key!r}: {_shown(name, item)}" for key, item in value.items()) + "}"
+        return "{" + ", ".join(f"{key!r}: {_argument_code(name, item)}" for key, item in value.items()) + "}"
     if name in ("prior", "group_prior"):
         return f"bc.priors.{value}"
     plain = isinstance(value, str | list | tuple) and len(value) <= _LISTED

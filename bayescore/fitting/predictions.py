@@ -53,12 +53,12 @@ from bayescore.files import whole_file
 from bayescore.fitting.parts import (
     MAX_ROWS,
     SAMPLE_SEED,
-    described,
     drawn_rows,
     draws_attrs,
     interval_names,
     labelled,
     parameters,
+    summarise_draws,
 )
 from bayescore.fitting.route import all_rows_of
 from bayescore.models.predictor import Predictor
@@ -105,11 +105,11 @@ def predict(
         figures = apply_to_new_rows(posterior, new, partial(_figures, seed=effects_seed, prob=prob), offset, groups)
         index = new.index if isinstance(new, pd.DataFrame) else None
         if exposures is not None:
-            figures = figures * _of_each_row(exposures, len(figures))[:, None]
+            figures = figures * _check_exposures(exposures, len(figures))[:, None]
         return labelled(fit, pd.DataFrame(figures, columns=["mean", "sd", low, high], index=index))
     values: Any = apply_to_new_rows(posterior, new, partial(probabilities, seed=effects_seed), offset, groups).T
     if exposures is not None:
-        values = values * _of_each_row(exposures, values.shape[1])
+        values = values * _check_exposures(exposures, values.shape[1])
     if kind == "response":
         family = posterior.family
         if posterior.size is not None:
@@ -134,7 +134,7 @@ def _exposures(core: Coreset, new: Any, exposure: Any) -> FloatArray:
     return check_weights(numbers, np.size(numbers), "exposure", zero=True)
 
 
-def _of_each_row(exposures: FloatArray, n_rows: int) -> FloatArray:
+def _check_exposures(exposures: FloatArray, n_rows: int) -> FloatArray:
     if len(exposures) != n_rows:
         raise DataError(f"exposure has {len(exposures)} entries and new {n_rows} rows; give one for each row")
     return exposures
@@ -155,7 +155,9 @@ def _figures(
 ) -> FloatArray:
     """Return mean, sd and interval of p of each of the rows, shape (n, 4)."""
     tiles = probability_tiles(predictor, family, rows, new, seed)
-    return np.concatenate([np.column_stack([*(described(p, prob) | {"mean": mean}).values()]) for mean, p in tiles])
+    return np.concatenate(
+        [np.column_stack([*(summarise_draws(p, prob) | {"mean": mean}).values()]) for mean, p in tiles]
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,7 +176,7 @@ class AverageDraws:
     def figures(self, prob: float) -> pd.DataFrame:
         """Return mean, sd and interval of each average, a row for each part, contrasts below each other."""
         flat = self.values.reshape(-1, self.values.shape[2])
-        columns = described(flat, prob)
+        columns = summarise_draws(flat, prob)
         if self.null is not None:
             columns[f"P(>{self.null:g})"] = (flat > self.null).mean(axis=1)
         return pd.DataFrame({**columns, **self.more})
@@ -254,10 +256,10 @@ def index_of(labels: Mapping[str, list[Any]]) -> pd.Index | None:
 def predictions_of(rows: AveragedRows, variable: str | None) -> Contrasts:
     """Return all rows as they are, or as if they had each level of a factor in turn."""
     if variable is None:
-        return Contrasts(None, ["all"], ((Change(),),), _as_they_are, None, null=None)
+        return Contrasts(None, ["all"], ((Change(),),), _unchanged, None, null=None)
     names, values = rows.levels(variable, "variables")
     changes = tuple((Change(value=value),) for value in values)
-    return Contrasts(variable, names, changes, _as_they_are, variable, null=None)
+    return Contrasts(variable, names, changes, _unchanged, variable, null=None)
 
 
 COMPARISONS = {"difference": "{0} - {1}", "ratio": "{0} / {1}", "odds": "odds({0}) / odds({1})"}
@@ -332,11 +334,11 @@ def slopes_of(rows: AveragedRows, variable: str) -> Contrasts:
     rows.check_column(variable, "variable")
     if factor_levels(rows.design, variable):
         raise DataError(f"variable={variable!r} is a factor, which has no slope; see comparisons")
-    along = Along(_range(rows, variable), rows.coefficient_sizes())
-    return Contrasts(variable, ["dY/dX"], ((Change(), Change()),), _as_they_are, along=along)
+    along = Along(_column_scale(rows, variable), rows.coefficient_sizes())
+    return Contrasts(variable, ["dY/dX"], ((Change(), Change()),), _unchanged, along=along)
 
 
-def _range(rows: AveragedRows, variable: str) -> float:
+def _column_scale(rows: AveragedRows, variable: str) -> float:
     """Return the sd of a standardised column, or the range of another, by a pass."""
     design = rows.design
     lead = int(design.intercept)
@@ -352,7 +354,7 @@ def _range(rows: AveragedRows, variable: str) -> float:
     return float(high.max() - low.min())
 
 
-def _as_they_are(values: FloatArray, error: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _unchanged(values: FloatArray, error: FloatArray) -> tuple[FloatArray, FloatArray]:
     return values, error
 
 

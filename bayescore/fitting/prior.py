@@ -58,12 +58,12 @@ from bayescore.diagnostics.results import Level
 from bayescore.families.family import LARGEST_SIZE, Varying, check_family
 from bayescore.fitting.parts import (
     check_model_spread,
-    described,
     interval_names,
     known_prior,
     labelled,
     parameters,
     raw_rows,
+    summarise_draws,
 )
 from bayescore.limits import MAX_PULL
 from bayescore.models.groups.joint_mode import curvature_at, solver_at
@@ -109,14 +109,14 @@ def design_prior(given: Prior | Mapping[str, Prior] | None, design: Design, defa
         rest = design_prior(None, design, default)
         for d in prior.unnamed:
             each[d] = rest.of_coefficient(d, names[d], len(names))
-    return _together(each, names)
+    return _joint_prior(each, names)
 
 
 def raw_prior(prior: Prior, design: Design) -> Prior:
     """Return the prior in units of the data's own columns, given that of the design's: `design_prior` backwards."""
     if not isinstance(prior, Independent):
         return prior
-    return _together(_scaled(prior, design.names, 1.0 / design.scales), design.names)
+    return _joint_prior(_scaled(prior, design.names, 1.0 / design.scales), design.names)
 
 
 def _scaled(prior: Prior, names: Sequence[str], scales: FloatArray) -> list[Prior]:
@@ -130,7 +130,7 @@ def _scaled(prior: Prior, names: Sequence[str], scales: FloatArray) -> list[Prio
     ]
 
 
-def _together(each: list[Prior], names: Sequence[str]) -> Prior:
+def _joint_prior(each: list[Prior], names: Sequence[str]) -> Prior:
     """Return one prior of all coefficients: if of one class, a parameter is a number where they agree, or a vector."""
     if any(type(one) is not type(each[0]) for one in each):
         return prior_of(dict(zip(names, each, strict=True)), names)
@@ -267,7 +267,7 @@ def prior_sensitivity(fit: "Fit", scales: Sequence[float], prob: float) -> Table
             )
         if found is None:
             again = parameters(read_posterior(draws_under(fit, other), "idata"))[1]
-            found = described(again.reshape(-1, again.shape[2]).T, prob)
+            found = summarise_draws(again.reshape(-1, again.shape[2]).T, prob)
         table = pd.DataFrame({"parameter": names, **found})
         table.insert(0, "scale", factor)
         level = fit.level if by == "weights" else str(Level.NOT_CERTIFIED)
@@ -331,7 +331,7 @@ def rescaled(prior: Prior, factor: float) -> Prior:
 
 
 def _weighed(draws: FloatArray, weights: FloatArray, prob: float) -> dict[str, FloatArray]:
-    """Return mean, sd and interval of weighed draws, shape (K, S), by the names of `described`."""
+    """Return mean, sd and interval of weighed draws, shape (K, S), by the names of `summarise_draws`."""
     mean = draws @ weights
     sd = np.sqrt(np.maximum((draws - mean[:, None]) ** 2 @ weights, 0.0))
     low, high, tail = interval_names(prob)
@@ -339,35 +339,39 @@ def _weighed(draws: FloatArray, weights: FloatArray, prob: float) -> dict[str, F
     return {"mean": mean, "sd": sd, low: columns.quantile(tail), high: columns.quantile(1.0 - tail)}
 
 
-_FAINT = 1e-10  # of the data's information, in place of a prior: rows may be separated, and columns combinations
-_LOST = 0.01  # of the data's information at the one mode, left at the other: less is left where there is no mode
+_NEGLIGIBLE_SHARE = (
+    1e-10  # of the data's information, in place of a prior: rows may be separated, and columns combinations
+)
+_LOST_INFORMATION = (
+    0.01  # of the data's information at the one mode, left at the other: less is left where there is no mode
+)
 _LITTLE = 0.25  # of the limit: draws tell the pull to their noise
 _MOST_STEPS = 60
-_FLAT = 1e6  # sd of bends, under which their prior says nothing
+_FLAT_SD = 1e6  # sd of bends, under which their prior says nothing
 
 
 @dataclass(frozen=True)
 class Pull:
     """The coefficient that the prior moves most, in sds of the data alone: its values without the prior and with it.
 
-    `nats` of log likelihood, lost by all coefficients together; whether the likelihood has its maximum, `ends`.
+    `nats` of log likelihood, lost by all coefficients together; whether the likelihood has its maximum, `has_mode`.
     """
 
     feature: str
     without: float
     under: float
     nats: float
-    ends: bool
+    has_mode: bool
 
     @property
     def doubt(self) -> str:
         """What the prior does, in few words."""
-        return f"it moves {self.feature!r} by {number(self.nats, 2)} nats{'' if self.ends else ' or more'}"
+        return f"it moves {self.feature!r} by {number(self.nats, 2)} nats{'' if self.has_mode else ' or more'}"
 
     def __str__(self) -> str:
         costs = f"{number(self.nats, 2)} nats of log likelihood"
         under, without = (f"{value:.3g}" for value in (self.under, self.without))
-        if self.ends:
+        if self.has_mode:
             return f"The prior moves {self.feature!r} to {under} from the data's {without}, at a cost of {costs}."
         return (
             f"The prior keeps {self.feature!r} at {under}, where the data alone would have it at {without} or beyond, "
@@ -385,16 +389,18 @@ def pull_of(idata: Any, core: Coreset) -> Pull | None:
         penalty = np.zeros(len(start))
         for each in prior.bends:
             penalty[list(each.places)] = each.precisions(start)[0] / np.square(each.scales)
-        prior = prior.given(np.full(len(prior.bends), _FLAT))
-    if prior.closed_form and _surely_little(posterior.flat, prior):
+        prior = prior.given(np.full(len(prior.bends), _FLAT_SD))
+    if prior.closed_form and _is_prior_negligible(posterior.flat, prior):
         return None
-    moved: Moved | None
+    moved: ModePair | None
     try:
         if core.groups:
-            moved = _of_groups(posterior, core, prior)
+            moved = _modes_with_groups(posterior, core, prior)
         else:
             alone = replace(core, shortfall=None)
-            moved = _of_rows(start, core, prior, penalty) or _of_rows(start, alone, prior, penalty)
+            moved = _modes_without_groups(start, core, prior, penalty) or _modes_without_groups(
+                start, alone, prior, penalty
+            )
     except (DataError, np.linalg.LinAlgError):  # the fit's other lines say why
         return None
     if moved is None:
@@ -407,19 +413,21 @@ def pull_of(idata: Any, core: Coreset) -> Pull | None:
     return Pull(core.feature_names[d], float(without[d] / scale), float(under[d] / scale), nats, ends)
 
 
-Moved = tuple[FloatArray, FloatArray, FloatArray, float, bool]
+ModePair = tuple[FloatArray, FloatArray, FloatArray, float, bool]
 """Coefficients under the prior and without, their sds by the data alone, nats, and whether the likelihood's mode ends
 there."""
 
 
-def _surely_little(draws: FloatArray, prior: Prior) -> bool:
-    """Whether draws say that the prior has little information, and pulls little, in any direction."""
+def _is_prior_negligible(draws: FloatArray, prior: Prior) -> bool:
+    """Whether, by the draws, the prior has little information and little effect on the mean in every direction."""
     part, V = prior_part(draws.mean(axis=0), prior), np.atleast_2d(np.cov(draws.T))
     share = float(np.linalg.eigvals(V @ part.precision).real.max())
     return share < 0.5 and float(part.gradient @ V @ part.gradient) < _LITTLE * MAX_PULL
 
 
-def _of_rows(start: FloatArray, core: Coreset, prior: Prior, penalty: FloatArray | None = None) -> Moved | None:
+def _modes_without_groups(
+    start: FloatArray, core: Coreset, prior: Prior, penalty: FloatArray | None = None
+) -> ModePair | None:
     """Return the two modes of rows without groups; None where they are not found.
 
     `penalty` has precisions about 0 that the likelihood counts. The modes may not be found far out, as of separated
@@ -438,26 +446,26 @@ def _of_rows(start: FloatArray, core: Coreset, prior: Prior, penalty: FloatArray
 
     under = start
     if prior.closed_form:
-        mode = _climbed(density, start)
+        mode = _mode_or_end(density, start)
         if mode is None:
             return None
         under = mode.beta
     here = likelihood(under)
-    faint = _faint(here.precision)
+    faint = _negligible_precision(here.precision)
 
-    def freed(beta: FloatArray) -> Derivatives:
+    def without_prior(beta: FloatArray) -> Derivatives:
         pull = faint @ (beta - under)
         return likelihood(beta) + Derivatives(-0.5 * float(pull @ (beta - under)), -pull, faint)
 
-    free = _climbed(freed, under)
+    free = _mode_or_end(without_prior, under)
     if free is None:
         return None
     there = likelihood(free.beta)
     left = linalg.eigvalsh(there.precision + faint, here.precision + faint)[0]
-    return under, free.beta, free.sd, there.value - here.value, bool(left > _LOST)
+    return under, free.beta, free.sd, there.value - here.value, bool(left > _LOST_INFORMATION)
 
 
-def _climbed(terms: Callable[[FloatArray], Derivatives], start: FloatArray) -> Mode | None:
+def _mode_or_end(terms: Callable[[FloatArray], Derivatives], start: FloatArray) -> Mode | None:
     """Return the mode, or where the steps allowed have led; None where the density is not concave there."""
     try:
         return find_mode(terms, start, tolerance=1e-3, max_steps=_MOST_STEPS)
@@ -465,21 +473,21 @@ def _climbed(terms: Callable[[FloatArray], Derivatives], start: FloatArray) -> M
         return error.reached
 
 
-def _of_groups(posterior: Posterior, core: Coreset, prior: Prior) -> Moved:
+def _modes_with_groups(posterior: Posterior, core: Coreset, prior: Prior) -> ModePair:
     """Return the mean of the coefficients and a Newton step from it without the prior, the effects' sds as they are."""
     family, rows, beta = check_family(core.family), JointRows.of(core), posterior.flat.mean(axis=0)
     factors = [Factor.of(grouping, posterior.variables) for grouping in rows.factors]
     effects = [factor.mean(slice(None)) for factor in factors]
     covariances = [np.asarray(factor.covariance).mean(axis=0) for factor in factors]
     curvature, D = curvature_at(rows, beta, effects, family), len(beta)
-    solver = solver_at(curvature, rows, _faint(curvature.rest[:D, :D]), covariances)
+    solver = solver_at(curvature, rows, _negligible_precision(curvature.rest[:D, :D]), covariances)
     covariance = linalg.cho_solve((solver.factor, True), np.eye(len(solver.factor))[:, :D])[:D]
     pull = prior_part(beta, prior).gradient  # which the likelihood's balances
     step = -covariance @ pull
     return beta, beta + step, np.sqrt(np.diagonal(covariance)), -0.5 * float(pull @ step), True
 
 
-def _faint(precision: FloatArray) -> FloatArray:
-    """Return the precision of a prior that tells hardly anything, shape (D, D), beside the data's at one point."""
+def _negligible_precision(precision: FloatArray) -> FloatArray:
+    """Return the precision, shape (D, D), of a prior that is negligible beside the data's information at one point."""
     diagonal = np.diagonal(precision)
-    return np.diag(_FAINT * np.maximum(diagonal, _FAINT * diagonal.max()))
+    return np.diag(_NEGLIGIBLE_SHARE * np.maximum(diagonal, _NEGLIGIBLE_SHARE * diagonal.max()))

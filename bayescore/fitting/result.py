@@ -30,17 +30,17 @@ from bayescore.fitting.route import (
     build_warned,
     check_same_rows,
     route_of_draws,
-    usable,
+    usable_draws,
 )
-from bayescore.fitting.student_t import route_between
+from bayescore.fitting.student_t import size_route_type
 from bayescore.fitting.tables import Overview, data_facts, overview
-from bayescore.fitting.update import checked, route_of_update
+from bayescore.fitting.update import check_update, route_of_update
 from bayescore.limits import PROB
 from bayescore.priors import Prior
 from bayescore.priors.groups import GroupPrior
 from bayescore.report.certify import Certificate
 from bayescore.samplers.groups import group_prior_of
-from bayescore.samplers.posterior import Posterior, between_fits, in_data_units, number_names, read_posterior
+from bayescore.samplers.posterior import Posterior, in_data_units, is_between_fits, number_names, read_posterior
 from bayescore.samplers.predict import population_shares
 from bayescore.samplers.sample import sample
 from bayescore.samplers.summaries import prior_summary
@@ -1160,7 +1160,7 @@ class Fit:
         roles = {"weights": weights, "offset": offset, "trials": trials, "exposure": exposure, "groups": groups}
         new_rows = new, y, {**roles, "missing": missing}
         if self._size_varies:
-            _, all_given = checked(self, new_rows, data, progressbar=progressbar)
+            _, all_given = check_update(self, new_rows, data, progressbar=progressbar)
             if all_given is None:
                 raise DataError(
                     f"the {self._posterior().number} of family={self._family_asked!r} "
@@ -1209,14 +1209,14 @@ class Fit:
         route.story = [step for step in self.story if step.what in ("build", "update")]
         route.core = self.coreset
         route.design_prior()  # names of coefficients
-        route.settle()
+        route.sample_until_certified()
         return replace(fit_of_route(route), _kept=self._kept)  # of the same rows
 
     def _of_sizes(self, given: Given, prior: Prior | Mapping[str, Prior] | None) -> "Fit":
         """Return the fit of rows whose family has its number as a parameter, as this one was made."""
         made: dict[str, Any] = {"group_prior": self.group_prior, "options": self._options}
         asked = self._family_asked
-        fits = route_between(asked)(given, asked, prior, self._seed, self._max_seconds, **made)
+        fits = size_route_type(asked)(given, asked, prior, self._seed, self._max_seconds, **made)
         fits.run()
         return fit_of_route(fits)
 
@@ -1403,7 +1403,7 @@ class Fit:
     @property
     def _used(self) -> Any:
         """The draws to use, as sampled: cluster-robust ones, or those of the certificate."""
-        return usable(self._drawn, self.certificate) if self._robust is None else self._robust
+        return usable_draws(self._drawn, self.certificate) if self._robust is None else self._robust
 
     def _posterior(self) -> Posterior:
         """Return the draws to use as arrays."""
@@ -1442,7 +1442,7 @@ class Fit:
     @property
     def _size_varies(self) -> bool:
         """Whether the family's number, such as the size of negative binomial counts, is a parameter by several fits."""
-        return between_fits(self._used.posterior.attrs)
+        return is_between_fits(self._used.posterior.attrs)
 
     @property
     def _family_asked(self) -> str:

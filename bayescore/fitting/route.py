@@ -85,7 +85,7 @@ from bayescore.priors.by_name import check_unnamed, leaves_out, prior_of
 from bayescore.priors.groups import GroupPrior, check_group_prior, default_prior, is_default, of_comoments, with_bends
 from bayescore.progress import LONG, Pace, say, step
 from bayescore.report.certify import Certificate, certified_by_rows, certify
-from bayescore.samplers.posterior import between_fits, has_fewer_draws, read_posterior, with_own_model_attrs
+from bayescore.samplers.posterior import has_fewer_draws, is_between_fits, read_posterior, with_own_model_attrs
 from bayescore.samplers.sample import AUTO, SAMPLERS, sample_as_tree
 from bayescore.samplers.summaries import DataUnits, with_scales
 from bayescore.text import counted, number
@@ -182,7 +182,7 @@ class Given:
             return certified_by_rows(idata, core, self.data, self.y, self.roles, predictive=self.predictive, **options)
 
     @property
-    def gone(self) -> str:
+    def why_unchecked(self) -> str:
         """Why no draws can be held against the rows, and what is known of their error."""
         if not isinstance(self.data, Coreset):
             return (
@@ -305,8 +305,8 @@ def rows_like(core: Coreset, data: Any, y: Any, **options: Any) -> Given:
     return Given(data, y, formula_of(core.design), core.design.constant is not None, positive, **options)
 
 
-_EXACT, _NEAR = 0.01, 0.5  # limits of the score, in sds
-_SHARE = 1e-6  # of a weight, that rounding may make
+_EXACT_SDS, _NEAR_SDS = 0.01, 0.5  # limits of the score, in sds
+_WEIGHT_TOLERANCE = 1e-6  # of a weight, that rounding may make
 _REMEDY = "give the rows that the fit was made of, or leave data out"
 
 
@@ -333,7 +333,7 @@ def check_same_rows(given: Given, core: Coreset, effects: Any, point: FloatArray
     """
     if given.once:
         return
-    family, score, limit = check_family(core.family), None, _EXACT
+    family, score, limit = check_family(core.family), None, _EXACT_SDS
     if core.group is None or core.lossless:
         if core.shortfall is not None:
             point = core.shortfall.point
@@ -341,7 +341,7 @@ def check_same_rows(given: Given, core: Coreset, effects: Any, point: FloatArray
         elif core.lossless or core.method == "condensed":
             score = likelihood_terms(point, core, family)
         if "parts" in core.params or (core.shortfall is None and not core.lossless):
-            limit = _NEAR
+            limit = _NEAR_SDS
     by_label = None
     if score is None and core.groups and len(effects) and not updated:
         first = core.groups[0]
@@ -351,11 +351,11 @@ def check_same_rows(given: Given, core: Coreset, effects: Any, point: FloatArray
     with warnings.catch_warnings(action="ignore"):  # the fit gave them
         dataset = given.rows(core)
         n_groups = 0 if by_label is None else len(by_label)
-        sums = partial(_sums, family=family, point=None if score is None else point, n_groups=n_groups)
+        sums = partial(_block_sums, family=family, point=None if score is None else point, n_groups=n_groups)
         sizes, weights, terms, labels = zip(*dataset.map(sums, "checking rows", canonical=True), strict=True)
     if (n_rows := sum(sizes)) != core.n_total:
         raise DataError(f"data has {n_rows:,} rows, and the fit was made of {core.n_total:,}: {_REMEDY}")
-    if not math.isclose(weight := math.fsum(weights), core.weight_total, rel_tol=_SHARE):
+    if not math.isclose(weight := math.fsum(weights), core.weight_total, rel_tol=_WEIGHT_TOLERANCE):
         raise DataError(
             f"data has the total weight {weight:,.10g}, and the rows of the fit {core.weight_total:,.10g}: "
             f"{_REMEDY}, with their weights"
@@ -366,7 +366,7 @@ def check_same_rows(given: Given, core: Coreset, effects: Any, point: FloatArray
         _check_score(sum(terms[1:], terms[0]), score, limit, core)
 
 
-def _sums(
+def _block_sums(
     _: int, block: WeightedData, family: Family, point: FloatArray | None, n_groups: int
 ) -> tuple[int, float, Derivatives | None, FloatArray | None]:
     """Return number and weight of rows, terms of the log-likelihood at a point, and weights of +1 and -1 by group."""
@@ -377,7 +377,7 @@ def _sums(
 
 def _check_labels(labels: FloatArray, expected: FloatArray, core: Coreset) -> None:
     """Raise unless the weights of +1 and -1 in each group of the first factor, shape (G, 2), are those of the fit."""
-    most = max(core.weight_total, 1.0) * _SHARE
+    most = max(core.weight_total, 1.0) * _WEIGHT_TOLERANCE
     gap = np.abs(labels - expected).max(axis=1)
     if gap.max() <= most:
         return
@@ -407,7 +407,7 @@ def _check_score(terms: Derivatives, expected: Derivatives, limit: float, core: 
         )
 
 
-SPARE = 1.5  # more than the certificate's estimate, which has an error of its own
+DRAWS_MARGIN = 1.5  # more than the certificate's estimate, which has an error of its own
 MOST_BYTES = 1 << 30  # of draws, which the certificate copies: a quarter of what samplers refuse
 
 
@@ -435,7 +435,7 @@ def next_lengths(remedy: Remedy, now: Length, n_weighed: int, chains: int, most:
     """
     lengths, n_all = [], chains * now.draws
     if remedy.max_draws:
-        times = min(SPARE * remedy.max_draws / n_weighed, most / now.draws)
+        times = min(DRAWS_MARGIN * remedy.max_draws / n_weighed, most / now.draws)
         if times > 1.0:
             lengths.append(Length(min(_hundreds(times * now.draws), most), now.tune, _hundreds(times * n_weighed)))
         lengths.append(now._replace(max_draws=max(n_all, now.max_draws)))
@@ -447,8 +447,8 @@ def next_lengths(remedy: Remedy, now: Length, n_weighed: int, chains: int, most:
     return [each for each in lengths if each != now]
 
 
-def first_within(limit: float, left: list[Length], now: Length, taken: float) -> tuple[float, Length]:
-    """Return the first that takes `limit` seconds or less of sampling, else the first, by what the last one took."""
+def first_affordable(limit: float, left: list[Length], now: Length, taken: float) -> tuple[float, Length]:
+    """Return the first length that samples in `limit` seconds or less, by the pace of the last, else the first."""
     pace = taken / (now.draws + now.tune)
     timed = [(pace * (each.draws + each.tune) if each[:2] != now[:2] else 0.0, each) for each in left]
     return next((one for one in timed if one[0] <= limit), timed[0])
@@ -506,7 +506,7 @@ class Step:
 
 
 @contextmanager
-def overheard(*, gain: bool = True) -> Iterator[list[UserWarning]]:
+def collected_warnings(*, gain: bool = True) -> Iterator[list[UserWarning]]:
     """Yield bayescore's warnings of the body as they come; they are given after it, unless it raises.
 
     Without `gain` those of little gain are not given: the user has not chosen the method.
@@ -529,8 +529,8 @@ def overheard(*, gain: bool = True) -> Iterator[list[UserWarning]]:
             warn(str(each), type(each))
 
 
-def words(caught: list[UserWarning]) -> str:
-    """Return warnings as the end of a step's words."""
+def warnings_text(caught: list[UserWarning]) -> str:
+    """Return warnings as the end of what a step says."""
     heads = {str(each): "" if isinstance(each, LittleGainWarning) else "warning: " for each in caught}
     return "".join(f"; {head}{text}" for text, head in heads.items())
 
@@ -542,12 +542,12 @@ PASSES = {"build": (4, 12), "update": (4, 12), "sample": (1, 1), "certify": (1, 
 TRIES = 3  # of escalation, after the first
 DRAWS, TUNE, MAX_DRAWS = 1000, 1000, 500  # the verbs' own defaults
 CHAINS = 4
-MANY = 10_000  # rows that a build has kept, below which they are sampled without asking how long that takes
+TIMED_FROM_ROWS = 10_000  # rows that a build has kept, below which they are sampled without asking how long that takes
 _TIMED_NUMBERS = 2**17  # of the design matrix whose gradient is timed: fewer take mostly the call
-_LEAPS = 30  # gradients of a draw of NUTS, about
-_GRADIENTS = 3  # of a draw, about: Langevin steps take as many, NUTS more
+_NUTS_GRADIENTS = 30  # gradients of a draw of NUTS, about
+_LANGEVIN_GRADIENTS = 3  # of a draw, about: Langevin steps take as many, NUTS more
 FAILURES = (RuntimeError, ArithmeticError, np.linalg.LinAlgError)  # of a posterior that is hard; others are bad input
-LOST = (DataError, MemoryError, *FAILURES)  # of a try beyond the first, which lose that try alone
+TRY_ERRORS = (DataError, MemoryError, *FAILURES)  # of a try beyond the first, which lose that try alone
 
 T = TypeVar("T")
 
@@ -620,7 +620,7 @@ class Route:
     def run(self) -> None:
         """Go from the first build to draws that are certified, or to the end of what may be tried."""
         self.begin()
-        self.settle()
+        self.sample_until_certified()
         self.keep()
 
     def begin(self) -> None:
@@ -632,24 +632,24 @@ class Route:
         except FAILURES as error:
             if self.given.once or asked:
                 raise
-            self._instead(error)
+            self._fall_back(error)
         else:
             self._check_kept()
 
-    def leaves(self, error: BaseException) -> bool:
-        """Whether a run that an error ended has finished what `ended` goes on from; a failure comes again."""
+    def can_finish_after(self, error: BaseException) -> bool:
+        """Whether a run that an error ended has finished what `finished_route` goes on from; a failure comes again."""
         return self.drawn is not None or ("core" in vars(self) and isinstance(error, KeyboardInterrupt))
 
-    def ended(self) -> "Route":
+    def finished_route(self) -> "Route":
         """Return the route after a run that was interrupted; its coreset is sampled where it has no draws."""
         if self.drawn is None:
-            self.settle()
+            self.sample_until_certified()
             self.keep()
         elif "certificate" not in vars(self):
             self.certificate = refused(self.drawn, "The run was interrupted before the draws were checked.")
         return self
 
-    def _instead(self, error: Exception) -> None:
+    def _fall_back(self, error: Exception) -> None:
         """Take all rows in place of a build that failed; raise if they would be too many, or take too long."""
         family = check_family(self.family or "logistic", seek=True)
         data = self.given.data
@@ -671,7 +671,7 @@ class Route:
     def _check_kept(self) -> None:
         """Raise if a build has kept all of many rows, which would take too long to sample."""
         core = self.core
-        if self.given.lossy or core.method != "multilevel" or not MANY <= core.n_total <= len(core):
+        if self.given.lossy or core.method != "multilevel" or not TIMED_FROM_ROWS <= core.n_total <= len(core):
             return
         refused = self._too_long(core, check_family(core.family), len(core))
         if refused:
@@ -692,7 +692,7 @@ class Route:
             return ""
         return f"sampling all rows would take about {seconds:,.0f} s, more than max_seconds={self.max_seconds:g}"
 
-    def settle(self, *, strict: tuple[type[Exception], ...] = (), sampled: bool = False) -> None:
+    def sample_until_certified(self, *, strict: tuple[type[Exception], ...] = (), sampled: bool = False) -> None:
         """Sample the coreset, unless it was, and certify; try again as the certificate asks. `strict` are raised."""
         if not sampled:
             self.draw()
@@ -712,37 +712,41 @@ class Route:
                     return
                 if why:
                     self.sample(why)
-                self.certify(strict=LOST)
+                self.certify(strict=TRY_ERRORS)
             except BaseException as error:
                 self.core, self.drawn, self.certificate = last
-                if not isinstance(error, LOST):
+                if not isinstance(error, TRY_ERRORS):
                     raise
                 self._stop(f"the next try failed, and draws and certificate are those before it: {error}")
                 return
 
     def draw(self) -> None:
         """Sample the coreset as was asked for."""
-        self.sample(self._sampling())
+        self.sample(self._sampling_text())
 
     def keep(self) -> None:
         """Keep what updates need of the rows, in one more pass; nothing where the coreset has it all."""
         certificate = self.certificate
         if not certificate.trusted or self.core.lossless or self.given.once:
             return
-        self.kept = (self.look_at(self.given.rows(self.core)),)
+        self.kept = (self.earlier_rows_of(self.given.rows(self.core)),)
 
-    def look_at(self, rows: Dataset, share: float = 1.0) -> EarlierRows:
+    def earlier_rows_of(self, rows: Dataset, share: float = 1.0) -> EarlierRows:
         """Return what is kept of rows near the draws that the fit hands over; one pass. See `EarlierRows.of`."""
         idata = self.drawn if self.certificate._idata is None else self.certificate._idata
         return EarlierRows.of(rows, self.core, read_posterior(idata, "idata").predictor(), share)
 
     def build(self, why: str, **options: Any) -> None:
         """Build a coreset."""
-        with overheard(gain="method" in options) as caught:
+        with collected_warnings(gain="method" in options) as caught:
             self.core = self.timed(
                 "build",
                 lambda: self.given.build(family=self.family, random_state=self.next_seed(), **options),
-                lambda core: (core.n_total, int(core.params.get("passes", 0)), f"{why}: {called(core)}{words(caught)}"),
+                lambda core: (
+                    core.n_total,
+                    int(core.params.get("passes", 0)),
+                    f"{why}: {coreset_text(core)}{warnings_text(caught)}",
+                ),
             )
 
     def sample(self, why: str) -> None:
@@ -783,7 +787,7 @@ class Route:
 
         def judge() -> Certificate:
             if self.given.once and not self.core.lossless:
-                return refused(self.drawn, self.given.gone)
+                return refused(self.drawn, self.given.why_unchecked)
             try:
                 return self.given.certify(self.drawn, self.core, self.max_draws)
             except strict:
@@ -807,21 +811,21 @@ class Route:
             return self._nuts(most)
         if not (left := next_lengths(remedy, now, self.certificate.n_draws, chains, most)):
             return self._stop(none_left(remedy, now, most))
-        seconds, each = first_within(self.max_seconds, left, now, self.seconds["sample"])
-        if not self._allowed(seconds, f"{each.draws:,} draws a chain"):
+        seconds, each = first_affordable(self.max_seconds, left, now, self.seconds["sample"])
+        if not self._within_time(seconds, f"{each.draws:,} draws a chain"):
             return None
         self.draws, self.tune, self.max_draws = each
-        return f"{remedy.need}: {self._sampling()}" if each[:2] != now[:2] else ""  # else those there are weighed
+        return f"{remedy.need}: {self._sampling_text()}" if each[:2] != now[:2] else ""  # else those there are weighed
 
     def _nuts(self, most: int) -> str | None:
         """Take NUTS where the sampler's chains hardly move, and return why; None if it may take too long."""
         core, why = self.core, f"NUTS, as {self.sampler!r} would take more than {most:,} draws a chain"
-        many = core.n_total > MANY or self._too_many(core.n_total, core.n_features)
+        many = core.n_total > TIMED_FROM_ROWS or self._too_many(core.n_total, core.n_features)
         whole = self.given.whole and not (core.lossless or self.given.once or many)
         rows = core.n_total if whole else len(core)
         iterations = self.options.draws + max(self.tune, TUNE)
         seconds = seconds_of(core, rows, check_family(core.family), iterations, self.options.chains)
-        if not self._allowed(seconds * _LEAPS / _GRADIENTS, why):
+        if not self._within_time(seconds * _NUTS_GRADIENTS / _LANGEVIN_GRADIENTS, why):
             return None
         if whole:
             self._everything("NUTS takes them where they are few")
@@ -845,10 +849,12 @@ class Route:
             asked["size"], why = "auto", "rows of the data"
         if prior.closed_form and prior.unimodal:
             asked["prior"] = prior
-        if not self._allowed(2.0 * sum(self.seconds.get(what, 0.0) for what in ("build", "sample", "certify")), why):
+        if not self._within_time(
+            2.0 * sum(self.seconds.get(what, 0.0) for what in ("build", "sample", "certify")), why
+        ):
             return None
         self.build(why, **asked)
-        return self._sampling()
+        return self._sampling_text()
 
     def _all_rows(self, doubled: bool) -> str | None:
         """Take all rows, and return why; None if they are too many, or may take too long."""
@@ -858,13 +864,13 @@ class Route:
             return self._stop("the rows came once")
         if self._too_many(n, D):
             return self._stop("all rows are too many to hold in memory")
-        if not self._allowed(seconds, f"sampling all {n:,} rows"):
+        if not self._within_time(seconds, f"sampling all {n:,} rows"):
             return None
         why = "twice the rows were not enough" if doubled else "a larger coreset would be most of the rows"
         self._everything("groups leave no larger coreset" if self.core.group is not None else why)
-        if self.sampler == "collapsed" and n <= MANY and self.options.sampler == AUTO:
+        if self.sampler == "collapsed" and n <= TIMED_FROM_ROWS and self.options.sampler == AUTO:
             self.sampler = "joint"  # reads rows once where the other has nodes of each effect
-        return f"{self._sampling()}; about {seconds:.0f} s were expected"
+        return f"{self._sampling_text()}; about {seconds:.0f} s were expected"
 
     def _everything(self, why: str) -> None:
         """Take all rows for the coreset."""
@@ -873,7 +879,7 @@ class Route:
             "build", lambda: self.given.everything(family), lambda core: (len(core), 2, f"all rows: {why}")
         )
 
-    def _allowed(self, seconds: float, what: str) -> bool:
+    def _within_time(self, seconds: float, what: str) -> bool:
         """Whether a step may be made by the time it will take; say so beforehand where that is long."""
         if seconds <= self.max_seconds:
             if self.given.progressbar and seconds > LONG:
@@ -888,7 +894,7 @@ class Route:
         return None
 
     def timed(self, what: str, work: Callable[[], T], described: Callable[[T], tuple[int, int, str]]) -> T:
-        """Return what a step finds, and add it to the story: rows, passes and words."""
+        """Return the result of a step's work, and add the step to the story: time, rows, passes and text."""
         begin, formula, core = time.perf_counter(), self.given.formula, vars(self).get("core")  # none before a build
         grouped = core.groups if core else formula is not None and parsed(formula).groups
         about, passes = COMPILING[what][bool(grouped)], PASSES[what][bool(grouped)]
@@ -917,7 +923,7 @@ class Route:
         """Return the seed of the next step."""
         return self.seeds[sum(step.what in ("build", "sample", "update") for step in self.story) % len(self.seeds)]
 
-    def _sampling(self) -> str:
+    def _sampling_text(self) -> str:
         return f"{counted(self.options.chains, 'chain')} of {self.draws:,} draws"
 
     def design_prior(self) -> Prior:
@@ -936,7 +942,7 @@ class Route:
         return of_comoments(ComomentsTotal(counts=core.counts).of(given.rows(core)), design)
 
 
-def usable(drawn: Any, certificate: Certificate) -> Any:
+def usable_draws(drawn: Any, certificate: Certificate) -> Any:
     """Return the draws to use: corrected ones, or those drawn where there are none.
 
     Where all draws are certified as they are, and only some of them were weighed and corrected, all are used.
@@ -944,7 +950,7 @@ def usable(drawn: Any, certificate: Certificate) -> Any:
     corrected = certificate._idata
     if corrected is None:
         return drawn
-    varied = between_fits(corrected.posterior.attrs)  # which the draws of one size do not replace
+    varied = is_between_fits(corrected.posterior.attrs)  # which the draws of one size do not replace
     few = certificate.level == Level.CERTIFIED and has_fewer_draws(corrected, drawn) and not varied
     return drawn if few else corrected
 
@@ -952,8 +958,8 @@ def usable(drawn: Any, certificate: Certificate) -> Any:
 _LEVELS = (Level.CERTIFIED, Level.CORRECTED, Level.NOT_CERTIFIED)  # from best to worst
 
 
-def badness(certificate: Certificate) -> tuple[int, float]:
-    """Return what is larger the worse a certificate is."""
+def certificate_rank(certificate: Certificate) -> tuple[int, float]:
+    """Return a key that sorts certificates from best to worst."""
     return _LEVELS.index(certificate.level), certificate.mean_bound
 
 
@@ -979,10 +985,10 @@ def seconds_of(rows: WeightedData, n: int, family: Family, iterations: int, chai
         begin = time.perf_counter()
         target.log_density(at)
         taken = min(taken, time.perf_counter() - begin)
-    return chains * iterations * _GRADIENTS * taken * n / (size * min(chains, available_cores()))
+    return chains * iterations * _LANGEVIN_GRADIENTS * taken * n / (size * min(chains, available_cores()))
 
 
-def called(core: Coreset) -> str:
+def coreset_text(core: Coreset) -> str:
     """Return the kind and the size of a coreset in words."""
     sums = check_family(core.family).quadratic
     exact = "exact, as a normal likelihood is in sums" if sums else "exact, of few distinct rows"

@@ -12,7 +12,8 @@ the mean over the draws at theta. So
    with groups that at a draw of their effects, of a short fit at r = 1, tells it about;
 2. a fit there is the middle, and the mean of its draws' sums gives the slope, so the mode, of theta; where that is far
    off, the middle moves there. Without the mode of all rows their variance gives the curvature, of few draws;
-3. fits are made outwards on both sides until the density has fallen to `_FALL` nats below that of the best of them,
+3. fits are made outwards on both sides until the density has fallen to `_FALL_NATS` nats below that of the best of
+them,
    and between those that are too far apart. They have as many draws as are taken of them, or as a certificate takes;
 4. a spline through the slopes, integrated, is the log density of theta, which goes on beyond them as a normal one's;
 5. theta is drawn from it, and the other parameters from the draws of the nearest fit, moved by polynomials in theta
@@ -63,7 +64,7 @@ from bayescore.data.responses import TWO_SIDED, events_of, response_of
 from bayescore.diagnostics.elpd import sampled_counts, whole_counts
 from bayescore.diagnostics.results import Level
 from bayescore.families.family import LARGEST_SIZE, SIZE_PRIOR_SD, Varying, check_exposure, check_family
-from bayescore.fitting.route import FAILURES, FitOptions, Given, Route, Step, badness, usable
+from bayescore.fitting.route import FAILURES, FitOptions, Given, Route, Step, certificate_rank, usable_draws
 from bayescore.limits import NEGLIGIBLE_ERROR
 from bayescore.models.laplace import find_mode
 from bayescore.models.posterior import likelihood_terms, posterior
@@ -77,7 +78,7 @@ from bayescore.samplers.posterior import SIZE_PRIOR, read_posterior, with_draws
 from bayescore.types import FloatArray, WeightedData, stack
 from bayescore.validation import DataError
 
-FARTHEST = math.log(LARGEST_SIZE) - 0.1  # from 0, of theta
+MAX_LOG_SIZE = math.log(LARGEST_SIZE) - 0.1  # from 0, of theta
 
 
 STEP = 0.05  # of theta, for a second difference
@@ -86,10 +87,10 @@ STEP = 0.05  # of theta, for a second difference
 _NEWTON_STEPS = 12
 
 
-_NEAR_MODE = 1e-3  # sds from the mode of coefficients
+_MODE_TOLERANCE = 1e-3  # sds from the mode of coefficients
 
 
-_STRAIGHT = 0.02  # steps of theta after which Newton's method has arrived
+_NEWTON_TOLERANCE = 0.02  # steps of theta after which Newton's method has arrived
 
 
 class SizeMode(NamedTuple):
@@ -106,10 +107,10 @@ def size_mode(
     """Return about the mode given rows of counts, or other numbers, and their events; raise if there is none."""
     sides = stack([rows, replace(rows, y=np.ones(len(rows), dtype=np.int8), weights=events)])
     y = events / rows.weights
-    theta, beta, sd = start or _beginning(rows, sides, y, kind, prior)
+    theta, beta, sd = start or _start_mode(rows, sides, y, kind, prior)
     for _ in range(_NEWTON_STEPS):
         below, here, above = (kind(math.exp(theta + move)) for move in (-STEP, 0.0, STEP))
-        mode = find_mode(posterior(sides, here, prior).terms, beta, tolerance=_NEAR_MODE)
+        mode = find_mode(posterior(sides, here, prior).terms, beta, tolerance=_MODE_TOLERANCE)
         eta = Predictor(mode.beta[None]).eta(rows)
         slopes = [float(family.size_slopes(eta, y, rows.weights)[0]) for family in (below, here, above)]
         low, high = (likelihood_terms(mode.beta, sides, family).gradient for family in (below, above))
@@ -118,35 +119,35 @@ def size_mode(
         bend = (slopes[0] - slopes[2]) / (2.0 * STEP) - float(tilt @ along)
         sd = 1.0 / math.sqrt(max(bend, 0.0) + SIZE_PRIOR_SD**-2)
         move = float(np.clip((slopes[1] + here.prior_slope(theta)) * sd**2, -1.0, 1.0))
-        theta, beta = float(np.clip(theta + move, -FARTHEST, FARTHEST)), mode.beta + move * along
-        if abs(move) <= max(sd, _STRAIGHT):
+        theta, beta = float(np.clip(theta + move, -MAX_LOG_SIZE, MAX_LOG_SIZE)), mode.beta + move * along
+        if abs(move) <= max(sd, _NEWTON_TOLERANCE):
             break
     return SizeMode(theta, beta, sd)
 
 
-def _beginning(rows: WeightedData, sides: WeightedData, y: FloatArray, kind: type[Varying], prior: Prior) -> SizeMode:
+def _start_mode(rows: WeightedData, sides: WeightedData, y: FloatArray, kind: type[Varying], prior: Prior) -> SizeMode:
     """Return the mode of coefficients given the size 1, and the size that is most likely at their means."""
     family = kind(1.0)
-    beta = find_mode(posterior(sides, family, prior).terms, np.zeros(rows.n_features), tolerance=_NEAR_MODE).beta
+    beta = find_mode(posterior(sides, family, prior).terms, np.zeros(rows.n_features), tolerance=_MODE_TOLERANCE).beta
     size = family.most_likely(y, np.exp(Predictor(beta[None]).eta(rows)[:, 0]))
     top = LARGEST_SIZE if kind.amounts else 10.0 * max(float(y.mean()), 1.0)
     at = math.log(top if size is None else min(size, top))  # of counts like Poisson's no more is known
-    return SizeMode(float(np.clip(at, -FARTHEST, FARTHEST)), beta, SIZE_PRIOR_SD)
+    return SizeMode(float(np.clip(at, -MAX_LOG_SIZE, MAX_LOG_SIZE)), beta, SIZE_PRIOR_SD)
 
 
 _DIGITS = 6  # of sizes that fits are made at
 
 
-_TURNS = 12  # of the search for the middle
+_MAX_ROUNDS = 12  # of the search for the middle
 
 
-_TIED = 4.0  # variance of sums, times that of theta, from which more fits tell what the draws of one do not
+_TIED_VARIANCE = 4.0  # variance of sums, times that of theta, from which more fits tell what the draws of one do not
 
 
-_NEAR = 1.0  # sds from the mode that the middle may be
+_MIDDLE_SDS = 1.0  # sds from the mode that the middle may be
 
 
-_WIDE = 0.15  # sd of theta from which the posterior is taken for skewed
+_SKEWED_SD = 0.15  # sd of theta from which the posterior is taken for skewed
 
 
 _SAMPLE = 20_000  # counts whose mode tells where to begin
@@ -155,13 +156,16 @@ _SAMPLE = 20_000  # counts whose mode tells where to begin
 _ROWS_BYTES = 1 << 27  # of rows that are read once, and kept in memory
 
 
-_SOUGHT, _SHORT = 100, 200  # draws of a chain of fits that tell where theta is, and of warm-up of all but the middle
+_PILOT_DRAWS, _SHORT_TUNE = (
+    100,
+    200,
+)  # draws of a chain of fits that tell where theta is, and of warm-up of all but the middle
 
 
-_JUDGED = 1000  # draws that a certificate takes
+_CERTIFIED_DRAWS = 1000  # draws that a certificate takes
 
 
-_SPARE = 1.1  # more draws of a fit than are taken of it
+_SPARE_DRAWS = 1.1  # more draws of a fit than are taken of it
 
 
 _SEED = 2026  # of these, and of theta
@@ -173,31 +177,34 @@ _MOST_FITS = 7  # on each side
 _EFFECTS_BYTES = 1 << 29  # of draws of effects at one size
 
 
-_FALL = {False: 2.2, True: 3.0}  # nats, of a posterior that is narrow and so nearly normal, and of one that is wide
+_FALL_NATS = {
+    False: 2.2,
+    True: 3.0,
+}  # nats, of a posterior that is narrow and so nearly normal, and of one that is wide
 
 
-_APART = {False: 2.4, True: 1.6}  # sds between fits
+_NODE_GAP_SDS = {False: 2.4, True: 1.6}  # sds between fits
 
 
-_WIDEST = {False: 3.2, True: 2.4}  # of these at the end
+_MAX_GAP_SDS = {False: 3.2, True: 2.4}  # of these at the end
 
 
-_STRETCH = 1.25  # of that from fit to fit
+_GAP_GROWTH = 1.25  # of that from fit to fit
 
 
-_BEYOND = 4.0  # sds beyond the last fits where the density ends
+_END_SDS = 4.0  # sds beyond the last fits where the density ends
 
 
 _GRID = 4001
 
 
-_ERROR = 0.03  # of the mean of theta, in its sds, that draws whose sums are taken are enough for
+_MEAN_ERROR = 0.03  # of the mean of theta, in its sds, that draws whose sums are taken are enough for
 
 
-_LEAST, _MOST = 32, 4000  # of these
+_MIN_DRAWS, _MAX_DRAWS = 32, 4000  # of these
 
 
-_EACH = 8  # draws for each number that sums are regressed on
+_DRAWS_PER_REGRESSOR = 8  # draws for each number that sums are regressed on
 
 
 _PREDICTORS = 1 << 18  # at a time
@@ -268,7 +275,7 @@ class SizeDensity:
 
     def grid(self) -> tuple[FloatArray, FloatArray]:
         """Return points, and the cumulative distribution there."""
-        low, high = (_BEYOND / math.sqrt(bend) for bend in self._bends)
+        low, high = (_END_SDS / math.sqrt(bend) for bend in self._bends)
         points = np.linspace(self.ends[0] - low, min(self.ends[1] + high, math.log(LARGEST_SIZE)), _GRID)
         return points, cumulative_shares(self(points))
 
@@ -294,23 +301,23 @@ class SizesRoute(Route):
         self.begin_at, self.tried, self.passes = time.perf_counter(), list[Route](), 0
         mode, sd = self._find_middle()
         slope = self.nodes[0].slope
-        wide, n_draws = sd > _WIDE or slope.variance * sd**2 > _TIED, _enough(slope, sd)
-        ends = [self._go_out(sign, mode, sd, n_draws, wide=wide) for sign in (-1.0, 1.0)]
+        wide, n_draws = sd > _SKEWED_SD or slope.variance * sd**2 > _TIED_VARIANCE, _draws_for_mean(slope, sd)
+        ends = [self._add_nodes_outwards(sign, mode, sd, n_draws, wide=wide) for sign in (-1.0, 1.0)]
         if len(self.nodes) < 2:
             only = self.value(self.nodes[0].log_size)
             name = self._family.missing
             raise RuntimeError(f"only the fit of the {name} {only:.3g} was found: give it, or a prior that says more")
-        self._fill(n_draws, wide=wide)
-        self._join(complete=all(ends))
+        self._add_nodes_between(n_draws, wide=wide)
+        self._combine_nodes(complete=all(ends))
 
-    def leaves(self, error: BaseException) -> bool:  # noqa: ARG002
+    def can_finish_after(self, error: BaseException) -> bool:  # noqa: ARG002
         """Whether a run that an error ended has draws at one size, in the middle of the posterior."""
         return self.middle is not None
 
-    def ended(self) -> Route:
+    def finished_route(self) -> Route:
         """Return the route to the middle fit, of one size, after a run that was interrupted."""
         assert self.middle is not None
-        return self.middle.ended()
+        return self.middle.finished_route()
 
     def density(self, off: FloatArray | float = 0.0) -> SizeDensity:
         """Return the density of theta by the fits so far, with slopes that are off by some numbers."""
@@ -341,24 +348,26 @@ class SizesRoute(Route):
 
     def _find_middle(self) -> tuple[float, float]:
         """Make the fit in the middle; return mode and sd of theta by the curvature there."""
-        (at, known), move, last = self._begin(), 0.0, 0.0
-        for _ in range(_TURNS):
-            route = self._drawn(at, self.options if known else self._few)
+        (at, known), move, last = self._start_theta(), 0.0, 0.0
+        for _ in range(_MAX_ROUNDS):
+            route = self._sampled_route(at, self.options if known else self._pilot_options)
             slope, sd = self._slope_and_sd(route, at, known)
             posterior = read_posterior(self.draws_of(route), "draws")
-            if not self.regressed and _enough(slope, sd) > _least_draws(regressors(posterior.predictor())):
+            if not self.regressed and _draws_for_mean(slope, sd) > _draws_for_regression(
+                regressors(posterior.predictor())
+            ):
                 self.regressed = True
                 slope, sd = self._slope_and_sd(route, at, known)
             known = None
             step = slope.value * sd**2
-            if abs(step) <= _NEAR * sd:
+            if abs(step) <= _MIDDLE_SDS * sd:
                 break
             most = 0.5 * abs(move) if step * last < 0.0 else 1.0
             # where the slope dies away as a power of the size Newton's steps stay as long as they were
             stays = step * last > 0.0 and abs(step) > 0.5 * abs(last)
             move, last = 2.0 * move if stays else float(np.clip(step, -most, most)), step
-            at = float(np.clip(at + move, -FARTHEST, FARTHEST))
-        if self._family.amounts and at >= FARTHEST:
+            at = float(np.clip(at + move, -MAX_LOG_SIZE, MAX_LOG_SIZE))
+        if self._family.amounts and at >= MAX_LOG_SIZE:
             raise DataError(
                 f"the {self._family.missing} of family={self.family!r} is above {self.value(at):.2g}, as the response "
                 "hardly varies about its mean given the columns: look at it, or fit its logarithm by family='normal'"
@@ -367,24 +376,24 @@ class SizesRoute(Route):
         if route.options is not self.options:  # few draws told where it is
             del route.story[1:]
             route.options, route.draws, route.tune = self.options, self.options.draws, self.options.tune
-            with said_before():
+            with repeated_warnings_off():
                 route.draw()
-        route.settle(sampled=True)
-        self.nodes = (self._node(route, at, _enough(slope, sd)),)
+        route.sample_until_certified(sampled=True)
+        self.nodes = (self._node(route, at, _draws_for_mean(slope, sd)),)
         mode = np.clip(at + self.nodes[0].slope.value * sd**2, at - 2.0 * sd, at + 2.0 * sd)
-        return float(np.clip(mode, sd - FARTHEST, FARTHEST - sd)), sd
+        return float(np.clip(mode, sd - MAX_LOG_SIZE, MAX_LOG_SIZE - sd)), sd
 
-    def _begin(self) -> tuple[float, float | None]:
+    def _start_theta(self) -> tuple[float, float | None]:
         """Return theta, and its sd, by the mode of coefficients and theta; of groups, at a draw of effects, no sd."""
         self.first = first = self._route(self.given, 0.0, self.options)
         first.begin()
         core, effects = first.core, Predictor(np.zeros((1, first.core.n_features)))
         if core.groups:
-            first.draws, first.tune = self._few.draws, self._few.tune
+            first.draws, first.tune = self._pilot_options.draws, self._pilot_options.tune
             first.draw()
             self._check_effects(first)
             effects = replace(read_posterior(first.drawn, "draws").predictor().take(slice(0, 1)), beta=effects.beta)
-        with said_before():
+        with repeated_warnings_off():
             self.again = self._read_once(core)
             found = sampled_counts(self.again.rows(core), check_family(core.family), _SAMPLE, _SEED)
             self.passes += 1
@@ -421,15 +430,17 @@ class SizesRoute(Route):
         return replace(again, data=again.everything(core.family), y=None, formula=None, like=None, roles={})
 
     @property
-    def _few(self) -> FitOptions:
-        """Return the options of fits that tell where the middle is."""
-        return replace(self.options, draws=min(_SOUGHT, self.options.draws), tune=min(_SHORT, self.options.tune))
+    def _pilot_options(self) -> FitOptions:
+        """The options of short fits that search for the middle."""
+        return replace(
+            self.options, draws=min(_PILOT_DRAWS, self.options.draws), tune=min(_SHORT_TUNE, self.options.tune)
+        )
 
-    def _taken(self, share: float) -> FitOptions:
-        """Return the options of a fit that a share of the draws of theta is nearest to."""
-        least = math.ceil(_JUDGED / self.options.chains)
-        draws = max(least, math.ceil(_SPARE * share * self.options.draws))
-        return replace(self.options, draws=min(draws, self.options.draws), tune=min(_SHORT, self.options.tune))
+    def _node_options(self, share: float) -> FitOptions:
+        """Return the options of a fit that a share of the draws of theta will be taken from."""
+        least = math.ceil(_CERTIFIED_DRAWS / self.options.chains)
+        draws = max(least, math.ceil(_SPARE_DRAWS * share * self.options.draws))
+        return replace(self.options, draws=min(draws, self.options.draws), tune=min(_SHORT_TUNE, self.options.tune))
 
     def _route(self, given: Given, log_size: float, options: FitOptions) -> Route:
         """Return the way to draws given a size, not yet gone."""
@@ -445,55 +456,55 @@ class SizesRoute(Route):
         self.tried.append(route)
         return route
 
-    def _drawn(self, log_size: float, options: FitOptions) -> Route:
+    def _sampled_route(self, log_size: float, options: FitOptions) -> Route:
         """Return the way to draws given a size, not yet judged."""
         route = self._route(self.again, log_size, options)
-        with said_before():
+        with repeated_warnings_off():
             route.begin()
             route.draw()
         return route
 
     def _add_node(self, log_size: float, n_draws: int, share: float) -> SizeNode:
         """Make, judge and keep another fit given a size, that a share of the draws is nearest to."""
-        route = self._drawn(log_size, self._taken(share))
+        route = self._sampled_route(log_size, self._node_options(share))
         route.given = replace(route.given, predictive=False)
-        with said_before():
-            route.settle(sampled=True)
-        return self._keep(self._node(route, log_size, n_draws))
+        with repeated_warnings_off():
+            route.sample_until_certified(sampled=True)
+        return self._insert_node(self._node(route, log_size, n_draws))
 
-    def _keep(self, node: SizeNode) -> SizeNode:
+    def _insert_node(self, node: SizeNode) -> SizeNode:
         """Keep a fit among the others, by its size."""
         self.nodes = tuple(sorted((*self.nodes, node), key=lambda each: each.log_size))
         return node
 
     def _node(self, route: Route, log_size: float, n_draws: int) -> SizeNode:
         """Return a fit that was judged, with the slope of theta there."""
-        idata = usable(route.drawn, route.certificate)
+        idata = usable_draws(route.drawn, route.certificate)
         return SizeNode(
             log_size, route.certificate, idata, self._slopes(route, idata, n_draws, np.array([log_size]))[0]
         )
 
-    def _go_out(self, sign: float, mode: float, sd: float, n_draws: int, *, wide: bool) -> bool:
+    def _add_nodes_outwards(self, sign: float, mode: float, sd: float, n_draws: int, *, wide: bool) -> bool:
         """Make fits on one side until the density has fallen; return whether it has, or the largest size is reached."""
-        at, step = mode, _APART[wide] * sd
+        at, step = mode, _NODE_GAP_SDS[wide] * sd
         for _ in range(_MOST_FITS):
             at += sign * step
-            if abs(at) >= FARTHEST:
+            if abs(at) >= MAX_LOG_SIZE:
                 return True
             try:
-                node = self._add_node(at, n_draws, _beyond((abs(at - mode) - 0.5 * step) / sd))
+                node = self._add_node(at, n_draws, _normal_tail((abs(at - mode) - 0.5 * step) / sd))
             except FAILURES as error:
                 assert self.middle is not None
                 why = f"the fit of {self._family.missing} {self.value(at):.3g} failed: {error}"
                 self.middle.story.append(Step("stop", 0, 0, 0.0, why))
                 return False
             values = self.density()(np.array([each.log_size for each in self.nodes]))
-            if values.max() - values[self.nodes.index(node)] > _FALL[wide]:
+            if values.max() - values[self.nodes.index(node)] > _FALL_NATS[wide]:
                 return True
-            step *= _STRETCH
+            step *= _GAP_GROWTH
         return False
 
-    def _fill(self, n_draws: int, *, wide: bool) -> None:
+    def _add_nodes_between(self, n_draws: int, *, wide: bool) -> None:
         """Make fits between those that lie too far from each other where the posterior is."""
         for _ in range(_MOST_FITS):
             points, share = self.density().grid()
@@ -504,7 +515,7 @@ class SizesRoute(Route):
                 if a.log_size < high and b.log_size > low
             ]
             gap, between = max(gaps, default=(0.0, 0.0))
-            if gap <= 0.5 * _WIDEST[wide] * (right - left):
+            if gap <= 0.5 * _MAX_GAP_SDS[wide] * (right - left):
                 return
             self._add_node(between, n_draws, 0.5)
 
@@ -514,8 +525,10 @@ class SizesRoute(Route):
         Where the sd is known it is that.
         """
         if sd is not None:
-            return self._slopes(route, self.draws_of(route), _LEAST, np.array([log_size]))[0], sd
-        below, slope, above = self._slopes(route, self.draws_of(route), _LEAST, log_size + STEP * np.arange(-1.0, 2.0))
+            return self._slopes(route, self.draws_of(route), _MIN_DRAWS, np.array([log_size]))[0], sd
+        below, slope, above = self._slopes(
+            route, self.draws_of(route), _MIN_DRAWS, log_size + STEP * np.arange(-1.0, 2.0)
+        )
         bend = (below.value - above.value) / (2.0 * STEP)
         return slope, 1.0 / math.sqrt(max(bend - slope.variance, SIZE_PRIOR_SD**-2))
 
@@ -523,7 +536,7 @@ class SizesRoute(Route):
         """Return the slopes at sizes, over the draws of a fit."""
         posterior = read_posterior(idata, "draws")
         every = regressors(posterior.predictor()) if self.regressed else None
-        if every is None or (least := _least_draws(every)) > len(every):
+        if every is None or (least := _draws_for_regression(every)) > len(every):
             pairs = zip(self._sums(route, idata, n_draws, log_sizes), log_sizes, strict=True)
             return [Slope.of(sums, self.prior_slope(log_size)) for sums, log_size in pairs]
         n_draws = max(n_draws, least)
@@ -534,10 +547,10 @@ class SizesRoute(Route):
     def _sums(self, route: Route, idata: Any, n_draws: int, log_sizes: FloatArray) -> FloatArray:
         """Return slopes of the log-likelihood of all rows at sizes and draws, shape (K, S)."""
         self.passes += 1
-        with said_before():
+        with repeated_warnings_off():
             draws = read_posterior(idata, "draws").predictor(n_draws).for_rows(route.core.n_total)
             slopes = [self.slopes_at(each, draws) for each in log_sizes]
-            return slopes_of(self.again.rows(route.core), draws, slopes, self._family.missing)
+            return size_slope_sums(self.again.rows(route.core), draws, slopes, self._family.missing)
 
     def draws_of(self, route: Route) -> Any:
         """Return the draws of a fit that may not be judged yet."""
@@ -559,21 +572,21 @@ class SizesRoute(Route):
         """Return what gives the slopes of rows' log-likelihood at theta and draws."""
         return self._family.completed(self.value(log_size)).size_slopes
 
-    def about(self) -> dict[str, str]:
+    def draw_attrs(self) -> dict[str, str]:
         """Return attributes of the draws: the prior of the number."""
         return {SIZE_PRIOR: self._family.number_prior}
 
-    def _join(self, *, complete: bool) -> None:
+    def _combine_nodes(self, *, complete: bool) -> None:
         """Take the middle's coreset, the worst certificate, and draws over which the size varies."""
         route, sizes, name = self.middle, [self.value(node.log_size) for node in self.nodes], self._family.missing
         assert route is not None
         node = next(each for each in self.nodes if each.certificate is route.certificate)
-        theta, moved = varied(self.nodes, node, self.density(), self.seed)
+        theta, moved = draws_between_fits(self.nodes, node, self.density(), self.seed)
         number = (("chain", "draw"), self.unit * np.exp(theta))
-        about = {**moved.attrs, **self.about(), "corrected": f"moved between {len(sizes)} {name}s"}
+        about = {**moved.attrs, **self.draw_attrs(), "corrected": f"moved between {len(sizes)} {name}s"}
         draws = with_draws(node.idata, moved.assign({name: number}).assign_attrs(about))
         error = self._mean_error() / float(theta.std())
-        worst = max((each.certificate for each in self.nodes), key=badness)
+        worst = max((each.certificate for each in self.nodes), key=certificate_rank)
         fits = len({id(each.certificate) for each in self.nodes})
         made = f"{fits} fits of" if fits > 1 else "a fit, moved to"
         span = f"{made} {name}s from {sizes[0]:.3g} to {sizes[-1]:.3g}"
@@ -591,7 +604,7 @@ class SizesRoute(Route):
         whole = {"elpd_loo": math.nan, "elpd_loo_se": math.nan, "elpd_loo_rows": 0, "dispersion": dispersion}
         self.certificate = worst._with(level=level, text=text, idata=draws, **whole)
         self.core, self.drawn = route.core, route.drawn
-        self.drawn.posterior.attrs.update(self.about())
+        self.drawn.posterior.attrs.update(self.draw_attrs())
         passes = self.passes + sum(step.passes for one in self.tried if one is not route for step in one.story)
         seconds = time.perf_counter() - self.begin_at - sum(step.seconds for step in route.story)
         why = f"{span}, and the posterior between them; the steps above are those of {self.value(node.log_size):.3g}"
@@ -599,21 +612,21 @@ class SizesRoute(Route):
 
 
 @contextmanager
-def said_before() -> Iterator[None]:
-    """Give no warning of rows, labels and draws: those of the first fits were given."""
+def repeated_warnings_off() -> Iterator[None]:
+    """Silence warnings of rows, labels and draws, which the first fits have given."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         yield
 
 
-def _beyond(z: float) -> float:
+def _normal_tail(z: float) -> float:
     """Return the share of a normal distribution beyond z sds."""
     return 0.5 * math.erfc(z / math.sqrt(2.0))
 
 
-def _enough(slope: Slope, sd: float) -> int:
-    """Return how many draws tell the mean of theta, whose sd is given, to `_ERROR` of its sds."""
-    return int(np.clip((slope.spread * sd / _ERROR) ** 2, _LEAST, _MOST))
+def _draws_for_mean(slope: Slope, sd: float) -> int:
+    """Return how many draws give the mean of theta a standard error of `_MEAN_ERROR` of its sd, which is given."""
+    return int(np.clip((slope.spread * sd / _MEAN_ERROR) ** 2, _MIN_DRAWS, _MAX_DRAWS))
 
 
 def regressors(draws: Predictor) -> FloatArray:
@@ -624,12 +637,12 @@ def regressors(draws: Predictor) -> FloatArray:
     return np.column_stack([draws.beta, *means, *numbers])
 
 
-def _least_draws(numbers: FloatArray) -> int:
+def _draws_for_regression(numbers: FloatArray) -> int:
     """Return how many draws the regression of sums on numbers, shape (S, P), needs."""
-    return max(_LEAST, _EACH * (1 + int(numbers.shape[1])))
+    return max(_MIN_DRAWS, _DRAWS_PER_REGRESSOR * (1 + int(numbers.shape[1])))
 
 
-def slopes_of(dataset: Dataset, draws: Predictor, slopes: Sequence[RowSlopes], name: str) -> FloatArray:
+def size_slope_sums(dataset: Dataset, draws: Predictor, slopes: Sequence[RowSlopes], name: str) -> FloatArray:
     """Return the slope in theta of the log-likelihood of all rows, at each size and draw, shape (K, S); one pass."""
     two_sided = response_of(dataset.design.classes) in TWO_SIDED
 
@@ -647,7 +660,7 @@ def slopes_of(dataset: Dataset, draws: Predictor, slopes: Sequence[RowSlopes], n
     return reduce(add, dataset.tracked(map_stream(blocks, of_block, None, dataset.cores), f"slopes of the {name}"))
 
 
-def varied(
+def draws_between_fits(
     nodes: tuple[SizeNode, ...], middle: SizeNode, density: SizeDensity, seed: int
 ) -> tuple[FloatArray, xr.Dataset]:
     """Return draws of theta, shape (chain, draw), and of other parameters: the nearest fit's, moved to where it is."""

@@ -31,8 +31,8 @@ from bayescore.data.dataset import Dataset
 from bayescore.data.formula_parsing import parsed
 from bayescore.families.family import Family, check_family
 from bayescore.families.student_t import StudentT
-from bayescore.fitting.route import FitOptions, Route, usable
-from bayescore.fitting.size import RowSlopes, SizeNode, SizesRoute, moved_like, said_before
+from bayescore.fitting.route import FitOptions, Route, usable_draws
+from bayescore.fitting.size import RowSlopes, SizeNode, SizesRoute, moved_like, repeated_warnings_off
 from bayescore.limits import MAX_NUMBER
 from bayescore.models.modes import lines, weighted_least_squares
 from bayescore.models.predictor import Predictor
@@ -51,16 +51,16 @@ from bayescore.types import FloatArray, WeightedData, stack
 from bayescore.validation import DataError
 
 _SAMPLE = 200_000  # rows whose mode tells where to begin, where they are not all in memory
-_FEW = 20_000  # rows whose mode tells where to seek that of more
+_FIRST_ROWS = 20_000  # rows whose mode tells where to seek that of more
 _NEAR = 0.1  # sds of log sigma: moves at which that search ends
 _SEED = 2027
-_TURNS = 100  # of the search for the mode
-_STILL = 1e-4  # moves of logs of sigma and nu at which it ends
+_MAX_ROUNDS = 100  # of the search for the mode
+_TOLERANCE = 1e-4  # moves of logs of sigma and nu at which it ends
 _STEP = 1e-3  # of differences of slopes
-_NU = -3.0, 9.0  # logs of nus that are sought
+_LOG_NU_RANGE = -3.0, 9.0  # logs of nus that are sought
 _QUARTILE = 3.138  # sd over the lower quartile of sizes, of normal noise: that of one cluster where there are two
 _ROWS_A_COLUMN = 2  # with fewer the posterior of sigma reaches so near 0 that fits at three sigmas do not say it
-_LEAST, _MOST = -29.0, 5.0  # logs of sigma over the scale of its prior, that are sought
+_MIN_LOG_SIGMA, _MAX_LOG_SIGMA = -29.0, 5.0  # logs of sigma over the scale of its prior, that are sought
 _FAR = 10.0  # of (r / sigma)^2 / nu, from which rows may be a cluster of their own
 _CLUSTER = 0.05  # share of such rows that is looked at
 _APART = 6.0  # sds between modes that are two
@@ -74,10 +74,10 @@ class NoiseMode(NamedTuple):
     log_nu: float
     sd_sigma: float
     sd_nu: float
-    beside: str = ""  # another mode that has a share of the posterior, in words
+    other_mode: str = ""  # another mode that has a share of the posterior, in words
 
 
-class _Climb(NamedTuple):
+class _ModeSearch(NamedTuple):
     """Where a climb ended: log sigma and log nu, coefficients, and the log density with these integrated out."""
 
     theta: FloatArray
@@ -95,7 +95,7 @@ class _Climb(NamedTuple):
         return float(of_sigma), float(of_nu)
 
 
-def route_between(family: str | Family) -> type[SizesRoute]:
+def size_route_type(family: str | Family) -> type[SizesRoute]:
     """Return the way to draws of a family whose number is a parameter."""
     family = check_family(family, seek=True)
     if not isinstance(family, StudentT):
@@ -108,10 +108,10 @@ class ScaleRoute(SizesRoute):
 
     some_rows: WeightedData | None = None  # a sample, in the design
     n_total: float  # that it stands for
-    made: SizeNode  # the fit whose draws are moved
+    moved_node: SizeNode  # the fit whose draws are moved
     pattern: tuple[SizeNode, ...] = ()  # fits at another nu, as whose draws those of this one go with sigma
 
-    def settle(self, **_: Any) -> None:
+    def sample_until_certified(self, **_: Any) -> None:
         """Do nothing: `run` has settled the draws."""
 
     def prior_slope(self, log_size: float) -> float:
@@ -123,7 +123,7 @@ class ScaleRoute(SizesRoute):
         family = cast(StudentT, self._family.completed(self.value(log_size)))
         return lambda eta, _, weights: family.scale_slopes(eta, weights)
 
-    def about(self) -> dict[str, str]:
+    def draw_attrs(self) -> dict[str, str]:
         """Return attributes of the draws: the prior of sigma."""
         return {SD_PRIOR: json.dumps(group_prior_to_dict(self._sd_prior))}
 
@@ -138,7 +138,7 @@ class ScaleRoute(SizesRoute):
         named = given.roles.get("groups") is not None or (given.formula is not None and parsed(given.formula).groups)
         check_no_groups(self._family, named)
 
-    def _begin(self) -> tuple[float, float | None]:
+    def _start_theta(self) -> tuple[float, float | None]:
         if self.some_rows is None:
             self._prepare()
         mode = self._mode(cast(StudentT, self._family).size)
@@ -151,10 +151,10 @@ class ScaleRoute(SizesRoute):
             return super()._add_node(log_size, n_draws, share)
         assert self.middle is not None
         if len(self.nodes) == 1:
-            self.made = self.nodes[0]
-        idata = moved_like(self.pattern, self.made, log_size)
+            self.moved_node = self.nodes[0]
+        idata = moved_like(self.pattern, self.moved_node, log_size)
         slope = self._slopes(self.middle, idata, n_draws, np.array([log_size]))[0]
-        return self._keep(SizeNode(log_size, self.made.certificate, idata, slope))
+        return self._insert_node(SizeNode(log_size, self.moved_node.certificate, idata, slope))
 
     def _prepare(self) -> None:
         """Read the rows as those of normal noise: their design, their default priors, and a sample of them."""
@@ -174,17 +174,17 @@ class ScaleRoute(SizesRoute):
         response = core.design.response or moments_of_response(core)
         family = StudentT(4.0, response[1]).name
         first.core = core = replace(core, design=replace(core.design, response=response), family=family, params={})
-        with said_before():
+        with repeated_warnings_off():
             self.again = self._read_once(core)
             held = self.again.data if isinstance(self.again.data, Coreset) else None
-            self.some_rows, self.n_total = held or sampled(self.again.rows(core)), core.weight_total
+            self.some_rows, self.n_total = held or sampled_rows(self.again.rows(core)), core.weight_total
         self.passes += 1
 
     def _mode(self, nu: float | None) -> NoiseMode:
         assert self.some_rows is not None
         mode = noise_mode(self.some_rows, self.n_total, self._sd_prior, nu)
-        if mode.beside:
-            raise DataError(mode.beside)
+        if mode.other_mode:
+            raise DataError(mode.other_mode)
         return mode
 
 
@@ -199,25 +199,25 @@ class NuRoute(ScaleRoute):
         """Return the slopes in log nu, at the sigmas of the draws."""
         return StudentT(self.value(log_size), 1.0).at(draws.size).size_slopes
 
-    def about(self) -> dict[str, str]:
+    def draw_attrs(self) -> dict[str, str]:
         """Return attributes of the draws: the prior of nu; that of sigma is there."""
-        return super(ScaleRoute, self).about()
+        return super(ScaleRoute, self).draw_attrs()
 
     def draws_of(self, route: Route) -> Any:
         """Return draws of all sigmas."""
-        return usable(route.drawn, route.certificate)
+        return usable_draws(route.drawn, route.certificate)
 
-    def _begin(self) -> tuple[float, float | None]:
+    def _start_theta(self) -> tuple[float, float | None]:
         self._prepare()
         mode = self._mode(None)
         return mode.log_nu, mode.sd_nu
 
     @property
-    def _few(self) -> FitOptions:
+    def _pilot_options(self) -> FitOptions:
         """All draws are needed: sigma varies over them."""
         return self.options
 
-    def _drawn(self, log_size: float, options: FitOptions) -> Route:
+    def _sampled_route(self, log_size: float, options: FitOptions) -> Route:
         """Return the way to draws given nu."""
         assert self.first is not None
         seed = int(np.random.SeedSequence([self.seed, len(self.tried)]).generate_state(1)[0])
@@ -235,12 +235,12 @@ class NuRoute(ScaleRoute):
         if isinstance(self.middle, ScaleRoute):
             route.pattern = self.middle.nodes
         self.tried.append(route)
-        with said_before():
+        with repeated_warnings_off():
             route.run()
         return route
 
 
-def sampled(dataset: Dataset) -> WeightedData:
+def sampled_rows(dataset: Dataset) -> WeightedData:
     """Return about `_SAMPLE` rows, chosen by a hash of their places; one pass."""
     share = min(1.0, _SAMPLE / max(dataset.source.n_rows, 1))
 
@@ -252,12 +252,12 @@ def sampled(dataset: Dataset) -> WeightedData:
 
 def noise_mode(rows: WeightedData, weight: float, sd_prior: HalfStudentT, nu: float | None) -> NoiseMode:
     """Return the mode of log sigma and log nu, or of log sigma given nu, by rows that stand for a `weight`."""
-    some = rows if len(rows) <= _FEW else rows.take(evenly_spaced(len(rows), _FEW))
-    best, beside = _highest(some, weight, sd_prior, nu)
+    some = rows if len(rows) <= _FIRST_ROWS else rows.take(evenly_spaced(len(rows), _FIRST_ROWS))
+    best, beside = _highest_mode(some, weight, sd_prior, nu)
     sds = best.sds(nu)
     if some is not rows and not beside:
-        best = _climb(
-            *_parts(rows, weight), best.beta, sd_prior=sd_prior, nu=nu, start=best.theta, still=_NEAR * sds[0]
+        best = _search_mode(
+            *_parts(rows, weight), best.beta, sd_prior=sd_prior, nu=nu, start=best.theta, tolerance=_NEAR * sds[0]
         )
     return NoiseMode(float(best.theta[0]), float(best.theta[1]), *sds, beside)
 
@@ -267,10 +267,12 @@ def _parts(rows: WeightedData, weight: float) -> tuple[FloatArray, FloatArray, F
     return rows.X, -rows.offsets, rows.weights * (weight / rows.weights.sum())
 
 
-def _highest(rows: WeightedData, weight: float, sd_prior: HalfStudentT, nu: float | None) -> tuple[_Climb, str]:
+def _highest_mode(
+    rows: WeightedData, weight: float, sd_prior: HalfStudentT, nu: float | None
+) -> tuple[_ModeSearch, str]:
     """Return the highest mode that climbs reach, and in words another one that has a share of the posterior."""
     X, y, w = _parts(rows, weight)
-    climb = partial(_climb, X, y, w, sd_prior=sd_prior, nu=nu)
+    climb = partial(_search_mode, X, y, w, sd_prior=sd_prior, nu=nu)
     found = [climb(beta) for beta in lines(X, y, w)]
     best = max(found, key=lambda each: each.value)
     sigma, freedom = np.exp(best.theta)
@@ -278,18 +280,18 @@ def _highest(rows: WeightedData, weight: float, sd_prior: HalfStudentT, nu: floa
     if w[far].sum() > _CLUSTER * w.sum():
         found.append(climb(weighted_least_squares(X[far], y[far], w[far])))
     best = max(found, key=lambda each: each.value)
-    beside = next((_beside(each, best, nu) for each in found if _is_another(each, best, X, w)), "")
+    beside = next((_two_modes_text(each, best, nu) for each in found if _is_separate_mode(each, best, X, w)), "")
     return best, beside
 
 
-def _is_another(each: _Climb, best: _Climb, X: FloatArray, w: FloatArray) -> bool:
+def _is_separate_mode(each: _ModeSearch, best: _ModeSearch, X: FloatArray, w: FloatArray) -> bool:
     """Whether a climb ended at another mode than the best, whose share of the posterior is not negligible."""
     sigma = math.exp(max(each.theta[0], best.theta[0]))
     apart = float(w @ (X @ (each.beta - best.beta)) ** 2)
     return best.value - each.value < _NEGLIGIBLE and apart > (_APART * sigma) ** 2
 
 
-def _beside(each: _Climb, best: _Climb, nu: float | None) -> str:
+def _two_modes_text(each: _ModeSearch, best: _ModeSearch, nu: float | None) -> str:
     """Return in words that there are two modes."""
     high, low = (f"sigma {math.exp(one.theta[0]):.3g}" for one in (best, each))
     if nu is None:
@@ -301,7 +303,7 @@ def _beside(each: _Climb, best: _Climb, nu: float | None) -> str:
     )
 
 
-def _climb(
+def _search_mode(
     X: FloatArray,
     y: FloatArray,
     w: FloatArray,
@@ -310,14 +312,14 @@ def _climb(
     sd_prior: HalfStudentT,
     nu: float | None,
     start: FloatArray | None = None,
-    still: float = _STILL,
-) -> _Climb:
+    tolerance: float = _TOLERANCE,
+) -> _ModeSearch:
     """Return the mode that a climb from some coefficients, and theta, reaches; raise if there sigma goes to 0."""
-    lowest, highest = (math.log(sd_prior.sigma) + end for end in (_LEAST, _MOST))
+    lowest, highest = (math.log(sd_prior.sigma) + end for end in (_MIN_LOG_SIGMA, _MAX_LOG_SIGMA))
     lowest = max(lowest, 1.0 - math.log(MAX_NUMBER))
-    bounds = [(lowest, highest), _NU if nu is None else (math.log(nu), math.log(nu))]
+    bounds = [(lowest, highest), _LOG_NU_RANGE if nu is None else (math.log(nu), math.log(nu))]
     theta = np.zeros(2) if start is None else start
-    for turn in range(_TURNS):
+    for turn in range(_MAX_ROUNDS):
         residuals = y - X @ beta
         if turn == 0 and start is None:
             scale = _QUARTILE * float(np.quantile(np.abs(residuals), 0.25))
@@ -334,9 +336,9 @@ def _climb(
             )
         sigma, freedom = np.exp(theta)
         beta = weighted_least_squares(X, y, w * (freedom + 1.0) / (freedom + (residuals / sigma) ** 2))
-        if np.abs(theta - last).max() < still:
+        if np.abs(theta - last).max() < tolerance:
             break
-    return _Climb(theta, beta, -terms(theta)[0] * w.sum(), terms, w.sum())
+    return _ModeSearch(theta, beta, -terms(theta)[0] * w.sum(), terms, w.sum())
 
 
 def _terms_of(

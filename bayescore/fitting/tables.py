@@ -27,7 +27,7 @@ from bayescore.data.responses import ABOVE, numbers_of
 from bayescore.diagnostics.model_check import Dispersion, ModelCheck, check_model
 from bayescore.diagnostics.results import Check
 from bayescore.families.family import Varying, check_family
-from bayescore.fitting.parts import described, heading, interval_names, labelled, raw_rows, table
+from bayescore.fitting.parts import heading, interval_names, labelled, raw_rows, summarise_draws, table
 from bayescore.fitting.route import all_rows_of
 from bayescore.limits import MAX_PRIOR_SHARE, MIN_MEAN_WEIGHT, PROB
 from bayescore.models.groups.effects import EffectDraws
@@ -62,7 +62,7 @@ _MARKDOWN = str.maketrans(
 )
 
 
-def written(format: str, names: Sequence[str], blocks: Sequence[Mapping[str, Sequence[str]]], note: str) -> str:
+def render_table(format: str, names: Sequence[str], blocks: Sequence[Mapping[str, Sequence[str]]], note: str) -> str:
     """Return a table in a format of `FORMATS`: cells by row, in blocks, a column for each fit, and a note below."""
     escape, write = FORMATS[format]
 
@@ -164,7 +164,7 @@ def side_by_side(fits: Sequence["Fit"], names: Sequence[str] | None, scale: str,
         for part in zip(*((*_estimates(fit, scale, prob), *_numbers(fit)) for fit in fits), strict=True)
     )
     blocks = [coefficients, others, {**first, **groups, **last}]
-    return written(format, titles, blocks, f"{SCALE_NAMES[scale]}: mean and {100.0 * prob:g}% interval")
+    return render_table(format, titles, blocks, f"{SCALE_NAMES[scale]}: mean and {100.0 * prob:g}% interval")
 
 
 def _estimates(fit: "Fit", scale: str, prob: float) -> tuple[dict[str, str], dict[str, str]]:
@@ -215,7 +215,7 @@ def effects_of_groups(
     ranks = rankdata(u[:: max(1, len(u) // RANK_DRAWS)], axis=1)
     low, high, tail = interval_names(prob)
     ends = np.quantile(ranks, [tail, 1.0 - tail], axis=0)
-    columns = described(u.T, prob)
+    columns = summarise_draws(u.T, prob)
     if summary is not None:
         columns |= {"mean": summary.mean, "sd": summary.sd}
     columns |= {"rank": ranks.mean(axis=0), f"rank {low}": ends[0], f"rank {high}": ends[1]}
@@ -371,13 +371,13 @@ def _shortened(names: Sequence[str], room: int) -> list[str]:
         parts = name.split(":")
         left = room - len(parts) + 1
         for k, place in enumerate(sorted(range(len(parts)), key=lambda at: len(parts[at]))):  # short ones stay whole
-            parts[place] = _cut(parts[place], max(left // (len(parts) - k), _SHORTEST_PART))
+            parts[place] = _abbreviated(parts[place], max(left // (len(parts) - k), _SHORTEST_PART))
             left -= len(parts[place])
         short.append(":".join(parts))
     return short if len(set(short)) == len(set(names)) else list(names)
 
 
-def _cut(text: str, most: int) -> str:
+def _abbreviated(text: str, most: int) -> str:
     """Return a text with dots in the middle if it is longer than `most` characters."""
     head = (most - 3) // 2
     return text if len(text) <= most else f"{text[:head]}...{text[head + 3 - most :]}"
@@ -417,7 +417,7 @@ def overview(fit: "Fit") -> Overview:
         tables=_tables(fit),
         checks_heading=_checks_heading(fit),
         checks=certificate.checks,
-        end=_end(fit),
+        end=_closing_line(fit),
         notes=list(_notes(fit)),
         trusted=certificate.trusted,
     )
@@ -452,7 +452,7 @@ def _model(fit: "Fit") -> str:
     return (fit.formula or f"{core.label} ~ {columns}") + terms
 
 
-def _counted(fit: "Fit") -> str:
+def _observations_text(fit: "Fit") -> str:
     """Return the number of observations, in words."""
     core, n = fit.coreset, fit._n_observations
     if n is None:
@@ -482,7 +482,7 @@ def _rows(fit: "Fit") -> str:
     elif core.event_total is not None and core.counts:
         share = f" ({'rate' if _has_exposures(core) else 'mean'} of {core.label}: {number(_event_rate(core))})"
     groups = "".join(f", {len(each):,} groups of {each.name}" for each in core.groups)
-    return f"{_counted(fit)}{share}{groups}"
+    return f"{_observations_text(fit)}{share}{groups}"
 
 
 def data_facts(core: Coreset) -> dict[str, str]:
@@ -537,10 +537,12 @@ def _tables(fit: "Fit") -> list[tuple[str, pd.DataFrame]]:
 def _checks_heading(fit: "Fit") -> str:
     """Return which rows the draws were checked against, and which draws, where they are not those of the table."""
     drawn = " of the model's own spread" if fit.spread else ""
-    return f"Check{drawn} against {'new rows and samples of others' if fit._updated else f'all {_counted(fit)}'}"
+    return (
+        f"Check{drawn} against {'new rows and samples of others' if fit._updated else f'all {_observations_text(fit)}'}"
+    )
 
 
-def _end(fit: "Fit") -> str:
+def _closing_line(fit: "Fit") -> str:
     """Return what the draws were made from, and where to read on."""
     core, passes = fit.coreset, {step.what: 0 for step in fit.story}
     for step in fit.story:

@@ -19,9 +19,9 @@ from bayescore.data.passes import ObservationTotals
 from bayescore.data.source import Source
 from bayescore.diagnostics.results import Level, Need
 from bayescore.families.family import check_family
-from bayescore.fitting.earlier import EarlierRows, missed_by, stand_in, standard_error
+from bayescore.fitting.earlier import EarlierRows, coreset_of_kept_rows, missed_by, standard_error
 from bayescore.fitting.parts import known_prior, parameters
-from bayescore.fitting.route import FAILURES, Given, Route, all_rows_of, called
+from bayescore.fitting.route import FAILURES, Given, Route, all_rows_of, coreset_text
 from bayescore.limits import NEGLIGIBLE_ERROR
 from bayescore.models.predictor import Factor
 from bayescore.priors import MultivariateNormal
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _REMEDY = "give all rows: fit.update(data=rows)."
 _FIRST_ORDER = 1.0  # sd in nats of what a coreset misses, beyond which first-order errors say little
-_OF_FEW = ("the labels are completely separated", "all .* rows of the coreset have one label")
+_EXPECTED_WARNINGS = ("the labels are completely separated", "all .* rows of the coreset have one label")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -59,7 +59,7 @@ class NewRows(Given):
             if old.group is None:
                 return core
         new = open_in(old.design, self.data, self.y, learn_groups=True, progress=self.progressbar, **self.roles)
-        rows = joined(replace(old, design=new.design), new, _centre(self.fit._posterior(), old))
+        rows = joined(replace(old, design=new.design), new, _posterior_start(self.fit._posterior(), old))
         method = Multilevel(standard_prior)
         try:
             core = build_dataset(rows, method, None, options["random_state"], check_family(old.family))
@@ -75,7 +75,7 @@ class NewRows(Given):
         draws = self.fit._posterior().flat
         prior = MultivariateNormal(draws.mean(axis=0), np.atleast_2d(np.cov(draws.T)))
         with warnings.catch_warnings():
-            for text in _OF_FEW:  # the new rows do not stand alone
+            for text in _EXPECTED_WARNINGS:  # the new rows do not stand alone
                 warnings.filterwarnings("ignore", text, UserWarning)
             arguments = {"design": old.design, "family": old.family, **self.role_arguments()}
             try:
@@ -94,13 +94,15 @@ class NewRows(Given):
         if core.lossless:
             return certify(idata, core, core, max_draws=max_draws, progressbar=self.progressbar)
         before = replace(self.fit.coreset, design=core.design)  # which has new groups
-        earlier = stand_in(self.kept, before) if core.group is None and self.kept else before
+        earlier = coreset_of_kept_rows(self.kept, before) if core.group is None and self.kept else before
         certificate = certify_update(idata, core, earlier, self.rows(core), max_draws=max_draws)
         if not certificate.trusted:
             if certificate.remedy is not None and certificate.remedy.need is Need.ROWS:
                 return certificate._with(text=f"{certificate.text} Or {_REMEDY}")
             return certificate
-        trouble, said, off = self._earlier(idata if certificate._idata is None else certificate._idata, before)
+        trouble, said, off = self._judge_earlier_rows(
+            idata if certificate._idata is None else certificate._idata, before
+        )
         if trouble:
             refused = f"Earlier rows were not read again, and {trouble}: {_REMEDY} Of the new rows: {certificate.text}"
             return certificate._with(level=Level.NOT_CERTIFIED, text=refused, idata=None, mean_bound=math.nan)
@@ -109,7 +111,7 @@ class NewRows(Given):
             text=f"{certificate.text} {said}", mean_bound=certificate.mean_bound + off, earlier_error=off
         )
 
-    def _earlier(self, idata: Any, before: Coreset) -> tuple[str, str, float]:
+    def _judge_earlier_rows(self, idata: Any, before: Coreset) -> tuple[str, str, float]:
         """Return why draws that can be used by the new rows cannot by the earlier ones; else a clause, and a bound.
 
         The bound is that of errors of means, in sds.
@@ -128,7 +130,7 @@ class NewRows(Given):
         return "" if within else trouble, said, missed.mean + 2.0 * missed.error
 
 
-def checked(
+def check_update(
     fit: "Fit", new: tuple[Any, Any, dict[str, Any]], data: Any, *, progressbar: bool
 ) -> tuple[dict[str, Any], Given | None]:
     """Return the roles of new rows, and all rows, if they are given as `data`; raise if an update can have neither."""
@@ -155,7 +157,7 @@ def route_of_update(
 ) -> tuple[Route, Given | None]:
     """Return the route of a fit updated by new rows, labels and roles, and all rows, if they are given as `data`."""
     rows, y, _ = new
-    roles, whole = checked(fit, new, data, progressbar=progressbar)
+    roles, whole = check_update(fit, new, data, progressbar=progressbar)
     kept = fit._kept
     if not kept and whole is None and fit.coreset.lossless:
         source = Dataset(fit.coreset.as_source(), fit.coreset.design)
@@ -191,21 +193,21 @@ def route_of_update(
     def said(core: Coreset) -> tuple[int, int, str]:
         about = core.params["parts"][-1] if "parts" in core.params else core.params
         passes = int(about.get("passes", 0))
-        return core.n_total - fit.coreset.n_total, passes, f"{came} beside earlier ones: {called(core)}"
+        return core.n_total - fit.coreset.n_total, passes, f"{came} beside earlier ones: {coreset_text(core)}"
 
     route.core = route.timed("update", lambda: arrived.build(random_state=route.next_seed()), said)
     if route.core.n_total == fit.coreset.n_total:
         raise DataError("new has no rows that count; give rows of positive weight")
-    route.settle(strict=() if whole is None else (DataError,))  # rows that are not all rows
+    route.sample_until_certified(strict=() if whole is None else (DataError,))  # rows that are not all rows
     if whole is not None or route.core.lossless:
         route.keep()
     elif kept:
         share = 1.0 - fit.coreset.n_total / route.core.n_total
-        route.kept = (*kept, route.look_at(arrived.rows(route.core), share))
+        route.kept = (*kept, route.earlier_rows_of(arrived.rows(route.core), share))
     return route, whole
 
 
-def _centre(posterior: Posterior, core: Coreset) -> Start:
+def _posterior_start(posterior: Posterior, core: Coreset) -> Start:
     """Return where the posterior so far is, by cell of its coreset's groups."""
     codes, columns = np.unique(core.group_codes[core.group_codes[:, 0] != NO_GROUP], axis=0), columns_of(core.design)
     mean = np.zeros((len(codes), len(columns)))

@@ -334,7 +334,7 @@ def _other_parameters(idata: Any) -> dict[str, FloatArray]:
     return {name: flat_draws(idata, name) for name in names if name.startswith(of_groups) or name in numbers}
 
 
-def between_fits(attrs: Mapping[str, Any]) -> bool:
+def is_between_fits(attrs: Mapping[str, Any]) -> bool:
     """Whether draws with these attributes are of the posterior between fits at some numbers (`fitting.size`)."""
     kind = SIZED.get(str(attrs.get("family", "")).partition("(")[0])
     return bool(number_names(attrs)) and kind is not None and issubclass(kind, Varying)

@@ -74,9 +74,8 @@ def gradients_apart(core: bc.Coreset, n_sampled: int) -> float:
 def by_groups(n_groups: int, n: int) -> dict[str, Any]:
     """Return the row of a number of groups."""
     frame = table(n, n_groups)
-    small = frame.iloc[:20_000].assign(
-        g=np.arange(20_000) % MIN_GROUPS_TO_SAMPLE
-    )  # so many that a sample of them is drawn
+    # so many groups that a sample of them is drawn
+    small = frame.iloc[:20_000].assign(g=np.arange(20_000) % MIN_GROUPS_TO_SAMPLE)
     warm = built(small)
     bc.certify(bc.sample(warm, random_seed=0, progressbar=False), warm, small, label="y", progressbar=False)
     core, _, build = timed(lambda: built(frame))

@@ -240,7 +240,7 @@ def write_about(path, about):
 def refusal(about, tables):
     """Return the error of reading what `fit.json` holds; empty where it is read."""
     try:
-        found = files._About.of(about)
+        found = files._Metadata.of(about)
         from_json(Certificate, found.certificate, "certificate", remedy=found.remedy, **tables)
     except DataError as error:
         return str(error)

@@ -15,7 +15,7 @@ from bayescore.diagnostics.results import Level, Need, Remedy
 from bayescore.families.family import check_family
 from bayescore.fitting import route as routes
 from bayescore.fitting.pictures import fit_call
-from bayescore.fitting.route import FitOptions, overheard
+from bayescore.fitting.route import FitOptions, collected_warnings
 from tests.fitting.printed import one_line
 
 
@@ -352,9 +352,9 @@ def test_wrong_options_are_refused_before_rows_are_read(rows, wrong, text):
 def test_warnings_of_a_step_do_not_hide_its_error():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with pytest.raises(ZeroDivisionError), overheard():
+        with pytest.raises(ZeroDivisionError), collected_warnings():
             warnings.warn("a word", UserWarning, stacklevel=1) or 1 / 0
-        with pytest.raises(UserWarning, match="a word"), overheard():
+        with pytest.raises(UserWarning, match="a word"), collected_warnings():
             warnings.warn("a word", UserWarning, stacklevel=1)
 
 
@@ -404,6 +404,6 @@ def test_rows_that_a_build_has_kept_ask_for_time(monkeypatch):
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"x": rng.normal(size=3000), "g": np.arange(3000) // 2})
     table["y"] = table["x"] + rng.logistic(size=3000) > 0
-    monkeypatch.setattr(routes, "MANY", 1000)
+    monkeypatch.setattr(routes, "TIMED_FROM_ROWS", 1000)
     with pytest.raises(RuntimeError, match=r"has kept all rows, as their groups are small, and .* max_seconds=1e-06"):
         bc.fit("y ~ x + (1 | g)", table, max_seconds=1e-6, random_state=1, progressbar=False)

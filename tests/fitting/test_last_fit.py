@@ -148,7 +148,7 @@ def test_ctrl_c_in_a_step_leaves_what_the_steps_before_it_finished(model, monkey
 
 
 def test_ctrl_c_in_the_last_pass_leaves_the_certified_fit(rows, whole, monkeypatch):
-    monkeypatch.setattr(route.Route, "look_at", lambda *_: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr(route.Route, "earlier_rows_of", lambda *_: signal.raise_signal(signal.SIGINT))
     with pytest.raises(KeyboardInterrupt):
         bc.fit("y ~ x", rows, **QUIET)
     fit = bc.last_fit()

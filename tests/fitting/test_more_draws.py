@@ -11,7 +11,7 @@ import bayescore as bc
 from bayescore.diagnostics.results import Level, Need, Remedy, slow_chains
 from bayescore.families.family import FAMILIES
 from bayescore.fitting import route
-from bayescore.fitting.route import Length, first_within, most_draws, next_lengths, none_left
+from bayescore.fitting.route import Length, first_affordable, most_draws, next_lengths, none_left
 from bayescore.fitting.update import NewRows
 from bayescore.limits import MAX_DRAWS
 from bayescore.validation import DataError
@@ -67,8 +67,8 @@ def test_a_certificate_that_asks_for_nothing_is_the_control(monkeypatch):
 def test_where_drawing_takes_too_long_all_draws_there_are_are_weighed():
     left = next_lengths(Remedy(Need.DRAWS, max_draws=1500), FIRST, 500, 4, 20_000)
     assert left == [Length(4500, 1000, 2300), Length(1000, 1000, 4000)]
-    assert first_within(600.0, left, FIRST, 300.0) == (0.0, left[1])
-    assert first_within(600.0, left, FIRST, 200.0) == (550.0, left[0])
+    assert first_affordable(600.0, left, FIRST, 300.0) == (0.0, left[1])
+    assert first_affordable(600.0, left, FIRST, 200.0) == (550.0, left[0])
     every = FIRST._replace(max_draws=4000)
     assert next_lengths(Remedy(Need.DRAWS, draws=1500), every, 4000, 4, 20_000) == [Length(1500, 1000, 6000)]
 

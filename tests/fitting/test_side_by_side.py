@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import bayescore as bc
-from bayescore.fitting.tables import written
+from bayescore.fitting.tables import render_table
 
 QUIET = {"progressbar": False}
 ODD = r"rate_%|a&b<$#{x}~^\y>*"
@@ -123,7 +123,7 @@ def test_names_scale_and_interval_are_chosen(fits):
 
 def test_rows_that_begin_with_a_bracket_do_not_end_the_line_before():
     rows = {"[low,mid)": ["1"], "*star": ["2"], "two\nlines": ["3"]}
-    lines = written("latex", ["(1)"], [rows], "note").splitlines()
+    lines = render_table("latex", ["(1)"], [rows], "note").splitlines()
     assert r"{}[low,mid) & 1 \\" in lines
     assert r"{}*star & 2 \\" in lines
     assert r"two lines & 3 \\" in lines

@@ -161,7 +161,7 @@ def test_sizes_that_no_count_tells_end_at_the_largest():
 
 def test_a_search_that_does_not_end_is_not_certified(monkeypatch):
     monkeypatch.setattr(size, "_MOST_FITS", 1)
-    monkeypatch.setattr(size, "_FALL", {False: 9.0, True: 9.0})
+    monkeypatch.setattr(size, "_FALL_NATS", {False: 9.0, True: 9.0})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         fit = bc.fit("y ~ x", ROWS, family="negative_binomial", **QUIET)
@@ -173,7 +173,7 @@ def test_a_fit_that_was_interrupted_between_sizes_leaves_that_of_one(monkeypatch
     def interrupted(*_args, **_kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(size.SizesRoute, "_go_out", interrupted)
+    monkeypatch.setattr(size.SizesRoute, "_add_nodes_outwards", interrupted)
     with pytest.raises(KeyboardInterrupt):
         bc.fit("y ~ x", ROWS, family="negative_binomial", **QUIET)
     left = bc.last_fit()
@@ -267,7 +267,9 @@ def test_sums_are_regressed_where_the_number_goes_with_the_intercept(monkeypatch
 
 
 def test_a_certificate_tells_nothing_of_an_elpd_that_is_of_one_size(monkeypatch):
-    monkeypatch.setattr(size, "badness", lambda certificate: certificate.elpd_loo_rows)  # that with an elpd is taken
+    monkeypatch.setattr(
+        size, "certificate_rank", lambda certificate: certificate.elpd_loo_rows
+    )  # that with an elpd is taken
     rng = np.random.default_rng(3)
     rows = pd.DataFrame({"x": rng.normal(size=400), "t": rng.weibull(1.5, 400)})
     fit = bc.fit("Surv(t) ~ x", rows, family="weibull", random_state=1, progressbar=False)

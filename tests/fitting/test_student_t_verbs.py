@@ -33,7 +33,7 @@ def test_outliers_that_are_far_do_not_widen_the_noise(share, distance):
     found = mode_of(rows)
     assert 0.5 < np.exp(found.log_sigma) < 2.0
     assert found.log_nu < 0.5
-    assert not found.beside
+    assert not found.other_mode
     start = search_start(rows, StudentT(np.exp(found.log_nu), np.exp(found.log_sigma)))
     assert np.abs(start - [3.0, 1.0, 2.0]).max() < 0.5
 
@@ -53,7 +53,7 @@ def test_two_clusters_of_equal_size_are_two_modes():
         rows.index,
         offset=np.concatenate([rows.offset[half:], rows.offset[half:] - 1e4]),
     )
-    assert "several modes" in mode_of(rows).beside
+    assert "several modes" in mode_of(rows).other_mode
 
 
 def test_responses_that_many_rows_have_are_refused():

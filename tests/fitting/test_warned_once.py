@@ -39,7 +39,7 @@ def test_rows_that_fit_keeps_of_itself_are_a_line_of_the_story(family, terms, mo
         route["build"] = own.story[0]
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Route, "settle", stop)
+    monkeypatch.setattr(Route, "sample_until_certified", stop)
     for options in ({}, {"method": "multilevel"}):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
