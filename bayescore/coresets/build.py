@@ -18,7 +18,7 @@ from bayescore.coresets.method import Method, check_serves
 from bayescore.coresets.methods import METHODS, check_once, listed, method_of
 from bayescore.coresets.separation import warn_if_completely_separated, warn_if_separable
 from bayescore.data.blocks import Intake, Stream, is_stream
-from bayescore.data.coreset import TOTALS, Coreset, Shortfall, of_union
+from bayescore.data.coreset import TOTALS, Coreset, Shortfall, union_shortfall
 from bayescore.data.dataset import ComomentsTotal, Dataset
 from bayescore.data.design import Design
 from bayescore.data.formula_design import formula_of
@@ -81,8 +81,8 @@ def designed(
         heavy = family.numbers and not family.quadratic and design.response is None
         with (
             checking_group_terms(dataset),
-            dataset.beside(comoments.of_block, comoments.add) if few else nullcontext(),
-            dataset.beside(responses.of_block, responses.add) if heavy else nullcontext(),
+            dataset.map_alongside(comoments.of_block, comoments.add) if few else nullcontext(),
+            dataset.map_alongside(responses.of_block, responses.add) if heavy else nullcontext(),
         ):
             if first_look is not None:
                 first_look(dataset)
@@ -208,7 +208,7 @@ def finish_stream(
     """Return rows of a stream as a coreset, with the labels, groups and totals of the stream so far."""
     design = replace(design, groups=facts.groupings)
     return finish(
-        facts.settled(rows),
+        facts.with_final_labels(rows),
         shortfall=None if shortfall is None else shortfall.mirrored(facts.sign),
         design=design.with_weights() if facts.weighted else design,
         classes=facts.classes,
@@ -416,7 +416,7 @@ def build_dataset(
         why = ", the rows of the data; all_rows keeps them all"
         check_integer(size, "size", low=1, high=dataset.source.n_rows, why=why)
     if isinstance(dataset.rows, Stream) and not family.symmetric:
-        dataset.rows.with_sides()
+        dataset.rows.require_both_labels()
     dataset = designed(dataset, family, intercept, standardize, partial(method.first_look, seed=seed))
     classes = PAIRED[family.response].classes if family.amounts else dataset.design.classes
     method = method.named(replace(dataset.design, classes=classes))
@@ -556,7 +556,7 @@ def _of(data: Any, core: Coreset) -> Coreset:
         return core
     missed = None
     if core.family == data.family:
-        missed = of_union([(each.shortfall, each.lossless) for each in (core, data)])
+        missed = union_shortfall([(each.shortfall, each.lossless) for each in (core, data)])
     method = data.method if core.lossless and not data.lossless else core.method  # all its rows miss what it does
     totals = {name: getattr(data, name) for name in TOTALS}
     return replace(core, **totals, shortfall=missed, method=method)

@@ -51,7 +51,7 @@ from bayescore.compiled import available_cores
 from bayescore.coresets.pilot import PilotPass, Shares, survey
 from bayescore.coresets.predicted_error import FullDataPosterior, Trial, try_out
 from bayescore.data.dataset import Dataset
-from bayescore.data.passes import compact
+from bayescore.data.passes import csr_if_sparse
 from bayescore.models.laplace import Expansion, LaplaceApproximation, factor_of_inverse
 from bayescore.models.posterior import Derivatives, likelihood_terms, prior_part
 from bayescore.numerics.moments import Errors
@@ -121,7 +121,7 @@ class Totals:
     def shares(self, rows: WeightedData) -> Groups:
         """Return the shares of rows."""
         laplace = self.laplace
-        few = compact(rows.X)
+        few = csr_if_sparse(rows.X)
         eta, W = rows.with_offset(rows.X @ laplace.theta), few @ laplace.factor
         score = rows.weights * laplace.family.score(eta, rows.y)
         curvature = rows.weights * laplace.family.curvature(eta, rows.y)

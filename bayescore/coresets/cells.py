@@ -153,7 +153,7 @@ def count_cells(dataset: Dataset) -> Iterator[None]:
     if not possible:
         yield
         return
-    with dataset.beside(partial(_counted, sizes, SamplePlan.of(dataset, sizes)), counter.take):
+    with dataset.map_alongside(partial(_counted, sizes, SamplePlan.of(dataset, sizes)), counter.take):
         yield
     dataset.cells = counter.total()
 

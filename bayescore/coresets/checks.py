@@ -19,7 +19,7 @@ from bayescore.coresets.method import BuildResult
 from bayescore.coresets.scores import r_factor
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
-from bayescore.data.design import Grouping, bends_of, term_text, terms_text
+from bayescore.data.design import Grouping, bend_columns, term_text, terms_text
 from bayescore.data.responses import LABELS, response_of
 from bayescore.models.groups.rows import codes_among
 from bayescore.priors.groups import NULL
@@ -75,10 +75,10 @@ def checking_group_terms(dataset: Dataset) -> Iterator[None]:
             old = partner[codes]
             partner[codes] = np.where(old == _UNSEEN, new, np.where(old == new, old, _SEVERAL))
 
-    with dataset.beside(lambda _, block: _look(block, asked), take):
+    with dataset.map_alongside(lambda _, block: _look(block, asked), take):
         yield
         if n_rows == 0:
-            deque(dataset.scan_beside(lambda *_: None), maxlen=0)
+            deque(dataset.scan_and_map(lambda *_: None), maxlen=0)
     for (place, columns), (low, high) in zip(asked.slopes, slopes, strict=True):
         _check_slopes(design.groups[place], [design.names[d] for d in columns], low[:-1], high[:-1])
     for place, labels_before in zip(asked.labels, labels, strict=True):
@@ -208,7 +208,7 @@ def dependence(core: Coreset) -> IntArray:
     length = np.linalg.norm(factor, axis=0)
     kept, constant = np.flatnonzero(length > 0.0), core.design.constant
     for term in core.design.smooths:  # their sd tells bends apart, and no bend can be dropped
-        kept = np.setdiff1d(kept, bends_of(core.design, term))
+        kept = np.setdiff1d(kept, bend_columns(core.design, term))
     if constant is not None:
         kept = kept[kept != constant]
     columns = factor[:, kept] / length[kept]

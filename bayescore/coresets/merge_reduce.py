@@ -43,7 +43,7 @@ from bayescore.coresets.method import (
     rows_to_arrays,
 )
 from bayescore.coresets.single import REDUCERS
-from bayescore.data.coreset import Shortfall, total
+from bayescore.data.coreset import Shortfall, total_shortfall
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Design
 from bayescore.data.passes import map_pieces, map_stream
@@ -111,7 +111,7 @@ class Tree:
             loss = composed(float(np.maximum(left.loss, node.loss)), merged)
             radius = min(left.radius, node.radius, merged.radius)
             missed = [each.shortfall for each in (left, node, merged)]
-            errors = *self._errors(left, node, merged), None if anchor is None else total(missed, anchor)
+            errors = *self._errors(left, node, merged), None if anchor is None else total_shortfall(missed, anchor)
             node = Node(level, merged.rows, loss, radius, anchor, *errors)
         return replace(
             self,
@@ -447,7 +447,7 @@ class MergeReduce(Method):
         caution = _caution(mean_error, anchor.info.sd_error, below)
         info = replace(info, answer=anchor.info, mean_error=mean_error, sd_error=sd_error, tree_error=below)
         missed = [None if anchor.shortfall is None else anchor.shortfall.mirrored(sign)]
-        whole = total([*missed, *(node.shortfall for node in tree.nodes)], mode.beta)
+        whole = total_shortfall([*missed, *(node.shortfall for node in tree.nodes)], mode.beta)
         return BuildResult(anchor.rows.mirrored(sign), info, self, caution, whole)
 
 

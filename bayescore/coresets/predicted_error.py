@@ -36,7 +36,7 @@ from scipy.sparse import issparse
 
 from bayescore.compiled import available_cores
 from bayescore.data.dataset import Dataset
-from bayescore.data.passes import compact
+from bayescore.data.passes import csr_if_sparse
 from bayescore.families import Family
 from bayescore.limits import MIN_ESS_SHARE
 from bayescore.models.laplace import Expansion, Transport, factor_of_inverse
@@ -96,7 +96,7 @@ class _WhitenedDensity:
     def __init__(self, target: TargetDensity, mode: FloatArray, scale: FloatArray) -> None:
         self.target, self.mode, self.scale = target, mode, scale
         X = target.rows.X
-        few = compact(X)
+        few = csr_if_sparse(X)
         self.sparse = issparse(few)  # rows that have few entries stay as they are, and the points are moved back
         self.eta, self.rows = target.rows.with_offset(X @ mode), few if self.sparse else few @ scale
 

@@ -18,8 +18,8 @@ from bayescore.data.columns import Columns, ColumnSource
 from bayescore.data.design import Design, Grouping
 from bayescore.data.factors import Selection
 from bayescore.data.groups import GROUP
-from bayescore.data.responses import ROLE_BESIDE
-from bayescore.data.roles import OFFSET, Roles, named_roles, resolve
+from bayescore.data.responses import SECOND_NUMBER_ROLE
+from bayescore.data.roles import OFFSET, Roles, named_roles, resolve_columns
 from bayescore.data.source import InMemory
 from bayescore.data.survey import Survey
 from bayescore.data.tables import check_csr, check_dense, dense
@@ -125,7 +125,7 @@ def table_source(data: Any, roles: Roles, selection: Selection | None = None) ->
         roles = replace(roles, label=str(roles.label))  # as Arrow names the columns
     table = as_table(data)
     table, columns, survey = with_roles(table, table.num_rows, roles, selection)
-    return TableSource(table, columns.learnt(columns.merged([survey]), roles.positive, table), survey)
+    return TableSource(table, columns.with_survey(columns.merged([survey]), roles.positive, table), survey)
 
 
 def array_source(data: Any, roles: Roles, selection: Selection | None = None) -> ArraySource:  # noqa: ARG001
@@ -133,7 +133,7 @@ def array_source(data: Any, roles: Roles, selection: Selection | None = None) ->
     X = check_csr(data) if issparse(data) else check_matrix(data, "data")
     n_rows, D = X.shape
     table, columns, survey = roles_of_array(roles, n_rows)
-    source = TableSource(table, columns.learnt(columns.merged([survey]), roles.positive), survey)
+    source = TableSource(table, columns.with_survey(columns.merged([survey]), roles.positive), survey)
     rows = stack(list(source.blocks()))
     one_each = len(rows) == n_rows
     weights = np.broadcast_to(np.float64(1.0), n_rows) if one_each and roles.weights is None else rows.weights
@@ -149,7 +149,7 @@ def roles_of_array(roles: Roles, n_rows: int) -> tuple[pa.Table, Columns, Survey
         raise DataError(f"label={roles.label!r} names a column, but data is an array; give the labels as y")
     if roles.y is None:
         raise DataError("y is missing: give the labels, one for each row of data")
-    named = {"weights": roles.weights, "offset": roles.offset, ROLE_BESIDE[roles.response]: roles.beside}
+    named = {"weights": roles.weights, "offset": roles.offset, SECOND_NUMBER_ROLE[roles.response]: roles.beside}
     for name, values in named.items():
         if isinstance(values, str):
             raise DataError(f"{name}={values!r} names a column, but data is an array; give the {name} as an array")
@@ -184,7 +184,7 @@ def with_roles(
         arrays.append(values)
         fields.append(pa.field(name, values.type))
     table = pa.Table.from_arrays(arrays, schema=pa.schema(fields, table.schema.metadata))
-    columns = replace(resolve(named, table.schema, selection, only=names), by_argument=by_argument)
+    columns = replace(resolve_columns(named, table.schema, selection, only=names), by_argument=by_argument)
     return table, columns, columns.survey(table)
 
 

@@ -25,10 +25,10 @@ import pyarrow.csv as pc
 from numpy.typing import NDArray
 
 from bayescore.data.column_kinds import as_table, common_schema
-from bayescore.data.columns import Columns, ColumnSource, coded
+from bayescore.data.columns import Columns, ColumnSource, label_codes
 from bayescore.data.factors import Selection
 from bayescore.data.parquet import ParquetSource, check_once, dataset_listing, named_files, parquet_source
-from bayescore.data.roles import Roles, resolve
+from bayescore.data.roles import Roles, resolve_columns
 from bayescore.data.source import MAX_BLOCK_ROWS, block_rows
 from bayescore.data.survey import Survey
 from bayescore.text import first_line, listed
@@ -51,7 +51,7 @@ class BatchSource(ColumnSource):
     def blocks(self) -> Iterator[WeightedData]:
         """Yield the rows in order; raise `DataError` at the end if they differ from the first pass."""
         start, order, step = 0, 0, block_rows(len(self.columns.features))
-        marks = _marks(self.classes)
+        marks = _label_checksums(self.classes)
         for batch in self.read(self.columns.names):
             for low in range(0, batch.num_rows, step):
                 part = batch.slice(low, step)
@@ -66,7 +66,7 @@ class BatchSource(ColumnSource):
             )
 
 
-def _marks(labels: Iterable[Any]) -> NDArray[np.uint32]:
+def _label_checksums(labels: Iterable[Any]) -> NDArray[np.uint32]:
     """Return a number for each label, alike for labels that are equal: 1 and 1.0, and True."""
     shown = [repr(float(label) if isinstance(label, int | float) else label) for label in labels]
     return np.array([crc32(text.encode()) for text in shown], dtype=np.uint32)
@@ -74,21 +74,21 @@ def _marks(labels: Iterable[Any]) -> NDArray[np.uint32]:
 
 def batch_source(read: Read, schema: pa.Schema, roles: Roles, selection: Selection | None) -> BatchSource:
     """Return the rows of a reader, whose columns have this schema, as a source; one pass, over labels and text."""
-    columns, order = resolve(roles, schema, selection), 0
+    columns, order = resolve_columns(roles, schema, selection), 0
     checked = columns.paired is None and not columns.drop
 
     def surveys() -> Iterator[Survey]:
         nonlocal order
-        for batch in read(columns.surveyed):
+        for batch in read(columns.survey_columns):
             if checked:
-                values, codes = coded(batch.column(columns.label))
-                order = crc32(_marks(values)[codes].tobytes(), order)
+                values, codes = label_codes(batch.column(columns.label))
+                order = crc32(_label_checksums(values)[codes].tobytes(), order)
             yield columns.survey(batch)
 
     survey = columns.merged(surveys())
     if not survey.n_rows:
         raise DataError("data have no rows; at least one is needed")
-    return BatchSource(read, columns.learnt(survey, roles.positive), survey, order if checked else None)
+    return BatchSource(read, columns.with_survey(survey, roles.positive), survey, order if checked else None)
 
 
 def lazy_source(data: Any, roles: Roles, selection: Selection | None = None) -> BatchSource:
@@ -117,14 +117,18 @@ def relation_source(data: Any, roles: Roles, selection: Selection | None = None)
         # `__arrow_c_stream__` would hold the whole result; DuckDB 1 calls the reader by its second name
         with (getattr(query, "to_arrow_reader", None) or query.fetch_record_batch)(MAX_BLOCK_ROWS) as reader:
             for batch in reader:
-                yield batch.cast(pa.schema([_in_order(field, enums) for field in batch.schema])) if enums else batch
+                yield (
+                    batch.cast(pa.schema([_with_level_order(field, enums) for field in batch.schema]))
+                    if enums
+                    else batch
+                )
 
     enums = {name for name, kind in zip(data.columns, data.types, strict=True) if kind.id == "enum"}
     schema = pa.table(data.limit(0)).schema
-    return batch_source(read, pa.schema([_in_order(field, enums) for field in schema]), roles, selection)
+    return batch_source(read, pa.schema([_with_level_order(field, enums) for field in schema]), roles, selection)
 
 
-def _in_order(field: pa.Field, enums: set[str]) -> pa.Field:
+def _with_level_order(field: pa.Field, enums: set[str]) -> pa.Field:
     """Return a field whose dictionary, from an ENUM, has the order of the levels."""
     kind = field.type
     if field.name not in enums or not pa.types.is_dictionary(kind):
@@ -153,10 +157,10 @@ def dataset_source(data: Any, roles: Roles, selection: Selection | None = None) 
     return batch_source(read, data.schema, roles, selection)
 
 
-_BLOCK = 1 << 23  # bytes: the first block decides the types; some are read ahead
+_BLOCK_BYTES = 1 << 23  # bytes: the first block decides the types; some are read ahead
 
 
-_HEAD = 1 << 20  # bytes that hold the first line
+_FIRST_LINE_BYTES = 1 << 20  # bytes that hold the first line
 
 
 _SEPARATORS = {".csv": ",", ".tsv": "\t"}
@@ -180,8 +184,8 @@ def csv_source(data: Any, roles: Roles, selection: Selection | None = None) -> B
     roles.check_named("a CSV file")
     paths = csv_files(data)
     schemas = [csv_schema(path, roles.label) for path in paths]
-    wide = common_schema([pa.schema([_wide(field, roles) for field in schema]) for schema in schemas], paths)
-    groups = resolve(roles, wide, selection).group_columns  # whose whole numbers may be too large for floats
+    wide = common_schema([pa.schema([_as_float_field(field, roles) for field in schema]) for schema in schemas], paths)
+    groups = resolve_columns(roles, wide, selection).group_columns  # whose whole numbers may be too large for floats
     exact = [name for name in groups if len({schema.field(name).type for schema in schemas}) == 1]
     schema = pa.schema([schemas[0].field(field.name) if field.name in exact else field for field in wide])
 
@@ -189,7 +193,7 @@ def csv_source(data: Any, roles: Roles, selection: Selection | None = None) -> B
         wanted = pa.schema([schema.field(name) for name in columns])
         for path in paths:
             try:
-                yield from _typed(path, wanted)
+                yield from _open_csv(path, wanted)
             except pa.ArrowInvalid as error:
                 raise unreadable(path, error) from None
 
@@ -208,7 +212,7 @@ def csv_schema(path: Path, label: str | None) -> pa.Schema:
     if not path.is_file():
         raise FileNotFoundError(f"data: no file {str(path)!r}")
     _check_first_line(path, separator_of(path), label)
-    schema = _typed(path, None).schema
+    schema = _open_csv(path, None).schema
     if other := [field.name for field in schema if pa.types.is_binary(field.type)]:
         raise DataError(
             f"{str(path)!r} is not in UTF-8: column {other[0]!r} has other bytes, as of Latin-1; convert the file, "
@@ -217,14 +221,14 @@ def csv_schema(path: Path, label: str | None) -> pa.Schema:
     return schema
 
 
-def _typed(path: Path, schema: pa.Schema | None) -> pc.CSVStreamingReader:
+def _open_csv(path: Path, schema: pa.Schema | None) -> pc.CSVStreamingReader:
     """Open a file; with a schema only its columns are read."""
     parse = pc.ParseOptions(delimiter=separator_of(path), newlines_in_values=True)
     convert = pc.ConvertOptions(
         strings_can_be_null=True, column_types=schema, include_columns=None if schema is None else schema.names
     )
     try:
-        return pc.open_csv(path, pc.ReadOptions(block_size=_BLOCK), parse, convert)
+        return pc.open_csv(path, pc.ReadOptions(block_size=_BLOCK_BYTES), parse, convert)
     except pa.ArrowInvalid as error:
         raise unreadable(path, error) from None
 
@@ -242,7 +246,7 @@ def read_csv(path: Path) -> pd.DataFrame:
     return frame
 
 
-def _wide(field: pa.Field, roles: Roles) -> pa.Field:
+def _as_float_field(field: pa.Field, roles: Roles) -> pa.Field:
     """Return a column of whole numbers, or without entries, as one of floats, for what follows further down.
 
     Labels stay as they are.
@@ -264,7 +268,7 @@ def _check_first_line(path: Path, separator: str | None, label: str | None) -> N
     """Raise unless the first line holds names, separated as expected."""
     try:
         with pa.input_stream(str(path), compression="detect") as file:
-            head = file.read(_HEAD)
+            head = file.read(_FIRST_LINE_BYTES)
     except OSError as error:
         raise unreadable(path, error) from None
     line = head.decode("utf-8-sig", "replace").splitlines()[0] if head else ""

@@ -29,10 +29,10 @@ from bayescore.data.columns import Columns, without_left_out
 from bayescore.data.design import Design, Grouping
 from bayescore.data.factors import Levels, Selection
 from bayescore.data.groups import GivenGroups, Grouper, groupers_of, known_groupers
-from bayescore.data.passes import NO_OBSERVATIONS, ObservationTotals, check_reach, exact_weight, total_weight
-from bayescore.data.responses import LABELS, PAIRED, ROLE_BESIDE, Classes, sorted_labels, two_classes
+from bayescore.data.passes import NO_OBSERVATIONS, ObservationTotals, check_magnitude, exact_weight, total_weight
+from bayescore.data.responses import LABELS, PAIRED, SECOND_NUMBER_ROLE, Classes, sorted_labels, two_classes
 from bayescore.data.roles import NO_WEIGHTS, OFFSET, Roles
-from bayescore.data.survey import NOTHING, DistinctValues, Survey, merged
+from bayescore.data.survey import NO_VALUES, DistinctValues, Survey, merge_surveys
 from bayescore.data.tables import check_dense, is_dask, is_table
 from bayescore.text import shown_apart
 from bayescore.types import NO_GROUP, IntArray, WeightedData, stack
@@ -138,7 +138,7 @@ class Intake(BlockTotals):
         """-1 where +1 is the label that came first, and rows are mirrored in the end."""
         return 1 if self.classes[1] == self.labels[1] else -1
 
-    def settled(self, rows: WeightedData) -> WeightedData:
+    def with_final_labels(self, rows: WeightedData) -> WeightedData:
         """Return rows of these blocks with +1 for the second class, and codes of groups in their order."""
         rows = self.recoded(rows, groupers_of(self.survey, self.groups))
         return rows if self.sign > 0 else rows.mirrored(-1)
@@ -152,14 +152,14 @@ class Intake(BlockTotals):
     def take(self, block: Block) -> tuple["Intake", WeightedData]:
         """Return the intake after another block, and the block as weighted rows of raw features."""
         where, start = f"block {self.n_blocks}", self.survey.n_rows
-        role = ROLE_BESIDE[self.response]
+        role = SECOND_NUMBER_ROLE[self.response]
         try:
             columns, survey, rows = self._read(block, role)
         except DataError as error:
             raise DataError(f"{where}: {error}") from error
         self._check_names(columns.features, where)
         check_finite(rows.X, columns.features, rows.index, where)
-        check_reach(rows.X.min(axis=0), rows.X.max(axis=0), columns.features, where)
+        check_magnitude(rows.X.min(axis=0), rows.X.max(axis=0), columns.features, where)
         if self.n_blocks and (block.offset is None) != (self.offset is None):
             had = "no" if block.offset is None else "an"
             raise DataError(f"{where} has {had} offset, unlike the blocks before it; give 0 for none")
@@ -174,7 +174,7 @@ class Intake(BlockTotals):
             raise DataError(
                 f"{where} has trials, and blocks before it the label {self.labels[-1]!r}; give trials in each"
             )
-        survey = merged([self.survey, survey], columns.groups)
+        survey = merge_surveys([self.survey, survey], columns.groups)
         if (block.offset is not None or not self.symmetric) and len(survey.labels.values) < 2:
             why = "the two sides of the family differ, and" if block.offset is None else "with offsets"
             raise DataError(
@@ -224,7 +224,7 @@ class Intake(BlockTotals):
             table, columns, survey = roles_of_array(roles, len(matrix))
         if columns.paired is None:
             survey = replace(survey, labels=self._two_labels(survey.labels))
-        occurred = {name: self.survey.levels.get(name, NOTHING) + survey.levels[name] for name in columns.groups}
+        occurred = {name: self.survey.levels.get(name, NO_VALUES) + survey.levels[name] for name in columns.groups}
         groupers = []
         for name, distinct in occurred.items():
             distinct.check_one_kind(name)
@@ -297,7 +297,7 @@ def is_stream(data: Any) -> bool:
     return hasattr(data, "__next__") and not is_table(data) and not is_dask(data)
 
 
-def _numbered(blocks: Iterable[Any]) -> Iterator[Block]:
+def _checked_blocks(blocks: Iterable[Any]) -> Iterator[Block]:
     """Yield blocks; a failure of the iterator is a `DataError` that names the block, with the failure as its cause."""
     stream, number = iter(blocks), 0
     while True:
@@ -329,7 +329,7 @@ class Stream:
         *,
         response: str = LABELS,
     ) -> None:
-        self._blocks = _numbered(blocks)
+        self._blocks = _checked_blocks(blocks)
         first = next(self._blocks, None)
         if first is None:
             raise DataError("data is an iterator without a block: was it read before?")
@@ -338,7 +338,7 @@ class Stream:
         self._blocks = chain([first], self._blocks)
         self.design = intake.design()
 
-    def with_sides(self) -> None:
+    def require_both_labels(self) -> None:
         """Ask for both labels from the first block on, as a family whose sides differ needs them."""
         self.intake = replace(self.intake, symmetric=False)
 
@@ -404,7 +404,7 @@ class BlockSource:
         facts = {"names": self.design.raw_names, "selection": self.selection, "group_columns": self.group_columns}
         intake = Intake.of(self.response, self.classes, **facts)
         fingerprint, text = Fingerprint(), [self.design.raw_names.index(name) for name, _ in self.levels]
-        for given in _numbered(self.open()):
+        for given in _checked_blocks(self.open()):
             intake, block = intake.take(given)
             fingerprint = fingerprint.after(block, text)
             if len(block):
@@ -432,7 +432,7 @@ def callable_source(data: Callable[[], Iterable[Any]], roles: Roles, selection: 
     intake = Intake.of(roles.response, classes, selection=selection, positive=roles.positive, group_columns=columns)
     coded = () if selection is None else selection.levels or ()
     fingerprint = Fingerprint()
-    for block in _numbered(given):
+    for block in _checked_blocks(given):
         intake, rows = intake.take(block)
         assert intake.names is not None
         of_text = {*dict(coded), *intake.survey.levels} - {*intake.groups}

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from bayescore.types import FloatArray
 from bayescore.validation import DataError, numbers_of_objects
 
-_UNREAD = b"bayescore.unread"  # of the metadata of a field: why the column is not read
+_UNREAD_KEY = b"bayescore.unread"  # of the metadata of a field: why the column is not read
 
 
 def as_table(data: Any, name: str = "data") -> pa.Table:
@@ -47,7 +47,7 @@ def as_table(data: Any, name: str = "data") -> pa.Table:
     try:
         return pa.Table.from_pandas(frame, preserve_index=False)
     except (pa.ArrowException, OverflowError):
-        bad = {place: why for place in range(frame.shape[1]) if (why := _problem(frame.iloc[:, place]))}
+        bad = {place: why for place in range(frame.shape[1]) if (why := _unread_reason(frame.iloc[:, place]))}
     frame = frame.copy(deep=False)
     for place in [*bad]:
         column = frame.iloc[:, place]
@@ -58,19 +58,19 @@ def as_table(data: Any, name: str = "data") -> pa.Table:
     table = pa.Table.from_pandas(frame, preserve_index=False)
     schema = table.schema
     for place, why in bad.items():
-        schema = schema.set(place, schema.field(place).with_metadata({_UNREAD: why.encode()}))
+        schema = schema.set(place, schema.field(place).with_metadata({_UNREAD_KEY: why.encode()}))
     return pa.Table.from_arrays(table.columns, schema=schema)
 
 
 def check_read(schema: pa.Schema, columns: Iterable[str]) -> None:
     """Raise if one of the columns is of no type that is read."""
     for name in columns:
-        why = (schema.field(name).metadata or {}).get(_UNREAD)
+        why = (schema.field(name).metadata or {}).get(_UNREAD_KEY)
         if why is not None:
             raise DataError(f"column {name!r} {why.decode()}")
 
 
-def _problem(column: Any) -> str:
+def _unread_reason(column: Any) -> str:
     """Return why Arrow has no type for the values of a column; "" if it has one."""
     try:
         pa.array(column, from_pandas=True)
@@ -115,14 +115,14 @@ def common_schema(schemas: Sequence[pa.Schema], files: Sequence[Any]) -> pa.Sche
             kinds = {_kind(common.type), _kind(field.type)} - {""}
             if len(kinds) > 1:
                 why = f"is {common.type} in {str(files[0])!r} and {field.type} in {str(file)!r}; make them alike"
-                fields[field.name] = common.with_metadata({_UNREAD: why.encode()})
-            elif _UNREAD not in (common.metadata or {}):
-                fields[field.name] = _wider(common, field)
+                fields[field.name] = common.with_metadata({_UNREAD_KEY: why.encode()})
+            elif _UNREAD_KEY not in (common.metadata or {}):
+                fields[field.name] = _common_type(common, field)
     for schema, file in zip(schemas, files, strict=True):
         for name in fields.keys() - set(schema.names):
             has = next(str(other) for one, other in zip(schemas, files, strict=True) if name in one.names)
             why = f"stands in {has!r} and not in {str(file)!r}; add it, or leave it out"
-            fields[name] = fields[name].with_metadata({_UNREAD: why.encode()})
+            fields[name] = fields[name].with_metadata({_UNREAD_KEY: why.encode()})
     return pa.schema(list(fields.values()), first.metadata)
 
 
@@ -132,7 +132,7 @@ def _kind(kind: pa.DataType) -> str:
     return "" if pa.types.is_null(kind) else "numbers" if is_numeric(kind) else "text" if is_text(kind) else str(kind)
 
 
-def _wider(one: pa.Field, other: pa.Field) -> pa.Field:
+def _common_type(one: pa.Field, other: pa.Field) -> pa.Field:
     """Return a field of the type that takes the entries of both, which are of one kind."""
     types, (a, b) = pa.types, (one.type, other.type)
     if a.equals(b) or types.is_null(b):
@@ -215,7 +215,7 @@ def level_values(dictionary: pa.Array) -> list[Any]:
     return list(dictionary.to_pylist())
 
 
-def place_of(value: Any, places: dict[Any, float]) -> float:
+def level_position(value: Any, places: dict[Any, float]) -> float:
     """Return the place of a value among levels, -1 if it has none; text and numbers are compared by what they say."""
     if value in places or not places:
         return places.get(value, -1.0)

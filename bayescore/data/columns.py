@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from bayescore.compiled import available_cores
 from bayescore.data.column_kinds import as_floats, as_numbers, keeps_order, without_views
 from bayescore.data.design import Design
-from bayescore.data.factors import Levels, codes
+from bayescore.data.factors import Levels, level_codes
 from bayescore.data.groups import MISSING_GROUP, Grouper, groupers_of, groups_seen
 from bayescore.data.passes import map_pieces, rows_of
 from bayescore.data.responses import RATES, TIMES, Expression, Paired, signed_labels
 from bayescore.data.source import Division, Piece, Source, between, block_rows, division_of
-from bayescore.data.survey import MANY, DistinctValues, Survey, merged, seen
+from bayescore.data.survey import MAX_LABELS_READ, DistinctValues, Survey, distinct_values, merge_surveys
 from bayescore.text import listed
 from bayescore.types import FloatArray, IntArray, LabelArray, WeightedData
 from bayescore.validation import DataError, check_finite, check_weights, warn
@@ -71,14 +71,14 @@ class Columns:
         return () if self.groupers else self.groups
 
     @property
-    def surveyed(self) -> list[str]:
+    def survey_columns(self) -> list[str]:
         """The columns that a survey reads, the label first."""
         weights = self.read_for(self.weights)
         groups = self.group_columns if self.new_groups else ()
         return list(dict.fromkeys([self.read_for(self.label)[0], *self.text, *groups, *weights]))
 
     def survey(self, rows: pa.Table | pa.RecordBatch) -> Survey:
-        """Return the survey of rows, for which the columns `surveyed` are enough."""
+        """Return the survey of rows, for which the columns `survey_columns` are enough."""
         label = rows.column(self.read_for(self.label)[0])
         in_order = pa.types.is_dictionary(label.type) and label.type.ordered
         none = any(
@@ -86,27 +86,33 @@ class Columns:
             for name in self.read_for(self.weights)
         )
         levels = {
-            name: seen(rows.column(name), ordered=keeps_order(rows.schema, name), factor=name in self.factors)
+            name: distinct_values(
+                rows.column(name), ordered=keeps_order(rows.schema, name), factor=name in self.factors
+            )
             for name in self.text
         }
         return Survey(
             rows.num_rows,
-            DistinctValues.of(self.paired.classes) if self.paired else seen(label, ordered=in_order, most=MANY),
+            DistinctValues.of(self.paired.classes)
+            if self.paired
+            else distinct_values(label, ordered=in_order, most=MAX_LABELS_READ),
             levels | groups_seen(rows, self.new_groups),
             none,  # of a column that weights are a product of, too
         )
 
     def merged(self, parts: Iterable[Survey]) -> Survey:
         """Return the survey of rows whose parts have these surveys."""
-        return merged(parts, self.new_groups)
+        return merge_surveys(parts, self.new_groups)
 
-    def learnt(self, survey: Survey, positive: Any = None, rows: pa.Table | None = None) -> Self:
+    def with_survey(self, survey: Survey, positive: Any = None, rows: pa.Table | None = None) -> Self:
         """Return the same columns with the two classes, levels and groups of a survey of all rows.
 
         An error names a row if `rows` are at hand.
         """
         classes = (
-            self.paired.classes if self.paired else survey.classes(self.called(self.label), positive, drop=self.drop)
+            self.paired.classes
+            if self.paired
+            else survey.classes(self.error_name(self.label), positive, drop=self.drop)
         )
         text = tuple((name, survey.levels[name].levels(name)) for name in self.text)
         for name in self.text:
@@ -119,7 +125,7 @@ class Columns:
         n_rows, levels = batch.num_rows, dict(self.levels)
         X = rows_of(
             [
-                codes(batch.column(name), name, levels[name], start)
+                level_codes(batch.column(name), name, levels[name], start)
                 if name in levels
                 else as_numbers(batch.column(name))
                 for name in self.features
@@ -155,10 +161,10 @@ class Columns:
         for expression in self.computed:
             if expression.text == name:
                 return expression.numbers(lambda column: as_floats(batch.column(column)), start), repr(name)
-        return as_floats(batch.column(name)), self.called(name)
+        return as_floats(batch.column(name)), self.error_name(name)
 
-    def called(self, name: str) -> str:
-        """Return what an error calls the label, or another number of rows."""
+    def error_name(self, name: str) -> str:
+        """Return the name that errors give the column of labels, or of other numbers."""
         return name if self.by_argument else f"column {name!r}"
 
     def _signs(self, column: pa.Array, start: int) -> LabelArray:
@@ -171,10 +177,10 @@ class Columns:
         kind = column.type
         if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):
             labels = column.to_numpy(zero_copy_only=False)
-            return signed_labels(labels, self.classes, start, self.called(self.label))
-        values, places = coded(column)
+            return signed_labels(labels, self.classes, start, self.error_name(self.label))
+        values, places = label_codes(column)
         if not set(values.tolist()) <= set(self.classes):
-            signed_labels(values[places], self.classes, start, self.called(self.label))
+            signed_labels(values[places], self.classes, start, self.error_name(self.label))
         return np.where(values == self.classes[1], np.int8(1), np.int8(-1))[places]
 
 
@@ -213,7 +219,7 @@ class ColumnSource:
         return self.columns.levels
 
 
-def coded(column: pa.Array) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
+def label_codes(column: pa.Array) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
     """Return the distinct labels of a column, and the place of each row's label among them."""
     column = without_views(column)
     if pa.types.is_dictionary(column.type):
@@ -235,8 +241,8 @@ def without_left_out(rows: WeightedData, *, drop: bool) -> WeightedData:
     return rows if kept.all() else rows.take(kept)
 
 
-class Tally(NamedTuple):
-    """Numbers of rows of a block."""
+class MissingCounts(NamedTuple):
+    """Rows and missing entries of a block."""
 
     first: int  # position of the first row
     n_kept: int
@@ -245,7 +251,7 @@ class Tally(NamedTuple):
     n_rows: int
 
 
-def _tally(names: tuple[str, ...], drop: bool, _start: int, rows: WeightedData) -> Tally:
+def _count_missing(names: tuple[str, ...], drop: bool, _start: int, rows: WeightedData) -> MissingCounts:
     """Count the rows of a block, columns in the order features, label, weights, offset, groups; check those kept."""
     kept = without_left_out(rows, drop=drop)
     if len(kept) and not np.isfinite(kept.X.sum()):
@@ -256,7 +262,7 @@ def _tally(names: tuple[str, ...], drop: bool, _start: int, rows: WeightedData) 
     holes = np.isnan(np.column_stack([rows.X, np.where(rows.y == 0, np.nan, 0.0), rows.weights, offset, groups]))
     _, once = np.unique(rows.index, return_index=True)  # counts stand twice
     holes = holes[once]
-    return Tally(int(rows.index[0]), len(kept), int(holes.any(axis=1).sum()), holes.sum(axis=0), len(once))
+    return MissingCounts(int(rows.index[0]), len(kept), int(holes.any(axis=1).sum()), holes.sum(axis=0), len(once))
 
 
 DROPPED = "missing='drop' leaves them out, which can bias the coefficients"
@@ -267,7 +273,7 @@ BIAS = (
 """What messages on rows that miss something say before, and after, these are left out."""
 
 
-def _warn_of_dropped(tallies: list[Tally], names: tuple[str, ...]) -> None:
+def _warn_of_dropped(tallies: list[MissingCounts], names: tuple[str, ...]) -> None:
     """Warn of the number of rows dropped, the columns that they miss, and the bias."""
     n_missing = sum(part.n_missing for part in tallies)
     if n_missing:
@@ -353,8 +359,8 @@ def filtered_source(source: Source, *, drop: bool) -> FilteredSource:
     offset = design.offset or design.exposure or "offset"  # a time at risk is an offset
     names = *design.raw_names, source.label, "weights", offset, *(grouping.name for grouping in design.groups)
 
-    def tallied(*, drop: bool) -> list[Tally]:
-        work = partial(_tally, design.raw_names, drop)
+    def tallied(*, drop: bool) -> list[MissingCounts]:
+        work = partial(_count_missing, design.raw_names, drop)
         return [tally for _, tally in map_pieces(division, work, None, available_cores())]
 
     try:

@@ -43,9 +43,9 @@ from bayescore.data.responses import (
     TIMED,
     TWO_SIDED,
     counts_of,
-    described,
     numbers_of,
     response_of,
+    response_text,
     signed_labels,
 )
 from bayescore.data.sources import ArraySource
@@ -173,13 +173,13 @@ class Shortfall:
         return cls(point, score, precision)
 
 
-def total(parts: Iterable[Shortfall | None], point: FloatArray) -> Shortfall | None:
+def total_shortfall(parts: Iterable[Shortfall | None], point: FloatArray) -> Shortfall | None:
     """Return the sum about one point of the shortfalls of disjoint rows; None stands for rows that were all kept."""
     values = [part.at(point) for part in parts if part is not None]
     return sum(values[1:], values[0]) if values else None
 
 
-def of_union(parts: Sequence[tuple[Shortfall | None, bool]]) -> Shortfall | None:
+def union_shortfall(parts: Sequence[tuple[Shortfall | None, bool]]) -> Shortfall | None:
     """Return the shortfall of a union about the mean of the points; None where one is missing.
 
     `parts` are shortfalls of disjoint data, each with whether all its rows are kept, so that nothing is missed.
@@ -187,7 +187,7 @@ def of_union(parts: Sequence[tuple[Shortfall | None, bool]]) -> Shortfall | None
     shortfalls = [shortfall for shortfall, _ in parts if shortfall is not None]
     if not shortfalls or any(shortfall is None and not whole for shortfall, whole in parts):
         return None
-    return total(shortfalls, np.mean([shortfall.point for shortfall in shortfalls], axis=0))
+    return total_shortfall(shortfalls, np.mean([shortfall.point for shortfall in shortfalls], axis=0))
 
 
 INDEX_KEY = b"bayescore.index"
@@ -293,7 +293,7 @@ class Coreset(WeightedData):
     @property
     def _sd_unknown(self) -> bool:
         """Whether the sd of the noise of numbers is a parameter; that in `family` is then a unit, about its mode."""
-        return _sought(self.params)
+        return _size_was_searched(self.params)
 
     @property
     def _family_asked(self) -> str:
@@ -480,7 +480,7 @@ class Coreset(WeightedData):
             **totals_of(coresets),
             method=method,
             params={"parts": [core.params for core in coresets]},
-            shortfall=of_union([(core.shortfall, core.lossless) for core in coresets]),
+            shortfall=union_shortfall([(core.shortfall, core.lossless) for core in coresets]),
         )
 
     @property
@@ -509,8 +509,8 @@ def totals_of(parts: Sequence["Coreset"]) -> dict[str, Any]:
     return {name: None if None in each else sum(each) for name, each in totals.items()}
 
 
-def _sought(params: Mapping[str, Any]) -> bool:
-    return "sd_se" in params or any(map(_sought, params.get("parts", ())))
+def _size_was_searched(params: Mapping[str, Any]) -> bool:
+    return "sd_se" in params or any(map(_size_was_searched, params.get("parts", ())))
 
 
 def columns_beside(design: Design, label: str) -> list[str]:
@@ -534,7 +534,7 @@ def feature_names(data: WeightedData) -> tuple[str, ...]:
     return tuple(names) if names is not None else tuple(f"beta_{d}" for d in range(data.n_features))
 
 
-def own_family(data: object, family: str | None, name: str = "data") -> str:
+def family_or_own(data: object, family: str | None, name: str = "data") -> str:
     """Return `family`, by default the family of the coreset `data`, the argument called `name`."""
     if not isinstance(data, WeightedData):
         kind = type(data).__name__
@@ -590,8 +590,8 @@ def check_same_design(data: WeightedData, names: tuple[str, ...], design: Design
         return
     if design is not None and design.classes not in (None, data.classes):
         raise DataError(
-            f"{argument} has {described(data.classes)}, the posterior {described(design.classes)}: build it with "
-            "all_rows(..., design=core.design), or labels, the second +1, with the same positive="
+            f"{argument} has {response_text(data.classes)}, the posterior {response_text(design.classes)}: build it "
+            "with all_rows(..., design=core.design), or labels, the second +1, with the same positive="
         )
     if data.feature_names != names:
         shown, drawn = shown_apart(data.feature_names, names)

@@ -44,15 +44,15 @@ from bayescore.data.factors import Selection
 from bayescore.data.parquet import (
     Listing,
     ParquetSource,
+    address_without_secrets,
     arrow_store,
     is_address,
     listing_of,
     local_listing,
     parquet_source,
-    shown,
 )
 from bayescore.data.responses import Classes
-from bayescore.data.roles import Roles, named_roles, resolve
+from bayescore.data.roles import Roles, named_roles, resolve_columns
 from bayescore.data.source import Division, Future, Piece, Source, Task, between, block_rows
 from bayescore.data.survey import Survey
 from bayescore.types import WeightedData
@@ -64,10 +64,10 @@ KEPT_SHARE = 0.25  # of the workers' memory, for rows; passes and other work hav
 KEPT_BYTES = 1 << 30  # for rows, where threads of this process are the workers, or workers have no limit
 
 
-_SMALL = 1 << 16  # bytes
+_SMALL_BYTES = 1 << 16  # bytes
 
 
-_ARROW_CELL = 9  # bytes of a cell of an Arrow table: a number and whether it is missing
+_ARROW_CELL_BYTES = 9  # bytes of a cell of an Arrow table: a number and whether it is missing
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class KeptRows:
 
     def read(self, low: int, high: int) -> Iterator[WeightedData]:
         """Yield the rows low, ..., high - 1."""
-        blocks = _cut(self.table, low, high)
+        blocks = _rows_between(self.table, low, high)
         if isinstance(blocks, DataError):
             raise blocks
         for block in blocks:
@@ -125,7 +125,7 @@ class KeptRows:
 
     def cut(self, low: int, high: int) -> "KeptRows":
         """Return a few of the rows as a piece, which the worker that has them cuts out."""
-        rows = delayed(_cut)(self.table, low, high)
+        rows = delayed(_rows_between)(self.table, low, high)
         return replace(self, table=rows, n_rows=high - low)
 
     def place(self, row: int) -> str:
@@ -160,7 +160,7 @@ class ClusterPool:
         for piece in pieces:
             name = min(loads, key=loads.__getitem__)
             loads[name] += piece.n_rows / max(self.client.nthreads()[name], 1)
-            promise = delayed(_read, pure=False)(_pickle().dumps((read, piece)))
+            promise = delayed(_read_on_worker, pure=False)(_pickle().dumps((read, piece)))
             kept += self.client.persist([promise], workers=[name], allow_other_workers=True)
         return kept
 
@@ -171,18 +171,18 @@ class ClusterPool:
         made again where its worker is lost. Small arguments travel again with each task: what a function knows
         may grow from block to block, as the bar that candidates must pass does (`numerics.sampling`).
         """
-        pickle, parted = _pickle(), [_apart(task) for task in tasks]
-        small = len(pickle.dumps((run, arguments))) <= _SMALL
+        pickle, parted = _pickle(), [_without_tables(task) for task in tasks]
+        small = len(pickle.dumps((run, arguments))) <= _SMALL_BYTES
         packed = pickle.dumps(([bare for bare, _ in parted], None if small else (run, arguments)))
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "4 GiB"}):  # no advice to the user
             (shared,) = self.client.persist([delayed(pickle.loads, pure=False)(packed)])
         self.client.replicate(self.client.futures_of(shared))
         for number, (_, tables) in enumerate(parted):
             payload = pickle.dumps((run, arguments)) if small else b""
-            yield self.client.compute(delayed(_run_one, pure=False)(shared, payload, number, tables))
+            yield self.client.compute(delayed(_run_on_worker, pure=False)(shared, payload, number, tables))
 
 
-def _read(packed: bytes) -> Any:
+def _read_on_worker(packed: bytes) -> Any:
     """Read a piece on a worker; Dask would walk through the levels of groups that its columns have."""
     read, piece = _pickle().loads(packed)
     return read(piece)
@@ -201,39 +201,39 @@ def active_pool(collection: Any) -> ClusterPool | None:
     return None if client is None else ClusterPool(client)
 
 
-def _apart(task: Task) -> tuple[Task, list[Any]]:
-    """Return a task without the tables of its partitions, and these; of a head only the rows that it needs."""
+def _without_tables(task: Task) -> tuple[Task, list[Any]]:
+    """Split a task from the tables of its partitions, so that these travel apart; of later parts only needed rows."""
     parts, tables = [], []
     for place, part in enumerate(task.parts):
         piece = part.piece
         if place and isinstance(piece, KeptTable) and part.high - part.low < piece.n_rows:
             piece, part = piece.cut(part.low, part.high), part._replace(low=0, high=part.high - part.low)
-        if (held := _held(piece)) is not None:  # a piece that filters alone knows where its kept rows stand
+        if (held := _kept_piece(piece)) is not None:  # a piece that filters alone knows where its kept rows stand
             tables.append(held.table)
-            piece = _with(piece, None)
+            piece = _with_table(piece, None)
         parts.append(part._replace(piece=piece))
     return replace(task, parts=parts), tables
 
 
-def _held(piece: Any) -> KeptTable | None:
+def _kept_piece(piece: Any) -> KeptTable | None:
     """Return the rows of a piece, or of the piece that it filters, that a worker keeps; None if it keeps none."""
     table = piece if isinstance(piece, KeptTable) else getattr(piece, "piece", None)
     return table if isinstance(table, KeptTable) else None
 
 
-def _with(piece: Any, table: Any) -> Any:
+def _with_table(piece: Any, table: Any) -> Any:
     if isinstance(piece, KeptTable):
         return replace(piece, table=table)
     return replace(piece, piece=replace(piece.piece, table=table))
 
 
-def _run_one(shared: tuple[list[Task], Any], payload: bytes, number: int, tables: list[pa.Table]) -> Any:
+def _run_on_worker(shared: tuple[list[Task], Any], payload: bytes, number: int, tables: list[pa.Table]) -> Any:
     """Run a task of a pass on a worker, given what the tasks share, and the pickled function where that is small."""
     tasks, work = shared
     run, arguments = _pickle().loads(payload) if payload else work
     task, given = tasks[number], iter(tables)
     parts = [
-        part._replace(piece=_with(part.piece, next(given))) if _held(part.piece) is not None else part
+        part._replace(piece=_with_table(part.piece, next(given))) if _kept_piece(part.piece) is not None else part
         for part in task.parts
     ]
     return run(replace(task, parts=parts), *arguments)
@@ -252,7 +252,7 @@ def kept_bytes(pool: ClusterPool) -> int:
 def kept_tables(frames: list[Delayed], names: list[str], n_rows: int, pool: ClusterPool | None) -> tuple[Any, ...]:
     """Return columns of partitions as Arrow tables: computed, and kept where they are; promises if too large for it."""
     tables = [delayed(_table)(frame, names, i) for i, frame in enumerate(frames)]
-    size = n_rows * len(names) * _ARROW_CELL
+    size = n_rows * len(names) * _ARROW_CELL_BYTES
     limit = KEPT_BYTES if pool is None else kept_bytes(pool)
     if size <= limit:
         return compute(*tables) if pool is None else tuple(pool.client.persist(tables))
@@ -264,10 +264,10 @@ def kept_tables(frames: list[Delayed], names: list[str], n_rows: int, pool: Clus
     return tuple(tables)
 
 
-_BESIDE = 3 * 8  # bytes of a row for its label, weight and position
+_ROW_BYTES = 3 * 8  # bytes of a row for its label, weight and position
 
 
-_CELL = 8  # bytes of a decoded number
+_CELL_BYTES = 8  # bytes of a decoded number
 
 
 @dataclass(frozen=True, eq=False)
@@ -282,7 +282,7 @@ class KeptSource(ColumnSource):
     @cached_property
     def _kept(self) -> list[KeptRows]:
         pieces = self.files.division(block_rows(len(self.columns.features))).pieces
-        promises = self.pool.keep(_blocks, pieces)
+        promises = self.pool.keep(_blocks_or_error, pieces)
         return [
             KeptRows(promise, piece.n_rows, piece.n_rows, piece)
             for promise, piece in zip(promises, pieces, strict=True)
@@ -300,14 +300,14 @@ class KeptSource(ColumnSource):
 def kept_source(files: ParquetSource, pool: ClusterPool) -> ParquetSource | KeptSource:
     """Return files as rows that workers keep, where they have the memory."""
     columns = files.columns
-    each = _BESIDE + _CELL * (len(columns.features) + len(columns.groupers) + (columns.offset is not None))
+    each = _ROW_BYTES + _CELL_BYTES * (len(columns.features) + len(columns.groupers) + (columns.offset is not None))
     # a row of counts is two rows once it is decoded, which its piece does not count
     if columns.paired is not None or files.n_rows * each > kept_bytes(pool):
         return files
     return KeptSource(files, columns, files.survey, pool)
 
 
-def _blocks(piece: Piece) -> list[WeightedData] | DataError:
+def _blocks_or_error(piece: Piece) -> list[WeightedData] | DataError:
     """Return the blocks of a piece, or why they cannot be read: a cluster prints whatever a worker raises."""
     try:
         return list(piece.read(0, piece.n_rows))
@@ -315,7 +315,7 @@ def _blocks(piece: Piece) -> list[WeightedData] | DataError:
         return error
 
 
-def _cut(blocks: list[WeightedData] | DataError, low: int, high: int) -> list[WeightedData] | DataError:
+def _rows_between(blocks: list[WeightedData] | DataError, low: int, high: int) -> list[WeightedData] | DataError:
     """Return the rows low, ..., high - 1 of blocks."""
     return blocks if isinstance(blocks, DataError) else list(between(blocks, low, high))
 
@@ -361,15 +361,15 @@ def dask_source(data: Any, roles: Roles, selection: Selection | None = None) -> 
     if is_frame and not extra and (files := _parquet_of(data)) is not None:
         source = parquet_source(files, named, selection, only=names, pool=pool)
         return source if pool is None else kept_source(source, pool)
-    empty = _frame(_meta(data), names, {name: _meta(other) for name, other in extra.items()}, 0)
-    columns = resolve(named, pa.Schema.from_pandas(empty, preserve_index=False), selection, only=names)
+    empty = _frame(_empty_like(data), names, {name: _empty_like(other) for name, other in extra.items()}, 0)
+    columns = resolve_columns(named, pa.Schema.from_pandas(empty, preserve_index=False), selection, only=names)
     if is_frame:  # no more than is needed
         data = data[[column for column in data.columns if str(column) in columns.names]]
         names = [str(name) for name in data.columns]
     frames = _partitions(data if is_frame else data.rechunk({1: -1}))
-    parts = {name: _beside(other, data, len(frames), name) for name, other in extra.items()}
+    parts = {name: _matching_partitions(other, data, len(frames), name) for name, other in extra.items()}
     others = [{name: columns_of_part[i] for name, columns_of_part in parts.items()} for i in range(len(frames))]
-    needed = [name for name in dict.fromkeys(columns.surveyed) if name not in extra]
+    needed = [name for name in dict.fromkeys(columns.survey_columns) if name not in extra]
     inside = _partitions(data[needed]) if needed else [None] * len(frames)  # once for all of them
     surveys = compute(*[delayed(_survey)(part, more, columns) for part, more in zip(inside, others, strict=True)])
     survey = columns.merged(surveys)
@@ -377,7 +377,7 @@ def dask_source(data: Any, roles: Roles, selection: Selection | None = None) -> 
         raise DataError("data is an empty collection; it needs at least one row")
     if extra or not is_frame:
         frames = [delayed(_frame)(frame, names, others[i], i) for i, frame in enumerate(frames)]
-    columns, lengths = columns.learnt(survey, roles.positive), tuple(part.n_rows for part in surveys)
+    columns, lengths = columns.with_survey(survey, roles.positive), tuple(part.n_rows for part in surveys)
     tables = kept_tables(frames, columns.names, survey.n_rows, pool)
     return DaskSource(tables, lengths, columns, survey, pool)
 
@@ -385,14 +385,14 @@ def dask_source(data: Any, roles: Roles, selection: Selection | None = None) -> 
 def dask_rows(data: Any, weights: Any = None) -> Source:
     """Return a Dask data frame or array as a source whose labels are all +1, as clusterings take it."""
     if _is_frame(data):
-        y = data.map_partitions(_ones, meta=pd.Series(name="__label__", dtype=np.int8))
+        y = data.map_partitions(_unit_labels, meta=pd.Series(name="__label__", dtype=np.int8))
     else:
         y = data.rechunk({1: -1}).map_blocks(lambda rows: np.ones(len(rows), np.int8), drop_axis=1, dtype=np.int8)
     source = dask_source(data, Roles(y, weights=weights, positive=Classes(-1, 1)))
     return filtered_source(source, drop=False) if source.survey.zero_weights else source
 
 
-def _ones(rows: pd.DataFrame) -> pd.Series:
+def _unit_labels(rows: pd.DataFrame) -> pd.Series:
     return pd.Series(np.ones(len(rows), np.int8), rows.index, name="__label__")
 
 
@@ -404,10 +404,10 @@ def _is_frame(data: Any) -> bool:
     return is_frame
 
 
-def _meta(collection: Any) -> Any:
+def _empty_like(collection: Any) -> Any:
     """Return a collection of no rows with the types of this one; a whole array in memory as it is."""
     if hasattr(collection, "columns") or hasattr(collection, "to_frame"):
-        return collection._meta
+        return collection._empty_like
     return np.empty((0, *np.shape(collection)[1:]), collection.dtype)
 
 
@@ -425,7 +425,7 @@ def _frame(rows: Any, names: list[str], extra: dict[str, Any], number: int) -> p
 def _survey(inside: pd.DataFrame | None, extra: dict[str, Any], columns: Columns) -> Survey:
     """Survey a partition, whose columns are inside a frame or extra arrays."""
     columns_inside = {} if inside is None else {str(name): inside[name].array for name in inside.columns}
-    for name in set(columns.surveyed) & set(extra):
+    for name in set(columns.survey_columns) & set(extra):
         columns_inside[name] = getattr(extra[name], "array", extra[name])
     return columns.survey(as_table(pd.DataFrame(columns_inside)))
 
@@ -437,7 +437,7 @@ def _partitions(collection: Any) -> list[Delayed]:
     return [Delayed(part.key, cull(graph, [part.key])[0]) for part in parts]
 
 
-def _beside(collection: Any, data: Any, n_partitions: int, name: str) -> list[Delayed]:
+def _matching_partitions(collection: Any, data: Any, n_partitions: int, name: str) -> list[Delayed]:
     """Return the partitions of labels or weights that go with a collection of `n_partitions`."""
     if not hasattr(collection, "__dask_graph__") or getattr(collection, "ndim", 1) != 1:
         raise DataError(
@@ -468,4 +468,4 @@ def _parquet_of(frame: Any) -> Listing | None:
         return local_listing(Path(path)) if Path(path).exists() else None
     store = read.fs if hasattr(read, "fs") else read._dataset_info["fs"]
     strip = getattr(store, "_strip_protocol", lambda address: address.split("://", 1)[1].split("?")[0])
-    return listing_of(arrow_store(store), strip(path), shown(path))
+    return listing_of(arrow_store(store), strip(path), address_without_secrets(path))

@@ -23,7 +23,7 @@ from bayescore.data.design import Design, OffsetColumnDesign
 from bayescore.data.factors import Selection
 from bayescore.data.formula_design import formula_of
 from bayescore.data.groups import GivenGroups
-from bayescore.data.passes import Comoments, Scan, block_range, comoments_of, map_pieces, map_stream
+from bayescore.data.passes import Comoments, Scan, comoments_of, map_pieces, map_stream, scan_block
 from bayescore.data.roles import OFFSET, Roles
 from bayescore.data.source import MAX_BLOCK_ROWS, Division, Readable, Source, block_rows, division_of
 from bayescore.data.sources import as_source
@@ -47,7 +47,7 @@ class CellCounts:
     label_weights: FloatArray
     sample: WeightedData | None
 
-    def through(self, design: Design) -> "CellCounts":
+    def in_design(self, design: Design) -> "CellCounts":
         """Return the same of rows put through a design."""
         return self if self.sample is None else replace(self, sample=design.rows(self.sample))
 
@@ -177,11 +177,11 @@ class Dataset:
     def scan(self) -> Scan:
         """What the first pass learns. Raises `DataError` if an entry is NaN, infinite or too large."""
         if self._scan is None:
-            deque(self.scan_beside(lambda *_: None), maxlen=0)
+            deque(self.scan_and_map(lambda *_: None), maxlen=0)
         assert self._scan is not None
         return self._scan
 
-    def scan_beside(self, function: Callable[[int, WeightedData], R]) -> Iterator[R]:
+    def scan_and_map(self, function: Callable[[int, WeightedData], R]) -> Iterator[R]:
         """Yield ``function(start, block)`` of canonical blocks, in a pass that learns the `scan` as well.
 
         What is to be done with each block as well is done, too (`beside`).
@@ -191,7 +191,7 @@ class Dataset:
         others = [other for other, _ in self._beside]
 
         def both(start: int, block: WeightedData) -> tuple[Scan, R, list[Any]]:
-            range_of_block = block_range(names, block, given=given)  # first, for the others need numbers
+            range_of_block = scan_block(names, block, given=given)  # first, for the others need numbers
             return range_of_block, function(start, block), [other(start, block) for other in others]
 
         with self.counting_missing():
@@ -203,7 +203,7 @@ class Dataset:
             self._scan = Scan.of(scans, names)
 
     @contextmanager
-    def beside(self, function: Callable[[int, WeightedData], R], take: Callable[[R], None]) -> Iterator[None]:
+    def map_alongside(self, function: Callable[[int, WeightedData], R], take: Callable[[R], None]) -> Iterator[None]:
         """Call ``take(function(start, block))`` in the body, for the blocks of a pass that checks the rows."""
         self._beside.append((function, take))
         try:
@@ -219,7 +219,7 @@ class Dataset:
         except DataError as error:
             raw = Dataset(self.rows, progress=self.progress, cores=self.cores)
             try:
-                tally = list(raw.map(_missing, "counting missing values")) if self.rereadable else []
+                tally = list(raw.map(_count_missing_entries, "counting missing values")) if self.rereadable else []
             except DataError:  # it is something else
                 tally = []
             n_rows, columns = sum(n for n, _ in tally), sum((gaps for _, gaps in tally), np.zeros(1, dtype=np.int64))
@@ -237,8 +237,8 @@ class Dataset:
         other = self.view(design)
         if self._scan is not None:
             affine = Design(self.design.names, design.intercept, design.center, design.scale)
-            other._scan = self._scan.through(affine)
-            other.cells = self.cells.through(affine) if self.cells is not None and groups is now.groups else None
+            other._scan = self._scan.in_design(affine)
+            other.cells = self.cells.in_design(affine) if self.cells is not None and groups is now.groups else None
             if self.sample is not None:
                 rows, inclusion = self.sample
                 other.sample = affine.rows(rows), inclusion
@@ -267,7 +267,7 @@ class ComomentsTotal:
     """The sum of the comoments of blocks that come in order, during another pass or in a separate one.
 
     Of columns, or with `responses` of responses that are numbers. `counts` says whether responses have a side of events
-    and one of exposure (`once_each`).
+    and one of exposure (`weigh_one_side`).
     """
 
     def __init__(self, *, counts: bool = False, responses: bool = False) -> None:
@@ -287,7 +287,7 @@ class ComomentsTotal:
         return self._sum
 
 
-def _missing(_: int, block: WeightedData) -> tuple[int, IntArray]:
+def _count_missing_entries(_: int, block: WeightedData) -> tuple[int, IntArray]:
     """Return the number of incomplete rows of a block, and of missing entries in each column."""
     holes = np.isnan(block.X)
     return int(holes.any(axis=1).sum()), holes.sum(axis=0)
@@ -326,7 +326,7 @@ def open_rows(
 
 
 @dataclass(frozen=True, eq=False)
-class Joined:
+class JoinedSource:
     """A source of the rows of `before`, then of the rows of `new`, in the design of `new`.
 
     `start`: where a method may begin to look for the mode of all, such as the mode of the rows of `before`.
@@ -363,5 +363,5 @@ class Joined:
 
 
 def joined(before: Coreset, new: Dataset, start: Any = None) -> Dataset:
-    """Return the rows of a coreset and new ones as a data set; `start` as in `Joined`."""
-    return Dataset(Joined(before, new, start), progress=new.progress)
+    """Return the rows of a coreset and new ones as a data set; `start` as in `JoinedSource`."""
+    return Dataset(JoinedSource(before, new, start), progress=new.progress)

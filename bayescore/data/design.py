@@ -28,7 +28,7 @@ _FACTS = ("given_others", "means", "response")  # numbers of the rows that a des
 
 
 @jit
-def _scale(raw: FloatArray, center: FloatArray, scale: FloatArray, design: FloatArray) -> None:
+def _standardise(raw: FloatArray, center: FloatArray, scale: FloatArray, design: FloatArray) -> None:
     lead = design.shape[1] - raw.shape[1]
     for n in range(raw.shape[0]):
         for d in range(lead):
@@ -315,7 +315,7 @@ class Design:
         center = np.zeros(n_raw) if self.center is None else np.array(self.center)
         scale = np.ones(n_raw) if self.scale is None else np.array(self.scale)
         design = np.empty((len(raw), len(self.names)))
-        _scale(read_only(np.asarray(raw, dtype=np.float64)), center, scale, design)
+        _standardise(read_only(np.asarray(raw, dtype=np.float64)), center, scale, design)
         return design
 
     def derivative(self, raw: FloatArray, name: str, spread: float) -> FloatArray:  # noqa: ARG002
@@ -377,7 +377,7 @@ class OffsetColumnDesign(Design):
         return append_offset(self.base.rows(block))
 
 
-def bends_of(design: Design, term: str) -> IntArray:
+def bend_columns(design: Design, term: str) -> IntArray:
     """Return the places of the bends of a smooth term among the columns of a design."""
     line = f"{term}[{LINEAR}]"
     return np.array([d for d, name in enumerate(design.names) if name.startswith(f"{term}[") and name != line])

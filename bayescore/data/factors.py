@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bayescore.data.column_kinds import check_read, is_text, level_values, place_of, without_views
+from bayescore.data.column_kinds import check_read, is_text, level_position, level_values, without_views
 from bayescore.limits import (
     GROUP_BYTES,
     MAX_EXACT,
@@ -50,7 +50,7 @@ class Selection:
         return name in self.factors or bool(pa.types.is_dictionary(schema.field(name).type))
 
 
-def codes(column: pa.Array, name: str, levels: Sequence[Any], start: int) -> FloatArray:
+def level_codes(column: pa.Array, name: str, levels: Sequence[Any], start: int) -> FloatArray:
     """Return the positions of a column's entries among its levels, NaN for missing ones.
 
     Raises `RowError` for an unknown level; the first row has position `start` in the data.
@@ -63,7 +63,7 @@ def codes(column: pa.Array, name: str, levels: Sequence[Any], start: int) -> Flo
         column = (column.cast(pa.string()) if plain else without_views(column)).dictionary_encode()
     places = {level: float(place) for place, level in enumerate(levels)}
     levels_of_column = level_values(column.dictionary)
-    table = np.array([np.nan if v is None else place_of(v, places) for v in levels_of_column] or [np.nan])
+    table = np.array([np.nan if v is None else level_position(v, places) for v in levels_of_column] or [np.nan])
     if not is_text(given) and given != pa.null() and (table < 0.0).all():  # numbers in place of text
         raise DataError(f"column {name!r} is {given}, and held text before ({listed(levels)}); convert it")
     coded: FloatArray = table[column.indices.fill_null(0).to_numpy(zero_copy_only=False)]
@@ -80,7 +80,7 @@ def codes(column: pa.Array, name: str, levels: Sequence[Any], start: int) -> Flo
     return coded
 
 
-def check_few(name: str, column: str, n_levels: int, limit: int) -> None:
+def check_level_count(name: str, column: str, n_levels: int, limit: int) -> None:
     """Raise if a factor, by its `name` in messages and the name of its column, has too many levels."""
     if n_levels > limit:
         raise DataError(
@@ -98,13 +98,13 @@ def _quoted(column: str) -> str:
 
 def check_levels(name: str, column: str, levels: Sequence[Any], limit: int) -> None:
     """Raise unless a factor has at least two levels, and not too many."""
-    check_few(name, column, len(levels), limit)
+    check_level_count(name, column, len(levels), limit)
     if len(levels) < 2:
         what = f"one level only, {levels[0]!r}" if levels else "no entries"
         raise OneOnlyError(f"{name} has {what}; drop it")
 
 
-def check_shared(name: str, levels: Sequence[Any], n_rows: int) -> None:
+def check_levels_repeat(name: str, levels: Sequence[Any], n_rows: int) -> None:
     """Raise if a factor has nearly as many levels as rows; text of numbers has another warning."""
     few = len(levels) < MIN_NUMBER_LEVELS or len(levels) <= MAX_LEVEL_SHARE * n_rows
     if not few and number_text(levels) is None:
@@ -138,7 +138,7 @@ _THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2}(,\d{3})*\s*", re.ASCII)  # which 
 _CURRENCY = "$€£¥₹₩₽"
 
 
-_DRESSED = re.compile(  # separators of thousands, percent, a currency: as spreadsheets show numbers
+_FORMATTED = re.compile(  # separators of thousands, percent, a currency: as spreadsheets show numbers
     rf"\s*[-+−(]?\s*[{_CURRENCY}]?\s*[+-]?(\d{{1,3}}([,.'\s’]\d{{3}})+|\d+)([.,]\d+)?\s*[%‰{_CURRENCY}]?\)?\s*"
 )
 
@@ -149,15 +149,15 @@ class NumberText(NamedTuple):
     n_levels: int
     others: tuple[str, ...]  # levels that are no numbers
     comma: bool  # whether numbers have decimal commas
-    dressed: bool = False  # whether they have separators of thousands, a percent sign or a currency
+    formatted: bool = False  # whether they have separators of thousands, a percent sign or a currency
 
 
 def number_text(levels: Iterable[str]) -> NumberText | None:
     """Return what levels of text have of numbers; None where they are few, not nearly all numbers, or codes.
 
     >>> number_text([*map(str, range(18, 58)), "forty"])
-    NumberText(n_levels=41, others=('forty',), comma=False, dressed=False)
-    >>> number_text([f"${k},000" for k in range(1, 41)]).dressed
+    NumberText(n_levels=41, others=('forty',), comma=False, formatted=False)
+    >>> number_text([f"${k},000" for k in range(1, 41)]).formatted
     True
     >>> number_text(["06510", *map(str, range(10001, 10041))]) is None
     True
@@ -165,7 +165,7 @@ def number_text(levels: Iterable[str]) -> NumberText | None:
     texts = [level for level in levels if isinstance(level, str)]
     if len(texts) < MIN_NUMBER_LEVELS or any(_CODE.fullmatch(level) for level in texts):
         return None
-    tried = [[level for level in texts if pattern.fullmatch(level) is None] for pattern in (_POINT, _COMMA, _DRESSED)]
+    tried = [[level for level in texts if pattern.fullmatch(level) is None] for pattern in (_POINT, _COMMA, _FORMATTED)]
     most = (1.0 - MIN_NUMBER_SHARE) * len(texts) * (1.0 + 1e-12)  # 1 of 10 is a tenth
     plain = min((0, 1), key=lambda k: len(tried[k]))
     best = plain if len(tried[plain]) <= most else 2
@@ -191,7 +191,7 @@ def check_number_text(
     numbers = f"{text.n_levels - len(text.others):,} of its {text.n_levels:,} levels are numbers"
     reader = "read it with decimal=','" if text.comma else "pandas.to_numeric"
     commas = " with decimal commas" if text.comma else ""
-    if text.dressed:
+    if text.formatted:
         reader = "pandas.to_numeric after .str.replace(r'[^0-9.eE-]', '', regex=True), or read it with thousands=','"
         commas = " with separators, percent or currency signs"
     factor = f"C({_quoted(name)}) in a formula, or make it a categorical"
@@ -230,7 +230,7 @@ def parts_of(factor: str, schema: pa.Schema) -> Parts:
     return tuple((name, _kind(schema.field(name).type)) for name in names) if len(names) > 1 else ()
 
 
-def check_alike(parts: Parts, others: Parts) -> None:
+def check_same_kinds(parts: Parts, others: Parts) -> None:
     """Raise unless columns that are joined are of the kind that they were in rows before; "" is any kind."""
     for (name, kind), (_, other) in zip(parts, others, strict=False):
         if kind and other and kind != other:
@@ -246,8 +246,8 @@ def column_of(rows: pa.Table | pa.RecordBatch, factor: str, columns: Parts = ())
     if not columns and factor in rows.schema.names:
         return rows.column(factor)
     names = [name for name, _ in columns] or columns_of(factor, rows.schema.names)
-    check_alike(columns, tuple((name, _kind(rows.schema.field(name).type)) for name in names))
-    texts = [values(rows.column(name), name).cast(pa.string()) for name in names]
+    check_same_kinds(columns, tuple((name, _kind(rows.schema.field(name).type)) for name in names))
+    texts = [factor_values(rows.column(name), name).cast(pa.string()) for name in names]
     for name, text in zip(names[:-1], texts, strict=False):
         if (split := text.filter(pc.match_substring(text, JOINT))) and len(split):
             raise DataError(
@@ -267,7 +267,7 @@ def _kind(kind: pa.DataType) -> str:
     return "numbers" if pa.types.is_integer(kind) or pa.types.is_floating(kind) else "text"
 
 
-def values(column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
+def factor_values(column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
     """Return a column of text, whole numbers or booleans in one array: whole floats as integers, NaN missing."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
@@ -276,7 +276,7 @@ def values(column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
         dictionary = column.dictionary
         if isinstance(dictionary.type, pa.BaseExtensionType) or types.is_temporal(dictionary.type):
             dictionary = pa.array(level_values(dictionary), pa.string())
-        inner = values(dictionary, name)
+        inner = factor_values(dictionary, name)
         if inner.null_count or len(inner.unique()) < len(inner):  # dictionaries that Arrow takes, and levels are not
             return inner.take(column.indices)
         return pa.DictionaryArray.from_arrays(column.indices, inner, ordered=kind.ordered)

@@ -158,7 +158,7 @@ def formula_design(
     return replace(design, columns=columns, smooths=tuple(name.removesuffix(f"[{LINEAR}]") for name in lines))
 
 
-class Materials:
+class FormulaInputs:
     """Raw blocks as data of formulaic: the columns that terms use, and their levels."""
 
     def __init__(self, raw_names: Sequence[str], levels: Levels, used: Sequence[str]) -> None:
@@ -191,7 +191,7 @@ _ONES = -1
 
 
 @jit
-def _gather(raw: FloatArray, made: FloatArray, places: IntArray, out: FloatArray) -> None:
+def _assemble_columns(raw: FloatArray, made: FloatArray, places: IntArray, out: FloatArray) -> None:
     n_raw = raw.shape[1]
     for n in range(out.shape[0]):
         for d in range(out.shape[1]):
@@ -209,7 +209,7 @@ class _Compiled:
         names, levels = design.raw_names, design.raw_levels
         used = names if design.formula is None else parsed(design.formula).columns
         self.formula = design.formula
-        self.used = Materials(names, levels, used)
+        self.used = FormulaInputs(names, levels, used)
         state = json.loads(design.state)
         spec = specification(design.formula, used, state.get("calls", {}), state.get("categories", {}))
         _, spec = materialised(self.used.of(self.used.example()), spec, self.formula)
@@ -233,7 +233,7 @@ class _Compiled:
         self.places = np.array(places, dtype=np.intp)
         self.spec = spec.subset(others) if others else None
         needed = set() if self.spec is None else set(map(unmarked, self.spec.required_variables))
-        self.materials = Materials(names, levels, [name for name in used if name in needed] or used[:1])
+        self.materials = FormulaInputs(names, levels, [name for name in used if name in needed] or used[:1])
 
     def __call__(self, raw: FloatArray) -> FloatArray:
         if self.formula is not None and not np.isfinite(raw.sum()):  # a comparison would hide it
@@ -247,7 +247,7 @@ class _Compiled:
         if self.spec is not None:
             made, _ = materialised(self.materials.of(raw), self.spec, self.formula)
         out = np.empty((len(raw), len(self.places)))
-        _gather(np.asarray(raw, dtype=np.float64), made, self.places, out)
+        _assemble_columns(np.asarray(raw, dtype=np.float64), made, self.places, out)
         return out
 
     def derivative(self, raw: FloatArray, name: str, spread: float) -> FloatArray:
@@ -277,15 +277,17 @@ _STEP = 2.0**-10  # first step of a difference, of the entry's size
 _SMALLEST = 2.0**-20  # size that an entry is taken to have at least, in ranges of the column: those at 0
 _SHRINK = 2.0**-5  # of a step that was too long
 _STEPS = 24  # tried: the last one is 2e-35 of the first
-_CHANGE = 1e-5  # share by which a difference may differ from that over half its step
+_AGREEMENT = 1e-5  # share by which a difference may differ from that over half its step
 _BEND = 1e-2  # the same, of what the derivative changes by along the step
 _NEARBY = (-0.5, -0.25, 0.25, 0.5)  # places, in ranges of the column
-_NOTHING = 1e-10  # change of a derivative that does not matter, in the sizes of entries nearby over the range: at zeros
+_NEGLIGIBLE_CHANGE = (
+    1e-10  # change of a derivative that does not matter, in the sizes of entries nearby over the range: at zeros
+)
 _ROUNDING = 32.0 * float(np.finfo(np.float64).eps)  # of the entries of a difference
 
 # places of entries in steps, and what they are multiplied by in differences of second order over a whole step, over
 # half of one, and in the change of the derivative along the step
-_SIDES = (
+_STENCILS = (
     ((-1.0, -0.5, 0.0, 0.5, 1.0), (-0.5, 0.0, 0.0, 0.0, 0.5), (0.0, -1.0, 0.0, 1.0, 0.0), (1.0, 0.0, -2.0, 0.0, 1.0)),
     ((0.0, 0.25, 0.5, 1.0), (-3.0, 0.0, 4.0, -1.0), (-6.0, 8.0, -2.0, 0.0), (4.0, 0.0, -8.0, 4.0)),
     ((0.0, -0.25, -0.5, -1.0), (3.0, 0.0, -4.0, 1.0), (6.0, -8.0, 2.0, 0.0), (4.0, 0.0, -8.0, 4.0)),
@@ -302,18 +304,20 @@ def row_derivatives(function: Callable[[IntArray, FloatArray], FloatArray], x: F
     spread = spread if spread > 0.0 else max(float(np.abs(x).max(initial=0.0)), 1.0)
     step = np.exp2(np.floor(np.log2(_STEP * np.clip(np.abs(x), _SMALLEST * spread, spread))))
     left, columns, nothing = np.arange(len(x)), np.zeros((0, 0)), np.zeros((1, 1))
-    for k, side in product(range(_STEPS), _SIDES):
+    for k, side in product(range(_STEPS), _STENCILS):
         if not len(left):
             break
         with np.errstate(all="ignore"):  # beyond domains
-            if k == 1 and side is _SIDES[0]:
+            if k == 1 and side is _STENCILS[0]:
                 nearby = np.stack([function(left, x[left] + place * spread) for place in _NEARBY])
                 nothing = np.zeros((len(x), nearby.shape[2]))
-                nothing[left] = _NOTHING / spread * np.abs(np.where(np.isfinite(nearby), nearby, 0.0)).max(axis=0)
+                nothing[left] = (
+                    _NEGLIGIBLE_CHANGE / spread * np.abs(np.where(np.isfinite(nearby), nearby, 0.0)).max(axis=0)
+                )
             h, (places, whole, half, bend) = step[left, None] * _SHRINK**k, side
             values = np.stack([function(left, x[left] + place * h[:, 0]) for place in places])
             coarse, fine, second = (np.tensordot(weights, values, 1) / h for weights in (whole, half, bend))
-            allowed = _CHANGE * np.abs(fine) + _BEND * np.abs(second) + _ROUNDING * np.abs(values).max(axis=0) / h
+            allowed = _AGREEMENT * np.abs(fine) + _BEND * np.abs(second) + _ROUNDING * np.abs(values).max(axis=0) / h
             good = (np.abs(fine - coarse) <= allowed + (nothing[left] if k else 0.0)).all(axis=1)
         columns = columns if columns.size else np.full((len(x), values.shape[2]), np.nan)
         columns[left[good]] = ((4.0 * fine - coarse) / 3.0)[good]
@@ -338,10 +342,10 @@ def effects_of(
 
     assert design.formula is not None
     compiled, state = _compiled(design), json.loads(design.state)
-    spelled = {"1": _one(), **{str(term): term for term in parsed(design.formula).terms}}
+    spelled = {"1": _intercept_term(), **{str(term): term for term in parsed(design.formula).terms}}
     terms = Formula([spelled[effect] for effect in varying], _ordering="degree")
     used, encodings = parsed(design.formula).columns, (state.get("calls", {}), state.get("categories", {}))
-    example = Materials(design.raw_names, design.raw_levels, used)
+    example = FormulaInputs(design.raw_names, design.raw_levels, used)
     _, spec = materialised(example.of(example.example()), _specification(terms, *encodings), design.formula)
     effects = [
         "1" if str(each.term) == "1" else unmarked(str(name)) for each in spec.structure for name in each.columns
@@ -356,7 +360,7 @@ def effects_of(
         columns = [
             name for term, made in compiled.terms if {f.expr for f in term.factors} - {"1"} <= names for name in made
         ]
-        raw = _combined(design, spec.subset([each.term]).required_variables, rows())
+        raw = _level_combinations(design, spec.subset([each.term]).required_variables, rows())
         X = design.transform(raw)[:, [design.columns.index(name) for name in columns]]
         Z, _ = materialised(example.of(raw), spec, design.formula)
         at = [list(map(str, spec.column_names)).index(str(name)) for name in each.columns]
@@ -377,7 +381,7 @@ def effects_of(
     return tuple(effects), tuple(sums)
 
 
-def _combined(design: FormulaDesign, wanted: Iterable[str], rows: FloatArray) -> FloatArray:
+def _level_combinations(design: FormulaDesign, wanted: Iterable[str], rows: FloatArray) -> FloatArray:
     """Return raw rows with all combinations of the levels of some factors, each with the numbers of some rows."""
     assert design.formula is not None
     levels: dict[str, Sequence[float]] = {}
@@ -396,7 +400,7 @@ def _combined(design: FormulaDesign, wanted: Iterable[str], rows: FloatArray) ->
     return raw
 
 
-def _one() -> Any:
+def _intercept_term() -> Any:
     from formulaic.parser.types import Factor, Term
 
     return Term([Factor("1", eval_method="literal")])
@@ -412,7 +416,7 @@ def specification(
     if formula is not None:
         return _specification(parsed(formula).terms, calls, categories)
     columns = [Term([Factor(marked(name), eval_method="lookup")]) for name in used]
-    return _specification(Formula([_one(), *columns], _ordering="none"), calls, categories)
+    return _specification(Formula([_intercept_term(), *columns], _ordering="none"), calls, categories)
 
 
 def _specification(terms: Any, calls: Mapping[str, Any], categories: Mapping[str, Any]) -> Any:
@@ -423,7 +427,7 @@ def _specification(terms: Any, calls: Mapping[str, Any], categories: Mapping[str
         formula=terms,
         na_action="ignore",
         output="numpy",
-        transform_state={key: _revived(value) for key, value in calls.items()},
+        transform_state={key: state_from_json(value) for key, value in calls.items()},
         encoder_state={term: (Factor.Kind.CATEGORICAL, {"categories": levels}) for term, levels in categories.items()},
     )
 
@@ -446,19 +450,19 @@ def materialised(data: Mapping[str, Any], spec: Any, formula: str | None) -> tup
     return np.asarray(getattr(matrix, "__wrapped__", matrix)), matrix.model_spec
 
 
-def plain(value: Any) -> Any:
+def state_to_json(value: Any) -> Any:
     """Return a state of formulaic as plain JSON values."""
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): state_to_json(item) for key, item in value.items()}
     if isinstance(value, np.ndarray | np.generic):
-        return plain(value.tolist())
-    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+        return state_to_json(value.tolist())
+    return [state_to_json(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _revived(value: Any) -> Any:
+def state_from_json(value: Any) -> Any:
     """Return JSON values as a state of formulaic: numbered entries by number, matrices as arrays."""
     if isinstance(value, Mapping):
-        return {int(key) if key.isdigit() else key: _revived(item) for key, item in value.items()}
+        return {int(key) if key.isdigit() else key: state_from_json(item) for key, item in value.items()}
     if isinstance(value, list) and value and isinstance(value[0], list):
         return np.array(value, dtype=np.float64)
     return value

@@ -21,19 +21,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayescore.data.design import Design, Grouping
-from bayescore.data.factors import Levels, check_few, check_levels
+from bayescore.data.factors import Levels, check_level_count, check_levels
 from bayescore.data.formula_design import (
     FormulaDesign,
-    Materials,
+    FormulaInputs,
     categories_of,
     effects_of,
     formula_design,
     materialised,
-    plain,
     specification,
+    state_to_json,
 )
 from bayescore.data.formula_parsing import BASES, MOMENTS, SMOOTH, Call, Parsed, marked, parsed, unmarked
-from bayescore.data.passes import ExactMoments, Scan, block_range, check_reach
+from bayescore.data.passes import ExactMoments, Scan, check_magnitude, scan_block
 from bayescore.limits import MAX_EXACT, MAX_LEVELS_NAMED
 from bayescore.text import listed
 from bayescore.types import FloatArray, WeightedData
@@ -47,8 +47,8 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # multiples of the golden ratio, modulo
 
 
 @dataclass(frozen=True, eq=False)
-class Learnt:
-    """What is learnt from some rows; sums of these are what is learnt from all."""
+class LearntSums:
+    """What a formula learns from some rows; the sum over blocks is what it learns from all rows."""
 
     rows: list[Scan]
     moments: dict[str, ExactMoments]
@@ -56,9 +56,9 @@ class Learnt:
     levels: dict[str, NDArray[np.float64]]
     sample: list[FloatArray] = field(default_factory=list)
 
-    def __add__(self, other: "Learnt") -> "Learnt":
+    def __add__(self, other: "LearntSums") -> "LearntSums":
         theirs = other.ranges
-        return Learnt(
+        return LearntSums(
             self.rows + other.rows,
             {key: value + other.moments[key] for key, value in self.moments.items()},
             {key: (min(a, theirs[key][0]), max(b, theirs[key][1])) for key, (a, b) in self.ranges.items()},
@@ -81,9 +81,9 @@ class Learner:
         """Whether some term learns from the rows; levels of text are learnt before."""
         return bool(self._numeric(parsed(self.formula).calls))
 
-    def __call__(self, start: int, block: WeightedData) -> Learnt:
+    def __call__(self, start: int, block: WeightedData) -> LearntSums:
         """Return what is learnt from a block of raw rows; its first row has position `start`."""
-        whole = block_range(self.raw_names, block)
+        whole = scan_block(self.raw_names, block)
         asked = parsed(self.formula)
         calls = self._numeric(asked.calls)
         values = self._arguments(calls, block)
@@ -94,12 +94,12 @@ class Learner:
         levels = {key: np.unique(values[c.argument]) for key, c in calls.items() if c.function == "C"}
         columns = {call.key: column for column, call in asked.codings}
         for key, values_of_key in levels.items():  # so that no more travel
-            check_few(key, columns[key], len(values_of_key), MAX_LEVELS_NAMED)
+            check_level_count(key, columns[key], len(values_of_key), MAX_LEVELS_NAMED)
             if np.abs(values_of_key).max(initial=0.0) >= MAX_EXACT:
                 raise DataError(
                     f"{key} has levels of {MAX_EXACT} and more, which floats do not tell apart: turn them into text"
                 )
-        return Learnt(
+        return LearntSums(
             [whole],
             {key: ExactMoments.of(values[c.argument]) for key, c in calls.items() if c.function in MOMENTS},
             {
@@ -136,13 +136,13 @@ class Learner:
         if not wanted:
             return {}
         asked = parsed(self.formula)
-        data = Materials(self.raw_names, self.levels, asked.columns).of(block.X)
+        data = FormulaInputs(self.raw_names, self.levels, asked.columns).of(block.X)
         data |= {alias: data[marked(name)] for alias, name in asked.aliases}
         terms = [Term([Factor(argument, eval_method="python")]) for argument in wanted]
         spec = ModelSpec(formula=Formula(terms, _ordering="none"), na_action="ignore", output="numpy")
         X, _ = materialised(data, spec, self.formula)
         check_finite(X, tuple(wanted), block.index, given=self.raw_names)
-        check_reach(X.min(axis=0), X.max(axis=0), tuple(wanted))
+        check_magnitude(X.min(axis=0), X.max(axis=0), tuple(wanted))
         return dict(zip(wanted, np.ascontiguousarray(X.T), strict=True))
 
 
@@ -160,7 +160,7 @@ def learner(raw_names: tuple[str, ...], formula: str, levels: Levels, n_rows: in
     return Learner(formula, raw_names, levels, (int(share * 2**53) << 11) - 1 if sampled else None)
 
 
-def learnt_design(by: Learner, learnt: Learnt | None) -> FormulaDesign:
+def learnt_design(by: Learner, learnt: LearntSums | None) -> FormulaDesign:
     """Return the design of a formula, given what a pass learnt from all rows; None where no term learns."""
     formula, names = by.formula, by.raw_names
     if learnt is None:
@@ -171,22 +171,24 @@ def learnt_design(by: Learner, learnt: Learnt | None) -> FormulaDesign:
     columns = {call.key: column for column, call in asked.codings}
     for key, values in learnt.levels.items():
         check_levels(key, columns[key], values.tolist(), MAX_LEVELS_NAMED)
-    categories = {call_of_key[key].term: _whole(values) for key, values in learnt.levels.items()}
+    categories = {call_of_key[key].term: _as_whole_numbers(values) for key, values in learnt.levels.items()}
     calls = {key: _moments_state(call_of_key[key], learnt.moments[key], formula) for key in learnt.moments}
     calls |= {key: _bounds_state(call_of_key[key], *learnt.ranges[key]) for key in learnt.ranges}
     if learnt.sample:
         rows = np.concatenate(learnt.sample)
-        data = Materials(names, by.levels, asked.columns).of(rows)
+        data = FormulaInputs(names, by.levels, asked.columns).of(rows)
         _, spec = materialised(data, specification(formula, asked.columns, calls, categories), formula)
         share = len(rows) / sum(block.n_rows for block in learnt.rows)
-        calls = {key: plain(value) for key, value in spec.transform_state.items()}
+        calls = {key: state_to_json(value) for key, value in spec.transform_state.items()}
         for state in calls.values():  # norms of poly are sums over the rows
             if "norms2" in state:
                 state["norms2"] = {k: value / share for k, value in state["norms2"].items()}
     return formula_design(names, formula, by.levels, {"calls": calls, "categories": categories})
 
 
-def varying(design: FormulaDesign, groups: tuple[Grouping, ...], rows: Callable[[], FloatArray]) -> FormulaDesign:
+def with_varying_effects(
+    design: FormulaDesign, groups: tuple[Grouping, ...], rows: Callable[[], FloatArray]
+) -> FormulaDesign:
     """Return a design with grouping factors, whose effects the group terms name; `rows` gives some raw rows."""
     assert design.formula is not None
     varied = []
@@ -197,13 +199,13 @@ def varying(design: FormulaDesign, groups: tuple[Grouping, ...], rows: Callable[
     return replace(design, groups=tuple(varied))
 
 
-def _whole(values: NDArray[np.float64]) -> list[Any]:
+def _as_whole_numbers(values: NDArray[np.float64]) -> list[Any]:
     """Return levels as whole numbers if all are."""
     whole = bool((values == np.rint(values)).all())
     return list(values.astype(np.int64).tolist() if whole else values.tolist())
 
 
-def _bound(call: Call) -> dict[str, Any]:
+def _call_arguments(call: Call) -> dict[str, Any]:
     """Return the arguments of a call by name, as values."""
     from formulaic.transforms import TRANSFORMS
 
@@ -227,7 +229,7 @@ def _bound(call: Call) -> dict[str, Any]:
 
 def _moments_state(call: Call, moments: ExactMoments, formula: str) -> dict[str, Any]:
     """Return the state of formulaic's `scale`."""
-    given = _bound(call)
+    given = _call_arguments(call)
     ddof = given.get("ddof", 0 if call.function == "standardize" else 1)
     center = given.get("center", True)
     scale = given.get("rescale" if call.function == "standardize" else "scale", call.function != "center")
@@ -246,7 +248,7 @@ def _bounds_state(call: Call, low: float, high: float) -> dict[str, Any]:
     """Return the bounds of formulaic's splines that are not given."""
     if call.function == "poly":
         return {}
-    given = _bound(call)
+    given = _call_arguments(call)
     bounds = {"lower_bound": low, "upper_bound": high}
     return {name: value for name, value in bounds.items() if given.get(name) is None}
 
@@ -263,14 +265,14 @@ def warn_of_absent_levels(design: Design, scan: Scan) -> tuple[str, ...]:
     if not isinstance(design, FormulaDesign):
         return ()
     asked = None if design.formula is None else parsed(design.formula)
-    unseen = {} if asked is None else dict(_unseen(design, asked))
+    unseen = {} if asked is None else dict(_absent_listed_levels(design, asked))
     terms = [name for name, _ in design.raw_levels]
     terms += [] if asked is None else [unmarked(call.term) for _, call in asked.codings]
     columns = zip(design.names, scan.low, scan.high, strict=True)
-    zero = tuple(name for name, low, high in columns if low == high == 0.0 and _is_of(name, terms))
+    zero = tuple(name for name, low, high in columns if low == high == 0.0 and _has_factor(name, terms))
     absent = [f"{term}[{level}]" for term, levels in unseen.items() for level in levels]
-    absent += [name for name in zero if not _is_of(name, unseen)]
-    absent += _bases(design, scan, asked)
+    absent += [name for name in zero if not _has_factor(name, unseen)]
+    absent += _absent_base_levels(design, scan, asked)
     if absent:
         warn(
             f"no row that counts has the level, or the combination of levels, {listed(absent)}: the prior alone tells "
@@ -279,12 +281,12 @@ def warn_of_absent_levels(design: Design, scan: Scan) -> tuple[str, ...]:
     return zero
 
 
-def _is_of(column: str, terms: Iterable[str]) -> bool:
+def _has_factor(column: str, terms: Iterable[str]) -> bool:
     """Whether a column, such as ``age:device[phone]``, has one of the factors."""
     return any(f":{term}[" in f":{column}" for term in terms)
 
 
-def _unseen(design: FormulaDesign, asked: Parsed) -> Iterator[tuple[str, list[Any]]]:
+def _absent_listed_levels(design: FormulaDesign, asked: Parsed) -> Iterator[tuple[str, list[Any]]]:
     """Yield factors ``C(x, levels=[...])`` and their listed levels that the data do not have."""
     for column, call in asked.codings:
         _, given = call.arguments
@@ -294,7 +296,7 @@ def _unseen(design: FormulaDesign, asked: Parsed) -> Iterator[tuple[str, list[An
                 yield unmarked(call.term), new
 
 
-def _bases(design: FormulaDesign, scan: Scan, asked: Parsed | None) -> list[str]:
+def _absent_base_levels(design: FormulaDesign, scan: Scan, asked: Parsed | None) -> list[str]:
     """Return base levels of treatment codings to which the rows of the other levels leave no weight."""
     if scan.smallest_weight < _ROUNDING * scan.weight_total:
         return []

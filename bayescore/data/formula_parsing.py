@@ -46,7 +46,7 @@ def without_group_terms(text: str) -> tuple[str, tuple[GroupTerm, ...]]:
     """Return a formula without its group terms, and these by column; raise `DataError` if one cannot be read."""
     effects: dict[str, tuple[tuple[str, ...], ...]] = {}
     rest, end = "", 0
-    for start, bar, stop in _places(text):
+    for start, bar, stop in _bar_positions(text):
         term = text[start : stop + 1]
         head, tail = (rest + text[end:start]).rstrip(), text[stop + 1 :].lstrip()
         if (head and not head.endswith(("+", "~"))) or (tail and not tail.startswith(("+", "-"))):
@@ -109,7 +109,7 @@ def _columns(text: str, formula: str) -> list[str]:
     return [JOINT.join(names[: k + 1]) for k in ends]
 
 
-def _places(text: str) -> list[tuple[int, int, int]]:
+def _bar_positions(text: str) -> list[tuple[int, int, int]]:
     """Return the positions of outermost parentheses with a bar: opening, bar, closing."""
     places, depth, start, bar, quoted = [], 0, 0, -1, False
     for i, mark in enumerate(text):
@@ -130,7 +130,7 @@ def _places(text: str) -> list[tuple[int, int, int]]:
 
 
 def _summands(text: str) -> list[str]:
-    first, mark, rest = _parted(text, "+")
+    first, mark, rest = _split_at(text, "+")
     return [first, *(_summands(rest) if mark else [])]
 
 
@@ -152,7 +152,7 @@ SMOOTH = "s"
 """The function of a smooth term, whose columns but the first have one sd."""
 
 
-_STRAIGHT = frozenset(("poly", "bs", "cr", SMOOTH))  # whose columns add up to a straight line, too
+_WITH_LINEAR_PART = frozenset(("poly", "bs", "cr", SMOOTH))  # whose columns add up to a straight line, too
 
 
 BASES = frozenset(("poly", *SPLINES, SMOOTH))
@@ -298,11 +298,11 @@ def parsed(text: str) -> Parsed:
     """Take a formula apart; raise `DataError` if it cannot be read or has a term that is not supported."""
     if not isinstance(text, str):
         raise TypeError(f"formula is a {type(text).__name__}; give text such as 'clicked ~ age + device'")
-    plain, groups = without_group_terms(_within(text))
-    sides, plain = _left(text, plain)
+    plain, groups = without_group_terms(_expand_in(text))
+    sides, plain = _parse_left_side(text, plain)
     response, trials, exposure = (None if side is None else side.text for side in sides)
     plain = _marked_names(plain)
-    right = _right(text, plain)
+    right = _parse_right_side(text, plain)
     right, offset = _without_offsets(text, plain, right)
     columns: dict[str, None] = {}
     calls: dict[str, Call] = {}
@@ -312,7 +312,7 @@ def parsed(text: str) -> Parsed:
         if factor.eval_method.value == "lookup":
             columns[unmarked(factor.expr)] = None
         elif factor.eval_method.value == "python":
-            for kind, text_of_part in _parts(text, factor.expr, aliases):
+            for kind, text_of_part in _term_parts(text, factor.expr, aliases):
                 if isinstance(text_of_part, Call):
                     calls[text_of_part.key] = text_of_part
                 elif kind == "function":
@@ -362,7 +362,7 @@ def _check_smooths(
         if any(str(other) == call.argument for other in terms):
             raise DataError(f"formula={text!r}: {term} has {call.argument!r} itself as a part; leave that term out")
         for other in calls:
-            if other.function in _STRAIGHT and other.argument == call.argument and other is not call:
+            if other.function in _WITH_LINEAR_PART and other.argument == call.argument and other is not call:
                 both = f"{term} and {unmarked(other.term)} both have {call.argument!r} itself as a part"
                 raise DataError(f"formula={text!r}: {both}; leave one of them out")
         if isinstance(by := call.arguments[1].get("by"), ast.Name):
@@ -432,12 +432,12 @@ def every_column(text: str, names: Sequence[str], taken: Iterable[str]) -> str:
     >>> every_column("y ~ . - b + (1 | g)", ["a", "b", "c d", "g", "w", "y"], ["w"])
     'y ~ a + b + `c d` - b + (1 | g)'
     """
-    plain, groups = without_group_terms(_within(text))
-    sides, _ = _left(text, plain)
+    plain, groups = without_group_terms(_expand_in(text))
+    sides, _ = _parse_left_side(text, plain)
     used = {part.strip() for group in groups for part in group.column.split(JOINT)} | set(taken)
     used |= {name for side in sides if side is not None for name in side.columns}
     for match in _OFFSET.finditer(text):
-        inside, _, _ = _parted(text[match.end() :], ")")
+        inside, _, _ = _split_at(text[match.end() :], ")")
         used |= set(Expression.of(inside, ()).columns)
     kept = [name for name in names if name not in used]
     if not kept:
@@ -458,45 +458,45 @@ def has_dot(text: str) -> bool:
     return any(not match["text"] for match in _DOT_ALONE.finditer(text))
 
 
-def _within(text: str) -> str:
+def _expand_in(text: str) -> str:
     """Return a formula with R's b %in% a as b:a, which it stands for."""
     return _WITHIN.sub(lambda m: m["text"] or ":", text)
 
 
-def _left(text: str, plain: str) -> tuple[tuple[Expression | None, ...], str]:
+def _parse_left_side(text: str, plain: str) -> tuple[tuple[Expression | None, ...], str]:
     """Return response, trials and times, each a column or an expression, and the formula without its left side.
 
-    >>> (k, n, _), rest = _left("", "cbind(k, n - k) ~ age")
+    >>> (k, n, _), rest = _parse_left_side("", "cbind(k, n - k) ~ age")
     >>> k.text, n.text, rest
     ('k', 'n', '~ age')
-    >>> _left("", "log(y) ~ age")[0][0].columns
+    >>> _parse_left_side("", "log(y) ~ age")[0][0].columns
     ('y',)
-    >>> [side.text for side in _left("", "Surv(days / 365.25, died) ~ age")[0][::2]]
+    >>> [side.text for side in _parse_left_side("", "Surv(days / 365.25, died) ~ age")[0][::2]]
     ['died', 'days / 365.25']
     """
     if (match := _COUNTS.match(plain)) is not None:
         one, other = (match[f"{name}1"] or match[f"{name}2"] for name in ("successes", "trials"))
-        return (_side(one), _side(other), None), f"~{plain[match.end() :]}"
-    left, mark, right = _parted(plain, "~")
+        return (_parse_response(one), _parse_response(other), None), f"~{plain[match.end() :]}"
+    left, mark, right = _split_at(plain, "~")
     if not mark or not left.strip():
         return (None, None, None), plain
     left = left.strip()
     try:
         if (both := _SURV.fullmatch(left)) is not None:
-            time, comma, event = (part.strip() for part in _parted(both["both"], ","))
+            time, comma, event = (part.strip() for part in _split_at(both["both"], ","))
             # without events all times end with one: the left side is 1 by a function of times
-            return (_side(event if comma else left), None, _side(time)), f"~{right}"
+            return (_parse_response(event if comma else left), None, _parse_response(time)), f"~{right}"
         if "Surv(" in left:
             raise DataError(left)
         if (both := _CBIND.fullmatch(left)) is None:
-            return (_side(left), None, None), f"~{right}"
-        one, comma, other = (part.strip() for part in _parted(both["both"], ","))
+            return (_parse_response(left), None, None), f"~{right}"
+        one, comma, other = (part.strip() for part in _split_at(both["both"], ","))
         if not comma:
             raise DataError(left)
         less = _TOTAL.fullmatch(other)
         minus = less is not None and less["successes"].strip("`") == one.strip("`")
         trials = less["trials"] if less is not None and minus else f"{one} + ({other})"
-        return (_side(one), _side(trials), None), f"~{right}"
+        return (_parse_response(one), _parse_response(trials), None), f"~{right}"
     except DataError:
         if "Surv(" in left:
             raise DataError(
@@ -511,7 +511,7 @@ def _left(text: str, plain: str) -> tuple[tuple[Expression | None, ...], str]:
         ) from None
 
 
-def _side(text: str) -> Expression:
+def _parse_response(text: str) -> Expression:
     """Return a response, or trials: a column, in backticks or not, or an expression; raise if it is neither."""
     if re.fullmatch(_NAME, text):
         return Expression(text.strip("`"), (text.strip("`"),))
@@ -521,7 +521,7 @@ def _side(text: str) -> Expression:
     return expression
 
 
-def _parted(text: str, mark: str) -> tuple[str, str, str]:
+def _split_at(text: str, mark: str) -> tuple[str, str, str]:
     """Return what stands before the first mark outside parentheses and quotes, the mark, and what follows; else all."""
     depth, quote = 0, ""
     for place, letter in enumerate(text):
@@ -551,7 +551,7 @@ def _without_offsets(text: str, plain: str, right: Any) -> tuple[Any, str | None
     return SimpleFormula(kept, _ordering=right.ordering), unmarked(" + ".join(offsets))
 
 
-def _right(text: str, plain: str) -> Any:
+def _parse_right_side(text: str, plain: str) -> Any:
     """Return the terms of a formula without left side and group terms."""
     from formulaic import Formula, SimpleFormula
     from formulaic.errors import FormulaicError
@@ -579,7 +579,7 @@ def _right(text: str, plain: str) -> Any:
     return formula
 
 
-def _parts(text: str, term: str, aliases: dict[str, str]) -> Iterator[tuple[str, Any]]:
+def _term_parts(text: str, term: str, aliases: dict[str, str]) -> Iterator[tuple[str, Any]]:
     """Yield the columns, functions and learning calls of a term, and check everything in it."""
     from formulaic.utils.code import format_expr, sanitize_variable_names
 
@@ -627,9 +627,9 @@ def _parts(text: str, term: str, aliases: dict[str, str]) -> Iterator[tuple[str,
         if id(node) in named:  # such as np.log, named above
             if isinstance(node, ast.Name):
                 yield "function", node.id
-        elif isinstance(node, ast.Name) and not _inside(node, tree, named):
+        elif isinstance(node, ast.Name) and not _is_part_of_function(node, tree, named):
             yield "column", unmarked(aliases_of_part.get(node.id, node.id))
-        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow) and not _small(node.right):
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow) and not _is_small_exponent(node.right):
             raise refused(f"the power {ast.unparse(node)!r}")
         elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitXor):
             raise refused(f"{ast.unparse(node)!r}, and powers are written a**2 inside a call")
@@ -661,12 +661,12 @@ def _function(node: ast.AST) -> str | None:
     return None
 
 
-def _inside(name: ast.Name, tree: ast.AST, named: dict[int, str]) -> bool:
+def _is_part_of_function(name: ast.Name, tree: ast.AST, named: dict[int, str]) -> bool:
     """Whether a name is the np or contr of an attribute that names a function."""
     return any(isinstance(node, ast.Attribute) and id(node) in named and node.value is name for node in ast.walk(tree))
 
 
-def _small(node: ast.AST) -> bool:
+def _is_small_exponent(node: ast.AST) -> bool:
     """Whether an exponent is a number of moderate size."""
     try:
         return abs(float(ast.literal_eval(node))) <= _MAX_POWER

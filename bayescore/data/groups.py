@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 
 from bayescore.data.column_kinds import as_table, check_read, keeps_order
 from bayescore.data.design import Design, Grouping
-from bayescore.data.factors import column_of, parts_of, values
-from bayescore.data.survey import DistinctValues, Survey, seen
+from bayescore.data.factors import column_of, factor_values, parts_of
+from bayescore.data.survey import DistinctValues, Survey, distinct_values
 from bayescore.text import listed
 from bayescore.types import NO_GROUP, IntArray, Parts
 from bayescore.validation import DataError, RowError, check_unmasked
@@ -27,7 +27,7 @@ from bayescore.validation import DataError, RowError, check_unmasked
 GROUP = "group"  # what groups are called that come as an array without a name
 MISSING_GROUP = -2  # code of a missing entry, in rows that are left out later
 # dimensions and variables of posteriors, where effects have a dimension of their factor's name
-_TAKEN = frozenset(("chain", "draw", "__sample__", "feature", "beta", "coef"))
+_RESERVED_NAMES = frozenset(("chain", "draw", "__sample__", "feature", "beta", "coef"))
 _NUMBERS_PER_LEVEL = 8  # up to which a table of all numbers from the least level to the largest is small
 MISSING_HINT = "drop such rows (missing='drop'), or give them a level of their own, such as 'unknown'"
 
@@ -65,7 +65,7 @@ class Grouper:
 
         Missing entries are `MISSING_GROUP` if `drop`. Else they, with `hint`, and unknown levels raise `RowError`.
         """
-        plain = values(column, self.grouping.name)
+        plain = factor_values(column, self.grouping.name)
         if self._by_number is not None and plain.type == self.table.type:
             least, table = self._by_number
             # what is below is beyond the end too, as a number without a sign
@@ -77,13 +77,13 @@ class Grouper:
             coded = plain if pa.types.is_dictionary(plain.type) else plain.dictionary_encode()
             which = coded.indices.fill_null(len(coded.dictionary)).to_numpy(zero_copy_only=False)
             codes = np.append(self.places(coded.dictionary), MISSING_GROUP)[which]
-        if not drop and (row := _first(codes == MISSING_GROUP)) is not None:
+        if not drop and (row := _first_true(codes == MISSING_GROUP)) is not None:
             raise RowError(
                 f"{self.where} is missing in {int((codes == MISSING_GROUP).sum())} of rows {start} to "
                 f"{start + len(codes) - 1}, first in row {start + row}: {hint}",
                 start + row,
             )
-        if not self.new and (row := _first(codes == NO_GROUP)) is not None:
+        if not self.new and (row := _first_true(codes == NO_GROUP)) is not None:
             raise RowError(f"{self.unknown(plain[row].as_py())}, in row {start + row}", start + row)
         return codes
 
@@ -150,7 +150,7 @@ class GivenGroups:
             others = [other for other in self.names if other != name]
             made = {f"{part}_{other}" for other in others for part in ("u", "sigma", "rho", "icc")}
             made |= {f"{other}_{part}" for other in others for part in ("effect", "pair", "standardised")}
-            if name in _TAKEN | made:
+            if name in _RESERVED_NAMES | made:
                 raise DataError(
                     f"groups (column {name!r}) has the name of a dimension or variable of posteriors; "
                     f"rename the column, as {name + '_id'!r}"
@@ -201,7 +201,7 @@ def groupers_of(survey: Survey, names: Sequence[str]) -> tuple[Grouper, ...]:
 def coded_columns(data: Any, names: Sequence[str]) -> tuple[tuple[Grouping, ...], IntArray]:
     """Return columns of a table as factors, and the codes of its rows, shape (n, F)."""
     table = as_table(data)
-    with called_by():
+    with errors_name_by():
         groupers = groupers_of(Survey(levels=groups_seen(table, names)), names)
     groupers = tuple(replace(by, role="by") for by in groupers)
     codes = [by.codes(by.of(table, by.grouping.name), 0) for by in groupers]
@@ -209,8 +209,8 @@ def coded_columns(data: Any, names: Sequence[str]) -> tuple[tuple[Grouping, ...]
 
 
 @contextmanager
-def called_by() -> Iterator[None]:
-    """Let errors about groups say `by`, the argument that names columns which part rows."""
+def errors_name_by() -> Iterator[None]:
+    """Have errors about `groups` name `by` instead, the argument by which a user divides the rows."""
     try:
         yield
     except DataError as error:
@@ -223,7 +223,9 @@ def groups_seen(batch: pa.Table | pa.RecordBatch, names: Iterable[str]) -> dict[
     for name in names:
         parts = parts_of(name, batch.schema)
         ordered = not parts and keeps_order(batch.schema, name)
-        distinct[name] = replace(seen(values(column_of(batch, name), name), ordered=ordered), parts=parts)
+        distinct[name] = replace(
+            distinct_values(factor_values(column_of(batch, name), name), ordered=ordered), parts=parts
+        )
     return distinct
 
 
@@ -239,5 +241,5 @@ def known_groupers(groupers: Sequence[Grouper] | None, names: Sequence[str]) -> 
     return tuple(groupers)
 
 
-def _first(mask: Any) -> int | None:
+def _first_true(mask: Any) -> int | None:
     return int(np.argmax(mask)) if mask.any() else None

@@ -20,13 +20,13 @@ from bayescore.data.blocks import LABEL, Block, BlockTotals, is_stream
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset, open_rows
 from bayescore.data.design import Design, Grouping, check_design
-from bayescore.data.factors import JOINT, Levels, Selection, check_levels, check_shared
+from bayescore.data.factors import JOINT, Levels, Selection, check_levels, check_levels_repeat
 from bayescore.data.formula_design import FormulaDesign, formula_design, formula_of, read_design
-from bayescore.data.formula_learning import learner, learnt_design, varying
+from bayescore.data.formula_learning import learner, learnt_design, with_varying_effects
 from bayescore.data.formula_parsing import every_column, has_dot, parsed
-from bayescore.data.groups import Grouper, called_by, check_groupings
+from bayescore.data.groups import Grouper, check_groupings, errors_name_by
 from bayescore.data.passes import ObservationTotals
-from bayescore.data.responses import LABELS, ROLE_BESIDE, Classes, Expression, described, response_of
+from bayescore.data.responses import LABELS, SECOND_NUMBER_ROLE, Classes, Expression, response_of, response_text
 from bayescore.data.roles import NO_WEIGHTS
 from bayescore.data.source import Source
 from bayescore.data.sources import column_names, has_named_columns
@@ -95,19 +95,19 @@ def open_designed(
         limit = MAX_LEVELS if formula is None else MAX_LEVELS_NAMED
         check_levels(f"column {name!r}", name, levels_of_column, limit)
         if single and dataset.rereadable and not first:
-            check_shared(f"column {name!r}", levels_of_column, dataset.source.n_rows)
+            check_levels_repeat(f"column {name!r}", levels_of_column, dataset.source.n_rows)
     if formula is not None:
         _check_response(dataset, y, formula)
         by = learner(dataset.design.raw_names, formula, levels, dataset.source.n_rows)
         learnt = None
         if by.learns:
             # rows that a source makes several rows of count once
-            work = data.once_each(by, dataset.design.raw_names) if hasattr(data, "once_each") else by
+            work = data.on_first_steps(by, dataset.design.raw_names) if hasattr(data, "on_first_steps") else by
             with dataset.counting_missing():
                 learnt = reduce(add, dataset.map(work, "learning the formula"))
         design = learnt_design(by, learnt)
         if asked.groups:
-            design = varying(design, dataset.design.groups, lambda: next(iter(dataset.blocks())).X)
+            design = with_varying_effects(design, dataset.design.groups, lambda: next(iter(dataset.blocks())).X)
         return dataset.with_design(design)
     if not levels:
         return dataset
@@ -184,7 +184,7 @@ def open_in(
         groups = [*named, *parts]
     brings_labels = isinstance(data, Coreset | Source) or others.get("trials") is not None
     response = LABELS if isinstance(data, Coreset | Source) else response_of(design.classes)
-    exposed = ROLE_BESIDE[response] == "exposure"
+    exposed = SECOND_NUMBER_ROLE[response] == "exposure"
     if exposed and others.get("exposure") is None and has_named_columns(data):
         others["exposure"] = design.exposure
     if positive is None and design.classes is not None and not brings_labels and response == LABELS:
@@ -200,18 +200,18 @@ def open_in(
 
     ready = isinstance(data, Source | WeightedData)  # they have codes
     if learn_groups and factors and groups is not None and not ready:
-        with _saying_missing(design, **given):
-            design = with_levels(design, learnt(groups))
+        with _clear_role_errors(design, **given):
+            design = with_new_levels(design, learnt(groups))
     groupers = None if ready else tuple(Grouper(grouping, new_groups) for grouping in design.groups) or None
     if parts:
-        with called_by():
+        with errors_name_by():
             groupings = learnt(list(parts))
         groupers = (*(groupers or ()), *(Grouper(each_grouping, role="by") for each_grouping in groupings))
-    with _saying_missing(design, **given):
+    with _clear_role_errors(design, **given):
         dataset = opened(groups=groups, groupers=groupers)
     if design.classes is not None and tuple(dataset.source.classes) != tuple(design.classes):
         raise DataError(
-            f"data has {described(dataset.source.classes)}, {whose} {described(design.classes)}; give the same "
+            f"data has {response_text(dataset.source.classes)}, {whose} {response_text(design.classes)}; give the same "
             "response, and of labels, the second +1, the same positive="
         )
     if exposed and dataset.design.exposure is None and design.exposure is not None:
@@ -240,8 +240,8 @@ def open_in(
 
 
 @contextmanager
-def _saying_missing(design: Design, **given: Any) -> Iterator[None]:
-    """Raise a clear error for a role that the design has and the rows lack; an array's name is not a column's."""
+def _clear_role_errors(design: Design, **given: Any) -> Iterator[None]:
+    """Turn errors of a missing column into errors that name the role, as offset or groups, which the rows lack."""
     try:
         yield
     except ColumnError as error:
@@ -258,7 +258,7 @@ def _saying_missing(design: Design, **given: Any) -> Iterator[None]:
         ) from None
 
 
-def with_levels(design: Design, groupings: Sequence[Grouping]) -> Design:
+def with_new_levels(design: Design, groupings: Sequence[Grouping]) -> Design:
     """Return a design that knows the levels of other rows, too, after those that it has; codes of these stay."""
     if len(groupings) != len(design.groups):  # `open_in` says so
         return design
@@ -322,14 +322,14 @@ class DesignedIntake(BlockTotals):
         """Whether rows have weights."""
         return self.design is not None and self.design.weighted
 
-    def settled(self, rows: WeightedData) -> WeightedData:
+    def with_final_labels(self, rows: WeightedData) -> WeightedData:
         """Return rows of these blocks with their final labels and codes, which they have."""
         return rows
 
     def take(self, block: Block) -> tuple["DesignedIntake", Iterator[WeightedData]]:
         """Return the intake after another block, whose rows are checked, and the rows in the design."""
         given = block._asdict()
-        given[ROLE_BESIDE[self.response]] = given.pop("beside")
+        given[SECOND_NUMBER_ROLE[self.response]] = given.pop("beside")
         data, y = given.pop("X"), given.pop("y")
         roles = {**self.roles, **{name: value for name, value in given.items() if value is not None}}
         if y is not None:

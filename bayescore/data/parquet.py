@@ -35,7 +35,7 @@ from bayescore.compiled import available_cores
 from bayescore.data.column_kinds import common_schema
 from bayescore.data.columns import Columns, ColumnSource
 from bayescore.data.factors import Selection
-from bayescore.data.roles import Roles, resolve
+from bayescore.data.roles import Roles, resolve_columns
 from bayescore.data.source import Division, WorkerPool, block_rows
 from bayescore.data.survey import Survey
 from bayescore.text import first_line
@@ -69,7 +69,7 @@ def is_address(data: Any) -> bool:
     return isinstance(data, str) and re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", data) is not None
 
 
-def shown(address: str) -> str:
+def address_without_secrets(address: str) -> str:
     """Return an address without the keys that may stand in it, and without what follows a question mark."""
     return without_keys(address.split("?")[0])
 
@@ -92,7 +92,7 @@ def local_listing(path: Path) -> Listing:
 
 def remote_listing(address: str) -> Listing:
     """Return a file, or the files of a folder, of an object store, as `local_listing` does."""
-    name = shown(address)
+    name = address_without_secrets(address)
     store, base = retried(lambda: _located(address), name)
     if isinstance(store, pafs.LocalFileSystem):
         return local_listing(Path(base))
@@ -156,15 +156,19 @@ def _located(address: str) -> tuple[Any, str]:
         return store, path
     except pa.ArrowInvalid as error:
         if "Unrecognized filesystem" not in str(error):
-            raise DataError(f"data={shown(address)!r} is no address that can be read ({error})") from None
+            raise DataError(
+                f"data={address_without_secrets(address)!r} is no address that can be read ({error})"
+            ) from None
     try:
         from fsspec.core import url_to_fs  # type: ignore[import-untyped]
 
         store, path = url_to_fs(address)
     except ImportError as error:
-        raise ImportError(f"data={shown(address)!r} needs fsspec and what reads it there ({error})") from None
+        raise ImportError(
+            f"data={address_without_secrets(address)!r} needs fsspec and what reads it there ({error})"
+        ) from None
     except ValueError as error:
-        raise DataError(f"data={shown(address)!r} is no address that can be read ({error})") from None
+        raise DataError(f"data={address_without_secrets(address)!r} is no address that can be read ({error})") from None
     return arrow_store(store), path
 
 
@@ -185,7 +189,7 @@ def retried(work: Callable[[], T], name: str) -> T:
     raise AssertionError
 
 
-def in_advance(items: Iterator[T]) -> Iterator[T]:
+def read_ahead(items: Iterator[T]) -> Iterator[T]:
     """Yield items, none of them None, in order; a thread makes the next one while the caller uses one."""
     with ThreadPoolExecutor(1, "read") as reader:
         ahead = reader.submit(next, items, None)
@@ -196,10 +200,12 @@ def in_advance(items: Iterator[T]) -> Iterator[T]:
 
 def _ordered(files: Iterable[Any]) -> list[Any]:
     """Return relative paths but for hidden ones, in natural order: part-2 before part-10."""
-    return sorted((file for file in files if not any(part.startswith(("_", ".")) for part in file.parts)), key=_natural)
+    return sorted(
+        (file for file in files if not any(part.startswith(("_", ".")) for part in file.parts)), key=_natural_key
+    )
 
 
-def _natural(path: PurePath) -> list[list[Any]]:
+def _natural_key(path: PurePath) -> list[list[Any]]:
     """Return a key that sorts the numbers within names as numbers."""
     split = [re.split(r"(\d+)", part) for part in path.parts]
     return [[int(word) if i % 2 else word for i, word in enumerate(words)] for words in split]
@@ -209,20 +215,20 @@ def _hive_columns(files: list[Any], folder: str) -> dict[str, pa.Array]:
     """Return the columns that the names of folders between `folder` and its files give."""
     if not files:
         raise DataError(f"data: the folder {folder!r} holds no .parquet files")
-    keys = [_hive(file) for file in files]
+    keys = [_hive_values(file) for file in files]
     for file, values in zip(files, keys, strict=True):
         if values.keys() != keys[0].keys():
             raise DataError(f"{str(file)!r} has other partition columns than {str(files[0])!r}; make them alike")
-    return {name: _typed([values[name] for values in keys]) for name in keys[0]}
+    return {name: _typed_values([values[name] for values in keys]) for name in keys[0]}
 
 
-def _hive(path: PurePath) -> dict[str, str | None]:
+def _hive_values(path: PurePath) -> dict[str, str | None]:
     """Return the columns that the folders' names of a path give, as text."""
     pairs = [part.split("=", 1) for part in path.parts[:-1] if "=" in part]
     return {name: None if value == _NULL else unquote(value) for name, value in pairs}
 
 
-def _typed(values: list[str | None]) -> pa.Array:
+def _typed_values(values: list[str | None]) -> pa.Array:
     """Return the values as whole numbers if they all are, else as numbers, else as text."""
     text = pa.array(values, pa.string())
     for kind in (pa.int64(), pa.float64()):
@@ -239,13 +245,15 @@ CORESET_KEY = b"bayescore"  # of the metadata of a coreset's Parquet file
 LONGEST_TEXT = 2**31 - 1  # bytes of an entry of a footer: a coreset's shortfall has 8 D^2 / 2, Arrow's limit is 100 MB
 
 
-_RUN = 4  # row groups of a store that one worker reads in a row at most, so that it can fetch ahead
+_GROUPS_PER_PIECE = 4  # row groups of a store that one worker reads in a row at most, so that it can fetch ahead
 
 
 _FOOTERS = 16  # footers that are read at a time
 
 
-_BUFFER = 1 << 17  # bytes of a column of a local file to read at a time, what disks read ahead: 64 MB of 500 columns
+_BUFFER_BYTES = (
+    1 << 17
+)  # bytes of a column of a local file to read at a time, what disks read ahead: 64 MB of 500 columns
 
 
 @dataclass(frozen=True)
@@ -311,7 +319,7 @@ class ParquetSource(ColumnSource):
         """Return pieces of one row group each, or of several small ones in a row; of a store of a few."""
         pieces, start = [], 0
         workers = available_cores() if self.pool is None else self.pool.n_workers
-        share = min(_RUN, sum(len(file.groups) for file in self.files) // workers)
+        share = min(_GROUPS_PER_PIECE, sum(len(file.groups) for file in self.files) // workers)
         for file in self.files:
             first, run = 0, 1 if file.store is None else share
             while first < len(file.groups):
@@ -326,7 +334,7 @@ class ParquetSource(ColumnSource):
     def blocks(self) -> Iterator[WeightedData]:
         """Return the rows in order; a thread reads one block ahead."""
         pieces = self.division(block_rows(len(self.columns.features))).pieces
-        return in_advance(chain.from_iterable(piece.read(0, piece.n_rows) for piece in pieces))
+        return read_ahead(chain.from_iterable(piece.read(0, piece.n_rows) for piece in pieces))
 
 
 def path_source(data: str | Path, roles: Roles, selection: Selection | None = None) -> ParquetSource:
@@ -358,7 +366,7 @@ def named_files(location: str | Path) -> list[Path]:
         path = Path(location)
     if exists(path) or not has_magic(str(path)):
         return [path]
-    paths = sorted(map(Path, glob(str(path), recursive=True)), key=_natural)
+    paths = sorted(map(Path, glob(str(path), recursive=True)), key=_natural_key)
     if not paths:
         raise FileNotFoundError(f"data: no file is named as {str(path)!r}")
     return paths
@@ -401,7 +409,7 @@ def files_listing(data: Sequence[str | Path]) -> Listing:
                 f"{other.name!r} lies elsewhere than {first.name!r}, or has other partitions; give one folder"
             )
     values = {name: [v for listing in listings for v in listing.hive[name].to_pylist()] for name in first.hive}
-    hive = {name: _typed([None if v is None else str(v) for v in each]) for name, each in values.items()}
+    hive = {name: _typed_values([None if v is None else str(v) for v in each]) for name, each in values.items()}
     paths = tuple(path for listing in listings for path in listing.paths)
     check_once(paths)
     name = first.name if len(listings) == 1 else f"{first.name} and {len(listings) - 1} more"
@@ -425,16 +433,16 @@ def parquet_source(
         raise DataError(
             f"{listing.name!r} is a coreset; read it with read_coreset, or name its weights: weights='weight'"
         )
-    columns = resolve(roles, schema, selection, only=only)
+    columns = resolve_columns(roles, schema, selection, only=only)
     wanted = [name for name in hive if name in columns.names]
     files = tuple(
         File(file, rows, tuple((name, hive[name][i]) for name in wanted), listing.store)
         for i, (file, rows) in enumerate(zip(listing.paths, groups, strict=True))
     )
-    wanted, text = columns.surveyed, columns.text
+    wanted, text = columns.survey_columns, columns.text
     parts = (batch for file in files for batch in batches(file, wanted, 1 << 20, threads=True, text=text))
     survey = columns.merged(map(columns.survey, parts))
-    return ParquetSource(files, columns.learnt(survey, roles.positive), survey, pool)
+    return ParquetSource(files, columns.with_survey(survey, roles.positive), survey, pool)
 
 
 def footers(listing: Listing) -> tuple[list[tuple[int, ...]], pa.Schema, dict[str, pa.Array]]:
@@ -464,7 +472,7 @@ def _footer(store: Any, path: Any) -> tuple[pa.Schema, tuple[int, ...]]:
 def parquet_file(path: Any, problem: str, text: Sequence[str] = (), *, store: Any = None) -> Iterator[pq.ParquetFile]:
     """Open a Parquet file; a failure inside is a `DataError` of that file, but for errors of a store."""
     # else Arrow holds whole row groups of a local file, which writers make as large as they like
-    how: dict[str, Any] = {"pre_buffer": False, "buffer_size": _BUFFER} if store is None else {}
+    how: dict[str, Any] = {"pre_buffer": False, "buffer_size": _BUFFER_BYTES} if store is None else {}
     how |= {"filesystem": store, "thrift_string_size_limit": LONGEST_TEXT}
     try:
         with pq.ParquetFile(path, read_dictionary=list(text) or None, **how) as parquet:
@@ -520,7 +528,7 @@ def batches(
             return parquet.read_row_group(group, stored, use_threads=False)
 
     tables = (retried(partial(fetched, group), str(file.path)) for group in which)
-    remote = (batch for table in in_advance(tables) for batch in table.to_batches(n_rows))
+    remote = (batch for table in read_ahead(tables) for batch in table.to_batches(n_rows))
     for batch in local() if file.store is None else remote:
         for name, value in fixed:
             batch = batch.append_column(name, pa.repeat(value, batch.num_rows))

@@ -53,7 +53,7 @@ TILE = 128
 
 
 @jit
-def _turn(columns: NDArray[Any], rows: FloatArray) -> None:
+def _transpose(columns: NDArray[Any], rows: FloatArray) -> None:
     for n in range(rows.shape[0]):
         for d in range(rows.shape[1]):
             rows[n, d] = columns[d, n]
@@ -67,7 +67,7 @@ def rows_of(columns: Sequence[NDArray[Any]], n_rows: int) -> FloatArray:
     for d, column in enumerate(columns):
         together[d] = column
     rows = np.empty(together.shape[::-1])
-    _turn(together, rows)
+    _transpose(together, rows)
     return rows
 
 
@@ -124,7 +124,7 @@ Places = NDArray[np.int32]
 
 
 @jit
-def _fill(X: FloatArray, ends: Places, columns: Places, values: FloatArray) -> int:
+def _fill_csr(X: FloatArray, ends: Places, columns: Places, values: FloatArray) -> int:
     """Write the entries that are not 0; return their number, -1 as soon as there are more than fit."""
     count = 0
     for n in range(X.shape[0]):
@@ -138,13 +138,13 @@ def _fill(X: FloatArray, ends: Places, columns: Places, values: FloatArray) -> i
     return count
 
 
-def compact(X: FloatArray) -> FloatArray | sparse.csr_array:
+def csr_if_sparse(X: FloatArray) -> FloatArray | sparse.csr_array:
     """Return rows, shape (n, D), in CSR form if they are wide and at most `MAX_FILL` of their entries are not 0."""
     if X.shape[1] < MIN_COLUMNS:
         return X
     most = int(MAX_FILL * X.size)
     ends, columns, values = np.zeros(len(X) + 1, dtype=np.int32), np.empty(most, dtype=np.int32), np.empty(most)
-    count = _fill(np.ascontiguousarray(X), ends, columns, values)
+    count = _fill_csr(np.ascontiguousarray(X), ends, columns, values)
     return X if count < 0 else sparse.csr_array((values[:count], columns[:count], ends), shape=X.shape)
 
 
@@ -288,7 +288,7 @@ def _run_task(task: Task, function: Work[R], step: int | None) -> list[tuple[int
 _FIXED_POINT_BITS = 36  # 2^16 rows of 2^36 quanta add without rounding in a float64
 
 
-_HALF = 26  # bits; sums of 2^36 halves stay below 2^63
+_HALF_BITS = 26  # bits; sums of 2^36 halves stay below 2^63
 
 
 _SPLIT = 134217729.0  # 2^27 + 1
@@ -331,7 +331,7 @@ def exact_total(values: FloatArray) -> int:
     sums = np.zeros((2048, 2), dtype=np.int64)
     _add_digits(read_only(np.ascontiguousarray(values, dtype=np.float64).view(np.int64)), sums)  # one type to numba
     used = np.flatnonzero(sums.any(axis=1))
-    return sum(((int(sums[e, 0]) << _HALF) + int(sums[e, 1])) << (int(e) - 1) for e in used)
+    return sum(((int(sums[e, 0]) << _HALF_BITS) + int(sums[e, 1])) << (int(e) - 1) for e in used)
 
 
 def exact_weight(weights: FloatArray) -> int:
@@ -486,7 +486,7 @@ class Scan:
         """Return the scan of rows in blocks; raise if an entry, or the sum of the weights, is too large."""
         low: FloatArray = np.stack([block.low for block in blocks]).min(axis=0)
         high: FloatArray = np.stack([block.high for block in blocks]).max(axis=0)
-        check_reach(low, high, names)
+        check_magnitude(low, high, names)
         weights = np.array([[block.weight_total] for block in blocks])
         means, total = np.stack([block.mean for block in blocks]), weights.sum()
         mean = means[0] + (weights * (means - means[0])).sum(axis=0) / total
@@ -505,7 +505,7 @@ class Scan:
         check_total_weight(whole.weight_total)
         return whole
 
-    def through(self, design: Design) -> Self:
+    def in_design(self, design: Design) -> Self:
         """Return the scan of the design matrix of these raw columns, each moved and scaled by an affine design."""
         low, high, mean = (design.transform(values[None, :])[0] for values in (self.low, self.high, self.mean))
         spread = self.spread if design.scale is None else self.spread / np.array(design.scale) ** 2
@@ -573,7 +573,7 @@ class Comoments:
         # a column that is mostly 0 stays so, and its mean is no larger than its spread
         center = np.where(2 * np.count_nonzero(rows.X, axis=0) > len(rows), mean, 0.0)
         moved = rows.X - center
-        few = compact(moved)
+        few = csr_if_sparse(moved)
         if sparse.issparse(few):
             add_gram(few, w, products)
         else:
@@ -599,18 +599,18 @@ def comoments_of(_: int, block: WeightedData, *, counts: bool = False, responses
     if responses:
         without, y = numbers_of(block)
         block = replace(without, X=y[:, None])
-    return Comoments.of(once_each(block) if counts else block)
+    return Comoments.of(weigh_one_side(block) if counts else block)
 
 
-def once_each(rows: WeightedData) -> WeightedData:
-    """Return rows of counts, or of other numbers of two rows each, by whose weights these count as one observation.
+def weigh_one_side(rows: WeightedData) -> WeightedData:
+    """Return rows that stand in pairs, such as counts, with weight 0 for one of each pair, so that each counts once.
 
     The other side of a count weighs as much as there are events: means of columns by it would depend on the response.
     """
     return rows.with_weights(np.where(rows.y < 0, rows.weights, 0.0))
 
 
-def check_reach(low: FloatArray, high: FloatArray, names: tuple[str, ...], where: str = "the data") -> None:
+def check_magnitude(low: FloatArray, high: FloatArray, names: tuple[str, ...], where: str = "the data") -> None:
     """Raise if a column with this range, shapes (D,), has entries whose squares overflow."""
     if max(high.max(initial=0.0), -low.min(initial=0.0)) > MAX_ENTRY:  # rows of a formula may have no raw column
         d = int(np.argmax(np.maximum(high, -low)))
@@ -619,7 +619,7 @@ def check_reach(low: FloatArray, high: FloatArray, names: tuple[str, ...], where
         )
 
 
-def block_range(names: tuple[str, ...], block: WeightedData, *, given: tuple[str, ...] = ()) -> Scan:
+def scan_block(names: tuple[str, ...], block: WeightedData, *, given: tuple[str, ...] = ()) -> Scan:
     """Return the scan of a block; raise if an entry is NaN or infinite.
 
     If the columns `given` are named, which are finite, the others are terms of a formula.

@@ -66,18 +66,18 @@ def _of_class(module: str, name: str) -> Callable[[Any], bool]:
     return lambda data: isinstance(data, getattr(sys.modules.get(module), name, ()))
 
 
-def _ready(data: Any, roles: Roles, _: Selection | None) -> Source:
+def _open_source(data: Any, roles: Roles, _: Selection | None) -> Source:
     roles.check_none(f"a {type(data).__name__}")
     return rows_source(data) if isinstance(data, WeightedData) else data
 
 
-def _dask(data: Any, roles: Roles, selection: Selection | None) -> Source:
+def _open_dask(data: Any, roles: Roles, selection: Selection | None) -> Source:
     from bayescore.data.dask import dask_source  # Dask is optional
 
     return dask_source(data, roles, selection)
 
 
-def _steps(data: Any, roles: Roles, selection: Selection | None) -> Source:
+def _open_steps(data: Any, roles: Roles, selection: Selection | None) -> Source:
     from bayescore.data.steps import steps_source  # of ordered categories alone
 
     return steps_source(data, roles, selection)
@@ -85,8 +85,8 @@ def _steps(data: Any, roles: Roles, selection: Selection | None) -> Source:
 
 # the first that fits opens the data
 KINDS: tuple[Kind, ...] = (
-    Kind(lambda data: isinstance(data, Source | WeightedData), _ready),
-    Kind(_of_class("bayescore.data.steps", "Steps"), _steps, named=True),
+    Kind(lambda data: isinstance(data, Source | WeightedData), _open_source),
+    Kind(_of_class("bayescore.data.steps", "Steps"), _open_steps, named=True),
     Kind(is_csv, csv_source, named=True),
     Kind(lambda data: isinstance(data, str | Path), path_source, named=True),
     Kind(is_files, files_source, named=True),
@@ -95,8 +95,8 @@ KINDS: tuple[Kind, ...] = (
     Kind(_of_class("duckdb", "DuckDBPyRelation"), relation_source, named=True),
     Kind(is_table, table_source, named=True),
     Kind(is_stream, refuse_stream),
-    Kind(lambda data: is_dask(data) and hasattr(data, "columns"), _dask, named=True),
-    Kind(is_dask, _dask),
+    Kind(lambda data: is_dask(data) and hasattr(data, "columns"), _open_dask, named=True),
+    Kind(is_dask, _open_dask),
     Kind(callable, callable_source),
     Kind(lambda _: True, array_source),
 )

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from bayescore.data.batches import BatchSource, batch_source, csv_files, csv_schema, is_csv, separator_of, unreadable
 from bayescore.data.column_kinds import as_floats, as_table, check_read, common_schema, keeps_order, level_values
 from bayescore.data.columns import BIAS, DROPPED
-from bayescore.data.factors import Selection, codes, columns_of
+from bayescore.data.factors import Selection, columns_of, level_codes
 from bayescore.data.parquet import Listing, files_listing, footers
 from bayescore.data.responses import Expression
 from bayescore.data.roles import Roles
@@ -75,15 +75,15 @@ class Steps:
 
     def batches(self, columns: Iterable[str]) -> Iterator[pa.RecordBatch]:
         """Yield the rows as they are, with these columns, without those that are left out."""
-        for batch, keep in self.with_holes(columns):
+        for batch, keep in self.with_completeness(columns):
             yield batch.filter(pa.array(keep)) if self.drop else batch
 
-    def with_holes(self, columns: Iterable[str]) -> Iterator[tuple[pa.RecordBatch, NDArray[np.bool_]]]:
+    def with_completeness(self, columns: Iterable[str]) -> Iterator[tuple[pa.RecordBatch, NDArray[np.bool_]]]:
         """Yield all rows with these columns, and whether each is not left out."""
         for batch in self._batches([*columns, *(self.columns if self.drop else ())]):
             complete = np.ones(batch.num_rows, dtype=np.bool_)
             if self.drop:
-                complete &= ~_holes(batch, self.columns).any(axis=1)
+                complete &= ~_missing_entries(batch, self.columns).any(axis=1)
             yield batch, complete
 
     def _batches(self, columns: Iterable[str]) -> Iterator[pa.RecordBatch]:
@@ -96,7 +96,7 @@ class Steps:
                 schema = {} if part is self.rows else {"schema": self.rows.schema}
                 yield from part.to_batches(columns=names, batch_size=MAX_BLOCK_ROWS, **schema)
             except (pa.ArrowInvalid, OSError) as error:
-                raise _not_read(part, error) from None
+                raise _unreadable_error(part, error) from None
 
     def tables(self) -> Iterator[pa.Table]:
         """Yield the rows as they are, with the columns that the model reads, as tables."""
@@ -108,7 +108,7 @@ class Steps:
         """Raise `DataError` if rows miss one of the columns; warn if these are left out. One pass."""
         counts, n_missing, n_rows = np.zeros(len(self.columns), dtype=np.int64), 0, 0
         for batch in self._batches(self.columns):
-            holes = _holes(batch, self.columns)
+            holes = _missing_entries(batch, self.columns)
             counts, n_rows = counts + holes.sum(axis=0), n_rows + len(holes)
             n_missing += int(holes.any(axis=1).sum())
         if not n_missing:
@@ -121,7 +121,7 @@ class Steps:
 
     def coded(self, column: pa.Array, start: int = 0) -> IntArray:
         """Return the places of a response's entries among the categories."""
-        return places(column, self.response, self.categories, start)
+        return category_codes(column, self.response, self.categories, start)
 
     @contextmanager
     def naming_rows(self) -> Iterator[None]:
@@ -138,7 +138,7 @@ class Steps:
     def _row_of(self, step: int) -> int | None:
         """Return the position of the row that a step is of, among all rows; None if there is no such step."""
         start, first = 0, 0
-        for batch, keep in self.with_holes([self.response]):
+        for batch, keep in self.with_completeness([self.response]):
             code = self.coded(batch.column(self.response).filter(pa.array(keep)), start)
             ends = first + np.cumsum(self._lengths(code))
             if len(ends) and first <= step < ends[-1]:
@@ -168,7 +168,7 @@ class Steps:
                 schema=pa.schema([self.schema.field(name) for name in columns]),
             )
 
-    def once_each(self, work: Callable[[int, WeightedData], Any], names: Sequence[str]) -> Callable[..., Any]:
+    def on_first_steps(self, work: Callable[[int, WeightedData], Any], names: Sequence[str]) -> Callable[..., Any]:
         """Return work on blocks of the steps, with these columns, as work on their rows: the first steps of each."""
         place = tuple(names).index(STEP)
         return lambda start, block: work(start, block.take(block.X[:, place] == 0.0))
@@ -184,7 +184,7 @@ def _files(rows: ds.Dataset) -> Sequence[Any]:
         return [rows]
 
 
-def _not_read(part: Any, error: Exception) -> DataError:
+def _unreadable_error(part: Any, error: Exception) -> DataError:
     path = getattr(part, "path", None)
     if path is not None and is_csv(path):
         return unreadable(path, error)
@@ -192,14 +192,14 @@ def _not_read(part: Any, error: Exception) -> DataError:
     return DataError(f"{what} is damaged, or not read in the columns' types ({first_line(error)}); write it again")
 
 
-def _holes(batch: pa.RecordBatch, names: Sequence[str]) -> NDArray[np.bool_]:
+def _missing_entries(batch: pa.RecordBatch, names: Sequence[str]) -> NDArray[np.bool_]:
     """Return whether each row misses each of some columns, shape (n, C)."""
     return np.column_stack([np.asarray(batch.column(name).is_null(nan_is_null=True)) for name in names])
 
 
-def places(column: pa.Array, response: str, categories: Sequence[Any], start: int = 0) -> IntArray:
+def category_codes(column: pa.Array, response: str, categories: Sequence[Any], start: int = 0) -> IntArray:
     """Return the places of a response's entries among the categories; the first row is the one at `start`."""
-    code = codes(column, response, categories, start)
+    code = level_codes(column, response, categories, start)
     if np.isnan(code).any():
         raise DataError(f"column {response!r} has missing entries; drop those rows")
     return code.astype(np.int64)
@@ -214,15 +214,15 @@ def check_columns(columns: Iterable[str], names: Sequence[str]) -> None:
 
 def every_step(table: pa.Table, categories: Sequence[Any]) -> pa.Table:
     """Return each row of a table at each threshold, whatever its category."""
-    return _at(table, np.arange(len(categories) - 1), categories)
+    return _rows_at_thresholds(table, np.arange(len(categories) - 1), categories)
 
 
 def first_step(table: pa.Table, categories: Sequence[Any]) -> pa.Table:
     """Return each row of a table at the first threshold, so that positions are those of the rows."""
-    return _at(table, np.zeros(1, dtype=np.int64), categories)
+    return _rows_at_thresholds(table, np.zeros(1, dtype=np.int64), categories)
 
 
-def _at(table: pa.Table, thresholds: IntArray, categories: Sequence[Any]) -> pa.Table:
+def _rows_at_thresholds(table: pa.Table, thresholds: IntArray, categories: Sequence[Any]) -> pa.Table:
     n = table.num_rows
     if STEP in table.column_names:  # of the caller, which no fit has read
         table = table.drop_columns([STEP])
@@ -255,7 +255,7 @@ class Ordered:
         each = np.array(self.weights or self.counts, dtype=np.float64)
         return np.asarray(each / each.sum())
 
-    def with_rows(self, seen: "Occurred") -> "Ordered":
+    def with_rows(self, seen: "CategoryCounts") -> "Ordered":
         """Return what is known with the rows of new ones."""
         more = [(seen.counts.get(level, 0), seen.weights.get(level, 0.0)) for level in self.categories]
         counts = [n + each for n, (each, _) in zip(self.counts, more, strict=True)]
@@ -279,7 +279,7 @@ def steps_source(data: Steps, roles: Roles, selection: Selection | None = None) 
     return batch_source(data.read, data.schema, roles, selection)
 
 
-def plain(table: pa.Table) -> pa.Table:
+def without_text_views(table: pa.Table) -> pa.Table:
     """Return a table whose views of text are text, which Arrow's `take` knows."""
     return table.cast(_without_views(table.schema))
 
@@ -304,7 +304,7 @@ def as_rows(
     if y is not None:
         response = response or str(getattr(y, "name", None) or "y")
     if is_table(data):
-        table = plain(as_table(data))
+        table = without_text_views(as_table(data))
         if y is not None:
             check_aligned(data=data, y=y)
             column = as_table(pd.DataFrame({response: y})).column(0)
@@ -345,7 +345,7 @@ def _of_parquet(listing: Listing) -> ds.Dataset:
 
 
 @dataclass
-class Occurred:
+class CategoryCounts:
     """How often categories occur in rows of positive weight, in which order they are given, and what rows weigh."""
 
     counts: dict[Any, int]
@@ -354,7 +354,7 @@ class Occurred:
     n_rows: dict[Any, int] = field(default_factory=dict)  # of any weight
 
 
-def occurred(steps: Steps, weights: str | None = None) -> Occurred:
+def count_categories(steps: Steps, weights: str | None = None) -> CategoryCounts:
     """Return which categories occur; two passes.
 
     Raises `DataError` for missing entries that are not dropped, and for weights that are negative or not finite.
@@ -362,10 +362,10 @@ def occurred(steps: Steps, weights: str | None = None) -> Occurred:
     steps.check_complete()
     schema, response = steps.rows.schema, steps.response
     factor, fixed = pa.types.is_dictionary(schema.field(response).type), keeps_order(schema, response)
-    occurring = Occurred({}, list(fixed) if isinstance(fixed, tuple) else None)
+    occurring = CategoryCounts({}, list(fixed) if isinstance(fixed, tuple) else None)
     of_weights = None if weights is None else Expression.of(weights, schema.names, "weights")
     start = 0
-    for batch, keep in steps.with_holes([response, *(() if of_weights is None else of_weights.columns)]):
+    for batch, keep in steps.with_completeness([response, *(() if of_weights is None else of_weights.columns)]):
         column, w = batch.column(response).filter(pa.array(keep)), np.ones(batch.num_rows)
         if of_weights is not None:
             given, name = of_weights.numbers(partial(_floats, batch), start), of_weights.shown
@@ -394,7 +394,7 @@ def _floats(batch: pa.RecordBatch, name: str) -> FloatArray:
     return as_floats(batch.column(name))
 
 
-def opened(steps: Steps, weights: str | None) -> tuple[Steps, Occurred]:
+def with_categories(steps: Steps, weights: str | None) -> tuple[Steps, CategoryCounts]:
     """Return steps whose categories were not known with them, and how often these occur; two passes.
 
     Raises `DataError` unless the response is an ordered factor or whole numbers, of three categories or more.
@@ -410,7 +410,7 @@ def opened(steps: Steps, weights: str | None) -> tuple[Steps, Occurred]:
             f"{_ORDER.format(response)}, an Enum in polars, or numbers 1, 2, ..."
         )
     check_read(steps.rows.schema, steps.columns)
-    occurring = occurred(steps, weights)
+    occurring = count_categories(steps, weights)
     if lost := [level for level, n in occurring.n_rows.items() if n and not occurring.counts[level]]:
         raise DataError(f"column {response!r} has {lost[0]!r} in rows of weight 0 alone: leave these rows out")
     categories = [level for level in occurring.order or sorted(occurring.counts) if occurring.counts.get(level)]

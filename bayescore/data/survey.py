@@ -14,13 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bayescore.data.column_kinds import level_values, without_views
-from bayescore.data.factors import check_alike, check_few, check_memory, check_number_text
+from bayescore.data.factors import check_level_count, check_memory, check_number_text, check_same_kinds
 from bayescore.data.responses import SHOWN, sorted_labels, two_classes
 from bayescore.limits import MAX_LEVELS_NAMED
 from bayescore.types import Parts
 from bayescore.validation import DataError
 
-MANY = SHOWN + 1  # labels that are read: a message can say that it does not show all
+MAX_LABELS_READ = SHOWN + 1  # labels that are read: a message can say that it does not show all
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class DistinctValues:
         if not self.values or not other.values:
             return replace(self if self.values else other, missing=missing)
         order = self.order if self.order == other.order else None
-        check_alike(self.parts, other.parts)
+        check_same_kinds(self.parts, other.parts)
         return DistinctValues({**self.values, **other.values}, order, missing, self.factor and other.factor, self.parts)
 
     def levels(self, name: str) -> tuple[Any, ...]:
@@ -72,7 +72,7 @@ class DistinctValues:
             check_number_text(name, self.values, row_of)
 
 
-NOTHING = DistinctValues()
+NO_VALUES = DistinctValues()
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Survey:
     """What a source learns of rows as it is opened."""
 
     n_rows: int = 0
-    labels: DistinctValues = NOTHING  # the first `MANY`
+    labels: DistinctValues = NO_VALUES  # the first `MAX_LABELS_READ`
     levels: Mapping[str, DistinctValues] = field(
         default_factory=dict
     )  # of columns of text and grouping factors, by name
@@ -90,8 +90,8 @@ class Survey:
         names, labels = dict.fromkeys((*self.levels, *other.levels)), self.labels + other.labels
         return Survey(
             self.n_rows + other.n_rows,
-            replace(labels, values=dict.fromkeys([*labels.values][:MANY])),
-            {name: self.levels.get(name, NOTHING) + other.levels.get(name, NOTHING) for name in names},
+            replace(labels, values=dict.fromkeys([*labels.values][:MAX_LABELS_READ])),
+            {name: self.levels.get(name, NO_VALUES) + other.levels.get(name, NO_VALUES) for name in names},
             self.zero_weights or other.zero_weights,
         )
 
@@ -103,27 +103,30 @@ class Survey:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as plain JSON values."""
-        levels = {name: _written(distinct) for name, distinct in self.levels.items()}
-        return {**vars(self), "labels": _written(self.labels), "levels": levels}
+        levels = {name: _distinct_to_json(distinct) for name, distinct in self.levels.items()}
+        return {**vars(self), "labels": _distinct_to_json(self.labels), "levels": levels}
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
         """Rebuild a survey from `to_dict`'s value."""
-        values = {"labels": _read(fields["labels"]), "levels": {name: _read(v) for name, v in fields["levels"].items()}}
+        values = {
+            "labels": _distinct_from_json(fields["labels"]),
+            "levels": {name: _distinct_from_json(v) for name, v in fields["levels"].items()},
+        }
         return cls(**{**fields, **values})
 
 
-def _written(seen: DistinctValues) -> list[Any]:
+def _distinct_to_json(seen: DistinctValues) -> list[Any]:
     return [list(seen.values), seen.order, seen.missing, seen.factor, *([seen.parts] if seen.parts else [])]
 
 
-def _read(written: list[Any]) -> DistinctValues:
+def _distinct_from_json(written: list[Any]) -> DistinctValues:
     values, order, missing, factor, *parts = written
     distinct = DistinctValues.of(values, order, missing=missing, factor=factor)
     return replace(distinct, parts=tuple((name, kind) for name, kind in parts[0])) if parts else distinct
 
 
-def merged(parts: Iterable[Survey], groups: Iterable[str] = ()) -> Survey:
+def merge_surveys(parts: Iterable[Survey], groups: Iterable[str] = ()) -> Survey:
     """Return the survey of rows in parts, up to where the labels are too many for two classes.
 
     `groups` are the grouping factors among the levels. Raises if levels are too many for any design.
@@ -137,13 +140,13 @@ def merged(parts: Iterable[Survey], groups: Iterable[str] = ()) -> Survey:
             else:
                 if len(distinct.values) > MAX_LEVELS_NAMED and not distinct.factor:
                     check_number_text(name, distinct.values, limit=MAX_LEVELS_NAMED)
-                check_few(f"column {name!r}", name, len(distinct.values), MAX_LEVELS_NAMED)
-        if len(total.labels.values) == MANY:
+                check_level_count(f"column {name!r}", name, len(distinct.values), MAX_LEVELS_NAMED)
+        if len(total.labels.values) == MAX_LABELS_READ:
             break
     return total
 
 
-def seen(
+def distinct_values(
     column: pa.Array | pa.ChunkedArray,
     *,
     ordered: bool | tuple[str, ...],
@@ -152,7 +155,9 @@ def seen(
 ) -> DistinctValues:
     """Return the distinct values of a column, the first `most`; a dictionary's have its order if `ordered`."""
     if isinstance(column, pa.ChunkedArray):
-        return sum((seen(chunk, ordered=ordered, most=most, factor=factor) for chunk in column.chunks), NOTHING)
+        return sum(
+            (distinct_values(chunk, ordered=ordered, most=most, factor=factor) for chunk in column.chunks), NO_VALUES
+        )
     order, is_coded = None, pa.types.is_dictionary(column.type)
     if is_coded:
         levels = level_values(column.dictionary)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from bayescore.data.column_kinds import as_floats, as_table, check_numeric, check_read
-from bayescore.data.factors import Levels, codes
+from bayescore.data.factors import Levels, level_codes
 from bayescore.types import FloatArray
 from bayescore.validation import DataError, check_finite, check_matrix
 
@@ -121,6 +121,6 @@ def feature_matrix(X: Any, names: tuple[str, ...], levels: Levels = ()) -> Float
         raw = np.empty((len(X) if isinstance(X, pd.DataFrame) else table.num_rows, len(names)))
         for d, name in enumerate(names):  # none in the design of an intercept alone, which rows of no column have too
             column = table.column(name)
-            raw[:, d] = codes(column, name, text[name], 0) if name in text else as_floats(column)
+            raw[:, d] = level_codes(column, name, text[name], 0) if name in text else as_floats(column)
     check_finite(raw, names, 0, "X")
     return raw

@@ -55,7 +55,7 @@ from bayescore.data.factors import columns_of
 from bayescore.data.formula_design import formula_of
 from bayescore.data.groups import coded_columns
 from bayescore.data.open import open_in
-from bayescore.data.passes import once_each
+from bayescore.data.passes import weigh_one_side
 from bayescore.data.responses import LABELS, TWO_SIDED, response_of, without_response
 from bayescore.data.sources import column_names, has_named_columns, rows_source
 from bayescore.data.tables import feature_matrix, is_dask, is_table
@@ -137,7 +137,7 @@ class ContrastCells:
     def counted(self, block: WeightedData) -> WeightedData:
         """Return a block without its responses: of counts the exposures alone, as averages are of rates by exposure."""
         block = without_response(block, self.response)
-        return once_each(block) if self.response in TWO_SIDED else block
+        return weigh_one_side(block) if self.response in TWO_SIDED else block
 
     def column(self, block: WeightedData, name: str) -> FloatArray:
         """Return a raw column, or the codes of groups, shape (n,)."""

@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
 
-from bayescore.data.coreset import Coreset, own_family
+from bayescore.data.coreset import Coreset, family_or_own
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import one_intercept, terms_text
 from bayescore.diagnostics.certificate.nodes import NodeMoments, check_bytes, marginal_log_likelihoods, node_sums
@@ -310,7 +310,7 @@ def log_evidence(
     >>> bool(abs(evidence.difference) < 1)
     True
     """
-    resolved = check_family(own_family(core, family, "core"), rows=core)
+    resolved = check_family(family_or_own(core, family, "core"), rows=core)
     if family is None and isinstance(core, Coreset) and core._sd_unknown:
         raise DataError(
             "core was built with family='normal', and its sd is a parameter, which log_evidence does not integrate "

@@ -47,7 +47,7 @@ from bayescore.compiled import one_blas_thread
 from bayescore.data.coreset import Coreset, check_same_design
 from bayescore.data.dataset import Dataset
 from bayescore.data.passes import map_stream
-from bayescore.data.responses import POSITIVE, TIMED, described, events_of
+from bayescore.data.responses import POSITIVE, TIMED, events_of, response_text
 from bayescore.diagnostics.elpd import (
     PassSums,
     Responses,
@@ -404,8 +404,8 @@ def loo_compare(
             numbers = {model.core.response, first.core.response} <= {"numbers", POSITIVE, TIMED}
             remedy = "if both are of the same y, compare them by az.compare of each fit's loo()"
             raise DataError(
-                f"models[{model.name!r}] has {described(model.core.classes)}, models[{first.name!r}] "
-                f"{described(first.core.classes)}; "
+                f"models[{model.name!r}] has {response_text(model.core.classes)}, models[{first.name!r}] "
+                f"{response_text(first.core.classes)}; "
                 + (remedy if numbers else "build both of one response, labels with the same positive=")
             )
     dataset = [

@@ -39,7 +39,7 @@ import numpy as np
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.data.open import open_in
-from bayescore.data.responses import described
+from bayescore.data.responses import response_text
 from bayescore.data.roles import Roles
 from bayescore.diagnostics.elpd import (
     ROWS,
@@ -371,7 +371,8 @@ def full_rows(core: Coreset, data: Any, y: Any, *, progress: bool, **roles: Any)
             raise DataError("data has another design than the coreset; build both with the same intercept and scaling")
         if data.classes != core.classes:
             raise DataError(
-                f"data has {described(data.classes)}, the coreset {described(core.classes)}; give the data it came from"
+                f"data has {response_text(data.classes)}, the coreset {response_text(core.classes)}; give the data it "
+                "came from"
             )
         design = core.design.with_weights() if data.design.weighted else core.design
         return Dataset(data.as_source(), design, progress=progress)

@@ -54,12 +54,12 @@ from bayescore.data.steps import (
     Steps,
     as_rows,
     check_columns,
+    count_categories,
     every_step,
     first_step,
-    occurred,
-    opened,
-    plain,
     threshold_names,
+    with_categories,
+    without_text_views,
 )
 from bayescore.data.tables import check_not_read, is_table
 from bayescore.diagnostics.averages import MAX_EVALUATED, AveragedRows, ContrastCells, averaged_rows, check_by
@@ -313,7 +313,7 @@ def ordered_rows(
         )
     columns = list(dict.fromkeys(name for name in (response, *asked.columns, *read) if name in names))
     drop = check_choice(roles["missing"], "missing", ("raise", "drop")) == "drop"
-    steps, occurring = opened(Steps(rows, response, tuple(columns), drop=drop), roles["weights"])
+    steps, occurring = with_categories(Steps(rows, response, tuple(columns), drop=drop), roles["weights"])
     counts = [occurring.counts[level] for level in steps.categories]
     weights = [occurring.weights[level] for level in steps.categories]
     about = Ordered(link, response, text, list(steps.categories), counts, sum(weights), columns, drop, weights)
@@ -470,7 +470,7 @@ class OrderedFit(Fit):
         table, sizes = cells_of_population(cells, weights)
         if not sizes.any():
             raise DataError(f"weights (column {weights!r}) are all 0; drop these cells")
-        rows = _step_rows(self, names, plain(table))
+        rows = _step_rows(self, names, without_text_views(table))
         return _average_draws(
             predictions_of(rows, None), rows, names, self.categories, max_draws=max_draws, sizes=sizes
         )
@@ -527,7 +527,7 @@ class OrderedFit(Fit):
         about, rows = self.ordered, None
         if new is not None:
             rows = about.steps(new, y, missing=missing)
-            seen = occurred(rows, self.coreset.design.role_columns.get("weights"))
+            seen = count_categories(rows, self.coreset.design.role_columns.get("weights"))
             if unknown := [level for level, n in seen.n_rows.items() if n and level not in about.categories]:
                 raise DataError(f"new has the category {unknown[0]!r}, which the fit does not know: fit all rows anew")
             about = about.with_rows(seen)
@@ -648,7 +648,7 @@ for _name, _remedy in _REFUSED.items():
 def _table(data: Any) -> Any:
     """Return rows in memory as a table; an array's columns are x0, x1, ..."""
     if is_table(data):
-        return plain(as_table(data))
+        return without_text_views(as_table(data))
     check_not_read(data)
     return as_rows(np.asarray(data))[0]
 

@@ -22,7 +22,7 @@ import pandas as pd
 import xarray as xr
 
 from bayescore.data.coreset import Coreset
-from bayescore.data.design import Design, Grouping, bends_of, terms_text
+from bayescore.data.design import Design, Grouping, bend_columns, terms_text
 from bayescore.data.responses import ABOVE, numbers_of
 from bayescore.diagnostics.model_check import Dispersion, ModelCheck, check_model
 from bayescore.diagnostics.results import Check
@@ -529,7 +529,7 @@ def _tables(fit: "Fit") -> list[tuple[str, pd.DataFrame]]:
         number = family.heading
     bends = np.zeros(len(summary), dtype=bool)
     for term in core.design.smooths:
-        bends[bends_of(core.design, term)], what = True, "Smooth terms (standard deviations of the bends)"
+        bends[bend_columns(core.design, term)], what = True, "Smooth terms (standard deviations of the bends)"
     kinds = [(f"Coefficients ({scale})", ~groups & ~bends), (what, groups & ~noise), (number, noise)]
     return [(heading, summary[which]) for heading, which in kinds if which.any()]
 

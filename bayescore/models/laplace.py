@@ -50,7 +50,7 @@ from scipy.linalg.blas import dtrmm
 from scipy.sparse import issparse
 
 from bayescore.data.coreset import Coreset, Shortfall
-from bayescore.data.passes import TileRows, compact
+from bayescore.data.passes import TileRows, csr_if_sparse
 from bayescore.families import Family
 from bayescore.models.posterior import (
     WIDE,
@@ -316,7 +316,7 @@ class LaplaceApproximation:
 
         To second order E[theta] - mode = L sum_n w_n l'''_n |x_n L|^2 (x_n L) / 2 (Tierney and Kadane 1986).
         """
-        return np.asarray(self.row_scores(block).third * (compact(block.X) @ self.factor).T)
+        return np.asarray(self.row_scores(block).third * (csr_if_sparse(block.X) @ self.factor).T)
 
 
 def _squared_lengths(X: FloatArray, factor: FloatArray) -> FloatArray:
@@ -325,7 +325,7 @@ def _squared_lengths(X: FloatArray, factor: FloatArray) -> FloatArray:
     out = np.empty(len(X))
     for start in range(0, len(X), _STRETCH):
         rows = X[start : start + _STRETCH]
-        few = compact(rows)
+        few = csr_if_sparse(rows)
         by_blas = triangular and not issparse(few)
         white = dtrmm(1.0, L, rows.T, lower=1, trans_a=1).T if by_blas else few @ factor
         out[start : start + _STRETCH] = np.vecdot(white, white)

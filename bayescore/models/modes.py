@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from bayescore.data.coreset import Coreset, check_flat, feature_names, own_family
+from bayescore.data.coreset import Coreset, check_flat, family_or_own, feature_names
 from bayescore.data.design import one_intercept, terms_text
 from bayescore.families.family import check_family
 from bayescore.models.groups.marginal import CollapsedTarget
@@ -200,7 +200,7 @@ def find_map(
     >>> bool(0.7 < np.exp(mode.beta[-1]) < 1.5)
     True
     """
-    family, names = own_family(data, family), feature_names(data)
+    family, names = family_or_own(data, family), feature_names(data)
     chosen = prior_for(prior, data, check_family(family, rows=data))
     if chosen.bends:
         raise DataError(
@@ -277,7 +277,7 @@ def find_mle(data: WeightedData, family: str | None = None) -> Mode:
     >>> bc.find_mle(full).beta.round(2)
     array([ 1.02, -0.01])
     """
-    chosen = check_family(own_family(data, family), rows=data)
+    chosen = check_family(family_or_own(data, family), rows=data)
     if data.group is not None:
         raise DataError(
             f"data have groups. {NO_JOINT_MODE}, and sds of effects alone have their likelihood's maximum at 0 in many "

@@ -40,7 +40,7 @@ from scipy.sparse import issparse
 
 from bayescore.compiled import at_address, jit, jit_inner_sums, jit_sums, one_blas_thread
 from bayescore.data.dataset import Dataset
-from bayescore.data.passes import TileRows, add_gram, compact
+from bayescore.data.passes import TileRows, add_gram, csr_if_sparse
 from bayescore.families import Family
 from bayescore.families.family import check_family
 from bayescore.models.predictor import Predictor
@@ -165,7 +165,7 @@ def _wide_terms(beta: FloatArray, data: WeightedData, family: Family) -> Derivat
             log_p, score, curvature, _ = derivatives_of(part.with_offset(rows @ beta), part.y, family)
             value += float(w @ log_p)
             gradient += (w * score) @ rows
-            few = compact(rows)
+            few = csr_if_sparse(rows)
             if issparse(few):
                 add_gram(few, w * curvature, precision)
                 continue
@@ -208,7 +208,7 @@ def log_likelihood_tiles(
     for start in range(0, len(data), step):
         rows = slice(start, start + step)
         part = data.take(rows)
-        log_p, eta = compact(part.X) @ moves, part.with_offset(part.X @ center)
+        log_p, eta = csr_if_sparse(part.X) @ moves, part.with_offset(part.X @ center)
         if predictor.factors:
             effects = predictor.effects(part)
             middle = effects.mean(axis=1)
@@ -226,7 +226,7 @@ def values_and_scores(
 ) -> tuple[FloatArray, FloatArray]:
     """Return the weighted log-likelihood of rows at moves, shape (S, D), and its gradients, shapes (S,) and (S, D).
 
-    A move b takes predictors from `eta`, shape (n,), to eta + X b. X may be `compact`, and of other columns.
+    A move b takes predictors from `eta`, shape (n,), to eta + X b. X may be sparse, and of other columns.
     """
     values, gradients = np.zeros(len(moves)), np.zeros(moves.shape)
     side = rows.y.astype(np.float64)
@@ -529,7 +529,7 @@ def mean_curvature(draws: FloatArray, gradients: FloatArray) -> FloatArray:
 
 def score(draws: FloatArray, data: WeightedData, family: Family) -> FloatArray:
     """Return the gradient of the weighted log-likelihood at draws, both of shape (S, D)."""
-    eta, X = data.with_offset(np.zeros(len(data))), compact(data.X)
+    eta, X = data.with_offset(np.zeros(len(data))), csr_if_sparse(data.X)
     steps = range(0, len(draws), _CACHE // WIDE_ROWS)
     parts = [values_and_scores(draws[s : s + steps.step], eta, X, data, family)[1] for s in steps]
     return np.concatenate(parts)

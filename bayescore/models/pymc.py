@@ -24,7 +24,7 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Constant
 from scipy import linalg
 
-from bayescore.data.coreset import Coreset, check_flat, feature_names, own_family
+from bayescore.data.coreset import Coreset, check_flat, family_or_own, feature_names
 from bayescore.data.design import one_intercept
 from bayescore.families import Family
 from bayescore.families.family import check_family
@@ -378,7 +378,7 @@ def model(
     data, prior, group_prior = of_fit(data, prior, group_prior)
     if not isinstance(data, WeightedData):
         raise TypeError(f"data is {data!r:.60}; give a coreset, a fit, or the rows of all_rows")
-    own = own_family(data, family) if family is None or isinstance(family, str) else family
+    own = family_or_own(data, family) if family is None or isinstance(family, str) else family
     known = check_family(own, rows=data)
     chosen, names = prior_for(prior, data, known), feature_names(data)
     groups = data.groups if isinstance(data, Coreset) else ()

@@ -546,7 +546,7 @@ def draw_by_column(dataset: Dataset, seed: int, plan: DrawPlan | None = None) ->
     def one(start: int, block: WeightedData) -> Drawn:
         return _block(start, block, seed, plan, bars)
 
-    for part in dataset.scan_beside(one):
+    for part in dataset.scan_and_map(one):
         parts.append(part)
         if sum(len(each.u) for each in parts) > 2 * held + 1000:
             best, bars = _best(_below(parts), plan)

@@ -19,7 +19,7 @@ from typing import Any, NoReturn, Self, cast
 
 import numpy as np
 
-from bayescore.data.design import Design, bends_of
+from bayescore.data.design import Design, bend_columns
 from bayescore.priors.by_name import ByName, prior_from_dict
 from bayescore.priors.normal import Normal
 from bayescore.priors.prior import OF_DESIGN, Independent, Part, Prior
@@ -287,7 +287,7 @@ def with_smooths(prior: Prior, design: Design, sd_prior: tuple[float, float]) ->
     check_goes_with_smooths(prior, design.smooths[0])
     assert isinstance(prior, Independent)
     scales, names, D = design.scales, design.names, len(design.names)
-    places = {term: bends_of(design, term) for term in design.smooths}
+    places = {term: bend_columns(design, term) for term in design.smooths}
     bends = tuple(Bends(term, tuple(at.tolist()), tuple(scales[at].tolist()), *sd_prior) for term, at in places.items())
     others = np.setdiff1d(np.arange(D), np.concatenate(list(places.values()))).tolist()
     return Smooths(together([prior.of_coefficient(d, names[d], D) for d in others]), tuple(others), bends)

@@ -36,7 +36,7 @@ from bayescore.compiled import available_cores, jit_sums, one_blas_thread
 from bayescore.data.column_kinds import as_floats, as_table, check_numeric
 from bayescore.data.coreset import Coreset
 from bayescore.data.design import Design, Grouping, one_intercept, terms_text
-from bayescore.data.factors import column_of, values
+from bayescore.data.factors import column_of, factor_values
 from bayescore.data.formula_design import categories_of, formula_of
 from bayescore.data.groups import Grouper
 from bayescore.data.responses import Expression
@@ -119,7 +119,9 @@ def new_group_numbers(posterior: Posterior, X: Any, group: IntArray, given: Any)
     for f, by in enumerate(design.groups):
         if (new := np.flatnonzero(group[:, f] == NO_GROUP)).size:
             each = given.get(by.name) if isinstance(given, Mapping) else given
-            levels = values(_levels_of(by, X, len(group), each), by.name)  # 7.0 is the level 7, as among those drawn
+            levels = factor_values(
+                _levels_of(by, X, len(group), each), by.name
+            )  # 7.0 is the level 7, as among those drawn
             distinct, place = np.unique(levels.take(new).to_pandas().astype(str), return_inverse=True)
             digests = [blake2b(level.encode(), digest_size=7).digest() for level in distinct]
             numbers[new, f] = np.array([int.from_bytes(digest, "big") for digest in digests], dtype=np.int64)[place]
@@ -464,7 +466,7 @@ def _population_parts(table: Any, names: Sequence[str], joined: Mapping[str, Par
     if not names:
         return np.zeros(table.num_rows, dtype=np.int64), pd.Index(["all"], name="population")
     columns_of_parts = {name: column_of(table, name, joined.get(name, ())) for name in names}
-    columns = pd.DataFrame({name: values(column, name).to_pandas() for name, column in columns_of_parts.items()})
+    columns = pd.DataFrame({name: factor_values(column, name).to_pandas() for name, column in columns_of_parts.items()})
     if (holes := columns.isna().any()).any():
         raise DataError(
             f"cells miss {holes.idxmax()!r} in some row; drop such cells, or give them a level of their own"

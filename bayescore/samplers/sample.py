@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 
 from bayescore.compiled import F, available_cores
-from bayescore.data.coreset import Coreset, feature_names, own_family
+from bayescore.data.coreset import Coreset, family_or_own, feature_names
 from bayescore.data.design import one_intercept
 from bayescore.families.family import check_family
 from bayescore.limits import MAX_RHAT, MIN_ESS_A_CHAIN
@@ -253,7 +253,7 @@ def sample(
     if group_prior is not None:
         options["group_prior"] = group_prior
     family_given = family
-    resolved = check_family(own_family(core, family, "core"), rows=core)
+    resolved = check_family(family_or_own(core, family, "core"), rows=core)
     of_smooths = isinstance(core, Coreset) and bool(core.design.smooths)
     given_sds = options.pop("group_prior", None) if of_smooths else None
     family, chosen_prior = resolved.name, prior_for(prior, core, resolved, given_sds)

@@ -180,7 +180,7 @@ def test_bad_csv_is_refused_with_the_reason(kind, tmp_path):
 
 
 def test_text_that_turns_up_late_in_a_column_of_numbers_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr("bayescore.data.batches._BLOCK", 2000)
+    monkeypatch.setattr("bayescore.data.batches._BLOCK_BYTES", 2000)
     late = PLAIN.assign(a=np.where(np.arange(N) == 600, "n/k", PLAIN["a"].astype(str)))
     late.to_csv(tmp_path / "rows.csv", index=False)
     source = as_source(tmp_path / "rows.csv", label="label", weights="w")

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from bayescore.data.columns import Columns, coded
-from bayescore.data.roles import Roles, resolve
+from bayescore.data.columns import Columns, label_codes
+from bayescore.data.roles import Roles, resolve_columns
 from bayescore.data.survey import DistinctValues, Survey
 from bayescore.validation import DataError, RowError
 
@@ -32,7 +32,7 @@ def test_a_batch_becomes_rows_in_the_order_of_the_names():
 def test_labels_of_any_type_are_signed_by_their_order(labels):
     batch = pa.record_batch({"a": [1.0, 2.0, 3.0], "label": labels})
     columns = Columns(("a",), "label", None)
-    columns = columns.learnt(columns.survey(batch))
+    columns = columns.with_survey(columns.survey(batch))
     assert columns.block(batch, 0).y.tolist() == [-1, 1, -1]
 
 
@@ -46,20 +46,20 @@ def test_bad_rows_are_counted_from_the_batch_s_place():
             COLUMNS.block(bad, 40)
         assert message in str(caught.value)
     with pytest.raises(DataError, match="column 'label'"):
-        COLUMNS.learnt(Survey(3, DistinctValues.of("abc")))
+        COLUMNS.with_survey(Survey(3, DistinctValues.of("abc")))
 
 
 def test_codes_point_at_their_labels_missing_ones_too():
     for column in (pa.array(["x", None, "y", "x"]), pa.array(["x", None, "y", "x"]).dictionary_encode()):
-        values, codes = coded(column)
+        values, codes = label_codes(column)
         assert values[codes].tolist() == ["x", None, "y", "x"]
 
 
 def test_features_are_all_columns_but_label_weights_and_a_stored_index():
     meta = {b"pandas": json.dumps({"index_columns": ["b"], "columns": []}).encode()}
-    assert resolve(ROLES, TABLE.schema).features == ("a", "b")
-    assert resolve(ROLES, TABLE.schema.with_metadata(meta)).features == ("a",)
-    assert resolve(Roles(label="label"), TABLE.schema, only=["b"]).features == ("b",)
+    assert resolve_columns(ROLES, TABLE.schema).features == ("a", "b")
+    assert resolve_columns(ROLES, TABLE.schema.with_metadata(meta)).features == ("a",)
+    assert resolve_columns(Roles(label="label"), TABLE.schema, only=["b"]).features == ("b",)
     for label, weights, only, message in (
         (None, None, None, "label is missing: .* the columns are a, label, w, b"),
         ("y", None, None, "label='y' is not a column"),
@@ -67,4 +67,4 @@ def test_features_are_all_columns_but_label_weights_and_a_stored_index():
         ("label", None, ["label"], "no feature columns beside 'label'"),
     ):
         with pytest.raises(DataError, match=message):
-            resolve(Roles(label=label, weights=weights), TABLE.schema, only=only)
+            resolve_columns(Roles(label=label, weights=weights), TABLE.schema, only=only)

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import bayescore as bc
-from bayescore.data.coreset import SHORTFALL_KEY, Coreset, Shortfall, feature_names, own_family, read_coreset
+from bayescore.data.coreset import SHORTFALL_KEY, Coreset, Shortfall, family_or_own, feature_names, read_coreset
 from bayescore.data.design import Design
 from bayescore.data.parquet import CORESET_KEY, parquet_file
 from bayescore.types import WeightedData
@@ -344,10 +344,10 @@ def test_names_and_likelihood_of_rows_that_know_none():
     core = make()
     assert feature_names(core) == core.feature_names == ("Intercept", "age", "a.b")
     assert feature_names(bare(core)) == ("beta_0", "beta_1", "beta_2")
-    assert own_family(core, None) == "logistic"
-    assert own_family(core, "probit") == "probit"
+    assert family_or_own(core, None) == "logistic"
+    assert family_or_own(core, "probit") == "probit"
     with pytest.raises(ValueError, match="family is missing"):
-        own_family(bare(core), None)
+        family_or_own(bare(core), None)
 
 
 def test_design_puts_the_intercept_first_and_scales_the_rest():

@@ -8,7 +8,7 @@ from scipy import sparse
 
 import bayescore as bc
 from bayescore.coresets.predicted_error import _WhitenedDensity
-from bayescore.data.passes import MAX_FILL, MIN_COLUMNS, add_gram, compact
+from bayescore.data.passes import MAX_FILL, MIN_COLUMNS, add_gram, csr_if_sparse
 from bayescore.families.family import FAMILIES
 from bayescore.models.posterior import likelihood_terms, log_likelihoods, posterior
 from bayescore.types import WeightedData
@@ -37,7 +37,7 @@ def rows_of(X, seed=0):
 def test_sums_and_products_are_those_of_dense_rows(fill):
     rng = np.random.default_rng(1)
     X = np.where(rng.random((300, 120)) < fill, rng.normal(size=(300, 120)), 0.0)
-    few = compact(X)
+    few = csr_if_sparse(X)
     assert sparse.issparse(few)
     np.testing.assert_array_equal(few.toarray(), X)
     w, M, found = rng.normal(size=300), rng.normal(size=(120, 7)), np.ones((120, 120))
@@ -51,8 +51,8 @@ def test_full_and_narrow_rows_stay_as_they_are():
     rng = np.random.default_rng(1)
     full = np.where(rng.random((300, 120)) < 2.0 * MAX_FILL, 1.0, 0.0)
     narrow = np.zeros((300, MIN_COLUMNS - 1))
-    assert compact(full) is full
-    assert compact(narrow) is narrow
+    assert csr_if_sparse(full) is full
+    assert csr_if_sparse(narrow) is narrow
 
 
 def test_terms_and_log_likelihoods_are_those_of_blas(monkeypatch):
@@ -60,7 +60,7 @@ def test_terms_and_log_likelihoods_are_those_of_blas(monkeypatch):
     rows, rng = rows_of(X.toarray()), np.random.default_rng(2)
     beta, draws = rng.normal(size=140), rng.normal(size=(30, 140))
     found = likelihood_terms(beta, rows, LOGISTIC), log_likelihoods(draws, rows, LOGISTIC)
-    monkeypatch.setattr("bayescore.models.posterior.compact", lambda rows: rows)
+    monkeypatch.setattr("bayescore.models.posterior.csr_if_sparse", lambda rows: rows)
     terms, values = likelihood_terms(beta, rows, LOGISTIC), log_likelihoods(draws, rows, LOGISTIC)
     assert found[0].value == terms.value
     np.testing.assert_allclose(found[0].precision, terms.precision, rtol=1e-10, atol=1e-12)
@@ -74,7 +74,7 @@ def test_densities_at_many_points_are_those_of_blas(monkeypatch):
     scale, u = np.tril(rng.normal(size=(140, 140))) / 20.0, rng.normal(size=(9, 140))
     found = _WhitenedDensity(target, mode, scale)
     assert found.sparse
-    monkeypatch.setattr("bayescore.coresets.predicted_error.compact", lambda rows: rows)
+    monkeypatch.setattr("bayescore.coresets.predicted_error.csr_if_sparse", lambda rows: rows)
     for mine, theirs in zip(found.at(u), _WhitenedDensity(target, mode, scale).at(u), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-10, atol=1e-10)
 

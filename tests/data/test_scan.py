@@ -82,7 +82,7 @@ def test_constant_columns_are_found_and_a_design_moves_the_range(rng):
     X = np.column_stack([rng.normal(size=N), np.full(N, 0.1)])
     found = Dataset(as_source(X, np.arange(N) % 2)).scan
     assert found.constant.tolist() == [False, True]
-    moved = found.through(Design(("a", "b"), True, (1.0, 0.0), (2.0, 1.0)))
+    moved = found.in_design(Design(("a", "b"), True, (1.0, 0.0), (2.0, 1.0)))
     np.testing.assert_array_equal(moved.low, [1.0, (X[:, 0].min() - 1.0) / 2.0, 0.1])
     assert moved.constant.tolist() == [True, False, True]
 
@@ -92,7 +92,7 @@ def test_sums_of_squares_of_columns_that_are_centred_alone(rng):
     X = np.column_stack([rng.normal(size=N), rng.normal(size=N), np.full(N, 3.0)])
     X[:, 0] += 1000.0 - X[:, 0].mean()
     found = Dataset(as_source(X, np.arange(N) % 2)).scan
-    moved = found.through(Design(("a", "b", "c"), True, (1000.0, 0.0, 0.0), (1.0, 2.0, 1.0)))
+    moved = found.in_design(Design(("a", "b", "c"), True, (1000.0, 0.0, 0.0), (1.0, 2.0, 1.0)))
     expected = ((X - [1000.0, 0.0, 0.0]) / [1.0, 2.0, 1.0]) ** 2
     np.testing.assert_allclose(moved.squares, [N, *expected.sum(axis=0)])
 

@@ -9,7 +9,7 @@ import pytest
 from scipy.interpolate import CubicSpline
 
 import bayescore as bc
-from bayescore.data.design import bends_of
+from bayescore.data.design import bend_columns
 from bayescore.data.formula_design import read_design
 from bayescore.data.open import open_designed
 from bayescore.types import stack
@@ -31,7 +31,7 @@ def test_a_smooth_is_the_column_itself_and_bends_that_are_orthogonal_to_it():
     assert core.design.smooths == ("s(x)", "s(`my age`, k=6)")
     assert core.feature_names[:4] == ("Intercept", "s(x)[linear]", "s(x)[1]", "s(x)[2]")
     for term, column, K in zip(core.design.smooths, ("x", "my age"), (8, 4), strict=True):
-        places = bends_of(core.design, term)
+        places = bend_columns(core.design, term)
         line, bends = core.X[:, places[0] - 1], core.X[:, places]
         assert len(places) == K
         np.testing.assert_array_equal(line, ROWS[column])
@@ -45,7 +45,7 @@ def test_a_smooth_by_a_factor_has_a_curve_for_each_level():
     core = full(rows, "y ~ f + s(x, by=f, k=7)")
     assert core.design.smooths == ("s(x, by=f, k=7)[a]", "s(x, by=f, k=7)[b c]")
     for term, level in zip(core.design.smooths, ("a", "b c"), strict=True):
-        own, places = (rows["f"] == level).to_numpy(), bends_of(core.design, term)
+        own, places = (rows["f"] == level).to_numpy(), bend_columns(core.design, term)
         assert len(places) == 5
         assert not core.X[~own][:, places].any()
         np.testing.assert_array_equal(core.X[:, places[0] - 1], np.where(own, rows["x"], 0.0))

@@ -202,7 +202,7 @@ def test_the_next_row_group_is_fetched_while_one_is_worked_on():
         return i
 
     found = []
-    for i in stores.in_advance(fetch(i) for i in range(4)):
+    for i in stores.read_ahead(fetch(i) for i in range(4)):
         found.append(i)
         assert i == 3 or begun[i + 1].wait(10)
         assert i > 1 or not begun[i + 2].is_set()

@@ -12,9 +12,9 @@ import pytest
 
 from bayescore.data.blocks import Block, Intake
 from bayescore.data.factors import Selection
-from bayescore.data.roles import Roles, resolve
+from bayescore.data.roles import Roles, resolve_columns
 from bayescore.data.sources import KINDS, as_source
-from bayescore.data.survey import MANY, DistinctValues, Survey
+from bayescore.data.survey import MAX_LABELS_READ, DistinctValues, Survey
 from bayescore.validation import DataError
 
 dd = pytest.importorskip("dask.dataframe")
@@ -34,7 +34,7 @@ FRAME = pd.DataFrame(
     }
 )
 ROLES = Roles(label="label", weights="w", groups=["town"])
-COLUMNS = resolve(ROLES, pa.Table.from_pandas(FRAME).schema, Selection())
+COLUMNS = resolve_columns(ROLES, pa.Table.from_pandas(FRAME).schema, Selection())
 GIVEN = {"label": "label", "weights": "w", "groups": ["town"], "selection": Selection()}
 
 
@@ -60,7 +60,7 @@ def random_survey(rng):
         )
 
     levels = {name: values(9) for name in ("device", "town") if rng.random() < 0.8}
-    return Survey(int(rng.integers(50)), values(MANY), levels, bool(rng.random() < 0.3))
+    return Survey(int(rng.integers(50)), values(MAX_LABELS_READ), levels, bool(rng.random() < 0.3))
 
 
 def test_surveys_add_up_in_any_order_of_adding():
@@ -169,10 +169,10 @@ def test_labels_are_looked_at_until_they_are_too_many():
             yield survey(FRAME.assign(label=[f"{i}{k % 2}" for k in range(N)]))
 
     found = COLUMNS.merged(parts())
-    assert len(found.labels.values) == MANY
+    assert len(found.labels.values) == MAX_LABELS_READ
     assert read == [0, 1, 2]
     with pytest.raises(DataError, match=r"more than 5 classes \('00', '01', '10', '11', '20', \.\.\.\)"):
-        COLUMNS.learnt(found)
+        COLUMNS.with_survey(found)
 
 
 def test_missing_labels_are_known_whatever_they_are():

@@ -380,7 +380,7 @@ def test_files_are_those_that_other_families_read(rows, tmp_path, monkeypatch):
             np.testing.assert_allclose(found.summary()["mean"], expected, atol=0.02)
         pickle.loads(pickle.dumps(found)).check()
     assert "c" in bc.fit("n ~ c", str(tmp_path / "part-*.csv"), **SHORT).summary().index
-    monkeypatch.setattr(batches, "_BLOCK", 1 << 12)
+    monkeypatch.setattr(batches, "_BLOCK_BYTES", 1 << 12)
     with (tmp_path / "part-2.csv").open("a") as file:
         file.write("?,b,1,low,2,1.0\n")
     (folder / "f=b" / "part.parquet").write_text("none")
