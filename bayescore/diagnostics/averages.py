@@ -20,10 +20,11 @@ Near the mean t of the draws most probabilities are almost quadratic. With value
 
 at t by one pass, v the ways in which a row is changed and c_v their factors, what is left of P_k at a draw is summed
 over a sample of the cell's rows, each over its inclusion probability, as `row_sums` does for log-likelihoods. A row is
-drawn by its reach w (|p'''| + `_FLOOR`) r^3 / 6, r the sd of its predictor over the draws, so that rows which move far
-are in the sample for certain. The sample tells its standard error. Where groups have effects, the pass takes the first
-derivatives alone, as the second are a matrix of all effects, and rows are drawn by |p''| r^2 / 2. So they are where the
-second derivatives of all cells would take more than `_MOST_BYTES`, which bounds the rows of all samples, too.
+drawn by its reach w (|p'''| + `_MIN_THIRD_DERIVATIVE`) r^3 / 6, r the sd of its predictor over the draws, so that rows
+which move far are in the sample for certain. The sample tells its standard error. Where groups have effects, the pass
+takes the first derivatives alone, as the second are a matrix of all effects, and rows are drawn by |p''| r^2 / 2. So
+they are where the second derivatives of all cells would take more than `_MOST_BYTES`, which bounds the rows of all
+samples, too.
 
 When to use it: for averages over many rows; over few, each row is evaluated at each draw.
 
@@ -90,7 +91,7 @@ class Change:
 
 
 @dataclass(frozen=True, eq=False)
-class Along:
+class SlopeDirection:
     """What a slope needs to know: the raw column's range or sd, and the size of each column's coefficient, shape (D,).
 
     The size is the root mean square over draws, of effects of groups too.
@@ -102,7 +103,7 @@ class Along:
     def rows(self, X: FloatArray, derivative: FloatArray) -> list[tuple[FloatArray, FloatArray]]:
         """Return the factors of moved rows, shape (n,), and these, shape (n, D)."""
         moves = np.abs(derivative) @ self.coefficients
-        t = _MOVE / np.where(moves > 0.0, moves, _MOVE)
+        t = _ETA_STEP / np.where(moves > 0.0, moves, _ETA_STEP)
         half = 0.5 / t
         return [(sign * half, X + sign * t[:, None] * derivative) for sign in (1.0, -1.0)]
 
@@ -123,7 +124,7 @@ class ContrastCells:
     added: tuple[Grouping, ...] = ()
     variable: str | None = None
     contrasts: tuple[tuple[Change, ...], ...] = ((Change(),),)
-    along: Along | None = None  # of the one contrast that is a slope
+    along: SlopeDirection | None = None  # of the one contrast that is a slope
     response: str = LABELS  # what the rows' responses are
 
     def __len__(self) -> int:
@@ -134,8 +135,8 @@ class ContrastCells:
         """Number of parts of the rows."""
         return math.prod(map(len, self.values)) if self.combinations is None else len(self.combinations)
 
-    def counted(self, block: WeightedData) -> WeightedData:
-        """Return a block without its responses: of counts the exposures alone, as averages are of rates by exposure."""
+    def without_responses(self, block: WeightedData) -> WeightedData:
+        """Return a block without its responses: averages of counts are of rates, weighted by exposure."""
         block = without_response(block, self.response)
         return weigh_one_side(block) if self.response in TWO_SIDED else block
 
@@ -172,7 +173,7 @@ class ContrastCells:
 
     def terms(self, block: WeightedData, contrast: int) -> list[tuple[FloatArray, WeightedData]]:
         """Return the factors of a contrast's rows, shape (n,), and changed rows in the design, in the block's order."""
-        changes, ones, block = self.contrasts[contrast], np.ones(len(block)), self.modelled(block)
+        changes, ones, block = self.contrasts[contrast], np.ones(len(block)), self.with_model_groups(block)
         if self.variable is None:
             X = block.X if self.designed else self._designed(block, block.X, "data")
             return [(change.factor * ones, replace(block, X=X)) for change in changes]
@@ -181,7 +182,7 @@ class ContrastCells:
             X = self._designed(block, raw, "data")
             moved = self.along.rows(X, self._derivative(block, raw, self.along.spread))
             return [(factor, replace(block, X=rows)) for factor, rows in moved]
-        starting, terms = self._start(raw, place), []
+        starting, terms = self._starting_values(raw, place), []
         for change in changes:
             raw[:, place] = starting + change.shift if change.value is None else change.value
             by = f"moved by {change.shift:g}" if change.value is None else f"set to {change.value:g}"
@@ -189,14 +190,14 @@ class ContrastCells:
             terms.append((change.factor * ones, replace(block, X=self._designed(block, raw, where))))
         return terms
 
-    def modelled(self, block: WeightedData) -> WeightedData:
+    def with_model_groups(self, block: WeightedData) -> WeightedData:
         """Return rows with the codes of the model's groups alone."""
         n = len(self.design.groups)
         if not self.added or block.group is None:
             return block
         return replace(block, group=block.group[:, :n] if n else None)
 
-    def _start(self, raw: FloatArray, place: int) -> FloatArray:
+    def _starting_values(self, raw: FloatArray, place: int) -> FloatArray:
         """Return the entries that a column is moved from, shape (n,): a step back where the step leaves a domain."""
         column = raw[:, place].copy()
         step = max(change.shift for changes in self.contrasts for change in changes)
@@ -269,7 +270,9 @@ def _distinct(values: FloatArray, size: float) -> FloatArray:
     return values[np.append(True, np.diff(values) > allowed)] if len(values) else values
 
 
-_MOVE = 1e-5  # of eta, over which the slope of p is a difference: off by 1e-11, by its third derivative and by rounding
+_ETA_STEP = (
+    1e-5  # of eta, over which the slope of p is a difference: off by 1e-11, by its third derivative and by rounding
+)
 
 
 EVERY_ROW = 50_000  # rows up to which each is evaluated at each draw: a sample would save little
@@ -281,28 +284,28 @@ SAMPLE_ROWS = 2000  # of each cell; ten times as many where these do not tell en
 MAX_EVALUATED = 2e10  # probabilities of all rows at all draws: minutes; beyond that the sample's error is handed over
 
 
-_SHARE = 0.1  # of the posterior sd of a figure that the sample's error may be
+_MAX_ERROR_SHARE = 0.1  # of the posterior sd of a figure that the sample's error may be
 
 
 _NEGLIGIBLE = 1e-6  # share of a figure that it may be off by in any case
 
 
-_FLOOR = 0.01  # third derivative that rows far out are taken to have, a tenth of the logistic one at 0
+_MIN_THIRD_DERIVATIVE = 0.01  # third derivative that rows far out are taken to have, a tenth of the logistic one at 0
 
 
 _MOST_BYTES = 2**28  # of second derivatives of all cells, and of all rows drawn
 
 
-_FEWEST = 50  # rows of a cell's sample in any case
+_MIN_ROWS = 50  # rows of a cell's sample in any case
 
 
 _SEED = 2021  # of the sample: the same data give the same rows
 
 
-_WITHIN = 4.0  # sds of its predictor within which a row's largest third derivative counts
+_PREDICTOR_SDS = 4.0  # sds of its predictor within which a row's largest third derivative counts
 
 
-_CACHE = 1 << 17  # entries of a tile of rows: 1 MB
+_TILE_ENTRIES = 1 << 17  # entries of a tile of rows: 1 MB
 
 
 class ContrastSums(NamedTuple):
@@ -329,26 +332,30 @@ def cell_sums(
     n_rows, last = dataset.source.n_rows, None
     predictor = predictor.for_rows(n_rows)
     if n_rows > EVERY_ROW:
-        most = max(_FEWEST, _MOST_BYTES // (8 * len(cells) * dataset.n_features))
+        most = max(_MIN_ROWS, _MOST_BYTES // (8 * len(cells) * dataset.n_features))
         for size in dict.fromkeys(min(size, most) for size in (SAMPLE_ROWS, 10 * SAMPLE_ROWS)):
-            last = sampled(dataset, cells, predictor, family, size=size)
+            last = cell_sums_by_sample(dataset, cells, predictor, family, size=size)
             if last is None:
                 break
-            limits = [(e, _SHARE * f.std(axis=1), _NEGLIGIBLE * np.abs(f.mean(axis=1))) for f, e in figures(last)]
+            limits = [
+                (e, _MAX_ERROR_SHARE * f.std(axis=1), _NEGLIGIBLE * np.abs(f.mean(axis=1))) for f, e in figures(last)
+            ]
             if not any((error > np.maximum(sd, size)).any() for error, sd, size in limits):
                 return last
     n_terms = sum(map(len, cells.contrasts))
     if last is not None and n_rows * float(len(predictor)) * n_terms > MAX_EVALUATED:
         return last
-    return every_row(dataset, cells, predictor, family)
+    return cell_sums_of_every_row(dataset, cells, predictor, family)
 
 
-def every_row(dataset: Dataset, cells: ContrastCells, predictor: Predictor, family: Family) -> ContrastSums:
+def cell_sums_of_every_row(
+    dataset: Dataset, cells: ContrastCells, predictor: Predictor, family: Family
+) -> ContrastSums:
     """Return the sums with each row evaluated at each draw; one pass."""
-    K, step = len(cells), max(1, _CACHE // len(predictor))
+    K, step = len(cells), max(1, _TILE_ENTRIES // len(predictor))
 
     def one(_: int, block: WeightedData) -> tuple[FloatArray, FloatArray]:
-        block = cells.counted(block)
+        block = cells.without_responses(block)
         sums, total, parts = np.zeros((K, len(predictor))), np.zeros(K), cells.parts(block)
         for contrast in range(len(cells.contrasts)):
             codes = contrast * cells.n_parts + parts
@@ -400,7 +407,7 @@ class _AveragesPlan:
                 if isinstance(self.near, DrawnApproximation) and self.near.predictor.unknown(rows).any():
                     return None
                 eta, squares = self.near.predictors(rows)
-                reach += np.abs(factor) * self._reach(eta, np.sqrt(squares))
+                reach += np.abs(factor) * self._remainder_bound(eta, np.sqrt(squares))
                 terms.append((factor, rows, derivatives_of_mean(eta, self.near.family)))
             reach *= block.weights
             for part in np.flatnonzero(np.bincount(parts)):
@@ -430,15 +437,17 @@ class _AveragesPlan:
                 precision -= (X * (w * bend[in_part])[:, None]).T @ X
         return Derivatives(value, gradient, precision), effects
 
-    def _reach(self, eta: FloatArray, r: FloatArray) -> FloatArray:
+    def _remainder_bound(self, eta: FloatArray, r: FloatArray) -> FloatArray:
         """Return what a row of weight 1 may have beyond `order`, up to a factor, shape (n,)."""
         family, power = self.near.family, self.order + 1
-        places = (np.clip(eta + x * _WITHIN * r, -family.reach, family.reach) for x in (-1.0, -0.5, 0.0, 0.5, 1.0))
+        places = (
+            np.clip(eta + x * _PREDICTOR_SDS * r, -family.reach, family.reach) for x in (-1.0, -0.5, 0.0, 0.5, 1.0)
+        )
         largest = np.max([np.abs(derivatives_of_mean(at, family)[power]) for at in places], axis=0)
-        return np.asarray((largest + _FLOOR) * r**power / 6.0)
+        return np.asarray((largest + _MIN_THIRD_DERIVATIVE) * r**power / 6.0)
 
 
-def sampled(
+def cell_sums_by_sample(
     dataset: Dataset, cells: ContrastCells, predictor: Predictor, family: Family, *, size: int
 ) -> ContrastSums | None:
     """Return the sums from a sample of `size` rows of each cell; one pass.
@@ -456,7 +465,7 @@ def sampled(
     terms: list[tuple[Derivatives, FloatArray] | None] = [None] * K
 
     def one_block(start: int, block: WeightedData) -> list[_SampledRows] | None:
-        return look(start, cells.counted(block), bars)
+        return look(start, cells.without_responses(block), bars)
 
     for of_block in dataset.map(one_block, "averaging", canonical=True):
         if of_block is None:
@@ -476,12 +485,12 @@ def sampled(
         part, of_effects = term
         sample = select(pools[place].best(), size, float(sums[place, 1]))
         changed = cells.terms(sample.expanded(), place // cells.n_parts)
-        rest, variance = _beyond(changed, sample.inclusion, (mean, predictor), look)
+        rest, variance = _remainder_sums(changed, sample.inclusion, (mean, predictor), look)
         values[place] = part.value + moves @ part.gradient + rest
         if look.order == 2:
             values[place] -= 0.5 * ((moves @ part.precision) * moves).sum(axis=1)
         if of_effects.size:
-            values[place] += _along(predictor, of_effects) - _along(mean, of_effects)
+            values[place] += _effects_times(predictor, of_effects) - _effects_times(mean, of_effects)
         error[place] = np.sqrt(variance)
     return ContrastSums(values, sums[:, 0], error)
 
@@ -497,14 +506,14 @@ def derivatives_of_mean(eta: FloatArray, family: Family) -> FloatArray:
     return np.stack([p, p * s, p * (s**2 - c), p * (s**3 - 3.0 * s * c + third)])
 
 
-def _along(predictor: Predictor, gradient: FloatArray) -> FloatArray:
+def _effects_times(predictor: Predictor, gradient: FloatArray) -> FloatArray:
     """Return effects times a gradient, shape (S,), some draws at a time."""
-    step = max(1, _CACHE // len(gradient))
+    step = max(1, _TILE_ENTRIES // len(gradient))
     cuts = (slice(start, start + step) for start in range(0, len(predictor), step))
     return np.concatenate([effects_at(predictor.take(cut)) @ gradient for cut in cuts])
 
 
-def _beyond(
+def _remainder_sums(
     terms: list[tuple[FloatArray, WeightedData]],
     inclusion: FloatArray,
     at: tuple[Predictor, Predictor],
@@ -512,7 +521,7 @@ def _beyond(
 ) -> tuple[FloatArray, float]:
     """Return what a sample says about the sums beyond `order`, shape (S,), and its mean variance over draws."""
     (mean, predictor), family = at, look.near.family
-    total, variance, step = np.zeros(len(predictor)), 0.0, max(1, _CACHE // len(predictor))
+    total, variance, step = np.zeros(len(predictor)), 0.0, max(1, _TILE_ENTRIES // len(predictor))
     for start in range(0, len(inclusion), step):
         cut, rest = slice(start, start + step), np.zeros(())
         for factor, rows in terms:
@@ -534,7 +543,7 @@ MAX_VALUES = 20  # of a column of numbers that is taken for a factor
 _BLOCK = 1024  # rows of a thread's piece in memory
 
 
-_WHOLE = ("full", "aggregate")  # methods whose rows miss nothing
+_LOSSLESS_METHODS = ("full", "aggregate")  # methods whose rows miss nothing
 
 
 class AveragedRows(NamedTuple):
@@ -701,7 +710,7 @@ def _rows(posterior: Posterior, data: Any) -> tuple[WeightedData, bool]:
         raise DataError(
             "the coreset has pseudo-rows, which say nothing about the rows' columns; give rows as data, a sample"
         )
-    if isinstance(data, Coreset) and data.method not in _WHOLE:
+    if isinstance(data, Coreset) and data.method not in _LOSSLESS_METHODS:
         raise DataError(
             f"the rows are a coreset's of method {data.method!r}, which stands for all rows in the likelihood and not "
             "in averages; give all rows as data, their file or a random sample of them"

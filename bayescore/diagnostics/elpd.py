@@ -193,7 +193,7 @@ def sampled_counts(dataset: Dataset, family: Family, size: int, seed: int) -> Sa
     Raises `DataError` where rows have one side alone, as a coreset's have, or there are none.
     """
     share = min(1.0, 2.0 * size / max(dataset.source.n_rows, 1))  # of sides, two of most rows
-    parts = list(dataset.map(partial(_of_block, share, seed, family), "drawing rows", canonical=True))
+    parts = list(dataset.map(partial(_sampled_block, share, seed, family), "drawing rows", canonical=True))
     rows, events = events_of(stack([part.drawn for part in parts]))
     if not len(rows):
         raise DataError("data has no rows of counts; give at least one")
@@ -215,7 +215,7 @@ def _first_groups(rows: WeightedData) -> IntArray:
     return np.full(len(rows), NO_GROUP) if rows.group is None else rows.group[:, 0]
 
 
-def _of_block(share: float, seed: int, family: Family, _start: int, block: WeightedData) -> _ElpdBlock:
+def _sampled_block(share: float, seed: int, family: Family, _start: int, block: WeightedData) -> _ElpdBlock:
     rows, events = events_of(block.take(slice(0, len(block) - int(block.y[-1] > 0))))
     groups, places = np.unique(_first_groups(rows), return_inverse=True)
     constants = np.zeros(len(groups))

@@ -378,7 +378,7 @@ def log_evidence(
     of_all = Evidence(none, none, none, none, draws, full_value, full_se, full_k, full_ess)
     if up_to_constant:
         return of_all
-    carried = _carrying(u) | _carrying(full_u)
+    carried = _heaviest(u) | _heaviest(full_u)
     epsilon = float(np.max(np.abs((full - log_ratios)[carried] / full[carried])))
     return replace(
         of_all,
@@ -405,7 +405,7 @@ def _standard_error(terms: FloatArray) -> float:
     return float(terms.std(ddof=1)) / math.sqrt(len(terms))
 
 
-def _carrying(u: FloatArray) -> NDArray[np.bool_]:
+def _heaviest(u: FloatArray) -> NDArray[np.bool_]:
     """Return which draws make up `CARRIED` of the total weight, the heaviest first."""
     order = np.argsort(-u)
     kept = np.zeros(len(u), dtype=bool)

@@ -142,7 +142,7 @@ def weights_of(model: LooDraws, log_likelihood: FloatArray) -> FullWeights:
     return full_weights(np.zeros(len(log_likelihood)) if model.corrected else log_likelihood - model.log_base)
 
 
-def too_far(full: FullWeights) -> str:
+def weights_remedy(full: FullWeights) -> str:
     """Return what to do where weights cannot be trusted."""
     return (
         f"its draws are too far from the full data's posterior (k-hat {full.pareto_k:.2g} of the weights): certify "
@@ -272,7 +272,7 @@ def loo(
         check_weight(core, sums.weight)
         full = weights_of(model, sums.models[0].log_likelihood)
         if not full.good:
-            raise DataError(f"idata: {too_far(full)}")
+            raise DataError(f"idata: {weights_remedy(full)}")
         draws, family, log_ratio = model.predictor, model.family, full.log_ratio
         with np.errstate(divide="ignore"):
             log_w = np.log(full.weights)
@@ -418,7 +418,7 @@ def loo_compare(
             for model in models_of:
                 check_weight(model.core, sums.weight)
         if first.family.counts:
-            sums = _of_counts(by_design, dataset, sums)
+            sums = _with_count_samples(by_design, dataset, sums)
         return _table(by_design, sums)
 
 
@@ -444,7 +444,7 @@ def _rows_of(name: str, given: Any) -> _LabelledRows:
     return _LabelledRows(rows.data, rows.y, rows.roles)
 
 
-def _of_counts(designs: list[list[LooDraws]], dataset: list[Dataset], sums: LooSums) -> LooSums:
+def _with_count_samples(designs: list[list[LooDraws]], dataset: list[Dataset], sums: LooSums) -> LooSums:
     """Return the sums of models of counts, with samples of their rows; one pass for each design and family."""
     samples: dict[tuple[int, str], SampledCounts] = {}
     of_models = []
@@ -488,7 +488,7 @@ def _table(designs: list[list[LooDraws]], sums: LooSums) -> pd.DataFrame:
     for k, (model, weighted) in enumerate(zip(models, full, strict=True)):
         if not weighted.good or bad[k] > MAX_BAD_K_SHARE * len(w):
             many = f"k-hat is above {MAX_K} for {bad[k]} of {len(w)} rows left out: they hold its posterior in place"
-            warn(f"models[{model.name!r}] has no elpd: {many if weighted.good else too_far(weighted)}")
+            warn(f"models[{model.name!r}] has no elpd: {many if weighted.good else weights_remedy(weighted)}")
             elpd[k] = np.nan
     order = np.argsort(-elpd, kind="stable")  # NaN last
     best = order[0]

@@ -342,8 +342,8 @@ class Dispersion:
             return f"{self.finding}: intervals are {by} {self._factor:.3g}; give family='normal({self.size:.4g})'"
         text = f"{self.finding}, and intervals {by} {self._factor:.2g}:"
         if self.under:
-            return f"{text} give {self._other or (_CLUSTERS if self.amounts else _NO_MORE_THAN_POISSON)}"
-        other = f", or give {self._other}" if self._other else ""
+            return f"{text} give {self._other_family or (_CLUSTERS if self.amounts else _NO_MORE_THAN_POISSON)}"
+        other = f", or give {self._other_family}" if self._other_family else ""
         return f"{text} add what makes rows differ, as columns or as a group term (1 | g){other}, or take {_CLUSTERS}"
 
     @property
@@ -356,7 +356,7 @@ class Dispersion:
         return "too narrow" if self.over else "too wide"
 
     @property
-    def _other(self) -> str:
+    def _other_family(self) -> str:
         """The family to give in place of this; empty where none is known that moves variances to where counts are."""
         given = math.inf if self.given is None else self.given
         if self.size is None or not (self.size * _FLAT < given if self.over else self.size > given * _FLAT):
@@ -390,8 +390,8 @@ def dispersion_of(events: FloatArray, means: FloatArray, family: Family, *, expo
         left = 1.0 - (by**2 * means.var(axis=1)).sum() / total
         if left < _LEAST_LEFT:
             return None
-        ratio = 1.0 + (np.mean([_at(events, means_of_draw, family) for means_of_draw in means.T]) - 1.0) / left
-        ratio = max(float(ratio), _at(events, fitted, family), _LEAST)
+        ratio = 1.0 + (np.mean([_phi(events, means_of_draw, family) for means_of_draw in means.T]) - 1.0) / left
+        ratio = max(float(ratio), _phi(events, fitted, family), _LEAST)
         se = np.sqrt((information**2 * (2.0 + kurtosis)).sum() / left) / total
     likely, given = most_likely_size, None
     if isinstance(family, Varying):
@@ -406,7 +406,7 @@ def _weights(expected: FloatArray, family: Family) -> tuple[FloatArray, FloatArr
     return by, by * expected
 
 
-def _at(events: FloatArray, expected: FloatArray, family: Family) -> float:
+def _phi(events: FloatArray, expected: FloatArray, family: Family) -> float:
     """Return phi at known means."""
     by, information = _weights(expected, family)
     return float(((by * (events - expected)) ** 2).sum() / information.sum())

@@ -110,7 +110,7 @@ def health(posterior: Posterior) -> Health:
     if (low < MIN_ESS).any():
         i = int(low.argmin())
         few = f"The effective sample size of {posterior.features[i]!r} is {low[i]:.0f}, below {MIN_ESS}: "
-        few += f"{_more(posterior, low[i])}."
+        few += f"{_more_draws_text(posterior, low[i])}."
     return Health(
         chains=posterior.draws.shape[0],
         draws=posterior.draws.shape[1],
@@ -120,14 +120,18 @@ def health(posterior: Posterior) -> Health:
         divergences=posterior.divergences,
         acceptance_rate=posterior.acceptance_rate,
         sampling_time=None if time is None else float(time),
-        text=" ".join(filter(None, [_stuck(posterior), _apart(posterior, r, low), few, _diverged(posterior)])),
+        text=" ".join(
+            filter(
+                None, [_stuck_text(posterior), _disagreement_text(posterior, r, low), few, _divergence_text(posterior)]
+            )
+        ),
     )
 
 
 def unfit(posterior: Posterior) -> tuple[str, Remedy] | None:
     """Return why draws are too few, or their chains are not to be believed, and the remedy; None if they are fit."""
-    chains = Remedy(Need.CHAINS, 2 * posterior.draws.shape[1], _longer(posterior))
-    if still := _stuck(posterior):
+    chains = Remedy(Need.CHAINS, 2 * posterior.draws.shape[1], _doubled_warm_up(posterior))
+    if still := _stuck_text(posterior):
         return still, chains
     bulk, r = bulk_and_rhat(posterior.draws)
     low = np.minimum(bulk, ess(posterior.draws, "tail"))
@@ -137,20 +141,20 @@ def unfit(posterior: Posterior) -> tuple[str, Remedy] | None:
         i = int(low.argmin())
         return (
             f"Too few draws: the effective sample size of {posterior.features[i]!r} is {low[i]:.0f}, below {MIN_ESS}; "
-            f"{_more(posterior, low[i])}."
-        ), Remedy(Need.DRAWS, _needed(posterior, low[i]))
-    trouble = _apart(posterior, r, low) or _diverged(posterior)
+            f"{_more_draws_text(posterior, low[i])}."
+        ), Remedy(Need.DRAWS, _draws_needed(posterior, low[i]))
+    trouble = _disagreement_text(posterior, r, low) or _divergence_text(posterior)
     return (trouble, chains) if trouble else None
 
 
-def _needed(posterior: Posterior, size: float) -> int:
+def _draws_needed(posterior: Posterior, size: float) -> int:
     """Return how many draws a chain would have the effective sample size that is asked for."""
     n: int = posterior.draws.shape[1]
     return math.ceil(_SPARE * n * MIN_ESS / max(size, 1.0) / 10.0) * 10
 
 
-def _more(posterior: Posterior, size: float) -> str:
-    if (needed := _needed(posterior, size)) > MAX_DRAWS:
+def _more_draws_text(posterior: Posterior, size: float) -> str:
+    if (needed := _draws_needed(posterior, size)) > MAX_DRAWS:
         return slow_chains()
     return f"sample with draws={needed} in place of {posterior.draws.shape[1]}"
 
@@ -163,17 +167,17 @@ def slow_chains() -> str:
     )
 
 
-def _longer(posterior: Posterior) -> int:
+def _doubled_warm_up(posterior: Posterior) -> int:
     """Return twice the warm-up."""
     return 2 * max(int(posterior.attrs.get("tuning_steps", 0)), 500)
 
 
 def longer_warm_up(posterior: Posterior) -> str:
     """Return an argument of `sample` for twice the warm-up."""
-    return f"tune={_longer(posterior)}"
+    return f"tune={_doubled_warm_up(posterior)}"
 
 
-def _stuck(posterior: Posterior) -> str:
+def _stuck_text(posterior: Posterior) -> str:
     still = (np.ptp(posterior.draws, axis=1) == 0.0).any(axis=0)
     if not still.any():
         return ""
@@ -181,7 +185,7 @@ def _stuck(posterior: Posterior) -> str:
     return f"{name!r} never moves: the chains are stuck; sample with {longer_warm_up(posterior)}."
 
 
-def _apart(posterior: Posterior, r: FloatArray, low: FloatArray) -> str:
+def _disagreement_text(posterior: Posterior, r: FloatArray, low: FloatArray) -> str:
     chains, _, D = posterior.draws.shape
     halves = 2 * max(chains, 2)  # a single chain is compared as its halves, each split again
     size = np.maximum(low, MIN_ESS)  # fewer have a message of their own, and explain no R-hat
@@ -196,7 +200,7 @@ def _apart(posterior: Posterior, r: FloatArray, low: FloatArray) -> str:
     )
 
 
-def _diverged(posterior: Posterior) -> str:
+def _divergence_text(posterior: Posterior) -> str:
     if not posterior.divergences:
         return ""
     return f"{posterior.divergences:,} transitions diverged: raise target_accept, or use a prior with lighter tails."

@@ -78,7 +78,7 @@ FINE = 0.1 * MAX_SUM_ERROR
 """The same where differences of sums are what is asked for, not weights of draws."""
 
 
-_WITHIN = 4.0  # sds of its predictor within which a row's largest curvature counts
+_PREDICTOR_SDS = 4.0  # sds of its predictor within which a row's largest curvature counts
 
 
 _WIDE = 0.05  # sd of a predictor from which its curvature may change within these
@@ -112,7 +112,7 @@ class RowSumsPlan:
     def near(cls, laplace: Approximation, core: WeightedData, aim: float = _AIM) -> Self:
         """Plan a sample of the rows that `core` stands for, whose estimated sums have the standard error `aim`."""
         eta, squares, derivatives = _at_mode(laplace, core)
-        of_core = float(_sizes(laplace, core, eta, squares, derivatives).sum())
+        of_core = float(_remainder_sizes(laplace, core, eta, squares, derivatives).sum())
         shares = 1.0 / max(of_core, np.finfo(float).tiny), EQUAL_SHARE / float(core.weights.sum())
         expected = float(score_rows(eta, core.y, squares, core.weights, laplace.family)[2].sum())
         return cls(laplace, shares, sample_rows(expected, aim, len(laplace.theta)))
@@ -121,7 +121,7 @@ class RowSumsPlan:
         """Return the sums of a block, its first row at position `start` of the data."""
         eta, squares, derivatives = _at_mode(self.laplace, block)
         w = block.weights
-        p = self.shares[0] * _sizes(self.laplace, block, eta, squares, derivatives) + self.shares[1] * w
+        p = self.shares[0] * _remainder_sizes(self.laplace, block, eta, squares, derivatives) + self.shares[1] * w
         mean, variance = expected_moments(derivatives, squares)
         first = mean - 0.5 * variance
         sums = np.array([w.sum(), w @ variance, w @ first**2, p.sum()])
@@ -253,20 +253,20 @@ def _at_mode(laplace: Approximation, rows: WeightedData) -> tuple[FloatArray, Fl
     return eta, squares, derivatives_of(eta, rows.y, laplace.family)
 
 
-def _sizes(
+def _remainder_sizes(
     laplace: Approximation, rows: WeightedData, eta: FloatArray, squares: FloatArray, derivatives: FloatArray
 ) -> FloatArray:
     """Return k_n of rows, shape (n,), given what `_at_mode` says about them."""
     family, r, curvature = laplace.family, np.sqrt(squares), np.abs(derivatives[2])
     if (wide := np.flatnonzero(r > _WIDE)).size:
-        curvature[wide] = largest_curvature(eta[wide], rows.y[wide], _WITHIN * r[wide], family)
+        curvature[wide] = largest_curvature(eta[wide], rows.y[wide], _PREDICTOR_SDS * r[wide], family)
     return np.asarray(rows.weights * curvature * squares * r)
 
 
 _DRAWS = 8  # that tell the variance of a row's predictor: within a half, enough for a probability
 
 
-SAVES = 2  # times the sample's rows, below which evaluating all of them is as cheap
+MIN_SAVING = 2  # times the sample's rows, below which evaluating all of them is as cheap
 
 
 _PIECE = 1 << 21  # numbers of an array of effects at some draws

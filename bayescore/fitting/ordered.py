@@ -64,7 +64,7 @@ from bayescore.data.steps import (
 from bayescore.data.tables import check_not_read, is_table
 from bayescore.diagnostics.averages import MAX_EVALUATED, AveragedRows, ContrastCells, averaged_rows, check_by
 from bayescore.diagnostics.elpd import psis_loo
-from bayescore.diagnostics.loo import loo_draws, too_far, weights_of
+from bayescore.diagnostics.loo import loo_draws, weights_of, weights_remedy
 from bayescore.families import Family
 from bayescore.fitting.parts import (
     check_model_spread,
@@ -172,8 +172,8 @@ def _category_sums(
     size = max(_AVERAGED // (n * len(predictor)), 1) * n
 
     def of_block(start: int, block: WeightedData) -> tuple[FloatArray, FloatArray]:
-        block = cells.counted(block)
-        if rows.posterior.terms and predictor.unknown(cells.modelled(block)).any():
+        block = cells.without_responses(block)
+        if rows.posterior.terms and predictor.unknown(cells.with_model_groups(block)).any():
             raise DataError(
                 "data has a group that the fit does not know, whose effect its rows share: average draws of "
                 "fit.predict(rows, kind='draws')"
@@ -509,7 +509,7 @@ class OrderedFit(Fit):
         model = loo_draws("the fit", self._used, self.coreset, _DRAWS, weighted=False)
         full = weights_of(model, sum(log_p.sum(axis=0) for log_p in self._log_likelihoods()))
         if not full.good:
-            raise DataError(f"the fit: {too_far(full)}")
+            raise DataError(f"the fit: {weights_remedy(full)}")
         with np.errstate(divide="ignore"):
             log_w = np.log(full.weights)
         parts = []

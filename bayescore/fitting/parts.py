@@ -230,7 +230,7 @@ def _sample(fit: "Fit", by: tuple[str, ...]) -> RawRows:
     def parted(rows: WeightedData, n_total: int, y: FloatArray | None = None) -> RawRows:
         if cells is None:
             return RawRows(rows, design, n_total, y)
-        return RawRows(cells.modelled(rows), design, n_total, y, labels, cells.parts(rows))
+        return RawRows(cells.with_model_groups(rows), design, n_total, y, labels, cells.parts(rows))
 
     if fit.coreset.counts:
         counts = sampled_counts(opened.dataset, fit._posterior().family, MAX_ROWS, SAMPLE_SEED)

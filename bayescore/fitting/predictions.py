@@ -44,7 +44,7 @@ from bayescore.data.formula_design import formula_of, reference_of
 from bayescore.data.open import open_in
 from bayescore.data.responses import Expression, events_of, numbers_of, without_response
 from bayescore.data.tables import is_table
-from bayescore.diagnostics.averages import Along, AveragedRows, Change, ContrastSums, values_of
+from bayescore.diagnostics.averages import AveragedRows, Change, ContrastSums, SlopeDirection, values_of
 from bayescore.diagnostics.elpd import Responses, sampled_counts
 from bayescore.diagnostics.row_sums import check_weight
 from bayescore.families import Family
@@ -217,7 +217,7 @@ class Contrasts:
     changes: tuple[tuple[Change, ...], ...]
     figures: Callable[[FloatArray, FloatArray], tuple[FloatArray, FloatArray]]
     column: str | None = "contrast"  # of the names
-    along: Along | None = None  # of a slope
+    along: SlopeDirection | None = None  # of a slope
     null: float | None = 0.0
 
     def drawn(self, rows: AveragedRows, by: tuple[str, ...], max_draws: int, core: Coreset | None) -> AverageDraws:
@@ -334,7 +334,7 @@ def slopes_of(rows: AveragedRows, variable: str) -> Contrasts:
     rows.check_column(variable, "variable")
     if factor_levels(rows.design, variable):
         raise DataError(f"variable={variable!r} is a factor, which has no slope; see comparisons")
-    along = Along(_column_scale(rows, variable), rows.coefficient_sizes())
+    along = SlopeDirection(_column_scale(rows, variable), rows.coefficient_sizes())
     return Contrasts(variable, ["dY/dX"], ((Change(), Change()),), _unchanged, along=along)
 
 

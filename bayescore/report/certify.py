@@ -38,7 +38,7 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset, joined
 from bayescore.data.design import Grouping, effect_name
 from bayescore.diagnostics.certificate.estimates import bare_table
-from bayescore.diagnostics.certificate.provenance import altered
+from bayescore.diagnostics.certificate.provenance import altered_variable
 from bayescore.diagnostics.certificate.verdict import Judgement, judge, verdict
 from bayescore.diagnostics.certificate.weigh import Weighed, Weigher, corrected_idata
 from bayescore.diagnostics.certificate.whole import AllRows, weigher_of
@@ -252,8 +252,8 @@ def certified_by(
     if not trouble and (few := unfit(judged)) is not None:
         trouble, remedy = few
     if not trouble:
-        trouble = weigher.miss() or altered(idata, posterior)
-        if not trouble and (missed := weigher.unseen()) is not None:
+        trouble = weigher.missed_identities() or altered_variable(idata, posterior)
+        if not trouble and (missed := weigher.missed_tails()) is not None:
             trouble, remedy = missed
     if trouble:  # no pass over the data could help
         table = bare_table(judged, DataUnits(weigher.core.design))

@@ -71,7 +71,7 @@ def data_of(family: str, curve: str, n: int) -> pd.DataFrame:
     return rows.assign(y=draw[family]())
 
 
-def bend_columns(x: FloatArray) -> CubicSpline:
+def bends_of(x: FloatArray) -> CubicSpline:
     """Return bends of a smooth of x, as a function: orthogonal to 1 and x over the rows, squares 1 on average."""
     knots = np.quantile(np.unique(x), np.linspace(0.0, 1.0, KNOTS))
     cardinal = CubicSpline(knots, np.eye(KNOTS), bc_type="natural")
@@ -94,7 +94,7 @@ def truth(rows: pd.DataFrame, family: str, sigma: float | None = None) -> FloatA
     import pytensor.tensor as pt
 
     x, z, y = (rows[name].to_numpy(float) for name in ("x", "z", "y"))
-    bends = bend_columns(x)
+    bends = bends_of(x)
     X = np.column_stack([x, z, bends(x)])
     center, unit = X.mean(axis=0), float(y.std()) if family == "normal" else 1.0
     covariance = np.cov(X.T, bias=True)

@@ -18,7 +18,7 @@ from scipy.linalg import solve_triangular
 from scipy.special import expit
 
 import bayescore as bc
-from bayescore.diagnostics.certificate.flat import Moved
+from bayescore.diagnostics.certificate.flat import FlatStrategy
 from bayescore.diagnostics.row_sums import full_rows
 from bayescore.families.family import check_family
 from bayescore.models.posterior import log_likelihoods
@@ -71,7 +71,7 @@ def study(name: str) -> dict[str, Any]:
     certificate, _, seconds = timed(lambda: bc.certify(idata, core, X, y, progressbar=False))
     posterior = read_posterior(idata, "idata")
     dataset = full_rows(core, X, y, progress=False)
-    by = Moved(posterior, core, dataset, check_family(core.family))
+    by = FlatStrategy(posterior, core, dataset, check_family(core.family))
     at = np.arange(len(by.draws))
     transport = by.transport(at)
     raw, data = by.draws, bc.all_rows(X, y, **design)

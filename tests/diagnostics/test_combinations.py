@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import bayescore as bc
-from bayescore.diagnostics.certificate.estimates import Run, combinations
+from bayescore.diagnostics.certificate.estimates import DrawFigures, combinations
 from bayescore.models.laplace import Transport
 
 PRIOR = bc.priors.Normal(0, 3)
@@ -18,7 +18,7 @@ def test_the_worst_combination_is_that_of_a_search_over_directions():
     own, full = root @ root.T + np.eye(3), root.T @ root + 2.0 * np.eye(3)
     transport = Transport.between(np.zeros(3), own, np.array([0.3, -0.2, 0.1]), full)
     draws = rng.multivariate_normal(np.zeros(3), np.linalg.inv(own), size=(4, 50_000))
-    mean, sd = combinations(Run(draws), transport)
+    mean, sd = combinations(DrawFigures(draws), transport)
     directions = rng.normal(size=(20_000, 3))
     V, before = np.linalg.inv(full), np.linalg.inv(own)
     lengths = np.sqrt(np.einsum("kd,de,ke->k", directions, V, directions))
@@ -26,7 +26,7 @@ def test_the_worst_combination_is_that_of_a_search_over_directions():
     ratios = 0.5 * np.log(np.einsum("kd,de,ke->k", directions, before, directions) / lengths**2)
     assert mean.error[0] == pytest.approx(shifts.max(), abs=0.02)
     assert sd.error[0] == pytest.approx(ratios[np.abs(ratios).argmax()], abs=0.02)
-    none = combinations(Run(draws), Transport.between(np.zeros(3), own, np.zeros(3), own))
+    none = combinations(DrawFigures(draws), Transport.between(np.zeros(3), own, np.zeros(3), own))
     assert all(abs(each.error[0]) < 1e-6 for each in none)
 
 

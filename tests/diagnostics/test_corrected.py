@@ -6,7 +6,7 @@ import pytest
 
 import bayescore as bc
 from bayescore import compat
-from bayescore.diagnostics.certificate.weigh import Weighed, corrected_idata, systematic
+from bayescore.diagnostics.certificate.weigh import Weighed, corrected_idata, resample_systematically
 from bayescore.numerics.psis import FullWeights
 from bayescore.samplers.posterior import read_posterior
 from tests.hand_made import fit_of
@@ -50,11 +50,12 @@ def test_every_chain_and_draw_is_there_for_arviz_prediction_comparison_and_netcd
 
 def test_systematic_resampling_keeps_each_draw_as_often_as_its_weight_says():
     w = np.random.default_rng(0).gamma(2.0, size=1000)
-    kept = np.bincount(systematic(w), minlength=1000)
+    kept = np.bincount(resample_systematically(w), minlength=1000)
     assert (np.abs(kept - w / w.mean()) < 1.0).all()
-    assert (np.diff(systematic(w)) >= 0).all()
-    np.testing.assert_array_equal(systematic(np.ones(7)), np.arange(7))
-    np.testing.assert_array_equal(systematic(w[::-1]), 999 - systematic(w)[::-1])  # points are in the middle
+    assert (np.diff(resample_systematically(w)) >= 0).all()
+    np.testing.assert_array_equal(resample_systematically(np.ones(7)), np.arange(7))
+    backwards = resample_systematically(w[::-1])  # points are in the middle
+    np.testing.assert_array_equal(backwards, 999 - resample_systematically(w)[::-1])
 
 
 def test_where_the_affine_map_will_not_do_the_draws_follow_the_weights():
@@ -82,7 +83,7 @@ def test_dims_of_any_order_are_put_right_and_chains_of_unequal_weight_keep_their
     turned = raw.transpose("feature", "draw", "chain").assign(tau=(("draw", "chain"), own.draws[:, :, 0].T))
     weights = np.repeat([0.6, 0.2, 0.1, 0.1], 500) / 500
     weighed = Weighed(at=np.arange(2000), weights=FullWeights(np.log(weights / weights.max()), weights, 0.1))
-    made = corrected_idata({"posterior": turned}, own, weighed, systematic(weights))
+    made = corrected_idata({"posterior": turned}, own, weighed, resample_systematically(weights))
     assert made.posterior["beta"].dims == ("chain", "draw", "feature")
     np.testing.assert_array_equal(made.posterior["tau"].values, made.posterior["beta"].values[:, :, 0])
     exact = weights @ own.flat

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from bayescore.diagnostics.certificate.estimates import Run, families, target
-from bayescore.diagnostics.certificate.weigh import systematic
+from bayescore.diagnostics.certificate.estimates import DrawFigures, error_families, full_figures
+from bayescore.diagnostics.certificate.weigh import resample_systematically
 from bayescore.numerics.moments import close, risk, settled, worst
 
 
@@ -18,12 +18,12 @@ def normal(seed, draws=1000, D=3, rho=0.0):
 
 def judged(x, *, tilt=0.0, resampled=False):
     """Draws weighted by exp(tilt x) in the first coordinate: its full posterior has mean `tilt`."""
-    run, D = Run(x), x.shape[2]
+    run, D = DrawFigures(x), x.shape[2]
     w = np.exp(tilt * run.flat[:, 0])
     w /= w.sum()
-    full = target(run, np.arange(len(w)), w)
-    own = Run(run.flat[systematic(w)].reshape(x.shape)) if resampled else Run(x.copy())
-    return families(own, "abcdefgh"[:D], np.zeros(D, bool), full, resampled=resampled)
+    full = full_figures(run, np.arange(len(w)), w)
+    own = DrawFigures(run.flat[resample_systematically(w)].reshape(x.shape)) if resampled else DrawFigures(x.copy())
+    return error_families(own, "abcdefgh"[:D], np.zeros(D, bool), full, resampled=resampled)
 
 
 def test_exact_draws_carry_no_risk_and_few_draws_do():
@@ -68,13 +68,13 @@ def all_but_one(second, n=1000):
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
 def test_a_weight_next_to_nothing_is_no_scale(second, scale):
     """Fourth powers of distances in sds of 1e-120 overflow; NumPy's warnings are errors here."""
-    run = Run(scale * normal(0))
-    full = target(run, np.arange(1000), all_but_one(second))
-    found = families(Run(run.draws.copy()), "abc", np.zeros(3, bool), full)
+    run = DrawFigures(scale * normal(0))
+    full = full_figures(run, np.arange(1000), all_but_one(second))
+    found = error_families(DrawFigures(run.draws.copy()), "abc", np.zeros(3, bool), full)
     assert all(np.isfinite(own.error).all() and np.isfinite(own.error_mcse).all() for own in found)
     assert risk(found) > 0.5
     if second < 1e-200:  # one draw says nothing of an sd
-        np.testing.assert_allclose(full.sd, run.own.sd)
+        np.testing.assert_allclose(full.sd, run.moments.sd)
         assert (full.log_sd_mcse > 0.4).all()
 
 
@@ -96,7 +96,7 @@ def test_stated_noise_of_resampled_draws_is_theirs():
     for seed in range(300):
         flat = normal(seed, 2000, D=1)[:, :, 0].ravel()
         w = np.exp(flat)
-        kept = flat[systematic(w / w.sum())]
+        kept = flat[resample_systematically(w / w.sum())]
         moments.append([kept.mean() / kept.std(), np.log(kept.std())])
     stated = np.mean([[mean.noise[0], sd.noise[0]] for mean, sd, *_ in found], axis=0)
     moments = np.array(moments)
@@ -110,8 +110,8 @@ def test_noise_of_correlations_that_a_map_changes_is_stated():
     for seed in range(200):
         moved = normal(seed, D=2)
         x = moved @ np.array([[1.0, 0.6], [0.0, 0.8]])
-        full = target(Run(moved), np.arange(1000), np.full(1000, 1e-3))
-        each = families(Run(x), "ab", np.zeros(2, bool), full)[2]
+        full = full_figures(DrawFigures(moved), np.arange(1000), np.full(1000, 1e-3))
+        each = error_families(DrawFigures(x), "ab", np.zeros(2, bool), full)[2]
         found.append((each.error[0] - 0.6) / each.error_mcse[0])
     assert 0.2 < np.mean(np.square(found)) < 1.5
 
@@ -123,7 +123,7 @@ def test_more_draws_shrink_monte_carlo_noise_alone():
 
 
 def test_an_sd_far_off_is_told_as_a_factor():
-    run = Run(normal(4, D=1))
-    full = target(Run(0.001 * run.draws), np.arange(1000), np.full(1000, 1e-3))
-    sd = families(run, "a", np.zeros(1, bool), full)[1]
+    run = DrawFigures(normal(4, D=1))
+    full = full_figures(DrawFigures(0.001 * run.draws), np.arange(1000), np.full(1000, 1e-3))
+    sd = error_families(run, "a", np.zeros(1, bool), full)[1]
     assert sd.phrase(0) == "the sd of 'a' is off by a factor of 1,000"

@@ -9,7 +9,7 @@ from scipy import special
 
 import bayescore as bc
 from bayescore.diagnostics.certificate import nodes
-from bayescore.diagnostics.certificate.marginal import Marginal
+from bayescore.diagnostics.certificate.marginal import MarginalStrategy
 from bayescore.diagnostics.results import Level
 from bayescore.models.groups.marginal import CollapsedTarget
 from bayescore.samplers.posterior import read_posterior
@@ -166,15 +166,15 @@ def test_an_effect_narrower_than_the_nodes_is_not_certified(many):
 
 
 def test_a_density_without_a_gradient_is_told(core, idata):
-    weigher = Marginal(idata, read_posterior(idata, "idata"), core, None)
-    assert weigher.miss() == ""
+    weigher = MarginalStrategy(idata, read_posterior(idata, "idata"), core, None)
+    assert weigher.missed_identities() == ""
     weigher.posterior.draws[0, 0, -1] = -np.inf
-    assert "no finite gradient" in weigher.miss()
+    assert "no finite gradient" in weigher.missed_identities()
 
 
 def test_too_much_memory_is_refused_before_the_pass_with_what_to_do(core, idata, monkeypatch):
     """Nine nodes a group where effects are narrow, and as many as the groups ask for where they are wide."""
-    weigher = Marginal(idata, read_posterior(idata, "idata"), core, None)
+    weigher = MarginalStrategy(idata, read_posterior(idata, "idata"), core, None)
     with pytest.warns(UserWarning, match="all rows are kept as they are"):
         small = build(grouped(120, 40)[0])
     arguments = CollapsedTarget.of(small, weigher.beta.family, weigher.priors, 40).arguments()

@@ -154,7 +154,7 @@ def test_a_certificate_by_a_sample_of_the_rows_is_that_of_all_rows(drawn, monkey
     """Most of the rows are in the sample here, as what is beyond second order grows where groups are small."""
     frame, core, idata = drawn
     monkeypatch.setattr(row_sums, "sample_rows", lambda *_: len(frame) * 9 // 10)
-    monkeypatch.setattr(joint, "SAVES", 0)
+    monkeypatch.setattr(joint, "MIN_SAVING", 0)
     monkeypatch.setattr(row_sums, "MAX_SUM_ERROR", 0.05)
     found = bc.certify(idata, core, frame, label="y", progressbar=False)
     monkeypatch.setattr(row_sums, "MAX_SUM_ERROR", 0.0)
@@ -190,11 +190,11 @@ def test_effects_that_rows_tell_far_better_than_the_intercept_are_not_refused():
         core = bc.build_coreset(rows.assign(y=y), **told)
         idata = bc.sample(core, random_seed=1, progressbar=False)
         strategy = weigher_of(idata, read_posterior(idata, "idata"), core, Dataset(core.as_source(), core.design))
-        assert strategy.miss() == ""
+        assert strategy.missed_identities() == ""
         u = idata.posterior["u_g"]
         u[:] = u.values + rng.normal(size=u.shape) / ratio / np.sqrt(75.0)
         strategy = weigher_of(idata, read_posterior(idata, "idata"), core, Dataset(core.as_source(), core.design))
-        assert "misses Stein's identity" in strategy.miss()
+        assert "misses Stein's identity" in strategy.missed_identities()
 
 
 def factors(levels, sds, n=600, seed=0):

@@ -76,7 +76,7 @@ def test_it_is_that_of_the_evidence_without_each_group(build, weights):
 
 
 def test_where_it_would_take_long_there_is_none(monkeypatch):
-    monkeypatch.setattr(within, "_LONGEST", 9_000)
+    monkeypatch.setattr(within, "_MAX_PASS_WORK", 9_000)
     found = certified(bc.build_coreset)
     assert found.level == "certified"
     assert math.isnan(found.elpd_logo)

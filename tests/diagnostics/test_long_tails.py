@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 import bayescore as bc
-from bayescore.diagnostics.certificate.provenance import unseen
+from bayescore.diagnostics.certificate.provenance import missed_tails
 from bayescore.diagnostics.results import Need
 from bayescore.families.family import check_family
 from bayescore.models.posterior import log_likelihoods
@@ -50,8 +50,8 @@ def test_draws_of_one_mode_of_two_are_refused_by_the_quantile_that_is_off():
     prior = bc.priors.Cauchy(0.0, 0.6)
     read = read_posterior(bc.sample(core, prior=prior, random_seed=1, progressbar=False), "idata")
     family = check_family("logistic")
-    assert unseen(read, read.flat, core, family, prior) is None
-    text, remedy = unseen(read, read.flat[read.flat[:, 0] > 10.0], core, family, prior)
+    assert missed_tails(read, read.flat, core, family, prior) is None
+    text, remedy = missed_tails(read, read.flat[read.flat[:, 0] > 10.0], core, family, prior)
     assert "quantile" in text
     assert remedy.draws == 4000
 

@@ -7,7 +7,7 @@ from scipy import special
 
 import bayescore as bc
 from bayescore import compat
-from bayescore.diagnostics.certificate.provenance import miss, origin_of
+from bayescore.diagnostics.certificate.provenance import missed_identities, origin_of
 from bayescore.diagnostics.certificate.stein import _by_variance, stein
 from bayescore.families.family import check_family
 from bayescore.models.posterior import log_likelihoods, posterior
@@ -311,7 +311,7 @@ def test_draws_beside_a_wall_are_those_of_the_posterior():
     shown |= {f"{i} shifted": every + 0.5 * sd * (np.arange(3) == i) for i in range(3)}
     for what, draws in shown.items():
         own = read_posterior(changed(made, lambda _, draws=draws: draws, stats=False), "it")
-        found = miss(own, core, family, origin_of(own, core, family, own.flat))
+        found = missed_identities(own, core, family, origin_of(own, core, family, own.flat))
         assert bool(found) is (what not in (0.0, 0.01)), (what, found)
 
 

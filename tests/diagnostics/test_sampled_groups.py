@@ -13,7 +13,7 @@ from bayescore.diagnostics.certificate import nodes as sampled_groups
 from bayescore.diagnostics.certificate import weigh
 from bayescore.diagnostics.certificate.marginal import MarginalDraws
 from bayescore.diagnostics.certificate.nodes import node_sums, sampled_sums
-from bayescore.diagnostics.certificate.weigh import pieces_of
+from bayescore.diagnostics.certificate.weigh import effect_slices
 from bayescore.families.family import check_family
 from bayescore.models.groups.marginal import CollapsedTarget
 from bayescore.numerics.psis import full_weights
@@ -185,7 +185,7 @@ def test_figures_of_pieces_of_the_groups_are_those_of_all_at_once(monkeypatch):
         draws = weighed(sampled, core)
         return *draws.figures[1:], draws.elpd()["elpd_logo"], draws.effects(1.0)
 
-    assert len(pieces_of(2000, len(w))) == 1
+    assert len(effect_slices(2000, len(w))) == 1
     at_once = figures()
     true = whole.group_figures(w, 0.5)
     np.testing.assert_allclose(at_once[1][places], true.stretch[places], rtol=1e-6)
@@ -193,7 +193,7 @@ def test_figures_of_pieces_of_the_groups_are_those_of_all_at_once(monkeypatch):
         np.testing.assert_allclose(at_once[-1][name].to_numpy()[places], true.columns[name][places], rtol=1e-6)
     assert at_once[3] == np.count_nonzero(np.setdiff1d(np.arange(2000), places) % 3 == 0)
     monkeypatch.setattr(weigh, "_PIECE", 7 * len(w))
-    assert len(pieces_of(2000, len(w))) == 286
+    assert len(effect_slices(2000, len(w))) == 286
     assert {0, 6} <= set(places % 7)
     for own, other in zip(figures(), at_once, strict=True):
         np.testing.assert_allclose(own, other, rtol=1e-9, atol=1e-12)

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 import bayescore as bc
-from bayescore.diagnostics.certificate.provenance import marginal, weakly_informed
+from bayescore.diagnostics.certificate.provenance import marginal_density, weakly_informed
 from bayescore.families.family import check_family
 from bayescore.models.posterior import log_likelihoods
 
@@ -38,7 +38,7 @@ def test_a_marginal_density_of_one_coefficient_is_the_density(family, prior, slo
     weights = np.exp(log_p - log_p.max()) * np.gradient(c)
     weights /= weights.sum()
     mean = weights @ c
-    found = marginal(core, check_family(family), prior, 0)
+    found = marginal_density(core, check_family(family), prior, 0)
     assert found.sd == pytest.approx(np.sqrt(weights @ (c - mean) ** 2), rel=0.01)
     assert found.mean == pytest.approx(mean, abs=0.01 * found.sd)
 
@@ -52,7 +52,7 @@ def test_a_marginal_density_beside_another_coefficient_has_its_second_mode():
     mass = (np.exp(log_p - log_p.max()) * np.gradient(other)).sum(axis=1) * np.gradient(c)
     far = mass[c > 15.0].sum() / mass.sum()
     assert 0.2 < far < 0.8  # two modes
-    assert 1.0 - marginal(core, family, prior, 0).below(15.0) == pytest.approx(far, abs=0.02)
+    assert 1.0 - marginal_density(core, family, prior, 0).below(15.0) == pytest.approx(far, abs=0.02)
 
 
 def test_coefficients_that_rows_tell_are_not_scanned():

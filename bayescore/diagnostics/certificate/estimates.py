@@ -46,8 +46,8 @@ IQR = 1.349  # of a standard normal
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
-    """Draws, shape (chain, draw, D), with their figures and Monte Carlo errors, each found once."""
+class DrawFigures:
+    """Draws, shape (chain, draw, D), with their moments and Monte Carlo errors, each computed once."""
 
     draws: FloatArray
 
@@ -62,31 +62,31 @@ class Run:
         return ordered_columns(self.draws)
 
     @cached_property
-    def own(self) -> Moments:
+    def moments(self) -> Moments:
         """Their moments, sds of constant coordinates 1."""
         figures = moments(self.flat, self.ordered)
         return Moments(figures.mean, _positive(figures.sd), figures.correlation, figures.tail)
 
     @cached_property
-    def noise(self) -> Moments:
+    def mcse(self) -> Moments:
         """Monte Carlo errors of the moments."""
         return moments_mcse(self.draws, self.ordered)
 
     @property
     def standard(self) -> FloatArray:
         """Draws in sds from their mean, shape (S, D)."""
-        return (self.flat - self.own.mean) / self.own.sd
+        return (self.flat - self.moments.mean) / self.moments.sd
 
 
 @dataclass(frozen=True, eq=False)
-class Target:
+class FullFigures:
     """Figures of the full data's posterior, with their numerical errors given the draws.
 
     `moved` are all draws, `x` and `weights`, shapes (S, D) and (S,), those that were weighed. `slow`, shape (D,), is by
     what factor draws that are not independent make numerical errors larger.
     """
 
-    moved: Run
+    moved: DrawFigures
     chosen: IntArray  # places of those that were weighed
     x: FloatArray
     weights: FloatArray
@@ -113,17 +113,17 @@ class Target:
         return quantiles(self.moved.ordered, prob) + change, mcse * self.slow
 
 
-def target(moved: Run, chosen: IntArray, weights: FloatArray) -> Target:
+def full_figures(moved: DrawFigures, chosen: IntArray, weights: FloatArray) -> FullFigures:
     """Return the full posterior's figures from moved draws, given the weights of the `chosen` ones, shape (S,)."""
     x, w, even = moved.flat[chosen], weights, np.full(len(weights), 1.0 / len(weights))
-    change, target_moments = w - even, moved.own
+    change, target_moments = w - even, moved.moments
     (mean, sd), (before, width) = _mean_sd(x, w), _mean_sd(x, even)
     width = _positive(width)
-    sd = informed_sd(sd, width)
+    sd = sd_or_width(sd, width)
     z, plain = (x - mean) / sd, (x - before) / width
-    gap = (z.T * w) @ z / _spare(w) - (plain.T * even) @ plain / _spare(even)
-    slow = np.sqrt(np.maximum(len(w) * (moved.noise.mean / target_moments.sd) ** 2, 1.0))
-    return Target(
+    gap = (z.T * w) @ z / _variance_divisor(w) - (plain.T * even) @ plain / _variance_divisor(even)
+    slow = np.sqrt(np.maximum(len(w) * (moved.mcse.mean / target_moments.sd) ** 2, 1.0))
+    return FullFigures(
         moved,
         chosen,
         x,
@@ -138,15 +138,15 @@ def target(moved: Run, chosen: IntArray, weights: FloatArray) -> Target:
     )
 
 
-def families(
-    run: Run, names: Sequence[str], heavy: IntArray, full: Target, *, resampled: bool = False
+def error_families(
+    run: DrawFigures, names: Sequence[str], heavy: IntArray, full: FullFigures, *, resampled: bool = False
 ) -> list[ErrorFamily]:
-    """Return how far figures of draws are from the full posterior's.
+    """Return the errors of draws' moments and quantiles against the full posterior's, a family for each kind.
 
     `heavy`, shape (D,), is 1 for coordinates whose moments are not judged, and 2 where their tails are. What draws that
     were `resampled` by the weights of `full` differ by is exact.
     """
-    run_moments, noise, sd = run.own, run.noise, run.own.sd
+    run_moments, noise, sd = run.moments, run.mcse, run.moments.sd
     fit, rest, tailed = np.flatnonzero(heavy == 0), np.flatnonzero(heavy), np.flatnonzero(heavy == 2)
     still = np.zeros(len(heavy))  # sd of draws minus moved ones: in sds, and of standardised ones
     spread = still
@@ -156,7 +156,7 @@ def families(
     i, j = (fit[side] for side in np.triu_indices(len(fit), 1))
     pair = np.minimum(  # the noise of both at most
         np.hypot(spread[i], spread[j]) * np.maximum(noise.sd[i] / sd[i], noise.sd[j] / sd[j]) * math.sqrt(2.0),
-        noise.correlation[i, j] + full.moved.noise.correlation[i, j],
+        noise.correlation[i, j] + full.moved.mcse.correlation[i, j],
     )
 
     def known(mcse: FloatArray, paired: FloatArray) -> FloatArray:
@@ -200,7 +200,7 @@ def families(
     ]
 
 
-def combinations(run: Run, transport: Transport) -> list[ErrorFamily]:
+def combinations(run: DrawFigures, transport: Transport) -> list[ErrorFamily]:
     r"""Return how far mean and sd of the worst linear combination of coefficients are off, by the map alone.
 
     With A the map's matrix, V the full posterior's covariance and b what the map adds to the draws' mean,
@@ -210,9 +210,9 @@ def combinations(run: Run, transport: Transport) -> list[ErrorFamily]:
 
     Noise of the draws' mean in b, of expected square :math:`\sum_k (1 - 1 / \lambda_k)^2` / ESS, is taken off.
     """
-    mean, stretch = run.own.mean, transport.stretch
+    mean, stretch = run.moments.mean, transport.stretch
     b = linalg.solve_triangular(transport.root, transport(mean) - mean, lower=True)
-    noise = float(np.sum((1.0 - 1.0 / stretch) ** 2) * np.max(run.noise.mean / run.own.sd) ** 2)
+    noise = float(np.sum((1.0 - 1.0 / stretch) ** 2) * np.max(run.mcse.mean / run.moments.sd) ** 2)
     furthest = -np.log(stretch)[np.abs(np.log(stretch)).argmax()]
     none = np.zeros(1)
     of = "of a linear combination of coefficients"
@@ -230,10 +230,10 @@ def combinations(run: Run, transport: Transport) -> list[ErrorFamily]:
 
 def _quantiles(
     kind: str,
-    run: Run,
+    run: DrawFigures,
     of: list[str],
     which: IntArray,
-    full: Target,
+    full: FullFigures,
     *,
     unit: FloatArray,
     still: FloatArray,
@@ -245,8 +245,8 @@ def _quantiles(
     probs = TAILS if tails else QUARTILES
     rows, words = [], []
     for place, prob in enumerate(probs):
-        quantile = run.own.tail[place, which] if tails else quantiles(ordered, prob)
-        noise = run.noise.tail[place, which] if tails else quantile_errors(run.draws[:, :, which], prob, ordered)
+        quantile = run.moments.tail[place, which] if tails else quantiles(ordered, prob)
+        noise = run.mcse.tail[place, which] if tails else quantile_errors(run.draws[:, :, which], prob, ordered)
         at_target, mcse = (each[which] for each in (full.tails[place] if tails else full.quantile(prob)))
         noise_left = np.zeros_like(mcse) if resampled else np.hypot(mcse, still[which] * noise)
         rows.append(np.array([quantile - middle, quantile - at_target, noise_left, noise]) / unit)
@@ -261,7 +261,7 @@ def interquartile_sd(ordered: FloatArray) -> FloatArray:
     return _positive((quantiles(ordered, QUARTILES[-1]) - quantiles(ordered, QUARTILES[0])) / IQR)
 
 
-def informed_sd(sd: FloatArray, width: FloatArray) -> FloatArray:
+def sd_or_width(sd: FloatArray, width: FloatArray) -> FloatArray:
     """Return sds under weights, and `width`, those of the draws, where one draw has all the weight but for rounding.
 
     One draw says nothing about an sd: what is left, such as 1e-120, is no scale, and fourth powers in it overflow.
@@ -271,10 +271,10 @@ def informed_sd(sd: FloatArray, width: FloatArray) -> FloatArray:
 
 def _mean_sd(x: FloatArray, w: FloatArray) -> tuple[FloatArray, FloatArray]:
     mean = w @ x
-    return mean, np.sqrt(w @ (x - mean) ** 2 / _spare(w))
+    return mean, np.sqrt(w @ (x - mean) ** 2 / _variance_divisor(w))
 
 
-def _spare(w: FloatArray) -> float:
+def _variance_divisor(w: FloatArray) -> float:
     """Return 1 - w.w, what an unbiased variance is divided by, above 0 where one draw has all the weight."""
     return max(1.0 - float(w @ w), float(np.finfo(float).eps))
 
@@ -283,14 +283,20 @@ def _positive(sd: FloatArray) -> FloatArray:
     return np.where(sd > 0.0, sd, 1.0)
 
 
-_FOUND = (
+_ERROR_COLUMNS = (
     "mean_error_sd", "mean_error_sd_mcse", "mean_mcse_sd", "sd_error", "sd_error_mcse", "sd_mcse", "tail_k",
     "corrected_mean", "corrected_sd",
 )  # fmt: skip
 
 
 def table(
-    posterior: Posterior, tail_k: FloatArray, heavy: IntArray, raw: list[ErrorFamily], full: Target, *, units: DataUnits
+    posterior: Posterior,
+    tail_k: FloatArray,
+    heavy: IntArray,
+    raw: list[ErrorFamily],
+    full: FullFigures,
+    *,
+    units: DataUnits,
 ) -> Table:
     """Return `CertificateData.coordinates`; NaN for the moments of a coordinate that has none."""
     mean, sd = raw[0], raw[1]
@@ -317,11 +323,13 @@ def table(
 def bare_table(posterior: Posterior, units: DataUnits) -> Table:
     """Return the table of draws that were held to nothing: own figures, and NaN."""
     unknown = np.full(len(posterior.features), np.nan)
-    figures = _own(units(posterior.flat)) | dict.fromkeys([*_FOUND, *map(_quantile_name, ENDS)], unknown)
+    figures = _own_figures(units(posterior.flat)) | dict.fromkeys(
+        [*_ERROR_COLUMNS, *map(_quantile_name, ENDS)], unknown
+    )
     return Table(figures, index=_index(posterior))
 
 
-def _in_data_units(posterior: Posterior, units: DataUnits, heavy: IntArray, full: Target) -> dict[str, FloatArray]:
+def _in_data_units(posterior: Posterior, units: DataUnits, heavy: IntArray, full: FullFigures) -> dict[str, FloatArray]:
     """Return own and corrected means, sds and quantiles in units of the data, shape (K,) each."""
     K, D = len(posterior.features), len(units.design.names)
     factor, shift, mixed = units.factor(K), units.shift(K), units.mixed(K)
@@ -330,27 +338,27 @@ def _in_data_units(posterior: Posterior, units: DataUnits, heavy: IntArray, full
         for name, values in _figures(posterior.flat, heavy, full).items()
     }
     if len(mixed):
-        moved = Run(units(full.moved.draws)[..., mixed])
+        moved = DrawFigures(units(full.moved.draws)[..., mixed])
         no_mean = np.where(mixed < D, heavy[:D].max(), heavy[mixed])  # the intercept has a part of each slope
         draws = units(posterior.flat)[:, mixed]
-        for name, values in _figures(draws, no_mean, target(moved, full.chosen, full.weights)).items():
+        for name, values in _figures(draws, no_mean, full_figures(moved, full.chosen, full.weights)).items():
             shown[name][mixed] = values
     return shown
 
 
-def _figures(draws: FloatArray, heavy: IntArray, full: Target) -> dict[str, FloatArray]:
+def _figures(draws: FloatArray, heavy: IntArray, full: FullFigures) -> dict[str, FloatArray]:
     """Return own figures of draws, shape (S, K), and those of the full posterior; NaN where there are no moments."""
 
     def fit(values: FloatArray) -> FloatArray:
         return np.where(heavy > 0, np.nan, values)
 
-    figures = _own(draws)
+    figures = _own_figures(draws)
     corrected = {"corrected_mean": fit(full.mean), "corrected_sd": fit(full.sd)}
     corrected |= {_quantile_name(prob): full.quantile(prob)[0] for prob in ENDS}
     return {**figures, "mean": fit(figures["mean"]), **corrected}
 
 
-def _own(draws: FloatArray) -> dict[str, FloatArray]:
+def _own_figures(draws: FloatArray) -> dict[str, FloatArray]:
     return {"mean": draws.mean(axis=0), "median": np.median(draws, axis=0), "sd": draws.std(axis=0, ddof=1)}
 
 

@@ -30,11 +30,11 @@ from bayescore.data.coreset import Coreset, Shortfall
 from bayescore.data.dataset import Dataset
 from bayescore.diagnostics.certificate.provenance import (
     Origin,
-    miss,
-    move_behind,
+    missed_identities,
+    missed_tails,
     origin_of,
+    transport_by_sample,
     trouble_of_densities,
-    unseen,
 )
 from bayescore.diagnostics.certificate.weigh import Weighed
 from bayescore.diagnostics.elpd import Density, PassSums, SampledCounts, elpd_loo
@@ -84,7 +84,7 @@ def without_moments(k: FloatArray, n_draws: int, prior: Prior | None, *, separat
     return k > MAX_TAIL_K - (_SEPARATED if separated and long else _UNKNOWN) * sd
 
 
-NEAR = 0.1  # Newton decrement in sds, all coordinates together, after which one more step lands on the mode
+MODE_DECREMENT = 0.1  # Newton decrement in sds, all coordinates together, after which one more step lands on the mode
 
 
 MAX_STEPS = 6  # passes for the mode, before draws are left where they are
@@ -103,14 +103,14 @@ class MovedDraws(Weighed):
     `from_drawn` is the map to the same place from where the draws were before `sample` moved them.
     """
 
-    by: "Moved"
+    by: "FlatStrategy"
     sums: PassSums
     from_drawn: Transport | None
 
     @property
-    def again(self) -> "Callable[[], MovedDraws]":
+    def weigh_all(self) -> "Callable[[], MovedDraws]":
         """What weighs all draws after the same move."""
-        return partial(self.by.after, np.arange(len(self.by.draws)), self.from_drawn)
+        return partial(self.by.weigh_after, np.arange(len(self.by.draws)), self.from_drawn)
 
     def elpd(self, counts: SampledCounts | None = None) -> dict[str, Any]:
         """Return the leave-one-out predictive density of the full data."""
@@ -134,7 +134,7 @@ class MovedDraws(Weighed):
 
 
 @dataclass(frozen=True, eq=False)
-class Moved:
+class FlatStrategy:
     """The strategy for models without group terms; `at` below are positions in the posterior's flat draws.
 
     `model` gives the prior of a user's model, `carried` what rows of `dataset` miss: some may be those of a coreset.
@@ -150,7 +150,7 @@ class Moved:
     @cached_property
     def move(self) -> Transport | None:
         """The map by which `sample` moved the draws from those of the coreset's posterior; None where it did not."""
-        return move_behind(self.posterior, self.core, self.family, own_model=self.model is not None)
+        return transport_by_sample(self.posterior, self.core, self.family, own_model=self.model is not None)
 
     @cached_property
     def drawn(self) -> Posterior:
@@ -197,15 +197,15 @@ class Moved:
         """Return why the draws are not those of the coreset's posterior by their attributes and log densities."""
         return self.origin.trouble
 
-    def miss(self) -> str:
+    def missed_identities(self) -> str:
         """Return how the draws miss Stein's identities; empty if they do not."""
-        return miss(self.drawn, self.core, self.family, self.origin)
+        return missed_identities(self.drawn, self.core, self.family, self.origin)
 
-    def unseen(self) -> tuple[str, Remedy] | None:
+    def missed_tails(self) -> tuple[str, Remedy] | None:
         """Return what draws miss of marginal densities with long tails, and the remedy; None if nothing."""
         origin_prior = self.origin.prior
         prior = origin_prior.density if isinstance(origin_prior, ClosedForm) else None
-        return unseen(self.posterior, self.draws, self.core, self.family, prior)
+        return missed_tails(self.posterior, self.draws, self.core, self.family, prior)
 
     def tails(self) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Return k-hat of each coefficient's tail, and which have no moments."""
@@ -221,14 +221,14 @@ class Moved:
         pseudo-rows, which meet the posterior's mean and covariance, and not its mode (`condensed`).
         """
         smooth = self.prior is not None and self.prior.prior is not None and not self.core.pseudo.any()
-        first = self.after(at, self.transport(at) if smooth else None)
+        first = self.weigh_after(at, self.transport(at) if smooth else None)
         weights = first.weights
         if self.prior is None or ((weights.good or weights.unsure) and weights.spread < MAX_LOG_RATIO_SD):
             return first
         other = None if smooth else self.transport(at)
         if (other is None) == (first.transport is None):  # there is but one way
             return first
-        return min(first, self.after(at, other), key=lambda each: (not each.weights.good, each.weights.spread))
+        return min(first, self.weigh_after(at, other), key=lambda each: (not each.weights.good, each.weights.spread))
 
     @cached_property
     def start(self) -> tuple[FloatArray, Derivatives]:
@@ -280,7 +280,7 @@ class Moved:
                 check_finite(self.dataset, derivatives.precision)
                 return self._with_carried(beta, derivatives)
 
-            full = find_mode(terms, start, first=first, tolerance=NEAR, max_steps=MAX_STEPS)
+            full = find_mode(terms, start, first=first, tolerance=MODE_DECREMENT, max_steps=MAX_STEPS)
             end = full.beta + full.covariance @ full.terms.gradient
             return Transport.between(start, precision, end, full.terms.precision)
         except (NoModeError, DataError):  # no mode, or none with a scale
@@ -302,7 +302,7 @@ class Moved:
 
         return of_moved
 
-    def after(self, at: IntArray, transport: Transport | None) -> MovedDraws:
+    def weigh_after(self, at: IntArray, transport: Transport | None) -> MovedDraws:
         """Return weights of some draws after a move from where they were drawn, or where `sample` put them without one.
 
         It takes a pass where `near` does not tell the sums.
@@ -314,7 +314,7 @@ class Moved:
         """
         draws, family = self.draws[at], self.family
         moved = self.posterior.flat[at] if transport is None else transport(draws)
-        sums = (None if self.near is None else self.near.at(moved)) or self._exactly(moved)
+        sums = (None if self.near is None else self.near.at(moved)) or self._sums_of_every_row(moved)
         full, of_coreset = sums.log_likelihood, log_likelihoods(draws, self.core, family)
         full = full if self.carried is None else full + self.carried.value(moved)
         ratio, moved_core = full - of_coreset, of_coreset
@@ -332,7 +332,7 @@ class Moved:
             from_drawn=transport,
         )
 
-    def _exactly(self, draws: FloatArray) -> PassSums:
+    def _sums_of_every_row(self, draws: FloatArray) -> PassSums:
         """Return the sums of all rows at draws, each evaluated; one pass."""
         sums = RowSums.of(self.dataset, EveryRowPlan(draws, self.family)).at(draws)
         assert sums is not None

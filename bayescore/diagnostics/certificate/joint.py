@@ -34,24 +34,24 @@ from bayescore.diagnostics.certificate.estimates import interquartile_sd
 from bayescore.diagnostics.certificate.flat import without_moments
 from bayescore.diagnostics.certificate.provenance import (
     covariance_of,
+    missed_tails,
     trouble_of_densities,
     trouble_of_groups,
     trouble_of_identities,
-    unseen,
 )
 from bayescore.diagnostics.certificate.stein import Damping, Scores, enough_draws, scores, stein
 from bayescore.diagnostics.certificate.weigh import (
     DrawnEffectMoments,
     Weighed,
     effect_columns,
+    effect_slices,
     effects_table,
     joined,
-    pieces_of,
 )
 from bayescore.diagnostics.elpd import PassSums, SampledCounts, elpd_loo
 from bayescore.diagnostics.results import Remedy
 from bayescore.diagnostics.row_sums import (
-    SAVES,
+    MIN_SAVING,
     DrawnApproximation,
     EveryRowPlan,
     RowSums,
@@ -82,8 +82,8 @@ _NO_GRADIENT = "at some of them its density has no finite gradient."
 
 
 @dataclass(frozen=True, eq=False)
-class Grouped:
-    """The base of `Marginal` and `JointStrategy`."""
+class GroupedStrategy:
+    """The base of `MarginalStrategy` and `JointStrategy`."""
 
     idata: Any
     beta: Posterior  # the coefficients as read from `idata`
@@ -126,7 +126,7 @@ class Grouped:
         self.beta.predictor()
         return ""
 
-    def miss(self) -> str:
+    def missed_identities(self) -> str:
         """Return how the draws miss Stein's identities of the posterior; empty if they do not.
 
         Those of (beta, log sigma, z) are the marginal posterior's, those of some levels' effects are given these. Exact
@@ -172,10 +172,10 @@ class Grouped:
         offset = means if self.core.offset is None else means + self.core.offset
         return WeightedData(self.core.X, self.core.y, self.core.weights, self.core.index, offset=offset)
 
-    def unseen(self) -> tuple[str, Remedy] | None:
+    def missed_tails(self) -> tuple[str, Remedy] | None:
         """Return what draws miss of marginal densities with long tails, and the remedy; None if nothing."""
         rows, draws = self._given_effects, self.beta.flat
-        return unseen(self.beta, draws, rows, self.beta.family, self.beta.prior, given_effects=True)
+        return missed_tails(self.beta, draws, rows, self.beta.family, self.beta.prior, given_effects=True)
 
     def tails(self) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Return no k-hat, as all coordinates have moments under half-t priors of sds, and which are judged without.
@@ -206,7 +206,7 @@ class JointDraws(Weighed):
 
     def effects(self, slow: float) -> pd.DataFrame:
         """Return the table of all effects."""
-        return effects_of(self.predictor, self.weights.weights, self.labels, slow)
+        return effects_of_draws(self.predictor, self.weights.weights, self.labels, slow)
 
     def elpd(self, counts: SampledCounts | None = None) -> dict[str, Any]:
         """Return the leave-one-out predictive density of the full data, given the effects of rows' groups."""
@@ -216,7 +216,7 @@ class JointDraws(Weighed):
 
 
 @dataclass(frozen=True, eq=False)
-class JointStrategy(Grouped):
+class JointStrategy(GroupedStrategy):
     """The strategy for any group terms."""
 
     sampler = "joint"  # whose draws have this log density; NUTS keeps that of other coordinates
@@ -240,8 +240,8 @@ class JointStrategy(Grouped):
     def weigh(self, at: IntArray) -> JointDraws:
         """Return the weights of some draws; one pass, or two where a sample of the rows does not tell them."""
         core, family, predictor = self.core, self.beta.family, self.beta.predictor().take(at).gathered()
-        labels, sums = partial(effect_label_weights, sizes=sizes_of(core.groups)), None
-        if core.n_total > SAVES * largest_sample(core.n_features):
+        labels, sums = partial(effect_label_weights, sizes=factor_shapes(core.groups)), None
+        if core.n_total > MIN_SAVING * largest_sample(core.n_features):
             near = RowSumsPlan.near(DrawnApproximation.of(family, predictor), core)
             row_sums = RowSums.of(self.dataset, near, extra=labels)
             sums = row_sums.at(predictor)
@@ -268,7 +268,7 @@ class NoiseStrategy(JointStrategy):
 
     sampler = "normal"
 
-    def miss(self) -> str:
+    def missed_identities(self) -> str:
         """Return how changed draws miss Stein's identities of the posterior; empty if they do not, or are as drawn."""
         prior, _, of_noise = self.all_priors
         assert of_noise is not None
@@ -321,23 +321,23 @@ class NoiseStrategy(JointStrategy):
         return np.asarray(-0.5 * (square + logs)).T
 
 
-def effects_of(draws: Predictor, weights: FloatArray, labels: FloatArray, slow: float) -> pd.DataFrame:
+def effects_of_draws(draws: Predictor, weights: FloatArray, labels: FloatArray, slow: float) -> pd.DataFrame:
     """Return the table of all effects of draws, given their weights, as `effects_table` has it."""
     u = effects_at(draws)
     moments = DrawnEffectMoments(u, np.broadcast_to(0.0, u.shape))
     factors = tuple(factor.grouping for factor in draws.factors)
-    cuts = pieces_of(len(labels), len(weights))
+    cuts = effect_slices(len(labels), len(weights))
     parts = [effect_columns(weights, moments.of(cut), moments.of(cut), labels[cut]) for cut in cuts]
     return effects_table(factors, joined(parts), slow)
 
 
-def sizes_of(groups: Sequence[Grouping]) -> list[tuple[int, int]]:
+def factor_shapes(groups: Sequence[Grouping]) -> list[tuple[int, int]]:
     """Return numbers of levels and of effects of a level, for each factor."""
     return [(len(grouping), len(grouping.effects)) for grouping in groups]
 
 
 def effect_label_weights(block: WeightedData, sizes: Sequence[tuple[int, int]]) -> FloatArray:
-    """Return the weights of rows of +1 and of -1 in each effect's group, shape (E, 2); `sizes` as of `sizes_of`."""
+    """Return the weights of rows of +1 and of -1 in each effect's group, shape (E, 2), given `factor_shapes`."""
     assert block.group is not None
     parts = []
     for (n, q), codes in zip(sizes, block.group.T, strict=True):

@@ -22,7 +22,7 @@ import pandas as pd
 from scipy import special
 
 from bayescore.data.design import Grouping
-from bayescore.diagnostics.certificate.joint import Grouped
+from bayescore.diagnostics.certificate.joint import GroupedStrategy
 from bayescore.diagnostics.certificate.nodes import (
     GroupFigures,
     NodeSums,
@@ -33,8 +33,8 @@ from bayescore.diagnostics.certificate.nodes import (
     sampled_sums,
 )
 from bayescore.diagnostics.certificate.provenance import trouble_of_densities
-from bayescore.diagnostics.certificate.stein import Scores, checked, scores
-from bayescore.diagnostics.certificate.weigh import Weighed, effects_table, pieces_of
+from bayescore.diagnostics.certificate.stein import Scores, checked_levels, scores
+from bayescore.diagnostics.certificate.weigh import Weighed, effect_slices, effects_table
 from bayescore.diagnostics.elpd import SampledCounts
 from bayescore.limits import MAX_BAD_K_SHARE, MAX_K
 from bayescore.models.groups.effects import EffectDraws, draw_keys, level_dim
@@ -52,7 +52,7 @@ from bayescore.samplers.groups import COLLAPSED, intraclass_correlation
 from bayescore.samplers.posterior import Posterior, flat_draws
 from bayescore.types import FloatArray, IntArray, WeightedData
 
-_LOOK = 40  # draws at which the density of a sample of groups is compared with that of all
+_CHECKED_DRAWS = 40  # draws at which the density of a sample of groups is compared with that of all
 _COUNTS = 0.05  # weight of draws together in which nodes may miss an effect
 
 
@@ -124,7 +124,7 @@ def left_out(log_p: FloatArray, log_ratio: FloatArray) -> FloatArray | None:
     None where the weights of too many of them do not count.
     """
     pieces = []
-    for cut in pieces_of(log_p.shape[1], len(log_p)):
+    for cut in effect_slices(log_p.shape[1], len(log_p)):
         log_p_by_group = log_p[:, cut].T
         smoothed, k = psislw(log_ratio - log_p_by_group)
         pieces.append((special.logsumexp(log_p_by_group + smoothed, axis=1), k))
@@ -140,7 +140,7 @@ def elpd_logo(each: FloatArray, counts: SampledCounts | None, more: float = 0.0)
 
 
 @dataclass(frozen=True, eq=False)
-class Marginal(Grouped):
+class MarginalStrategy(GroupedStrategy):
     """The strategy for (1 | g)."""
 
     @cached_property
@@ -153,7 +153,7 @@ class Marginal(Grouped):
         trouble, judged = super().provenance(), self.posterior
         if trouble or self.beta.attrs.get("sampler") != COLLAPSED.name:
             return trouble
-        at = judged.positions(_LOOK)
+        at = judged.positions(_CHECKED_DRAWS)
         if self.drawn_from.n_sampled < self.target.n_groups:
             theta = judged.flat[at]
             of_all = self.target.log_densities(theta, marginal_log_likelihoods(theta, self.target))
@@ -188,8 +188,8 @@ class Marginal(Grouped):
         effects, (prior, group_prior), core = self.beta.variables.get(f"u_{grouping.name}"), self.priors, self.core
         if not isinstance(effects, EffectDraws):
             return super().scores(at)
-        kept = effects.kept[checked(len(effects.kept))]
-        u = flat_draws(self.idata, f"u_{grouping.name}")[at][:, checked(len(effects.kept))]
+        kept = effects.kept[checked_levels(len(effects.kept))]
+        u = flat_draws(self.idata, f"u_{grouping.name}")[at][:, checked_levels(len(effects.kept))]
         place = np.full(len(grouping) + 1, -1)
         place[kept] = np.arange(len(kept))
         which = np.flatnonzero(place[core.group_codes[:, 0]] >= 0)

@@ -49,8 +49,8 @@ from scipy import special
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.data.sources import as_source
-from bayescore.diagnostics.certificate.weigh import Columns, DrawnEffectMoments, effect_columns, joined, pieces_of
-from bayescore.diagnostics.row_sums import SAVES, RowSumsPlan, check_finite, check_weight, gather
+from bayescore.diagnostics.certificate.weigh import Columns, DrawnEffectMoments, effect_columns, effect_slices, joined
+from bayescore.diagnostics.row_sums import MIN_SAVING, RowSumsPlan, check_finite, check_weight, gather
 from bayescore.families import Family
 from bayescore.limits import MAX_SUM_ERROR
 from bayescore.models.groups.effects import effects_given
@@ -130,7 +130,7 @@ class CoreMoments:
 
 
 @dataclass(frozen=True, eq=False)
-class Moves:
+class MomentShifts:
     """What a pass at one point adds to the coreset's figures, to give the full data's.
 
     `gain`, `shift` and `ratio`, shape (G,), are what it adds to log-likelihoods and means and multiplies variances by;
@@ -197,25 +197,27 @@ class NodeSums:
 
     theta: FloatArray
     ratio: FloatArray
-    full: NodeMoments | Moves
+    full: NodeMoments | MomentShifts
     core: NodeMoments | CoreMoments
     labels: FloatArray
     arguments: CollapsedArguments  # of the coreset's density
     exact: tuple[FloatArray, DrawNodes] | None = None  # log terms of all groups, and their nodes
-    sample: Sample | None = None  # where `full` is `Moves`
+    sample: Sample | None = None  # where `full` is `MomentShifts`
     error: float = 0.0
     at: IntArray | None = None
 
     def of(self, groups: slice) -> tuple[NodeMoments, NodeMoments]:
         """Return what the coreset and the full data say about some groups, given a slice with start and stop."""
         by_core = self.core.of(groups)
-        return by_core, self.full.moved(by_core, groups) if isinstance(self.full, Moves) else self.full.of(groups)
+        return by_core, self.full.moved(by_core, groups) if isinstance(self.full, MomentShifts) else self.full.of(
+            groups
+        )
 
     def group_figures(self, weights: FloatArray, share: float) -> GroupFigures:
         """Return what all groups are like, given weights of all draws, from pieces that take little memory."""
         some, ratio = (each if self.at is None else each[self.at] for each in (weights, self.ratio))
         w, columns, others, n_missed = some / some.sum(), list[Columns](), list[Columns](), 0
-        for cut in pieces_of(len(self.labels), len(w)):
+        for cut in effect_slices(len(self.labels), len(w)):
             core, full = self.of(cut)
             ours, theirs = core.effects, full.effects
             columns.append(effect_columns(w, ours, theirs, self.labels[cut]))
@@ -303,7 +305,7 @@ def _pieces(theta: FloatArray, arguments: CollapsedArguments) -> Iterator[tuple[
         yield cut, *nodes_at(theta[cut], arguments, sigma=sigma)
 
 
-FEWEST, MOST = 50, 500
+MIN_SAMPLED_GROUPS, MAX_SAMPLED_GROUPS = 50, 500
 """Groups of a sample: as many as have `ROWS` rows, within these."""
 
 
@@ -337,7 +339,7 @@ _PIECE = 1 << 20  # log terms at the nodes of sampled groups, 8 MB; a block that
 def sampled_sums(theta: FloatArray, core: Coreset, dataset: Dataset, target: CollapsedTarget) -> NodeSums | None:
     """Return the sums at draws of (beta, log sigma), shape (S, p + 1); two or three passes. None if a sample fails."""
     G, point = target.n_groups, target.point
-    if _size(core.n_total / G) >= LARGEST_SHARE * G:
+    if _sample_size(core.n_total / G) >= LARGEST_SHARE * G:
         return None
     pass_at_mode = sum_groups_of_source(dataset, target.family, point.beta, point.nodes, column=target.column)
     check_weight(core, float(pass_at_mode.weight.sum()))
@@ -345,14 +347,14 @@ def sampled_sums(theta: FloatArray, core: Coreset, dataset: Dataset, target: Col
     check_finite(dataset, full.terms.gradient)
     reach, count = _reach(full, point), pass_at_mode.n_rows[:-1]
     share = _shares(reach)
-    size = _size(float(share @ count))
+    size = _sample_size(float(share @ count))
     # all groups at some of the draws: effects differ little between these and the others
     at = evenly_spaced(len(theta), max(MIN_FIGURE_DRAWS, _FIGURES // G))
     for _ in range(2):
         inclusion = np.ones(G) if size >= G else inclusion_of(share, size)
         if inclusion @ count + pass_at_mode.n_rows[-1] > LARGEST_SHARE * pass_at_mode.n_rows.sum():
             return None
-        sample = _sample(inclusion)
+        sample = _draw_groups(inclusion)
         kept = _rows_of(dataset, sample, G)
         groups = _GroupSample(target, core, full, kept, sample, inclusion[sample])
         sums, error = groups.sums(theta, at, pass_at_mode.weight[:-1])
@@ -375,9 +377,9 @@ def _reach(full: MarginalPoint, core: MarginalPoint) -> FloatArray:
     return np.asarray(sum(each / max(float(each.sum()), _TINY) for each in parts))
 
 
-def _size(rows: float) -> int:
+def _sample_size(rows: float) -> int:
     """Return the size of a sample of groups that have so many rows each."""
-    return int(np.clip(ROWS / max(rows, 1.0), FEWEST, MOST))
+    return int(np.clip(ROWS / max(rows, 1.0), MIN_SAMPLED_GROUPS, MAX_SAMPLED_GROUPS))
 
 
 def _shares(reach: FloatArray) -> FloatArray:
@@ -386,7 +388,7 @@ def _shares(reach: FloatArray) -> FloatArray:
     return np.asarray(p / p.sum())
 
 
-def _sample(inclusion: FloatArray) -> IntArray:
+def _draw_groups(inclusion: FloatArray) -> IntArray:
     """Return the groups of a sample of fixed size, in order."""
     key = hash_uniforms(0, len(inclusion), _SEED) / inclusion
     key[inclusion >= 1.0] = -1.0
@@ -461,11 +463,11 @@ class _GroupSample:
             middle = left[cut] @ open_ / max(float(open_.sum()), _TINY)
             square[cut] = (left[cut] - middle[:, None]) ** 2 @ open_
         error = np.sqrt(square * many / max(many - 1.0, 1.0))
-        if not self._near(sums / len(theta)):
+        if not self._effects_are_near(sums / len(theta)):
             return None, float(error.max())
         point, arguments = self.target.point, self.target.arguments()
         a, b, real = self.full.effects, point.effects, slice(None, -1)
-        moves = Moves(
+        moves = MomentShifts(
             gain=a.log_marginal[real] - b.log_marginal[real],
             shift=a.mean[real] - b.mean[real],
             ratio=a.variance[real] / b.variance[real],
@@ -480,7 +482,7 @@ class _GroupSample:
         core, sample = CoreMoments(theta[at], arguments), Sample(self.sample, self.each[:-1], log_p[:, :-1], error)
         return NodeSums(theta, ratio, moves, core, labels, arguments, sample=sample, at=at), float(error.max())
 
-    def _near(self, means: FloatArray) -> bool:
+    def _effects_are_near(self, means: FloatArray) -> bool:
         """Whether effects of sampled groups are the coreset's, moved, in mean and sd over draws.
 
         `means` over draws, shape (5, number), are of mean, variance and squared mean of effects by the coreset, and of
@@ -522,7 +524,7 @@ _MOST_NUMBERS = 1 << 22  # of all groups' curvatures: 32 MB
 def sampled_row_sums(theta: FloatArray, core: Coreset, dataset: Dataset, target: CollapsedTarget) -> NodeSums | None:
     """Return the sums at draws of (beta, log sigma), shape (S, p + 1), by one pass; None where a sample won't do."""
     p, G = core.n_features, target.n_groups
-    if core.n_total <= SAVES * largest_sample(p) or (G + 1) * (p + 1) ** 2 > _MOST_NUMBERS:
+    if core.n_total <= MIN_SAVING * largest_sample(p) or (G + 1) * (p + 1) ** 2 > _MOST_NUMBERS:
         return None
     near = MarginalApproximation.of(target)
 

@@ -122,7 +122,7 @@ def weakly_informed(data: WeightedData, family: Family, prior: Prior) -> IntArra
     return np.sort(weakest[ratio[weakest] > _WEAK])
 
 
-def marginal(data: WeightedData, family: Family, prior: Prior, place: int) -> MarginalDensity:
+def marginal_density(data: WeightedData, family: Family, prior: Prior, place: int) -> MarginalDensity:
     """Return the marginal density of a coefficient whose prior has long tails, over rows in memory.
 
     Raises
@@ -187,10 +187,10 @@ def _profile(
 COPIED = 0.01  # share of moves from one point to the next that may be met twice: continuous draws never make one twice
 
 
-_REPEATED = 0.45  # of points: a chain in another order meets those again at which proposals were rejected
+_MAX_REPEATED = 0.45  # of points: a chain in another order meets those again at which proposals were rejected
 
 
-_DENSITY = 1e-3  # nats by which that may differ; a shift by 0.01 sd in one coordinate shows
+_MAX_DENSITY_GAP = 1e-3  # nats by which that may differ; a shift by 0.01 sd in one coordinate shows
 
 
 _UNCHANGED_DRAWS = 100  # whose log densities are compared where a digest tells that nobody changed them
@@ -207,20 +207,20 @@ _FLOOR = 1e-8  # of the prior's precision, relative to the data's: the sum is po
 
 @dataclass(frozen=True)
 class Origin:
-    """What is known of draws."""
+    """What is known of how draws were made."""
 
     prior: ClosedForm | OfModel | None  # None where it is not known
     unchanged: bool = False  # a digest says that `sample` drew them from this coreset, and that nobody changed them
     trouble: str = ""  # why nothing can be certified of them
 
 
-def move_behind(posterior: Posterior, core: Coreset, family: Family, *, own_model: bool) -> Transport | None:
+def transport_by_sample(posterior: Posterior, core: Coreset, family: Family, *, own_model: bool) -> Transport | None:
     """Return the map by which `sample` moved draws of the coreset's posterior; None where it did not.
 
     Draws that do not say whose they are, and are not of a model of the user's own, can be either under a prior that
     matters little: moved ones, where they would else miss Stein's identities.
     """
-    if posterior.story or own_model or not miss(posterior, core, family, Origin(None)):
+    if posterior.story or own_model or not missed_identities(posterior, core, family, Origin(None)):
         return transport_of_draws(posterior, core, family)
     try:
         return to_full(core, family, prior_for(None, core, family))
@@ -236,7 +236,7 @@ def origin_of(posterior: Posterior, core: Coreset, family: Family, drawn: FloatA
     story = posterior.story
     prior = posterior.prior if story else None
     closed = ClosedForm(prior) if prior is not None and prior.closed_form else None
-    if trouble := _refused(posterior, core, family):
+    if trouble := _refusal(posterior, core, family):
         return Origin(closed, trouble=trouble)
     if not story:
         return Origin(None)
@@ -262,7 +262,7 @@ def trouble_of_densities(posterior: Posterior, density: Callable[[IntArray], Flo
     values = posterior.log_density.ravel()[at]
     gap = values - density(at)
     worst = float(np.abs(gap - np.median(gap)).max())
-    if worst <= _DENSITY + _ROUNDING * float(np.abs(values).max()):
+    if worst <= _MAX_DENSITY_GAP + _ROUNDING * float(np.abs(values).max()):
         return ""
     return (
         "The draws, or the log densities stored with them (sample_stats), were changed after sampling: these are not "
@@ -277,8 +277,8 @@ _QUANTILE = 0.1  # by which the mean quantile of sds of smooth terms may differ 
 _DRAWS_A_QUANTILE = 4  # that say as much as an independent one
 
 
-def altered(idata: Any, posterior: Posterior) -> str:
-    """Return which variable is not what its parameters make it; empty if all are."""
+def altered_variable(idata: Any, posterior: Posterior) -> str:
+    """Return which variable disagrees with the parameters that it is computed from; empty if none does."""
     source, expected = idata["posterior"], {}
     if posterior.design is not None:
         expected["coef"] = posterior.design.raw_coefficients(posterior.flat)
@@ -288,7 +288,7 @@ def altered(idata: Any, posterior: Posterior) -> str:
         if name.startswith("sigma_") and sigma.ndim == 1 and latent is not None:
             expected[name.replace("sigma_", "icc_", 1)] = intraclass_correlation(sigma, latent)
     for name, values in expected.items():
-        if name in source and not _same(flat_draws(idata, name), np.asarray(values)):
+        if name in source and not _is_equal(flat_draws(idata, name), np.asarray(values)):
             return (
                 f"The draws of {name!r} are not those that the parameters make: they were changed after sampling. "
                 "Certify what sample returned, or drop that variable."
@@ -305,7 +305,7 @@ def altered(idata: Any, posterior: Posterior) -> str:
     return ""
 
 
-def _same(values: FloatArray, expected: FloatArray) -> bool:
+def _is_equal(values: FloatArray, expected: FloatArray) -> bool:
     if values.shape != expected.shape:
         return False
     size = np.abs(expected).max(axis=0)
@@ -317,10 +317,10 @@ def trouble_of_groups(posterior: Posterior, core: Coreset) -> str:
     attrs = posterior.attrs
     if "corrected" not in attrs and (not posterior.story or (posterior.terms and "group_prior" not in attrs)):
         return "The draws were not made by bayescore.sample of a coreset with groups; sample it."
-    return _refused(posterior, core, posterior.family)
+    return _refusal(posterior, core, posterior.family)
 
 
-def _refused(posterior: Posterior, core: Coreset, family: Family) -> str:
+def _refusal(posterior: Posterior, core: Coreset, family: Family) -> str:
     story = posterior.story
     if "corrected" in posterior.attrs:
         return (
@@ -331,8 +331,8 @@ def _refused(posterior: Posterior, core: Coreset, family: Family) -> str:
         return "The draws are of another coreset's posterior, or the coreset was changed; sample this one."
     if story and story["family"] != family.name:
         return f"The draws were made with the family {story['family']!r}, not {family.name!r}; sample again."
-    repeated, runs = _repeated(posterior.draws)
-    if repeated > _REPEATED or (runs > COPIED and repeated > COPIED):
+    repeated, runs = _repeated_shares(posterior.draws)
+    if repeated > _MAX_REPEATED or (runs > COPIED and repeated > COPIED):
         return (
             f"Draws repeat: {repeated:.0%} of the points are met again after others, in the same chain or another, so "
             "that one run was given twice. Drop the copies, or sample again with another seed for each chain."
@@ -340,7 +340,7 @@ def _refused(posterior: Posterior, core: Coreset, family: Family) -> str:
     return ""
 
 
-def miss(posterior: Posterior, core: Coreset, family: Family, origin: Origin) -> str:
+def missed_identities(posterior: Posterior, core: Coreset, family: Family, origin: Origin) -> str:
     """Return how the draws miss Stein's identities of the density that they are said to have; empty if they do not."""
     at = posterior.positions(enough_draws(len(core)))
     draws, names, of_beta = posterior.flat[at], list(posterior.features), slice(None)
@@ -399,7 +399,7 @@ def covariance_of(precision: FloatArray, draws: FloatArray, slope: FloatArray, p
     return np.asarray(factor @ factor.T)
 
 
-def _repeated(draws: FloatArray) -> tuple[float, float]:
+def _repeated_shares(draws: FloatArray) -> tuple[float, float]:
     """Return the share of points that are met again, stays of a chain at one point counted once, and that of moves.
 
     Stays (rejections) of chains in another order are points met again, moves from one point to the next are not.
@@ -416,16 +416,16 @@ def _repeated(draws: FloatArray) -> tuple[float, float]:
 _QUARTILES = np.array([0.25, 0.5, 0.75])
 
 
-_SD = 0.15  # relatively, by which an sd may be off: below `limits.MAX_ERROR`, as Laplace's method errs, too
+_MAX_SD_ERROR = 0.15  # relatively, by which an sd may be off: below `limits.MAX_ERROR`, as Laplace's method errs, too
 
 
-_SHARE = 0.1  # of probability, by which a quartile may be off: a quarter of an sd of a normal density
+_MAX_QUARTILE_SHARE = 0.1  # of probability, by which a quartile may be off: a quarter of an sd of a normal density
 
 
-_TIMES = 4  # more draws than those that were refused
+_DRAW_FACTOR = 4  # more draws than those that were refused
 
 
-def unseen(
+def missed_tails(
     posterior: Posterior,
     drawn: FloatArray,
     rows: WeightedData,
@@ -447,7 +447,7 @@ def unseen(
         return None
     for d in places:
         try:
-            density = marginal(rows, family, prior, int(d))
+            density = marginal_density(rows, family, prior, int(d))
         except NoModeError:
             continue
         name, draws = posterior.features[d], drawn[:, d]
@@ -455,19 +455,19 @@ def unseen(
         gap = float(np.log(density.sd / draws.std())) if of_one.finite_variance and draws.std() > 0.0 else 0.0
         share = density.below(np.quantile(draws, _QUARTILES))
         what = ""
-        if gap > _SD or (gap < -_SD and not given_effects):
+        if gap > _MAX_SD_ERROR or (gap < -_MAX_SD_ERROR and not given_effects):
             what = f"the draws' sd of {name!r} is {number(np.exp(-gap), 2)} times"
-        elif not given_effects and (off := np.abs(share - _QUARTILES)).max() > _SHARE:
+        elif not given_effects and (off := np.abs(share - _QUARTILES)).max() > _MAX_QUARTILE_SHARE:
             k = int(off.argmax())
             what = f"below the draws' quantile {_QUARTILES[k]:g} of {name!r} is {number(share[k], 2)} of the mass of"
         if what:
             n = posterior.draws.shape[1]
-            more = min(_TIMES * n, max(MAX_DRAWS, n))
+            more = min(_DRAW_FACTOR * n, max(MAX_DRAWS, n))
             text = (
                 f"Too few draws: {what} what quadrature along it finds, as its prior has long tails, the rows say "
                 "little of it, and chains are rarely far out; "
                 + (f"sample with draws={more}, or give" if more > n else "give")
                 + " it a prior with lighter tails."
             )
-            return text, Remedy(Need.DRAWS, _TIMES * n)
+            return text, Remedy(Need.DRAWS, _DRAW_FACTOR * n)
     return None

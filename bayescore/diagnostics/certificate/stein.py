@@ -109,7 +109,7 @@ class Damping:
         The last D columns span the posterior: the sum of squares along them is the variance of a predictor.
         """
         c, bent = np.ones((len(self.beta), directions.shape[1])), np.zeros((len(self.beta), directions.shape[1]))
-        steep = self._steep(directions)
+        steep = self._steep_directions(directions)
         if not steep.any():
             return c, bent
         directions = directions[:, steep]
@@ -125,7 +125,7 @@ class Damping:
         bent[:, steep] = -2.0 / _BOUND * c[:, steep] ** 2 * slope * bend
         return c, bent
 
-    def _steep(self, directions: FloatArray) -> NDArray[np.bool_]:
+    def _steep_directions(self, directions: FloatArray) -> NDArray[np.bool_]:
         """Return along which directions, shape (k,), the curvature may change much within the posterior."""
         middle, (D, k) = np.median(self.beta, axis=0), directions.shape
         steepness, most = np.zeros(k), np.zeros(k)
@@ -255,11 +255,11 @@ def _by_variance(left: FloatArray, right: FloatArray, quantile: float, names: li
         return ""
     i = int(excess.argmax())
     if not has_log[i]:
-        return f"{_variance(i, names)} Stein's identity: the draws do not lie about the posterior's mean."
-    return f"{_variance(i, names)} Stein's identity: the draws' is {number(ratio[i], 2)} times the posterior's."
+        return f"{_variance_name(i, names)} Stein's identity: the draws do not lie about the posterior's mean."
+    return f"{_variance_name(i, names)} Stein's identity: the draws' is {number(ratio[i], 2)} times the posterior's."
 
 
-def _variance(i: int, names: list[str]) -> str:
+def _variance_name(i: int, names: list[str]) -> str:
     return "the sum of all variances misses" if i == len(names) else f"the variance of {names[i]!r} misses"
 
 
@@ -337,7 +337,7 @@ def scores(predictor: Predictor, core: WeightedData, family: Family, prior: Prio
             mean, informed, middle_inverse = block
             given = mean + follow[:, cut].reshape(factor.effects.shape)
             precisions = _LevelPrecisions(informed, inverse, middle_inverse)
-            of_factors.append(_of_factor(factor, (mean, given), slope, precisions, group_prior))
+            of_factors.append(_factor_scores(factor, (mean, given), slope, precisions, group_prior))
             of_u[cut] = slope.reshape(len(slope), -1).T
         marginal, effects, slopes = (np.concatenate(each, axis=1) for each in zip(*of_factors, strict=True))
         of_beta = of_beta + prior.gradient(part.beta) - of_u.T @ move
@@ -346,7 +346,7 @@ def scores(predictor: Predictor, core: WeightedData, family: Family, prior: Prio
     names = [
         f"u_{each.grouping.name}[{each.grouping.levels[level]}{f', {effect}' * (len(each.grouping.effects) > 1)}]"
         for each in predictor.factors
-        for level in checked(len(each.grouping))
+        for level in checked_levels(len(each.grouping))
         for effect in each.grouping.effects
     ]
     return Scores(marginal, precision, names, effects, slopes)
@@ -369,7 +369,7 @@ def _row_scores(
     return of_beta, of_u
 
 
-def checked(n_levels: int) -> IntArray:
+def checked_levels(n_levels: int) -> IntArray:
     """Return the levels of a factor whose effects are checked one by one."""
     return evenly_spaced(n_levels, LEVELS)
 
@@ -382,7 +382,7 @@ class _LevelPrecisions(NamedTuple):
     middle: FloatArray
 
 
-def _times(matrices: FloatArray, vectors: FloatArray) -> FloatArray:
+def _times_vectors(matrices: FloatArray, vectors: FloatArray) -> FloatArray:
     """Return products of many small matrices, shape (..., q, q), and vectors, (..., q)."""
     return np.asarray(sum(matrices[..., r] * vectors[..., r, None] for r in range(matrices.shape[-1])))
 
@@ -396,7 +396,7 @@ def _inverses(matrices: FloatArray) -> FloatArray:
     return inverses.reshape(matrices.shape)
 
 
-def _of_factor(
+def _factor_scores(
     factor: Factor, means: tuple[FloatArray, FloatArray], slope: FloatArray, blocks: _LevelPrecisions, prior: GroupPrior
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return the gradients of a factor's log sds and z, and effects of some levels with their gradients.
@@ -407,7 +407,7 @@ def _of_factor(
     becomes each draw's.
     """
     n_draws, G, q = factor.effects.shape
-    S, levels = factor.covariance, checked(G)
+    S, levels = factor.covariance, checked_levels(G)
     assert S is not None
     precision = blocks.information + blocks.middle
     mean, given = means
@@ -417,13 +417,13 @@ def _of_factor(
     for start in range(0, n_draws, step):
         at = slice(start, start + step)
         u, V = factor.effects[at], _inverses(blocks.information + blocks.inverse[at, None])
-        center, moved, across = _times(V, pull), _times(V, slope[at]), u.transpose(0, 2, 1)
+        center, moved, across = _times_vectors(V, pull), _times_vectors(V, slope[at]), u.transpose(0, 2, 1)
         M[at] = across @ u + V.sum(axis=1) + moved.transpose(0, 2, 1) @ (u + center)
         root = np.linalg.cholesky(V[:, levels])
         about = u - center - (given[at] - mean)
         effects.append(np.linalg.solve(root, about[:, levels, :, None]).reshape(len(u), -1))
         slopes.append(np.einsum("sgqr,sgq->sgr", root, slope[at][:, levels]).reshape(len(u), -1))
-        slope[at] = _times(precision, moved)
+        slope[at] = _times_vectors(precision, moved)
     Q = blocks.inverse @ (M - G * S) @ blocks.inverse
     Q = 0.5 * (Q + Q.transpose(0, 2, 1))
     sd = np.sqrt(np.diagonal(S, axis1=1, axis2=2))

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from bayescore.diagnostics.certificate.estimates import Run, combinations, families, table, target
-from bayescore.diagnostics.certificate.weigh import Weighed, Weigher, systematic
+from bayescore.diagnostics.certificate.estimates import DrawFigures, combinations, error_families, full_figures, table
+from bayescore.diagnostics.certificate.weigh import Weighed, Weigher, resample_systematically
 from bayescore.diagnostics.results import Level, Need, Remedy, slow_chains
 from bayescore.limits import (
     MAX_DRAWS,
@@ -30,10 +30,10 @@ from bayescore.text import listed, number
 from bayescore.types import FloatArray, IntArray
 
 # more draws by these factors are what the text may ask for: beyond, they are no remedy
-_TIMES = (1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0)
+_DRAW_FACTORS = (1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 _LEAST = 0.001  # smaller errors have no digits worth reading
-_ALL = "The draws are of all rows: nothing is to be weighed."
-_EXACT = (
+_ALL_ROWS_TEXT = "The draws are of all rows: nothing is to be weighed."
+_EXACT_TEXT = (
     "The coreset is exact: with normal noise the likelihood of an sd is a quadratic, which sums over all rows say "
     "without loss, so that nothing is to be weighed."
 )
@@ -59,23 +59,23 @@ def judge(weigher: Weigher, max_draws: int, weigh: Callable[[IntArray], Weighed]
     k, without = weigher.tails()
     logs = np.array([name.startswith("log sigma_") for name in posterior.features])
     heavy = np.where(without, np.where(logs, 2, 1), 0)
-    drawn = Run(posterior.draws)
-    moved = drawn if first.transport is None else Run(first.moved(posterior.draws))
-    kept, full = None, target(moved, first.at, first.weights.weights)
+    drawn = DrawFigures(posterior.draws)
+    moved = drawn if first.transport is None else DrawFigures(first.moved(posterior.draws))
+    kept, full = None, full_figures(moved, first.at, first.weights.weights)
     left, enough = [], False
     if first.exact:
-        left, enough = families(drawn, posterior.features, heavy, full), True
-    elif first.again is not None:
-        left = families(moved, posterior.features, heavy, full)
+        left, enough = error_families(drawn, posterior.features, heavy, full), True
+    elif first.weigh_all is not None:
+        left = error_families(moved, posterior.features, heavy, full)
         enough = settled(left) and risk(left, shrink=0.0) <= MAX_FAILURE_PROBABILITY
         if (first.weights.unsure or (first.weights.good and not enough)) and len(first.at) < len(drawn.flat):
-            whole = first.again()
-    if not first.exact and (first.again is None or (not enough and whole.weights.good)):
+            whole = first.weigh_all()
+    if not first.exact and (first.weigh_all is None or (not enough and whole.weights.good)):
         weights = whole.weights.weights
-        kept, full = systematic(weights), target(moved, whole.at, weights)
+        kept, full = resample_systematically(weights), full_figures(moved, whole.at, weights)
         corrected = moved.flat[whole.at[kept]].reshape(len(drawn.draws), -1, drawn.draws.shape[2])
-        left = families(Run(corrected), posterior.features, heavy, full, resampled=True)
-    raw = left if moved is drawn and kept is None else families(drawn, posterior.features, heavy, full)
+        left = error_families(DrawFigures(corrected), posterior.features, heavy, full, resampled=True)
+    raw = left if moved is drawn and kept is None else error_families(drawn, posterior.features, heavy, full)
     if first.transport is not None and not heavy.any():  # or the sd of most combinations does not exist
         raw = [*raw, *combinations(drawn, first.transport)]
     effects = whole.effects(float(full.slow.max()))
@@ -85,17 +85,21 @@ def judge(weigher: Weigher, max_draws: int, weigh: Callable[[IntArray], Weighed]
 
 def verdict(judgement: Judgement, weigher: Weigher) -> tuple[Level, str, Remedy | None]:
     """Return the word, the reason, and what refused draws need."""
-    level, text, asked = _word(judgement, weigher)
+    level, text, asked = _level_and_text(judgement, weigher)
     scope = f" {weigher.scope}" if weigher.scope and level is not Level.NOT_CERTIFIED else ""
     note = f"{judgement.first.note} " if judgement.first.note else ""
     return (
         level,
-        note + text + scope + _on_moments(judgement.coordinates["tail_k"].dropna()) + _on_sds(judgement.coordinates),
+        note
+        + text
+        + scope
+        + _no_moments_sentence(judgement.coordinates["tail_k"].dropna())
+        + _long_tail_sentence(judgement.coordinates),
         asked,
     )
 
 
-def _word(judgement: Judgement, weigher: Weigher) -> tuple[Level, str, Remedy | None]:
+def _level_and_text(judgement: Judgement, weigher: Weigher) -> tuple[Level, str, Remedy | None]:
     weights, raw, left, remedy = judgement.whole.weights, judgement.raw, judgement.left, weigher.remedy
     draws = weigher.posterior.draws
     k = f"Pareto k-hat is {number(weights.pareto_k, 2)}"
@@ -117,8 +121,8 @@ def _word(judgement: Judgement, weigher: Weigher) -> tuple[Level, str, Remedy | 
         )
         return Level.NOT_CERTIFIED, text, Remedy(Need.ROWS)
     if judgement.whole.exact:
-        return _word_of_all_rows(left, draws, _EXACT if weigher.posterior.family.quadratic else _ALL)
-    exact, of_effects = _on_effects(judgement.effects)
+        return _level_of_all_rows(left, draws, _EXACT_TEXT if weigher.posterior.family.quadratic else _ALL_ROWS_TEXT)
+    exact, of_effects = _effects_clause(judgement.effects)
     if close(raw) and risk(raw) <= MAX_FAILURE_PROBABILITY and weights.spread < MAX_LOG_RATIO_SD and exact:
         return Level.CERTIFIED, f"{k} and at worst {worst(raw)}{of_effects}.", None
     if risk(left) <= MAX_FAILURE_PROBABILITY:
@@ -127,10 +131,10 @@ def _word(judgement: Judgement, weigher: Weigher) -> tuple[Level, str, Remedy | 
             f"at worst {worst(left)}{', or a larger size' * judgement.effects.empty}."
         )
         return Level.CORRECTED, text, None
-    times = _times(left)
+    times = _draw_factor(left)
     if times is None:
         return Level.NOT_CERTIFIED, f"{k}, but even of the corrected draws {worst(left)}. {remedy}", Remedy(Need.ROWS)
-    more, asked = _raised(times, len(weights.weights), draws)
+    more, asked = _arguments_to_raise(times, len(weights.weights), draws)
     text = (
         f"Too few draws to tell: {worst(left)} even of the corrected ones, Monte Carlo error included. About {times:g} "
         f"times as many would do: {more}."
@@ -138,26 +142,28 @@ def _word(judgement: Judgement, weigher: Weigher) -> tuple[Level, str, Remedy | 
     return Level.NOT_CERTIFIED, text, asked
 
 
-def _word_of_all_rows(errors: list[ErrorFamily], draws: FloatArray, said: str) -> tuple[Level, str, Remedy | None]:
+def _level_of_all_rows(errors: list[ErrorFamily], draws: FloatArray, said: str) -> tuple[Level, str, Remedy | None]:
     """Return the verdict on draws that were made from all rows, by their own figures alone."""
     error = f"{worst(errors)}, all of it Monte Carlo error"
     if risk(errors) <= MAX_FAILURE_PROBABILITY:
         return Level.CERTIFIED, f"{said} At worst {error}.", None
-    times = _times(errors)
+    times = _draw_factor(errors)
     if times is None:
         text = f"{said} But {worst(errors)}, by their Monte Carlo error; sample anew, with a longer warm-up."
         return Level.NOT_CERTIFIED, text, Remedy(Need.CHAINS, 2 * draws.shape[1])
-    more, asked = _raised(times, draws.shape[0] * draws.shape[1], draws)
+    more, asked = _arguments_to_raise(times, draws.shape[0] * draws.shape[1], draws)
     text = f"{said} They are too few to tell: {error}. About {times:g} times as many would do: {more}."
     return Level.NOT_CERTIFIED, text, asked
 
 
-def _times(families: list[ErrorFamily]) -> float | None:
+def _draw_factor(families: list[ErrorFamily]) -> float | None:
     """Return by what factor more draws would do; None where more draws are no remedy."""
-    return next((factor for factor in _TIMES if risk(families, shrink=factor**-0.5) <= MAX_FAILURE_PROBABILITY), None)
+    return next(
+        (factor for factor in _DRAW_FACTORS if risk(families, shrink=factor**-0.5) <= MAX_FAILURE_PROBABILITY), None
+    )
 
 
-def _raised(times: float, n: int, draws: FloatArray) -> tuple[str, Remedy]:
+def _arguments_to_raise(times: float, n: int, draws: FloatArray) -> tuple[str, Remedy]:
     """Return which arguments to raise, and to what, where `times` as many draws as the n weighed are needed."""
     chains, each, _ = draws.shape
     needed = math.ceil(times * n / 100.0) * 100
@@ -169,7 +175,7 @@ def _raised(times: float, n: int, draws: FloatArray) -> tuple[str, Remedy]:
     return " and ".join(said), Remedy(Need.DRAWS, more, max_draws=weighed)
 
 
-def _on_effects(effects: pd.DataFrame) -> tuple[bool, str]:
+def _effects_clause(effects: pd.DataFrame) -> tuple[bool, str]:
     """Return whether the effects of groups need no correction, and a clause on the worst of them."""
     if effects.empty:
         return True, ""
@@ -178,16 +184,16 @@ def _on_effects(effects: pd.DataFrame) -> tuple[bool, str]:
     sd_error = np.abs(effects["log_sd_error"].to_numpy())
     sure = float((sd_error + 2.0 * effects["log_sd_error_mcse"].to_numpy()).max())
     return mean_error <= NEGLIGIBLE_ERROR and sure <= NEGLIGIBLE_ERROR, (
-        f"; of {len(effects):,} group effects the worst mean is off by {_shown(mean_error)} sd, the worst sd by "
-        f"{_shown(100.0 * float(np.expm1(sd_error.max())))}%"
+        f"; of {len(effects):,} group effects the worst mean is off by {_error_text(mean_error)} sd, the worst sd by "
+        f"{_error_text(100.0 * float(np.expm1(sd_error.max())))}%"
     )
 
 
-def _shown(error: float) -> str:
+def _error_text(error: float) -> str:
     return f"less than {_LEAST}" if error < _LEAST else number(error, 2)
 
 
-def _on_sds(coordinates: pd.DataFrame) -> str:
+def _long_tail_sentence(coordinates: pd.DataFrame) -> str:
     """Return a sentence on coordinates whose sd is that of a long tail; empty if there are none."""
     long = list(coordinates.index[coordinates["mean"].isna() & coordinates["tail_k"].isna()])
     if not long:
@@ -198,7 +204,7 @@ def _on_sds(coordinates: pd.DataFrame) -> str:
     return text
 
 
-def _on_moments(tail_k: pd.Series) -> str:
+def _no_moments_sentence(tail_k: pd.Series) -> str:
     """Return a sentence on coordinates that have no moments; empty if all have."""
     if tail_k.empty:
         return ""

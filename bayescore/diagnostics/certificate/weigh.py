@@ -30,7 +30,7 @@ from bayescore.compat import as_xarray, inference_data
 from bayescore.data.coreset import Coreset
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import Grouping
-from bayescore.diagnostics.certificate.estimates import informed_sd
+from bayescore.diagnostics.certificate.estimates import sd_or_width
 from bayescore.diagnostics.elpd import SampledCounts
 from bayescore.diagnostics.results import EFFECT_INDEX, Remedy, no_effects
 from bayescore.models.laplace import Transport
@@ -61,8 +61,8 @@ class Weighed:
         return draws if self.transport is None else self.transport(draws)
 
     @property
-    def again(self) -> "Callable[[], Weighed] | None":
-        """What weighs all draws in the same way, in one more pass; None where that takes too much memory."""
+    def weigh_all(self) -> "Callable[[], Weighed] | None":
+        """The function that weighs all draws in the same way, by one more pass; None if that takes too much memory."""
         return None
 
     def effects(self, slow: float) -> pd.DataFrame:  # noqa: ARG002
@@ -108,10 +108,10 @@ class Weigher(Protocol):
     def provenance(self) -> str:
         """Return why the draws are not those of the coreset's posterior by their attributes; empty if they are."""
 
-    def miss(self) -> str:
+    def missed_identities(self) -> str:
         """Return how the draws miss Stein's identities of the coreset's posterior; empty if they do not."""
 
-    def unseen(self) -> tuple[str, Remedy] | None:
+    def missed_tails(self) -> tuple[str, Remedy] | None:
         """Return what draws miss of marginal densities with long tails, and the remedy; None if nothing."""
 
     def weigh(self, at: IntArray) -> Weighed:
@@ -150,7 +150,7 @@ class DrawnEffectMoments(NamedTuple):
         return mean, np.sqrt(w @ (self.variance + (self.mean - mean) ** 2))
 
 
-def pieces_of(n_effects: int, n_draws: int) -> list[slice]:
+def effect_slices(n_effects: int, n_draws: int) -> list[slice]:
     """Return all effects in slices, short enough that an array of one at all draws takes little memory."""
     step = max(1, _PIECE // n_draws)
     return [slice(start, min(start + step, n_effects)) for start in range(0, n_effects, step)]
@@ -166,7 +166,7 @@ def effect_columns(
     even = np.full(len(w), 1.0 / len(w))
     core_mean, core_sd = by_core.over(even)
     mean, sd = by_full.over(w)
-    sd = informed_sd(sd, core_sd)
+    sd = sd_or_width(sd, core_sd)
     with np.errstate(all="ignore"):  # an effect that the nodes miss
         square = (by_full.variance + (by_full.mean - mean) ** 2) / sd**2
         return {
@@ -197,10 +197,10 @@ def effects_table(groups: tuple[Grouping, ...], columns: Columns, slow: float) -
     return pd.DataFrame(columns | {"log_sd_error_mcse": slow * columns["log_sd_error_mcse"]}, index=index)
 
 
-def systematic(weights: FloatArray) -> IntArray:
+def resample_systematically(weights: FloatArray) -> IntArray:
     """Return n positions, in order, each as often as its weight says; weights of shape (n,).
 
-    >>> systematic(np.array([1.0, 2.0, 0.0, 1.0])).tolist()
+    >>> resample_systematically(np.array([1.0, 2.0, 0.0, 1.0])).tolist()
     [0, 1, 1, 3]
     """
     edges = np.cumsum(weights)

@@ -21,15 +21,15 @@ import pandas as pd
 from bayescore.data.coreset import Coreset, Shortfall
 from bayescore.data.dataset import Dataset
 from bayescore.data.design import one_intercept
-from bayescore.diagnostics.certificate.flat import Moved
+from bayescore.diagnostics.certificate.flat import FlatStrategy
 from bayescore.diagnostics.certificate.joint import (
     JointStrategy,
     NoiseStrategy,
     effect_label_weights,
-    effects_of,
-    sizes_of,
+    effects_of_draws,
+    factor_shapes,
 )
-from bayescore.diagnostics.certificate.marginal import Marginal, elpd_logo, left_out
+from bayescore.diagnostics.certificate.marginal import MarginalStrategy, elpd_logo, left_out
 from bayescore.diagnostics.certificate.nodes import core_moments
 from bayescore.diagnostics.certificate.weigh import Weighed, Weigher
 from bayescore.diagnostics.elpd import PassSums, SampledCounts, elpd_loo, pass_sums
@@ -45,11 +45,11 @@ from bayescore.samplers.posterior import Posterior
 from bayescore.text import number
 from bayescore.types import FloatArray, IntArray, WeightedData
 
-_LONGEST = 2e9
+_MAX_PASS_WORK = 2e9
 """Rows times squared columns above which no pass is made: it takes some ten seconds."""
 
 
-_LARGEST = 10_000_000
+_MAX_QUADRATIC_NUMBERS = 10_000_000
 """Numbers of all groups' quadratics above which there are too many."""
 
 
@@ -59,7 +59,7 @@ def squares_within(beta: FloatArray, core: Coreset, dataset: Dataset) -> FloatAr
     None where that takes long.
     """
     G, K = len(core.groups[0]), core.n_features + 1
-    if G * K * K > _LARGEST or core.n_total * K * K > _LONGEST:
+    if G * K * K > _MAX_QUADRATIC_NUMBERS or core.n_total * K * K > _MAX_PASS_WORK:
         return None
     middle = beta.mean(axis=0)
 
@@ -94,13 +94,13 @@ def squares_within(beta: FloatArray, core: Coreset, dataset: Dataset) -> FloatAr
     return np.asarray(np.maximum(products @ total.reshape(G, -1).T, 0.0))
 
 
-_NATS = 1e-3  # by which log-likelihoods may differ: no figure of the draws would show it
+_MAX_VALUE_GAP = 1e-3  # by which log-likelihoods may differ: no figure of the draws would show it
 
 
-_GAP = 1e-6  # of `largest_gap`: more than storing rows in another precision makes of it
+_MAX_TERMS_GAP = 1e-6  # of `largest_gap`: more than storing rows in another precision makes of it
 
 
-_FEW = 10_000_000  # rows times draws, above which groups are not left out: it takes a second
+_MAX_LOGO_WORK = 10_000_000  # rows times draws, above which groups are not left out: it takes a second
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -115,8 +115,8 @@ class WholeDraws(Weighed):
         core = self.by.core
         if not core.groups:
             return super().effects(slow)
-        labels = effect_label_weights(core, sizes_of(core.groups))
-        return effects_of(self.predictor, self.weights.weights, labels, slow)
+        labels = effect_label_weights(core, factor_shapes(core.groups))
+        return effects_of_draws(self.predictor, self.weights.weights, labels, slow)
 
     def elpd(self, counts: SampledCounts | None = None) -> dict[str, Any]:
         """Return the predictive density of left-out groups of `(1 | g)`, where that is cheap, or of left-out rows."""
@@ -125,7 +125,7 @@ class WholeDraws(Weighed):
             log_p = by.log_likelihoods_of_groups(self.at)
             each = None if log_p is None else left_out(log_p, w.log_ratio)
             return {} if each is None else elpd_logo(each, counts)
-        density = by.weigher.density(None) if isinstance(by.weigher, Moved) else None
+        density = by.weigher.density(None) if isinstance(by.weigher, FlatStrategy) else None
         draws = predictor.beta if not predictor.factors and predictor.size is None else predictor
         more = dict[str, Any](n_chains=len(by.beta.draws), density=density, counts=counts)
         return elpd_loo(by.sums_at(predictor), w.log_ratio, w.weights, draws, by.family, **more)
@@ -163,7 +163,7 @@ class AllRows:
         data = self._sums.terms
         core = joint_terms(self._sums.near.middle, self.core, self.family)
         nats = abs(data.coefficients.value - core.coefficients.value)
-        if nats <= _NATS and largest_gap(data, core) <= _GAP:
+        if nats <= _MAX_VALUE_GAP and largest_gap(data, core) <= _MAX_TERMS_GAP:
             return ""
         return (
             f"The coreset seems to have all rows, but not those of data: log-likelihoods at the draws' mean differ by "
@@ -187,12 +187,12 @@ class AllRows:
     def log_likelihoods_of_groups(self, at: IntArray) -> FloatArray | None:
         """Return log-likelihoods of groups at draws; None where that takes long."""
         weigher = self.weigher
-        if len(self.core) * len(at) > _FEW:
+        if len(self.core) * len(at) > _MAX_LOGO_WORK:
             return None
         if isinstance(weigher, NoiseStrategy):
             within = squares_within(self.beta.flat[at], self.core, self.weigher.dataset)
             return None if within is None else weigher.of_groups(at, within)
-        assert isinstance(weigher, Marginal)
+        assert isinstance(weigher, MarginalStrategy)
         theta, arguments = weigher.posterior.flat[at], weigher.target.arguments()
         log_p = core_moments(theta, arguments)[1].log_p[:, :-1]
         if self.family.quadratic:
@@ -221,10 +221,10 @@ def weigher_of(
         given = None
         if model is not None or (prior is not None and not prior.closed_form):
             given = partial(_of_model, model, idata, core, (family, prior))
-        return Moved(posterior, core, dataset, family, given, carried)
+        return FlatStrategy(posterior, core, dataset, family, given, carried)
     if model is not None:
         raise ValueError("model= of a coreset with groups cannot be certified; certify the draws of sample(core)")
-    of_groups = Marginal if one_intercept(core.groups) else JointStrategy
+    of_groups = MarginalStrategy if one_intercept(core.groups) else JointStrategy
     return of_groups(idata, posterior, core, dataset)
 
 

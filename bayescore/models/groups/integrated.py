@@ -40,7 +40,7 @@ from bayescore.models.groups.joint import (
     log_prior,
     write_scales,
 )
-from bayescore.models.groups.marginal import SampledGroups, densities, systematic, terms_by_differences
+from bayescore.models.groups.marginal import SampledGroups, densities, sample_systematically, terms_by_differences
 from bayescore.models.laplace import NoModeError, factor_of_inverse, find_mode
 from bayescore.models.posterior import add_predictors, add_scores, prior_terms
 from bayescore.numerics.elementary import (
@@ -731,7 +731,7 @@ class IntegratedTarget:
             return None
         some, chosen = whole, np.arange(n_groups)
         if n_groups > 2 * _MODE_SEARCH_GROUPS:
-            chosen = systematic(np.full(n_groups, _MODE_SEARCH_GROUPS / n_groups))
+            chosen = sample_systematically(np.full(n_groups, _MODE_SEARCH_GROUPS / n_groups))
             some = whole.of_groups(chosen, np.full(len(chosen), n_groups / _MODE_SEARCH_GROUPS))
         try:
             mode = find_mode(

@@ -809,7 +809,7 @@ class SampledGroups:
             return cls(target, target.n_groups, own, none)
         share = target.leverage()
         inclusion = inclusion_of(_UNIFORM_SHARE / len(share) + (1.0 - _UNIFORM_SHARE) * share / share.sum(), size)
-        groups = systematic(inclusion)
+        groups = sample_systematically(inclusion)
         some = own.of_groups(groups, 1.0 / inclusion[groups])
         ends = middle + _STEP * np.vstack([np.zeros(D), factor.T, -factor.T])
         left = densities(ends, (target.kernel, own))[1] - densities(ends, (target.kernel, some))[1]
@@ -894,7 +894,7 @@ def inclusion_of(p: FloatArray, size: int) -> FloatArray:
         certain |= more
 
 
-def systematic(inclusion: FloatArray) -> IntArray:
+def sample_systematically(inclusion: FloatArray) -> IntArray:
     """Return the groups of a sample, in order."""
     order = np.random.default_rng(_SEED).permutation(len(inclusion))
     steps = np.floor(np.cumsum(inclusion[order]) + 0.5)
