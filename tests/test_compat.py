@@ -9,7 +9,7 @@ import xarray as xr
 
 from bayescore import compat
 from bayescore.samplers.posterior import load_posterior, read_posterior
-from bayescore.samplers.predict import apply_to_new_rows, probabilities
+from bayescore.samplers.predict import map_new_rows, probabilities
 from tests.stacks import make
 
 
@@ -28,7 +28,7 @@ def test_files_of_either_stack_are_read(arviz):
         assert idata.posterior.attrs.get(key) == made.posterior.attrs[key]
     X = np.array([[0.2, 0.4], [0.9, 0.1]])
     draws = (read_posterior(each, "idata") for each in (idata, made))
-    found, known = (apply_to_new_rows(each, X, partial(probabilities, seed=0), None, None) for each in draws)
+    found, known = (map_new_rows(each, X, partial(probabilities, seed=0), None, None) for each in draws)
     np.testing.assert_allclose(found, known, rtol=1e-4)
 
 

@@ -18,7 +18,7 @@ from bayescore.data.columns import Columns, ColumnSource
 from bayescore.data.design import Design, Grouping
 from bayescore.data.factors import Selection
 from bayescore.data.groups import GROUP
-from bayescore.data.responses import SECOND_NUMBER_ROLE
+from bayescore.data.responses import SECOND_ROLE
 from bayescore.data.roles import OFFSET, Roles, named_roles, resolve_columns
 from bayescore.data.source import InMemory
 from bayescore.data.survey import Survey
@@ -149,7 +149,7 @@ def roles_of_array(roles: Roles, n_rows: int) -> tuple[pa.Table, Columns, Survey
         raise DataError(f"label={roles.label!r} names a column, but data is an array; give the labels as y")
     if roles.y is None:
         raise DataError("y is missing: give the labels, one for each row of data")
-    named = {"weights": roles.weights, "offset": roles.offset, SECOND_NUMBER_ROLE[roles.response]: roles.beside}
+    named = {"weights": roles.weights, "offset": roles.offset, SECOND_ROLE[roles.response]: roles.beside}
     for name, values in named.items():
         if isinstance(values, str):
             raise DataError(f"{name}={values!r} names a column, but data is an array; give the {name} as an array")

@@ -30,7 +30,7 @@ from bayescore.data.design import Design, Grouping
 from bayescore.data.factors import Levels, Selection
 from bayescore.data.groups import GivenGroups, Grouper, groupers_of, known_groupers
 from bayescore.data.passes import NO_OBSERVATIONS, ObservationTotals, check_magnitude, exact_weight, total_weight
-from bayescore.data.responses import LABELS, PAIRED, SECOND_NUMBER_ROLE, Classes, sorted_labels, two_classes
+from bayescore.data.responses import LABELS, PAIRED, SECOND_ROLE, Classes, sorted_labels, two_classes
 from bayescore.data.roles import NO_WEIGHTS, OFFSET, Roles
 from bayescore.data.survey import NO_VALUES, DistinctValues, Survey, merge_surveys
 from bayescore.data.tables import check_dense, is_dask, is_table
@@ -152,7 +152,7 @@ class Intake(BlockTotals):
     def take(self, block: Block) -> tuple["Intake", WeightedData]:
         """Return the intake after another block, and the block as weighted rows of raw features."""
         where, start = f"block {self.n_blocks}", self.survey.n_rows
-        role = SECOND_NUMBER_ROLE[self.response]
+        role = SECOND_ROLE[self.response]
         try:
             columns, survey, rows = self._read(block, role)
         except DataError as error:

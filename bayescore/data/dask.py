@@ -44,12 +44,12 @@ from bayescore.data.factors import Selection
 from bayescore.data.parquet import (
     Listing,
     ParquetSource,
-    address_without_secrets,
     arrow_store,
     is_address,
     listing_of,
     local_listing,
     parquet_source,
+    safe_address,
 )
 from bayescore.data.responses import Classes
 from bayescore.data.roles import Roles, named_roles, resolve_columns
@@ -468,4 +468,4 @@ def _parquet_of(frame: Any) -> Listing | None:
         return local_listing(Path(path)) if Path(path).exists() else None
     store = read.fs if hasattr(read, "fs") else read._dataset_info["fs"]
     strip = getattr(store, "_strip_protocol", lambda address: address.split("://", 1)[1].split("?")[0])
-    return listing_of(arrow_store(store), strip(path), address_without_secrets(path))
+    return listing_of(arrow_store(store), strip(path), safe_address(path))

@@ -280,9 +280,7 @@ _STEPS = 24  # tried: the last one is 2e-35 of the first
 _AGREEMENT = 1e-5  # share by which a difference may differ from that over half its step
 _BEND = 1e-2  # the same, of what the derivative changes by along the step
 _NEARBY = (-0.5, -0.25, 0.25, 0.5)  # places, in ranges of the column
-_NEGLIGIBLE_CHANGE = (
-    1e-10  # change of a derivative that does not matter, in the sizes of entries nearby over the range: at zeros
-)
+_NEGLIGIBLE_CHANGE = 1e-10  # of a derivative, in the sizes of entries nearby over the range: at zeros
 _ROUNDING = 32.0 * float(np.finfo(np.float64).eps)  # of the entries of a difference
 
 # places of entries in steps, and what they are multiplied by in differences of second order over a whole step, over

@@ -26,7 +26,7 @@ from bayescore.data.formula_learning import learner, learnt_design, with_varying
 from bayescore.data.formula_parsing import every_column, has_dot, parsed
 from bayescore.data.groups import Grouper, check_groupings, errors_name_by
 from bayescore.data.passes import ObservationTotals
-from bayescore.data.responses import LABELS, SECOND_NUMBER_ROLE, Classes, Expression, response_of, response_text
+from bayescore.data.responses import LABELS, SECOND_ROLE, Classes, Expression, response_of, response_text
 from bayescore.data.roles import NO_WEIGHTS
 from bayescore.data.source import Source
 from bayescore.data.sources import column_names, has_named_columns
@@ -184,7 +184,7 @@ def open_in(
         groups = [*named, *parts]
     brings_labels = isinstance(data, Coreset | Source) or others.get("trials") is not None
     response = LABELS if isinstance(data, Coreset | Source) else response_of(design.classes)
-    exposed = SECOND_NUMBER_ROLE[response] == "exposure"
+    exposed = SECOND_ROLE[response] == "exposure"
     if exposed and others.get("exposure") is None and has_named_columns(data):
         others["exposure"] = design.exposure
     if positive is None and design.classes is not None and not brings_labels and response == LABELS:
@@ -329,7 +329,7 @@ class DesignedIntake(BlockTotals):
     def take(self, block: Block) -> tuple["DesignedIntake", Iterator[WeightedData]]:
         """Return the intake after another block, whose rows are checked, and the rows in the design."""
         given = block._asdict()
-        given[SECOND_NUMBER_ROLE[self.response]] = given.pop("beside")
+        given[SECOND_ROLE[self.response]] = given.pop("beside")
         data, y = given.pop("X"), given.pop("y")
         roles = {**self.roles, **{name: value for name, value in given.items() if value is not None}}
         if y is not None:

@@ -69,7 +69,7 @@ def is_address(data: Any) -> bool:
     return isinstance(data, str) and re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", data) is not None
 
 
-def address_without_secrets(address: str) -> str:
+def safe_address(address: str) -> str:
     """Return an address without the keys that may stand in it, and without what follows a question mark."""
     return without_keys(address.split("?")[0])
 
@@ -92,7 +92,7 @@ def local_listing(path: Path) -> Listing:
 
 def remote_listing(address: str) -> Listing:
     """Return a file, or the files of a folder, of an object store, as `local_listing` does."""
-    name = address_without_secrets(address)
+    name = safe_address(address)
     store, base = retried(lambda: _located(address), name)
     if isinstance(store, pafs.LocalFileSystem):
         return local_listing(Path(base))
@@ -156,19 +156,15 @@ def _located(address: str) -> tuple[Any, str]:
         return store, path
     except pa.ArrowInvalid as error:
         if "Unrecognized filesystem" not in str(error):
-            raise DataError(
-                f"data={address_without_secrets(address)!r} is no address that can be read ({error})"
-            ) from None
+            raise DataError(f"data={safe_address(address)!r} is no address that can be read ({error})") from None
     try:
         from fsspec.core import url_to_fs  # type: ignore[import-untyped]
 
         store, path = url_to_fs(address)
     except ImportError as error:
-        raise ImportError(
-            f"data={address_without_secrets(address)!r} needs fsspec and what reads it there ({error})"
-        ) from None
+        raise ImportError(f"data={safe_address(address)!r} needs fsspec and what reads it there ({error})") from None
     except ValueError as error:
-        raise DataError(f"data={address_without_secrets(address)!r} is no address that can be read ({error})") from None
+        raise DataError(f"data={safe_address(address)!r} is no address that can be read ({error})") from None
     return arrow_store(store), path
 
 
@@ -201,11 +197,11 @@ def read_ahead(items: Iterator[T]) -> Iterator[T]:
 def _ordered(files: Iterable[Any]) -> list[Any]:
     """Return relative paths but for hidden ones, in natural order: part-2 before part-10."""
     return sorted(
-        (file for file in files if not any(part.startswith(("_", ".")) for part in file.parts)), key=_natural_key
+        (file for file in files if not any(part.startswith(("_", ".")) for part in file.parts)), key=_sort_key
     )
 
 
-def _natural_key(path: PurePath) -> list[list[Any]]:
+def _sort_key(path: PurePath) -> list[list[Any]]:
     """Return a key that sorts the numbers within names as numbers."""
     split = [re.split(r"(\d+)", part) for part in path.parts]
     return [[int(word) if i % 2 else word for i, word in enumerate(words)] for words in split]
@@ -251,9 +247,7 @@ _GROUPS_PER_PIECE = 4  # row groups of a store that one worker reads in a row at
 _FOOTERS = 16  # footers that are read at a time
 
 
-_BUFFER_BYTES = (
-    1 << 17
-)  # bytes of a column of a local file to read at a time, what disks read ahead: 64 MB of 500 columns
+_BUFFER = 1 << 17  # bytes of a column of a local file to read at a time, what disks read ahead: 64 MB of 500 columns
 
 
 @dataclass(frozen=True)
@@ -366,7 +360,7 @@ def named_files(location: str | Path) -> list[Path]:
         path = Path(location)
     if exists(path) or not has_magic(str(path)):
         return [path]
-    paths = sorted(map(Path, glob(str(path), recursive=True)), key=_natural_key)
+    paths = sorted(map(Path, glob(str(path), recursive=True)), key=_sort_key)
     if not paths:
         raise FileNotFoundError(f"data: no file is named as {str(path)!r}")
     return paths
@@ -472,7 +466,7 @@ def _footer(store: Any, path: Any) -> tuple[pa.Schema, tuple[int, ...]]:
 def parquet_file(path: Any, problem: str, text: Sequence[str] = (), *, store: Any = None) -> Iterator[pq.ParquetFile]:
     """Open a Parquet file; a failure inside is a `DataError` of that file, but for errors of a store."""
     # else Arrow holds whole row groups of a local file, which writers make as large as they like
-    how: dict[str, Any] = {"pre_buffer": False, "buffer_size": _BUFFER_BYTES} if store is None else {}
+    how: dict[str, Any] = {"pre_buffer": False, "buffer_size": _BUFFER} if store is None else {}
     how |= {"filesystem": store, "thrift_string_size_limit": LONGEST_TEXT}
     try:
         with pq.ParquetFile(path, read_dictionary=list(text) or None, **how) as parquet:

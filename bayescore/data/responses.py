@@ -75,41 +75,35 @@ class Paired:
             _check_whole(y, names[0], start, f"counts are whole numbers, at least 0: {MENDED}", drop=drop)
             bad = ~((other > 0.0) & np.isfinite(other)) & ~(np.isnan(other) & drop)
             remedy = f"an exposure is a positive number: {MENDED}"
-            _raise_bad_rows(bad, other, f"{names[1]} is no exposure", start, remedy)
+            _refuse_rows(bad, other, f"{names[1]} is no exposure", start, remedy)
             return pair
         if self == TIMES:
             remedy = (
                 "an event is 1 or True, a time that is censored has 0 or False: if 2 is the event and 1 censored, give "
                 f"status - 1; {LEFT_OUT}"
             )
-            _raise_bad_rows(
-                ~np.isin(y, (0.0, 1.0)) & ~(np.isnan(y) & drop), y, f"{names[0]} is no event", start, remedy
-            )
+            _refuse_rows(~np.isin(y, (0.0, 1.0)) & ~(np.isnan(y) & drop), y, f"{names[0]} is no event", start, remedy)
             bad = ~((other > 0.0) & (other <= MAX_NUMBER)) & ~(np.isnan(other) & drop)
             remedy = (
                 f"times are above 0 and at most {MAX_NUMBER:g}: drop such rows, or give a time within the first unit, "
                 f"such as 0.5; {LEFT_OUT}"
             )
-            _raise_bad_rows(bad, other, f"{names[1]} is no time", start, remedy)
+            _refuse_rows(bad, other, f"{names[1]} is no time", start, remedy)
             return np.stack([y, np.ones_like(other)])  # a missing time is a missing offset
         if self == AMOUNTS:
             bad = ~((y <= MAX_NUMBER) | (np.isnan(y) & drop))
-            _raise_bad_rows(
-                ~(np.isfinite(y) | (np.isnan(y) & drop)), y, f"{names[0]} is no finite number", start, MENDED
-            )
+            _refuse_rows(~(np.isfinite(y) | (np.isnan(y) & drop)), y, f"{names[0]} is no finite number", start, MENDED)
             remedy = (
                 "the family takes positive numbers: drop such rows; where zeros are many fit whether a number is above "
                 "0 by family='logistic', and those that are by this family"
             )
-            _raise_bad_rows(y <= 0.0, y, f"{names[0]} is not above 0", start, remedy)
-            _raise_bad_rows(y > MAX_NUMBER, y, f"{names[0]} is above {MAX_NUMBER:g}", start, "rescale it")
+            _refuse_rows(y <= 0.0, y, f"{names[0]} is not above 0", start, remedy)
+            _refuse_rows(y > MAX_NUMBER, y, f"{names[0]} is above {MAX_NUMBER:g}", start, "rescale it")
             return pair
         if self == TRUNCATED:
             _check_whole(y, names[0], start, f"counts are whole numbers: {MENDED}", drop=drop)
             remedy = "drop such rows, and fit whether a count is above 0, y > 0, by family='logistic'"
-            _raise_bad_rows(
-                y == 0.0, y, f"{names[0]} is not above 0", start, f"the family is of counts above 0: {remedy}"
-            )
+            _refuse_rows(y == 0.0, y, f"{names[0]} is not above 0", start, f"the family is of counts above 0: {remedy}")
             return np.stack([y - 1.0, other])
         remedy = (
             "successes and trials are whole numbers, 0 <= successes <= trials: give fractions as weights of rows with "
@@ -117,7 +111,7 @@ class Paired:
         )
         for name, counts in zip(names, pair, strict=True):
             _check_whole(counts, name, start, remedy, drop=drop)
-        _raise_bad_rows(y > other, y, f"{names[0]} is above {names[1]}", start, remedy)
+        _refuse_rows(y > other, y, f"{names[0]} is above {names[1]}", start, remedy)
         return np.stack([y, other - y])
 
 
@@ -150,7 +144,7 @@ TWO_SIDED = ("counts", ABOVE, POSITIVE, TIMED)
 """Responses with a log link: each row of the data is two."""
 
 
-SECOND_NUMBER_ROLE = {LABELS: "trials"} | {name: paired.beside or "trials" for name, paired in PAIRED.items()}
+SECOND_ROLE = {LABELS: "trials"} | {name: paired.beside or "trials" for name, paired in PAIRED.items()}
 """The argument that has the number beside a response."""
 
 
@@ -187,8 +181,8 @@ def without_response(rows: WeightedData, response: str) -> WeightedData:
 def check_numbers(y: FloatArray, name: str, start: int = 0, *, drop: bool = False) -> FloatArray:
     """Return numbers; raise `RowError` where one is too large or not finite; with `drop` NaN stays."""
     bad = ~np.isfinite(y) & ~(np.isnan(y) & drop)
-    _raise_bad_rows(bad, y, f"{name} is no finite number", start, MENDED)
-    _raise_bad_rows(
+    _refuse_rows(bad, y, f"{name} is no finite number", start, MENDED)
+    _refuse_rows(
         np.abs(y) > MAX_NUMBER, y, f"{name} is above {MAX_NUMBER:g} in size", start, f"rescale {name}, and the sd"
     )
     return y
@@ -207,10 +201,10 @@ def two_rows_each(rows: WeightedData, weights: FloatArray) -> WeightedData:
 
 def _check_whole(counts: FloatArray, name: str, start: int, remedy: str, *, drop: bool) -> None:
     bad = ~((counts >= 0.0) & (counts == np.floor(counts)) & np.isfinite(counts))
-    _raise_bad_rows(bad & ~np.isnan(counts) if drop else bad, counts, f"{name} is no count", start, remedy)
+    _refuse_rows(bad & ~np.isnan(counts) if drop else bad, counts, f"{name} is no count", start, remedy)
 
 
-def _raise_bad_rows(bad: NDArray[np.bool_], numbers: FloatArray, problem: str, start: int, remedy: str) -> None:
+def _refuse_rows(bad: NDArray[np.bool_], numbers: FloatArray, problem: str, start: int, remedy: str) -> None:
     if bad.any():
         row = int(np.argmax(bad))
         raise RowError(

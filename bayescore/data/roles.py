@@ -10,17 +10,7 @@ from bayescore.data.column_kinds import check_numeric, check_read, coded_numbers
 from bayescore.data.columns import Columns
 from bayescore.data.factors import Selection, columns_of
 from bayescore.data.groups import GROUP, GivenGroups, Grouper, known_groupers
-from bayescore.data.responses import (
-    ABOVE,
-    BINOMIAL,
-    LABELS,
-    PAIRED,
-    POSITIVE,
-    SECOND_NUMBER_ROLE,
-    TIMED,
-    Expression,
-    Paired,
-)
+from bayescore.data.responses import ABOVE, BINOMIAL, LABELS, PAIRED, POSITIVE, SECOND_ROLE, TIMED, Expression, Paired
 from bayescore.text import free_name, listed
 from bayescore.validation import ColumnError, DataError, NoLabelError, check_alone, check_choice, warn
 
@@ -28,7 +18,7 @@ OFFSET = "offset"  # name of offsets that come as arrays
 ROLES = ("label", "weights", "offset", "trials", "exposure", "groups", "missing")
 """Arguments that say what columns are, as users give them."""
 MISSING = ("raise", "drop")
-_EXPRESSION_ROLES = ("label", "trials", "exposure", "weights")  # roles that an expression of columns may play
+_COMPUTED = ("label", "trials", "exposure", "weights")  # roles that an expression of columns may play
 _FEATURES_TOO = ("weights", "offset", "exposure")  # roles whose columns a formula may name as well
 NO_WEIGHTS = "weights is missing: earlier rows had some; give weights=, one for each row, 1 for none"
 
@@ -102,7 +92,7 @@ class Roles:
     @property
     def beside(self) -> Any:
         """The number that goes with the response: exposure or trials, or None."""
-        return getattr(self, SECOND_NUMBER_ROLE[self.response])
+        return getattr(self, SECOND_ROLE[self.response])
 
     @property
     def drop(self) -> bool:
@@ -193,9 +183,7 @@ def resolve_columns(
     groups = GivenGroups.of(roles.groups, None).names
     offset = None if roles.offset is None else Expression.of(roles.offset, names)
     in_offset = () if offset is None else offset.columns
-    computed = tuple(
-        one for one in (_role_expression(roles, role, names) for role in _EXPRESSION_ROLES) if one is not None
-    )
+    computed = tuple(one for one in (_role_expression(roles, role, names) for role in _COMPUTED) if one is not None)
     given = {one.role: one.columns for one in computed}
     named = {"label": label, "weights": roles.weights, "offset": roles.offset if roles.offset in in_offset else None}
     named |= {"trials": roles.trials, "exposure": roles.exposure}
@@ -275,7 +263,7 @@ def resolve_columns(
         raise DataError(f"column {new[0]!r} is {kind}, and held numbers in the data of the design; convert it")
     numbers = tuple(name for name in features if name not in text | coded_names)
     labels = () if roles.paired else (label,)
-    read = tuple(name for role in _EXPRESSION_ROLES for name in given.get(role, (getattr(roles, role),)) if name)
+    read = tuple(name for role in _COMPUTED for name in given.get(role, (getattr(roles, role),)) if name)
     own_numbers = [name for name, role in taken.items() if not role.startswith("groups") and name not in labels]
     check_read(schema, (*features, *read, *parts))
     if label in names and pa.types.is_nested(kind := schema.field(label).type):

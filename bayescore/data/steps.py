@@ -279,7 +279,7 @@ def steps_source(data: Steps, roles: Roles, selection: Selection | None = None) 
     return batch_source(data.read, data.schema, roles, selection)
 
 
-def without_text_views(table: pa.Table) -> pa.Table:
+def views_as_text(table: pa.Table) -> pa.Table:
     """Return a table whose views of text are text, which Arrow's `take` knows."""
     return table.cast(_without_views(table.schema))
 
@@ -304,7 +304,7 @@ def as_rows(
     if y is not None:
         response = response or str(getattr(y, "name", None) or "y")
     if is_table(data):
-        table = without_text_views(as_table(data))
+        table = views_as_text(as_table(data))
         if y is not None:
             check_aligned(data=data, y=y)
             column = as_table(pd.DataFrame({response: y})).column(0)

@@ -103,24 +103,22 @@ class Survey:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as plain JSON values."""
-        levels = {name: _distinct_to_json(distinct) for name, distinct in self.levels.items()}
-        return {**vars(self), "labels": _distinct_to_json(self.labels), "levels": levels}
+        levels = {name: _to_json(distinct) for name, distinct in self.levels.items()}
+        return {**vars(self), "labels": _to_json(self.labels), "levels": levels}
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
         """Rebuild a survey from `to_dict`'s value."""
-        values = {
-            "labels": _distinct_from_json(fields["labels"]),
-            "levels": {name: _distinct_from_json(v) for name, v in fields["levels"].items()},
-        }
+        levels = {name: _from_json(seen) for name, seen in fields["levels"].items()}
+        values = {"labels": _from_json(fields["labels"]), "levels": levels}
         return cls(**{**fields, **values})
 
 
-def _distinct_to_json(seen: DistinctValues) -> list[Any]:
+def _to_json(seen: DistinctValues) -> list[Any]:
     return [list(seen.values), seen.order, seen.missing, seen.factor, *([seen.parts] if seen.parts else [])]
 
 
-def _distinct_from_json(written: list[Any]) -> DistinctValues:
+def _from_json(written: list[Any]) -> DistinctValues:
     values, order, missing, factor, *parts = written
     distinct = DistinctValues.of(values, order, missing=missing, factor=factor)
     return replace(distinct, parts=tuple((name, kind) for name, kind in parts[0])) if parts else distinct

@@ -68,14 +68,7 @@ from bayescore.models.predictor import Predictor
 from bayescore.models.row_kernels import derivatives_of
 from bayescore.numerics.sampling import CandidatePool, Candidates, Threshold, candidates, select
 from bayescore.samplers.posterior import Posterior
-from bayescore.samplers.predict import (
-    finite_design,
-    new_row_groups,
-    new_row_offsets,
-    positive_rows,
-    raw_column,
-    sums_of_piece,
-)
+from bayescore.samplers.predict import finite_design, groups_of, offset_of, positive_rows, raw_column, sums_of_piece
 from bayescore.text import listed
 from bayescore.types import NO_GROUP, FloatArray, IntArray, WeightedData
 from bayescore.validation import DataError
@@ -270,9 +263,7 @@ def _distinct(values: FloatArray, size: float) -> FloatArray:
     return values[np.append(True, np.diff(values) > allowed)] if len(values) else values
 
 
-_ETA_STEP = (
-    1e-5  # of eta, over which the slope of p is a difference: off by 1e-11, by its third derivative and by rounding
-)
+_ETA_STEP = 1e-5  # over which the slope of p is a difference: off by 1e-11, by its third derivative and by rounding
 
 
 EVERY_ROW = 50_000  # rows up to which each is evaluated at each draw: a sample would save little
@@ -284,7 +275,7 @@ SAMPLE_ROWS = 2000  # of each cell; ten times as many where these do not tell en
 MAX_EVALUATED = 2e10  # probabilities of all rows at all draws: minutes; beyond that the sample's error is handed over
 
 
-_MAX_ERROR_SHARE = 0.1  # of the posterior sd of a figure that the sample's error may be
+_ERROR_SHARE = 0.1  # of the posterior sd of a figure that the sample's error may be
 
 
 _NEGLIGIBLE = 1e-6  # share of a figure that it may be off by in any case
@@ -302,7 +293,7 @@ _MIN_ROWS = 50  # rows of a cell's sample in any case
 _SEED = 2021  # of the sample: the same data give the same rows
 
 
-_PREDICTOR_SDS = 4.0  # sds of its predictor within which a row's largest third derivative counts
+_WITHIN_SDS = 4.0  # sds of its predictor within which a row's largest third derivative counts
 
 
 _TILE_ENTRIES = 1 << 17  # entries of a tile of rows: 1 MB
@@ -334,23 +325,19 @@ def cell_sums(
     if n_rows > EVERY_ROW:
         most = max(_MIN_ROWS, _MOST_BYTES // (8 * len(cells) * dataset.n_features))
         for size in dict.fromkeys(min(size, most) for size in (SAMPLE_ROWS, 10 * SAMPLE_ROWS)):
-            last = cell_sums_by_sample(dataset, cells, predictor, family, size=size)
+            last = sums_by_sample(dataset, cells, predictor, family, size=size)
             if last is None:
                 break
-            limits = [
-                (e, _MAX_ERROR_SHARE * f.std(axis=1), _NEGLIGIBLE * np.abs(f.mean(axis=1))) for f, e in figures(last)
-            ]
+            limits = [(e, _ERROR_SHARE * f.std(axis=1), _NEGLIGIBLE * np.abs(f.mean(axis=1))) for f, e in figures(last)]
             if not any((error > np.maximum(sd, size)).any() for error, sd, size in limits):
                 return last
     n_terms = sum(map(len, cells.contrasts))
     if last is not None and n_rows * float(len(predictor)) * n_terms > MAX_EVALUATED:
         return last
-    return cell_sums_of_every_row(dataset, cells, predictor, family)
+    return sums_of_every_row(dataset, cells, predictor, family)
 
 
-def cell_sums_of_every_row(
-    dataset: Dataset, cells: ContrastCells, predictor: Predictor, family: Family
-) -> ContrastSums:
+def sums_of_every_row(dataset: Dataset, cells: ContrastCells, predictor: Predictor, family: Family) -> ContrastSums:
     """Return the sums with each row evaluated at each draw; one pass."""
     K, step = len(cells), max(1, _TILE_ENTRIES // len(predictor))
 
@@ -440,14 +427,12 @@ class _AveragesPlan:
     def _remainder_bound(self, eta: FloatArray, r: FloatArray) -> FloatArray:
         """Return what a row of weight 1 may have beyond `order`, up to a factor, shape (n,)."""
         family, power = self.near.family, self.order + 1
-        places = (
-            np.clip(eta + x * _PREDICTOR_SDS * r, -family.reach, family.reach) for x in (-1.0, -0.5, 0.0, 0.5, 1.0)
-        )
+        places = (np.clip(eta + x * _WITHIN_SDS * r, -family.reach, family.reach) for x in (-1.0, -0.5, 0.0, 0.5, 1.0))
         largest = np.max([np.abs(derivatives_of_mean(at, family)[power]) for at in places], axis=0)
         return np.asarray((largest + _MIN_THIRD_DERIVATIVE) * r**power / 6.0)
 
 
-def cell_sums_by_sample(
+def sums_by_sample(
     dataset: Dataset, cells: ContrastCells, predictor: Predictor, family: Family, *, size: int
 ) -> ContrastSums | None:
     """Return the sums from a sample of `size` rows of each cell; one pass.
@@ -701,8 +686,8 @@ def _rows(posterior: Posterior, data: Any) -> tuple[WeightedData, bool]:
         design = design_of(posterior)
         raw = feature_matrix(data, design.raw_names, design.raw_levels)
         offset_and_groups = (
-            new_row_offsets(posterior, data, len(raw), None),
-            new_row_groups(posterior, data, len(raw), None),
+            offset_of(posterior, data, len(raw), None),
+            groups_of(posterior, data, len(raw), None),
         )
         return positive_rows(raw, *offset_and_groups), False
     check_same_design(data, posterior.features, posterior.design, "data")

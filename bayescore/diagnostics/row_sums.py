@@ -78,7 +78,7 @@ FINE = 0.1 * MAX_SUM_ERROR
 """The same where differences of sums are what is asked for, not weights of draws."""
 
 
-_PREDICTOR_SDS = 4.0  # sds of its predictor within which a row's largest curvature counts
+_WITHIN_SDS = 4.0  # sds of its predictor within which a row's largest curvature counts
 
 
 _WIDE = 0.05  # sd of a predictor from which its curvature may change within these
@@ -259,7 +259,7 @@ def _remainder_sizes(
     """Return k_n of rows, shape (n,), given what `_at_mode` says about them."""
     family, r, curvature = laplace.family, np.sqrt(squares), np.abs(derivatives[2])
     if (wide := np.flatnonzero(r > _WIDE)).size:
-        curvature[wide] = largest_curvature(eta[wide], rows.y[wide], _PREDICTOR_SDS * r[wide], family)
+        curvature[wide] = largest_curvature(eta[wide], rows.y[wide], _WITHIN_SDS * r[wide], family)
     return np.asarray(rows.weights * curvature * squares * r)
 
 

@@ -401,7 +401,7 @@ class Labels:
             )
 
 
-def no_clusters_with_smooths(term: str) -> str:
+def why_no_smooths(term: str) -> str:
     """Return why a fit with a smooth term has no cluster-robust spread, and the remedy."""
     return (
         f"the cluster-robust spread needs a prior whose curvature is known, and that of {term} depends on an sd that "
@@ -512,7 +512,7 @@ def cluster_robust(fit: "Fit", cluster: Any, strata: Any, lonely: str) -> tuple[
     if core.groups:
         raise DataError(of_groups(terms_text(core.groups)))
     if core.design.smooths:
-        raise DataError(no_clusters_with_smooths(core.design.smooths[0]))
+        raise DataError(why_no_smooths(core.design.smooths[0]))
     if not (prior := known_prior(fit, "; see with_prior")).smooth:
         check_curvature(prior if fit.prior is None else fit.prior, "see with_prior for another")
     by = Labels.of(cluster, strata, given)

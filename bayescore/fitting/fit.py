@@ -31,13 +31,7 @@ from bayescore.data.source import Source
 from bayescore.data.tables import is_table
 from bayescore.families import Family
 from bayescore.families.family import ORDERED, Sized, Varying, check_family
-from bayescore.fitting.clusters import (
-    check_curvature,
-    check_labels,
-    check_lonely,
-    no_clusters_with_smooths,
-    weights_in_domain,
-)
+from bayescore.fitting.clusters import check_curvature, check_labels, check_lonely, weights_in_domain, why_no_smooths
 from bayescore.fitting.files import read_parts
 from bayescore.fitting.prior import check_priors
 from bayescore.fitting.result import Fit, fit_of_route
@@ -224,7 +218,7 @@ def fit(
     if clustered:
         check_priors(prior)
         if known.smooths:
-            raise DataError(no_clusters_with_smooths(known.smooths[0]))
+            raise DataError(why_no_smooths(known.smooths[0]))
         check_curvature(prior, "give another")
         check_labels(known, cluster, strata, lonely=lonely, response=_response(family))
     seed = one_seed(random_state, random_seed)
@@ -239,7 +233,7 @@ def fit(
         return _pooled(found, [_rows_and_labels(*pair, intercept, label) for pair in pairs[1:]], **beside)
     if not clustered:
         return found
-    with _kept_for_last_fit(lambda: found, "the fit, whose cluster_robust does not sample again"):
+    with _kept_on_error(lambda: found, "the fit, whose cluster_robust does not sample again"):
         return found.cluster_robust(cluster, strata=strata, lonely=lonely)
 
 
@@ -287,9 +281,7 @@ def fit_given(
     if isinstance(model_family, Sized) and not model_family.complete:
         given.check_parameter(model_family)
     route = (size_route_type(model_family) if varies else Route)(given, family, prior, seed, max_seconds, **arguments)
-    with _kept_for_last_fit(
-        lambda: made(fit_of_route(route.finished_route())), "what was finished", route.can_finish_after
-    ):
+    with _kept_on_error(lambda: made(fit_of_route(route.finish())), "what was finished", route.can_finish):
         route.run()
     return made(fit_of_route(route))
 
@@ -298,7 +290,7 @@ _LAST: list[Callable[[], Fit]] = []  # how to make a fit of what the last call o
 
 
 @contextmanager
-def _kept_for_last_fit(
+def _kept_on_error(
     finished: Callable[[], Fit], what: str, can_finish: Callable[[BaseException], bool] = lambda _: True
 ) -> Iterator[None]:
     """Keep what is finished for `last_fit` where the body is interrupted or fails, if the error leaves anything."""
@@ -413,7 +405,7 @@ def pooled(fits: Sequence[Fit]) -> Fit:
         story=(*worst.story, step),
         _robust=_pooled_draws([fit._used for fit in fits], f"pooled over {M} imputed tables"),
         _rows_and_labels=None,
-        _kept_for_last_fit=(),
+        _kept_on_error=(),
         _seed=first._seed,
     )
 

@@ -58,22 +58,15 @@ from bayescore.data.steps import (
     every_step,
     first_step,
     threshold_names,
+    views_as_text,
     with_categories,
-    without_text_views,
 )
 from bayescore.data.tables import check_not_read, is_table
 from bayescore.diagnostics.averages import MAX_EVALUATED, AveragedRows, ContrastCells, averaged_rows, check_by
 from bayescore.diagnostics.elpd import psis_loo
 from bayescore.diagnostics.loo import loo_draws, weights_of, weights_remedy
 from bayescore.families import Family
-from bayescore.fitting.parts import (
-    check_model_spread,
-    draws_attrs,
-    interval_names,
-    labelled,
-    rows_of_fit,
-    summarise_draws,
-)
+from bayescore.fitting.parts import check_model_spread, draws_attrs, interval_names, labelled, rows_of_fit, summarise
 from bayescore.fitting.predictions import MAX_BYTES, AverageDraws, Contrasts, by_chain, index_of, predictions_of
 from bayescore.fitting.result import Fit
 from bayescore.fitting.tables import Overview, overview
@@ -81,11 +74,11 @@ from bayescore.limits import PROB
 from bayescore.models.predictor import Predictor
 from bayescore.samplers.posterior import in_data_units
 from bayescore.samplers.predict import (
-    apply_to_new_rows,
     cells_of_population,
     design_rows,
-    new_row_groups,
-    new_row_offsets,
+    groups_of,
+    map_new_rows,
+    offset_of,
     probabilities,
 )
 from bayescore.text import number
@@ -131,7 +124,7 @@ def _step_rows(fit: "OrderedFit", by: tuple[str, ...], data: Any) -> AveragedRow
     return rows._replace(dataset=Dataset(rows.dataset.rows, progress=rows.dataset.progress, block_rows=size))
 
 
-def _average_draws(
+def _averages(
     contrasts: Contrasts,
     rows: AveragedRows,
     by: tuple[str, ...],
@@ -427,7 +420,7 @@ class OrderedFit(Fit):
         parts: list[Any] = []
         for _, p in self._tiles(table, None, seed, offset, groups):
             if kind == "mean":
-                figures = summarise_draws(p.reshape(-1, p.shape[2]), prob).values()
+                figures = summarise(p.reshape(-1, p.shape[2]), prob).values()
                 parts.append(np.concatenate([each.reshape(p.shape[:2]) for each in figures], axis=1))
             elif kind == "draws":
                 parts.append(np.moveaxis(p, 2, 0))
@@ -462,7 +455,7 @@ class OrderedFit(Fit):
         interval_names(prob)
         names = _checked(check_by(by), max_draws)
         rows = _step_rows(self, names, data)
-        average_draws = _average_draws(asked(rows), rows, names, self.categories, max_draws=max_draws)
+        average_draws = _averages(asked(rows), rows, names, self.categories, max_draws=max_draws)
         return by_chain(self, average_draws, max_draws) if draws else labelled(self, average_draws.table(prob))
 
     def _poststratified(self, cells: Any, by: str | Sequence[str], weights: str, max_draws: int) -> AverageDraws:
@@ -470,10 +463,8 @@ class OrderedFit(Fit):
         table, sizes = cells_of_population(cells, weights)
         if not sizes.any():
             raise DataError(f"weights (column {weights!r}) are all 0; drop these cells")
-        rows = _step_rows(self, names, without_text_views(table))
-        return _average_draws(
-            predictions_of(rows, None), rows, names, self.categories, max_draws=max_draws, sizes=sizes
-        )
+        rows = _step_rows(self, names, views_as_text(table))
+        return _averages(predictions_of(rows, None), rows, names, self.categories, max_draws=max_draws, sizes=sizes)
 
     def check(self, data: Any = None, y: Any = None, *, by: str | Sequence[str] | None = None) -> pd.DataFrame:
         """Hold predicted shares of steps that went on against observed ones; see `Fit.check`.
@@ -597,8 +588,8 @@ class OrderedFit(Fit):
         posterior, n_rows = self._posterior(), table.num_rows
         check_columns(self.coreset.design.raw_names, table.column_names)
         design_rows(posterior, first_step(table, self.categories))
-        new_row_offsets(posterior, table, n_rows, offset)
-        new_row_groups(posterior, table, n_rows, groups)
+        offset_of(posterior, table, n_rows, offset)
+        groups_of(posterior, table, n_rows, groups)
 
     def _tiles(
         self, table: Any, max_draws: int | None, seed: int = 0, offset: Any = None, groups: Any = None
@@ -611,7 +602,7 @@ class OrderedFit(Fit):
         for start in range(0, max(table.num_rows, 1), size):
             part = slice(start, start + size)
             beside = (_repeated(offset, part, K), _repeated(groups, part, K))
-            p = apply_to_new_rows(posterior, every_step(table.slice(start, size), self.categories), function, *beside)
+            p = map_new_rows(posterior, every_step(table.slice(start, size), self.categories), function, *beside)
             yield part, by_category(p.reshape(len(p) // K, K, n_draws))
 
     def _log_likelihoods(self) -> Iterator[FloatArray]:
@@ -648,7 +639,7 @@ for _name, _remedy in _REFUSED.items():
 def _table(data: Any) -> Any:
     """Return rows in memory as a table; an array's columns are x0, x1, ..."""
     if is_table(data):
-        return without_text_views(as_table(data))
+        return views_as_text(as_table(data))
     check_not_read(data)
     return as_rows(np.asarray(data))[0]
 

@@ -33,7 +33,7 @@ from bayescore.numerics.chains import ess, rhat, row_quantiles
 from bayescore.numerics.sampling import Draw, merge, uniform_rows
 from bayescore.priors import Prior
 from bayescore.samplers.posterior import Posterior, raw_scales
-from bayescore.samplers.predict import factor_levels, new_row_groups, new_row_offsets, positive_rows
+from bayescore.samplers.predict import factor_levels, groups_of, offset_of, positive_rows
 from bayescore.tables import Table
 from bayescore.text import listed
 from bayescore.types import FloatArray, IntArray, WeightedData
@@ -73,7 +73,7 @@ def interval_names(prob: float) -> tuple[str, str, float]:
     return f"{100.0 * tail:g}%", f"{100.0 * (1.0 - tail):g}%", tail
 
 
-def summarise_draws(draws: FloatArray, prob: float) -> dict[str, FloatArray]:
+def summarise(draws: FloatArray, prob: float) -> dict[str, FloatArray]:
     """Return mean, sd and interval of draws, shape (K, S), by name, shape (K,) each."""
     low, high, tail = interval_names(prob)
     ends = row_quantiles(draws, np.array([tail, 1.0 - tail]))
@@ -85,7 +85,7 @@ def summarise_draws(draws: FloatArray, prob: float) -> dict[str, FloatArray]:
 
 def table(names: list[str], draws: FloatArray, prob: float) -> pd.DataFrame:
     """Return mean, sd, interval, effective sample sizes and R-hat of draws, shape (chain, draw, K)."""
-    figures = summarise_draws(draws.reshape(-1, draws.shape[2]).T, prob)
+    figures = summarise(draws.reshape(-1, draws.shape[2]).T, prob)
     chains = {"ess_bulk": ess(draws, "bulk"), "ess_tail": ess(draws, "tail"), "r_hat": rhat(draws)}
     return pd.DataFrame({**figures, **chains}, index=pd.Index(names, name="parameter"))
 
@@ -193,7 +193,7 @@ def raw_rows(fit: "Fit", data: Any, *, others: bool = False, by: tuple[str, ...]
     if not len(raw):
         raise DataError("data has no rows, so there is no average; give at least one")
     posterior = fit._posterior()
-    beside = new_row_offsets(posterior, data, len(raw), None), new_row_groups(posterior, data, len(raw), None)
+    beside = offset_of(posterior, data, len(raw), None), groups_of(posterior, data, len(raw), None)
     return RawRows(positive_rows(raw, *beside), design, len(raw))
 
 

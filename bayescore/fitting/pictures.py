@@ -19,7 +19,7 @@ from bayescore.data.coreset import Coreset
 from bayescore.data.design import Grouping, effect_name
 from bayescore.data.parquet import without_keys
 from bayescore.diagnostics.model_check import check_model
-from bayescore.fitting.parts import RawRows, heading, raw_rows, summarise_draws
+from bayescore.fitting.parts import RawRows, heading, raw_rows, summarise
 from bayescore.fitting.route import FitOptions
 from bayescore.fitting.tables import Overview, check_of_rows, effects_of_groups, factor_named, parameter_table
 from bayescore.limits import PROB
@@ -139,7 +139,7 @@ def forest(fit: "Fit", prob: float) -> Axes:
     """Draw means and intervals of all coefficients but the intercept, in units of the data."""
     posterior, (names, draws, slopes) = fit._posterior(), fit._parameters()
     kept = slopes or list(range(len(posterior.features)))
-    figures = summarise_draws(draws.reshape(-1, len(names))[:, kept].T, prob)
+    figures = summarise(draws.reshape(-1, len(names))[:, kept].T, prob)
     mean, _, low, high = figures.values()
     y = np.arange(len(kept), dtype=np.float64)
     axes = pictures.canvas(plt.figure(), 8.0, max(2.0, 1.0 + 0.3 * len(kept))).add_subplot()
@@ -172,7 +172,7 @@ def curves(fit: "Fit", variable: str, by: str | None, data: Any, prob: float) ->
     axes = pictures.canvas(plt.figure(), 7.0, 4.2).add_subplot()
     for k, (name, one) in enumerate(lines.items()):
         p = posterior.predictor().average(one.at(variable, points), posterior.family)
-        mean, _, low, high = summarise_draws(p, prob).values()
+        mean, _, low, high = summarise(p, prob).values()
         colour, marker, dash = pictures.look(k) if by is not None else (pictures.INK, "o", "-")
         shade, label = "#c9c9c9" if by is None else colour, f"{by} = {name}" if by is not None else None
         if levels is None:

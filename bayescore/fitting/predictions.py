@@ -58,15 +58,15 @@ from bayescore.fitting.parts import (
     interval_names,
     labelled,
     parameters,
-    summarise_draws,
+    summarise,
 )
 from bayescore.fitting.route import all_rows_of
 from bayescore.models.predictor import Predictor
 from bayescore.samplers.posterior import creation_attrs
 from bayescore.samplers.predict import (
-    apply_to_new_rows,
     column_numbers,
     factor_levels,
+    map_new_rows,
     new_groups_seed,
     probabilities,
     probability_tiles,
@@ -102,12 +102,12 @@ def predict(
     posterior, core = fit._posterior(), fit.coreset
     exposures = None if exposure is None else _exposures(core, new, exposure)
     if kind == "mean":
-        figures = apply_to_new_rows(posterior, new, partial(_figures, seed=effects_seed, prob=prob), offset, groups)
+        figures = map_new_rows(posterior, new, partial(_figures, seed=effects_seed, prob=prob), offset, groups)
         index = new.index if isinstance(new, pd.DataFrame) else None
         if exposures is not None:
             figures = figures * _check_exposures(exposures, len(figures))[:, None]
         return labelled(fit, pd.DataFrame(figures, columns=["mean", "sd", low, high], index=index))
-    values: Any = apply_to_new_rows(posterior, new, partial(probabilities, seed=effects_seed), offset, groups).T
+    values: Any = map_new_rows(posterior, new, partial(probabilities, seed=effects_seed), offset, groups).T
     if exposures is not None:
         values = values * _check_exposures(exposures, values.shape[1])
     if kind == "response":
@@ -155,9 +155,7 @@ def _figures(
 ) -> FloatArray:
     """Return mean, sd and interval of p of each of the rows, shape (n, 4)."""
     tiles = probability_tiles(predictor, family, rows, new, seed)
-    return np.concatenate(
-        [np.column_stack([*(summarise_draws(p, prob) | {"mean": mean}).values()]) for mean, p in tiles]
-    )
+    return np.concatenate([np.column_stack([*(summarise(p, prob) | {"mean": mean}).values()]) for mean, p in tiles])
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,7 +174,7 @@ class AverageDraws:
     def figures(self, prob: float) -> pd.DataFrame:
         """Return mean, sd and interval of each average, a row for each part, contrasts below each other."""
         flat = self.values.reshape(-1, self.values.shape[2])
-        columns = summarise_draws(flat, prob)
+        columns = summarise(flat, prob)
         if self.null is not None:
             columns[f"P(>{self.null:g})"] = (flat > self.null).mean(axis=1)
         return pd.DataFrame({**columns, **self.more})

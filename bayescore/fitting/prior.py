@@ -63,7 +63,7 @@ from bayescore.fitting.parts import (
     labelled,
     parameters,
     raw_rows,
-    summarise_draws,
+    summarise,
 )
 from bayescore.limits import MAX_PULL
 from bayescore.models.groups.joint_mode import curvature_at, solver_at
@@ -267,7 +267,7 @@ def prior_sensitivity(fit: "Fit", scales: Sequence[float], prob: float) -> Table
             )
         if found is None:
             again = parameters(read_posterior(draws_under(fit, other), "idata"))[1]
-            found = summarise_draws(again.reshape(-1, again.shape[2]).T, prob)
+            found = summarise(again.reshape(-1, again.shape[2]).T, prob)
         table = pd.DataFrame({"parameter": names, **found})
         table.insert(0, "scale", factor)
         level = fit.level if by == "weights" else str(Level.NOT_CERTIFIED)
@@ -331,7 +331,7 @@ def rescaled(prior: Prior, factor: float) -> Prior:
 
 
 def _weighed(draws: FloatArray, weights: FloatArray, prob: float) -> dict[str, FloatArray]:
-    """Return mean, sd and interval of weighed draws, shape (K, S), by the names of `summarise_draws`."""
+    """Return mean, sd and interval of weighed draws, shape (K, S), by the names of `summarise`."""
     mean = draws @ weights
     sd = np.sqrt(np.maximum((draws - mean[:, None]) ** 2 @ weights, 0.0))
     low, high, tail = interval_names(prob)
@@ -339,12 +339,8 @@ def _weighed(draws: FloatArray, weights: FloatArray, prob: float) -> dict[str, F
     return {"mean": mean, "sd": sd, low: columns.quantile(tail), high: columns.quantile(1.0 - tail)}
 
 
-_NEGLIGIBLE_SHARE = (
-    1e-10  # of the data's information, in place of a prior: rows may be separated, and columns combinations
-)
-_LOST_INFORMATION = (
-    0.01  # of the data's information at the one mode, left at the other: less is left where there is no mode
-)
+_NEGLIGIBLE_SHARE = 1e-10  # of the data's information, as a prior: rows may be separated, columns combinations
+_LOST_INFORMATION = 0.01  # of that at the one mode, left at the other: less is left where there is no mode
 _LITTLE = 0.25  # of the limit: draws tell the pull to their noise
 _MOST_STEPS = 60
 _FLAT_SD = 1e6  # sd of bends, under which their prior says nothing
@@ -395,12 +391,10 @@ def pull_of(idata: Any, core: Coreset) -> Pull | None:
     moved: ModePair | None
     try:
         if core.groups:
-            moved = _modes_with_groups(posterior, core, prior)
+            moved = _grouped_modes(posterior, core, prior)
         else:
             alone = replace(core, shortfall=None)
-            moved = _modes_without_groups(start, core, prior, penalty) or _modes_without_groups(
-                start, alone, prior, penalty
-            )
+            moved = _flat_modes(start, core, prior, penalty) or _flat_modes(start, alone, prior, penalty)
     except (DataError, np.linalg.LinAlgError):  # the fit's other lines say why
         return None
     if moved is None:
@@ -425,9 +419,7 @@ def _is_prior_negligible(draws: FloatArray, prior: Prior) -> bool:
     return share < 0.5 and float(part.gradient @ V @ part.gradient) < _LITTLE * MAX_PULL
 
 
-def _modes_without_groups(
-    start: FloatArray, core: Coreset, prior: Prior, penalty: FloatArray | None = None
-) -> ModePair | None:
+def _flat_modes(start: FloatArray, core: Coreset, prior: Prior, penalty: FloatArray | None = None) -> ModePair | None:
     """Return the two modes of rows without groups; None where they are not found.
 
     `penalty` has precisions about 0 that the likelihood counts. The modes may not be found far out, as of separated
@@ -473,7 +465,7 @@ def _mode_or_end(terms: Callable[[FloatArray], Derivatives], start: FloatArray) 
         return error.reached
 
 
-def _modes_with_groups(posterior: Posterior, core: Coreset, prior: Prior) -> ModePair:
+def _grouped_modes(posterior: Posterior, core: Coreset, prior: Prior) -> ModePair:
     """Return the mean of the coefficients and a Newton step from it without the prior, the effects' sds as they are."""
     family, rows, beta = check_family(core.family), JointRows.of(core), posterior.flat.mean(axis=0)
     factors = [Factor.of(grouping, posterior.variables) for grouping in rows.factors]

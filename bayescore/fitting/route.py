@@ -636,11 +636,11 @@ class Route:
         else:
             self._check_kept()
 
-    def can_finish_after(self, error: BaseException) -> bool:
-        """Whether a run that an error ended has finished what `finished_route` goes on from; a failure comes again."""
+    def can_finish(self, error: BaseException) -> bool:
+        """Whether a run that an error ended has finished what `finish` goes on from; a failure comes again."""
         return self.drawn is not None or ("core" in vars(self) and isinstance(error, KeyboardInterrupt))
 
-    def finished_route(self) -> "Route":
+    def finish(self) -> "Route":
         """Return the route after a run that was interrupted; its coreset is sampled where it has no draws."""
         if self.drawn is None:
             self.sample_until_certified()
@@ -812,7 +812,7 @@ class Route:
         if not (left := next_lengths(remedy, now, self.certificate.n_draws, chains, most)):
             return self._stop(none_left(remedy, now, most))
         seconds, each = first_affordable(self.max_seconds, left, now, self.seconds["sample"])
-        if not self._within_time(seconds, f"{each.draws:,} draws a chain"):
+        if not self._in_time(seconds, f"{each.draws:,} draws a chain"):
             return None
         self.draws, self.tune, self.max_draws = each
         return f"{remedy.need}: {self._sampling_text()}" if each[:2] != now[:2] else ""  # else those there are weighed
@@ -825,7 +825,7 @@ class Route:
         rows = core.n_total if whole else len(core)
         iterations = self.options.draws + max(self.tune, TUNE)
         seconds = seconds_of(core, rows, check_family(core.family), iterations, self.options.chains)
-        if not self._within_time(seconds * _NUTS_GRADIENTS / _LANGEVIN_GRADIENTS, why):
+        if not self._in_time(seconds * _NUTS_GRADIENTS / _LANGEVIN_GRADIENTS, why):
             return None
         if whole:
             self._everything("NUTS takes them where they are few")
@@ -849,9 +849,7 @@ class Route:
             asked["size"], why = "auto", "rows of the data"
         if prior.closed_form and prior.unimodal:
             asked["prior"] = prior
-        if not self._within_time(
-            2.0 * sum(self.seconds.get(what, 0.0) for what in ("build", "sample", "certify")), why
-        ):
+        if not self._in_time(2.0 * sum(self.seconds.get(what, 0.0) for what in ("build", "sample", "certify")), why):
             return None
         self.build(why, **asked)
         return self._sampling_text()
@@ -864,7 +862,7 @@ class Route:
             return self._stop("the rows came once")
         if self._too_many(n, D):
             return self._stop("all rows are too many to hold in memory")
-        if not self._within_time(seconds, f"sampling all {n:,} rows"):
+        if not self._in_time(seconds, f"sampling all {n:,} rows"):
             return None
         why = "twice the rows were not enough" if doubled else "a larger coreset would be most of the rows"
         self._everything("groups leave no larger coreset" if self.core.group is not None else why)
@@ -879,7 +877,7 @@ class Route:
             "build", lambda: self.given.everything(family), lambda core: (len(core), 2, f"all rows: {why}")
         )
 
-    def _within_time(self, seconds: float, what: str) -> bool:
+    def _in_time(self, seconds: float, what: str) -> bool:
         """Whether a step may be made by the time it will take; say so beforehand where that is long."""
         if seconds <= self.max_seconds:
             if self.given.progressbar and seconds > LONG:

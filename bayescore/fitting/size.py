@@ -156,10 +156,8 @@ _SAMPLE = 20_000  # counts whose mode tells where to begin
 _ROWS_BYTES = 1 << 27  # of rows that are read once, and kept in memory
 
 
-_PILOT_DRAWS, _SHORT_TUNE = (
-    100,
-    200,
-)  # draws of a chain of fits that tell where theta is, and of warm-up of all but the middle
+_PILOT_DRAWS = 100  # of a chain of fits that search for the middle
+_SHORT_TUNE = 200  # draws of warm-up of all fits but the middle one
 
 
 _CERTIFIED_DRAWS = 1000  # draws that a certificate takes
@@ -177,10 +175,7 @@ _MOST_FITS = 7  # on each side
 _EFFECTS_BYTES = 1 << 29  # of draws of effects at one size
 
 
-_FALL_NATS = {
-    False: 2.2,
-    True: 3.0,
-}  # nats, of a posterior that is narrow and so nearly normal, and of one that is wide
+_FALL_NATS = {False: 2.2, True: 3.0}  # of a posterior that is narrow and so nearly normal, and of one that is wide
 
 
 _NODE_GAP_SDS = {False: 2.4, True: 1.6}  # sds between fits
@@ -310,14 +305,14 @@ class SizesRoute(Route):
         self._add_nodes_between(n_draws, wide=wide)
         self._combine_nodes(complete=all(ends))
 
-    def can_finish_after(self, error: BaseException) -> bool:  # noqa: ARG002
+    def can_finish(self, error: BaseException) -> bool:  # noqa: ARG002
         """Whether a run that an error ended has draws at one size, in the middle of the posterior."""
         return self.middle is not None
 
-    def finished_route(self) -> Route:
+    def finish(self) -> Route:
         """Return the route to the middle fit, of one size, after a run that was interrupted."""
         assert self.middle is not None
-        return self.middle.finished_route()
+        return self.middle.finish()
 
     def density(self, off: FloatArray | float = 0.0) -> SizeDensity:
         """Return the density of theta by the fits so far, with slopes that are off by some numbers."""
@@ -432,9 +427,8 @@ class SizesRoute(Route):
     @property
     def _pilot_options(self) -> FitOptions:
         """The options of short fits that search for the middle."""
-        return replace(
-            self.options, draws=min(_PILOT_DRAWS, self.options.draws), tune=min(_SHORT_TUNE, self.options.tune)
-        )
+        draws, tune = min(_PILOT_DRAWS, self.options.draws), min(_SHORT_TUNE, self.options.tune)
+        return replace(self.options, draws=draws, tune=tune)
 
     def _node_options(self, share: float) -> FitOptions:
         """Return the options of a fit that a share of the draws of theta will be taken from."""

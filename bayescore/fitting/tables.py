@@ -27,7 +27,7 @@ from bayescore.data.responses import ABOVE, numbers_of
 from bayescore.diagnostics.model_check import Dispersion, ModelCheck, check_model
 from bayescore.diagnostics.results import Check
 from bayescore.families.family import Varying, check_family
-from bayescore.fitting.parts import heading, interval_names, labelled, raw_rows, summarise_draws, table
+from bayescore.fitting.parts import heading, interval_names, labelled, raw_rows, summarise, table
 from bayescore.fitting.route import all_rows_of
 from bayescore.limits import MAX_PRIOR_SHARE, MIN_MEAN_WEIGHT, PROB
 from bayescore.models.groups.effects import EffectDraws
@@ -215,7 +215,7 @@ def effects_of_groups(
     ranks = rankdata(u[:: max(1, len(u) // RANK_DRAWS)], axis=1)
     low, high, tail = interval_names(prob)
     ends = np.quantile(ranks, [tail, 1.0 - tail], axis=0)
-    columns = summarise_draws(u.T, prob)
+    columns = summarise(u.T, prob)
     if summary is not None:
         columns |= {"mean": summary.mean, "sd": summary.sd}
     columns |= {"rank": ranks.mean(axis=0), f"rank {low}": ends[0], f"rank {high}": ends[1]}
@@ -452,7 +452,7 @@ def _model(fit: "Fit") -> str:
     return (fit.formula or f"{core.label} ~ {columns}") + terms
 
 
-def _observations_text(fit: "Fit") -> str:
+def _n_rows_text(fit: "Fit") -> str:
     """Return the number of observations, in words."""
     core, n = fit.coreset, fit._n_observations
     if n is None:
@@ -482,7 +482,7 @@ def _rows(fit: "Fit") -> str:
     elif core.event_total is not None and core.counts:
         share = f" ({'rate' if _has_exposures(core) else 'mean'} of {core.label}: {number(_event_rate(core))})"
     groups = "".join(f", {len(each):,} groups of {each.name}" for each in core.groups)
-    return f"{_observations_text(fit)}{share}{groups}"
+    return f"{_n_rows_text(fit)}{share}{groups}"
 
 
 def data_facts(core: Coreset) -> dict[str, str]:
@@ -537,9 +537,7 @@ def _tables(fit: "Fit") -> list[tuple[str, pd.DataFrame]]:
 def _checks_heading(fit: "Fit") -> str:
     """Return which rows the draws were checked against, and which draws, where they are not those of the table."""
     drawn = " of the model's own spread" if fit.spread else ""
-    return (
-        f"Check{drawn} against {'new rows and samples of others' if fit._updated else f'all {_observations_text(fit)}'}"
-    )
+    return f"Check{drawn} against {'new rows and samples of others' if fit._updated else f'all {_n_rows_text(fit)}'}"
 
 
 def _closing_line(fit: "Fit") -> str:

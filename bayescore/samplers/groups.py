@@ -11,7 +11,7 @@ constant.
 
 When to use it: group terms other than one (1 | g), for which `collapsed` has fewer coordinates.
 
-Of one factor with `MIN_GROUPS_TO_SAMPLE` groups and up to three effects each they do integrate out, if a few nodes do
+Of one factor with `MANY_GROUPS` groups and up to three effects each they do integrate out, if a few nodes do
 for each group (`models.groups.integrated`). The chain is then one of beta, sds and correlations, on a sample of groups
 with a quadratic of all. The effects of each draw are drawn given these, group by group.
 
@@ -88,8 +88,8 @@ from bayescore.models.groups.joint_mode import (
 )
 from bayescore.models.groups.marginal import (
     FIRST_SAMPLE_SIZE,
+    MANY_GROUPS,
     MAX_DENSITY_ERROR,
-    MIN_GROUPS_TO_SAMPLE,
     CollapsedTarget,
     SampledGroups,
     densities,
@@ -703,7 +703,7 @@ class JointSampler(Sampler):
 
 def _integrated_target(frame: JointFrame, prior: Prior) -> IntegratedTarget | None:
     """Return the density with effects integrated out; None of several factors, or where they do not integrate out."""
-    if len(frame.shapes) > 1 or frame.shapes[0][0] < MIN_GROUPS_TO_SAMPLE or frame.shapes[0][1] > MOST_EFFECTS:
+    if len(frame.shapes) > 1 or frame.shapes[0][0] < MANY_GROUPS or frame.shapes[0][1] > MOST_EFFECTS:
         return None
     try:
         return IntegratedTarget.of(frame.arguments, *frame.integrated_start, prior)
@@ -774,7 +774,7 @@ class Collapsed(Sampler):
         target = CollapsedTarget.of(request.data, family, (request.prior, group_prior), len(levels))
         factor = target.factor
         stream, of_effects = request.streams[-1].spawn(2)
-        size = FIRST_SAMPLE_SIZE if len(levels) >= MIN_GROUPS_TO_SAMPLE else len(levels)
+        size = FIRST_SAMPLE_SIZE if len(levels) >= MANY_GROUPS else len(levels)
         long = long_tailed_coefficients(target.point.theta, factor, request.prior, request.data.n_features)
         directions = np.random.default_rng(stream).standard_normal((_CHECKED_DRAWS, len(factor)))
         while True:

@@ -474,9 +474,7 @@ def raise_if_interrupted(idata: Any, chains: int, draws: int) -> None:
         raise KeyboardInterrupt
 
 
-_MAX_UNPACKED_RATIO = (
-    100.0  # times the size of a file: draws pack to a third at best, constant statistics to hardly anything
-)
+_MAX_UNPACKED_RATIO = 100.0  # to the size of a file: draws pack to a third, constant statistics to hardly anything
 
 
 def load_posterior(path: str | Path) -> Any:
@@ -500,9 +498,7 @@ def load_posterior(path: str | Path) -> Any:
 _DECISION_DRAWS = 500  # draws by which it is decided whether to move them, at least if there are so many
 
 
-_MIN_SPREAD_RATIO = (
-    2.0  # least ratio of the log ratio's spread before and after a move of draws that are still far off after it
-)
+_MIN_SPREAD_RATIO = 2.0  # of the log ratio before and after a move of draws that are still far off after it
 
 
 def move_to_full_data(idata: Any, core: Coreset, family: str, prior: Prior) -> str:

@@ -87,7 +87,7 @@ def positive_rows(X: FloatArray, offset: FloatArray | None, group: IntArray | No
     return WeightedData(X, np.ones(n, np.int8), np.ones(n), np.arange(n), offset=offset, group=group)
 
 
-def new_row_groups(posterior: Posterior, X: Any, n_rows: int, given: Any) -> IntArray | None:
+def groups_of(posterior: Posterior, X: Any, n_rows: int, given: Any) -> IntArray | None:
     """Return the groups of new rows, shape (n, F), `NO_GROUP` for a new one: those given, or columns of X."""
     if not posterior.terms:
         if given is not None:
@@ -119,9 +119,8 @@ def new_group_numbers(posterior: Posterior, X: Any, group: IntArray, given: Any)
     for f, by in enumerate(design.groups):
         if (new := np.flatnonzero(group[:, f] == NO_GROUP)).size:
             each = given.get(by.name) if isinstance(given, Mapping) else given
-            levels = factor_values(
-                _levels_of(by, X, len(group), each), by.name
-            )  # 7.0 is the level 7, as among those drawn
+            # 7.0 is the level 7, as among those drawn
+            levels = factor_values(_levels_of(by, X, len(group), each), by.name)
             distinct, place = np.unique(levels.take(new).to_pandas().astype(str), return_inverse=True)
             digests = [blake2b(level.encode(), digest_size=7).digest() for level in distinct]
             numbers[new, f] = np.array([int.from_bytes(digest, "big") for digest in digests], dtype=np.int64)[place]
@@ -151,7 +150,7 @@ def _levels_of(grouping: Grouping, X: Any, n_rows: int, given: Any) -> Any:
     return levels
 
 
-def new_row_offsets(posterior: Posterior, X: Any, n_rows: int, given: Any) -> FloatArray | None:
+def offset_of(posterior: Posterior, X: Any, n_rows: int, given: Any) -> FloatArray | None:
     """Return the offsets of new rows: those given, or the column of X that is named."""
     if posterior.offset is None:
         if given is not None:
@@ -209,7 +208,7 @@ def log_predictive(idata: Any, X: Any) -> FloatArray:
 
     Small probabilities are those of draws, to 1e-9 of themselves, the others what is left of 1.
     """
-    return apply_to_new_rows(read_posterior(idata, "idata", min_draws=1), X, _log_means, None, None)
+    return map_new_rows(read_posterior(idata, "idata", min_draws=1), X, _log_means, None, None)
 
 
 def new_groups_seed(new_groups: object, random_state: RandomState) -> int | None:
@@ -218,7 +217,7 @@ def new_groups_seed(new_groups: object, random_state: RandomState) -> int | None
     return check_seed(random_state) if new_groups == "sample" else None
 
 
-def apply_to_new_rows(
+def map_new_rows(
     posterior: Posterior, X: Any, function: Callable[..., FloatArray], offset: Any, groups: Any
 ) -> FloatArray:
     """Return function(predictor, family, rows, new) of new rows, shape (n, ...), in blocks on all cores.
@@ -236,7 +235,7 @@ def apply_to_new_rows(
         cuts = [slice(low, low + _SPARSE_ROWS) for low in range(0, n_rows, _SPARSE_ROWS)]
         blocks = (design_rows(posterior, csr[cut].toarray()) for cut in cuts)
     predictor = predictor.for_rows(n_rows)
-    offsets, group = new_row_offsets(posterior, X, n_rows, offset), new_row_groups(posterior, X, n_rows, groups)
+    offsets, group = offset_of(posterior, X, n_rows, offset), groups_of(posterior, X, n_rows, groups)
     new = None if group is None else new_group_numbers(posterior, X, group, groups)
     pieces_done, end = [], 0
     for block in blocks:

@@ -89,9 +89,8 @@ def check_fit(sampler: Sampler, family: str, prior: Prior) -> None:
     else:
         fitting = names(sampler.fits_prior) or "of formulas with s(x)"
         reason = f"fits the priors {fitting}, and this one is {prior}: it {sampler.because}"
-    remedy = (
-        f"sampler={names_of_others}" if (names_of_others := other_samplers(sampler, family, prior)) else "another prior"
-    )
+    names_of_others = other_samplers(sampler, family, prior)
+    remedy = f"sampler={names_of_others}" if names_of_others else "another prior"
     raise ValueError(f"sampler={sampler.name!r} {reason}; use {remedy}")
 
 
@@ -130,7 +129,7 @@ def check_rows(sampler: Sampler, data: WeightedData) -> None:
     )
 
 
-def describe_samplers() -> str:
+def sampler_lines() -> str:
     """Return one line for each sampler: its name, what it is, and what it fits."""
     rule = f"{LANGEVIN.name} where it fits the prior and the options"
     grouped = f"of rows with groups {COLLAPSED.name} for (1 | g), else {JOINT.name} where it fits, else {NUTS.name}"
@@ -143,7 +142,7 @@ def describe_samplers() -> str:
     return "\n        ".join(lines)
 
 
-def describe_options() -> str:
+def option_lines() -> str:
     """Return one line for each sampler: the options that it takes."""
     return "\n        ".join(f'* ``"{name}"``: {sampler.takes}' for name, sampler in SAMPLERS.items())
 
@@ -295,9 +294,7 @@ def sample(
 
 
 sample_as_tree = sample.__wrapped__  # type: ignore[attr-defined]
-sample.__doc__ = (
-    (sample.__doc__ or "").replace("{samplers}", describe_samplers()).replace("{options}", describe_options())
-)
+sample.__doc__ = (sample.__doc__ or "").replace("{samplers}", sampler_lines()).replace("{options}", option_lines())
 
 
 def _with_story(idata: Any, request: Request, sampler: Sampler, seconds: float) -> Any:

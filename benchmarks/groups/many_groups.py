@@ -20,7 +20,7 @@ from scipy import special
 
 import bayescore as bc
 from bayescore.families.family import check_family
-from bayescore.models.groups.marginal import MIN_GROUPS_TO_SAMPLE, CollapsedTarget, SampledGroups, densities
+from bayescore.models.groups.marginal import MANY_GROUPS, CollapsedTarget, SampledGroups, densities
 from bayescore.priors.by_name import prior_of
 from bayescore.priors.groups import DEFAULT_GROUP_PRIOR
 from benchmarks.commands import command
@@ -75,7 +75,7 @@ def by_groups(n_groups: int, n: int) -> dict[str, Any]:
     """Return the row of a number of groups."""
     frame = table(n, n_groups)
     # so many groups that a sample of them is drawn
-    small = frame.iloc[:20_000].assign(g=np.arange(20_000) % MIN_GROUPS_TO_SAMPLE)
+    small = frame.iloc[:20_000].assign(g=np.arange(20_000) % MANY_GROUPS)
     warm = built(small)
     bc.certify(bc.sample(warm, random_seed=0, progressbar=False), warm, small, label="y", progressbar=False)
     core, _, build = timed(lambda: built(frame))

@@ -37,7 +37,7 @@ import pyarrow.parquet as pq
 
 import bayescore as bc
 from bayescore.compiled import available_cores
-from bayescore.models.groups.marginal import MIN_GROUPS_TO_SAMPLE
+from bayescore.models.groups.marginal import MANY_GROUPS
 from benchmarks.commands import command
 from benchmarks.measure import alone, peak_mb, timed
 from benchmarks.sources.generated import PIECE, Generated, made, table
@@ -45,7 +45,7 @@ from benchmarks.tables import known_rows, publish
 
 ROWS, FILE_ROWS = 1_000_000_000, 200_000_000
 GROUPS, ROWS_A_GROUP = 100_000, 2000  # as many groups, or fewer so that there are as many rows a group
-WARM_ROWS, WARM_GROUPS = 200_000, MIN_GROUPS_TO_SAMPLE + 1  # so many that a sample of them is drawn
+WARM_ROWS, WARM_GROUPS = 200_000, MANY_GROUPS + 1  # so many that a sample of them is drawn
 SEED, POLL = 0, 0.1  # s between looks at a worker
 BLOCK = 1 << 16
 KINDS, WAYS = ("flat", "groups"), ("counter", "parquet", "dask")

@@ -11,7 +11,7 @@ import bayescore as bc
 from bayescore.data import dataset as passes
 from bayescore.data.dataset import Dataset
 from bayescore.diagnostics import averages as average_sums
-from bayescore.diagnostics.averages import Change, ContrastCells, cell_sums_by_sample, cell_sums_of_every_row
+from bayescore.diagnostics.averages import Change, ContrastCells, sums_by_sample, sums_of_every_row
 from bayescore.families.family import FAMILIES
 from bayescore.fitting.route import Given
 from bayescore.models.predictor import Predictor
@@ -188,7 +188,7 @@ def test_the_rows_of_a_coreset_are_refused():
 def test_each_row_is_evaluated_where_the_sample_does_not_tell(many, monkeypatch):
     core = full(standardize=True)
     idata, _ = posterior_of(core)
-    monkeypatch.setattr(average_sums, "_MAX_ERROR_SHARE", 0.0)
+    monkeypatch.setattr(average_sums, "_ERROR_SHARE", 0.0)
     monkeypatch.setattr(average_sums, "_NEGLIGIBLE", 0.0)
     assert (averages(idata, core, core, by="device")["sampling_se"] == 0.0).all()
 
@@ -213,14 +213,14 @@ def ratios(kind, family, seed, *, beyond=True):
     dataset = Dataset(core.as_source(), core.design, progress=False)
     at = Predictor(draws)
     exact, found = (
-        cell_sums_of_every_row(dataset, cells, at, family),
-        cell_sums_by_sample(dataset, cells, at, family, size=300),
+        sums_of_every_row(dataset, cells, at, family),
+        sums_by_sample(dataset, cells, at, family, size=300),
     )
     values = found.values
     if not beyond:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(average_sums, "_remainder_sums", lambda *_: (0.0, 0.0))
-            values = cell_sums_by_sample(dataset, cells, at, family, size=300).values
+            values = sums_by_sample(dataset, cells, at, family, size=300).values
     return np.sqrt(((values - exact.values) ** 2).mean(axis=1)) / found.error
 
 
@@ -269,10 +269,10 @@ def test_many_levels_take_bounded_memory(argument, monkeypatch):
         own = ContrastCells(core.design, True, variable="shop", contrasts=changes)
     dataset, at = Dataset(core.as_source(), core.design, progress=False), Predictor(beta)
     tracemalloc.start()
-    found = cell_sums_by_sample(dataset, own, at, FAMILIES["logistic"], size=2000)
+    found = sums_by_sample(dataset, own, at, FAMILIES["logistic"], size=2000)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    exact = cell_sums_of_every_row(dataset, own, at, FAMILIES["logistic"])
+    exact = sums_of_every_row(dataset, own, at, FAMILIES["logistic"])
     assert peak < 70 * 2**20  # 95 and 207 MB without a bound
     within = np.sqrt(((found.values - exact.values) ** 2).mean(axis=1)) <= 4.0 * found.error + 1e-9 * exact.weight
     assert within.mean() > 0.9
@@ -286,7 +286,7 @@ def test_the_same_rows_are_sampled_whatever_the_blocks_and_threads(many):
     values = []
     for block_rows, cores in ((512, 1), (2048, 2), (None, 1)):
         dataset = Dataset(core.as_source(), core.design, progress=False, block_rows=block_rows, cores=cores)
-        values.append(cell_sums_by_sample(dataset, cells, Predictor(draws), FAMILIES["logistic"], size=300))
+        values.append(sums_by_sample(dataset, cells, Predictor(draws), FAMILIES["logistic"], size=300))
     for each in values[1:]:
         np.testing.assert_allclose(each.values, values[0].values, rtol=1e-12)
         np.testing.assert_allclose(each.error, values[0].error, rtol=1e-6)

@@ -142,7 +142,7 @@ def test_errors_of_pairs_cover_those_of_a_sample(flat, monkeypatch):
 
     asked = {"against": "pairwise"}
     exact = {c: flat.comparisons("drug", comparison=c, **asked) for c in ("difference", "ratio", "odds")}
-    for name, value in (("EVERY_ROW", 1000), ("SAMPLE_ROWS", 200), ("_MAX_ERROR_SHARE", 5.0)):
+    for name, value in (("EVERY_ROW", 1000), ("SAMPLE_ROWS", 200), ("_ERROR_SHARE", 5.0)):
         monkeypatch.setattr(averages, name, value)
     for comparison, table in exact.items():
         found = flat.comparisons("drug", comparison=comparison, **asked)

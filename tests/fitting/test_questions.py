@@ -93,7 +93,7 @@ def test_averages_of_many_rows_say_their_error(kind, request, monkeypatch):
     exact = {name: ask() for name, ask in asked.items()}
     monkeypatch.setattr(average_sums, "EVERY_ROW", 1000)
     monkeypatch.setattr(average_sums, "SAMPLE_ROWS", 200)
-    monkeypatch.setattr(average_sums, "_MAX_ERROR_SHARE", 5.0)
+    monkeypatch.setattr(average_sums, "_ERROR_SHARE", 5.0)
     for name, ask in asked.items():
         found = ask()
         assert (exact[name]["sampling_se"] == 0.0).all()
@@ -101,7 +101,7 @@ def test_averages_of_many_rows_say_their_error(kind, request, monkeypatch):
         off = (found["mean"] - exact[name]["mean"]).abs()
         assert ((off > 0.0) & (off < 5.0 * found["sampling_se"])).all(), name
         assert np.allclose(found["sd"], exact[name]["sd"], rtol=0.1), name
-    monkeypatch.setattr(average_sums, "_MAX_ERROR_SHARE", 0.0)  # each row is evaluated where the sample does not tell
+    monkeypatch.setattr(average_sums, "_ERROR_SHARE", 0.0)  # each row is evaluated where the sample does not tell
     monkeypatch.setattr(average_sums, "_NEGLIGIBLE", 0.0)
     assert np.allclose(fit.slopes("age")["mean"], exact["slopes"]["mean"], rtol=1e-9)
 

@@ -140,12 +140,12 @@ def test_draws_by_a_sample_of_groups_are_those_of_all(monkeypatch):
     sampled = bc.sample(core, **TOLD)
     assert sampled.posterior.attrs["sampled_groups"] < 1500
     assert sampled.posterior.attrs["density_error"] <= collapsed.MAX_DENSITY_ERROR
-    monkeypatch.setattr(collapsed, "MIN_GROUPS_TO_SAMPLE", 10**9)
+    monkeypatch.setattr(collapsed, "MANY_GROUPS", 10**9)
     whole = bc.sample(core, random_seed=5, progressbar=False)
     assert "sampled_groups" not in whole.posterior.attrs
     assert largest_gap(sampled, whole) < 5.3
     # a sample of groups without the quadratic of the others
-    monkeypatch.setattr(collapsed, "MIN_GROUPS_TO_SAMPLE", 1000)
+    monkeypatch.setattr(collapsed, "MANY_GROUPS", 1000)
     monkeypatch.setattr(collapsed, "MAX_DENSITY_ERROR", np.inf)
     monkeypatch.setattr(collapsed, "SampledGroups", WithoutQuadratic)
     assert largest_gap(bc.sample(core, **TOLD), whole) > 5.3

@@ -53,7 +53,7 @@ def test_effects_that_take_many_nodes_are_drawn_with_the_rest():
 def test_draws_are_those_of_all_parameters_at_once(rows, monkeypatch):
     """Means of 60 figures in Monte Carlo errors, each beyond 5.3 once in 1e7; sds within their errors."""
     some = bc.sample(rows, **TOLD)
-    monkeypatch.setattr(samplers, "MIN_GROUPS_TO_SAMPLE", 10**9)
+    monkeypatch.setattr(samplers, "MANY_GROUPS", 10**9)
     whole = bc.sample(rows, **TOLD)
     assert "sampled_groups" in some.posterior.attrs
     assert "sampled_groups" not in whole.posterior.attrs

@@ -8,7 +8,7 @@ from bayescore.cli import parser
 from bayescore.families.family import FAMILIES
 from bayescore.numerics.chains import ess, mcse_mean
 from bayescore.priors.prior import PRIORS
-from bayescore.samplers.sample import AUTO, SAMPLERS, default_sampler, describe_samplers, fits
+from bayescore.samplers.sample import AUTO, SAMPLERS, default_sampler, fits, sampler_lines
 from tests.conftest import make_rows
 from tests.samplers.random_walk import RANDOM_WALK
 
@@ -111,7 +111,7 @@ def test_the_default_tells_which_sampler_ran_and_draws_as_it_does():
 
 
 def test_docstring_and_command_line_name_every_sampler_and_likelihood(capsys):
-    assert describe_samplers() in bc.sample.__doc__
+    assert sampler_lines() in bc.sample.__doc__
     for sampler in SAMPLERS.values():
         assert f'* ``"{sampler.name}"``: {sampler.takes}' in bc.sample.__doc__
         assert all(f"`{name}`, {option.about}" in sampler.takes for name, option in sampler.options.items())

@@ -283,7 +283,7 @@ def _positive(sd: FloatArray) -> FloatArray:
     return np.where(sd > 0.0, sd, 1.0)
 
 
-_ERROR_COLUMNS = (
+_ERRORS = (
     "mean_error_sd", "mean_error_sd_mcse", "mean_mcse_sd", "sd_error", "sd_error_mcse", "sd_mcse", "tail_k",
     "corrected_mean", "corrected_sd",
 )  # fmt: skip
@@ -323,9 +323,7 @@ def table(
 def bare_table(posterior: Posterior, units: DataUnits) -> Table:
     """Return the table of draws that were held to nothing: own figures, and NaN."""
     unknown = np.full(len(posterior.features), np.nan)
-    figures = _own_figures(units(posterior.flat)) | dict.fromkeys(
-        [*_ERROR_COLUMNS, *map(_quantile_name, ENDS)], unknown
-    )
+    figures = _own_figures(units(posterior.flat)) | dict.fromkeys([*_ERRORS, *map(_quantile_name, ENDS)], unknown)
     return Table(figures, index=_index(posterior))
 
 

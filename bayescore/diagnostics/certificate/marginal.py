@@ -38,13 +38,7 @@ from bayescore.diagnostics.certificate.weigh import Weighed, effect_slices, effe
 from bayescore.diagnostics.elpd import SampledCounts
 from bayescore.limits import MAX_BAD_K_SHARE, MAX_K
 from bayescore.models.groups.effects import EffectDraws, draw_keys, level_dim
-from bayescore.models.groups.marginal import (
-    MAX_DENSITY_ERROR,
-    MIN_GROUPS_TO_SAMPLE,
-    CollapsedTarget,
-    SampledGroups,
-    densities,
-)
+from bayescore.models.groups.marginal import MANY_GROUPS, MAX_DENSITY_ERROR, CollapsedTarget, SampledGroups, densities
 from bayescore.models.posterior import prior_part
 from bayescore.models.predictor import Factor, Predictor
 from bayescore.numerics.psis import full_weights, psislw
@@ -212,7 +206,7 @@ class MarginalStrategy(GroupedStrategy):
         Two or three passes by a sample of the groups, one by a sample of their rows, else as many as `values_at` says.
         """
         theta = self.posterior.flat[at]
-        if len(self.core.groups[0]) < MIN_GROUPS_TO_SAMPLE:  # of more groups a sample does
+        if len(self.core.groups[0]) < MANY_GROUPS:  # of more groups a sample does
             check_bytes(theta, self.target.arguments())
         sums = sampled_sums(theta, self.core, self.dataset, self.target)
         if sums is None:

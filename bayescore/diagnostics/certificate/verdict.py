@@ -30,7 +30,7 @@ from bayescore.text import listed, number
 from bayescore.types import FloatArray, IntArray
 
 # more draws by these factors are what the text may ask for: beyond, they are no remedy
-_DRAW_FACTORS = (1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0)
+_FACTORS = (1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 _LEAST = 0.001  # smaller errors have no digits worth reading
 _ALL_ROWS_TEXT = "The draws are of all rows: nothing is to be weighed."
 _EXACT_TEXT = (
@@ -90,11 +90,7 @@ def verdict(judgement: Judgement, weigher: Weigher) -> tuple[Level, str, Remedy 
     note = f"{judgement.first.note} " if judgement.first.note else ""
     return (
         level,
-        note
-        + text
-        + scope
-        + _no_moments_sentence(judgement.coordinates["tail_k"].dropna())
-        + _long_tail_sentence(judgement.coordinates),
+        note + text + scope + _on_moments(judgement.coordinates["tail_k"].dropna()) + _on_sds(judgement.coordinates),
         asked,
     )
 
@@ -158,9 +154,7 @@ def _level_of_all_rows(errors: list[ErrorFamily], draws: FloatArray, said: str) 
 
 def _draw_factor(families: list[ErrorFamily]) -> float | None:
     """Return by what factor more draws would do; None where more draws are no remedy."""
-    return next(
-        (factor for factor in _DRAW_FACTORS if risk(families, shrink=factor**-0.5) <= MAX_FAILURE_PROBABILITY), None
-    )
+    return next((factor for factor in _FACTORS if risk(families, shrink=factor**-0.5) <= MAX_FAILURE_PROBABILITY), None)
 
 
 def _arguments_to_raise(times: float, n: int, draws: FloatArray) -> tuple[str, Remedy]:
@@ -193,7 +187,7 @@ def _error_text(error: float) -> str:
     return f"less than {_LEAST}" if error < _LEAST else number(error, 2)
 
 
-def _long_tail_sentence(coordinates: pd.DataFrame) -> str:
+def _on_sds(coordinates: pd.DataFrame) -> str:
     """Return a sentence on coordinates whose sd is that of a long tail; empty if there are none."""
     long = list(coordinates.index[coordinates["mean"].isna() & coordinates["tail_k"].isna()])
     if not long:
@@ -204,7 +198,7 @@ def _long_tail_sentence(coordinates: pd.DataFrame) -> str:
     return text
 
 
-def _no_moments_sentence(tail_k: pd.Series) -> str:
+def _on_moments(tail_k: pd.Series) -> str:
     """Return a sentence on coordinates that have no moments; empty if all have."""
     if tail_k.empty:
         return ""

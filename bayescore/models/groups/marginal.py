@@ -282,7 +282,7 @@ _MOST_ERROR = 1e-4  # nats, of one group, however few there are
 _ERROR_SHARE = 0.05  # of a group's part of `SUM_ERROR` if errors have random signs: they are alike in groups alike
 
 
-_MAX_SKEWNESS, _MAX_EFFECT_SD = 0.1, 0.3  # skewness and sd of an effect up to which nine nodes are right to 1e-6
+_MAX_SKEW, _MAX_SD = 0.1, 0.3  # skewness and sd of an effect up to which nine nodes are right to 1e-6
 
 
 _RANGE_SDS = 5.0  # of log sigma and of beta: how far from the mode steps and stretches hold
@@ -449,9 +449,7 @@ def choose_rules(known: ModeMoments, a: CollapsedArguments) -> Rules:
         return rules
     sigmas = np.maximum(sigmas, GAUSS_HERMITE_BELOW)
     skewness = np.abs(known.third) * known.variance**1.5
-    groups = np.flatnonzero(
-        ~((skewness < _MAX_SKEWNESS) & (known.variance < _MAX_EFFECT_SD**2)) | known.poor.astype(bool)
-    )
+    groups = np.flatnonzero(~((skewness < _MAX_SKEW) & (known.variance < _MAX_SD**2)) | known.poor.astype(bool))
     if not groups.size:
         return rules
     codes, middle = a.codes, np.exp(known.theta[-1])
@@ -489,11 +487,8 @@ _MODE_SDS, _MAX_ROUNDS = 0.1, 4  # posterior sds by which the mode may be off, a
 _FINE_NODES = 41  # of `mode`
 
 
-_FINE_TOLERANCE, _FINE_ACCEPTED, _FINE_STEPS = (
-    1e-4,
-    1e-2,
-    20,
-)  # posterior sds: to stop at, and to accept after all steps
+_FINE_TOLERANCE, _FINE_ACCEPTED = 1e-4, 1e-2  # posterior sds: to stop at, and to accept after all steps
+_FINE_STEPS = 20
 
 
 _DIFFERENCE = 1e-3  # posterior sds, of the gradients whose differences are the Hessian
@@ -671,7 +666,7 @@ def terms_by_differences(
     return Derivatives(value + own.value, gradient, precision)
 
 
-MIN_GROUPS_TO_SAMPLE = 1000
+MANY_GROUPS = 1000
 """Groups from which a sample of them is drawn."""
 
 
@@ -818,9 +813,8 @@ class SampledGroups:
         chosen = cls(target, len(groups), some, rest)
         if D > _MOST_COLUMNS:
             return chosen
-        z = _FIT_INFLATION * np.random.default_rng(_SEED).standard_normal(
-            (_EQUATIONS * math.comb(D + 2, 3) // D + _CHECK_POINTS, D)
-        )
+        m = _EQUATIONS * math.comb(D + 2, 3) // D + _CHECK_POINTS
+        z = _FIT_INFLATION * np.random.default_rng(_SEED).standard_normal((m, D))
         points = middle + z @ factor.T
 
         def missed(some_points: FloatArray) -> tuple[FloatArray, FloatArray]:
