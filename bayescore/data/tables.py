@@ -3,7 +3,7 @@
 Sparse matrices of SciPy: rows in CSR form, made dense one block at a time.
 
 Dense blocks make all results the same, to the last bit, as for an array. Filling them costs little: 0.06 s a pass for
-1e5 rows of 1,000 levels. Work quadratic in columns skips zeros where most entries are 0 (`passes.compact`).
+1e5 rows of 1,000 levels. Work quadratic in columns skips zeros where most entries are 0 (`passes.csr_if_sparse`).
 """
 
 from collections.abc import Mapping

@@ -13,7 +13,7 @@ their sds in the draws. With L the Cholesky factor of the precision of the rest,
 
 so that a point takes one triangular system. Log sds and correlations have a factor of their own, and c moves with them
 as the mode of effects and coefficients does, on a line. L is in single precision, as any matrix near it will do.
-Between these y and those of `joint_density` stand those of `Means`.
+Between these y and those of `joint_density` stand those of `MovedMeans`.
 """
 
 from dataclasses import dataclass
