@@ -196,7 +196,7 @@ _GRID = 4001
 _MEAN_ERROR = 0.03  # of the mean of theta, in its sds, that draws whose sums are taken are enough for
 
 
-_MIN_DRAWS, _MAX_DRAWS = 32, 4000  # of these
+_LEAST_DRAWS, _MOST_DRAWS = 32, 4000  # of these
 
 
 _DRAWS_PER_REGRESSOR = 8  # draws for each number that sums are regressed on
@@ -519,9 +519,9 @@ class SizesRoute(Route):
         Where the sd is known it is that.
         """
         if sd is not None:
-            return self._slopes(route, self.draws_of(route), _MIN_DRAWS, np.array([log_size]))[0], sd
+            return self._slopes(route, self.draws_of(route), _LEAST_DRAWS, np.array([log_size]))[0], sd
         below, slope, above = self._slopes(
-            route, self.draws_of(route), _MIN_DRAWS, log_size + STEP * np.arange(-1.0, 2.0)
+            route, self.draws_of(route), _LEAST_DRAWS, log_size + STEP * np.arange(-1.0, 2.0)
         )
         bend = (below.value - above.value) / (2.0 * STEP)
         return slope, 1.0 / math.sqrt(max(bend - slope.variance, SIZE_PRIOR_SD**-2))
@@ -620,7 +620,7 @@ def _normal_tail(z: float) -> float:
 
 def _draws_for_mean(slope: Slope, sd: float) -> int:
     """Return how many draws give the mean of theta a standard error of `_MEAN_ERROR` of its sd, which is given."""
-    return int(np.clip((slope.spread * sd / _MEAN_ERROR) ** 2, _MIN_DRAWS, _MAX_DRAWS))
+    return int(np.clip((slope.spread * sd / _MEAN_ERROR) ** 2, _LEAST_DRAWS, _MOST_DRAWS))
 
 
 def regressors(draws: Predictor) -> FloatArray:
@@ -633,7 +633,7 @@ def regressors(draws: Predictor) -> FloatArray:
 
 def _draws_for_regression(numbers: FloatArray) -> int:
     """Return how many draws the regression of sums on numbers, shape (S, P), needs."""
-    return max(_MIN_DRAWS, _DRAWS_PER_REGRESSOR * (1 + int(numbers.shape[1])))
+    return max(_LEAST_DRAWS, _DRAWS_PER_REGRESSOR * (1 + int(numbers.shape[1])))
 
 
 def size_slope_sums(dataset: Dataset, draws: Predictor, slopes: Sequence[RowSlopes], name: str) -> FloatArray:
