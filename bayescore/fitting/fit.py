@@ -404,8 +404,8 @@ def pooled(fits: Sequence[Fit]) -> Fit:
         certificate=worst.certificate._with(text=text),
         story=(*worst.story, step),
         _robust=_pooled_draws([fit._used for fit in fits], f"pooled over {M} imputed tables"),
-        _rows_and_labels=None,
-        _kept_on_error=(),
+        _given=None,
+        _kept=(),
         _seed=first._seed,
     )
 
@@ -471,4 +471,4 @@ def read_fit(folder: str | Path, data: Any = None, y: Any = None, *, progressbar
         from bayescore.fitting.ordered import OrderedFit  # of ordered categories alone
 
         fit = OrderedFit(**parts)
-    return replace(fit, _rows_and_labels=fit._rows_of_data) if in_memory(data) else fit
+    return replace(fit, _given=fit._rows_of_data) if in_memory(data) else fit
