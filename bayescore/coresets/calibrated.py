@@ -255,7 +255,7 @@ class Calibrated(PredictingMethod):
         return ReduceResult(fitted.rows, fitted.residual_mean, anchor=theta, shortfall=missed)
 
     def score_error(self, rows: WeightedData, family: Family, lost: FloatArray | None) -> ScoreError:
-        """Return what calibrated rows miss, estimated from themselves (`calibration.drift`)."""
+        """Return what calibrated rows miss, estimated from themselves (`drift`)."""
         return missed_by(rows, family, self.mode_prior())
 
 
