@@ -407,7 +407,7 @@ def _is_frame(data: Any) -> bool:
 def _empty_like(collection: Any) -> Any:
     """Return a collection of no rows with the types of this one; a whole array in memory as it is."""
     if hasattr(collection, "columns") or hasattr(collection, "to_frame"):
-        return collection._empty_like
+        return collection._meta
     return np.empty((0, *np.shape(collection)[1:]), collection.dtype)
 
 

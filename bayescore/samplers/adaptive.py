@@ -71,7 +71,7 @@ TAIL_ESS_SHARE = 0.4  # of the bulk effective sample size that is asked for, ask
 THINNING_MARGIN = 1.1  # more transitions than the effective sample size asks for, which is an estimate
 
 
-MANY_PARAMETERS = 64  # of which the least rate, over a window of warm-up, comes out too low
+MANY_PARAMETERS = 64  # from which on the least rate over a window of warm-up comes out too low
 
 
 MIN_DRAWS_FOR_ESS = 100  # draws of a chain; fewer say nothing about mixing
